@@ -56,6 +56,9 @@ pub const STATS_MAX: usize = 64;
 /// Longest line of a log or a stream that is read; Squid cuts its own at 8 KiB.
 pub const LINE_BYTES_MAX: usize = 64 << 10;
 
+/// Largest piece of a log that is imported at a time, bytes.
+pub const LOG_PIECE_BYTES_MAX: usize = 4 << 20;
+
 /// `[[rewrite]]` entries. A text's rules are a set of 64 bits.
 pub const REWRITES_MAX: usize = 64;
 

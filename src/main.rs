@@ -44,7 +44,7 @@ fn run(command: Command) -> Result<(), Failure> {
         }),
         Command::ImportLog(flags) => {
             let config = configured(flags.config.as_ref())?;
-            import_log::execute(&flags, &config, stdin(), &mut stdout())
+            import_log::execute(&flags, &config, stdin(), &mut stdout(), &mut stderr())
         }
         Command::Import(flags) => {
             let config = configured(flags.config.as_ref())?;

@@ -73,7 +73,7 @@ pub enum Command {
     /// Create the reports of an existing Pinba database (either engine) in a running daemon, and list what cannot be imported.
     #[command(after_help = IMPORT)]
     Import(ImportFlags),
-    /// Send logs of Squid to a running daemon, which counts their lines.
+    /// Import logs of Squid into the past that a running daemon keeps, or send them as if they came now.
     #[command(after_help = include_str!("help/import_log.txt"))]
     ImportLog(ImportLogFlags),
     /// Show live what is slow: scripts, servers, hosts, statuses, timers, single requests, any report.

@@ -1,18 +1,25 @@
-//! `pinbad import-log`: logs of Squid, sent to a running daemon.
+//! `pinbad import-log`: logs of Squid, into the past that a running daemon keeps, or as if they came now.
 //!
-//! Goes through the daemon's own way in, a `[[squid]]` entry that listens for connections, which takes lines no faster than they
-//! are merged; what becomes of each is in its counters. Called by `main`, on its thread.
+//! Into the past they go piece by piece over the daemon's HTTP interface; each answer says how far it went, and that this much is
+//! on disk. As if they came now (`--live`) they go through a `[[squid]]` entry that listens for connections, which takes lines
+//! no faster than they are merged; what becomes of each is in its counters. Called by `main`, on its thread.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use clap::Args as FlagGroup;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::Failure;
+use super::client::{AccessFlags, Client};
 use crate::config::{Config, SquidFrom};
 use crate::daemon::local;
+use crate::input::squid::line::BadLine;
+use crate::limits::LOG_PIECE_BYTES_MAX;
 
 /// What `import-log` takes.
 #[derive(Debug, Clone, Default, FlagGroup)]
@@ -20,22 +27,180 @@ pub struct ImportLogFlags {
     /// Logs in any of Squid's formats, in the order in which they were written; - for stdin.
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
-    /// Count the lines as if they came now.
-    #[arg(long, required = true)]
-    pub live: bool,
     /// Configuration file of the daemon, to find where it listens [default: the defaults].
     #[arg(long, short, value_name = "FILE")]
     pub config: Option<PathBuf>,
+    /// The running daemon [default: http.listen of the configuration].
+    #[arg(long, value_name = "URL", conflicts_with = "live")]
+    pub url: Option<String>,
+    /// As whom, and whose signature counts.
+    #[command(flatten)]
+    pub access: AccessFlags,
+    /// Hostname of the requests [default: the name of the daemon's first squid entry].
+    #[arg(long, value_name = "NAME", conflicts_with = "live")]
+    pub name: Option<String>,
+    /// Count the lines as if they came now, not in the past.
+    #[arg(long)]
+    pub live: bool,
     /// Where the daemon listens for Squid's connections [default: the first such entry of squid in the configuration].
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", requires = "live")]
     pub to: Option<SocketAddr>,
 }
 
-/// Sends all lines and waits until the daemon has read them. `stdin` stands for the file `-`.
+/// How often it is said how far it is.
+const PROGRESS: Duration = Duration::from_secs(2);
+
+/// Imports all lines, and says what became of them. `stdin` stands for the file `-`.
 ///
 /// # Errors
 /// When a file cannot be read, or nobody takes its lines.
 pub fn execute(
+    flags: &ImportLogFlags,
+    config: &Config,
+    mut stdin: impl Read,
+    out: &mut impl Write,
+    err: &mut impl Write,
+) -> Result<(), Failure> {
+    if flags.live {
+        return replay(flags, config, stdin, out);
+    }
+    let client = match (&flags.url, config.http.listen) {
+        (Some(url), _) => Client::at(url, &flags.access)?,
+        (None, Some(address)) => Client::at(&format!("http://{}", local(address)), &flags.access)?,
+        (None, None) => {
+            return Err(Failure::failed(
+                "http.listen is switched off, so there is no daemon to ask; give --url",
+            ));
+        }
+    };
+    for path in &flags.files {
+        let shown = path.display().to_string();
+        let unreadable = |error| Failure::failed(format!("cannot read {shown}: {error}"));
+        let mut import = LogImport {
+            client: &client,
+            name: flags.name.as_deref(),
+            shown: &shown,
+            covered_to: None,
+            counts: BTreeMap::new(),
+            begun: Instant::now(),
+        };
+        match path == Path::new("-") {
+            true => import.run(&mut stdin, err),
+            false => import.run(&mut File::open(path).map_err(unreadable)?, err),
+        }?;
+        writeln!(out, "{}", import.total()).map_err(Failure::write)?;
+    }
+    Ok(())
+}
+
+/// A log on its way.
+struct LogImport<'a> {
+    client: &'a Client,
+    name: Option<&'a str>,
+    shown: &'a str,
+    /// Until when it covers the time, as the daemon says.
+    covered_to: Option<u64>,
+    /// What the daemon counted, by name; reasons have the names of their own.
+    counts: BTreeMap<String, u64>,
+    begun: Instant,
+}
+
+impl LogImport<'_> {
+    fn run(&mut self, from: &mut impl Read, err: &mut impl Write) -> Result<(), Failure> {
+        let mut shown = Instant::now();
+        let (mut piece, mut is_end) = (Vec::new(), false);
+        loop {
+            if !is_end {
+                let room = (LOG_PIECE_BYTES_MAX - piece.len()) as u64;
+                let read = from.by_ref().take(room).read_to_end(&mut piece);
+                let read = read.map_err(|error| {
+                    Failure::failed(format!("cannot read {}: {error}", self.shown))
+                })?;
+                is_end = (read as u64) < room;
+            }
+            // Whole lines, as long as there are such.
+            let end = piece.iter().rposition(|byte| *byte == b'\n');
+            let whole = end.map_or(piece.len(), |end| end + 1);
+            let sent = if is_end { piece.len() } else { whole };
+            if sent == 0 {
+                return Ok(());
+            }
+            let taken = self.send(&piece[..sent])?;
+            piece.drain(..taken);
+            if shown.elapsed() >= PROGRESS {
+                shown = Instant::now();
+                writeln!(err, "{}", self.total()).map_err(Failure::write)?;
+            }
+        }
+    }
+
+    /// Has the daemon take a piece; how much of it was taken.
+    fn send(&mut self, piece: &[u8]) -> Result<usize, Failure> {
+        let mut path = "/api/v1/import?".to_owned();
+        if let Some(name) = self.name {
+            path += &format!("name={}&", utf8_percent_encode(name, NON_ALPHANUMERIC));
+        }
+        if let Some(covered_to) = self.covered_to {
+            path += &format!("covered_to={covered_to}");
+        }
+        let answer = self.client.send_bytes(&path, piece).map_err(|error| {
+            let lines = self.count("lines");
+            Failure::failed(format!(
+                "{}: {error}; {lines} lines were imported before, and import-log will pass over them when it is run again",
+                self.shown
+            ))
+        })?;
+        self.covered_to = answer["covered_to"].as_u64();
+        let reasons = answer["lines_invalid_by_reason"].as_object();
+        let counts = answer.as_object().into_iter().chain(reasons).flatten();
+        for (name, count) in counts {
+            if let Some(count) = count.as_u64().filter(|_| name != "covered_to") {
+                *self.counts.entry(name.clone()).or_default() += count;
+            }
+        }
+        match answer["bytes"].as_u64() {
+            Some(bytes @ 1..) => Ok(piece.len().min(bytes as usize)),
+            _ => Err(Failure::failed("the daemon takes nothing of a piece")),
+        }
+    }
+
+    fn count(&self, name: &str) -> u64 {
+        self.counts.get(name).copied().unwrap_or_default()
+    }
+
+    /// What became of the lines so far.
+    fn total(&self) -> String {
+        let lines = self.count("lines");
+        let mut total = format!(
+            "{}: {lines} lines in {:.1} s: {} requests",
+            self.shown,
+            self.begun.elapsed().as_secs_f64(),
+            self.count("requests")
+        );
+        for (name, what) in [
+            ("lines_known", "imported before"),
+            ("swaps", "swaps, which are not counted in the past"),
+            ("lines_repeated", "that came twice"),
+            ("lines_lost", "that Squid numbered and that are missing"),
+            ("lines_in_future", "later than now"),
+        ] {
+            let count = self.count(name);
+            if count > 0 {
+                total += &format!(", {count} {what}");
+            }
+        }
+        for reason in BadLine::ALL {
+            let count = self.count(reason.name());
+            if count > 0 {
+                total += &format!(", {count} not taken: {}", reason.name());
+            }
+        }
+        total
+    }
+}
+
+/// Sends all lines as if they came now, and waits until the daemon has read them.
+fn replay(
     flags: &ImportLogFlags,
     config: &Config,
     mut stdin: impl Read,

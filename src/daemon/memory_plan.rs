@@ -44,6 +44,12 @@ pub const BASE_BYTES: usize = if cfg!(feature = "sql") {
     16 << 20
 };
 
+/// What an import of logs takes.
+#[cfg(feature = "sql")]
+use crate::history::import::BYTES as LOG_IMPORT_BYTES;
+#[cfg(not(feature = "sql"))]
+const LOG_IMPORT_BYTES: usize = 0;
+
 /// What a query has in hand beside what it is charged for: the batches on their way to its reader.
 pub const QUERY_BATCHES_BYTES: usize = 4 << 20;
 /// What a connection of the MySQL wire takes: 64 KiB each for a packet, for what a client sends ahead and for the piece of an
@@ -294,6 +300,8 @@ fn optional(config: &Config, lanes: usize) -> impl Iterator<Item = Planned> {
             "while it is written or read (state.dir): records, and the running ticks";
         "history": config.history.memory,
             "minutes on their way to history.dir, and files that are being written (history.memory)";
+        "import of logs": LOG_IMPORT_BYTES,
+            "one piece at a time, while there are any ([[squid]], history.dir)";
         "answers over the past": PAST_ANSWERS_BYTES_MAX,
             "keys of all of them together; more are added to (other), and the answer says so";
     };
@@ -305,6 +313,7 @@ fn optional(config: &Config, lanes: usize) -> impl Iterator<Item = Planned> {
         !config.stats.is_empty(),
         config.state.dir.is_some(),
         config.history.dir.is_some(),
+        config.history.dir.is_some() && !config.squids.is_empty(),
         config.history.dir.is_some(),
     ];
     let lines = lines.into_iter().zip(wanted);

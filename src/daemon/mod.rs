@@ -34,6 +34,8 @@ use crate::daemon::socket_activation::ActivatedSockets;
 use crate::delta::Second;
 #[cfg(feature = "sql")]
 use crate::history::Rollup;
+#[cfg(feature = "sql")]
+use crate::history::import::Importer;
 use crate::input::record::Hasher;
 use crate::input::stat;
 use crate::merger::{GatheringPeriod, Merger, Pulse};
@@ -166,6 +168,12 @@ impl Daemon {
         let requests = history_writer
             .as_mut()
             .and_then(|writer| writer.keep_requests(config, &live));
+        #[cfg(feature = "sql")]
+        let importer = history.as_ref().zip(history_writer.as_mut());
+        #[cfg(feature = "sql")]
+        let importer = importer.map(|(history, writer)| {
+            Importer::new(config, &receivers.rule_counters, history, writer, &clock)
+        });
         let pulse = Arc::new(Pulse::new(clock.mono_ms()));
         let gathering = Arc::new(GatheringPeriod::new(config.ingest.stats_gathering_period));
         let profile = profile::start(config, &counters, &receivers.rule_counters, &clock, &hasher)?;
@@ -207,6 +215,8 @@ impl Daemon {
         let rollup = None;
         let (series, metrics, deltas, take) =
             past.begin(config, &mut live.write(), &*clock, rollup);
+        #[cfg(feature = "sql")]
+        let catalog = catalog.importing(importer);
         let catalog = Arc::new(catalog.keeping(definitions.tables, annotations, state));
         let served = Served {
             config,

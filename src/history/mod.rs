@@ -16,6 +16,7 @@ mod disk;
 #[cfg(test)]
 mod faults;
 pub(crate) mod histogram;
+pub(crate) mod import;
 pub mod inspect;
 pub(crate) mod lines;
 mod manifest;

@@ -30,13 +30,13 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use self::collector::{Collector, Selection};
-use self::packed::Kept;
+pub(super) use self::packed::Kept;
 use self::tail::Tail;
 use self::unpublished::Behind;
 pub(crate) use self::unpublished::Unpublished;
 use super::disk::{StoreError, failed};
 use super::piece::{Contents, PieceWriter};
-use super::store::Store;
+use super::store::{Staged, Store};
 use super::{Dataset, Resolution};
 use crate::config::KeptRequests;
 use crate::merger::{SharedLive, answering};
@@ -126,6 +126,20 @@ impl Requests {
         self.0.collector.lock().collect(&self.0.live)
     }
 
+    /// Takes what is to be kept of all that was merged, for whoever writes it instead.
+    pub(super) fn take(&self) -> Vec<(f64, Kept)> {
+        let mut collector = self.0.collector.lock();
+        let mut taken = Vec::new();
+        loop {
+            let is_all = collector.collect(&self.0.live);
+            taken.extend(collector.rows());
+            collector.clear();
+            if is_all {
+                return taken;
+            }
+        }
+    }
+
     /// Whether nothing more is looked at until a flush.
     #[must_use]
     pub fn is_full(&self) -> bool {
@@ -185,17 +199,9 @@ impl Store {
         if rows.is_empty() {
             return Ok(());
         }
-        rows.sort_unstable_by_key(|row| (hour(row), Reverse(row.1.time_us), row.1.id));
         let written = self.attempt(|store| {
             store.make_room(now)?;
-            let mut staged = Vec::new();
-            for rows in rows.chunk_by_mut(|a, b| hour(a) == hour(b)) {
-                let (path, file) = store.create()?;
-                let written = write_piece(file, rows);
-                let (file, contents) = written.map_err(failed("write", &path))?;
-                let name = path.with_extension("piece");
-                staged.push(store.stage(path, &file, name, Resolution::Minute, contents, now)?);
-            }
+            let staged = store.stage_requests(&mut rows, now)?;
             // In the moment in which readers see them on disk they are in memory no more.
             store.commit(staged, Vec::new(), || requests.0.collector.lock().clear())
         });
@@ -204,6 +210,24 @@ impl Store {
         let kept = rows.len() as u64;
         requests.0.kept.fetch_add(kept, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Writes rows as pieces, one for each hour, which do not count yet.
+    pub(super) fn stage_requests(
+        &mut self,
+        rows: &mut [(f64, Kept)],
+        now: u64,
+    ) -> Result<Vec<Staged>, StoreError> {
+        rows.sort_unstable_by_key(|row| (hour(row), Reverse(row.1.time_us), row.1.id));
+        let mut staged = Vec::new();
+        for rows in rows.chunk_by_mut(|a, b| hour(a) == hour(b)) {
+            let (path, file) = self.create()?;
+            let written = write_piece(file, rows);
+            let (file, contents) = written.map_err(failed("write", &path))?;
+            let name = path.with_extension("piece");
+            staged.push(self.stage(path, &file, name, Resolution::Minute, contents, now)?);
+        }
+        Ok(staged)
     }
 }
 

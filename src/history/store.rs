@@ -33,6 +33,7 @@ use super::manifest::Manifest;
 use super::parquet::order;
 use super::part::{Part, Parts};
 use super::piece::{Contents, PieceWriter};
+use super::requests::Kept;
 use super::retention::{AgeClock, Retention};
 use super::shipping::Shipping;
 use super::{Dataset, Resolution, requests};
@@ -215,22 +216,46 @@ impl Store {
     ) -> Result<(), StoreError> {
         self.attempt(|store| {
             store.make_room(now)?;
-            let hours = batch.times().map(|time| Resolution::Hour.begin(time));
-            let hours: BTreeSet<u64> = hours.collect();
-            let mut staged = Vec::with_capacity(hours.len());
-            for hour in hours {
-                let hour = Resolution::Minute.file_span(hour);
-                let (path, file) = store.create()?;
-                let written = write_piece(file, batch, &hour);
-                let (file, contents) = written.map_err(failed("write", &path))?;
-                let name = path.with_extension("piece");
-                staged.push(store.stage(path, &file, name, Resolution::Minute, contents, now)?);
-            }
+            let staged = store.stage_batch(batch, now)?;
             let rows: u64 = staged.iter().map(|it| it.part.rows()).sum();
             store.commit(staged, Vec::new(), then)?;
             store.counts.rows_written += rows;
             Ok(())
         })
+    }
+
+    /// Writes rows of the past and raw requests in one commit.
+    pub(super) fn import(
+        &mut self,
+        batch: &Batch,
+        requests: &mut [(f64, Kept)],
+        now: u64,
+    ) -> Result<(), StoreError> {
+        self.attempt(|store| {
+            store.make_room(now)?;
+            let mut staged = store.stage_batch(batch, now)?;
+            let rows: u64 = staged.iter().map(|it| it.part.rows()).sum();
+            staged.extend(store.stage_requests(requests, now)?);
+            store.commit(staged, Vec::new(), || ())?;
+            store.counts.rows_written += rows;
+            Ok(())
+        })
+    }
+
+    /// Writes the rows of a batch as pieces, one for each hour, which do not count yet.
+    fn stage_batch(&mut self, batch: &Batch, now: u64) -> Result<Vec<Staged>, StoreError> {
+        let hours = batch.times().map(|time| Resolution::Hour.begin(time));
+        let hours: BTreeSet<u64> = hours.collect();
+        let mut staged = Vec::with_capacity(hours.len());
+        for hour in hours {
+            let hour = Resolution::Minute.file_span(hour);
+            let (path, file) = self.create()?;
+            let written = write_piece(file, batch, &hour);
+            let (file, contents) = written.map_err(failed("write", &path))?;
+            let name = path.with_extension("piece");
+            staged.push(self.stage(path, &file, name, Resolution::Minute, contents, now)?);
+        }
+        Ok(staged)
     }
 
     /// Does something that changes the disk, after what failed before is cleared away.

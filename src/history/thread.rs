@@ -4,11 +4,13 @@
 //! less often; what comes meanwhile has the rest of the memory.
 
 use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
 use std::time::Duration;
 
 use tracing::{error, warn};
 
 use super::disk::StoreError;
+use super::import::Import;
 use super::requests::Requests;
 use super::store::{Store, set_aside_in};
 use super::{History, Resolution};
@@ -45,6 +47,8 @@ pub struct Writer {
     store: Store,
     /// Raw requests, where they are kept.
     requests: Option<Requests>,
+    /// Pieces of logs, where they are imported.
+    imports: Option<Receiver<Import>>,
     clock: Arc<dyn Clock>,
     flush_period: Duration,
     writing: Attempts,
@@ -96,6 +100,7 @@ impl Writer {
             history,
             store,
             requests: None,
+            imports: None,
             clock,
             flush_period,
             writing: Attempts::default(),
@@ -118,6 +123,37 @@ impl Writer {
         self.requests.clone()
     }
 
+    /// What is sent there is written as soon as it comes.
+    pub(super) fn take_imports(&mut self) -> SyncSender<Import> {
+        let (sender, imports) = mpsc::sync_channel(0);
+        self.imports = Some(imports);
+        sender
+    }
+
+    /// The run of the store.
+    pub(super) fn run_number(&self) -> u64 {
+        self.store.run()
+    }
+
+    /// Writes a piece of a log if one comes, or waits a little.
+    fn import_or_nap(&mut self) {
+        let import = match &self.imports {
+            Some(imports) => imports.recv_timeout(NAP_MAX),
+            None => Err(RecvTimeoutError::Disconnected),
+        };
+        match import {
+            Ok(mut import) => {
+                let now = self.now();
+                let written = self.store.import(&import.batch, &mut import.requests, now);
+                self.show(written.is_err());
+                // Who sent it may have gone.
+                let _gone = import.done.send(written.map_err(|error| error.to_string()));
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => std::thread::sleep(NAP_MAX),
+        }
+    }
+
     /// Writes until a stop is requested, and then what is left: whoever adds rows has to have ended before.
     pub fn run(mut self, stop: &Shutdown) {
         // On Linux this is the thread's own.
@@ -126,7 +162,7 @@ impl Writer {
         }
         let mut flush_ms = self.next_flush();
         while !stop.requested() {
-            std::thread::sleep(NAP_MAX);
+            self.import_or_nap();
             let now_ms = self.clock.mono_ms();
             self.store.follow(&*self.clock);
             let is_due = now_ms >= flush_ms;

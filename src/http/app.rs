@@ -44,6 +44,8 @@ pub(super) struct App {
     streams: ConcurrencyLimit,
     /// For clients that follow requests as they pass: nobody waits for a permit.
     pub(super) followers: ConcurrencyLimit,
+    /// For pieces of logs.
+    pub(super) imports: ConcurrencyLimit,
     pub(super) settings: HttpSettings,
     /// Becomes true when the server stops.
     stopped: watch::Receiver<bool>,
@@ -69,6 +71,7 @@ impl App {
             readings: limit("readings", settings.readings_max),
             streams: limit("large answers", settings.streams_max),
             followers: at_once("followers", settings.followers_max),
+            imports: limit("imports", 1),
             settings: settings.clone(),
             stopped,
             pages: PageCache::default(),

@@ -9,6 +9,7 @@ use std::error::Error as _;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use axum::body::Bytes;
 use axum::extract::{FromRequest, Request, State};
 use axum::http::header::{
     ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST, ORIGIN,
@@ -246,40 +247,55 @@ impl FromRequest<Arc<App>> for JsonBody {
     type Rejection = Problem;
 
     async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, Problem> {
-        let (head, body) = request.into_parts();
-        let header = |name| head.headers.get(name).and_then(|it| it.to_str().ok());
-        let media_type = header(CONTENT_TYPE).unwrap_or_default();
-        let essence = media_type.split(';').next().unwrap_or_default().trim();
-        if !essence.eq_ignore_ascii_case("application/json") {
-            let wanted = "the header `content-type: application/json`, also without a body";
-            let why = format!("{} wants {wanted}", head.method);
-            return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, why));
-        }
-        let too_large = || {
-            let why = format!("the body is too large; accepted: {BODY_BYTES_MAX} bytes");
-            Problem::new(StatusCode::PAYLOAD_TOO_LARGE, why)
-        };
-        let announced = header(CONTENT_LENGTH).and_then(|it| it.parse::<usize>().ok());
-        if announced.is_some_and(|bytes| bytes > BODY_BYTES_MAX) {
-            return Err(too_large());
-        }
-        let read = axum::body::to_bytes(body, BODY_BYTES_MAX);
-        let Ok(read) = tokio::time::timeout(app.settings.body_max, read).await else {
-            let why = "the body did not arrive in time";
-            return Err(Problem::new(StatusCode::REQUEST_TIMEOUT, why));
-        };
-        let bad = |why: String| Problem::new(StatusCode::BAD_REQUEST, why);
-        let bytes = read.map_err(|error| match error.source() {
-            Some(cause) if cause.is::<LengthLimitError>() => too_large(),
-            _ => bad(format!("the body broke off: {error}")),
-        })?;
+        let bytes = body(request, app, "application/json", BODY_BYTES_MAX).await?;
         if bytes.iter().all(u8::is_ascii_whitespace) {
             return Ok(Self(None));
         }
         let document = serde_json::from_slice(&bytes);
-        let document = document.map_err(|error| bad(format!("the body is not JSON: {error}")))?;
+        let document = document.map_err(|error| {
+            let why = format!("the body is not JSON: {error}");
+            Problem::new(StatusCode::BAD_REQUEST, why)
+        })?;
         Ok(Self(Some(document)))
     }
+}
+
+/// A body that is said to be of `media_type`, of at most `bytes_max`.
+pub(super) async fn body(
+    request: Request,
+    app: &App,
+    media_type: &str,
+    bytes_max: usize,
+) -> Result<Bytes, Problem> {
+    let (head, body) = request.into_parts();
+    let header = |name| head.headers.get(name).and_then(|it| it.to_str().ok());
+    let given = header(CONTENT_TYPE).unwrap_or_default();
+    let essence = given.split(';').next().unwrap_or_default().trim();
+    if !essence.eq_ignore_ascii_case(media_type) {
+        let wanted = format!("the header `content-type: {media_type}`, also without a body");
+        let why = format!("{} wants {wanted}", head.method);
+        return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, why));
+    }
+    let too_large = || {
+        let why = format!("the body is too large; accepted: {bytes_max} bytes");
+        Problem::new(StatusCode::PAYLOAD_TOO_LARGE, why)
+    };
+    let announced = header(CONTENT_LENGTH).and_then(|it| it.parse::<usize>().ok());
+    if announced.is_some_and(|bytes| bytes > bytes_max) {
+        return Err(too_large());
+    }
+    let read = axum::body::to_bytes(body, bytes_max);
+    let Ok(read) = tokio::time::timeout(app.settings.body_max, read).await else {
+        let why = "the body did not arrive in time";
+        return Err(Problem::new(StatusCode::REQUEST_TIMEOUT, why));
+    };
+    read.map_err(|error| match error.source() {
+        Some(cause) if cause.is::<LengthLimitError>() => too_large(),
+        _ => {
+            let why = format!("the body broke off: {error}");
+            Problem::new(StatusCode::BAD_REQUEST, why)
+        }
+    })
 }
 
 #[cfg(test)]

@@ -25,6 +25,8 @@ use super::status::Status;
 use super::table::{Rows, Table};
 use super::tables::StatusTable;
 use crate::clock::Clock;
+#[cfg(feature = "sql")]
+use crate::history::import::Importer;
 use crate::input::udp::senders::{Counts, SenderCounts};
 use crate::merger::{Pulse, SharedLive, answering, writing};
 use crate::report::comment::FixedTable;
@@ -42,6 +44,8 @@ use crate::value::{Column, Value};
 pub(crate) mod changes;
 #[cfg(feature = "sql")]
 mod compared;
+#[cfg(feature = "sql")]
+mod imports;
 #[cfg(feature = "sql")]
 mod past;
 #[cfg(feature = "sql")]
@@ -89,6 +93,9 @@ pub struct Catalog {
     /// What pages were shown a moment ago.
     rankings: Mutex<Vec<ranking::Ranked>>,
     annotations: Annotations,
+    /// What takes logs into history.
+    #[cfg(feature = "sql")]
+    importer: Option<Importer>,
 }
 
 impl Catalog {
@@ -117,7 +124,16 @@ impl Catalog {
             readings: Mutex::default(),
             rankings: Mutex::new(Vec::new()),
             annotations: Annotations::default(),
+            #[cfg(feature = "sql")]
+            importer: None,
         }
+    }
+
+    /// The same, where logs can be imported.
+    #[cfg(feature = "sql")]
+    #[must_use]
+    pub fn importing(self, importer: Option<Importer>) -> Self {
+        Self { importer, ..self }
     }
 
     /// The same with these tables of the daemon's own and these annotations, and with a place where changes are kept.
@@ -429,6 +445,16 @@ impl ReadModel for Catalog {
     #[cfg(feature = "sql")]
     fn past_requests(&self, question: &PastRequests) -> Result<PastRequestPage, QueryError> {
         self.past_requests_of(question)
+    }
+
+    #[cfg(feature = "sql")]
+    fn import_log(
+        &self,
+        lines: &[u8],
+        name: Option<String>,
+        covered_to: Option<u64>,
+    ) -> Result<serde_json::Value, QueryError> {
+        self.imported(lines, name, covered_to)
     }
 
     #[cfg(feature = "sql")]

@@ -6,6 +6,8 @@
 
 use std::ops::Range;
 
+use serde_json::Value as Json;
+
 use super::error::QueryError;
 use super::past::{
     LineQuestion, PastAnswer, PastLines, PastQuestion, PastRequestPage, PastRequests,
@@ -118,6 +120,21 @@ pub trait ReadModel: Send + Sync {
     /// [`QueryError::NoHistory`]; [`QueryError::UnknownRequest`] when it is not kept.
     fn past_request(&self, run: u64, id: u64) -> Result<RequestDetail, QueryError> {
         let _nothing_is_kept = (run, id);
+        Err(QueryError::no_history())
+    }
+
+    /// Counts lines of a log in the minutes that they name: what became of them. `name`: the hostname of their requests;
+    /// `covered_to`: what the answer about the lines before them said.
+    ///
+    /// # Errors
+    /// [`QueryError::NoHistory`]; [`QueryError::NotKept`] when they cannot be written.
+    fn import_log(
+        &self,
+        lines: &[u8],
+        name: Option<String>,
+        covered_to: Option<u64>,
+    ) -> Result<Json, QueryError> {
+        let _nothing_is_kept = (lines, name, covered_to);
         Err(QueryError::no_history())
     }
 

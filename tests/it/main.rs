@@ -44,6 +44,9 @@ mod history;
 mod hostile;
 /// Every address and parameter of HTTP, over data that came by UDP.
 mod http;
+/// Logs that are imported into the past.
+#[cfg(feature = "sql")]
+mod import_log;
 /// Every datagram ends in exactly one counter, whatever it is.
 mod ingest;
 /// Killed at any moment, again and again: what is there afterwards.

@@ -626,7 +626,7 @@ fn logs_are_imported_through_a_connection() {
     let reasons = &source.0["lines_invalid_by_reason"];
     assert_eq!(reasons["store_log_without_timings"], 71);
     for (arguments, problem) in [
-        (&["import-log", &files[0]][..], "--live"),
+        (&["import-log", "--to", &to, &files[0]][..], "--live"),
         (&["import-log", "--live", &files[0]], "give --to"),
         (
             &["import-log", "--live", "--to", &to, "/nowhere.log"],

@@ -164,7 +164,27 @@ impl Client {
         body: Option<String>,
         wanted: u16,
     ) -> Result<Json, ClientError> {
-        let mut answer = self.run(path, body, false)?;
+        let answer = self.run(path, body, false)?;
+        self.json(path, answer, wanted)
+    }
+
+    /// JSON that answers POST with bytes.
+    ///
+    /// # Errors
+    /// When there is no daemon, or it refuses.
+    pub fn send_bytes(&self, path: &str, bytes: &[u8]) -> Result<Json, ClientError> {
+        let request = self.addressed(path).method("POST");
+        let request = request.header("content-type", "application/octet-stream");
+        let answer = self.send(request.body(bytes), false)?;
+        self.json(path, answer, 200)
+    }
+
+    fn json(
+        &self,
+        path: &str,
+        mut answer: Response<Body>,
+        wanted: u16,
+    ) -> Result<Json, ClientError> {
         let text = read(&mut answer, ANSWER_BYTES_MAX);
         let text = text.map_err(|problem| self.unreachable(problem))?;
         let status = answer.status().as_u16();
@@ -199,16 +219,22 @@ impl Client {
         body: Option<String>,
         stream: bool,
     ) -> Result<Response<Body>, ClientError> {
-        let mut request = Request::builder().uri(format!("{}{path}", self.url));
-        if let Some(authorization) = &self.authorization {
-            request = request.header("authorization", authorization.reveal());
-        }
+        let request = self.addressed(path);
         let Some(body) = body else {
             return self.send(request.body(()), stream);
         };
         let request = request.method("POST");
         let request = request.header("content-type", "application/json");
         self.send(request.body(body), stream)
+    }
+
+    /// A request for a path, as whoever asks.
+    fn addressed(&self, path: &str) -> ureq::http::request::Builder {
+        let request = Request::builder().uri(format!("{}{path}", self.url));
+        match &self.authorization {
+            Some(authorization) => request.header("authorization", authorization.reveal()),
+            None => request,
+        }
     }
 
     fn send(

@@ -82,7 +82,7 @@ impl Serialize for PoolTags<'_> {
 
 /// A request that was copied out of the pool; who reads it meanwhile shares what it has.
 #[derive(Debug, Clone)]
-pub(super) struct Kept {
+pub(in crate::history) struct Kept {
     pub(super) time_us: u64,
     pub(super) id: u64,
     pub(super) received: u32,

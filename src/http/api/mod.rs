@@ -2,6 +2,7 @@
 
 pub(super) mod annotations;
 pub(super) mod health;
+pub(super) mod imports;
 pub(super) mod metrics;
 pub(super) mod openapi;
 pub(super) mod reports;

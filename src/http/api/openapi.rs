@@ -88,6 +88,10 @@ fn described(tables: &Json, operation: &Json) -> Json {
         let content = json!({"application/json": {"schema": of_type(schema)}});
         described["requestBody"] = json!({"required": true, "content": content});
     }
+    if operation["lines"] == true {
+        let content = json!({"application/octet-stream": {}});
+        described["requestBody"] = json!({"required": true, "content": content});
+    }
     described
 }
 

@@ -94,6 +94,15 @@ pub struct Transaction<'a> {
     pub detail: Detail,
 }
 
+impl Transaction<'_> {
+    /// When it ended, seconds since 1970-01-01 UTC.
+    #[must_use]
+    pub fn ended_secs(&self) -> u32 {
+        let ended_ms = self.start_ms.saturating_add(self.elapsed_ms);
+        u32::try_from(ended_ms / 1000).unwrap_or(u32::MAX)
+    }
+}
+
 /// An object that was written to disk, read from there, or dropped.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Swap<'a> {

@@ -115,6 +115,8 @@ pub struct Decoder<R> {
     counts: DecodeCounts,
     /// Whether there is something that `source` does not know yet.
     moved: bool,
+    /// Whether requests have come when they ended, whenever that was.
+    has_own_time: bool,
 }
 
 impl<R: Rewrite> Decoder<R> {
@@ -130,6 +132,16 @@ impl<R: Rewrite> Decoder<R> {
             sender: NOBODY,
             counts: DecodeCounts::default(),
             moved: false,
+            has_own_time: false,
+        }
+    }
+
+    /// The same for lines of the past: each has come in the second in which its request ended.
+    #[must_use]
+    pub fn of_the_past(self) -> Self {
+        Self {
+            has_own_time: true,
+            ..self
         }
     }
 
@@ -174,6 +186,10 @@ impl<R: Rewrite> Decoder<R> {
         }
         let config = &self.source.config;
         let ip = self.sender.ip();
+        let received_secs = match self.has_own_time {
+            true => request.ended_secs(),
+            false => received_secs,
+        };
         self.counts.requests_decoded = self.counts.requests_decoded.saturating_add(1);
         match self
             .writer

@@ -1,0 +1,334 @@
+//! Logs that were kept: their requests are counted in the minutes in which they ended, however long ago.
+//!
+//! ```text
+//!   a piece of a log --> records, by minute --> pool and reports of its own, minute by minute --> rows --(history thread)--> pieces
+//! ```
+//!
+//! A piece is whole lines, [`LOG_PIECE_BYTES_MAX`] at most, and is taken on a front end's thread, one at a time. What counts is
+//! what would have counted live: the reports are defined as the daemon's are ([`counting`]), and raw requests are chosen as in
+//! a flush period, minute by minute. Rows, raw requests and what tells the piece when it comes again are written in one
+//! commit: either all of a piece counts or nothing.
+//!
+//! **Twice.** With each piece goes a row of coverage, under no report's name, which names it: a digest of its first line, its
+//! length, a digest of all of it. It stands at the minute of the first request, so it is there for as long as the rows are. A piece
+//! that begins with one that is known is taken no further than that one goes, and not counted: so a log can be imported
+//! again, also when it has grown, or when the last time was broken off.
+//!
+//! **Coverage.** A log covers the time from each line to the next, unless that is more than an hour. In a minute that was covered
+//! before, by the daemon or by another log, only what is missing to 60 seconds is added.
+//!
+//! **Bounds.** [`BYTES`] for a piece, while it is taken.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::mpsc::{self, SyncSender};
+
+use parking_lot::Mutex;
+use ring::digest::{SHA256, digest};
+
+use self::counting::Counting;
+use self::lines::Piece;
+use super::dataset::Coverage;
+use super::parquet::Want;
+use super::plan::Plan;
+use super::requests::Kept;
+use super::sums::Sums;
+use super::unit::RowsAt;
+use super::{Batch, Dataset, History, Resolution, RowRef, Writer};
+use crate::clock::Clock;
+use crate::config::{Config, SquidSource};
+use crate::input::record::TextLimits;
+use crate::input::rewrite::{NameRules, RuleCounters};
+use crate::input::squid::Source;
+use crate::limits::LOG_PIECE_BYTES_MAX;
+use crate::report::definition::Definition;
+use crate::report::row_key::key_texts;
+
+mod counting;
+mod lines;
+
+/// What a piece takes while it is taken, for the memory plan: itself, its records, what counts them, its rows, and those that
+/// are being written.
+pub(crate) const BYTES: usize = 4 * LOG_PIECE_BYTES_MAX + counting::BYTES;
+
+/// What is written in one commit; the answer goes to `done`.
+#[derive(Debug)]
+pub(super) struct Import {
+    pub(super) batch: Arc<Batch>,
+    pub(super) requests: Vec<(f64, Kept)>,
+    pub(super) done: SyncSender<Result<(), String>>,
+}
+
+/// Takes logs into history.
+#[derive(Debug)]
+pub struct Importer {
+    config: Config,
+    rule_counters: Arc<RuleCounters>,
+    history: History,
+    clock: Arc<dyn Clock>,
+    inbox: SyncSender<Import>,
+    run: u64,
+    /// Requests that were taken in this run. Locked while a piece is taken.
+    taken: Mutex<u64>,
+}
+
+/// What became of a piece.
+#[derive(Debug)]
+pub struct Taken {
+    /// Bytes of it that were taken; what follows is the next piece.
+    pub bytes: usize,
+    /// Lines in these.
+    pub lines: u64,
+    /// Whether it was known, and has not been counted again.
+    pub is_known: bool,
+    /// What became of its lines, unless it was known.
+    pub source: Arc<Source>,
+    /// Lines that are later than now, and not counted.
+    pub in_future: u64,
+    /// Until when it covers the time, unix seconds: the next piece goes on there.
+    pub covered_to: Option<u64>,
+}
+
+/// Why a piece was not taken; nothing of it counts.
+#[derive(Debug, thiserror::Error)]
+pub enum ImportError {
+    /// No entry says how its lines are to be read.
+    #[error("there is no [[squid]] entry, whose reports would count them")]
+    NoEntry,
+    /// Whether it is known cannot be read.
+    #[error("cannot tell whether these lines were imported before: {0}")]
+    Unreadable(std::io::Error),
+    /// It cannot be written.
+    #[error("{0}")]
+    NotWritten(String),
+    /// The daemon stops.
+    #[error("the daemon stops")]
+    Stopping,
+}
+
+impl Importer {
+    /// Has `writer` write into `history`.
+    #[must_use]
+    pub fn new(
+        config: &Config,
+        rule_counters: &Arc<RuleCounters>,
+        history: &History,
+        writer: &mut Writer,
+        clock: &Arc<dyn Clock>,
+    ) -> Self {
+        Self {
+            config: config.clone(),
+            rule_counters: Arc::clone(rule_counters),
+            history: history.clone(),
+            clock: Arc::clone(clock),
+            run: writer.run_number(),
+            inbox: writer.take_imports(),
+            taken: Mutex::new(0),
+        }
+    }
+
+    /// Takes a piece: lines with their ends, from hosts of this name (without it: as the first entry says). `covered_to` is that of
+    /// the piece before in the same log.
+    ///
+    /// # Errors
+    /// See [`ImportError`].
+    pub fn take(
+        &self,
+        reports: Vec<Arc<Definition>>,
+        lines: &[u8],
+        name: Option<String>,
+        covered_to: Option<u64>,
+    ) -> Result<Taken, ImportError> {
+        let entry = self.config.squids.first().ok_or(ImportError::NoEntry)?;
+        let source = Source::new(SquidSource {
+            name: name.or_else(|| entry.name.clone()),
+            ..entry.clone()
+        });
+        let mut taken = self.taken.lock();
+        let nothing = |bytes: usize, is_known| Taken {
+            bytes,
+            lines: count_lines(&lines[..bytes]),
+            is_known,
+            source: Arc::clone(&source),
+            in_future: 0,
+            covered_to: lines::last_secs(&lines[..bytes]).or(covered_to),
+        };
+        if let Some(first) = lines::first_secs(lines)
+            && let Some(bytes) = self.known(lines, first)?
+        {
+            return Ok(nothing(bytes, true));
+        }
+        let ingest = &self.config.ingest;
+        let limits = TextLimits::new(ingest.text_bytes_max, ingest.script_name_bytes_max);
+        let mut counting = Counting::new(&self.config, &reports, self.run, *taken, &self.clock);
+        let counters = Arc::clone(&self.rule_counters);
+        let rules = NameRules::new(&self.config.rewrites, counting.hasher.clone(), counters);
+        let now = self.clock.unix_ms() / 1000;
+        let piece = Piece::decode(
+            lines,
+            &source,
+            (limits, counting.hasher.clone(), rules),
+            now,
+            covered_to,
+        );
+        let done = Taken {
+            in_future: piece.in_future,
+            covered_to: piece.covering.to,
+            ..nothing(piece.bytes, false)
+        };
+        *taken += piece.requests;
+        if let Some(first) = piece.first {
+            for (&minute, records) in &piece.minutes {
+                counting.merge(minute, records);
+            }
+            self.cover(&counting, &piece, &reports)?;
+            counting.note(
+                &named(&lines[..piece.bytes]),
+                Resolution::Minute.begin(first),
+            );
+            self.write(counting)?;
+        }
+        Ok(done)
+    }
+
+    /// Adds to the coverage of reports what the piece covers and nothing covered before.
+    fn cover(
+        &self,
+        counting: &Counting,
+        piece: &Piece,
+        reports: &[Arc<Definition>],
+    ) -> Result<(), ImportError> {
+        let minutes = &piece.covering.minutes;
+        let (Some((&first, _)), Some((&last, _))) =
+            (minutes.first_key_value(), minutes.last_key_value())
+        else {
+            return Ok(());
+        };
+        let mut covered = self.covered(first..last + Resolution::Minute.secs())?;
+        let error_status = self.config.reports.error_status;
+        for report in reports {
+            let dataset = Dataset::of(report, error_status);
+            let covered = covered.entry(dataset.coverage_key()).or_default();
+            let mut added = BTreeMap::new();
+            for (&minute, &secs) in minutes {
+                let places =
+                    Resolution::ALL.map(|resolution| (resolution, resolution.begin(minute)));
+                let room = places.iter().map(|place| {
+                    let has = covered.get(place).copied().unwrap_or_default();
+                    place.0.secs().saturating_sub(has)
+                });
+                let secs = room.min().unwrap_or_default().min(secs);
+                if secs > 0 {
+                    // Where coarser rows tell, finer ones have gone.
+                    for place in places {
+                        covered.entry(place).and_modify(|has| *has += secs);
+                    }
+                    added.insert(minute, secs);
+                }
+            }
+            counting.cover(&dataset, &added);
+        }
+        Ok(())
+    }
+
+    /// The seconds that are covered already, by the key of coverage and the minute, or the hour or day where finer rows are gone.
+    fn covered(&self, span: Range<u64>) -> Result<HashMap<Vec<u8>, CoveredSecs>, ImportError> {
+        let coverage = Dataset::coverage();
+        let at = RowsAt::of(&self.history, &coverage);
+        let mut step = Resolution::Minute.secs();
+        let plan = Plan::of_steps(&at.parts, &coverage, &span, &mut step);
+        let mut covered: HashMap<Vec<u8>, CoveredSecs> = HashMap::new();
+        let mut add = |resolution, row: RowRef<'_>| {
+            let Coverage { secs, .. } = Coverage::of(&row.gain.sum.totals);
+            if secs > 0 {
+                let of_report = covered.entry(row.key.to_vec()).or_default();
+                *of_report.entry((resolution, row.time)).or_default() += secs;
+            }
+        };
+        for (part, times) in &plan.reads {
+            let mut each = |row: RowRef<'_>| add(part.resolution, row);
+            part.read(&coverage, times.clone(), Want::SUMS, &mut each)
+                .map_err(ImportError::Unreadable)?;
+        }
+        if let Some(batch) = &at.flushing {
+            batch.rows(&coverage, plan.span.clone(), |row| {
+                add(Resolution::Minute, row);
+            });
+        }
+        let running = at.running.iter();
+        running
+            .filter(|row| plan.span.contains(&row.time))
+            .for_each(|row| add(Resolution::Minute, row.as_ref()));
+        Ok(covered)
+    }
+
+    /// How many bytes of these lines, whose first request ended then, are a piece that was taken before.
+    fn known(&self, lines: &[u8], first: u64) -> Result<Option<usize>, ImportError> {
+        let coverage = Arc::new(Dataset::coverage());
+        let minute = Resolution::Minute.begin(first);
+        let at = RowsAt::of(&self.history, &coverage);
+        let span = minute..minute + Resolution::Minute.secs();
+        let plan = Plan::new(&at.parts, &coverage, span);
+        let sums = Sums::read(at, &coverage, &plan);
+        if let Some(lacking) = sums.lacking.first() {
+            return Err(ImportError::Unreadable(std::io::Error::other(
+                lacking.clone(),
+            )));
+        }
+        let head = head(lines);
+        let pieces = sums.rows().iter().filter_map(|row| {
+            let mut texts = key_texts(&row.key);
+            let (NO_REPORT, name) = (texts.next()?, texts.next()?) else {
+                return None;
+            };
+            let bytes: usize = name.strip_prefix(&head)?.split('-').nth(1)?.parse().ok()?;
+            (named(lines.get(..bytes)?) == name).then_some(bytes)
+        });
+        Ok(pieces.max())
+    }
+
+    /// Has it written, and waits for that.
+    fn write(&self, counting: Counting) -> Result<(), ImportError> {
+        let (batch, requests) = counting.end();
+        let Some(batch) = batch else {
+            return Ok(());
+        };
+        let (done, is_done) = mpsc::sync_channel(1);
+        let import = Import {
+            batch,
+            requests,
+            done,
+        };
+        self.inbox.send(import).map_err(|_| ImportError::Stopping)?;
+        let written = is_done.recv().map_err(|_| ImportError::Stopping)?;
+        written.map_err(ImportError::NotWritten)
+    }
+}
+
+/// How many seconds of a minute, hour or day are covered, by when it begins.
+type CoveredSecs = HashMap<(Resolution, u64), u64>;
+
+/// The report of the rows of coverage that name what was imported: no report's name is empty.
+const NO_REPORT: &str = "";
+
+/// What a piece is called: by its first line, its length, and all of it.
+fn named(lines: &[u8]) -> String {
+    format!("{}-{}-{}", head(lines), lines.len(), hex(lines, 16))
+}
+
+fn head(lines: &[u8]) -> String {
+    let end = lines.iter().position(|byte| *byte == b'\n');
+    hex(&lines[..end.unwrap_or(lines.len())], 8)
+}
+
+fn hex(bytes: &[u8], digits: usize) -> String {
+    let digest = digest(&SHA256, bytes);
+    let digest = digest.as_ref().iter().take(digits);
+    digest.map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The last may have no end.
+fn count_lines(lines: &[u8]) -> u64 {
+    lines.split_inclusive(|byte| *byte == b'\n').count() as u64
+}

@@ -1,0 +1,184 @@
+//! What counts a piece of a log: a pool and reports of its own, defined as those of the daemon, and the rows that come of it.
+//!
+//! Time stands still in them: nothing leaves a window. When they hold too much they are emptied, after what was gained has
+//! become rows.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use parking_lot::RwLock;
+
+use super::NO_REPORT;
+use super::lines::LINES_MAX;
+use crate::clock::Clock;
+use crate::config::{Config, PoolConfig, ReportsConfig};
+use crate::delta::Reader;
+use crate::history::dataset::Coverage;
+use crate::history::part::Parts;
+use crate::history::requests::Kept;
+use crate::history::{Batch, Dataset, History, Requests, Rollup};
+use crate::input::record::{Hasher, Record};
+use crate::merger::{Live, SharedLive};
+use crate::pool::Pool;
+use crate::pool::snapshot::PoolIds;
+use crate::report::definition::Definition;
+use crate::report::{Choice, DefinedBy, Reports, Ticks};
+
+/// Requests that are merged before rows are made of them.
+const BLOCK: usize = 512;
+/// What the reports may take.
+const REPORTS_BYTES: usize = 48 << 20;
+/// Names and tag sets.
+const WORDS_BYTES: usize = 32 << 20;
+/// What the reports gain in a block.
+const GAINED_BYTES: usize = 32 << 20;
+/// Rows, and the same again for those that are written: as much as `history.memory` has for the running ones.
+const ROWS_BYTES: usize = 256 << 20;
+/// What all of it takes at most; raw requests that are kept included.
+pub(super) const BYTES: usize =
+    REPORTS_BYTES + WORDS_BYTES + GAINED_BYTES + ROWS_BYTES / 8 * 3 + (32 << 20);
+
+/// Ids of requests that are imported begin here: those of requests that come never get there.
+const IDS_BEGIN: u64 = 1 << 52;
+/// Ids of timers for each request: more than it has timers.
+const TIMER_IDS: u64 = 64;
+
+/// Counts a piece.
+pub(super) struct Counting {
+    /// Of the texts in its records.
+    pub(super) hasher: Hasher,
+    live: SharedLive,
+    deltas: Reader,
+    rollup: Rollup,
+    rows: History,
+    /// Raw requests, where they are kept.
+    requests: Option<Requests>,
+    kept: Vec<(f64, Kept)>,
+}
+
+impl Counting {
+    /// Nothing is counted yet; so many requests were, in this run.
+    pub(super) fn new(
+        config: &Config,
+        reports: &[Arc<Definition>],
+        run: u64,
+        taken: u64,
+        clock: &Arc<dyn Clock>,
+    ) -> Self {
+        let ticks = Ticks::of(config.pool.stats_history);
+        let pool = PoolConfig {
+            request_pool_size: 2 * BLOCK,
+            timer_pool_size: 2 * BLOCK * TIMER_IDS as usize,
+            words_memory: WORDS_BYTES,
+            ..config.pool.clone()
+        };
+        let of_reports = ReportsConfig {
+            memory: REPORTS_BYTES,
+            rows_max: LINES_MAX,
+            ..config.reports.clone()
+        };
+        let hasher = Hasher::new();
+        let pool = Pool::new(&pool, hasher.clone());
+        let mut live = Live::new(pool, Reports::new(&of_reports, ticks), ticks);
+        let definitions = reports.iter().map(|report| {
+            let defined_by = DefinedBy::BuiltIn;
+            (Definition::clone(report), defined_by)
+        });
+        let Live {
+            pool, reports: to, ..
+        } = &mut live;
+        to.define_at_start(definitions.collect(), pool, 0);
+        // Now: reports over a pool that has had rows would be filled first.
+        pool.restore_ids(PoolIds {
+            next_request: IDS_BEGIN + taken,
+            next_timer: IDS_BEGIN + taken * TIMER_IDS,
+            last_timestamp: 0,
+        });
+        let names = reports.iter().map(|report| report.name.clone());
+        let choice = Choice {
+            kept: Some(names.collect()),
+            reports_max: usize::MAX,
+            bytes_max: GAINED_BYTES,
+            ..Choice::default()
+        };
+        let (_, deltas) = live.watch(choice, 0, 0);
+        let live = Arc::new(RwLock::new(live));
+        let rows = History::new(Parts::default(), ROWS_BYTES, Arc::clone(clock));
+        let error_status = config.reports.error_status;
+        let keep = config.history.requests;
+        Self {
+            hasher,
+            requests: Requests::new(keep, ROWS_BYTES / 8, error_status, run, &live),
+            live,
+            deltas,
+            rollup: Rollup::new(rows.clone(), error_status),
+            rows,
+            kept: Vec::new(),
+        }
+    }
+
+    /// Counts the requests of a minute.
+    pub(super) fn merge(&mut self, minute: u64, mut records: &[u8]) {
+        let unix_ms = minute * 1000;
+        self.live.write().advance_second(0, unix_ms);
+        while !records.is_empty() {
+            let mut rest = records;
+            let requests = std::iter::from_fn(|| Record::next(&mut rest))
+                .take(BLOCK)
+                .count();
+            let block = &records[..records.len() - rest.len()];
+            records = rest;
+            if requests == 0 {
+                break;
+            }
+            self.live.write().merge(block, 0);
+            if let Some(requests) = &self.requests {
+                requests.collect();
+            }
+            let mut live = self.live.write();
+            live.end_second(0, unix_ms);
+            let (taken, limit, _) = live.reports.memory();
+            if taken > limit / 2 {
+                live.clear();
+            }
+            drop(live);
+            let Self { deltas, rollup, .. } = self;
+            deltas.poll(|second, missed| {
+                if second.requests > 0 {
+                    rollup.take(second, missed);
+                }
+            });
+        }
+        let taken = self.requests.as_ref().map(Requests::take);
+        self.kept.extend(taken.into_iter().flatten());
+    }
+
+    /// Adds to the coverage of a report so many seconds of minutes.
+    pub(super) fn cover(&self, dataset: &Dataset, minutes: &BTreeMap<u64, u64>) {
+        let coverage = Arc::new(Dataset::coverage());
+        self.rows.change(0, |rows| {
+            for (&minute, &secs) in minutes {
+                let covered = Coverage {
+                    secs,
+                    ..Coverage::default()
+                };
+                rows.cover(&coverage, dataset, minute, covered);
+            }
+        });
+    }
+
+    /// Has the row of coverage with it that tells the piece when it comes again.
+    pub(super) fn note(&self, name: &str, minute: u64) {
+        let dataset = Dataset {
+            report: NO_REPORT.to_owned(),
+            hash: name.to_owned(),
+            ..Dataset::coverage()
+        };
+        self.cover(&dataset, &BTreeMap::from([(minute, 0)]));
+    }
+
+    /// The rows, and the raw requests that are to be kept.
+    pub(super) fn end(self) -> (Option<Arc<Batch>>, Vec<(f64, Kept)>) {
+        (self.rows.begin_flush(), self.kept)
+    }
+}

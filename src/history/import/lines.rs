@@ -1,0 +1,133 @@
+//! A piece of a log -> records by minute, and the time that it covers.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::history::Resolution;
+use crate::input::record::{Hasher, Record, TextLimits};
+use crate::input::rewrite::Rewrite;
+use crate::input::squid::line::{self, Line};
+use crate::input::squid::{Decoder, Lines, Source};
+
+/// Lines that are taken at once.
+pub(super) const LINES_MAX: usize = 16_384;
+/// Hours of which a piece has requests, about: each is a file to be written.
+const HOURS_MAX: usize = 256;
+/// The longest time from one line to the next in which Squid counts as running.
+const GAP_SECS: u64 = 3_600;
+/// How far ahead Squid's clock may be.
+const AHEAD_SECS: u64 = 300;
+
+/// What was taken of a piece.
+#[derive(Debug, Default)]
+pub(super) struct Piece {
+    /// Bytes of it.
+    pub(super) bytes: usize,
+    /// Records of requests by the minute in which they ended.
+    pub(super) minutes: BTreeMap<u64, Vec<u8>>,
+    /// How many these are.
+    pub(super) requests: u64,
+    /// When the first request ended, unix seconds.
+    pub(super) first: Option<u64>,
+    /// Lines that are later than now.
+    pub(super) in_future: u64,
+    /// The time that it covers.
+    pub(super) covering: Covering,
+}
+
+impl Piece {
+    /// Reads the lines, as many as are taken at once.
+    pub(super) fn decode<R: Rewrite>(
+        lines: &[u8],
+        source: &Arc<Source>,
+        (limits, hasher, rules): (TextLimits, Hasher, R),
+        now: u64,
+        covered_to: Option<u64>,
+    ) -> Self {
+        let decoder = Decoder::new(Arc::clone(source), limits, hasher, rules);
+        let mut decoder = decoder.of_the_past();
+        let mut piece = Self::default();
+        piece.covering.to = covered_to;
+        let (mut hours, mut split, mut record) = (BTreeSet::new(), Lines::default(), Vec::new());
+        let latest = now + AHEAD_SECS;
+        for line in lines.split_inclusive(|byte| *byte == b'\n').take(LINES_MAX) {
+            piece.bytes += line.len();
+            let mut take = |line: &[u8], ending| {
+                record.clear();
+                decoder.take(line, ending, 0, &mut record);
+                let Some(read) = Record::next(&mut &record[..]) else {
+                    return;
+                };
+                let secs = u64::from(read.received_secs());
+                if secs > latest {
+                    piece.in_future += 1;
+                    return;
+                }
+                piece.requests += 1;
+                piece.first.get_or_insert(secs);
+                piece.covering.add(secs);
+                hours.insert(Resolution::Hour.begin(secs));
+                let minute = Resolution::Minute.begin(secs);
+                let records = piece.minutes.entry(minute).or_default();
+                records.extend_from_slice(&record);
+            };
+            split.feed(line, &mut take);
+            if !line.ends_with(b"\n") {
+                split.feed(b"\n", &mut take);
+            }
+            if hours.len() >= HOURS_MAX {
+                break;
+            }
+        }
+        decoder.publish();
+        piece
+    }
+}
+
+/// When the first request of these lines ended.
+pub(super) fn first_secs(lines: &[u8]) -> Option<u64> {
+    ended(lines.split(|byte| matches!(byte, b'\n' | 0)))
+}
+
+/// When the last one did.
+pub(super) fn last_secs(lines: &[u8]) -> Option<u64> {
+    ended(lines.rsplit(|byte| matches!(byte, b'\n' | 0)))
+}
+
+fn ended<'a>(mut lines: impl Iterator<Item = &'a [u8]>) -> Option<u64> {
+    lines.find_map(|line| match line::parse(line, false) {
+        Ok(Line::Request(request)) => Some(request.ended_secs().into()),
+        Ok(Line::Swap(_)) | Err(_) => None,
+    })
+}
+
+/// The time that a log covers.
+#[derive(Debug, Default)]
+pub(super) struct Covering {
+    /// Until when, unix seconds.
+    pub(super) to: Option<u64>,
+    /// How many seconds of which minutes.
+    pub(super) minutes: BTreeMap<u64, u64>,
+}
+
+impl Covering {
+    /// The next line is of this second.
+    fn add(&mut self, secs: u64) {
+        let mut from = match self.to {
+            Some(to) if to.abs_diff(secs) <= GAP_SECS => to,
+            // The log has a gap, or goes back.
+            Some(_) | None => secs,
+        };
+        let to = secs + 1;
+        if from >= to {
+            return;
+        }
+        self.to = Some(to);
+        while from < to {
+            let minute = Resolution::Minute.begin(from);
+            let end = to.min(minute + Resolution::Minute.secs());
+            *self.minutes.entry(minute).or_default() += end - from;
+            from = end;
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! Logs that are imported: counted in the past by the reports whose past is kept now.
+
+use serde_json::{Value as Json, json};
+
+use super::Catalog;
+use crate::history::import::{ImportError, Taken};
+use crate::merger::answering;
+use crate::query::error::QueryError;
+
+impl Catalog {
+    /// What became of lines of a log.
+    pub(super) fn imported(
+        &self,
+        lines: &[u8],
+        name: Option<String>,
+        covered_to: Option<u64>,
+    ) -> Result<Json, QueryError> {
+        self.kept_history()?;
+        let importer = self.importer.as_ref().ok_or_else(QueryError::no_history)?;
+        let watched = answering(&self.live).reports.watched();
+        let kept = watched.iter().filter(|report| report.is_kept);
+        let reports = kept.map(|report| report.definition.clone()).collect();
+        let taken = importer.take(reports, lines, name, covered_to);
+        taken
+            .map(|taken| shown(&taken))
+            .map_err(|error| match error {
+                ImportError::NoEntry => QueryError::NoHistory(error.to_string()),
+                ImportError::Unreadable(_) | ImportError::NotWritten(_) => {
+                    QueryError::NotKept(error.to_string())
+                }
+                ImportError::Stopping => QueryError::Busy(error.to_string()),
+            })
+    }
+}
+
+/// What there is to be said of a piece beside its size.
+const COUNTS: [&str; 5] = [
+    "requests",
+    "swaps",
+    "lines_repeated",
+    "lines_lost",
+    "lines_invalid",
+];
+
+fn shown(taken: &Taken) -> Json {
+    let known = if taken.is_known { taken.lines } else { 0 };
+    let mut shown = json!({"bytes": taken.bytes, "lines": taken.lines, "lines_known": known});
+    for reading in taken.source.counters.counts().readings() {
+        match reading.name {
+            "requests" => {
+                let requests = reading.value.as_u64().unwrap_or_default();
+                shown["requests"] = (requests - taken.in_future).into();
+            }
+            "lines_invalid" => shown["lines_invalid_by_reason"] = reading.value,
+            name if COUNTS.contains(&name) => shown[name] = reading.value,
+            _ => {}
+        }
+    }
+    shown["lines_in_future"] = taken.in_future.into();
+    let example = taken.source.example.lock();
+    shown["last_invalid"] = example.as_ref().map(|it| it.line.clone()).into();
+    shown["covered_to"] = taken.covered_to.into();
+    shown
+}
