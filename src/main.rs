@@ -10,9 +10,10 @@ use std::process::ExitCode;
 use clap::Parser;
 use pinbad::cli::args::{Args, Command};
 use pinbad::cli::signals::until_signal;
+use pinbad::cli::stat::StatCommand;
 use pinbad::cli::{
-    Failure, check, complain, doctor, import, import_log, load, man, query, serve, tables, tail,
-    top,
+    Failure, check, complain, doctor, import, import_log, import_stat, load, man, query, serve,
+    stat, tables, tail, top,
 };
 use pinbad::config::{Config, ConfigFlags};
 use pinbad::daemon::malloc;
@@ -45,6 +46,14 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::ImportLog(flags) => {
             let config = configured(flags.config.as_ref())?;
             import_log::execute(&flags, &config, stdin(), &mut stdout(), &mut stderr())
+        }
+        Command::ImportStat(flags) => {
+            let config = configured(flags.config.as_ref())?;
+            import_stat::execute(&flags, &config, stdin(), &mut stdout())
+        }
+        Command::Stat(StatCommand::Set(flags)) => {
+            let config = configured(flags.config.as_ref())?;
+            stat::execute(&flags, &config, stdin().lock(), &mut stdout())
         }
         Command::Import(flags) => {
             let config = configured(flags.config.as_ref())?;

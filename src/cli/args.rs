@@ -13,8 +13,10 @@ use clap_complete::Shell;
 use crate::cli::history::HistoryCommand;
 use crate::cli::import::ImportFlags;
 use crate::cli::import_log::ImportLogFlags;
+use crate::cli::import_stat::ImportStatFlags;
 use crate::cli::load::LoadOptions;
 use crate::cli::query::QueryFlags;
+use crate::cli::stat::StatCommand;
 use crate::cli::tail::TailFlags;
 use crate::cli::top::TopFlags;
 use crate::config::ConfigFlags;
@@ -76,6 +78,12 @@ pub enum Command {
     /// Import logs of Squid into the past that a running daemon keeps, or send them as if they came now.
     #[command(after_help = include_str!("help/import_log.txt"))]
     ImportLog(ImportLogFlags),
+    /// Give a dump of PHP's stat extension to a running daemon, as the extension would.
+    #[command(after_help = include_str!("help/import_stat.txt"))]
+    ImportStat(ImportStatFlags),
+    /// Change settings of a running stat extension of PHP.
+    #[command(subcommand)]
+    Stat(StatCommand),
     /// Show live what is slow: scripts, servers, hosts, statuses, timers, single requests, any report.
     #[command(after_help = TOP)]
     Top(Box<TopFlags>),

@@ -7,6 +7,7 @@
 
 use std::fmt;
 use std::fs;
+use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 
@@ -16,6 +17,7 @@ use crate::config::{Config, ConfigFlags, SquidFrom};
 use crate::daemon::memory_plan::{MemoryPlan, counted};
 use crate::daemon::{self, StartError, disk_plan};
 use crate::input::squid::tcp::CONNECTIONS_MAX;
+use crate::input::stat::client::Connection;
 use crate::input::udp::kernel;
 use crate::input::udp::socket::{self, RecvBuffer, SocketError};
 use crate::state::{self, Folder, StateError, folder};
@@ -125,6 +127,7 @@ fn examine(config: &Config) -> Vec<Finding> {
     let mut findings = configured(config);
     findings.push(udp(config, opened));
     findings.extend(squids(config));
+    findings.extend(stats(config));
     findings.extend(front("HTTP", "http.listen", config.http.listen));
     if cfg!(feature = "sql") {
         findings.extend(front("MySQL", "mysql.listen", config.mysql.listen));
@@ -189,6 +192,34 @@ fn squids(config: &Config) -> Vec<Finding> {
     found.collect()
 }
 
+/// Whether the sockets of stat extensions are there and let this user in.
+fn stats(config: &Config) -> Vec<Finding> {
+    let sockets = config.stats.iter().flat_map(|stat| {
+        let control = stat.control.as_ref().map(|it| ("stat control", it));
+        [("stat", &stat.stream)].into_iter().chain(control)
+    });
+    let found = sockets.map(|(what, address)| match Connection::open(address) {
+        Ok(_) => Finding::right(what, format!("{address} can be connected to")),
+        Err(error) => {
+            let change = match error.kind() {
+                ErrorKind::NotFound => {
+                    "start PHP with zend_extension=stat.so and this address in its php.ini"
+                }
+                ErrorKind::ConnectionRefused => {
+                    "nobody serves it: start PHP, whose stat extension does"
+                }
+                ErrorKind::PermissionDenied => {
+                    "let the daemon's user write to the socket, by a group or chmod"
+                }
+                _ => "see stat.stream and stat.control in PHP's php.ini",
+            };
+            let found = format!("{address} cannot be connected to: {error}");
+            Finding::right(what, found).unless(false, Verdict::Better, change.to_owned())
+        }
+    });
+    found.collect()
+}
+
 /// Binds a front end's address.
 fn front(what: &'static str, key: &str, address: Option<SocketAddr>) -> Option<Finding> {
     let address = address?;
@@ -236,7 +267,7 @@ fn traffic(plan: &MemoryPlan) -> Finding {
 fn descriptors(config: &Config) -> Option<Finding> {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current?;
     let sockets = (config.ingest.listen.len() * config.ingest.receivers) as u64;
-    let squids = (config.squids.len() * (CONNECTIONS_MAX + 1)) as u64;
+    let squids = (config.squids.len() * (CONNECTIONS_MAX + 1) + config.stats.len()) as u64;
     let needed = sockets
         + squids
         + DESCRIPTORS_BESIDE

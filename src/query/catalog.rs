@@ -29,6 +29,7 @@ use crate::clock::Clock;
 use crate::history::import::Importer;
 use crate::input::udp::senders::{Counts, SenderCounts};
 use crate::merger::{Pulse, SharedLive, answering, writing};
+use crate::profile::definition::{SampleKey, SampleReport, Wanted};
 use crate::report::comment::FixedTable;
 use crate::report::ddl::{self, CreateTable};
 use crate::report::definition::{Defaults, Definition};
@@ -497,6 +498,27 @@ impl ReadModel for Catalog {
 
     fn timer_groups(&self, search: &TimerSearch) -> Result<TimerGroups, QueryError> {
         Ok(self.raw()?.timer_groups(search))
+    }
+
+    fn samples(
+        &self,
+        keys: &[SampleKey],
+        filters: &[(SampleKey, Wanted)],
+    ) -> Result<Option<ReportAnswer>, QueryError> {
+        if !self.has_samples() {
+            return Ok(None);
+        }
+        let report = SampleReport {
+            keys: keys.to_vec(),
+            filters: filters.to_vec(),
+            window: self.defaults.history,
+        };
+        let table = StatusTable::of_samples("", report, DefinedBy::BuiltIn);
+        self.profile_answer(&table).map(Some)
+    }
+
+    fn has_samples(&self) -> bool {
+        self.status.profile.is_some()
     }
 
     fn requests(&self, search: &RequestSearch) -> Result<RequestPage, QueryError> {

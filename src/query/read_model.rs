@@ -17,6 +17,7 @@ use crate::clock::{Clock as _, SystemClock};
 pub use crate::config::rewrite::{TEXT_FIELDS, TextField};
 use crate::input::squid::activity::Measures;
 use crate::input::udp::senders::{Counts, SenderCounts};
+use crate::profile::definition::{SampleKey, Wanted};
 use crate::report::DefinedBy;
 use crate::report::definition::KeySource;
 use crate::report::native::ReportForm;
@@ -229,6 +230,24 @@ pub trait ReadModel: Send + Sync {
     /// # Errors
     /// As [`ReadModel::requests`].
     fn timer_groups(&self, search: &TimerSearch) -> Result<TimerGroups, QueryError>;
+
+    /// Samples of PHP's functions, summed up by keys; `None`: there is no `[[stat]]`, so none are taken.
+    ///
+    /// # Errors
+    /// [`QueryError::Busy`].
+    fn samples(
+        &self,
+        keys: &[SampleKey],
+        filters: &[(SampleKey, Wanted)],
+    ) -> Result<Option<ReportAnswer>, QueryError> {
+        let _none_are_taken = (keys, filters);
+        Ok(None)
+    }
+
+    /// Whether samples are taken.
+    fn has_samples(&self) -> bool {
+        false
+    }
 
     /// Raw requests, newest first.
     ///

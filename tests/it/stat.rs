@@ -6,11 +6,12 @@ use std::fs;
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value as Json, json};
 
-use crate::harness::{Here, Site, Status, await_condition};
+use crate::harness::{Here, Site, Status, await_condition, pinbad};
 
 fn corpus(name: &str) -> Vec<u8> {
     fs::read(format!(
@@ -521,4 +522,172 @@ fn reports_over_samples_are_read_and_made_like_others() {
     ] {
         assert_eq!(site.get(path).status, 200, "{path}");
     }
+}
+
+/// Runs a command of the program with this on its standard input.
+fn command(arguments: &[&str], input: &str) -> (Option<i32>, String) {
+    let mut child = pinbad()
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // It may not read it.
+    let _unread = child.stdin.take().unwrap().write_all(input.as_bytes());
+    let output = child.wait_with_output().unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    (output.status.code(), String::from_utf8(said).unwrap())
+}
+
+#[test]
+fn settings_are_sent_as_frames_and_never_one_that_kills() {
+    let control = Extension::new();
+    let address = format!("unix://{}", control.path.display());
+    let set = |arguments: &[&str], input: &str| {
+        let arguments = [&["stat", "set"], arguments, &["--control", &address]].concat();
+        command(&arguments, input)
+    };
+    for (arguments, input, frame) in [
+        (&["interval", "1000"][..], "", Some([8, 1000])),
+        (&["auto", "off"], "", Some([2, 0])),
+        (&["arginfo", "off"], "", Some([16, 0])),
+        (&["arginfo", "on"], "yes\nyes\n", Some([16, 1])),
+        (&["arginfo", "on"], "yes\nno\n", None),
+        (&["arginfo", "on"], "", None),
+        (&["interval", "9"], "", None),
+        (&["samplers", "4"], "", None),
+    ] {
+        let (code, said) = set(arguments, input);
+        let Some(frame) = frame else {
+            assert_ne!(code, Some(0), "{said}");
+            continue;
+        };
+        assert_eq!(code, Some(0), "{said}");
+        assert!(
+            said.contains("Workers that were forked before keep their settings"),
+            "{said}"
+        );
+        // Opened, written to, closed.
+        let (mut stream, _) = control.listener.accept().unwrap();
+        let mut sent = Vec::new();
+        stream.read_to_end(&mut sent).unwrap();
+        assert_eq!(sent, frame.map(i64::to_ne_bytes).concat());
+    }
+    control.listener.set_nonblocking(true).unwrap();
+    assert!(
+        control.listener.accept().is_err(),
+        "what was refused was not even opened"
+    );
+    let (code, said) = command(&["stat", "set", "auto", "on"], "");
+    assert_eq!(code, Some(2));
+    assert!(said.contains("give --control"), "{said}");
+}
+
+#[test]
+fn doctor_names_a_socket_that_is_missing_or_refused() {
+    let extension = Extension::new();
+    let folder = tempfile::tempdir().unwrap();
+    let refused = folder.path().join("refused");
+    drop(UnixListener::bind(&refused).unwrap());
+    let missing = folder.path().join("missing");
+    let setting = format!(
+        "stat=[{{stream='{}',control='{}'}},{{stream='{}'}}]",
+        extension.path.display(),
+        missing.display(),
+        refused.display()
+    );
+    let (_, said) = command(&["doctor", "--udp", "127.0.0.1:0", "--set", &setting], "");
+    let line = |path: &PathBuf| {
+        let path = path.display().to_string();
+        let line = said.lines().find(|line| line.contains(&path));
+        line.unwrap_or_else(|| panic!("{said}")).to_owned()
+    };
+    assert!(line(&extension.path).contains("can be connected to"));
+    assert!(line(&missing).contains("No such file"));
+    assert!(line(&refused).contains("refused"));
+}
+
+#[test]
+fn a_dump_is_imported_and_its_last_sample_is_of_now() {
+    let folder = tempfile::tempdir().unwrap();
+    let stream = format!("unix://{}", folder.path().join("dump.stream").display());
+    let here = Here::start(&[&format!("stat=[{{stream='{stream}',name='dump'}}]")]);
+    let file = format!(
+        "{}/tests/corpus/stat/stat-samples.ndjson",
+        env!("CARGO_MANIFEST_DIR")
+    );
+    let (code, said) = command(&["import-stat", "--to", &stream, &file], "");
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("1053 lines"), "{said}");
+    received(&here.site, 1_053);
+    let all = samples(&here.site);
+    let newest = all
+        .iter()
+        .map(|it| it["time"].as_f64().unwrap())
+        .fold(0.0, f64::max);
+    let now = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap();
+    assert!((now.as_secs_f64() - newest).abs() < 60.0);
+    let (code, said) = command(
+        &["import-stat", "--to", &stream, "-"],
+        &(line(9.0, "/a", "md5") + "\n"),
+    );
+    assert_eq!(code, Some(0), "{said}");
+    received(&here.site, 1_054);
+    let (code, said) = command(&["import-stat", "/nowhere"], "");
+    assert_eq!(code, Some(2), "{said}");
+}
+
+#[test]
+fn the_profile_is_a_page_with_boxes_and_a_text_for_flame_graphs() {
+    let extension = Extension::new();
+    let here = Here::start(&[&extension.setting()]);
+    let site = &here.site;
+    let text = |path: &str| String::from_utf8(site.bytes(path)).unwrap();
+    extension.accept().write(&corpus("stat-samples.ndjson"));
+    received(site, 1_053);
+    let busy = samples(site)
+        .iter()
+        .filter(|it| it["type"] != "memory")
+        .count();
+    let folded = await_condition("all samples are in it", || {
+        let folded = text("/profile?format=folded");
+        let counts = folded
+            .lines()
+            .map(|line| line.rsplit_once(' ').unwrap().1.parse::<usize>().unwrap());
+        if counts.sum::<usize>() == busy {
+            Ok(folded)
+        } else {
+            Err(folded)
+        }
+    });
+    let md5 = folded.lines().find(|line| line.contains(";md5 ")).unwrap();
+    assert!(md5.starts_with("/app/"), "{md5}");
+    assert!(
+        folded.lines().any(|line| line.contains(";burn;line 3 ")),
+        "{folded}"
+    );
+    let page = text("/profile?script=/app/args.php&q=burn");
+    assert!(
+        page.contains("<svg") && page.contains("class=\"marked\""),
+        "{page}"
+    );
+    assert!(page.contains("no deeper stack"));
+    assert!(
+        page.contains("/reports/report_by_script_name/row?script_name=/app/args.php")
+            || page.contains("script_name=%2Fapp%2Fargs.php"),
+        "{page}"
+    );
+    assert!(!page.contains("<script>alert"));
+    let other = text("/profile?script=/nothing");
+    assert!(other.contains("No samples."));
+    assert_eq!(site.get("/profile?format=svg").status, 400);
+    // From the page of a script to its profile.
+    let row = text("/reports/report_by_script_name/row?script_name=/app/args.php");
+    assert!(row.contains("/profile?script="), "{row}");
+    let without = Here::start(&[]);
+    let page = String::from_utf8(without.site.bytes("/profile")).unwrap();
+    assert!(page.contains("no samples are taken"));
 }

@@ -10,12 +10,13 @@ use super::time::Time;
 use super::{assets, formatting};
 
 /// The parts of the site, for the navigation.
-const SECTIONS: [(&str, &str); 6] = [
+const SECTIONS: [(&str, &str); 7] = [
     ("/", "Overview"),
     ("/reports", "Reports"),
     ("/requests", "Requests"),
     ("/timers", "Timers"),
     ("/squid", "Squid"),
+    ("/profile", "Profile"),
     ("/daemon", "Daemon"),
 ];
 

@@ -12,6 +12,7 @@
 //! | `requests`, `request` | the search, and one request with the waterfall of its timers |
 //! | `timers` | raw timers by any tags |
 //! | `squid` | what Squid's lines say |
+//! | `profile` | samples of PHP's functions |
 //! | `health` | the daemon itself |
 //!
 //! Below them: `render` (pages and refusals as answers), [`frame`] (what all pages have), `table` (one table), `columns` (what tables show),
@@ -32,6 +33,7 @@ mod frame;
 mod health;
 mod history;
 mod overview;
+mod profile;
 mod ranking;
 pub(super) mod rates;
 pub(super) mod render;
@@ -79,6 +81,7 @@ pub(super) fn paths() -> Vec<Endpoint> {
         ("/requests/{id}", route(Kind::Shared, request::page)),
         ("/timers", route(Kind::Shared, timers::page)),
         ("/squid", route(Kind::Shared, squid::page)),
+        ("/profile", route(Kind::OrFolded, profile::page)),
         ("/daemon", route(Kind::Shared, health::page)),
         ("/assets/{file}", get(assets::read)),
         ("/events", get(events::read)),

@@ -83,6 +83,8 @@ pub(super) enum Kind {
     Shared,
     /// Made each time: one's own changes must be seen at once.
     Fresh,
+    /// Shared as well; with `format=folded` it is a plain text.
+    OrFolded,
     /// A chart alone, for wikis and tickets. What goes wrong is a problem document: nobody reads a page inside of a picture.
     Picture,
 }
@@ -94,6 +96,8 @@ pub(super) fn route(kind: Kind, page: Page) -> MethodRouter<Arc<App>> {
               path: Result<Path<Vec<String>>, PathRejection>,
               uri: Uri,
               headers: HeaderMap| async move {
+            let is_folded = kind == Kind::OrFolded
+                && Params::of_form(uri.query()).is_ok_and(|it| it.get("format") == Some("folded"));
             let made = match path {
                 Ok(Path(path)) => make(app, path, uri, kind, page).await,
                 Err(PathRejection::MissingPathParams(_)) => {
@@ -105,8 +109,9 @@ pub(super) fn route(kind: Kind, page: Page) -> MethodRouter<Arc<App>> {
             };
             match made {
                 Ok(text) if kind == Kind::Picture => answer(&text, &headers, "image/svg+xml"),
+                Ok(text) if is_folded => answer(&text, &headers, "text/plain; charset=utf-8"),
                 Ok(text) => answer(&text, &headers, HTML),
-                Err(problem) if kind == Kind::Picture => problem.into_response(),
+                Err(problem) if is_folded || kind == Kind::Picture => problem.into_response(),
                 // A page that says why there is no other.
                 Err(problem) => {
                     let page = frame::problem(problem.status, problem.detail(), false);
@@ -141,7 +146,7 @@ async fn make(
     });
     match kind {
         Kind::Fresh => text.await,
-        Kind::Shared | Kind::Picture => app.pages.get(&target, text).await,
+        Kind::Shared | Kind::OrFolded | Kind::Picture => app.pages.get(&target, text).await,
     }
 }
 

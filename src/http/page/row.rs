@@ -15,7 +15,7 @@ use super::render::View;
 use super::requests::{Found, SEARCHED_MAX};
 use super::time::Time;
 use super::timer_groups::small_table;
-use super::{report, timers};
+use super::{profile, report, timers};
 use crate::http::error::Problem;
 use crate::http::params::{Params, encode, pairs};
 use crate::query::error::QueryError;
@@ -125,6 +125,7 @@ impl Row {
             p.about { @for (at, (key, value)) in self.keys.iter().enumerate() {
                 @if at > 0 { ", " } (visible(key)) " = " (Name(value))
             } }
+            @if let Some(profile) = self.profile(view) { p { a href=(profile) { "Which of its functions are running" } } }
             div #row data-live {
                 @if let Some(at) = self.at { (self.numbers(at)) } @else {
                     p.note { @if time.spans.is_some() { "Nothing was counted with these keys in this span. " } @else { "Nothing in the report's window has these keys now. " } a href=(report) { "All rows of the report" } }
@@ -146,6 +147,13 @@ impl Row {
             (self.slowest(view, search, &conditions)?)
         };
         view.page("/reports", &self.title(), &main)
+    }
+
+    /// Where samples of the row's script are.
+    fn profile(&self, view: &View<'_>) -> Option<String> {
+        let mut keys = self.keys.iter();
+        let (_, script) = keys.find(|(key, _)| key == "script_name")?;
+        profile::link_to(view, script)
     }
 
     /// How its times are spread.

@@ -5,7 +5,7 @@
 //! has come, more than a socket buffer should hold meanwhile, it does not nap. A stop closes the connection at once, because
 //! PHP's shutdown waits for who stays connected and does not read.
 
-use std::io::{ErrorKind, Read};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -62,6 +62,23 @@ impl Connection {
         match address {
             StatAddress::Unix(path) => unix(path).map(Self::Unix),
             StatAddress::Tcp(address) => tcp(*address).map(Self::Tcp),
+        }
+    }
+
+    /// Writes all of it.
+    ///
+    /// # Errors
+    /// The system's, also when it takes longer than [`CONNECT_MAX`].
+    pub fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match self {
+            Self::Unix(stream) => {
+                stream.set_write_timeout(Some(CONNECT_MAX))?;
+                stream.write_all(bytes)
+            }
+            Self::Tcp(stream) => {
+                stream.set_write_timeout(Some(CONNECT_MAX))?;
+                stream.write_all(bytes)
+            }
         }
     }
 

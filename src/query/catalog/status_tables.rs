@@ -121,7 +121,7 @@ impl Catalog {
     }
 
     /// A table over samples as it stands; one that was made while there was a `[[stat]]` is empty without.
-    fn profile_answer(&self, table: &StatusTable) -> Result<ReportAnswer, QueryError> {
+    pub(super) fn profile_answer(&self, table: &StatusTable) -> Result<ReportAnswer, QueryError> {
         let columns = table.columns(&self.defaults);
         let uptime_ms = self.clock.mono_ms().saturating_sub(self.started_ms);
         let mut answer = ReportAnswer {

@@ -1,0 +1,180 @@
+//! `pinbad import-stat`: a dump of the stat extension, given to a running daemon.
+//!
+//! Goes through the daemon's own way in: it takes the place of the extension at the stream of a `[[stat]]` entry that nobody
+//! serves, and the daemon connects and reads. A connection for each file, because each is a run of its own. Called by `main`,
+//! on its thread.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use clap::Args as FlagGroup;
+
+use super::Failure;
+use crate::config::{Config, StatAddress};
+use crate::input::stat::client::Connection;
+
+/// What `import-stat` takes.
+#[derive(Debug, Clone, Default, FlagGroup)]
+pub struct ImportStatFlags {
+    /// Dumps of samples, as stat.dump writes them; - for stdin.
+    #[arg(value_name = "FILE", required = true)]
+    pub files: Vec<PathBuf>,
+    /// Configuration file of the daemon, to find where it reads [default: the defaults].
+    #[arg(long, short, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// The stream of one of its [[stat]] entries [default: the first that nobody serves].
+    #[arg(long, value_name = "ADDRESS")]
+    pub to: Option<String>,
+}
+
+/// How long the daemon may take to connect: it tries every five seconds.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Gives all files to the daemon and waits until it has read them. `stdin` stands for the file `-`.
+///
+/// # Errors
+/// When a file cannot be read, or nobody takes its lines.
+pub fn execute(
+    flags: &ImportStatFlags,
+    config: &Config,
+    mut stdin: impl Read,
+    out: &mut impl Write,
+) -> Result<(), Failure> {
+    let to = match &flags.to {
+        Some(given) => {
+            let wrong = |problem| Failure::usage(format!("--to {given}: {problem}"));
+            StatAddress::parse(given).map_err(wrong)?
+        }
+        None => {
+            let free = config.stats.iter().map(|it| &it.stream);
+            let free = free.into_iter().find(|it| Connection::open(it).is_err());
+            let none = "the configuration has no [[stat]] whose stream nobody serves; add one for dumps, or give --to";
+            free.ok_or_else(|| Failure::usage(none))?.clone()
+        }
+    };
+    let cannot = |error: io::Error| Failure::failed(format!("cannot serve {to}: {error}"));
+    let listener = Listener::bind(&to).map_err(cannot)?;
+    let mut lines = 0;
+    for path in &flags.files {
+        let unreadable =
+            |error| Failure::failed(format!("cannot read {}: {error}", path.display()));
+        let mut file: Box<dyn Read> = match path == Path::new("-") {
+            true => Box::new(&mut stdin),
+            false => Box::new(File::open(path).map_err(unreadable)?),
+        };
+        let mut stream = listener.accept().map_err(cannot)?;
+        let mut chunk = vec![0; 64 << 10];
+        loop {
+            let bytes = match file.read(&mut chunk) {
+                Ok(0) => break,
+                Ok(bytes) => bytes,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(unreadable(error)),
+            };
+            lines += chunk[..bytes].iter().filter(|byte| **byte == b'\n').count();
+            stream.write_all(&chunk[..bytes]).map_err(cannot)?;
+        }
+        stream.end().map_err(cannot)?;
+    }
+    writeln!(
+        out,
+        "{lines} lines given to {to}; `stats` in /api/v1/status says what became of them."
+    )
+    .map_err(Failure::write)
+}
+
+/// Where the daemon connects. A Unix socket goes with it.
+enum Listener {
+    Unix(UnixListener, PathBuf),
+    Tcp(TcpListener),
+}
+
+enum Stream {
+    Unix(UnixStream),
+    Tcp(TcpStream),
+}
+
+impl Listener {
+    fn bind(address: &StatAddress) -> io::Result<Self> {
+        let listener = match address {
+            StatAddress::Unix(path) => {
+                let nobody = |error: &io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
+                if UnixStream::connect(path).is_err_and(|error| nobody(&error)) {
+                    // What a process left behind that is gone.
+                    fs::remove_file(path)?;
+                }
+                Self::Unix(UnixListener::bind(path)?, path.clone())
+            }
+            StatAddress::Tcp(address) => Self::Tcp(TcpListener::bind(address)?),
+        };
+        match &listener {
+            Self::Unix(socket, _) => socket.set_nonblocking(true)?,
+            Self::Tcp(socket) => socket.set_nonblocking(true)?,
+        }
+        Ok(listener)
+    }
+
+    /// The daemon's connection.
+    fn accept(&self) -> io::Result<Stream> {
+        let since = Instant::now();
+        loop {
+            let accepted = match self {
+                Self::Unix(socket, _) => socket.accept().and_then(|(stream, _)| {
+                    stream.set_nonblocking(false)?;
+                    Ok(Stream::Unix(stream))
+                }),
+                Self::Tcp(socket) => socket.accept().and_then(|(stream, _)| {
+                    stream.set_nonblocking(false)?;
+                    Ok(Stream::Tcp(stream))
+                }),
+            };
+            match accepted {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                other => return other,
+            }
+            if since.elapsed() > PATIENCE {
+                let why = "no pinbad connected; does one run with a [[stat]] of this stream?";
+                return Err(io::Error::new(io::ErrorKind::TimedOut, why));
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let Self::Unix(_, path) = self {
+            // One that is left is replaced the next time.
+            let _left = fs::remove_file(path);
+        }
+    }
+}
+
+impl Stream {
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match self {
+            Self::Unix(stream) => stream.write_all(bytes),
+            Self::Tcp(stream) => stream.write_all(bytes),
+        }
+    }
+
+    /// Says that this was all, and waits until it was read: the daemon says nothing, and closes then.
+    fn end(&mut self) -> io::Result<()> {
+        match self {
+            Self::Unix(stream) => {
+                stream.shutdown(Shutdown::Write)?;
+                io::copy(stream, &mut io::sink())?;
+            }
+            Self::Tcp(stream) => {
+                stream.shutdown(Shutdown::Write)?;
+                io::copy(stream, &mut io::sink())?;
+            }
+        }
+        Ok(())
+    }
+}

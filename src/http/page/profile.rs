@@ -1,0 +1,376 @@
+//! `/profile`: which function of which script is running, by the samples of PHP's stat extension.
+//!
+//! An icicle of what samples hold: of PHP code its script, function and line; of a function of PHP's own its script, caller and
+//! function. A sample has no deeper stack, and the page says so. Each box leads to the same page with its keys as conditions, and
+//! `q` marks what has a text in its name, so zoom and search need no script. `format=folded` has the same for tools that draw
+//! flame graphs: frames with semicolons between, and the number of samples.
+
+use std::collections::BTreeMap;
+
+use maud::{Markup, PreEscaped, html};
+
+use super::formatting::{self, visible};
+use super::render::View;
+use super::table::{Head, conditions, table};
+use super::time::Time;
+use crate::http::error::Problem;
+use crate::http::params::Params;
+use crate::profile::definition::{SampleKey, Wanted};
+use crate::query::read_model::ReportAnswer;
+use crate::value::Value;
+
+/// Rows of a table.
+const ROWS: usize = 25;
+
+/// The width of the icicle, and the height of one of its layers.
+const WIDTH: f64 = 1000.0;
+const LAYER: f64 = 22.0;
+
+/// Narrowest box that is drawn, and narrowest that has a name.
+const NARROW: f64 = 1.0;
+const NAMED: f64 = 24.0;
+
+/// Width of a character.
+const CHARACTER: f64 = 6.6;
+
+/// What the boxes are made of.
+const BOXES: [SampleKey; 7] = [
+    SampleKey::Type,
+    SampleKey::Script,
+    SampleKey::Scope,
+    SampleKey::Function,
+    SampleKey::File,
+    SampleKey::Line,
+    SampleKey::Caller,
+];
+
+/// `GET /profile`
+pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
+    let mut params = view.form()?;
+    let is_folded = params.word("format", &["html", "folded"])? == "folded";
+    let search = params.text("q");
+    let mut filters = Vec::new();
+    for key in SampleKey::ALL {
+        let wanted = params.text(key.name());
+        filters.extend(wanted.map(|text| (key, Wanted::Equals(text))));
+    }
+    params.finish()?;
+    let read = |keys: &[SampleKey]| view.source.samples(keys, &filters);
+    let Some(boxes) = read(&BOXES)? else {
+        let main = html! {
+            h1 { "Profile" }
+            p.note { "There is no " code { "[[stat]]" } " in the configuration, so no samples are taken. With PHP's stat extension they \
+                      show which function is running; the page \u{201c}stat\u{201d} of the manual has how." }
+        };
+        return view.page("/profile", "Profile", &main);
+    };
+    let tree = Tree::of(&boxes);
+    if is_folded {
+        return Ok(PreEscaped(tree.folded()));
+    }
+    let given = |key: SampleKey| params.get(key.name());
+    let script = given(SampleKey::Script);
+    let top = read(&[SampleKey::Scope, SampleKey::Function, SampleKey::File])?;
+    let callers = read(&[SampleKey::Function, SampleKey::Caller])?;
+    let lines = read(&[SampleKey::File, SampleKey::Line])?;
+    let title = script.map_or("Profile".to_owned(), |script| {
+        format!("Profile of {}", visible(script))
+    });
+    let shown = params
+        .iter()
+        .filter(|(name, _)| SampleKey::named(name).is_some());
+    let main = html! {
+        h1 { (title) }
+        (view.time.only_now())
+        form.filters method="get" action="/profile" role="search" {
+            label { "Script " input type="search" name="script" value=[script] size="32"; }
+            label { "Mark " input type="search" name="q" value=[search.as_deref()] size="16"; }
+            button type="submit" { "Show" }
+            @if let Some(script) = script {
+                a href=(view.time.row_link("report_by_script_name", "row", &[("script_name".to_owned(), script.to_owned())], None)) { "Its requests" }
+            }
+            a href=(params.link("/profile", &[("format", Some("folded"))])) { "Folded, for flame graphs" }
+        }
+        (conditions("Samples with", shown, |name| params.link("/profile", &[(name, None)])))
+        div #profile data-live {
+            p.over { (formatting::count(tree.samples)) " samples with something running"
+                @if tree.idle > 0 { ", " (formatting::count(tree.idle)) " idle" }
+                " in the " (super::frame::span_of(boxes.covered_seconds, boxes.window_seconds)) }
+            (tree.drawn(&params, search.as_deref()))
+            p.note { "Top to bottom: script, function, line of PHP code; script, caller, function of PHP\u{2019}s own (in the other colour). \
+                      A sample has no deeper stack than that. With the JIT a line may be an older one." }
+            @for (label, answer, keys) in [
+                ("Functions", top, &[SampleKey::Scope, SampleKey::Function, SampleKey::File][..]),
+                ("Callers of functions", callers, &[SampleKey::Function, SampleKey::Caller]),
+                ("Lines", lines, &[SampleKey::File, SampleKey::Line]),
+            ] {
+                @if let Some(answer) = answer { h2 { (label) } (rows(label, &answer, keys, &params)) }
+            }
+        }
+    };
+    view.page("/profile", &title, &main)
+}
+
+/// Where the profile of a script is, if samples are kept.
+pub(super) fn link_to(view: &View<'_>, script: &str) -> Option<String> {
+    let time: &Time = &view.time;
+    let is_now = time.spans.is_none() && view.source.has_samples();
+    is_now.then(|| time.link("/profile", [("script", script)]))
+}
+
+/// The rows of a report with the most samples.
+fn rows(label: &str, answer: &ReportAnswer, keys: &[SampleKey], params: &Params) -> Markup {
+    let table_of = &*answer.table;
+    let column = |name: &str| table_of.column(name).unwrap_or_default();
+    let samples = column("samples");
+    let count = |row: usize| integer(&table_of.value(row, samples));
+    let mut order: Vec<usize> = (0..table_of.len()).collect();
+    order.sort_by_key(|row| std::cmp::Reverse(count(*row)));
+    let measures = [
+        "samples",
+        "samples_percent",
+        "seconds_estimated",
+        "memory_mean",
+        "memory_growth",
+    ];
+    let rows: Vec<Markup> = order.iter().take(ROWS).map(|&row| {
+        let values: Vec<String> = (0..keys.len()).map(|at| formatting::plain(&table_of.value(row, at))).collect();
+        let changes: Vec<(&str, Option<&str>)> = keys.iter().zip(&values)
+            .map(|(key, value)| (key.name(), Some(value.as_str()).filter(|it| !it.is_empty())))
+            .collect();
+        html! {
+            @for (at, value) in values.iter().enumerate() {
+                td.key { @if at == 0 || !value.is_empty() { a href=(params.link("/profile", &changes)) { (visible(if value.is_empty() { "\u{2014}" } else { value })) } } }
+            }
+            @for name in measures {
+                td { (measure(name, &table_of.value(row, column(name)))) }
+            }
+        }
+    }).collect();
+    let keys = keys.iter().map(|key| Head::text(key.name()));
+    let numbers = ["Samples", "%", "Seconds", "Memory", "Growth"].map(Head::number);
+    let heads: Vec<Head> = keys.chain(numbers).collect();
+    let caption = html! { (formatting::count(table_of.len() as u64)) " rows" };
+    table(label, &caption, &heads, &rows, "No samples.")
+}
+
+fn measure(name: &str, value: &Value<'_>) -> String {
+    match (name, value) {
+        (_, Value::Null) => String::new(),
+        ("samples_percent", Value::Float(number)) => format!("{number:.1}"),
+        ("seconds_estimated", Value::Float(number)) => format!("{number:.3}"),
+        ("memory_mean", Value::Float(bytes)) => format!("{:.0} KiB", bytes / 1024.0),
+        ("memory_growth", Value::Int(bytes)) => format!("{:.0} KiB", *bytes as f64 / 1024.0),
+        (_, value) => formatting::plain(value),
+    }
+}
+
+fn integer(value: &Value<'_>) -> u64 {
+    match value {
+        Value::Int(number) => u64::try_from(*number).unwrap_or(0),
+        _ => 0,
+    }
+}
+
+/// What samples hold, as a tree of three layers.
+#[derive(Debug, Default)]
+struct Tree {
+    root: Node,
+    /// Samples in it.
+    samples: u64,
+    /// Samples with nothing running, which are not.
+    idle: u64,
+}
+
+#[derive(Debug, Default)]
+struct Node {
+    samples: u64,
+    /// By name and whether it is a function of PHP's own.
+    below: BTreeMap<(String, bool), Node>,
+    /// The conditions that lead to it.
+    keys: Vec<(&'static str, String)>,
+}
+
+impl Tree {
+    fn of(answer: &ReportAnswer) -> Self {
+        let mut tree = Self::default();
+        let rows = &*answer.table;
+        for row in 0..rows.len() {
+            let text = |at: usize| formatting::plain(&rows.value(row, at));
+            let samples = integer(&rows.value(row, BOXES.len()));
+            let [kind, script, scope, function, file, line, caller] =
+                [0, 1, 2, 3, 4, 5, 6].map(text);
+            let script_key = ("script", script.clone());
+            let own_keys = vec![
+                ("scope", scope.clone()),
+                ("function", function.clone()),
+                ("file", file.clone()),
+            ];
+            let name = match (scope.as_str(), function.as_str()) {
+                ("", "{main}") => format!("{{main}} {file}"),
+                ("", "") => "(unknown)".to_owned(),
+                ("", function) => function.to_owned(),
+                (scope, function) => format!("{scope}::{function}"),
+            };
+            let path = match kind.as_str() {
+                "memory" => {
+                    tree.idle += samples;
+                    continue;
+                }
+                "internal" => {
+                    let shown = if caller.is_empty() {
+                        "(unknown caller)"
+                    } else {
+                        &caller
+                    };
+                    [
+                        (shown.to_owned(), false, vec![("caller", caller.clone())]),
+                        (name, true, vec![("function", function)]),
+                    ]
+                }
+                _ => {
+                    let line_keys = vec![("line", line.clone())];
+                    [
+                        (name, false, own_keys),
+                        (format!("line {line}"), false, line_keys),
+                    ]
+                }
+            };
+            tree.samples += samples;
+            tree.root.samples += samples;
+            let mut node = tree.root.child(&script, false, vec![script_key], samples);
+            for (name, own, keys) in path {
+                node = node.child(&name, own, keys, samples);
+            }
+        }
+        tree
+    }
+
+    /// A line for each path: frames with semicolons between, and how many samples.
+    fn folded(&self) -> String {
+        let mut out = String::new();
+        self.root.fold(&mut Vec::new(), &mut out);
+        out
+    }
+
+    /// As a picture in the page.
+    fn drawn(&self, params: &Params, search: Option<&str>) -> Markup {
+        let mut boxes = Vec::new();
+        let scale = WIDTH / self.samples.max(1) as f64;
+        self.root.draw(0.0, 0, scale, params, &mut boxes);
+        let lower = search.map(str::to_lowercase);
+        let is_marked = |it: &Box| {
+            lower
+                .as_ref()
+                .is_some_and(|part| it.name.to_lowercase().contains(part))
+        };
+        html! {
+            svg.icicle viewBox={ "0 0 " (WIDTH) " " (3.0 * LAYER) } role="group" aria-label="Samples by script, function and line" {
+                @for it in &boxes {
+                    a href=(it.link) class=[is_marked(it).then_some("marked")] {
+                        rect class=(if it.own { "own" } else { "code" }) x=(it.x) y=(it.y) width=(it.width) height=(LAYER - 1.0) {}
+                        @if it.width >= NAMED {
+                            text x=(it.x + 3.0) y=(it.y + 15.0) { (short(&visible(&it.name), it.width)) }
+                        }
+                        title { (visible(&it.name)) ": " (formatting::count(it.samples)) " samples, "
+                            (format!("{:.1}", 100.0 * it.samples as f64 / self.samples.max(1) as f64)) " %" }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A box of the icicle.
+struct Box {
+    name: String,
+    own: bool,
+    samples: u64,
+    x: f64,
+    y: f64,
+    width: f64,
+    link: String,
+}
+
+/// As much of a name as there is room for.
+fn short(name: &str, width: f64) -> String {
+    let room = ((width - 6.0) / CHARACTER) as usize;
+    match name.chars().count() <= room {
+        true => name.to_owned(),
+        false => name
+            .chars()
+            .take(room.saturating_sub(1))
+            .chain(['\u{2026}'])
+            .collect(),
+    }
+}
+
+impl Node {
+    fn child(
+        &mut self,
+        name: &str,
+        own: bool,
+        keys: Vec<(&'static str, String)>,
+        samples: u64,
+    ) -> &mut Self {
+        let child = self.below.entry((name.to_owned(), own)).or_default();
+        child.samples += samples;
+        child.keys = keys;
+        child
+    }
+
+    fn fold(&self, path: &mut Vec<String>, out: &mut String) {
+        if self.below.is_empty() && !path.is_empty() {
+            *out += &format!("{} {}\n", path.join(";"), self.samples);
+        }
+        for ((name, _), child) in &self.below {
+            let name = if name.is_empty() { "(no script)" } else { name };
+            path.push(name.replace([';', '\n', '\r'], ","));
+            child.fold(path, out);
+            path.pop();
+        }
+    }
+
+    fn draw(&self, mut x: f64, layer: u32, scale: f64, params: &Params, out: &mut Vec<Box>) {
+        let mut below: Vec<_> = self.below.iter().collect();
+        below.sort_by_key(|(_, child)| std::cmp::Reverse(child.samples));
+        for ((name, own), child) in below {
+            let width = child.samples as f64 * scale;
+            if width >= NARROW {
+                let changes: Vec<(&str, Option<&str>)> = child
+                    .keys
+                    .iter()
+                    .map(|(key, value)| (*key, Some(value.as_str()).filter(|it| !it.is_empty())))
+                    .collect();
+                let params = params.changed(&changes);
+                out.push(Box {
+                    name: if name.is_empty() {
+                        "(no script)".to_owned()
+                    } else {
+                        name.clone()
+                    },
+                    own: *own,
+                    samples: child.samples,
+                    x,
+                    y: f64::from(layer) * LAYER,
+                    width,
+                    link: params.link("/profile", &[]),
+                });
+                child.draw(x, layer + 1, scale, &params, out);
+            }
+            x += width;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_cut_to_their_box() {
+        assert_eq!(short("abc", 100.0), "abc");
+        assert_eq!(short("abcdefghij", 40.0), "abcd\u{2026}");
+        assert_eq!(short("x", 1.0), "\u{2026}");
+    }
+}
