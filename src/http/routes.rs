@@ -50,6 +50,7 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
         ("/api/v1/requests/{id}", get(requests::read)),
         ("/api/v1/sql", sql),
         ("/api/v1/stream/requests", get(stream::read)),
+        ("/api/v1/stream/samples", get(stream::samples)),
         ("/api/v1/import", post(imports::import)),
         ("/api/v1/reset", post(reports::reset)),
         ("/api/v1/openapi.json", get(openapi::read)),

@@ -6,7 +6,7 @@ use ahash::RandomState;
 use hashbrown::HashMap;
 
 use super::definition::{SampleKey, SampleReport, Wanted};
-use super::pool::{Frame, Segment};
+use super::pool::{Frame, Sample, Segment};
 use super::recent::{Recent, Seen};
 use crate::input::stat::line::{SampleType, UNITS};
 
@@ -79,8 +79,7 @@ pub fn frame_text(frame: &Frame) -> Arc<str> {
 }
 
 /// What a key shows of a sample.
-fn shown(key: SampleKey, segment: &Segment, seen: &Seen<'_>) -> KeyValue {
-    let sample = seen.sample;
+fn shown(key: SampleKey, segment: &Segment, sample: &Sample) -> KeyValue {
     let request = segment.request(sample);
     let symbol = segment.symbol(sample);
     let text = match key {
@@ -112,6 +111,13 @@ fn holds(wanted: &Wanted, value: &KeyValue) -> bool {
     }
 }
 
+/// Whether a sample shows all that is wanted.
+#[must_use]
+pub fn is_wanted(filters: &[(SampleKey, Wanted)], segment: &Segment, sample: &Sample) -> bool {
+    let mut filters = filters.iter();
+    filters.all(|(key, wanted)| holds(wanted, &shown(*key, segment, sample)))
+}
+
 /// What of a sample decides about all its keys, within a segment.
 type Alike = (u32, u32, u32, u32, u32, SampleType);
 
@@ -132,16 +138,13 @@ impl Groups {
             }
             let segment = &*recent.snapshot.segments[seen.segment];
             let row = *alike.entry(seen.sample.alike()).or_insert_with(|| {
-                let is_wanted = |(key, wanted): &(SampleKey, Wanted)| {
-                    holds(wanted, &shown(*key, segment, &seen))
-                };
-                if !report.filters.iter().all(is_wanted) {
+                if !is_wanted(&report.filters, segment, seen.sample) {
                     return None;
                 }
                 let keys: Vec<_> = report
                     .keys
                     .iter()
-                    .map(|key| shown(*key, segment, &seen))
+                    .map(|key| shown(*key, segment, seen.sample))
                     .collect();
                 if let Some(row) = rows.get(&keys) {
                     return Some(*row);

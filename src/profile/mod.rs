@@ -94,6 +94,18 @@ impl Profile {
         self.pool.lock().snapshot()
     }
 
+    /// See [`Pool::last_id`].
+    #[must_use]
+    pub fn last_id(&self) -> u64 {
+        self.pool.lock().last_id()
+    }
+
+    /// See [`Pool::behind`].
+    #[must_use]
+    pub fn behind(&self, id: u64) -> Snapshot {
+        self.pool.lock().behind(id)
+    }
+
     /// The samples of a window that ends now (`None`: all), request by request. What was reckoned within the last second is
     /// given again. `None` as [`Profile::snapshot`].
     #[must_use]

@@ -344,6 +344,24 @@ impl Pool {
         Some(Snapshot { segments })
     }
 
+    /// The number of the youngest sample; 0 before the first.
+    #[must_use]
+    pub fn last_id(&self) -> u64 {
+        self.open.first_id + self.open.samples.len() as u64 - 1
+    }
+
+    /// The segments with samples behind this one, as they are now.
+    #[must_use]
+    pub fn behind(&self, id: u64) -> Snapshot {
+        let is_behind = |it: &Segment| it.first_id + it.samples.len() as u64 > id + 1;
+        let sealed = self.sealed.iter().filter(|it| is_behind(it));
+        let mut segments: Vec<_> = sealed.cloned().collect();
+        if is_behind(&self.open) && !self.open.samples.is_empty() {
+            segments.push(Arc::new(self.open.clone()));
+        }
+        Snapshot { segments }
+    }
+
     /// Appends a sample of `run`. What was wrong with it is given to `defect`.
     ///
     /// # Errors

@@ -517,6 +517,20 @@ impl ReadModel for Catalog {
         self.profile_answer(&table).map(Some)
     }
 
+    fn follow_samples(
+        &self,
+        filters: &[(SampleKey, Wanted)],
+        step: FollowStep,
+    ) -> Option<Followed> {
+        let columns = FixedTable::Sample.columns(&self.defaults);
+        let profile = self.status.profile.as_ref()?;
+        Some(super::samples::follow(profile, columns, filters, step))
+    }
+
+    fn last_sample_id(&self) -> Option<u64> {
+        Some(self.status.profile.as_ref()?.last_id())
+    }
+
     fn has_samples(&self) -> bool {
         self.status.profile.is_some()
     }

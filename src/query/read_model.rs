@@ -244,6 +244,21 @@ pub trait ReadModel: Send + Sync {
         Ok(None)
     }
 
+    /// The next samples behind one, oldest first. `None`: none are taken.
+    fn follow_samples(
+        &self,
+        filters: &[(SampleKey, Wanted)],
+        step: FollowStep,
+    ) -> Option<Followed> {
+        let _none_are_taken = (filters, step);
+        None
+    }
+
+    /// The number of the youngest sample. `None`: none are taken.
+    fn last_sample_id(&self) -> Option<u64> {
+        None
+    }
+
     /// Whether samples are taken.
     fn has_samples(&self) -> bool {
         false
@@ -538,7 +553,7 @@ pub struct FollowStep {
 /// What a reader found.
 #[derive(Debug)]
 pub struct Followed {
-    /// The columns of table `request`, the oldest row first.
+    /// The columns of table `request`, or `sample`, the oldest row first.
     pub table: Box<dyn Table>,
     /// For each row its timers; empty when they were not asked for.
     pub timers: Vec<Vec<TimerDetail>>,

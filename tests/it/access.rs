@@ -155,6 +155,7 @@ fn without_credentials_there_is_nothing_but_401() {
             "/api/v1/reports/report_by_script_name/series",
             "/api/v1/sources",
             "/api/v1/stream/requests",
+            "/api/v1/stream/samples",
             "/metrics",
             "/reports/report_by_script_name",
             "/nothing/here",

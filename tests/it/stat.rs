@@ -152,7 +152,7 @@ fn understood(line: &str) -> Json {
         "function": shown(&symbol["function"]),
         "arguments": arguments,
         "line": opline["line"],
-        "offset": opline["offset"],
+        "offset": opline["offset"].as_u64().filter(|it| *it < 1 << 24),
         "opcode": opline["opcode"],
         "caller_file": cut(&caller["file"]),
         "caller_scope": shown(&caller["scope"]),
@@ -690,4 +690,47 @@ fn the_profile_is_a_page_with_boxes_and_a_text_for_flame_graphs() {
     let without = Here::start(&[]);
     let page = String::from_utf8(without.site.bytes("/profile")).unwrap();
     assert!(page.contains("no samples are taken"));
+}
+
+#[test]
+fn samples_are_followed_as_they_come() {
+    let extension = Extension::new();
+    let here = Here::start(&[&extension.setting()]);
+    let site = &here.site;
+    let mut player = extension.accept();
+    player.write((line(1.0, "/a", "before") + "\n").as_bytes());
+    received(site, 1);
+    // Behind the sample of before, those of a function, and the end after three.
+    let url = format!(
+        "http://{}/api/v1/stream/samples?after_id=0&limit=3&function=md5",
+        site.http
+    );
+    let following = std::thread::spawn(move || {
+        let mut answer = ureq::get(&url).call().unwrap();
+        answer.body_mut().read_to_string().unwrap()
+    });
+    for number in 0..5 {
+        let function = if number % 2 == 0 { "md5" } else { "sha1" };
+        player.write((line(2.0 + f64::from(number), "/a?\"b\"", function) + "\n").as_bytes());
+    }
+    let answer = following.join().unwrap();
+    let rows: Vec<Json> = answer
+        .lines()
+        .filter(|it| !it.is_empty())
+        .map(|it| serde_json::from_str(it).unwrap())
+        .collect();
+    let seen: Vec<_> = rows
+        .iter()
+        .map(|row| {
+            (
+                row["id"].as_u64().unwrap(),
+                row["function"].as_str().unwrap(),
+            )
+        })
+        .collect();
+    assert_eq!(seen, [(2, "md5"), (4, "md5"), (6, "md5")]);
+    assert_eq!(rows[0]["uri"], "/a?\"b\"");
+    assert_eq!(site.get("/api/v1/stream/samples?since=1").status, 400);
+    let without = Here::start(&[]);
+    assert_eq!(without.site.get("/api/v1/stream/samples").status, 404);
 }

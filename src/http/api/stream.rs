@@ -1,4 +1,5 @@
-//! `/api/v1/stream/requests`: raw requests as they pass, as server-sent events or as a line each.
+//! `/api/v1/stream/requests`: raw requests as they pass, as server-sent events or as a line each. And `/api/v1/stream/samples`,
+//! the same with samples of PHP's stat extension.
 //!
 //! The body of each client takes one step after the other from the read model, on a thread that may block, when the socket has
 //! room for the next piece. A client that reads slowly holds up nothing but itself: what passes meanwhile stays in the pool,
@@ -26,7 +27,8 @@ use crate::http::app::{Answer, App};
 use crate::http::concurrency_limit::Permit;
 use crate::http::error::Problem;
 use crate::http::params::Params;
-use crate::query::read_model::{FollowStep, Followed, RequestSearch};
+use crate::profile::definition::{SampleKey, Wanted};
+use crate::query::read_model::{FollowStep, Followed, ReadModel, RequestSearch};
 
 /// Rows a second that one client gets at most, and what `rate` may be.
 const RATE_MAX: u64 = 20_000;
@@ -48,14 +50,23 @@ const FORMATS: &[Format] = &[Format::Ndjson, Format::Sse];
 /// What a client wants.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Options {
-    search: Arc<RequestSearch>,
+    subject: Subject,
     format: Format,
     /// At most so many rows a second, and the others are not missed.
     rate: Option<u64>,
     /// Rows until its end.
     left: u64,
-    timers: bool,
     after_id: Option<u64>,
+}
+
+/// What passes, and what of it is wanted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Subject {
+    Requests {
+        search: Arc<RequestSearch>,
+        timers: bool,
+    },
+    Samples(Arc<[(SampleKey, Wanted)]>),
 }
 
 /// `GET /api/v1/stream/requests`
@@ -65,10 +76,35 @@ pub(in crate::http) async fn read(
     headers: HeaderMap,
 ) -> Answer {
     let options = parse(params, &headers)?;
-    let too_many = "too many clients follow the requests; ask again later";
+    follow(app, options, |source| Ok(source.last_request_id()?)).await
+}
+
+/// `GET /api/v1/stream/samples`
+pub(in crate::http) async fn samples(
+    State(app): State<Arc<App>>,
+    params: Params,
+    headers: HeaderMap,
+) -> Answer {
+    let options = parse_samples(params, &headers)?;
+    let none = "no samples are taken: there is no [[stat]] in the configuration";
+    follow(app, options, move |source| {
+        source
+            .last_sample_id()
+            .ok_or_else(|| Problem::not_found(none))
+    })
+    .await
+}
+
+/// Sends what passes from now on, or behind the id that the client has. `last` gives the youngest.
+async fn follow(
+    app: Arc<App>,
+    options: Options,
+    last: impl FnOnce(&dyn ReadModel) -> Result<u64, Problem> + Send + 'static,
+) -> Answer {
+    let too_many = "too many clients follow what passes; ask again later";
     let permit = app.followers.try_enter();
     let permit = permit.ok_or_else(|| Problem::busy(too_many))?;
-    let last = app.query(|source| Ok(source.last_request_id()?)).await?;
+    let last = app.query(last).await?;
     let format = options.format;
     let greeting = match format {
         Format::Sse => "retry: 1000\n\n",
@@ -95,29 +131,43 @@ pub(in crate::http) async fn read(
     Ok(endless(format, pieces))
 }
 
+fn parse_samples(mut params: Params, headers: &HeaderMap) -> Result<Options, Problem> {
+    let mut filters = Vec::new();
+    for key in SampleKey::ALL {
+        let wanted = params.text(key.name());
+        filters.extend(wanted.map(|text| (key, Wanted::Equals(text))));
+    }
+    common(params, headers, Subject::Samples(filters.into()))
+}
+
 fn parse(mut params: Params, headers: &HeaderMap) -> Result<Options, Problem> {
-    let rate = params.number_in("rate", 1..=RATE_MAX)?;
-    let left = params.number_in("limit", 1..=u64::MAX)?;
-    let after_id = params.number("after_id")?;
     let timers = with_timers(&mut params)?;
     let mut search = RequestSearch::default();
     conditions(&mut params, &mut search)?;
-    let format = Format::wanted(params.text("format").as_deref(), headers, FORMATS)?;
     for name in ["since", "until", "before_id"] {
         if params.get(name).is_some() {
             let why = "a stream shows requests as they pass, not those of before; GET /api/v1/requests does";
             return Err(Problem::parameter(name, why));
         }
     }
+    let search = Arc::new(search);
+    common(params, headers, Subject::Requests { search, timers })
+}
+
+/// What all streams take.
+fn common(mut params: Params, headers: &HeaderMap, subject: Subject) -> Result<Options, Problem> {
+    let rate = params.number_in("rate", 1..=RATE_MAX)?;
+    let left = params.number_in("limit", 1..=u64::MAX)?;
+    let after_id = params.number("after_id")?;
+    let format = Format::wanted(params.text("format").as_deref(), headers, FORMATS)?;
     params.finish()?;
     // What a browser's EventSource saw last; it comes with a new connection, the parameter with the address.
     let seen = headers.get("last-event-id").and_then(|id| id.to_str().ok());
     Ok(Options {
-        search: Arc::new(search),
+        subject,
         format,
         rate,
         left: left.unwrap_or(u64::MAX),
-        timers,
         after_id: seen.and_then(|id| id.parse().ok()).or(after_id),
     })
 }
@@ -173,13 +223,19 @@ impl Follower {
             after_id: self.after_id,
             rows_max: rows_max as usize,
             bytes_max: PIECE_BYTES,
-            timers: self.options.timers,
+            timers: matches!(self.options.subject, Subject::Requests { timers: true, .. }),
             // What is beyond the allowance is not wanted; beyond a piece there is the next one.
             sample: self.options.rate.is_some() && allowed <= PIECE_ROWS as u64,
         };
         let options = self.options.clone();
         let followed = self.app.query_with(None, move |source| {
-            let mut followed = source.follow(&options.search, step)?;
+            let mut followed = match &options.subject {
+                Subject::Requests { search, .. } => source.follow(search, step)?,
+                Subject::Samples(filters) => {
+                    let gone = || Problem::not_found("no samples are taken");
+                    source.follow_samples(filters, step).ok_or_else(gone)?
+                }
+            };
             if options.rate.is_some() {
                 followed.missed = 0;
             }

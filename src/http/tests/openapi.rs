@@ -97,6 +97,7 @@ fn the_query_parameters_described_are_those_accepted() {
         ("/api/v1/requests", &["tag.NAME"]),
         ("/api/v1/requests/{id}", &[]),
         ("/api/v1/stream/requests", &["tag.NAME"]),
+        ("/api/v1/stream/samples", &[]),
         ("/healthz", &[]),
     ] {
         let target = path.replace("{name}", "r").replace("{id}", "3");

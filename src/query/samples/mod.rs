@@ -10,9 +10,11 @@ use std::sync::Arc;
 
 pub(super) use self::report::columns;
 use super::error::QueryError;
+use super::read_model::{FollowStep, Followed};
 use super::table::Table;
 use crate::profile::Profile;
-use crate::profile::definition::SampleReport;
+use crate::profile::definition::{SampleKey, SampleReport, Wanted};
+use crate::profile::groups::is_wanted;
 use crate::value::Column;
 
 /// The samples as rows of table `sample`, which has these columns.
@@ -27,6 +29,49 @@ pub(super) fn samples(
     Ok(Box::new(table::SampleTable::new(
         columns, snapshot, unix_us,
     )))
+}
+
+/// The next samples behind one, oldest first, as rows of table `sample`.
+pub(super) fn follow(
+    profile: &Profile,
+    columns: Vec<Column>,
+    filters: &[(SampleKey, Wanted)],
+    step: FollowStep,
+) -> Followed {
+    let snapshot = profile.behind(step.after_id);
+    let all = snapshot.len();
+    let first = snapshot
+        .segments
+        .first()
+        .map_or(step.after_id + 1, |it| it.first_id);
+    let last = first + all as u64 - 1;
+    let (mut rows, mut after_id) = (Vec::new(), step.after_id.max(first - 1));
+    let samples = snapshot.segments.iter().flat_map(|segment| {
+        let samples = (segment.first_id..).zip(&segment.samples);
+        samples.map(move |(id, sample)| (id, &**segment, sample))
+    });
+    for (id, segment, sample) in samples.filter(|(id, ..)| *id > step.after_id) {
+        if rows.len() >= step.rows_max {
+            break;
+        }
+        after_id = id;
+        if is_wanted(filters, segment, sample) {
+            // The table has the newest first.
+            rows.push(all - 1 - (id - first) as usize);
+        }
+    }
+    let more = after_id < last && !step.sample;
+    if step.sample {
+        after_id = after_id.max(last);
+    }
+    let table = table::SampleTable::new(columns, snapshot, profile.unix_us());
+    Followed {
+        table: Box::new(table::Chosen { all: table, rows }),
+        timers: Vec::new(),
+        after_id,
+        missed: first.saturating_sub(step.after_id + 1),
+        more,
+    }
 }
 
 /// The requests of all samples as rows of table `stat_request`, which has these columns.

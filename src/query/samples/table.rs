@@ -37,6 +37,26 @@ impl SampleTable {
     }
 }
 
+/// Some of the samples, in an order of their own.
+pub(super) struct Chosen {
+    pub(super) all: SampleTable,
+    pub(super) rows: Vec<usize>,
+}
+
+impl Table for Chosen {
+    fn columns(&self) -> &[Column] {
+        &self.all.columns
+    }
+
+    fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    fn value(&self, row: usize, column: usize) -> Value<'_> {
+        self.all.value(self.rows[row], column)
+    }
+}
+
 /// A time of the extension in seconds.
 pub(super) fn seconds(elapsed: u64) -> Value<'static> {
     Value::Float(elapsed as f64 / UNITS as f64)
