@@ -37,18 +37,19 @@ fn document(title: &str, head: &Markup, body: &Markup) -> Markup {
     }
 }
 
-/// A whole page, of the section with this address. `control` is for its time; `has_squid`: what Squid says has a page.
+/// A whole page, of the section with this address. `control` is for its time; `absent`: sections without data of
+/// theirs, which are not in the navigation.
 pub(super) fn page(
     time: &Time,
     control: &Markup,
     section: &str,
     title: &str,
     main: &Markup,
-    has_squid: bool,
+    absent: &[&str],
 ) -> Markup {
     let sections = SECTIONS
         .into_iter()
-        .filter(|(path, _)| has_squid || *path != "/squid");
+        .filter(|(path, _)| !absent.contains(path));
     let [style, script, icon] = assets::paths();
     let head = html! {
         link rel="icon" type="image/svg+xml" href=(icon);
@@ -97,7 +98,14 @@ pub(super) fn problem(status: StatusCode, detail: &str, stranger: bool) -> Marku
         @if !stranger { p { a href="/" { "To the overview" } } }
     };
     if !stranger {
-        return page(&Time::default(), &html! {}, "", title, &main, false);
+        return page(
+            &Time::default(),
+            &html! {},
+            "",
+            title,
+            &main,
+            &["/squid", "/profile"],
+        );
     }
     let head = html! { meta name="color-scheme" content="light dark"; };
     document(title, &head, &html! { main { (main) } })

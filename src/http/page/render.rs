@@ -61,9 +61,14 @@ impl View<'_> {
         main: &Markup,
     ) -> Result<Markup, Problem> {
         let control = self.time.control(self.uri.path(), &self.params()?);
-        let has_squid = self.source.has_squid();
+        let optional = [
+            ("/squid", self.source.has_squid()),
+            ("/profile", self.source.has_samples()),
+        ];
+        let absent = optional.iter().filter(|(_, is_there)| !is_there);
+        let absent: Vec<&str> = absent.map(|(path, _)| *path).collect();
         Ok(frame::page(
-            &self.time, &control, section, title, main, has_squid,
+            &self.time, &control, section, title, main, &absent,
         ))
     }
 
