@@ -11,7 +11,9 @@ use pinbad::config::Config;
 use pinbad::input::Decode as _;
 use pinbad::input::pinba::Decoder;
 use pinbad::input::record::{Hasher, TextLimits};
-use pinbad::merger::Live;
+use pinbad::input::udp::receive::DECODE_BATCH;
+use pinbad::instruments;
+use pinbad::merger::{Live, MERGE_BLOCK};
 use pinbad::pool::Pool;
 use pinbad::report::definition::Defaults;
 use pinbad::report::native::ReportForm;
@@ -64,6 +66,18 @@ impl Plan {
     }
 }
 
+/// Switches instruments on that the environment names, as `instruments.enabled` does, apart by commas; without, none are registered.
+fn measure_itself() {
+    let Ok(enabled) = std::env::var("PINBAD_BENCH_INSTRUMENTS") else {
+        return;
+    };
+    let settings = instruments::Settings {
+        enabled: enabled.split(',').map(str::to_owned).collect(),
+        classes_max: Config::default().instruments.classes_max(),
+    };
+    instruments::start(&settings, &[&DECODE_BATCH, &MERGE_BLOCK]);
+}
+
 /// The stages, ready to run.
 pub(crate) struct Stage {
     hasher: Hasher,
@@ -85,6 +99,7 @@ pub(crate) struct Stage {
 impl Stage {
     /// Stages with nothing in them.
     pub(crate) fn new(plan: &Plan) -> Self {
+        measure_itself();
         let mut config = plan.config.clone();
         config.pool.stats_history = plan.window;
         let defaults = Defaults {
@@ -132,6 +147,7 @@ impl Stage {
 
     /// One gathering period: packets in, merged, time moved on.
     pub(crate) fn receive_and_merge(&mut self) {
+        let mut stage = DECODE_BATCH.begin();
         for taken in 1..=self.packets_per_merge {
             // What the generator makes is valid.
             let _requests =
@@ -140,8 +156,11 @@ impl Stage {
             self.next = (self.next + 1) % self.packets.len();
             if taken % BATCH == 0 || taken == self.packets_per_merge {
                 self.producer.publish();
+                drop(stage);
+                stage = DECODE_BATCH.begin();
             }
         }
+        drop(stage);
         self.live.advance(self.now_ms);
         while let Some(block) = self.consumer.pop() {
             self.live.merge(&block.bytes, self.now_ms);

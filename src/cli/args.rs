@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use clap::{Args as FlagGroup, Parser, Subcommand};
 use clap_complete::Shell;
 
+use crate::cli::doctor::DoctorFlags;
 #[cfg(feature = "sql")]
 use crate::cli::history::HistoryCommand;
 use crate::cli::import::ImportFlags;
@@ -96,7 +97,7 @@ pub enum Command {
     /// Check this machine: kernel buffers, limits, ports, memory, secrets, folders; say what to change, and how much
     /// traffic the buffers hold.
     #[command(after_help = include_str!("help/doctor.txt"))]
-    Doctor(ConfigFlags),
+    Doctor(Box<DoctorFlags>),
     /// List or verify the files of history, beside a running daemon.
     #[cfg(feature = "sql")]
     #[command(subcommand, after_help = include_str!("help/history.txt"))]

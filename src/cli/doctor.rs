@@ -11,6 +11,9 @@ use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 
+use clap::Args as FlagGroup;
+
+use super::client::AccessFlags;
 use super::{Failure, print};
 use crate::config::units::{exact_bytes, rounded_bytes};
 use crate::config::{Config, ConfigFlags, SquidFrom};
@@ -21,6 +24,8 @@ use crate::input::stat::client::Connection;
 use crate::input::udp::kernel;
 use crate::input::udp::socket::{self, RecvBuffer, SocketError};
 use crate::state::{self, Folder, StateError, folder};
+
+mod running;
 
 /// Descriptors beside connections and UDP sockets: log, runtimes, snapshot files.
 const DESCRIPTORS_BESIDE: u64 = 64;
@@ -92,12 +97,29 @@ impl fmt::Display for Finding {
     }
 }
 
+/// What to look at.
+#[derive(Debug, Clone, FlagGroup)]
+pub struct DoctorFlags {
+    /// What is to be served.
+    #[command(flatten)]
+    pub config: ConfigFlags,
+    /// Say in a sentence what holds a running daemon up most, and check nothing else.
+    #[arg(long, value_name = "URL", num_args = 0..=1, default_missing_value = "http://127.0.0.1:30080")]
+    pub running: Option<String>,
+    /// As whom, and whose signature counts.
+    #[command(flatten)]
+    pub access: AccessFlags,
+}
+
 /// Checks everything and prints the findings.
 ///
 /// # Errors
-/// When the configuration is not valid, or one of the findings is wrong.
-pub fn execute(flags: &ConfigFlags) -> Result<(), Failure> {
-    let findings = examine(&Config::load(flags, std::env::vars_os())?);
+/// When the configuration is not valid, one of the findings is wrong, or no daemon answers.
+pub fn execute(flags: &DoctorFlags) -> Result<(), Failure> {
+    if let Some(url) = &flags.running {
+        return running::execute(url, &flags.access);
+    }
+    let findings = examine(&Config::load(&flags.config, std::env::vars_os())?);
     let text: Vec<String> = findings.iter().map(ToString::to_string).collect();
     print(&text.join("\n"))?;
     match findings.iter().any(|it| it.verdict == Verdict::Wrong) {

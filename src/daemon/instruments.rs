@@ -18,7 +18,7 @@ use crate::{http, instruments, merger};
 
 /// All but the threads, the routes of HTTP and the pools of memory, which are named where they are made.
 fn all() -> Vec<&'static Instrument> {
-    let mut all = vec![
+    let all = vec![
         &IDLE,
         &receive::RECEIVE,
         &receive::DECODE_BATCH,
@@ -35,10 +35,12 @@ fn all() -> Vec<&'static Instrument> {
         &http::PERMIT,
     ];
     #[cfg(feature = "sql")]
-    {
-        all.extend(history::INSTRUMENTS);
-        all.extend(&sql::VERBS);
-    }
+    let all = [
+        all,
+        history::INSTRUMENTS.into(),
+        sql::VERBS.iter().collect(),
+    ]
+    .concat();
     all
 }
 

@@ -53,6 +53,7 @@ pub(super) struct App {
     /// For pages that are live.
     pub(super) listeners: ConcurrencyLimit,
     pub(super) rates: Rates,
+    pub(super) instrument_rates: Rates,
 }
 
 impl App {
@@ -77,6 +78,7 @@ impl App {
             pages: PageCache::default(),
             listeners: at_once("live pages", LISTENERS_MAX),
             rates: Rates::default(),
+            instrument_rates: Rates::default(),
         })
     }
 

@@ -5,6 +5,7 @@
 //! can. Written on the front end's blocking threads; what bounds it is the budget of series (`metrics.series_max`).
 
 mod classic;
+mod instruments;
 mod process;
 mod rows;
 mod status;
@@ -118,6 +119,7 @@ impl Collector for Scrape {
         status.push(rows.status());
         status::encode(&mut encoder, &status)?;
         process::encode(&mut encoder, self.metrics.started)?;
+        instruments::encode(&mut encoder)?;
         rows.encode(&mut encoder)
     }
 }

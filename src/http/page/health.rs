@@ -7,6 +7,7 @@ use serde_json::{Map, Value as Json};
 
 use super::columns::{Show, columns};
 use super::formatting::{self, visible};
+use super::instruments;
 use super::render::View;
 use super::table::{Head, bar, narrow_table, table};
 use crate::http::error::Problem;
@@ -47,6 +48,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
             }
         }
         div.columns #counters data-live { (counters(view, &status)) }
+        (instruments::section(view))
         (memory_plan(&view.app.settings.memory_plan))
         div #sockets data-live { (sockets(&status)) }
     };

@@ -13,7 +13,7 @@
 //! | `timers` | raw timers by any tags |
 //! | `squid` | what Squid's lines say |
 //! | `profile` | samples of PHP's functions |
-//! | `health` | the daemon itself |
+//! | `health`, `instruments` | the daemon itself, and where its time goes |
 //!
 //! Below them: `render` (pages and refusals as answers), [`frame`] (what all pages have), `table` (one table), `columns` (what tables show),
 //! [`time`] (now, or which span of the past), `ranking` (rows of reports), `timer_groups` (sums over raw timers), [`chart`] (SVG), `history` (charts of the last hour), `show` (numbers and hostile names as text),
@@ -32,6 +32,7 @@ mod formatting;
 mod frame;
 mod health;
 mod history;
+mod instruments;
 mod overview;
 mod profile;
 mod ranking;

@@ -393,6 +393,39 @@ fn a_reader_that_stands_still_is_found() {
     });
 }
 
+/// What the page, Prometheus and the terminal make of it.
+#[test]
+fn page_metrics_and_doctor_show_where_the_time_goes() {
+    let program = Program::serve(&[MYSQL]);
+    send(&program.site, 100);
+    let page = program.site.get("/daemon").body;
+    for wanted in [
+        "Where the time goes",
+        "stage/merge/merge block",
+        "Slowest statements",
+    ] {
+        assert!(page.contains(wanted), "{wanted} in {page}");
+    }
+    let metrics = program.site.get("/metrics").body;
+    for wanted in [
+        "pinbad_instrument_events_total{instrument=\"stage/receive/decode batch\"}",
+        "pinbad_instrument_time_seconds_total{instrument=\"stage/merge/merge block\"}",
+    ] {
+        assert!(metrics.contains(wanted), "{wanted} in {metrics}");
+    }
+    let url = format!("http://{}", program.site.http);
+    let mut doctor = pinbad();
+    doctor.args(["doctor", "--running", &url]);
+    let said = run(&mut doctor);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert!(
+        said.out.contains("bottleneck") && said.out.contains("stage/"),
+        "{said:?}"
+    );
+    let nobody = run(pinbad().args(["doctor", "--running", "http://127.0.0.1:1"]));
+    assert_eq!(nobody.code, Some(1), "{nobody:?}");
+}
+
 /// Names, types and order of all columns.
 #[test]
 fn columns_are_those_of_mariadb() {

@@ -1,0 +1,136 @@
+//! `pinbad doctor --running`: what holds a running daemon up most, in a sentence.
+//!
+//! Reads its instruments twice, a second apart, over HTTP: which thread spent the largest part of that second in one stage or wait,
+//! unless something has been waiting for longer than that already. Changes nothing.
+
+use std::collections::HashMap;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value as Json, json};
+
+use crate::cli::client::{AccessFlags, Client, ClientError};
+use crate::cli::{Failure, format, print};
+
+/// Between the two readings.
+const APART: Duration = Duration::from_secs(1);
+
+/// A stage or wait that takes more of a second than this holds others up.
+const NARROW: f64 = 0.5;
+
+/// What goes on, and is neither rest nor a socket nobody sent to.
+const STUCK: &str = "SELECT t.NAME, e.EVENT_NAME, e.TIMER_WAIT / 1e12 FROM (
+    SELECT THREAD_ID, EVENT_NAME, END_EVENT_ID, TIMER_WAIT FROM performance_schema.events_waits_current
+    UNION ALL SELECT THREAD_ID, EVENT_NAME, END_EVENT_ID, TIMER_WAIT FROM performance_schema.events_stages_current) e
+    JOIN performance_schema.threads t ON t.THREAD_ID = e.THREAD_ID
+    WHERE e.END_EVENT_ID IS NULL AND e.TIMER_WAIT > 1000000000000
+    AND e.EVENT_NAME <> 'idle' AND e.EVENT_NAME NOT LIKE 'wait/io/socket/%'";
+
+/// What each thread has spent.
+const SPENT: &str = "SELECT t.NAME, s.EVENT_NAME, s.SUM_TIMER_WAIT / 1e12, t.THREAD_ID FROM (
+    SELECT * FROM performance_schema.events_waits_summary_by_thread_by_event_name
+    UNION ALL SELECT * FROM performance_schema.events_stages_summary_by_thread_by_event_name) s
+    JOIN performance_schema.threads t ON t.THREAD_ID = s.THREAD_ID
+    WHERE s.COUNT_STAR > 0 AND s.EVENT_NAME <> 'idle' AND s.EVENT_NAME NOT LIKE 'wait/io/socket/%'";
+
+/// A thread, what it does, and for how many seconds or for which part of one.
+type Spent = (String, String, f64);
+
+/// Prints the sentence.
+///
+/// # Errors
+/// When there is no daemon, or it refuses.
+pub(super) fn execute(url: &str, access: &AccessFlags) -> Result<(), Failure> {
+    let client = Client::at(url, access)?;
+    let (before, began) = (spent(&client)?, Instant::now());
+    sleep(APART);
+    let (after, secs) = (spent(&client)?, began.elapsed().as_secs_f64());
+    let grown = after.into_iter().map(|(at, (name, event, total))| {
+        let before = before.get(&at).map_or(0.0, |(.., before)| *before);
+        (name, event, (total - before) / secs)
+    });
+    let stuck = rows(&client, STUCK)?;
+    let stuck = stuck
+        .iter()
+        .map(|row| (text(&row[0]), text(&row[1]), number(&row[2])));
+    print(&format::visible(&sentence(
+        stuck.collect(),
+        grown.collect(),
+    )))
+}
+
+/// By thread and instrument.
+fn spent(client: &Client) -> Result<HashMap<(String, String), Spent>, ClientError> {
+    let rows = rows(client, SPENT)?;
+    let spent = rows.iter().map(|row| {
+        let event = text(&row[1]);
+        let at = (row[3].to_string(), event.clone());
+        (at, (text(&row[0]), event, number(&row[2])))
+    });
+    Ok(spent.collect())
+}
+
+fn rows(client: &Client, statement: &str) -> Result<Vec<Json>, ClientError> {
+    let body = json!({ "query": statement }).to_string();
+    let answer = client.request("/api/v1/sql", Some(body), 200)?;
+    Ok(answer["rows"].as_array().cloned().unwrap_or_default())
+}
+
+fn text(value: &Json) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+/// Numbers with many digits come as texts.
+fn number(value: &Json) -> f64 {
+    let written = value.as_str().and_then(|text| text.parse().ok());
+    value.as_f64().or(written).unwrap_or(0.0)
+}
+
+fn widest(all: Vec<Spent>) -> Option<Spent> {
+    all.into_iter().max_by(|a, b| a.2.total_cmp(&b.2))
+}
+
+fn sentence(stuck: Vec<Spent>, spent: Vec<Spent>) -> String {
+    if let Some((thread, event, secs)) = widest(stuck) {
+        return format!(
+            "The bottleneck is {event}: {thread} has been at it for {secs:.1} s and still is."
+        );
+    }
+    let Some((thread, event, part)) = widest(spent) else {
+        return "Nothing is known: no stage or wait is measured (UPDATE performance_schema.setup_instruments).".to_owned();
+    };
+    let percent = 100.0 * part;
+    match part >= NARROW {
+        true => format!(
+            "The bottleneck is {event}: it took {percent:.0} % of the last second of {thread}."
+        ),
+        false => format!(
+            "There is no bottleneck: what took most was {event}, {percent:.1} % of the last second of {thread}."
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_widest_is_named() {
+        let spent = |event: &str, part| ("thread/pinbad/merge".to_owned(), event.to_owned(), part);
+        let busy = vec![spent("stage/a", 0.2), spent("stage/b", 0.87)];
+        assert_eq!(
+            sentence(Vec::new(), busy.clone()),
+            "The bottleneck is stage/b: it took 87 % of the last second of thread/pinbad/merge."
+        );
+        assert_eq!(
+            sentence(vec![spent("wait/x", 3.21)], busy),
+            "The bottleneck is wait/x: thread/pinbad/merge has been at it for 3.2 s and still is."
+        );
+        let idle = sentence(Vec::new(), vec![spent("stage/a", 0.002)]);
+        assert!(
+            idle.starts_with("There is no bottleneck") && idle.contains("0.2 %"),
+            "{idle}"
+        );
+        assert!(sentence(Vec::new(), Vec::new()).starts_with("Nothing is known"));
+    }
+}
