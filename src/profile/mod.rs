@@ -91,6 +91,10 @@ impl Profile {
     /// The samples as they are now; `None` while readers hold too many of what is no longer kept.
     #[must_use]
     pub fn snapshot(&self) -> Option<Snapshot> {
+        let now_ms = self.clock.mono_ms();
+        // What was looked at longer ago is of no use to anybody, and holds what has left the pool.
+        let is_old = |it: &mut Looked| now_ms.saturating_sub(it.at_ms) >= RECENT_MS;
+        let _old = self.recent.lock().take_if(is_old);
         self.pool.lock().snapshot()
     }
 
@@ -125,11 +129,8 @@ impl Profile {
             self.now_us().saturating_sub(span)
         };
         let from_us = window.map_or(i64::MIN, before);
-        let recent = Arc::new(Recent::new(
-            self.snapshot()?,
-            from_us,
-            before(REQUEST_ENDED),
-        ));
+        let snapshot = self.pool.lock().snapshot()?;
+        let recent = Arc::new(Recent::new(snapshot, from_us, before(REQUEST_ENDED)));
         *kept = Some(Looked {
             at_ms: now_ms,
             window,

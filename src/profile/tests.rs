@@ -394,3 +394,18 @@ fn requests_end_by_a_newer_one_or_by_time() {
         0
     );
 }
+
+#[test]
+fn what_was_looked_at_does_not_keep_others_from_looking() {
+    let (profile, mut intake, clock) = profile();
+    let many: String = (0..20_000).map(|_| sample(1, "1.0", "md5")).collect();
+    feed(&profile, &mut intake, 1, many.as_bytes());
+    assert_eq!(profile.recent(None).unwrap().iter().count(), 20_000);
+    // Nobody looks while the pool goes round twice.
+    for _ in 0..12 {
+        feed(&profile, &mut intake, 1, many.as_bytes());
+    }
+    clock.advance_ms(2_000);
+    assert!(profile.snapshot().is_some());
+    assert!(profile.recent(None).is_some());
+}
