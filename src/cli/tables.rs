@@ -28,6 +28,7 @@ pub fn execute(flags: &TablesFlags) -> Result<(), Failure> {
         for (name, reason) in definitions.add_kept(&kept, &defaults) {
             complain(format!("left out {name}: {reason}"));
         }
+        definitions.dropped = state::saved_dropped(dir).map_err(Failure::failed)?;
     }
     if !config.stats.is_empty() {
         definitions.add_profile(&defaults);

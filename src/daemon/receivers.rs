@@ -101,10 +101,10 @@ impl Receivers {
             });
         }
         for (squid, receiver) in squids.into_iter().zip(&mut lanes) {
-            let hasher = hasher.clone();
+            let (senders, texts) = (receivers.senders.clone(), (limits, hasher.clone()));
             receivers.threads.push(match &rules {
-                None => squid.start(receiver, limits, hasher, AsSent)?,
-                Some(rules) => squid.start(receiver, limits, hasher, rules())?,
+                None => squid.start(receiver, senders, texts, AsSent)?,
+                Some(rules) => squid.start(receiver, senders, texts, rules())?,
             });
         }
         Ok(receivers)

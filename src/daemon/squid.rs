@@ -13,6 +13,7 @@ use crate::config::{Config, SquidFrom, SquidSource};
 use crate::input::record::{Hasher, TextLimits};
 use crate::input::rewrite::Rewrite;
 use crate::input::squid::{Decoder, Source, file, tcp};
+use crate::input::udp::senders::Senders;
 use crate::input::udp::socket::{self, ReceiveSocket, SocketError};
 use crate::shutdown::Shutdown;
 use crate::state::counters::SocketName;
@@ -91,8 +92,8 @@ impl OpenSource {
     pub(super) fn start<R: Rewrite + Send + 'static>(
         self,
         receiver: Receiver,
-        limits: TextLimits,
-        hasher: Hasher,
+        senders: Option<Arc<Senders>>,
+        (limits, hasher): (TextLimits, Hasher),
         rules: R,
     ) -> Result<Worker, StartError> {
         let Self { source, opened } = self;
@@ -101,10 +102,13 @@ impl OpenSource {
         let name = format!("squid-{}", receiver.index);
         let what = "a thread for a log of Squid's";
         match opened {
-            Opened::Udp(socket) => receiver.start(socket, None, decoder),
+            Opened::Udp(socket) => receiver.start(socket, senders, decoder),
             Opened::Tcp(listener) => {
                 let intake = receiver.intake(decoder);
-                Worker::start(&name, what, move |stop| tcp::run(&listener, intake, stop))
+                let run = move |stop: &Shutdown| {
+                    tcp::run(&listener, senders.as_deref(), intake, stop);
+                };
+                Worker::start(&name, what, run)
             }
             Opened::File(path, from_end) => {
                 let intake = receiver.intake(decoder);

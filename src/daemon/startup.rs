@@ -317,6 +317,7 @@ pub(super) fn open_state(
             "Left out a report that was made at run time; it stays in state.dir."
         );
     }
+    definitions.dropped = state.dropped().to_vec();
     let reports = state.reports().len();
     info!(dir = %dir.display(), reports, "Keeping the reports that are made at run time.");
     Ok(Some(state))

@@ -38,6 +38,8 @@ pub struct Definitions {
     pub reports: Vec<(Definition, DefinedBy)>,
     /// The tables in which the daemon speaks of itself.
     pub tables: Vec<StatusTable>,
+    /// Ready-made ones that are not wanted.
+    pub dropped: Vec<String>,
 }
 
 /// A `[[report]]` of the configuration that cannot be.
@@ -60,6 +62,7 @@ impl Definitions {
         let mut all = Self {
             reports: reports.map(|it| (it, DefinedBy::BuiltIn)).collect(),
             tables: StatusTable::built_in(),
+            dropped: Vec::new(),
         };
         for entry in configured {
             let form = configured_form(entry)?;
@@ -88,7 +91,12 @@ impl Definitions {
     /// Adds those that show what Squid's lines say, as if they had been made at run time: they can be dropped. A name that is
     /// taken stays what it is.
     pub fn add_squid(&mut self, defaults: &Defaults) {
-        let ready: Vec<Json> = serde_json::from_str(SQUID).expect("a test reads it");
+        self.add_ready(SQUID, defaults);
+    }
+
+    fn add_ready(&mut self, ready: &str, defaults: &Defaults) {
+        let mut ready: Vec<Json> = serde_json::from_str(ready).expect("a test reads it");
+        ready.retain(|report| !self.dropped.iter().any(|name| report["name"] == **name));
         let _taken = self.add_kept(&ready, defaults);
     }
 
@@ -99,8 +107,7 @@ impl Definitions {
                 self.tables.push(StatusTable::of(table));
             }
         }
-        let ready: Vec<Json> = serde_json::from_str(PROFILE).expect("a test reads it");
-        let _taken = self.add_kept(&ready, defaults);
+        self.add_ready(PROFILE, defaults);
     }
 
     /// A CREATE TABLE statement for each table and report, an empty line between them: tables that are always there, built-in

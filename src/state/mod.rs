@@ -45,6 +45,9 @@ const LIST: &str = "reports";
 struct Contents {
     version: u64,
     reports: Vec<Json>,
+    /// Names of ready-made reports that are not wanted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    dropped: Vec<String>,
 }
 
 /// The folder of one daemon, locked for as long as this lives, and what is in its file.
@@ -71,6 +74,7 @@ impl State {
             contents: contents.unwrap_or(Contents {
                 version: VERSION,
                 reports: Vec::new(),
+                dropped: Vec::new(),
             }),
         })
     }
@@ -101,15 +105,22 @@ impl State {
         self.reports().iter().any(|entry| is_named(entry, name))
     }
 
-    /// Removes what is kept under that name.
+    /// The names of ready-made reports that were dropped.
+    #[must_use]
+    pub fn dropped(&self) -> &[String] {
+        &self.contents.dropped
+    }
+
+    /// Removes what is kept under that name; where nothing is, the report is ready-made, and is not wanted any more.
     ///
     /// # Errors
     /// When it cannot be written; then nothing has changed.
     pub fn remove(&mut self, name: &str) -> Result<(), StateError> {
-        if !self.has(name) {
-            return Ok(());
+        let mut dropped = self.contents.dropped.clone();
+        if !self.has(name) && !dropped.iter().any(|it| it == name) {
+            dropped.push(name.to_owned());
         }
-        self.replace(self.without(name))
+        self.write(self.without(name), dropped)
     }
 
     fn without(&self, name: &str) -> Vec<Json> {
@@ -118,9 +129,14 @@ impl State {
     }
 
     fn replace(&mut self, reports: Vec<Json>) -> Result<(), StateError> {
+        self.write(reports, self.contents.dropped.clone())
+    }
+
+    fn write(&mut self, reports: Vec<Json>, dropped: Vec<String>) -> Result<(), StateError> {
         let contents = Contents {
             version: VERSION,
             reports,
+            dropped,
         };
         self.file.write(&contents)?;
         // What is in the file now is ours.
@@ -134,8 +150,20 @@ impl State {
 /// # Errors
 /// What is wrong with the file, in words.
 pub fn saved_reports(path: &Path) -> Result<Vec<Json>, String> {
+    Ok(saved(path)?.map_or(Vec::new(), |it| it.reports))
+}
+
+/// The names of ready-made reports that were dropped, alike.
+///
+/// # Errors
+/// As [`saved_reports`].
+pub fn saved_dropped(path: &Path) -> Result<Vec<String>, String> {
+    Ok(saved(path)?.map_or(Vec::new(), |it| it.dropped))
+}
+
+fn saved(path: &Path) -> Result<Option<Contents>, String> {
     match read(path) {
-        Ok(Ok(contents)) => Ok(contents.map_or(Vec::new(), |it| it.reports)),
+        Ok(Ok(contents)) => Ok(contents),
         Ok(Err(reason)) => Err(format!(
             "state.dir: {} is corrupt: {reason}",
             path.join(FILE).display()

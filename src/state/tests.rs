@@ -45,6 +45,8 @@ fn what_is_put_is_there_after_opening_again() {
     let state = State::open(&path, 2).unwrap();
     assert_eq!(state.reports(), kept);
     assert_eq!(names(&state), ["b", "a"]);
+    assert_eq!(state.dropped(), ["never there"], "a ready-made one, then");
+    assert_eq!(saved_dropped(&path).unwrap(), ["never there"]);
     assert_eq!(state.reports()[0]["comment"], "it's \"quoted\"\n");
     assert_eq!(
         state.reports()[1],

@@ -598,6 +598,61 @@ fn connections_break_repeat_and_never_end() {
 }
 
 #[test]
+fn who_may_not_send_packets_may_not_send_lines() {
+    let udp = "{listen='udp://127.0.0.1:0'}";
+    let tcp = "{listen='tcp://127.0.0.1:0'}";
+    let squids = format!("squid=[{udp},{tcp}]");
+    let here = Here::start(&[&squids, "ingest.allow=['192.0.2.0/24']"]);
+    let line = &lines_of("udp.log")[0];
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.send_to(line, address(&here.site, 0)).unwrap();
+    let mut connection = TcpStream::connect(address(&here.site, 1)).unwrap();
+    // Closed unread.
+    let _reset = connection.read_to_end(&mut Vec::new());
+    await_condition("both are refused", || {
+        let status = here.site.status();
+        let refused = source(&here.site, 1).count("connections_refused");
+        match (
+            status.reason("datagrams_invalid", "source_not_allowed"),
+            refused,
+        ) {
+            (1, 1) => Ok(()),
+            other => Err(other),
+        }
+    });
+    assert_eq!(source(&here.site, 0).count("lines_received"), 0);
+    here.stop();
+}
+
+#[test]
+fn a_ready_made_report_that_is_dropped_stays_dropped() {
+    let dir = tempfile::tempdir().unwrap();
+    let state = format!("state.dir={}", dir.path().display());
+    let settings = [&*state, "squid=[{listen='udp://127.0.0.1:0'}]"];
+    for path in ["/api/v1/reports/squid_peers", "/api/v1/reports/squid_codes"] {
+        let here = Here::start(&settings);
+        assert_eq!(here.site.get(path).status, 200);
+        assert_eq!(here.site.delete(path).status, 200);
+        here.stop();
+        let here = Here::start(&settings);
+        assert_eq!(here.site.get(path).status, 404);
+        here.stop();
+    }
+    let here = Here::start(&settings);
+    let again = r#"{"name": "squid_codes", "level": "request", "keys": ["status"]}"#;
+    assert_eq!(here.site.post("/api/v1/reports", again).status, 201);
+    here.stop();
+    let here = Here::start(&settings);
+    let columns = &here.site.rows("squid_codes");
+    assert!(columns.is_empty());
+    assert_eq!(here.site.delete("/api/v1/reports/squid_codes").status, 200);
+    here.stop();
+    let here = Here::start(&settings);
+    assert_eq!(here.site.get("/api/v1/reports/squid_codes").status, 404);
+    here.stop();
+}
+
+#[test]
 fn logs_are_imported_through_a_connection() {
     let here = Here::start(&["squid=[{listen='tcp://127.0.0.1:0',name='proxy'}]"]);
     let to = address(&here.site, 0).to_string();

@@ -14,6 +14,7 @@ use tracing::{info, warn};
 
 use super::{CHUNK_BYTES, Intake, Lines};
 use crate::input::rewrite::Rewrite;
+use crate::input::udp::senders::Senders;
 use crate::shutdown::Shutdown;
 use crate::telemetry::log::Limit;
 
@@ -37,14 +38,22 @@ struct Connection {
     proven: bool,
 }
 
-/// Takes lines over connections to `listener`, which does not block, until `shutdown` is requested.
-pub fn run<R: Rewrite>(listener: &TcpListener, mut intake: Intake<R>, shutdown: &Shutdown) {
+/// Takes lines over connections to `listener`, which does not block, of those that `senders` allows, until `shutdown` is requested.
+pub fn run<R: Rewrite>(
+    listener: &TcpListener,
+    senders: Option<&Senders>,
+    mut intake: Intake<R>,
+    shutdown: &Shutdown,
+) {
     let mut connections: Vec<Connection> = Vec::new();
     let mut chunk = vec![0; CHUNK_BYTES];
     let errors = Limit::new(ERROR_LOG_MS);
     while !shutdown.requested() {
         let accepted = listener.accept().map(|(stream, sender)| {
-            accept(stream, sender, &mut connections, &intake);
+            match senders.is_none_or(|senders| senders.allows(sender.ip())) {
+                true => accept(stream, sender, &mut connections, &intake),
+                false => intake.decoder.source.counters.connections_refused.add(1),
+            }
         });
         if let Err(error) = &accepted
             && !is_nothing(error.kind())

@@ -145,6 +145,12 @@ impl Senders {
         })
     }
 
+    /// Whether this address may send.
+    #[must_use]
+    pub fn allows(&self, sender: IpAddr) -> bool {
+        self.allowed.contains(bits(sender))
+    }
+
     /// Counts datagrams (sender, see [`bits`], and length) that came in together, and says to `verdicts` of each whether
     /// it is decoded, or why it is not.
     pub fn pass(

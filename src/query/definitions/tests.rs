@@ -28,6 +28,10 @@ fn reports_of_squid_are_ready_made_and_give_way() {
     );
     all.add_squid(&defaults);
     assert_eq!(all.reports.len() + 2, before + ready.len());
+    let mut all = Definitions::new(&[], &defaults).unwrap();
+    all.dropped = vec!["squid_codes".to_owned(), "never there".to_owned()];
+    all.add_squid(&defaults);
+    assert_eq!(all.reports.len() + 3, before + ready.len());
 }
 
 #[test]
