@@ -2,7 +2,7 @@
 //!
 //! Measured once, when the first daemon of the process starts. Times are kept in the units of their timer, since the start, and
 //! become picoseconds when they are shown. Waits are timed with CYCLE, everything else with NANOSECOND, or with what
-//! [`chosen`] falls back to.
+//! `chosen` falls back to.
 #![expect(
     unsafe_code,
     reason = "the processor's counter has no safe reader: 25 cycles, clock_gettime takes 50"
