@@ -197,10 +197,12 @@ impl Writer {
         let Some(batch) = self.history.begin_flush() else {
             return true;
         };
-        let _stage = FLUSH.begin();
+        let mut stage = FLUSH.begin();
+        let before = self.store.counts.rows_written;
         let written = self
             .store
             .flush(&batch, self.now(), || self.history.end_flush());
+        stage.worked(self.store.counts.rows_written - before);
         let is_written = self.has_written(written);
         if is_written {
             self.history.flushed();

@@ -269,7 +269,7 @@ impl SnapshotWriter {
 
     /// Returns the size of the file, too.
     fn write(&self, stop: &Shutdown) -> Result<(Written, u64), WriteError> {
-        let _stage = WRITE_SNAPSHOT.begin();
+        let mut stage = WRITE_SNAPSHOT.begin();
         let subject = Subject {
             live: &self.live,
             counters: &self.counters,
@@ -290,7 +290,12 @@ impl SnapshotWriter {
             });
             match written {
                 Err(WriteError::Overtaken) if attempts < ATTEMPTS => {}
-                written => return written,
+                written => {
+                    if let Ok((written, _)) = &written {
+                        stage.worked(written.requests);
+                    }
+                    return written;
+                }
             }
         }
     }
