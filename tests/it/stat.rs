@@ -119,6 +119,11 @@ fn understood(line: &str) -> Json {
         None => Json::Null,
         Some(text) => text.replace('\0', "\\x00").into(),
     };
+    // Sent in 32 bits, so that what is beyond 2 GiB is negative.
+    let bytes = |sent: &Json| match sent.as_i64().unwrap() {
+        bytes @ ..0 => bytes + (1 << 32),
+        bytes => bytes,
+    };
     let cut = |path: &Json| match path.as_str() {
         None => Json::Null,
         Some(path) => path.strip_prefix("/var/www").unwrap().into(),
@@ -145,8 +150,8 @@ fn understood(line: &str) -> Json {
         "uri": request["uri"],
         "uri_sent": request["uri"],
         "elapsed": line["elapsed"],
-        "memory_used": line["memory"]["used"],
-        "memory_peak": line["memory"]["peak"],
+        "memory_used": bytes(&line["memory"]["used"]),
+        "memory_peak": bytes(&line["memory"]["peak"]),
         "file": cut(&symbol["file"]),
         "scope": shown(&symbol["scope"]),
         "function": shown(&symbol["function"]),
