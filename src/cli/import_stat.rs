@@ -27,7 +27,7 @@ pub struct ImportStatFlags {
     /// Configuration file of the daemon, to find where it reads [default: the defaults].
     #[arg(long, short, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// The stream of one of its [[stat]] entries [default: the first that nobody serves].
+    /// The stream of one of its `[[stat]]` entries [default: the first that nobody serves].
     #[arg(long, value_name = "ADDRESS")]
     pub to: Option<String>,
 }

@@ -1,7 +1,7 @@
 //! Sums over what no single request tells: objects that moved to or from the disk, and what it saved to ask whether they changed.
 //!
 //! Each source has its own, which its thread writes and the tables `squid_swap` and `squid_savings` read, added up over the
-//! sources. What is older than the window goes, a piece of it at a time. Beyond [`ENTRIES_MAX`] keys what is new counts as
+//! sources. What is older than the window goes, a piece of it at a time. Beyond `ENTRIES_MAX` keys what is new counts as
 //! `(other)`, which saves nothing: the median of its like is not known.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};

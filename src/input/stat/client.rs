@@ -54,7 +54,7 @@ pub enum Connection {
 }
 
 impl Connection {
-    /// Connects; a read waits for [`LOOK`].
+    /// Connects; a read waits for `LOOK`.
     ///
     /// # Errors
     /// The system's.
@@ -68,7 +68,7 @@ impl Connection {
     /// Writes all of it.
     ///
     /// # Errors
-    /// The system's, also when it takes longer than [`CONNECT_MAX`].
+    /// The system's, also when it takes longer than `CONNECT_MAX`.
     pub fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
         match self {
             Self::Unix(stream) => {

@@ -2,7 +2,7 @@
 //!
 //! PHP is the server. Each `[[stat]]` entry is a [`Source`] with a thread ([`client`]) that connects to it and does nothing but
 //! read, because PHP waits for who does not: what it reads goes into a [`Queue`], where the oldest gives way when the profile
-//! cannot follow. [`line`] reads a line. What becomes of samples is the affair of [`profile`](crate::profile).
+//! cannot follow. [`mod@line`] reads a line. What becomes of samples is the affair of [`profile`](crate::profile).
 
 pub mod client;
 pub mod line;

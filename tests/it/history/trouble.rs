@@ -207,7 +207,7 @@ fn what_found_no_memory_is_said_in_answers() {
     let here = start();
     for _ in 0..3 {
         let mut sender = Sender::new(&here.site);
-        for n in 0..4_000 {
+        for n in 0..12_000 {
             sender.send(&request("web", "shop", &format!("/script/{n}")).encode_to_vec());
         }
         sender.at_rest();
