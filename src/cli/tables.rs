@@ -5,7 +5,13 @@ use super::{Failure, complain, print};
 #[cfg(feature = "sql")]
 use crate::clickhouse;
 use crate::config::Config;
+#[cfg(feature = "sql")]
+use crate::history::Dataset;
 use crate::query::definitions::Definitions;
+#[cfg(feature = "sql")]
+use crate::report::definition::DefinedBy;
+#[cfg(feature = "sql")]
+use crate::series::EVERYTHING;
 use crate::{daemon, state};
 
 /// Prints the statements.
@@ -16,9 +22,7 @@ pub fn execute(flags: &TablesFlags) -> Result<(), Failure> {
     let config = Config::load(&flags.config, std::env::vars_os())?;
     #[cfg(feature = "sql")]
     if flags.clickhouse {
-        let database = &config.clickhouse.database;
-        let statements = clickhouse::statements(database, flags.cluster.as_deref());
-        return print(&format!("{};", statements.join(";\n\n")));
+        return print(&clickhouse_statements(&config, flags)?);
     }
     let defaults = daemon::defaults(&config);
     let mut definitions =
@@ -41,6 +45,27 @@ pub fn execute(flags: &TablesFlags) -> Result<(), Failure> {
     let server = server.transpose().map_err(Failure::usage)?;
     let statements = definitions.statements(&defaults, server.as_deref());
     print(statements.trim_end())
+}
+
+/// What makes the tables of ClickHouse, and views of the reports that are always there or configured.
+#[cfg(feature = "sql")]
+fn clickhouse_statements(config: &Config, flags: &TablesFlags) -> Result<String, Failure> {
+    let (database, cluster) = (&config.clickhouse.database, flags.cluster.as_deref());
+    let mut statements = clickhouse::statements(database, cluster);
+    let defaults = daemon::defaults(config);
+    let definitions =
+        Definitions::new(&config.configured_reports, &defaults).map_err(Failure::usage)?;
+    for (definition, defined_by) in &definitions.reports {
+        let is_in = |name: &str| config.history.reports.iter().any(|it| it == name);
+        let is_own = *defined_by != DefinedBy::BuiltIn;
+        let listed =
+            definition.name == EVERYTHING || is_in(&definition.name) || is_own && is_in("*");
+        if definition.history.unwrap_or(listed) {
+            let dataset = Dataset::of(definition, config.reports.error_status);
+            statements.extend(clickhouse::views(database, cluster, &dataset));
+        }
+    }
+    Ok(format!("{};", statements.join(";\n\n")))
 }
 
 /// Where a MariaDB in front finds the daemon, from the value of `--federated`: `mysql://user[:password]@host:port`, the

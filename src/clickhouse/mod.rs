@@ -1,7 +1,7 @@
 //! ClickHouse: what history writes on many machines, in one place.
 //!
 //! ```text
-//!   history: pieces --(minute over)--> shipment --(Native, LZ4)--> HTTP --> rollup, coverage
+//!   history: pieces --(minute over)--> shipment --(Native, LZ4)--> HTTP --> rollup, coverage, request
 //!               \--(published before it was shipped)--> unshipped/
 //! ```
 //!
@@ -10,10 +10,13 @@
 //! ([`history::Shipping`](crate::history::Shipping) says what belongs to it). Without `clickhouse.url` there is no thread and no connection.
 
 mod native;
+mod requests;
 mod rollups;
 mod server;
 mod sink;
 mod tables;
+mod views;
 
 pub use self::sink::{ShipStatus, Sink};
 pub use self::tables::statements;
+pub use self::views::views;

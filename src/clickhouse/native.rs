@@ -137,6 +137,57 @@ impl RowWriter<'_> {
         ends.extend_from_slice(&column.items[0].to_le_bytes());
     }
 
+    /// Of Array(UInt64).
+    pub(super) fn u64s(&mut self, values: impl Iterator<Item = u64>) {
+        self.items(values.map(u64::to_le_bytes));
+    }
+
+    /// Of Array(UInt32).
+    pub(super) fn u32s(&mut self, values: impl Iterator<Item = u32>) {
+        self.items(values.map(u32::to_le_bytes));
+    }
+
+    fn items<const N: usize>(&mut self, values: impl Iterator<Item = [u8; N]>) {
+        let column = self.column();
+        let [ends, items, ..] = &mut column.streams;
+        for value in values {
+            column.items[0] += 1;
+            items.extend_from_slice(&value);
+        }
+        ends.extend_from_slice(&column.items[0].to_le_bytes());
+    }
+
+    /// Of Map(String, String).
+    pub(super) fn map<'t>(&mut self, pairs: impl Iterator<Item = (&'t str, &'t str)>) {
+        let column = self.column();
+        let [ends, keys, values, _] = &mut column.streams;
+        for (key, value) in pairs {
+            column.items[0] += 1;
+            push_text(keys, key);
+            push_text(values, value);
+        }
+        ends.extend_from_slice(&column.items[0].to_le_bytes());
+    }
+
+    /// Of Array(Map(String, String)).
+    pub(super) fn maps<'t, M>(&mut self, maps: impl Iterator<Item = M>)
+    where
+        M: Iterator<Item = (&'t str, &'t str)>,
+    {
+        let column = self.column();
+        let [ends, inner_ends, keys, values] = &mut column.streams;
+        for map in maps {
+            column.items[0] += 1;
+            for (key, value) in map {
+                column.items[1] += 1;
+                push_text(keys, key);
+                push_text(values, value);
+            }
+            inner_ends.extend_from_slice(&column.items[1].to_le_bytes());
+        }
+        ends.extend_from_slice(&column.items[0].to_le_bytes());
+    }
+
     /// Of Map(UInt32, UInt64).
     pub(super) fn counts(&mut self, counts: impl Iterator<Item = (u32, u64)>) {
         let column = self.column();

@@ -1,7 +1,7 @@
 //! Rows of reports and of coverage as ClickHouse gets them.
 
 use super::native::{Block, RowWriter};
-use super::tables::{COVERAGE, ROLLUP, Table};
+use super::tables::{COVERAGE, REQUEST, ROLLUP, Table};
 use crate::history::{Coverage, Dataset, RowRef};
 use crate::report::reading::Extremes;
 use crate::report::row_key::key_texts;
@@ -15,11 +15,13 @@ pub(super) struct Origin {
     pub(super) dc: String,
 }
 
-/// The table for the rows of a dataset.
-pub(super) fn table_of(dataset: &Dataset) -> &'static Table {
-    match dataset.is_coverage() {
-        true => &COVERAGE,
-        false => &ROLLUP,
+/// The table for the rows of a dataset; timers go with their requests.
+pub(super) fn table_of(dataset: &Dataset) -> Option<&'static Table> {
+    match dataset.report.as_str() {
+        _ if dataset.is_coverage() => Some(&COVERAGE),
+        _ if !dataset.is_raw() => Some(&ROLLUP),
+        "request" => Some(&REQUEST),
+        _ => None,
     }
 }
 

@@ -3,7 +3,7 @@
 //! The disk is the queue. A shipment is sent as blocks of rows, each tried again until the server has taken it; after a
 //! kill it is sent again from its first row, and what was taken already is replaced by the same. Bounded: a block.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,12 +12,14 @@ use serde_json::json;
 use tracing::{error, info, warn};
 
 use super::native::Block;
+use super::requests::{self, TagFilter};
 use super::rollups::{Origin, push, table_of};
 use super::server::{Failure, Server};
 use super::tables::{self, Table};
+use super::views;
 use crate::clock::Clock;
 use crate::config::ClickHouseConfig;
-use crate::history::{Parts, Refused, Shipment, Shipping, Store, StoreError, Waiting};
+use crate::history::{Dataset, Parts, Refused, Shipment, Shipping, Store, StoreError, Waiting};
 use crate::shutdown::Shutdown;
 use crate::telemetry::counters::ClickHouseCounters;
 use crate::telemetry::reading::{Group, Place, readings};
@@ -94,8 +96,13 @@ pub struct Sink {
     shipping: Shipping,
     parts: Parts,
     origin: Origin,
-    /// Statements that are to be run before anything is shipped.
+    tags: TagFilter,
+    /// Statements that are to be run before anything more is shipped.
     statements: Vec<String>,
+    /// The database where tables and views are made.
+    makes: Option<String>,
+    /// The reports that have views, or need none.
+    viewed: HashSet<Arc<Dataset>>,
     status: ShipStatus,
     clock: Arc<dyn Clock>,
     pause_ms: u64,
@@ -136,8 +143,11 @@ impl Sink {
                 collector: collector.trim().to_owned(),
                 dc: config.dc.clone(),
             },
+            tags: TagFilter::of(&config.tags),
             shipping,
             statements,
+            makes: config.create_tables.then(|| config.database.clone()),
+            viewed: HashSet::new(),
             status,
             refused_ms: clock.mono_ms(),
             clock,
@@ -176,12 +186,11 @@ impl Sink {
 
     /// Ships what is next; whether there was something.
     fn ship(&mut self, stop: &Shutdown) -> Result<bool, Failure> {
-        while let Some(statement) = self.statements.first().cloned() {
-            self.again(stop, |sink, _| sink.server.execute(&statement, stop))?;
-            self.statements.remove(0);
-        }
+        self.make(stop)?;
         let now = self.clock.unix_ms() / 1_000;
         if let Some(mut shipment) = self.shipping.next(&self.parts, now) {
+            self.view(&shipment);
+            self.make(stop)?;
             self.again(stop, |sink, _| later(sink.shipping.begin(&shipment)))?;
             let refused = self.send(&mut shipment, None, stop)?;
             self.again(stop, |sink, _| {
@@ -201,6 +210,36 @@ impl Sink {
         Ok(false)
     }
 
+    /// Runs statements.
+    fn make(&mut self, stop: &Shutdown) -> Result<(), Failure> {
+        while let Some(statement) = self.statements.first().cloned() {
+            let made = self.again(stop, |sink, _| sink.server.execute(&statement, stop));
+            match made {
+                Err(Failure::Refused(error)) => {
+                    warn!(
+                        statement,
+                        error, "ClickHouse refuses a statement: it is left out."
+                    );
+                }
+                made => made?,
+            }
+            self.statements.remove(0);
+        }
+        Ok(())
+    }
+
+    /// Has views made of reports that were not shipped before, where that is wanted.
+    fn view(&mut self, shipment: &Shipment) {
+        let Some(database) = &self.makes else { return };
+        for dataset in shipment.datasets() {
+            let has_view = !dataset.is_coverage() && !dataset.is_raw();
+            if self.viewed.insert(Arc::clone(&dataset)) && has_view {
+                self.statements
+                    .extend(views::views(database, None, &dataset));
+            }
+        }
+    }
+
     /// Sends the rows of a shipment, or those for one table; what was refused.
     fn send(
         &mut self,
@@ -212,7 +251,6 @@ impl Sink {
             let mut sending = Sending {
                 blocks: BTreeMap::new(),
                 refused: Vec::new(),
-                part: shipment.units.part(),
             };
             match self.send_rows(shipment, only, &mut sending, stop) {
                 Ok(()) => {
@@ -251,20 +289,35 @@ impl Sink {
         sending: &mut Sending,
         stop: &Shutdown,
     ) -> Result<(), Trouble> {
+        let part = shipment.units.part();
         for dataset in shipment.datasets() {
-            let table = table_of(&dataset);
+            let Some(table) = table_of(&dataset) else {
+                continue;
+            };
             if only.is_some_and(|only| only != table.name) {
                 continue;
             }
             let mut sent = Ok(());
+            if dataset.is_raw() {
+                shipment
+                    .requests(stop, &mut |request, weight, timers| {
+                        let block = sending.block(table);
+                        let row = (request, weight, timers);
+                        requests::push(block, &self.origin, part, &self.tags, row);
+                        if is_full(block) {
+                            sent = self.send_block(table, sending, stop);
+                        }
+                        sent.is_ok()
+                    })
+                    .map_err(Trouble::Read)?;
+                sent.map_err(Trouble::Send)?;
+                continue;
+            }
             shipment
                 .rows(&dataset, stop, &mut |row| {
-                    let (_, block) = sending
-                        .blocks
-                        .entry(table.name)
-                        .or_insert_with(|| (table, Block::new(&table.sent())));
-                    push(block, &self.origin, sending.part, &dataset, row);
-                    if block.rows >= BLOCK_ROWS || block.bytes() >= BLOCK_BYTES {
+                    let block = sending.block(table);
+                    push(block, &self.origin, part, &dataset, row);
+                    if is_full(block) {
                         sent = self.send_block(table, sending, stop);
                     }
                     sent.is_ok()
@@ -386,7 +439,18 @@ struct Sending {
     blocks: BTreeMap<&'static str, (&'static Table, Block)>,
     /// Table, rows, why.
     refused: Vec<(&'static str, u64, String)>,
-    part: u32,
+}
+
+impl Sending {
+    /// The block of a table.
+    fn block(&mut self, table: &'static Table) -> &mut Block {
+        let block = || (table, Block::new(&table.sent()));
+        &mut self.blocks.entry(table.name).or_insert_with(block).1
+    }
+}
+
+fn is_full(block: &Block) -> bool {
+    block.rows >= BLOCK_ROWS || block.bytes() >= BLOCK_BYTES
 }
 
 /// Why a shipment did not end.

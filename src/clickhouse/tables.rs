@@ -15,6 +15,8 @@ pub(super) struct Table {
     columns: &'static [(&'static str, &'static str)],
     partition: &'static str,
     order: &'static str,
+    /// Retention and settings.
+    more: &'static str,
     /// Which shard has a row: always the same.
     shard: &'static str,
 }
@@ -61,6 +63,7 @@ pub(super) const ROLLUP: Table = Table {
     ],
     partition: "toYYYYMM(t)",
     order: "report, definition, t, dc, collector, store, part, other, key",
+    more: "SETTINGS non_replicated_deduplication_window = 1000",
     shard: "cityHash64(store, part)",
 };
 
@@ -84,11 +87,58 @@ pub(super) const COVERAGE: Table = Table {
     ],
     partition: "toYYYYMM(t)",
     order: "report, definition, t, dc, collector, store, part",
+    more: "SETTINGS non_replicated_deduplication_window = 1000",
     shard: "cityHash64(store, part)",
 };
 
+const NAME: &str = "LowCardinality(String)";
+const TAGS: &str = "Map(LowCardinality(String), String) CODEC(ZSTD(1))";
+const SIZE: &str = "UInt64 CODEC(T64, ZSTD(1))";
+const TIMES: &str = "Array(UInt64) CODEC(ZSTD(1))";
+
+/// Raw requests with their timers.
+pub(super) const REQUEST: Table = Table {
+    name: "request",
+    about: "Raw requests as history keeps them, each with its timers; it stands for `weight` of them",
+    columns: &[
+        ("ts", "DateTime('UTC') CODEC(Delta, ZSTD(1))"),
+        DC,
+        COLLECTOR,
+        STORE,
+        PART,
+        ("run", "UInt32"),
+        ("id", "UInt64 CODEC(Delta, ZSTD(1))"),
+        ("hostname", NAME),
+        ("server_name", NAME),
+        ("script_name", NAME),
+        ("schema", NAME),
+        ("status", "UInt32"),
+        ("req_count", "UInt32"),
+        ("req_time_us", SIZE),
+        ("ru_utime_us", SIZE),
+        ("ru_stime_us", SIZE),
+        ("doc_size", SIZE),
+        ("mem_peak", SIZE),
+        ("memory_footprint", SIZE),
+        ("weight", "Float64 CODEC(ZSTD(1))"),
+        ("tags", TAGS),
+        ("timers.value_us", TIMES),
+        ("timers.hits", "Array(UInt32) CODEC(ZSTD(1))"),
+        ("timers.ru_utime_us", TIMES),
+        ("timers.ru_stime_us", TIMES),
+        (
+            "timers.tags",
+            "Array(Map(LowCardinality(String), String)) CODEC(ZSTD(1))",
+        ),
+    ],
+    partition: "toDate(ts)",
+    order: "server_name, script_name, toStartOfFiveMinutes(ts), hostname, store, run, id",
+    more: "TTL toDate(ts) + 30\nSETTINGS ttl_only_drop_parts = 1, non_replicated_deduplication_window = 1000",
+    shard: "cityHash64(store, run, id)",
+};
+
 /// All.
-const TABLES: [&Table; 2] = [&ROLLUP, &COVERAGE];
+const TABLES: [&Table; 3] = [&ROLLUP, &COVERAGE, &REQUEST];
 
 impl Table {
     /// Names and types of what is sent: plain ones, which the server turns into its own.
@@ -96,6 +146,8 @@ impl Table {
         let plain = |type_name: &'static str| match type_name.split(" CODEC").next() {
             Some("LowCardinality(String)") => "String",
             Some("Array(LowCardinality(String))") => "Array(String)",
+            Some("Map(LowCardinality(String), String)") => "Map(String, String)",
+            Some("Array(Map(LowCardinality(String), String))") => "Array(Map(String, String))",
             Some("DateTime('UTC')") => "DateTime",
             Some(plain) => plain,
             None => type_name,
@@ -108,7 +160,8 @@ impl Table {
 
     /// The statement before the rows.
     pub(super) fn insert(&self) -> String {
-        let names: Vec<_> = self.columns.iter().map(|(name, _)| *name).collect();
+        let names = self.columns.iter().map(|(name, _)| identifier(name));
+        let names: Vec<_> = names.collect();
         format!(
             "INSERT INTO {} ({}) FORMAT Native",
             self.name,
@@ -129,6 +182,7 @@ pub fn statements(database: &str, cluster: Option<&str>) -> Vec<String> {
             columns,
             partition,
             order,
+            more,
             shard,
         } = table;
         let local = match cluster {
@@ -144,19 +198,19 @@ pub fn statements(database: &str, cluster: Option<&str>) -> Vec<String> {
         let mut create = format!("CREATE TABLE IF NOT EXISTS {local}{on}\n(\n");
         for (place, (name, type_name)) in columns.iter().enumerate() {
             let comma = if place + 1 < columns.len() { "," } else { "" };
-            let _infallible = writeln!(create, "    {name} {type_name}{comma}");
+            let _infallible = writeln!(create, "    {} {type_name}{comma}", identifier(name));
         }
         let _infallible = write!(
             create,
-            ")\nENGINE = {engine}\nPARTITION BY {partition}\nORDER BY ({order})\n\
-             SETTINGS non_replicated_deduplication_window = 1000\nCOMMENT '{about}'"
+            ")\nENGINE = {engine}\nPARTITION BY {partition}\nORDER BY ({order})\n{more}\nCOMMENT '{about}'"
         );
         all.push(create);
         // What stands in ORDER BY was there from the beginning.
         let is_key = |name: &str| order.split(", ").any(|it| it == name);
         let added = columns.iter().filter(|(name, _)| !is_key(name));
-        let added =
-            added.map(|(name, type_name)| format!("ADD COLUMN IF NOT EXISTS {name} {type_name}"));
+        let added = added.map(|(name, type_name)| {
+            format!("ADD COLUMN IF NOT EXISTS {} {type_name}", identifier(name))
+        });
         let added: Vec<_> = added.collect();
         let added = added.join(",\n    ");
         all.push(format!("ALTER TABLE {local}{on}\n    {added}"));
@@ -171,6 +225,11 @@ pub fn statements(database: &str, cluster: Option<&str>) -> Vec<String> {
         }
     }
     all
+}
+
+/// A name in a statement.
+pub(super) fn identifier(name: &str) -> String {
+    format!("`{name}`")
 }
 
 /// A text in a statement.

@@ -170,6 +170,22 @@ pub(super) fn choice<T: Copy>(choices: &'static [(&'static str, T)]) -> Kind<T> 
     })
 }
 
+/// Some of these words.
+pub(super) fn choices<T: Copy + 'static>(choices: &'static [(&'static str, T)]) -> Kind<Vec<T>> {
+    let one = choice(choices);
+    let accepted = format!("a list of some of {}", one.accepted);
+    Kind::new(accepted, move |given| {
+        let items = given.items().into_iter().enumerate();
+        let read = items.map(|(index, given)| {
+            (one.reader)(&given).map_err(|problem| Problem {
+                item: Some(index),
+                ..problem
+            })
+        });
+        read.collect()
+    })
+}
+
 /// true or false.
 pub(super) fn switch() -> Kind<bool> {
     Kind::new("true, false", |given| match given.value {
@@ -338,6 +354,14 @@ pub(super) fn patterns() -> Kind<Vec<String>> {
             true => Err("not a pattern".into()),
             false => Ok(text.to_owned()),
         }
+    })
+}
+
+pub(super) fn tag_names() -> Kind<Vec<String>> {
+    let accepted = "up to 64 names of tags, as in [\"group\", \"op\"]; \"*\" is all, [] none";
+    list((64, "names"), accepted, |given, _| {
+        let text = given.text_or_number().filter(|text| !text.is_empty());
+        Ok(text.ok_or("not a text")?.to_owned())
     })
 }
 

@@ -36,7 +36,7 @@ pub use rewrite::RewriteRule;
 pub use settings::{
     Changes, ClickHouseConfig, Config, HistoryConfig, HttpConfig, IngestConfig, InstrumentsConfig,
     KeptRequests, LogConfig, MetricsConfig, MySqlConfig, PoolConfig, ProfileConfig, ReportsConfig,
-    SeriesConfig, SqlConfig, StateConfig,
+    SeriesConfig, ShippedRows, SqlConfig, StateConfig,
 };
 pub use squid::{SquidFrom, SquidSource};
 pub use stat::{StatAddress, StatSource};

@@ -12,8 +12,8 @@ use ipnet::IpNet;
 use tracing::Level;
 
 use super::kinds::{
-    addresses, buckets, choice, front_address, host_names, identifier, name, networks, path,
-    patterns, report_names, server_url, size, span, switch, whole,
+    addresses, buckets, choice, choices, front_address, host_names, identifier, name, networks,
+    path, patterns, report_names, server_url, size, span, switch, tag_names, whole,
 };
 use super::layers::RawConfig;
 use super::raw_value::Entry;
@@ -135,6 +135,15 @@ pub struct Changes {
     pub live: Vec<&'static str>,
     /// Those that need a restart.
     pub needs_restart: Vec<&'static str>,
+}
+
+/// What is shipped to ClickHouse.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ShippedRows {
+    /// What keys of reports gained, by the minute.
+    Rollups,
+    /// Raw requests.
+    Requests,
 }
 
 const KIB: u64 = 1 << 10;
@@ -490,6 +499,14 @@ settings! {
 
         /// The data centre that it is in.
         dc: String = "\"\"", name("a data centre");
+
+        /// What is shipped: "rollups", what keys of reports gained in each minute, and "requests", the raw ones that history.requests
+        /// keeps, with timers and tags.
+        what: Vec<ShippedRows> = r#"["rollups", "requests"]"#, choices(&[
+            ("rollups", ShippedRows::Rollups), ("requests", ShippedRows::Requests)]);
+
+        /// Which tags of requests and timers leave this machine: their names; "*" is all.
+        tags: Vec<String> = r#"["*"]"#, tag_names();
 
         /// Whether to make the database and its tables, and to add columns that they lack: true or false. `pinbad tables
         /// --clickhouse` prints the statements; where there is a cluster, run those of `--cluster NAME`.

@@ -20,11 +20,11 @@ use crate::clickhouse::Sink;
 use crate::clock::{Clock, ContinuedClock};
 use crate::config::Config;
 #[cfg(feature = "sql")]
-use crate::config::KeptRequests;
+use crate::config::{KeptRequests, ShippedRows};
 use crate::daemon::memory_plan::MemoryPlan;
 use crate::delta::{Reader, RowReader, Second};
 #[cfg(feature = "sql")]
-use crate::history::{History, Requests, Retention, Shipping, Store, StoreError, Writer};
+use crate::history::{History, Requests, Retention, Shipped, Shipping, Store, StoreError, Writer};
 use crate::input::record::Hasher;
 use crate::input::udp::kernel;
 use crate::input::udp::socket::{self, ReceiveSocket, SocketError};
@@ -389,7 +389,12 @@ pub(super) fn open_history(
     let sink = match config.clickhouse.url.is_empty() {
         true => None,
         false => {
-            let shipping = Shipping::of(&mut store)?;
+            let has = |what| config.clickhouse.what.contains(&what);
+            let what = Shipped {
+                rollups: has(ShippedRows::Rollups),
+                requests: has(ShippedRows::Requests),
+            };
+            let shipping = Shipping::of(&mut store, what)?;
             let sink = Sink::new(&config.clickhouse, &store, shipping, clock());
             Some(sink.map_err(StartError::ClickHouse)?)
         }

@@ -58,6 +58,6 @@ pub use self::resolution::Resolution;
 pub use self::retention::Retention;
 pub use self::rollup::Rollup;
 pub use self::row::{Gain, Row, RowRef};
-pub use self::shipping::{Refused, Shipment, Shipping, Units, Waiting};
+pub use self::shipping::{Refused, Shipment, Shipped, Shipping, Units, Waiting};
 pub use self::store::{Counts, Store};
 pub use self::thread::Writer;

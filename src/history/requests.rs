@@ -31,6 +31,8 @@ use parking_lot::Mutex;
 
 use self::collector::{Collector, Selection};
 pub(super) use self::packed::Kept;
+pub(crate) use self::packed::{Request, Tags, Timers};
+pub(crate) use self::shipped::TakeRequest;
 use self::tail::Tail;
 use self::unpublished::Behind;
 pub(crate) use self::unpublished::Unpublished;
@@ -48,6 +50,7 @@ mod files;
 mod packed;
 mod publish;
 pub(crate) mod read;
+mod shipped;
 mod tail;
 mod unpublished;
 pub(crate) mod view;

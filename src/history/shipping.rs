@@ -32,6 +32,7 @@ use super::parquet::Want;
 use super::part::{Part, Parts, Section};
 use super::piece::Piece;
 use super::publish::{Merged, Source, unreadable};
+use super::requests::TakeRequest;
 use super::store::Store;
 use super::{Dataset, Resolution, RowRef};
 use crate::shutdown::Shutdown;
@@ -63,18 +64,18 @@ pub struct Cut {
 }
 
 impl Cut {
-    /// Before which time it has the rows of a piece.
-    fn upper(&self, piece: u64) -> u64 {
-        match piece {
-            _ if piece >= self.below => 0,
-            _ if piece < self.whole => u64::MAX,
+    /// Before which time it has the rows of a piece; raw requests are not added up, so it has all of theirs or none.
+    fn upper(&self, piece: &Part) -> u64 {
+        match piece.number() {
+            number if number >= self.below => 0,
+            number if number < self.whole || piece.is_raw() => u64::MAX,
             _ => self.minute,
         }
     }
 
     /// Whether it has all rows of a piece.
     fn covers(&self, part: &Part) -> bool {
-        self.upper(part.number()) >= part.span.end
+        self.upper(part) >= part.span.end
     }
 }
 
@@ -101,10 +102,9 @@ impl Units {
 
     /// The times of a part's rows that belong to it.
     fn times(&self, part: &Part) -> Range<u64> {
-        let number = part.number();
         match self {
-            Self::Pieces(from, to) if !part.is_published() => from.upper(number)..to.upper(number),
-            Self::File(file) if *file == number => 0..u64::MAX,
+            Self::Pieces(from, to) if !part.is_published() => from.upper(part)..to.upper(part),
+            Self::File(file) if *file == part.number() => 0..u64::MAX,
             Self::Pieces(..) | Self::File(_) => 0..0,
         }
     }
@@ -146,12 +146,9 @@ struct Cursor {
 impl Cursor {
     /// Whether rows of a part are still to be shipped, but for what was refused.
     fn lacks(&self, part: &Part) -> bool {
-        if part.resolution != Resolution::Minute || part.is_raw() {
-            return false;
-        }
         let number = part.number();
         match part.is_published() {
-            true => number < self.begin && number >= self.files,
+            true => !part.is_raw() && number < self.begin && number >= self.files,
             false => !self.done.covers(part),
         }
     }
@@ -170,10 +167,30 @@ pub struct Shipping(Arc<Mutex<Inner>>);
 struct Inner {
     folder: PathBuf,
     cursor: Cursor,
+    what: Shipped,
     /// Pieces that are published and were not shipped before.
     kept: Vec<Arc<Part>>,
     /// Rows that retention took before they were shipped.
     dropped: u64,
+}
+
+/// What is shipped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shipped {
+    /// Rows of reports, and of coverage.
+    pub rollups: bool,
+    /// Raw requests.
+    pub requests: bool,
+}
+
+impl Shipped {
+    fn has(self, part: &Part) -> bool {
+        let is_wanted = match part.is_raw() {
+            true => self.requests,
+            false => self.rollups,
+        };
+        is_wanted && part.resolution == Resolution::Minute
+    }
 }
 
 /// What waits.
@@ -194,7 +211,7 @@ impl Shipping {
     ///
     /// # Errors
     /// When its folder cannot be used, or what it says cannot be read.
-    pub fn of(store: &mut Store) -> Result<Self, StoreError> {
+    pub fn of(store: &mut Store, what: Shipped) -> Result<Self, StoreError> {
         let folder = store.dir().join(UNSHIPPED);
         store.disk.make_folder(&folder, files::FOLDER_MODE)?;
         let path = folder.join(CURSOR);
@@ -212,6 +229,7 @@ impl Shipping {
             kept: kept(&folder)?,
             folder,
             cursor,
+            what,
             dropped: 0,
         };
         let shipping = Self(Arc::new(Mutex::new(inner)));
@@ -225,8 +243,8 @@ impl Shipping {
     /// Gives pieces a second name that are about to be removed and not shipped yet.
     pub(super) fn keep(&self, disk: &Disk, removed: &[Arc<Part>]) -> Result<(), StoreError> {
         let mut inner = self.0.lock();
-        let needed = removed.iter().filter(|part| inner.cursor.needs(part));
-        let needed: Vec<_> = needed.filter(|part| !part.is_published()).collect();
+        let pieces = removed.iter().filter(|part| !part.is_published());
+        let needed: Vec<_> = pieces.filter(|part| inner.needs(part)).collect();
         for part in &needed {
             let Range { start, end } = part.span;
             let name = format!("{}-{start}-{end}.piece", part.number());
@@ -259,7 +277,7 @@ impl Shipping {
     /// Retention takes these parts: counts what the sink will never have, and removes the pieces that were kept for it alone.
     pub(super) fn lose(&self, gone: &[Arc<Part>]) {
         let mut inner = self.0.lock();
-        let lost = gone.iter().filter(|part| inner.cursor.needs(part));
+        let lost = gone.iter().filter(|part| inner.needs(part));
         inner.dropped += lost.map(|part| part.rows()).sum::<u64>();
         for part in gone {
             let before = inner.kept.len();
@@ -284,7 +302,7 @@ impl Shipping {
         }
         let files = parts.iter().filter(|part| part.is_published());
         let file = files
-            .filter(|part| cursor.lacks(part))
+            .filter(|part| inner.what.has(part) && cursor.lacks(part))
             .min_by_key(|part| part.number())?;
         Some(Shipment::of(Units::File(file.number()), [file].into_iter()))
     }
@@ -358,7 +376,7 @@ impl Shipping {
             ..Waiting::default()
         };
         for part in pieces.values().chain(files) {
-            if inner.cursor.lacks(part) {
+            if inner.what.has(part) && inner.cursor.lacks(part) {
                 waiting.rows += part.rows();
                 waiting.bytes += part.bytes;
                 let since = waiting.since.get_or_insert(u64::MAX);
@@ -373,11 +391,14 @@ impl Inner {
     /// The pieces of minutes, by number. Those in `parts` were there before those that were kept: what is in neither list is
     /// shipped.
     fn pieces(&self, parts: &[Arc<Part>]) -> BTreeMap<u64, Arc<Part>> {
-        let pieces = parts.iter().filter(|part| {
-            part.resolution == Resolution::Minute && !part.is_published() && !part.is_raw()
-        });
+        let pieces = parts.iter().filter(|part| !part.is_published());
         let all = self.kept.iter().chain(pieces);
+        let all = all.filter(|part| self.what.has(part));
         all.map(|part| (part.number(), Arc::clone(part))).collect()
+    }
+
+    fn needs(&self, part: &Part) -> bool {
+        self.what.has(part) && self.cursor.needs(part)
     }
 
     /// Changes the cursor, on disk first.
@@ -390,9 +411,9 @@ impl Inner {
             .and_then(|text| files::replace(&path, |file| std::io::Write::write_all(file, &text)));
         written.map_err(failed("write", &path))?;
         self.cursor = cursor;
-        let cursor = &self.cursor;
+        let (cursor, what) = (&self.cursor, self.what);
         self.kept.retain(|part| {
-            let is_needed = cursor.needs(part);
+            let is_needed = what.has(part) && cursor.needs(part);
             if !is_needed {
                 // The next start removes what could not be removed now.
                 let _later = fs::remove_file(&part.path);
@@ -547,6 +568,19 @@ impl Shipment {
         let mut merged = Merged::new(&sources, dataset, stop)?;
         let _until_enough = merged.by_ref().all(|row| each(row.as_ref()));
         merged.ended
+    }
+
+    /// Calls `each` for its raw requests, until that is false.
+    ///
+    /// # Errors
+    /// As [`rows`](Self::rows).
+    pub(crate) fn requests(
+        &self,
+        stop: &Shutdown,
+        each: &mut TakeRequest<'_>,
+    ) -> Result<(), StoreError> {
+        let mut raw = self.parts.iter().filter(|(part, _)| part.is_raw());
+        raw.try_for_each(|(part, _)| part.requests(stop, each))
     }
 
     /// Goes without a file that cannot be read; how many rows that has.

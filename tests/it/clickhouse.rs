@@ -17,7 +17,7 @@ use pinbad::report::row_key::key_texts;
 use prost::Message as _;
 use serde_json::{Value as Json, json};
 
-use crate::harness::{Here, Sender, await_condition};
+use crate::harness::{Here, Sender, await_condition, pinbad, run};
 use crate::packets::request;
 use crate::past::{START_SECS, pass, python};
 
@@ -97,17 +97,23 @@ fn start(dir: &Path, port: u16, clock: &Arc<ManualClock>, more: &[&str]) -> Here
         "history.flush_period=60s",
         &url,
         "clickhouse.create_tables=true",
-        "clickhouse.dc=ams",
+        "history.requests=all",
     ];
     Here::with_clock(&[&settings, more].concat(), clock)
 }
 
-fn send(here: &Here, step: u64) {
+/// How many, and their time, microseconds.
+type Sent = (u64, u64);
+
+fn send(here: &Here, step: u64, sent: &mut Sent) {
     let mut sender = Sender::new(&here.site);
     for number in 0..=step % 7 {
         let script = format!("/{}", (step * 31 + number) % 5);
         let mut packet = request("h", ["a", "ä'\\\""][step as usize % 2], &script);
-        packet.request_time = Some(((step * 7_919 + number * 104_729) % 2_000_000) as f32 / 1e6);
+        let secs = ((step * 7_919 + number * 104_729) % 2_000_000) as f32 / 1e6;
+        packet.request_time = Some(secs);
+        sent.0 += 1;
+        sent.1 += (f64::from(secs) * 1e6).round_ties_even() as u64;
         packet.status = Some(if number == 3 { 500 } else { 200 });
         sender.send(&packet.encode_to_vec());
     }
@@ -253,10 +259,10 @@ fn assert_same(clickhouse: &ClickHouse, dirs: &[&Path], before: u64) {
 }
 
 /// Stops, starts once more, and ships what was written by the stop; the minute in which that was.
-fn settle(here: Here, home: &Path, port: u16, clock: &Arc<ManualClock>) -> u64 {
+fn settle(here: Here, home: &Path, port: u16, clock: &Arc<ManualClock>, more: &[&str]) -> u64 {
     here.stop();
     let stopped = clock.unix_ms() / 1_000;
-    let here = start(home, port, clock, &[]);
+    let here = start(home, port, clock, more);
     drain(&here, clock, stopped);
     here.stop();
     stopped / 60 * 60
@@ -271,12 +277,13 @@ fn every_row_is_there_once_whatever_happens() {
     };
     let clock = Arc::new(ManualClock::new(START_SECS * 1_000));
     let mut here = start(home.path(), port, &clock, &[]);
+    let mut sent = Sent::default();
     let again = |here: Here| {
         here.stop();
         start(home.path(), port, &clock, &[])
     };
     for step in 0..30 {
-        send(&here, step);
+        send(&here, step, &mut sent);
         pass(&here.site, &clock, 20_000);
         match step {
             5 => faults(far.path(), "lose cut refuse slow"),
@@ -294,6 +301,166 @@ fn every_row_is_there_once_whatever_happens() {
             _ => {}
         }
     }
-    let before = settle(here, home.path(), port, &clock);
-    assert_same(clickhouse.as_ref().unwrap(), &[home.path()], before);
+    let before = settle(here, home.path(), port, &clock, &[]);
+    let clickhouse = clickhouse.unwrap();
+    assert_same(&clickhouse, &[home.path()], before);
+    let requests = clickhouse.query(
+        "SELECT count() AS requests, uniqExact(store, run, id) AS ids, sum(req_time_us) AS us, sum(weight) AS weight, \
+         sum(arraySum(timers.value_us)) AS timer_us, sum(arraySum(timers.hits)) AS hits, groupUniqArray(tags) AS tags, \
+         groupUniqArray(timers.tags) AS timer_tags, sum(doc_size) AS bytes FROM pinba.request FINAL",
+    );
+    let (count, us) = sent;
+    let expected = json!({
+        "requests": count, "ids": count, "us": us, "weight": count, "timer_us": 750_000 * count, "hits": 3 * count,
+        "tags": [{"env": "test"}], "timer_tags": [[{"group": "db", "op": "read"}, {"group": "cache"}]], "bytes": 2048 * count,
+    });
+    assert_eq!(requests, [expected]);
+}
+
+/// Of three pinbads; one does without most tags, one has rows refused, and all need a password.
+#[test]
+fn many_ship_into_one() {
+    let far = tempfile::tempdir().unwrap();
+    let Some(clickhouse) = ClickHouse::start(far.path(), 0) else {
+        return;
+    };
+    let port = clickhouse.port;
+    let homes = [(); 3].map(|()| tempfile::tempdir().unwrap());
+    let clock = Arc::new(ManualClock::new(START_SECS * 1_000));
+    let password = far.path().join("password");
+    std::fs::write(far.path().join("key"), "s3cret").unwrap();
+    std::fs::write(&password, "wrong\n").unwrap();
+    let password = format!("clickhouse.password_file={}", password.display());
+    let more = [
+        [
+            &*password,
+            "clickhouse.dc=ams",
+            r#"clickhouse.tags=["group"]"#,
+        ],
+        [&password, "clickhouse.dc=fra", "clickhouse.tags=*"],
+        [&password, "clickhouse.dc=fra", "clickhouse.what=rollups"],
+    ];
+    let mut sent = [Sent::default(); 3];
+    let mut ours = Rows::new();
+    for (at, home) in homes.iter().enumerate() {
+        let here = start(home.path(), port, &clock, &more[at]);
+        for step in 0..6 {
+            send(&here, step * 3 + at as u64, &mut sent[at]);
+            pass(&here.site, &clock, 30_000);
+        }
+        let status = || here.site.json("/api/v1/status")["clickhouse"].clone();
+        if at == 0 {
+            await_condition("the password is wrong", || {
+                clock.advance_ms(1_000);
+                let said = status();
+                match said["error"].as_str().unwrap_or_default() {
+                    error if error.contains("Authentication") => Ok(()),
+                    _ => Err(said),
+                }
+            });
+            std::fs::write(far.path().join("password"), "s3cret\n").unwrap();
+        }
+        if at == 1 {
+            faults(far.path(), "column");
+            await_condition("rows are refused", || {
+                clock.advance_ms(1_000);
+                let said = status();
+                match said["rows_refused"].as_u64() {
+                    Some(1..) => Ok(said),
+                    _ => Err(said),
+                }
+            });
+            let said = status()["refused"][0]["error"].clone();
+            assert!(said.as_str().unwrap().contains("No such column"), "{said}");
+        }
+        let before = settle(here, home.path(), port, &clock, &more[at]);
+        ours.extend(at_home(&[home.path()], before));
+    }
+    std::fs::remove_file(far.path().join("key")).unwrap();
+    // One after the other they ran, each in minutes of its own.
+    let theirs = there(&clickhouse, u32::MAX.into());
+    assert!(ours.len() > 100, "{}", ours.len());
+    for (id, row) in &ours {
+        assert_eq!(theirs.get(id), Some(row), "{id}");
+    }
+    let requests = clickhouse.query(
+        "SELECT dc, count() AS requests, groupUniqArray(tags) AS tags, groupUniqArray(timers.tags) AS timer_tags \
+         FROM pinba.request FINAL GROUP BY dc ORDER BY dc",
+    );
+    let expected = [
+        json!({"dc": "ams", "requests": sent[0].0, "tags": [{}], "timer_tags": [[{"group": "db"}, {"group": "cache"}]]}),
+        json!({"dc": "fra", "requests": sent[1].0, "tags": [{"env": "test"}],
+               "timer_tags": [[{"group": "db", "op": "read"}, {"group": "cache"}]]}),
+    ];
+    assert_eq!(requests, expected);
+    // The views: all of them, together.
+    let all: u64 = sent.iter().map(|it| it.0).sum();
+    let view = "SELECT sum(req_count) AS requests, round(sum(req_time_total) * 1e6) AS us, min(p95) > 0 AS has, countIf(dc = 'fra') > 0 AS fra \
+                FROM pinba.report_by_script_name_hour WHERE t >= 0";
+    let us: u64 = sent.iter().map(|it| it.1).sum();
+    let rows = clickhouse.query(view);
+    assert_eq!(
+        rows,
+        [json!({"requests": all, "us": us, "has": 1, "fra": 1})]
+    );
+    for name in [
+        "report_by_script_name",
+        "report_by_status_minute",
+        "info_day",
+    ] {
+        clickhouse.query(&format!("SELECT * FROM pinba.{name}"));
+    }
+    // And what the dashboard asks.
+    let board = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/config/grafana/pinbad-clickhouse.json"
+    );
+    let board: Json = serde_json::from_str(&std::fs::read_to_string(board).unwrap()).unwrap();
+    clickhouse.query("USE pinba");
+    for panel in board["panels"].as_array().unwrap() {
+        let query = panel["targets"][0]["rawSql"].as_str().unwrap();
+        let query = query
+            .replace("$__timeFilter(", "0 < toUInt32(")
+            .replace("${dc:singlequote}", "'ams', 'fra'");
+        let rows = clickhouse.query(&query);
+        assert!(!rows.is_empty(), "{query}");
+    }
+}
+
+/// What `pinbad tables --clickhouse` prints is done by one server; what it prints for a cluster is what its parser takes.
+#[test]
+fn statements_are_what_clickhouse_takes() {
+    let far = tempfile::tempdir().unwrap();
+    let Some(clickhouse) = ClickHouse::start(far.path(), 0) else {
+        return;
+    };
+    let print = |more: &[&str]| {
+        let report = r#"report=[{name = "by-x.y", comment = "tag_info:group"}]"#;
+        let said = run(pinbad()
+            .args(["tables", "--clickhouse", "--set", report])
+            .args(more));
+        assert_eq!(said.code, Some(0), "{}", said.err);
+        let text = said.out.trim_end().trim_end_matches(';');
+        text.split(";\n\n").map(str::to_owned).collect::<Vec<_>>()
+    };
+    // Twice: what is there is left as it is.
+    for statement in [print(&[]), print(&[])].concat() {
+        clickhouse.query(&statement);
+    }
+    for view in ["report_by_server_name", "`by-x.y_day`"] {
+        assert!(
+            clickhouse
+                .query(&format!("SELECT * FROM pinba.{view}"))
+                .is_empty()
+        );
+    }
+    let statements = print(&["--cluster", "all's"]);
+    assert!(
+        statements
+            .iter()
+            .any(|it| it.contains("ENGINE = Distributed('all\\'s'"))
+    );
+    for statement in statements {
+        clickhouse.query(&format!("EXPLAIN AST {statement}"));
+    }
 }

@@ -21,50 +21,50 @@ use crate::pool::strings::NONE;
 
 /// A request; `T` is its tags.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct Request<'a, T> {
-    pub(super) time_us: u64,
-    pub(super) run: u64,
-    pub(super) id: u64,
-    pub(super) received: u32,
-    pub(super) hostname: &'a str,
-    pub(super) request_count: u32,
-    pub(super) server_name: &'a str,
-    pub(super) script_name: &'a str,
-    pub(super) document_size: u32,
-    pub(super) memory_peak: u32,
-    pub(super) ru_utime_us: u64,
-    pub(super) ru_stime_us: u64,
-    pub(super) timers: u16,
-    pub(super) status: u32,
-    pub(super) memory_footprint: u32,
-    pub(super) schema: Option<&'a str>,
-    pub(super) tags: T,
+pub(crate) struct Request<'a, T> {
+    pub(crate) time_us: u64,
+    pub(crate) run: u64,
+    pub(crate) id: u64,
+    pub(crate) received: u32,
+    pub(crate) hostname: &'a str,
+    pub(crate) request_count: u32,
+    pub(crate) server_name: &'a str,
+    pub(crate) script_name: &'a str,
+    pub(crate) document_size: u32,
+    pub(crate) memory_peak: u32,
+    pub(crate) ru_utime_us: u64,
+    pub(crate) ru_stime_us: u64,
+    pub(crate) timers: u16,
+    pub(crate) status: u32,
+    pub(crate) memory_footprint: u32,
+    pub(crate) schema: Option<&'a str>,
+    pub(crate) tags: T,
 }
 
 /// A timer; `T` is its tags.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct Timer<T> {
-    pub(super) id: u64,
-    pub(super) hit_count: u32,
-    pub(super) value_us: u64,
-    pub(super) ru_utime_us: u64,
-    pub(super) ru_stime_us: u64,
-    pub(super) tags: T,
+pub(crate) struct Timer<T> {
+    pub(crate) id: u64,
+    pub(crate) hit_count: u32,
+    pub(crate) value_us: u64,
+    pub(crate) ru_utime_us: u64,
+    pub(crate) ru_stime_us: u64,
+    pub(crate) tags: T,
 }
 
 /// The timers of a request.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
-pub(super) struct Timers<'a> {
-    pub(super) weight: f64,
-    pub(super) run: u64,
-    pub(super) request: u64,
-    pub(super) received: u32,
+pub(crate) struct Timers<'a> {
+    pub(crate) weight: f64,
+    pub(crate) run: u64,
+    pub(crate) request: u64,
+    pub(crate) received: u32,
     #[serde(borrow)]
-    pub(super) timers: Vec<Timer<Tags<'a>>>,
+    pub(crate) timers: Vec<Timer<Tags<'a>>>,
 }
 
 /// Names and values in packet order.
-pub(super) type Tags<'a> = Vec<(&'a str, &'a str)>;
+pub(crate) type Tags<'a> = Vec<(&'a str, &'a str)>;
 
 /// A tag set where it lies.
 struct PoolTags<'a> {

@@ -140,7 +140,7 @@ fn write_timers(
 }
 
 /// The rows of a table in a piece.
-fn open(part: &Part, table: &str) -> Result<PieceRows, StoreError> {
+pub(super) fn open(part: &Part, table: &str) -> Result<PieceRows, StoreError> {
     let piece = File::open(&part.path).and_then(Piece::open);
     let piece = piece.map_err(unreadable(&part.path))?;
     Ok(piece.rows(&Dataset::raw(table)))

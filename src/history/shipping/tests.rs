@@ -17,6 +17,11 @@ const FOR_EVER: Retention = Retention {
     free_min: 0,
 };
 
+const ALL: Shipped = Shipped {
+    rollups: true,
+    requests: true,
+};
+
 fn dataset() -> Arc<Dataset> {
     Arc::new(Dataset {
         report: "by script".to_owned(),
@@ -51,7 +56,7 @@ impl Place {
         let dir = self.dir.path();
         self.store.get_or_insert_with(|| {
             let mut store = Store::open(dir, FOR_EVER).unwrap();
-            let shipping = Shipping::of(&mut store).unwrap();
+            let shipping = Shipping::of(&mut store, ALL).unwrap();
             (store, shipping)
         })
     }
@@ -131,7 +136,7 @@ fn every_row_is_shipped_once_whatever_happens_when() {
             place.store = Some((Store::open(place.dir.path(), FOR_EVER).unwrap(), {
                 let other = tempfile::tempdir().unwrap();
                 let mut store = Store::open(other.path(), FOR_EVER).unwrap();
-                Shipping::of(&mut store).unwrap()
+                Shipping::of(&mut store, ALL).unwrap()
             }));
             place.flush(now, &[now, now - 60]);
             now += 3_000;

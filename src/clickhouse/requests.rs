@@ -1,0 +1,63 @@
+//! Raw requests as ClickHouse gets them: each with its tags and its timers in one row.
+
+use super::native::Block;
+use super::rollups::Origin;
+use crate::history::requests::{Request, Tags, Timers};
+
+/// Which tags leave this machine.
+#[derive(Debug, Clone)]
+pub(super) struct TagFilter(Option<Vec<String>>);
+
+impl TagFilter {
+    /// Those with these names; "*" is all.
+    pub(super) fn of(names: &[String]) -> Self {
+        let is_all = names.iter().any(|name| name == "*");
+        Self((!is_all).then(|| names.to_vec()))
+    }
+
+    fn of_tags<'a>(&self, tags: &Tags<'a>) -> impl Iterator<Item = (&'a str, &'a str)> {
+        let passes = |name: &str| {
+            let named = |names: &Vec<String>| names.iter().any(|it| it == name);
+            self.0.as_ref().is_none_or(named)
+        };
+        tags.iter().copied().filter(move |(name, _)| passes(name))
+    }
+}
+
+/// Adds a request to a block of its table.
+pub(super) fn push(
+    block: &mut Block,
+    origin: &Origin,
+    part: u32,
+    tags: &TagFilter,
+    (request, weight, timers): (&Request<'_, Tags<'_>>, f64, Option<&Timers<'_>>),
+) {
+    let to = &mut block.row();
+    to.u32(request.received);
+    to.text(&origin.dc);
+    to.text(&origin.collector);
+    to.uuid(origin.store);
+    to.u32(part);
+    to.u32(request.run as u32);
+    to.u64(request.id);
+    to.text(request.hostname);
+    to.text(request.server_name);
+    to.text(request.script_name);
+    to.text(request.schema.unwrap_or_default());
+    to.u32(request.status);
+    to.u32(request.request_count);
+    to.u64(request.time_us);
+    to.u64(request.ru_utime_us);
+    to.u64(request.ru_stime_us);
+    to.u64(request.document_size.into());
+    to.u64(request.memory_peak.into());
+    to.u64(request.memory_footprint.into());
+    to.u64(weight.to_bits());
+    to.map(tags.of_tags(&request.tags));
+    let timers = timers.map_or(&[][..], |it| &it.timers);
+    to.u64s(timers.iter().map(|it| it.value_us));
+    to.u32s(timers.iter().map(|it| it.hit_count));
+    to.u64s(timers.iter().map(|it| it.ru_utime_us));
+    to.u64s(timers.iter().map(|it| it.ru_stime_us));
+    to.maps(timers.iter().map(|it| tags.of_tags(&it.tags)));
+}

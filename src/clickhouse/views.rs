@@ -1,0 +1,146 @@
+//! Views under the names of reports: what Pinba's tables show, of all pinbads together; and their minutes, hours and days.
+
+use std::fmt::Write as _;
+
+use super::tables::{identifier, quoted};
+use crate::history::Dataset;
+use crate::report::definition::Level;
+
+/// The window of a report there, seconds: Pinba's, and it ends where all minutes are there.
+const WINDOW_SECS: u64 = 900;
+/// How long the last minute of it is over.
+const LATE_SECS: u64 = 180;
+
+/// What a row is called in its inner query, and the columns that are made of it.
+struct Measure {
+    name: &'static str,
+    sum: &'static str,
+    /// With which of `total`, `per_sec` and `percent`; with none of them it is a count.
+    is_total: bool,
+}
+
+const fn count(name: &'static str, sum: &'static str) -> Measure {
+    Measure {
+        name,
+        sum,
+        is_total: false,
+    }
+}
+
+const fn total(name: &'static str, sum: &'static str) -> Measure {
+    Measure {
+        name,
+        sum,
+        is_total: true,
+    }
+}
+
+const OF_REQUESTS: [Measure; 8] = [
+    count("req", "sum(req_count)"),
+    count("error", "sum(error_count)"),
+    count("timer", "sum(hit_count)"),
+    total("req_time", "toFloat64(sum(time_total_us)) / 1e6"),
+    total("ru_utime", "toFloat64(sum(ru_utime_total_us)) / 1e6"),
+    total("ru_stime", "toFloat64(sum(ru_stime_total_us)) / 1e6"),
+    total("traffic", "sum(traffic_total) / 1024"),
+    total("memory_footprint", "sum(memory_footprint_total) / 1024"),
+];
+
+const OF_TIMERS: [Measure; 5] = [
+    count("req", "sum(req_count)"),
+    count("hit", "sum(hit_count)"),
+    total("timer_value", "toFloat64(sum(time_total_us)) / 1e6"),
+    total("ru_utime", "toFloat64(sum(ru_utime_total_us)) / 1e6"),
+    total("ru_stime", "toFloat64(sum(ru_stime_total_us)) / 1e6"),
+];
+
+/// The values at three percentiles, seconds: middles of the buckets of a log-linear histogram.
+const PERCENTILES: &str = "sumMap(histogram) AS _counts, mapKeys(_counts) AS _buckets, arrayCumSum(mapValues(_counts)) AS _upto,
+    arrayMap(share -> toUInt64(_buckets[arrayFirstIndex(it -> it >= share * _upto[-1], _upto)]), [0.5, 0.95, 0.99]) AS _ranked,
+    arrayMap(bucket -> greatest(toInt64(intDiv(bucket, 64)) - 1, 0), _ranked) AS _shifts,
+    arrayMap((bucket, shift) -> (bitShiftLeft(bucket - 64 * shift, shift) + (bitShiftLeft(toUInt64(1), shift) - 1) / 2) / 1e6, _ranked, _shifts) AS _at";
+
+/// The statements for a report's views.
+#[must_use]
+pub fn views(database: &str, cluster: Option<&str>, dataset: &Dataset) -> Vec<String> {
+    let on = cluster.map_or_else(String::new, |it| format!(" ON CLUSTER {}", quoted(it)));
+    let create = |suffix: &str, select: String| {
+        let name = identifier(&format!("{}{suffix}", dataset.report));
+        format!("CREATE OR REPLACE VIEW {database}.{name}{on} AS\n{select}")
+    };
+    let begins = [
+        ("_minute", "t"),
+        ("_hour", "toStartOfHour(t)"),
+        ("_day", "toStartOfDay(t)"),
+    ];
+    let window = create("", select(database, dataset, None));
+    let by_time =
+        begins.map(|(suffix, begin)| create(suffix, select(database, dataset, Some(begin))));
+    std::iter::once(window).chain(by_time).collect()
+}
+
+/// Of the window, or of each span that begins so, data centre and collector.
+fn select(database: &str, dataset: &Dataset, begin: Option<&str>) -> String {
+    let measures: &[Measure] = match dataset.level {
+        Level::Timer => &OF_TIMERS,
+        Level::Packet | Level::Request => &OF_REQUESTS,
+    };
+    let mut columns: Vec<String> = Vec::new();
+    if begin.is_some() {
+        columns.extend(["_begin AS t", "dc", "collector"].map(str::to_owned));
+    }
+    let keys = dataset.keys.iter().zip(1..);
+    columns.extend(keys.map(|(name, at)| format!("key[{at}] AS {}", identifier(name))));
+    for Measure { name, is_total, .. } in measures {
+        let inner = format!("_{name}");
+        let plain = match is_total {
+            true => format!("{name}_total"),
+            false => format!("{name}_count"),
+        };
+        columns.push(format!("{inner} AS {plain}"));
+        if begin.is_none() && *name != "error" {
+            columns.push(format!("{inner} / {WINDOW_SECS} AS {name}_per_sec"));
+            columns.push(format!(
+                "100 * {inner} / sum({inner}) OVER () AS {name}_percent"
+            ));
+        }
+    }
+    let mut inner: Vec<String> = Vec::new();
+    let mut group = String::from("key, other");
+    let mut during = String::new();
+    match begin {
+        Some(begin) => {
+            inner.push(format!("{begin} AS _begin, dc, collector"));
+            group.insert_str(0, "_begin, dc, collector, ");
+        }
+        None => {
+            let from = WINDOW_SECS + LATE_SECS;
+            let _infallible = write!(
+                during,
+                " AND t >= toStartOfMinute(now('UTC') - {from}) AND t < toStartOfMinute(now('UTC') - {LATE_SECS})"
+            );
+        }
+    }
+    inner.push("key, other".to_owned());
+    inner.extend(
+        measures
+            .iter()
+            .map(|it| format!("{} AS _{}", it.sum, it.name)),
+    );
+    if dataset.is_log_linear() {
+        let time = match dataset.level {
+            Level::Timer => "timer",
+            Level::Packet | Level::Request => "req_time",
+        };
+        inner.push(PERCENTILES.to_owned());
+        columns.push(format!(
+            "_at[1] AS {time}_median, _at[2] AS p95, _at[3] AS p99"
+        ));
+    }
+    format!(
+        "SELECT {}\nFROM (\n  SELECT {}\n  FROM {database}.rollup FINAL\n  WHERE report = {}{during}\n  GROUP BY {group})",
+        columns.join(",\n  "),
+        inner.join(",\n    "),
+        quoted(&dataset.report),
+    )
+}
