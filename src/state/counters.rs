@@ -118,10 +118,16 @@ impl SavedCounters {
         others.extend(counters.mysql.counts().readings());
         others.extend(counters.logins.counts().readings());
         let sockets = names.iter().zip(&counters.sockets).zip(&settled);
-        let squids = counters.squids.iter().map(|source| SavedSquid {
-            from: source.config.from.to_string(),
-            progress: source.progress.lock().clone(),
-            readings: save(&source.counters.counts().readings()),
+        // Their sockets come last.
+        let first = settled.len().saturating_sub(counters.squids.len());
+        let of_squids = counters.squids.iter().zip(&settled[first..]);
+        let squids = of_squids.map(|(source, settled)| {
+            let (progress, counts) = source.at(settled.requests_pushed.get());
+            SavedSquid {
+                from: source.config.from.to_string(),
+                progress,
+                readings: save(&counts.readings()),
+            }
         });
         Self {
             squids: squids.collect(),

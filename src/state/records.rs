@@ -24,7 +24,7 @@ use crate::pool::snapshot::Damage;
 pub(crate) const MAGIC: [u8; 8] = *b"pinbad\xf7S";
 
 /// The layout of all that follows. A daemon reads this one alone: a snapshot is for the next start, not for keeping.
-const VERSION: u32 = 7;
+const VERSION: u32 = 8;
 
 /// Bytes in one record at most: several times what the longest run of rows or groups takes.
 const RECORD_BYTES_MAX: usize = 4 << 20;

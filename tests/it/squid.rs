@@ -3,17 +3,20 @@
 //! The latter needs `squid` (Debian: the package of that name), which `tests/run.sh` installs where it may. Where it may not,
 //! it skips that test and says so at its end; whoever runs it without Squid sees it fail.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, OpenOptions};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use serde_json::Value as Json;
 
-use crate::harness::{Here, Site, Status, await_condition, pinbad, run};
+use crate::harness::{Here, Program, Site, Status, await_condition, pinbad, run};
 
 fn corpus(name: &str) -> Vec<u8> {
     fs::read(format!(
@@ -595,6 +598,76 @@ fn connections_break_repeat_and_never_end() {
         (3, 30)
     );
     here.stop();
+}
+
+#[test]
+fn a_followed_file_is_read_once_through_kills() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = dir.path().join("access.log");
+    let squid = format!("squid=[{{path='{}',name='proxy'}}]", log.display());
+    let state = format!("state.dir={}", dir.path().join("state").display());
+    let settings = [&*squid, &state, "state.snapshot_period=1s"];
+    let is_over = Arc::new(AtomicBool::new(false));
+    let (over, path) = (Arc::clone(&is_over), log.clone());
+    let writing = std::thread::spawn(move || {
+        let mut number = 0_u64;
+        let file = OpenOptions::new().create(true).append(true).open(&path);
+        let mut file = file.unwrap();
+        while !over.load(Ordering::SeqCst) {
+            let mut lines = String::new();
+            for _ in 0..1 + number % 37 {
+                let start = 1_700_000_000 + number;
+                lines += &format!(
+                    "sq1 start={start}.000 end={start}.004 tr=4 ss=TCP_MISS hs=200 rm=GET out=10 sn={number} \
+                     url=http://origin.example/p/{number}\n"
+                );
+                number += 1;
+            }
+            // A line may come in pieces.
+            let (first, second) = lines.as_bytes().split_at(lines.len() / 3);
+            for piece in [first, second] {
+                file.write_all(piece).unwrap();
+                std::thread::sleep(Duration::from_millis(3));
+            }
+        }
+        number
+    });
+    for kill in 0..5 {
+        let mut daemon = Program::serve(&settings);
+        std::thread::sleep(Duration::from_millis(900 + kill * 370));
+        daemon.signal("KILL");
+        daemon.wait();
+    }
+    is_over.store(true, Ordering::SeqCst);
+    let written = writing.join().unwrap();
+    let daemon = Program::serve(&settings);
+    let requests = || {
+        let rows = daemon.site.rows("squid_codes");
+        rows.first()
+            .map_or(0, |row| row["req_count"].as_u64().unwrap())
+    };
+    await_condition("all is read", || match requests() {
+        count if count >= written => Ok(()),
+        count => Err((count, written)),
+    });
+    assert_eq!(requests(), written);
+    let all = daemon.site.json("/api/v1/requests?limit=100000");
+    let rows = all["rows"].as_array().unwrap();
+    let paths: BTreeSet<&str> = rows
+        .iter()
+        .map(|row| row["script_name"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        (paths.len(), rows.len()),
+        (written as usize, written as usize)
+    );
+    let source = source(&daemon.site, 0);
+    let counted = ["lines_received", "requests", "lines_lost", "lines_repeated"];
+    assert_eq!(
+        counted.map(|name| source.count(name)),
+        [written, written, 0, 0],
+        "{source:?}"
+    );
 }
 
 #[test]

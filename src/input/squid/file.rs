@@ -160,6 +160,10 @@ fn identity(metadata: &Metadata) -> (u64, u64) {
 pub fn run<R: Rewrite>(path: &Path, from_end: bool, mut intake: Intake<R>, shutdown: &Shutdown) {
     let known = intake.decoder.source.progress.lock().file;
     let mut log = known.and_then(|known| Log::find(path, known));
+    if log.is_none() {
+        intake.decoder.merged = 0;
+        intake.decoder.source.progress.lock().merged = 0;
+    }
     if from_end && known.is_none() && log.is_none() {
         log = Log::open(path).ok().and_then(|mut log| {
             let end = log.file.metadata().ok()?.len();
@@ -168,7 +172,7 @@ pub fn run<R: Rewrite>(path: &Path, from_end: bool, mut intake: Intake<R>, shutd
         });
     }
     if let Some(log) = &log {
-        intake.decoder.source.progress.lock().file = log.position().ok();
+        intake.publish(log.position().ok(), shutdown);
         info!(path = %path.display(), offset = log.read_bytes, "Following a log of Squid's.");
     }
     let errors = Limit::new(ERROR_LOG_MS);
@@ -228,7 +232,6 @@ fn read<R: Rewrite>(
             Next::Anew
         }
     };
-    intake.publish(shutdown);
-    intake.decoder.source.progress.lock().file = log.position().ok();
+    intake.publish(log.position().ok(), shutdown);
     Ok(next)
 }

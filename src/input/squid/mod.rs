@@ -16,6 +16,7 @@ pub mod sequence;
 pub mod sums;
 pub mod tcp;
 
+use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::thread;
@@ -54,6 +55,8 @@ pub struct Source {
     pub progress: Mutex<Progress>,
     /// What its lines add up to that no request tells.
     pub sums: Mutex<Sums>,
+    /// Where it was in a file when it had pushed so many records: the oldest one that may be asked for, and some later ones.
+    marks: Mutex<VecDeque<Mark>>,
     /// The last line that was not taken.
     pub example: Mutex<Option<Example>>,
 }
@@ -65,7 +68,21 @@ pub struct Progress {
     pub runs: Vec<Known>,
     /// How far a file was read.
     pub file: Option<file::Position>,
+    /// How many requests that follow there were merged already.
+    pub merged: u64,
 }
+
+/// Where a source was in a file.
+#[derive(Debug)]
+struct Mark {
+    /// Records that it had pushed.
+    pushed: u64,
+    progress: Progress,
+    counts: SquidCounters,
+}
+
+/// Marks at a time; the last one moves on when there are more.
+const MARKS_MAX: usize = 64;
 
 /// A line that was not taken.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -85,8 +102,47 @@ impl Source {
             counters: SquidCounters::default(),
             progress: Mutex::default(),
             sums: Mutex::default(),
+            marks: Mutex::default(),
             example: Mutex::default(),
         })
+    }
+
+    /// Where it was when what has left the ring so far had been read, and what it had counted: `left` of its records, while
+    /// nothing more leaves.
+    #[must_use]
+    pub fn at(&self, left: u64) -> (Progress, SquidCounters) {
+        let marks = self.marks.lock();
+        let Some(mark) = marks.iter().rev().find(|mark| mark.pushed <= left) else {
+            return (self.progress.lock().clone(), self.counters.counts());
+        };
+        let mut progress = mark.progress.clone();
+        progress.merged = progress
+            .merged
+            .saturating_add(left.saturating_sub(mark.pushed));
+        (progress, mark.counts.counts())
+    }
+
+    /// All that was read up to this position of a file is pushed.
+    fn mark(&self, position: file::Position, counters: &SocketCounters) {
+        let progress = {
+            let mut progress = self.progress.lock();
+            progress.file = Some(position);
+            progress.clone()
+        };
+        let (popped, overwritten) = (&counters.requests_popped, &counters.requests_overwritten);
+        let left = popped.get().saturating_add(overwritten.get());
+        let mut marks = self.marks.lock();
+        while marks.get(1).is_some_and(|mark| mark.pushed <= left) {
+            marks.pop_front();
+        }
+        if marks.len() >= MARKS_MAX {
+            marks.pop_back();
+        }
+        marks.push_back(Mark {
+            pushed: counters.requests_pushed.get(),
+            progress,
+            counts: self.counters.counts(),
+        });
     }
 
     /// Counts a line that is not taken.
@@ -117,13 +173,17 @@ pub struct Decoder<R> {
     moved: bool,
     /// Whether requests have come when they ended, whenever that was.
     has_own_time: bool,
+    /// Requests that follow and were merged already.
+    merged: u64,
 }
 
 impl<R: Rewrite> Decoder<R> {
     /// One that goes on where the source was.
     #[must_use]
     pub fn new(source: Arc<Source>, limits: TextLimits, hasher: Hasher, rules: R) -> Self {
-        let sequences = Sequences::restored(&source.progress.lock().runs);
+        let progress = source.progress.lock();
+        let (sequences, merged) = (Sequences::restored(&progress.runs), progress.merged);
+        drop(progress);
         Self {
             writer: RequestWriter::new(limits, hasher, rules),
             source,
@@ -133,6 +193,7 @@ impl<R: Rewrite> Decoder<R> {
             counts: DecodeCounts::default(),
             moved: false,
             has_own_time: false,
+            merged,
         }
     }
 
@@ -190,6 +251,11 @@ impl<R: Rewrite> Decoder<R> {
             true => request.ended_secs(),
             false => received_secs,
         };
+        if let Some(left) = self.merged.checked_sub(1) {
+            self.merged = left;
+            counters.requests.add(1);
+            return true;
+        }
         self.counts.requests_decoded = self.counts.requests_decoded.saturating_add(1);
         match self
             .writer
@@ -222,9 +288,10 @@ impl<R: Rewrite> Decoder<R> {
     pub fn publish(&mut self) -> DecodeCounts {
         self.writer.publish_counts();
         if std::mem::take(&mut self.moved) {
-            let runs = &mut self.source.progress.lock().runs;
-            runs.clear();
-            runs.extend(self.sequences.known().cloned());
+            let mut progress = self.source.progress.lock();
+            progress.merged = self.merged;
+            progress.runs.clear();
+            progress.runs.extend(self.sequences.known().cloned());
         }
         std::mem::take(&mut self.counts)
     }
@@ -312,11 +379,14 @@ impl<R: Rewrite> Intake<R> {
         });
     }
 
-    /// Lets others see what was taken, and waits as long as the temporary pool is half full: nothing is lost by that, what is
-    /// not read yet stays where it is.
-    fn publish(&mut self, shutdown: &Shutdown) {
+    /// Lets others see what was taken, up to `position` where that is of a file, and waits as long as the temporary pool is half
+    /// full: nothing is lost by that, what is not read yet stays where it is.
+    fn publish(&mut self, position: Option<file::Position>, shutdown: &Shutdown) {
         self.counters.add_decoded(&self.decoder.publish());
         self.producer.publish();
+        if let Some(position) = position {
+            self.decoder.source.mark(position, &self.counters);
+        }
         while self.producer.is_crowded() && !shutdown.requested() {
             thread::sleep(CROWDED_NAP);
         }

@@ -126,7 +126,7 @@ fn read_all<R: Rewrite>(
         true
     });
     if any {
-        intake.publish(shutdown);
+        intake.publish(None, shutdown);
     }
     any
 }
