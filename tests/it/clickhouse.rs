@@ -134,6 +134,18 @@ fn drain(here: &Here, clock: &ManualClock, before: u64) {
     });
 }
 
+/// Lets time pass until all requests are on disk: they leave the pool before an hour is over.
+fn collect(here: &Here, clock: &ManualClock) {
+    await_condition("all requests are on disk", || {
+        clock.advance_ms(1_000);
+        let status = here.site.json("/api/v1/status");
+        match status["history"]["raw_requests_kept"] == status["requests_merged"] {
+            true => Ok(()),
+            false => Err(status["history"].clone()),
+        }
+    });
+}
+
 /// Every row of minutes: report, definition, key, minute, other to sums, extremes and histogram.
 type Rows = BTreeMap<String, Json>;
 
@@ -295,7 +307,10 @@ fn every_row_is_there_once_whatever_happens() {
             }
             // Away for so long that hours are published.
             12 => clickhouse = None,
-            13 | 18 => pass(&here.site, &clock, 3_700_000),
+            13 | 18 => {
+                collect(&here, &clock);
+                pass(&here.site, &clock, 3_700_000);
+            }
             14 => here = again(here),
             24 => clickhouse = ClickHouse::start(far.path(), port),
             _ => {}

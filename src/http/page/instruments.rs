@@ -73,7 +73,7 @@ fn times(view: &View<'_>, registry: &Registry) -> Markup {
         .into_iter()
         .chain(heads)
         .collect();
-    narrow_table("Where the time goes", &heads, &rows.collect::<Vec<_>>())
+    scrolled("Where the time goes", &heads, &rows.collect::<Vec<_>>())
 }
 
 /// The statements that took longest.
@@ -96,7 +96,7 @@ fn statements(registry: &Registry) -> Markup {
     });
     let heads = ["Times", "Mean", "Longest"].map(Head::number);
     let heads: Vec<Head> = [Head::text("Statement")].into_iter().chain(heads).collect();
-    narrow_table("Slowest statements", &heads, &rows.collect::<Vec<_>>())
+    scrolled("Slowest statements", &heads, &rows.collect::<Vec<_>>())
 }
 
 /// What goes on for too long.
@@ -118,5 +118,12 @@ fn stuck(registry: &Registry) -> Markup {
         @for (lasted, what, thread) in going {
             p.problem { (thread) " has been at " (what) " for " (formatting::secs(lasted)) "." }
         }
+    }
+}
+
+/// A table that is wider than a phone.
+fn scrolled(title: &str, heads: &[Head], rows: &[Markup]) -> Markup {
+    html! {
+        div.wide tabindex="0" role="region" aria-label=(title) { (narrow_table(title, heads, rows)) }
     }
 }
