@@ -24,7 +24,7 @@ use crate::config::{KeptRequests, ShippedRows};
 use crate::daemon::memory_plan::MemoryPlan;
 use crate::delta::{Reader, RowReader, Second};
 #[cfg(feature = "sql")]
-use crate::history::{History, Requests, Retention, Shipped, Shipping, Store, StoreError, Writer};
+use crate::history::{History, Requests, Retention, Shipped, Store, StoreError, Writer};
 use crate::input::record::Hasher;
 use crate::input::udp::kernel;
 use crate::input::udp::socket::{self, ReceiveSocket, SocketError};
@@ -394,7 +394,7 @@ pub(super) fn open_history(
                 rollups: has(ShippedRows::Rollups),
                 requests: has(ShippedRows::Requests),
             };
-            let shipping = Shipping::of(&mut store, what)?;
+            let shipping = store.ship(what)?;
             let sink = Sink::new(&config.clickhouse, &store, shipping, clock());
             Some(sink.map_err(StartError::ClickHouse)?)
         }

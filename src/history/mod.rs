@@ -21,6 +21,7 @@ pub mod inspect;
 pub(crate) mod lines;
 mod manifest;
 mod memory;
+mod merged;
 pub mod parquet;
 mod part;
 mod piece;

@@ -8,22 +8,19 @@
 //! Rows pass one by one: a block of each piece and a row group of one file are in memory. Files are never written again:
 //! what comes late to an hour is published as further files of it.
 
-use std::cmp::Ordering;
-use std::collections::binary_heap::PeekMut;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
-use rustix::io::Errno;
 
-use super::disk::{Disk, StoreError, failed};
-use super::parquet::{self, row_order};
+use super::disk::{StoreError, failed};
+use super::merged::{Merged, Source};
+use super::parquet;
 use super::part::{Part, Section};
-use super::piece::{Contents, Piece, PieceRows, PieceWriter};
+use super::piece::{Contents, PieceWriter};
 use super::resolution::date;
 use super::store::{COVERAGE, ROLLUP, Store};
 use super::{Dataset, Gain, Resolution, Row};
@@ -219,175 +216,6 @@ fn file_name(dataset: &Dataset, resolution: Resolution, begin: u64, new: &Path) 
     let number = new.file_stem().unwrap_or_default().to_string_lossy();
     path.join(format!("{name}{number}.parquet"))
 }
-
-/// A piece that is read.
-pub(super) struct Source {
-    path: PathBuf,
-    piece: Piece,
-    /// Of its rows only these count.
-    times: Range<u64>,
-}
-
-impl Source {
-    fn open(disk: &Disk, part: &Part) -> Result<Self, StoreError> {
-        let piece = disk.open(&part.path).and_then(Piece::open);
-        let piece = piece.map_err(unreadable(&part.path))?;
-        Ok(Self {
-            path: part.path.clone(),
-            piece,
-            times: 0..u64::MAX,
-        })
-    }
-
-    /// The rows of some times.
-    pub(super) fn of(part: &Part, times: Range<u64>) -> Result<Self, StoreError> {
-        let source = Self::open(&Disk::default(), part)?;
-        Ok(Self { times, ..source })
-    }
-
-    /// The next row that counts.
-    fn next(&self, rows: &mut PieceRows) -> Result<Option<Row>, StoreError> {
-        loop {
-            match rows.next().map_err(unreadable(&self.path))? {
-                Some(row) if !self.times.contains(&row.time) => {}
-                next => return Ok(next),
-            }
-        }
-    }
-}
-
-/// What cannot be read now, or never.
-pub(super) fn unreadable(path: &Path) -> impl FnOnce(io::Error) -> StoreError {
-    use io::ErrorKind::{InvalidData, NotFound, UnexpectedEof};
-    let lasting = [Errno::IO, Errno::UCLEAN, Errno::BADMSG].map(Errno::raw_os_error);
-    move |error| match error.kind() {
-        InvalidData | NotFound | UnexpectedEof => StoreError::Damaged {
-            path: path.into(),
-            reason: error.to_string(),
-        },
-        _ if error.raw_os_error().is_some_and(|it| lasting.contains(&it)) => {
-            StoreError::Unreadable {
-                path: path.into(),
-                source: error,
-            }
-        }
-        // Of the system: descriptors, memory, permissions.
-        _ => failed("read", path)(error),
-    }
-}
-
-/// The rows of a dataset in several pieces, in order, those of one key and time added up.
-pub(super) struct Merged<'s> {
-    sources: Vec<(&'s Source, PieceRows)>,
-    /// The next row of each.
-    next: BinaryHeap<Next>,
-    stop: &'s Shutdown,
-    /// Of all rows so far.
-    span: Range<u64>,
-    secs: u64,
-    /// Why it ended before the last row, if it did.
-    pub(super) ended: Result<(), StoreError>,
-}
-
-impl<'s> Merged<'s> {
-    pub(super) fn new(
-        sources: &'s [Source],
-        dataset: &Dataset,
-        stop: &'s Shutdown,
-    ) -> Result<Self, StoreError> {
-        let mut merged = Self {
-            sources: Vec::with_capacity(sources.len()),
-            next: BinaryHeap::with_capacity(sources.len()),
-            stop,
-            span: Range {
-                start: u64::MAX,
-                end: 0,
-            },
-            secs: sources
-                .first()
-                .map_or(0, |source| source.piece.resolution().secs()),
-            ended: Ok(()),
-        };
-        for source in sources {
-            let mut rows = source.piece.rows(dataset);
-            if let Some(row) = source.next(&mut rows)? {
-                merged.next.push(Next {
-                    row,
-                    source: merged.sources.len(),
-                });
-                merged.sources.push((source, rows));
-            }
-        }
-        Ok(merged)
-    }
-
-    /// The next row of any.
-    fn take(&mut self) -> Option<Row> {
-        if self.stop.requested() {
-            self.ended = Err(StoreError::Stopped);
-            return None;
-        }
-        let mut first = self.next.peek_mut()?;
-        let (source, rows) = &mut self.sources[first.source];
-        match source.next(rows) {
-            Ok(Some(row)) => Some(std::mem::replace(&mut first.row, row)),
-            Ok(None) => Some(PeekMut::pop(first).row),
-            Err(error) => {
-                self.ended = Err(error);
-                None
-            }
-        }
-    }
-}
-
-impl Iterator for Merged<'_> {
-    type Item = Row;
-
-    fn next(&mut self) -> Option<Row> {
-        let mut row = self.take()?;
-        while self
-            .next
-            .peek()
-            .is_some_and(|next| is_same(&next.row, &row))
-        {
-            row.gain.add(&self.take()?.gain);
-        }
-        self.span.start = self.span.start.min(row.time);
-        self.span.end = self.span.end.max(row.time + self.secs);
-        Some(row)
-    }
-}
-
-/// Whether two rows are parts of one.
-fn is_same(a: &Row, b: &Row) -> bool {
-    a.time == b.time && a.is_other == b.is_other && a.key == b.key
-}
-
-/// The smallest row is the greatest of these.
-struct Next {
-    row: Row,
-    source: usize,
-}
-
-impl Ord for Next {
-    fn cmp(&self, other: &Self) -> Ordering {
-        row_order(&other.row, &self.row)
-    }
-}
-
-impl PartialOrd for Next {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Next {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl Eq for Next {}
 
 /// Adds rows up to those of a coarser resolution, into a piece.
 struct Fold {

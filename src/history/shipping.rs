@@ -28,12 +28,11 @@ use serde::{Deserialize, Serialize};
 use tracing::error;
 
 use super::disk::{Disk, StoreError, failed};
+use super::merged::{Merged, Source, unreadable};
 use super::parquet::Want;
 use super::part::{Part, Parts, Section};
 use super::piece::Piece;
-use super::publish::{Merged, Source, unreadable};
-use super::requests::TakeRequest;
-use super::store::Store;
+use super::requests::shipped::TakeRequest;
 use super::{Dataset, Resolution, RowRef};
 use crate::shutdown::Shutdown;
 use crate::state::files::{self, Opened};
@@ -207,19 +206,21 @@ pub struct Waiting {
 }
 
 impl Shipping {
-    /// That of a store, which keeps what is to be shipped from now on.
-    ///
-    /// # Errors
-    /// When its folder cannot be used, or what it says cannot be read.
-    pub fn of(store: &mut Store, what: Shipped) -> Result<Self, StoreError> {
-        let folder = store.dir().join(UNSHIPPED);
-        store.disk.make_folder(&folder, files::FOLDER_MODE)?;
+    /// That of the store in `dir`, whose next part has this number.
+    pub(super) fn open(
+        dir: &Path,
+        disk: &Disk,
+        next_number: u64,
+        what: Shipped,
+    ) -> Result<Self, StoreError> {
+        let folder = dir.join(UNSHIPPED);
+        disk.make_folder(&folder, files::FOLDER_MODE)?;
         let path = folder.join(CURSOR);
         let found = read(&path)?;
         let is_new = found.is_none();
         let cursor = found.unwrap_or(Cursor {
             format: FORMAT,
-            begin: store.manifest.next_number(),
+            begin: next_number,
             files: 0,
             done: Cut::default(),
             sending: None,
@@ -236,7 +237,6 @@ impl Shipping {
         if is_new {
             shipping.0.lock().write(|_| ())?;
         }
-        store.shipping = Some(shipping.clone());
         Ok(shipping)
     }
 

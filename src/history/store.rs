@@ -35,7 +35,7 @@ use super::part::{Part, Parts};
 use super::piece::{Contents, PieceWriter};
 use super::requests::Kept;
 use super::retention::{AgeClock, Retention};
-use super::shipping::Shipping;
+use super::shipping::{Shipped, Shipping};
 use super::{Dataset, Resolution, requests};
 use crate::state::files;
 use crate::state::folder::{HISTORY, LockedFolder};
@@ -179,6 +179,17 @@ impl Store {
         store.heal()?;
         store.show();
         Ok(store)
+    }
+
+    /// Keeps what is to be shipped from now on, until it is.
+    ///
+    /// # Errors
+    /// When the folder for it cannot be used, or what it says cannot be read.
+    pub fn ship(&mut self, what: Shipped) -> Result<Shipping, StoreError> {
+        let number = self.manifest.next_number();
+        let shipping = Shipping::open(self.dir(), &self.disk, number, what)?;
+        self.shipping = Some(shipping.clone());
+        Ok(shipping)
     }
 
     /// The parts that count, as readers take them.

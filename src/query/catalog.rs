@@ -22,7 +22,7 @@ use super::read_model::{
     RequestDetail, RequestPage, RequestSearch, SlowestPage, TimerGroups, TimerSearch,
 };
 use super::status::Status;
-use super::table::{Rows, Table};
+use super::table::Rows;
 use super::tables::StatusTable;
 use crate::clock::Clock;
 #[cfg(feature = "sql")]
@@ -32,15 +32,15 @@ use crate::merger::{Pulse, SharedLive, answering, writing};
 use crate::profile::definition::{SampleKey, SampleReport, Wanted};
 use crate::report::comment::FixedTable;
 use crate::report::ddl::{self, CreateTable};
-use crate::report::definition::{Defaults, Definition};
-use crate::report::layout::{ColumnLayout, Numbers};
+use crate::report::definition::Defaults;
+use crate::report::layout::ColumnLayout;
 use crate::report::native::ReportForm;
 use crate::report::reading::{ANSWER_ROW_BYTES, Reading, Want};
 use crate::report::{DefinedBy, Entry, read};
 use crate::state::State;
 use crate::state::annotations::Annotations;
 use crate::telemetry::reading::Group;
-use crate::value::{Column, Value};
+use crate::value::Column;
 
 pub(crate) mod changes;
 #[cfg(feature = "sql")]
@@ -54,9 +54,11 @@ mod past_requests;
 mod ranking;
 mod readings;
 mod reconfigure;
+mod report_table;
 mod status_tables;
 
 use readings::{Kept, Readings};
+use report_table::{ReportTable, answer};
 
 pub use ranking::RANKED_ROWS_MAX;
 pub use readings::READINGS_BYTES_MAX;
@@ -589,52 +591,4 @@ fn key_columns(layout: &ColumnLayout) -> impl Iterator<Item = usize> + '_ {
         |cell: &Cell| matches!(cell, Cell::Key(_) | Cell::KeyText(_) | Cell::IndexValue(_));
     let columns = layout.columns().iter().enumerate();
     columns.filter_map(move |(at, column)| is_key(&column.cell).then_some(at))
-}
-
-/// A reading as an answer.
-fn answer(definition: &Arc<Definition>, reading: &Arc<Reading>, as_of_ms: u64) -> ReportAnswer {
-    ReportAnswer {
-        window_seconds: reading.window_secs,
-        covered_seconds: reading.covered_secs,
-        as_of_ms,
-        key_columns: key_columns(&definition.layout).collect(),
-        table: Box::new(ReportTable::new(definition, reading)),
-    }
-}
-
-/// A report as a table.
-#[derive(Debug)]
-struct ReportTable {
-    columns: Vec<Column>,
-    reading: Arc<Reading>,
-    definition: Arc<Definition>,
-}
-
-impl ReportTable {
-    fn new(definition: &Arc<Definition>, reading: &Arc<Reading>) -> Self {
-        Self {
-            columns: columns(&definition.layout),
-            reading: Arc::clone(reading),
-            definition: Arc::clone(definition),
-        }
-    }
-}
-
-impl Table for ReportTable {
-    fn columns(&self) -> &[Column] {
-        &self.columns
-    }
-
-    fn len(&self) -> usize {
-        self.reading.len()
-    }
-
-    fn value(&self, row: usize, column: usize) -> Value<'_> {
-        self.definition.layout.value(&self.reading, row, column)
-    }
-
-    fn numbers(&self, column: usize, rows: &[usize]) -> Option<Numbers> {
-        let layout = &self.definition.layout;
-        layout.numbers(&self.reading, column, rows)
-    }
 }

@@ -8,12 +8,17 @@
 //!
 //! By postcard; texts are borrowed on both sides. Copied under the lock of [`Live`](crate::merger::Live), so it is made in one go.
 
+use std::fs::File;
 use std::io;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize, Serializer};
 
-use crate::history::piece::PieceRows;
+use crate::history::Dataset;
+use crate::history::disk::StoreError;
+use crate::history::merged::unreadable;
+use crate::history::part::Part;
+use crate::history::piece::{Piece, PieceRows};
 use crate::input::record::micros;
 use crate::pool::Pool;
 use crate::pool::requests::RequestRow;
@@ -176,6 +181,13 @@ impl Kept {
             to.extend_from_slice(timers);
         }
     }
+}
+
+/// The rows of a table in a piece.
+pub(super) fn open(part: &Part, table: &str) -> Result<PieceRows, StoreError> {
+    let piece = File::open(&part.path).and_then(Piece::open);
+    let piece = piece.map_err(unreadable(&part.path))?;
+    Ok(piece.rows(&Dataset::raw(table)))
 }
 
 /// Does something with the next row of a piece, which returns the bytes behind it.

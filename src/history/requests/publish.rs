@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::files::{FileWriter, Layout};
-use super::packed::{Request, Tags, next};
+use super::packed::{Request, Tags, next, open};
 use super::{REQUEST, REQUEST_TAG, TABLES, TIMER};
 use crate::history::disk::{StoreError, failed};
+use crate::history::merged::unreadable;
 use crate::history::parquet::Written;
 use crate::history::part::{Part, Section};
-use crate::history::piece::{Contents, Piece, PieceRows};
-use crate::history::publish::unreadable;
+use crate::history::piece::Contents;
 use crate::history::resolution::date;
 use crate::history::store::Store;
 use crate::history::{Dataset, Resolution};
@@ -137,11 +137,4 @@ fn write_timers(
         }
     }
     to.finish().map_err(failed())
-}
-
-/// The rows of a table in a piece.
-pub(super) fn open(part: &Part, table: &str) -> Result<PieceRows, StoreError> {
-    let piece = File::open(&part.path).and_then(Piece::open);
-    let piece = piece.map_err(unreadable(&part.path))?;
-    Ok(piece.rows(&Dataset::raw(table)))
 }

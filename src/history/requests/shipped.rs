@@ -2,12 +2,11 @@
 
 use std::collections::HashMap;
 
-use super::packed::{Request, Tags, Timers, next};
-use super::publish::open;
+use super::packed::{Request, Tags, Timers, next, open};
 use super::{REQUEST, TIMER};
 use crate::history::disk::StoreError;
+use crate::history::merged::unreadable;
 use crate::history::part::Part;
-use crate::history::publish::unreadable;
 use crate::shutdown::Shutdown;
 
 /// Takes a request, for how many it stands, and its timers, if it has any.

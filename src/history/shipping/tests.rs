@@ -4,7 +4,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 
 use super::*;
-use crate::history::{Batch, Gain, Retention};
+use crate::history::{Batch, Gain, Retention, Store};
 use crate::report::histogram::BucketLayout;
 use crate::report::row_key::push_key;
 
@@ -56,7 +56,7 @@ impl Place {
         let dir = self.dir.path();
         self.store.get_or_insert_with(|| {
             let mut store = Store::open(dir, FOR_EVER).unwrap();
-            let shipping = Shipping::of(&mut store, ALL).unwrap();
+            let shipping = store.ship(ALL).unwrap();
             (store, shipping)
         })
     }
@@ -136,7 +136,7 @@ fn every_row_is_shipped_once_whatever_happens_when() {
             place.store = Some((Store::open(place.dir.path(), FOR_EVER).unwrap(), {
                 let other = tempfile::tempdir().unwrap();
                 let mut store = Store::open(other.path(), FOR_EVER).unwrap();
-                Shipping::of(&mut store, ALL).unwrap()
+                store.ship(ALL).unwrap()
             }));
             place.flush(now, &[now, now - 60]);
             now += 3_000;

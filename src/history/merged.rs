@@ -1,0 +1,187 @@
+//! Rows of several pieces, read side by side in their order: those of one key and time become one.
+
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
+use std::io;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+
+use super::disk::{Disk, StoreError, failed};
+use super::parquet::row_order;
+use super::part::Part;
+use super::piece::{Piece, PieceRows};
+use super::{Dataset, Row};
+use crate::shutdown::Shutdown;
+
+/// A piece that is read.
+pub(super) struct Source {
+    path: PathBuf,
+    piece: Piece,
+    /// Of its rows only these count.
+    times: Range<u64>,
+}
+
+impl Source {
+    /// All rows.
+    pub(super) fn open(disk: &Disk, part: &Part) -> Result<Self, StoreError> {
+        let piece = disk.open(&part.path).and_then(Piece::open);
+        let piece = piece.map_err(unreadable(&part.path))?;
+        Ok(Self {
+            path: part.path.clone(),
+            piece,
+            times: 0..u64::MAX,
+        })
+    }
+
+    /// The rows of some times.
+    pub(super) fn of(part: &Part, times: Range<u64>) -> Result<Self, StoreError> {
+        let source = Self::open(&Disk::default(), part)?;
+        Ok(Self { times, ..source })
+    }
+
+    /// The next row that counts.
+    fn next(&self, rows: &mut PieceRows) -> Result<Option<Row>, StoreError> {
+        loop {
+            match rows.next().map_err(unreadable(&self.path))? {
+                Some(row) if !self.times.contains(&row.time) => {}
+                next => return Ok(next),
+            }
+        }
+    }
+}
+
+/// What cannot be read now, or never.
+pub(super) fn unreadable(path: &Path) -> impl FnOnce(io::Error) -> StoreError {
+    use io::ErrorKind::{InvalidData, NotFound, UnexpectedEof};
+    let lasting = [Errno::IO, Errno::UCLEAN, Errno::BADMSG].map(Errno::raw_os_error);
+    move |error| match error.kind() {
+        InvalidData | NotFound | UnexpectedEof => StoreError::Damaged {
+            path: path.into(),
+            reason: error.to_string(),
+        },
+        _ if error.raw_os_error().is_some_and(|it| lasting.contains(&it)) => {
+            StoreError::Unreadable {
+                path: path.into(),
+                source: error,
+            }
+        }
+        // Of the system: descriptors, memory, permissions.
+        _ => failed("read", path)(error),
+    }
+}
+
+/// The rows of a dataset in several pieces, in order, those of one key and time added up.
+pub(super) struct Merged<'s> {
+    sources: Vec<(&'s Source, PieceRows)>,
+    /// The next row of each.
+    next: BinaryHeap<Next>,
+    stop: &'s Shutdown,
+    /// Of all rows so far.
+    pub(super) span: Range<u64>,
+    secs: u64,
+    /// Why it ended before the last row, if it did.
+    pub(super) ended: Result<(), StoreError>,
+}
+
+impl<'s> Merged<'s> {
+    pub(super) fn new(
+        sources: &'s [Source],
+        dataset: &Dataset,
+        stop: &'s Shutdown,
+    ) -> Result<Self, StoreError> {
+        let mut merged = Self {
+            sources: Vec::with_capacity(sources.len()),
+            next: BinaryHeap::with_capacity(sources.len()),
+            stop,
+            span: Range {
+                start: u64::MAX,
+                end: 0,
+            },
+            secs: sources
+                .first()
+                .map_or(0, |source| source.piece.resolution().secs()),
+            ended: Ok(()),
+        };
+        for source in sources {
+            let mut rows = source.piece.rows(dataset);
+            if let Some(row) = source.next(&mut rows)? {
+                merged.next.push(Next {
+                    row,
+                    source: merged.sources.len(),
+                });
+                merged.sources.push((source, rows));
+            }
+        }
+        Ok(merged)
+    }
+
+    /// The next row of any.
+    fn take(&mut self) -> Option<Row> {
+        if self.stop.requested() {
+            self.ended = Err(StoreError::Stopped);
+            return None;
+        }
+        let mut first = self.next.peek_mut()?;
+        let (source, rows) = &mut self.sources[first.source];
+        match source.next(rows) {
+            Ok(Some(row)) => Some(std::mem::replace(&mut first.row, row)),
+            Ok(None) => Some(PeekMut::pop(first).row),
+            Err(error) => {
+                self.ended = Err(error);
+                None
+            }
+        }
+    }
+}
+
+impl Iterator for Merged<'_> {
+    type Item = Row;
+
+    fn next(&mut self) -> Option<Row> {
+        let mut row = self.take()?;
+        while self
+            .next
+            .peek()
+            .is_some_and(|next| is_same(&next.row, &row))
+        {
+            row.gain.add(&self.take()?.gain);
+        }
+        self.span.start = self.span.start.min(row.time);
+        self.span.end = self.span.end.max(row.time + self.secs);
+        Some(row)
+    }
+}
+
+/// Whether two rows are parts of one.
+fn is_same(a: &Row, b: &Row) -> bool {
+    a.time == b.time && a.is_other == b.is_other && a.key == b.key
+}
+
+/// The smallest row is the greatest of these.
+struct Next {
+    row: Row,
+    source: usize,
+}
+
+impl Ord for Next {
+    fn cmp(&self, other: &Self) -> Ordering {
+        row_order(&other.row, &self.row)
+    }
+}
+
+impl PartialOrd for Next {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Next {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Next {}
