@@ -205,6 +205,7 @@ impl<C: Columns> Rows<C> {
 
     /// The row of `id`, which is known to be held; another one if it is not.
     #[must_use]
+    #[cfg(feature = "sql")]
     pub(crate) fn held_row(&self, id: u64) -> C::Row {
         self.columns.get((id % self.slots) as usize)
     }
