@@ -1021,3 +1021,96 @@ fn real_squid_arrives_with_its_own_times_and_codes() {
     drop(squid);
     here.stop();
 }
+
+/// Ends what waits for it, also when a test fails.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// What came by any way and what is said to be lost are all that Squid logged, while pinbad was stopped and started anew.
+#[test]
+fn a_restart_loses_what_squid_drops_and_says_how_much() {
+    let (folder, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let file = folder.path().join("collector.log");
+    let udp = UdpSocket::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let tcp = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let ways = format!(
+        "squid=[{{listen='udp://{udp}',name='by-udp'}},{{listen='tcp://{tcp}',name='by-tcp'}},{{path='{}',name='by-file'}}]",
+        file.display()
+    );
+    let state = format!("state.dir={}", state.path().display());
+    let start = || Here::start(&[&ways, &state]);
+    let here = start();
+    let squid = Squid::start(folder.path(), udp, tcp);
+    let url = format!("http://{}/nocache", origin());
+    let logged = || {
+        let own = fs::read_to_string(folder.path().join("access.log"));
+        own.unwrap_or_default().lines().count() as u64
+    };
+    let more = |count: u64| {
+        let until = logged() + count;
+        await_condition("Squid has logged more", || match logged() {
+            now if now >= until => Ok(()),
+            now => Err(now),
+        });
+    };
+    let taken = |site: &Site, at: usize| source(site, at).count("requests");
+    let ended = AtomicBool::new(false);
+    let here = std::thread::scope(|scope| {
+        let _ends = Ends(&ended);
+        scope.spawn(|| {
+            while !ended.load(Ordering::Relaxed) {
+                squid.get(&url);
+                // Each leaves two ports that rest for a minute.
+                std::thread::sleep(Duration::from_millis(8));
+            }
+        });
+        more(50);
+        await_condition("all ways bring lines", || {
+            let all = [0, 1, 2].map(|at| taken(&here.site, at));
+            if all.iter().all(|count| *count > 0) {
+                Ok(())
+            } else {
+                Err(all)
+            }
+        });
+        here.stop();
+        more(50);
+        let here = start();
+        let before = taken(&here.site, 1);
+        await_condition("Squid has connected again", || match taken(&here.site, 1) {
+            now if now > before => Ok(()),
+            now => Err(now),
+        });
+        more(50);
+        here
+    });
+    for (at, host) in ["by-udp", "by-tcp", "by-file"].into_iter().enumerate() {
+        let source = await_condition("all lines have come, or are said to be lost", || {
+            let source = source(&here.site, at);
+            let lost = source.count("lines_lost") - source.count("lines_late");
+            let rows = requests(&here.site, host).len() as u64;
+            match rows == taken(&here.site, at) && rows + lost == logged() {
+                true => Ok(source),
+                false => Err((rows, logged(), source)),
+            }
+        });
+        match host {
+            "by-udp" => assert!(source.count("lines_lost") >= 50, "{source:?}"),
+            "by-file" => assert_eq!(source.count("lines_lost"), 0, "{source:?}"),
+            _ => {}
+        }
+    }
+    drop(squid);
+    here.stop();
+}
