@@ -1,6 +1,6 @@
 //! Blocks of ClickHouse's format Native: columns one after the other, each with its name, its type and its values as they lie in
-//! memory. It takes the least to write of all formats that lose nothing, and no library; texts are sent plain, and the
-//! server makes dictionaries of those that its tables have so.
+//! memory. It takes no library, and nothing is lost in it; texts are sent plain, and the server makes dictionaries of those that its
+//! tables have so.
 //!
 //! ```text
 //!   block:   | columns | rows | column ..
