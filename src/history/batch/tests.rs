@@ -1,3 +1,5 @@
+//! Rows against a recount, and what gives way when there is no memory.
+
 use std::collections::HashMap;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! What is shipped against what was written, through flushes, publishing and restarts in the middle.
+
 use std::collections::BTreeMap;
 
 use rand::rngs::StdRng;
