@@ -20,9 +20,10 @@ use crate::config::{Config, ConfigFlags, SquidFrom};
 use crate::daemon::memory_plan::{MemoryPlan, counted};
 use crate::daemon::{self, StartError, disk_plan};
 use crate::input::squid::tcp::CONNECTIONS_MAX;
-use crate::input::stat::client::Connection;
+use crate::input::stat::client;
 use crate::input::udp::kernel;
 use crate::input::udp::socket::{self, RecvBuffer, SocketError};
+use crate::shutdown::Shutdown;
 use crate::state::{self, Folder, StateError, folder};
 
 mod running;
@@ -220,25 +221,27 @@ fn stats(config: &Config) -> Vec<Finding> {
         let control = stat.control.as_ref().map(|it| ("stat control", it));
         [("stat", &stat.stream)].into_iter().chain(control)
     });
-    let found = sockets.map(|(what, address)| match Connection::open(address) {
-        Ok(_) => Finding::right(what, format!("{address} can be connected to")),
-        Err(error) => {
-            let change = match error.kind() {
-                ErrorKind::NotFound => {
-                    "start PHP with zend_extension=stat.so and this address in its php.ini"
-                }
-                ErrorKind::ConnectionRefused => {
-                    "nobody serves it: start PHP, whose stat extension does"
-                }
-                ErrorKind::PermissionDenied => {
-                    "let the daemon's user write to the socket, by a group or chmod"
-                }
-                _ => "see stat.stream and stat.control in PHP's php.ini",
-            };
-            let found = format!("{address} cannot be connected to: {error}");
-            Finding::right(what, found).unless(false, Verdict::Better, change.to_owned())
-        }
-    });
+    let found = sockets.map(
+        |(what, address)| match client::connect(address, &Shutdown::new()) {
+            Ok(_) => Finding::right(what, format!("{address} can be connected to")),
+            Err(error) => {
+                let change = match error.kind() {
+                    ErrorKind::NotFound => {
+                        "start PHP with zend_extension=stat.so and this address in its php.ini"
+                    }
+                    ErrorKind::ConnectionRefused => {
+                        "nobody serves it: start PHP, whose stat extension does"
+                    }
+                    ErrorKind::PermissionDenied => {
+                        "let the daemon's user write to the socket, by a group or chmod"
+                    }
+                    _ => "see stat.stream and stat.control in PHP's php.ini",
+                };
+                let found = format!("{address} cannot be connected to: {error}");
+                Finding::right(what, found).unless(false, Verdict::Better, change.to_owned())
+            }
+        },
+    );
     found.collect()
 }
 

@@ -6,17 +6,20 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::TcpListener;
+use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Args as FlagGroup;
+use rustix::io::Errno;
 
 use super::Failure;
 use crate::config::{Config, StatAddress};
-use crate::input::stat::client::Connection;
+use crate::input::stat::client;
+use crate::shutdown::Shutdown;
 
 /// What `import-stat` takes.
 #[derive(Debug, Clone, Default, FlagGroup)]
@@ -52,7 +55,9 @@ pub fn execute(
         }
         None => {
             let free = config.stats.iter().map(|it| &it.stream);
-            let free = free.into_iter().find(|it| Connection::open(it).is_err());
+            let free = free
+                .into_iter()
+                .find(|it| client::connect(it, &Shutdown::new()).is_err());
             let none = "the configuration has no [[stat]] whose stream nobody serves; add one for dumps, or give --to";
             free.ok_or_else(|| Failure::usage(none))?.clone()
         }
@@ -79,7 +84,7 @@ pub fn execute(
             lines += chunk[..bytes].iter().filter(|byte| **byte == b'\n').count();
             stream.write_all(&chunk[..bytes]).map_err(cannot)?;
         }
-        stream.end().map_err(cannot)?;
+        end(stream).map_err(cannot)?;
     }
     writeln!(
         out,
@@ -89,53 +94,36 @@ pub fn execute(
 }
 
 /// Where the daemon connects. A Unix socket goes with it.
-enum Listener {
-    Unix(UnixListener, PathBuf),
-    Tcp(TcpListener),
-}
-
-enum Stream {
-    Unix(UnixStream),
-    Tcp(TcpStream),
+struct Listener {
+    socket: OwnedFd,
+    path: Option<PathBuf>,
 }
 
 impl Listener {
     fn bind(address: &StatAddress) -> io::Result<Self> {
-        let listener = match address {
+        let (socket, path) = match address {
             StatAddress::Unix(path) => {
                 let nobody = |error: &io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
                 if UnixStream::connect(path).is_err_and(|error| nobody(&error)) {
                     // What a process left behind that is gone.
                     fs::remove_file(path)?;
                 }
-                Self::Unix(UnixListener::bind(path)?, path.clone())
+                (UnixListener::bind(path)?.into(), Some(path.clone()))
             }
-            StatAddress::Tcp(address) => Self::Tcp(TcpListener::bind(address)?),
+            StatAddress::Tcp(address) => (TcpListener::bind(address)?.into(), None),
         };
-        match &listener {
-            Self::Unix(socket, _) => socket.set_nonblocking(true)?,
-            Self::Tcp(socket) => socket.set_nonblocking(true)?,
-        }
+        let listener = Self { socket, path };
+        rustix::io::ioctl_fionbio(&listener.socket, true)?;
         Ok(listener)
     }
 
     /// The daemon's connection.
-    fn accept(&self) -> io::Result<Stream> {
+    fn accept(&self) -> io::Result<File> {
         let since = Instant::now();
         loop {
-            let accepted = match self {
-                Self::Unix(socket, _) => socket.accept().and_then(|(stream, _)| {
-                    stream.set_nonblocking(false)?;
-                    Ok(Stream::Unix(stream))
-                }),
-                Self::Tcp(socket) => socket.accept().and_then(|(stream, _)| {
-                    stream.set_nonblocking(false)?;
-                    Ok(Stream::Tcp(stream))
-                }),
-            };
-            match accepted {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                other => return other,
+            match rustix::net::accept(&self.socket) {
+                Err(Errno::WOULDBLOCK) => {}
+                other => return Ok(other?.into()),
             }
             if since.elapsed() > PATIENCE {
                 let why = "no pinbad connected; does one run with a [[stat]] of this stream?";
@@ -148,33 +136,16 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        if let Self::Unix(_, path) = self {
+        if let Some(path) = &self.path {
             // One that is left is replaced the next time.
             let _left = fs::remove_file(path);
         }
     }
 }
 
-impl Stream {
-    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
-        match self {
-            Self::Unix(stream) => stream.write_all(bytes),
-            Self::Tcp(stream) => stream.write_all(bytes),
-        }
-    }
-
-    /// Says that this was all, and waits until it was read: the daemon says nothing, and closes then.
-    fn end(&mut self) -> io::Result<()> {
-        match self {
-            Self::Unix(stream) => {
-                stream.shutdown(Shutdown::Write)?;
-                io::copy(stream, &mut io::sink())?;
-            }
-            Self::Tcp(stream) => {
-                stream.shutdown(Shutdown::Write)?;
-                io::copy(stream, &mut io::sink())?;
-            }
-        }
-        Ok(())
-    }
+/// Says that this was all, and waits until it was read: the daemon says nothing, and closes then.
+fn end(mut stream: File) -> io::Result<()> {
+    rustix::net::shutdown(&stream, rustix::net::Shutdown::Write)?;
+    io::copy(&mut stream, &mut io::sink())?;
+    Ok(())
 }

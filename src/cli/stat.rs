@@ -10,7 +10,8 @@ use clap::{Args as FlagGroup, Subcommand, ValueEnum};
 
 use super::Failure;
 use crate::config::{Config, StatAddress};
-use crate::input::stat::client::Connection;
+use crate::input::stat::client;
+use crate::shutdown::Shutdown;
 
 /// What `stat` can do.
 #[derive(Debug, Clone, Subcommand)]
@@ -148,7 +149,7 @@ pub fn execute(
 }
 
 fn send(address: &StatAddress, frame: &[u8; 16]) -> io::Result<()> {
-    Connection::open(address)?.write_all(frame)
+    client::connect(address, &Shutdown::new())?.write_all(frame)
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use super::error::ConfigError;
-use super::kinds::{Kind, socket_address};
+use super::kinds::Kind;
 use super::list_entry::{EntryReader, Refused};
 use super::location::Location;
 use super::raw_value::Entry;
@@ -31,8 +31,8 @@ pub struct StatSource {
 pub enum StatAddress {
     /// `unix://PATH`, or a path alone.
     Unix(PathBuf),
-    /// `tcp://ADDRESS`.
-    Tcp(SocketAddr),
+    /// `tcp://HOST:PORT`, looked up at each connect.
+    Tcp(String),
 }
 
 impl fmt::Display for StatAddress {
@@ -51,7 +51,20 @@ impl StatAddress {
     /// What is wrong with it.
     pub fn parse(text: &str) -> Result<Self, &'static str> {
         if let Some(address) = text.strip_prefix("tcp://") {
-            return socket_address(address).map(Self::Tcp);
+            let (host, port) = address
+                .rsplit_once(':')
+                .ok_or("an address without a port")?;
+            let is_name = |host: &str| {
+                let is_known = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+                (1..=HOST_BYTES_MAX).contains(&host.len()) && host.bytes().all(is_known)
+            };
+            return match port.parse::<u16>() {
+                Err(_) | Ok(0) => Err("not a port"),
+                Ok(_) if is_name(host) || address.parse::<SocketAddr>().is_ok() => {
+                    Ok(Self::Tcp(address.to_owned()))
+                }
+                Ok(_) => Err("not the name or the address of a host"),
+            };
         }
         let path = text.strip_prefix("unix://").unwrap_or(text);
         match path {
@@ -66,12 +79,15 @@ impl StatAddress {
 /// Longest path of a socket, in bytes.
 const PATH_BYTES_MAX: usize = 107;
 
+/// Longest name of a host, in bytes.
+const HOST_BYTES_MAX: usize = 253;
+
 /// The keys of an entry.
 const KEYS: [&str; 4] = ["stream", "control", "name", "root"];
 
 /// What addresses are accepted.
-pub const ACCEPTED: &str = "\"unix://\" and the path of a socket, or \"tcp://\" and an IP address with a port, as in \
-                            \"unix:///run/php/zend.stat.stream\"";
+pub const ACCEPTED: &str = "\"unix://\" and the path of a socket, or \"tcp://\" and a host with a port, as in \
+                            \"unix:///run/php/zend.stat.stream\" or \"tcp://web1:7000\"";
 
 /// The sources of all entries, in their order; what is wrong goes to `errors` and is left out.
 pub(super) fn read(entries: &[Entry], errors: &mut Vec<ConfigError>) -> Vec<StatSource> {

@@ -1,4 +1,4 @@
-//! Samples summed up by keys: the rows of a report.
+//! Samples summed up by keys, the rows of a report; and those of a row by steps of time.
 
 use std::sync::Arc;
 
@@ -121,70 +121,148 @@ pub fn is_wanted(filters: &[(SampleKey, Wanted)], segment: &Segment, sample: &Sa
 /// What of a sample decides about all its keys, within a segment.
 type Alike = (u32, u32, u32, u32, u32, SampleType);
 
+/// Gives `each` the samples of a window with what `decide` says of them: once for those that are alike within a segment.
+fn each_sample<'a, T: Copy>(
+    recent: &'a Recent,
+    mut decide: impl FnMut(&Segment, &Sample) -> T,
+    mut each: impl FnMut(T, &Segment, &Seen<'a>),
+) {
+    let mut alike: HashMap<Alike, T, RandomState> = HashMap::default();
+    let mut of_segment = usize::MAX;
+    for seen in recent.iter() {
+        if seen.segment != of_segment {
+            of_segment = seen.segment;
+            alike.clear();
+        }
+        let segment = &*recent.snapshot.segments[seen.segment];
+        let decided = alike
+            .entry(seen.sample.alike())
+            .or_insert_with(|| decide(segment, seen.sample));
+        each(*decided, segment, &seen);
+    }
+}
+
+/// What a row shows in some seconds.
+#[derive(Debug, Clone, Default)]
+pub struct Step {
+    /// Its samples.
+    pub row: Group,
+    /// Samples of all rows with something running.
+    pub busy: u64,
+    /// How many of the seconds are known.
+    pub secs: f64,
+}
+
+impl Step {
+    fn per_sec(&self, number: f64) -> f64 {
+        number / self.secs
+    }
+}
+
+/// What can be drawn of a row: its name, its unit, and the number in some seconds.
+pub type SampleMetric = (&'static str, &'static str, fn(&Step) -> Option<f64>);
+
+/// All of them. What is running has a share and seconds, as in the columns of reports; `seconds_per_sec` is how many processes
+/// were in it at once.
+#[rustfmt::skip]
+pub static METRICS: [SampleMetric; 8] = [
+    ("samples", "samples", |it| Some(it.row.samples as f64)),
+    ("samples_per_sec", "samples/s", |it| Some(it.per_sec(it.row.samples as f64))),
+    ("samples_percent", "%", |it| (it.busy > 0).then(|| 100.0 * it.row.busy() as f64 / it.busy as f64)),
+    ("seconds_estimated", "s", |it| Some(it.row.seconds)),
+    ("seconds_per_sec", "s/s", |it| Some(it.per_sec(it.row.seconds))),
+    ("memory_mean", "bytes", |it| it.row.memory_mean()),
+    ("memory_max", "bytes", |it| (it.row.samples > 0).then_some(it.row.memory_max as f64)),
+    ("memory_growth", "bytes", |it| Some(it.row.memory_growth as f64)),
+];
+
+/// The samples of a row by time: those that show all of `row`, in steps of `step_us` from `from_us` on, by the monotonic clock.
+/// Whether there is one at all.
+pub fn fill_steps(
+    steps: &mut [Step],
+    report: &SampleReport,
+    row: &[(SampleKey, Wanted)],
+    recent: &Recent,
+    (from_us, step_us): (i64, i64),
+) -> bool {
+    let mut found = false;
+    let decide = |segment: &Segment, sample: &Sample| {
+        is_wanted(&report.filters, segment, sample).then(|| is_wanted(row, segment, sample))
+    };
+    each_sample(recent, decide, |decided, segment, seen| {
+        let Some(is_row) = decided else {
+            return;
+        };
+        found |= is_row;
+        let request = segment.request(seen.sample);
+        let since_us = request.run.time_us(seen.sample.elapsed) - from_us;
+        let at = usize::try_from(since_us.div_euclid(step_us));
+        let Some(step) = at.ok().and_then(|at| steps.get_mut(at)) else {
+            return;
+        };
+        step.busy += u64::from(seen.sample.sample_type != SampleType::Memory);
+        if is_row {
+            step.row.add(seen, recent);
+        }
+    });
+    found
+}
+
 impl Groups {
     /// Sums up the samples of a window.
     #[must_use]
     pub fn new(report: &SampleReport, recent: &Recent) -> Self {
-        let mut groups = Self::default();
+        let mut keys: Vec<Vec<KeyValue>> = Vec::new();
         let mut rows: HashMap<Vec<KeyValue>, usize, RandomState> = HashMap::default();
-        let mut other = None;
-        // Within a segment samples that are alike fall into the same row.
-        let mut alike: HashMap<Alike, Option<usize>, RandomState> = HashMap::default();
-        let mut of_segment = usize::MAX;
-        for seen in recent.iter() {
-            if seen.segment != of_segment {
-                of_segment = seen.segment;
-                alike.clear();
+        let mut groups = Self::default();
+        let decide = |segment: &Segment, sample: &Sample| {
+            if !is_wanted(&report.filters, segment, sample) {
+                return None;
             }
-            let segment = &*recent.snapshot.segments[seen.segment];
-            let row = *alike.entry(seen.sample.alike()).or_insert_with(|| {
-                if !is_wanted(&report.filters, segment, seen.sample) {
-                    return None;
-                }
-                let keys: Vec<_> = report
-                    .keys
-                    .iter()
-                    .map(|key| shown(*key, segment, seen.sample))
-                    .collect();
-                if let Some(row) = rows.get(&keys) {
-                    return Some(*row);
-                }
-                if groups.rows.len() >= ROWS_MAX {
-                    return Some(*other.get_or_insert_with(|| {
-                        groups.begin(
-                            report
-                                .keys
-                                .iter()
-                                .map(|key| match key.is_number() {
-                                    true => KeyValue::Absent,
-                                    false => KeyValue::Text(OTHER.into()),
-                                })
-                                .collect(),
-                        )
-                    }));
-                }
-                let row = groups.begin(keys.clone());
-                rows.insert(keys, row);
-                Some(row)
-            });
-            if let Some(row) = row {
-                groups.busy += u64::from(seen.sample.sample_type != SampleType::Memory);
-                groups.rows[row].add(&seen, recent);
+            let of_report = report.keys.iter();
+            let mut shown: Vec<_> = of_report.map(|key| shown(*key, segment, sample)).collect();
+            if keys.len() >= ROWS_MAX && !rows.contains_key(&shown) {
+                let other = |key: &SampleKey| match key.is_number() {
+                    true => KeyValue::Absent,
+                    false => KeyValue::Text(OTHER.into()),
+                };
+                shown = report.keys.iter().map(other).collect();
             }
+            Some(*rows.entry(shown).or_insert_with_key(|shown| {
+                keys.push(shown.clone());
+                keys.len() - 1
+            }))
+        };
+        each_sample(recent, decide, |row, _, seen| {
+            let Some(row) = row else {
+                return;
+            };
+            if row >= groups.rows.len() {
+                groups.rows.push(Group::default());
+            }
+            groups.busy += u64::from(seen.sample.sample_type != SampleType::Memory);
+            groups.rows[row].add(seen, recent);
+        });
+        for (row, keys) in groups.rows.iter_mut().zip(keys) {
+            row.keys = keys;
         }
         groups
-    }
-
-    fn begin(&mut self, keys: Vec<KeyValue>) -> usize {
-        self.rows.push(Group {
-            keys,
-            ..Group::default()
-        });
-        self.rows.len() - 1
     }
 }
 
 impl Group {
+    /// How many of its samples had something running.
+    #[must_use]
+    pub const fn busy(&self) -> u64 {
+        self.samples - self.idle
+    }
+
+    /// Bytes in use at one of its samples; `None`: it has none.
+    #[must_use]
+    pub fn memory_mean(&self) -> Option<f64> {
+        (self.samples > 0).then(|| self.memory_sum as f64 / self.samples as f64)
+    }
+
     fn add(&mut self, seen: &Seen<'_>, recent: &Recent) {
         let sample = seen.sample;
         self.samples += 1;

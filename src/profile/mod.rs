@@ -15,6 +15,7 @@ mod names;
 mod pool;
 pub mod recent;
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -25,7 +26,7 @@ use serde_json::json;
 pub use self::intake::Intake;
 pub use self::names::Names;
 pub use self::pool::{Frame, Pool, Run, Sample, Segment, Snapshot, StatRequest, pool_bytes};
-use self::recent::Recent;
+use self::recent::{Recent, span_us};
 use crate::clock::Clock;
 use crate::config::{StatAddress, StatSource};
 use crate::input::stat::Source;
@@ -53,9 +54,6 @@ struct Looked {
 
 /// For how long a window that was looked at is good for others who look.
 const RECENT_MS: u64 = 1_000;
-
-/// After how long without a sample a request has ended.
-pub const REQUEST_ENDED: Duration = Duration::from_secs(60);
 
 impl Profile {
     /// An empty one.
@@ -124,32 +122,16 @@ impl Profile {
         }
         // First: what it holds may be what keeps others from a snapshot.
         *kept = None;
-        let before = |span: Duration| {
-            let span = i64::try_from(span.as_micros()).unwrap_or(i64::MAX);
-            self.now_us().saturating_sub(span)
-        };
-        let from_us = window.map_or(i64::MIN, before);
+        let now_us = i64::try_from(now_ms.saturating_mul(1000)).unwrap_or(i64::MAX);
+        let from_us = window.map_or(i64::MIN, |it| now_us.saturating_sub(span_us(it)));
         let snapshot = self.pool.lock().snapshot()?;
-        let recent = Arc::new(Recent::new(snapshot, from_us, before(REQUEST_ENDED)));
+        let recent = Arc::new(Recent::new(snapshot, from_us, now_us));
         *kept = Some(Looked {
             at_ms: now_ms,
             window,
             recent: Arc::clone(&recent),
         });
         Some(recent)
-    }
-
-    /// Since when there are samples.
-    #[must_use]
-    pub fn covered(&self, recent: &Recent) -> Duration {
-        let since = recent
-            .oldest_us
-            .map_or(0, |oldest| self.now_us().saturating_sub(oldest));
-        Duration::from_micros(u64::try_from(since).unwrap_or(0))
-    }
-
-    fn now_us(&self) -> i64 {
-        i64::try_from(self.clock.mono_ms().saturating_mul(1000)).unwrap_or(i64::MAX)
     }
 
     /// What is added to a time of [`Run::time_us`] to have microseconds since 1970.
@@ -207,15 +189,22 @@ fn source_group(at: usize, source: &Source) -> Group {
 fn host_of(config: &StatSource) -> Arc<str> {
     let host = match (&config.name, &config.stream) {
         (Some(name), _) => name.clone(),
-        (None, StatAddress::Tcp(address)) if !address.ip().is_loopback() => {
-            address.ip().to_string()
-        }
-        (None, _) => {
-            let name = std::fs::read_to_string("/proc/sys/kernel/hostname");
-            name.map_or("localhost".to_owned(), |name| name.trim_end().to_owned())
-        }
+        (None, StatAddress::Tcp(address)) => match address.parse::<SocketAddr>() {
+            Ok(address) if address.ip().is_loopback() => this_host(),
+            Ok(address) => address.ip().to_string(),
+            Err(_) => match address.rsplit_once(':') {
+                Some((host, _)) if host != "localhost" => host.to_owned(),
+                _ => this_host(),
+            },
+        },
+        (None, StatAddress::Unix(_)) => this_host(),
     };
     host.into()
+}
+
+fn this_host() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname");
+    name.map_or("localhost".to_owned(), |name| name.trim_end().to_owned())
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@
 //! Takes 16 bytes for each sample beside the snapshot; the work is bounded by the pool.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use ahash::RandomState;
 use hashbrown::HashMap;
@@ -16,6 +17,9 @@ use super::definition::SampleReport;
 use super::groups::Groups;
 use super::pool::{Sample, Snapshot, StatRequest};
 use crate::input::stat::line::SampleType;
+
+/// After how long without a sample a request has ended.
+const REQUEST_ENDED: Duration = Duration::from_secs(60);
 
 /// A gap of more medians than this is a time without sampling.
 const GAP_MEDIANS: u64 = 10;
@@ -63,7 +67,9 @@ pub struct Recent {
     /// By segment, then by sample: growth of memory since the request's sample before. `i64::MIN`: the sample is not in the window.
     growth: Vec<Vec<i64>>,
     /// The oldest sample of the window, by the monotonic clock.
-    pub(super) oldest_us: Option<i64>,
+    pub oldest_us: Option<i64>,
+    /// When it was looked at, by the same clock.
+    pub now_us: i64,
     /// Reports that were asked for.
     groups: Mutex<Vec<(SampleReport, Arc<Groups>)>>,
 }
@@ -91,11 +97,13 @@ pub struct Seen<'a> {
 }
 
 impl Recent {
-    /// The samples of `snapshot` from `from_us` on, by the monotonic clock. A request of which nothing was seen since
-    /// `ended_us` has ended.
+    /// The samples of `snapshot` from `from_us` on; `now_us` is now, both by the monotonic clock.
     #[must_use]
-    pub fn new(snapshot: Snapshot, from_us: i64, ended_us: i64) -> Self {
-        let mut recent = Self::default();
+    pub fn new(snapshot: Snapshot, from_us: i64, now_us: i64) -> Self {
+        let mut recent = Self {
+            now_us,
+            ..Self::default()
+        };
         // Each sample in its request: (request, time, segment, place).
         let mut places: HashMap<(u64, i64, u64), u32, RandomState> = HashMap::default();
         let mut order: Vec<(u32, u64, u32, u32)> = Vec::with_capacity(snapshot.len());
@@ -147,11 +155,19 @@ impl Recent {
             }
         }
         recent.snapshot = snapshot;
-        recent.end(ended_us);
+        recent.end(now_us.saturating_sub(span_us(REQUEST_ENDED)));
         recent
     }
 
-    /// Finds out which requests have ended: the newest of each process goes on, unless nothing was seen of it for long.
+    /// How far back its samples reach.
+    #[must_use]
+    pub fn covered(&self) -> Duration {
+        let oldest_us = self.oldest_us.unwrap_or(self.now_us);
+        let covered = u64::try_from(self.now_us.saturating_sub(oldest_us));
+        Duration::from_micros(covered.unwrap_or(0))
+    }
+
+    /// Finds out which requests have ended: the newest of each process goes on, unless nothing was seen of it since `ended_us`.
     fn end(&mut self, ended_us: i64) {
         let mut newest: HashMap<(u64, i64), u64, RandomState> = HashMap::default();
         for it in &self.requests {
@@ -211,6 +227,11 @@ impl Sampled {
             ended: false,
         }
     }
+}
+
+/// A span of time in microseconds.
+pub(super) fn span_us(span: Duration) -> i64 {
+    i64::try_from(span.as_micros()).unwrap_or(i64::MAX)
 }
 
 /// The sum of the gaps that are no longer than ten medians (of an even number the lower one of the middle).

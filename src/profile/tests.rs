@@ -340,6 +340,43 @@ fn a_recount_of_all_samples_comes_to_the_same() {
         }
         let busy = all.iter().filter(|it| !it.4.is_empty()).count() as u64;
         assert_eq!(groups.busy, busy);
+        // By steps of time: a second way again for one row, and all steps together are the row.
+        let first = all.iter().map(|it| it.2).min().unwrap();
+        for row in &groups.rows {
+            let groups::KeyValue::Text(name) = &row.keys[0] else {
+                panic!("{row:?}")
+            };
+            let wanted = definition::Wanted::Equals(name.to_string());
+            let key = [(definition::SampleKey::Function, wanted)];
+            let mut steps = vec![groups::Step::default(); 2_000];
+            let from_us = recent.oldest_us.unwrap();
+            let by_function = report(&["function"], &[]);
+            let place = (from_us, 50_000);
+            assert!(groups::fill_steps(
+                &mut steps,
+                &by_function,
+                &key,
+                &recent,
+                place
+            ));
+            let what = if &**name == "(idle)" { "" } else { name };
+            for (at, step) in steps.iter().enumerate() {
+                let in_step = |it: &&(u64, u64, u64, u64, &str)| (it.2 - first) / 500 == at as u64;
+                let of = all.iter().filter(in_step);
+                assert_eq!(
+                    step.row.samples,
+                    of.clone().filter(|it| it.4 == what).count() as u64
+                );
+                let busy = of.filter(|it| !it.4.is_empty()).count();
+                assert_eq!(step.busy, busy as u64, "{name}, seed {seed}");
+            }
+            let sum = |of: fn(&groups::Group) -> i64| -> i64 {
+                steps.iter().map(|step| of(&step.row)).sum()
+            };
+            assert_eq!(sum(|it| it.memory_growth), row.memory_growth);
+            let seconds: f64 = steps.iter().map(|step| step.row.seconds).sum();
+            assert!((seconds - row.seconds).abs() < 1e-9);
+        }
         // Filters leave rows out and change none of the others.
         let some = recent.groups(&report(&["function"], &["type=internal"]));
         for row in &some.rows {

@@ -19,7 +19,8 @@ use super::past::{
 use super::raw::RawReader;
 use super::read_model::{
     Choice, Distribution, FollowStep, Followed, ReadModel, ReportAnswer, ReportSummary,
-    RequestDetail, RequestPage, RequestSearch, SlowestPage, TimerGroups, TimerSearch,
+    RequestDetail, RequestPage, RequestSearch, SampleQuestion, SlowestPage, TimerGroups,
+    TimerSearch,
 };
 use super::status::Status;
 use super::table::Rows;
@@ -37,6 +38,7 @@ use crate::report::layout::ColumnLayout;
 use crate::report::native::ReportForm;
 use crate::report::reading::{ANSWER_ROW_BYTES, Reading, Want};
 use crate::report::{DefinedBy, Entry, read};
+use crate::series::Lines;
 use crate::state::State;
 use crate::state::annotations::Annotations;
 use crate::telemetry::reading::Group;
@@ -517,6 +519,14 @@ impl ReadModel for Catalog {
         };
         let table = StatusTable::of_samples("", report, DefinedBy::BuiltIn);
         self.profile_answer(&table).map(Some)
+    }
+
+    fn sample_lines(&self, name: &str, question: &SampleQuestion<'_>) -> Result<Lines, QueryError> {
+        let unknown = || QueryError::unknown_report(name);
+        let report = self.table_named(name).and_then(|table| table.samples);
+        let report = report.ok_or_else(unknown)?;
+        let profile = self.status.profile.as_ref().ok_or_else(unknown)?;
+        super::samples::lines(profile, &report, question)
     }
 
     fn follow_samples(

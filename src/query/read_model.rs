@@ -18,9 +18,11 @@ pub use crate::config::rewrite::{TEXT_FIELDS, TextField};
 use crate::input::squid::activity::Measures;
 use crate::input::udp::senders::{Counts, SenderCounts};
 use crate::profile::definition::{SampleKey, Wanted};
+use crate::profile::groups::SampleMetric;
 use crate::report::DefinedBy;
 use crate::report::definition::KeySource;
 use crate::report::native::ReportForm;
+use crate::series::Lines;
 use crate::state::annotations::Annotations;
 use crate::telemetry::reading::{self, Group};
 use crate::value::Column;
@@ -244,6 +246,16 @@ pub trait ReadModel: Send + Sync {
         Ok(None)
     }
 
+    /// Metrics of a row of a report over samples, made from the samples in its window.
+    ///
+    /// # Errors
+    /// [`QueryError::UnknownReport`]: none over samples has this name. [`QueryError::NoHistory`]: it has no such row.
+    /// [`QueryError::Busy`].
+    fn sample_lines(&self, name: &str, question: &SampleQuestion<'_>) -> Result<Lines, QueryError> {
+        let _none_are_taken = question;
+        Err(QueryError::unknown_report(name))
+    }
+
     /// The next samples behind one, oldest first. `None`: none are taken.
     fn follow_samples(
         &self,
@@ -297,6 +309,19 @@ pub trait ReadModel: Send + Sync {
 
     /// What keeps the daemon from its work: sockets not bound, merger dead or behind. Empty: ready.
     fn unready(&self) -> Vec<String>;
+}
+
+/// Metrics of a row of a report over samples that are wanted.
+#[derive(Debug, Clone)]
+pub struct SampleQuestion<'a> {
+    /// A text for each key; `None`: all rows together.
+    pub key: Option<&'a [String]>,
+    /// What is drawn, a line each.
+    pub metrics: &'a [&'static SampleMetric],
+    /// Unix seconds.
+    pub span: Range<u64>,
+    /// Seconds from point to point.
+    pub step: u64,
 }
 
 /// One report in the list of reports.

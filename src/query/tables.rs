@@ -57,6 +57,9 @@ pub(super) use stats::{BUILD, refusals};
 /// What `GET /api/v1/reports` calls these tables.
 pub const KIND: &str = "status";
 
+/// The same of a report over samples.
+pub const SAMPLES: &str = "sample";
+
 /// The tables under their own names. Raw data is read in other ways.
 pub(super) const TABLES: [FixedTable; 5] = [
     FixedTable::Status,

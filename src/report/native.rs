@@ -270,11 +270,15 @@ impl ReportForm {
         for (part, is_given) in [
             ("percentiles", !self.percentiles.is_empty()),
             ("histogram", self.histogram.is_some()),
-            ("history", self.history == Some(true)),
         ] {
             if is_given {
                 return Err(FormError::part(part, "a report of level sample has none"));
             }
+        }
+        if self.history == Some(true) {
+            let problem = "a report of level sample has none: samples are kept in memory alone (profile.pool_size). To keep \
+                           them, record GET /api/v1/stream/samples, or fetch the report as CSV from time to time";
+            return Err(FormError::part("history", problem));
         }
         if self.keys.len() > DEFINITION_KEYS_MAX || self.filters.len() > FILTERS_MAX {
             let problem =

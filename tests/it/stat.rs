@@ -459,6 +459,63 @@ fn reports_over_samples_are_read_and_made_like_others() {
     assert_eq!(counted, user);
     let one = site.json("/api/v1/reports/profile_functions?function=md5&columns=function,samples");
     assert_eq!(one["rows"][0]["function"], "md5", "{one}");
+    // Over time: the steps of a row together are the row, those of all rows the report.
+    let series = |report: &str, rest: &str| {
+        site.json(&format!(
+            "/api/v1/reports/{report}/series?metric=samples&from=-15m&{rest}"
+        ))
+    };
+    let all_steps = |report: &str, rest: &str, samples: u64| {
+        await_condition("the second of the last sample is complete", || {
+            let found = series(report, rest);
+            let points = found["points"].as_array().unwrap();
+            let sum: f64 = points.iter().filter_map(Json::as_f64).sum();
+            match sum == samples as f64 {
+                true => Ok(found),
+                false => Err(found),
+            }
+        })
+    };
+    let md5 = functions.iter().find(|row| row["function"] == "md5");
+    let md5 = md5.unwrap()["samples"].as_u64().unwrap();
+    let row = "scope=&function=md5&file=";
+    let found = all_steps("profile_functions", &format!("step=10&{row}"), md5);
+    assert_eq!(
+        (&found["step"], &found["unit"], &found["key"]["function"]),
+        (&json!(10), &json!("samples"), &json!("md5"))
+    );
+    all_steps("profile_functions", "step=1", 1_053);
+    all_steps("mine", "step=60", user);
+    let path = "/api/v1/reports/profile_functions/series";
+    for (rest, status, part) in [
+        ("metric=p95", 400, "samples_per_sec"),
+        ("scope=&function=nobody&file=", 404, "has these keys"),
+        ("function=md5", 400, "all key columns"),
+        ("from=-15d&step=1", 400, "too many points"),
+    ] {
+        let problem = site.get(&format!("{path}?{rest}")).problem(status);
+        assert!(problem.contains(part), "{problem}");
+    }
+    // Its page: numbers, charts, and the way to the profile.
+    let folder = "/reports/profile_functions";
+    let page = String::from_utf8(site.bytes(&format!("{folder}/row?{row}"))).unwrap();
+    for part in [
+        "Samples per second",
+        "Processes in it at once",
+        "Memory in use",
+        "/profile?function=md5",
+    ] {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+    for (chart, status) in [
+        ("traffic", 200),
+        ("share", 200),
+        ("errors", 404),
+        ("spread", 404),
+    ] {
+        let picture = site.get(&format!("{folder}/{chart}.svg?{row}"));
+        assert_eq!(picture.status, status, "{chart}");
+    }
     // Made at run time, listed, and dropped.
     let form = json!({"name": "by_opcode", "level": "sample", "keys": ["opcode"], "filters": ["type=user"], "window": "5m"});
     let made = site.post("/api/v1/reports", &form.to_string());
@@ -491,6 +548,10 @@ fn reports_over_samples_are_read_and_made_like_others() {
             json!({"name": "x", "level": "sample", "keys": ["host"], "percentiles": [50]}),
             "level sample",
         ),
+        (
+            json!({"name": "x", "level": "sample", "keys": ["host"], "history": true}),
+            "/api/v1/stream/samples",
+        ),
     ] {
         let problem = site.post("/api/v1/reports", &form.to_string()).problem(400);
         assert!(problem.contains(part), "{problem}");
@@ -520,11 +581,9 @@ fn reports_over_samples_are_read_and_made_like_others() {
         assert!((request["seconds"].as_f64().unwrap() - (last - first)).abs() < 1e-9);
     }
     // Their pages.
-    for path in [
-        "/reports/profile_functions",
-        "/reports/sample",
-        "/reports/stat_request",
-    ] {
+    let listed = String::from_utf8(site.bytes("/reports/sample")).unwrap();
+    assert!(!listed.contains("/reports/sample/row"));
+    for path in ["/reports/profile_functions", "/reports/stat_request"] {
         assert_eq!(site.get(path).status, 200, "{path}");
     }
 }

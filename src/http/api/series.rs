@@ -16,10 +16,12 @@ use crate::http::app::{Answer, App};
 use crate::http::error::Problem;
 use crate::http::params::Params;
 use crate::http::span::Span;
+use crate::profile::groups::METRICS;
 use crate::query::error::QueryError;
 use crate::query::past::LineQuestion;
-use crate::query::read_model::ReadModel;
-use crate::series::{Metric, Series};
+use crate::query::read_model::{ReadModel, ReportSummary, SampleQuestion};
+use crate::query::tables::SAMPLES;
+use crate::series::{Lines, Metric, Series};
 
 /// Points of an answer at most: an hour by the second.
 const POINTS_MAX: u64 = 3_600;
@@ -43,7 +45,7 @@ pub(in crate::http) async fn read(
     mut params: Params,
 ) -> Answer {
     let query = Query {
-        metric: metric(&mut params)?,
+        metric: params.text("metric"),
         step: params.number_in("step", 1..=86_400)?,
         span: Span::take(&mut params),
         keys: params,
@@ -56,30 +58,29 @@ pub(in crate::http) async fn read(
 /// What a client wants to see.
 #[derive(Debug)]
 struct Query {
-    metric: Metric,
+    metric: Option<String>,
     step: Option<u64>,
     span: Span,
     /// What is left: key columns and the texts they must show.
     keys: Params,
 }
 
-/// The parameter `metric`.
-fn metric(params: &mut Params) -> Result<Metric, Problem> {
-    let name = params.text("metric");
-    let name = name.as_deref().unwrap_or("req_per_sec");
-    Metric::parse(name).ok_or_else(|| {
-        let names = Metric::names().chain(["p99_9 and the like"]);
-        Problem::parameter("metric", format!("there is no metric {name:?}"))
-            .accepting(names.map(str::to_owned))
-    })
+/// There is no such metric, but these.
+fn no_metric(name: &str, names: impl Iterator<Item = &'static str>) -> Problem {
+    Problem::parameter("metric", format!("there is no metric {name:?}")).accepting(names)
 }
 
 impl Query {
     fn answer(&self, name: &str, series: &Series, source: &dyn ReadModel) -> Result<Json, Problem> {
-        if source.reports().iter().all(|report| report.name != name) {
-            let name = name.to_owned();
-            return Err(QueryError::UnknownReport { name }.into());
+        let reports = source.reports();
+        let report = reports.iter().find(|report| report.name == name);
+        let report = report.ok_or_else(|| QueryError::unknown_report(name))?;
+        if report.kind == SAMPLES {
+            return self.sampled(report, source);
         }
+        let metric = self.metric.as_deref().unwrap_or("req_per_sec");
+        let names = || Metric::names().chain(["p99_9 and the like"]);
+        let metric = Metric::parse(metric).ok_or_else(|| no_metric(metric, names()))?;
         let now_ms = source.unix_ms();
         let (from, to) = self.span.ends(now_ms)?;
         // What is older than the last hour is asked of the history, if there is one.
@@ -88,7 +89,7 @@ impl Query {
             match source.past_keys(name) {
                 Ok(keys) => {
                     let to = to.unwrap_or(now_ms.div_ceil(1_000));
-                    return self.past(name, &keys, from..to, source);
+                    return self.past(name, metric, &keys, from..to, source);
                 }
                 Err(QueryError::NoHistory(_)) => {}
                 Err(other) => return Err(other.into()),
@@ -96,18 +97,43 @@ impl Query {
         }
         let report = series.report(name).map_err(Problem::not_found)?;
         let key = self.key(&report.key_names)?;
-        let span = self.span(series, from, to)?;
-        let lines = series.lines(name, key.as_deref(), &[self.metric], span);
+        let end = series.coverage().map_or(0, |reach| reach.to);
+        let (span, step) = self.steps(from, to, end)?;
+        let span = (span.start, span.end, step);
+        let lines = series.lines(name, key.as_deref(), &[metric], span);
         let lines = lines.map_err(Problem::not_found)?;
-        let points = lines.points.into_iter().flatten();
         let key = named(&report.key_names, key);
-        Ok(self.body(name, key, (lines.from, lines.step), points))
+        Ok(body(name, key, (&metric.name(), metric.unit()), lines))
+    }
+
+    /// The same of a report over samples, from those in its window.
+    fn sampled(&self, report: &ReportSummary, source: &dyn ReadModel) -> Result<Json, Problem> {
+        let name = self.metric.as_deref().unwrap_or("samples_per_sec");
+        let metric = METRICS.iter().find(|it| it.0 == name);
+        let names = METRICS.iter().map(|it| it.0);
+        let metric = metric.ok_or_else(|| no_metric(name, names))?;
+        let key = self.key(&report.keys)?;
+        let now_ms = source.unix_ms();
+        let (from, to) = self.span.ends(now_ms)?;
+        let (span, step) = self.steps(from, to, now_ms / 1_000)?;
+        let lines = source.sample_lines(
+            &report.name,
+            &SampleQuestion {
+                key: key.as_deref(),
+                metrics: &[metric],
+                span,
+                step,
+            },
+        )?;
+        let key = named(&report.keys, key);
+        Ok(body(&report.name, key, (metric.0, metric.1), lines))
     }
 
     /// The same from the history.
     fn past(
         &self,
         name: &str,
+        metric: Metric,
         keys: &[String],
         span: Range<u64>,
         source: &dyn ReadModel,
@@ -122,46 +148,30 @@ impl Query {
         let key = self.key(keys)?;
         let question = LineQuestion {
             key: key.clone(),
-            metrics: vec![self.metric],
+            metrics: vec![metric],
             span,
             step,
         };
         let line = source.past_lines(name, &question)?;
-        let place = (line.from, line.step);
-        let points = line.points.into_iter().flatten();
-        let mut body = self.body(name, named(keys, key), place, points);
+        let lines = Lines {
+            from: line.from,
+            step: line.step,
+            points: line.points,
+        };
+        let metric = (&*metric.name(), metric.unit());
+        let mut body = body(name, named(keys, key), metric, lines);
         body["resolution_seconds"] = line.resolution_seconds.into();
         body["partial"] = line.partial.into();
         Ok(body)
     }
 
-    fn body(
+    /// From when to when, by which step, where `end` is the last second that is known.
+    fn steps(
         &self,
-        name: &str,
-        key: Option<Map<String, Json>>,
-        (from, step): (u64, u64),
-        points: impl Iterator<Item = Option<f64>>,
-    ) -> Json {
-        let points = points.map(|point| point.map(number));
-        json!({
-            "report": name,
-            "key": key,
-            "metric": self.metric.name(),
-            "unit": self.metric.unit(),
-            "step": step,
-            "from": from,
-            "points": points.collect::<Vec<_>>(),
-        })
-    }
-
-    /// From when to when, by which step.
-    fn span(
-        &self,
-        series: &Series,
         from: Option<u64>,
         to: Option<u64>,
-    ) -> Result<(u64, u64, u64), Problem> {
-        let end = series.coverage().map_or(0, |reach| reach.to);
+        end: u64,
+    ) -> Result<(Range<u64>, u64), Problem> {
         // Before the first second is complete there is no end yet, and no point.
         let to = to.unwrap_or(end.max(from.unwrap_or_default()));
         let from = from.unwrap_or_else(|| to.saturating_sub(SPAN_DEFAULT));
@@ -173,7 +183,7 @@ impl Query {
         let step_default = if span <= SPAN_DEFAULT { 1 } else { 10 };
         let step = self.step.unwrap_or(step_default);
         too_many(span, step)?;
-        Ok((from, to, step))
+        Ok((from..to, step))
     }
 
     /// The key values in column order; `None`: all rows together.
@@ -185,6 +195,20 @@ impl Query {
         let row = self.keys.row(&keys)?.into_iter();
         Ok(Some(row.map(|(_, value)| value).collect()))
     }
+}
+
+fn body(name: &str, key: Option<Map<String, Json>>, metric: (&str, &str), lines: Lines) -> Json {
+    let points = lines.points.into_iter().flatten();
+    let points = points.map(|point| point.map(number));
+    json!({
+        "report": name,
+        "key": key,
+        "metric": metric.0,
+        "unit": metric.1,
+        "step": lines.step,
+        "from": lines.from,
+        "points": points.collect::<Vec<_>>(),
+    })
 }
 
 /// The values of a key under their names.

@@ -2,7 +2,7 @@
 //!
 //! Live charts show the last hour in memory ([`Series`]), which follows the rows of some reports; of others, and of rows too
 //! light to be kept, the page says why there is no chart. `span` is how far back they go: what there is, up to an hour, when
-//! it is not given. Charts of the past come from the same where it reaches back that far, and from the history otherwise; all of a page
+//! it is not given. Of samples it is what the pool has of the report's window. Charts of the past come from the same where it reaches back that far, and from the history otherwise; all of a page
 //! from one reading.
 
 use std::ops::Range;
@@ -15,12 +15,14 @@ use super::chart::{Chart, Line, Mark, Theme, ticks_to_now};
 use super::columns::Show;
 use super::formatting::{self, visible};
 use super::frame;
+use super::render::View;
 use super::time::Time;
 use crate::http::api::series::step_of;
 use crate::http::error::Problem;
 use crate::http::params::Params;
+use crate::profile::groups::METRICS;
 use crate::query::past::LineQuestion;
-use crate::query::read_model::ReadModel;
+use crate::query::read_model::{ReadModel, SampleQuestion};
 use crate::series::{Coverage, Lines, Metric, Series};
 use crate::state::annotations::Annotation;
 
@@ -38,6 +40,16 @@ struct Kinds {
     /// For rows of requests.
     requests: Vec<Kind>,
     timers: Vec<Kind>,
+    samples: Vec<Kind>,
+}
+
+/// What the rows of a report count.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Counted {
+    Requests,
+    Timers,
+    /// Samples, that reach back so many seconds.
+    Samples(u64),
 }
 
 /// One chart.
@@ -58,13 +70,19 @@ const MARKS_MAX: usize = 100;
 /// Seconds from one point to the next where the last hour is looked at closely.
 const FINE_STEPS: [u64; 6] = [1, 2, 5, 10, 20, 30];
 
+/// What is read where no last hour is kept.
+static NOTHING: LazyLock<Series> = LazyLock::new(Series::nothing);
+
 static KINDS: LazyLock<Kinds> = LazyLock::new(|| {
     toml::from_str(include_str!("charts.toml")).expect("the charts are well formed")
 });
 
 /// The names of all charts.
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
-    KINDS.requests.iter().map(|kind| kind.name.as_str())
+    let others = KINDS.samples.iter().map(|kind| kind.name.as_str());
+    let requests = KINDS.requests.iter().map(|kind| kind.name.as_str());
+    let is_new = |name: &&str| KINDS.requests.iter().all(|it| it.name != *name);
+    requests.chain(others.filter(is_new))
 }
 
 /// The parameter `span`, checked.
@@ -81,7 +99,7 @@ pub(super) struct History<'a> {
     pub(super) report: &'a str,
     /// The keys, in the order of the report's columns.
     pub(super) keys: &'a [(String, String)],
-    pub(super) timers: bool,
+    pub(super) counted: Counted,
     pub(super) span: Option<&'static str>,
     pub(super) source: &'a dyn ReadModel,
     pub(super) time: &'a Time,
@@ -104,7 +122,27 @@ impl Read {
     }
 }
 
-impl History<'_> {
+impl<'a> History<'a> {
+    /// The row of a report with these keys; `None`: nothing is kept.
+    pub(super) fn of_row(
+        view: &'a View<'_>,
+        report: &'a str,
+        keys: &'a [(String, String)],
+        counted: Counted,
+        span: Option<&'static str>,
+    ) -> Option<Self> {
+        let nothing = matches!(counted, Counted::Samples(_)).then(|| &*NOTHING);
+        Some(Self {
+            series: view.app.settings.series.as_ref().or(nothing)?,
+            report,
+            keys,
+            counted,
+            span,
+            source: view.source,
+            time: &view.time,
+        })
+    }
+
     /// The values of the keys; `None`: all rows together.
     fn key(&self) -> Option<Vec<String>> {
         let key = self.keys.iter().map(|(_, value)| value.clone());
@@ -146,16 +184,22 @@ impl History<'_> {
     }
 
     fn kinds(&self) -> &'static [Kind] {
-        match self.timers {
-            true => &KINDS.timers,
-            false => &KINDS.requests,
+        match self.counted {
+            Counted::Requests => &KINDS.requests,
+            Counted::Timers => &KINDS.timers,
+            Counted::Samples(_) => &KINDS.samples,
         }
     }
 
     /// How far back: the name, seconds, step. Without a choice, as far as there is anything.
     fn reach(&self) -> (&'static str, u64, u64) {
-        let coverage = self.series.coverage();
-        let covered = coverage.map_or(0, |it| it.to.saturating_sub(it.from));
+        let covered = match self.counted {
+            Counted::Samples(covered) => covered,
+            _ => {
+                let coverage = self.series.coverage();
+                coverage.map_or(0, |it| it.to.saturating_sub(it.from))
+            }
+        };
         let wanted = |(name, secs, _): &&(&str, u64, u64)| match self.span {
             Some(span) => *name == span,
             // What does not fit is a third at most.
@@ -167,7 +211,7 @@ impl History<'_> {
     /// One chart alone; `of` is what its row is called.
     pub(super) fn picture(&self, name: &str, of: &str, theme: Theme) -> Result<Markup, Problem> {
         let kind = self.kinds().iter().find(|kind| kind.name == name);
-        let kind = kind.ok_or_else(|| Problem::not_found("timers have no such chart"))?;
+        let kind = kind.ok_or_else(|| Problem::not_found("its rows have no such chart"))?;
         let charts = self.charts(std::slice::from_ref(kind));
         let chart = charts.map_err(Problem::not_found)?.pop();
         let nothing = || Problem::not_found("no second is complete yet");
@@ -178,6 +222,9 @@ impl History<'_> {
 
     /// Charts of these kinds, or why there are none. Before the first second is complete there are none either.
     fn charts(&self, kinds: &'static [Kind]) -> Result<Vec<Chart>, String> {
+        if let Counted::Samples(_) = self.counted {
+            return self.sampled(kinds);
+        }
         let lines = kinds.iter().flat_map(|kind| &kind.lines);
         let metrics = lines.filter_map(|(_, _, metric)| Metric::parse(metric));
         let metrics: Vec<Metric> = metrics.collect();
@@ -212,6 +259,24 @@ impl History<'_> {
         Ok(charts)
     }
 
+    /// Those of samples: up to now, whatever time is chosen.
+    fn sampled(&self, kinds: &'static [Kind]) -> Result<Vec<Chart>, String> {
+        let lines = kinds.iter().flat_map(|kind| &kind.lines);
+        let named = |name: &String| METRICS.iter().find(|metric| metric.0 == name);
+        let metrics: Vec<_> = lines.filter_map(|(_, _, metric)| named(metric)).collect();
+        let (_, secs, step) = self.reach();
+        let (key, now) = (self.key(), self.source.unix_ms() / 1_000);
+        let question = SampleQuestion {
+            key: key.as_deref(),
+            metrics: &metrics,
+            span: now.saturating_sub(secs)..now,
+            step,
+        };
+        let found = self.source.sample_lines(self.report, &question);
+        let found = found.map_err(|why| why.to_string())?;
+        Ok(self.drawn_to_now(kinds, found))
+    }
+
     /// Those of the last hour.
     fn live(
         &self,
@@ -229,6 +294,11 @@ impl History<'_> {
         let found = self
             .series
             .lines(self.report, self.key().as_deref(), metrics, span)?;
+        Ok(Some(self.drawn_to_now(kinds, found)))
+    }
+
+    /// Charts of what was read up to now.
+    fn drawn_to_now(&self, kinds: &'static [Kind], found: Lines) -> Vec<Chart> {
         let count = found.points.iter().map(Vec::len).max().unwrap_or(0);
         let secs = count.saturating_sub(1).max(1) as u64 * found.step;
         let span = found.from as f64..(found.from + secs) as f64;
@@ -237,7 +307,7 @@ impl History<'_> {
             span,
             marks: self.marks(&(found.from..found.from + secs)),
             is_live: true,
-            can_zoom: self.time.has_past(),
+            can_zoom: self.time.has_past() && !matches!(self.counted, Counted::Samples(_)),
             ..Chart::default()
         };
         let start = found.from as f64;
@@ -246,7 +316,7 @@ impl History<'_> {
             step: found.step,
             points: found.points,
         };
-        Ok(Some(drawn(kinds, &blank, &read, (start, false))))
+        drawn(kinds, &blank, &read, (start, false))
     }
 
     /// What people and scripts noted of a span: the newest of it.
@@ -352,6 +422,9 @@ mod tests {
         for (name, _, metric) in kinds.flat_map(|kind| &kind.lines) {
             assert!(Metric::parse(metric).is_some(), "{name}");
         }
+        for (name, _, metric) in KINDS.samples.iter().flat_map(|kind| &kind.lines) {
+            assert!(METRICS.iter().any(|it| it.0 == metric), "{name}");
+        }
     }
 
     #[test]
@@ -361,7 +434,7 @@ mod tests {
             series: &series,
             report: "<x>",
             keys: &[],
-            timers: false,
+            counted: Counted::Requests,
             span: None,
             source: &Sample::default(),
             time: &Time::default(),

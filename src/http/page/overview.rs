@@ -10,7 +10,7 @@ use serde_json::Value as Json;
 
 use super::formatting::{self, visible};
 use super::frame;
-use super::history::{self, History};
+use super::history::{self, Counted, History};
 use super::ranking::{Ranking, number_of};
 use super::render::View;
 use super::table::{Head, table};
@@ -67,15 +67,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
         .iter()
         .find(|order| order.0 == word)
         .unwrap_or(&orders[0]);
-    let history = view.app.settings.series.as_ref().map(|series| History {
-        series,
-        report: EVERYTHING,
-        keys: &[],
-        timers: false,
-        span,
-        source,
-        time,
-    });
+    let history = History::of_row(view, EVERYTHING, &[], Counted::Requests, span);
     let address = |span: Option<&str>, sort: &str| {
         let sort = (sort != orders[0].0).then_some(("sort", sort));
         let span = span.map(|span| ("span", span));

@@ -10,8 +10,9 @@ use std::collections::BTreeMap;
 use maud::{Markup, PreEscaped, html};
 
 use super::formatting::{self, visible};
+use super::ranking::Ranking;
 use super::render::View;
-use super::table::{Head, conditions, table};
+use super::table::{conditions, table};
 use super::time::Time;
 use crate::http::error::Problem;
 use crate::http::params::Params;
@@ -44,6 +45,22 @@ const BOXES: [SampleKey; 7] = [
     SampleKey::Caller,
 ];
 
+/// What is asked for first; the other keys are below.
+const ASKED: [SampleKey; 3] = [SampleKey::Script, SampleKey::Scope, SampleKey::Function];
+
+/// The tables below them.
+const TABLES: [(&str, &[SampleKey]); 3] = [
+    (
+        "Functions",
+        &[SampleKey::Function, SampleKey::Scope, SampleKey::File],
+    ),
+    (
+        "Callers of functions",
+        &[SampleKey::Function, SampleKey::Caller],
+    ),
+    ("Lines", &[SampleKey::File, SampleKey::Line]),
+];
+
 /// `GET /profile`
 pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     let mut params = view.form()?;
@@ -70,9 +87,6 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     }
     let given = |key: SampleKey| params.get(key.name());
     let script = given(SampleKey::Script);
-    let top = read(&[SampleKey::Scope, SampleKey::Function, SampleKey::File])?;
-    let callers = read(&[SampleKey::Function, SampleKey::Caller])?;
-    let lines = read(&[SampleKey::File, SampleKey::Line])?;
     let title = script.map_or("Profile".to_owned(), |script| {
         format!("Profile of {}", visible(script))
     });
@@ -83,12 +97,15 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
         h1 { (title) }
         (view.time.only_now())
         form.filters method="get" action="/profile" role="search" {
-            label { "Script " input type="search" name="script" value=[script] size="32"; }
+            @for key in ASKED { (field(key, given(key))) }
             label { "Mark " input type="search" name="q" value=[search.as_deref()] size="16"; }
             button type="submit" { "Show" }
-            @if let Some(script) = script {
-                a href=(view.time.row_link("report_by_script_name", "row", &[("script_name".to_owned(), script.to_owned())], None)) { "Its requests" }
+            @let others = SampleKey::ALL.into_iter().filter(|key| !ASKED.contains(key));
+            details open[others.clone().any(|key| given(key).is_some())] {
+                summary { "More conditions" }
+                div.filters { @for key in others { (field(key, given(key))) } }
             }
+            @if let Some(script) = script { a href=(requests_of(view, script)) { "Its requests" } }
             a href=(params.link("/profile", &[("format", Some("folded"))])) { "Folded, for flame graphs" }
         }
         (conditions("Samples with", shown, |name| params.link("/profile", &[(name, None)])))
@@ -99,16 +116,29 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
             (tree.drawn(&params, search.as_deref()))
             p.note { "Top to bottom: script, function, line of PHP code; script, caller, function of PHP\u{2019}s own (in the other colour). \
                       A sample has no deeper stack than that. With the JIT a line may be an older one." }
-            @for (label, answer, keys) in [
-                ("Functions", top, &[SampleKey::Scope, SampleKey::Function, SampleKey::File][..]),
-                ("Callers of functions", callers, &[SampleKey::Function, SampleKey::Caller]),
-                ("Lines", lines, &[SampleKey::File, SampleKey::Line]),
-            ] {
-                @if let Some(answer) = answer { h2 { (label) } (rows(label, &answer, keys, &params)) }
+            @for (label, keys) in TABLES {
+                @if let Some(answer) = read(keys)? { h2 { (label) } (rows(label, answer, &params)?) }
             }
         }
     };
     view.page("/profile", &title, &main)
+}
+
+/// A condition of the form.
+fn field(key: SampleKey, given: Option<&str>) -> Markup {
+    let size = if key.is_number() || matches!(key, SampleKey::Type | SampleKey::Method) {
+        8
+    } else {
+        20
+    };
+    html! { label { span.capital { (key.name()) } " " input type="search" name=(key.name()) value=[given] size=(size); } }
+}
+
+/// Where the requests of a script are.
+pub(super) fn requests_of(view: &View<'_>, script: &str) -> String {
+    let keys = [("script_name".to_owned(), script.to_owned())];
+    view.time
+        .row_link("report_by_script_name", "row", &keys, None)
 }
 
 /// Where the profile of a script is, if samples are kept.
@@ -118,51 +148,30 @@ pub(super) fn link_to(view: &View<'_>, script: &str) -> Option<String> {
     is_now.then(|| time.link("/profile", [("script", script)]))
 }
 
-/// The rows of a report with the most samples.
-fn rows(label: &str, answer: &ReportAnswer, keys: &[SampleKey], params: &Params) -> Markup {
-    let table_of = &*answer.table;
-    let column = |name: &str| table_of.column(name).unwrap_or_default();
-    let samples = column("samples");
-    let count = |row: usize| integer(&table_of.value(row, samples));
-    let mut order: Vec<usize> = (0..table_of.len()).collect();
-    order.sort_by_key(|row| std::cmp::Reverse(count(*row)));
-    let measures = [
-        "samples",
-        "samples_percent",
-        "seconds_estimated",
-        "memory_mean",
-        "memory_growth",
-    ];
-    let rows: Vec<Markup> = order.iter().take(ROWS).map(|&row| {
-        let values: Vec<String> = (0..keys.len()).map(|at| formatting::plain(&table_of.value(row, at))).collect();
-        let changes: Vec<(&str, Option<&str>)> = keys.iter().zip(&values)
-            .map(|(key, value)| (key.name(), Some(value.as_str()).filter(|it| !it.is_empty())))
-            .collect();
-        html! {
-            @for (at, value) in values.iter().enumerate() {
-                td.key { @if at == 0 || !value.is_empty() { a href=(params.link("/profile", &changes)) { (visible(if value.is_empty() { "\u{2014}" } else { value })) } } }
-            }
-            @for name in measures {
-                td { (measure(name, &table_of.value(row, column(name)))) }
-            }
-        }
-    }).collect();
-    let keys = keys.iter().map(|key| Head::text(key.name()));
-    let numbers = ["Samples", "%", "Seconds", "Memory", "Growth"].map(Head::number);
-    let heads: Vec<Head> = keys.chain(numbers).collect();
-    let caption = html! { (formatting::count(table_of.len() as u64)) " rows" };
-    table(label, &caption, &heads, &rows, "No samples.")
-}
-
-fn measure(name: &str, value: &Value<'_>) -> String {
-    match (name, value) {
-        (_, Value::Null) => String::new(),
-        ("samples_percent", Value::Float(number)) => format!("{number:.1}"),
-        ("seconds_estimated", Value::Float(number)) => format!("{number:.3}"),
-        ("memory_mean", Value::Float(bytes)) => format!("{:.0} KiB", bytes / 1024.0),
-        ("memory_growth", Value::Int(bytes)) => format!("{:.0} KiB", *bytes as f64 / 1024.0),
-        (_, value) => formatting::plain(value),
-    }
+/// The rows of a report with the most samples; each leads to the same page with its keys as conditions.
+fn rows(label: &str, answer: ReportAnswer, params: &Params) -> Result<Markup, Problem> {
+    let mut ranking = Ranking::sampled(answer);
+    let sort = ranking.sort();
+    let (rows, total) = ranking.choose(&|_, _| true, &sort, (0, ROWS))?;
+    let link = |row: usize| {
+        let keys = ranking.row_keys(row);
+        let changes = keys.iter().map(|(key, value)| {
+            (
+                key.as_str(),
+                Some(value.as_str()).filter(|it| !it.is_empty()),
+            )
+        });
+        params.link("/profile", &changes.collect::<Vec<_>>())
+    };
+    let cells = ranking.cells(&rows, &ranking.columns, &sort, |row, _| Some(link(row)));
+    let caption = html! { (formatting::count(total as u64)) " rows" };
+    Ok(table(
+        label,
+        &caption,
+        &ranking.heads(&ranking.columns, None),
+        &cells,
+        "No samples.",
+    ))
 }
 
 fn integer(value: &Value<'_>) -> u64 {

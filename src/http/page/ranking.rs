@@ -169,6 +169,9 @@ impl Ranking {
     }
 
     fn own(answer: ReportAnswer) -> Self {
+        if answer.table.column("samples_percent").is_some() {
+            return Self::sampled(answer);
+        }
         let columns = answer.table.columns().iter().enumerate();
         let others = columns.filter(|(at, _)| !answer.key_columns.contains(at));
         let column = |(_, column): (usize, &crate::value::Column)| Column {
@@ -184,6 +187,14 @@ impl Ranking {
         };
         let columns = others.map(column).collect();
         Self::of(answer, columns, "")
+    }
+
+    /// Of samples.
+    pub(super) fn sampled(answer: ReportAnswer) -> Self {
+        Self {
+            missing: "\u{2014}",
+            ..Self::of(answer, columns("samples").to_vec(), "samples")
+        }
     }
 
     pub(super) fn table(&self) -> &dyn Table {
@@ -270,13 +281,17 @@ impl Ranking {
         table.load(&columns, Some(rows));
     }
 
-    /// The address of a row's own page.
-    pub(super) fn row_link(&self, report: &str, row: usize, time: &Time) -> String {
+    /// The keys of a row, by name.
+    pub(super) fn row_keys(&self, row: usize) -> Vec<(String, String)> {
         let value = |key: &usize| formatting::plain(&self.table().value(row, *key));
         let values = self.answer.key_columns.iter().map(value);
         let names = self.answer.keys().into_iter().map(str::to_owned);
-        let keys: Vec<(String, String)> = names.zip(values).collect();
-        time.row_link(report, "row", &keys, None)
+        names.zip(values).collect()
+    }
+
+    /// The address of a row's own page.
+    pub(super) fn row_link(&self, report: &str, row: usize, time: &Time) -> String {
+        time.row_link(report, "row", &self.row_keys(row), None)
     }
 
     /// A value of the only row, by the name of its column, as the text by which it can be searched for.

@@ -17,6 +17,7 @@ use crate::http::params::{Params, encode, owned};
 use crate::query::error::QueryError;
 use crate::query::read_model::{ReadModel, ReportAnswer, ReportSummary};
 use crate::query::table::Table;
+use crate::query::tables::{KIND, SAMPLES};
 
 /// Rows on one page when nothing is said, and at most: what keeps a page below a hundred kilobytes.
 pub(super) const LIMIT_DEFAULT: usize = 50;
@@ -56,7 +57,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     let sort = sort.map_or_else(|| ranking.sort(), |text| Sort::parse(&text));
     let (rows, total) = ranking.choose(&keep, &sort, (offset, limit))?;
     let cells = ranking.cells(&rows, &ranking.columns, &sort, |row, key| {
-        (key == 0).then(|| ranking.row_link(name, row, &view.time))
+        (key == 0 && report.kind != KIND).then(|| ranking.row_link(name, row, &view.time))
     });
     let address = |sort: &str| params.link(path, &[("sort", Some(sort))]);
     let heads = ranking.heads(&ranking.columns, Some((&sort, &address)));
@@ -80,7 +81,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
         (filters(path, &params, &report, limit))
         (conditions("Conditions", params.rest(), |name| params.link(path, &[(name, None)])))
         div.views {
-            @if report.kind != crate::query::tables::KIND {
+            @if ![KIND, SAMPLES].contains(&report.kind.as_str()) {
                 @let (own, text) = if is_own { (None, "Common columns") } else { (Some("own"), "All columns, as in SQL") };
                 a href=(params.link(path, &[("view", own), ("sort", None)])) { (text) }
             }

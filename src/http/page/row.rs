@@ -9,7 +9,7 @@ use maud::{Markup, html};
 use super::chart::{self, Theme};
 use super::formatting::{self, Name, visible};
 use super::frame;
-use super::history::{self, History};
+use super::history::{self, Counted, History};
 use super::ranking::Ranking;
 use super::render::View;
 use super::requests::{Found, SEARCHED_MAX};
@@ -20,6 +20,7 @@ use crate::http::error::Problem;
 use crate::http::params::{Params, encode, pairs};
 use crate::query::error::QueryError;
 use crate::query::read_model::{Distribution, ReportSummary, RequestSearch, TimerSearch};
+use crate::query::tables::SAMPLES;
 
 mod conditions;
 
@@ -76,7 +77,10 @@ impl Row {
     /// The row with the keys that are among the parameters.
     fn read(view: &View<'_>, params: &Params) -> Result<Self, Problem> {
         let summary = report::summary(view.source, view.name())?;
-        let mut ranking = Ranking::read(view, view.name())?.brief();
+        let mut ranking = match summary.kind == SAMPLES {
+            true => Ranking::read_own(view, view.name(), &[])?,
+            false => Ranking::read(view, view.name())?.brief(),
+        };
         let keys = params.row(&ranking.answer.keys())?;
         let table = ranking.table();
         let is_it = |row: &usize| {
@@ -109,13 +113,10 @@ impl Row {
         let (time, report) = (&view.time, format!("/reports/{}", encode(name)));
         let report = &time.link(&report, []);
         let spread = self.spread(view)?.zip(self.at);
-        let conditions = Conditions::of(&self.summary.definition, &self.keys);
-        let mut search = conditions.search()?;
-        time.narrow(&mut search);
         let history = self.history(view, span);
-        let timer_groups = match self.ranking.timers {
-            true => None,
-            false => small_table(view, &search, "time", &conditions.requests)?,
+        let (timer_groups, slowest) = match self.is_sampled() {
+            true => (None, html! {}),
+            false => self.raw(view)?,
         };
         let main = html! {
             (frame::crumbs(&[(&time.link("/reports", []), "Reports"), (report, &visible(name))], "row"))
@@ -125,7 +126,7 @@ impl Row {
             p.about { @for (at, (key, value)) in self.keys.iter().enumerate() {
                 @if at > 0 { ", " } (visible(key)) " = " (Name(value))
             } }
-            @if let Some(profile) = self.profile(view) { p { a href=(profile) { "Which of its functions are running" } } }
+            (self.profile(view))
             div #row data-live {
                 @if let Some(at) = self.at { (self.numbers(at)) } @else {
                     p.note { @if time.spans.is_some() { "Nothing was counted with these keys in this span. " } @else { "Nothing in the report's window has these keys now. " } a href=(report) { "All rows of the report" } }
@@ -144,20 +145,50 @@ impl Row {
                     section.panel #row-timers data-live aria-label="Timers" { (table) }
                 }
             }
-            (self.slowest(view, search, &conditions)?)
+            (slowest)
         };
         view.page("/reports", &self.title(), &main)
     }
 
-    /// Where samples of the row's script are.
-    fn profile(&self, view: &View<'_>) -> Option<String> {
-        let mut keys = self.keys.iter();
-        let (_, script) = keys.find(|(key, _)| key == "script_name")?;
-        profile::link_to(view, script)
+    /// Whether it is of a report over samples.
+    fn is_sampled(&self) -> bool {
+        self.summary.kind == SAMPLES
     }
 
-    /// How its times are spread.
+    /// From requests to the samples of their script, and from samples to the profile and to the requests.
+    fn profile(&self, view: &View<'_>) -> Markup {
+        let key = |wanted: &str| self.keys.iter().find(|(key, _)| key == wanted);
+        if self.is_sampled() {
+            let keys = pairs(&self.keys).filter(|(_, value)| !value.is_empty());
+            let requests = key("script").filter(|(_, script)| !script.is_empty());
+            return html! {
+                p {
+                    a href=(view.time.link("/profile", keys)) { "In the profile" }
+                    @if let Some((_, script)) = requests { " \u{b7} " a href=(profile::requests_of(view, script)) { "Requests of the script" } }
+                }
+            };
+        }
+        let profile = key("script_name").and_then(|(_, script)| profile::link_to(view, script));
+        html! { @if let Some(profile) = profile { p { a href=(profile) { "Which of its functions are running" } } } }
+    }
+
+    /// Its raw timers, summed up, and its slowest requests.
+    fn raw(&self, view: &View<'_>) -> Result<(Option<Markup>, Markup), Problem> {
+        let conditions = Conditions::of(&self.summary.definition, &self.keys);
+        let mut search = conditions.search()?;
+        view.time.narrow(&mut search);
+        let timer_groups = match self.ranking.timers {
+            true => None,
+            false => small_table(view, &search, "time", &conditions.requests)?,
+        };
+        Ok((timer_groups, self.slowest(view, search, &conditions)?))
+    }
+
+    /// How its times are spread; samples have none.
     fn spread(&self, view: &View<'_>) -> Result<Option<Distribution>, QueryError> {
+        if self.is_sampled() {
+            return Ok(None);
+        }
         let name = &self.summary.name;
         let Some(spans) = &view.time.spans else {
             return view.source.distribution(name, &self.keys);
@@ -172,15 +203,12 @@ impl Row {
         view: &'a View<'_>,
         span: Option<&'static str>,
     ) -> Option<History<'a>> {
-        Some(History {
-            series: view.app.settings.series.as_ref()?,
-            report: &self.summary.name,
-            keys: &self.keys,
-            timers: self.ranking.timers,
-            span,
-            source: view.source,
-            time: &view.time,
-        })
+        let counted = match (self.is_sampled(), self.ranking.timers) {
+            (true, _) => Counted::Samples(self.ranking.answer.covered_seconds),
+            (false, true) => Counted::Timers,
+            (false, false) => Counted::Requests,
+        };
+        History::of_row(view, &self.summary.name, &self.keys, counted, span)
     }
 
     fn numbers(&self, at: usize) -> Markup {

@@ -5,16 +5,17 @@
 //! has come, more than a socket buffer should hold meanwhile, it does not nap. A stop closes the connection at once, because
 //! PHP's shutdown waits for who stays connected and does not read.
 
-use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
-use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::fs::File;
+use std::io::{ErrorKind, Read as _};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs as _};
 use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 use std::{fmt, io};
 
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
 use tracing::{info, warn};
 
 use super::{Chunk, Source};
@@ -38,73 +39,74 @@ const LOOK: Duration = Duration::from_millis(20);
 /// How long a connection may take to be made.
 const CONNECT_MAX: Duration = Duration::from_millis(500);
 
+/// Addresses of a host that are tried.
+const ADDRESSES_MAX: usize = 4;
+
 /// How long is waited after the first attempt that failed, and at most; each time twice as long.
 const BACK_OFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
 /// A line about such errors in this time.
 const ERROR_LOG_MS: u64 = 60_000;
 
-/// A stream or control socket that is connected.
-#[derive(Debug)]
-pub enum Connection {
-    /// Of this machine.
-    Unix(UnixStream),
-    /// Over the network.
-    Tcp(TcpStream),
+/// Connects to a stream or control socket. A read waits for `LOOK`, a write for `CONNECT_MAX`.
+///
+/// # Errors
+/// The system's; and when a stop is requested meanwhile.
+pub fn connect(address: &StatAddress, shutdown: &Shutdown) -> io::Result<File> {
+    let socket = match address {
+        StatAddress::Unix(path) => {
+            // Does not wait for a server whose backlog is full, as connecting otherwise does.
+            let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+            let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+            rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
+            rustix::io::ioctl_fionbio(&socket, false)?;
+            socket
+        }
+        StatAddress::Tcp(address) => tcp(address, shutdown)?.into(),
+    };
+    set_socket_timeout(&socket, Timeout::Recv, Some(LOOK))?;
+    set_socket_timeout(&socket, Timeout::Send, Some(CONNECT_MAX))?;
+    Ok(socket.into())
 }
 
-impl Connection {
-    /// Connects; a read waits for `LOOK`.
-    ///
-    /// # Errors
-    /// The system's.
-    pub fn open(address: &StatAddress) -> io::Result<Self> {
-        match address {
-            StatAddress::Unix(path) => unix(path).map(Self::Unix),
-            StatAddress::Tcp(address) => tcp(*address).map(Self::Tcp),
+/// Tries each address of the host.
+fn tcp(address: &str, shutdown: &Shutdown) -> io::Result<TcpStream> {
+    let mut problem = io::Error::other("the name has no address");
+    for address in look_up(address, shutdown)?.iter().take(ADDRESSES_MAX) {
+        match TcpStream::connect_timeout(address, CONNECT_MAX) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => problem = error,
+        }
+        if shutdown.requested() {
+            break;
         }
     }
-
-    /// Writes all of it.
-    ///
-    /// # Errors
-    /// The system's, also when it takes longer than `CONNECT_MAX`.
-    pub fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
-        match self {
-            Self::Unix(stream) => {
-                stream.set_write_timeout(Some(CONNECT_MAX))?;
-                stream.write_all(bytes)
-            }
-            Self::Tcp(stream) => {
-                stream.set_write_timeout(Some(CONNECT_MAX))?;
-                stream.write_all(bytes)
-            }
-        }
-    }
-
-    fn read(&mut self, chunk: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Self::Unix(stream) => stream.read(chunk),
-            Self::Tcp(stream) => stream.read(chunk),
-        }
-    }
+    Err(problem)
 }
 
-/// Does not wait for a server whose backlog is full, as connecting to a Unix socket otherwise does.
-fn unix(path: &Path) -> io::Result<UnixStream> {
-    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-    connect(&socket, &SocketAddrUnix::new(path)?)?;
-    let stream = UnixStream::from(socket);
-    stream.set_nonblocking(false)?;
-    stream.set_read_timeout(Some(LOOK))?;
-    Ok(stream)
-}
-
-fn tcp(address: SocketAddr) -> io::Result<TcpStream> {
-    let stream = TcpStream::connect_timeout(&address, CONNECT_MAX)?;
-    stream.set_read_timeout(Some(LOOK))?;
-    Ok(stream)
+/// The addresses of a host, as they are now. Looking a name up may take its time and cannot be broken off, so that is done on a
+/// thread of its own, which a stop does not wait for.
+fn look_up(address: &str, shutdown: &Shutdown) -> io::Result<Vec<SocketAddr>> {
+    if let Ok(known) = address.parse() {
+        return Ok(vec![known]);
+    }
+    let (sender, receiver) = mpsc::channel();
+    let name = address.to_owned();
+    thread::Builder::new()
+        .name("stat-lookup".to_owned())
+        .spawn(move || {
+            let found = name.to_socket_addrs().map(Iterator::collect);
+            // Nobody waits for it any more after a stop.
+            let _left = sender.send(found);
+        })?;
+    while !shutdown.requested() {
+        match receiver.recv_timeout(LOOK) {
+            Err(RecvTimeoutError::Timeout) => {}
+            Ok(found) => return found,
+            Err(RecvTimeoutError::Disconnected) => break,
+        }
+    }
+    Err(io::Error::other("the name was not looked up"))
 }
 
 /// Reads from the stream of `source` until `shutdown` is requested.
@@ -114,7 +116,7 @@ pub fn run(source: &Arc<Source>, clock: &dyn Clock, shutdown: &Shutdown) {
     let mut chunk = vec![0; CHUNK_BYTES];
     let (mut number, mut back_off) = (0_u64, BACK_OFF.0);
     while !shutdown.requested() {
-        let problem = match Connection::open(address) {
+        let problem = match connect(address, shutdown) {
             Ok(mut stream) => {
                 number = number.saturating_add(1);
                 source.counters.connections.add(1);
@@ -156,7 +158,7 @@ fn wait(span: Duration, shutdown: &Shutdown) {
 
 /// Reads until the connection ends or a stop is requested. Gives whether something came, and why it ended.
 fn drain(
-    stream: &mut Connection,
+    stream: &mut File,
     connection: u64,
     source: &Source,
     chunk: &mut [u8],

@@ -10,7 +10,7 @@ use crate::query::error::QueryError;
 use crate::query::read_model::{ReportAnswer, ReportSummary};
 use crate::query::samples;
 use crate::query::table::Rows;
-use crate::query::tables::{KIND, ReportStatus, StatusSnapshot, StatusTable};
+use crate::query::tables::{KIND, ReportStatus, SAMPLES, StatusSnapshot, StatusTable};
 use crate::report::comment::FixedTable;
 use crate::telemetry::cpu;
 
@@ -34,7 +34,7 @@ impl Catalog {
             .map(|&at| columns[at].name.clone());
         let keys = keys.collect();
         let (kind, window) = match &table.samples {
-            Some(report) => ("sample", report.window.as_secs_f64()),
+            Some(report) => (SAMPLES, report.window.as_secs_f64()),
             None => (KIND, self.table_window(table)),
         };
         ReportSummary {

@@ -10,12 +10,16 @@ use std::sync::Arc;
 
 pub(super) use self::report::columns;
 use super::error::QueryError;
-use super::read_model::{FollowStep, Followed};
+use super::read_model::{FollowStep, Followed, SampleQuestion};
 use super::table::Table;
 use crate::profile::Profile;
 use crate::profile::definition::{SampleKey, SampleReport, Wanted};
-use crate::profile::groups::is_wanted;
+use crate::profile::groups::{self, SampleMetric, Step, is_wanted};
+use crate::series::Lines;
 use crate::value::Column;
+
+/// Points of a line at most: an hour by the second.
+const LINE_POINTS_MAX: u64 = 3_600;
 
 /// The samples as rows of table `sample`, which has these columns.
 ///
@@ -97,8 +101,57 @@ pub(super) fn report(
 ) -> Result<(Box<dyn Table>, u64), QueryError> {
     let recent = profile.recent(Some(report.window)).ok_or_else(busy)?;
     let table = report::SampleReportTable::new(report, recent.groups(report));
-    let covered = profile.covered(&recent).min(report.window).as_secs().max(1);
+    let covered = recent.covered().min(report.window).as_secs().max(1);
     Ok((Box::new(table), covered))
+}
+
+/// Metrics of a row of a report over samples, up to the last complete second.
+///
+/// # Errors
+/// As [`samples`]; and when no sample of the window has these keys.
+pub(super) fn lines(
+    profile: &Profile,
+    report: &SampleReport,
+    question: &SampleQuestion<'_>,
+) -> Result<Lines, QueryError> {
+    let key = question.key.unwrap_or_default();
+    let row = report.keys.iter().zip(key);
+    let row: Vec<_> = row
+        .map(|(key, text)| (*key, Wanted::Equals(text.clone())))
+        .collect();
+    let recent = profile.recent(Some(report.window)).ok_or_else(busy)?;
+    let unix_us = profile.unix_us();
+    let now = u64::try_from((recent.now_us + unix_us) / 1_000_000).unwrap_or(0);
+    let (step, to) = (question.step.max(1), question.span.end.min(now));
+    let from = question
+        .span
+        .start
+        .max(to.saturating_sub(LINE_POINTS_MAX * step));
+    let from = from - from % step;
+    let us = |secs: u64| i64::try_from(secs.saturating_mul(1_000_000)).unwrap_or(i64::MAX);
+    let (from_us, step_us) = (us(from) - unix_us, us(step));
+    let oldest_us = recent.oldest_us.unwrap_or(i64::MAX);
+    let known = |at: u64| {
+        let begin_us = from_us + us(at * step);
+        let end_us = (begin_us + step_us).min(us(to) - unix_us);
+        Step {
+            secs: end_us.saturating_sub(begin_us.max(oldest_us)).max(0) as f64 / 1e6,
+            ..Step::default()
+        }
+    };
+    let count = to.saturating_sub(from).div_ceil(step);
+    let mut steps: Vec<Step> = (0..count).map(known).collect();
+    if !groups::fill_steps(&mut steps, report, &row, &recent, (from_us, step_us)) && !key.is_empty()
+    {
+        let why = "no sample in the report's window has these keys";
+        return Err(QueryError::NoHistory(why.to_owned()));
+    }
+    let line = |(_, _, number): &&SampleMetric| {
+        let of = |it: &Step| (it.secs > 0.0).then(|| number(it)).flatten();
+        steps.iter().map(of).collect()
+    };
+    let points = question.metrics.iter().map(line).collect();
+    Ok(Lines { from, step, points })
 }
 
 /// How many rows a report over samples has; none while it cannot be read.

@@ -65,14 +65,14 @@ impl Table for SampleReportTable {
                 KeyValue::Text(text) => Value::Text(text.as_ref().into()),
             };
         };
-        let busy = row.samples - row.idle;
+        let busy = row.busy();
         match measure {
             0 => int(row.samples),
             // What was idle has no part in the time that was spent.
             1 | 2 if busy == 0 => Value::Null,
             1 => Value::Float(100.0 * busy as f64 / self.groups.busy.max(1) as f64),
             2 => Value::Float(row.seconds),
-            3 => Value::Float(row.memory_sum as f64 / row.samples as f64),
+            3 => row.memory_mean().map_or(Value::Null, Value::Float),
             4 => int(row.memory_max),
             _ => Value::Int(row.memory_growth),
         }
