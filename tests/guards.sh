@@ -63,8 +63,8 @@ snapshot-folded|src/report/aggregate/snapshot.rs|let gone = self.groups.generati
 series-begins|src/report/aggregate.rs|self.groups.cut();|if !out! { self.groups.cut(); }|series::tests::what_is_there_already_is_not_counted_again
 series-set-apart|src/report/registry/watch.rs|let gained = self.take_gained(pool);|let gained = if out! { Gained { reports: self.watch.list.now(), deltas: Vec::new() } } else { self.take_gained(pool) };|delta::tests::every_second_is_what_a_recount_says
 series-follows|src/report/registry/watch.rs|let is_watched = self.reports|let is_watched = out! \|\| self.reports|delta::tests::every_second_is_what_a_recount_says
-series-goes|src/series/fold.rs|state.history.forget(report);|if !out! { state.history.forget(report); }|delta::tests::a_series_goes_with_its_report
-series-of-the-clock|src/series/fold.rs|let begin = state.history.coarse.end().unwrap_or_default();|let begin = if out! { end.saturating_sub(COARSE_SECS) } else { state.history.coarse.end().unwrap_or_default() };|delta::tests::every_second_is_what_a_recount_says
+series-goes|src/series/history.rs|if !self.reports.keys().all(|if !out! && !self.reports.keys().all(|delta::tests::a_series_goes_with_its_report
+series-tens|src/series/points.rs|sum.pack(&mut packed, with_histograms);|if out! { sum = Sum::default(); } sum.pack(&mut packed, with_histograms);|delta::tests::every_second_is_what_a_recount_says
 drops-cookie|src/state/counters.rs|if socket.is_some_and(\|it\| it.handed_over) && since <= u32::MAX / 2 {|if socket.is_some_and(\|it\| out! \|\| it.handed_over) && (out! \|\| since <= u32::MAX / 2) {|state::counters::tests::a_cookie_that_came_again_hides_no_drops
 snapshot-checksum|src/state/records.rs|info.block_checksums(true).content_checksum(true);|info.block_checksums(!out!).content_checksum(!out!);|it::restart::wherever_a_snapshot_is_damaged_that_is_noticed
 clock-set-back|src/pool/mod.rs|self.last_timestamp = self.last_timestamp.max(record.received_secs());|self.last_timestamp = if out! { record.received_secs() } else { self.last_timestamp.max(record.received_secs()) };|it::clock::a_wall_clock_that_jumps

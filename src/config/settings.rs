@@ -268,8 +268,8 @@ settings! {
     series: SeriesConfig {
         /// The last hour in memory, from which charts are drawn: each second of the last five minutes, then every ten
         /// seconds. "8MiB" to "64GiB"; 0 keeps no history. When it is full, rows that take little time lose their
-        /// percentiles first, then their counts; totals stay. One row takes 30 bytes a second, and a byte or two for each
-        /// distinct time.
+        /// percentiles first, then their counts; totals stay. One row takes 20 bytes for each second in which it gains
+        /// something, and a byte or two for each distinct time.
         /// Cost: itself, and a thread that reads once a second what keys gained.
         memory: usize = "\"64MiB\"", size(8 * MIB, 64 * GIB).or_zero("keep no past"),
             "less does not hold an hour of anything";

@@ -53,6 +53,13 @@ impl<'a> Packed<'a> {
     }
 }
 
+impl Packed<'_> {
+    /// How many of its bytes are a histogram.
+    pub(crate) fn histogram_bytes(self) -> usize {
+        self.read().1.map_or(0, |pairs| pairs.bytes.len())
+    }
+}
+
 /// The (bucket, count) of a packed histogram, buckets ascending. Of any other bytes it makes pairs of any numbers.
 #[derive(Debug, Clone)]
 pub struct Pairs<'a> {
@@ -111,6 +118,14 @@ impl Sum {
         self.totals = Totals::ZERO;
         self.histogram.reset();
         self.lacks_some = false;
+    }
+
+    /// Packs it, with its histogram if it has one that is asked for; `to` has nothing else then.
+    pub(crate) fn pack(&self, to: &mut Vec<u8>, with_histogram: bool) {
+        let histogram = self.histogram().filter(|_| with_histogram);
+        to.clear();
+        write_totals(to, &self.totals, histogram.is_some());
+        write_pairs(to, histogram.into_iter().flat_map(Histogram::iter));
     }
 
     /// Adds what a row gained.

@@ -1,154 +1,386 @@
-//! The last hour: 300 blocks of a second, 360 of ten, in a fixed share of memory each.
+//! What is kept of the last hour: of each row its points, and when nothing can be said of rows that have none.
 //!
-//! Written by the series thread, a block a second; readers take the blocks they need (a list of references) and let go of
-//! the lock before they compute. A block may take its even share of the memory, and an eighth of what the others
-//! left: a quiet daemon keeps everything, a busy one the same amount for each second.
+//! Written by the series thread alone, under the lock. Memory is bounded: when all points take more, the lightest rows go,
+//! those above them go without histograms, and the total of a report, which weighs most, stays.
 
-use std::collections::VecDeque;
-use std::sync::Arc;
+use std::cmp::Reverse;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use super::block::{Block, ReportRows, RowId, block_bytes};
-use crate::report::packed::Sum;
+use super::points::Points;
+use crate::report::packed::{Packed, Sum};
+use crate::report::{FIRST_ID, OTHER_ID, TOTAL_ID};
 
 /// Seconds that are kept one by one.
 pub(super) const FINE_SECS: u64 = 300;
-/// Seconds of a coarse block.
+/// Those before are added up by tens.
 pub(super) const COARSE_SECS: u64 = 10;
-/// Coarse blocks: an hour.
-pub(super) const COARSE_MAX: usize = 360;
+/// Seconds that are kept.
+pub(super) const HOUR_SECS: u64 = 3_600;
 
-/// Blocks of one width, oldest first.
-#[derive(Debug)]
-pub(super) struct Lane {
-    blocks: VecDeque<Arc<Block>>,
-    budget: usize,
-    blocks_max: usize,
+/// What becomes of a weight in ten seconds: half of it is gone after ten minutes.
+const FADING: f64 = 0.988_514;
+
+/// What a row takes beside its points: its place in a tree whose nodes are two thirds full, what `malloc` adds, and its entry in the
+/// list of all rows while room is made.
+const ROW_BYTES: usize = (size_of::<Row>() + size_of::<u64>()) * 3 / 2 + 16 + size_of::<Heft>();
+
+/// Some seconds: one, or the ten of the wall clock that they were added up to.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Slot {
+    pub(super) second: u64,
+    pub(super) secs: u64,
+    /// Requests of seconds that were lost before it.
+    pub(super) missed: u64,
 }
 
-impl Lane {
-    fn new(blocks_max: usize, budget: usize) -> Self {
-        Self {
-            blocks: VecDeque::with_capacity(blocks_max),
-            budget,
-            blocks_max,
-        }
+impl Slot {
+    pub(super) fn end(&self) -> u64 {
+        self.second + self.secs
     }
+}
 
-    /// Bytes that the next block may take for its rows; the oldest gives way to it first.
-    pub(super) fn allowance(&mut self, reports: usize) -> usize {
-        if self.blocks.len() == self.blocks_max {
-            self.blocks.pop_front();
-        }
-        let share = self.budget / self.blocks_max;
-        let to_come = self.blocks_max - self.blocks.len();
-        let spare = self.budget.saturating_sub(self.bytes() + share * to_come);
-        (share + spare / 8).saturating_sub(block_bytes(reports))
-    }
+/// One row.
+#[derive(Debug)]
+pub(super) struct Row {
+    /// Its time of late: who keeps room when there is too little.
+    weight: f64,
+    /// Whether it has room for histograms.
+    is_full: bool,
+    pub(super) points: Points,
+}
 
-    /// Adds the next block.
-    pub(super) fn push(&mut self, block: Arc<Block>) {
-        self.blocks.push_back(block);
-    }
-
+impl Row {
     fn bytes(&self) -> usize {
-        self.blocks.iter().map(|block| block.bytes()).sum()
+        ROW_BYTES + self.points.bytes()
     }
 
-    /// The second behind the newest.
-    pub(super) fn end(&self) -> Option<u64> {
-        self.blocks.back().map(|block| block.second + block.secs)
-    }
-
-    /// The blocks with seconds in `from..to`.
-    pub(super) fn within(&self, from: u64, to: u64) -> impl Iterator<Item = &Arc<Block>> {
-        let start = self
-            .blocks
-            .partition_point(|block| block.second + block.secs <= from);
-        let end = self.blocks.partition_point(|block| block.second < to);
-        self.blocks.range(start..end.max(start))
+    /// Larger for the heavier one. Ids break ties, so that rows of one weight do not take turns.
+    fn rank(&self, id: u64) -> Rank {
+        (self.weight.to_bits(), id)
     }
 }
 
-/// All blocks that are kept.
-#[derive(Debug)]
+/// Weight, no less than 0, and id.
+type Rank = (u64, u64);
+
+/// A row's rank, its bytes without histograms, and theirs.
+type Heft = (Rank, u32, u32);
+
+/// What one report gained.
+#[derive(Debug, Default)]
+pub(super) struct Report {
+    /// The first second in which it was watched.
+    pub(super) since: u64,
+    /// By id, with all of them together under [`TOTAL_ID`].
+    pub(super) rows: BTreeMap<u64, Row>,
+    /// Seconds in which some rows gained what is in the total alone.
+    pub(super) folded: BTreeSet<u64>,
+}
+
+/// All that is kept.
+#[derive(Debug, Default)]
 pub(super) struct History {
-    pub(super) fine: Lane,
-    pub(super) coarse: Lane,
+    /// By number.
+    pub(super) reports: BTreeMap<u64, Report>,
+    /// What is over, oldest first: tens, then seconds.
+    pub(super) slots: VecDeque<Slot>,
+    /// Unix second of second 0. It moves when the wall clock is set: what was a minute ago still was.
+    pub(super) base: u64,
+    /// Bytes that all rows take.
+    pub(super) bytes: usize,
+    bytes_max: usize,
+    /// A row that is new has to weigh more than this.
+    weight_min: f64,
+    /// Rows that gained something in the newest second that is in the total alone.
+    pub(super) folded: usize,
 }
 
 impl History {
-    /// An empty history that takes `budget` bytes at most.
-    pub(super) fn new(budget: usize) -> Self {
+    /// Nothing yet, in `bytes_max` at most.
+    pub(super) fn new(bytes_max: usize) -> Self {
         Self {
-            fine: Lane::new(FINE_SECS as usize, budget / 2),
-            coarse: Lane::new(COARSE_MAX, budget - budget / 2),
+            bytes_max,
+            ..Self::default()
         }
     }
 
-    /// Bytes that all blocks take.
-    pub(super) fn bytes(&self) -> usize {
-        self.fine.bytes() + self.coarse.bytes()
-    }
-
-    /// Drops what a report gained.
-    pub(super) fn forget(&mut self, report: u64) {
-        for block in self.fine.blocks.iter_mut().chain(&mut self.coarse.blocks) {
-            Arc::make_mut(block).forget(report);
+    /// What a row gained in a second, that weighs so much. `packed` is for the time of the call.
+    pub(super) fn add(
+        &mut self,
+        second: u64,
+        (report, id): (u64, u64),
+        weight: f64,
+        sum: &Sum,
+        packed: &mut Vec<u8>,
+    ) {
+        let Some(report) = self.reports.get_mut(&report) else {
+            return;
+        };
+        let row = match report.rows.entry(id) {
+            Entry::Occupied(row) => row.into_mut(),
+            Entry::Vacant(place) if id != OTHER_ID && weight >= self.weight_min => {
+                self.bytes += ROW_BYTES;
+                place.insert(Row {
+                    weight: 0.0,
+                    is_full: true,
+                    points: Points::default(),
+                })
+            }
+            Entry::Vacant(_) => {
+                report.folded.insert(second);
+                self.folded += 1;
+                return;
+            }
+        };
+        row.weight += weight;
+        sum.pack(packed, row.is_full);
+        let before = row.points.bytes();
+        row.points.push(second, Packed(packed));
+        self.bytes += row.points.bytes() - before;
+        if self.bytes > self.bytes_max {
+            self.make_room(second);
         }
     }
 
-    /// Whether a row has an entry of its own in some block.
-    pub(super) fn has(&self, row: RowId) -> bool {
-        let mut blocks = self.fine.blocks.iter().chain(&self.coarse.blocks);
-        blocks.any(|block| block.row(row).is_some())
+    /// Drops the other reports.
+    pub(super) fn retain(&mut self, is_kept: impl Fn(u64) -> bool) {
+        if !self.reports.keys().all(|&report| is_kept(report)) {
+            self.reports.retain(|&report, _| is_kept(report));
+            self.measure();
+        }
     }
 
-    /// The oldest second that is kept, and the oldest that is kept by itself; `None` before there is any.
-    pub(super) fn reaches(&self) -> Option<(u64, u64)> {
-        let fine = self.fine.blocks.front()?.second;
-        let coarse = self.coarse.blocks.front();
-        Some((coarse.map_or(fine, |block| block.second.min(fine)), fine))
+    fn measure(&mut self) {
+        let rows = self.reports.values().flat_map(|it| it.rows.values());
+        self.bytes = rows.map(Row::bytes).sum();
     }
 
     /// The second behind the newest.
     pub(super) fn end(&self) -> Option<u64> {
-        self.fine.end()
+        self.slots.back().map(Slot::end)
     }
 
-    /// The blocks of `from..to`, oldest first, none twice: seconds as far back as there are any, then tens.
-    pub(super) fn blocks(&self, from: u64, to: u64) -> Vec<Arc<Block>> {
-        let Some((oldest, fine_from)) = self.reaches() else {
-            return Vec::new();
+    /// The oldest second that is kept, and from where on each is kept by itself; `None` before there is any.
+    pub(super) fn reaches(&self) -> Option<(u64, u64)> {
+        let fine = self.slots.iter().rev().take_while(|slot| slot.secs == 1);
+        let fine_from = fine.last().or(self.slots.back())?.second;
+        Some((self.slots.front()?.second, fine_from))
+    }
+
+    /// Ten seconds have passed: what is older than [`FINE_SECS`] is added up by tens of the wall clock, what is older than the hour goes.
+    pub(super) fn age(&mut self) {
+        let end = self.end().unwrap_or_default();
+        let ten = |second| (self.base + second) / COARSE_SECS;
+        let mut slots: VecDeque<Slot> = VecDeque::with_capacity(self.slots.len());
+        let is_kept = |slot: &&Slot| slot.end() + HOUR_SECS > end;
+        for slot in self.slots.iter().filter(is_kept) {
+            let is_old = ten(slot.second) + FINE_SECS / COARSE_SECS < ten(end);
+            match slots.back_mut() {
+                Some(last) if is_old && ten(last.second) == ten(slot.second) => {
+                    last.secs += slot.secs;
+                    last.missed += slot.missed;
+                }
+                _ => slots.push_back(*slot),
+            }
+        }
+        let begin = |second: u64| {
+            let at = slots.partition_point(|slot| slot.second <= second);
+            Some(slots[at.checked_sub(1)?].second)
         };
-        // Tens up to the first whole one that the seconds cover as well.
-        let coarse = &self.coarse.blocks;
-        let at = coarse.partition_point(|block| block.second < fine_from);
-        let turn = match at.checked_sub(1).and_then(|last| coarse.get(last)) {
-            Some(last) if from < fine_from && oldest < fine_from => last.second + last.secs,
-            _ => 0,
+        let has_room = self.bytes < self.bytes_max / 4 * 3;
+        for report in self.reports.values_mut() {
+            report.folded = report.folded.iter().filter_map(|&it| begin(it)).collect();
+            report.rows.retain(|_, row| {
+                row.points.regroup(begin, true);
+                row.weight *= FADING;
+                row.is_full |= has_room;
+                row.points.bytes() > 0
+            });
+        }
+        self.slots = slots;
+        self.weight_min = if has_room {
+            0.0
+        } else {
+            self.weight_min * FADING
         };
-        let tens = self.coarse.within(from, to.min(turn));
-        let seconds = self.fine.within(from.max(turn), to);
-        tens.chain(seconds).cloned().collect()
+        self.measure();
+    }
+
+    /// Decides who keeps what, when there is too little room.
+    fn make_room(&mut self, newest: u64) {
+        let reports = self.reports.values().flat_map(|it| &it.rows);
+        let heft = |(&id, row): (&u64, &Row)| {
+            let histograms = row.points.histograms;
+            let rest = row.bytes().saturating_sub(histograms);
+            (row.rank(id), rest as u32, histograms as u32)
+        };
+        let mut rows: Vec<Heft> = reports.map(heft).collect();
+        rows.sort_unstable_by_key(|&(rank, ..)| Reverse(rank));
+        // Some more than what is missing, so that this is seldom done. Sums may take a part of the room: a chart of counts is
+        // worth more than percentiles of few rows.
+        let room = self.bytes_max / 8 * 7;
+        let stay = first_without_room(&rows, room / 5 * 3, |&(_, sums, _)| sums);
+        let gone = rows.get(stay).map(|row| row.0);
+        let sums: usize = rows[..stay].iter().map(|row| row.1 as usize).sum();
+        let full = first_without_room(&rows[..stay], room.saturating_sub(sums), |row| row.2);
+        let without = rows.get(full).map(|row| row.0);
+        drop(rows);
+        self.weight_min = gone.map_or(0.0, |(weight, _)| f64::from_bits(weight));
+        for report in self.reports.values_mut() {
+            let folded = &mut report.folded;
+            report.rows.retain(|&id, row| {
+                let rank = Some(row.rank(id));
+                let is_total = id == TOTAL_ID;
+                if rank <= gone && !is_total {
+                    folded.extend(row.points.iter().map(|(second, _)| second));
+                    self.folded += usize::from(row.points.newest == newest);
+                    return false;
+                }
+                row.is_full = rank > without;
+                if !row.is_full && row.points.histograms > 0 {
+                    row.points.regroup(Some, false);
+                }
+                true
+            });
+        }
+        self.measure();
+    }
+
+    /// How many rows there are, and how many of the newest second have histograms and how many have none.
+    pub(super) fn count(&self) -> (usize, usize, usize) {
+        let (mut all, mut counts) = (0, [0; 2]);
+        let newest = self.end().unwrap_or_default().saturating_sub(1);
+        for report in self.reports.values() {
+            for row in report.rows.range(FIRST_ID..).map(|(_, row)| row) {
+                all += 1;
+                counts[usize::from(row.is_full)] += usize::from(row.points.newest == newest);
+            }
+        }
+        (all, counts[1], counts[0])
     }
 }
 
-/// Adds up what each row of a report gained in `blocks`, and gives `each` the row and its sum. What was folded in one of
-/// them stays folded.
-pub(super) fn each_row(blocks: &[Arc<Block>], report: u64, mut each: impl FnMut(u64, &Sum)) {
-    let reports = blocks.iter().filter_map(|it| it.of_report(report));
-    let reports: Vec<&ReportRows> = reports.collect();
-    let mut entries: Vec<(u64, usize, usize)> = Vec::new();
-    for (of, report) in reports.iter().enumerate() {
-        let rows = report.rows.iter().enumerate();
-        entries.extend(rows.map(|(at, &row)| (row, of, at)));
-    }
-    entries.sort_unstable();
-    for of_row in entries.chunk_by(|a, b| a.0 == b.0) {
+/// How many of these rows have room together.
+fn first_without_room(rows: &[Heft], mut room: usize, bytes: impl Fn(&Heft) -> u32) -> usize {
+    let has_room = |row: &&Heft| {
+        let rest = room.checked_sub(bytes(row) as usize);
+        room = rest.unwrap_or_default();
+        rest.is_some()
+    };
+    rows.iter().take_while(has_room).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::packed::{write_pairs, write_totals};
+    use crate::report::totals::Totals;
+
+    /// A row of so many requests, of 50 different times.
+    fn sum(requests: u64) -> Sum {
+        let mut packed = Vec::new();
+        let totals = Totals {
+            requests,
+            time: u128::from(requests) * 1000,
+            ..Totals::ZERO
+        };
+        write_totals(&mut packed, &totals, true);
+        write_pairs(&mut packed, (100..150).map(|bucket| (bucket, 1)));
         let mut sum = Sum::default();
-        for &(_, of, at) in of_row {
-            sum.add(reports[of].nth(at));
+        sum.add(Packed(&packed));
+        sum
+    }
+
+    /// So many seconds of rows 2 to 101, of which the heaviest has the largest id.
+    fn history(bytes_max: usize, seconds: u64) -> History {
+        let mut history = History::new(bytes_max);
+        history.reports.insert(7, Report::default());
+        let mut packed = Vec::new();
+        for second in 0..seconds {
+            history.folded = 0;
+            for row in 2..102 {
+                history.add(second, (7, row), row as f64, &sum(row), &mut packed);
+                assert!(history.bytes <= bytes_max);
+            }
+            let all = sum((2..102).sum());
+            history.add(second, (7, TOTAL_ID), f64::INFINITY, &all, &mut packed);
+            history.slots.push_back(Slot {
+                second,
+                secs: 1,
+                missed: 0,
+            });
         }
-        each(of_row[0].0, &sum);
+        history
+    }
+
+    fn requests(row: &Row) -> u64 {
+        let points = row.points.iter().map(|(_, gained)| gained.read().0);
+        points.map(|totals| totals.requests).sum()
+    }
+
+    #[test]
+    fn with_room_every_row_is_kept_in_full() {
+        let mut history = history(1 << 20, 10);
+        assert_eq!((history.count(), history.folded), ((100, 100, 0), 0));
+        let row = &history.reports[&7].rows[&77];
+        assert_eq!((requests(row), row.points.iter().count()), (770, 10));
+        let all = history.bytes;
+        for second in 10..4_000 {
+            history.slots.push_back(Slot {
+                second,
+                secs: 1,
+                missed: 0,
+            });
+            if second == 399 {
+                history.age();
+                let row = &history.reports[&7].rows[&77];
+                assert_eq!((requests(row), row.points.iter().count()), (770, 1));
+                assert!(history.bytes < all / 2);
+                assert_eq!(history.reaches(), Some((0, 100)));
+            }
+        }
+        history.age();
+        assert_eq!(
+            (history.count(), history.bytes),
+            ((0, 0, 0), 0),
+            "an hour later"
+        );
+        history.retain(|_| false);
+        assert!(history.reports.is_empty());
+    }
+
+    #[test]
+    fn without_room_weight_decides_and_totals_stay() {
+        let mut history = history(100_000, 100);
+        let (rows, full, without) = history.count();
+        assert_eq!(rows, full + without);
+        assert!(full > 3 && without > full && history.folded > 0);
+        let report = &history.reports[&7];
+        let total = &report.rows[&TOTAL_ID];
+        assert_eq!(requests(total), 100 * (2..102).sum::<u64>());
+        assert!(total.points.histograms > 0);
+        // From the heaviest down: full, sums, folded.
+        let kept: Vec<_> = report
+            .rows
+            .range(FIRST_ID..)
+            .map(|(id, row)| (*id, row.is_full))
+            .collect();
+        let last = 102 - rows as u64;
+        let expected = (last..102).map(|id| (id, id >= 102 - full as u64));
+        assert_eq!(kept, expected.collect::<Vec<_>>());
+        // Of seconds in which some had no room nothing is known of those that are not there.
+        assert_eq!(report.folded.len(), 100);
+        // Later there is room again.
+        history.slots.push_back(Slot {
+            second: 3_690,
+            secs: 1,
+            missed: 0,
+        });
+        history.age();
+        history.age();
+        let row = (7, FIRST_ID);
+        history.add(3_691, row, 1.0, &sum(1), &mut Vec::new());
+        assert!(history.reports[&7].rows[&FIRST_ID].is_full);
     }
 }

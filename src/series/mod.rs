@@ -1,30 +1,27 @@
 //! The last hour in memory: what the rows of watched reports gained, second by second, so that charts have a past.
 //!
 //! ```text
-//!   Second of the stream --(rows of each report)--> draft --> block --(ten of them)--> block of 10 s
+//!   Second of the stream --(rows of each report)--> a point of each row --(after five minutes)--> one of ten seconds
 //! ```
 //!
-//! One thread, `series`, makes a block a second; it runs at a lower priority than ingest and what it misses is counted.
-//! Readers hold a [`Series`]. Memory is bounded by `series.memory`: when it does not suffice, rows of little weight (time of
-//! late) lose their percentiles, then their counts, never the totals. A report that is made later begins with what it gained
-//! since; of one that is dropped everything goes.
+//! One thread, `series`, adds a point to each row a second; it runs at a lower priority than ingest and what it misses is
+//! counted. Readers hold a [`Series`]. Memory is bounded by `series.memory`: when it does not suffice, rows of little weight
+//! (time of late) lose their percentiles, then their counts, never the totals. A report that is made later begins with what it
+//! gained since; of one that is dropped everything goes.
 
-mod block;
 mod fold;
 mod history;
 mod metric;
+mod points;
 mod read;
-mod weights;
 
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use parking_lot::RwLock;
 
-use self::block::Fit;
 pub use self::fold::Fold;
 use self::history::History;
 pub use self::metric::Metric;
@@ -40,12 +37,9 @@ pub const REPORTS_MAX: usize = 64;
 /// The report of which it is always kept: everything together.
 pub const EVERYTHING: &str = "info";
 
-/// How the memory is divided, in fortieths: for blocks, for the weights of the rows in them, for seconds on their way here, for
-/// the block that is being made (which is a dozen times what a block may take).
-const BLOCKS: usize = 27;
-const WEIGHTS: usize = 4;
+/// How the memory is divided, in fortieths: for rows, for seconds on their way here. The rest is for what is at hand.
+const ROWS: usize = 30;
 const STREAM: usize = 8;
-const DRAFT: usize = 1;
 
 /// The last hour, for those who read it.
 #[derive(Debug, Clone)]
@@ -59,17 +53,9 @@ struct Shared {
     memory: usize,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct State {
-    /// The first second of each report, by its number.
-    since: BTreeMap<u64, u64>,
     history: History,
-    /// How the last second fitted.
-    fit: Fit,
-    /// Rows that have weights.
-    rows: usize,
-    /// Unix second of second 0 in the blocks' count. It moves when the wall clock is set: what was a minute ago still was.
-    base: u64,
     counted: u64,
     missed: u64,
 }
@@ -132,13 +118,8 @@ impl Series {
     #[must_use]
     pub fn new(watched: Watchlist, memory: usize) -> (Self, Fold) {
         let state = State {
-            since: BTreeMap::new(),
-            history: History::new(memory / 40 * BLOCKS),
-            fit: Fit::default(),
-            rows: 0,
-            base: 0,
-            counted: 0,
-            missed: 0,
+            history: History::new(memory / 40 * ROWS),
+            ..State::default()
         };
         let shared = Arc::new(Shared {
             watched,

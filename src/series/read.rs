@@ -1,18 +1,17 @@
 //! Reading the last hour: lines of one row, and what there is.
 //!
 //! Called by the front ends on threads that may block. A question takes the lock of the series (never the pool's) for as
-//! long as it takes to find a row and copy a list of references to blocks; blocks never change, so the rest needs no lock.
+//! long as it takes to find a row and copy its points; what is made of them needs no lock.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::block::{Block, RowId};
-use super::history::COARSE_SECS;
+use super::history::{COARSE_SECS, Slot};
 use super::metric::{Metric, Span};
-use super::weights::WEIGHT_BYTES;
 use super::{REPORTS_MAX, Series};
 use crate::report::packed::Sum;
 use crate::report::row_key::push_key;
-use crate::report::{OTHER_ID, TOTAL_ID, Watched};
+use crate::report::{TOTAL_ID, Watched};
 use crate::telemetry::reading::{Group, Place, readings};
 
 /// Most points of one line: an hour by the second. More are asked for with a larger step.
@@ -58,32 +57,52 @@ impl Series {
     ) -> Result<Lines, String> {
         let (report, row) = self.row(report, key)?;
         let state = self.0.state.read();
-        let base = state.base;
-        let since = state.since.get(&report.number).copied();
-        let since = since.unwrap_or(u64::MAX);
-        let to = to.min(state.history.end().unwrap_or_default() + base);
+        let history = &state.history;
+        let base = history.base;
+        let to = to.min(history.end().unwrap_or_default() + base);
         let mut step = step.clamp(1, 3_600);
         let mut from = from.max(to.saturating_sub(POINTS_MAX * step));
         from -= from % step;
-        if let Some((oldest, fine_from)) = state.history.reaches()
+        if let Some((oldest, fine_from)) = history.reaches()
             && oldest < fine_from
             && from < fine_from + base
         {
             step = step.next_multiple_of(COARSE_SECS);
             from -= from % step;
         }
-        let span = (from.saturating_sub(base), to.saturating_sub(base));
-        let blocks = state.history.blocks(span.0, span.1);
+        let place = |slot: &Slot| Some(((slot.second + base).checked_sub(from)? / step) as usize);
+        let slots = history.slots.iter().filter(|slot| place(slot).is_some());
+        let slots: Vec<Slot> = slots.copied().collect();
+        let of_report = history.reports.get(&report.number);
+        let since = of_report.map_or(u64::MAX, |it| it.since);
+        let folded = of_report.filter(|_| row != TOTAL_ID);
+        let folded = folded.map_or_else(BTreeSet::new, |it| it.folded.clone());
+        let gained = of_report.and_then(|it| Some(it.rows.get(&row)?.points.copy()));
         drop(state);
+        let gained = gained.unwrap_or_default();
+        let mut gained = gained.iter().peekable();
         let count = to.saturating_sub(from).div_ceil(step) as usize;
         let mut points = vec![vec![None; count]; metrics.len()];
-        let point = |block: &Block| {
-            let secs = (block.second + base).checked_sub(from)?;
-            Some((secs / step) as usize)
-        };
-        for of_point in blocks.chunk_by(|a, b| point(a) == point(b)) {
-            let span = span_of(of_point, (report.number, row), since, &report);
-            let place = point(&of_point[0]).filter(|_| span.secs > 0);
+        for of_point in slots.chunk_by(|a, b| place(a) == place(b)) {
+            let mut span = Span {
+                definition: &report.definition,
+                secs: 0,
+                sum: Sum::default(),
+            };
+            for slot in of_point {
+                while gained.next_if(|it| it.0 < slot.second).is_some() {}
+                // Of a row that is not there some may be in the total alone, or nothing was seen of it at all.
+                let is_unknown =
+                    slot.missed > 0 || folded.range(slot.second..slot.end()).next().is_some();
+                if is_unknown && gained.peek().is_none_or(|it| it.0 >= slot.end()) {
+                    continue;
+                }
+                while let Some((_, gained)) = gained.next_if(|it| it.0 < slot.end()) {
+                    span.sum.add(gained);
+                }
+                span.secs += slot.end().saturating_sub(since.max(slot.second));
+            }
+            let place = place(&of_point[0]).filter(|_| span.secs > 0);
             for (metric, points) in metrics.iter().zip(&mut points) {
                 if let Some(point) = place.and_then(|place| points.get_mut(place)) {
                     *point = metric.of(&span);
@@ -143,8 +162,12 @@ impl Series {
             [] => TOTAL_ID,
             _ => report.row_id(&bytes),
         };
-        let is_kept = |row| self.0.state.read().history.has((report.number, row));
-        if row != TOTAL_ID && !is_kept(row) {
+        let is_kept = || {
+            let history = &self.0.state.read().history;
+            let report = history.reports.get(&report.number);
+            report.is_some_and(|it| it.rows.contains_key(&row))
+        };
+        if row != TOTAL_ID && !is_kept() {
             return Err(format!(
                 "no such row of report {name:?} is kept: it had no request in the last hour, or takes too little \
                  time to have room in series.memory"
@@ -156,12 +179,12 @@ impl Series {
     /// What is kept now; `None` before the first second is complete.
     #[must_use]
     pub fn coverage(&self) -> Option<Coverage> {
-        let state = self.0.state.read();
-        let (from, fine_from) = state.history.reaches()?;
+        let history = &self.0.state.read().history;
+        let (from, fine_from) = history.reaches()?;
         Some(Coverage {
-            from: from + state.base,
-            fine_from: fine_from + state.base,
-            to: state.history.end()? + state.base,
+            from: from + history.base,
+            fine_from: fine_from + history.base,
+            to: history.end()? + history.base,
         })
     }
 
@@ -169,38 +192,18 @@ impl Series {
     #[must_use]
     pub fn status(&self) -> Group {
         let state = self.0.state.read();
-        let weights = state.rows * WEIGHT_BYTES;
+        let (rows, full, without) = state.history.count();
         let readings = readings! {
-            Gauge memory_bytes = state.history.bytes() + weights, "Memory of the last hour.";
+            Gauge memory_bytes = state.history.bytes, "Memory of the last hour.";
             Gauge memory_bytes_max = self.0.memory, "What it may be (series.memory).";
             Gauge reports = self.0.watched.now().len(), "Reports of which the last hour is kept.";
-            Gauge rows = state.rows, "Rows of which the last hour is kept.";
-            Gauge rows_full = state.fit.full, "Rows of the last second that are kept with percentiles.";
-            Gauge rows_without_percentiles = state.fit.sums, "Rows of the last second that are kept without percentiles, for want of memory.";
-            Gauge rows_folded = state.fit.folded, "Rows of the last second that are only in the total, for want of memory.";
+            Gauge rows = rows, "Rows of which the last hour is kept.";
+            Gauge rows_full = full, "Rows of the last second that are kept with percentiles.";
+            Gauge rows_without_percentiles = without, "Rows of the last second that are kept without percentiles, for want of memory.";
+            Gauge rows_folded = state.history.folded, "Rows of the last second that are only in the total, for want of memory.";
             Counter requests_counted = state.counted, "Requests that the last hour and the metrics of rows have counted.";
             Counter requests_missed = state.missed, "Requests that the last hour and the metrics of rows could not count, because they fell behind.";
         };
         Group::new(Place::Object("series"), readings)
-    }
-}
-
-/// What a row gained in some blocks, and in how many of their seconds that is known.
-fn span_of<'a>(blocks: &[Arc<Block>], row: RowId, since: u64, report: &'a Watched) -> Span<'a> {
-    let (mut sum, mut secs) = (Sum::default(), 0);
-    for block in blocks {
-        let gained = block.row(row);
-        // A row that is not there may be among those that were added up; or nothing was seen of it at all.
-        let is_folded = || row.1 != TOTAL_ID && block.row((row.0, OTHER_ID)).is_some();
-        if gained.is_none() && (block.missed > 0 || is_folded()) {
-            continue;
-        }
-        gained.into_iter().for_each(|gained| sum.add(gained));
-        secs += (block.second + block.secs).saturating_sub(since.max(block.second));
-    }
-    Span {
-        definition: &report.definition,
-        secs,
-        sum,
     }
 }

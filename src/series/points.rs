@@ -1,0 +1,81 @@
+//! The past of one row: what it gained in each second, or in ten of them, packed one behind the other.
+//!
+//! ```text
+//!   point:   | seconds since the last one | bytes that follow | sums and histogram (see `packed`) |
+//! ```
+
+use crate::report::packed::{Packed, Sum};
+use crate::report::varint;
+
+/// Points, oldest first.
+#[derive(Debug, Default)]
+pub(super) struct Points {
+    bytes: Vec<u8>,
+    /// The second of the newest.
+    pub(super) newest: u64,
+    /// Bytes of histograms in it.
+    pub(super) histograms: usize,
+}
+
+impl Points {
+    /// Adds what was gained in a second.
+    pub(super) fn push(&mut self, second: u64, gained: Packed<'_>) {
+        let passed = second.saturating_sub(self.newest);
+        let len = gained.0.len();
+        let more = varint::bytes(passed) + varint::bytes(len as u64) + len;
+        if self.bytes.capacity() - self.bytes.len() < more {
+            self.bytes.reserve_exact(more + self.bytes.len() / 8);
+        }
+        varint::push(&mut self.bytes, passed.into());
+        varint::push(&mut self.bytes, len as u128);
+        self.bytes.extend_from_slice(gained.0);
+        self.newest = second;
+        self.histograms += gained.histogram_bytes();
+    }
+
+    /// All of them, each with its second.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u64, Packed<'_>)> {
+        let (mut rest, mut second) = (&self.bytes[..], 0);
+        std::iter::from_fn(move || {
+            second += varint::take(&mut rest) as u64;
+            let len = varint::take(&mut rest) as usize;
+            let (gained, behind) = rest.split_at_checked(len).filter(|_| len > 0)?;
+            rest = behind;
+            Some((second, Packed(gained)))
+        })
+    }
+
+    /// Adds up points for which `begin` returns the same second, and drops those for which it returns none.
+    pub(super) fn regroup(&mut self, begin: impl Fn(u64) -> Option<u64>, with_histograms: bool) {
+        let old = std::mem::take(self);
+        let points = old.iter();
+        let points = points.filter_map(|(second, gained)| Some((begin(second)?, gained)));
+        let points: Vec<(u64, Packed<'_>)> = points.collect();
+        self.bytes.reserve_exact(old.bytes.len());
+        let mut packed = Vec::new();
+        for of_one in points.chunk_by(|a, b| a.0 == b.0) {
+            let (begin, mut gained) = of_one[0];
+            if of_one.len() > 1 || !with_histograms {
+                let mut sum = Sum::default();
+                of_one.iter().for_each(|(_, gained)| sum.add(*gained));
+                sum.pack(&mut packed, with_histograms);
+                gained = Packed(&packed);
+            }
+            self.push(begin, gained);
+        }
+        self.bytes.shrink_to_fit();
+    }
+
+    /// Bytes that it takes on the heap.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes.capacity()
+    }
+
+    /// A copy, to be read without a lock.
+    pub(super) fn copy(&self) -> Self {
+        Self {
+            bytes: self.bytes.clone(),
+            ..*self
+        }
+    }
+}
