@@ -120,7 +120,7 @@ pub(crate) fn beside(
     ])
 }
 
-fn fetch_until(
+pub(crate) fn fetch_until(
     stop: &Shutdown,
     client: &Client,
     path: &mut impl FnMut() -> String,

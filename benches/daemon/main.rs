@@ -1,8 +1,8 @@
 //! The whole daemon, measured from outside: `cargo bench --bench daemon` prints tables in markdown.
 //!
 //! Without a flag: the highest lossless rate and the processor time of a packet against a bare receive loop, memory, and
-//! how long answers take. With `--queries`: SQL over full pools, and queries beside packets; with `--history`: questions about
-//! thirty days of the past. The daemon is a child process
+//! how long answers take. With `--queries`: SQL over full pools, and queries beside packets; with `--samples`: samples of PHP's
+//! stat extension; with `--history`: questions about thirty days of the past. `PINBAD_PROGRAM` is another program to measure. The daemon is a child process
 //! (`receiver`), the sender is that of `pinbad load`; all packets go over loopback, and every wait has an end. Progress goes
 //! to stderr.
 #![expect(
@@ -18,6 +18,7 @@ mod history;
 mod load;
 mod queries;
 mod receiver;
+mod samples;
 mod table;
 
 use clap::Parser;
@@ -30,6 +31,9 @@ struct Options {
     /// Statements over a million requests and five million timers, and queries beside packets, instead
     #[arg(long)]
     queries: bool,
+    /// Samples of PHP's stat extension, at 10,000 and 300,000 a second and beside readers, instead
+    #[arg(long)]
+    samples: bool,
     /// Questions about thirty days of the past instead
     #[cfg(feature = "sql")]
     #[arg(long)]
@@ -77,6 +81,7 @@ fn main() -> Result<()> {
     let tables = match options.queries {
         #[cfg(feature = "sql")]
         _ if options.history => history::run(&options)?,
+        _ if options.samples => vec![samples::run(&options)?],
         true => queries::run(&options)?,
         false => vec![compare::run(&options)?],
     };

@@ -194,10 +194,11 @@ impl Drop for Daemon {
     }
 }
 
-/// The program that cargo built beside this one, as a child that ends when this process is gone.
+/// The program that cargo built beside this one, or `PINBAD_PROGRAM`, as a child that ends when this process is gone.
 #[expect(unsafe_code, reason = "there is no safe call between fork and exec")]
 pub(crate) fn program() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_pinbad"));
+    let built = || env!("CARGO_BIN_EXE_pinbad").into();
+    let mut command = Command::new(std::env::var_os("PINBAD_PROGRAM").unwrap_or_else(built));
     let end_with_us =
         || set_parent_process_death_signal(Some(Signal::TERM)).map_err(io::Error::from);
     // SAFETY: it makes one system call (prctl) and allocates nothing, which is allowed after fork.

@@ -2,71 +2,39 @@
 
 use std::time::Duration;
 
-/// What rows can be told apart by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum SampleKey {
-    /// Where PHP runs.
-    Host,
-    /// The script of the request.
-    Script,
-    /// Its method.
-    Method,
-    /// What was asked for, after the name rules.
-    Uri,
-    /// What was running; `{main}` is the top level of a file, `(idle)` nothing.
-    Function,
-    /// Its class.
-    Scope,
-    /// Where it is written.
-    File,
-    /// The line of the file.
-    Line,
-    /// What PHP executed.
-    Opcode,
-    /// PHP code that called it, with its class; `{main}` and the file where that is the top level.
-    Caller,
-    /// `user`, `internal` or `memory`.
-    Type,
-    /// The process.
-    Pid,
+use crate::input::record::counted;
+
+counted! {
+    /// What rows can be told apart by, with the names of their columns.
+    SampleKey {
+        /// Where PHP runs.
+        Host = "host",
+        /// The script of the request.
+        Script = "script",
+        /// Its method.
+        Method = "method",
+        /// What was asked for, after the name rules.
+        Uri = "uri",
+        /// What was running; `{main}` is the top level of a file, `(idle)` nothing.
+        Function = "function",
+        /// Its class.
+        Scope = "scope",
+        /// Where it is written.
+        File = "file",
+        /// The line of the file.
+        Line = "line",
+        /// What PHP executed.
+        Opcode = "opcode",
+        /// PHP code that called it, with its class; `{main}` and the file where that is the top level.
+        Caller = "caller",
+        /// `user`, `internal` or `memory`.
+        Type = "type",
+        /// The process.
+        Pid = "pid",
+    }
 }
 
 impl SampleKey {
-    /// All of them.
-    pub const ALL: [Self; 12] = [
-        Self::Host,
-        Self::Script,
-        Self::Method,
-        Self::Uri,
-        Self::Function,
-        Self::Scope,
-        Self::File,
-        Self::Line,
-        Self::Opcode,
-        Self::Caller,
-        Self::Type,
-        Self::Pid,
-    ];
-
-    /// The name of its column.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Host => "host",
-            Self::Script => "script",
-            Self::Method => "method",
-            Self::Uri => "uri",
-            Self::Function => "function",
-            Self::Scope => "scope",
-            Self::File => "file",
-            Self::Line => "line",
-            Self::Opcode => "opcode",
-            Self::Caller => "caller",
-            Self::Type => "type",
-            Self::Pid => "pid",
-        }
-    }
-
     /// The key of this name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {

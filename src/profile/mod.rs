@@ -37,23 +37,16 @@ use crate::telemetry::reading::{Group, Place, readings};
 pub struct Profile {
     /// Where samples come from.
     pub sources: Vec<Arc<Source>>,
-    pool: Mutex<Pool>,
+    /// What is kept.
+    pub pool: Mutex<Pool>,
     clock: Arc<dyn Clock>,
     runs: AtomicU64,
-    /// The last window that was looked at, and when.
-    recent: Mutex<Option<Looked>>,
+    /// The last window that was looked at.
+    recent: Mutex<Option<(Option<Duration>, Arc<Recent>)>>,
 }
 
-/// A window that was looked at.
-#[derive(Debug)]
-struct Looked {
-    at_ms: u64,
-    window: Option<Duration>,
-    recent: Arc<Recent>,
-}
-
-/// For how long a window that was looked at is good for others who look.
-const RECENT_MS: u64 = 1_000;
+/// For how long a window that was looked at is good for others who look, in microseconds.
+const RECENT_US: i64 = 1_000_000;
 
 impl Profile {
     /// An empty one.
@@ -74,12 +67,6 @@ impl Profile {
         Arc::new(Run::new(number, Arc::clone(host)))
     }
 
-    /// How many samples are kept.
-    #[must_use]
-    pub fn samples(&self) -> usize {
-        self.pool.lock().len()
-    }
-
     /// Forgets all samples.
     pub fn clear(&self) {
         self.pool.lock().clear();
@@ -89,23 +76,10 @@ impl Profile {
     /// The samples as they are now; `None` while readers hold too many of what is no longer kept.
     #[must_use]
     pub fn snapshot(&self) -> Option<Snapshot> {
-        let now_ms = self.clock.mono_ms();
         // What was looked at longer ago is of no use to anybody, and holds what has left the pool.
-        let is_old = |it: &mut Looked| now_ms.saturating_sub(it.at_ms) >= RECENT_MS;
-        let _old = self.recent.lock().take_if(is_old);
+        let now_us = self.now_us();
+        let _old = self.recent.lock().take_if(|(_, it)| is_old(it, now_us));
         self.pool.lock().snapshot()
-    }
-
-    /// See [`Pool::last_id`].
-    #[must_use]
-    pub fn last_id(&self) -> u64 {
-        self.pool.lock().last_id()
-    }
-
-    /// See [`Pool::behind`].
-    #[must_use]
-    pub fn behind(&self, id: u64) -> Snapshot {
-        self.pool.lock().behind(id)
     }
 
     /// The samples of a window that ends now (`None`: all), request by request. What was reckoned within the last second is
@@ -113,25 +87,21 @@ impl Profile {
     #[must_use]
     pub fn recent(&self, window: Option<Duration>) -> Option<Arc<Recent>> {
         let mut kept = self.recent.lock();
-        let now_ms = self.clock.mono_ms();
-        if let Some(looked) = &*kept
-            && now_ms.saturating_sub(looked.at_ms) < RECENT_MS
-            && looked.window == window
-        {
-            return Some(Arc::clone(&looked.recent));
-        }
+        let now_us = self.now_us();
         // First: what it holds may be what keeps others from a snapshot.
-        *kept = None;
-        let now_us = i64::try_from(now_ms.saturating_mul(1000)).unwrap_or(i64::MAX);
+        let _other = kept.take_if(|(of, it)| *of != window || is_old(it, now_us));
+        if let Some((_, recent)) = &*kept {
+            return Some(Arc::clone(recent));
+        }
         let from_us = window.map_or(i64::MIN, |it| now_us.saturating_sub(span_us(it)));
         let snapshot = self.pool.lock().snapshot()?;
         let recent = Arc::new(Recent::new(snapshot, from_us, now_us));
-        *kept = Some(Looked {
-            at_ms: now_ms,
-            window,
-            recent: Arc::clone(&recent),
-        });
+        *kept = Some((window, Arc::clone(&recent)));
         Some(recent)
+    }
+
+    fn now_us(&self) -> i64 {
+        i64::try_from(self.clock.mono_ms().saturating_mul(1000)).unwrap_or(i64::MAX)
     }
 
     /// What is added to a time of [`Run::time_us`] to have microseconds since 1970.
@@ -159,6 +129,10 @@ impl Profile {
     }
 }
 
+fn is_old(recent: &Recent, now_us: i64) -> bool {
+    now_us.saturating_sub(recent.now_us) >= RECENT_US
+}
+
 /// The list of sources in the status.
 pub const STATS: Place = Place::List("stats", "stat");
 
@@ -177,7 +151,7 @@ fn source_group(at: usize, source: &Source) -> Group {
         "problem": source.problem.lock().clone(),
         "lines_invalid_by_reason": by_reason("lines_invalid"),
         "samples_mended_by_reason": by_reason("samples_mended"),
-        "last_invalid": example.map(|it| json!({"reason": it.reason.name(), "line": it.line})),
+        "last_invalid": example,
     });
     Group {
         labels: vec![("stat", at.to_string()), ("stream", stream)],

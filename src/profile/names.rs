@@ -46,15 +46,17 @@ impl Names {
 
 /// Bytes as text: what is no UTF-8 or no character to be seen (names of anonymous classes have a NUL) becomes `\xNN`.
 pub(super) fn text(sent: &[u8]) -> Arc<str> {
-    let near = sent.get(..TEXT_BYTES_MAX).unwrap_or(sent);
     match std::str::from_utf8(sent) {
-        Ok(text)
-            if sent.len() <= TEXT_BYTES_MAX && !text.bytes().any(|it| it.is_ascii_control()) =>
-        {
-            text.into()
-        }
-        _ => escaped(near),
+        Ok(text) if is_plain(sent) => text.into(),
+        _ => escaped(sent.get(..TEXT_BYTES_MAX).unwrap_or(sent)),
     }
+}
+
+/// Whether [`text`] is what was sent.
+pub(super) fn is_plain(sent: &[u8]) -> bool {
+    sent.len() <= TEXT_BYTES_MAX
+        && !sent.iter().any(u8::is_ascii_control)
+        && std::str::from_utf8(sent).is_ok()
 }
 
 fn escaped(sent: &[u8]) -> Arc<str> {

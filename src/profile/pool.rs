@@ -15,7 +15,7 @@ use std::sync::{Arc, Weak};
 use ahash::RandomState;
 use hashbrown::HashMap;
 
-use super::names::{Names, cut_root, text};
+use super::names::{Names, cut_root, is_plain, text};
 use crate::input::rewrite::TextField;
 use crate::input::stat::line::{
     self, BadLine, Defect, Line, Operation, Request, SampleType, UNITS,
@@ -380,15 +380,18 @@ impl Pool {
         let operation = line.operation.map(Operation::read).transpose()?;
         let operation = operation.unwrap_or_default();
         let request = self.request(run, root, line.request, names, &mut defect)?;
-        let symbol = self.frame(line.symbol, root)?;
-        let caller = self.frame(line.caller, root)?;
+        let symbol = self.frame(line.symbol, root, &mut defect)?;
+        let caller = self.frame(line.caller, root, &mut defect)?;
         let arguments = self.arguments(line.arguments, &mut defect);
         let opcode = operation
             .opcode
             .map_or(NONE, |opcode| self.text(opcode, text));
         let newest = &self.open.requests[request as usize].newest;
-        if newest.fetch_max(line.elapsed, Ordering::Relaxed) > line.elapsed {
-            defect(Defect::OutOfOrder);
+        match newest.fetch_max(line.elapsed, Ordering::Relaxed) {
+            0 => {}
+            newest if newest > line.elapsed => defect(Defect::OutOfOrder),
+            newest if line.elapsed - newest < line::BURST => defect(Defect::Burst),
+            _ => {}
         }
         if line.memory_wrapped {
             defect(Defect::MemoryWrapped);
@@ -473,6 +476,10 @@ impl Pool {
                 if request.unquoted {
                     defect(Defect::Unquoted);
                 }
+                if request.injected {
+                    defect(Defect::Injected);
+                }
+                escaped([request.path, request.method, request.uri], defect);
                 let path = request.path.map(text);
                 let script = request.path.map(|path| text(cut_root(path, root)));
                 let uri_sent = request.uri.map(text);
@@ -499,7 +506,12 @@ impl Pool {
         Ok(number)
     }
 
-    fn frame(&mut self, sent: Option<&[u8]>, root: Option<&str>) -> Result<u32, BadLine> {
+    fn frame(
+        &mut self,
+        sent: Option<&[u8]>,
+        root: Option<&str>,
+        defect: &mut impl FnMut(Defect),
+    ) -> Result<u32, BadLine> {
         let Some(sent) = sent else {
             return Ok(NONE);
         };
@@ -507,6 +519,7 @@ impl Pool {
             return Ok(*number);
         }
         let frame = line::Frame::read(sent)?;
+        escaped([frame.file, frame.scope, frame.function], defect);
         let number = self.open.frames.len() as u32;
         self.open.frames.push(Frame {
             file: frame.file.map(|file| text(cut_root(file, root))),
@@ -540,5 +553,12 @@ impl Pool {
         self.index.bytes += ENTRY_BYTES + 5 * sent.len();
         self.index.texts.insert(sent.into(), number);
         number
+    }
+}
+
+/// Counts texts that cannot be shown as they were sent.
+fn escaped(texts: [Option<&[u8]>; 3], defect: &mut impl FnMut(Defect)) {
+    if !texts.into_iter().flatten().all(is_plain) {
+        defect(Defect::Escaped);
     }
 }

@@ -540,7 +540,7 @@ impl ReadModel for Catalog {
     }
 
     fn last_sample_id(&self) -> Option<u64> {
-        Some(self.status.profile.as_ref()?.last_id())
+        Some(self.status.profile.as_ref()?.pool.lock().last_id())
     }
 
     fn has_samples(&self) -> bool {

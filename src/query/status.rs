@@ -177,7 +177,7 @@ impl Status {
                 "name": squid.config.name,
                 "place": squid.config.location.to_string(),
                 "lines_invalid_by_reason": reasons.map(|it| it.value.clone()),
-                "last_invalid": example.map(|it| json!({"reason": it.reason.name(), "line": it.line})),
+                "last_invalid": example,
             });
             Group {
                 labels: vec![("squid", at.to_string()), ("from", from)],

@@ -236,12 +236,7 @@ impl ReportForm {
             number::add_percentile(&mut percentiles, percent.0)
                 .map_err(|problem| FormError::item("percentiles", place, problem))?;
         }
-        let window = match &self.window {
-            None => defaults.history,
-            Some(window) => window
-                .read()
-                .map_err(|problem| FormError::part("window", problem))?,
-        };
+        let window = self.read_window(defaults)?;
         let buckets = match &self.histogram {
             None => BucketLayout::LogLinear,
             Some(text) => read_layout(text, defaults)
@@ -298,14 +293,14 @@ impl ReportForm {
         for (place, form) in self.filters.iter().enumerate() {
             filters.push(as_text("filters", place, form.as_text())?);
         }
-        let window = match &self.window {
-            None => defaults.history,
-            Some(window) => window
-                .read()
-                .map_err(|problem| FormError::part("window", problem))?,
-        };
-        SampleReport::read(&keys, &filters, window)
+        SampleReport::read(&keys, &filters, self.read_window(defaults)?)
             .map_err(|(list, place, problem)| FormError::item(list, place, problem))
+    }
+
+    fn read_window(&self, defaults: &Defaults) -> Result<Duration, FormError> {
+        let given = self.window.as_ref().map(WindowForm::read).transpose();
+        let given = given.map_err(|problem| FormError::part("window", problem))?;
+        Ok(given.unwrap_or(defaults.history))
     }
 
     fn read_keys(&self, level: Level, defaults: &Defaults) -> Result<Vec<Key>, FormError> {

@@ -6,13 +6,16 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::StringArray;
 use datafusion::arrow::compute::kernels::comparison::ilike;
-use datafusion::arrow::datatypes::{Field, Schema};
+use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use datafusion::arrow::error::ArrowError;
 use datafusion::arrow::json::{ReaderBuilder, StructMode};
 use datafusion::arrow::record_batch::RecordBatch;
+use datafusion::catalog::{MemTable, TableProvider};
+use datafusion::error::DataFusionError;
 
 use super::error::SqlError;
 use super::reply::{SqlColumn, SqlType};
+use super::tables::declared::origin_metadata;
 
 /// One value.
 pub(super) type Cell = serde_json::Value;
@@ -52,6 +55,16 @@ impl VirtualTable {
             nullable: true,
         });
         columns.collect()
+    }
+
+    /// It as a table of this name, for statements.
+    pub(super) fn provider(&self, name: &str) -> Result<Arc<dyn TableProvider>, DataFusionError> {
+        let batch = self.batch(|column, of| {
+            let declared = origin_metadata(name, column, &of.to_string());
+            Field::new(column.to_lowercase(), DataType::Null, true).with_metadata(declared)
+        })?;
+        let table = MemTable::try_new(batch.schema(), vec![vec![batch]])?;
+        Ok(Arc::new(table))
     }
 
     /// All rows; `field` names each column.

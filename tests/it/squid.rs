@@ -412,16 +412,19 @@ fn assert_page(site: &Site) {
     });
 }
 
+/// A port that stays the same over restarts, and a source there.
+fn tcp_port() -> (u16, String) {
+    let free = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = free.local_addr().unwrap().port();
+    let setting = format!("squid=[{{listen='tcp://127.0.0.1:{port}',name='proxy'}}]");
+    (port, setting)
+}
+
 #[test]
 fn activities_are_in_a_table_of_their_own_and_survive_a_restart() {
     let folder = tempfile::tempdir().unwrap();
     let state = format!("state.dir={}", folder.path().display());
-    let port = TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .port();
-    let setting = format!("squid=[{{listen='tcp://127.0.0.1:{port}',name='proxy'}}]");
+    let (_, setting) = tcp_port();
     let here = Here::start(&[&setting, &state]);
     let mut squid = TcpStream::connect(address(&here.site, 0)).unwrap();
     squid.write_all(&corpus("patch-access.log")).unwrap();
@@ -537,13 +540,7 @@ fn a_file_is_followed_through_rotation_and_restart() {
 fn connections_break_repeat_and_never_end() {
     let folder = tempfile::tempdir().unwrap();
     let state = format!("state.dir={}", folder.path().display());
-    // A port that stays the same.
-    let port = TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .port();
-    let setting = format!("squid=[{{listen='tcp://127.0.0.1:{port}',name='proxy'}}]");
+    let (port, setting) = tcp_port();
     let here = Here::start(&[&setting, &state]);
     let lines = lines_of("udp.log");
     let connect = |site: &Site| TcpStream::connect(address(site, 0)).unwrap();

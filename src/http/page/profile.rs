@@ -13,7 +13,6 @@ use super::formatting::{self, visible};
 use super::ranking::Ranking;
 use super::render::View;
 use super::table::{conditions, table};
-use super::time::Time;
 use crate::http::error::Problem;
 use crate::http::params::Params;
 use crate::profile::definition::{SampleKey, Wanted};
@@ -105,7 +104,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
                 summary { "More conditions" }
                 div.filters { @for key in others { (field(key, given(key))) } }
             }
-            @if let Some(script) = script { a href=(requests_of(view, script)) { "Its requests" } }
+            @if let Some(script) = script { a href=(requests_of(view, script, given(SampleKey::Host))) { "Its requests" } }
             a href=(params.link("/profile", &[("format", Some("folded"))])) { "Folded, for flame graphs" }
         }
         (conditions("Samples with", shown, |name| params.link("/profile", &[(name, None)])))
@@ -134,18 +133,35 @@ fn field(key: SampleKey, given: Option<&str>) -> Markup {
     html! { label { span.capital { (key.name()) } " " input type="search" name=(key.name()) value=[given] size=(size); } }
 }
 
-/// Where the requests of a script are.
-pub(super) fn requests_of(view: &View<'_>, script: &str) -> String {
-    let keys = [("script_name".to_owned(), script.to_owned())];
-    view.time
-        .row_link("report_by_script_name", "row", &keys, None)
+/// Where the requests of a script are, or those of one host.
+pub(super) fn requests_of(view: &View<'_>, script: &str, host: Option<&str>) -> String {
+    let key = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    let script = key("script_name", script);
+    let (report, keys) = match host {
+        None => ("report_by_script_name", vec![script]),
+        Some(host) => (
+            "report_by_hostname_and_script",
+            vec![key("hostname", host), script],
+        ),
+    };
+    view.time.row_link(report, "row", &keys, None)
 }
 
-/// Where the profile of a script is, if samples are kept.
-pub(super) fn link_to(view: &View<'_>, script: &str) -> Option<String> {
-    let time: &Time = &view.time;
-    let is_now = time.spans.is_none() && view.source.has_samples();
-    is_now.then(|| time.link("/profile", [("script", script)]))
+/// Where the profile of the script, and the host, of a row of requests is, if samples are kept.
+pub(super) fn link_to(view: &View<'_>, keys: &[(String, String)]) -> Option<String> {
+    let is_now = view.time.spans.is_none() && view.source.has_samples();
+    let named = |(key, value): &'_ (String, String)| match key.as_str() {
+        "script_name" => Some(("script", value.clone())),
+        "hostname" => Some(("host", value.clone())),
+        _ => None,
+    };
+    let keys: Vec<_> = keys.iter().filter_map(named).collect();
+    let has_script = keys.iter().any(|(key, _)| *key == "script");
+    let link = || {
+        let keys = keys.iter().map(|(key, value)| (*key, value.as_str()));
+        view.time.link("/profile", keys)
+    };
+    (is_now && has_script).then(link)
 }
 
 /// The rows of a report with the most samples; each leads to the same page with its keys as conditions.

@@ -164,11 +164,11 @@ impl Row {
             return html! {
                 p {
                     a href=(view.time.link("/profile", keys)) { "In the profile" }
-                    @if let Some((_, script)) = requests { " \u{b7} " a href=(profile::requests_of(view, script)) { "Requests of the script" } }
+                    @if let Some((_, script)) = requests { " \u{b7} " a href=(profile::requests_of(view, script, key("host").map(|(_, host)| host.as_str()))) { "Requests of the script" } }
                 }
             };
         }
-        let profile = key("script_name").and_then(|(_, script)| profile::link_to(view, script));
+        let profile = profile::link_to(view, &self.keys);
         html! { @if let Some(profile) = profile { p { a href=(profile) { "Which of its functions are running" } } } }
     }
 

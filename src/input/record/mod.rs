@@ -30,8 +30,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 pub use self::counts::DecodeCounts;
 pub use self::hasher::{Hasher, TagSetHasher};
-pub(in crate::input) use self::reject::counted;
-pub use self::reject::{RejectReason, Repair};
+pub(crate) use self::reject::counted;
+pub use self::reject::{Example, RejectReason, Repair};
 pub use self::seconds::micros;
 pub(super) use self::strings::Interned;
 pub use self::text::TextLimits;

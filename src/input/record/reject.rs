@@ -3,7 +3,9 @@
 //! Small `Copy` enums for the hot path: no text, no allocation, no log line a packet. Each variant has one counter under
 //! the name given here, which is also its name in JSON, SQL and the metrics. Each input uses those that apply to it.
 
-/// An enum with a counter for each variant, numbered from 0, and the counters' names.
+use serde::Serialize;
+
+/// An enum whose variants are numbered from 0 and have names: a counter for each, mostly.
 macro_rules! counted {
     ($(#[$doc:meta])* $Enum:ident { $($(#[$of:meta])* $Variant:ident = $name:literal,)+ }) => {
         $(#[$doc])*
@@ -20,7 +22,7 @@ macro_rules! counted {
             /// How many there are: the length of an array indexed by `as usize`.
             pub const COUNT: usize = Self::ALL.len();
 
-            /// The name that counters have for it.
+            /// Its name: that of its counter.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self {
@@ -30,7 +32,31 @@ macro_rules! counted {
         }
     };
 }
-pub(in crate::input) use counted;
+pub(crate) use counted;
+
+/// Longest beginning of a bad line that is shown, bytes.
+const EXAMPLE_BYTES: usize = 160;
+
+/// A line of a log or a stream that was not taken, for people.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Example {
+    /// Why.
+    pub reason: &'static str,
+    /// Its beginning, with what cannot be shown escaped.
+    pub line: String,
+}
+
+impl Example {
+    /// Of this line.
+    #[must_use]
+    pub fn of(reason: &'static str, line: &[u8]) -> Self {
+        let shown = line.get(..EXAMPLE_BYTES).unwrap_or(line);
+        Self {
+            reason,
+            line: shown.escape_ascii().to_string(),
+        }
+    }
+}
 
 counted! {
     /// Why a whole datagram, or one request of an accepted datagram, was not taken.

@@ -31,7 +31,9 @@ use self::request::RequestWriter;
 use self::sequence::{Known, Place, SEQUENCES_BYTES, Sequences};
 use self::sums::{SUMS_BYTES, Sums};
 use super::Decode;
-use super::record::{DecodeCounts, Hasher, RecordSink, RecordWriter, RejectReason, TextLimits};
+use super::record::{
+    DecodeCounts, Example, Hasher, RecordSink, RecordWriter, RejectReason, TextLimits,
+};
 use super::rewrite::Rewrite;
 use crate::clock::Clock;
 use crate::config::SquidSource;
@@ -40,9 +42,6 @@ use crate::ring::Producer;
 use crate::shutdown::Shutdown;
 use crate::telemetry::SocketCounters;
 use crate::telemetry::counters::SquidCounters;
-
-/// Longest beginning of a bad line that is shown, bytes.
-const EXAMPLE_BYTES: usize = 160;
 
 /// One `[[squid]]` entry: what it is to do, and what became of it. Its thread writes; status and snapshot read.
 #[derive(Debug)]
@@ -83,15 +82,6 @@ struct Mark {
 
 /// Marks at a time; the last one moves on when there are more.
 const MARKS_MAX: usize = 64;
-
-/// A line that was not taken.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Example {
-    /// Why.
-    pub reason: BadLine,
-    /// Its beginning, with what cannot be shown escaped.
-    pub line: String,
-}
 
 impl Source {
     /// Nothing has come yet.
@@ -148,11 +138,7 @@ impl Source {
     /// Counts a line that is not taken.
     fn refuse(&self, reason: BadLine, line: &[u8]) {
         self.counters.lines_invalid.add_one(reason as usize);
-        let shown = line.get(..EXAMPLE_BYTES).unwrap_or(line);
-        *self.example.lock() = Some(Example {
-            reason,
-            line: shown.escape_ascii().to_string(),
-        });
+        *self.example.lock() = Some(Example::of(reason.name(), line));
     }
 }
 

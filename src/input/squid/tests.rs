@@ -367,12 +367,12 @@ fn lines_that_cannot_be_used_are_counted_and_the_last_is_shown() {
         let example = source.example.lock().clone().unwrap();
         assert_eq!(
             example.reason,
-            reason,
+            reason.name(),
             "{:?}",
             line.escape_ascii().to_string()
         );
         assert_eq!(source.counters.lines_invalid.get()[reason as usize], 1);
-        assert!(example.line.is_ascii() && example.line.len() <= 4 * EXAMPLE_BYTES);
+        assert!(example.line.is_ascii() && example.line.len() <= 4 * 160);
         assert!(!example.line.contains(|c: char| c.is_ascii_control()));
     }
     assert!(

@@ -37,6 +37,10 @@ counted! {
     Defect {
         /// Method and URI without their opening quote.
         Unquoted = "unquoted",
+        /// What looks like the end of a request and a time, inside a URI or a path: somebody tried to have lines of their own.
+        Injected = "injected",
+        /// A text with bytes that are no characters to be seen, or one that is too long: they are shown escaped, or cut.
+        Escaped = "escaped",
         /// Memory beyond 2 GiB that was printed as a negative number.
         MemoryWrapped = "memory_wrapped",
         /// The value of an integer argument, which the extension never has right, was left out.
@@ -45,11 +49,16 @@ counted! {
         OffsetDropped = "offset_dropped",
         /// A sample older than one of the same request that came before.
         OutOfOrder = "out_of_order",
+        /// A sample less than 30 us behind another of the same request: late ticks come together.
+        Burst = "burst",
     }
 }
 
 /// Units of time in a second: it is sent with ten decimals.
 pub const UNITS: u64 = 10_000_000_000;
+
+/// Ticks that are closer together than this came late, in [`UNITS`].
+pub const BURST: u64 = 30 * UNITS / 1_000_000;
 
 /// Largest number of seconds that is believed: 30 years.
 const SECONDS_MAX: u64 = 1_000_000_000;
@@ -57,26 +66,15 @@ const SECONDS_MAX: u64 = 1_000_000_000;
 /// An offset from here on is garbage: no function has so many operations.
 const OFFSET_END: u64 = 1 << 24;
 
-/// What was running.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum SampleType {
-    /// Nothing, or it could not be read.
-    Memory,
-    /// A function of PHP's own or of an extension.
-    Internal,
-    /// PHP code.
-    User,
-}
-
-impl SampleType {
-    /// As it is sent.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Memory => "memory",
-            Self::Internal => "internal",
-            Self::User => "user",
-        }
+counted! {
+    /// What was running, as it is sent.
+    SampleType {
+        /// PHP code.
+        User = "user",
+        /// A function of PHP's own or of an extension.
+        Internal = "internal",
+        /// Nothing, or it could not be read.
+        Memory = "memory",
     }
 }
 
@@ -120,6 +118,8 @@ pub struct Request<'a> {
     pub uri: Option<&'a [u8]>,
     /// Whether an opening quote was missing.
     pub unquoted: bool,
+    /// Whether there is what looks like its end and a time.
+    pub injected: bool,
 }
 
 /// A function, or the top level of a file.
@@ -157,9 +157,8 @@ const PEAK: &[u8] = b", \"peak\": ";
 pub fn split(line: &[u8]) -> Result<Line<'_>, BadLine> {
     let rest = line.strip_prefix(b"{\"type\": \"");
     let rest = rest.ok_or(BadLine::NoSample)?;
-    let types = [SampleType::User, SampleType::Internal, SampleType::Memory];
     let of_type = |it: SampleType| Some((it, rest.strip_prefix(it.name().as_bytes())?));
-    let (sample_type, rest) = types
+    let (sample_type, rest) = SampleType::ALL
         .into_iter()
         .find_map(of_type)
         .ok_or(BadLine::NoSample)?;
@@ -271,6 +270,7 @@ impl<'a> Request<'a> {
             method: None,
             uri: None,
             unquoted: false,
+            injected: memmem::find(text, TIME).is_some(),
         };
         if let Some(text) = rest.strip_prefix(b", \"path\": \"") {
             // The quote that ends it stays: what follows begins behind that.

@@ -14,11 +14,9 @@ use parking_lot::Mutex;
 
 use self::line::BadLine;
 pub use self::queue::{Chunk, Lines, QUEUE_BYTES_MAX, Queue};
+use super::record::Example;
 use crate::config::StatSource;
 use crate::telemetry::counters::StatCounters;
-
-/// Longest beginning of a bad line that is shown, bytes.
-const EXAMPLE_BYTES: usize = 160;
 
 /// Where samples come from: an entry, and what became of it.
 #[derive(Debug)]
@@ -33,15 +31,6 @@ pub struct Source {
     pub problem: Mutex<Option<String>>,
     /// The last line that was not taken.
     pub example: Mutex<Option<Example>>,
-}
-
-/// A line that was not taken.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Example {
-    /// Why.
-    pub reason: BadLine,
-    /// Its beginning, with what cannot be shown escaped.
-    pub line: String,
 }
 
 impl Source {
@@ -60,11 +49,7 @@ impl Source {
     /// Counts a line that is not taken.
     pub fn refuse(&self, reason: BadLine, line: &[u8]) {
         self.counters.lines_invalid.add_one(reason as usize);
-        let shown = line.get(..EXAMPLE_BYTES).unwrap_or(line);
-        *self.example.lock() = Some(Example {
-            reason,
-            line: shown.escape_ascii().to_string(),
-        });
+        *self.example.lock() = Some(Example::of(reason.name(), line));
     }
 }
 

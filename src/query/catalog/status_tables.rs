@@ -79,7 +79,7 @@ impl Catalog {
         };
         match (&table.samples, table.table) {
             (Some(report), _) => samples::rows(profile, report),
-            (None, FixedTable::Sample) => profile.samples(),
+            (None, FixedTable::Sample) => profile.pool.lock().len(),
             (None, FixedTable::StatRequest) => {
                 profile.recent(None).map_or(0, |it| it.requests.len())
             }

@@ -42,7 +42,7 @@ pub(super) fn follow(
     filters: &[(SampleKey, Wanted)],
     step: FollowStep,
 ) -> Followed {
-    let snapshot = profile.behind(step.after_id);
+    let snapshot = profile.pool.lock().behind(step.after_id);
     let all = snapshot.len();
     let first = snapshot
         .segments

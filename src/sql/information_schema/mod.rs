@@ -10,14 +10,13 @@ pub(super) mod layout;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use datafusion::arrow::datatypes::{DataType, Field};
-use datafusion::catalog::{MemTable, SchemaProvider, TableProvider};
+use datafusion::catalog::{SchemaProvider, TableProvider};
 use datafusion::common::Result;
 
 use self::describe::{ColumnInfo, TableInfo};
 use super::performance_schema;
 use super::settings::SqlSettings;
-use super::tables::{self, declared::origin_metadata};
+use super::tables;
 use super::variables;
 use super::virtual_table::{Cell, row};
 use crate::query::catalog::Catalog;
@@ -219,12 +218,7 @@ impl SchemaProvider for InformationSchema {
         };
         let own = name.to_ascii_uppercase();
         table.rows.extend(self.rows(&own));
-        let batch = table.batch(|column, of| {
-            let declared = origin_metadata(&own, column, &of.to_string());
-            Field::new(column.to_lowercase(), DataType::Null, true).with_metadata(declared)
-        })?;
-        let provider = MemTable::try_new(batch.schema(), vec![vec![batch]])?;
-        Ok(Some(Arc::new(provider)))
+        table.provider(&own).map(Some)
     }
 
     fn table_exist(&self, name: &str) -> bool {

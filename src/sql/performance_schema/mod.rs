@@ -10,12 +10,10 @@ mod rows;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use datafusion::arrow::datatypes::{DataType, Field};
-use datafusion::catalog::{MemTable, SchemaProvider, TableProvider};
+use datafusion::catalog::{SchemaProvider, TableProvider};
 use datafusion::common::Result;
 
 use super::cancellation;
-use super::tables::declared::origin_metadata;
 use super::virtual_table::VirtualTable;
 use crate::instruments::registry::registry;
 use crate::instruments::sums::Summary;
@@ -50,12 +48,7 @@ impl SchemaProvider for PerformanceSchema {
                 .collect(),
             rows: rows::of(table, &summary),
         };
-        let batch = shown.batch(|column, of| {
-            let declared = origin_metadata(table.name, column, &of.to_string());
-            Field::new(column.to_lowercase(), DataType::Null, true).with_metadata(declared)
-        })?;
-        let provider = MemTable::try_new(batch.schema(), vec![vec![batch]])?;
-        Ok(Some(Arc::new(provider)))
+        shown.provider(table.name).map(Some)
     }
 
     fn table_exist(&self, name: &str) -> bool {
