@@ -109,26 +109,35 @@ impl Store {
     fn remove_what_goes(&mut self, now: u64) -> Result<(), StoreError> {
         let kept = self.shipping.as_ref().map(Shipping::kept);
         let kept = kept.unwrap_or_default();
-        let all = || self.manifest.parts().chain(&kept);
-        let mut bytes: u64 = all().map(|part| part.bytes).sum();
+        // And whether it is kept for the sink alone: such a piece goes after the files that have its rows.
+        let parts = self.manifest.parts().map(|part| (part, false));
+        let mut goes: Vec<(&Arc<Part>, bool)> =
+            parts.chain(kept.iter().map(|part| (part, true))).collect();
+        let mut bytes: u64 = goes.iter().map(|(part, _)| part.bytes).sum();
         // What is removed and read still will be free.
         let mut free = self.free()?.saturating_add(self.removed_bytes());
         let Retention {
             size_max, free_min, ..
         } = self.retention;
         let now = self.age.unix_secs().map_or(now, |aged| aged.min(now));
-        let is_kept = |part: &Arc<Part>| kept.iter().any(|it| Arc::ptr_eq(it, part));
-        let mut goes: Vec<&Arc<Part>> = all().collect();
-        goes.retain(|part| {
-            part.is_published() || part.resolution.coarser().is_none() || is_kept(part)
+        goes.retain(|(part, is_kept)| {
+            part.is_published() || part.resolution.coarser().is_none() || *is_kept
         });
-        goes.sort_by_key(|part| (!part.is_raw(), part.resolution, part.span.start));
+        goes.sort_by_key(|(part, is_kept)| {
+            let start = part.span.start;
+            let of_file = part.resolution.file_span(start).start;
+            (!part.is_raw(), part.resolution, of_file, *is_kept, start)
+        });
         let mut counts = self.counts;
-        goes.retain(|part| {
-            let age = now.saturating_sub(part.span.end);
+        goes.retain(|(part, is_kept)| {
+            let end = match is_kept {
+                true => part.resolution.file_span(part.span.end - 1).end,
+                false => part.span.end,
+            };
+            let age = now.saturating_sub(end);
             let count = if age >= self.retention.secs(part.resolution) {
                 &mut counts.removed_by_age
-            } else if !part.is_published() && !is_kept(part) {
+            } else if !part.is_published() && !is_kept {
                 return false;
             } else if bytes > size_max {
                 &mut counts.removed_by_size
@@ -142,18 +151,19 @@ impl Store {
             free += part.bytes;
             true
         });
-        let goes: Vec<_> = goes.into_iter().cloned().collect();
         if goes.is_empty() {
             return Ok(());
         }
-        let rows: u64 = goes.iter().map(|part| part.rows()).sum();
-        let files = goes.len();
-        let (unshipped, removed): (Vec<_>, Vec<_>) = goes.iter().cloned().partition(is_kept);
-        if unshipped.len() < files {
+        let all: Vec<_> = goes.iter().map(|(part, _)| Arc::clone(part)).collect();
+        let files = goes.iter().filter(|(_, is_kept)| !is_kept);
+        let removed: Vec<_> = files.map(|(part, _)| Arc::clone(part)).collect();
+        let rows: u64 = all.iter().map(|part| part.rows()).sum();
+        let files = all.len();
+        if !removed.is_empty() {
             self.commit(Vec::new(), removed, || ())?;
         }
         if let Some(shipping) = &self.shipping {
-            shipping.lose(&goes);
+            shipping.lose(&all);
         }
         self.counts = counts;
         self.collect();
