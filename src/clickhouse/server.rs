@@ -1,9 +1,11 @@
 //! ClickHouse's HTTP interface: a statement with its rows, and what came of it.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use ureq::Agent;
 use ureq::http::Request;
@@ -22,13 +24,8 @@ const ERROR_BYTES_MAX: u64 = 16 << 10;
 /// How often a stop is noticed meanwhile.
 const NAP: Duration = Duration::from_millis(20);
 
-/// Errors of the server that are of the rows or of the table: sending the same again later changes nothing, unless somebody mends
-/// the table (`NO_SUCH_COLUMN_IN_TABLE`, `TYPE_MISMATCH` and so on). All others pass: quorum, memory, too many parts, passwords that are
-/// being changed, tables that are not there yet.
-const REFUSALS: [u32; 24] = [
-    6, 8, 10, 16, 20, 26, 27, 38, 41, 43, 44, 47, 50, 53, 62, 70, 72, 117, 122, 130, 131, 349, 407,
-    469,
-];
+/// Errors of the server that are of the rows or of the table, a number and ClickHouse's name in a line. All others pass.
+const REFUSALS: &str = include_str!("refusals.txt");
 
 /// Why something was not done.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,13 +45,16 @@ pub(super) struct Server {
     url: Arc<str>,
     database: String,
     user: String,
-    password: Option<Secret>,
+    password_file: Option<PathBuf>,
+    /// What is in that file, as read at the start and after each attempt that failed.
+    password: Mutex<Option<Secret>>,
 }
 
 impl Server {
     /// That of the configuration.
     pub(super) fn of(config: &ClickHouseConfig) -> Result<Self, String> {
-        let password = config.password_file.as_deref().map(|path| {
+        let password_file = config.password_file.clone();
+        let password = password_file.as_deref().map(|path| {
             read_secret(path).map(Secret::new).map_err(|problem| {
                 format!("clickhouse.password_file: {}: {problem}", path.display())
             })
@@ -76,7 +76,8 @@ impl Server {
             url: url.into(),
             database: config.database.clone(),
             user: config.user.clone(),
-            password: password.transpose()?,
+            password_file,
+            password: Mutex::new(password.transpose()?),
         })
     }
 
@@ -100,8 +101,18 @@ impl Server {
             // Taken means stored, on all shards.
             ("async_insert", "0"),
             ("insert_distributed_sync", "1"),
+            // However many days and months a block has: a clock may have been wrong.
+            ("max_partitions_per_insert_block", "0"),
         ];
         self.post(&parameters, rows, true, stop)
+    }
+
+    /// It may have been changed.
+    fn read_password(&self) {
+        let read = self.password_file.as_deref().map(read_secret);
+        if let Some(Ok(password)) = read {
+            *self.password.lock() = Some(Secret::new(password));
+        }
     }
 
     /// On a thread of its own: a stop does not wait for the server.
@@ -122,7 +133,7 @@ impl Server {
         if !self.user.is_empty() {
             request = request.header("x-clickhouse-user", &self.user);
         }
-        if let Some(password) = &self.password {
+        if let Some(password) = &*self.password.lock() {
             request = request.header("x-clickhouse-key", password.reveal());
         }
         if is_packed {
@@ -144,7 +155,12 @@ impl Server {
             .map_err(|error| later(error.to_string()))?;
         loop {
             match answer.recv_timeout(NAP) {
-                Ok(answer) => return answer,
+                Ok(answer) => {
+                    if let Err(Failure::Later(_)) = answer {
+                        self.read_password();
+                    }
+                    return answer;
+                }
                 Err(RecvTimeoutError::Timeout) if stop.requested() => return Err(Failure::Stopped),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => {
@@ -178,7 +194,14 @@ fn run(agent: &Agent, url: &str, request: Request<Vec<u8>>) -> Result<(), Failur
         .take(300)
         .collect();
     match code {
-        Some(code) if REFUSALS.contains(&code) => Err(Failure::Refused(said)),
+        Some(code) if is_refusal(code) => Err(Failure::Refused(said)),
         _ => Err(later(&format!("it answered {status}: {said}"))),
     }
+}
+
+fn is_refusal(code: u32) -> bool {
+    let mut codes = REFUSALS
+        .lines()
+        .filter_map(|line| line.split_once(' ')?.0.parse::<u32>().ok());
+    codes.any(|it| it == code)
 }

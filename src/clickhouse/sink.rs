@@ -3,7 +3,7 @@
 //! The disk is the queue. A shipment is sent as blocks of rows, each tried again until the server has taken it; after a
 //! kill it is sent again from its first row, and what was taken already is replaced by the same. Bounded: a block.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,7 +19,9 @@ use super::tables::{self, Table};
 use super::views;
 use crate::clock::Clock;
 use crate::config::ClickHouseConfig;
-use crate::history::{Dataset, Parts, Refused, Shipment, Shipping, Store, StoreError, Waiting};
+use crate::history::{
+    Dataset, Parts, Refused, Shipment, Shipping, Store, StoreError, Units, Waiting,
+};
 use crate::shutdown::Shutdown;
 use crate::telemetry::counters::ClickHouseCounters;
 use crate::telemetry::reading::{Group, Place, readings};
@@ -101,8 +103,8 @@ pub struct Sink {
     statements: Vec<String>,
     /// The database where tables and views are made.
     makes: Option<String>,
-    /// The reports that have views, or need none.
-    viewed: HashSet<Arc<Dataset>>,
+    /// By name the reports that have views, and whether they are as it is counted now.
+    viewed: HashMap<String, (Arc<Dataset>, bool)>,
     status: ShipStatus,
     clock: Arc<dyn Clock>,
     pause_ms: u64,
@@ -147,7 +149,7 @@ impl Sink {
             shipping,
             statements,
             makes: config.create_tables.then(|| config.database.clone()),
-            viewed: HashSet::new(),
+            viewed: HashMap::new(),
             status,
             refused_ms: clock.mono_ms(),
             clock,
@@ -228,15 +230,21 @@ impl Sink {
         Ok(())
     }
 
-    /// Has views made of reports that were not shipped before, where that is wanted.
+    /// Has views made of reports that were not shipped before, where that is wanted: of two definitions of a name those of the later
+    /// one. Files are shipped last, and older than pieces.
     fn view(&mut self, shipment: &Shipment) {
         let Some(database) = &self.makes else { return };
+        let is_new = matches!(shipment.units, Units::Pieces(..));
         for dataset in shipment.datasets() {
-            let has_view = !dataset.is_coverage() && !dataset.is_raw();
-            if self.viewed.insert(Arc::clone(&dataset)) && has_view {
-                self.statements
-                    .extend(views::views(database, None, &dataset));
+            let before = self.viewed.get(&dataset.report);
+            let has = before.is_some_and(|it| it.0 == dataset || it.1 && !is_new);
+            if has || dataset.is_coverage() || dataset.is_raw() {
+                continue;
             }
+            self.statements
+                .extend(views::views(database, None, &dataset));
+            self.viewed
+                .insert(dataset.report.clone(), (dataset, is_new));
         }
     }
 

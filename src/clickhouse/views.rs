@@ -60,13 +60,17 @@ const PERCENTILES: &str = "sumMap(histogram) AS _counts, mapKeys(_counts) AS _bu
     arrayMap(bucket -> greatest(toInt64(intDiv(bucket, 64)) - 1, 0), _ranked) AS _shifts,
     arrayMap((bucket, shift) -> (bitShiftLeft(bucket - 64 * shift, shift) + (bitShiftLeft(toUInt64(1), shift) - 1) / 2) / 1e6, _ranked, _shifts) AS _at";
 
-/// The statements for a report's views.
+/// The statements for a report's views: of this definition, since what counts differently cannot be added up. What has the name of
+/// one and is no view stays as it is.
 #[must_use]
 pub fn views(database: &str, cluster: Option<&str>, dataset: &Dataset) -> Vec<String> {
     let on = cluster.map_or_else(String::new, |it| format!(" ON CLUSTER {}", quoted(it)));
     let create = |suffix: &str, select: String| {
         let name = identifier(&format!("{}{suffix}", dataset.report));
-        format!("CREATE OR REPLACE VIEW {database}.{name}{on} AS\n{select}")
+        [
+            format!("DROP VIEW IF EXISTS {database}.{name}{on}"),
+            format!("CREATE VIEW IF NOT EXISTS {database}.{name}{on} AS\n{select}"),
+        ]
     };
     let begins = [
         ("_minute", "t"),
@@ -76,7 +80,8 @@ pub fn views(database: &str, cluster: Option<&str>, dataset: &Dataset) -> Vec<St
     let window = create("", select(database, dataset, None));
     let by_time =
         begins.map(|(suffix, begin)| create(suffix, select(database, dataset, Some(begin))));
-    std::iter::once(window).chain(by_time).collect()
+    let all = std::iter::once(window).chain(by_time);
+    all.flatten().collect()
 }
 
 /// Of the window, or of each span that begins so, data centre and collector.
@@ -138,9 +143,10 @@ fn select(database: &str, dataset: &Dataset, begin: Option<&str>) -> String {
         ));
     }
     format!(
-        "SELECT {}\nFROM (\n  SELECT {}\n  FROM {database}.rollup FINAL\n  WHERE report = {}{during}\n  GROUP BY {group})",
+        "SELECT {}\nFROM (\n  SELECT {}\n  FROM {database}.rollup FINAL\n  WHERE report = {} AND definition = {}{during}\n  GROUP BY {group})",
         columns.join(",\n  "),
         inner.join(",\n    "),
         quoted(&dataset.report),
+        quoted(&dataset.hash),
     )
 }

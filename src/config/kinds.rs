@@ -247,16 +247,18 @@ pub(super) fn server_url() -> Kind<String> {
     let accepted = "a URL, as in \"https://clickhouse:8443\", without user, password and parameters; \"\" for none";
     Kind::new(accepted, |given| {
         let text = given.text().ok_or("not a URL")?;
+        if text.contains(['@', '?']) {
+            return Err(Problem {
+                is_secret: true,
+                ..Problem::from("a user, a password or parameters in it")
+            });
+        }
         let rest = ["http://", "https://"]
             .iter()
             .find_map(|it| text.strip_prefix(it));
-        let fits = |byte: u8| byte.is_ascii_graphic() && !b"@?#\"'<>\\".contains(&byte);
+        let fits = |byte: u8| byte.is_ascii_graphic() && !b"#\"'<>\\".contains(&byte);
         match rest {
             _ if text.is_empty() => Ok(String::new()),
-            Some(rest) if rest.contains('@') => Err(Problem {
-                is_secret: true,
-                ..Problem::from("a user or a password in it")
-            }),
             Some(rest) if !rest.is_empty() && !rest.starts_with('/') && rest.bytes().all(fits) => {
                 Ok(text.to_owned())
             }

@@ -1,10 +1,13 @@
 """ClickHouse's HTTP interface over chdb, the engine of ClickHouse in this process, with the faults that a network has.
 
-    front.py FOLDER     prints the port; what FOLDER/fault says happens to the next requests with rows, one word each:
-                        "lose" (500 after the rows are stored), "cut" (the connection ends before they are read), "refuse" (500 before),
-                        "slow" (half a second), "column" (as a server without that column)
+    front.py FOLDER [PORT]  prints the port, and that of TLS where there is FOLDER/cert.pem; what FOLDER/fault says happens to the next
+                            requests with rows, one word each: "lose" (500 after the rows are stored), "torn" (no answer after that),
+                            "cut" (the connection ends before they are read), "refuse", "full", "readonly" (500 before: no memory, no
+                            disk, a table that takes nothing), "slow" (half a second), "column" (as a server without that column);
+                            "lose@rollup" waits for rows of that table
+                            FOLDER/settings is added to the settings of inserts
 """
-import os, sys, threading, time
+import os, ssl, sys, threading, time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
 
@@ -16,7 +19,7 @@ lock = threading.Lock()
 count = 0
 
 
-def fault():
+def fault(query):
     path = os.path.join(folder, "fault")
     try:
         words = open(path).read().split()
@@ -24,10 +27,20 @@ def fault():
         return None
     if not words:
         return None
+    word, _, table = words[0].partition("@")
+    if f"INTO {table}" not in query:
+        return None
     with open(path + ".new", "w") as rest:
         rest.write(" ".join(words[1:]))
     os.replace(path + ".new", path)
-    return words[0]
+    return word
+
+
+def settings():
+    try:
+        return ", " + open(os.path.join(folder, "settings")).read()
+    except FileNotFoundError:
+        return ""
 
 
 class Front(BaseHTTPRequestHandler):
@@ -55,7 +68,7 @@ class Front(BaseHTTPRequestHandler):
                 self.body()
                 return self.answer(403, b"Code: 516. DB::Exception: default: Authentication failed")
         with lock:
-            what = fault() if query.startswith("INSERT") else None
+            what = fault(query) if query.startswith("INSERT") else None
             if what == "slow":
                 time.sleep(0.5)
             if what == "cut":
@@ -66,6 +79,10 @@ class Front(BaseHTTPRequestHandler):
             body = self.body()
             if what == "refuse":
                 return self.answer(500, b"Code: 241. DB::Exception: Memory limit exceeded")
+            if what == "full":
+                return self.answer(500, b"Code: 243. DB::Exception: Cannot reserve 1.00 MiB, not enough space. (NOT_ENOUGH_SPACE)")
+            if what == "readonly":
+                return self.answer(500, b"Code: 242. DB::Exception: Table is in readonly mode. (TABLE_IS_READ_ONLY)")
             if what == "column":
                 return self.answer(500, b"Code: 16. DB::Exception: No such column part in table")
             database = asked.get("database")
@@ -86,12 +103,16 @@ class Front(BaseHTTPRequestHandler):
                 token = asked["insert_deduplication_token"]
                 engine.query(
                     f"INSERT INTO {database}.{table} ({columns} SELECT {columns[:-1]} FROM file('{path}', 'Native')"
-                    f" SETTINGS insert_deduplication_token = '{token}'"
+                    f" SETTINGS insert_deduplication_token = '{token}'{settings()}"
                 )
                 os.remove(path)
             except Exception as error:
                 text = str(error)
                 return self.answer(500, text[text.find("Code:"):].encode())
+            if what == "torn":
+                self.close_connection = True
+                self.connection.close()
+                return
             if what == "lose":
                 return self.answer(500, b"Code: 159. DB::Exception: Timeout exceeded")
             self.answer(200, b"")
@@ -100,5 +121,14 @@ class Front(BaseHTTPRequestHandler):
 
 
 server = ThreadingHTTPServer(("127.0.0.1", int(sys.argv[2]) if len(sys.argv) > 2 else 0), Front)
-print(server.server_address[1], flush=True)
+ports = [server.server_address[1]]
+certificate = os.path.join(folder, "cert.pem")
+if os.path.exists(certificate):
+    secure = ThreadingHTTPServer(("127.0.0.1", 0), Front)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, os.path.join(folder, "key.pem"))
+    secure.socket = context.wrap_socket(secure.socket, server_side=True)
+    threading.Thread(target=secure.serve_forever, daemon=True).start()
+    ports.append(secure.server_address[1])
+print(*ports, flush=True)
 server.serve_forever()

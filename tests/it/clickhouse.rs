@@ -21,10 +21,15 @@ use crate::harness::{Here, Sender, await_condition, pinbad, run};
 use crate::packets::request;
 use crate::past::{START_SECS, pass, python};
 
+mod killed;
+mod trouble;
+
 /// ClickHouse's engine behind its HTTP interface; the folder outlives it.
 struct ClickHouse {
     child: Child,
     port: u16,
+    /// Where it speaks TLS, if it has a certificate.
+    secure_port: Option<u16>,
 }
 
 impl ClickHouse {
@@ -41,14 +46,19 @@ impl ClickHouse {
         BufReader::new(child.stdout.take().unwrap())
             .read_line(&mut line)
             .unwrap();
-        let Ok(port) = line.trim().parse() else {
+        let mut ports = line.split_whitespace().map(|it| it.parse().unwrap());
+        let (Some(port), secure_port) = (ports.next(), ports.next()) else {
             child.kill().unwrap();
             child.wait().unwrap();
             let mut stderr = std::io::stderr();
             writeln!(stderr, "ClickHouse got nothing: there is no chdb").unwrap();
             return None;
         };
-        Some(Self { child, port })
+        Some(Self {
+            child,
+            port,
+            secure_port,
+        })
     }
 
     /// As JSON, a row a line.
@@ -88,7 +98,10 @@ fn faults(dir: &Path, words: &str) {
 }
 
 fn start(dir: &Path, port: u16, clock: &Arc<ManualClock>, more: &[&str]) -> Here {
-    let clock: Arc<dyn Clock> = Arc::<ManualClock>::clone(clock);
+    serve(dir, port, Arc::<ManualClock>::clone(clock), more)
+}
+
+fn serve(dir: &Path, port: u16, clock: Arc<dyn Clock>, more: &[&str]) -> Here {
     let dir = format!("history.dir={}", dir.display());
     let url = format!("clickhouse.url=http://127.0.0.1:{port}/");
     let settings = [
@@ -374,6 +387,14 @@ fn many_ship_into_one() {
                 }
             });
             std::fs::write(far.path().join("password"), "s3cret\n").unwrap();
+            await_condition("it is read again", || {
+                clock.advance_ms(1_000);
+                let said = status();
+                match said["error"].is_null() && said["rows_shipped"] != 0 {
+                    true => Ok(()),
+                    false => Err(said),
+                }
+            });
         }
         if at == 1 {
             faults(far.path(), "column");
@@ -442,6 +463,14 @@ fn many_ship_into_one() {
     }
 }
 
+/// What `pinbad tables --clickhouse` prints, a statement each.
+fn print_tables(more: &[&str]) -> Vec<String> {
+    let said = run(pinbad().args(["tables", "--clickhouse"]).args(more));
+    assert_eq!(said.code, Some(0), "{}", said.err);
+    let text = said.out.trim_end().trim_end_matches(';');
+    text.split(";\n\n").map(str::to_owned).collect()
+}
+
 /// What `pinbad tables --clickhouse` prints is done by one server; what it prints for a cluster is what its parser takes.
 #[test]
 fn statements_are_what_clickhouse_takes() {
@@ -449,15 +478,8 @@ fn statements_are_what_clickhouse_takes() {
     let Some(clickhouse) = ClickHouse::start(far.path(), 0) else {
         return;
     };
-    let print = |more: &[&str]| {
-        let report = r#"report=[{name = "by-x.y", comment = "tag_info:group"}]"#;
-        let said = run(pinbad()
-            .args(["tables", "--clickhouse", "--set", report])
-            .args(more));
-        assert_eq!(said.code, Some(0), "{}", said.err);
-        let text = said.out.trim_end().trim_end_matches(';');
-        text.split(";\n\n").map(str::to_owned).collect::<Vec<_>>()
-    };
+    let report = r#"report=[{name = "by-x.y", comment = "tag_info:group"}]"#;
+    let print = |more: &[&str]| print_tables(&[&["--set", report], more].concat());
     // Twice: what is there is left as it is.
     for statement in [print(&[]), print(&[])].concat() {
         clickhouse.query(&statement);

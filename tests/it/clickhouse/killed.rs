@@ -1,0 +1,349 @@
+//! Killed again and again while it ships to a server that is killed, slow, full and away, and that loses answers and connections: in
+//! the end every row is there once, and what ClickHouse says is what pinbad says at home.
+//!
+//! What a kill takes before it was written (`history.flush_period`) is in neither. With `PINBAD_TEST_FULL` a million requests and
+//! twenty kills.
+#![expect(
+    clippy::print_stdout,
+    reason = "figures are for whoever runs the tests, and a child says where it listens"
+)]
+
+use std::collections::BTreeMap;
+use std::net::{SocketAddr, UdpSocket};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use pinbad::clock::{Clock, ManualClock, SystemClock};
+use pinbad::input::pinba::model;
+use prost::Message as _;
+use serde_json::Value as Json;
+
+use super::{ClickHouse, assert_same, faults, print_tables, serve, settle, start};
+use crate::harness::{Here, Site, await_condition, clean};
+use crate::past::START_SECS;
+
+/// Seconds of the daemon's clock in one.
+const PACE: u64 = 300;
+
+/// Time that goes on as fast, from where another process left it.
+#[derive(Debug)]
+struct PacedClock {
+    machine: SystemClock,
+    begin_ms: u64,
+}
+
+impl Clock for PacedClock {
+    fn mono_ms(&self) -> u64 {
+        self.machine.mono_ms() * PACE
+    }
+
+    fn unix_ms(&self) -> u64 {
+        self.begin_ms + self.mono_ms()
+    }
+}
+
+/// Request number `n`.
+fn packet(n: u64) -> Vec<u8> {
+    let mut sent = model::Request::named(format!("web-{}", n % 3), "shop", format!("/{}", n % 11));
+    sent.document_size = Some((n % 1_000_000) as u32);
+    sent.request_time = Some((n * 7_919 % 2_000_003) as f32 / 1e6);
+    sent.ru_utime = Some((n % 997) as f32 / 1e4);
+    sent.memory_peak = Some((n * 31 % 1_000_003) as u32);
+    sent.status = Some(if n.is_multiple_of(50) { 503 } else { 200 });
+    sent.add_tag("env", if n.is_multiple_of(7) { "test" } else { "prod" });
+    for timer in 0..5 {
+        let op = format!("op{}", (n + timer) % 3);
+        let value = ((n + timer) % 1_009) as f32 / 1e5;
+        sent.add_timer(
+            1 + (n % 3) as u32,
+            value,
+            &[("group", ["db", "http"][timer as usize % 2]), ("op", &op)],
+        );
+    }
+    sent.encode_to_vec()
+}
+
+/// Sends requests to whoever is there, nothing to nobody, until it is over.
+#[derive(Default)]
+struct Traffic {
+    sent: AtomicU64,
+    to: Mutex<Option<SocketAddr>>,
+    over: AtomicBool,
+}
+
+impl Traffic {
+    fn run(&self, rate: u64) {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        while !self.over.load(Ordering::SeqCst) {
+            let to = self.to.lock().unwrap();
+            if let Some(to) = *to {
+                for _ in 0..rate / 500 {
+                    let n = self.sent.fetch_add(1, Ordering::SeqCst);
+                    socket.send_to(&packet(n), to).unwrap();
+                }
+            }
+            drop(to);
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    fn turn(&self, to: Option<SocketAddr>) {
+        *self.to.lock().unwrap() = to;
+    }
+}
+
+/// Ends it, also of a test that fails.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+/// Goes wrong at the other end, in one way after the other, until it is over; the server that is left.
+fn trouble(dir: &Path, first: ClickHouse, over: &AtomicBool) -> (ClickHouse, u64) {
+    let (port, mut clickhouse, mut rounds) = (first.port, Some(first), 0);
+    let words = [
+        "slow lose cut refuse",
+        "torn full full readonly lose",
+        "cut lose torn slow",
+    ];
+    while !over.load(Ordering::SeqCst) {
+        faults(dir, words[rounds % words.len()]);
+        rounds += 1;
+        std::thread::sleep(Duration::from_millis(400));
+        // Killed in the middle of whatever it does; and every other time away for more than an hour.
+        if rounds % 3 == 0 {
+            drop(clickhouse.take());
+            if rounds % 2 == 0 {
+                std::thread::sleep(Duration::from_millis(3_700_000 / PACE));
+            }
+            clickhouse = ClickHouse::start(dir, port);
+        }
+    }
+    faults(dir, "");
+    (clickhouse.unwrap(), rounds as u64)
+}
+
+/// A daemon in a process of its own, of this test's binary.
+struct Paced {
+    site: Site,
+    child: Child,
+}
+
+const HOME: &str = "PINBAD_TEST_SHIP_HOME";
+const PORT: &str = "PINBAD_TEST_SHIP_PORT";
+const BEGIN_MS: &str = "PINBAD_TEST_SHIP_BEGIN_MS";
+
+const SETTINGS: [&str; 4] = [
+    "ingest.recv_buffer=8MB",
+    "reports.memory=32MiB",
+    "series.memory=8MiB",
+    "clickhouse.dc=ams",
+];
+
+#[test]
+#[ignore = "a child of a test"]
+fn the_daemon_with_a_clock_that_runs() {
+    let variable = |name| std::env::var(name);
+    let (Ok(home), Ok(port), Ok(begin_ms)) = (variable(HOME), variable(PORT), variable(BEGIN_MS))
+    else {
+        return;
+    };
+    let home = Path::new(&home);
+    let clock = Arc::new(PacedClock {
+        machine: SystemClock::new(),
+        begin_ms: begin_ms.parse().unwrap(),
+    });
+    let here = serve(home, port.parse().unwrap(), clock, &SETTINGS);
+    let addresses = format!("{} {}", here.site.udp[0], here.site.http);
+    let file = home.with_extension("ports");
+    std::fs::write(file.with_extension("new"), addresses).unwrap();
+    std::fs::rename(file.with_extension("new"), file).unwrap();
+    // Until it is killed.
+    std::thread::sleep(Duration::from_hours(1));
+    here.stop();
+}
+
+impl Paced {
+    fn start(home: &Path, port: u16, begin_ms: u64) -> Self {
+        let ports = home.with_extension("ports");
+        let _of_the_one_before = std::fs::remove_file(&ports);
+        let mut command = clean(Command::new(std::env::current_exe().unwrap()));
+        let test = "clickhouse::killed::the_daemon_with_a_clock_that_runs";
+        command.args([test, "--exact", "--ignored", "--nocapture"]);
+        command
+            .env(HOME, home)
+            .env(PORT, port.to_string())
+            .env(BEGIN_MS, begin_ms.to_string())
+            .env("RUST_LOG", "off");
+        let command = command.stdout(Stdio::null()).stderr(Stdio::null());
+        let child = command.spawn().unwrap();
+        let text = await_condition("it listens", || std::fs::read_to_string(&ports));
+        let (udp, http) = text.split_once(' ').unwrap();
+        let site = Site::new(vec![udp.parse().unwrap()], http.parse().unwrap());
+        Self { site, child }
+    }
+}
+
+impl Drop for Paced {
+    fn drop(&mut self) {
+        let _ended = self.child.kill();
+        let _reaped = self.child.wait();
+    }
+}
+
+#[test]
+fn killed_again_and_again_every_row_is_there_once() {
+    let is_full = std::env::var_os("PINBAD_TEST_FULL").is_some();
+    let (requests, kills, rate) = match is_full {
+        true => (1_000_000, 20, 5_000),
+        false => (20_000, 4, 2_000),
+    };
+    let (folder, far) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let home = folder.path().join("home");
+    std::fs::create_dir(&home).unwrap();
+    let Some(clickhouse) = ClickHouse::start(far.path(), 0) else {
+        return;
+    };
+    let port = clickhouse.port;
+    // Each repetition comes too late for a token.
+    for statement in print_tables(&[]) {
+        let window = "non_replicated_deduplication_window = ";
+        clickhouse.query(&statement.replace(&format!("{window}1000"), &format!("{window}1")));
+    }
+    let begun = Instant::now();
+    let now_ms = || START_SECS * 1_000 + begun.elapsed().as_millis() as u64 * PACE;
+    let traffic = Traffic::default();
+    let (clickhouse, rounds) = std::thread::scope(|scope| {
+        let over = Over(&traffic.over);
+        scope.spawn(|| traffic.run(rate));
+        let far = scope.spawn(|| trouble(far.path(), clickhouse, &traffic.over));
+        let mut merged = 0;
+        for kill in 0..=kills {
+            let daemon = Paced::start(&home, port, now_ms());
+            traffic.turn(Some(daemon.site.udp[0]));
+            let goal = requests * (kill + 1) / (kills + 1);
+            let of_it = || daemon.site.status().count("requests_merged");
+            await_condition("requests are merged", || {
+                std::thread::sleep(Duration::from_millis(50));
+                match merged + of_it() {
+                    all if all >= goal => Ok(()),
+                    some => Err((some, goal)),
+                }
+            });
+            // At another moment of what it does each time.
+            std::thread::sleep(Duration::from_millis(kill * 37 % 200));
+            merged += of_it();
+            traffic.turn(None);
+            drop(daemon);
+        }
+        drop(over);
+        far.join().unwrap()
+    });
+    // From here on the test has the clock in hand.
+    let clock = Arc::new(ManualClock::new(now_ms()));
+    let here = start(&home, port, &clock, &SETTINGS);
+    let before = settle(here, &home, port, &clock, &SETTINGS);
+    assert_same(&clickhouse, &[&home], before);
+    let here = start(&home, port, &clock, &SETTINGS);
+    let count = compare_answers(&here, &clickhouse, before);
+    await_condition("all requests are published", || {
+        clock.advance_ms(60_000);
+        let history = here.site.json("/api/v1/status")["history"].clone();
+        match history["raw_pieces_pending"].as_u64() {
+            Some(0) => Ok(()),
+            _ => Err(history),
+        }
+    });
+    here.stop();
+    let raw = compare_requests(&home, &clickhouse);
+    println!(
+        "{} requests sent at {rate}/s, {kills} kills, {rounds} troubles of the server in {:.0} s; {count} counted and {raw} kept at \
+         home, and in ClickHouse",
+        traffic.sent.load(Ordering::SeqCst),
+        begun.elapsed().as_secs_f64(),
+    );
+}
+
+/// What reports answer at home is what sums in ClickHouse are; how many requests there are.
+fn compare_answers(here: &Here, clickhouse: &ClickHouse, before: u64) -> u64 {
+    let mut count = 0;
+    for (report, key) in [
+        ("report_by_script_name", "script_name"),
+        ("report_by_hostname", "hostname"),
+        ("report_by_status", "status"),
+    ] {
+        let path = format!("/api/v1/reports/{report}?limit=0&from={START_SECS}&to={before}");
+        let mut home = BTreeMap::new();
+        for row in here.site.json(&path)["rows"].as_array().unwrap() {
+            let name = row[key].as_str().map(str::to_owned);
+            let us = (row["req_time_total"].as_f64().unwrap() * 1e6).round();
+            let sums = (row["req_count"].as_u64().unwrap(), us as u64);
+            home.insert(name.unwrap_or_else(|| row[key].to_string()), sums);
+        }
+        let rows = clickhouse.query(&format!(
+            "SELECT key[1] AS name, sum(req_count) AS requests, toUInt64(sum(time_total_us)) AS us FROM pinba.rollup FINAL \
+             WHERE report = '{report}' AND t < {before} GROUP BY name SETTINGS output_format_json_quote_64bit_integers = 0"
+        ));
+        let number = |row: &Json, name: &str| row[name].as_u64().unwrap();
+        let there: BTreeMap<_, _> = rows
+            .iter()
+            .map(|row| {
+                let name = row["name"].as_str().unwrap().to_owned();
+                (name, (number(row, "requests"), number(row, "us")))
+            })
+            .collect();
+        assert_eq!(home, there, "{report}");
+        count = home.values().map(|it| it.0).sum();
+    }
+    count
+}
+
+/// The files of raw requests at home, read by ClickHouse's engine, have the same rows as the table there, with all timers; how many.
+fn compare_requests(home: &Path, clickhouse: &ClickHouse) -> u64 {
+    let files = |table: &str| format!("file('{}/{table}/*/*.parquet', Parquet)", home.display());
+    // No type has all values of Int64, as files have it, and UInt64.
+    let counts = |names: &str| {
+        let names = names.split_whitespace();
+        let names: Vec<_> = names.map(|name| format!("toUInt64({name})")).collect();
+        names.join(", ")
+    };
+    let of_requests = [
+        format!(
+            "SELECT toUnixTimestamp(received) AS ts, {}, hostname, server_name, script_name, weight, tags FROM {}",
+            counts("run id status req_count req_time_us ru_utime_us ru_stime_us doc_size_bytes mem_peak_usage_bytes \
+                    memory_footprint_bytes timers_cnt"),
+            files("request")
+        ),
+        "SELECT toUnixTimestamp(ts), run, id, status, req_count, req_time_us, ru_utime_us, ru_stime_us, doc_size, mem_peak, \
+         memory_footprint, length(timers.hits), hostname, server_name, script_name, weight, \
+         arrayStringConcat(arrayMap((name, value) -> concat(name, '=', value), mapKeys(tags), mapValues(tags)), ',') \
+         FROM pinba.request FINAL"
+            .to_owned(),
+    ];
+    let of_timers = [
+        format!(
+            "SELECT {}, mapSort(JSONExtract(tags, 'Map(String, String)')) FROM {}",
+            counts("run request_id hit_count value_us ru_utime_us ru_stime_us"),
+            files("timer")
+        ),
+        "SELECT run, id, hits, us, utime, stime, mapSort(CAST(tags, 'Map(String, String)')) FROM pinba.request FINAL ARRAY JOIN \
+         timers.hits AS hits, timers.value_us AS us, timers.ru_utime_us AS utime, timers.ru_stime_us AS stime, timers.tags AS tags"
+            .to_owned(),
+    ];
+    let count = |from: &str| {
+        let rows = clickhouse.query(&format!("SELECT toUInt32(count()) AS rows FROM ({from})"));
+        rows[0]["rows"].as_u64().unwrap()
+    };
+    for [home, there] in [&of_requests, &of_timers] {
+        assert_eq!(count(home), count(there));
+        assert_eq!(count(&format!("{home} EXCEPT {there}")), 0);
+        assert_eq!(count(&format!("{there} EXCEPT {home}")), 0);
+    }
+    count(&of_requests[0])
+}
