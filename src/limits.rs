@@ -131,5 +131,9 @@ pub const RULES_SCRATCH_BYTES: u64 = 2 << 20;
 /// What each pattern among them may take beside while it runs.
 pub const PATTERN_SCRATCH_BYTES: u64 = 1 << 20;
 
+/// How long after its end a minute that all pinbads have shipped to ClickHouse by then may be: it is shipped when it has been over for
+/// two minutes.
+pub const SHIPPED_AFTER_SECS: u64 = 180;
+
 /// What answers over the past may take for their keys, all together.
 pub const PAST_ANSWERS_BYTES_MAX: usize = 256 << 20;

@@ -8,7 +8,10 @@
 //! A unit is the rows of a store, a report and a minute that were shipped together, its part of that minute. Rows
 //! replace each other by unit and key, so a unit that is sent twice counts once, however late
 //! ([`history::Shipping`](crate::history::Shipping) says what belongs to it). Without `clickhouse.url` there is no thread and no connection.
+//!
+//! [`Fleet`] reads what all of them have shipped.
 
+mod fleet;
 mod native;
 mod requests;
 mod rollups;
@@ -17,6 +20,8 @@ mod sink;
 mod tables;
 mod views;
 
+pub use self::fleet::Fleet;
+pub(crate) use self::fleet::{Counted, FleetRows, Points};
 pub use self::sink::{ShipStatus, Sink};
 pub use self::tables::statements;
 pub use self::views::views;

@@ -1,5 +1,6 @@
 //! ClickHouse's HTTP interface: a statement with its rows, and what came of it.
 
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
@@ -7,8 +8,9 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use ureq::Agent;
-use ureq::http::Request;
+use ureq::http::header::CONTENT_ENCODING;
+use ureq::http::{HeaderValue, Request, Response};
+use ureq::{Agent, Body};
 
 use crate::access::{read_secret, roots};
 use crate::config::ClickHouseConfig;
@@ -19,6 +21,8 @@ use crate::shutdown::Shutdown;
 const CONNECT_MAX: Duration = Duration::from_secs(10);
 /// Longest wait for an answer, of which the rows have to be stored first.
 const ANSWER_MAX: Duration = Duration::from_secs(300);
+/// Longest row of an answer: a histogram has fewer than 3,000 buckets, a key a few texts.
+const ROW_BYTES_MAX: u64 = 1 << 20;
 /// Longest text of an error that is read.
 const ERROR_BYTES_MAX: u64 = 16 << 10;
 /// How often a stop is noticed meanwhile.
@@ -115,14 +119,76 @@ impl Server {
         }
     }
 
-    /// On a thread of its own: a stop does not wait for the server.
-    fn post(
+    /// Asks a question that changes nothing, on the caller's thread; each row of the answer is shown as it comes, a line each. The
+    /// server has the whole answer before it sends any, so that what goes wrong there is not taken for an end.
+    pub(super) fn select(
+        &self,
+        query: &str,
+        patience: Duration,
+        each: &mut dyn FnMut(&[u8]) -> Result<(), String>,
+    ) -> Result<(), String> {
+        if patience.is_zero() {
+            return Err(format!("{}: it took too long", self.url));
+        }
+        let secs = (patience.as_secs() + 1).to_string();
+        let parameters = [
+            ("database", self.database.as_str()),
+            ("default_format", "JSONEachRow"),
+            ("output_format_json_quote_64bit_integers", "0"),
+            ("output_format_json_validate_utf8", "1"),
+            ("max_execution_time", secs.as_str()),
+            ("cancel_http_readonly_queries_on_client_close", "1"),
+            ("wait_end_of_query", "1"),
+        ];
+        let failed = |problem: String| format!("{}: {problem}", self.url);
+        let request = self.request(&parameters, query.as_bytes().to_vec());
+        let request = request.map_err(|failure| match failure {
+            Failure::Stopped => failed("stopped".to_owned()),
+            Failure::Later(problem) | Failure::Refused(problem) => problem,
+        })?;
+        let request = self
+            .agent
+            .configure_request(request)
+            .timeout_global(Some(patience))
+            .build();
+        let answer = self.agent.run(request);
+        let mut answer = answer.map_err(|error| failed(error.to_string()))?;
+        let status = answer.status().as_u16();
+        if status != 200 {
+            let said = said(&mut answer);
+            self.read_password();
+            return Err(failed(format!(
+                "it answered {status}: {}",
+                first_line(&said)
+            )));
+        }
+        let mut body = BufReader::new(answer.body_mut().with_config().limit(u64::MAX).reader());
+        let mut line = Vec::new();
+        loop {
+            line.clear();
+            let read = body
+                .by_ref()
+                .take(ROW_BYTES_MAX)
+                .read_until(b'\n', &mut line);
+            let read = read.map_err(|error| failed(error.to_string()))?;
+            if read == 0 {
+                return Ok(());
+            }
+            if line.last() != Some(&b'\n') {
+                return Err(failed(
+                    "its answer is cut, or has a row that is too long".to_owned(),
+                ));
+            }
+            each(&line).map_err(failed)?;
+        }
+    }
+
+    /// A statement, or rows.
+    fn request(
         &self,
         parameters: &[(&str, &str)],
         body: Vec<u8>,
-        is_packed: bool,
-        stop: &Shutdown,
-    ) -> Result<(), Failure> {
+    ) -> Result<Request<Vec<u8>>, Failure> {
         let parameters = parameters.iter().map(|(name, value)| {
             let value = utf8_percent_encode(value, NON_ALPHANUMERIC);
             format!("{name}={value}")
@@ -136,13 +202,24 @@ impl Server {
         if let Some(password) = &*self.password.lock() {
             request = request.header("x-clickhouse-key", password.reveal());
         }
+        let request = request.body(body);
+        request.map_err(|error| Failure::Later(format!("{}: {error}", self.url)))
+    }
+
+    /// On a thread of its own: a stop does not wait for the server.
+    fn post(
+        &self,
+        parameters: &[(&str, &str)],
+        body: Vec<u8>,
+        is_packed: bool,
+        stop: &Shutdown,
+    ) -> Result<(), Failure> {
+        let mut request = self.request(parameters, body)?;
         if is_packed {
-            request = request.header("content-encoding", "lz4");
+            let coding = HeaderValue::from_static("lz4");
+            request.headers_mut().insert(CONTENT_ENCODING, coding);
         }
         let later = |problem: String| Failure::Later(format!("{}: {problem}", self.url));
-        let request = request
-            .body(body)
-            .map_err(|error| later(error.to_string()))?;
         let (agent, url) = (self.agent.clone(), Arc::clone(&self.url));
         let (done, answer) = sync_channel(1);
         let run = move || {
@@ -176,9 +253,8 @@ fn run(agent: &Agent, url: &str, request: Request<Vec<u8>>) -> Result<(), Failur
     let mut answer = agent
         .run(request)
         .map_err(|error| later(&error.to_string()))?;
-    let body = answer.body_mut().with_config().limit(ERROR_BYTES_MAX);
     // An error that came after the head of the answer stands in its body.
-    let text = body.lossy_utf8(true).read_to_string().unwrap_or_default();
+    let text = said(&mut answer);
     let status = answer.status().as_u16();
     let code = text
         .split_once("Code: ")
@@ -187,12 +263,7 @@ fn run(agent: &Agent, url: &str, request: Request<Vec<u8>>) -> Result<(), Failur
     if status == 200 && code.is_none() {
         return Ok(());
     }
-    let first = text.lines().next().unwrap_or_default();
-    let said: String = first
-        .chars()
-        .filter(|it| !it.is_control())
-        .take(300)
-        .collect();
+    let said = first_line(&text);
     match code {
         Some(code) if is_refusal(code) => Err(Failure::Refused(said)),
         _ => Err(later(&format!("it answered {status}: {said}"))),
@@ -204,4 +275,16 @@ fn is_refusal(code: u32) -> bool {
         .lines()
         .filter_map(|line| line.split_once(' ')?.0.parse::<u32>().ok());
     codes.any(|it| it == code)
+}
+
+/// The beginning of an answer's text.
+fn said(answer: &mut Response<Body>) -> String {
+    let body = answer.body_mut().with_config().limit(ERROR_BYTES_MAX);
+    body.lossy_utf8(true).read_to_string().unwrap_or_default()
+}
+
+fn first_line(text: &str) -> String {
+    let first = text.lines().next().unwrap_or_default();
+    let shown = first.chars().filter(|it| !it.is_control());
+    shown.take(300).collect()
 }

@@ -4,13 +4,11 @@ use std::fmt::Write as _;
 
 use super::tables::{identifier, quoted};
 use crate::history::Dataset;
+use crate::limits::SHIPPED_AFTER_SECS as LATE_SECS;
 use crate::report::definition::Level;
 
 /// The window of a report there, seconds: Pinba's, and it ends where all minutes are there.
 const WINDOW_SECS: u64 = 900;
-/// How long the last minute of it is over.
-const LATE_SECS: u64 = 180;
-
 /// What a row is called in its inner query, and the columns that are made of it.
 struct Measure {
     name: &'static str,

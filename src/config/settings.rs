@@ -493,6 +493,10 @@ settings! {
         /// Certificates of those whose signature under the server's counts, PEM; "" for those that the system trusts.
         ca_file: Option<PathBuf> = "\"\"", path("file");
 
+        /// How long an answer about the fleet may take: "1s" to "10m". Local answers do not wait for it.
+        read_timeout: Duration = "\"30s\"",
+            span(Duration::from_secs(1), Duration::from_mins(10)), "an answer about the fleet";
+
         /// What this pinbad is called there; "" for the name of this host. Two with one name do no harm: each history.dir has an
         /// identity of its own.
         collector: String = "\"\"", name("a collector");

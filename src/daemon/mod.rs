@@ -132,6 +132,7 @@ impl Daemon {
             history,
             writer: mut history_writer,
             sink,
+            fleet,
         } = startup::open_history(config, &clock)?;
         #[cfg(feature = "sql")]
         let has_past = history_writer.is_some();
@@ -192,6 +193,8 @@ impl Daemon {
             history: history.clone(),
             #[cfg(feature = "sql")]
             shipping: sink.as_ref().map(Sink::status),
+            #[cfg(feature = "sql")]
+            fleet,
         };
         let catalog = Catalog::new(
             Arc::clone(&live),

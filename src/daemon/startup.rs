@@ -16,7 +16,7 @@ use super::error::StartError;
 use super::receivers;
 use super::squid::OpenSource;
 #[cfg(feature = "sql")]
-use crate::clickhouse::Sink;
+use crate::clickhouse::{Fleet, Sink};
 use crate::clock::{Clock, ContinuedClock};
 use crate::config::Config;
 #[cfg(feature = "sql")]
@@ -345,6 +345,7 @@ pub(super) struct OpenHistory {
     pub(super) history: Option<History>,
     pub(super) writer: Option<Writer>,
     pub(super) sink: Option<Sink>,
+    pub(super) fleet: Option<Fleet>,
 }
 
 /// Opens `history.dir`, where one is configured. What a newer program wrote is left alone.
@@ -386,6 +387,8 @@ pub(super) fn open_history(
     };
     let memory = settings.memory - of_requests;
     let history = History::new(store.parts(), memory, clock());
+    let fleet = (!config.clickhouse.url.is_empty()).then(|| Fleet::of(&config.clickhouse));
+    let fleet = fleet.transpose().map_err(StartError::ClickHouse)?;
     let sink = match config.clickhouse.url.is_empty() {
         true => None,
         false => {
@@ -404,6 +407,7 @@ pub(super) fn open_history(
         history: Some(history),
         writer: Some(writer),
         sink,
+        fleet,
     })
 }
 

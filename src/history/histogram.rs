@@ -12,7 +12,9 @@
 //! [`settle`]d.
 
 use crate::report::counts::{BUCKET_MAX, Histogram};
-use crate::report::histogram::{BucketLayout, LOG_LINEAR_BITS, octave_bounds, octave_bucket};
+use crate::report::histogram::{
+    BucketLayout, LOG_LINEAR_BITS, LOG_LINEAR_BUCKETS, octave_bounds, octave_bucket,
+};
 use crate::report::packed::{Pairs, Sum, write_pairs};
 
 /// Buckets of a doubling that there may be, as powers of two.
@@ -86,6 +88,25 @@ pub(crate) fn add_encoded(to: &mut Histogram, bytes: &[u8], layout: &BucketLayou
         }
     }
     Some(())
+}
+
+/// What was counted by these numbers, log-linear ones of 64 a doubling; `None`: there are no such buckets.
+pub(crate) fn of_counts(
+    counts: impl Iterator<Item = (u32, u64)>,
+    layout: &BucketLayout,
+) -> Option<Histogram> {
+    let bucket_max = match layout {
+        BucketLayout::LogLinear => LOG_LINEAR_BUCKETS - 1,
+        _ => BUCKET_MAX,
+    };
+    let mut histogram = Histogram::new();
+    for (bucket, count) in counts.filter(|(_, count)| *count > 0) {
+        if bucket > bucket_max || count > COUNT_MAX {
+            return None;
+        }
+        histogram.add(bucket, count);
+    }
+    Some(histogram)
 }
 
 /// A histogram where it is kept.
@@ -174,7 +195,7 @@ fn folded_bucket(bucket: u32, bits: u32) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::histogram::{LOG_LINEAR_BUCKETS, TIME_US_MAX};
+    use crate::report::histogram::TIME_US_MAX;
 
     /// Times around every edge, and the first thousands.
     fn times() -> impl Iterator<Item = u64> {

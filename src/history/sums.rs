@@ -4,6 +4,7 @@
 //! of each key are, so that of its histograms only the pages are read that have them. Memory: a row a key, and at most
 //! [`KEYS_MAX`] of those; what finds no place is added to `(other)`. Histograms are read for [`ROWS_AT_ONCE`] rows at a time.
 
+use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -46,18 +47,35 @@ struct Run {
 /// The rows of a span.
 #[derive(Debug)]
 pub(crate) struct Sums {
-    dataset: Arc<Dataset>,
-    units: Vec<Unit>,
-    /// By unit.
-    runs: Vec<Vec<Run>>,
     rows: Rows,
+    histograms: Box<dyn Histograms>,
     /// What could not be read, and what found no place.
     pub(crate) lacking: Vec<String>,
 }
 
+/// Where the histograms of rows are until somebody looks at them.
+pub(crate) trait Histograms: fmt::Debug + Send + Sync {
+    /// Puts those of some of the rows together, and shows each to `each`; `None`: some of it is not known. Or says why it cannot.
+    fn read(
+        &self,
+        from: &Rows,
+        wanted: &[usize],
+        each: &mut dyn FnMut(usize, Option<&Histogram>),
+    ) -> Result<(), String>;
+}
+
+/// Those of this machine.
+#[derive(Debug)]
+struct AtHome {
+    dataset: Arc<Dataset>,
+    units: Vec<Unit>,
+    /// By unit.
+    runs: Vec<Vec<Run>>,
+}
+
 /// Rows by key.
 #[derive(Debug, Default)]
-struct Rows {
+pub(crate) struct Rows {
     hasher: RandomState,
     index: HashTable<u32>,
     rows: Vec<SumRow>,
@@ -76,6 +94,28 @@ pub(crate) struct SumRow {
 }
 
 impl Rows {
+    /// Adds to the row of a key.
+    pub(crate) fn gain(
+        &mut self,
+        key: &[u8],
+        is_other: bool,
+        keys: usize,
+        sums: (&Totals, &Extremes),
+    ) {
+        let row = self.of(key, is_other, keys);
+        self.add(row, sums.0, sums.1);
+    }
+
+    /// All, in no promised order.
+    pub(crate) fn all(&self) -> &[SumRow] {
+        &self.rows
+    }
+
+    /// Whether keys have been added to `(other)` for want of memory.
+    pub(crate) fn is_full(&self) -> bool {
+        self.is_full
+    }
+
     /// The row of a key, which is made when it is missing.
     fn of(&mut self, key: &[u8], is_other: bool, keys: usize) -> u32 {
         let hash = self.hasher.hash_one(key);
@@ -112,8 +152,9 @@ impl Rows {
         self.index.find(hash, is_it).copied()
     }
 
-    fn find(&self, key: &[u8]) -> Option<u32> {
-        self.find_hashed(self.hasher.hash_one(key), key)
+    pub(crate) fn find(&self, key: &[u8]) -> Option<usize> {
+        let found = self.find_hashed(self.hasher.hash_one(key), key);
+        found.map(|row| row as usize)
     }
 
     fn add(&mut self, row: u32, totals: &Totals, extremes: &Extremes) {
@@ -126,7 +167,7 @@ impl Rows {
 impl Sums {
     /// Adds up the rows of a plan, and those that are not on disk yet.
     pub(crate) fn read(from: RowsAt, dataset: &Arc<Dataset>, plan: &Plan) -> Self {
-        let (units, lacking) = Unit::all(from, dataset, plan, None);
+        let (units, mut lacking) = Unit::all(from, dataset, plan, None);
         let keys = dataset.keys.len();
         let done = on_all_processors(units.len(), Vec::new, |unit, done: &mut Vec<_>| {
             if done.is_empty() {
@@ -169,53 +210,39 @@ impl Sums {
                 read.err().map(|error| units[unit].unread(&error)),
             ));
         });
-        let mut sums = Self {
+        let mut home = AtHome {
             dataset: Arc::clone(dataset),
             runs: units.iter().map(|_| Vec::new()).collect(),
             units,
-            rows: Rows::default(),
-            lacking,
         };
+        let mut all = Rows::default();
         for (rows, found) in done.into_iter().flatten() {
-            sums.take(rows, found);
+            lacking.extend(home.take(&mut all, rows, found));
         }
-        if keys == 0 {
+        let mut sums = Self::of(dataset, all, Box::new(home));
+        lacking.append(&mut sums.lacking);
+        Self { lacking, ..sums }
+    }
+
+    /// Of rows that were added up.
+    pub(crate) fn of(dataset: &Dataset, mut rows: Rows, histograms: Box<dyn Histograms>) -> Self {
+        if dataset.keys.is_empty() {
             // It has its one row even when nothing was counted.
-            sums.rows.of(&[], false, keys);
+            rows.of(&[], false, 0);
         }
-        if sums.rows.is_full {
-            let keys = sums.rows.rows.len().saturating_sub(1);
-            sums.lacking.push(format!(
+        let mut lacking = Vec::new();
+        if rows.is_full {
+            let keys = rows.rows.len().saturating_sub(1);
+            lacking.push(format!(
                 "more than {keys} keys, for which there is no room (an answer has {KEYS_MAX} at most, all answers over the past together \
                  {}): others are in (other); ask for a shorter span",
                 exact_bytes(PAST_ANSWERS_BYTES_MAX as u64)
             ));
         }
-        sums
-    }
-
-    /// Takes in what a thread has read.
-    fn take(&mut self, rows: Rows, found: Vec<(usize, Vec<Run>, Option<String>)>) {
-        let keys = self.dataset.keys.len();
-        let is_first = self.rows.rows.is_empty();
-        let mut moved = Vec::new();
-        if is_first {
-            self.rows = rows;
-        } else {
-            self.rows.is_full |= rows.is_full;
-            for row in &rows.rows {
-                let at = self.rows.of(&row.key, row.is_other, keys);
-                self.rows.add(at, &row.totals, &row.extremes);
-                moved.push(at);
-            }
-        }
-        for (unit, mut runs, error) in found {
-            if !is_first {
-                runs.iter_mut()
-                    .for_each(|run| run.row = moved[run.row as usize]);
-            }
-            self.runs[unit] = runs;
-            self.lacking.extend(error);
+        Self {
+            rows,
+            histograms,
+            lacking,
         }
     }
 
@@ -226,17 +253,28 @@ impl Sums {
 
     /// The row of a key.
     pub(crate) fn find(&self, key: &[u8]) -> Option<usize> {
-        self.rows.find(key).map(|row| row as usize)
+        self.rows.find(key)
     }
 
-    /// Puts the histograms of these rows together, and shows each to `each`; `None`: some of it is not known.
+    /// Shows the histograms of these rows to `each`; `None`: some of it is not known.
     pub(crate) fn histograms(
         &self,
         rows: &[usize],
         each: &mut dyn FnMut(usize, Option<&Histogram>),
-    ) {
-        for rows in rows.chunks(ROWS_AT_ONCE) {
-            let mut place_of = vec![NONE; self.rows.rows.len()];
+    ) -> Result<(), String> {
+        self.histograms.read(&self.rows, rows, each)
+    }
+}
+
+impl Histograms for AtHome {
+    fn read(
+        &self,
+        from: &Rows,
+        wanted: &[usize],
+        each: &mut dyn FnMut(usize, Option<&Histogram>),
+    ) -> Result<(), String> {
+        for rows in wanted.chunks(ROWS_AT_ONCE) {
+            let mut place_of = vec![NONE; from.rows.len()];
             for (place, row) in rows.iter().enumerate() {
                 place_of[*row] = place as u32;
             }
@@ -253,6 +291,41 @@ impl Sums {
                 each(*row, gathered.histogram());
             }
         }
+        Ok(())
+    }
+}
+
+impl AtHome {
+    /// Takes in what a thread has read; what it could not.
+    fn take(
+        &mut self,
+        all: &mut Rows,
+        rows: Rows,
+        found: Vec<(usize, Vec<Run>, Option<String>)>,
+    ) -> Vec<String> {
+        let keys = self.dataset.keys.len();
+        let is_first = all.rows.is_empty();
+        let mut moved = Vec::new();
+        if is_first {
+            *all = rows;
+        } else {
+            all.is_full |= rows.is_full;
+            for row in &rows.rows {
+                let at = all.of(&row.key, row.is_other, keys);
+                all.add(at, &row.totals, &row.extremes);
+                moved.push(at);
+            }
+        }
+        let mut lacking = Vec::new();
+        for (unit, mut runs, error) in found {
+            if !is_first {
+                runs.iter_mut()
+                    .for_each(|run| run.row = moved[run.row as usize]);
+            }
+            self.runs[unit] = runs;
+            lacking.extend(error);
+        }
+        lacking
     }
 
     /// Adds the histograms of a unit to those of the rows that are wanted.

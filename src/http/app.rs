@@ -24,6 +24,9 @@ use crate::telemetry::reading::Group;
 /// Short queries at once: status, lists, single requests.
 const SHORT_MAX: usize = 4;
 
+/// Answers about the fleet at once.
+const FLEET_MAX: usize = 4;
+
 /// Streams of `/events` at once.
 const LISTENERS_MAX: usize = 64;
 
@@ -40,6 +43,8 @@ pub(super) struct App {
     short: ConcurrencyLimit,
     /// For reports, pages of requests and pages for people.
     readings: ConcurrencyLimit,
+    /// For answers about the fleet: what waits for ClickHouse keeps nothing else waiting.
+    fleet: ConcurrencyLimit,
     /// For answers that are written while they are sent.
     streams: ConcurrencyLimit,
     /// For clients that follow requests as they pass: nobody waits for a permit.
@@ -70,6 +75,7 @@ impl App {
             answers,
             short: limit("queries", SHORT_MAX),
             readings: limit("readings", settings.readings_max),
+            fleet: limit("answers about the fleet", FLEET_MAX),
             streams: limit("large answers", settings.streams_max),
             followers: at_once("followers", settings.followers_max),
             imports: limit("imports", 1),
@@ -126,12 +132,30 @@ impl App {
         self.query_with(Some(permit), query).await
     }
 
-    /// A query whose rows are the answer.
+    /// The same, of the fleet or not.
+    pub(super) async fn read_of<T: Send + 'static>(
+        &self,
+        is_fleet: bool,
+        query: impl FnOnce(&dyn ReadModel) -> Result<T, Problem> + Send + 'static,
+    ) -> Result<T, Problem> {
+        let permit = self.readings_of(is_fleet).enter().await?;
+        self.query_with(Some(permit), query).await
+    }
+
+    fn readings_of(&self, is_fleet: bool) -> &ConcurrencyLimit {
+        match is_fleet {
+            true => &self.fleet,
+            false => &self.readings,
+        }
+    }
+
+    /// A query whose rows are the answer, of the fleet or not.
     pub(super) async fn read_rows(
         &self,
+        is_fleet: bool,
         query: impl FnOnce(&dyn ReadModel) -> Result<RowBody, Problem> + Send + 'static,
     ) -> Answer {
-        let permit = self.readings.enter().await?;
+        let permit = self.readings_of(is_fleet).enter().await?;
         let read = move |source: &dyn ReadModel| Ok((query(source)?, permit));
         let (body, permit) = self.query_with(None, read).await?;
         if body.is_whole() {

@@ -21,6 +21,7 @@ mod auth;
 mod concurrency_limit;
 mod connection;
 mod error;
+mod fleet;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
 mod measured;

@@ -125,8 +125,20 @@ impl Span {
 
     /// What is meant by it; `None`: nothing of the past. `to` is now and `from` an hour before it when they are not given.
     pub(super) fn at(&self, now_ms: u64) -> Result<Option<Spans>, Problem> {
+        self.at_or(now_ms, None)
+    }
+
+    /// The same; when neither is given, the last `default` seconds.
+    pub(super) fn at_or(
+        &self,
+        now_ms: u64,
+        default: Option<u64>,
+    ) -> Result<Option<Spans>, Problem> {
         let (now, tz) = self.here(now_ms)?;
-        let (from, to) = self.ends(now_ms)?;
+        let (mut from, to) = self.ends(now_ms)?;
+        if from.is_none() && to.is_none() {
+            from = default.map(|secs| now.cast_unsigned().saturating_sub(secs));
+        }
         if from.is_none() && to.is_none() {
             return match &self.compare {
                 Some(_) => {

@@ -14,7 +14,7 @@ use parking_lot::{Mutex, RwLock};
 use super::error::QueryError;
 #[cfg(feature = "sql")]
 use super::past::{
-    LineQuestion, PastAnswer, PastLines, PastQuestion, PastRequestPage, PastRequests,
+    Fleet, LineQuestion, PastAnswer, PastLines, PastQuestion, PastRequestPage, PastRequests,
 };
 use super::raw::RawReader;
 use super::read_model::{
@@ -47,6 +47,8 @@ use crate::value::Column;
 pub(crate) mod changes;
 #[cfg(feature = "sql")]
 mod compared;
+#[cfg(feature = "sql")]
+mod fleet;
 #[cfg(feature = "sql")]
 mod imports;
 #[cfg(feature = "sql")]
@@ -428,6 +430,11 @@ impl ReadModel for Catalog {
     }
 
     #[cfg(feature = "sql")]
+    fn fleet_members(&self) -> Option<Vec<(String, String)>> {
+        Some(self.status.fleet.as_ref()?.members())
+    }
+
+    #[cfg(feature = "sql")]
     fn past_keys(&self, name: &str) -> Result<Vec<String>, QueryError> {
         Ok(self.kept(name)?.dataset.keys.clone())
     }
@@ -443,8 +450,9 @@ impl ReadModel for Catalog {
         name: &str,
         key: &[String],
         span: &Range<u64>,
+        fleet: Option<&Fleet>,
     ) -> Result<Option<Distribution>, QueryError> {
-        self.past_distribution_of(name, key, span)
+        self.past_distribution_of(name, key, span, fleet)
     }
 
     #[cfg(feature = "sql")]

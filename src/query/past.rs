@@ -4,7 +4,24 @@ use std::fmt;
 use std::ops::Range;
 
 use super::read_model::{ReportAnswer, RequestPage, RequestSearch};
+use crate::limits::SHIPPED_AFTER_SECS;
 use crate::series::Metric;
+
+/// Which pinbads are asked together; of those that ship to the same ClickHouse.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Fleet {
+    /// Of these data centres; none: of all.
+    pub dcs: Vec<String>,
+    /// With these names; none: with any.
+    pub collectors: Vec<String>,
+}
+
+/// Where the newest minute ends that all pinbads have shipped when it is this unix second.
+#[must_use]
+pub const fn shipped_until(now: u64) -> u64 {
+    let at = now.saturating_sub(SHIPPED_AFTER_SECS);
+    at - at % 60
+}
 
 /// A span of a report's past, or two to be compared.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -17,6 +34,8 @@ pub struct PastQuestion {
     pub percentiles: Option<Vec<f64>>,
     /// Key columns and the texts that they must show: as [`ReadModel::report`](super::read_model::ReadModel::report) has them.
     pub equal: Vec<(String, String)>,
+    /// The past of these is wanted, not this daemon's own.
+    pub fleet: Option<Fleet>,
 }
 
 /// A report over a span of the past.
@@ -48,6 +67,8 @@ pub struct LineQuestion {
     pub span: Range<u64>,
     /// Seconds from point to point.
     pub step: u64,
+    /// As in [`PastQuestion`].
+    pub fleet: Option<Fleet>,
 }
 
 /// Points of lines.

@@ -10,7 +10,7 @@ use serde_json::Value as Json;
 
 use super::error::QueryError;
 use super::past::{
-    LineQuestion, PastAnswer, PastLines, PastQuestion, PastRequestPage, PastRequests,
+    Fleet, LineQuestion, PastAnswer, PastLines, PastQuestion, PastRequestPage, PastRequests,
 };
 use super::table::Table;
 use crate::clock::{Clock as _, SystemClock};
@@ -84,10 +84,16 @@ pub trait ReadModel: Send + Sync {
     /// One report over a span of the past. Columns are to be [`load`](Table::load)ed before they are looked at.
     ///
     /// # Errors
-    /// [`QueryError::UnknownReport`]; [`QueryError::NoHistory`]: nothing is kept, or not of this report.
+    /// [`QueryError::UnknownReport`]; [`QueryError::NoHistory`]: nothing is kept, or not of this report; of a fleet
+    /// [`QueryError::BadValue`] when there is none, [`QueryError::Busy`] when it does not answer.
     fn past(&self, name: &str, question: &PastQuestion) -> Result<PastAnswer, QueryError> {
         let _nothing_is_kept = (name, question);
         Err(QueryError::no_history())
+    }
+
+    /// Data centres and collectors of the fleet, as far as answers about it have named them; `None`: there is no fleet.
+    fn fleet_members(&self) -> Option<Vec<(String, String)>> {
+        None
     }
 
     /// The names of the keys by which a row of a report is known in the past.
@@ -150,8 +156,9 @@ pub trait ReadModel: Send + Sync {
         name: &str,
         key: &[String],
         span: &Range<u64>,
+        fleet: Option<&Fleet>,
     ) -> Result<Option<Distribution>, QueryError> {
-        let _nothing_is_kept = (name, key, span);
+        let _nothing_is_kept = (name, key, span, fleet);
         Err(QueryError::no_history())
     }
 

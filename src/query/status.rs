@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::tables::{BUILD, refusals};
 #[cfg(feature = "sql")]
-use crate::clickhouse::ShipStatus;
+use crate::clickhouse::{Fleet, ShipStatus};
 use crate::config::RewriteRule;
 #[cfg(feature = "sql")]
 use crate::history::History;
@@ -61,6 +61,9 @@ pub struct Status {
     /// What is shipped to ClickHouse; `None` without `clickhouse.url`.
     #[cfg(feature = "sql")]
     pub shipping: Option<ShipStatus>,
+    /// What all have shipped there.
+    #[cfg(feature = "sql")]
+    pub fleet: Option<Fleet>,
 }
 
 impl Status {
@@ -82,6 +85,8 @@ impl Status {
             history: None,
             #[cfg(feature = "sql")]
             shipping: None,
+            #[cfg(feature = "sql")]
+            fleet: None,
         }
     }
 

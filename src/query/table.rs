@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use super::error::QueryError;
 use crate::report::layout::Numbers;
 use crate::value::{Column, Value};
 
@@ -36,8 +37,12 @@ pub trait Table: Send + Sync {
 
     /// Fetches what these columns show in these rows (`None`: in all), where that takes its time and has not been done. What is
     /// not loaded is NULL.
-    fn load(&mut self, columns: &[usize], rows: Option<&[usize]>) {
+    ///
+    /// # Errors
+    /// [`QueryError::Busy`]: it is elsewhere, and does not come.
+    fn load(&mut self, columns: &[usize], rows: Option<&[usize]>) -> Result<(), QueryError> {
         let _is_there = (columns, rows);
+        Ok(())
     }
 
     /// The number of the column called `name`.

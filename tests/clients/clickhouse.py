@@ -6,6 +6,8 @@
                             disk, a table that takes nothing), "slow" (half a second), "column" (as a server without that column);
                             "lose@rollup" waits for rows of that table
                             FOLDER/settings is added to the settings of inserts
+                            FOLDER/fault-select says what happens to all questions while it is there: "refuse", "cut" (the connection
+                            ends within the answer), "hang"
 """
 import os, ssl, sys, threading, time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -43,6 +45,13 @@ def settings():
         return ""
 
 
+def fault_select():
+    try:
+        return open(os.path.join(folder, "fault-select")).read()
+    except FileNotFoundError:
+        return None
+
+
 class Front(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
@@ -67,6 +76,8 @@ class Front(BaseHTTPRequestHandler):
             if self.headers.get("X-ClickHouse-Key") != key:
                 self.body()
                 return self.answer(403, b"Code: 516. DB::Exception: default: Authentication failed")
+        if not query and "wait_end_of_query" in asked:
+            return self.select(asked, self.body().decode())
         with lock:
             what = fault(query) if query.startswith("INSERT") else None
             if what == "slow":
@@ -116,6 +127,32 @@ class Front(BaseHTTPRequestHandler):
             if what == "lose":
                 return self.answer(500, b"Code: 159. DB::Exception: Timeout exceeded")
             self.answer(200, b"")
+
+    def select(self, asked, query):
+        what = fault_select()
+        if what == "refuse":
+            return self.answer(500, b"Code: 241. DB::Exception: Memory limit exceeded")
+        if what == "hang":
+            time.sleep(4)
+        with lock:
+            try:
+                engine.query(f"USE {asked.pop('database')}")
+                form = asked.pop("default_format")
+                for name, value in asked.items():
+                    if name != "wait_end_of_query":
+                        engine.query(f"SET {name} = {value}")
+                said = engine.query(query, form).bytes()
+            except Exception as error:
+                text = str(error)
+                return self.answer(500, text[text.find("Code:"):].encode())
+        if what == "cut":
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(said) + 100))
+            self.end_headers()
+            self.wfile.write(said)
+            self.close_connection = True
+            return
+        self.answer(200, said)
 
     do_GET = do_POST
 

@@ -21,6 +21,7 @@ use crate::harness::{Here, Sender, await_condition, pinbad, run};
 use crate::packets::request;
 use crate::past::{START_SECS, pass, python};
 
+mod fleet;
 mod killed;
 mod trouble;
 

@@ -20,6 +20,7 @@ use crate::http::answer::order::{Sort, choose};
 use crate::http::answer::writer::RowWriter;
 use crate::http::app::{Answer, App};
 use crate::http::error::Problem;
+use crate::http::fleet;
 use crate::http::params::{KEY_PREFIX, NoParams, Params, encode, owned};
 use crate::http::request_checks::JsonBody;
 use crate::http::span::{Span, Spans};
@@ -114,7 +115,8 @@ pub(in crate::http) async fn read(
     mut params: Params,
     headers: HeaderMap,
 ) -> Answer {
-    let query = Query {
+    let is_fleet = fleet::is_named(&params);
+    let mut query = Query {
         sort: sort(&mut params)?,
         limit: params.count("limit", LIMIT_DEFAULT)?,
         offset: params.count("offset", 0)?,
@@ -124,9 +126,12 @@ pub(in crate::http) async fn read(
         span: Span::take_compared(&mut params),
         keys: params,
     };
-    app.read_rows(move |source| {
+    app.read_rows(is_fleet, move |source| {
+        let fleet = fleet::take_of(&mut query.keys, source, &name)?;
+        let now_ms = fleet::now_ms(source, fleet.is_some());
+        let (fleet, window) = fleet.unzip();
         let keys: Vec<_> = query.keys.rest().map(owned).collect();
-        if let Some(spans) = query.span.at(source.unix_ms())? {
+        if let Some(spans) = query.span.at_or(now_ms, window)? {
             let past = source.past(
                 &name,
                 &PastQuestion {
@@ -134,6 +139,7 @@ pub(in crate::http) async fn read(
                     before: spans.before,
                     percentiles: query.percentiles.clone(),
                     equal: keys,
+                    fleet,
                 },
             )?;
             let head = past_members(&past);
@@ -141,10 +147,10 @@ pub(in crate::http) async fn read(
             let sort = query.sort.iter();
             let by = sort.filter_map(|by| report.table.column(&by.column));
             let by: Vec<usize> = by.collect();
-            report.table.load(&by, None);
+            report.table.load(&by, None)?;
             let (rows, total) = query.choose(&report)?;
             let columns = query.shown(report.table.as_ref())?;
-            report.table.load(&columns, Some(&rows));
+            report.table.load(&columns, Some(&rows))?;
             return query.write(&name, report, rows, total, head);
         }
         let mut total = Ok(0);
@@ -347,15 +353,20 @@ fn wanted<'a>(column: &Column, text: &'a str) -> Result<Value<'a>, Problem> {
 /// `GET /api/v1/info`
 pub(in crate::http) async fn info(State(app): State<Arc<App>>, mut params: Params) -> Answer {
     let span = Span::take_compared(&mut params);
-    params.finish()?;
-    let row = app.read(move |source| {
+    let is_fleet = fleet::is_named(&params);
+    let row = app.read_of(is_fleet, move |source| {
+        let fleet = fleet::take_of(&mut params, source, "info")?;
+        params.finish()?;
         let mut further = Map::new();
-        let mut table = match span.at(source.unix_ms())? {
+        let now_ms = fleet::now_ms(source, fleet.is_some());
+        let (fleet, window) = fleet.unzip();
+        let mut table = match span.at_or(now_ms, window)? {
             None => source.info()?,
             Some(Spans { span, before, .. }) => {
                 let question = PastQuestion {
                     span,
                     before,
+                    fleet,
                     ..PastQuestion::default()
                 };
                 let past = source.past("info", &question)?;
@@ -368,7 +379,7 @@ pub(in crate::http) async fn info(State(app): State<Arc<App>>, mut params: Param
             return Err(Problem::not_found("there is no info yet"));
         }
         let columns: Vec<usize> = (0..table.columns().len()).collect();
-        table.load(&columns, None);
+        table.load(&columns, None)?;
         let mut row = Vec::new();
         let writer = RowWriter::of_table(Format::Json, table.as_ref());
         writer.bare_row(&mut row, &writer.rows(table.as_ref(), &[0]), 0);

@@ -45,7 +45,7 @@ pub(in crate::http) async fn list(
         search,
         format,
     } = parse(params, &headers)?;
-    app.read_rows(move |source| {
+    app.read_rows(false, move |source| {
         let Some((span, slowest, before)) = past else {
             let page = source.requests(&search)?;
             let tail = json!({"next_before_id": page.next_before_id});

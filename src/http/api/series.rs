@@ -14,11 +14,12 @@ use crate::http::answer::format;
 use crate::http::answer::json::number;
 use crate::http::app::{Answer, App};
 use crate::http::error::Problem;
+use crate::http::fleet;
 use crate::http::params::Params;
 use crate::http::span::Span;
 use crate::profile::groups::METRICS;
 use crate::query::error::QueryError;
-use crate::query::past::LineQuestion;
+use crate::query::past::{Fleet, LineQuestion};
 use crate::query::read_model::{ReadModel, ReportSummary, SampleQuestion};
 use crate::query::tables::SAMPLES;
 use crate::series::{Lines, Metric, Series};
@@ -44,15 +45,23 @@ pub(in crate::http) async fn read(
     Path(name): Path<String>,
     mut params: Params,
 ) -> Answer {
-    let query = Query {
+    let is_fleet = fleet::is_named(&params);
+    let mut query = Query {
         metric: params.text("metric"),
         step: params.number_in("step", 1..=86_400)?,
         span: Span::take(&mut params),
         keys: params,
     };
     let series = app.settings.series.clone().unwrap_or_else(Series::nothing);
-    let body = app.query(move |source| query.answer(&name, &series, source));
-    Ok(format::json(StatusCode::OK, body.await?.to_string()))
+    let answer = move |source: &dyn ReadModel| {
+        let fleet = fleet::take_of(&mut query.keys, source, &name)?;
+        query.answer(&name, &series, fleet.map(|(fleet, _)| fleet), source)
+    };
+    let body = match is_fleet {
+        true => app.read_of(true, answer).await?,
+        false => app.query(answer).await?,
+    };
+    Ok(format::json(StatusCode::OK, body.to_string()))
 }
 
 /// What a client wants to see.
@@ -71,25 +80,37 @@ fn no_metric(name: &str, names: impl Iterator<Item = &'static str>) -> Problem {
 }
 
 impl Query {
-    fn answer(&self, name: &str, series: &Series, source: &dyn ReadModel) -> Result<Json, Problem> {
+    fn answer(
+        &self,
+        name: &str,
+        series: &Series,
+        fleet: Option<Fleet>,
+        source: &dyn ReadModel,
+    ) -> Result<Json, Problem> {
         let reports = source.reports();
         let report = reports.iter().find(|report| report.name == name);
         let report = report.ok_or_else(|| QueryError::unknown_report(name))?;
-        if report.kind == SAMPLES {
+        if report.kind == SAMPLES && fleet.is_none() {
             return self.sampled(report, source);
         }
         let metric = self.metric.as_deref().unwrap_or("req_per_sec");
         let names = || Metric::names().chain(["p99_9 and the like"]);
         let metric = Metric::parse(metric).ok_or_else(|| no_metric(metric, names()))?;
-        let now_ms = source.unix_ms();
+        let now_ms = fleet::now_ms(source, fleet.is_some());
         let (from, to) = self.span.ends(now_ms)?;
+        if fleet.is_some() {
+            let keys = source.past_keys(name)?;
+            let to = to.unwrap_or(now_ms / 1_000);
+            let from = from.unwrap_or_else(|| to.saturating_sub(SPAN_DEFAULT));
+            return self.past(name, metric, &keys, (from..to, fleet), source);
+        }
         // What is older than the last hour is asked of the history, if there is one.
         let kept_from = series.coverage().map(|reach| reach.from);
         if let Some(from) = from.filter(|from| kept_from.is_none_or(|kept| *from < kept)) {
             match source.past_keys(name) {
                 Ok(keys) => {
                     let to = to.unwrap_or(now_ms.div_ceil(1_000));
-                    return self.past(name, metric, &keys, from..to, source);
+                    return self.past(name, metric, &keys, (from..to, None), source);
                 }
                 Err(QueryError::NoHistory(_)) => {}
                 Err(other) => return Err(other.into()),
@@ -135,7 +156,7 @@ impl Query {
         name: &str,
         metric: Metric,
         keys: &[String],
-        span: Range<u64>,
+        (span, fleet): (Range<u64>, Option<Fleet>),
         source: &dyn ReadModel,
     ) -> Result<Json, Problem> {
         if span.is_empty() {
@@ -151,6 +172,7 @@ impl Query {
             metrics: vec![metric],
             span,
             step,
+            fleet,
         };
         let line = source.past_lines(name, &question)?;
         let lines = Lines {

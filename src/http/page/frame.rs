@@ -82,8 +82,13 @@ pub(super) fn page(
     document(title, &head, &body)
 }
 
-/// The page that says why there is no other. `stranger`: without anything around it, for a client that may see nothing else.
-pub(super) fn problem(status: StatusCode, detail: &str, stranger: bool) -> Markup {
+/// The page that says why there is no other; `here` is the address of what this daemon has itself. `stranger`: without anything around it, for a client that may see nothing else.
+pub(super) fn problem(
+    status: StatusCode,
+    detail: &str,
+    here: Option<&str>,
+    stranger: bool,
+) -> Markup {
     let log_in = status == StatusCode::UNAUTHORIZED;
     let title = match status.canonical_reason() {
         _ if log_in => "Log in",
@@ -95,6 +100,7 @@ pub(super) fn problem(status: StatusCode, detail: &str, stranger: bool) -> Marku
         @if log_in {
             p { "Load this page again, and your browser asks for the name and the password of a user of this daemon." }
         }
+        @if let Some(here) = here { p { a href=(here) { "This page of this daemon alone" } } }
         @if !stranger { p { a href="/" { "To the overview" } } }
     };
     if !stranger {

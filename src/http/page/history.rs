@@ -337,7 +337,8 @@ impl<'a> History<'a> {
     fn read(&self, metrics: &[Metric], span: &Range<u64>) -> Result<Read, String> {
         let (secs, key) = (span.end - span.start, self.key());
         let reaches = |reach: Coverage| reach.from <= span.start;
-        if self.series.coverage().is_some_and(reaches) {
+        let is_here = self.time.fleet.is_none();
+        if is_here && self.series.coverage().is_some_and(reaches) {
             let fits = |step: &&u64| secs.div_ceil(**step) <= POINTS_WANTED;
             let step = FINE_STEPS.iter().find(fits).copied().unwrap_or(60);
             let span = (span.start, span.end, step);
@@ -353,6 +354,7 @@ impl<'a> History<'a> {
             metrics: metrics.to_vec(),
             span: span.clone(),
             step: step_of(secs, POINTS_WANTED),
+            fleet: self.time.fleet.clone(),
         };
         let found = self.source.past_lines(self.report, &question);
         let found = found.map_err(|why| why.to_string())?;

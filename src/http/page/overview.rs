@@ -103,7 +103,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
         (frame::views("Top by", "Top by", &choices))
         div.panels {
             (panel(&mut scripts, first, order, time)?)
-            @if let Some(table) = small_table(view, &RequestSearch::default(), order.3, &[])? {
+            @if time.fleet.is_none() && let Some(table) = small_table(view, &RequestSearch::default(), order.3, &[])? {
                 section.panel #top-timers data-live aria-label="Timers" { (table) }
             }
             @for panel in panels { (panel?) }
@@ -127,8 +127,10 @@ fn numbers(all: &Ranking, source: &dyn ReadModel, time: &Time) -> Markup {
         p.over { "All requests, " (all.about()) }
         dl.facts {
             @if !all.table().is_empty() { @for column in &columns { (all.fact(column, 0)) } }
-            div title="Packets and requests lost since the start" {
-                dt { "Lost" } dd.big.bad[lost > 0] { a href=(time.link("/daemon", [])) { (formatting::count(lost)) } }
+            @if time.fleet.is_none() {
+                div title="Packets and requests lost since the start" {
+                    dt { "Lost" } dd.big.bad[lost > 0] { a href=(time.link("/daemon", [])) { (formatting::count(lost)) } }
+                }
             }
         }
     }

@@ -86,8 +86,16 @@ impl Ranking {
         names: [&str; N],
     ) -> Result<[Result<Self, QueryError>; N], Problem> {
         if let Some(question) = view.time.question(Some(&PERCENTILES), &[]) {
+            let mut busy = None;
             return Ok(names.map(|name| {
-                let past = view.source.past(name, &question)?;
+                if let Some(why) = &busy {
+                    return Err(QueryError::clone(why));
+                }
+                let past = view.source.past(name, &question);
+                let past = past.inspect_err(|why| {
+                    // Who does not answer now does not answer the others either.
+                    busy = matches!(why, QueryError::Busy(_)).then(|| why.clone());
+                })?;
                 Ok(Self::of_past(&view.time, past, Self::native).brief())
             }));
         }
@@ -266,19 +274,19 @@ impl Ranking {
         let heaviest = by(self.time, true).filter(|_| self.heaviest_only && self.past.is_some());
         let heaviest = heaviest.map(|by| choose(table, &|_| true, &[by], 0, HEAVIEST).0);
         let table = self.answer.table.as_mut();
-        table.load(&columns, heaviest.as_deref());
+        table.load(&columns, heaviest.as_deref())?;
         let chosen = choose(table, &|row| keep(table, row), &sort, offset, limit);
-        self.load(&chosen.0);
+        self.load(&chosen.0)?;
         Ok(chosen)
     }
 
     /// Fetches what is shown of some rows.
-    pub(super) fn load(&mut self, rows: &[usize]) {
+    pub(super) fn load(&mut self, rows: &[usize]) -> Result<(), QueryError> {
         let table = self.answer.table.as_mut();
         let columns = self.columns.iter();
         let columns = columns.filter_map(|column| table.column(&column.name));
         let columns: Vec<usize> = columns.collect();
-        table.load(&columns, Some(rows));
+        table.load(&columns, Some(rows))
     }
 
     /// The keys of a row, by name.

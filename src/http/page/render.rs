@@ -9,13 +9,14 @@ use axum::http::header::{ACCEPT, CONTENT_SECURITY_POLICY, CONTENT_TYPE};
 use axum::http::{HeaderMap, HeaderValue, Response, Uri};
 use axum::response::IntoResponse;
 use axum::routing::{MethodRouter, get};
-use maud::Markup;
+use maud::{Markup, html};
 
 use super::compressed::Text;
 use super::frame;
-use super::time::Time;
+use super::time::{Time, take_fleet};
 use crate::http::app::App;
 use crate::http::error::Problem;
+use crate::http::fleet;
 use crate::http::params::Params;
 use crate::http::span::Span;
 use crate::query::error::QueryError;
@@ -43,6 +44,7 @@ impl View<'_> {
     pub(super) fn form(&self) -> Result<Params, Problem> {
         let mut params = Params::of_form(self.uri.query())?;
         Span::take_compared(&mut params);
+        take_fleet(&mut params)?;
         Ok(params)
     }
 
@@ -50,6 +52,7 @@ impl View<'_> {
     pub(super) fn params(&self) -> Result<Params, Problem> {
         let mut params = Params::parse(self.uri.query())?;
         Span::take_compared(&mut params);
+        take_fleet(&mut params)?;
         Ok(params)
     }
 
@@ -60,7 +63,15 @@ impl View<'_> {
         title: &str,
         main: &Markup,
     ) -> Result<Markup, Problem> {
-        let control = self.time.control(self.uri.path(), &self.params()?);
+        let (path, params) = (self.uri.path(), self.params()?);
+        let members = self.source.fleet_members();
+        // What the other pages show is not shipped, or not added up.
+        let is_here = !["/", "/reports"].contains(&section);
+        let control = html! {
+            (self.time.control(path, &params))
+            @if let Some(members) = members { (self.time.choice(&members, path, &params)) }
+        };
+        let main = &html! { @if is_here { (self.time.only_here()) } (main) };
         let optional = [
             ("/squid", self.source.has_squid()),
             ("/profile", self.source.has_samples()),
@@ -101,6 +112,7 @@ pub(super) fn route(kind: Kind, page: Page) -> MethodRouter<Arc<App>> {
               path: Result<Path<Vec<String>>, PathRejection>,
               uri: Uri,
               headers: HeaderMap| async move {
+            let (path_shown, query) = (uri.path().to_owned(), uri.query().map(str::to_owned));
             let is_folded = kind == Kind::OrFolded
                 && Params::of_form(uri.query()).is_ok_and(|it| it.get("format") == Some("folded"));
             let made = match path {
@@ -119,7 +131,13 @@ pub(super) fn route(kind: Kind, page: Page) -> MethodRouter<Arc<App>> {
                 Err(problem) if is_folded || kind == Kind::Picture => problem.into_response(),
                 // A page that says why there is no other.
                 Err(problem) => {
-                    let page = frame::problem(problem.status, problem.detail(), false);
+                    let here = Params::parse(query.as_deref()).unwrap_or_default();
+                    let here = here.get("fleet").map(|_| {
+                        let changes = [("fleet", None), ("dc", None), ("collector", None)];
+                        here.link(&path_shown, &changes)
+                    });
+                    let page =
+                        frame::problem(problem.status, problem.detail(), here.as_deref(), false);
                     let mut response = answer(&Text::new(page.into_string()), &headers, HTML);
                     *response.status_mut() = problem.status;
                     response
@@ -139,7 +157,8 @@ async fn make(
     let target = uri.path_and_query().map_or("/", |target| target.as_str());
     let target = target.to_owned();
     let shared = Arc::clone(&app);
-    let text = app.read(move |source| {
+    let is_fleet = Params::of_form(uri.query()).is_ok_and(|params| fleet::is_named(&params));
+    let text = app.read_of(is_fleet, move |source| {
         let view = View {
             source,
             app: &shared,
@@ -163,7 +182,7 @@ pub(in crate::http) fn is_wanted(headers: &HeaderMap) -> bool {
 
 /// For a browser that is not let in: no links and no names, and nothing that would have to be loaded.
 pub(in crate::http) fn stranger(problem: Problem) -> Response<Body> {
-    let page = frame::problem(problem.status, problem.detail(), true).into_string();
+    let page = frame::problem(problem.status, problem.detail(), None, true).into_string();
     let mut response = problem.into_response();
     response
         .headers_mut()

@@ -90,7 +90,7 @@ impl Row {
             })
         };
         let at = (0..table.len()).find(is_it);
-        ranking.load(at.as_slice());
+        ranking.load(at.as_slice())?;
         Ok(Self {
             summary,
             ranking,
@@ -177,11 +177,13 @@ impl Row {
         let conditions = Conditions::of(&self.summary.definition, &self.keys);
         let mut search = conditions.search()?;
         view.time.narrow(&mut search);
-        let timer_groups = match self.ranking.timers {
+        let timer_groups = match self.ranking.timers || view.time.fleet.is_some() {
             true => None,
             false => small_table(view, &search, "time", &conditions.requests)?,
         };
-        Ok((timer_groups, self.slowest(view, search, &conditions)?))
+        let slowest = self.slowest(view, search, &conditions)?;
+        let slowest = html! { (view.time.only_here()) (slowest) };
+        Ok((timer_groups, slowest))
     }
 
     /// How its times are spread; samples have none.
@@ -194,7 +196,9 @@ impl Row {
             return view.source.distribution(name, &self.keys);
         };
         let key: Vec<String> = self.keys.iter().map(|(_, value)| value.clone()).collect();
-        view.source.past_distribution(name, &key, &spans.span)
+        let fleet = view.time.fleet.as_ref();
+        view.source
+            .past_distribution(name, &key, &spans.span, fleet)
     }
 
     /// Its last hour, if that is kept.

@@ -7,11 +7,12 @@ use std::ops::Range;
 
 use maud::{Markup, html};
 
-use super::formatting;
+use super::formatting::{self, visible};
 use crate::http::error::Problem;
+use crate::http::fleet;
 use crate::http::params::{KEY_PREFIX, Params, encode, link, owned, pairs};
 use crate::http::span::{Span, Spans};
-use crate::query::past::{PastAnswer, PastQuestion};
+use crate::query::past::{Fleet, PastAnswer, PastQuestion};
 use crate::query::read_model::{ReadModel, RequestSearch};
 use crate::series::EVERYTHING;
 
@@ -42,19 +43,33 @@ pub(super) struct Time {
     given: Vec<(String, String)>,
     /// What that means; `None`: now.
     pub(super) spans: Option<Spans>,
+    /// Of many pinbads, not of this one.
+    pub(super) fleet: Option<Fleet>,
     /// Why there is no past to be shown.
     why_not: Option<String>,
+}
+
+/// The fleet, where the address says so in full: without that `dc` and `collector` may be keys of a report.
+pub(super) fn take_fleet(params: &mut Params) -> Result<Option<Fleet>, Problem> {
+    fleet::take(params, || ["dc", "collector"].map(str::to_owned).to_vec())
 }
 
 impl Time {
     /// That of an address.
     pub(super) fn read(source: &dyn ReadModel, query: Option<&str>) -> Result<Self, Problem> {
         let mut params = Params::of_form(query)?;
-        let spans = Span::take_compared(&mut params).at(source.unix_ms())?;
-        let given = params.iter().filter(|(name, _)| NAMES.contains(name));
+        let span = Span::take_compared(&mut params);
+        let fleet = take_fleet(&mut params)?;
+        let window = fleet.is_some().then(|| fleet::window(source, EVERYTHING));
+        let now_ms = fleet::now_ms(source, fleet.is_some());
+        let is_fleet = |name: &str| fleet.is_some() && fleet::NAMES.contains(&name);
+        let given = params
+            .iter()
+            .filter(|(name, _)| NAMES.contains(name) || is_fleet(name));
         Ok(Self {
             given: given.map(owned).collect(),
-            spans,
+            spans: span.at_or(now_ms, window)?,
+            fleet,
             why_not: source
                 .past_keys(EVERYTHING)
                 .err()
@@ -90,7 +105,8 @@ impl Time {
         more: Option<(&str, &str)>,
     ) -> String {
         let mark = |(key, value): &(String, String)| {
-            let taken = ["span", "theme"].contains(&key.as_str()) || NAMES.contains(&key.as_str());
+            let taken = [&["span", "theme"], &NAMES[..], &fleet::NAMES].concat();
+            let taken = taken.contains(&key.as_str());
             let prefix = if taken || key.starts_with(KEY_PREFIX) {
                 KEY_PREFIX
             } else {
@@ -122,6 +138,11 @@ impl Time {
         html! { @if self.spans.is_some() { p.note { "This page is about now, whatever time is chosen." } } }
     }
 
+    /// Says so beside what is not asked of the fleet.
+    pub(super) fn only_here(&self) -> Markup {
+        html! { @if self.fleet.is_some() { p.note { "Of this daemon alone: raw requests of the fleet are asked for in ClickHouse." } } }
+    }
+
     /// Whether there is a past, so that a chart can lead to a part of it.
     pub(super) fn has_past(&self) -> bool {
         self.why_not.is_none()
@@ -151,6 +172,7 @@ impl Time {
             before: spans.before,
             percentiles: percentiles.map(<[f64]>::to_vec),
             equal: equal.to_vec(),
+            fleet: self.fleet.clone(),
         })
     }
 
@@ -247,11 +269,12 @@ impl Time {
             params.link(path, &[&time[..], &others[..]].concat())
         };
         let is_preset = |preset: &str| from == Some(preset) && self.get("to").is_none();
-        let is_own = self.spans.is_some() && !PRESETS.iter().any(|(_, preset)| is_preset(preset));
+        let is_now = from.or(self.get("to")).is_none();
+        let is_own = !is_now && !PRESETS.iter().any(|(_, preset)| is_preset(preset));
         let current = |is_this: bool| is_this.then_some("true");
         html! {
             nav.time aria-label="Time" {
-                a href=(address(None, None, None)) aria-current=[current(self.spans.is_none())] { "live" }
+                a href=(address(None, None, None)) aria-current=[current(is_now)] { @if self.fleet.is_some() { "newest" } @else { "live" } }
                 @if let Some(why) = &self.why_not { small { (why) } } @else {
                     @for (text, preset) in PRESETS {
                         a href=(address(Some(preset), None, compare)) aria-current=[current(is_preset(preset))] { (text) }
@@ -267,6 +290,56 @@ impl Time {
                     span { "compared with" }
                     @for (text, other) in COMPARED {
                         a href=(address(from, self.get("to"), other)) aria-current=[current(compare == other)] { (text) }
+                    }
+                }
+            }
+        }
+    }
+
+    /// The links by which it is chosen whose past is shown: this daemon's, or that of the fleet with these members.
+    pub(super) fn choice(
+        &self,
+        members: &[(String, String)],
+        path: &str,
+        params: &Params,
+    ) -> Markup {
+        let is_fleet = self.fleet.is_some();
+        let address = |fleet, dc: Option<&str>, collector: Option<&str>| {
+            let changes = [("fleet", fleet), ("dc", dc), ("collector", collector)];
+            params.link(path, &changes)
+        };
+        // Without the fleet these may be keys of a report.
+        let here = match is_fleet {
+            true => address(None, None, None),
+            false => params.link(path, &[("fleet", None)]),
+        };
+        let [dc, collector] = ["dc", "collector"].map(|name| self.get(name).filter(|_| is_fleet));
+        let mut dcs: Vec<&str> = members.iter().map(|(dc, _)| dc.as_str()).collect();
+        dcs.dedup();
+        // What is not named cannot be asked for by a link: an empty parameter is none.
+        dcs.retain(|dc| !dc.is_empty());
+        let collectors = members.iter().filter(|it| dc.is_none_or(|dc| it.0 == dc));
+        let collectors = collectors.map(|(_, collector)| collector.as_str());
+        let current = |is_this: bool| is_this.then_some("true");
+        let fields = params.changed(&[("collector", None)]);
+        html! {
+            nav.time aria-label="Whose" {
+                a href=(here) aria-current=[current(!is_fleet)] { "this daemon" }
+                a href=(address(Some("true"), None, None)) aria-current=[current(is_fleet && dc.or(collector).is_none())] { "fleet" }
+                @if is_fleet {
+                    @for name in dcs { a href=(address(Some("true"), Some(name), None)) aria-current=[current(dc == Some(name))] { (visible(name)) } }
+                    details {
+                        summary aria-current=[current(collector.is_some())] { (collector.map_or_else(|| "collector".to_owned(), visible)) }
+                        form.filters method="get" action=(path) {
+                            @for (name, value) in fields.iter() { input type="hidden" name=(name) value=(value); }
+                            label { "Collector "
+                                select name="collector" {
+                                    option value="" { "all" }
+                                    @for name in collectors { option value=(name) selected[collector == Some(name)] { (visible(name)) } }
+                                }
+                            }
+                            button type="submit" { "Show" }
+                        }
                     }
                 }
             }

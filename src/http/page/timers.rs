@@ -19,6 +19,7 @@ use super::timer_groups::{self, GROUPS_MAX};
 use crate::http::answer::order::Sort;
 use crate::http::api::search;
 use crate::http::error::Problem;
+use crate::http::fleet;
 use crate::http::params::{Params, pairs};
 use crate::query::read_model::{TimerGroups, TimerSearch};
 use crate::report::definition::{Field, KeySource};
@@ -81,7 +82,8 @@ fn added(mut params: Params) -> Params {
 
 /// Those that are conditions.
 fn given_conditions(params: &Params) -> impl Iterator<Item = (&str, &str)> {
-    let is_other = |name: &str| VIEW.contains(&name) || NAMES.contains(&name);
+    let is_other =
+        |name: &str| VIEW.contains(&name) || NAMES.contains(&name) || fleet::NAMES.contains(&name);
     params.iter().filter(move |(name, _)| !is_other(name))
 }
 

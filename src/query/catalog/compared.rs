@@ -3,6 +3,7 @@
 //! Rows are joined by key when the table is made; values are looked up in the two tables when they are asked for.
 
 use super::past::PastTable;
+use crate::query::error::QueryError;
 use crate::query::table::Table;
 use crate::report::layout::{Cell, ColumnLayout, LayoutColumn};
 use crate::value::{Column, ColumnType, Value};
@@ -124,7 +125,7 @@ impl Table for Compared {
         value.unwrap_or(Value::Null)
     }
 
-    fn load(&mut self, columns: &[usize], rows: Option<&[usize]>) {
+    fn load(&mut self, columns: &[usize], rows: Option<&[usize]>) -> Result<(), QueryError> {
         let of_report: Vec<usize> = columns.iter().map(|column| self.shown[*column].0).collect();
         let mut sides: [Option<Vec<usize>>; 2] = [None, None];
         if let Some(rows) = rows {
@@ -136,7 +137,7 @@ impl Table for Compared {
             sides = [Some(now.collect()), Some(before.collect())];
         }
         let [now, before] = sides;
-        self.now.load(&of_report, now.as_deref());
-        self.before.load(&of_report, before.as_deref());
+        self.now.load(&of_report, now.as_deref())?;
+        self.before.load(&of_report, before.as_deref())
     }
 }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use chrono::{DateTime, SecondsFormat};
 
 use super::compared::Compared;
+use super::fleet::away;
 use super::ranking::spread;
 use super::{Catalog, columns, key_columns};
 use crate::history::histogram::{error, fold, settle};
@@ -20,7 +21,7 @@ use crate::history::unit::RowsAt;
 use crate::history::{Coverage, Dataset, History, Resolution};
 use crate::merger::answering;
 use crate::query::error::QueryError;
-use crate::query::past::{LineQuestion, PastAnswer, PastLines, PastQuestion};
+use crate::query::past::{Fleet, LineQuestion, PastAnswer, PastLines, PastQuestion};
 use crate::query::read_model::{Distribution, ReportAnswer};
 use crate::query::table::{Rows, Table};
 use crate::report::definition::Definition;
@@ -100,56 +101,46 @@ impl Catalog {
         name: &str,
         question: &PastQuestion,
     ) -> Result<PastAnswer, QueryError> {
-        let Kept {
-            definition,
-            dataset,
-            history,
-        } = self.kept(name)?;
+        let kept = self.kept(name)?;
         let definition = match &question.percentiles {
-            None => definition,
-            Some(_) if definition.layout.is_histogram_view() => {
+            None => Arc::clone(&kept.definition),
+            Some(_) if kept.definition.layout.is_histogram_view() => {
                 return Err(QueryError::unknown_report(name));
             }
-            Some(percentiles) => {
-                Arc::new(definition.in_native_columns(percentiles, &self.defaults))
-            }
+            Some(percentiles) => Arc::new(
+                kept.definition
+                    .in_native_columns(percentiles, &self.defaults),
+            ),
         };
         let layout = &definition.layout;
         if layout.is_histogram_view() && question.before.is_some() {
             let why = "is not possible for a histogram view";
             return Err(QueryError::bad_value("compare", why));
         }
-        let coverage = Arc::new(Dataset::coverage());
-        let [view, ran] = RowsAt::of_both(history, [&dataset, &coverage]);
-        let plan = |span: &Range<u64>| Plan::new(&view.parts, &dataset, span.clone());
-        let plan_now = plan(&question.span);
-        let plan_before = question.before.as_ref().map(plan);
-        let plans = || plan_before.iter().chain([&plan_now]);
-        let resolutions = plans().map(|plan| plan.resolution);
-        let resolution = resolutions.max().unwrap_or(Resolution::Minute);
+        let added = match &question.fleet {
+            None => kept.add_up(question),
+            Some(fleet) => self.fleet_sums(&kept.dataset, fleet, question)?,
+        };
+        let resolution = added.iter().map(|it| it.resolution).max();
+        let resolution = resolution.unwrap_or(Resolution::Minute);
         let bits = resolution.bucket_bits();
         let as_of_ms = self.clock.unix_ms();
-        let mut partial = Vec::new();
-        let mut read = |plan: &Plan| {
-            let covered = Covered::read(&ran, &coverage, &dataset, &plan.span);
-            let mut remarks = covered.remarks(
-                plan,
-                ran.kept_from(&coverage)
-                    .into_iter()
-                    .chain(view.kept_from(&dataset))
-                    .min(),
-            );
-            let sums = Sums::read(view.clone(), &dataset, plan);
-            remarks.extend(sums.lacking.iter().cloned());
+        let mut partial: Vec<String> = Vec::new();
+        // Those of the span before first.
+        let mut tables = added.into_iter().rev().map(|it| {
+            let mut remarks = it.remarks;
+            remarks.extend(it.sums.lacking.iter().cloned());
             remarks.retain(|remark| !partial.contains(remark));
             partial.extend(remarks);
-            (
-                PastTable::new(&definition, sums, bits, covered.own.secs, as_of_ms),
-                covered.own.secs,
-            )
+            let table = PastTable::new(&definition, it.sums, bits, it.covered_secs, as_of_ms);
+            (table, it.span, it.covered_secs)
+        });
+        let mut tables: Vec<_> = tables.by_ref().collect();
+        let Some((mut now, span, covered_seconds)) = tables.pop() else {
+            return Err(QueryError::no_history());
         };
-        let (mut now, covered_seconds) = read(&plan_now);
-        let before = plan_before.as_ref().map(|plan| read(plan).0);
+        let before = tables.pop().map(|(table, span, _)| (table, span));
+        let (before, span_before) = before.unzip();
         let key_columns = match before {
             Some(_) => Compared::key_columns(layout),
             None => key_columns(layout).collect(),
@@ -157,7 +148,7 @@ impl Catalog {
         let table: Box<dyn Table> = match before {
             Some(before) => Box::new(Compared::new(now, before)),
             None if layout.is_histogram_view() => {
-                now.load(&[], None);
+                now.load(&[], None)?;
                 let chosen = question
                     .equal
                     .iter()
@@ -171,7 +162,6 @@ impl Catalog {
             None => Box::new(now),
         };
         let is_log_linear = definition.buckets == BucketLayout::LogLinear;
-        let span = plan_now.span;
         Ok(PastAnswer {
             report: ReportAnswer {
                 window_seconds: (span.end - span.start) as f64,
@@ -181,7 +171,7 @@ impl Catalog {
                 table,
             },
             span,
-            before: plan_before.map(|plan| plan.span),
+            before: span_before,
             resolution_seconds: resolution.secs(),
             percentile_error: is_log_linear.then(|| error(bits)),
             partial,
@@ -189,41 +179,78 @@ impl Catalog {
     }
 }
 
-impl Catalog {
-    /// Metrics of a row, or of all rows together.
-    pub(super) fn past_lines_of(
-        &self,
-        name: &str,
-        question: &LineQuestion,
-    ) -> Result<PastLines, QueryError> {
-        let Kept {
-            definition,
-            dataset,
-            history,
-        } = self.kept(name)?;
-        let coverage = Arc::new(Dataset::coverage());
-        let [view, ran] = RowsAt::of_both(history, [&dataset, &coverage]);
-        let mut step = question.step;
-        let plan = Plan::of_steps(&view.parts, &dataset, &question.span, &mut step);
-        let covered = Covered::read(&ran, &coverage, &dataset, &plan.span);
-        let kept_from = ran
-            .kept_from(&coverage)
-            .into_iter()
-            .chain(view.kept_from(&dataset))
-            .min();
-        let mut partial = covered.remarks(&plan, kept_from);
+/// Rows of a span, added up.
+pub(super) struct Added {
+    /// As it was widened.
+    pub(super) span: Range<u64>,
+    /// The coarsest rows that they were made from.
+    pub(super) resolution: Resolution,
+    pub(super) sums: Sums,
+    pub(super) covered_secs: u64,
+    /// What is lacking.
+    pub(super) remarks: Vec<String>,
+}
 
-        let bits = plan.resolution.bucket_bits();
+/// What a row, or all rows together, gained in each step of a span.
+pub(super) struct Steps {
+    pub(super) from: u64,
+    pub(super) step: u64,
+    pub(super) resolution: Resolution,
+    pub(super) sums: Vec<Option<Sum>>,
+    /// In how many seconds of each step requests were counted.
+    pub(super) secs: Vec<u64>,
+    pub(super) remarks: Vec<String>,
+}
+
+impl Kept<'_> {
+    /// The rows of the span, and those of the span before.
+    fn add_up(&self, question: &PastQuestion) -> Vec<Added> {
+        let Self {
+            dataset, history, ..
+        } = self;
+        let coverage = Arc::new(Dataset::coverage());
+        let [view, ran] = RowsAt::of_both(history, [dataset, &coverage]);
+        let kept_from = ran.kept_from(&coverage).into_iter();
+        let kept_from = kept_from.chain(view.kept_from(dataset)).min();
+        let spans = [&question.span].into_iter().chain(&question.before);
+        let added = spans.map(|span| {
+            let plan = Plan::new(&view.parts, dataset, span.clone());
+            let covered = Covered::read(&ran, &coverage, dataset, &plan.span);
+            Added {
+                remarks: covered.remarks(&plan, kept_from),
+                covered_secs: covered.own.secs,
+                sums: Sums::read(view.clone(), dataset, &plan),
+                resolution: plan.resolution,
+                span: plan.span,
+            }
+        });
+        added.collect()
+    }
+
+    /// The same of one row, by the step.
+    fn steps(&self, question: &LineQuestion) -> Steps {
+        let Self {
+            dataset, history, ..
+        } = self;
+        let coverage = Arc::new(Dataset::coverage());
+        let [view, ran] = RowsAt::of_both(history, [dataset, &coverage]);
+        let mut step = question.step;
+        let plan = Plan::of_steps(&view.parts, dataset, &question.span, &mut step);
+        let covered = Covered::read(&ran, &coverage, dataset, &plan.span);
+        let kept_from = ran.kept_from(&coverage).into_iter();
+        let kept_from = kept_from.chain(view.kept_from(dataset)).min();
+        let mut remarks = covered.remarks(&plan, kept_from);
+
         let key = question.key.as_ref().map(|texts| key_of(texts));
         let wants_histograms = question.metrics.iter().any(Metric::is_percentile);
         let asked = Asked {
             key: key.as_deref(),
             step,
             sums: !question.metrics.iter().all(Metric::is_percentile),
-            histogram_bits: wants_histograms.then_some(bits),
+            histogram_bits: wants_histograms.then(|| plan.resolution.bucket_bits()),
         };
-        let (sums, lacking) = lines::read(view, &dataset, &plan, asked);
-        partial.extend(lacking);
+        let (sums, lacking) = lines::read(view, dataset, &plan, asked);
+        remarks.extend(lacking);
         let key = key_of(&[dataset.report.clone(), dataset.hash.clone()]);
         let asked = Asked {
             key: Some(&key),
@@ -234,9 +261,42 @@ impl Catalog {
         let mut ran_plan = Plan::of_steps(&ran.parts, &coverage, &plan.span, &mut step.clone());
         ran_plan.span = plan.span.clone();
         let (secs, _) = lines::read(ran, &coverage, &ran_plan, asked);
-        let spans = sums.into_iter().zip(secs).map(|(sum, secs)| Span {
+        let secs = secs.into_iter();
+        Steps {
+            from: plan.span.start,
+            step,
+            resolution: plan.resolution,
+            sums,
+            secs: secs
+                .map(|secs| secs.map_or(0, |secs| secs.totals.requests))
+                .collect(),
+            remarks,
+        }
+    }
+}
+
+impl Catalog {
+    /// Metrics of a row, or of all rows together.
+    pub(super) fn past_lines_of(
+        &self,
+        name: &str,
+        question: &LineQuestion,
+    ) -> Result<PastLines, QueryError> {
+        let kept = self.kept(name)?;
+        let steps = match &question.fleet {
+            None => kept.steps(question),
+            Some(fleet) => self.fleet_steps(&kept.dataset, fleet, question)?,
+        };
+        let Kept {
+            definition,
+            dataset,
+            ..
+        } = kept;
+        let bits = steps.resolution.bucket_bits();
+        let spans = steps.sums.into_iter().zip(steps.secs);
+        let spans = spans.map(|(sum, secs)| Span {
             definition: &definition,
-            secs: secs.map_or(0, |secs| secs.totals.requests),
+            secs,
             sum: sum.unwrap_or_default(),
         });
         let spans: Vec<Span<'_>> = spans.collect();
@@ -251,11 +311,11 @@ impl Catalog {
             points.collect()
         };
         Ok(PastLines {
-            from: plan.span.start,
-            step,
+            from: steps.from,
+            step: steps.step,
             points: question.metrics.iter().map(line).collect(),
-            resolution_seconds: plan.resolution.secs(),
-            partial,
+            resolution_seconds: steps.resolution.secs(),
+            partial: steps.remarks,
         })
     }
 
@@ -265,12 +325,18 @@ impl Catalog {
         name: &str,
         key: &[String],
         span: &Range<u64>,
+        fleet: Option<&Fleet>,
     ) -> Result<Option<Distribution>, QueryError> {
         let Kept {
             definition,
             dataset,
             history,
         } = self.kept(name)?;
+        if let Some(fleet) = fleet {
+            let sum = self.fleet_sum(&dataset, fleet, key, span)?;
+            let histogram = sum.as_ref().and_then(Sum::histogram);
+            return Ok(histogram.map(|histogram| spread(&definition, histogram.iter())));
+        }
         let view = RowsAt::of(history, &dataset);
         let plan = Plan::new(&view.parts, &dataset, span.clone());
         let key = key_of(key);
@@ -346,36 +412,41 @@ impl Covered {
             }
             Some(_) => {}
         }
-        let Coverage {
-            secs: _,
-            missed,
-            histograms_dropped,
-            keys_folded,
-            rows_lost,
-        } = self.own;
-        let counts = [
-            (missed, "requests could not be counted"),
-            (
-                histograms_dropped,
-                "rows of a minute have no percentiles (history.memory)",
-            ),
-            (
-                keys_folded,
-                "rows of a minute are in (other) (history.memory)",
-            ),
-            (
-                rows_lost.into(),
-                "rows are lost: they could not be written for long, or not be read",
-            ),
-        ];
-        let counts = counts.into_iter().filter(|(count, _)| *count > 0);
-        remarks.extend(counts.map(|(count, what)| format!("{count} {what}")));
+        remarks.extend(uncounted(&self.own));
         let others = self.others.iter().map(|(hash, secs)| {
             format!("for {secs} s another definition of the report ({hash}) was counted")
         });
         remarks.extend(others);
         remarks
     }
+}
+
+/// What was not counted as it should have been.
+pub(super) fn uncounted(covered: &Coverage) -> impl Iterator<Item = String> + use<> {
+    let Coverage {
+        secs: _,
+        missed,
+        histograms_dropped,
+        keys_folded,
+        rows_lost,
+    } = *covered;
+    let counts = [
+        (missed, "requests could not be counted"),
+        (
+            histograms_dropped,
+            "rows of a minute have no percentiles (history.memory)",
+        ),
+        (
+            keys_folded,
+            "rows of a minute are in (other) (history.memory)",
+        ),
+        (
+            rows_lost.into(),
+            "rows are lost: they could not be written for long, or not be read",
+        ),
+    ];
+    let counts = counts.into_iter().filter(|(count, _)| *count > 0);
+    counts.map(|(count, what)| format!("{count} {what}"))
 }
 
 /// A report over a span.
@@ -425,7 +496,7 @@ impl PastTable {
     }
 
     /// Reads the histograms of some rows.
-    fn load_rows(&mut self, rows: &[usize], keeps: bool) {
+    fn load_rows(&mut self, rows: &[usize], keeps: bool) -> Result<(), QueryError> {
         let Self {
             definition,
             sums,
@@ -440,7 +511,7 @@ impl PastTable {
             reading.histograms = vec![Vec::new(); loaded.len()];
         }
         let is_log_linear = definition.buckets == BucketLayout::LogLinear;
-        sums.histograms(&missing, &mut |row, histogram| {
+        let read = sums.histograms(&missing, &mut |row, histogram| {
             loaded[row] = true;
             let Some(histogram) = histogram else {
                 return;
@@ -456,6 +527,7 @@ impl PastTable {
                 reading.histograms[row] = histogram.iter().collect();
             }
         });
+        read.map_err(|problem| away(&problem))
     }
 }
 
@@ -472,11 +544,12 @@ impl Table for PastTable {
         self.definition.layout.value(&self.reading, row, column)
     }
 
-    fn load(&mut self, columns: &[usize], rows: Option<&[usize]>) {
+    fn load(&mut self, columns: &[usize], rows: Option<&[usize]>) -> Result<(), QueryError> {
         let want = self.definition.layout.want(columns.iter().copied());
         if want.quantiles || want.histograms {
             let all: Vec<usize> = (0..self.len()).collect();
-            self.load_rows(rows.unwrap_or(&all), want.histograms);
+            return self.load_rows(rows.unwrap_or(&all), want.histograms);
         }
+        Ok(())
     }
 }

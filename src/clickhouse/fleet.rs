@@ -1,0 +1,464 @@
+//! Reading the fleet: rows that many pinbads have shipped, added up by ClickHouse.
+//!
+//! ClickHouse adds up what is a sum, a smallest or a largest value, and buckets of histograms; all else is made from that by the
+//! same code as at home. Rows are read with FINAL: what was sent twice counts once. An answer is read row by row, as JSON, whose
+//! whole numbers are exact; its keys take the memory that answers over the past share. Called on a front end's thread.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use super::server::Server;
+use super::tables::{COVERAGE, ROLLUP, quoted};
+use crate::config::ClickHouseConfig;
+use crate::history::histogram::of_counts;
+use crate::history::sums::{Histograms, Rows, Sums};
+use crate::history::{Coverage, Dataset};
+use crate::report::counts::Histogram;
+use crate::report::packed::Sum;
+use crate::report::reading::Extremes;
+use crate::report::row_key::{key_texts, push_key};
+use crate::report::totals::Totals;
+
+/// For how long a collector that ships nothing any more is missed.
+const MISSED_SECS: u64 = 7 * 86_400;
+/// Rows whose histograms are asked for by key; of more, those of all rows are read.
+const KEYS_ASKED_MAX: usize = 500;
+/// Collectors that an answer knows of.
+const COLLECTORS_MAX: usize = 10_000;
+/// Collectors that are remembered for those who choose.
+const MEMBERS_MAX: usize = 1_000;
+/// Seconds of a minute.
+const MINUTE: u64 = 60;
+
+/// Where the fleet's rows are.
+#[derive(Debug, Clone)]
+pub struct Fleet {
+    server: Arc<Server>,
+    patience: Duration,
+    /// Data centres and collectors, as answers have named them.
+    members: Arc<Mutex<BTreeSet<(String, String)>>>,
+}
+
+/// Some of the fleet's rows: those of a report in a span.
+#[derive(Debug, Clone)]
+pub(crate) struct FleetRows {
+    fleet: Fleet,
+    dataset: Arc<Dataset>,
+    /// Whole minutes.
+    span: Range<u64>,
+    /// Which pinbads, as a condition behind others.
+    members: String,
+    /// When whoever asks gives up.
+    deadline: Instant,
+}
+
+/// Which rows a line is made from, and what of them.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Points<'a> {
+    /// Of one key, or of all together.
+    pub(crate) key: Option<&'a [String]>,
+    /// Seconds of a step.
+    pub(crate) step: u64,
+    pub(crate) has_histograms: bool,
+}
+
+/// What a collector has shipped.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub(crate) struct Collector {
+    pub(crate) dc: String,
+    pub(crate) collector: String,
+    /// Where its newest minute before the end of the span ends, of whatever report.
+    pub(crate) until: u64,
+}
+
+/// For how long a collector counted a report in a span, as it was defined then.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub(crate) struct Counted {
+    pub(crate) dc: String,
+    pub(crate) collector: String,
+    pub(crate) definition: String,
+    pub(crate) secs: u64,
+    missed: u64,
+    histograms_dropped: u64,
+    keys_folded: u64,
+    rows_lost: u64,
+}
+
+/// A row as ClickHouse shows it: sums, or the histogram.
+#[derive(Debug, Deserialize)]
+struct Found {
+    #[serde(default)]
+    point: u64,
+    #[serde(default)]
+    key: Vec<String>,
+    #[serde(default)]
+    other: bool,
+    #[serde(default)]
+    sums: [u128; 8],
+    #[serde(default)]
+    seen: [Option<u64>; 3],
+    #[serde(default)]
+    known: bool,
+    #[serde(default)]
+    histogram: BTreeMap<u32, u64>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Ran {
+    point: u64,
+    secs: u64,
+}
+
+/// In the order of [`Totals::sums`], which fit in 128 bits however many there are.
+const SUMS: &str = "[sum(toUInt128(req_count)), sum(hit_count), sum(time_total_us), sum(ru_utime_total_us), sum(ru_stime_total_us), \
+     sum(toUInt128(traffic_total)), sum(toUInt128(memory_footprint_total)), sum(toUInt128(error_count))] AS sums";
+const SEEN: &str = "[min(time_min_us), max(time_max_us), max(memory_peak_max)] AS seen";
+const HISTOGRAM: &str = "min(has_histogram) AS known, sumMap(histogram) AS histogram";
+
+impl Fleet {
+    /// That of the configuration, whose `clickhouse.url` is set. Nothing is connected before somebody asks.
+    ///
+    /// # Errors
+    /// When the password or certificates cannot be read.
+    pub fn of(config: &ClickHouseConfig) -> Result<Self, String> {
+        Ok(Self {
+            server: Arc::new(Server::of(config)?),
+            patience: config.read_timeout,
+            members: Arc::default(),
+        })
+    }
+
+    /// Data centres and collectors, as far as answers have named them.
+    pub(crate) fn members(&self) -> Vec<(String, String)> {
+        self.members.lock().iter().cloned().collect()
+    }
+
+    /// The rows of a report in a span of whole minutes: of the data centres and collectors that are named, or of all.
+    pub(crate) fn rows(
+        &self,
+        dataset: &Arc<Dataset>,
+        span: &Range<u64>,
+        dcs: &[String],
+        collectors: &[String],
+    ) -> FleetRows {
+        let mut members = String::new();
+        for (column, names) in [("dc", dcs), ("collector", collectors)] {
+            let names: Vec<_> = names.iter().map(|name| quoted(name)).collect();
+            if !names.is_empty() {
+                let _infallible = write!(members, " AND {column} IN ({})", names.join(", "));
+            }
+        }
+        // No row is of a later time.
+        let last = u64::from(u32::MAX) / MINUTE * MINUTE;
+        FleetRows {
+            fleet: self.clone(),
+            dataset: Arc::clone(dataset),
+            span: span.start.min(last)..span.end.min(last),
+            members,
+            deadline: Instant::now() + self.patience,
+        }
+    }
+}
+
+impl FleetRows {
+    /// Which minutes.
+    pub(crate) fn span(&self) -> &Range<u64> {
+        &self.span
+    }
+
+    /// Asks, and shows each row of the answer.
+    fn select<T: DeserializeOwned>(
+        &self,
+        query: &str,
+        each: &mut dyn FnMut(T) -> Result<(), String>,
+    ) -> Result<(), String> {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        self.fleet.server.select(query, left, &mut |line| {
+            let row = serde_json::from_slice(line);
+            each(row.map_err(|error| format!("its answer is not understood: {error}"))?)
+        })
+    }
+
+    fn all<T: DeserializeOwned>(&self, query: &str) -> Result<Vec<T>, String> {
+        let mut all = Vec::new();
+        self.select(query, &mut |row| {
+            all.push(row);
+            Ok(())
+        })?;
+        Ok(all)
+    }
+
+    /// Those of the report under any definition.
+    fn of_report(&self) -> String {
+        let Self { span, members, .. } = self;
+        let report = quoted(&self.dataset.report);
+        let Range { start, end } = span;
+        format!("WHERE report = {report} AND t >= {start} AND t < {end}{members}")
+    }
+
+    /// Those of its definition.
+    fn own(&self) -> String {
+        let definition = quoted(&self.dataset.hash);
+        format!("{} AND definition = {definition}", self.of_report())
+    }
+
+    /// The number of the step in which a minute is.
+    fn point(&self, step: u64) -> String {
+        format!("intDiv(toUnixTimestamp(t) - {}, {step})", self.span.start)
+    }
+
+    /// Rows by key; their histograms are asked for when somebody looks at them.
+    pub(crate) fn sums(&self) -> Result<Sums, String> {
+        let keys = self.dataset.keys.len();
+        let query = format!(
+            "SELECT key, max(other) AS other, {SUMS}, {SEEN} FROM {} FINAL {} GROUP BY key",
+            ROLLUP.name,
+            self.own()
+        );
+        let mut rows = Rows::default();
+        self.select(&query, &mut |found: Found| {
+            let key = self.key(&found.key)?;
+            let sums = (&found.totals(), &found.extremes());
+            rows.gain(&key, found.other, keys, sums);
+            Ok(())
+        })?;
+        Ok(Sums::of(&self.dataset, rows, Box::new(self.clone())))
+    }
+
+    /// What one row or all rows together gained in each step.
+    pub(crate) fn line(&self, points: Points<'_>) -> Result<Vec<Option<Sum>>, String> {
+        let point = self.point(points.step);
+        let histogram = match points.has_histograms {
+            true => HISTOGRAM,
+            false => "false AS known",
+        };
+        let key = points.key.filter(|_| !self.dataset.keys.is_empty());
+        let of_key = key.map_or_else(String::new, |key| {
+            format!(" AND key = {}", array(key.iter().map(String::as_str)))
+        });
+        let query = format!(
+            "SELECT {point} AS point, {SUMS}, {histogram} FROM {} FINAL {}{of_key} GROUP BY point",
+            ROLLUP.name,
+            self.own()
+        );
+        let mut line: Vec<Option<Sum>> = self.steps(points.step).map(|_| None).collect();
+        self.select(&query, &mut |found: Found| {
+            if let Some(sum) = line.get_mut(found.point as usize) {
+                *sum = Some(Sum::of(found.totals(), found.histogram(&self.dataset)));
+            }
+            Ok(())
+        })?;
+        Ok(line)
+    }
+
+    fn steps(&self, step: u64) -> Range<u64> {
+        0..(self.span.end - self.span.start).div_ceil(step)
+    }
+
+    /// In how many seconds of each step there was a pinbad that counted: of each minute those of the one that counted longest.
+    pub(crate) fn secs(&self, step: u64) -> Result<Vec<u64>, String> {
+        let query = format!(
+            "SELECT {} AS point, sum(most) AS secs FROM (SELECT t, max(secs) AS most FROM (SELECT t, dc, collector, store, \
+             sum(seconds) AS secs FROM {} FINAL {} GROUP BY t, dc, collector, store) GROUP BY t) GROUP BY point",
+            self.point(step),
+            COVERAGE.name,
+            self.own()
+        );
+        let mut secs: Vec<u64> = self.steps(step).map(|_| 0).collect();
+        self.select(&query, &mut |ran: Ran| {
+            if let Some(secs) = secs.get_mut(ran.point as usize) {
+                *secs = ran.secs;
+            }
+            Ok(())
+        })?;
+        Ok(secs)
+    }
+
+    /// Who has shipped something, up to the end of the span or in the days before it.
+    pub(crate) fn collectors(&self) -> Result<Vec<Collector>, String> {
+        let Range { start, end } = &self.span;
+        let found: Vec<Collector> = self.all(&format!(
+            "SELECT dc, collector, toUnixTimestamp(max(t)) + {MINUTE} AS until FROM {} WHERE t >= {} AND t < {end}{} \
+             GROUP BY dc, collector ORDER BY dc, collector LIMIT {COLLECTORS_MAX}",
+            COVERAGE.name,
+            start.saturating_sub(MISSED_SECS),
+            self.members
+        ))?;
+        let mut members = self.fleet.members.lock();
+        if self.members.is_empty() {
+            members.clear();
+        }
+        let named = found.iter().map(|it| (it.dc.clone(), it.collector.clone()));
+        let room = MEMBERS_MAX.saturating_sub(members.len());
+        members.extend(named.take(room));
+        Ok(found)
+    }
+
+    /// Who counted the report, under which definition.
+    pub(crate) fn counted(&self) -> Result<Vec<Counted>, String> {
+        self.all(&format!(
+            "SELECT dc, collector, definition, sum(seconds) AS secs, sum(missed_requests) AS missed, \
+             sum(histograms_dropped) AS histograms_dropped, sum(keys_folded) AS keys_folded, sum(rows_lost) AS rows_lost \
+             FROM {} FINAL {} GROUP BY dc, collector, definition ORDER BY dc, collector, definition LIMIT {COLLECTORS_MAX}",
+            COVERAGE.name,
+            self.of_report()
+        ))
+    }
+
+    /// A key as history has it.
+    fn key(&self, texts: &[String]) -> Result<Vec<u8>, String> {
+        if texts.len() != self.dataset.keys.len() {
+            return Err("a row there has a key of another report".to_owned());
+        }
+        let mut key = Vec::new();
+        texts.iter().for_each(|text| push_key(&mut key, text));
+        Ok(key)
+    }
+}
+
+impl Histograms for FleetRows {
+    fn read(
+        &self,
+        from: &Rows,
+        wanted: &[usize],
+        each: &mut dyn FnMut(usize, Option<&Histogram>),
+    ) -> Result<(), String> {
+        let is_other = |row: usize| from.all()[row].is_other;
+        // What is in (other) for want of memory here has keys of its own there.
+        let by_key = wanted.len() <= KEYS_ASKED_MAX
+            && !(from.is_full() && wanted.iter().any(|row| is_other(*row)));
+        let mut of_keys = String::new();
+        if by_key && !self.dataset.keys.is_empty() {
+            let keys = wanted
+                .iter()
+                .map(|row| array(key_texts(&from.all()[*row].key)));
+            let keys: Vec<_> = keys.collect();
+            of_keys = format!(" AND key IN ({})", keys.join(", "));
+        }
+        if wanted.is_empty() {
+            return Ok(());
+        }
+        let query = format!(
+            "SELECT key, {HISTOGRAM} FROM {} FINAL {}{of_keys} GROUP BY key",
+            ROLLUP.name,
+            self.own()
+        );
+        let mut is_wanted = vec![false; from.all().len()];
+        wanted.iter().for_each(|row| is_wanted[*row] = true);
+        let other = from.all().iter().position(|row| row.is_other);
+        let mut folded = Sum::default();
+        self.select(&query, &mut |found: Found| {
+            let row = from.find(&self.key(&found.key)?);
+            let histogram = found.histogram(&self.dataset);
+            match row.or(other.filter(|_| from.is_full())) {
+                Some(row) if Some(row) == other => {
+                    folded.add_sum(&Sum::of(Totals::ZERO, histogram));
+                }
+                Some(row) if is_wanted[row] => each(row, histogram.as_ref()),
+                // It came after the sums.
+                _ => {}
+            }
+            Ok(())
+        })?;
+        if let Some(other) = other.filter(|row| is_wanted[*row]) {
+            each(other, folded.histogram());
+        }
+        if self.dataset.keys.is_empty() && from.all()[0].totals == Totals::ZERO {
+            each(0, Some(&Histogram::new()));
+        }
+        Ok(())
+    }
+}
+
+impl Found {
+    fn totals(&self) -> Totals {
+        Totals::of(self.sums)
+    }
+
+    fn extremes(&self) -> Extremes {
+        let [low, high, peak] = self.seen;
+        Extremes {
+            time_min: low.unwrap_or(u64::MAX),
+            time_max: high.unwrap_or(0),
+            memory_peak_max: u32::try_from(peak.unwrap_or(0)).unwrap_or(u32::MAX),
+        }
+    }
+
+    fn histogram(&self, dataset: &Dataset) -> Option<Histogram> {
+        let counts = self
+            .histogram
+            .iter()
+            .map(|(bucket, count)| (*bucket, *count));
+        of_counts(counts, &dataset.buckets).filter(|_| self.known)
+    }
+}
+
+impl Counted {
+    /// As it is counted at home.
+    pub(crate) fn coverage(&self) -> Coverage {
+        Coverage {
+            secs: self.secs,
+            missed: self.missed.into(),
+            histograms_dropped: self.histograms_dropped.into(),
+            keys_folded: self.keys_folded.into(),
+            rows_lost: self.rows_lost,
+        }
+    }
+}
+
+/// Texts in a statement.
+fn array<'t>(texts: impl Iterator<Item = &'t str>) -> String {
+    let texts: Vec<_> = texts.map(quoted).collect();
+    format!("[{}]", texts.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_stay_texts() {
+        let texts = ["a', 'b", "\\", "\\' OR 1 --", "ä\n\0"];
+        assert_eq!(
+            array(texts.into_iter()),
+            "['a\\', \\'b', '\\\\', '\\\\\\' OR 1 --', 'ä\n\0']"
+        );
+    }
+
+    #[test]
+    fn rows_are_read_to_the_last_digit() {
+        let line = r#"{"key":["a\"b","\u0001"],"other":true,"sums":[18446744073709551615,340282366920938463463374607431768211455,3,4,5,6,7,8],
+            "seen":[1,18446744073709551615,null]}"#;
+        let found: Found = serde_json::from_str(line).unwrap();
+        assert_eq!(found.key, ["a\"b", "\u{1}"]);
+        let totals = found.totals();
+        assert_eq!((totals.requests, totals.hits), (u64::MAX, u128::MAX));
+        assert_eq!((totals.time, totals.errors), (3, 8));
+        assert_eq!(found.extremes().time_max, u64::MAX);
+        assert_eq!(found.extremes().memory_peak_max, 0);
+        let line = r#"{"known":true,"histogram":{"7":1,"70":18446744073709551615}}"#;
+        let found: Found = serde_json::from_str(line).unwrap();
+        let mut dataset = Dataset::coverage();
+        assert!(found.histogram(&dataset).is_none());
+        let found: Found =
+            serde_json::from_str(r#"{"known":true,"histogram":{"7":1,"70":2}}"#).unwrap();
+        let histogram = found.histogram(&dataset).unwrap();
+        assert_eq!(histogram.iter().collect::<Vec<_>>(), [(7, 1), (70, 2)]);
+        // Buckets that no report has.
+        for counts in [r#"{"4294967295":1}"#, r#"{"2944":1}"#] {
+            let line = format!(r#"{{"known":true,"histogram":{counts}}}"#);
+            let found: Found = serde_json::from_str(&line).unwrap();
+            assert!(found.histogram(&dataset).is_none());
+        }
+        dataset.buckets = crate::report::histogram::BucketLayout::linear(1, 8).unwrap();
+        let found: Found = serde_json::from_str(r#"{"known":false,"histogram":{"1":1}}"#).unwrap();
+        assert!(found.histogram(&dataset).is_none());
+    }
+}

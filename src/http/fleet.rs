@@ -1,0 +1,119 @@
+//! Whose past is asked for: this daemon's own, or that of many together (`fleet`, `dc`, `collector`).
+//!
+//! What many have shipped ends some minutes ago, and that is what "now" means when they are asked: spans that are reckoned from
+//! it are whole.
+
+use super::error::Problem;
+use super::params::Params;
+use crate::query::past::{Fleet, shipped_until};
+use crate::query::read_model::{ReadModel, ReportSummary};
+
+/// What stands in the address.
+pub(super) const NAMES: [&str; 3] = ["fleet", "dc", "collector"];
+
+/// Whether it may be the fleet that is asked: so that what waits for ClickHouse takes no place from local answers.
+pub(super) fn is_named(params: &Params) -> bool {
+    NAMES.iter().any(|name| params.get(name).is_some())
+}
+
+/// The fleet, if it is asked. `dc` and `collector` mean it too, unless without `fleet=true` they are among the `keys` of the report.
+pub(super) fn take(
+    params: &mut Params,
+    keys: impl FnOnce() -> Vec<String>,
+) -> Result<Option<Fleet>, Problem> {
+    let is_fleet = match params.text("fleet").as_deref() {
+        None => None,
+        Some("true") => Some(true),
+        Some("false") => Some(false),
+        Some(other) => {
+            let problem = Problem::parameter("fleet", format!("{other:?} is not accepted"));
+            return Err(problem.accepting(["true", "false"]));
+        }
+    };
+    let is_given = NAMES[1..].iter().any(|name| params.get(name).is_some());
+    let keys = match is_given && is_fleet != Some(true) {
+        true => keys(),
+        false => Vec::new(),
+    };
+    let mut list = |name: &'static str| {
+        if keys.iter().any(|key| key == name) {
+            return None;
+        }
+        let names = params.text(name)?;
+        Some(names.split(',').map(str::to_owned).collect())
+    };
+    let (dcs, collectors): (Option<Vec<_>>, Option<Vec<_>>) = (list("dc"), list("collector"));
+    if is_fleet == Some(false) && (dcs.is_some() || collectors.is_some()) {
+        let why = "is false, so there is no dc and no collector to choose";
+        return Err(Problem::parameter("fleet", why).accepting(["true"]));
+    }
+    let is_fleet = is_fleet == Some(true) || dcs.is_some() || collectors.is_some();
+    Ok(is_fleet.then(|| Fleet {
+        dcs: dcs.unwrap_or_default(),
+        collectors: collectors.unwrap_or_default(),
+    }))
+}
+
+/// The same of a report; and its window, seconds.
+pub(super) fn take_of(
+    params: &mut Params,
+    source: &dyn ReadModel,
+    report: &str,
+) -> Result<Option<(Fleet, u64)>, Problem> {
+    let keys = || summary(source, report).map_or_else(Vec::new, |it| it.keys);
+    let fleet = take(params, keys)?;
+    Ok(fleet.map(|fleet| (fleet, window(source, report))))
+}
+
+/// The window of a report in whole minutes, seconds.
+pub(super) fn window(source: &dyn ReadModel, report: &str) -> u64 {
+    let window = summary(source, report).map_or(0.0, |it| it.window_seconds);
+    (window as u64).max(1).next_multiple_of(60)
+}
+
+fn summary(source: &dyn ReadModel, report: &str) -> Option<ReportSummary> {
+    source.reports().into_iter().find(|it| it.name == report)
+}
+
+/// The wall clock, or when many are asked the end of the newest minute that all have shipped; milliseconds.
+pub(super) fn now_ms(source: &dyn ReadModel, is_fleet: bool) -> u64 {
+    let now = source.unix_ms();
+    match is_fleet {
+        true => shipped_until(now / 1_000) * 1_000,
+        false => now,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_asked_by_name_or_by_its_members() {
+        let asked = |query: &str, keys: &[&str]| {
+            let mut params = Params::parse(Some(query)).unwrap();
+            let keys = || keys.iter().map(|key| (*key).to_owned()).collect();
+            let fleet = take(&mut params, keys).map_err(|problem| problem.detail().to_owned())?;
+            Ok::<_, String>((fleet, params.rest().count()))
+        };
+        let of = |dcs: &[&str], collectors: &[&str]| {
+            let [dcs, collectors] = [dcs, collectors]
+                .map(|names| names.iter().map(|name| (*name).to_owned()).collect());
+            Some(Fleet { dcs, collectors })
+        };
+        for query in ["", "fleet=false"] {
+            assert_eq!(asked(query, &[]), Ok((None, 0)));
+        }
+        assert_eq!(asked("fleet=true", &["fleet"]), Ok((of(&[], &[]), 0)));
+        assert_eq!(asked("dc=a,b", &[]), Ok((of(&["a", "b"], &[]), 0)));
+        assert_eq!(asked("dc=&collector=x", &[]), Ok((of(&[""], &["x"]), 0)));
+        // A key of the report, as it has always been.
+        assert_eq!(asked("dc=a", &["dc"]), Ok((None, 1)));
+        assert_eq!(asked("dc=a&collector=x", &["dc"]), Ok((of(&[], &["x"]), 1)));
+        assert_eq!(asked("dc=a&fleet=true", &["dc"]), Ok((of(&["a"], &[]), 0)));
+        for query in ["fleet=yes", "fleet=", "fleet=false&dc=a"] {
+            let problem = asked(query, &[]).unwrap_err();
+            assert!(problem.contains("accepted: true"), "{problem}");
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! The past of many pinbads together, as ClickHouse adds it up ([`clickhouse::Fleet`](crate::clickhouse::Fleet)).
+//!
+//! What is shown of it is made as it is at home. An answer says which collectors it lacks: each ships for how long it counted which
+//! report, busy or idle, so one that ships nothing is late or down.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::Catalog;
+use super::past::{Added, Steps, rfc3339, uncounted};
+use crate::clickhouse::{Counted, FleetRows, Points};
+use crate::history::{Coverage, Dataset, Resolution};
+use crate::query::error::QueryError;
+use crate::query::past::{Fleet, LineQuestion, PastQuestion, shipped_until};
+use crate::report::packed::Sum;
+use crate::series::Metric;
+
+/// Seconds by which a collector may have counted for less than the span before that is said.
+const SHORT_SECS: u64 = 60;
+
+/// Why there is no answer about the fleet.
+pub(super) fn away(problem: &str) -> QueryError {
+    QueryError::Busy(format!(
+        "the fleet cannot be asked: {problem}; what this daemon has itself is there without fleet, dc and collector"
+    ))
+}
+
+impl Catalog {
+    /// Rows of the span, and of the span before.
+    pub(super) fn fleet_sums(
+        &self,
+        dataset: &Arc<Dataset>,
+        fleet: &Fleet,
+        question: &PastQuestion,
+    ) -> Result<Vec<Added>, QueryError> {
+        let spans = [&question.span].into_iter().chain(&question.before);
+        let added = spans.map(|span| {
+            let rows = self.fleet_rows(dataset, fleet, &outwards(span))?;
+            let span = rows.span().clone();
+            let of_span = || -> Result<Added, String> {
+                Ok(Added {
+                    resolution: Resolution::Minute,
+                    covered_secs: rows.secs(span_secs(&span))?.iter().sum(),
+                    remarks: self.fleet_remarks(&rows, fleet, dataset)?,
+                    sums: rows.sums()?,
+                    span: span.clone(),
+                })
+            };
+            of_span().map_err(|problem| away(&problem))
+        });
+        added.collect()
+    }
+
+    /// What one row of it gained, by the step.
+    pub(super) fn fleet_steps(
+        &self,
+        dataset: &Arc<Dataset>,
+        fleet: &Fleet,
+        question: &LineQuestion,
+    ) -> Result<Steps, QueryError> {
+        let step = question
+            .step
+            .max(1)
+            .next_multiple_of(Resolution::Minute.secs());
+        let Range { start, end } = outwards(&question.span);
+        let rows = self.fleet_rows(dataset, fleet, &(start - start % step..end))?;
+        let points = Points {
+            key: question.key.as_deref(),
+            step,
+            has_histograms: question.metrics.iter().any(Metric::is_percentile),
+        };
+        let steps = || -> Result<Steps, String> {
+            Ok(Steps {
+                from: rows.span().start,
+                step,
+                resolution: Resolution::Minute,
+                sums: rows.line(points)?,
+                secs: rows.secs(step)?,
+                remarks: self.fleet_remarks(&rows, fleet, dataset)?,
+            })
+        };
+        steps().map_err(|problem| away(&problem))
+    }
+
+    /// What one row of it gained.
+    pub(super) fn fleet_sum(
+        &self,
+        dataset: &Arc<Dataset>,
+        fleet: &Fleet,
+        key: &[String],
+        span: &Range<u64>,
+    ) -> Result<Option<Sum>, QueryError> {
+        let rows = self.fleet_rows(dataset, fleet, &outwards(span))?;
+        let line = rows.line(Points {
+            key: Some(key),
+            step: span_secs(rows.span()),
+            has_histograms: true,
+        });
+        let line = line.map_err(|problem| away(&problem))?;
+        Ok(line.into_iter().flatten().next())
+    }
+
+    fn fleet_rows(
+        &self,
+        dataset: &Arc<Dataset>,
+        fleet: &Fleet,
+        span: &Range<u64>,
+    ) -> Result<FleetRows, QueryError> {
+        let there = self.status.fleet.as_ref().ok_or_else(|| {
+            let why = "there is no fleet: clickhouse.url is not set, so nothing is shipped; accepted: false";
+            QueryError::bad_value("fleet", why)
+        })?;
+        Ok(there.rows(dataset, span, &fleet.dcs, &fleet.collectors))
+    }
+
+    /// What is lacking.
+    fn fleet_remarks(
+        &self,
+        rows: &FleetRows,
+        fleet: &Fleet,
+        dataset: &Dataset,
+    ) -> Result<Vec<String>, String> {
+        let (collectors, counted) = (rows.collectors()?, rows.counted()?);
+        let span = rows.span();
+        let mut remarks = Vec::new();
+        let shipped = shipped_until(self.clock.unix_ms() / 1_000);
+        if span.end > shipped {
+            let from = rfc3339(shipped.max(span.start));
+            remarks.push(format!("minutes from {from} on are shipped later"));
+        }
+        let dcs: Vec<&String> = collectors.iter().map(|it| &it.dc).collect();
+        let names: Vec<&String> = collectors.iter().map(|it| &it.collector).collect();
+        for (what, asked, known) in [
+            ("data centre", &fleet.dcs, dcs),
+            ("collector", &fleet.collectors, names),
+        ] {
+            let strange = asked.iter().filter(|name| !known.contains(name));
+            remarks.extend(strange.map(|name| {
+                format!("{what} {name:?} has shipped nothing in this span and the 7 days before it")
+            }));
+        }
+        if collectors.is_empty() {
+            remarks.push("nothing was shipped in this span and the 7 days before it".to_owned());
+        }
+        let end = span.end.min(shipped);
+        // Who is late stands first.
+        let mut late = Vec::new();
+        for it in &collectors {
+            let name = format!("collector {:?} (dc {:?})", it.collector, it.dc);
+            let of_it =
+                |counted: &&Counted| counted.dc == it.dc && counted.collector == it.collector;
+            let own = counted.iter().filter(of_it);
+            let (own, others): (Vec<_>, Vec<_>) =
+                own.partition(|counted| counted.definition == dataset.hash);
+            for other in others.iter().filter(|other| other.secs > 0) {
+                remarks.push(format!(
+                    "{name} counted another definition of the report ({}) for {} s",
+                    other.definition, other.secs
+                ));
+            }
+            let secs = own.first().map_or(0, |own| own.secs);
+            if it.until < end {
+                let since = rfc3339(it.until);
+                late.push(format!(
+                    "{name} is late: it has shipped nothing since {since}"
+                ));
+            } else if secs == 0 {
+                remarks.push(format!(
+                    "{name} has not counted this report as it is defined here"
+                ));
+            } else if secs + SHORT_SECS < end.saturating_sub(span.start) {
+                let all = end - span.start;
+                remarks.push(format!("{name} counted for {secs} of {all} s"));
+            }
+        }
+        let own = counted.iter().filter(|it| it.definition == dataset.hash);
+        let all = own.fold(Coverage::default(), |mut all, it| {
+            let it = it.coverage();
+            all.missed += it.missed;
+            all.histograms_dropped += it.histograms_dropped;
+            all.keys_folded += it.keys_folded;
+            all.rows_lost += it.rows_lost;
+            all
+        });
+        remarks.extend(uncounted(&all));
+        late.append(&mut remarks);
+        Ok(late)
+    }
+}
+
+/// Whole minutes.
+fn outwards(span: &Range<u64>) -> Range<u64> {
+    let minute = Resolution::Minute;
+    minute.begin(span.start)..span.end.next_multiple_of(minute.secs())
+}
+
+fn span_secs(span: &Range<u64>) -> u64 {
+    (span.end - span.start).max(1)
+}
