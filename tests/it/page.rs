@@ -331,7 +331,7 @@ fn mistakes_are_said_by_pages() {
         (
             "/reports/report_by_status?nope=1",
             400,
-            "accepted: from, to, tz, compare, sort, limit, offset, q, view, status",
+            "accepted: from, to, tz, compare, fleet, dc, collector, sort, limit, offset, q, view, status",
         ),
         ("/reports/report_by_status?limit=101", 400, "from 1 to 100"),
         ("/reports/report_by_status/row", 400, "is missing"),

@@ -156,7 +156,10 @@ fn what_is_not_kept_says_so_and_why() {
     for (query, said) in [
         ("metric=p101", "accepted: req_count"),
         ("metric=speed", "there is no metric"),
-        ("limit=5", "accepted: metric, step, from, to, tz, status"),
+        (
+            "limit=5",
+            "accepted: metric, step, from, to, tz, fleet, dc, collector, status",
+        ),
         ("step=0", "from 1 to 86400"),
         ("step=x", "a whole number"),
         ("from=yesterday", "accepted: unix seconds"),

@@ -198,7 +198,7 @@ fn bad_parameters_say_what_is_accepted() {
             "colour=red",
             &[
                 "colour: unknown parameter",
-                "sort, limit, offset, columns, percentiles, format, from, to, tz, compare, script_name, status, limit",
+                "sort, limit, offset, columns, percentiles, format, from, to, tz, compare, fleet, dc, collector, script_name, status, limit",
             ][..],
         ),
         (
