@@ -10,7 +10,6 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::Mutex;
 use serde_json::json;
 
-use super::dataset::Coverage;
 use super::part::{Part, Parts};
 use super::requests::Requests;
 use super::requests::read::RequestsAt;
@@ -182,7 +181,7 @@ impl History {
         status.store = store;
     }
 
-    /// Writes down which rows are lost with pieces that cannot be read.
+    /// Writes down what is lacking.
     pub(super) fn lose(&self, lost: &mut Vec<Lost>) {
         if lost.is_empty() {
             return;
@@ -192,14 +191,10 @@ impl History {
             for Lost {
                 dataset,
                 time,
-                rows,
+                what,
             } in lost.drain(..)
             {
-                let lost = Coverage {
-                    rows_lost: rows,
-                    ..Coverage::default()
-                };
-                running.cover(&coverage, &dataset, Resolution::Minute.begin(time), lost);
+                running.cover(&coverage, &dataset, Resolution::Minute.begin(time), what);
             }
         });
     }

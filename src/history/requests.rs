@@ -142,6 +142,11 @@ impl Requests {
         }
     }
 
+    /// How many had left the pool before they were looked at.
+    pub(super) fn missed(&self) -> u64 {
+        self.0.collector.lock().missed
+    }
+
     /// Whether nothing more is looked at until a flush.
     #[must_use]
     pub fn is_full(&self) -> bool {
@@ -159,7 +164,6 @@ impl Requests {
                 ids: collector.next..answering(&self.0.live).pool.requests.next_id(),
             },
             begin: self.0.begin,
-            missed: collector.missed,
             is_sample: matches!(collector.selection, Selection::Tail(_)),
         }
     }

@@ -28,6 +28,7 @@ use rustix::fs::FallocateFlags;
 use tracing::{error, warn};
 
 use super::batch::Batch;
+use super::dataset::Coverage;
 use super::disk::{Disk, StoreError, failed};
 use super::manifest::Manifest;
 use super::parquet::order;
@@ -86,7 +87,7 @@ pub struct Store {
     pub(super) age: AgeClock,
     /// The piece that could not be read when it was to be published, and how often in a row.
     pub(super) unread: Option<(PathBuf, u32)>,
-    /// What was set aside and is not written down yet.
+    /// What is lacking and not written down yet.
     pub(super) lost: Vec<Lost>,
     /// What is kept for a sink, if there is one.
     pub(super) shipping: Option<Shipping>,
@@ -94,12 +95,27 @@ pub struct Store {
     pub counts: Counts,
 }
 
-/// Rows of a dataset that are lost with a piece, from a time on.
+/// What is lacking of a dataset, from a time on.
 #[derive(Debug)]
 pub(super) struct Lost {
     pub(super) dataset: Arc<Dataset>,
     pub(super) time: u64,
-    pub(super) rows: u64,
+    pub(super) what: Coverage,
+}
+
+impl Lost {
+    /// The rows of a part.
+    fn with(part: &Part) -> impl Iterator<Item = Self> {
+        let time = part.span.start;
+        part.sections.iter().map(move |section| Self {
+            dataset: Arc::clone(&section.dataset),
+            time,
+            what: Coverage {
+                rows_lost: section.rows,
+                ..Coverage::default()
+            },
+        })
+    }
 }
 
 /// A part whose file has a temporary name still.
@@ -160,7 +176,7 @@ impl Store {
             retention,
             age: AgeClock::default(),
             unread: None,
-            lost: Vec::new(),
+            lost: missing.iter().flat_map(|part| Lost::with(part)).collect(),
             shipping: None,
             counts: Counts {
                 missing: missing.len() as u64,
@@ -433,12 +449,7 @@ impl Store {
         self.commit(Vec::new(), vec![Arc::clone(&part)], || ())?;
         self.removed.pop();
         self.counts.damaged += 1;
-        let lost = part.sections.iter().map(|section| Lost {
-            dataset: Arc::clone(&section.dataset),
-            time: part.span.start,
-            rows: section.rows,
-        });
-        self.lost.extend(lost);
+        self.lost.extend(Lost::with(&part));
         // It may not even be there.
         let _moved = fs::rename(path, &aside);
         error!(file = %path.display(), reason, set_aside = %aside.display(), "A piece of history cannot be read: go on without it.");

@@ -9,11 +9,12 @@ use std::time::Duration;
 
 use tracing::{error, warn};
 
+use super::dataset::Coverage;
 use super::disk::StoreError;
 use super::import::Import;
-use super::requests::Requests;
-use super::store::{Store, set_aside_in};
-use super::{History, Resolution};
+use super::requests::{REQUEST, Requests};
+use super::store::{Lost, Store, set_aside_in};
+use super::{Dataset, History, Resolution};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::instruments::Instrument;
@@ -47,6 +48,8 @@ pub struct Writer {
     store: Store,
     /// Raw requests, where they are kept.
     requests: Option<Requests>,
+    /// How many of them had left the pool too early, as far as that is written down.
+    missed: u64,
     /// Pieces of logs, where they are imported.
     imports: Option<Receiver<Import>>,
     clock: Arc<dyn Clock>,
@@ -100,6 +103,7 @@ impl Writer {
             history,
             store,
             requests: None,
+            missed: 0,
             imports: None,
             clock,
             flush_period,
@@ -177,6 +181,7 @@ impl Writer {
                 self.tend(stop);
             }
         }
+        self.note_lost();
         // What was being flushed when a write failed, then what came since.
         if !(self.flush() && self.flush() && self.end_requests()) {
             error!(
@@ -257,7 +262,7 @@ impl Writer {
             // There may be more.
             self.tended = 0;
         }
-        self.history.lose(&mut self.store.lost);
+        self.note_lost();
         let is_to_retain = now.abs_diff(self.retained) >= RETAIN_SECS;
         let mut ended = published.map(|_| ());
         if is_to_retain {
@@ -270,6 +275,28 @@ impl Writer {
             let is_failure = ended.is_err();
             self.tending.has_ended(ended, self.clock.mono_ms());
             self.show(is_failure);
+        }
+    }
+
+    /// Writes down what is lost.
+    fn note_lost(&mut self) {
+        let missed = self.requests.as_ref().map_or(0, Requests::missed);
+        self.note_missed(missed);
+        self.history.lose(&mut self.store.lost);
+    }
+
+    /// So many requests were missed since the start.
+    fn note_missed(&mut self, missed: u64) {
+        if missed > self.missed {
+            self.store.lost.push(Lost {
+                dataset: Arc::new(Dataset::raw(REQUEST)),
+                time: self.now(),
+                what: Coverage {
+                    missed: (missed - self.missed).into(),
+                    ..Coverage::default()
+                },
+            });
+            self.missed = missed;
         }
     }
 

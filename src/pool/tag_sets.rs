@@ -193,7 +193,7 @@ impl TagSets {
     }
 
     /// The (name, value) strings of a set, in packet order. None for [`OTHER_SET`].
-    pub fn pairs(&self, id: u32) -> impl ExactSizeIterator<Item = (u32, u32)> + '_ {
+    pub fn pairs(&self, id: u32) -> impl ExactSizeIterator<Item = (u32, u32)> + Clone + '_ {
         let set = self.table[id];
         let bytes = match set.len {
             0 => &[][..],
@@ -264,7 +264,7 @@ impl TagSets {
     }
 }
 
-fn pairs(bytes: &[u8]) -> impl ExactSizeIterator<Item = (u32, u32)> + '_ {
+fn pairs(bytes: &[u8]) -> impl ExactSizeIterator<Item = (u32, u32)> + Clone + '_ {
     bytes
         .as_chunks::<PAIR_BYTES>()
         .0

@@ -55,6 +55,8 @@ mod imports;
 mod past;
 #[cfg(feature = "sql")]
 mod past_requests;
+#[cfg(feature = "sql")]
+mod past_timers;
 mod ranking;
 mod readings;
 mod reconfigure;
@@ -458,6 +460,15 @@ impl ReadModel for Catalog {
     #[cfg(feature = "sql")]
     fn past_requests(&self, question: &PastRequests) -> Result<PastRequestPage, QueryError> {
         self.past_requests_of(question)
+    }
+
+    #[cfg(feature = "sql")]
+    fn past_timer_groups(
+        &self,
+        span: &Range<u64>,
+        search: &TimerSearch,
+    ) -> Result<TimerGroups, QueryError> {
+        self.past_timer_groups_of(span, search)
     }
 
     #[cfg(feature = "sql")]

@@ -18,6 +18,8 @@ pub mod read_model;
 
 pub mod raw;
 
+mod timer_sums;
+
 mod samples;
 
 pub mod status;

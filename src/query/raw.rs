@@ -91,30 +91,30 @@ impl Matches {
 
 /// The slowest of what was looked at, slowest first; of equals what came first.
 #[derive(Debug)]
-struct Slowest<T> {
+pub(super) struct Slowest<K, T> {
     max: usize,
-    kept: Vec<(u64, T)>,
+    kept: Vec<(K, T)>,
 }
 
-impl<T> Slowest<T> {
-    fn new(max: usize) -> Self {
+impl<K: Ord, T> Slowest<K, T> {
+    pub(super) fn new(max: usize) -> Self {
         let kept = Vec::with_capacity(max.min(1024));
         Self { max, kept }
     }
 
     /// Whether something that took so long is among them.
-    fn takes(&self, time: u64) -> bool {
+    pub(super) fn takes(&self, time: &K) -> bool {
         let last = self.kept.last();
-        self.kept.len() < self.max || last.is_some_and(|(last, _)| *last < time)
+        self.kept.len() < self.max || last.is_some_and(|(last, _)| last < time)
     }
 
-    fn put(&mut self, time: u64, slow: T) {
+    pub(super) fn put(&mut self, time: K, slow: T) {
         self.kept.truncate(self.max - 1);
         let at = self.kept.partition_point(|(other, _)| *other >= time);
         self.kept.insert(at, (time, slow));
     }
 
-    fn finish(self) -> Vec<T> {
+    pub(super) fn finish(self) -> Vec<T> {
         self.kept.into_iter().map(|(_, slow)| slow).collect()
     }
 }

@@ -123,6 +123,19 @@ pub trait ReadModel: Send + Sync {
         Err(QueryError::no_history())
     }
 
+    /// The raw timers of the requests of a span that match, unix seconds, summed up by keys of choice.
+    ///
+    /// # Errors
+    /// As [`ReadModel::past_requests`].
+    fn past_timer_groups(
+        &self,
+        span: &Range<u64>,
+        search: &TimerSearch,
+    ) -> Result<TimerGroups, QueryError> {
+        let _nothing_is_kept = (span, search);
+        Err(QueryError::no_history())
+    }
+
     /// One raw request of a run, from disk or memory: its row has `run` and `weight` too.
     ///
     /// # Errors
@@ -492,6 +505,8 @@ pub struct Scanned {
     pub oldest: u32,
     /// Whether that was all there is.
     pub all: bool,
+    /// Whether they are requests that history keeps, of which those that match are looked at; else those in memory.
+    pub kept: bool,
 }
 
 /// Which raw timers are wanted, and by what they are summed up.
@@ -526,6 +541,8 @@ pub struct TimerGroups {
     pub scanned: Scanned,
     /// Timers looked at, whether they matched or not.
     pub timers_scanned: u64,
+    /// What is lacking, for people.
+    pub partial: Vec<String>,
 }
 
 /// Names of tags in [`TimerGroups`] at most.
@@ -557,6 +574,8 @@ pub struct TimerGroup {
 /// One timer out of many.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SlowTimer {
+    /// The run of its request, where that is one of the past.
+    pub run: Option<u64>,
     /// Its request.
     pub request_id: u64,
     /// That one's script.

@@ -77,6 +77,9 @@ mod past_pages;
 /// Raw requests of the past, over HTTP and SQL.
 #[cfg(feature = "sql")]
 mod past_requests;
+/// Raw timers of the past by any tags, on pages.
+#[cfg(feature = "sql")]
+mod past_timers;
 /// Real PHP with the stock extension.
 mod php;
 /// Everything full, and the memory that `check` promises.

@@ -374,6 +374,73 @@ fn what_is_not_kept_is_said() {
     here.stop();
 }
 
+/// Days of a zone are those of its clocks; a report that is defined otherwise begins anew, says so, and has its past again when it
+/// is defined as before. All of that before and after a restart.
+#[test]
+fn days_of_a_zone_and_definitions_that_change() {
+    // 2024-03-30 22:30 UTC: half an hour before a day of 23 hours in Berlin.
+    const BEGIN: u64 = 1711837800;
+    const BERLIN: Range<u64> = BEGIN + 1_800..BEGIN + 1_800 + 23 * 3_600;
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Arc::new(ManualClock::new(BEGIN * 1_000));
+    let mut here = start(dir.path(), &clock);
+    let define = |site: &Site, least: &str| {
+        site.delete("/api/v1/reports/slow");
+        let filters = [format!("min_time={least}")];
+        let form = json!({"name": "slow", "level": "request", "keys": ["script_name"], "filters": filters});
+        let made = site.post("/api/v1/reports", &form.to_string());
+        assert_eq!(made.status, 201, "{made:?}");
+    };
+    let mut sent = Vec::new();
+    define(&here.site, "1");
+    for hour in 0..27 {
+        if hour == 12 {
+            define(&here.site, "0.1");
+        }
+        let mut sender = Sender::new(&here.site);
+        for number in 0..=hour % 4 {
+            let mut packet = request("h", "s", "/a");
+            packet.request_time = Some(if number == 0 { 1.5 } else { 0.125 });
+            sender.send(&packet.encode_to_vec());
+            let us = if number == 0 { 1_500_000 } else { 125_000 };
+            let secs = clock.unix_ms() / 1_000;
+            sent.push(Sent {
+                secs,
+                script: "/a",
+                us,
+            });
+        }
+        sender.at_rest();
+        pass(&here.site, &clock, 1_000);
+        pass(&here.site, &clock, 3_599_000);
+    }
+    let day = "from=2024-03-31&to=2024-04-01&tz=Europe/Berlin&compare=-1d";
+    let check = |site: &Site, least_us: u64, since: Range<u64>| {
+        let all = ask(site, day);
+        let member = |name: &str| all[name].as_u64().unwrap();
+        assert_eq!(member("from")..member("to"), BERLIN);
+        let before = member("compare_from")..member("compare_to");
+        assert_eq!(before, BERLIN.start - 86_400..BERLIN.start, "{all}");
+        assert_eq!(sums(&all), recount(&sent, BERLIN), "{all}");
+        let slow = site.json(&format!("/api/v1/reports/slow?{day}"));
+        let counted = sent.iter().filter(|it| it.us >= least_us);
+        let counted: Vec<Sent> = counted.cloned().collect();
+        let since = since.start.max(BERLIN.start)..since.end.min(BERLIN.end);
+        assert_eq!(sums(&slow), recount(&counted, since), "{slow}");
+        let partial = slow["partial"].to_string();
+        assert!(partial.contains("another definition"), "{partial}");
+    };
+    let changed = BEGIN + 12 * 3_600;
+    check(&here.site, 100_000, changed..u64::MAX);
+    here.stop();
+    here = start(dir.path(), &clock);
+    define(&here.site, "0.1");
+    check(&here.site, 100_000, changed..u64::MAX);
+    define(&here.site, "1");
+    check(&here.site, 1_000_000, 0..changed);
+    here.stop();
+}
+
 /// Python with `duckdb`, `pyarrow` and `pandas`, about to run a script over a folder.
 pub(crate) fn python(script: &str, dir: &Path) -> Command {
     let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients");

@@ -7,6 +7,7 @@
 //! | | `received` | TIMESTAMP (ms, UTC) | `timestamp` of the table |
 //! | | `hostname`, `server_name`, `script_name`, `schema`, `tags` | UTF8 | `schema` is NULL where none was sent |
 //! | | `req_count`, `timers_cnt`, `status`, `tags_cnt` | INT64 | |
+//! | | `tags_exact` | UTF8 | NULL, but where `tags` could be read in two ways: as those of timers |
 //! | | `doc_size_bytes`, `mem_peak_usage_bytes`, `memory_footprint_bytes` | INT64 | the table shows KiB |
 //! | | `req_time_us`, `ru_utime_us`, `ru_stime_us` | INT64 | microseconds, exact; the table shows seconds |
 //! | `timer` | `id`, `hit_count` | INT64 | |
@@ -89,6 +90,7 @@ const REQUEST: Layout = Layout {
         ("schema", Text),
         ("tags_cnt", Int),
         ("tags", Text),
+        ("tags_exact", Text),
     ],
     sorted: &[("req_time_us", true)],
 };
@@ -216,6 +218,10 @@ impl Rows {
     /// Adds a request.
     pub(super) fn push_request(&mut self, request: &Request<'_, Tags<'_>>, weight: f64) {
         let tags = request.tags.iter();
+        let is_unclear = tags
+            .clone()
+            .any(|(name, value)| name.contains([',', '=']) || value.contains(','));
+        let exact = is_unclear.then(|| json(&request.tags));
         let tags: Vec<_> = tags
             .map(|(name, value)| format!("{name}={value}"))
             .collect();
@@ -242,6 +248,7 @@ impl Rows {
             Cell::Text(request.schema),
             Cell::Int(request.tags.len() as u64),
             text(&tags),
+            Cell::Text(exact.as_deref()),
         ]);
     }
 
@@ -370,7 +377,7 @@ impl Layout {
                 Text => DataType::Utf8,
                 Moment => DataType::Timestamp(TimeUnit::Millisecond, Some("UTC".into())),
             };
-            Field::new(name, data_type, name == "schema")
+            Field::new(name, data_type, matches!(name, "schema" | "tags_exact"))
         });
         fields.collect()
     }

@@ -23,8 +23,6 @@ pub(crate) struct Unpublished {
     pub(super) behind: Behind,
     /// The first id of this run.
     pub(crate) begin: u64,
-    /// Requests of this run that had left the pool before they were looked at.
-    pub(crate) missed: u64,
     /// Whether not all are kept.
     pub(crate) is_sample: bool,
 }

@@ -95,7 +95,8 @@ impl View {
             .names()
             .map(|name| name.trim_end_matches("_us").trim_end_matches("_bytes"));
         for name in ["run", "weight", "time"].into_iter().chain(bare) {
-            let is_shown = fields.iter().any(|field| field.name() == name) || name == "received";
+            let is_hidden = matches!(name, "received" | "tags_exact");
+            let is_shown = is_hidden || fields.iter().any(|field| field.name() == name);
             if let Some(shown) = find(table, name).filter(|_| !is_shown) {
                 let stored = layout.fields();
                 let stored = stored.iter().find(|field| field.name() == shown.stored);

@@ -177,6 +177,28 @@ fn what_is_set_aside_is_written_down() {
 }
 
 #[test]
+fn requests_that_are_missed_are_written_down() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Arc::new(ManualClock::new(NOON * 1_000));
+    let (history, mut writer) = writer(dir.path(), &Faults::default(), &clock);
+    writer.note_missed(5);
+    writer.note_missed(5);
+    clock.advance_ms(60_000);
+    writer.note_missed(7);
+    writer.tend(&Shutdown::new());
+    let (coverage, of) = (Dataset::coverage(), Dataset::raw(REQUEST));
+    let mut found = Vec::new();
+    history.view(|running| {
+        running.rows(&coverage, 0..u64::MAX, |row| {
+            assert_eq!(row.key, of.coverage_key());
+            found.push((row.time, Coverage::of(&row.gain.sum.totals).missed));
+        });
+    });
+    found.sort_unstable();
+    assert_eq!(found, [(NOON, 5), (NOON + 60, 2)]);
+}
+
+#[test]
 fn flushes_are_at_the_ends_of_minutes_that_lie_within_the_period() {
     let at = |secs: f64| (NOON as f64 * 1e3 + secs * 1e3) as u64;
     for (period_ms, secs, wait_ms) in [

@@ -10,11 +10,11 @@ use super::chart::{self, Theme};
 use super::formatting::{self, Name, visible};
 use super::frame;
 use super::history::{self, Counted, History};
-use super::ranking::Ranking;
+use super::ranking::{Ranking, remarks};
 use super::render::View;
 use super::requests::{Found, SEARCHED_MAX};
 use super::time::Time;
-use super::timer_groups::small_table;
+use super::timer_groups::{self, small_table};
 use super::{profile, report, timers};
 use crate::http::error::Problem;
 use crate::http::params::{Params, encode, pairs};
@@ -278,18 +278,19 @@ impl Row {
         conditions: &Conditions,
     ) -> Result<Markup, Problem> {
         let found = if self.ranking.timers {
-            let found = view.source.timer_groups(&TimerSearch {
+            let search = TimerSearch {
                 requests: search,
                 tags: conditions.timers.clone(),
                 by: Vec::new(),
                 scanned_max: SEARCHED_MAX,
                 groups_max: 1,
                 slowest_max: SLOWEST,
-            });
-            found.map(|found| {
+            };
+            timer_groups::find(view, search).map(|found| {
+                let table = timers::slow_table(&found, &view.time);
                 (
                     html! { "Longest timers" },
-                    timers::slow_table(&found, &view.time),
+                    html! { (remarks(&found.partial)) (table) },
                 )
             })
         } else {

@@ -60,7 +60,9 @@ fn part(
     let Some((heads, cells)) = rows else {
         return html! {
             section.panel id=(id) data-live aria-label=(title) { p.note {
-                (title) ": report " code { (report) } " is not there. It is made where the configuration has a " code { "[[squid]]" } " entry."
+                (title) ": report " code { (report) } " "
+                @if view.time.spans.is_some() { "has no past." }
+                @else { "is not there. It is made where the configuration has a " code { "[[squid]]" } " entry." }
             } }
         };
     };
@@ -117,7 +119,11 @@ fn sums(
         }
         Err(_) => None,
     };
-    Ok(part(view, name, title, rows))
+    let now = match view.time.spans {
+        Some(_) => ", now, whatever time is chosen",
+        None => "",
+    };
+    Ok(part(view, name, &format!("{title}{now}"), rows))
 }
 
 /// What stands in a key column of a row.

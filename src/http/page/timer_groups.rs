@@ -8,12 +8,13 @@ use maud::{Markup, html};
 
 use super::columns::columns;
 use super::formatting::{self, visible};
-use super::ranking::Ranking;
+use super::ranking::{Ranking, remarks};
 use super::render::View;
 use super::table::table;
 use crate::http::answer::order::Sort;
 use crate::http::error::Problem;
 use crate::http::params::{link, pairs};
+use crate::http::span::Spans;
 use crate::query::error::QueryError;
 use crate::query::read_model::{RequestSearch, Scanned, TimerGroup, TimerGroups, TimerSearch};
 use crate::query::table::Rows;
@@ -24,6 +25,8 @@ use crate::value::{Column, ColumnType, Value};
 const ROWS: usize = 8;
 /// Raw rows searched for them.
 const SEARCHED_MAX: usize = 100_000;
+/// The same of the past: reading them takes longer.
+const PAST_MAX: usize = 10_000;
 /// Groups told apart.
 pub(super) const GROUPS_MAX: usize = 1_000;
 
@@ -71,10 +74,23 @@ pub(super) fn ranking(groups: &TimerGroups, keys: &[String]) -> Ranking {
 /// Which requests were searched, in words.
 pub(super) fn searched(searched: &Scanned) -> String {
     let requests = formatting::count(searched.requests);
+    let kept = if searched.kept { " that are kept" } else { "" };
     match searched.all {
+        true if searched.kept => format!("all {requests} raw requests{kept}"),
         true => format!("all {requests} raw requests in memory"),
-        false => format!("the newest {requests} raw requests"),
+        false => format!("the newest {requests} raw requests{kept}"),
     }
+}
+
+/// Sums up the timers of the time that the page is about: those that are kept of the past, or those in memory where none are.
+pub(super) fn find(view: &View<'_>, mut search: TimerSearch) -> Result<TimerGroups, QueryError> {
+    if let Some(Spans { span, .. }) = &view.time.spans {
+        match view.source.past_timer_groups(span, &search) {
+            Err(QueryError::NoHistory(_)) => view.time.narrow(&mut search.requests),
+            found => return found,
+        }
+    }
+    view.source.timer_groups(&search)
 }
 
 /// The small table of the timers of some requests, the largest in `column` first; `conditions` are those of the search, as
@@ -85,16 +101,16 @@ pub(super) fn small_table(
     column: &str,
     conditions: &[(String, String)],
 ) -> Result<Option<Markup>, Problem> {
-    let mut requests = requests.clone();
-    view.time.narrow(&mut requests);
     let search = |tag: &str| {
-        view.source.timer_groups(&TimerSearch {
+        let of_past = view.time.spans.is_some();
+        let search = TimerSearch {
             requests: requests.clone(),
             by: vec![KeySource::TimerTag(tag.to_owned())],
-            scanned_max: SEARCHED_MAX,
+            scanned_max: if of_past { PAST_MAX } else { SEARCHED_MAX },
             groups_max: GROUPS_MAX,
             ..TimerSearch::default()
-        })
+        };
+        find(view, search)
     };
     let mut tag = "group".to_owned();
     let mut groups = match search(&tag) {
@@ -129,5 +145,5 @@ pub(super) fn small_table(
     };
     let heads = ranking.heads(&columns, None);
     let table = table("Timers, rows", &caption, &heads, &cells, "No timers.");
-    Ok(Some(table))
+    Ok(Some(html! { (table) (remarks(&groups.partial)) }))
 }

@@ -1,7 +1,7 @@
 //! `/timers?by=TAG,...`: raw timers by any tags, without a report for them.
 //!
-//! The newest requests in memory are searched ([`ReadModel::timer_groups`]), so the answer is about them and says how far
-//! back it reaches; a report has it over a whole window and at no cost to the reader, and the page offers to make it. `by`
+//! The newest requests in memory are searched ([`ReadModel::timer_groups`]), or those that are kept of a span, so the answer is
+//! about them and says how far back it reaches; a report has it over a whole window and at no cost to the reader, and the page offers to make it. `by`
 //! takes timer tags by name, `+request_tag`, and request fields. `t.NAME=VALUE` keeps timers with that tag; the conditions of the
 //! search for requests work here too.
 //!
@@ -10,7 +10,7 @@
 use maud::{Markup, html};
 
 use super::formatting::{self, Name, visible};
-use super::ranking::Ranking;
+use super::ranking::{Ranking, remarks};
 use super::render::View;
 use super::requests::search_of;
 use super::table::{Head, conditions, table};
@@ -50,18 +50,20 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     let sort = Sort::parse(params.text("sort").as_deref().unwrap_or("-time"));
     let limit = params.rows(ROWS_MAX, ROWS_MAX)?;
     params.finish()?;
-    let groups = view.source.timer_groups(&TimerSearch {
+    let search = TimerSearch {
         requests,
         tags,
         by: keys.iter().map(|key| key_source(key)).collect(),
         scanned_max: SEARCHED_MAX,
         groups_max: GROUPS_MAX,
         slowest_max: SLOWEST,
-    })?;
+    };
+    let groups = timer_groups::find(view, search)?;
     let main = html! {
         h1 { "Timers" }
         (form(&params, &keys, &groups, &view.time))
         div #timers data-live {
+            (remarks(&groups.partial))
             (rows(&params, &keys, &sort, limit, &groups, &view.time)?)
             h2 { "Longest" }
             (slow_table(&groups, &view.time))
@@ -204,7 +206,9 @@ fn rows(
         (table("Timers", &caption, &heads, &cells, ""))
         @if groups.rows.is_empty() {
             p.note {
-                @if groups.timers_scanned > 0 || given_conditions(params).next().is_some() {
+                @if groups.scanned.kept {
+                    "No timers that are kept match. " a href=(time.link("/timers", [])) { "All timers" } " of that time."
+                } @else if groups.timers_scanned > 0 || time.spans.is_some() || given_conditions(params).next().is_some() {
                     "No timers in memory match. " a href=(time.link("/timers", [])) { "All timers" }
                 } @else {
                     "No timers in memory. PHP sends them with " code { "pinba_timer_start([\"group\" => \"mysql\"])" } " and "
@@ -237,8 +241,10 @@ pub(super) fn slow_table(groups: &TimerGroups, time: &Time) -> Markup {
     ];
     let rows = groups.slowest.iter().map(|slow| {
         let hits = u64::from(slow.timer.hit_count.max(1));
+        let run = slow.run.map(|run| run.to_string());
+        let run = run.as_deref().map(|run| ("run", run));
         html! {
-            th.key scope="row" { a href=(time.link(&format!("/requests/{}", slow.request_id), [])) { "#" (slow.request_id) } }
+            th.key scope="row" { a href=(time.link(&format!("/requests/{}", slow.request_id), run)) { "#" (slow.request_id) } }
             td { (formatting::micros(slow.timer.value_us / hits)) }
             td { (formatting::count(hits)) }
             td.key { (formatting::tags(pairs(&slow.timer.tags))) }

@@ -369,15 +369,20 @@ pub(super) fn rfc3339(secs: u64) -> String {
 }
 
 /// For how long requests were counted in a span.
-struct Covered {
+pub(super) struct Covered {
     /// Of the definition that is asked for.
-    own: Coverage,
+    pub(super) own: Coverage,
     /// Definitions of the same name that counted in it, and for how long.
     others: Vec<(String, u64)>,
 }
 
 impl Covered {
-    fn read(view: &RowsAt, coverage: &Arc<Dataset>, dataset: &Dataset, span: &Range<u64>) -> Self {
+    pub(super) fn read(
+        view: &RowsAt,
+        coverage: &Arc<Dataset>,
+        dataset: &Dataset,
+        span: &Range<u64>,
+    ) -> Self {
         let plan = Plan::new(&view.parts, coverage, span.clone());
         let sums = Sums::read(view.clone(), coverage, &plan);
         let mut covered = Self {

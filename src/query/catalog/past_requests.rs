@@ -3,32 +3,32 @@
 //! Called on a front end's thread. A search has what it found so far, and looks for [`SEARCH_MAX`] at most; what it did not
 //! come to is said. Rows are those that the live table would show, with their run and their weight.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use datafusion::arrow::array::{Array as _, ArrayRef, AsArray as _, BooleanArray, RecordBatch};
 use datafusion::arrow::datatypes::{DataType, Float64Type, Int64Type};
 use datafusion::common::{DFSchema, DataFusionError, ScalarValue};
 use datafusion::logical_expr::expr::Expr;
-use datafusion::logical_expr::{ColumnarValue, Operator, Volatility, create_udf};
-use datafusion::physical_expr::expressions::{
-    BinaryExpr, Column as Place, DynamicFilterPhysicalExpr, lit as number,
-};
-use datafusion::physical_expr::{PhysicalExpr, create_physical_expr};
+use datafusion::logical_expr::{ColumnarValue, Volatility, create_udf};
+use datafusion::physical_expr::create_physical_expr;
 use datafusion::prelude::{ident, lit};
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 
+use self::first::{First, Key};
 use super::Catalog;
-use super::past::rfc3339;
+use super::past::{Covered, rfc3339};
+use crate::history::Dataset;
 use crate::history::requests::read::{Reader, RequestsAt, Wanted};
 use crate::history::requests::view::{Form, View, of_live};
 use crate::history::requests::{REQUEST, REQUEST_TAG, TIMER};
+use crate::history::unit::RowsAt;
 use crate::query::error::QueryError;
 use crate::query::past::{PastRequestPage, PastRequests, RequestName};
-use crate::query::raw::{TAGS_BYTES_MAX, TIMERS_BYTES_MAX, timers_bytes};
+use crate::query::raw::{TAGS_BYTES_MAX, TIMERS_BYTES_MAX, text_bytes, timers_bytes};
 use crate::query::read_model::{
     NumberField, RequestDetail, RequestPage, RequestSearch, TextField, TimerDetail,
 };
@@ -36,16 +36,16 @@ use crate::query::table::{Rows, Table};
 use crate::report::comment::FixedTable;
 use crate::value::{Column, ColumnType, Value};
 
-/// How long a search may look.
-const SEARCH_MAX: Duration = Duration::from_secs(10);
+pub(super) mod first;
 
 /// The names of columns of files.
-const RECEIVED: &str = "received";
-const RUN: &str = "run";
-const ID: &str = "id";
-const OF_REQUEST: &str = "request_id";
+pub(super) const RECEIVED: &str = "received";
+pub(super) const RUN: &str = "run";
+pub(super) const ID: &str = "id";
+pub(super) const OF_REQUEST: &str = "request_id";
 const TIME: &str = "req_time_us";
-const TAGS: &str = "tags";
+pub(super) const TAGS: &str = "tags";
+pub(super) const TAGS_EXACT: &str = "tags_exact";
 
 /// A request as it is shown.
 type Shown = Vec<Value<'static>>;
@@ -56,47 +56,23 @@ impl Catalog {
         &self,
         question: &PastRequests,
     ) -> Result<PastRequestPage, QueryError> {
-        let at = self.kept_history()?.requests();
-        let PastRequests { span, search, .. } = question;
-        let first = if question.slowest { TIME } else { RECEIVED };
-        let floor = Floor::new(first);
-        let mut reader = reader(&at, REQUEST, conditions(question));
-        reader.narrow(Arc::clone(&floor.condition) as _);
-        let mut top = Top {
-            limit: search.limit,
-            floor,
-            rows: Vec::new(),
-        };
-        let mut partial = remarks(&at, span);
-        let until = Instant::now() + SEARCH_MAX;
+        let (at, mut partial) = self.kept_requests(&question.span)?;
+        let search = &question.search;
         let is_slowest = question.slowest;
         let columns = self.past_columns();
-        loop {
-            if Instant::now() > until
-                && let Some(reached) = reader.reached()
-            {
-                let secs = SEARCH_MAX.as_secs();
-                let reached = rfc3339(reached);
-                partial.push(format!("not all was looked at within {secs} s: nothing from before {reached} is certain"));
-                break;
-            }
-            match reader.next() {
-                Ok(None) => break,
-                Ok(Some(batch)) => top.take(&batch, is_slowest, &columns),
-                Err(error) => partial.push(error.to_string()),
-            }
-        }
-        let limit = top.limit;
-        let mut rows = top.finish();
+        let mut first = First::of(question, TAGS_BYTES_MAX, |row: &Shown| {
+            row.iter().map(text_bytes).sum()
+        });
+        first.find(&at, question, &mut partial, |batch, row| {
+            shown(batch, row, &columns)
+        });
+        let (mut rows, mut is_full) = first.finish();
         let is_weighed = |(_, row): &(Key, Shown)| row.last() != Some(&Value::Float(1.0));
-        let is_sample = at.unpublished.as_ref().is_some_and(|it| it.is_sample);
-        if is_sample || rows.iter().any(is_weighed) {
-            partial.push(
-                "of most requests a sample is kept: a row stands for as many as its weight says"
-                    .to_owned(),
-            );
+        if is_sample(&at) || rows.iter().any(is_weighed) {
+            partial.push(format!(
+                "{SAMPLED}: a row stands for as many as its weight says"
+            ));
         }
-        let mut is_full = rows.len() == limit;
         let mut timers = Vec::new();
         if search.timers {
             let names = rows.iter().map(|(key, _)| key.name(is_slowest));
@@ -115,6 +91,50 @@ impl Catalog {
             next_before: last.filter(|_| is_full && !is_slowest),
             partial,
         })
+    }
+
+    /// Raw requests as they are kept, and what is lacking of a span.
+    pub(super) fn kept_requests(
+        &self,
+        span: &Range<u64>,
+    ) -> Result<(RequestsAt, Vec<String>), QueryError> {
+        let history = self.kept_history()?;
+        let at = history.requests();
+        let mut lacking = Vec::new();
+        match (at.kept_from(), &at.unpublished) {
+            (None, None) => {
+                let why = "no raw requests are kept: history.requests is \"none\", or pool.request_pool_size 0; \
+                    those in memory are found without from and to";
+                return Err(QueryError::NoHistory(why.to_owned()));
+            }
+            (None, Some(_)) => lacking.push("no requests are kept yet".to_owned()),
+            (Some(kept), now) => {
+                if kept > span.start {
+                    let kept = rfc3339(kept);
+                    lacking.push(format!("no requests are kept from before {kept}"));
+                }
+                if now.is_none() {
+                    let why = "requests are not kept any more (history.requests)";
+                    lacking.push(why.to_owned());
+                }
+            }
+        }
+        let coverage = Arc::new(Dataset::coverage());
+        let ran = RowsAt::of(history, &coverage);
+        let lost = Covered::read(&ran, &coverage, &Dataset::raw(REQUEST), span).own;
+        if lost.missed > 0 {
+            let missed = lost.missed;
+            lacking.push(format!(
+                "{missed} requests had left the memory before they could be kept"
+            ));
+        }
+        if lost.rows_lost > 0 {
+            let rows = lost.rows_lost;
+            lacking.push(format!(
+                "{rows} requests are lost: they could not be read, or their files are missing"
+            ));
+        }
+        Ok((at, lacking))
     }
 
     /// One request of a run.
@@ -195,30 +215,12 @@ impl Catalog {
     }
 }
 
-/// What is lacking.
-fn remarks(at: &RequestsAt, span: &Range<u64>) -> Vec<String> {
-    let mut remarks = Vec::new();
-    match at.kept_from() {
-        None => remarks.push("no requests are kept yet".to_owned()),
-        Some(kept) if kept > span.start => {
-            remarks.push(format!(
-                "no requests are kept from before {}",
-                rfc3339(kept)
-            ));
-        }
-        Some(_) => {}
-    }
-    match &at.unpublished {
-        None => remarks.push("requests are not kept any more (history.requests)".to_owned()),
-        Some(now) if now.missed > 0 => {
-            remarks.push(format!(
-                "{} requests had left the memory before they could be kept",
-                now.missed
-            ));
-        }
-        Some(_) => {}
-    }
-    remarks
+/// What is said of numbers that are estimates.
+pub(super) const SAMPLED: &str = "of most requests a sample is kept";
+
+/// Whether not all requests are kept now.
+pub(super) fn is_sample(at: &RequestsAt) -> bool {
+    at.unpublished.as_ref().is_some_and(|now| now.is_sample)
 }
 
 /// What a request must be like.
@@ -267,7 +269,18 @@ fn conditions(question: &PastRequests) -> Vec<Expr> {
             false => same,
         }
     }));
-    all.extend(tags.iter().map(|(name, value)| has_tag(name, value)));
+    all.extend(tags.iter().map(|(name, value)| {
+        let (name, value) = (name.clone(), value.clone());
+        let has = move |tags: &str, exact: &str| {
+            first_tag(tags, exact, &name).is_some_and(|found| found == value)
+        };
+        tested("has_tag", [TAGS, TAGS_EXACT], move |[tags, exact]| {
+            let [tags, exact] = [tags, exact].map(|it| it.as_string_view());
+            let both = tags.iter().zip(exact);
+            both.map(|(tags, exact)| has(tags.unwrap_or_default(), exact.unwrap_or_default()))
+                .collect()
+        })
+    }));
     all.extend(question.before.map(|before| {
         let below = |name, than: u64| ident(name).lt(lit(clipped(than)));
         let in_second = below(RUN, before.run).or(is(RUN, before.run).and(below(ID, before.id)));
@@ -276,7 +289,7 @@ fn conditions(question: &PastRequests) -> Vec<Expr> {
     all
 }
 
-fn clipped(number: u64) -> i64 {
+pub(super) fn clipped(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
@@ -285,38 +298,50 @@ fn is(name: &str, wanted: u64) -> Expr {
     ident(name).eq(lit(i64::try_from(wanted).unwrap_or(-1)))
 }
 
-/// Whether the first tag of a name has a value, as the text of all tags says it.
-fn has_tag(name: &str, value: &str) -> Expr {
-    let (name, value) = (format!("{name}="), value.to_owned());
-    let has = move |tags: &str| {
-        let begins = tags.match_indices(',').map(|(at, _)| at + 1);
-        let mut begins = std::iter::once(0).chain(begins);
-        let of_name = begins.find_map(|at| tags.get(at..)?.strip_prefix(name.as_str()));
-        let behind = of_name.and_then(|of_name| of_name.strip_prefix(value.as_str()));
-        behind.is_some_and(|behind| behind.is_empty() || behind.starts_with(','))
+/// The value of the first tag of a name: tags as their text says, and exactly where that could be read in two ways.
+pub(super) fn first_tag<'t>(tags: &'t str, exact: &str, name: &str) -> Option<Cow<'t, str>> {
+    if !exact.is_empty() {
+        let Pairs(pairs) = serde_json::from_str(exact).ok()?;
+        let mut of_name = pairs.into_iter().filter(|(other, _)| other == name);
+        return of_name.next().map(|(_, value)| Cow::Owned(value));
+    }
+    let mut pairs = tags.split(',').filter_map(|tag| tag.split_once('='));
+    let of_name = pairs.find(|(other, _)| *other == name);
+    of_name.map(|(_, value)| Cow::Borrowed(value))
+}
+
+/// A condition on columns of files, by a function of them: not NULL, a Boolean for each row.
+pub(super) fn tested<const N: usize>(
+    what: &str,
+    columns: [&str; N],
+    passes: impl Fn([&ArrayRef; N]) -> Vec<bool> + Send + Sync + 'static,
+) -> Expr {
+    let schema = View::stored(REQUEST).schema;
+    let type_of = |name: &&str| {
+        let field = schema.field_with_name(name);
+        field.map_or(DataType::Int64, |field| field.data_type().clone())
     };
-    let has_tag = create_udf(
-        "has_tag",
-        vec![DataType::Utf8View],
+    let test = create_udf(
+        what,
+        columns.iter().map(type_of).collect(),
         DataType::Boolean,
         Volatility::Immutable,
         Arc::new(move |given: &[ColumnarValue]| {
-            let tags = ColumnarValue::values_to_arrays(given)?;
-            let tags = tags.first().and_then(|tags| tags.as_string_view_opt());
-            let passes = tags
-                .into_iter()
-                .flatten()
-                .map(|tags| Some(tags.is_some_and(&has)));
-            Ok(ColumnarValue::Array(Arc::new(
-                passes.collect::<BooleanArray>(),
-            )))
+            let arrays = ColumnarValue::values_to_arrays(given)?;
+            let arrays = std::array::from_fn(|at| &arrays[at]);
+            let passes = BooleanArray::from(passes(arrays));
+            Ok(ColumnarValue::Array(Arc::new(passes)))
         }),
     );
-    has_tag.call(vec![ident(TAGS)])
+    test.call(columns.map(ident).to_vec())
 }
 
 /// Reads the rows of a table for which conditions on columns of files hold.
-fn reader(at: &RequestsAt, table: &'static str, wanted: impl IntoIterator<Item = Expr>) -> Reader {
+pub(super) fn reader(
+    at: &RequestsAt,
+    table: &'static str,
+    wanted: impl IntoIterator<Item = Expr>,
+) -> Reader {
     let view = View::stored(table);
     let schema = Arc::clone(&view.schema);
     let physical = |expr| {
@@ -381,7 +406,7 @@ fn timers_of(
     timers
 }
 
-fn timer(batch: &RecordBatch, row: usize) -> TimerDetail {
+pub(super) fn timer(batch: &RecordBatch, row: usize) -> TimerDetail {
     let number = |name| int(batch, name, row).cast_unsigned();
     let tags = serde_json::from_str(text(batch, TAGS, row));
     TimerDetail {
@@ -416,98 +441,6 @@ fn each_row(reader: &mut Reader, mut each: impl FnMut(&RecordBatch, usize)) -> i
     Ok(())
 }
 
-/// By what rows are ordered: the largest come first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Key([i64; 4]);
-
-impl Key {
-    fn of(batch: &RecordBatch, row: usize, is_slowest: bool) -> Self {
-        let [time, received, run, id] = [TIME, RECEIVED, RUN, ID].map(|name| int(batch, name, row));
-        match is_slowest {
-            true => Self([time, received, run, id]),
-            false => Self([received, run, id, 0]),
-        }
-    }
-
-    fn name(self, is_slowest: bool) -> RequestName {
-        let Self(numbers) = self;
-        let at = usize::from(is_slowest);
-        let [received, run, id] = [at, at + 1, at + 2].map(|at| numbers[at].cast_unsigned());
-        RequestName { received, run, id }
-    }
-}
-
-/// Below what rows are not wanted any more.
-struct Floor {
-    condition: Arc<DynamicFilterPhysicalExpr>,
-    first: Arc<dyn PhysicalExpr>,
-    key: Option<Key>,
-}
-
-impl Floor {
-    fn new(first: &str) -> Self {
-        let schema = View::stored(REQUEST).schema;
-        let place = schema.index_of(first).unwrap_or_default();
-        let first: Arc<dyn PhysicalExpr> = Arc::new(Place::new(first, place));
-        let condition = DynamicFilterPhysicalExpr::new(vec![Arc::clone(&first)], number(true));
-        Self {
-            condition: Arc::new(condition),
-            first,
-            key: None,
-        }
-    }
-
-    fn raise(&mut self, key: Key) {
-        self.key = Some(key);
-        let Key([least, ..]) = key;
-        let above = BinaryExpr::new(Arc::clone(&self.first), Operator::GtEq, number(least));
-        // What cannot be told is not left out.
-        let _told = self.condition.update(Arc::new(above));
-    }
-}
-
-/// The first rows in their order.
-struct Top {
-    limit: usize,
-    floor: Floor,
-    rows: Vec<(Key, Shown)>,
-}
-
-impl Top {
-    fn take(&mut self, batch: &RecordBatch, is_slowest: bool, columns: &[(&'static str, Form)]) {
-        for row in 0..batch.num_rows() {
-            let key = Key::of(batch, row, is_slowest);
-            if self.floor.key.is_none_or(|floor| key > floor) {
-                self.rows.push((key, shown(batch, row, columns)));
-            }
-            if self.rows.len() >= self.limit + (self.limit / 4).max(64) {
-                self.cut();
-            }
-        }
-    }
-
-    /// Leaves out those that come too late, and with them whatever comes later than the last that stays.
-    fn cut(&mut self) {
-        self.rows
-            .sort_unstable_by_key(|(key, _)| std::cmp::Reverse(*key));
-        let mut bytes = 0;
-        let fits = self.rows.iter().take_while(|(_, row)| {
-            bytes += row.iter().map(crate::query::raw::text_bytes).sum::<usize>();
-            bytes <= TAGS_BYTES_MAX
-        });
-        self.limit = self.limit.min(fits.count().max(1));
-        self.rows.truncate(self.limit);
-        if let Some((last, _)) = self.rows.last().filter(|_| self.rows.len() == self.limit) {
-            self.floor.raise(*last);
-        }
-    }
-
-    fn finish(mut self) -> Vec<(Key, Shown)> {
-        self.cut();
-        self.rows
-    }
-}
-
 /// A row in the columns of the live table.
 fn shown(batch: &RecordBatch, row: usize, columns: &[(&'static str, Form)]) -> Shown {
     let values = columns.iter().map(|(name, form)| match form {
@@ -529,20 +462,20 @@ fn value(array: &ArrayRef, row: usize) -> Value<'static> {
     }
 }
 
-fn int(batch: &RecordBatch, name: &str, row: usize) -> i64 {
+pub(super) fn int(batch: &RecordBatch, name: &str, row: usize) -> i64 {
     let numbers = batch.column_by_name(name);
     let numbers = numbers.and_then(|numbers| numbers.as_primitive_opt::<Int64Type>());
     numbers.map_or(0, |numbers| numbers.value(row))
 }
 
-fn text<'b>(batch: &'b RecordBatch, name: &str, row: usize) -> &'b str {
+pub(super) fn text<'b>(batch: &'b RecordBatch, name: &str, row: usize) -> &'b str {
     let texts = batch.column_by_name(name);
     let texts = texts.and_then(|texts| texts.as_string_view_opt());
     texts.map_or("", |texts| texts.value(row))
 }
 
 /// A JSON object in its order: a name may come twice.
-struct Pairs(Vec<(String, String)>);
+pub(super) struct Pairs(pub(super) Vec<(String, String)>);
 
 impl<'de> Deserialize<'de> for Pairs {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {

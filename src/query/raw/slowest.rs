@@ -22,7 +22,7 @@ impl RawReader {
                 scanned.requests += 1;
                 scanned.oldest = row.timestamp;
                 let time = micros(row.request_time);
-                if slowest.takes(time) && matcher.matches(&row) {
+                if slowest.takes(&time) && matcher.matches(&row) {
                     slowest.put(time, show(pool, id, &row));
                 }
                 true

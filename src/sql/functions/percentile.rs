@@ -16,16 +16,18 @@ use datafusion::common::{Result, ScalarValue};
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::utils::format_state_name;
 use datafusion::logical_expr::{
-    Accumulator, AggregateUDF, AggregateUDFImpl, ColumnarValue, Signature, Volatility,
+    Accumulator, AggregateUDF, AggregateUDFImpl, ColumnarValue, GroupsAccumulator, Signature,
+    Volatility,
 };
 
+use self::histograms::{Groups, Histograms};
 use super::memory::Room;
-use crate::history::histogram;
-use crate::report::counts::Histogram;
-use crate::report::histogram::{BucketLayout, LOG_LINEAR_BITS, Rank, Rounding};
+use crate::report::histogram::BucketLayout;
 use crate::sql::cancellation;
 use crate::sql::error::SqlError;
 use crate::sql::tables::history::BUCKETS;
+
+mod histograms;
 
 /// All of them, to be registered.
 pub(crate) fn aggregates() -> [Arc<AggregateUDF>; 3] {
@@ -78,6 +80,17 @@ impl Percentile {
     }
 }
 
+fn is_of_histograms(args: &AccumulatorArgs<'_>) -> bool {
+    *args.expr_fields[0].data_type() == DataType::Binary
+}
+
+/// The buckets of a column of histograms.
+fn buckets(args: &AccumulatorArgs<'_>) -> BucketLayout {
+    let buckets = args.expr_fields[0].metadata().get(BUCKETS);
+    let buckets = buckets.and_then(|buckets| serde_json::from_str(buckets).ok());
+    buckets.unwrap_or(BucketLayout::LogLinear)
+}
+
 impl AggregateUDFImpl for Percentile {
     fn name(&self) -> &str {
         self.name
@@ -100,15 +113,8 @@ impl AggregateUDFImpl for Percentile {
             return Err(self.wrong("DISTINCT is not done").into());
         }
         let part = self.part(&args)?;
-        if *args.expr_fields[0].data_type() == DataType::Binary {
-            let buckets = args.expr_fields[0].metadata().get(BUCKETS);
-            let buckets = buckets.and_then(|buckets| serde_json::from_str(buckets).ok());
-            return Ok(Box::new(Histograms {
-                all: Histogram::new(),
-                part,
-                buckets: buckets.unwrap_or(BucketLayout::LogLinear),
-                bits: LOG_LINEAR_BITS,
-            }));
+        if is_of_histograms(&args) {
+            return Ok(Box::new(Histograms::new(buckets(&args), part)));
         }
         Ok(Box::new(Values {
             values: Vec::new(),
@@ -120,6 +126,18 @@ impl AggregateUDFImpl for Percentile {
         }))
     }
 
+    fn groups_accumulator_supported(&self, args: AccumulatorArgs<'_>) -> bool {
+        is_of_histograms(&args) && !args.is_distinct
+    }
+
+    fn create_groups_accumulator(
+        &self,
+        args: AccumulatorArgs<'_>,
+    ) -> Result<Box<dyn GroupsAccumulator>> {
+        let part = self.part(&args)?;
+        Ok(Box::new(Groups::new(buckets(&args), part)))
+    }
+
     fn state_fields(&self, args: StateFieldsArgs<'_>) -> Result<Vec<FieldRef>> {
         if *args.input_fields[0].data_type() == DataType::Binary {
             let name = format_state_name(args.name, "histogram");
@@ -128,64 +146,6 @@ impl AggregateUDFImpl for Percentile {
         let item = Field::new_list_field(DataType::Float64, true);
         let name = format_state_name(args.name, "values");
         Ok(vec![Arc::new(Field::new_list(name, item, true))])
-    }
-}
-
-/// The histograms of one group, added up: of times, in seconds.
-#[derive(Debug)]
-struct Histograms {
-    all: Histogram,
-    /// From 0 to 1.
-    part: f64,
-    buckets: BucketLayout,
-    /// The coarsest that was added.
-    bits: u32,
-}
-
-impl Histograms {
-    fn add(&mut self, array: &ArrayRef) -> Result<()> {
-        for bytes in array.as_binary::<i32>().iter().flatten() {
-            if histogram::add_encoded(&mut self.all, bytes, &self.buckets).is_none() {
-                return Err(SqlError::wrong_arguments("PERCENTILE: this is no histogram").into());
-            }
-            if self.buckets == BucketLayout::LogLinear {
-                self.bits = self.bits.min(bytes[0].into());
-            }
-        }
-        Ok(())
-    }
-}
-
-impl Accumulator for Histograms {
-    fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
-        self.add(&values[0])
-    }
-
-    fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
-        self.add(&states[0])
-    }
-
-    fn state(&mut self) -> Result<Vec<ScalarValue>> {
-        let bytes = histogram::encode(&self.all, &self.buckets, self.bits);
-        Ok(vec![ScalarValue::Binary(Some(bytes))])
-    }
-
-    fn evaluate(&mut self) -> Result<ScalarValue> {
-        let total = self.all.iter().map(|(_, count)| count).sum();
-        let rank = Rank::percent(self.part * 100.0, Rounding::Up).filter(|_| total > 0);
-        let found = rank.map(|rank| {
-            histogram::fold(&mut self.all, self.bits);
-            let secs = self.buckets.quantile(rank, total, self.all.iter());
-            match self.buckets {
-                BucketLayout::LogLinear => histogram::settle(secs, self.bits),
-                _ => secs,
-            }
-        });
-        Ok(ScalarValue::Float64(found))
-    }
-
-    fn size(&self) -> usize {
-        size_of_val(self) + self.all.heap_bytes()
     }
 }
 

@@ -171,6 +171,15 @@ fn check(shown: &BTreeMap<String, Rows>, is_past: bool) {
         .filter(|row| row[1].as_deref() == Some("/каталог.php"));
     let slowest = slowest.map(|row| number(&row[2])).fold(0.0, f64::max);
     assert!((1.35..1.6).contains(&slowest), "{of_scripts:?}");
+    let slow = "Slowest requests: live, as far back as the raw pool reaches; of the past, those that history keeps table";
+    let times: Vec<f64> = of(slow, 6).collect();
+    assert_eq!(times.len(), 12);
+    assert!((times[0] - 1.5).abs() < 1e-6 && times.is_sorted_by(|a, b| a >= b));
+    let scripts = rows("Slowest scripts of a server table");
+    let counts = scripts.iter().map(|row| number(&row[2]));
+    assert_eq!(counts.sum::<f64>(), 12.0, "{scripts:?}");
+    let of_all = scripts.iter().map(|row| number(&row[2]) * number(&row[3]));
+    assert!((of_all.sum::<f64>() - secs).abs() < 1e-3, "{scripts:?}");
 }
 
 #[test]

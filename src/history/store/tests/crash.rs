@@ -372,7 +372,7 @@ fn what_the_disk_cannot_read_is_set_aside_after_some_tries() {
         set_aside_in(dir.path()),
         [piece.path.with_extension("damaged")]
     );
-    let lost = store.lost.iter().map(|it| (it.time, it.rows));
+    let lost = store.lost.iter().map(|it| (it.time, it.what.rows_lost));
     assert!(lost.eq([(NOON, 2); 3]), "{:?}", store.lost);
     assert_eq!(faults.set_unreadable(None), 8);
 }
@@ -391,6 +391,12 @@ fn a_file_that_is_gone_is_left_out_and_strangers_stay() {
     let store = Store::open(dir.path(), keep()).unwrap();
     assert_eq!(store.counts.missing, 1);
     assert!(store.parts().read().iter().all(|it| it.path != part.path));
+    let lost = store.lost.iter().map(|it| (it.time, it.what.rows_lost));
+    assert!(
+        lost.eq([(part.span.start, part.rows())]),
+        "{:?}",
+        store.lost
+    );
     assert!(stranger.exists());
 }
 

@@ -1,0 +1,212 @@
+//! Raw timers of a span of the past, summed up by any tags.
+//!
+//! The newest requests that match are found first, then their timers. Where a request stands for several, so do its timers.
+
+use std::collections::{HashMap, HashSet};
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Instant;
+
+use ahash::AHashMap;
+use datafusion::arrow::array::{Array as _, AsArray as _, Float64Array, RecordBatch};
+use datafusion::arrow::datatypes::Int64Type;
+use datafusion::prelude::{ident, lit};
+
+use super::Catalog;
+use super::past_requests::first::{First, SEARCH_MAX};
+use super::past_requests::{
+    ID, OF_REQUEST, Pairs, RECEIVED, RUN, SAMPLED, TAGS, TAGS_EXACT, clipped, first_tag, int,
+    is_sample, reader, tested, text, timer,
+};
+use crate::history::requests::TIMER;
+use crate::history::requests::read::RequestsAt;
+use crate::query::error::QueryError;
+use crate::query::past::PastRequests;
+use crate::query::read_model::{Scanned, TimerGroups, TimerSearch};
+use crate::query::timer_sums::{Numbers, ONE, Of, TimerSums};
+use crate::report::definition::{Field, KeySource};
+
+/// Bytes of texts of a request that take no more than a timer.
+const TEXT_BYTES: usize = 64;
+/// Texts that are remembered, so that they are looked through once.
+const REMEMBERED: usize = 1 << 16;
+
+/// What is known of a request: many are alike.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Origin {
+    script_name: String,
+    /// In the order of the keys that are asked for; `None`: it has no such tag, or the key is one of the timer.
+    keys: Vec<Option<String>>,
+}
+
+/// A request: what is known of it, and how many timers it has.
+type Found = (Arc<Origin>, usize);
+
+impl Catalog {
+    /// Sums up the timers of the newest requests of a span that match.
+    pub(super) fn past_timer_groups_of(
+        &self,
+        span: &Range<u64>,
+        search: &TimerSearch,
+    ) -> Result<TimerGroups, QueryError> {
+        let (at, mut partial) = self.kept_requests(span)?;
+        if is_sample(&at) {
+            partial.push(format!("{SAMPLED}: numbers are estimates"));
+        }
+        let (requests, scanned) = requests_of(&at, span, search, &mut partial);
+        let mut sums = TimerSums::new(search);
+        sums.scanned = scanned;
+        if let Err(error) = add_timers(&at, &requests, &mut sums, &mut partial) {
+            partial.push(error.to_string());
+        }
+        let mut groups = sums.finish();
+        groups.partial = partial;
+        Ok(groups)
+    }
+}
+
+/// The requests whose timers are wanted, by run and id.
+fn requests_of(
+    at: &RequestsAt,
+    span: &Range<u64>,
+    search: &TimerSearch,
+    partial: &mut Vec<String>,
+) -> (HashMap<(i64, i64), Found>, Scanned) {
+    let mut question = PastRequests {
+        span: span.clone(),
+        search: search.requests.clone(),
+        ..PastRequests::default()
+    };
+    question.search.limit = search.scanned_max;
+    let cost = |(origin, timers): &Found| {
+        let keys = origin.keys.iter().flatten().map(String::len);
+        let texts = origin.script_name.len() + keys.sum::<usize>();
+        texts.div_ceil(TEXT_BYTES).max(*timers).max(1)
+    };
+    let mut known: HashSet<Arc<Origin>> = HashSet::new();
+    let mut first = First::of(&question, search.scanned_max, cost);
+    first.find(at, &question, partial, |batch, row| {
+        let origin = Arc::new(Origin::of(search, batch, row));
+        let same = known.get(&origin).map(Arc::clone);
+        let origin = same.unwrap_or_else(|| {
+            if known.len() >= REMEMBERED {
+                known.retain(|origin| Arc::strong_count(origin) > 1);
+            }
+            known.insert(Arc::clone(&origin));
+            origin
+        });
+        (
+            origin,
+            int(batch, "timers_cnt", row).cast_unsigned() as usize,
+        )
+    });
+    let (found, is_full) = first.finish();
+    let oldest = found.last().map(|(key, _)| key.name(false).received);
+    let scanned = Scanned {
+        requests: found.len() as u64,
+        oldest: oldest.unwrap_or_default() as u32,
+        all: !is_full,
+        kept: true,
+    };
+    let named = found.into_iter().map(|(key, found)| {
+        let name = key.name(false);
+        ((name.run.cast_signed(), name.id.cast_signed()), found)
+    });
+    (named.collect(), scanned)
+}
+
+impl Origin {
+    fn of(search: &TimerSearch, batch: &RecordBatch, row: usize) -> Self {
+        let field = |field: &Field| match field {
+            Field::Status => int(batch, field.name(), row).to_string(),
+            _ => text(batch, field.name(), row).to_owned(),
+        };
+        let keys = search.by.iter().map(|source| match source {
+            KeySource::Field(it) | KeySource::TimerTagOrField(_, it) => Some(field(it)),
+            KeySource::RequestTag(name) => {
+                let [tags, exact] = [TAGS, TAGS_EXACT].map(|column| text(batch, column, row));
+                first_tag(tags, exact, name).map(|value| value.into_owned())
+            }
+            KeySource::TimerTag(_) => None,
+        });
+        Self {
+            script_name: field(&Field::ScriptName),
+            keys: keys.collect(),
+        }
+    }
+}
+
+/// Adds up the timers of requests.
+fn add_timers(
+    at: &RequestsAt,
+    requests: &HashMap<(i64, i64), Found>,
+    sums: &mut TimerSums<'_>,
+    partial: &mut Vec<String>,
+) -> std::io::Result<()> {
+    let oldest = sums.scanned.oldest;
+    let wanted: HashSet<(i64, i64)> = requests.keys().copied().collect();
+    let is_wanted = tested("is_wanted", [RUN, OF_REQUEST], move |numbers| {
+        let [runs, ids] = numbers.map(|it| it.as_primitive::<Int64Type>().values());
+        let named = runs.iter().copied().zip(ids.iter().copied());
+        named.map(|name| wanted.contains(&name)).collect()
+    });
+    let since = ident(RECEIVED).gt_eq(lit(clipped(oldest.into())));
+    let mut reader = reader(at, TIMER, [since, is_wanted]);
+    let mut known: HashMap<*const Origin, AHashMap<String, Option<usize>>> = HashMap::new();
+    let mut remembered = 0;
+    let until = Instant::now() + SEARCH_MAX;
+    while let Some(batch) = reader.next()? {
+        if Instant::now() > until {
+            let secs = SEARCH_MAX.as_secs();
+            partial.push(format!("not all timers were looked at within {secs} s"));
+            break;
+        }
+        let weights = batch.column_by_name("weight");
+        let weights = weights.and_then(|it| it.as_any().downcast_ref::<Float64Array>());
+        for row in 0..batch.num_rows() {
+            let name = (int(&batch, RUN, row), int(&batch, OF_REQUEST, row));
+            let Some((origin, _)) = requests.get(&name) else {
+                continue;
+            };
+            sums.timers_scanned += 1;
+            let tags = text(&batch, TAGS, row);
+            if remembered >= REMEMBERED {
+                known.clear();
+                remembered = 0;
+            }
+            let places = known.entry(Arc::as_ptr(origin)).or_default();
+            let place = match places.get(tags) {
+                Some(place) => *place,
+                None => {
+                    let pairs = serde_json::from_str(tags);
+                    let pairs = pairs.map(|Pairs(pairs)| pairs).unwrap_or_default();
+                    let texts = pairs.iter().map(|(name, value)| (&**name, &**value));
+                    let place = sums.place(texts, |at| origin.keys[at].clone());
+                    places.insert(tags.to_owned(), place);
+                    remembered += 1;
+                    place
+                }
+            };
+            let Some(place) = place else { continue };
+            let weight = weights.map_or(1.0, |weights| weights.value(row));
+            let number = |column| int(&batch, column, row).cast_unsigned();
+            let of = Of {
+                received: number(RECEIVED) as u32,
+                run: Some(name.0.cast_unsigned()),
+                id: name.1.cast_unsigned(),
+                parts: (weight * ONE as f64).round() as u64,
+            };
+            let numbers = Numbers {
+                id: number(ID),
+                hits: number("hit_count").max(1),
+                value_us: number("value_us"),
+                ru_utime_us: number("ru_utime_us"),
+                ru_stime_us: number("ru_stime_us"),
+            };
+            sums.add(place, of, numbers, || {
+                (origin.script_name.clone(), timer(&batch, row))
+            });
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,214 @@
+//! Timers summed up by keys of choice, whether they come from the pool or from history.
+//!
+//! Bounded are the rows (what comes later goes to one row for all others), the names of tags, and the single timers that are
+//! shown. A request that stands for several counts as several; percentiles come from the buckets that reports have.
+
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+
+use ahash::AHashMap;
+
+use super::raw::Slowest;
+use super::read_model::{
+    Scanned, SlowTimer, TAG_NAMES_MAX, TimerDetail, TimerGroup, TimerGroups, TimerSearch,
+};
+use crate::report::definition::KeySource;
+use crate::report::histogram::{BucketLayout, Rank, Ranks, Rounding};
+
+/// In how many parts requests are counted, so that one may stand for one and a half.
+pub(super) const ONE: u64 = 1024;
+
+/// The request of a timer: the later is the larger.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Of {
+    /// Unix seconds.
+    pub(super) received: u32,
+    /// Of the past: the run in which the id is one.
+    pub(super) run: Option<u64>,
+    pub(super) id: u64,
+    /// For how many it stands, in parts of [`ONE`].
+    pub(super) parts: u64,
+}
+
+/// The numbers of a timer.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Numbers {
+    pub(super) id: u64,
+    pub(super) hits: u64,
+    pub(super) value_us: u64,
+    pub(super) ru_utime_us: u64,
+    pub(super) ru_stime_us: u64,
+}
+
+/// What one row has summed up.
+#[derive(Debug, Default)]
+struct Row {
+    group: TimerGroup,
+    /// Requests, timers, hits, value, user and system CPU, in parts of [`ONE`].
+    sums: [u128; 6],
+    /// The request that was counted last.
+    last: Option<Of>,
+    /// Hits by bucket, in parts.
+    buckets: AHashMap<u32, u64>,
+}
+
+impl Row {
+    fn add(&mut self, of: Of, timer: Numbers) {
+        let is_first = self.last.replace(of) != Some(of);
+        let Numbers {
+            id: _,
+            hits,
+            value_us,
+            ru_utime_us,
+            ru_stime_us,
+        } = timer;
+        let more = [is_first.into(), 1, hits, value_us, ru_utime_us, ru_stime_us];
+        for (sum, more) in self.sums.iter_mut().zip(more) {
+            *sum += u128::from(more) * u128::from(of.parts);
+        }
+        let each_us = value_us / hits;
+        self.group.max_us = self.group.max_us.max(each_us);
+        let bucket = BucketLayout::LogLinear.bucket(each_us);
+        let counted = self.buckets.entry(bucket).or_default();
+        *counted = counted.saturating_add(hits.saturating_mul(of.parts));
+    }
+
+    fn finish(mut self, ranks: &Ranks) -> TimerGroup {
+        let mut buckets: Vec<(u32, u64)> = self.buckets.into_iter().collect();
+        buckets.sort_unstable();
+        let total = buckets.iter().map(|(_, parts)| *parts);
+        let total = total.fold(0, u64::saturating_add);
+        let group = &mut self.group;
+        let mut quantiles = Vec::new();
+        BucketLayout::LogLinear.quantiles(ranks, total, buckets, &mut quantiles);
+        for (slot, value) in group.quantiles.iter_mut().zip(quantiles) {
+            // The middle of a bucket may lie beyond its longest time, which is known here.
+            *slot = value.min(group.max_us as f64 / 1e6);
+        }
+        let one = u128::from(ONE);
+        let whole = self.sums.map(|sum| (sum + one / 2) / one);
+        [
+            group.requests,
+            group.timers,
+            group.hits,
+            group.value_us,
+            group.ru_utime_us,
+            group.ru_stime_us,
+        ] = whole.map(|sum| u64::try_from(sum).unwrap_or(u64::MAX));
+        self.group
+    }
+}
+
+/// The sums in the making.
+pub(super) struct TimerSums<'a> {
+    pub(super) search: &'a TimerSearch,
+    /// The first has what found no place among the others.
+    rows: Vec<Row>,
+    places: AHashMap<Vec<Option<String>>, usize>,
+    /// Of equals the newest, and of those of a request the first.
+    slowest: Slowest<(u64, Of, Reverse<u64>), SlowTimer>,
+    tag_names: BTreeSet<String>,
+    pub(super) scanned: Scanned,
+    pub(super) timers_scanned: u64,
+}
+
+impl<'a> TimerSums<'a> {
+    pub(super) fn new(search: &'a TimerSearch) -> Self {
+        Self {
+            search,
+            rows: vec![Row::default()],
+            places: AHashMap::new(),
+            slowest: Slowest::new(search.slowest_max),
+            tag_names: BTreeSet::new(),
+            scanned: Scanned::default(),
+            timers_scanned: 0,
+        }
+    }
+
+    /// The row of timers with these tags, in a request that has for a key of the search what `of_request` says; `None` when
+    /// they are not wanted.
+    pub(super) fn place<'t>(
+        &mut self,
+        tags: impl Iterator<Item = (&'t str, &'t str)> + Clone,
+        of_request: impl Fn(usize) -> Option<String>,
+    ) -> Option<usize> {
+        for (name, _) in tags.clone() {
+            if self.tag_names.len() < TAG_NAMES_MAX && !self.tag_names.contains(name) {
+                self.tag_names.insert(name.to_owned());
+            }
+        }
+        let value = |name: &str| {
+            let (_, value) = tags.clone().find(|(tag, _)| *tag == name)?;
+            Some(value)
+        };
+        let mut wanted = self.search.tags.iter();
+        if !wanted.all(|(name, wanted)| value(name) == Some(wanted)) {
+            return None;
+        }
+        let keys = self.search.by.iter().enumerate();
+        let keys = keys.map(|(at, source)| match source {
+            KeySource::TimerTag(name) => value(name).map(str::to_owned),
+            KeySource::TimerTagOrField(name, _) => match value(name) {
+                Some(value) => Some(value.to_owned()),
+                None => of_request(at),
+            },
+            KeySource::Field(_) | KeySource::RequestTag(_) => of_request(at),
+        });
+        let keys: Vec<Option<String>> = keys.collect();
+        if let Some(at) = self.places.get(&keys) {
+            return Some(*at);
+        }
+        if self.rows.len() > self.search.groups_max {
+            return Some(0);
+        }
+        self.rows.push(Row {
+            group: TimerGroup {
+                keys: keys.clone(),
+                ..TimerGroup::default()
+            },
+            ..Row::default()
+        });
+        let at = self.rows.len() - 1;
+        self.places.insert(keys, at);
+        Some(at)
+    }
+
+    /// Adds a timer to its row; `slow` has it in full, and its request's script, if it is among the longest.
+    pub(super) fn add(
+        &mut self,
+        place: usize,
+        of: Of,
+        timer: Numbers,
+        slow: impl FnOnce() -> (String, TimerDetail),
+    ) {
+        self.rows[place].add(of, timer);
+        let key = (timer.value_us / timer.hits, of, Reverse(timer.id));
+        if self.slowest.takes(&key) {
+            let (script_name, timer) = slow();
+            let slow = SlowTimer {
+                run: of.run,
+                request_id: of.id,
+                script_name,
+                timestamp: of.received,
+                timer,
+            };
+            self.slowest.put(key, slow);
+        }
+    }
+
+    pub(super) fn finish(self) -> TimerGroups {
+        let rank = |percent| Rank::percent(percent, Rounding::Up);
+        let ranks = [50.0, 95.0, 99.0].into_iter().filter_map(rank);
+        let ranks = Ranks::new(ranks.collect());
+        let mut rows = self.rows.into_iter().map(|row| row.finish(&ranks));
+        TimerGroups {
+            other: rows.next().filter(|group| group.timers > 0),
+            rows: rows.collect(),
+            slowest: self.slowest.finish(),
+            tag_names: self.tag_names.into_iter().collect(),
+            scanned: self.scanned,
+            timers_scanned: self.timers_scanned,
+            partial: Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! Raw timers of the past by any tags, and requests of the past by their tags, whatever those contain: on pages that show what
+//! the same pages showed while all was in memory.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use pinbad::clock::{Clock, ManualClock};
+use prost::Message as _;
+
+use crate::harness::{Here, Sender, Site, await_condition};
+use crate::packets::request;
+use crate::page::{links, rows};
+
+/// 2024-02-28 22:50:00 UTC.
+const START_SECS: u64 = 1_709_160_600;
+const SPAN: &str = "from=1709160600&to=1709161200";
+
+/// Tags that could be read in two ways, and a search for each.
+const TAGS: [(&str, &str, &str); 5] = [
+    ("a", "1", "tag.a=1"),
+    ("a", "1,b=2", "tag.a=1%2Cb%3D2"),
+    ("b", "2", "tag.b=2"),
+    ("a=b", "c", "tag.a%3Db=c"),
+    ("a", "b=c", "tag.a=b%3Dc"),
+];
+
+fn start(dir: &Path, clock: &Arc<ManualClock>, keep: &str) -> Here {
+    let clock: Arc<dyn Clock> = Arc::<ManualClock>::clone(clock);
+    let dir = format!("history.dir={}", dir.display());
+    let keep = format!("history.requests={keep}");
+    let settings = [
+        &dir,
+        &keep,
+        "history.free_min=0",
+        "history.flush_period=60s",
+        "pool.stats_history=1h",
+    ];
+    Here::with_clock(&settings, clock)
+}
+
+fn send(here: &Here) {
+    let mut sender = Sender::new(&here.site);
+    for number in 0..300_u32 {
+        let host = ["web1", "web2", "web3"][(number % 3) as usize];
+        let mut packet = request(host, "shop", &format!("/{}.php", number % 7));
+        packet.request_time = Some(number as f32 / 64.0);
+        let value = f32::from((number * 37 % 101) as u16) / 1024.0;
+        let op = format!("op{}", number % 5);
+        packet.add_timer(number % 4 + 1, value, &[("group", "db"), ("op", &op)]);
+        let (name, tag, _) = TAGS[(number % 5) as usize];
+        packet.add_tag(name, tag);
+        sender.send(&packet.encode_to_vec());
+    }
+    sender.at_rest();
+}
+
+/// The tables of a page, and the addresses of its requests.
+fn shown(site: &Site, target: &str) -> (Vec<Vec<Vec<String>>>, Vec<String>) {
+    let answer = site.get(target);
+    assert_eq!(answer.status, 200, "{target}: {}", answer.body);
+    let tables = answer.body.matches("<table").count();
+    let tables = (1..=tables).map(|table| rows(&answer.body, table));
+    let mut links = links(&answer.body);
+    links.retain(|link| link.starts_with("/requests/"));
+    (tables.collect(), links)
+}
+
+#[test]
+fn timers_and_tags_of_the_past_are_those_that_were_sent() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Arc::new(ManualClock::new(START_SECS * 1_000));
+    let here = start(dir.path(), &clock, "all");
+    send(&here);
+    let site = &here.site;
+    let mut targets = [
+        "/timers?by=group",
+        "/timers?by=group,op&sort=-hits&limit=100",
+        "/timers?by=script_name,status&t.group=db",
+        "/timers?by=%2Ba,%2Benv,hostname&min_time=1",
+        "/timers?by=op&hostname=web2&t.group=cache",
+        "/timers?by=group&script_name=/nowhere.php",
+    ]
+    .map(str::to_owned)
+    .to_vec();
+    targets.extend(TAGS.map(|(.., search)| format!("/timers?by=group&{search}")));
+    let live: Vec<_> = targets.iter().map(|target| shown(site, target)).collect();
+    let found: Vec<_> = TAGS
+        .iter()
+        .map(|(.., search)| site.json(&format!("/api/v1/requests?limit=0&{search}")))
+        .collect();
+    let check = |step: &str| {
+        for (target, (tables, links)) in targets.iter().zip(&live) {
+            let (of_past, of_run) = shown(site, &format!("{target}&{SPAN}"));
+            assert_eq!(of_past, *tables, "{step}: {target}");
+            for (link, live) in of_run.iter().zip(links) {
+                assert!(link.starts_with(&format!("{live}?run=1")), "{link} {live}");
+            }
+        }
+        for ((.., search), live) in TAGS.iter().zip(&found) {
+            let past = site.json(&format!("/api/v1/requests?limit=0&{SPAN}&{search}"));
+            let ids = |answer: &serde_json::Value| -> Vec<u64> {
+                let rows = answer["rows"].as_array().unwrap().iter();
+                let mut ids: Vec<_> = rows.map(|row| row["id"].as_u64().unwrap()).collect();
+                ids.sort_unstable();
+                ids
+            };
+            assert_eq!(ids(&past).len(), 60, "{step}: {search}");
+            assert_eq!(ids(&past), ids(live), "{step}: {search}");
+        }
+    };
+    let of_history = |name: &str| site.json("/api/v1/status")["history"][name].as_u64();
+    check("in memory");
+    await_condition("all is in a piece", || {
+        clock.advance_ms(1_000);
+        match of_history("raw_requests_kept") {
+            Some(300) => Ok(()),
+            other => Err(other),
+        }
+    });
+    check("in a piece");
+    clock.advance_ms(3_800_000);
+    await_condition("all is published", || {
+        clock.advance_ms(300);
+        match of_history("raw_pieces_pending") {
+            Some(0) => Ok(()),
+            other => Err(other),
+        }
+    });
+    check("in files");
+    // A row's timers, long after they left the memory.
+    let row = format!("/reports/report_by_script_name/row?script_name=/3.php&{SPAN}");
+    let page = site.get(&row).body;
+    assert!(
+        page.contains("in all 43 raw requests that are kept"),
+        "{page}"
+    );
+    here.stop();
+}
+
+#[test]
+fn where_no_requests_are_kept_those_in_memory_are_shown() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Arc::new(ManualClock::new(START_SECS * 1_000));
+    let here = start(dir.path(), &clock, "none");
+    send(&here);
+    let site = &here.site;
+    let why = site.get(&format!("/api/v1/requests?{SPAN}")).problem(404);
+    assert!(why.contains("history.requests"), "{why}");
+    for target in [
+        "/requests?limit=100",
+        "/requests?order=slowest",
+        "/timers?by=op",
+    ] {
+        let past = shown(site, &format!("{target}&{SPAN}"));
+        let (tables, links) = shown(site, target);
+        assert_eq!(past.0, tables, "{target}");
+        for (link, live) in past.1.iter().zip(links) {
+            assert_eq!(*link, format!("{live}?{SPAN}"));
+        }
+        let other = site
+            .get(&format!("{target}&from=1709150000&to=1709150600"))
+            .body;
+        assert!(other.contains("in memory match"), "{other}");
+    }
+    here.stop();
+}
