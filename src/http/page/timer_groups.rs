@@ -27,6 +27,8 @@ const ROWS: usize = 8;
 const SEARCHED_MAX: usize = 100_000;
 /// The same of the past: reading them takes longer.
 const PAST_MAX: usize = 10_000;
+/// What is known of each while a larger table is made takes 200 bytes.
+const PAST_SEARCHED_MAX: usize = 60_000;
 /// Groups told apart.
 pub(super) const GROUPS_MAX: usize = 1_000;
 
@@ -85,7 +87,11 @@ pub(super) fn searched(searched: &Scanned) -> String {
 /// Sums up the timers of the time that the page is about: those that are kept of the past, or those in memory where none are.
 pub(super) fn find(view: &View<'_>, mut search: TimerSearch) -> Result<TimerGroups, QueryError> {
     if let Some(Spans { span, .. }) = &view.time.spans {
-        match view.source.past_timer_groups(span, &search) {
+        let of_past = TimerSearch {
+            scanned_max: search.scanned_max.min(PAST_SEARCHED_MAX),
+            ..search.clone()
+        };
+        match view.source.past_timer_groups(span, &of_past) {
             Err(QueryError::NoHistory(_)) => view.time.narrow(&mut search.requests),
             found => return found,
         }

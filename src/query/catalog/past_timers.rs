@@ -29,7 +29,7 @@ use crate::report::definition::{Field, KeySource};
 /// Bytes of texts of a request that take no more than a timer.
 const TEXT_BYTES: usize = 64;
 /// Texts that are remembered, so that they are looked through once.
-const REMEMBERED: usize = 1 << 16;
+const REMEMBERED: usize = 1 << 14;
 
 /// What is known of a request: many are alike.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
