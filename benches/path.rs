@@ -69,9 +69,11 @@ fn measure(c: &mut Criterion, name: &str, cases: Cases, run: impl Fn(&mut Stage)
         group.bench_function(&case, |b| {
             let stage = ready.get_or_insert_with(|| {
                 let stage = Stage::full(&plan);
-                let (used, _, folded) = stage.live.reports.memory();
+                let live = stage.merger.live.read();
+                let (used, _, folded) = live.reports.memory();
                 let folded = if folded > 0 { ", keys folded" } else { "" };
-                let aggregates = stage.live.reports.aggregates();
+                let aggregates = live.reports.aggregates();
+                drop(live);
                 let used = bytes(used as f64);
                 eprintln!("{name}/{case}: {used} in {aggregates} aggregates{folded}");
                 stage

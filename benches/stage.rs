@@ -3,22 +3,27 @@
 //! Runs on one thread. A simulated second holds as many packets as the plan's rate, however long that takes, so that a window
 //! of a day passes in seconds.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use crossbeam::atomic::AtomicCell;
+use parking_lot::RwLock;
 use pinbad::cli::load::TrafficOptions;
 use pinbad::cli::load::traffic::Traffic;
+use pinbad::clock::{Clock, ManualClock};
 use pinbad::config::Config;
+use pinbad::daemon;
 use pinbad::input::Decode as _;
 use pinbad::input::pinba::Decoder;
 use pinbad::input::record::{Hasher, TextLimits};
-use pinbad::input::udp::receive::DECODE_BATCH;
-use pinbad::instruments;
-use pinbad::merger::{Live, MERGE_BLOCK};
+use pinbad::input::udp::receive::{DECODE_BATCH, RECEIVE};
+use pinbad::instruments::{self, IDLE};
+use pinbad::merger::{Live, Merger};
 use pinbad::pool::Pool;
 use pinbad::report::definition::Defaults;
 use pinbad::report::native::ReportForm;
 use pinbad::report::{DefinedBy, Reports, Ticks, builtin};
-use pinbad::ring::{Consumer, Producer, RingPlan, TempRing};
+use pinbad::ring::{Producer, RingPlan, TempRing};
 
 /// Packets that a receiver takes in one batch when it keeps up.
 const BATCH: usize = 50;
@@ -66,16 +71,17 @@ impl Plan {
     }
 }
 
-/// Switches instruments on that the environment names, as `instruments.enabled` does, apart by commas; without, none are registered.
+/// Switches instruments on that the environment names, as `instruments.enabled` does, apart by commas: `%` for all, nothing for
+/// none. Without it none are registered.
 fn measure_itself() {
     let Ok(enabled) = std::env::var("PINBAD_BENCH_INSTRUMENTS") else {
         return;
     };
     let settings = instruments::Settings {
-        enabled: enabled.split(',').map(str::to_owned).collect(),
+        enabled: enabled.split_terminator(',').map(str::to_owned).collect(),
         classes_max: Config::default().instruments.classes_max(),
     };
-    instruments::start(&settings, &[&DECODE_BATCH, &MERGE_BLOCK]);
+    instruments::start(&settings, &daemon::instruments::all());
 }
 
 /// The stages, ready to run.
@@ -83,9 +89,8 @@ pub(crate) struct Stage {
     hasher: Hasher,
     decoder: Decoder,
     producer: Producer,
-    consumer: Consumer,
-    pub(crate) live: Live,
-    pub(crate) now_ms: u64,
+    pub(crate) merger: Merger,
+    clock: Arc<ManualClock>,
     period_ms: u64,
     packets_per_merge: usize,
     /// How long the whole window is, and the tick that is still running.
@@ -118,13 +123,21 @@ impl Stage {
         let ring = RingPlan::new(ingest.temp_pool_size, ingest.temp_pool_bytes, 1);
         let (_, mut producers, consumer) = TempRing::new(ring, &[Default::default()]);
         let mut traffic = Traffic::new(&plan.traffic);
+        let clock = Arc::new(ManualClock::new(u64::from(UNIX_SECS) * 1_000));
+        let merger = Merger {
+            consumer,
+            live: Arc::new(RwLock::new(Live::new(pool, reports, history))),
+            counters: Arc::default(),
+            pulse: Arc::default(),
+            clock: Arc::<ManualClock>::clone(&clock),
+            period: Arc::new(AtomicCell::new(Duration::from_millis(plan.period_ms))),
+        };
         Self {
             decoder: Decoder::new(TextLimits::default(), hasher.clone()),
             hasher,
             producer: producers.remove(0),
-            consumer,
-            live: Live::new(pool, reports, history),
-            now_ms: 0,
+            merger,
+            clock,
             period_ms: plan.period_ms,
             packets_per_merge: plan.packets_per_merge(),
             window_ms: history.tick_ms * (history.count + 1),
@@ -145,28 +158,29 @@ impl Stage {
         stage
     }
 
-    /// One gathering period: packets in, merged, time moved on.
+    /// One gathering period: packets in, merged, time moved on. With every wait that receiver and merger have, and nobody to wait
+    /// for.
+    #[inline(never)]
     pub(crate) fn receive_and_merge(&mut self) {
-        let mut stage = DECODE_BATCH.begin();
-        for taken in 1..=self.packets_per_merge {
-            // What the generator makes is valid.
-            let _requests =
-                self.decoder
-                    .decode(&self.packets[self.next], UNIX_SECS, &mut self.producer);
-            self.next = (self.next + 1) % self.packets.len();
-            if taken % BATCH == 0 || taken == self.packets_per_merge {
-                self.producer.publish();
-                drop(stage);
-                stage = DECODE_BATCH.begin();
+        let mut left = self.packets_per_merge;
+        while left > 0 {
+            drop(RECEIVE.begin());
+            let mut stage = DECODE_BATCH.begin();
+            let batch = left.min(BATCH);
+            stage.worked(batch as u64);
+            for _ in 0..batch {
+                // What the generator makes is valid.
+                let _requests =
+                    self.decoder
+                        .decode(&self.packets[self.next], UNIX_SECS, &mut self.producer);
+                self.next = (self.next + 1) % self.packets.len();
             }
+            self.producer.publish();
+            left -= batch;
         }
-        drop(stage);
-        self.live.advance(self.now_ms);
-        while let Some(block) = self.consumer.pop() {
-            self.live.merge(&block.bytes, self.now_ms);
-            self.consumer.give_back(block);
-        }
-        self.now_ms += self.period_ms;
+        drop(IDLE.begin());
+        self.merger.merge();
+        self.clock.advance_ms(self.period_ms);
     }
 
     /// One gathering period of the merger alone: the packets as records, over and over.
@@ -181,10 +195,13 @@ impl Stage {
                 self.batches.push(records);
             }
         }
-        let period = (self.now_ms / self.period_ms) as usize;
+        let now_ms = self.clock.mono_ms();
+        let period = (now_ms / self.period_ms) as usize;
         let batch = &self.batches[period % self.batches.len()];
-        self.live.advance(self.now_ms);
-        self.live.merge(batch, self.now_ms);
-        self.now_ms += self.period_ms;
+        let mut live = self.merger.live.write();
+        live.advance(now_ms);
+        live.merge(batch, now_ms);
+        drop(live);
+        self.clock.advance_ms(self.period_ms);
     }
 }

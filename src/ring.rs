@@ -177,6 +177,12 @@ impl TempRing {
         (ring, producers, consumer)
     }
 
+    /// Bytes of the blocks that wait for the merger.
+    #[must_use]
+    pub fn waiting_bytes(&self) -> u64 {
+        (self.filled.len() * BLOCK_BYTES) as u64
+    }
+
     /// Requests that wait for the merger. Those of a batch that is being decoded right now are not in it.
     ///
     /// A little too high while the merger runs, never too low: what left is read before what came in.

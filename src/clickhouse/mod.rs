@@ -20,6 +20,11 @@ mod sink;
 mod tables;
 mod views;
 
+use crate::instruments::Instrument;
+
+/// What its thread does, and waits for.
+pub(crate) static INSTRUMENTS: [&Instrument; 2] = [&sink::SHIP, &server::ANSWER];
+
 pub use self::fleet::Fleet;
 pub(crate) use self::fleet::{Counted, FleetRows, Points};
 pub use self::sink::{ShipStatus, Sink};

@@ -15,7 +15,11 @@ use ureq::{Agent, Body};
 use crate::access::{read_secret, roots};
 use crate::config::ClickHouseConfig;
 use crate::config::secret::Secret;
+use crate::instruments::Instrument;
 use crate::shutdown::Shutdown;
+
+/// Waiting until ClickHouse has stored what it was sent, or done what it was told.
+pub(super) static ANSWER: Instrument = Instrument::wait("wait/io/socket/clickhouse/answer", "recv");
 
 /// Longest wait for a connection.
 const CONNECT_MAX: Duration = Duration::from_secs(10);
@@ -230,6 +234,7 @@ impl Server {
         thread
             .spawn(run)
             .map_err(|error| later(error.to_string()))?;
+        let _waiting = ANSWER.begin();
         loop {
             match answer.recv_timeout(NAP) {
                 Ok(answer) => {

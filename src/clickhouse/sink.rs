@@ -22,9 +22,13 @@ use crate::config::ClickHouseConfig;
 use crate::history::{
     Dataset, Parts, Refused, Shipment, Shipping, Store, StoreError, Units, Waiting,
 };
+use crate::instruments::{Active, Instrument};
 use crate::shutdown::Shutdown;
 use crate::telemetry::counters::ClickHouseCounters;
 use crate::telemetry::reading::{Group, Place, readings};
+
+/// What history has written is sent: in rows.
+pub(super) static SHIP: Instrument = Instrument::new("stage/clickhouse/ship");
 
 /// How often it is looked for something to ship, and a stop is noticed.
 const NAP: Duration = Duration::from_millis(50);
@@ -259,7 +263,9 @@ impl Sink {
             let mut sending = Sending {
                 blocks: BTreeMap::new(),
                 refused: Vec::new(),
+                stage: SHIP.begin(),
             };
+            sending.stage.work(0, shipment.rows_max());
             match self.send_rows(shipment, only, &mut sending, stop) {
                 Ok(()) => {
                     let refused = sending.refused.into_iter().map(|(table, rows, error)| {
@@ -375,6 +381,7 @@ impl Sink {
         match sent {
             Ok(()) => {
                 counters.rows_shipped.add(rows);
+                sending.stage.advance(rows);
                 counters.shipped_bytes.add(bytes);
                 Ok(())
             }
@@ -447,6 +454,7 @@ struct Sending {
     blocks: BTreeMap<&'static str, (&'static Table, Block)>,
     /// Table, rows, why.
     refused: Vec<(&'static str, u64, String)>,
+    stage: Active,
 }
 
 impl Sending {

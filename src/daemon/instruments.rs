@@ -2,26 +2,36 @@
 
 use std::sync::Arc;
 
+use super::frontends::Served;
 use crate::config::InstrumentsConfig;
-use crate::input::udp::receive;
+use crate::input::udp::{receive, senders};
+use crate::input::{squid, stat};
 use crate::instruments::memory::Gauge;
 use crate::instruments::{IDLE, Instrument, Settings};
 use crate::merger::{Live, SharedLive};
+use crate::metrics::SERIES_BYTES;
+use crate::pool::activities::ACTIVITY_ROW_BYTES;
+use crate::pool::dimensions::Origins;
 use crate::pool::requests::REQUEST_ROW_BYTES;
 use crate::pool::timers::TIMER_ROW_BYTES;
+
 use crate::query::catalog::changes;
+use crate::query::status::Status;
 use crate::report::registry::time;
-use crate::state::{files, snapshot_writer};
+use crate::state::{annotations, files, snapshot};
+use crate::telemetry::reading::{Group, Reading};
 #[cfg(feature = "sql")]
-use crate::{history, sql};
-use crate::{http, instruments, merger};
+use crate::{clickhouse, history, sql};
+use crate::{delta, http, instruments, merger, profile, series};
 
 /// All but the threads, the routes of HTTP and the pools of memory, which are named where they are made.
-fn all() -> Vec<&'static Instrument> {
+#[must_use]
+pub fn all() -> Vec<&'static Instrument> {
     let all = vec![
         &IDLE,
         &receive::RECEIVE,
         &receive::DECODE_BATCH,
+        &senders::TABLE,
         &merger::LIVE_READ,
         &merger::LIVE_WRITE,
         &merger::MERGE_BLOCK,
@@ -29,7 +39,17 @@ fn all() -> Vec<&'static Instrument> {
         &time::CLOSE_TICK,
         &time::EXPIRE_GROUPS,
         &changes::BACK_FILL,
-        &snapshot_writer::WRITE_SNAPSHOT,
+        &changes::CHANGES,
+        &delta::QUEUE,
+        &delta::TAKE_SECOND,
+        &series::READ,
+        &series::WRITE,
+        &squid::TAKE_LINES,
+        &stat::client::READ,
+        &profile::TAKE_SAMPLES,
+        &profile::POOL,
+        &snapshot::WRITE_SNAPSHOT,
+        &annotations::ANNOTATIONS,
         &files::STATE_WRITE,
         &files::STATE_SYNC,
         &http::PERMIT,
@@ -38,31 +58,76 @@ fn all() -> Vec<&'static Instrument> {
     let all = [
         all,
         history::INSTRUMENTS.into(),
+        clickhouse::INSTRUMENTS.into(),
+        vec![&sql::PLACE],
         sql::VERBS.iter().collect(),
     ]
     .concat();
     all
 }
 
-/// The pools of memory whose contents are shown.
-pub(super) fn set_pools(live: &SharedLive, #[cfg(feature = "sql")] engine: &sql::Engine) {
+/// A pool of memory and how much it holds.
+type Pool = (&'static str, Gauge);
+
+/// Pools that are there before anything is served.
+pub(super) fn pools(live: &SharedLive, status: &Status) -> Vec<Pool> {
     let of_live = |read: fn(&Live) -> usize| -> Gauge {
         let live = Arc::downgrade(live);
         Box::new(move || Some(read(&*live.upgrade()?.try_read()?) as u64))
     };
     let requests = |live: &Live| live.pool.requests.len() * REQUEST_ROW_BYTES;
     let timers = |live: &Live| live.pool.timers.len() * TIMER_ROW_BYTES;
-    instruments::memory::set_pools(vec![
-        ("pool/requests", of_live(requests)),
-        ("pool/timers", of_live(timers)),
+    let activities = |live: &Live| live.pool.activities.len() * ACTIVITY_ROW_BYTES;
+    let texts = |live: &Live| live.pool.strings.arena_bytes() + live.pool.tag_sets.arena_bytes();
+    let dimensions = |live: &Live| Origins::bytes(live.pool.origins.len());
+    let ring = Arc::downgrade(&status.ring);
+    let mut pools: Vec<Pool> = vec![
         (
-            "pool/strings",
-            of_live(|live| live.pool.strings.arena_bytes()),
+            "temporary pool",
+            Box::new(move || Some(ring.upgrade()?.waiting_bytes())),
         ),
+        ("requests", of_live(requests)),
+        ("timers", of_live(timers)),
+        ("strings and tag sets", of_live(texts)),
+        ("request dimensions", of_live(dimensions)),
         ("reports", of_live(|live| live.reports.memory().0)),
-        #[cfg(feature = "sql")]
-        ("sql/queries", Box::new(engine.memory_gauge())),
-    ]);
+        ("instruments", Box::new(|| Some(instruments::bytes()))),
+    ];
+    if !status.counters.squids.is_empty() {
+        pools.push(("activities of Squid", of_live(activities)));
+    }
+    if let Some(profile) = status.profile.as_ref().map(Arc::downgrade) {
+        let bytes = move || Some(profile.upgrade()?.bytes() as u64);
+        pools.push(("samples", Box::new(bytes)));
+    }
+    #[cfg(feature = "sql")]
+    if let Some(history) = status.history.clone() {
+        let bytes = move || {
+            let group = history.status();
+            Some(reading(&group, "memory_bytes") + reading(&group, "raw_memory_bytes"))
+        };
+        pools.push(("history", Box::new(bytes)));
+    }
+    pools
+}
+
+/// Shows what they hold, and what front ends do.
+pub(super) fn set_pools(mut pools: Vec<Pool>, served: &Served<'_>) {
+    if let Some(series) = served.series.clone() {
+        let bytes = move || Some(reading(&series.status(), "memory_bytes"));
+        pools.push(("last hour", Box::new(bytes)));
+    }
+    let metrics = served.metrics.clone();
+    let bytes = move || Some(reading(&metrics.status(), "series") * SERIES_BYTES as u64);
+    pools.push(("metrics", Box::new(bytes)));
+    #[cfg(feature = "sql")]
+    pools.push(("SQL", Box::new(served.engine.memory_gauge())));
+    instruments::memory::set_pools(pools);
+}
+
+fn reading(group: &Group, name: &str) -> u64 {
+    let found = group.readings.iter().find(|it| it.name == name);
+    found.map_or(0, Reading::total)
 }
 
 /// Registers them, as `[instruments]` says.

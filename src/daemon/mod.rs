@@ -51,7 +51,7 @@ use crate::telemetry::Counters;
 pub mod disk_plan;
 mod error;
 mod frontends;
-mod instruments;
+pub mod instruments;
 pub mod malloc;
 pub mod memory_plan;
 mod profile;
@@ -196,6 +196,7 @@ impl Daemon {
             #[cfg(feature = "sql")]
             fleet,
         };
+        let pools = instruments::pools(&live, &status);
         let catalog = Catalog::new(
             Arc::clone(&live),
             Arc::clone(&clock),
@@ -232,11 +233,7 @@ impl Daemon {
             #[cfg(feature = "sql")]
             counters: &counters,
         };
-        instruments::set_pools(
-            &live,
-            #[cfg(feature = "sql")]
-            &served.engine,
-        );
+        instruments::set_pools(pools, &served);
         let frontends = Frontends::start(&served, listeners)?;
         let merger = Merger {
             consumer: receivers.consumer,

@@ -8,6 +8,7 @@
 use std::thread::JoinHandle;
 
 use super::error::StartError;
+use crate::instruments::thread::appear;
 use crate::shutdown::Shutdown;
 
 /// Held by threads and tasks that the daemon cannot do without: a panic there ends the process.
@@ -48,6 +49,7 @@ impl Worker {
         let thread = std::thread::Builder::new().name(name.to_owned());
         let thread = thread.spawn(move || {
             let _vital = vital;
+            appear();
             run(&requested);
         });
         let thread = thread.map_err(|source| StartError::Thread { what, source })?;

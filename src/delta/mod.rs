@@ -27,6 +27,7 @@ use parking_lot::Mutex;
 use tracing::warn;
 
 pub use self::rows::{Gain, RowDelta, RowReader};
+use crate::instruments::Instrument;
 use crate::report::Gained;
 use crate::shutdown::Shutdown;
 
@@ -48,6 +49,11 @@ pub struct Second {
     /// One after the other, where the reports changed in it.
     gained: Vec<Gained>,
 }
+
+/// Seconds on their way from the merger to whoever reads them.
+pub(crate) static QUEUE: Instrument = Instrument::wait("wait/synch/mutex/delta/queue", "lock");
+/// What groups gained in a second goes to charts, metrics and history: in requests.
+pub(crate) static TAKE_SECOND: Instrument = Instrument::new("stage/series/take second");
 
 /// Where the merger puts seconds.
 #[derive(Debug, Default)]
@@ -109,7 +115,7 @@ impl Stream {
             over.secs = secs;
         }
         over.gained = take();
-        queue.lock().push(over);
+        QUEUE.lock(&queue).push(over);
     }
 
     /// So many requests were merged.
@@ -158,11 +164,13 @@ impl Reader {
     pub fn poll(&self, mut take: impl FnMut(&Second, u64)) {
         loop {
             let (second, missed) = {
-                let mut queue = self.queue.lock();
+                let mut queue = QUEUE.lock(&self.queue);
                 (queue.pop(), std::mem::take(&mut queue.missed))
             };
             let Some(second) = second else { return };
+            let mut stage = TAKE_SECOND.begin();
             take(&second, missed);
+            stage.worked(second.requests);
         }
     }
 

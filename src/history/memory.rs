@@ -16,12 +16,16 @@ use super::requests::read::RequestsAt;
 use super::store::Lost;
 use super::{Batch, Dataset, Resolution, Shrunk};
 use crate::clock::Clock;
+use crate::instruments::Instrument;
 use crate::telemetry::counters::HistoryCounters;
 use crate::telemetry::reading::{Group, Place, Reading, readings};
 
 /// How the memory is divided that raw requests have no share of, in eighths: for the running batch, for the one that is being
 /// flushed, for the store and for seconds on their way here.
 const RUNNING: usize = 3;
+
+/// Rows that are not on disk yet.
+pub(super) static MEMORY: Instrument = Instrument::wait("wait/synch/mutex/history/rows", "lock");
 
 /// The past of reports: what is in memory of it, and which parts lie on disk.
 #[derive(Debug, Clone)]
@@ -109,7 +113,7 @@ impl History {
     /// should not take long.
     pub fn view(&self, running: impl FnOnce(&Batch)) -> View {
         let parts = self.0.parts.read();
-        let memory = self.0.memory.lock();
+        let memory = MEMORY.lock(&self.0.memory);
         running(&memory.running);
         View {
             parts: Arc::clone(&parts),
@@ -136,7 +140,7 @@ impl History {
             counters,
             ..
         } = &*self.0;
-        let mut memory = memory.lock();
+        let mut memory = MEMORY.lock(memory);
         add(&mut memory.running);
         counters.requests_missed.add(missed);
         if memory.running.bytes() > *bytes_max {
@@ -153,7 +157,7 @@ impl History {
 
     /// The batch that is to be written, if there are rows.
     pub(super) fn begin_flush(&self) -> Option<Arc<Batch>> {
-        let mut memory = self.0.memory.lock();
+        let mut memory = MEMORY.lock(&self.0.memory);
         if memory.flushing.is_none() && !memory.running.is_empty() {
             let batch = std::mem::take(&mut memory.running);
             memory.flushing = Some(Arc::new(batch));
@@ -163,7 +167,7 @@ impl History {
 
     /// It is among the parts on disk now, which nobody can look at before this has returned.
     pub(super) fn end_flush(&self) {
-        self.0.memory.lock().flushing = None;
+        MEMORY.lock(&self.0.memory).flushing = None;
     }
 
     /// Something was tried: why it does not go well, if it does not, and what the store counts since then.
@@ -208,7 +212,7 @@ impl History {
     /// What it holds, wrote and missed, for the daemon's status.
     #[must_use]
     pub fn status(&self) -> Group {
-        let memory = self.0.memory.lock();
+        let memory = MEMORY.lock(&self.0.memory);
         let flushing = memory.flushing.as_ref().map_or(0, |batch| batch.bytes());
         let bytes = memory.running.bytes() + flushing;
         drop(memory);

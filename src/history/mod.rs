@@ -41,10 +41,17 @@ pub(crate) mod unit;
 use crate::instruments::Instrument;
 
 /// What the threads of history do, and wait for.
-pub(crate) static INSTRUMENTS: [&Instrument; 5] = [
+pub(crate) static INSTRUMENTS: [&Instrument; 12] = [
+    &requests::COLLECT,
     &thread::FLUSH,
-    &thread::PUBLISH,
+    &thread::FLUSH_REQUESTS,
+    &thread::IMPORT,
+    &publish::PUBLISH,
+    &requests::PUBLISH_REQUESTS,
     &thread::RETAIN,
+    &memory::MEMORY,
+    &requests::COLLECTOR,
+    &shipping::LOCK,
     &disk::HISTORY_WRITE,
     &disk::HISTORY_SYNC,
 ];

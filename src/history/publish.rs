@@ -24,6 +24,7 @@ use super::piece::{Contents, PieceWriter};
 use super::resolution::date;
 use super::store::{COVERAGE, ROLLUP, Store};
 use super::{Dataset, Gain, Resolution, Row};
+use crate::instruments::Instrument;
 use crate::shutdown::Shutdown;
 
 /// How long something is over before it is published, seconds: the last rows of it are flushed by then.
@@ -40,6 +41,9 @@ const READ_TRIES: u32 = 8;
 
 /// Bytes of raw requests that are published before their hour is over: so many take a second or two.
 const RAW_BYTES: u64 = 64 << 20;
+
+/// Pieces become files, minutes hours, hours days: in rows, of which those of one key are fewer in the end.
+pub(super) static PUBLISH: Instrument = Instrument::new("stage/history/publish");
 
 /// What Hive writes as `%2F` in the names of folders.
 const NAME: &AsciiSet = &CONTROLS
@@ -142,6 +146,8 @@ impl Store {
         now: u64,
         stop: &Shutdown,
     ) -> Result<(), StoreError> {
+        let mut stage = PUBLISH.begin();
+        stage.work(0, pieces.iter().map(|part| part.rows()).sum());
         let sources = pieces.iter().map(|part| Source::open(&self.disk, part));
         let sources = sources.collect::<Result<Vec<_>, _>>()?;
         let mut datasets: Vec<&Arc<Dataset>> = Vec::new();
@@ -164,6 +170,7 @@ impl Store {
             let (path, mut file) = self.create()?;
             let mut rows = Merged::new(&sources, dataset, stop)?;
             let folded = rows.by_ref().inspect(|row| {
+                stage.advance(1);
                 if let Some(fold) = &mut fold {
                     fold.add(row);
                 }

@@ -32,6 +32,7 @@ use parking_lot::Mutex;
 use self::collector::{Collector, Selection};
 pub(super) use self::packed::Kept;
 pub(crate) use self::packed::{Request, Tags, Timers};
+pub(super) use self::publish::PUBLISH_REQUESTS;
 use self::tail::Tail;
 use self::unpublished::Behind;
 pub(crate) use self::unpublished::Unpublished;
@@ -40,6 +41,7 @@ use super::piece::{Contents, PieceWriter};
 use super::store::{Staged, Store};
 use super::{Dataset, Resolution};
 use crate::config::KeptRequests;
+use crate::instruments::Instrument;
 use crate::merger::{SharedLive, answering};
 use crate::shutdown::Shutdown;
 use crate::telemetry::reading::{Reading, readings};
@@ -62,6 +64,12 @@ pub(crate) const REQUEST_TAG: &str = "request_tag";
 
 /// How long the collector waits for more: far less than rows stay in the pool.
 const NAP: Duration = Duration::from_millis(50);
+
+/// Raw requests that are not on disk yet.
+pub(super) static COLLECTOR: Instrument =
+    Instrument::wait("wait/synch/mutex/history/requests", "lock");
+/// What was merged is looked at, for what history keeps of it.
+pub(super) static COLLECT: Instrument = Instrument::new("stage/history/collect requests");
 
 /// Raw requests on their way to disk.
 #[derive(Debug, Clone)]
@@ -118,19 +126,26 @@ impl Requests {
     /// Collects until a stop is requested; on a thread of its own.
     pub fn run(&self, stop: &Shutdown) {
         while !stop.requested() {
+            let stage = COLLECT.begin();
             self.collect();
+            drop(stage);
             std::thread::sleep(NAP);
         }
     }
 
+    /// How many were written since the start.
+    pub(super) fn kept(&self) -> u64 {
+        self.0.kept.load(Ordering::Relaxed)
+    }
+
     /// Looks at all that was merged meanwhile; false when a [flush](Store::flush_requests) has to make room for more of it.
     pub fn collect(&self) -> bool {
-        self.0.collector.lock().collect(&self.0.live)
+        COLLECTOR.lock(&self.0.collector).collect(&self.0.live)
     }
 
     /// Takes what is to be kept of all that was merged, for whoever writes it instead.
     pub(super) fn take(&self) -> Vec<(f64, Kept)> {
-        let mut collector = self.0.collector.lock();
+        let mut collector = COLLECTOR.lock(&self.0.collector);
         let mut taken = Vec::new();
         loop {
             let is_all = collector.collect(&self.0.live);
@@ -150,12 +165,12 @@ impl Requests {
     /// Whether nothing more is looked at until a flush.
     #[must_use]
     pub fn is_full(&self) -> bool {
-        self.0.collector.lock().is_full()
+        COLLECTOR.lock(&self.0.collector).is_full()
     }
 
     /// What is on its way at this moment: what was collected, and behind that what only the pool has.
     pub(super) fn unpublished(&self) -> Unpublished {
-        let collector = self.0.collector.lock();
+        let collector = COLLECTOR.lock(&self.0.collector);
         Unpublished {
             kept: collector.rows().into(),
             behind: Behind {
@@ -170,13 +185,13 @@ impl Requests {
 
     /// What was done since the start, for the daemon's status.
     pub(super) fn readings(&self) -> Vec<Reading> {
-        let collector = self.0.collector.lock();
+        let collector = COLLECTOR.lock(&self.0.collector);
         let (given_up, bytes) = match &collector.selection {
             Selection::Tail(tail) => (tail.given_up, tail.bytes()),
             Selection::All { bytes, .. } => (0, *bytes),
         };
         readings! {
-            Counter raw_requests_kept = self.0.kept.load(Ordering::Relaxed), "Raw requests written to history.dir (history.requests).";
+            Counter raw_requests_kept = self.kept(), "Raw requests written to history.dir (history.requests).";
             Counter raw_requests_missed = collector.missed, "Raw requests that had left the pool before history could look at them.";
             Counter raw_requests_given_up = given_up, "Raw requests that were to be kept and found no room in their share of history.memory; the weights of others stand for them.";
             Gauge raw_memory_bytes = bytes, "Memory of raw requests that are not on disk yet.";
@@ -197,7 +212,7 @@ impl Store {
     /// As [`flush`](Self::flush).
     pub fn flush_requests(&mut self, requests: &Requests, now: u64) -> Result<(), StoreError> {
         let mut rows = {
-            let mut collector = requests.0.collector.lock();
+            let mut collector = COLLECTOR.lock(&requests.0.collector);
             let rows = collector.rows();
             collector.is_flushing = !rows.is_empty();
             rows
@@ -209,9 +224,11 @@ impl Store {
             store.make_room(now)?;
             let staged = store.stage_requests(&mut rows, now)?;
             // In the moment in which readers see them on disk they are in memory no more.
-            store.commit(staged, Vec::new(), || requests.0.collector.lock().clear())
+            store.commit(staged, Vec::new(), || {
+                COLLECTOR.lock(&requests.0.collector).clear();
+            })
         });
-        requests.0.collector.lock().is_flushing = false;
+        COLLECTOR.lock(&requests.0.collector).is_flushing = false;
         written?;
         let kept = rows.len() as u64;
         requests.0.kept.fetch_add(kept, Ordering::Relaxed);

@@ -34,6 +34,7 @@ use super::part::{Part, Parts, Section};
 use super::piece::Piece;
 use super::requests::shipped::TakeRequest;
 use super::{Dataset, Resolution, RowRef};
+use crate::instruments::Instrument;
 use crate::shutdown::Shutdown;
 use crate::state::files::{self, Opened};
 
@@ -158,6 +159,9 @@ impl Cursor {
     }
 }
 
+/// What is shipped and what is not.
+pub(super) static LOCK: Instrument = Instrument::wait("wait/synch/mutex/history/shipping", "lock");
+
 /// What is shipped, shared by the store and by what ships.
 #[derive(Debug, Clone)]
 pub struct Shipping(Arc<Mutex<Inner>>);
@@ -235,14 +239,14 @@ impl Shipping {
         };
         let shipping = Self(Arc::new(Mutex::new(inner)));
         if is_new {
-            shipping.0.lock().write(|_| ())?;
+            LOCK.lock(&shipping.0).write(|_| ())?;
         }
         Ok(shipping)
     }
 
     /// Gives pieces a second name that are about to be removed and not shipped yet.
     pub(super) fn keep(&self, disk: &Disk, removed: &[Arc<Part>]) -> Result<(), StoreError> {
-        let mut inner = self.0.lock();
+        let mut inner = LOCK.lock(&self.0);
         let pieces = removed.iter().filter(|part| !part.is_published());
         let needed: Vec<_> = pieces.filter(|part| inner.needs(part)).collect();
         for part in &needed {
@@ -271,12 +275,12 @@ impl Shipping {
 
     /// The pieces that are kept, for retention.
     pub(super) fn kept(&self) -> Vec<Arc<Part>> {
-        self.0.lock().kept.clone()
+        LOCK.lock(&self.0).kept.clone()
     }
 
     /// Retention takes these parts: counts what the sink will never have, and removes the pieces that were kept for it alone.
     pub(super) fn lose(&self, gone: &[Arc<Part>]) {
-        let mut inner = self.0.lock();
+        let mut inner = LOCK.lock(&self.0);
         let lost = gone.iter().filter(|part| inner.needs(part));
         inner.dropped += lost.map(|part| part.rows()).sum::<u64>();
         for part in gone {
@@ -293,7 +297,7 @@ impl Shipping {
     #[must_use]
     pub fn next(&self, parts: &Parts, now: u64) -> Option<Shipment> {
         let parts = Arc::clone(&parts.read());
-        let inner = self.0.lock();
+        let inner = LOCK.lock(&self.0);
         let pieces = inner.pieces(&parts);
         let cursor = &inner.cursor;
         if let Some(to) = cursor.sending.or_else(|| cut(&cursor.done, &pieces, now)) {
@@ -311,16 +315,13 @@ impl Shipping {
     #[must_use]
     pub fn refused(&self, parts: &Parts) -> Vec<(Refused, Shipment)> {
         let parts = Arc::clone(&parts.read());
-        let inner = self.0.lock();
+        let inner = LOCK.lock(&self.0);
         let pieces = inner.pieces(&parts);
         let files = parts.iter().filter(|part| part.is_published());
         let all: Vec<_> = pieces.values().chain(files).collect();
-        let again = inner.cursor.refused.iter();
-        let again = again.map(|it| {
-            let shipment = Shipment::of(it.units, all.iter().copied());
-            (it.clone(), shipment)
-        });
-        again.collect()
+        let again = |it: &Refused| Shipment::of(it.units, all.iter().copied());
+        let refused = inner.cursor.refused.iter();
+        refused.map(|it| (it.clone(), again(it))).collect()
     }
 
     /// Writes down that a shipment begins.
@@ -328,7 +329,7 @@ impl Shipping {
     /// # Errors
     /// When it cannot be written; then it does not begin.
     pub fn begin(&self, shipment: &Shipment) -> Result<(), StoreError> {
-        let mut inner = self.0.lock();
+        let mut inner = LOCK.lock(&self.0);
         match shipment.units {
             Units::Pieces(_, to) if inner.cursor.sending.is_none() => {
                 inner.write(|cursor| cursor.sending = Some(to))
@@ -342,7 +343,7 @@ impl Shipping {
     /// # Errors
     /// When it cannot be written; then it is shipped again.
     pub fn end(&self, shipment: &Shipment, refused: Vec<Refused>) -> Result<(), StoreError> {
-        let mut inner = self.0.lock();
+        let mut inner = LOCK.lock(&self.0);
         inner.write(|cursor| {
             match shipment.units {
                 Units::Pieces(_, to) => {
@@ -360,7 +361,7 @@ impl Shipping {
     /// # Errors
     /// When it cannot be written; then it is tried again.
     pub fn end_refused(&self, taken: &Refused) -> Result<(), StoreError> {
-        let mut inner = self.0.lock();
+        let mut inner = LOCK.lock(&self.0);
         inner.write(|cursor| cursor.refused.retain(|it| it != taken))
     }
 
@@ -368,7 +369,7 @@ impl Shipping {
     #[must_use]
     pub fn waiting(&self, parts: &Parts) -> (Waiting, Vec<Refused>) {
         let parts = Arc::clone(&parts.read());
-        let inner = self.0.lock();
+        let inner = LOCK.lock(&self.0);
         let pieces = inner.pieces(&parts);
         let files = parts.iter().filter(|part| part.is_published());
         let mut waiting = Waiting {
@@ -379,8 +380,7 @@ impl Shipping {
             if inner.what.has(part) && inner.cursor.lacks(part) {
                 waiting.rows += part.rows();
                 waiting.bytes += part.bytes;
-                let since = waiting.since.get_or_insert(u64::MAX);
-                *since = part.written.min(*since);
+                waiting.since = Some(part.written.min(waiting.since.unwrap_or(u64::MAX)));
             }
         }
         (waiting, inner.cursor.refused.clone())
@@ -388,8 +388,7 @@ impl Shipping {
 }
 
 impl Inner {
-    /// The pieces of minutes, by number. Those in `parts` were there before those that were kept: what is in neither list is
-    /// shipped.
+    /// The pieces of minutes, by number. Those in `parts` were there before those that were kept: what is in neither is shipped.
     fn pieces(&self, parts: &[Arc<Part>]) -> BTreeMap<u64, Arc<Part>> {
         let pieces = parts.iter().filter(|part| !part.is_published());
         let all = self.kept.iter().chain(pieces);
@@ -530,6 +529,12 @@ impl Shipment {
         }
     }
 
+    /// Rows of its files; of some of them it may have a part.
+    #[must_use]
+    pub fn rows_max(&self) -> u64 {
+        self.parts.iter().map(|(part, _)| part.rows()).sum()
+    }
+
     /// Whose rows it has.
     #[must_use]
     pub fn datasets(&self) -> Vec<Arc<Dataset>> {
@@ -585,11 +590,9 @@ impl Shipment {
 
     /// Goes without a file that cannot be read; how many rows that has.
     pub fn leave_out(&mut self, path: &Path) -> u64 {
-        let left = |(part, _): &(Arc<Part>, _)| part.path == path;
-        let rows = self.parts.iter().filter(|it| left(it));
-        let rows = rows.map(|(part, _)| part.rows()).sum();
-        self.parts.retain(|it| !left(it));
-        rows
+        let before = self.rows_max();
+        self.parts.retain(|(part, _)| part.path != path);
+        before - self.rows_max()
     }
 }
 

@@ -36,8 +36,10 @@ const RETAIN_SECS: u64 = 60;
 
 /// What is in memory goes to disk.
 pub(super) static FLUSH: Instrument = Instrument::new("stage/history/flush");
-/// Pieces become files, minutes hours, hours days.
-pub(super) static PUBLISH: Instrument = Instrument::new("stage/history/publish");
+/// The same of raw requests.
+pub(super) static FLUSH_REQUESTS: Instrument = Instrument::new("stage/history/flush requests");
+/// A piece of a log of the past goes to disk: in requests that are kept raw.
+pub(super) static IMPORT: Instrument = Instrument::new("stage/history/import");
 /// What has been kept for long enough is removed.
 pub(super) static RETAIN: Instrument = Instrument::new("stage/history/retain");
 
@@ -148,7 +150,10 @@ impl Writer {
         match import {
             Ok(mut import) => {
                 let now = self.now();
+                let mut stage = IMPORT.begin();
+                stage.worked(import.requests.len() as u64);
                 let written = self.store.import(&import.batch, &mut import.requests, now);
+                drop(stage);
                 self.show(written.is_err());
                 // Who sent it may have gone.
                 let _gone = import.done.send(written.map_err(|error| error.to_string()));
@@ -220,7 +225,11 @@ impl Writer {
         let Some(requests) = self.requests.clone() else {
             return true;
         };
+        let mut stage = FLUSH_REQUESTS.begin();
+        let before = requests.kept();
         let written = self.store.flush_requests(&requests, self.now());
+        stage.worked(requests.kept() - before);
+        drop(stage);
         self.has_written(written)
     }
 
@@ -251,12 +260,10 @@ impl Writer {
             return;
         }
         self.tended = now;
-        let stage = PUBLISH.begin();
         let published = match self.store.publish_due(now, stop) {
             Err(StoreError::Stopped) => return,
             published => published,
         };
-        drop(stage);
         let is_published = matches!(published, Ok(true));
         if is_published {
             // There may be more.

@@ -9,7 +9,7 @@ use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::digests::{STATEMENT_BYTES, Statement};
 use super::registry::{ENABLED, Instrument, Kind, THREAD, TIMED, place_of, registry};
@@ -19,8 +19,11 @@ use super::thread::{self, Thread};
 /// Events over all threads, of each kind: the last ones.
 const LONG_EVENTS: usize = 1_000;
 
-/// What they take at most, with the texts of statements.
-pub(super) const LONG_BYTES_MAX: usize = LONG_EVENTS * (3 * size_of::<Cell>() + STATEMENT_BYTES);
+/// What they take.
+pub(super) const LONG_BYTES: usize = LONG_EVENTS * 3 * size_of::<Cell>();
+
+/// The same at most, with the texts of statements.
+pub(super) const LONG_BYTES_MAX: usize = LONG_BYTES + LONG_EVENTS * STATEMENT_BYTES;
 
 /// No number.
 const NONE: u64 = u64::MAX;
@@ -97,7 +100,7 @@ pub(super) struct Cell {
 
 impl Cell {
     /// Writes the event with this number, unless another thread is at it.
-    fn write(&self, number: u64, event: &Event, statement: Option<&Arc<Statement>>) {
+    fn write(&self, number: u64, words: &[u64; WORDS], statement: Option<&Arc<Statement>>) {
         let before = self.sequence.load(Ordering::Relaxed);
         let writing = number * 2 + 1;
         let is_free = before.is_multiple_of(2);
@@ -111,10 +114,10 @@ impl Cell {
         }
         // A reader that sees a word of this event sees the odd number too.
         fence(Ordering::Release);
-        for (cell, word) in self.words.iter().zip(event.words()) {
-            cell.store(word, Ordering::Relaxed);
+        for (cell, word) in self.words.iter().zip(words) {
+            cell.store(*word, Ordering::Relaxed);
         }
-        if event.kind == Kind::Statements {
+        if kind_of(words[0]) == Kind::Statements {
             *self.statement.lock() = statement.cloned();
         }
         self.sequence.store(writing + 1, Ordering::Release);
@@ -156,9 +159,9 @@ impl Ring {
         }
     }
 
-    fn push(&self, event: &Event, statement: Option<&Arc<Statement>>) {
+    fn push(&self, words: &[u64; WORDS], statement: Option<&Arc<Statement>>) {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        self.cells[(number % self.cells.len() as u64) as usize].write(number, event, statement);
+        self.cells[(number % self.cells.len() as u64) as usize].write(number, words, statement);
     }
 
     /// From the oldest to the youngest.
@@ -191,9 +194,11 @@ pub(super) struct Current {
 pub(super) const DEPTH_MAX: usize = 6;
 
 impl Current {
-    fn write(&self, depth: usize, event: &Event, statement: Option<&Arc<Statement>>) {
-        let number = self.written.fetch_add(1, Ordering::Relaxed);
-        self.cells[depth].write(number, event, statement);
+    /// For the thread that it belongs to.
+    fn write(&self, depth: usize, words: &[u64; WORDS], statement: Option<&Arc<Statement>>) {
+        let number = self.written.load(Ordering::Relaxed);
+        self.written.store(number + 1, Ordering::Relaxed);
+        self.cells[depth].write(number, words, statement);
     }
 
     /// Of a kind: those that go on, or else the one that ended last.
@@ -278,6 +283,24 @@ impl Instrument {
         }
     }
 
+    /// Locks a mutex: getting it is the wait.
+    pub fn lock<'a, T>(&'static self, mutex: &'a Mutex<T>) -> MutexGuard<'a, T> {
+        let _waiting = self.begin();
+        mutex.lock()
+    }
+
+    /// The same of a lock that several may read under.
+    pub fn read<'a, T>(&'static self, lock: &'a RwLock<T>) -> RwLockReadGuard<'a, T> {
+        let _waiting = self.begin();
+        lock.read()
+    }
+
+    /// And to write.
+    pub fn write<'a, T>(&'static self, lock: &'a RwLock<T>) -> RwLockWriteGuard<'a, T> {
+        let _waiting = self.begin();
+        lock.write()
+    }
+
     fn begin_on(&'static self, thread: &'static Thread) -> Option<Running> {
         let registry = registry()?;
         let kind = self.class.kind()?;
@@ -316,6 +339,9 @@ impl Instrument {
     }
 }
 
+/// How much of a stage is done from one time that it is shown to the next.
+const ADVANCE_SHOWN: u64 = 1_024;
+
 /// An event that goes on, if its instrument is on. Dropping it ends the event.
 #[derive(Debug)]
 #[must_use = "the event ends when this is dropped"]
@@ -334,11 +360,13 @@ struct Running {
 
 impl Running {
     fn show(&self) {
+        self.show_as(&self.event.words());
+    }
+
+    fn show_as(&self, words: &[u64; WORDS]) {
         if self.consumers & 1 != 0 && self.depth < DEPTH_MAX {
             let statement = self.statement.as_ref();
-            self.thread
-                .current
-                .write(self.depth, &self.event, statement);
+            self.thread.current.write(self.depth, words, statement);
         }
     }
 }
@@ -358,6 +386,18 @@ impl Active {
         if let Some(running) = &mut self.0 {
             running.event.numbers = [Some(completed), Some(estimated)];
             running.show();
+        }
+    }
+
+    /// So much more of a stage is done; shown now and then.
+    pub fn advance(&mut self, by: u64) {
+        if let Some(running) = &mut self.0 {
+            let [completed, _] = &mut running.event.numbers;
+            let before = completed.unwrap_or(0);
+            let now = *completed.insert(before + by);
+            if now / ADVANCE_SHOWN != before / ADVANCE_SHOWN {
+                running.show();
+            }
         }
     }
 
@@ -423,13 +463,13 @@ impl Running {
         if registry.effective.load(Ordering::Relaxed) & (1 << THREAD) == 0 {
             return;
         }
-        self.show();
+        let (kind, words) = (self.event.kind as usize, self.event.words());
+        self.show_as(&words);
         if self.consumers & 2 != 0 {
-            let history = &self.thread.history[self.event.kind as usize];
-            history.push(&self.event, self.statement.as_ref());
+            self.thread.history[kind].push(&words, self.statement.as_ref());
         }
         if self.consumers & 4 != 0 {
-            LONG[self.event.kind as usize].push(&self.event, self.statement.as_ref());
+            LONG[kind].push(&words, self.statement.as_ref());
         }
     }
 }

@@ -33,6 +33,12 @@ pub fn bytes_max(instruments: usize) -> usize {
     thread::bytes_max(instruments) + event::LONG_BYTES_MAX + digests::BYTES_MAX
 }
 
+/// What all of it takes now, bytes, without the texts of statements.
+#[must_use]
+pub fn bytes() -> u64 {
+    (thread::bytes() + event::LONG_BYTES) as u64
+}
+
 /// Waiting for something to do.
 pub static IDLE: Instrument = Instrument::wait("idle", "idle");
 

@@ -22,10 +22,18 @@ const HISTORY_EVENTS: usize = 10;
 
 /// What all of them take at most, with room for the sums of so many instruments.
 pub(super) const fn bytes_max(instruments: usize) -> usize {
-    let events = 3 * HISTORY_EVENTS + DEPTH_MAX;
     let statements = (HISTORY_EVENTS + DEPTH_MAX) * STATEMENT_BYTES;
-    let one = size_of::<Thread>() + events * size_of::<Cell>() + statements;
-    THREADS_MAX * (one + instruments * size_of::<Sum>())
+    THREADS_MAX * (one_bytes(instruments) + statements)
+}
+
+const fn one_bytes(instruments: usize) -> usize {
+    let events = 3 * HISTORY_EVENTS * size_of::<Cell>();
+    size_of::<Thread>() + events + instruments * size_of::<Sum>()
+}
+
+/// What those that there have been take.
+pub(super) fn bytes() -> usize {
+    all().map(|thread| one_bytes(thread.sums.len())).sum()
 }
 
 static THREADS: [OnceLock<Thread>; THREADS_MAX] = [const { OnceLock::new() }; THREADS_MAX];
@@ -214,6 +222,11 @@ tokio::task_local! {
 /// The calling thread.
 pub(super) fn here() -> Option<&'static Thread> {
     HERE.try_with(|here| here.0).ok().flatten()
+}
+
+/// Makes room for the calling thread, whether or not anything will be measured on it.
+pub fn appear() {
+    here();
 }
 
 /// The connection whose task this is.

@@ -5,12 +5,10 @@
 //! `chosen` falls back to.
 #![expect(
     unsafe_code,
-    reason = "the processor's counter has no safe reader: 25 cycles, clock_gettime takes 50"
+    reason = "the processor's counter has no safe reader, nor have the clocks of a thread and of the last tick in std"
 )]
 
 use std::time::{Duration, Instant};
-
-use rustix::time::{ClockId, clock_gettime};
 
 /// Picoseconds of a second.
 const PICOS: u128 = 1_000_000_000_000;
@@ -148,8 +146,8 @@ impl Timers {
             TimerName::Cycle => cycles().wrapping_sub(self.started_cycles),
             TimerName::Nanosecond => self.started.elapsed().as_nanos() as u64,
             TimerName::Microsecond => self.started.elapsed().as_micros() as u64,
-            TimerName::Millisecond => millis(ClockId::MonotonicCoarse),
-            TimerName::ThreadCpu => nanos(ClockId::ThreadCPUTime),
+            TimerName::Millisecond => nanos(libc::CLOCK_MONOTONIC_COARSE) / 1_000_000,
+            TimerName::ThreadCpu => nanos(libc::CLOCK_THREAD_CPUTIME_ID),
         }
     }
 
@@ -190,13 +188,14 @@ fn chosen(measured: &[Option<Measured>; 5]) -> (TimerName, TimerName, Vec<String
     (waits, others, warnings)
 }
 
-fn nanos(clock: ClockId) -> u64 {
-    let time = clock_gettime(clock);
+fn nanos(clock: libc::clockid_t) -> u64 {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: `time` is this function's own. A clock that is not there leaves it at zero.
+    let _known = unsafe { libc::clock_gettime(clock, &raw mut time) };
     (time.tv_sec as u64) * 1_000_000_000 + time.tv_nsec as u64
-}
-
-fn millis(clock: ClockId) -> u64 {
-    nanos(clock) / 1_000_000
 }
 
 /// Whether the counter runs at one pace, whatever the processor does, and the same on all of them.

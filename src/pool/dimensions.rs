@@ -164,6 +164,12 @@ impl Origins {
         last
     }
 
+    /// Bytes of so many.
+    #[must_use]
+    pub const fn bytes(origins: usize) -> usize {
+        origins * size_of::<Origin>()
+    }
+
     /// How many origins are kept now.
     #[must_use]
     pub fn len(&self) -> usize {

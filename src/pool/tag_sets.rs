@@ -93,6 +93,11 @@ impl TagSets {
         }
     }
 
+    /// Bytes of the arena.
+    pub(crate) fn arena_bytes(&self) -> usize {
+        self.arena.bytes()
+    }
+
     /// To be called before the first set of a record is [taken in](Self::intern).
     #[inline]
     pub(super) fn begin_record(&mut self) {

@@ -10,10 +10,14 @@ use std::time::Duration;
 
 use super::names::Names;
 use super::pool::Run;
-use super::{Pool, Profile};
+use super::{POOL, Pool, Profile};
 use crate::input::stat::line::{self, BadLine, Defect, UNITS};
 use crate::input::stat::{Chunk, Lines, Source};
+use crate::instruments::Instrument;
 use crate::shutdown::Shutdown;
+
+/// What was read of a stat extension becomes samples: in lines.
+pub(crate) static TAKE_SAMPLES: Instrument = Instrument::new("stage/profile/take samples");
 
 /// How long nothing is taken when nothing waits.
 const NAP: Duration = Duration::from_millis(5);
@@ -119,7 +123,8 @@ impl Feed {
         counters.lines_cut.add(cut.into());
         let received_us = i64::try_from(chunk.received_ms.saturating_mul(1000)).unwrap_or(i64::MAX);
         let mut lines = std::mem::take(&mut self.lines);
-        let mut pool = profile.pool.lock();
+        let mut stage = TAKE_SAMPLES.begin();
+        let mut pool = POOL.lock(&profile.pool);
         let (mut received, mut taken) = (0, 0);
         lines.feed(&chunk.bytes, |line, is_whole| {
             received += 1;
@@ -136,6 +141,7 @@ impl Feed {
         drop(pool);
         self.lines = lines;
         let counters = &self.source.counters;
+        stage.worked(received);
         counters.lines_received.add(received);
         counters.samples.add(taken);
     }

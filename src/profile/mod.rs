@@ -24,13 +24,18 @@ use parking_lot::Mutex;
 use serde_json::json;
 
 pub use self::intake::Intake;
+pub(crate) use self::intake::TAKE_SAMPLES;
 pub use self::names::Names;
 pub use self::pool::{Frame, Pool, Run, Sample, Segment, Snapshot, StatRequest, pool_bytes};
 use self::recent::{Recent, span_us};
 use crate::clock::Clock;
 use crate::config::{StatAddress, StatSource};
 use crate::input::stat::Source;
+use crate::instruments::Instrument;
 use crate::telemetry::reading::{Group, Place, readings};
+
+/// The samples that are kept.
+pub(crate) static POOL: Instrument = Instrument::wait("wait/synch/mutex/profile/pool", "lock");
 
 /// Samples, and where they come from.
 #[derive(Debug)]
@@ -67,9 +72,15 @@ impl Profile {
         Arc::new(Run::new(number, Arc::clone(host)))
     }
 
+    /// What the samples that are kept take.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        POOL.lock(&self.pool).len() * size_of::<Sample>()
+    }
+
     /// Forgets all samples.
     pub fn clear(&self) {
-        self.pool.lock().clear();
+        POOL.lock(&self.pool).clear();
         *self.recent.lock() = None;
     }
 
@@ -79,7 +90,7 @@ impl Profile {
         // What was looked at longer ago is of no use to anybody, and holds what has left the pool.
         let now_us = self.now_us();
         let _old = self.recent.lock().take_if(|(_, it)| is_old(it, now_us));
-        self.pool.lock().snapshot()
+        POOL.lock(&self.pool).snapshot()
     }
 
     /// The samples of a window that ends now (`None`: all), request by request. What was reckoned within the last second is
@@ -94,7 +105,7 @@ impl Profile {
             return Some(Arc::clone(recent));
         }
         let from_us = window.map_or(i64::MIN, |it| now_us.saturating_sub(span_us(it)));
-        let snapshot = self.pool.lock().snapshot()?;
+        let snapshot = POOL.lock(&self.pool).snapshot()?;
         let recent = Arc::new(Recent::new(snapshot, from_us, now_us));
         *kept = Some((window, Arc::clone(&recent)));
         Some(recent)
@@ -117,7 +128,7 @@ impl Profile {
     pub fn status(&self) -> Vec<Group> {
         let sources = self.sources.iter().enumerate();
         let groups = sources.map(|(at, source)| source_group(at, source));
-        let pool = self.pool.lock();
+        let pool = POOL.lock(&self.pool);
         let held = readings! {
             Gauge sample_rows = pool.len(), "Samples of PHP's functions that are kept.";
             Gauge sample_rows_max = pool.samples_max(), "Samples that there is room for (profile.pool_size).";

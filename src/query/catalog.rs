@@ -63,6 +63,7 @@ mod reconfigure;
 mod report_table;
 mod status_tables;
 
+use changes::CHANGES;
 use readings::{Kept, Readings};
 use report_table::{ReportTable, answer};
 
@@ -587,7 +588,7 @@ impl ReadModel for Catalog {
     }
 
     fn reset(&self) -> Result<(), QueryError> {
-        let _one_at_a_time = self.changes.lock();
+        let _one_at_a_time = CHANGES.lock(&self.changes);
         writing(&self.live).clear();
         if let Some(profile) = &self.status.profile {
             profile.clear();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use parking_lot::RwLockWriteGuard;
 
 use super::history::{COARSE_SECS, FINE_SECS, HOUR_SECS, Report, Slot};
-use super::{Shared, State};
+use super::{Shared, State, WRITE};
 use crate::delta::{RowDelta, RowReader, Second};
 use crate::report::packed::Sum;
 use crate::report::totals::Totals;
@@ -46,7 +46,7 @@ impl Fold {
         let number = self.next;
         self.next += second.secs;
         let watched = self.shared.watched.now();
-        let mut state = self.shared.state.write();
+        let mut state = WRITE.write(&self.shared.state);
         state.missed += missed;
         state.counted += second.requests;
         let history = &mut state.history;

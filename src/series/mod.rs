@@ -28,6 +28,7 @@ pub use self::metric::Metric;
 #[cfg(feature = "sql")]
 pub(crate) use self::metric::Span;
 pub use self::read::{Coverage, Lines};
+use crate::instruments::Instrument;
 use crate::report::definition::Definition;
 use crate::report::{CONFIGURED, DefinedBy, Watchlist};
 
@@ -40,6 +41,10 @@ pub const EVERYTHING: &str = "info";
 /// How the memory is divided, in fortieths: for rows, for seconds on their way here. The rest is for what is at hand.
 const ROWS: usize = 30;
 const STREAM: usize = 8;
+
+pub(crate) static READ: Instrument = Instrument::wait("wait/synch/rwlock/series/read", "read_lock");
+pub(crate) static WRITE: Instrument =
+    Instrument::wait("wait/synch/rwlock/series/write", "write_lock");
 
 /// The last hour, for those who read it.
 #[derive(Debug, Clone)]

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::history::{COARSE_SECS, Slot};
 use super::metric::{Metric, Span};
-use super::{REPORTS_MAX, Series};
+use super::{READ, REPORTS_MAX, Series};
 use crate::report::packed::Sum;
 use crate::report::row_key::push_key;
 use crate::report::{TOTAL_ID, Watched};
@@ -56,7 +56,7 @@ impl Series {
         (from, to, step): (u64, u64, u64),
     ) -> Result<Lines, String> {
         let (report, row) = self.row(report, key)?;
-        let state = self.0.state.read();
+        let state = READ.read(&self.0.state);
         let history = &state.history;
         let base = history.base;
         let to = to.min(history.end().unwrap_or_default() + base);
@@ -163,7 +163,7 @@ impl Series {
             _ => report.row_id(&bytes),
         };
         let is_kept = || {
-            let history = &self.0.state.read().history;
+            let history = &READ.read(&self.0.state).history;
             let report = history.reports.get(&report.number);
             report.is_some_and(|it| it.rows.contains_key(&row))
         };
@@ -179,7 +179,7 @@ impl Series {
     /// What is kept now; `None` before the first second is complete.
     #[must_use]
     pub fn coverage(&self) -> Option<Coverage> {
-        let history = &self.0.state.read().history;
+        let history = &READ.read(&self.0.state).history;
         let (from, fine_from) = history.reaches()?;
         Some(Coverage {
             from: from + history.base,
@@ -191,7 +191,7 @@ impl Series {
     /// What it holds and what it missed, for the daemon's status.
     #[must_use]
     pub fn status(&self) -> Group {
-        let state = self.0.state.read();
+        let state = READ.read(&self.0.state);
         let (rows, full, without) = state.history.count();
         let readings = readings! {
             Gauge memory_bytes = state.history.bytes, "Memory of the last hour.";

@@ -38,6 +38,7 @@ pub use error::SqlError;
 pub(crate) use functions::value::{Cells, Value};
 pub use fuzz::{fuzz_run, fuzz_text};
 pub use reply::{Reply, Rows, SqlColumn, SqlType};
+pub(crate) use run::PLACE;
 pub use session::{Literal, Session};
 pub use settings::SqlSettings;
 pub use variables::VERSION;

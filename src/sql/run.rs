@@ -31,13 +31,16 @@ use super::functions;
 use super::reply::{Reply, Rows, Running, SqlColumn};
 use super::settings::SqlSettings;
 use crate::config::units::exact_bytes;
-use crate::instruments::Active;
+use crate::instruments::{Active, Instrument};
 
 /// Batches that are made and not yet taken.
 const BATCHES_AHEAD: usize = 2;
 
 /// How long a query waits for a place.
 const PLACE_WAIT: Duration = Duration::from_millis(500);
+
+/// Waiting for a place.
+pub(crate) static PLACE: Instrument = Instrument::wait("wait/synch/cond/sql/permit", "wait");
 
 /// How much nicer than the rest the engine's threads are.
 const NICENESS: i32 = 10;
@@ -55,7 +58,12 @@ impl Engine {
     /// # Errors
     /// When none becomes free.
     pub(super) async fn place(&self) -> std::result::Result<OwnedSemaphorePermit, SqlError> {
-        let free = Arc::clone(&self.0.running).acquire_owned();
+        let free = Arc::clone(&self.0.running);
+        if let Ok(place) = Arc::clone(&free).try_acquire_owned() {
+            return Ok(place);
+        }
+        let _waiting = PLACE.begin_in_task();
+        let free = free.acquire_owned();
         match tokio::time::timeout(PLACE_WAIT, free).await {
             Ok(Ok(place)) => Ok(place),
             _ => Err(SqlError::busy(format!(

@@ -17,6 +17,11 @@ use serde::{Deserialize, Serialize};
 
 use super::document::{Document, VERSION};
 use super::folder::{Setting, StateError};
+use crate::instruments::Instrument;
+
+/// The set of annotations changes, and its file in `state.dir`.
+pub(crate) static ANNOTATIONS: Instrument =
+    Instrument::wait("wait/synch/mutex/state/annotations", "lock");
 
 /// Annotations at most.
 pub const ANNOTATIONS_MAX: usize = 10_000;
@@ -138,7 +143,7 @@ impl Annotations {
     /// # Errors
     /// When it cannot be written; then nothing has changed.
     pub fn add(&self, mut made: Annotation) -> Result<Arc<Annotation>, StateError> {
-        let mut next_id = self.changes.lock();
+        let mut next_id = ANNOTATIONS.lock(&self.changes);
         made.id = *next_id;
         let made = Arc::new(made);
         let mut list = self.all();
@@ -154,7 +159,7 @@ impl Annotations {
     /// # Errors
     /// As [`Annotations::add`].
     pub fn remove(&self, id: u64) -> Result<bool, StateError> {
-        let next_id = self.changes.lock();
+        let next_id = ANNOTATIONS.lock(&self.changes);
         let mut list = self.all();
         let before = list.len();
         list.retain(|it| it.id != id);

@@ -5,7 +5,7 @@
 //! either is never overwritten.
 
 use std::fs::File;
-use std::io::{self, BufWriter, Read as _, Seek as _, Write as _};
+use std::io::{self, BufWriter, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
@@ -15,6 +15,7 @@ use tracing::error;
 
 use super::files;
 use super::folder::{Setting, StateError};
+use crate::instruments::MeasuredWrite;
 
 /// The layout of the files; a daemon reads this one and the older ones that it names (there are none yet).
 pub(super) const VERSION: u64 = 1;
@@ -81,12 +82,12 @@ impl Document {
     /// # Errors
     /// When it cannot be written; then nothing has changed.
     pub(super) fn write(&self, contents: &impl Serialize) -> Result<(), StateError> {
-        let write = |file: &mut File| {
+        let write = |file: &mut MeasuredWrite<File>| {
             let mut out = BufWriter::new(file);
             serde_json::to_writer_pretty(&mut out, contents)?;
             out.write_all(b"\n")?;
             out.flush()?;
-            match out.stream_position()? > BYTES_MAX {
+            match out.get_ref().to.metadata()?.len() > BYTES_MAX {
                 true => Err(io::Error::other(format!(
                     "it would be longer than {BYTES_MAX} bytes"
                 ))),

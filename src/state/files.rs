@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use tracing::warn;
 
-use crate::instruments::Instrument;
+use crate::instruments::{Instrument, MeasuredWrite};
 
 /// Of files.
 const FILE_MODE: u32 = 0o600;
@@ -88,16 +88,13 @@ pub(crate) static STATE_SYNC: Instrument = Instrument::wait("wait/io/file/state/
 /// Those of the system and of `write`.
 pub(crate) fn replace<T, E: From<io::Error>>(
     path: &Path,
-    write: impl FnOnce(&mut File) -> Result<T, E>,
+    write: impl FnOnce(&mut MeasuredWrite<File>) -> Result<T, E>,
 ) -> Result<T, E> {
     let new = path.with_added_extension("new");
     let write = || {
-        let mut file = create(&new)?;
+        let mut file = MeasuredWrite::new(create(&new)?, &STATE_WRITE);
         let written = write(&mut file)?;
-        {
-            let _waiting = STATE_SYNC.begin();
-            file.sync_all()?;
-        }
+        sync(&file.to)?;
         fs::rename(&new, path)?;
         Ok(written)
     };
@@ -109,10 +106,15 @@ pub(crate) fn replace<T, E: From<io::Error>>(
     }
     // It is there. What may still fail is its outliving a power cut, and there is nothing to take back.
     let folder = path.parent().unwrap_or(Path::new("."));
-    if let Err(error) = File::open(folder).and_then(|folder| folder.sync_all()) {
+    if let Err(error) = File::open(folder).and_then(|folder| sync(&folder)) {
         warn!(%error, file = %path.display(), "Cannot sync the folder: a power cut now may undo the last change.");
     }
     replaced
+}
+
+fn sync(file: &File) -> io::Result<()> {
+    let _waiting = STATE_SYNC.begin();
+    file.sync_all()
 }
 
 /// Moves a file that cannot be read out of the way, to a name with the present time that is free; returns that.

@@ -30,6 +30,7 @@ use super::counters::{SavedCounters, SocketName};
 pub use super::records::ReadError;
 use super::records::{RecordsReader, RecordsWriter};
 use crate::clock::Clock;
+use crate::instruments::{Active, Instrument};
 use crate::merger::{Live, SharedLive, reading};
 use crate::pool::snapshot::{Damage, PoolIds, SavedRows};
 use crate::report::definition::Definition;
@@ -145,6 +146,9 @@ pub struct Restored {
     pub left_out: Vec<NotRestored>,
 }
 
+/// Rows, reports and counters go to `state.dir`: in requests.
+pub(crate) static WRITE_SNAPSHOT: Instrument = Instrument::new("stage/state/write snapshot");
+
 /// Writes a snapshot.
 ///
 /// # Errors
@@ -155,12 +159,15 @@ pub fn write<W: Write>(subject: Subject<'_>, to: W) -> Result<(W, Written), Writ
         live: subject.live,
         stop: subject.stop,
         written: Written::default(),
+        stage: WRITE_SNAPSHOT.begin(),
     };
-    let (cut, ids, counters) = writer.hold(|live| {
+    let (cut, ids, counters, requests) = writer.hold(|live| {
         // Of this moment too: nothing is merged, and counted as merged, while this is held.
         let counters = SavedCounters::of(subject.counters, subject.sockets);
-        (live.reports.cut(), live.pool.ids(), counters)
+        let requests = live.pool.requests.len();
+        (live.reports.cut(), live.pool.ids(), counters, requests)
     });
+    writer.stage.work(0, requests as u64);
     writer.written.cut = writer.written.held;
     writer.records.record(&Record::Head(Head {
         ids,
@@ -186,6 +193,7 @@ struct Writer<'a, W: Write> {
     live: &'a SharedLive,
     stop: &'a Shutdown,
     written: Written,
+    stage: Active,
 }
 
 impl<W: Write> Writer<'_, W> {
@@ -239,6 +247,7 @@ impl<W: Write> Writer<'_, W> {
         })? {
             from = rows.next();
             self.written.requests += rows.requests();
+            self.stage.advance(rows.requests());
             self.records.record(&Record::Rows(rows))?;
             if !activities.is_empty() {
                 self.records.record(&Record::Activities(activities))?;

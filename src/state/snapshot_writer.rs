@@ -22,10 +22,9 @@ use serde::Serialize;
 use tracing::{error, info};
 
 use super::counters::SocketName;
-use super::files::{self, STATE_WRITE};
+use super::files;
 use super::snapshot::{self, Contents, Subject, WriteError, Written};
 use crate::clock::Clock;
-use crate::instruments::{Instrument, MeasuredWrite};
 use crate::merger::SharedLive;
 use crate::report::NotRestored;
 use crate::shutdown::Shutdown;
@@ -187,9 +186,6 @@ impl Snapshots {
     }
 }
 
-/// Rows, reports and counters go to `state.dir`: in requests.
-pub(crate) static WRITE_SNAPSHOT: Instrument = Instrument::new("stage/state/write snapshot");
-
 /// Writes snapshots.
 #[derive(Debug)]
 pub struct SnapshotWriter {
@@ -269,7 +265,6 @@ impl SnapshotWriter {
 
     /// Returns the size of the file, too.
     fn write(&self, stop: &Shutdown) -> Result<(Written, u64), WriteError> {
-        let mut stage = WRITE_SNAPSHOT.begin();
         let subject = Subject {
             live: &self.live,
             counters: &self.counters,
@@ -281,21 +276,13 @@ impl SnapshotWriter {
         loop {
             attempts += 1;
             let written = files::replace(&self.snapshots.dir.join(FILE), |file| {
-                let buffer = BufWriter::with_capacity(
-                    BUFFER_BYTES,
-                    MeasuredWrite::new(&mut *file, &STATE_WRITE),
-                );
+                let buffer = BufWriter::with_capacity(BUFFER_BYTES, &mut *file);
                 let (_, written) = snapshot::write(subject, buffer)?;
-                Ok((written, file.metadata()?.len()))
+                Ok((written, file.to.metadata()?.len()))
             });
             match written {
                 Err(WriteError::Overtaken) if attempts < ATTEMPTS => {}
-                written => {
-                    if let Ok((written, _)) = &written {
-                        stage.worked(written.requests);
-                    }
-                    return written;
-                }
+                written => return written,
             }
         }
     }

@@ -17,7 +17,12 @@ use crate::history::piece::Contents;
 use crate::history::resolution::date;
 use crate::history::store::Store;
 use crate::history::{Dataset, Resolution};
+use crate::instruments::{Active, Instrument};
 use crate::shutdown::Shutdown;
+
+/// Raw requests become files: in rows.
+pub(in crate::history) static PUBLISH_REQUESTS: Instrument =
+    Instrument::new("stage/history/publish requests");
 
 impl Store {
     /// Publishes pieces of one hour.
@@ -27,13 +32,15 @@ impl Store {
         now: u64,
         stop: &Shutdown,
     ) -> Result<(), StoreError> {
+        let mut stage = PUBLISH_REQUESTS.begin();
+        stage.work(0, pieces.iter().map(|part| part.rows()).sum());
         let begin = pieces.iter().map(|part| part.span.start).min();
         let end = pieces.iter().map(|part| part.span.end).max();
         let span = begin.unwrap_or_default()..end.unwrap_or_default();
         let (mut requests, mut tags, mut timers) = (self.create()?, self.create()?, self.create()?);
         let files = [&mut requests, &mut tags].map(|(path, file)| (&**path, file));
-        let [of_requests, of_tags] = write_requests(files, &pieces, stop)?;
-        let of_timers = write_timers(&timers.0, &mut timers.1, &pieces, stop)?;
+        let [of_requests, of_tags] = write_requests(files, &pieces, &mut stage, stop)?;
+        let of_timers = write_timers(&timers.0, &mut timers.1, &pieces, &mut stage, stop)?;
         let mut staged = Vec::with_capacity(TABLES.len());
         let written = [
             (REQUEST, requests, of_requests),
@@ -70,6 +77,7 @@ fn file_name(table: &str, begin: u64, new: &Path) -> PathBuf {
 fn write_requests(
     files: [(&Path, &mut File); 2],
     pieces: &[Arc<Part>],
+    stage: &mut Active,
     stop: &Shutdown,
 ) -> Result<[Written; 2], StoreError> {
     let [(path, requests), (_, tags)] = files;
@@ -100,6 +108,7 @@ fn write_requests(
         });
         let written = written.map_err(unreadable(source_path))?;
         written.unwrap_or(Ok(())).map_err(failed())?;
+        stage.advance(1);
         if let Some(time_us) = next(source, time_us).map_err(unreadable(source_path))? {
             longest.push((time_us, Reverse(at)));
         }
@@ -118,6 +127,7 @@ fn write_timers(
     path: &Path,
     file: &mut File,
     pieces: &[Arc<Part>],
+    stage: &mut Active,
     stop: &Shutdown,
 ) -> Result<Written, StoreError> {
     let failed = || failed("write", path);
@@ -131,6 +141,7 @@ fn write_timers(
         .map_err(unreadable(&part.path))?
         {
             written.map_err(failed())?;
+            stage.advance(1);
             if stop.requested() {
                 return Err(StoreError::Stopped);
             }

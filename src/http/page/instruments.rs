@@ -15,6 +15,9 @@ use crate::instruments::{digests, thread};
 /// Statements that are shown.
 const STATEMENTS: usize = 10;
 
+/// How much of their text.
+const TEXT_CHARS: usize = 120;
+
 /// What goes on for longer is stuck, seconds.
 const STUCK_SECS: f64 = 1.0;
 
@@ -86,9 +89,12 @@ fn statements(registry: &Registry) -> Markup {
             true => "(all others)".to_owned(),
             false => visible(&digest.text),
         };
+        let cut: String = text.chars().take(TEXT_CHARS).collect();
         let time = |units| formatting::secs(secs(registry, &ANY, units));
         html! {
-            th.key scope="row" { (text) }
+            th.key scope="row" {
+                code title=(text) { (cut) @if cut.len() < text.len() { "…" } }
+            }
             td { (formatting::count(sums.totals.count)) }
             td { (time(sums.totals.mean())) }
             td { (time(sums.totals.max)) }

@@ -37,11 +37,15 @@ use super::record::{
 use super::rewrite::Rewrite;
 use crate::clock::Clock;
 use crate::config::SquidSource;
+use crate::instruments::Instrument;
 use crate::limits::LINE_BYTES_MAX;
 use crate::ring::Producer;
 use crate::shutdown::Shutdown;
 use crate::telemetry::SocketCounters;
 use crate::telemetry::counters::SquidCounters;
+
+/// What was read of a log of Squid becomes records: in lines that could be used. Datagrams are decoded as those of Pinba.
+pub(crate) static TAKE_LINES: Instrument = Instrument::new("stage/squid/take lines");
 
 /// One `[[squid]]` entry: what it is to do, and what became of it. Its thread writes; status and snapshot read.
 #[derive(Debug)]
@@ -339,6 +343,7 @@ pub struct Intake<R> {
 impl<R: Rewrite> Intake<R> {
     /// Takes the lines that end in these bytes; how many could be used.
     fn feed(&mut self, lines: &mut Lines, bytes: &[u8]) -> usize {
+        let mut stage = TAKE_LINES.begin();
         let (mut used, secs) = (0_usize, self.clock.unix_secs());
         let Self {
             decoder, producer, ..
@@ -351,6 +356,7 @@ impl<R: Rewrite> Intake<R> {
         lines.feed(bytes, |line, ending| {
             used = used.saturating_add(decoder.take(line, ending, secs, producer).into());
         });
+        stage.worked(used as u64);
         used
     }
 

@@ -21,8 +21,12 @@ use tracing::{info, warn};
 use super::{Chunk, Source};
 use crate::clock::Clock;
 use crate::config::StatAddress;
+use crate::instruments::Instrument;
 use crate::shutdown::Shutdown;
 use crate::telemetry::log::Limit;
+
+/// Waiting for samples.
+pub(crate) static READ: Instrument = Instrument::wait("wait/io/socket/stat/receive", "recv");
 
 /// Read at once.
 const CHUNK_BYTES: usize = 256 << 10;
@@ -167,7 +171,10 @@ fn drain(
 ) -> (bool, String) {
     let mut any = false;
     while !shutdown.requested() {
-        let read = match stream.read(chunk) {
+        let waiting = READ.begin();
+        let read = stream.read(chunk);
+        drop(waiting);
+        let read = match read {
             Ok(0) => return (any, "it closed the connection".to_owned()),
             Ok(read) => read,
             Err(error) => match error.kind() {

@@ -30,7 +30,7 @@ use crate::telemetry::SocketCounters;
 use crate::telemetry::log::Limit;
 
 /// Waiting for datagrams.
-pub(crate) static RECEIVE: Instrument = Instrument::wait("wait/io/socket/udp/receive", "recv");
+pub static RECEIVE: Instrument = Instrument::wait("wait/io/socket/udp/receive", "recv");
 /// Datagrams become records in the ring.
 pub static DECODE_BATCH: Instrument = Instrument::new("stage/receive/decode batch");
 

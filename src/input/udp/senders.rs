@@ -19,6 +19,10 @@ use ipnet::IpNet;
 use parking_lot::Mutex;
 
 use crate::input::record::RejectReason;
+use crate::instruments::Instrument;
+
+/// What is counted by sender.
+pub(crate) static TABLE: Instrument = Instrument::wait("wait/synch/mutex/udp/senders", "lock");
 
 /// Senders that have a row of their own.
 pub const SENDERS_MAX: usize = 4096;
@@ -160,7 +164,7 @@ impl Senders {
         verdicts: &mut Vec<Result<(), RejectReason>>,
     ) {
         let now_ns = now_ms.saturating_mul(1_000_000);
-        let mut table = self.table.lock();
+        let mut table = TABLE.lock(&self.table);
         verdicts.clear();
         verdicts.extend(datagrams.map(|(sender, bytes)| {
             let row = table.row(sender, now_ms);
@@ -182,7 +186,7 @@ impl Senders {
     /// The senders that have sent the most datagrams, at most `limit` of them, and all others together.
     #[must_use]
     pub fn list(&self, limit: usize, now_ms: u64) -> (Vec<SenderCounts>, Counts) {
-        let table = self.table.lock();
+        let table = TABLE.lock(&self.table);
         let senders = table.rows.iter().map(|(sender, row)| SenderCounts {
             address: Ipv6Addr::from_bits(*sender).to_canonical(),
             counts: row.counts,

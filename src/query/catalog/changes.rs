@@ -17,6 +17,8 @@ use crate::report::definition::Definition;
 use crate::report::native::{FormError, ReportForm};
 use crate::state::{State, StateError};
 
+/// The set of reports changes, and its file in `state.dir`.
+pub(crate) static CHANGES: Instrument = Instrument::wait("wait/synch/mutex/state/reports", "lock");
 /// A report that was made later is filled from the raw rows: in requests.
 pub(crate) static BACK_FILL: Instrument = Instrument::new("stage/report/back-fill");
 
@@ -28,7 +30,7 @@ impl Catalog {
     pub(super) fn create(&self, form: &ReportForm) -> Result<ReportSummary, QueryError> {
         let name = &form.name;
         let target = read_form(form, &self.defaults).map_err(bad_form)?;
-        let mut changes = self.changes.lock();
+        let mut changes = CHANGES.lock(&self.changes);
         self.check_open(changes.as_ref())?;
         self.check_room(name)?;
         if let Some(state) = &mut *changes {
@@ -63,7 +65,7 @@ impl Catalog {
 
     /// Drops what was made at run time, also what is kept on disk alone because it could not be made at start.
     pub(super) fn remove(&self, name: &str) -> Result<(), QueryError> {
-        let mut changes = self.changes.lock();
+        let mut changes = CHANGES.lock(&self.changes);
         self.check_open(changes.as_ref())?;
         let is_kept = changes.as_ref().is_some_and(|state| state.has(name));
         match self.defined_by(name) {
@@ -98,7 +100,7 @@ impl Catalog {
 
     /// Ends all changes and lets go of `state.dir`, for the next daemon to use.
     pub(crate) fn close(&self) {
-        *self.changes.lock() = None;
+        *CHANGES.lock(&self.changes) = None;
     }
 
     /// Whether changes are still made.

@@ -5,6 +5,7 @@
 //! raw rows. What was made at run time and has the name already stays, and the configured one is refused.
 
 use super::Catalog;
+use super::changes::CHANGES;
 use crate::merger::{reading, writing};
 use crate::query::definitions::Definitions;
 use crate::query::tables::StatusTable;
@@ -28,7 +29,7 @@ const fn is_configured(by: &DefinedBy) -> bool {
 impl Catalog {
     /// Makes the configured reports be those of `wanted`.
     pub fn reconfigure(&self, wanted: Definitions) -> Reconfigured {
-        let _one_at_a_time = self.changes.lock();
+        let _one_at_a_time = CHANGES.lock(&self.changes);
         let mut reports = wanted.reports;
         reports.retain(|(_, by)| is_configured(by));
         let mut tables = wanted.tables;

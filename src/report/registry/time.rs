@@ -20,7 +20,7 @@ use crate::report::budget::{Budget, Taken};
 use crate::report::window::Ticks;
 use crate::telemetry::counters::LockCounters;
 
-/// Running ticks end: what groups gained goes to the tick log.
+/// Running ticks end: what groups gained goes to the tick log. In aggregates, of those whose ticks are over.
 pub(crate) static CLOSE_TICK: Instrument = Instrument::new("stage/merge/close tick");
 /// What left its window is taken from the sums of a report.
 pub(crate) static EXPIRE_GROUPS: Instrument = Instrument::new("stage/merge/expire groups");
@@ -46,7 +46,8 @@ impl Reports {
         if due == 0 {
             return false;
         }
-        let _stage = CLOSE_TICK.begin();
+        let mut stage = CLOSE_TICK.begin();
+        stage.work(0, due as u64);
         self.measure();
         let all = || self.aggregates.iter().flatten().map(|it| &**it);
         let fits = all().find(|it| is_due(it)).is_some_and(|first| {
@@ -59,6 +60,7 @@ impl Reports {
             closed += usize::from(now);
             now
         });
+        stage.work(closed as u64, due as u64);
         self.measure();
         holds.lock_hold_closing_us.raise_to_us_since(begun);
         true

@@ -337,14 +337,23 @@ fn a_merger_that_stands_still_is_found() {
     });
 }
 
-/// A disk that takes three seconds to sync.
-#[test]
-fn a_disk_that_stands_still_is_found() {
-    let dir = tempfile::tempdir().unwrap();
-    let (source, library) = (dir.path().join("slow.c"), dir.path().join("slow.so"));
-    let text = "#define _GNU_SOURCE\n#include <sys/syscall.h>\n#include <unistd.h>\n
-        int fsync(int fd) { sleep(3); return syscall(SYS_fsync, fd); }\n";
-    std::fs::write(&source, text).unwrap();
+/// The program where functions of the C library are others.
+fn on_another_machine(dir: &std::path::Path, functions: &str) -> std::process::Command {
+    let (source, library) = (dir.join("other.c"), dir.join("other.so"));
+    let headers = [
+        "fcntl.h",
+        "stdarg.h",
+        "string.h",
+        "sys/syscall.h",
+        "time.h",
+        "unistd.h",
+    ];
+    let headers = headers.map(|it| format!("#include <{it}>\n")).concat();
+    std::fs::write(
+        &source,
+        format!("#define _GNU_SOURCE\n{headers}{functions}\n"),
+    )
+    .unwrap();
     let mut compile = std::process::Command::new("cc");
     compile
         .args(["-shared", "-fPIC", "-o"])
@@ -353,6 +362,49 @@ fn a_disk_that_stands_still_is_found() {
     assert_eq!(compiled.code, Some(0), "{compiled:?}");
     let mut command = pinbad();
     command.env("LD_PRELOAD", &library);
+    command
+}
+
+/// A processor that says nothing of its counter, and a clock of microseconds: others are used, and the log says so.
+#[test]
+fn a_machine_without_timers_is_timed_with_others() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = r#"
+        int open64(const char *path, int flags, ...) {
+            va_list more;
+            va_start(more, flags);
+            path = strcmp(path, "/proc/cpuinfo") ? path : "/dev/null";
+            return syscall(SYS_openat, AT_FDCWD, path, flags, va_arg(more, int));
+        }
+        int clock_gettime(clockid_t clock, struct timespec *time) {
+            int done = syscall(SYS_clock_gettime, clock, time);
+            time->tv_nsec -= time->tv_nsec % 1000;
+            return done;
+        }"#;
+    let command = on_another_machine(dir.path(), text);
+    let program = Program::start_as(command, &["serve"], &[MYSQL]);
+    let warned = |what: &str| {
+        let is_warning = |line: &serde_json::Value| line.to_string().contains(what);
+        program.log().iter().any(is_warning)
+    };
+    assert!(warned("waits are timed with MICROSECOND"));
+    assert!(warned("stages and statements are timed in microseconds"));
+    let mut client = schema(&program);
+    let timers = "SELECT * FROM performance_timers WHERE TIMER_NAME = 'CYCLE'";
+    assert_eq!(
+        rows(&mut client, timers),
+        [["CYCLE", "NULL", "NULL", "NULL"]]
+    );
+    let times = "SELECT count(*), sum(TIMER_WAIT % 1000000) FROM events_statements_history";
+    assert_eq!(rows(&mut client, times)[0][1], "0", "whole microseconds");
+}
+
+/// A disk that takes three seconds to sync.
+#[test]
+fn a_disk_that_stands_still_is_found() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = "int fsync(int fd) { sleep(3); return syscall(SYS_fsync, fd); }";
+    let command = on_another_machine(dir.path(), text);
     let state = format!("state.dir={}", dir.path().join("state").display());
     let settings = [
         MYSQL,
@@ -411,6 +463,14 @@ fn page_metrics_and_doctor_show_where_the_time_goes() {
         "Slowest statements",
     ] {
         assert!(page.contains(wanted), "{wanted} in {page}");
+    }
+    // Pools of memory are those of the memory plan.
+    let pools = "SELECT EVENT_NAME FROM performance_schema.memory_summary_global_by_event_name";
+    let pools = Client::connect(program.site.mysql.unwrap()).rows(pools);
+    assert!(pools.len() > 5, "{pools:?}");
+    for pool in pools.iter().flatten().flatten() {
+        let name = pool.strip_prefix("memory/pinbad/").unwrap();
+        assert!(page.contains(&format!(">{name}<")), "{name} in {page}");
     }
     let metrics = program.site.get("/metrics").body;
     for wanted in [
