@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io::Seek as _;
 use std::ops::Range;
 
+use parquet::file::reader::{FileReader as _, SerializedFileReader};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
@@ -328,4 +329,65 @@ fn what_is_no_such_file_is_an_error() {
         // Whatever it is, it is said or read: nothing panics.
         let _any = read(file, dataset, 0..u64::MAX, want, &mut |_| {});
     }
+}
+
+/// Bytes of a row in a file, and of its histogram: so many rows of each of 20 scripts, with so many requests each, whose times are
+/// spread as they are on a site (one in six is above twice the median, one in forty above four times).
+fn bytes_of_a_row(resolution: Resolution, rows: u64, requests: u64) -> (f64, f64) {
+    let mut random = StdRng::seed_from_u64(21);
+    let dataset = dataset(
+        Level::Request,
+        &["script_name"],
+        BucketLayout::LogLinear,
+        false,
+    );
+    let mut made = Vec::new();
+    for script in 0..20_u32 {
+        let mut key = Vec::new();
+        push_key(&mut key, &format!("/shop/page_{script:02}.php"));
+        let median_us = f64::from(random.random_range(5_000..200_000));
+        for row in 0..rows {
+            let mut times = Vec::new();
+            for _ in 0..requests {
+                let normal: f64 = (0..12).map(|_| random.random_range(-0.5..0.5)).sum();
+                times.push((median_us * 2_f64.powf(normal)) as u64);
+            }
+            let mut gain = Gain::of_times(&dataset.buckets, times.iter().map(|&us| (us, 1)));
+            let time = gain.sum.totals.time;
+            gain.sum.totals = Totals {
+                hits: u128::from(requests) * 5,
+                ru_utime: time * random.random_range(500..600) / 1_000,
+                ru_stime: time * random.random_range(50..60) / 1_000,
+                traffic: u128::from(requests) * random.random_range(19_000..21_000),
+                memory: u128::from(requests) * random.random_range(1_900_000..2_100_000),
+                errors: u64::from(random.random_range(0..20) == 0),
+                ..gain.sum.totals
+            };
+            made.push(Row {
+                time: 1_790_000_000 / 86_400 * 86_400 + row * resolution.secs(),
+                key: key.clone().into(),
+                is_other: false,
+                gain,
+            });
+        }
+    }
+    let (file, written) = file_of(&dataset, resolution, &made);
+    let file = SerializedFileReader::new(file).unwrap();
+    let groups = file.metadata().row_groups().iter();
+    let columns = groups.flat_map(|group| group.columns());
+    let histograms = columns.filter(|it| it.column_path().string() == "histogram");
+    let histograms: i64 = histograms.map(|it| it.compressed_size()).sum();
+    let each = |bytes: f64| bytes / written.rows as f64;
+    (each(histograms as f64), each(written.bytes as f64))
+}
+
+#[expect(clippy::print_stdout, reason = "the figures are for whoever runs it")]
+#[test]
+fn a_histogram_takes_70_bytes_a_minute_and_140_an_hour() {
+    let minute = bytes_of_a_row(Resolution::Minute, 60, 60);
+    let hour = bytes_of_a_row(Resolution::Hour, 24, 3_600);
+    // Histogram, all of the row.
+    assert!(minute.0 <= 70.0 && minute.1 <= 110.0, "{minute:?}");
+    assert!(hour.0 <= 140.0 && hour.1 <= 180.0, "{hour:?}");
+    println!("60 requests a minute: {minute:.1?} bytes; 3,600 an hour: {hour:.1?}");
 }
