@@ -197,9 +197,9 @@ impl Sink {
         if let Some(mut shipment) = self.shipping.next(&self.parts, now) {
             self.view(&shipment);
             self.make(stop)?;
-            self.again(stop, |sink, _| later(sink.shipping.begin(&shipment)))?;
+            self.again(stop, |sink| later(sink.shipping.begin(&shipment)))?;
             let refused = self.send(&mut shipment, None, stop)?;
-            self.again(stop, |sink, _| {
+            self.again(stop, |sink| {
                 later(sink.shipping.end(&shipment, refused.clone()))
             })?;
             return Ok(true);
@@ -209,7 +209,7 @@ impl Sink {
             for (before, mut shipment) in self.shipping.refused(&self.parts) {
                 let refused = self.send(&mut shipment, Some(&before.table), stop)?;
                 if refused.is_empty() {
-                    self.again(stop, |sink, _| later(sink.shipping.end_refused(&before)))?;
+                    self.again(stop, |sink| later(sink.shipping.end_refused(&before)))?;
                 }
             }
         }
@@ -219,7 +219,7 @@ impl Sink {
     /// Runs statements.
     fn make(&mut self, stop: &Shutdown) -> Result<(), Failure> {
         while let Some(statement) = self.statements.first().cloned() {
-            let made = self.again(stop, |sink, _| sink.server.execute(&statement, stop));
+            let made = self.again(stop, |sink| sink.server.execute(&statement, stop));
             match made {
                 Err(Failure::Refused(error)) => {
                     warn!(
@@ -374,7 +374,7 @@ impl Sink {
             .collect();
         let statement = table.insert();
         let bytes = body.len() as u64;
-        let sent = self.again(stop, |sink, _| {
+        let sent = self.again(stop, |sink| {
             sink.server.insert(&statement, &token, body.clone(), stop)
         });
         let counters = &self.status.0.counters;
@@ -397,10 +397,10 @@ impl Sink {
     fn again(
         &mut self,
         stop: &Shutdown,
-        mut work: impl FnMut(&mut Self, ()) -> Result<(), Failure>,
+        mut work: impl FnMut(&mut Self) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         loop {
-            match work(self, ()) {
+            match work(self) {
                 Err(Failure::Later(error)) => self.pause(&error, stop)?,
                 ended => {
                     self.pause_ms = 0;

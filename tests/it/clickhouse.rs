@@ -134,18 +134,26 @@ fn send(here: &Here, step: u64, sent: &mut Sent) {
     sender.at_rest();
 }
 
-/// Lets time pass until all is shipped that was written before a moment.
+/// Lets time pass until all is shipped that was written before a moment: as long as there is more of it all the time.
 fn drain(here: &Here, clock: &ManualClock, before: u64) {
-    await_condition("all is shipped", || {
-        clock.advance_ms(1_000);
-        let shipped = here.site.json("/api/v1/status")["clickhouse"].clone();
-        let age = shipped["waiting_age_seconds"].as_u64().unwrap();
-        let is_none = shipped["rows_waiting"] == 0;
-        match is_none || clock.unix_ms() / 1_000 - age > before {
-            true => Ok(()),
-            false => Err(shipped),
-        }
-    });
+    let mut shipped_rows = 0;
+    let mut is_over = false;
+    while !is_over {
+        is_over = await_condition("all is shipped, or more of it", || {
+            clock.advance_ms(1_000);
+            let shipped = here.site.json("/api/v1/status")["clickhouse"].clone();
+            let age = shipped["waiting_age_seconds"].as_u64().unwrap();
+            let rows = shipped["rows_shipped"].as_u64().unwrap();
+            if shipped["rows_waiting"] == 0 || clock.unix_ms() / 1_000 - age > before {
+                Ok(true)
+            } else if rows > shipped_rows {
+                shipped_rows = rows;
+                Ok(false)
+            } else {
+                Err(shipped)
+            }
+        });
+    }
 }
 
 /// Lets time pass until all requests are on disk: they leave the pool before an hour is over.

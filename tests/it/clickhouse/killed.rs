@@ -104,6 +104,13 @@ impl Drop for Over<'_> {
     }
 }
 
+/// How long it is waited for faults to happen: while nothing is sent none does.
+const FAULTS_MAX: Duration = Duration::from_secs(5);
+
+fn is_faultless(dir: &Path) -> bool {
+    std::fs::read_to_string(dir.join("fault")).is_ok_and(|words| words.is_empty())
+}
+
 /// Goes wrong at the other end, in one way after the other, until it is over; the server that is left.
 fn trouble(dir: &Path, first: ClickHouse, over: &AtomicBool) -> (ClickHouse, u64) {
     let (port, mut clickhouse, mut rounds) = (first.port, Some(first), 0);
@@ -115,7 +122,12 @@ fn trouble(dir: &Path, first: ClickHouse, over: &AtomicBool) -> (ClickHouse, u64
     while !over.load(Ordering::SeqCst) {
         faults(dir, words[rounds % words.len()]);
         rounds += 1;
-        std::thread::sleep(Duration::from_millis(400));
+        // All of that happens, and then nothing for a while.
+        let begun = Instant::now();
+        while !is_faultless(dir) && begun.elapsed() < FAULTS_MAX && !over.load(Ordering::SeqCst) {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        std::thread::sleep(Duration::from_millis(1_000));
         // Killed in the middle of whatever it does; and every other time away for more than an hour.
         if rounds % 3 == 0 {
             drop(clickhouse.take());

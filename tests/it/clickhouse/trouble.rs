@@ -118,6 +118,36 @@ fn a_server_that_speaks_tls_is_verified() {
     assert_same(&clickhouse, &[home.path()], before);
 }
 
+/// Names of the threads of a program.
+fn threads(program: &Program) -> Vec<String> {
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", program.id())).unwrap();
+    let name = |task: std::io::Result<std::fs::DirEntry>| {
+        std::fs::read_to_string(task.unwrap().path().join("comm")).unwrap_or_default()
+    };
+    tasks.map(|task| name(task).trim().to_owned()).collect()
+}
+
+#[test]
+fn without_a_url_there_is_no_thread() {
+    let home = tempfile::tempdir().unwrap();
+    let dir = format!("history.dir={}", home.path().display());
+    let (nobody, _taken) = nobody_listens();
+    let url = format!("clickhouse.url=http://{nobody}");
+    for (url, has) in [("clickhouse.url=", false), (&*url, true)] {
+        let program = Program::serve(&[&dir, "history.free_min=0", url]);
+        await_condition("its threads have names", || {
+            let threads = threads(&program);
+            match threads.iter().any(|it| it == "clickhouse") == has {
+                true => Ok(()),
+                false => Err(threads),
+            }
+        });
+        let status = program.site.json("/api/v1/status");
+        assert_eq!(status["clickhouse"].is_object(), has, "{status}");
+        assert_eq!(home.path().join("unshipped").exists(), has);
+    }
+}
+
 #[test]
 fn a_url_with_a_secret_is_refused_and_not_shown() {
     for url in [
