@@ -423,7 +423,9 @@ impl Registry {
         self.timers.picos(self.timer(instrument), units)
     }
 
-    fn timer(&self, instrument: &Instrument) -> TimerName {
+    /// The timer of an instrument.
+    #[must_use]
+    pub fn timer(&self, instrument: &Instrument) -> TimerName {
         let kind = instrument.class.kind().unwrap_or(Kind::Stages);
         kind.timer(instrument.class, &self.timers)
     }

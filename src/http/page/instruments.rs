@@ -81,7 +81,7 @@ fn times(view: &View<'_>, registry: &Registry) -> Markup {
 
 /// The statements that took longest.
 fn statements(registry: &Registry) -> Markup {
-    static ANY: Instrument = Instrument::new("statement/any");
+    let timers = &registry.timers;
     let mut all = digests::all();
     all.sort_by_key(|(_, sums)| std::cmp::Reverse(sums.totals.max));
     let rows = all.iter().take(STATEMENTS).map(|(digest, sums)| {
@@ -90,7 +90,7 @@ fn statements(registry: &Registry) -> Markup {
             false => visible(&digest.text),
         };
         let cut: String = text.chars().take(TEXT_CHARS).collect();
-        let time = |units| formatting::secs(secs(registry, &ANY, units));
+        let time = |units| formatting::secs(timers.picos(timers.others, units) as f64 / 1e12);
         html! {
             th.key scope="row" {
                 code title=(text) { (cut) @if cut.len() < text.len() { "…" } }
@@ -120,7 +120,11 @@ fn stuck(registry: &Registry) -> Markup {
         let thread = thread::all().find(|thread| thread.id == event.thread)?;
         (lasted > STUCK_SECS).then_some((lasted, instrument.name, thread.class.name))
     });
+    let going: Vec<_> = going.collect();
     html! {
+        @if going.is_empty() {
+            p.note { "Nothing is stuck: no stage, statement or wait that is measured has lasted for more than a second." }
+        }
         @for (lasted, what, thread) in going {
             p.problem { (thread) " has been at " (what) " for " (formatting::secs(lasted)) "." }
         }

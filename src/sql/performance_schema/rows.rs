@@ -128,10 +128,6 @@ impl Rows<'_> {
         }
     }
 
-    fn picos(&self, instrument: &Instrument, units: u64) -> u64 {
-        self.registry.picos(instrument, units)
-    }
-
     fn event(&self, (event, statement): &Recorded, column: &str) -> Cell {
         let Some(instrument) = self.registry.at(event.place) else {
             return NULL;
@@ -141,7 +137,7 @@ impl Rows<'_> {
             let start = event.start?;
             Some(event.end.unwrap_or_else(now).max(start))
         };
-        let picos = |units: Option<u64>| units.map(|units| self.picos(instrument, units));
+        let picos = |units: Option<u64>| units.map(|units| self.registry.picos(instrument, units));
         let error = statement.as_ref().and_then(|it| it.error.as_ref());
         let statement = statement.as_ref();
         match column {
@@ -194,13 +190,13 @@ impl Rows<'_> {
         match column {
             "THREAD_ID" => thread.map(|thread| thread.id).into(),
             "EVENT_NAME" => instrument.name.into(),
-            _ => self.totals(instrument, totals, column),
+            _ => self.totals(self.registry.timer(instrument), totals, column),
         }
     }
 
     /// What all sums have.
-    fn totals(&self, instrument: &Instrument, totals: &Totals, column: &str) -> Cell {
-        let picos = |units| self.picos(instrument, units).into();
+    fn totals(&self, timer: TimerName, totals: &Totals, column: &str) -> Cell {
+        let picos = |units| self.registry.timers.picos(timer, units).into();
         match column {
             "COUNT_STAR" => totals.count.into(),
             "SUM_TIMER_WAIT" => picos(totals.sum),
@@ -215,7 +211,6 @@ impl Rows<'_> {
     }
 
     fn digest(&self, (digest, sums): &digests::Row, column: &str) -> Cell {
-        static ANY: Instrument = Instrument::new("statement/any");
         match column {
             "SCHEMA_NAME" => digest.schema.as_deref().into(),
             // Those that found no room have neither, and share a row.
@@ -224,7 +219,7 @@ impl Rows<'_> {
             "DIGEST_TEXT" => digest.text.as_str().into(),
             "FIRST_SEEN" => sums.first_seen.into(),
             "LAST_SEEN" => sums.last_seen.into(),
-            _ => self.totals(&ANY, &sums.totals, column),
+            _ => self.totals(self.registry.timers.others, &sums.totals, column),
         }
     }
 
