@@ -210,7 +210,7 @@ fn full_disks_there_and_here_lose_nothing() {
     assert_same(&clickhouse, &[&home], before);
 }
 
-/// What is broken by hand, how it is mended, what the engine says of it, and whether its rows are set aside until then.
+/// What is broken by hand, how it is mended, what the engine says first of it, and whether its rows are set aside until then.
 type Break = (
     &'static [&'static str],
     &'static [&'static str],
@@ -222,7 +222,7 @@ const BREAKS: [Break; 7] = [
     (
         &["ALTER TABLE pinba.rollup RENAME COLUMN memory_peak_max TO kept"],
         &["ALTER TABLE pinba.rollup RENAME COLUMN kept TO memory_peak_max"],
-        "NO_SUCH_COLUMN_IN_TABLE",
+        "Code: 16.",
         true,
     ),
     (
@@ -234,13 +234,13 @@ const BREAKS: [Break; 7] = [
             "ALTER TABLE pinba.rollup DROP COLUMN histogram",
             "ALTER TABLE pinba.rollup RENAME COLUMN kept TO histogram",
         ],
-        "ILLEGAL_TYPE_OF_ARGUMENT",
+        "Code: 43.",
         true,
     ),
     (
         &["ALTER TABLE pinba.rollup ADD CONSTRAINT few CHECK hit_count > 1000000"],
         &["ALTER TABLE pinba.rollup DROP CONSTRAINT few"],
-        "VIOLATED_CONSTRAINT",
+        "Code: 469.",
         true,
     ),
     (
@@ -252,13 +252,13 @@ const BREAKS: [Break; 7] = [
             "DROP VIEW pinba.rollup",
             "RENAME TABLE pinba.away TO pinba.rollup",
         ],
-        "NOT_IMPLEMENTED",
+        "Code: 48.",
         true,
     ),
     (
         &["RENAME TABLE pinba.rollup TO pinba.away"],
         &["RENAME TABLE pinba.away TO pinba.rollup"],
-        "UNKNOWN_TABLE",
+        "Code: 60.",
         false,
     ),
     (
@@ -270,10 +270,10 @@ const BREAKS: [Break; 7] = [
             "ALTER TABLE pinba.rollup RESET SETTING parts_to_throw_insert",
             "SYSTEM START MERGES pinba.rollup",
         ],
-        "TOO_MANY_PARTS",
+        "Code: 252.",
         false,
     ),
-    (&["readonly = 1"], &[], "READONLY", false),
+    (&["readonly = 1"], &[], "Code: 164.", false),
 ];
 
 #[test]
