@@ -102,8 +102,13 @@ fn a_server_that_speaks_tls_is_verified() {
                 false => Err(shipped),
             }
         });
-        let log = format!("{:?}", program.log());
-        assert!(log.contains("Cannot ship to ClickHouse"), "{log}");
+        let log = await_condition("it is logged", || {
+            let log = format!("{:?}", program.log());
+            match log.contains("Cannot ship to ClickHouse") {
+                true => Ok(log),
+                false => Err(()),
+            }
+        });
         assert!(!log.contains("hunter2"), "{log}");
     }
     assert_eq!(tables(), [] as [Json; 0]);
