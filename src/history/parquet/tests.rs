@@ -331,7 +331,7 @@ fn what_is_no_such_file_is_an_error() {
     }
 }
 
-/// Bytes of a row in a file, and of its histogram: so many rows of each of 20 scripts, with so many requests each, whose times are
+/// Bytes of a row in a file, and of its histogram: so many rows of each of 50 scripts, with so many requests each, whose times are
 /// spread as they are on a site (one in six is above twice the median, one in forty above four times).
 fn bytes_of_a_row(resolution: Resolution, rows: u64, requests: u64) -> (f64, f64) {
     let mut random = StdRng::seed_from_u64(21);
@@ -342,7 +342,7 @@ fn bytes_of_a_row(resolution: Resolution, rows: u64, requests: u64) -> (f64, f64
         false,
     );
     let mut made = Vec::new();
-    for script in 0..20_u32 {
+    for script in 0..50_u32 {
         let mut key = Vec::new();
         push_key(&mut key, &format!("/shop/page_{script:02}.php"));
         let median_us = f64::from(random.random_range(5_000..200_000));

@@ -1,6 +1,6 @@
 //! Raw requests of the past: the newest or the slowest of a span that match a search, and one request in full.
 //!
-//! Called on a front end's thread. A search has what it found so far, and looks for [`SEARCH_MAX`] at most; what it did not
+//! Called on a front end's thread. A search has what it found so far, and looks for `SEARCH_MAX` at most; what it did not
 //! come to is said. Rows are those that the live table would show, with their run and their weight.
 
 use std::borrow::Cow;
