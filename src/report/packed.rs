@@ -93,31 +93,34 @@ impl Iterator for Pairs<'_> {
 }
 
 /// Packed rows added up.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Sum {
     /// Sums.
     pub totals: Totals,
-    histogram: Histogram,
-    /// Whether something that was added had no histogram.
-    lacks_some: bool,
+    /// `None`: something that was added had none.
+    histogram: Option<Histogram>,
+}
+
+impl Default for Sum {
+    fn default() -> Self {
+        Self {
+            totals: Totals::ZERO,
+            histogram: Some(Histogram::new()),
+        }
+    }
 }
 
 impl Sum {
-    /// What was added up elsewhere; no histogram: it lacks some.
+    /// What was added up elsewhere.
     #[cfg(feature = "sql")]
     pub(crate) fn of(totals: Totals, histogram: Option<Histogram>) -> Self {
-        Self {
-            totals,
-            lacks_some: histogram.is_none(),
-            histogram: histogram.unwrap_or_default(),
-        }
+        Self { totals, histogram }
     }
 
     /// Nothing again; the memory of the histogram is kept.
     pub(crate) fn clear(&mut self) {
         self.totals = Totals::ZERO;
-        self.histogram.reset();
-        self.lacks_some = false;
+        self.histogram.get_or_insert_default().reset();
     }
 
     /// Packs it, with its histogram if it has one that is asked for; `to` has nothing else then.
@@ -132,42 +135,40 @@ impl Sum {
     pub fn add(&mut self, gained: Packed<'_>) {
         let (totals, pairs) = gained.read();
         self.totals += &totals;
-        let Some(pairs) = pairs.filter(|_| !self.lacks_some) else {
-            self.drop_histogram();
-            return;
-        };
-        for (bucket, count) in pairs {
-            self.histogram.add(bucket, count);
+        match (&mut self.histogram, pairs) {
+            (Some(histogram), Some(pairs)) => {
+                pairs.for_each(|(bucket, count)| histogram.add(bucket, count));
+            }
+            _ => self.histogram = None,
         }
     }
 
     /// Adds what was added to another one.
     pub fn add_sum(&mut self, other: &Self) {
         self.totals += &other.totals;
-        if self.lacks_some || other.lacks_some {
-            self.drop_histogram();
-        } else {
-            self.histogram.add_all(&other.histogram);
+        match (&mut self.histogram, &other.histogram) {
+            (Some(histogram), Some(other)) => histogram.add_all(other),
+            _ => self.histogram = None,
         }
     }
 
     /// Goes without a histogram from now on; whether it had one.
+    #[cfg(feature = "sql")]
     pub(crate) fn drop_histogram(&mut self) -> bool {
-        self.histogram = Histogram::new();
-        !std::mem::replace(&mut self.lacks_some, true)
+        self.histogram.take().is_some()
     }
 
     /// Changes its histogram, if it has one; `None`: what that would be is not known.
     #[cfg(feature = "sql")]
     pub(crate) fn change_histogram(&mut self, change: impl FnOnce(&mut Histogram) -> Option<()>) {
-        if !self.lacks_some && change(&mut self.histogram).is_none() {
-            self.drop_histogram();
+        if self.histogram.as_mut().and_then(change).is_none() {
+            self.histogram = None;
         }
     }
 
     /// The histogram, if all that was added had one.
     pub(crate) fn histogram(&self) -> Option<&Histogram> {
-        (!self.lacks_some).then_some(&self.histogram)
+        self.histogram.as_ref()
     }
 }
 

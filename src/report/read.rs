@@ -27,6 +27,10 @@ use crate::pool::strings::{OTHER, StringInterner};
 const AT_ONCE: usize = 128;
 /// Buckets that are copied before quantiles are worked out.
 const BUCKETS_MAX: usize = 1 << 16;
+/// Buckets of one row that are sorted; those of more are added up in a histogram.
+const SORTED_MAX: usize = 256;
+/// Values of one key that are remembered, so that a name is not put down for each row again.
+const NAMES: usize = 1024;
 /// Room that is made for the keys of a piece, bytes.
 const TEXT_AT_ONCE: usize = 1 << 20;
 /// Attempts before all is read in one piece.
@@ -117,22 +121,65 @@ struct Reader<'a> {
 /// Histograms of rows, one after the other.
 #[derive(Default)]
 struct Histograms {
-    /// (bucket, count) of rows that are complete, and where those of each end.
+    /// (bucket, count) of rows that are complete, and what there is of the row at hand.
     pairs: Vec<(u32, u64)>,
+    /// Where those of each complete row end.
     ends: Vec<usize>,
-    /// The row at hand, and what there is of it.
+    /// The row at hand.
     place: usize,
-    running: Histogram,
+    /// Histograms in it that are among the pairs.
+    parts: usize,
+    /// The others, of a row that has many.
+    many: Histogram,
 }
 
 impl Histograms {
     /// The rows before this one are complete.
     fn begin(&mut self, place: usize) {
         while self.place < place {
-            self.pairs.extend(self.running.iter());
+            let first = self.first();
+            if self.many.len() > 0 {
+                self.add_up();
+                self.pairs.extend(self.many.iter());
+                self.many.reset();
+            } else if self.parts > 1 {
+                self.pairs[first..].sort_unstable_by_key(|it| it.0);
+                let mut last = first;
+                for at in first + 1..self.pairs.len() {
+                    let (bucket, count) = self.pairs[at];
+                    if self.pairs[last].0 == bucket {
+                        self.pairs[last].1 += count;
+                    } else {
+                        last += 1;
+                        self.pairs[last] = (bucket, count);
+                    }
+                }
+                self.pairs.truncate(last + 1);
+            }
             self.ends.push(self.pairs.len());
-            self.running = Histogram::default();
-            self.place += 1;
+            (self.place, self.parts) = (self.place + 1, 0);
+        }
+    }
+
+    /// Where the row at hand begins.
+    fn first(&self) -> usize {
+        self.ends.last().copied().unwrap_or_default()
+    }
+
+    /// Adds one to the row at hand.
+    fn add(&mut self, histogram: &Histogram) {
+        let before = self.pairs.len();
+        self.pairs.extend(histogram.iter());
+        self.parts += usize::from(self.pairs.len() > before);
+        if self.parts > 1 && self.pairs.len() - self.first() > SORTED_MAX {
+            self.add_up();
+        }
+    }
+
+    fn add_up(&mut self) {
+        let first = self.first();
+        for (bucket, count) in self.pairs.drain(first..) {
+            self.many.add(bucket, count);
         }
     }
 }
@@ -331,28 +378,62 @@ impl<'a> Reader<'a> {
         let keys = &self.entry.definition.keys;
         let (key_cells, cells) = (&mut self.reading.key_cells, self.rows.len() * keys.len());
         key_cells.reserve_exact(cells);
+        let mut names = vec![None; keys.len() * NAMES];
         for first in (0..self.rows.len()).step_by(AT_ONCE) {
             if held.is_over() {
                 held.unlocked(|| self.reading.text.reserve(TEXT_AT_ONCE));
+                // Other strings may have the numbers now.
+                names.fill(None);
             }
             let (aggregate, strings) = self.aggregate(held)?;
             let row_map = aggregate.row_map(self.entry.report);
             for &row in self.rows[first..].iter().take(AT_ONCE) {
-                for (&key_id, key) in row_map.row_key_ids(row).iter().zip(keys) {
-                    let is_other = row == OTHER_ROW || key_id == OTHER;
-                    let text = strings.text(key_id);
-                    self.reading.push_key(&key.source, is_other, text);
+                let key_ids = row_map.row_key_ids(row);
+                let names = names.chunks_exact_mut(NAMES);
+                for ((&key_id, key), names) in key_ids.iter().zip(keys).zip(names) {
+                    let name = &mut names[key_id as usize % NAMES];
+                    let cell = match *name {
+                        _ if row == OTHER_ROW || key_id == OTHER => KeyCell::Other,
+                        Some((id, cell)) if id == key_id => cell,
+                        _ => {
+                            let cell = self.reading.cell(&key.source, strings.text(key_id));
+                            *name = Some((key_id, cell));
+                            cell
+                        }
+                    };
+                    self.reading.key_cells.push(cell);
                 }
             }
         }
         Some(())
     }
 
+    /// Groups by the places of their rows, each once.
+    fn by_place(&self, groups: &[(u32, u32)]) -> Vec<(u32, u32)> {
+        let mut next = vec![0; self.rows.len() + 1];
+        for (place, _) in groups {
+            next[*place as usize + 1] += 1;
+        }
+        for place in 1..next.len() {
+            next[place] += next[place - 1];
+        }
+        let mut sorted = vec![(0, 0); groups.len()];
+        for group in groups {
+            let next = &mut next[group.0 as usize];
+            sorted[*next] = *group;
+            *next += 1;
+        }
+        for of_row in sorted.chunk_by_mut(|a, b| a.0 == b.0) {
+            of_row.sort_unstable();
+        }
+        sorted
+    }
+
     /// Reads the histograms of all rows, and from them what is wanted.
     fn read_histograms(&mut self, held: &mut impl Held, want: Want) -> Option<()> {
         let mut groups = std::mem::take(&mut self.groups);
         if !groups.is_sorted() {
-            held.unlocked(|| groups.sort_unstable());
+            held.unlocked(|| groups = self.by_place(&groups));
         }
         groups.dedup();
         let mut are_known = self.aggregate(held)?.0.has_histograms();
@@ -367,9 +448,9 @@ impl<'a> Reader<'a> {
             are_known &= aggregate.has_histograms();
             for &(place, id) in groups {
                 rows.begin(place as usize);
-                rows.running.add_all(&aggregate.groups.get(id).histogram);
+                rows.add(&aggregate.groups.get(id).histogram);
                 if let Some((_, slot)) = aggregate.groups.running(id) {
-                    rows.running.add_all(&slot.histogram);
+                    rows.add(&slot.histogram);
                 }
             }
         }
@@ -399,7 +480,8 @@ impl<'a> Reader<'a> {
                 reading.histograms.push(pairs.to_vec());
             }
         }
-        rows.pairs.clear();
+        // What is left is of the row at hand.
+        rows.pairs.drain(..first);
     }
 }
 
@@ -453,18 +535,25 @@ impl Reading {
         }
     }
 
+    #[cfg(feature = "sql")]
     fn push_key(&mut self, source: &KeySource, is_other: bool, text: &str) {
-        self.key_cells.push(match source {
-            _ if is_other => KeyCell::Other,
-            KeySource::Field(Field::Status) => KeyCell::Status(text.parse().unwrap_or(0)),
-            _ => {
-                let at = self.text.len() as u32;
-                self.text.push_str(text);
-                KeyCell::Text {
-                    at,
-                    len: text.len() as u32,
-                }
-            }
-        });
+        let cell = match is_other {
+            true => KeyCell::Other,
+            false => self.cell(source, text),
+        };
+        self.key_cells.push(cell);
+    }
+
+    /// The value of a key, of which the text is put down.
+    fn cell(&mut self, source: &KeySource, text: &str) -> KeyCell {
+        if let KeySource::Field(Field::Status) = source {
+            return KeyCell::Status(text.parse().unwrap_or(0));
+        }
+        let at = self.text.len() as u32;
+        self.text.push_str(text);
+        KeyCell::Text {
+            at,
+            len: text.len() as u32,
+        }
     }
 }

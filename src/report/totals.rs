@@ -88,6 +88,7 @@ impl Totals {
 }
 
 impl AddAssign<&Self> for Totals {
+    #[inline]
     fn add_assign(&mut self, other: &Self) {
         let (sums, more) = (self.sums(), other.sums());
         *self = Self::of(std::array::from_fn(|at| sums[at] + more[at]));

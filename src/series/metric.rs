@@ -5,42 +5,54 @@
 
 use crate::report::definition::{Definition, Level};
 use crate::report::histogram::Rank;
+use crate::report::layout::Measure;
+use crate::report::layout::Measure::{
+    Errors, Hits, Memory, Requests, RuStime, RuUtime, Time, Traffic,
+};
 use crate::report::packed::Sum;
 
 /// One number of a row over some seconds.
 #[derive(Debug, Clone, Copy)]
-pub struct Metric(Kind);
-
-#[derive(Debug, Clone, Copy)]
-enum Kind {
+pub enum Metric {
+    /// A sum, or what it is a second or on average.
     Named(&'static Named),
     /// The request time (timer value per hit) that so many percent do not exceed, seconds.
     Percentile(f64),
 }
 
-/// Name, unit, and the number for a row; `None`: there is none.
-type Named = (&'static str, &'static str, fn(&Span<'_>) -> Option<f64>);
+/// Name, unit, of what it is the sum, and by what that is divided.
+type Named = (&'static str, &'static str, &'static [Measure], Per);
+
+/// What a sum is divided by.
+#[derive(Debug, Clone, Copy)]
+pub enum Per {
+    /// Nothing.
+    All,
+    /// Seconds that are known.
+    Second,
+    /// Requests, in timer reports hits.
+    Event,
+}
 
 /// All but percentiles. Sums of times are of all requests (or timers) together, so a second's time is how many were at work at
-/// once, on average. Averages are by request, in timer reports by hit. Traffic, memory and errors are 0 in timer reports.
-#[rustfmt::skip]
+/// once, on average. Traffic, memory and errors are 0 in timer reports.
 static NAMED: [Named; 16] = [
-    ("req_count", "requests", |it| Some(it.requests())),
-    ("req_per_sec", "requests/s", |it| it.per_sec(it.requests())),
-    ("hit_count", "hits", |it| Some(it.hits())),
-    ("hit_per_sec", "hits/s", |it| it.per_sec(it.hits())),
-    ("time_total", "s", |it| Some(it.time())),
-    ("time_avg", "s", |it| it.average(it.time())),
-    ("time_per_sec", "s/s", |it| it.per_sec(it.time())),
-    ("cpu", "s", |it| Some(it.cpu())),
-    ("cpu_avg", "s", |it| it.average(it.cpu())),
-    ("cpu_per_sec", "s/s", |it| it.per_sec(it.cpu())),
-    ("traffic", "bytes", |it| Some(it.sum.totals.traffic as f64)),
-    ("traffic_per_sec", "bytes/s", |it| it.per_sec(it.sum.totals.traffic as f64)),
-    ("memory_avg", "bytes", |it| it.average(it.sum.totals.memory as f64)),
-    ("errors", "errors", |it| Some(it.errors())),
-    ("errors_per_sec", "errors/s", |it| it.per_sec(it.errors())),
-    ("error_percent", "%", |it| it.average(it.errors() * 100.0)),
+    ("req_count", "requests", &[Requests], Per::All),
+    ("req_per_sec", "requests/s", &[Requests], Per::Second),
+    ("hit_count", "hits", &[Hits], Per::All),
+    ("hit_per_sec", "hits/s", &[Hits], Per::Second),
+    ("time_total", "s", &[Time], Per::All),
+    ("time_avg", "s", &[Time], Per::Event),
+    ("time_per_sec", "s/s", &[Time], Per::Second),
+    ("cpu", "s", &[RuUtime, RuStime], Per::All),
+    ("cpu_avg", "s", &[RuUtime, RuStime], Per::Event),
+    ("cpu_per_sec", "s/s", &[RuUtime, RuStime], Per::Second),
+    ("traffic", "bytes", &[Traffic], Per::All),
+    ("traffic_per_sec", "bytes/s", &[Traffic], Per::Second),
+    ("memory_avg", "bytes", &[Memory], Per::Event),
+    ("errors", "errors", &[Errors], Per::All),
+    ("errors_per_sec", "errors/s", &[Errors], Per::Second),
+    ("error_percent", "%", &[Errors], Per::Event),
 ];
 
 impl Metric {
@@ -54,42 +66,55 @@ impl Metric {
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
         if let Some(percent) = name.strip_prefix('p').and_then(percent) {
-            return Some(Self(Kind::Percentile(percent)));
+            return Some(Self::Percentile(percent));
         }
-        let named = NAMED.iter().find(|it| it.0 == name)?;
-        Some(Self(Kind::Named(named)))
+        NAMED.iter().find(|it| it.0 == name).map(Self::Named)
     }
 
     /// Its name, as [`parse`](Self::parse) takes it; percentiles as in the names of report columns.
     #[must_use]
     pub fn name(&self) -> String {
-        match self.0 {
-            Kind::Named((name, ..)) => (*name).to_owned(),
-            Kind::Percentile(percent) => format!("p{percent}").replace('.', "_"),
+        match self {
+            Self::Named((name, ..)) => (*name).to_owned(),
+            Self::Percentile(percent) => format!("p{percent}").replace('.', "_"),
         }
     }
 
     /// Whether histograms are needed for it.
     #[cfg(feature = "sql")]
     pub(crate) fn is_percentile(&self) -> bool {
-        matches!(self.0, Kind::Percentile(_))
+        matches!(self, Self::Percentile(_))
     }
 
     /// What its numbers are in.
     #[must_use]
     pub fn unit(&self) -> &'static str {
-        match self.0 {
-            Kind::Named((_, unit, _)) => unit,
-            Kind::Percentile(_) => "s",
+        match self {
+            Self::Named((_, unit, ..)) => unit,
+            Self::Percentile(_) => "s",
         }
     }
 
     /// The number for a row that gained `span` in `span.secs` known seconds; `None` when there is none.
     pub(crate) fn of(&self, span: &Span<'_>) -> Option<f64> {
-        match self.0 {
-            Kind::Named((.., number)) => number(span),
-            Kind::Percentile(percent) => span.percentile(percent),
-        }
+        let totals = &span.sum.totals;
+        let (unit, measures, per) = match self {
+            Self::Percentile(percent) => return span.percentile(*percent),
+            Self::Named((_, unit, measures, per)) => (*unit, measures, per),
+        };
+        let sum = measures.iter().map(|it| it.of(totals)).sum::<u128>() as f64;
+        let sum = match unit {
+            "%" => sum * 100.0,
+            _ if unit.starts_with("s") => sum / 1e6,
+            _ => sum,
+        };
+        let events = match (per, span.definition.level) {
+            (Per::All, _) => return Some(sum),
+            (Per::Second, _) => return Some(sum / span.secs as f64),
+            (Per::Event, Level::Timer) => totals.hits as f64,
+            (Per::Event, _) => totals.requests as f64,
+        };
+        (events > 0.0).then(|| sum / events)
     }
 }
 
@@ -115,38 +140,6 @@ pub(crate) struct Span<'a> {
 }
 
 impl Span<'_> {
-    fn requests(&self) -> f64 {
-        self.sum.totals.requests as f64
-    }
-
-    fn hits(&self) -> f64 {
-        self.sum.totals.hits as f64
-    }
-
-    fn time(&self) -> f64 {
-        self.sum.totals.time as f64 / 1e6
-    }
-
-    fn cpu(&self) -> f64 {
-        (self.sum.totals.ru_utime + self.sum.totals.ru_stime) as f64 / 1e6
-    }
-
-    fn errors(&self) -> f64 {
-        self.sum.totals.errors as f64
-    }
-
-    fn per_sec(&self, sum: f64) -> Option<f64> {
-        Some(sum / self.secs as f64)
-    }
-
-    fn average(&self, sum: f64) -> Option<f64> {
-        let events = match self.definition.level {
-            Level::Timer => self.hits(),
-            _ => self.requests(),
-        };
-        (events > 0.0).then(|| sum / events)
-    }
-
     fn percentile(&self, percent: f64) -> Option<f64> {
         let histogram = self.sum.histogram()?;
         let total: u64 = histogram.iter().map(|(_, count)| count).sum();

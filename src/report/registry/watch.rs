@@ -258,27 +258,19 @@ impl Reports {
         reports.iter().map(|it| it.aggregate).collect()
     }
 
-    /// The aggregates of watched reports share what is left for this second: half of it evenly, and of the rest each has what
-    /// it needs, or as much as the others with most.
+    /// The aggregates of watched reports share what is left for this second: half of it evenly, half as they need it.
     fn share_out(&mut self) {
         let written: usize = self.watch.gained.iter().map(Gained::bytes).sum();
-        let left = self.watch.choice.bytes_max.saturating_sub(written);
-        let all = self.watched_aggregates();
-        let even = left / 2 / all.len().max(1);
-        let needed = all.into_iter().map(|at| {
-            let aggregate = self.aggregates[at].as_ref();
-            (aggregate.map_or(0, |it| it.deltas_bytes()), at)
-        });
-        let mut needed: Vec<(usize, usize)> = needed.collect();
-        needed.sort_unstable();
-        let (mut left, mut others) = (left - left / 2, needed.len());
-        for (needed, at) in needed {
-            let most = left / others;
-            let more = if others == 1 { most } else { needed.min(most) };
-            (left, others) = (left - more, others - 1);
-            if let Some(aggregate) = &mut self.aggregates[at] {
-                aggregate.allow_deltas(even + more);
-            }
+        let half = self.watch.choice.bytes_max.saturating_sub(written) / 2;
+        let watched = self.watched_aggregates();
+        let aggregates = self.aggregates.iter_mut().enumerate();
+        let aggregates = aggregates.filter(|(at, _)| watched.contains(at));
+        let mut aggregates: Vec<_> = aggregates.filter_map(|(_, it)| it.as_mut()).collect();
+        let all: usize = aggregates.iter().map(|it| it.deltas_bytes()).sum();
+        let even = half / aggregates.len().max(1);
+        for aggregate in &mut aggregates {
+            let needed = aggregate.deltas_bytes() as u128 * half as u128 / all.max(1) as u128;
+            aggregate.allow_deltas(even + needed as usize);
         }
     }
 }
