@@ -68,6 +68,13 @@ impl Second {
         by_number.into_values()
     }
 
+    /// Records of groups that may count in a report and found no room.
+    #[must_use]
+    pub fn folded(&self, report: &Watched) -> u64 {
+        let parts = self.gained.iter().filter_map(|it| it.of(report));
+        parts.map(Deltas::folded).sum()
+    }
+
     /// Gives every row of a report that gained something to `each`, in the order of their ids.
     pub fn rows(&self, report: &Watched, mut each: impl FnMut(&RowDelta<'_>)) {
         let parts = self.gained.iter().filter_map(|it| it.of(report));

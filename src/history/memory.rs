@@ -132,8 +132,8 @@ impl History {
         let _begun_once = self.0.requests.set(requests.clone());
     }
 
-    /// Adds to the running rows.
-    pub(super) fn change(&self, missed: u64, add: impl FnOnce(&mut Batch)) {
+    /// Adds to the running rows. Before they came here, so many requests were missed and so many keys folded.
+    pub(super) fn change(&self, missed: u64, folded: u64, add: impl FnOnce(&mut Batch)) {
         let Shared {
             memory,
             bytes_max,
@@ -143,6 +143,7 @@ impl History {
         let mut memory = MEMORY.lock(memory);
         add(&mut memory.running);
         counters.requests_missed.add(missed);
+        counters.keys_folded.add(folded);
         if memory.running.bytes() > *bytes_max {
             let Shrunk {
                 histograms,
@@ -191,7 +192,7 @@ impl History {
             return;
         }
         let coverage = Arc::new(Dataset::coverage());
-        self.change(0, |running| {
+        self.change(0, 0, |running| {
             for Lost {
                 dataset,
                 time,

@@ -49,15 +49,21 @@ impl Rollup {
         read: impl FnOnce(&mut dyn RowReader),
     ) {
         self.follow(second);
-        self.history.change(missed, |running| {
+        let kept = second.reports().filter(|it| it.is_kept);
+        // Reports share records: those of the one with most are counted.
+        let folded = kept.map(|it| second.folded(it)).max().unwrap_or(0);
+        self.history.change(missed, folded, |running| {
             read(&mut Adding {
                 running,
                 minute: Resolution::Minute.begin(second.unix_secs),
                 datasets: &self.datasets,
                 dataset: None,
             });
-            for dataset in self.datasets.values() {
-                self.cover(dataset, second, missed, running);
+            for report in second.reports() {
+                if let Some(dataset) = self.datasets.get(&report.number) {
+                    let folded = second.folded(report);
+                    self.cover(dataset, second, [missed, folded], running);
+                }
             }
         });
     }
@@ -74,19 +80,26 @@ impl Rollup {
     }
 
     /// Writes down that there was a report for some seconds, which may be of several minutes.
-    fn cover(&self, dataset: &Dataset, second: &Second, missed: u64, running: &mut Batch) {
+    fn cover(
+        &self,
+        dataset: &Dataset,
+        second: &Second,
+        missed_and_folded: [u64; 2],
+        running: &mut Batch,
+    ) {
         let (mut at, mut left) = (second.unix_secs, second.secs.min(SECS_MAX));
-        let mut missed = u128::from(missed);
+        let [mut missed, mut keys_folded] = missed_and_folded.map(u128::from);
         loop {
             let minute = Resolution::Minute.begin(at);
             let secs = left.min(minute + Resolution::Minute.secs() - at);
             let ran = Coverage {
                 secs,
                 missed,
+                keys_folded,
                 ..Coverage::default()
             };
             running.cover(&self.coverage, dataset, minute, ran);
-            (at, left, missed) = (at + secs, left - secs, 0);
+            (at, left, missed, keys_folded) = (at + secs, left - secs, 0, 0);
             if left == 0 {
                 return;
             }

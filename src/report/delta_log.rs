@@ -31,6 +31,8 @@ pub struct Deltas {
     bytes_max: usize,
     /// What finds no room.
     other: Option<(Totals, Extremes, Histogram)>,
+    /// Records that it stands for.
+    folded: u64,
 }
 
 /// What one group gained.
@@ -77,6 +79,7 @@ impl Deltas {
             self.push(key, &extremes, (totals, pairs.iter().copied()));
             return;
         }
+        self.folded += 1;
         let other = self.other.get_or_insert_default();
         other.0 += totals;
         other.1.widen(&extremes);
@@ -141,6 +144,12 @@ impl Deltas {
         let len = head as u32 as usize;
         let (key, gained) = rest.get(..len)?.split_at_checked((head >> 32) as usize)?;
         Some((GroupDelta { key, gained }, at + HEAD_BYTES + len))
+    }
+
+    /// Records that found no room and are in `(other)`.
+    #[must_use]
+    pub fn folded(&self) -> u64 {
+        self.folded
     }
 
     /// Bytes taken.

@@ -58,7 +58,7 @@ counters! {
     flushes: Counter,
     /// Attempts to write to history.dir that failed; they are repeated.
     failures: Counter,
-    /// Rows that went to (other) because history.memory was used up.
+    /// Rows that went to (other) because history.memory was used up, and keys of a second because series.memory was.
     keys_folded: Counter,
     /// Rows that lost their percentiles because history.memory was used up.
     histograms_dropped: Counter,

@@ -156,7 +156,7 @@ impl Counting {
     /// Adds to the coverage of a report so many seconds of minutes.
     pub(super) fn cover(&self, dataset: &Dataset, minutes: &BTreeMap<u64, u64>) {
         let coverage = Arc::new(Dataset::coverage());
-        self.rows.change(0, |rows| {
+        self.rows.change(0, 0, |rows| {
             for (&minute, &secs) in minutes {
                 let covered = Coverage {
                     secs,

@@ -52,7 +52,7 @@ fn count(history: &History, minute: u64) {
         sum: Sum::of(totals, None),
         ..Gain::default()
     };
-    history.change(0, |running| {
+    history.change(0, 0, |running| {
         running.add(&dataset, minute, &key, false, &gain);
     });
 }

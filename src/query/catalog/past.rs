@@ -443,7 +443,7 @@ pub(super) fn uncounted(covered: &Coverage) -> impl Iterator<Item = String> + us
         ),
         (
             keys_folded,
-            "rows of a minute are in (other) (history.memory)",
+            "keys of a second or a minute are in (other) (series.memory, history.memory)",
         ),
         (
             rows_lost.into(),

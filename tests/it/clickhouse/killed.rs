@@ -1,8 +1,8 @@
 //! Killed again and again while it ships to a server that is killed, slow, full and away, and that loses answers and connections: in
 //! the end every row is there once, and what ClickHouse says is what pinbad says at home.
 //!
-//! What a kill takes before it was written (`history.flush_period`) is in neither. With `PINBAD_TEST_FULL` a million requests and
-//! twenty kills.
+//! What a kill takes before it was written (`history.flush_period`) is in neither. With `PINBAD_TEST_FULL` a million requests arrive,
+//! over twenty kills.
 #![expect(
     clippy::print_stdout,
     reason = "figures are for whoever runs the tests, and a child says where it listens"
@@ -25,8 +25,14 @@ use super::{ClickHouse, assert_same, faults, print_tables, serve, settle, start}
 use crate::harness::{Here, Site, await_condition, clean};
 use crate::past::START_SECS;
 
-/// Seconds of the daemon's clock in one.
-const PACE: u64 = 300;
+fn is_full() -> bool {
+    std::env::var_os("PINBAD_TEST_FULL").is_some()
+}
+
+/// Seconds of the daemon's clock in one: with many requests fewer, so that what waits to be written is little.
+fn pace() -> u64 {
+    if is_full() { 60 } else { 300 }
+}
 
 /// Time that goes on as fast, from where another process left it.
 #[derive(Debug)]
@@ -37,7 +43,7 @@ struct PacedClock {
 
 impl Clock for PacedClock {
     fn mono_ms(&self) -> u64 {
-        self.machine.mono_ms() * PACE
+        self.machine.mono_ms() * pace()
     }
 
     fn unix_ms(&self) -> u64 {
@@ -132,7 +138,7 @@ fn trouble(dir: &Path, first: ClickHouse, over: &AtomicBool) -> (ClickHouse, u64
         if rounds % 3 == 0 {
             drop(clickhouse.take());
             if rounds % 2 == 0 {
-                std::thread::sleep(Duration::from_millis(3_700_000 / PACE));
+                std::thread::sleep(Duration::from_millis(3_700_000 / pace()));
             }
             clickhouse = ClickHouse::start(dir, port);
         }
@@ -211,9 +217,8 @@ impl Drop for Paced {
 
 #[test]
 fn killed_again_and_again_every_row_is_there_once() {
-    let is_full = std::env::var_os("PINBAD_TEST_FULL").is_some();
-    let (requests, kills, rate) = match is_full {
-        true => (1_000_000, 20, 5_000),
+    let (requests, kills, rate) = match is_full() {
+        true => (1_100_000, 20, 5_000),
         false => (20_000, 4, 2_000),
     };
     let (folder, far) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -229,7 +234,7 @@ fn killed_again_and_again_every_row_is_there_once() {
         clickhouse.query(&statement.replace(&format!("{window}1000"), &format!("{window}1")));
     }
     let begun = Instant::now();
-    let now_ms = || START_SECS * 1_000 + begun.elapsed().as_millis() as u64 * PACE;
+    let now_ms = || START_SECS * 1_000 + begun.elapsed().as_millis() as u64 * pace();
     let traffic = Traffic::default();
     let (clickhouse, rounds) = std::thread::scope(|scope| {
         let over = Over(&traffic.over);

@@ -220,7 +220,7 @@ fn what_found_no_memory_is_said_in_answers() {
     let said = await_condition("it is said how many keys were folded", || {
         let said = partial(&here, "report_by_script_name");
         let folded = of_history(&here.site)["keys_folded"].clone();
-        let text = format!("{folded} rows of a minute are in (other) (history.memory)");
+        let text = format!("{folded} keys of a second or a minute are in (other)");
         match said.contains(&text) {
             true => Ok(said),
             false => Err((folded, said)),
@@ -230,7 +230,10 @@ fn what_found_no_memory_is_said_in_answers() {
     here.stop();
     let here = start();
     let said = partial(&here, "report_by_script_name");
-    assert!(said.contains("rows of a minute are in (other)"), "{said}");
+    assert!(
+        said.contains("keys of a second or a minute are in (other)"),
+        "{said}"
+    );
     let said = partial(&here, "report_by_hostname");
     assert!(!said.contains("(other)"), "{said}");
     here.stop();
