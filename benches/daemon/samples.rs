@@ -33,7 +33,7 @@ const LONG: Duration = Duration::from_millis(10);
 const COUNTED_MAX: Duration = Duration::from_secs(30);
 
 /// What clients ask for, each again and again.
-const PATHS: [&str; 5] = [
+const PATHS: &[&str] = &[
     "/api/v1/reports/profile_lines?limit=0",
     "/profile?format=folded",
     "/api/v1/reports/sample?format=csv&limit=200000",
@@ -71,7 +71,7 @@ pub(crate) fn run(options: &Options) -> Result<Table> {
         let stop = &Shutdown::new();
         let (end, time) = (Instant::now(), Duration::from_secs(secs));
         let waits = thread::scope(|scope| {
-            let readers = if is_read { &PATHS[..] } else { &[] };
+            let readers = if is_read { PATHS } else { &[] };
             for path in readers {
                 let client = daemon.client.clone();
                 scope.spawn(move || fetch_until(stop, &client, &mut || (*path).to_owned(), 0));
