@@ -5,17 +5,14 @@
 //! (`changes`); `status_tables` answers for the tables in which the daemon speaks of itself.
 
 use std::collections::HashMap;
-#[cfg(feature = "sql")]
-use std::ops::Range;
 use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
 
 use super::error::QueryError;
 #[cfg(feature = "sql")]
-use super::past::{
-    Fleet, LineQuestion, PastAnswer, PastLines, PastQuestion, PastRequestPage, PastRequests,
-};
+#[cfg(feature = "sql")]
+use super::past::Past;
 use super::raw::RawReader;
 use super::read_model::{
     Choice, Distribution, FollowStep, Followed, ReadModel, ReportAnswer, ReportSummary,
@@ -36,8 +33,7 @@ use crate::report::ddl::{self, CreateTable};
 use crate::report::definition::Defaults;
 use crate::report::layout::ColumnLayout;
 use crate::report::native::ReportForm;
-use crate::report::reading::{ANSWER_ROW_BYTES, Reading, Want};
-use crate::report::{DefinedBy, Entry, read};
+use crate::report::{DefinedBy, Entry};
 use crate::series::Lines;
 use crate::state::State;
 use crate::state::annotations::Annotations;
@@ -64,15 +60,12 @@ mod report_table;
 mod status_tables;
 
 use changes::CHANGES;
-use readings::{Kept, Readings};
+use readings::Readings;
 use report_table::{ReportTable, answer};
 
 pub use ranking::RANKED_ROWS_MAX;
 pub use readings::READINGS_BYTES_MAX;
 pub use reconfigure::Reconfigured;
-
-/// Rows from which on some are chosen before the others are read.
-const CHOSEN_FROM: usize = 4_096;
 
 /// How long the merger may be silent before the daemon is not ready.
 const MERGER_SILENT_MS_MAX: u64 = 5_000;
@@ -159,99 +152,6 @@ impl Catalog {
         self.persistent = state.is_some();
         self.changes = Mutex::new(state);
         self
-    }
-
-    /// A report and its reading, the last one again if nothing changed since, and whether that has the chosen rows alone. `None`
-    /// when there is no such report.
-    fn reading(
-        &self,
-        name: &str,
-        needed: Option<&[String]>,
-        mut choice: Option<Choice<'_>>,
-    ) -> Option<(Entry, Arc<Reading>, bool)> {
-        // Dropped last: large ones take their time, and the merger waits for the lock.
-        let mut stale;
-        // One hold of the lock for both: without it the report might be dropped in between.
-        let mut live = answering(&self.live);
-        let entry = live.reports.find(name)?.clone();
-        let (definition, layout) = (&entry.definition, &entry.definition.layout);
-        let wanted = |needed: Option<&[String]>| {
-            let columns = layout.columns().iter().enumerate();
-            let is_needed = |name| needed.is_none_or(|needed| needed.contains(name));
-            let columns = columns.filter(|(_, column)| is_needed(&column.column.name));
-            layout.want(columns.map(|(at, _)| at))
-        };
-        let want = wanted(needed);
-        let version = live.reports.version(&entry);
-        // Few rows are read as a whole, and kept; so are those that were asked for before, when nothing has changed.
-        let rows = live.reports.rows(&entry);
-        let mut is_whole = rows < CHOSEN_FROM || layout.is_histogram_view();
-        {
-            let mut readings = self.readings.lock();
-            stale = readings.take_stale(|kept| {
-                let found = live.reports.find(&kept.definition.name);
-                found.is_some_and(|found| {
-                    Arc::ptr_eq(&found.definition, &kept.definition)
-                        && live.reports.version(found) == kept.version
-                })
-            });
-            if let Some(reading) = readings.find(definition, version, want) {
-                return Some((entry, reading, false));
-            }
-            let again = readings.find(definition, version, Want::default());
-            is_whole |= again.is_some() && rows * ANSWER_ROW_BYTES <= READINGS_BYTES_MAX;
-        }
-        let now_ms = self.clock.unix_ms();
-        // The last one of this report is read into, if it is of about this size: it is of no use to anybody else, unless it is being
-        // written.
-        let fits = |kept: &mut Kept| {
-            Arc::ptr_eq(&kept.definition, definition)
-                && kept.reading.histograms.is_empty()
-                && kept.reading.heap_bytes() / 2 <= rows * ANSWER_ROW_BYTES
-        };
-        let memory = stale.extract_if(.., fits).last();
-        let memory = memory.and_then(|kept| Arc::into_inner(kept.reading));
-        let memory = memory.unwrap_or_default();
-        // What was chosen from, unless that is all.
-        let mut all = None;
-        let choosing = choice.as_mut().filter(|_| !is_whole);
-        let choosing = choosing.map(|(by, choose)| (wanted(Some(by)), choose));
-        let read = match choosing.filter(|(by, _)| !by.has_histograms()) {
-            None => read::read_into(memory, &mut live, &entry, want, None, now_ms),
-            Some((by, choose)) => {
-                let mut choose = |reading: &Arc<Reading>| {
-                    let rows = choose(&answer(definition, reading, now_ms));
-                    let chosen = rows.len() < reading.len() || !rows.is_sorted();
-                    all = chosen.then(|| (by, Arc::clone(reading)));
-                    chosen.then_some(rows)
-                };
-                read::read_into(
-                    memory,
-                    &mut live,
-                    &entry,
-                    want,
-                    Some((by, &mut choose)),
-                    now_ms,
-                )
-            }
-        };
-        drop(live);
-        let Some((reading, version)) = read else {
-            return self.reading(name, needed, choice);
-        };
-        let reading = Arc::new(reading);
-        let is_chosen = all.is_some();
-        if let Some(version) = version {
-            let (want, reading) = all.unwrap_or_else(|| (want, Arc::clone(&reading)));
-            self.readings.lock().keep(Kept {
-                definition: Arc::clone(definition),
-                version,
-                want,
-                reading,
-            });
-        }
-        drop(stale);
-        Some((entry, reading, is_chosen))
     }
 
     /// A report or another table, and whether it has the chosen rows alone.
@@ -428,63 +328,8 @@ impl ReadModel for Catalog {
     }
 
     #[cfg(feature = "sql")]
-    fn past(&self, name: &str, question: &PastQuestion) -> Result<PastAnswer, QueryError> {
-        self.past_of(name, question)
-    }
-
-    #[cfg(feature = "sql")]
-    fn fleet_members(&self) -> Option<Vec<(String, String)>> {
-        Some(self.status.fleet.as_ref()?.members())
-    }
-
-    #[cfg(feature = "sql")]
-    fn past_keys(&self, name: &str) -> Result<Vec<String>, QueryError> {
-        Ok(self.kept(name)?.dataset.keys.clone())
-    }
-
-    #[cfg(feature = "sql")]
-    fn past_lines(&self, name: &str, question: &LineQuestion) -> Result<PastLines, QueryError> {
-        self.past_lines_of(name, question)
-    }
-
-    #[cfg(feature = "sql")]
-    fn past_distribution(
-        &self,
-        name: &str,
-        key: &[String],
-        span: &Range<u64>,
-        fleet: Option<&Fleet>,
-    ) -> Result<Option<Distribution>, QueryError> {
-        self.past_distribution_of(name, key, span, fleet)
-    }
-
-    #[cfg(feature = "sql")]
-    fn past_requests(&self, question: &PastRequests) -> Result<PastRequestPage, QueryError> {
-        self.past_requests_of(question)
-    }
-
-    #[cfg(feature = "sql")]
-    fn past_timer_groups(
-        &self,
-        span: &Range<u64>,
-        search: &TimerSearch,
-    ) -> Result<TimerGroups, QueryError> {
-        self.past_timer_groups_of(span, search)
-    }
-
-    #[cfg(feature = "sql")]
-    fn import_log(
-        &self,
-        lines: &[u8],
-        name: Option<String>,
-        covered_to: Option<u64>,
-    ) -> Result<serde_json::Value, QueryError> {
-        self.imported(lines, name, covered_to)
-    }
-
-    #[cfg(feature = "sql")]
-    fn past_request(&self, run: u64, id: u64) -> Result<RequestDetail, QueryError> {
-        self.past_request_of(run, id)
+    fn past(&self) -> Result<&dyn Past, QueryError> {
+        Ok(self)
     }
 
     fn create_report(&self, form: ReportForm) -> Result<ReportSummary, QueryError> {

@@ -8,13 +8,9 @@ mod timers;
 
 use std::ops::Range;
 
-use serde_json::Value as Json;
-
 pub use self::timers::{SlowTimer, TAG_NAMES_MAX, TimerGroup, TimerGroups, TimerSearch};
 use super::error::QueryError;
-use super::past::{
-    Fleet, LineQuestion, PastAnswer, PastLines, PastQuestion, PastRequestPage, PastRequests,
-};
+use super::past::Past;
 use super::table::Table;
 use crate::clock::{Clock as _, SystemClock};
 pub use crate::config::rewrite::{TEXT_FIELDS, TextField};
@@ -83,97 +79,11 @@ pub trait ReadModel: Send + Sync {
         equal: &[(String, String)],
     ) -> Result<ReportAnswer, QueryError>;
 
-    /// One report over a span of the past. Columns are to be [`load`](Table::load)ed before they are looked at.
+    /// What history keeps.
     ///
     /// # Errors
-    /// [`QueryError::UnknownReport`]; [`QueryError::NoHistory`]: nothing is kept, or not of this report; of a fleet
-    /// [`QueryError::BadValue`] when there is none, [`QueryError::Busy`] when it does not answer.
-    fn past(&self, name: &str, question: &PastQuestion) -> Result<PastAnswer, QueryError> {
-        let _nothing_is_kept = (name, question);
-        Err(QueryError::no_history())
-    }
-
-    /// Data centres and collectors of the fleet, as far as answers about it have named them; `None`: there is no fleet.
-    fn fleet_members(&self) -> Option<Vec<(String, String)>> {
-        None
-    }
-
-    /// The names of the keys by which a row of a report is known in the past.
-    ///
-    /// # Errors
-    /// As [`ReadModel::past`].
-    fn past_keys(&self, name: &str) -> Result<Vec<String>, QueryError> {
-        let _nothing_is_kept = name;
-        Err(QueryError::no_history())
-    }
-
-    /// Metrics of one row of a report over a span of the past.
-    ///
-    /// # Errors
-    /// As [`ReadModel::past`].
-    fn past_lines(&self, name: &str, question: &LineQuestion) -> Result<PastLines, QueryError> {
-        let _nothing_is_kept = (name, question);
-        Err(QueryError::no_history())
-    }
-
-    /// Raw requests of the past, as far as they are kept.
-    ///
-    /// # Errors
-    /// [`QueryError::NoHistory`]: nothing is kept.
-    fn past_requests(&self, question: &PastRequests) -> Result<PastRequestPage, QueryError> {
-        let _nothing_is_kept = question;
-        Err(QueryError::no_history())
-    }
-
-    /// The raw timers of the requests of a span that match, unix seconds, summed up by keys of choice.
-    ///
-    /// # Errors
-    /// As [`ReadModel::past_requests`].
-    fn past_timer_groups(
-        &self,
-        span: &Range<u64>,
-        search: &TimerSearch,
-    ) -> Result<TimerGroups, QueryError> {
-        let _nothing_is_kept = (span, search);
-        Err(QueryError::no_history())
-    }
-
-    /// One raw request of a run, from disk or memory: its row has `run` and `weight` too.
-    ///
-    /// # Errors
-    /// [`QueryError::NoHistory`]; [`QueryError::UnknownRequest`] when it is not kept.
-    fn past_request(&self, run: u64, id: u64) -> Result<RequestDetail, QueryError> {
-        let _nothing_is_kept = (run, id);
-        Err(QueryError::no_history())
-    }
-
-    /// Counts lines of a log in the minutes that they name: what became of them. `name`: the hostname of their requests;
-    /// `covered_to`: what the answer about the lines before them said.
-    ///
-    /// # Errors
-    /// [`QueryError::NoHistory`]; [`QueryError::NotKept`] when they cannot be written.
-    fn import_log(
-        &self,
-        lines: &[u8],
-        name: Option<String>,
-        covered_to: Option<u64>,
-    ) -> Result<Json, QueryError> {
-        let _nothing_is_kept = (lines, name, covered_to);
-        Err(QueryError::no_history())
-    }
-
-    /// How the times of one row of a report were spread over a span of the past, unix seconds. `None`: the row has none.
-    ///
-    /// # Errors
-    /// As [`ReadModel::past`].
-    fn past_distribution(
-        &self,
-        name: &str,
-        key: &[String],
-        span: &Range<u64>,
-        fleet: Option<&Fleet>,
-    ) -> Result<Option<Distribution>, QueryError> {
-        let _nothing_is_kept = (name, key, span, fleet);
+    /// [`QueryError::NoHistory`]: this program was built without it.
+    fn past(&self) -> Result<&dyn Past, QueryError> {
         Err(QueryError::no_history())
     }
 

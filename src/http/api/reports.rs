@@ -132,7 +132,7 @@ pub(in crate::http) async fn read(
         let (fleet, window) = fleet.unzip();
         let keys: Vec<_> = query.keys.rest().map(owned).collect();
         if let Some(spans) = query.span.at_or(now_ms, window)? {
-            let past = source.past(
+            let past = source.past()?.report(
                 &name,
                 &PastQuestion {
                     span: spans.span,
@@ -369,7 +369,7 @@ pub(in crate::http) async fn info(State(app): State<Arc<App>>, mut params: Param
                     fleet,
                     ..PastQuestion::default()
                 };
-                let past = source.past("info", &question)?;
+                let past = source.past()?.report("info", &question)?;
                 further = past_members(&past);
                 further.insert("covered_seconds".into(), past.report.covered_seconds.into());
                 past.report.table

@@ -55,7 +55,7 @@ pub(in crate::http) async fn list(
             return Err(Problem::parameter("from", "is missing"));
         };
         let (from, to) = (span.start, span.end);
-        let past = source.past_requests(&PastRequests {
+        let past = source.past()?.requests(&PastRequests {
             span,
             search,
             slowest,
@@ -170,7 +170,7 @@ pub(in crate::http) async fn read(
         }
         // Files may have to be looked through.
         Some(run) => {
-            app.read(move |source| Ok(write_detail(source.past_request(run, id)?)))
+            app.read(move |source| Ok(write_detail(source.past()?.request(run, id)?)))
                 .await
         }
     };

@@ -99,7 +99,7 @@ impl Query {
         let now_ms = fleet::now_ms(source, fleet.is_some());
         let (from, to) = self.span.ends(now_ms)?;
         if fleet.is_some() {
-            let keys = source.past_keys(name)?;
+            let keys = source.past()?.keys(name)?;
             let to = to.unwrap_or(now_ms / 1_000);
             let from = from.unwrap_or_else(|| to.saturating_sub(SPAN_DEFAULT));
             return self.past(name, metric, &keys, (from..to, fleet), source);
@@ -107,7 +107,7 @@ impl Query {
         // What is older than the last hour is asked of the history, if there is one.
         let kept_from = series.coverage().map(|reach| reach.from);
         if let Some(from) = from.filter(|from| kept_from.is_none_or(|kept| *from < kept)) {
-            match source.past_keys(name) {
+            match source.past().and_then(|past| past.keys(name)) {
                 Ok(keys) => {
                     let to = to.unwrap_or(now_ms.div_ceil(1_000));
                     return self.past(name, metric, &keys, (from..to, None), source);
@@ -174,7 +174,7 @@ impl Query {
             step,
             fleet,
         };
-        let line = source.past_lines(name, &question)?;
+        let line = source.past()?.lines(name, &question)?;
         let lines = Lines {
             from: line.from,
             step: line.step,

@@ -356,7 +356,10 @@ impl<'a> History<'a> {
             step: step_of(secs, POINTS_WANTED),
             fleet: self.time.fleet.clone(),
         };
-        let found = self.source.past_lines(self.report, &question);
+        let found = self
+            .source
+            .past()
+            .and_then(|past| past.lines(self.report, &question));
         let found = found.map_err(|why| why.to_string())?;
         Ok(Read {
             from: found.from,

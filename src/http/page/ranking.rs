@@ -74,7 +74,7 @@ impl Ranking {
         match view.time.question(Some(&PERCENTILES), &[]) {
             None => Ok(Self::native(view.source.ranking(name, &PERCENTILES)?)),
             Some(question) => {
-                let past = view.source.past(name, &question)?;
+                let past = view.source.past()?.report(name, &question)?;
                 Ok(Self::of_past(&view.time, past, Self::native))
             }
         }
@@ -91,7 +91,10 @@ impl Ranking {
                 if let Some(why) = &busy {
                     return Err(QueryError::clone(why));
                 }
-                let past = view.source.past(name, &question);
+                let past = view
+                    .source
+                    .past()
+                    .and_then(|past| past.report(name, &question));
                 let past = past.inspect_err(|why| {
                     // Who does not answer now does not answer the others either.
                     busy = matches!(why, QueryError::Busy(_)).then(|| why.clone());
@@ -170,7 +173,7 @@ impl Ranking {
         match view.time.question(None, keys) {
             None => Ok(Self::own(view.source.report(name, None, keys)?)),
             Some(question) => {
-                let past = view.source.past(name, &question)?;
+                let past = view.source.past()?.report(name, &question)?;
                 Ok(Self::of_past(&view.time, past, Self::own))
             }
         }

@@ -20,6 +20,7 @@ use crate::http::fleet;
 use crate::http::params::Params;
 use crate::http::span::Span;
 use crate::query::error::QueryError;
+use crate::query::past::Past;
 use crate::query::read_model::ReadModel;
 
 /// What a page may load and do. Nothing inline, nothing from elsewhere.
@@ -64,7 +65,7 @@ impl View<'_> {
         main: &Markup,
     ) -> Result<Markup, Problem> {
         let (path, params) = (self.uri.path(), self.params()?);
-        let members = self.source.fleet_members();
+        let members = self.source.past().ok().and_then(Past::fleet_members);
         // What the other pages show is not shipped, or not added up.
         let is_here = !["/", "/reports"].contains(&section);
         let control = html! {

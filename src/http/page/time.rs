@@ -71,7 +71,8 @@ impl Time {
             spans: span.at_or(now_ms, window)?,
             fleet,
             why_not: source
-                .past_keys(EVERYTHING)
+                .past()
+                .and_then(|past| past.keys(EVERYTHING))
                 .err()
                 .map(|why| why.to_string()),
         })

@@ -8,6 +8,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use chrono::{DateTime, SecondsFormat};
+use serde_json::Value as Json;
 
 use super::compared::Compared;
 use super::fleet::away;
@@ -21,8 +22,12 @@ use crate::history::unit::RowsAt;
 use crate::history::{Coverage, Dataset, History, Resolution};
 use crate::merger::answering;
 use crate::query::error::QueryError;
-use crate::query::past::{Fleet, LineQuestion, PastAnswer, PastLines, PastQuestion};
-use crate::query::read_model::{Distribution, ReportAnswer};
+use crate::query::past::{
+    Fleet, LineQuestion, Past, PastAnswer, PastLines, PastQuestion, PastRequestPage, PastRequests,
+};
+use crate::query::read_model::{
+    Distribution, ReportAnswer, RequestDetail, TimerGroups, TimerSearch,
+};
 use crate::query::table::{Rows, Table};
 use crate::report::definition::Definition;
 use crate::report::histogram::BucketLayout;
@@ -93,89 +98,6 @@ impl Catalog {
         let error_status = live.reports.error_status();
         kept.map(|report| Dataset::of(&report.definition, error_status))
             .collect()
-    }
-
-    /// A report over a span, or two.
-    pub(super) fn past_of(
-        &self,
-        name: &str,
-        question: &PastQuestion,
-    ) -> Result<PastAnswer, QueryError> {
-        let kept = self.kept(name)?;
-        let definition = match &question.percentiles {
-            None => Arc::clone(&kept.definition),
-            Some(_) if kept.definition.layout.is_histogram_view() => {
-                return Err(QueryError::unknown_report(name));
-            }
-            Some(percentiles) => Arc::new(
-                kept.definition
-                    .in_native_columns(percentiles, &self.defaults),
-            ),
-        };
-        let layout = &definition.layout;
-        if layout.is_histogram_view() && question.before.is_some() {
-            let why = "is not possible for a histogram view";
-            return Err(QueryError::bad_value("compare", why));
-        }
-        let added = match &question.fleet {
-            None => kept.add_up(question),
-            Some(fleet) => self.fleet_sums(&kept.dataset, fleet, question)?,
-        };
-        let resolution = added.iter().map(|it| it.resolution).max();
-        let resolution = resolution.unwrap_or(Resolution::Minute);
-        let bits = resolution.bucket_bits();
-        let as_of_ms = self.clock.unix_ms();
-        let mut partial: Vec<String> = Vec::new();
-        // Those of the span before first.
-        let mut tables = added.into_iter().rev().map(|it| {
-            let mut remarks = it.remarks;
-            remarks.extend(it.sums.lacking.iter().cloned());
-            remarks.retain(|remark| !partial.contains(remark));
-            partial.extend(remarks);
-            let table = PastTable::new(&definition, it.sums, bits, it.covered_secs, as_of_ms);
-            (table, it.span, it.covered_secs)
-        });
-        let mut tables: Vec<_> = tables.by_ref().collect();
-        let Some((mut now, span, covered_seconds)) = tables.pop() else {
-            return Err(QueryError::no_history());
-        };
-        let before = tables.pop().map(|(table, span, _)| (table, span));
-        let (before, span_before) = before.unzip();
-        let key_columns = match before {
-            Some(_) => Compared::key_columns(layout),
-            None => key_columns(layout).collect(),
-        };
-        let table: Box<dyn Table> = match before {
-            Some(before) => Box::new(Compared::new(now, before)),
-            None if layout.is_histogram_view() => {
-                now.load(&[], None)?;
-                let chosen = question
-                    .equal
-                    .iter()
-                    .find(|(column, _)| column == "index_value");
-                let chosen = chosen.map(|(_, value)| value.as_str());
-                Box::new(Rows {
-                    columns: columns(layout).into(),
-                    rows: layout.segments(&now.reading, chosen),
-                })
-            }
-            None => Box::new(now),
-        };
-        let is_log_linear = definition.buckets == BucketLayout::LogLinear;
-        Ok(PastAnswer {
-            report: ReportAnswer {
-                window_seconds: (span.end - span.start) as f64,
-                covered_seconds,
-                as_of_ms,
-                key_columns,
-                table,
-            },
-            span,
-            before: span_before,
-            resolution_seconds: resolution.secs(),
-            percentile_error: is_log_linear.then(|| error(bits)),
-            partial,
-        })
     }
 }
 
@@ -275,13 +197,89 @@ impl Kept<'_> {
     }
 }
 
-impl Catalog {
-    /// Metrics of a row, or of all rows together.
-    pub(super) fn past_lines_of(
-        &self,
-        name: &str,
-        question: &LineQuestion,
-    ) -> Result<PastLines, QueryError> {
+impl Past for Catalog {
+    fn report(&self, name: &str, question: &PastQuestion) -> Result<PastAnswer, QueryError> {
+        let kept = self.kept(name)?;
+        let definition = match &question.percentiles {
+            None => Arc::clone(&kept.definition),
+            Some(_) if kept.definition.layout.is_histogram_view() => {
+                return Err(QueryError::unknown_report(name));
+            }
+            Some(percentiles) => Arc::new(
+                kept.definition
+                    .in_native_columns(percentiles, &self.defaults),
+            ),
+        };
+        let layout = &definition.layout;
+        if layout.is_histogram_view() && question.before.is_some() {
+            let why = "is not possible for a histogram view";
+            return Err(QueryError::bad_value("compare", why));
+        }
+        let added = match &question.fleet {
+            None => kept.add_up(question),
+            Some(fleet) => self.fleet_sums(&kept.dataset, fleet, question)?,
+        };
+        let resolution = added.iter().map(|it| it.resolution).max();
+        let resolution = resolution.unwrap_or(Resolution::Minute);
+        let bits = resolution.bucket_bits();
+        let as_of_ms = self.clock.unix_ms();
+        let mut partial: Vec<String> = Vec::new();
+        // Those of the span before first.
+        let mut tables = added.into_iter().rev().map(|it| {
+            let mut remarks = it.remarks;
+            remarks.extend(it.sums.lacking.iter().cloned());
+            remarks.retain(|remark| !partial.contains(remark));
+            partial.extend(remarks);
+            let table = PastTable::new(&definition, it.sums, bits, it.covered_secs, as_of_ms);
+            (table, it.span, it.covered_secs)
+        });
+        let mut tables: Vec<_> = tables.by_ref().collect();
+        let Some((mut now, span, covered_seconds)) = tables.pop() else {
+            return Err(QueryError::no_history());
+        };
+        let before = tables.pop().map(|(table, span, _)| (table, span));
+        let (before, span_before) = before.unzip();
+        let key_columns = match before {
+            Some(_) => Compared::key_columns(layout),
+            None => key_columns(layout).collect(),
+        };
+        let table: Box<dyn Table> = match before {
+            Some(before) => Box::new(Compared::new(now, before)),
+            None if layout.is_histogram_view() => {
+                now.load(&[], None)?;
+                let chosen = question
+                    .equal
+                    .iter()
+                    .find(|(column, _)| column == "index_value");
+                let chosen = chosen.map(|(_, value)| value.as_str());
+                Box::new(Rows {
+                    columns: columns(layout).into(),
+                    rows: layout.segments(&now.reading, chosen),
+                })
+            }
+            None => Box::new(now),
+        };
+        let is_log_linear = definition.buckets == BucketLayout::LogLinear;
+        Ok(PastAnswer {
+            report: ReportAnswer {
+                window_seconds: (span.end - span.start) as f64,
+                covered_seconds,
+                as_of_ms,
+                key_columns,
+                table,
+            },
+            span,
+            before: span_before,
+            resolution_seconds: resolution.secs(),
+            percentile_error: is_log_linear.then(|| error(bits)),
+            partial,
+        })
+    }
+    fn keys(&self, name: &str) -> Result<Vec<String>, QueryError> {
+        Ok(self.kept(name)?.dataset.keys.clone())
+    }
+
+    fn lines(&self, name: &str, question: &LineQuestion) -> Result<PastLines, QueryError> {
         let kept = self.kept(name)?;
         let steps = match &question.fleet {
             None => kept.steps(question),
@@ -319,8 +317,7 @@ impl Catalog {
         })
     }
 
-    /// The histogram of a row.
-    pub(super) fn past_distribution_of(
+    fn distribution(
         &self,
         name: &str,
         key: &[String],
@@ -352,6 +349,34 @@ impl Catalog {
         let sum = sums.into_iter().flatten().next();
         let histogram = sum.as_ref().and_then(Sum::histogram);
         Ok(histogram.map(|histogram| spread(&definition, histogram.iter())))
+    }
+    fn requests(&self, question: &PastRequests) -> Result<PastRequestPage, QueryError> {
+        self.past_requests(question)
+    }
+
+    fn request(&self, run: u64, id: u64) -> Result<RequestDetail, QueryError> {
+        self.past_request(run, id)
+    }
+
+    fn timer_groups(
+        &self,
+        span: &Range<u64>,
+        search: &TimerSearch,
+    ) -> Result<TimerGroups, QueryError> {
+        self.past_timer_groups(span, search)
+    }
+
+    fn import_log(
+        &self,
+        lines: &[u8],
+        name: Option<String>,
+        covered_to: Option<u64>,
+    ) -> Result<Json, QueryError> {
+        self.imported(lines, name, covered_to)
+    }
+
+    fn fleet_members(&self) -> Option<Vec<(String, String)>> {
+        Some(self.status.fleet.as_ref()?.members())
     }
 }
 

@@ -52,7 +52,7 @@ type Shown = Vec<Value<'static>>;
 
 impl Catalog {
     /// The requests of a span that match.
-    pub(super) fn past_requests_of(
+    pub(super) fn past_requests(
         &self,
         question: &PastRequests,
     ) -> Result<PastRequestPage, QueryError> {
@@ -138,7 +138,7 @@ impl Catalog {
     }
 
     /// One request of a run.
-    pub(super) fn past_request_of(&self, run: u64, id: u64) -> Result<RequestDetail, QueryError> {
+    pub(super) fn past_request(&self, run: u64, id: u64) -> Result<RequestDetail, QueryError> {
         let at = self.kept_history()?.requests();
         let now = at.unpublished.as_ref();
         let is_now = now.is_some_and(|now| now.run() == run && now.begin <= id);

@@ -44,7 +44,7 @@ type Found = (Arc<Origin>, usize);
 
 impl Catalog {
     /// Sums up the timers of the newest requests of a span that match.
-    pub(super) fn past_timer_groups_of(
+    pub(super) fn past_timer_groups(
         &self,
         span: &Range<u64>,
         search: &TimerSearch,

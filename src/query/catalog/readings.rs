@@ -6,8 +6,16 @@
 
 use std::sync::Arc;
 
+use super::Catalog;
+use super::report_table::answer;
+use crate::merger::answering;
+use crate::query::read_model::Choice;
 use crate::report::definition::Definition;
-use crate::report::reading::{Reading, Want};
+use crate::report::reading::{ANSWER_ROW_BYTES, Reading, Want};
+use crate::report::{Entry, read};
+
+/// Rows from which on some are chosen before the others are read.
+const CHOSEN_FROM: usize = 4_096;
 
 /// Readings that are kept at most.
 const READINGS_MAX: usize = 8;
@@ -75,6 +83,101 @@ impl Readings {
     /// Lets go of all.
     pub(super) fn clear(&mut self) {
         self.0.clear();
+    }
+}
+
+impl Catalog {
+    /// A report and its reading, the last one again if nothing changed since, and whether that has the chosen rows alone. `None`
+    /// when there is no such report.
+    pub(super) fn reading(
+        &self,
+        name: &str,
+        needed: Option<&[String]>,
+        mut choice: Option<Choice<'_>>,
+    ) -> Option<(Entry, Arc<Reading>, bool)> {
+        // Dropped last: large ones take their time, and the merger waits for the lock.
+        let mut stale;
+        // One hold of the lock for both: without it the report might be dropped in between.
+        let mut live = answering(&self.live);
+        let entry = live.reports.find(name)?.clone();
+        let (definition, layout) = (&entry.definition, &entry.definition.layout);
+        let wanted = |needed: Option<&[String]>| {
+            let columns = layout.columns().iter().enumerate();
+            let is_needed = |name| needed.is_none_or(|needed| needed.contains(name));
+            let columns = columns.filter(|(_, column)| is_needed(&column.column.name));
+            layout.want(columns.map(|(at, _)| at))
+        };
+        let want = wanted(needed);
+        let version = live.reports.version(&entry);
+        // Few rows are read as a whole, and kept; so are those that were asked for before, when nothing has changed.
+        let rows = live.reports.rows(&entry);
+        let mut is_whole = rows < CHOSEN_FROM || layout.is_histogram_view();
+        {
+            let mut readings = self.readings.lock();
+            stale = readings.take_stale(|kept| {
+                let found = live.reports.find(&kept.definition.name);
+                found.is_some_and(|found| {
+                    Arc::ptr_eq(&found.definition, &kept.definition)
+                        && live.reports.version(found) == kept.version
+                })
+            });
+            if let Some(reading) = readings.find(definition, version, want) {
+                return Some((entry, reading, false));
+            }
+            let again = readings.find(definition, version, Want::default());
+            is_whole |= again.is_some() && rows * ANSWER_ROW_BYTES <= READINGS_BYTES_MAX;
+        }
+        let now_ms = self.clock.unix_ms();
+        // The last one of this report is read into, if it is of about this size: it is of no use to anybody else, unless it is being
+        // written.
+        let fits = |kept: &mut Kept| {
+            Arc::ptr_eq(&kept.definition, definition)
+                && kept.reading.histograms.is_empty()
+                && kept.reading.heap_bytes() / 2 <= rows * ANSWER_ROW_BYTES
+        };
+        let memory = stale.extract_if(.., fits).last();
+        let memory = memory.and_then(|kept| Arc::into_inner(kept.reading));
+        let memory = memory.unwrap_or_default();
+        // What was chosen from, unless that is all.
+        let mut all = None;
+        let choosing = choice.as_mut().filter(|_| !is_whole);
+        let choosing = choosing.map(|(by, choose)| (wanted(Some(by)), choose));
+        let read = match choosing.filter(|(by, _)| !by.has_histograms()) {
+            None => read::read_into(memory, &mut live, &entry, want, None, now_ms),
+            Some((by, choose)) => {
+                let mut choose = |reading: &Arc<Reading>| {
+                    let rows = choose(&answer(definition, reading, now_ms));
+                    let chosen = rows.len() < reading.len() || !rows.is_sorted();
+                    all = chosen.then(|| (by, Arc::clone(reading)));
+                    chosen.then_some(rows)
+                };
+                read::read_into(
+                    memory,
+                    &mut live,
+                    &entry,
+                    want,
+                    Some((by, &mut choose)),
+                    now_ms,
+                )
+            }
+        };
+        drop(live);
+        let Some((reading, version)) = read else {
+            return self.reading(name, needed, choice);
+        };
+        let reading = Arc::new(reading);
+        let is_chosen = all.is_some();
+        if let Some(version) = version {
+            let (want, reading) = all.unwrap_or_else(|| (want, Arc::clone(&reading)));
+            self.readings.lock().keep(Kept {
+                definition: Arc::clone(definition),
+                version,
+                want,
+                reading,
+            });
+        }
+        drop(stale);
+        Some((entry, reading, is_chosen))
     }
 }
 
