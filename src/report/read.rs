@@ -6,6 +6,7 @@
 //! Quantiles are worked out without the lock. When sums went or moved in between, all begins anew, and after some such
 //! attempts is read in one piece.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use ahash::AHashSet;
@@ -15,11 +16,12 @@ use super::counts::Histogram;
 #[cfg(feature = "sql")]
 use super::definition::Definition;
 use super::definition::{Field, KeySource, Level};
+use super::histogram::Ranks;
 use super::reading::{Extremes, KeyCell, Reading, Want};
 use super::registry::{Entry, Reports};
 #[cfg(feature = "sql")]
 use super::row_key::key_texts;
-use super::row_map::{NO_ROW, OTHER_ROW};
+use super::row_map::{NO_ROW, OTHER_ROW, RowMap};
 use super::totals::Totals;
 use crate::pool::strings::{OTHER, StringInterner};
 
@@ -30,7 +32,7 @@ const BUCKETS_MAX: usize = 1 << 16;
 /// Buckets of one row that are sorted; those of more are added up in a histogram.
 const SORTED_MAX: usize = 256;
 /// Values of one key that are remembered, so that a name is not put down for each row again.
-const NAMES: usize = 1024;
+const NAMES: usize = 1 << 13;
 /// Room that is made for the keys of a piece, bytes.
 const TEXT_AT_ONCE: usize = 1 << 20;
 /// Attempts before all is read in one piece.
@@ -49,6 +51,19 @@ pub trait Held {
     /// Works without it.
     fn unlocked(&mut self, work: impl FnOnce()) {
         work();
+    }
+
+    /// In how many parts so many groups or rows are read.
+    fn parts(&self, items: usize) -> usize {
+        let _one_after_the_other = items;
+        1
+    }
+
+    /// Works on all parts, perhaps on several at once, each with a lock of its own, and takes it again in the end.
+    fn each<P: Send>(&mut self, parts: &mut [P], work: impl Fn(&mut Self, &mut P) + Sync) {
+        for part in parts {
+            work(self, part);
+        }
     }
 }
 
@@ -102,19 +117,44 @@ struct Reader<'a> {
     entry: &'a Entry,
     /// How often reports had been dropped when it began.
     removals: u64,
-    /// Makes the aggregate write down what it counts.
-    _changes: Arc<()>,
-    /// How often its sums had moved when it began, and how many of the records since then are added.
+    /// Makes the aggregate write down what it counts, while sums are read.
+    changes: Option<Arc<()>>,
+    /// How often its sums had moved when it began.
     moves: u64,
-    counted: usize,
-    /// The place of each row.
-    places: Vec<u32>,
     /// The row in each place.
     rows: Vec<u32>,
     /// Groups with the places of their rows.
     groups: Vec<(u32, u32)>,
     /// What was read beside sums.
     has: Want,
+    reading: Reading,
+}
+
+/// The sums of some rows: those with numbers in a range, so that no two parts add to the same row.
+struct Sums {
+    numbers: Range<u32>,
+    /// The first group that was not read.
+    next: u32,
+    /// How many of the records since the reading began are added.
+    counted: usize,
+    /// Whether groups are put down for who reads their histograms.
+    with_groups: bool,
+    /// The place of each row.
+    places: Vec<u32>,
+    rows: Vec<u32>,
+    groups: Vec<(u32, u32)>,
+    reading: Reading,
+}
+
+/// What there is of some rows beside sums.
+struct Details<'a> {
+    rows: &'a [u32],
+    /// Their groups, in the order of their places.
+    groups: &'a [(u32, u32)],
+    /// The place of the first row.
+    first: usize,
+    /// Whether their histograms are known.
+    are_known: bool,
     reading: Reading,
 }
 
@@ -169,7 +209,7 @@ impl Histograms {
     /// Adds one to the row at hand.
     fn add(&mut self, histogram: &Histogram) {
         let before = self.pairs.len();
-        self.pairs.extend(histogram.iter());
+        histogram.push_to(&mut self.pairs);
         self.parts += usize::from(self.pairs.len() > before);
         if self.parts > 1 && self.pairs.len() - self.first() > SORTED_MAX {
             self.add_up();
@@ -187,16 +227,11 @@ impl Histograms {
 impl<'a> Reader<'a> {
     fn new(memory: Reading, reports: &Reports, entry: &'a Entry, as_of_ms: u64) -> Self {
         let aggregate = reports.aggregate(entry);
-        let row_map = aggregate.row_map(entry.report);
-        let mut reading = memory.emptied();
-        reading.totals.reserve_exact(row_map.len() + 1);
-        let mut reader = Self {
+        Self {
             removals: reports.removals(),
-            _changes: aggregate.changes.reader(),
+            changes: Some(aggregate.changes.reader()),
             moves: aggregate.changes.moves,
-            counted: aggregate.changes.counted.len(),
-            places: vec![NO_ROW; row_map.end()],
-            rows: Vec::with_capacity(row_map.len() + 1),
+            rows: Vec::new(),
             groups: Vec::new(),
             has: Want::default(),
             reading: Reading {
@@ -204,14 +239,10 @@ impl<'a> Reader<'a> {
                 as_of_ms,
                 keys: entry.definition.keys.len(),
                 ranks: entry.definition.ranks().len(),
-                ..reading
+                ..memory.emptied()
             },
             entry,
-        };
-        if row_map.groups_in(OTHER_ROW) > 0 {
-            reader.place(OTHER_ROW, aggregate);
         }
-        reader
     }
 
     /// What is read, and its version; `None` when it must begin anew.
@@ -221,12 +252,17 @@ impl<'a> Reader<'a> {
         want: Want,
         choice: Option<&mut Choice<'_>>,
     ) -> Option<(Reading, Option<(usize, u64)>)> {
-        self.read_sums(held, want)?;
+        let mut parts = self.read_sums(held, want)?;
         let version = held.live().0.version(self.entry);
-        self.read_rows(held, choice.as_ref().map_or(want, |(by, _)| *by))?;
+        // What is counted from now on is not waited for.
+        self.changes = None;
+        let by = choice.as_ref().map_or(want, |(by, _)| *by);
+        if by != Want::default() {
+            held.unlocked(|| self.append(std::mem::take(&mut parts)));
+            self.read_rows(held, by)?;
+        }
         held.unlocked(|| {
-            self.reading.add_up();
-            self.reading.text.shrink_to_fit();
+            self.append(parts);
             if let Some((_, choose)) = choice {
                 let all = Arc::new(std::mem::take(&mut self.reading));
                 self.reading = match choose(&all) {
@@ -249,50 +285,294 @@ impl<'a> Reader<'a> {
         aggregate.map(|aggregate| (aggregate, strings))
     }
 
-    /// Reads the sums of all rows.
-    fn read_sums(&mut self, held: &mut impl Held, want: Want) -> Option<()> {
-        if want.has_histograms() {
-            let end = self.aggregate(held)?.0.groups.end();
-            self.groups.reserve_exact(end as usize);
+    /// Reads the sums of all rows, as they are when this returns.
+    fn read_sums(&mut self, held: &mut impl Held, want: Want) -> Option<Vec<Sums>> {
+        let (aggregate, _) = self.aggregate(held)?;
+        let row_map = aggregate.row_map(self.entry.report);
+        let count = held.parts(aggregate.groups.end() as usize);
+        let share = |at: usize| (at * row_map.end() / count) as u32;
+        let mut parts = Vec::new();
+        for at in 0..count {
+            let numbers = share(at)..share(at + 1);
+            let mut part = Sums {
+                next: 0,
+                counted: aggregate.changes.counted.len(),
+                with_groups: want.has_histograms(),
+                places: vec![NO_ROW; numbers.len()],
+                rows: Vec::with_capacity(numbers.len()),
+                groups: Vec::new(),
+                reading: std::mem::take(&mut self.reading),
+                numbers,
+            };
+            if at == 0 {
+                part.reading.totals.reserve_exact(row_map.len() + 1);
+            }
+            if at == 0 && row_map.groups_in(OTHER_ROW) > 0 {
+                part.place(OTHER_ROW, aggregate);
+            }
+            // Rows that come meanwhile are behind all others.
+            if at + 1 == count {
+                part.numbers.end = NO_ROW;
+            }
+            parts.push(part);
         }
-        let mut next = 0;
+        // Where one gives up, the aggregate is of no use below either.
+        held.each(&mut parts, |held, part| {
+            self.read_part(held, part);
+        });
+        for part in &mut parts {
+            self.read_part(&mut held.live(), part)?;
+        }
+        let (aggregate, _) = self.aggregate(held)?;
+        let window_ms = self.entry.definition.window.as_millis() as u64;
+        let first = &mut parts[0];
+        first.reading.covered_secs = aggregate.covered_secs(window_ms);
+        // A report without keys has one row even when nothing was counted.
+        if first.rows.is_empty() && self.entry.definition.keys.is_empty() {
+            first.place(OTHER_ROW, aggregate);
+        }
+        Some(parts)
+    }
+
+    /// Reads the sums of some rows, as they are when this returns.
+    fn read_part(&self, held: &mut impl Held, part: &mut Sums) -> Option<()> {
         loop {
             let (aggregate, _) = self.aggregate(held)?;
             let row_map = aggregate.row_map(self.entry.report);
-            self.add_counted(aggregate, next);
+            part.add_counted(aggregate, row_map);
             let end = aggregate.groups.end();
-            while next < end && !held.is_over() {
-                let first = next;
-                next = (first + AT_ONCE as u32).min(end);
-                for id in first..next {
-                    if let Some(place) = self.place(row_map.row_of(id), aggregate) {
-                        self.add_group(aggregate, id, place);
-                        if want.has_histograms() {
-                            self.groups.push((place as u32, id));
-                        }
+            while part.next < end && !held.is_over() {
+                let first = part.next;
+                part.next = (first + AT_ONCE as u32).min(end);
+                for id in first..part.next {
+                    if let Some(place) = part.place(row_map.row_of(id), aggregate) {
+                        part.add_group(aggregate, id, place);
                     }
                 }
             }
-            if next == end {
-                // A report without keys has one row even when nothing was counted.
-                if self.rows.is_empty() && self.reading.keys == 0 {
-                    self.place(OTHER_ROW, aggregate);
-                }
-                let window_ms = self.entry.definition.window.as_millis() as u64;
-                self.reading.covered_secs = aggregate.covered_secs(window_ms);
+            if part.next >= end {
                 return Some(());
             }
             held.unlocked(|| ());
         }
     }
 
-    /// The place of a row; `None` of what is in none.
+    /// Puts the sums of all parts, where there are any, one behind the other, and adds them up.
+    fn append(&mut self, parts: Vec<Sums>) {
+        let mut parts = parts.into_iter();
+        let Some(first) = parts.next() else { return };
+        (self.rows, self.groups) = (first.rows, first.groups);
+        self.reading = first.reading;
+        for mut part in parts {
+            let first = self.rows.len() as u32;
+            let groups = part.groups.drain(..);
+            let groups = groups.map(|(place, group)| (first + place, group));
+            self.groups.extend(groups);
+            self.rows.append(&mut part.rows);
+            self.reading.append(part.reading);
+        }
+        self.reading.add_up();
+    }
+
+    /// From now on these rows are read alone: what is there of them.
+    fn choose(&mut self, all: &Reading, rows: &[usize]) -> Reading {
+        let mut places = vec![NO_ROW; self.rows.len()];
+        for (&row, place) in rows.iter().zip(0..) {
+            places[row] = place;
+        }
+        self.groups.retain_mut(|(place, _)| {
+            *place = places[*place as usize];
+            *place != NO_ROW
+        });
+        self.rows = rows.iter().map(|&row| self.rows[row]).collect();
+        all.only(rows)
+    }
+
+    /// Groups by the places of their rows, each once.
+    fn by_place(&self) -> Vec<(u32, u32)> {
+        let mut next = vec![0; self.rows.len() + 1];
+        for (place, _) in &self.groups {
+            next[*place as usize + 1] += 1;
+        }
+        for place in 1..next.len() {
+            next[place] += next[place - 1];
+        }
+        let mut sorted = vec![(0, 0); self.groups.len()];
+        for group in &self.groups {
+            let next = &mut next[group.0 as usize];
+            sorted[*next] = *group;
+            *next += 1;
+        }
+        for of_row in sorted.chunk_by_mut(|a, b| a.0 == b.0) {
+            of_row.sort_unstable();
+        }
+        sorted
+    }
+
+    /// Reads of all rows what is wanted and not there.
+    fn read_rows(&mut self, held: &mut impl Held, want: Want) -> Option<()> {
+        let new = Want {
+            keys: want.keys && !self.has.keys,
+            quantiles: want.quantiles && !self.has.has_histograms(),
+            histograms: want.histograms && !self.has.has_histograms(),
+        };
+        self.has = want;
+        if new == Want::default() {
+            return Some(());
+        }
+        if new.has_histograms() && !self.groups.is_sorted() {
+            held.unlocked(|| self.groups = self.by_place());
+        }
+        self.groups.dedup();
+        let are_known = self.aggregate(held)?.0.has_histograms();
+        let step = self.rows.len().div_ceil(held.parts(self.rows.len()));
+        let mut parts = Vec::new();
+        for (rows, first) in self
+            .rows
+            .chunks(step.max(1))
+            .zip((0..).step_by(step.max(1)))
+        {
+            let place = |row| self.groups.partition_point(|it| it.0 < row);
+            parts.push(Details {
+                rows,
+                groups: &self.groups[place(first)..place(first + rows.len() as u32)],
+                first: first as usize,
+                are_known,
+                reading: std::mem::take(&mut self.reading),
+            });
+        }
+        held.each(&mut parts, |held, part| {
+            self.read_details(held, part, new);
+        });
+        self.aggregate(held)?;
+        held.unlocked(|| {
+            let are_known = parts.iter().all(|part| part.are_known);
+            let mut parts = parts.into_iter().map(|part| part.reading);
+            if let Some(first) = parts.next() {
+                self.reading = first;
+            }
+            parts.for_each(|part| self.reading.append(part));
+            self.reading.text.shrink_to_fit();
+            if !are_known {
+                self.reading.quantiles.fill(f64::NAN);
+                self.reading.histograms.fill(Vec::new());
+            }
+        });
+        Some(())
+    }
+
+    /// Reads of some rows what is wanted; `None` when it is of no use any more.
+    fn read_details(&self, held: &mut impl Held, part: &mut Details<'_>, want: Want) -> Option<()> {
+        if want.keys {
+            self.read_keys(held, part)?;
+        }
+        if want.has_histograms() {
+            self.read_histograms(held, part, want)?;
+        }
+        Some(())
+    }
+
+    fn read_keys(&self, held: &mut impl Held, part: &mut Details<'_>) -> Option<()> {
+        let keys = &self.entry.definition.keys;
+        let reading = &mut part.reading;
+        reading
+            .key_cells
+            .reserve_exact(part.rows.len() * keys.len());
+        let many = part.rows.len().next_power_of_two().min(NAMES);
+        let mut names = vec![None; keys.len() * many];
+        for rows in part.rows.chunks(AT_ONCE) {
+            if held.is_over() {
+                held.unlocked(|| reading.text.reserve(TEXT_AT_ONCE));
+                // Other strings may have the numbers now.
+                names.fill(None);
+            }
+            let (aggregate, strings) = self.aggregate(held)?;
+            let row_map = aggregate.row_map(self.entry.report);
+            for &row in rows {
+                let key_ids = row_map.row_key_ids(row);
+                let names = names.chunks_exact_mut(many);
+                for ((&key_id, key), names) in key_ids.iter().zip(keys).zip(names) {
+                    let name = &mut names[key_id as usize % many];
+                    let cell = match *name {
+                        _ if row == OTHER_ROW || key_id == OTHER => KeyCell::Other,
+                        Some((id, cell)) if id == key_id => cell,
+                        _ => {
+                            let cell = reading.cell(&key.source, strings.text(key_id));
+                            *name = Some((key_id, cell));
+                            cell
+                        }
+                    };
+                    reading.key_cells.push(cell);
+                }
+            }
+        }
+        Some(())
+    }
+
+    /// Reads histograms, and from them what is wanted.
+    fn read_histograms(
+        &self,
+        held: &mut impl Held,
+        part: &mut Details<'_>,
+        want: Want,
+    ) -> Option<()> {
+        let mut rows = Histograms::default();
+        let ranks = self.entry.definition.ranks();
+        let quantiles = part.rows.len() * ranks.len();
+        part.reading.quantiles.reserve_exact(quantiles);
+        for groups in part.groups.chunks(AT_ONCE) {
+            if held.is_over() || rows.pairs.len() >= BUCKETS_MAX {
+                held.unlocked(|| self.work_out(&mut rows, &ranks, &mut part.reading, want));
+            }
+            let (aggregate, _) = self.aggregate(held)?;
+            part.are_known &= aggregate.has_histograms();
+            // These reads overlap, those below wait for each other.
+            let groups_of = &aggregate.groups;
+            let near = groups
+                .iter()
+                .map(|&(_, id)| groups_of.get(id).histogram.peek(0));
+            std::hint::black_box(near.fold(0, |all, it| all ^ it));
+            for &(place, id) in groups {
+                rows.begin(place as usize - part.first);
+                rows.add(&groups_of.get(id).histogram);
+                if let Some((_, slot)) = groups_of.running(id) {
+                    rows.add(&slot.histogram);
+                }
+            }
+        }
+        rows.begin(part.rows.len());
+        held.unlocked(|| self.work_out(&mut rows, &ranks, &mut part.reading, want));
+        Some(())
+    }
+
+    /// Reads what is wanted from the histograms of rows.
+    fn work_out(&self, rows: &mut Histograms, ranks: &Ranks, reading: &mut Reading, want: Want) {
+        let mut first = 0;
+        for end in rows.ends.drain(..) {
+            let pairs = &rows.pairs[first..end];
+            first = end;
+            if want.quantiles {
+                let total = pairs.iter().map(|&(_, count)| count).sum();
+                let (buckets, quantiles) = (self.entry.definition.buckets, &mut reading.quantiles);
+                buckets.quantiles(ranks, total, pairs.iter().copied(), quantiles);
+            }
+            if want.histograms {
+                reading.histograms.push(pairs.to_vec());
+            }
+        }
+        // What is left is of the row at hand.
+        rows.pairs.drain(..first);
+    }
+}
+
+impl Sums {
+    /// The place of a row; `None` of what is not among these.
     #[inline]
     fn place(&mut self, row: u32, aggregate: &Aggregate) -> Option<usize> {
-        let at = row as usize;
-        if row == NO_ROW {
+        if !self.numbers.contains(&row) {
             return None;
         }
+        let at = (row - self.numbers.start) as usize;
         if self.places.len() <= at {
             self.places.resize(at + 1, NO_ROW);
         }
@@ -322,17 +602,19 @@ impl<'a> Reader<'a> {
                 reading.extremes[place].widen(seen);
             }
         }
+        if self.with_groups {
+            self.groups.push((place as u32, id));
+        }
     }
 
-    /// Adds what was counted since the last piece in groups before this one.
-    fn add_counted(&mut self, aggregate: &Aggregate, next: u32) {
-        let row_map = aggregate.row_map(self.entry.report);
+    /// Adds what was counted since the last piece in groups that were read.
+    fn add_counted(&mut self, aggregate: &Aggregate, row_map: &RowMap) {
         // Several timers of one request count it once; all of them came between two pieces.
         let mut requests = AHashSet::new();
         let of_timers = aggregate.scope.level == Level::Timer;
         let counted = &aggregate.changes.counted;
         for (group, delta) in &counted[self.counted..] {
-            if *group >= next {
+            if *group >= self.next {
                 continue;
             }
             if let Some(place) = self.place(row_map.row_of(*group), aggregate) {
@@ -346,142 +628,6 @@ impl<'a> Reader<'a> {
             }
         }
         self.counted = counted.len();
-    }
-
-    /// From now on these rows are read alone: what is there of them.
-    fn choose(&mut self, all: &Reading, rows: &[usize]) -> Reading {
-        let mut places = vec![NO_ROW; self.rows.len()];
-        for (&row, place) in rows.iter().zip(0..) {
-            places[row] = place;
-        }
-        self.groups.retain_mut(|(place, _)| {
-            *place = places[*place as usize];
-            *place != NO_ROW
-        });
-        self.rows = rows.iter().map(|&row| self.rows[row]).collect();
-        all.only(rows)
-    }
-
-    /// Reads of all rows what is wanted and not there.
-    fn read_rows(&mut self, held: &mut impl Held, want: Want) -> Option<()> {
-        if want.keys && !self.has.keys {
-            self.read_keys(held)?;
-        }
-        if want.has_histograms() && !self.has.has_histograms() {
-            self.read_histograms(held, want)?;
-        }
-        self.has = want;
-        Some(())
-    }
-
-    fn read_keys(&mut self, held: &mut impl Held) -> Option<()> {
-        let keys = &self.entry.definition.keys;
-        let (key_cells, cells) = (&mut self.reading.key_cells, self.rows.len() * keys.len());
-        key_cells.reserve_exact(cells);
-        let mut names = vec![None; keys.len() * NAMES];
-        for first in (0..self.rows.len()).step_by(AT_ONCE) {
-            if held.is_over() {
-                held.unlocked(|| self.reading.text.reserve(TEXT_AT_ONCE));
-                // Other strings may have the numbers now.
-                names.fill(None);
-            }
-            let (aggregate, strings) = self.aggregate(held)?;
-            let row_map = aggregate.row_map(self.entry.report);
-            for &row in self.rows[first..].iter().take(AT_ONCE) {
-                let key_ids = row_map.row_key_ids(row);
-                let names = names.chunks_exact_mut(NAMES);
-                for ((&key_id, key), names) in key_ids.iter().zip(keys).zip(names) {
-                    let name = &mut names[key_id as usize % NAMES];
-                    let cell = match *name {
-                        _ if row == OTHER_ROW || key_id == OTHER => KeyCell::Other,
-                        Some((id, cell)) if id == key_id => cell,
-                        _ => {
-                            let cell = self.reading.cell(&key.source, strings.text(key_id));
-                            *name = Some((key_id, cell));
-                            cell
-                        }
-                    };
-                    self.reading.key_cells.push(cell);
-                }
-            }
-        }
-        Some(())
-    }
-
-    /// Groups by the places of their rows, each once.
-    fn by_place(&self, groups: &[(u32, u32)]) -> Vec<(u32, u32)> {
-        let mut next = vec![0; self.rows.len() + 1];
-        for (place, _) in groups {
-            next[*place as usize + 1] += 1;
-        }
-        for place in 1..next.len() {
-            next[place] += next[place - 1];
-        }
-        let mut sorted = vec![(0, 0); groups.len()];
-        for group in groups {
-            let next = &mut next[group.0 as usize];
-            sorted[*next] = *group;
-            *next += 1;
-        }
-        for of_row in sorted.chunk_by_mut(|a, b| a.0 == b.0) {
-            of_row.sort_unstable();
-        }
-        sorted
-    }
-
-    /// Reads the histograms of all rows, and from them what is wanted.
-    fn read_histograms(&mut self, held: &mut impl Held, want: Want) -> Option<()> {
-        let mut groups = std::mem::take(&mut self.groups);
-        if !groups.is_sorted() {
-            held.unlocked(|| groups = self.by_place(&groups));
-        }
-        groups.dedup();
-        let mut are_known = self.aggregate(held)?.0.has_histograms();
-        let mut rows = Histograms::default();
-        let quantiles = self.rows.len() * self.reading.ranks;
-        self.reading.quantiles.reserve_exact(quantiles);
-        for groups in groups.chunks(AT_ONCE) {
-            if held.is_over() || rows.pairs.len() >= BUCKETS_MAX {
-                held.unlocked(|| self.work_out(&mut rows, want));
-            }
-            let (aggregate, _) = self.aggregate(held)?;
-            are_known &= aggregate.has_histograms();
-            for &(place, id) in groups {
-                rows.begin(place as usize);
-                rows.add(&aggregate.groups.get(id).histogram);
-                if let Some((_, slot)) = aggregate.groups.running(id) {
-                    rows.add(&slot.histogram);
-                }
-            }
-        }
-        rows.begin(self.rows.len());
-        held.unlocked(|| self.work_out(&mut rows, want));
-        if !are_known {
-            self.reading.quantiles.fill(f64::NAN);
-            self.reading.histograms.fill(Vec::new());
-        }
-        Some(())
-    }
-
-    /// Reads what is wanted from the histograms of rows.
-    fn work_out(&mut self, rows: &mut Histograms, want: Want) {
-        let (definition, reading) = (&self.entry.definition, &mut self.reading);
-        let ranks = definition.ranks();
-        let mut first = 0;
-        for end in rows.ends.drain(..) {
-            let pairs = &rows.pairs[first..end];
-            first = end;
-            if want.quantiles {
-                let total = pairs.iter().map(|&(_, count)| count).sum();
-                let (buckets, quantiles) = (definition.buckets, &mut reading.quantiles);
-                buckets.quantiles(&ranks, total, pairs.iter().copied(), quantiles);
-            }
-            if want.histograms {
-                reading.histograms.push(pairs.to_vec());
-            }
-        }
-        // What is left is of the row at hand.
-        rows.pairs.drain(..first);
     }
 }
 
