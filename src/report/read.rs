@@ -1,36 +1,41 @@
 //! Taking a reading: a report's rows are added up from the groups of its aggregate, piece by piece.
 //!
-//! Runs on the reader's thread, which lets go of the lock between pieces. What the merger counts meanwhile in groups that were
-//! read already is added at the next piece (see `changes`), so all sums are of one moment: that of the last piece of them. Keys
-//! and histograms follow, of the rows that were chosen by then alone; what histograms count after that moment is in them.
-//! Quantiles are worked out without the lock. When sums went or moved in between, all begins anew, and after some such
-//! attempts is read in one piece.
+//! Runs on the reader's thread, of large reports on as many as there are processors, each with some of the rows; they let go of
+//! the lock between pieces. What the merger counts meanwhile in groups that were read already is added at the next piece (see
+//! `changes`), so all sums are of one moment: that of the last piece of them. Keys and histograms follow, of the rows that were
+//! chosen by then alone; what histograms count after that moment is in them. Quantiles are worked out without the lock. When
+//! sums went or moved in between, all begins anew, and after some such attempts is read in one piece.
 
-use std::ops::Range;
 use std::sync::Arc;
 
-use ahash::AHashSet;
-
 use super::aggregate::Aggregate;
+#[cfg(feature = "sql")]
 use super::counts::Histogram;
 #[cfg(feature = "sql")]
 use super::definition::Definition;
-use super::definition::{Field, KeySource, Level};
+use super::definition::{Field, KeySource};
 use super::histogram::Ranks;
-use super::reading::{Extremes, KeyCell, Reading, Want};
+#[cfg(feature = "sql")]
+use super::reading::Extremes;
+use super::reading::{KeyCell, Reading, Want};
 use super::registry::{Entry, Reports};
 #[cfg(feature = "sql")]
 use super::row_key::key_texts;
-use super::row_map::{NO_ROW, OTHER_ROW, RowMap};
+use super::row_map::{NO_ROW, OTHER_ROW};
+#[cfg(feature = "sql")]
 use super::totals::Totals;
 use crate::pool::strings::{OTHER, StringInterner};
+
+mod histograms;
+mod sums;
+
+use histograms::Histograms;
+use sums::Sums;
 
 /// Groups or rows that are read before it is looked whether the piece is long enough.
 const AT_ONCE: usize = 128;
 /// Buckets that are copied before quantiles are worked out.
 const BUCKETS_MAX: usize = 1 << 16;
-/// Buckets of one row that are sorted; those of more are added up in a histogram.
-const SORTED_MAX: usize = 256;
 /// Values of one key that are remembered, so that a name is not put down for each row again.
 const NAMES: usize = 1 << 13;
 /// Room that is made for the keys of a piece, bytes.
@@ -130,22 +135,6 @@ struct Reader<'a> {
     reading: Reading,
 }
 
-/// The sums of some rows: those with numbers in a range, so that no two parts add to the same row.
-struct Sums {
-    numbers: Range<u32>,
-    /// The first group that was not read.
-    next: u32,
-    /// How many of the records since the reading began are added.
-    counted: usize,
-    /// Whether groups are put down for who reads their histograms.
-    with_groups: bool,
-    /// The place of each row.
-    places: Vec<u32>,
-    rows: Vec<u32>,
-    groups: Vec<(u32, u32)>,
-    reading: Reading,
-}
-
 /// What there is of some rows beside sums.
 struct Details<'a> {
     rows: &'a [u32],
@@ -156,72 +145,6 @@ struct Details<'a> {
     /// Whether their histograms are known.
     are_known: bool,
     reading: Reading,
-}
-
-/// Histograms of rows, one after the other.
-#[derive(Default)]
-struct Histograms {
-    /// (bucket, count) of rows that are complete, and what there is of the row at hand.
-    pairs: Vec<(u32, u64)>,
-    /// Where those of each complete row end.
-    ends: Vec<usize>,
-    /// The row at hand.
-    place: usize,
-    /// Histograms in it that are among the pairs.
-    parts: usize,
-    /// The others, of a row that has many.
-    many: Histogram,
-}
-
-impl Histograms {
-    /// The rows before this one are complete.
-    fn begin(&mut self, place: usize) {
-        while self.place < place {
-            let first = self.first();
-            if self.many.len() > 0 {
-                self.add_up();
-                self.pairs.extend(self.many.iter());
-                self.many.reset();
-            } else if self.parts > 1 {
-                self.pairs[first..].sort_unstable_by_key(|it| it.0);
-                let mut last = first;
-                for at in first + 1..self.pairs.len() {
-                    let (bucket, count) = self.pairs[at];
-                    if self.pairs[last].0 == bucket {
-                        self.pairs[last].1 += count;
-                    } else {
-                        last += 1;
-                        self.pairs[last] = (bucket, count);
-                    }
-                }
-                self.pairs.truncate(last + 1);
-            }
-            self.ends.push(self.pairs.len());
-            (self.place, self.parts) = (self.place + 1, 0);
-        }
-    }
-
-    /// Where the row at hand begins.
-    fn first(&self) -> usize {
-        self.ends.last().copied().unwrap_or_default()
-    }
-
-    /// Adds one to the row at hand.
-    fn add(&mut self, histogram: &Histogram) {
-        let before = self.pairs.len();
-        histogram.push_to(&mut self.pairs);
-        self.parts += usize::from(self.pairs.len() > before);
-        if self.parts > 1 && self.pairs.len() - self.first() > SORTED_MAX {
-            self.add_up();
-        }
-    }
-
-    fn add_up(&mut self) {
-        let first = self.first();
-        for (bucket, count) in self.pairs.drain(first..) {
-            self.many.add(bucket, count);
-        }
-    }
 }
 
 impl<'a> Reader<'a> {
@@ -562,72 +485,6 @@ impl<'a> Reader<'a> {
         }
         // What is left is of the row at hand.
         rows.pairs.drain(..first);
-    }
-}
-
-impl Sums {
-    /// The place of a row; `None` of what is not among these.
-    #[inline]
-    fn place(&mut self, row: u32, aggregate: &Aggregate) -> Option<usize> {
-        if !self.numbers.contains(&row) {
-            return None;
-        }
-        let at = (row - self.numbers.start) as usize;
-        if self.places.len() <= at {
-            self.places.resize(at + 1, NO_ROW);
-        }
-        if self.places[at] == NO_ROW {
-            self.places[at] = self.rows.len() as u32;
-            self.rows.push(row);
-            self.reading.totals.push(Totals::ZERO);
-            if aggregate.groups.extremes.is_some() {
-                self.reading.extremes.push(Extremes::NOTHING);
-            }
-        }
-        Some(self.places[at] as usize)
-    }
-
-    /// Adds what a group has to the sums of a row.
-    #[inline]
-    fn add_group(&mut self, aggregate: &Aggregate, id: u32, place: usize) {
-        let (groups, reading) = (&aggregate.groups, &mut self.reading);
-        let totals = &mut reading.totals[place];
-        *totals += &groups.get(id).totals;
-        if let Some((_, slot)) = groups.running(id) {
-            *totals += &slot.totals();
-        }
-        if let Some(closed) = &groups.extremes {
-            let closed = closed[id as usize].iter().map(|(_, seen)| seen);
-            for seen in closed.chain(groups.running_extremes(id)) {
-                reading.extremes[place].widen(seen);
-            }
-        }
-        if self.with_groups {
-            self.groups.push((place as u32, id));
-        }
-    }
-
-    /// Adds what was counted since the last piece in groups that were read.
-    fn add_counted(&mut self, aggregate: &Aggregate, row_map: &RowMap) {
-        // Several timers of one request count it once; all of them came between two pieces.
-        let mut requests = AHashSet::new();
-        let of_timers = aggregate.scope.level == Level::Timer;
-        let counted = &aggregate.changes.counted;
-        for (group, delta) in &counted[self.counted..] {
-            if *group >= self.next {
-                continue;
-            }
-            if let Some(place) = self.place(row_map.row_of(*group), aggregate) {
-                let is_new = !of_timers || requests.insert((*group, delta.request));
-                self.reading.totals[place] += &delta.totals(is_new);
-                if let Some(seen) = self.reading.extremes.get_mut(place) {
-                    seen.widen(&delta.extremes());
-                }
-                // Perhaps a new one under a number that was free when it was passed.
-                self.groups.push((place as u32, *group));
-            }
-        }
-        self.counted = counted.len();
     }
 }
 
