@@ -191,11 +191,7 @@ fn they_are_a_table() {
         &json!({"text": "a", "time": 20, "tags": ["x", "y z"]}),
     );
     note(site, &json!({"text": "b", "time": 10}));
-    let rows = |query: &str| {
-        let reply = site.post("/api/v1/sql", &json!({ "query": query }).to_string());
-        assert_eq!(reply.status, 200, "{query}: {reply:?}");
-        reply.json()["rows"].clone()
-    };
+    let rows = |query: &str| site.sql(query);
     assert_eq!(
         rows(
             "SELECT time, text, tags, id, author FROM annotation WHERE time >= 10 AND time <= 20 ORDER BY time"

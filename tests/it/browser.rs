@@ -4,254 +4,23 @@
 //! `$CARGO_TARGET_TMPDIR/page`, for people to look at. Each browser has a profile of its own, in a folder that goes with
 //! it, and ends with its test.
 
-use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+mod driver;
 
-use base64::Engine as _;
 use prost::Message as _;
-use serde_json::{Value as Json, json};
+use serde_json::json;
 
-use crate::harness::{Here, Program, Sender, Site, await_condition};
+use self::driver::Browser;
+use crate::harness::{Here, Program, Sender, await_condition, await_until};
 use crate::page::{HOSTILE, hostile_request, ten_thousand_scripts};
-
-/// How a browser is started. Nothing that it would do in the background is of use here.
-const FLAGS: [&str; 9] = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--hide-scrollbars",
-];
-
-/// A browser with one window.
-struct Browser {
-    driver: Child,
-    session: String,
-    agent: ureq::Agent,
-    base: String,
-    _profile: tempfile::TempDir,
-}
-
-impl Browser {
-    /// A window of the usual size, at no page yet.
-    #[track_caller]
-    fn start(site: &Site) -> Self {
-        let spawned = Command::new("chromedriver")
-            .arg("--port=0")
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn();
-        let mut driver = spawned.unwrap_or_else(|error| {
-            panic!(
-                "there is no chromedriver ({error}): `apt-get install chromium chromium-driver`, or leave these \
-                 tests out with `cargo test -- --skip browser::`"
-            )
-        });
-        let mut said = BufReader::new(driver.stdout.take().unwrap()).lines();
-        let port = said
-            .find_map(|line| {
-                let line = line.unwrap();
-                let port = line.strip_prefix("ChromeDriver was started successfully on port ")?;
-                Some(port.trim_end_matches('.').to_owned())
-            })
-            .expect("chromedriver says its port");
-        // It must be able to go on talking.
-        std::thread::spawn(move || said.for_each(drop));
-        let profile = tempfile::tempdir().unwrap();
-        let config = ureq::Agent::config_builder()
-            .http_status_as_error(false)
-            .timeout_global(Some(Duration::from_secs(90)))
-            .build();
-        let mut browser = Self {
-            driver,
-            session: format!("http://127.0.0.1:{port}/session"),
-            agent: ureq::Agent::new_with_config(config),
-            base: format!("http://{}", site.http),
-            _profile: profile,
-        };
-        let folder = format!("--user-data-dir={}", browser._profile.path().display());
-        let flags: Vec<&str> = FLAGS.iter().copied().chain([folder.as_str()]).collect();
-        let wanted = json!({"capabilities": {"alwaysMatch": {
-            "goog:chromeOptions": {"args": flags},
-            "goog:loggingPrefs": {"browser": "ALL"},
-        }}});
-        let session = browser.post("", &wanted);
-        let id = session["sessionId"].as_str().unwrap().to_owned();
-        browser.session = format!("{}/{id}", browser.session);
-        browser.window(1400, 1000, false);
-        browser
-    }
-
-    /// Sends a command and gives its value.
-    #[track_caller]
-    fn post(&self, command: &str, body: &Json) -> Json {
-        let url = format!("{}{command}", self.session);
-        let request = ureq::http::Request::post(&url).header("content-type", "application/json");
-        self.run(command, request.body(body.to_string()).unwrap())
-    }
-
-    #[track_caller]
-    fn get(&self, command: &str) -> Json {
-        let url = format!("{}{command}", self.session);
-        self.run(
-            command,
-            ureq::http::Request::get(&url).body(String::new()).unwrap(),
-        )
-    }
-
-    #[track_caller]
-    fn run(&self, command: &str, request: ureq::http::Request<String>) -> Json {
-        let mut response = self.agent.run(request).unwrap();
-        let text = response
-            .body_mut()
-            .with_config()
-            .limit(1 << 28)
-            .read_to_string()
-            .unwrap();
-        let answer: Json = serde_json::from_str(&text).unwrap();
-        assert!(
-            response.status().is_success(),
-            "{command}: {}",
-            answer["value"]
-        );
-        answer["value"].clone()
-    }
-
-    /// The size of the window, as a desktop or as a phone.
-    fn window(&self, width: u32, height: u32, phone: bool) {
-        let metrics =
-            json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": phone});
-        self.cdp("Emulation.setDeviceMetricsOverride", &metrics);
-    }
-
-    /// What the system would say: light or dark.
-    fn prefer(&self, scheme: &str) {
-        let media = json!({"features": [{"name": "prefers-color-scheme", "value": scheme}]});
-        self.cdp("Emulation.setEmulatedMedia", &media);
-    }
-
-    #[track_caller]
-    fn cdp(&self, cmd: &str, params: &Json) -> Json {
-        self.post("/goog/cdp/execute", &json!({"cmd": cmd, "params": params}))
-    }
-
-    #[track_caller]
-    fn open(&self, target: &str) {
-        self.post("/url", &json!({"url": format!("{}{target}", self.base)}));
-    }
-
-    /// The address without host.
-    #[track_caller]
-    fn target(&self) -> String {
-        let url = self.get("/url").as_str().unwrap().to_owned();
-        url.strip_prefix(&self.base).unwrap_or(&url).to_owned()
-    }
-
-    /// The element that a CSS selector finds first; waits until there is one.
-    #[track_caller]
-    fn find(&self, css: &str) -> String {
-        await_condition(css, || {
-            let found = self.post("/elements", &json!({"using": "css selector", "value": css}));
-            let first = found[0].as_object().and_then(|it| it.values().next());
-            first.and_then(Json::as_str).map(str::to_owned).ok_or(css)
-        })
-    }
-
-    /// Clicks on it. What is swapped at that moment is found anew.
-    #[track_caller]
-    fn click(&self, css: &str) {
-        await_condition(css, || {
-            let id = self.find(css);
-            let url = format!("{}/element/{id}/click", self.session);
-            let request =
-                ureq::http::Request::post(&url).header("content-type", "application/json");
-            let mut response = self
-                .agent
-                .run(request.body("{}".to_owned()).unwrap())
-                .unwrap();
-            let said = response.body_mut().read_to_string().unwrap();
-            if response.status().is_success() {
-                Ok(())
-            } else {
-                Err(said)
-            }
-        });
-    }
-
-    #[track_caller]
-    fn keys(&self, css: &str, text: &str) {
-        let id = self.find(css);
-        self.post(&format!("/element/{id}/value"), &json!({"text": text}));
-    }
-
-    /// The value of a piece of JavaScript.
-    #[track_caller]
-    fn js(&self, script: &str) -> Json {
-        self.post("/execute/sync", &json!({"script": script, "args": []}))
-    }
-
-    #[track_caller]
-    fn text(&self, css: &str) -> String {
-        self.find(css);
-        let text = self.js(&format!(
-            "return document.querySelector({}).innerText",
-            json!(css)
-        ));
-        text.as_str().unwrap_or_default().to_owned()
-    }
-
-    /// Keeps a picture of the whole page.
-    fn picture(&self, name: &str) -> PathBuf {
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("page");
-        std::fs::create_dir_all(&folder).unwrap();
-        let shot = self.cdp(
-            "Page.captureScreenshot",
-            &json!({"captureBeyondViewport": true}),
-        );
-        let data = shot["data"].as_str().unwrap();
-        let bytes = base64::engine::general_purpose::STANDARD
-            .decode(data)
-            .unwrap();
-        let file = folder.join(format!("{name}.png"));
-        std::fs::write(&file, bytes).unwrap();
-        file
-    }
-
-    /// Asserts that the browser had nothing to complain about, policy included.
-    #[track_caller]
-    fn assert_quiet(&self) {
-        let log = self.post("/se/log", &json!({"type": "browser"}));
-        let bad = log.as_array().unwrap().iter();
-        let bad: Vec<&Json> = bad
-            .filter(|line| line["level"] != "DEBUG" && line["level"] != "INFO")
-            .collect();
-        assert!(bad.is_empty(), "{}: {bad:#?}", self.target());
-    }
-}
-
-impl Drop for Browser {
-    fn drop(&mut self) {
-        // Ends the browser; what it cannot be asked, the driver's end does.
-        drop(self.agent.delete(&self.session).call());
-        drop(self.driver.kill());
-        drop(self.driver.wait());
-    }
-}
 
 /// A daemon with the demo's traffic, once there is something to see.
 fn demo() -> Program {
     let program = Program::start(&["demo", "--rate", "400"], &[]);
-    await_condition("there is traffic", || {
-        let merged = program.site.status().count("requests_merged");
-        if merged > 1500 { Ok(()) } else { Err(merged) }
-    });
+    await_until(
+        "there is traffic",
+        || program.site.status().count("requests_merged"),
+        |merged| *merged > 1500,
+    );
     program
 }
 
@@ -283,14 +52,11 @@ fn from_the_overview_to_the_waterfall_of_a_slow_request() {
     browser.picture("overview-light");
 
     browser.click("nav[aria-label='Top by'] a[href='/?sort=p95']");
-    await_condition("the address holds the choice", || {
-        let target = browser.target();
-        if target == "/?sort=p95" {
-            Ok(())
-        } else {
-            Err(target)
-        }
-    });
+    await_until(
+        "the address holds the choice",
+        || browser.target(),
+        |target| *target == "/?sort=p95",
+    );
     browser.click("#top-report_by_script_name tbody th a");
     browser.find("#spread svg[role=img]");
     browser.find("#row-timers tbody th a[href*='by=group'][href*='script_name=']");
@@ -322,14 +88,11 @@ fn from_the_overview_to_the_waterfall_of_a_slow_request() {
     );
     browser.picture("request-light");
     browser.click("nav[aria-label='Group timers'] a[href*='by=group']");
-    await_condition("timers are grouped", || {
-        let target = browser.target();
-        if target.ends_with("?by=group") {
-            Ok(())
-        } else {
-            Err(target)
-        }
-    });
+    await_until(
+        "timers are grouped",
+        || browser.target(),
+        |target| target.ends_with("?by=group"),
+    );
     browser.find("#waterfall tbody tr");
     browser.assert_quiet();
 }
@@ -413,84 +176,14 @@ fn charts_and_their_legends_stay_in_their_boxes() {
 }
 
 /// Charts that are larger than what they stand in, parts of legends outside of their boxes, texts outside of their pictures.
-const OUTSIDE: &str = r"
-  const outside = [];
-  const check = (what, inner, outer) => {
-    const [a, b] = [inner.getBoundingClientRect(), outer.getBoundingClientRect()];
-    const over = Math.max(b.left - a.left, a.right - b.right, b.top - a.top, a.bottom - b.bottom);
-    if (a.width && over > 1) outside.push(what + ' ' + inner.textContent.trim().slice(0, 60) + ' by ' + over.toFixed(1));
-  };
-  for (const chart of document.querySelectorAll('figure.chart, .shares')) {
-    check('chart', chart, chart.parentElement);
-    for (const part of chart.querySelectorAll('figcaption, .legend, .legend *')) check('legend', part, chart);
-    for (const text of chart.querySelectorAll('svg text')) check('text', text, text.ownerSVGElement);
-  }
-  return outside;
-";
+const OUTSIDE: &str = include_str!("browser/outside.js");
 
 /// Text whose contrast with what is behind it, or with the bar behind it, is below 4.5, and lines, bars and columns of pictures whose
 /// contrast is below 3 (WCAG 2 AA, 1.4.3 and 1.4.11).
-const FAINT: &str = r"
-  const parse = (text) => (text.match(/[\d.]+/g) || []).map(Number);
-  // A canvas turns any notation of a colour into numbers.
-  const context = document.createElement('canvas').getContext('2d', { willReadFrequently: true });
-  const rgba = (colour) => { context.clearRect(0, 0, 1, 1); context.fillStyle = colour; context.fillRect(0, 0, 1, 1); return context.getImageData(0, 0, 1, 1).data; };
-  const light = ([r, g, b]) => [r, g, b].map((c) => (c /= 255) <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4)
-    .reduce((sum, c, at) => sum + c * [0.2126, 0.7152, 0.0722][at], 0);
-  const behind = (element) => {
-    for (let at = element; at; at = at.parentElement) {
-      const colour = rgba(getComputedStyle(at).backgroundColor);
-      if (colour[3] === 255) return colour;
-    }
-    return [255, 255, 255, 255];
-  };
-  const contrast = (one, other) => {
-    const [a, b] = [light(one), light(other)].sort((x, y) => y - x);
-    return (a + 0.05) / (b + 0.05);
-  };
-  const faint = [];
-  const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
-  while (texts.nextNode()) {
-    const element = texts.currentNode.parentElement;
-    if (!texts.currentNode.data.trim() || !element.checkVisibility() || element.closest('.hidden, .skip, option, title, desc')) continue;
-    const style = getComputedStyle(element);
-    const ink = rgba(element.closest('svg') ? style.fill : style.color);
-    const bar = element.closest('th.key')?.querySelector('.bar rect');
-    const grounds = [behind(element)].concat(bar ? [rgba(getComputedStyle(bar).fill)] : []);
-    for (const ground of grounds) {
-      const ratio = contrast(ink, ground);
-      if (ratio < 4.5) faint.push(texts.currentNode.data.trim().slice(0, 40) + ' ' + ratio.toFixed(2));
-    }
-  }
-  for (const mark of document.querySelectorAll('.chart .line, .chart .column, .chart line.mark, .run')) {
-    const style = getComputedStyle(mark);
-    const colour = rgba(style.fill === 'none' || mark.matches('line') ? style.stroke : style.fill);
-    const track = mark.parentElement.querySelector('.within');
-    const ratio = contrast(colour, track ? rgba(getComputedStyle(track).fill) : behind(mark));
-    if (ratio < 3) faint.push(mark.getAttribute('class') + ' ' + ratio.toFixed(2));
-  }
-  return [...new Set(faint)];
-";
+const FAINT: &str = include_str!("browser/faint.js");
 
 /// Controls without labels, tables without captions or scopes, pictures without titles, ids that are there twice.
-const UNNAMED: &str = r"
-  const wrong = [];
-  const say = (what, element) => wrong.push(what + ': ' + element.outerHTML.slice(0, 120));
-  for (const it of document.querySelectorAll('input:not([type=hidden]), select, textarea'))
-    if (!it.labels.length && !it.ariaLabel) say('no label', it);
-  for (const it of document.querySelectorAll('a[href], button')) if (!it.textContent.trim() && !it.ariaLabel) say('no text', it);
-  for (const it of document.querySelectorAll('table')) if (!it.caption) say('no caption', it);
-  for (const it of document.querySelectorAll('th')) if (!it.scope) say('no scope', it);
-  for (const it of document.querySelectorAll('svg')) {
-    if (it.getAttribute('aria-hidden') === 'true') continue;
-    if (it.getAttribute('role') !== 'img' || !it.querySelector('title') || !it.querySelector('desc')) say('no title', it);
-  }
-  const ids = [...document.querySelectorAll('[id]')].map((it) => it.id);
-  for (const id of ids) if (ids.indexOf(id) !== ids.lastIndexOf(id)) wrong.push('twice: ' + id);
-  for (const it of document.querySelectorAll('[style], [onclick], style, script:not([src])')) say('inline', it);
-  if (!document.title || document.documentElement.lang !== 'en' || document.querySelectorAll('h1').length !== 1) wrong.push('title, lang or h1');
-  return wrong;
-";
+const UNNAMED: &str = include_str!("browser/unnamed.js");
 
 #[test]
 fn names_out_of_packets_stay_text() {
@@ -546,41 +239,32 @@ fn pages_follow_the_second_until_they_are_paused() {
             .contains("/first")
     );
     sender.send(&hostile_request("/second").encode_to_vec());
-    await_condition("the second script shows", || {
-        let text = browser.text("#top-report_by_script_name");
-        if text.contains("/second") {
-            Ok(())
-        } else {
-            Err(text)
-        }
-    });
+    await_until(
+        "the second script shows",
+        || browser.text("#top-report_by_script_name"),
+        |text| text.contains("/second"),
+    );
     browser.click("#live");
     assert_eq!(browser.text("#live"), "Resume");
     sender.send(&hostile_request("/third").encode_to_vec());
     sender.at_rest();
     // The daemon shows it to who asks; the page that is paused does not.
-    await_condition("a new look shows it", || {
-        let page = here.site.get("/").body;
-        if page.contains("/third") {
-            Ok(())
-        } else {
-            Err(page)
-        }
-    });
+    await_until(
+        "a new look shows it",
+        || here.site.get("/").body,
+        |page| page.contains("/third"),
+    );
     assert!(
         !browser
             .text("#top-report_by_script_name")
             .contains("/third")
     );
     browser.click("#live");
-    await_condition("the third script shows", || {
-        let text = browser.text("#top-report_by_script_name");
-        if text.contains("/third") {
-            Ok(())
-        } else {
-            Err(text)
-        }
-    });
+    await_until(
+        "the third script shows",
+        || browser.text("#top-report_by_script_name"),
+        |text| text.contains("/third"),
+    );
     assert_eq!(
         browser.js("return window.unchanged"),
         json!(true),
@@ -599,38 +283,29 @@ fn reports_are_made_and_dropped_and_themes_are_remembered() {
     browser.keys("#make [name=name]", "by_group");
     browser.keys("#make [name=definition]", "tag_info:");
     browser.click("#make button");
-    await_condition("the mistake is said", || {
-        let said = browser.text("#made");
-        if said.contains("comment") {
-            Ok(())
-        } else {
-            Err(said)
-        }
-    });
+    await_until(
+        "the mistake is said",
+        || browser.text("#made"),
+        |said| said.contains("comment"),
+    );
     // The browser notes every refusal.
     drop(browser.post("/se/log", &json!({"type": "browser"})));
     browser.keys("#make [name=definition]", "group::50,99.9");
     browser.click("#make button");
-    await_condition("the new report shows", || {
-        let target = browser.target();
-        if target == "/reports/by_group" {
-            Ok(())
-        } else {
-            Err(target)
-        }
-    });
+    await_until(
+        "the new report shows",
+        || browser.target(),
+        |target| *target == "/reports/by_group",
+    );
     browser.assert_quiet();
     browser.open("/reports");
     browser.click("button[data-drop=by_group]");
     browser.post("/alert/accept", &json!({}));
-    await_condition("the report is gone", || {
-        let reply = here.site.get("/api/v1/reports/by_group");
-        if reply.status == 404 {
-            Ok(())
-        } else {
-            Err(reply)
-        }
-    });
+    await_until(
+        "the report is gone",
+        || here.site.get("/api/v1/reports/by_group"),
+        |reply| reply.status == 404,
+    );
 
     let dark = || {
         browser
@@ -709,14 +384,11 @@ fn pages_stand_still_and_weigh_little() {
         ] {
             browser.open(target);
             // Three seconds of the daemon pass.
-            await_condition("the page follows", || {
-                let text = browser.text("#tick");
-                if text.contains("requests/s") {
-                    Ok(())
-                } else {
-                    Err(text)
-                }
-            });
+            await_until(
+                "the page follows",
+                || browser.text("#tick"),
+                |text| text.contains("requests/s"),
+            );
             let moved = browser.js(
                 "return new Promise((done) => {
                    let moved = 0;
@@ -794,14 +466,11 @@ fn without_javascript_pages_can_be_read_and_searched() {
     browser.open("/requests");
     browser.keys("form.filters [name=script_name]", "/index.php");
     browser.click("form.filters button");
-    await_condition("the search is in the address", || {
-        let target = browser.target();
-        if target.contains("script_name=%2Findex.php") {
-            Ok(())
-        } else {
-            Err(target)
-        }
-    });
+    await_until(
+        "the search is in the address",
+        || browser.target(),
+        |target| target.contains("script_name=%2Findex.php"),
+    );
     browser.find("#found tbody th a");
     browser.picture("requests-without-javascript");
     // What takes a script says how to do it without.
@@ -845,14 +514,7 @@ fn a_drag_over_a_chart_leads_into_the_past() {
         browser.post("/actions", &json!({"actions": [mouse]}));
     };
     let leads_to = |what: &str, wanted: &dyn Fn(&str) -> bool| {
-        await_condition(what, || {
-            let target = browser.target();
-            if wanted(&target) {
-                Ok(target)
-            } else {
-                Err(target)
-            }
-        })
+        await_until(what, || browser.target(), |target| wanted(target))
     };
     drag([0.25, 0.75]);
     let target = leads_to("a part of the chart", &|it| {
@@ -921,14 +583,11 @@ fn without_packets_the_page_says_what_to_do() {
     browser.open("/");
     let mut sender = Sender::new(&here.site);
     sender.send(&hostile_request("/first").encode_to_vec());
-    await_condition("the first request shows", || {
-        let text = browser.text("#numbers");
-        if text.contains("/first") {
-            Ok(())
-        } else {
-            Err(text)
-        }
-    });
+    await_until(
+        "the first request shows",
+        || browser.text("#numbers"),
+        |text| text.contains("/first"),
+    );
     browser.assert_quiet();
     drop(browser);
     here.stop();

@@ -3,7 +3,7 @@
 
 use prost::Message as _;
 
-use crate::harness::{Here, START_SECS, Sender, await_condition};
+use crate::harness::{Here, START_SECS, Sender, await_condition, await_until};
 use crate::packets::request;
 
 /// Milliseconds of a day.
@@ -141,10 +141,7 @@ fn a_wall_clock_that_jumps_neither_expires_nor_brings_back() {
     send("/expired");
     clock.advance_ms(70_000);
     send("/before");
-    await_condition("the first is gone", || {
-        let left = raw(&here).len();
-        if left == 1 { Ok(()) } else { Err(left) }
-    });
+    await_until("the first is gone", || raw(&here).len(), |left| *left == 1);
     let now_ms = (START_SECS + 70) * 1000;
 
     clock.set_unix_ms(now_ms + DAY_MS);
@@ -180,17 +177,16 @@ fn a_wall_clock_that_jumps_neither_expires_nor_brings_back() {
     assert_eq!(raw(&here).len(), 5);
     clock.set_unix_ms(now_ms + 2 * DAY_MS);
     clock.advance_ms(1000);
-    await_condition("a minute after", || {
-        let left = (
-            names(&scripts(&here)).join(" "),
-            names(&raw(&here)).join(" "),
-        );
-        if left == ("/last".to_owned(), "/last".to_owned()) {
-            Ok(())
-        } else {
-            Err(left)
-        }
-    });
+    await_until(
+        "a minute after",
+        || {
+            (
+                names(&scripts(&here)).join(" "),
+                names(&raw(&here)).join(" "),
+            )
+        },
+        |left| *left == ("/last".to_owned(), "/last".to_owned()),
+    );
     here.stop();
 }
 
@@ -220,9 +216,10 @@ fn windows_differ_and_each_report_keeps_its_own() {
     sender.at_rest();
     assert_eq!(here.site.rows("long").len(), 2);
     clock.advance_ms(1000);
-    await_condition("the long window has lost it", || {
-        let rows = here.site.rows("long");
-        if rows.len() == 1 { Ok(()) } else { Err(rows) }
-    });
+    await_until(
+        "the long window has lost it",
+        || here.site.rows("long"),
+        |rows| rows.len() == 1,
+    );
     here.stop();
 }

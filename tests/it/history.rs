@@ -12,7 +12,7 @@ use pinbad::report::row_key::key_texts;
 use prost::Message as _;
 use serde_json::Value as Json;
 
-use crate::harness::{Here, Sender, Site, await_condition, pinbad, run};
+use crate::harness::{Here, Sender, Site, await_condition, await_until, pinbad, run};
 use crate::packets::request;
 
 mod killed;
@@ -56,10 +56,7 @@ fn pass(site: &Site, clock: &ManualClock, ms: u64) {
 pub(crate) fn noticed(site: &Site) {
     let runs = || site.json("/api/v1/status")["merges"].as_u64().unwrap();
     let before = runs();
-    await_condition("the merger runs", || match runs() {
-        now if now > before + 1 => Ok(()),
-        now => Err(now),
-    });
+    await_until("the merger runs", runs, |now| *now > before + 1);
 }
 
 fn of_history(site: &Site) -> Json {

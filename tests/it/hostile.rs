@@ -386,11 +386,9 @@ fn the_same_long_words_again_and_again() {
     assert_eq!(seen, victim.requests);
     assert!(pages > 1, "a page of 20 MB of tags");
     victim.assert_unharmed(&sender);
-    if cfg!(feature = "sql") {
-        let ask = |query: &str| {
-            let body = serde_json::json!({ "query": query }).to_string();
-            site.post("/api/v1/sql", &body).json()["rows"][0].clone()
-        };
+    #[cfg(feature = "sql")]
+    {
+        let ask = |query: &str| site.sql(query)[0].clone();
         let kept = 65_535 / (2 * 255);
         let of_requests = "SELECT count(*), max(tags_cnt) FROM request WHERE tags LIKE '%v,n%'";
         assert_eq!(ask(of_requests), serde_json::json!([packets, kept]));

@@ -1,5 +1,7 @@
 //! Every address and parameter of HTTP, asked over packets of real PHP that came by UDP.
 
+mod making;
+
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::Duration;
@@ -438,114 +440,6 @@ fn pages_of_other_sites_cannot_ask() {
     }
     // Nothing was reset.
     assert_eq!(site.json("/api/v1/info")["req_count"], 17);
-    here.stop();
-}
-
-#[test]
-fn reports_are_made_filled_from_what_is_there_and_dropped() {
-    let here = with_php();
-    let site = &here.site;
-    let body = json!({"name": "mine", "comment": "tag_info:group::95"}).to_string();
-    let reply = site.post("/api/v1/reports", &body);
-    assert_eq!(reply.status, 201, "{reply:?}");
-    let made = reply.json();
-    assert_eq!(
-        (&made["name"], &made["persistent"]),
-        (&json!("mine"), &json!(false)),
-        "{made}"
-    );
-    let rows = site.rows("mine");
-    assert_eq!(
-        rows,
-        site.rows("configured")
-            .iter()
-            .map(|row| with_p95(row, &rows))
-            .collect::<Vec<_>>()
-    );
-    // What comes later counts too.
-    let mut packet = request("h", "s", "/x");
-    packet.add_timer(5, 1.0, &[("group", "mine-only")]);
-    let mut sender = Sender::new(site);
-    sender.send(&packet.encode_to_vec());
-    sender.at_rest();
-    let found = site.json("/api/v1/reports/mine?tag_value=mine-only");
-    assert_eq!(found["rows"][0]["hit_count"], 5, "{found}");
-    assert_eq!(found["rows"][0]["timer_value"], 1, "{found}");
-
-    site.post("/api/v1/reports", &body).problem(409);
-    for (body, part) in [
-        ("", "JSON object"),
-        ("[]", "JSON object"),
-        ("{\"name\": 1}", "name"),
-        ("{\"comment\": \"report1\"}", "name"),
-        ("{\"name\": \"x\"}", "comment"),
-        ("{\"name\": \"x\", \"comment\": \"tag_info:\"}", "colon"),
-        ("{\"name\": \"x\", \"comment\": \"nonsense\"}", "nonsense"),
-        ("{\"name\": \"x\", \"colour\": \"red\"}", "colour"),
-    ] {
-        let detail = site.post("/api/v1/reports", body).problem(400);
-        assert!(detail.contains(part), "{body}: {detail}");
-    }
-    site.post("/api/v1/reports", "{\"name").problem(400);
-    let head = "POST /api/v1/reports HTTP/1.1\nHost: localhost\nContent-Type: application/json\n";
-    let line = raw(
-        site,
-        &format!("{head}Content-Length: 3000000\nConnection: close\n\n{{"),
-    );
-    assert!(line.starts_with("HTTP/1.1 413"), "{line}");
-
-    let dropped = site.delete("/api/v1/reports/mine");
-    assert_eq!(dropped.status, 200, "{dropped:?}");
-    site.get("/api/v1/reports/mine").problem(404);
-    site.delete("/api/v1/reports/mine").problem(404);
-    for (fixed, part) in [
-        ("report_by_status", "built"),
-        ("info", "built"),
-        ("configured", "--set"),
-    ] {
-        let detail = site
-            .delete(&format!("/api/v1/reports/{fixed}"))
-            .problem(409);
-        assert!(detail.contains(part), "{fixed}: {detail}");
-    }
-    assert!(!site.rows("configured").is_empty());
-    here.stop();
-}
-
-/// The row of a report without the percentile, with that of its fellow.
-fn with_p95(row: &Json, rows: &[Json]) -> Json {
-    let mut row = row.clone();
-    let fellow = rows
-        .iter()
-        .find(|other| other["tag_value"] == row["tag_value"])
-        .unwrap();
-    assert!(fellow["p95"].as_f64().unwrap() >= 0.0, "{fellow}");
-    row["p95"] = fellow["p95"].clone();
-    row
-}
-
-#[test]
-fn reset_empties_rows_and_reports_and_keeps_counters() {
-    let here = with_php();
-    let site = &here.site;
-    assert!(!site.rows("report_by_script_name").is_empty());
-    assert_eq!(site.post("/api/v1/reset", "").status, 200);
-    for (name, _, _) in REPORTS {
-        assert!(site.rows(name).is_empty(), "{name}");
-    }
-    assert!(site.rows("configured").is_empty());
-    assert!(ids(&site.json("/api/v1/requests")).is_empty());
-    assert_eq!(site.json("/api/v1/info")["req_count"], 0);
-    let status = site.status();
-    assert_eq!(status.count("request_rows") + status.count("timer_rows"), 0);
-    assert_eq!(status.count("requests_merged"), 17);
-    // It goes on as before, with ids that go on too.
-    let mut sender = Sender::new(site);
-    sender.send(&corpus("spec-vector"));
-    sender.at_rest();
-    assert_eq!(site.rows("report_by_script_name").len(), 1);
-    assert_eq!(site.rows("configured").len(), 1);
-    assert!(ids(&site.json("/api/v1/requests"))[0] >= 18);
     here.stop();
 }
 

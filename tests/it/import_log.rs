@@ -10,7 +10,7 @@ use std::time::Duration;
 use pinbad::clock::{Clock, ManualClock};
 use serde_json::Value as Json;
 
-use crate::harness::{Here, Program, Said, Site, await_condition, pinbad, run};
+use crate::harness::{Here, Program, Said, Site, await_condition, await_until, pinbad, run};
 use crate::past::pass;
 
 /// 2024-02-28 22:00:00 UTC: a leap day is near.
@@ -198,10 +198,7 @@ fn what_is_imported_is_counted_when_it_was_and_once() {
     // Published and rolled up, and after a restart.
     let files = || here.site.status().0["history"]["files"].as_u64().unwrap();
     pass(&here.site, &clock, 2 * 3_600_000);
-    await_condition("it is published", || match files() {
-        files if files > 20 => Ok(()),
-        files => Err(files),
-    });
+    await_until("it is published", files, |files| *files > 20);
     check(&here.site, &logged);
     here.stop();
     let here = start(&history, &clock);

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use prost::Message as _;
 use serde_json::Value as Json;
 
-use crate::harness::{Here, Program, Sender, Site, await_condition, pinbad, run};
+use crate::harness::{Here, Program, Sender, Site, await_condition, await_until, pinbad, run};
 use crate::packets::request;
 
 /// Samples by name and labels.
@@ -39,14 +39,11 @@ fn samples(site: &Site) -> Samples {
 
 /// The samples once the row `sample` has counted so much.
 fn samples_when(site: &Site, sample: &str, count: f64) -> Samples {
-    await_condition("the metrics have counted", || {
-        let samples = samples(site);
-        if samples.get(sample) == Some(&count) {
-            Ok(samples)
-        } else {
-            Err(samples.get(sample).copied())
-        }
-    })
+    await_until(
+        "the metrics have counted",
+        || samples(site),
+        |samples| samples.get(sample) == Some(&count),
+    )
 }
 
 fn packet(script: &str, status: u32, time: f32) -> Vec<u8> {
@@ -121,10 +118,11 @@ fn rows_are_counters_and_histograms_that_only_grow() {
     samples_when(site, &all, 7.0);
     clock.advance_ms(20_000);
     let second = samples_when(site, &all, 7.0);
-    await_condition("the report is empty", || {
-        let rows = site.rows("report_by_script_name");
-        if rows.is_empty() { Ok(()) } else { Err(rows) }
-    });
+    await_until(
+        "the report is empty",
+        || site.rows("report_by_script_name"),
+        |rows| rows.is_empty(),
+    );
     assert_eq!(site.post("/api/v1/reset", "{}").status, 200);
     clock.advance_ms(2_000);
     let third = samples(site);

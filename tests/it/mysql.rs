@@ -5,12 +5,16 @@
 mod cli;
 /// A client in a few lines.
 mod client;
+/// Connections: how many, for how long, killed, slow.
+mod connections;
 /// Drivers of PHP, Python, Node and Go.
 mod drivers;
 /// A MariaDB in front.
 mod federated;
 /// Grafana's data source and the dashboard that is shipped.
 mod grafana;
+/// Conversations that are cut, and random ones.
+mod hostile;
 /// Users and TLS.
 mod login;
 /// What the daemon says of itself in MySQL's tables.
@@ -19,7 +23,7 @@ mod performance_schema;
 mod statements;
 /// How clients are run.
 pub(crate) mod tools;
-/// The protocol: commands, errors, limits, time-outs, what no client would send.
+/// The protocol: commands, errors, limits.
 mod wire;
 
 use std::net::SocketAddr;

@@ -3,7 +3,7 @@
 use prost::Message as _;
 use serde_json::Value as Json;
 
-use crate::harness::{Here, Sender, Site, await_condition};
+use crate::harness::{Here, Sender, Site, await_until};
 use crate::packets::{oversized, request};
 
 /// Scripts of all raw rows, newest first.
@@ -256,14 +256,11 @@ fn after_a_flood_nothing_is_lost_any_more() {
     let flooded = sender.at_rest();
     flooded.assert_accounted();
     assert!(flooded.count("requests_overwritten") > 0, "{flooded:?}");
-    let ready = await_condition("ready again", || {
-        let reply = here.site.get("/readyz");
-        if reply.status == 200 {
-            Ok(reply)
-        } else {
-            Err(reply)
-        }
-    });
+    let ready = await_until(
+        "ready again",
+        || here.site.get("/readyz"),
+        |reply| reply.status == 200,
+    );
     assert_eq!(ready.json()["status"], "ready");
     for _ in 0..20 {
         sender.send(&request("h", "s", "/calm").encode_to_vec());

@@ -2,6 +2,8 @@
 //!
 //! What takes a browser to see is in `browser`.
 
+mod events;
+
 use std::collections::{BTreeSet, VecDeque};
 use std::io::{BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -10,7 +12,7 @@ use std::time::Duration;
 use pinbad::input::pinba::model::Request;
 use prost::Message as _;
 
-use crate::harness::{Here, Program, Sender, Site, await_condition};
+use crate::harness::{Here, Program, Sender, Site, await_until};
 use crate::packets::request;
 
 /// Names that try to be something else.
@@ -482,14 +484,6 @@ fn charts_have_addresses_of_their_own() {
     let here = Here::start(&[]);
     let mut sender = Sender::new(&here.site);
     let site = &here.site;
-    let chart = |target: &str| {
-        let reply = site.get(target);
-        if reply.status == 200 {
-            Ok(reply)
-        } else {
-            Err(reply)
-        }
-    };
     for _ in 0..20 {
         sender.send(&request("web-01", "shop", "/<a>").encode_to_vec());
     }
@@ -510,14 +504,11 @@ fn charts_have_addresses_of_their_own() {
             "busy: now",
         ),
     ] {
-        let reply = await_condition(target, || {
-            let reply = chart(target)?;
-            if reply.body.contains(part) {
-                Ok(reply)
-            } else {
-                Err(reply)
-            }
-        });
+        let reply = await_until(
+            target,
+            || site.get(target),
+            |reply| reply.status == 200 && reply.body.contains(part),
+        );
         assert_eq!(reply.content_type, "image/svg+xml");
         assert!(
             reply
@@ -575,53 +566,5 @@ fn charts_have_addresses_of_their_own() {
             .contains("series.memory")
     );
     assert_eq!(here.site.get("/").status, 200);
-    here.stop();
-}
-
-/// Reads one line of a stream that is not empty.
-fn next_line(stream: &mut impl std::io::BufRead) -> String {
-    loop {
-        let mut line = String::new();
-        assert!(stream.read_line(&mut line).unwrap() > 0, "the stream ended");
-        // Lengths of chunks are hexadecimal numbers alone on their lines.
-        let line = line.trim_end();
-        if !line.is_empty() && u32::from_str_radix(line, 16).is_err() {
-            return line.to_owned();
-        }
-    }
-}
-
-fn listen(site: &Site) -> BufReader<TcpStream> {
-    let mut stream = TcpStream::connect(site.http).unwrap();
-    stream
-        .set_read_timeout(Some(Duration::from_secs(60)))
-        .unwrap();
-    stream
-        .write_all(b"GET /events HTTP/1.1\r\nhost: localhost\r\n\r\n")
-        .unwrap();
-    BufReader::new(stream)
-}
-
-#[test]
-fn events_come_to_everyone_who_listens() {
-    let here = Here::start(&[]);
-    let mut streams = [listen(&here.site), listen(&here.site)];
-    for stream in &mut streams {
-        assert_eq!(next_line(stream), "HTTP/1.1 200 OK");
-        let mut line = next_line(stream);
-        while !line.starts_with("retry:") {
-            line = next_line(stream);
-        }
-    }
-    for _ in 0..2 {
-        for stream in &mut streams {
-            assert_eq!(next_line(stream), "event: second");
-            let data = next_line(stream);
-            let data = data.strip_prefix("data: ").unwrap();
-            let data: serde_json::Value = serde_json::from_str(data).unwrap();
-            assert!(data.is_object(), "{data}");
-        }
-    }
-    drop(streams);
     here.stop();
 }

@@ -1,6 +1,8 @@
 //! The past over HTTP: every span of a report is a recount of what was sent, before and after a restart; what is compared, what
 //! charts show, what is said where nothing is kept. And what DuckDB and pandas read from the files.
 
+mod other_readers;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::ops::Range;
@@ -14,8 +16,10 @@ use pinbad::clock::{Clock, ManualClock};
 use prost::Message as _;
 use serde_json::{Value as Json, json};
 
-use crate::harness::{Here, Sender, Site, await_condition, run};
+use crate::harness::{Here, Sender, Site, await_condition, await_until, run};
 use crate::packets::request;
+
+pub(crate) use self::other_readers::python;
 
 /// 2024-02-28 22:00:00 UTC: a leap day is near.
 pub(crate) const START_SECS: u64 = 1_709_157_600;
@@ -40,10 +44,7 @@ pub(crate) fn pass(site: &Site, clock: &ManualClock, ms: u64) {
     let runs = || site.json("/api/v1/status")["merges"].as_u64().unwrap();
     clock.advance_ms(ms);
     let before = runs();
-    await_condition("the merger runs", || match runs() {
-        now if now > before + 1 => Ok(()),
-        now => Err(now),
-    });
+    await_until("the merger runs", runs, |now| *now > before + 1);
 }
 
 /// Some requests now and then, for so many steps.
@@ -149,14 +150,11 @@ fn every_span_is_a_recount_of_what_was_sent() {
     pass(&here.site, &clock, 2_000);
     let now = || clock.unix_ms() / 1_000;
     let all = recount(&sent, 0..u64::MAX);
-    await_condition("the last second is counted", || {
-        let answer = ask(&here.site, &format!("limit=0&from={START_SECS}"));
-        if sums(&answer) == all {
-            Ok(())
-        } else {
-            Err(answer)
-        }
-    });
+    await_until(
+        "the last second is counted",
+        || ask(&here.site, &format!("limit=0&from={START_SECS}")),
+        |answer| sums(answer) == all,
+    );
     check(&here.site, &sent, now());
 
     let site = &here.site;
@@ -439,175 +437,4 @@ fn days_of_a_zone_and_definitions_that_change() {
     define(&here.site, "1");
     check(&here.site, 1_000_000, 0..changed);
     here.stop();
-}
-
-/// Python with `duckdb`, `pyarrow` and `pandas`, about to run a script over a folder.
-pub(crate) fn python(script: &str, dir: &Path) -> Command {
-    let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients");
-    let target = Path::new(env!("CARGO_BIN_EXE_pinbad")).ancestors().nth(2);
-    let mut python = Command::new(target.unwrap().join("clients/readers/bin/python"));
-    python.arg(scripts.join(script)).arg(dir);
-    python
-}
-
-/// DuckDB, reading the files again and again.
-struct Watcher {
-    child: Child,
-    /// What it found in files of minutes and of hours, from the first time to the last.
-    found: Arc<Mutex<Vec<[u64; 2]>>>,
-}
-
-impl Watcher {
-    /// What it finds is never more than what was sent by then, nor less than before.
-    fn start(dir: &Path, sent: &Arc<AtomicU64>) -> Self {
-        let mut child = python("watcher.py", dir)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let found = Arc::new(Mutex::new(Vec::new()));
-        let (all, sent) = (Arc::clone(&found), Arc::clone(sent));
-        std::thread::spawn(move || {
-            for line in lines {
-                let totals: [u64; 2] = serde_json::from_str(&line.unwrap()).unwrap();
-                let sent = sent.load(Ordering::SeqCst);
-                let mut all = all.lock().unwrap();
-                let last = all.last().copied().unwrap_or_default();
-                let is_right = |(now, before)| (before..=sent).contains(&now);
-                // The lock is poisoned by what is wrong, so the test ends too.
-                assert!(
-                    totals.into_iter().zip(last).all(is_right),
-                    "{totals:?} after {last:?}, {sent} were sent"
-                );
-                all.push(totals);
-            }
-        });
-        Self { child, found }
-    }
-
-    /// The last, and how many there were.
-    fn last(&self) -> ([u64; 2], usize) {
-        let found = self.found.lock().unwrap();
-        (found.last().copied().unwrap_or_default(), found.len())
-    }
-}
-
-impl Drop for Watcher {
-    fn drop(&mut self) {
-        drop(self.child.stdin.take());
-        _ = self.child.wait();
-    }
-}
-
-/// A day of simulated time.
-#[test]
-fn others_that_read_at_any_moment_count_nothing_twice() {
-    let dir = tempfile::tempdir().unwrap();
-    let clock = Arc::new(ManualClock::new(START_SECS * 1_000));
-    let here = start(dir.path(), &clock);
-    let sent = Arc::new(AtomicU64::new(0));
-    let watcher = Watcher::start(dir.path(), &sent);
-    let mut sender = Sender::new(&here.site);
-    for step in 0..4 * 24_u64 {
-        for script in SCRIPTS.iter().cycle().take(1 + step as usize % 7) {
-            sent.fetch_add(1, Ordering::SeqCst);
-            sender.send(&request("h", "s", script).encode_to_vec());
-        }
-        sender.at_rest();
-        pass(&here.site, &clock, 900_000);
-        if step % 4 == 0 {
-            let before = watcher.last().1;
-            await_condition("it reads on", || match watcher.last().1 {
-                now if now > before => Ok(()),
-                now => Err(now),
-            });
-        }
-    }
-    // Behind the next midnight the hours of both days are published; one file a second.
-    pass(&here.site, &clock, 2 * 3_600_000 + 180_000);
-    let all = sent.load(Ordering::SeqCst);
-    await_condition("all is published", || {
-        clock.advance_ms(1_000);
-        match watcher.last().0 {
-            found if found == [all; 2] => Ok(()),
-            found => Err((found, all)),
-        }
-    });
-    drop(watcher);
-    here.stop();
-}
-
-/// Wants Python's `duckdb`, `pyarrow` and `pandas`; ClickHouse reads too where `chdb` is.
-#[test]
-fn others_read_the_same_from_the_files() {
-    let dir = tempfile::tempdir().unwrap();
-    let clock = Arc::new(ManualClock::new(START_SECS * 1_000));
-    let here = start(dir.path(), &clock);
-    let mut sent = Vec::new();
-    send(&here, &clock, 40, &mut sent);
-    // The last hour is published too.
-    pass(&here.site, &clock, 1_000);
-    pass(&here.site, &clock, 3_600_000);
-    pass(&here.site, &clock, 180_000);
-    let hours: BTreeSet<u64> = sent.iter().map(|it| it.secs / 3_600).collect();
-    await_condition("every hour is published", || {
-        let files = walk(&dir.path().join("rollup/report=report_by_script_name"));
-        let is_there = |hour: &u64| {
-            let begin = DateTime::from_timestamp((hour * 3_600).cast_signed(), 0).unwrap();
-            let name = begin.format("resolution=minute/date=%Y-%m-%d/%H-");
-            let name = name.to_string();
-            files.iter().any(|path| path.contains(&name))
-        };
-        // One file is published in a second.
-        clock.advance_ms(1_000);
-        match hours.iter().all(is_there) {
-            true => Ok(()),
-            false => Err(files),
-        }
-    });
-    let ours = ask(
-        &here.site,
-        &format!("limit=0&sort=script_name&from={START_SECS}"),
-    );
-    let said = run(&mut python("readers.py", dir.path()));
-    assert_eq!(said.code, Some(0), "{}", said.err);
-    let said: Json = serde_json::from_str(&said.out).unwrap();
-    let ours = sums(&ours);
-    assert_eq!(ours, recount(&sent, 0..u64::MAX));
-    for reader in ["duckdb", "pandas", "clickhouse"] {
-        let Some(rows) = said[reader].as_array() else {
-            // Without it nobody need install 180 MB.
-            assert_eq!((reader, &said[reader]), ("clickhouse", &Json::Null));
-            writeln!(
-                std::io::stderr(),
-                "ClickHouse read nothing: there is no chdb"
-            )
-            .unwrap();
-            continue;
-        };
-        let rows = rows.iter();
-        let read = rows.map(|row| {
-            let sums = (row[1].as_u64().unwrap(), row[2].as_u64().unwrap());
-            (row[0].as_str().unwrap().to_owned(), sums)
-        });
-        assert_eq!(read.collect::<BTreeMap<_, _>>(), ours, "{reader}");
-        let first = said[reader][0].as_array().unwrap().last().unwrap();
-        let minute = sent.iter().find(|it| it.script == "/a").unwrap().secs / 60 * 60;
-        assert_eq!(first.as_u64(), Some(minute), "{reader}");
-    }
-    here.stop();
-}
-
-/// All files below a folder.
-fn walk(dir: &Path) -> Vec<String> {
-    let Ok(entries) = std::fs::read_dir(dir) else {
-        return Vec::new();
-    };
-    let paths = entries.map(|entry| entry.unwrap().path());
-    let below = paths.flat_map(|path| match path.is_dir() {
-        true => walk(&path),
-        false => vec![path.display().to_string()],
-    });
-    below.collect()
 }

@@ -75,12 +75,6 @@ fn of_history(site: &Site, name: &str) -> u64 {
         .unwrap()
 }
 
-fn sql(site: &Site, query: &str) -> Json {
-    let answer = site.post("/api/v1/sql", &json!({ "query": query }).to_string());
-    assert_eq!(answer.status, 200, "{query}: {answer:?}");
-    answer.json()["rows"].clone()
-}
-
 fn scripts(answer: &Json) -> Vec<u64> {
     let rows = answer["rows"].as_array().unwrap().iter();
     rows.map(|row| row["script_name"].as_str().unwrap().parse().unwrap())
@@ -104,8 +98,7 @@ fn check(here: &Here, clock: &ManualClock, sent: &[Sent]) {
     let to = clock.unix_ms() / 1_000 + 1;
     let all = numbers(sent.iter());
     let total = sent.len();
-    let rows = sql(
-        site,
+    let rows = site.sql(
         "SELECT COUNT(*), COUNT(DISTINCT script_name), COUNT(DISTINCT CONCAT(run, '-', id)), SUM(weight) FROM history.request",
     );
     assert_eq!(rows, json!([[total, total, total, total]]));
@@ -115,7 +108,7 @@ fn check(here: &Here, clock: &ManualClock, sent: &[Sent]) {
         .count();
     let counts =
         "SELECT (SELECT COUNT(*) FROM history.timer), (SELECT COUNT(*) FROM history.request_tag)";
-    assert_eq!(sql(site, counts), json!([[2 * total, tagged]]));
+    assert_eq!(site.sql(counts), json!([[2 * total, tagged]]));
     // Pages, the newest first.
     let mut found = Vec::new();
     let mut page = format!("/api/v1/requests?from={START_SECS}&to={to}&limit=37");
@@ -147,7 +140,7 @@ fn check(here: &Here, clock: &ManualClock, sent: &[Sent]) {
     let answer = site.json(&format!("{first}&sort=-req_time&hostname=web2").replace("37", "10"));
     assert_eq!(times(&answer), slowest);
     let by_sql = "SELECT req_time FROM history.request WHERE hostname = 'web2' ORDER BY req_time DESC LIMIT 10";
-    for (row, secs) in sql(site, by_sql).as_array().unwrap().iter().zip(&slowest) {
+    for (row, secs) in site.sql(by_sql).as_array().unwrap().iter().zip(&slowest) {
         assert!(
             (row[0].as_f64().unwrap() - secs).abs() < 1e-6,
             "{row} {secs}"
@@ -203,7 +196,7 @@ fn check(here: &Here, clock: &ManualClock, sent: &[Sent]) {
         ),
     ] {
         let count = format!("SELECT COUNT(*) FROM history.request WHERE {condition}");
-        assert_eq!(sql(site, &count), json!([[expected]]), "{condition}");
+        assert_eq!(site.sql(&count), json!([[expected]]), "{condition}");
     }
     // One of each run, in full.
     let newest = site.json(
@@ -392,7 +385,7 @@ fn weights_of_a_sample_say_how_many_there_were() {
     sender.at_rest();
     let site = &here.site;
     let check = || {
-        let weight = sql(site, "SELECT SUM(weight) FROM history.request");
+        let weight = site.sql("SELECT SUM(weight) FROM history.request");
         assert!(
             (weight[0][0].as_f64().unwrap() - 9_000.0).abs() < 1e-6,
             "{weight}"

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use serde_json::Value as Json;
 
-use crate::harness::{Program, Said, Site, await_condition, run};
+use crate::harness::{Program, Said, Site, await_condition, await_until, run};
 
 /// The MySQL wire, where it is built.
 const MYSQL: &[&str] = match cfg!(feature = "sql") {
@@ -122,10 +122,11 @@ fn members(answer: &Json) -> Vec<&String> {
 fn the_commands_of_the_readme_and_the_manual_do_what_they_say() {
     let program = Program::start(&["demo", "--rate", "500"], MYSQL);
     let site = &program.site;
-    await_condition("the demo is at work", || {
-        let rows = site.rows("report_by_script_name").len();
-        if rows >= 10 { Ok(()) } else { Err(rows) }
-    });
+    await_until(
+        "the demo is at work",
+        || site.rows("report_by_script_name").len(),
+        |rows| *rows >= 10,
+    );
     await_condition("its busiest script has a chart", || {
         let series = "/api/v1/reports/report_by_script_name/series?script_name=/catalog/search.php";
         let reply = site.get(series);

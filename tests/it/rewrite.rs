@@ -11,7 +11,7 @@ use pinbad::query::read_model::{ReadModel as _, RequestSearch};
 use pinbad::query::table::Table;
 use prost::Message as _;
 
-use crate::harness::{await_condition, pinbad, run};
+use crate::harness::{await_until, pinbad, run};
 
 const CONFIG: &str = r#"
 [ingest]
@@ -83,10 +83,11 @@ fn readers_see_rewritten_names_and_the_status_what_each_rule_did() {
         socket.send_to(&packet, daemon.udp_addresses()[0]).unwrap();
     }
     let catalog = daemon.catalog();
-    await_condition("all merged", || {
-        let merged = catalog.status()["requests_merged"].clone();
-        if merged == 20 { Ok(()) } else { Err(merged) }
-    });
+    await_until(
+        "all merged",
+        || catalog.status()["requests_merged"].clone(),
+        |merged| *merged == 20,
+    );
 
     let report = |name: &str| catalog.report(name, None, &[]).unwrap().table;
     assert_eq!(

@@ -1,95 +1,44 @@
 //! Reports made at run time: they survive a restart, a folder that cannot be used is refused, and what cannot be kept is
 //! not made. Tables of the daemon's own: read like reports, made under other names by their COMMENT.
 
-use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
 
-use pinbad::clock::SystemClock;
-use pinbad::config::{Config, ConfigFlags};
-use pinbad::daemon::{Daemon, StartError};
 use pinbad::input::pinba::model::Request;
 use prost::Message;
 use serde_json::{Value as Json, json};
 
-/// A daemon in this process, with these settings as `--set` takes them.
-struct Site(Daemon);
+use crate::harness::{Here, Sender, pinbad, run};
 
-fn config(settings: &[&str]) -> Config {
-    let mut flags = ConfigFlags::default();
-    for setting in [
-        "ingest.listen=127.0.0.1:0",
-        "ingest.receivers=1",
-        "ingest.recv_buffer=1MB",
-        "ingest.temp_pool_size=4096",
-        "ingest.stats_gathering_period=2ms",
-        "pool.request_pool_size=10000",
-        "pool.timer_pool_size=10000",
-        "pool.words_memory=1MiB",
-        "http.listen=127.0.0.1:0",
-        "mysql.listen=127.0.0.1:0",
-    ]
-    .iter()
-    .chain(settings)
-    {
-        flags.set.push((*setting).to_owned());
-    }
-    Config::load(&flags, []).unwrap()
+/// A daemon in this process, and its reports.
+struct Reports(Here);
+
+fn start(settings: &[&str]) -> Reports {
+    Reports(Here::start(settings))
 }
 
-fn start(settings: &[&str]) -> Result<Site, StartError> {
-    Daemon::start(&config(settings), Arc::new(SystemClock::new())).map(Site)
+fn in_dir(dir: &Path) -> Reports {
+    start(&[&format!("state.dir={}", dir.display())])
 }
 
-fn in_dir(dir: &Path) -> Site {
-    start(&[&format!("state.dir={}", dir.display())]).unwrap()
-}
-
-impl Site {
-    fn http(&self) -> SocketAddr {
-        self.0.http_address().unwrap()
-    }
-
-    fn ask(&self, method: &str, path: &str, body: Option<&Json>) -> (u16, Json) {
-        let agent = ureq::Agent::config_builder()
-            .http_status_as_error(false)
-            .allow_non_standard_methods(true)
-            .timeout_global(Some(Duration::from_secs(60)))
-            .build()
-            .new_agent();
-        let request = ureq::http::Request::builder()
-            .method(method)
-            .uri(format!("http://{}{path}", self.http()))
-            .header("content-type", "application/json");
-        let body = body.map_or_else(String::new, Json::to_string);
-        let mut response = agent.run(request.body(body).unwrap()).unwrap();
-        let text = response.body_mut().read_to_string().unwrap();
-        let status = response.status().as_u16();
-        (status, serde_json::from_str(&text).unwrap_or(Json::Null))
-    }
-
+impl Reports {
     fn get(&self, path: &str) -> Json {
-        let (status, body) = self.ask("GET", path, None);
-        assert_eq!(status, 200, "{path}: {body}");
-        body
+        self.0.site.json(path)
     }
 
     fn post(&self, form: &Json) -> (u16, Json) {
-        self.ask("POST", "/api/v1/reports", Some(form))
+        let reply = self.0.site.post("/api/v1/reports", &form.to_string());
+        (reply.status, reply.any_json())
     }
 
     fn delete(&self, name: &str) -> (u16, Json) {
-        self.ask("DELETE", &format!("/api/v1/reports/{name}"), None)
+        let reply = self.0.site.delete(&format!("/api/v1/reports/{name}"));
+        (reply.status, reply.any_json())
     }
 
     fn listed(&self, name: &str) -> Option<Json> {
         let list = self.get("/api/v1/reports");
-        let reports = list["reports"].as_array().unwrap();
-        reports
-            .iter()
-            .find(|report| report["name"] == name)
-            .cloned()
+        let mut reports = list["reports"].as_array().unwrap().iter();
+        reports.find(|report| report["name"] == name).cloned()
     }
 
     fn row(&self, table: &str, column: &str, value: &str) -> Json {
@@ -98,49 +47,22 @@ impl Site {
         read["rows"][0].clone()
     }
 
-    /// Sends so many requests with one timer each and waits until they are merged.
+    /// Sends so many requests of three scripts, each with a timer whose group is one of two, and waits until they are merged.
     fn send(&self, requests: u64) {
-        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-        let before = self.merged();
+        let mut sender = Sender::new(&self.0.site);
         for number in 0..requests {
-            let packet = packet(number).encode_to_vec();
-            socket.send_to(&packet, self.0.udp_addresses()[0]).unwrap();
+            let mut packet =
+                Request::named("web1", "shop.example", format!("/page-{}.php", number % 3));
+            packet.request_time = Some(0.25);
+            let group = format!("g{}", number % 2);
+            packet.add_timer(1, 0.125, &[("group", group.as_str())]);
+            sender.send(&packet.encode_to_vec());
         }
-        let until = Instant::now() + Duration::from_secs(60);
-        while self.merged() < before + requests {
-            assert!(Instant::now() < until, "{} merged", self.merged());
-            std::thread::sleep(Duration::from_millis(2));
-        }
+        sender.at_rest();
     }
 
-    fn merged(&self) -> u64 {
-        self.get("/api/v1/status")["requests_merged"]
-            .as_u64()
-            .unwrap()
-    }
-}
-
-/// One of three scripts, with a timer whose group is one of two.
-fn packet(number: u64) -> Request {
-    let text = |text: &str| Some(text.as_bytes().to_vec());
-    Request {
-        hostname: text("web1"),
-        server_name: text("shop.example"),
-        script_name: text(&format!("/page-{}.php", number % 3)),
-        request_count: Some(0),
-        document_size: Some(1000),
-        memory_peak: Some(1 << 20),
-        request_time: Some(0.25),
-        ru_utime: Some(0.1),
-        ru_stime: Some(0.01),
-        timer_hit_count: vec![1],
-        timer_value: vec![0.125],
-        timer_tag_count: vec![1],
-        timer_tag_name: vec![0],
-        timer_tag_value: vec![1],
-        dictionary: vec![b"group".to_vec(), format!("g{}", number % 2).into_bytes()],
-        status: Some(200),
-        ..Request::default()
+    fn url(&self) -> String {
+        format!("http://{}", self.0.site.http)
     }
 }
 
@@ -197,7 +119,7 @@ fn reports_made_at_run_time_survive_a_restart_and_so_does_dropping_them() {
 
 #[test]
 fn without_a_folder_nothing_is_kept_and_the_reply_says_so() {
-    let site = start(&[]).unwrap();
+    let site = start(&[]);
     let (status, reply) = site.post(&json!({"name": "mine", "comment": "tag_info:group"}));
     assert_eq!((status, &reply["persistent"]), (201, &json!(false)));
     assert_eq!(site.listed("mine").unwrap()["persistent"], false);
@@ -267,8 +189,7 @@ fn a_report_that_is_now_configured_stays_in_the_file() {
     let site = start(&[
         &setting,
         "report=[{name = \"mine\", comment = \"tag_info:b\"}]",
-    ])
-    .unwrap();
+    ]);
     let listed = site.listed("mine").unwrap();
     assert_eq!(
         (&listed["comment"], &listed["defined"]),
@@ -315,19 +236,31 @@ fn a_folder_that_cannot_be_used_ends_the_start_and_names_the_key() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("file");
     std::fs::write(&file, "").unwrap();
-    let refusal = |path: &Path| match start(&[&format!("state.dir={}", path.display())]) {
-        Ok(_) => panic!("it started"),
-        Err(error) => error.to_string(),
+    let refusal = |path: &Path| {
+        let state = format!("state.dir={}", path.display());
+        let arguments = [
+            "serve",
+            "--udp",
+            "127.0.0.1:0",
+            "--http",
+            "127.0.0.1:0",
+            "--set",
+            "mysql.listen=",
+            "--set",
+        ];
+        let (code, _, err) = program(&[&arguments[..], &[&state]].concat());
+        assert_ne!(code, Some(0));
+        err
     };
     let text = refusal(&file);
     assert!(
-        text.starts_with("state.dir: ") && text.contains("not a folder"),
+        text.contains("state.dir: ") && text.contains("not a folder"),
         "{text}"
     );
     let first = in_dir(dir.path());
     let text = refusal(dir.path());
     assert!(
-        text.starts_with("state.dir: ") && text.contains("in use"),
+        text.contains("state.dir: ") && text.contains("in use"),
         "{text}"
     );
     drop(first);
@@ -336,7 +269,7 @@ fn a_folder_that_cannot_be_used_ends_the_start_and_names_the_key() {
 
 #[test]
 fn tables_of_the_daemons_own_are_read_like_reports() {
-    let site = start(&[]).unwrap();
+    let site = start(&[]);
     site.send(12);
     let (status, made) =
         site.post(&json!({"name": "by_group", "comment": "tag_info:group:min_time=0.1"}));
@@ -418,7 +351,7 @@ fn tables_of_the_daemons_own_are_read_like_reports() {
 
 #[test]
 fn tables_of_the_daemons_own_can_have_other_names_and_cannot_be_dropped() {
-    let site = start(&["report=[{name = \"stats\", comment = \"v2/stats\"}]"]).unwrap();
+    let site = start(&["report=[{name = \"stats\", comment = \"v2/stats\"}]"]);
     // A name of somebody's own comes before an alias.
     assert_eq!(site.listed("stats").unwrap()["defined"], "configuration");
     for (name, comment) in [("active", "v2/active"), ("who", "active_reports")] {
@@ -441,7 +374,7 @@ fn tables_of_the_daemons_own_can_have_other_names_and_cannot_be_dropped() {
 
 #[test]
 fn a_report_of_pinba2_has_the_window_of_its_comment_and_a_table_of_now_has_none() {
-    let site = start(&[]).unwrap();
+    let site = start(&[]);
     for (name, comment, window) in [
         ("own", "v2/request/60/~script/no_percentiles/no_filters", 60),
         (
@@ -465,7 +398,7 @@ fn a_report_of_pinba2_has_the_window_of_its_comment_and_a_table_of_now_has_none(
 
 #[test]
 fn groups_that_are_folded_show_in_active_reports() {
-    let site = start(&["reports.rows_max=1"]).unwrap();
+    let site = start(&["reports.rows_max=1"]);
     site.send(6);
     let row = site.row("active_reports", "name", "./pinba/report_by_script_name");
     assert_eq!(
@@ -480,19 +413,9 @@ fn groups_that_are_folded_show_in_active_reports() {
 }
 
 /// Runs the program and gives exit code, stdout and stderr.
-fn pinbad(arguments: &[&str]) -> (Option<i32>, String, String) {
-    let output = std::process::Command::new(env!("CARGO_BIN_EXE_pinbad"))
-        .args(arguments)
-        .env_clear()
-        .stdin(std::process::Stdio::null())
-        .output()
-        .unwrap();
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    (
-        output.status.code(),
-        text(output.stdout),
-        text(output.stderr),
-    )
+fn program(arguments: &[&str]) -> (Option<i32>, String, String) {
+    let said = run(pinbad().args(arguments));
+    (said.code, said.out, said.err)
 }
 
 #[test]
@@ -510,9 +433,9 @@ fn a_dump_is_imported_into_a_running_daemon() {
     )
     .unwrap();
     let dump = dump.display().to_string();
-    let site = start(&["pool.stats_history=7m"]).unwrap();
-    let url = format!("http://{}", site.http());
-    let (code, out, err) = pinbad(&["import", &dump, "--url", &url]);
+    let site = start(&["pool.stats_history=7m"]);
+    let url = site.url();
+    let (code, out, err) = program(&["import", &dump, "--url", &url]);
     assert_eq!(
         out,
         "already there  request\n\
@@ -531,7 +454,7 @@ fn a_dump_is_imported_into_a_running_daemon() {
     assert_eq!(site.listed("native").unwrap()["window_seconds"], 5);
 
     // Once more: nothing to do. And one that cannot be.
-    let (code, out, _) = pinbad(&["import", &dump, "--url", &url]);
+    let (code, out, _) = program(&["import", &dump, "--url", &url]);
     assert_eq!(code, Some(0));
     assert!(
         out.contains("\n0 taken, 4 already there, 0 not taken"),
@@ -544,7 +467,7 @@ fn a_dump_is_imported_into_a_running_daemon() {
          CREATE TABLE odd (a int) ENGINE=PINBA COMMENT='tag_info';",
     )
     .unwrap();
-    let (code, out, _) = pinbad(&["import", &bad.display().to_string(), "--url", &url]);
+    let (code, out, _) = program(&["import", &bad.display().to_string(), "--url", &url]);
     assert_eq!(code, Some(1));
     assert!(
         out.contains("not taken      by_group: there is another report of this name"),
@@ -557,18 +480,18 @@ fn a_dump_is_imported_into_a_running_daemon() {
 
     // By configuration, and where nobody is.
     let config = dir.path().join("pinbad.toml");
-    let address = site.http();
+    let address = site.0.site.http;
     std::fs::write(&config, format!("[http]\nlisten = \"{address}\"\n")).unwrap();
     let config = config.display().to_string();
-    assert_eq!(pinbad(&["import", &dump, "--config", &config]).0, Some(0));
+    assert_eq!(program(&["import", &dump, "--config", &config]).0, Some(0));
     drop(site);
-    let (code, _, err) = pinbad(&["import", &dump, "--config", &config]);
+    let (code, _, err) = program(&["import", &dump, "--config", &config]);
     assert_eq!(code, Some(1));
     assert!(
         err.starts_with(&format!("pinbad: http://{address}: ")),
         "{err}"
     );
-    let (code, _, err) = pinbad(&["import", "/nowhere.sql"]);
+    let (code, _, err) = program(&["import", "/nowhere.sql"]);
     assert_eq!(code, Some(1));
     assert!(
         err.starts_with("pinbad: cannot read /nowhere.sql: "),
@@ -591,7 +514,7 @@ fn tables_prints_what_import_reads() {
     // While the daemon runs, and holds the lock.
     let state_dir = state.display().to_string();
     let report = "report=[{name = \"fixed\", comment = \"report1:::99.9\"}]";
-    let (code, sql, err) = pinbad(&["tables", "--state-dir", &state_dir, "--set", report]);
+    let (code, sql, err) = program(&["tables", "--state-dir", &state_dir, "--set", report]);
     assert_eq!((code, err.as_str()), (Some(0), ""));
     let tables: Vec<&str> = sql
         .lines()
@@ -607,9 +530,9 @@ fn tables_prints_what_import_reads() {
     // All of it into a daemon that has nothing but what is built in.
     let dump = dir.path().join("pinbad.sql");
     std::fs::write(&dump, &sql).unwrap();
-    let site = start(&[]).unwrap();
-    let url = format!("http://{}", site.http());
-    let (code, out, _) = pinbad(&["import", &dump.display().to_string(), "--url", &url]);
+    let site = start(&[]);
+    let url = site.url();
+    let (code, out, _) = program(&["import", &dump.display().to_string(), "--url", &url]);
     assert_eq!(code, Some(0), "{out}");
     assert!(
         out.contains("\n4 taken, 27 already there, 0 not taken."),
@@ -629,7 +552,7 @@ fn tables_tells_what_is_left_out_and_what_is_corrupt() {
         r#"{"version": 1, "reports": [{"name": "odd", "comment": "odd"}]}"#,
     )
     .unwrap();
-    let (code, sql, err) = pinbad(&["tables", "--set", &setting]);
+    let (code, sql, err) = program(&["tables", "--set", &setting]);
     assert_eq!(code, Some(0));
     assert_eq!(sql.matches("CREATE TABLE").count(), 27);
     assert!(
@@ -637,7 +560,7 @@ fn tables_tells_what_is_left_out_and_what_is_corrupt() {
         "{err}"
     );
     std::fs::write(&file, "half").unwrap();
-    let (code, _, err) = pinbad(&["tables", "--set", &setting]);
+    let (code, _, err) = program(&["tables", "--set", &setting]);
     assert_eq!(code, Some(1));
     assert!(err.contains("reports.json is corrupt"), "{err}");
     // Looking changes nothing.
@@ -655,7 +578,7 @@ fn a_wrong_report_in_the_configuration_is_told_with_file_line_and_key() {
     .unwrap();
     let config = config.display().to_string();
     for command in ["serve", "check", "tables"] {
-        let (code, _, err) = pinbad(&[command, "--config", &config]);
+        let (code, _, err) = program(&[command, "--config", &config]);
         assert_eq!(code, Some(2), "{command}: {err}");
         let told = format!("pinbad: {config}:4: report.keys[1]: the key '@a' is given twice");
         assert!(err.contains(&told), "{command}: {err}");

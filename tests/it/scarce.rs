@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use prost::Message as _;
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 
-use crate::harness::{Program, Sender, Site, await_condition};
+use crate::harness::{Program, Sender, Site, await_condition, await_until};
 use crate::packets::request;
 
 /// Descriptors that the daemon may still open.
@@ -114,14 +114,11 @@ fn without_descriptors_it_goes_on_and_comes_back() {
     for _ in 0..500 {
         packets.send(&packet);
     }
-    await_condition("packets are merged", || {
-        let status = ask_on(&mut served, "/api/v1/status").unwrap();
-        if status.contains("\"requests_merged\":500,") {
-            Ok(())
-        } else {
-            Err(status)
-        }
-    });
+    await_until(
+        "packets are merged",
+        || ask_on(&mut served, "/api/v1/status").unwrap(),
+        |status| status.contains("\"requests_merged\":500,"),
+    );
     // A loop that asks again and again for what it cannot have would take all of one processor, as this one does; or as much of
     // one as others leave.
     let (daemon, this) = (program.id().to_string(), "thread-self");

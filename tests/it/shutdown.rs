@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value as Json;
 
-use crate::harness::{Here, Program, Said, Sender, await_condition, pinbad, run};
+use crate::harness::{Here, Program, Said, Sender, await_until, pinbad, run};
 use crate::packets::request;
 use prost::Message as _;
 
@@ -58,10 +58,11 @@ fn it_ends_as_cleanly_under_load_and_with_open_connections() {
     for signal in ["TERM", "INT"] {
         stops_cleanly(signal, |program| {
             let load = Load::start(program.site.udp[0]);
-            await_condition("packets come", || {
-                let merged = program.site.status().count("requests_merged");
-                if merged > 1000 { Ok(()) } else { Err(merged) }
-            });
+            await_until(
+                "packets come",
+                || program.site.status().count("requests_merged"),
+                |merged| *merged > 1000,
+            );
             (load, open_connections(program.site.http))
         });
     }

@@ -7,7 +7,7 @@ use pinbad::clock::{Clock, ManualClock};
 use prost::Message as _;
 use serde_json::{Value as Json, json};
 
-use crate::harness::{Here, Sender, Site, await_condition};
+use crate::harness::{Here, Sender, await_condition, await_until};
 use crate::history::noticed;
 use crate::packets::request;
 
@@ -21,13 +21,6 @@ fn start(dir: &Path, clock: &Arc<ManualClock>) -> Here {
         &[&dir, "history.flush_period=60s", "history.free_min=0"],
         clock,
     )
-}
-
-/// The rows of an answer.
-fn rows(site: &Site, query: &str) -> Json {
-    let answer = site.post("/api/v1/sql", &json!({ "query": query }).to_string());
-    assert_eq!(answer.status, 200, "{query}: {answer:?}");
-    answer.json()["rows"].clone()
 }
 
 #[test]
@@ -61,10 +54,11 @@ fn everything_is_there_once() {
     let site = &here.site;
     let all = sent.len() as u64;
     let scripts = "SELECT SUM(req_count) FROM history.report_by_script_name";
-    await_condition("the last second is there", || match rows(site, scripts) {
-        now if now == json!([[all]]) => Ok(()),
-        now => Err(now),
-    });
+    await_until(
+        "the last second is there",
+        || site.sql(scripts),
+        |now| *now == json!([[all]]),
+    );
     let published = || site.json("/api/v1/status")["history"]["files_published"].as_u64();
     for round in 0..3 {
         // Minutes are kept for two weeks.
@@ -76,7 +70,7 @@ fn everything_is_there_once() {
                 name => format!(" WHERE resolution = '{name}'"),
             };
             assert_eq!(
-                rows(site, &format!("{scripts}{asked}")),
+                site.sql(&format!("{scripts}{asked}")),
                 json!([[all]]),
                 "{round} {resolution}"
             );
@@ -85,7 +79,7 @@ fn everything_is_there_once() {
             }
             let shown =
                 format!("SELECT DISTINCT resolution FROM history.report_by_script_name{asked}");
-            assert_eq!(rows(site, &shown), json!([[resolution]]));
+            assert_eq!(site.sql(&shown), json!([[resolution]]));
         }
         let by_hour = "SELECT UNIX_TIMESTAMP(time) AS hour, SUM(req_count), SUM(IF(script_name = '/1', req_count, 0)) \
                        FROM history.report_by_script_name WHERE resolution = 'hour' GROUP BY hour ORDER BY hour";
@@ -97,7 +91,7 @@ fn everything_is_there_once() {
             }
         }
         let expected: Vec<Json> = hours.iter().map(|it| json!([it.0, it.1, it.2])).collect();
-        assert_eq!(rows(site, by_hour), Json::from(expected), "{round}");
+        assert_eq!(site.sql(by_hour), Json::from(expected), "{round}");
         // Of the pages that may have a key only its rows are read.
         let of_one: u64 = sent.iter().map(|it| it.2).sum();
         for (condition, expected) in [
@@ -115,7 +109,7 @@ fn everything_is_there_once() {
             ("resolution = 'none'", json!([[null]])),
         ] {
             assert_eq!(
-                rows(site, &format!("{scripts} WHERE {condition}")),
+                site.sql(&format!("{scripts} WHERE {condition}")),
                 expected,
                 "{round} {condition}"
             );
@@ -132,19 +126,14 @@ fn everything_is_there_once() {
             ),
         ] {
             assert_eq!(
-                rows(site, &format!("{scripts} WHERE {condition}")),
+                site.sql(&format!("{scripts} WHERE {condition}")),
                 json!([[count]]),
                 "{condition}"
             );
         }
         let spread = "SELECT script_name, percentile(histogram, 50), SUM(req_time_total) / SUM(req_count) \
                       FROM history.report_by_script_name WHERE script_name IN ('/0', '/1') GROUP BY script_name ORDER BY 1";
-        for (row, expected) in rows(site, spread)
-            .as_array()
-            .unwrap()
-            .iter()
-            .zip([0.5, 2.0])
-        {
+        for (row, expected) in site.sql(spread).as_array().unwrap().iter().zip([0.5, 2.0]) {
             let (median, mean) = (row[1].as_f64().unwrap(), row[2].as_f64().unwrap());
             assert!((median / expected - 1.0).abs() < 0.032, "{row}");
             assert_eq!(mean, expected, "{row}");
@@ -163,21 +152,20 @@ fn everything_is_there_once() {
             });
         }
     }
-    let names = rows(site, "SHOW TABLES FROM history");
+    let names = site.sql("SHOW TABLES FROM history");
     assert_eq!(names[0], json!(["coverage"]));
     assert!(
-        rows(site, "SHOW DATABASES")
+        site.sql("SHOW DATABASES")
             .as_array()
             .unwrap()
             .contains(&json!(["history"]))
     );
-    let columns = rows(site, "DESCRIBE history.report_by_status");
+    let columns = site.sql("DESCRIBE history.report_by_status");
     assert_eq!(
         (&columns[0][0], &columns[1][0], &columns[2][0]),
         (&json!("time"), &json!("resolution"), &json!("status"))
     );
-    let covered = rows(
-        site,
+    let covered = site.sql(
         "SELECT SUM(covered_seconds) FROM history.coverage WHERE report = 'info' AND resolution = 'day'",
     );
     assert!(covered[0][0].as_f64().unwrap() > 3_600.0, "{covered}");

@@ -5,7 +5,7 @@ use std::process::Command;
 use prost::Message as _;
 
 use crate::harness::{
-    Here, Program, Said, Sender, Site, await_condition, nobody_listens, pinbad, run,
+    Here, Program, Said, Sender, Site, await_condition, await_until, nobody_listens, pinbad, run,
 };
 use crate::packets::request;
 use crate::screen::Screen;
@@ -198,13 +198,11 @@ fn one_finds_the_timers_of_a_slow_request_and_leaves_the_terminal_as_it_was() {
 
 /// Waits until the keys are in the last line: it is drawn for this size.
 fn await_keys(screen: &Screen) {
-    await_condition("the keys in the last line", || {
-        let lines = screen.lines();
-        match lines.last().unwrap().starts_with("q end") {
-            true => Ok(()),
-            false => Err(lines),
-        }
-    });
+    await_until(
+        "the keys in the last line",
+        || screen.lines(),
+        |lines| lines.last().unwrap().starts_with("q end"),
+    );
 }
 
 #[test]

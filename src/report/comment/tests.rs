@@ -1,5 +1,7 @@
 //! COMMENTs of all kinds: the columns they give, in the order of the originals, and errors that point at the part.
 
+mod errors;
+
 use std::time::Duration;
 
 use super::*;
@@ -18,13 +20,6 @@ fn read(comment: &str) -> Definition {
     }
 }
 
-fn refused(comment: &str) -> CommentError {
-    match parse("t", comment, &Defaults::default()) {
-        Err(error) => error,
-        Ok(read) => panic!("{comment}: {read:?}"),
-    }
-}
-
 fn names(definition: &Definition) -> String {
     let columns = definition.layout.columns().iter();
     columns
@@ -38,43 +33,65 @@ const SUMS: &str = "req_count req_per_sec req_time_total req_time_percent req_ti
     traffic_total traffic_percent traffic_per_sec";
 const REST: &str = "memory_footprint_total memory_footprint_percent req_time_median index_value";
 
+/// Built-in reports, report1 to report18, and their keys.
+const BASE: [(&str, &str); 18] = [
+    ("report_by_script_name", "script_name"),
+    ("report_by_server_name", "server_name"),
+    ("report_by_hostname", "hostname"),
+    ("report_by_server_and_script", "server_name script_name"),
+    ("report_by_hostname_and_script", "hostname script_name"),
+    ("report_by_hostname_and_server", "hostname server_name"),
+    (
+        "report_by_hostname_server_and_script",
+        "hostname server_name script_name",
+    ),
+    ("report_by_status", "status"),
+    ("report_by_script_and_status", "script_name status"),
+    ("report_by_server_and_status", "server_name status"),
+    ("report_by_hostname_and_status", "hostname status"),
+    (
+        "report_by_hostname_script_and_status",
+        "hostname script_name status",
+    ),
+    ("report_by_schema", "schema"),
+    ("report_by_script_and_schema", "script_name schema"),
+    ("report_by_server_and_schema", "server_name schema"),
+    ("report_by_hostname_and_schema", "hostname schema"),
+    (
+        "report_by_hostname_script_and_schema",
+        "hostname script_name schema",
+    ),
+    (
+        "report_by_hostname_status_and_schema",
+        "hostname status schema",
+    ),
+];
+
+/// The other kinds, and the kind and keys that they have in the grammar of Pinba2.
+const KINDS: [(&str, &str, &str); 16] = [
+    ("info", "packet", "no_keys"),
+    ("tag_info:a", "timer", "@a"),
+    ("tag2_info:a,b", "timer", "@a,b"),
+    ("tagN_info:a,b,c", "timer", "@a,@b,@c"),
+    ("tag_report:a", "timer", "~script,@a"),
+    ("tag2_report:a,b", "timer", "~script,@a,@b"),
+    ("tagN_report:a,b", "timer", "~script,@a,@b"),
+    ("tag_report2:a", "timer", "~script,~host,~server,@a"),
+    ("tag2_report2:a,b", "timer", "~script,~host,~server,@a,@b"),
+    ("tagN_report2:a,b", "timer", "~script,~host,~server,@a,@b"),
+    ("rtag_info:a", "request", "+a"),
+    ("rtag2_info:a,b", "request", "+a,+b"),
+    ("rtagN_info:a,b", "request", "+a,+b"),
+    ("rtag_report:a", "request", "~host,+a"),
+    ("rtag2_report:a,b", "request", "~host,+a,+b"),
+    ("rtagN_report:a,b", "request", "~host,+a,+b"),
+];
+
 #[test]
 fn base_reports_have_pinbas_columns_in_pinbas_order() {
-    let keys = [
-        ("report_by_script_name", "script_name"),
-        ("report_by_server_name", "server_name"),
-        ("report_by_hostname", "hostname"),
-        ("report_by_server_and_script", "server_name script_name"),
-        ("report_by_hostname_and_script", "hostname script_name"),
-        ("report_by_hostname_and_server", "hostname server_name"),
-        (
-            "report_by_hostname_server_and_script",
-            "hostname server_name script_name",
-        ),
-        ("report_by_status", "status"),
-        ("report_by_script_and_status", "script_name status"),
-        ("report_by_server_and_status", "server_name status"),
-        ("report_by_hostname_and_status", "hostname status"),
-        (
-            "report_by_hostname_script_and_status",
-            "hostname script_name status",
-        ),
-        ("report_by_schema", "schema"),
-        ("report_by_script_and_schema", "script_name schema"),
-        ("report_by_server_and_schema", "server_name schema"),
-        ("report_by_hostname_and_schema", "hostname schema"),
-        (
-            "report_by_hostname_script_and_schema",
-            "hostname script_name schema",
-        ),
-        (
-            "report_by_hostname_status_and_schema",
-            "hostname status schema",
-        ),
-    ];
     let built_in: Vec<_> = builtin::comments().skip(1).collect();
-    assert_eq!(built_in.len(), keys.len());
-    for (number, ((table, keys), built_in)) in (1..).zip(keys.into_iter().zip(built_in)) {
+    assert_eq!(built_in.len(), BASE.len());
+    for (number, ((table, keys), built_in)) in (1..).zip(BASE.into_iter().zip(built_in)) {
         let comment = format!("report{number}");
         assert_eq!(built_in, (table, comment.as_str()));
         let definition = read(&comment);
@@ -270,25 +287,12 @@ fn types_follow_the_original_and_lengths_what_is_kept() {
 
 #[test]
 fn histogram_views_exist_of_every_kind() {
-    for (kind, level) in [
-        ("info", Level::Packet),
-        ("report18", Level::Request),
-        ("tag_info:a", Level::Timer),
-        ("tag2_info:a,b", Level::Timer),
-        ("tagN_info:a,b", Level::Timer),
-        ("tag_report:a", Level::Timer),
-        ("tag2_report:a,b", Level::Timer),
-        ("tagN_report:a,b", Level::Timer),
-        ("tag_report2:a", Level::Timer),
-        ("tag2_report2:a,b", Level::Timer),
-        ("tagN_report2:a,b", Level::Timer),
-        ("rtag_info:a", Level::Request),
-        ("rtag2_info:a,b", Level::Request),
-        ("rtagN_info:a,b", Level::Request),
-        ("rtag_report:a", Level::Request),
-        ("rtag2_report:a,b", Level::Request),
-        ("rtagN_report:a,b", Level::Request),
-    ] {
+    let of_kinds = KINDS.map(|(kind, v2, _)| match v2 {
+        "packet" => (kind, Level::Packet),
+        "timer" => (kind, Level::Timer),
+        _ => (kind, Level::Request),
+    });
+    for (kind, level) in of_kinds.into_iter().chain([("report18", Level::Request)]) {
         let view = read(&format!("hv.{kind}"));
         assert_eq!(
             names(&view),
@@ -441,63 +445,26 @@ fn fields_stand_in_for_the_tags_of_their_names() {
 #[test]
 fn v1_kinds_have_the_keys_of_their_v2_counterparts() {
     let sources = |comment: &str| {
-        let mut keys: Vec<String> = read(comment)
-            .keys
-            .iter()
-            .map(|key| key.source.to_string())
-            .collect();
+        let keys = read(comment).keys.into_iter();
+        let mut keys: Vec<String> = keys.map(|key| key.source.to_string()).collect();
         keys.sort();
         keys
     };
-    let v2 = |kind: &str, keys: &str| format!("v2/{kind}/60/{keys}/no_percentiles/no_filters");
-    let mut pairs = vec![
-        ("info".to_owned(), v2("packet", "no_keys")),
-        ("tag_info:a".to_owned(), v2("timer", "@a")),
-        ("tag2_info:a,b".to_owned(), v2("timer", "@a,b")),
-        ("tagN_info:a,b,c".to_owned(), v2("timer", "@a,@b,@c")),
-        ("tag_report:a".to_owned(), v2("timer", "~script,@a")),
-        ("tag2_report:a,b".to_owned(), v2("timer", "~script,@a,@b")),
-        ("tagN_report:a,b".to_owned(), v2("timer", "~script,@a,@b")),
-        (
-            "tag_report2:a".to_owned(),
-            v2("timer", "~script,~host,~server,@a"),
-        ),
-        (
-            "tag2_report2:a,b".to_owned(),
-            v2("timer", "~script,~host,~server,@a,@b"),
-        ),
-        (
-            "tagN_report2:a,b".to_owned(),
-            v2("timer", "~script,~host,~server,@a,@b"),
-        ),
-        ("rtag_info:a".to_owned(), v2("request", "+a")),
-        ("rtagN_info:a,b".to_owned(), v2("request", "+a,+b")),
-        ("rtag_report:a".to_owned(), v2("request", "~host,+a")),
-        ("rtag2_report:a,b".to_owned(), v2("request", "~host,+a,+b")),
-    ];
-    for (number, keys) in (1..).zip([
-        "~script",
-        "~server",
-        "~host",
-        "~server,~script",
-        "~host,~script",
-        "~host,~server",
-        "~host,~server,~script",
-        "~status",
-        "~script,~status",
-        "~server,~status",
-        "~host,~status",
-        "~host,~script,~status",
-        "~schema",
-        "~script,~schema",
-        "~server,~schema",
-        "~host,~schema",
-        "~host,~script,~schema",
-        "~host,~status,~schema",
-    ]) {
-        pairs.push((format!("report{number}"), v2("request", keys)));
+    let mut pairs = KINDS
+        .map(|(v1, kind, keys)| (v1.to_owned(), kind, keys.to_owned()))
+        .to_vec();
+    for (number, (_, keys)) in (1..).zip(BASE) {
+        let keys = keys.split(' ').map(|key| {
+            format!(
+                "~{}",
+                key.trim_end_matches("_name").trim_end_matches("name")
+            )
+        });
+        let keys: Vec<_> = keys.collect();
+        pairs.push((format!("report{number}"), "request", keys.join(",")));
     }
-    for (v1, v2) in pairs {
+    for (v1, kind, keys) in pairs {
+        let v2 = format!("v2/{kind}/60/{keys}/no_percentiles/no_filters");
         assert_eq!(sources(&v1), sources(&v2), "{v1} and {v2}");
         assert_eq!(read(&v1).level, read(&v2).level);
     }
@@ -563,339 +530,4 @@ fn active_reports_speak_pinba() {
     assert_eq!(text("rtagN_report:a").id, "41|a");
     let v2 = text("v2/timer/60/@a/no_percentiles/no_filters");
     assert_eq!((v2.kind, v2.v2_kind), ("v2/timer", "report_by_timer_data"));
-}
-
-#[test]
-fn v1_errors_point_at_the_part() {
-    let sixteen = (1..=16)
-        .map(|tag| format!("t{tag}"))
-        .collect::<Vec<_>>()
-        .join(",");
-    for (comment, at, part, hint) in [
-        ("", 0, "", "report1 to report18"),
-        ("report19", 0, "report19", "report1 to report18"),
-        ("Report1", 0, "Report1", "the kinds are"),
-        ("hv.request", 0, "hv.request", "the kinds are"),
-        ("tag3_info:a", 0, "tag3_info", "tagN_info"),
-        ("request:x", 8, "x", "takes no parameters"),
-        ("report1:", 8, "", "a colon with nothing behind it"),
-        ("report1::90,95", 9, "90", "a condition is name=value"),
-        ("report1::min_tim=1", 9, "min_tim", "max_time=<seconds>"),
-        ("report1::min_time=1,tag.=x", 24, "", "name is missing"),
-        ("report1::min_time=abc", 18, "abc", "decimal number"),
-        ("report1::min_time=-1", 18, "-1", "decimal number"),
-        ("report1::min_time=1e3", 18, "1e3", "decimal number"),
-        ("report1::max_time= 1", 18, " 1", "decimal number"),
-        ("report1::min_time=1,min_time=2", 20, "min_time", "twice"),
-        (
-            "report1::min_time=2,max_time=1",
-            9,
-            "min_time=2,max_time=1",
-            "greater",
-        ),
-        ("report1::histogram_max_time=0.9", 28, "0.9", "at least 1"),
-        ("report1::min_time=1,", 20, "", "name=value"),
-        ("report1:::0", 10, "0", "greater than 0"),
-        ("report1:::101", 10, "101", "at most 100"),
-        ("report1:::90,-5", 13, "-5", "greater than 0"),
-        ("report1:::90,,95", 13, "", "is a number"),
-        ("report1:::90,9x", 13, "9x", "is a number"),
-        ("report1:::inf", 10, "inf", "is a number"),
-        ("report1:::90,90.0", 13, "90.0", "twice"),
-        ("report1:::99.12345678", 10, "99.12345678", "six decimals"),
-        ("report1:::90:95", 13, "95", "at most four sections"),
-        ("tag_info", 8, "", "exactly 1 tag name"),
-        ("tag_info::", 9, "", "exactly 1 tag name"),
-        ("tag_info:a,b", 9, "a,b", "exactly 1 tag name, not 2"),
-        ("tag2_info:a", 10, "a", "exactly 2 tag names, not 1"),
-        (
-            "rtag2_report:a,b,c",
-            13,
-            "a,b,c",
-            "exactly 2 tag names, not 3",
-        ),
-        ("tagN_info:a,,b", 12, "", "a tag name is missing"),
-        ("tagN_info:a,b,a", 14, "a", "named twice"),
-        ("тaг:a", 0, "тaг", "the kinds are"),
-        ("tag_info:é:x", 11, "x", "name=value"),
-    ] {
-        let error = refused(comment);
-        assert_eq!((error.at, error.part.as_str()), (at, part), "{error}");
-        assert!(error.problem.contains(hint), "{comment}: {error}");
-        assert!(
-            error.to_string().contains(&format!("position {}", at + 1)),
-            "{error}"
-        );
-    }
-    assert!(
-        refused(&format!("tagN_info:{sixteen}"))
-            .problem
-            .contains("1 to 15 tag names, not 16")
-    );
-    assert_eq!(
-        read(&format!("tagN_report2:{}", &sixteen[..sixteen.len() - 4]))
-            .keys
-            .len(),
-        18
-    );
-    assert!(
-        refused(&format!("tag_info:{}", "x".repeat(256)))
-            .problem
-            .contains("255 bytes")
-    );
-    assert!(
-        refused(&format!("tag_info:a:tag.{}=y", "x".repeat(256)))
-            .problem
-            .contains("255 bytes")
-    );
-    assert!(
-        refused(&"x".repeat(COMMENT_BYTES_MAX + 1))
-            .problem
-            .contains("longer than")
-    );
-}
-
-#[test]
-fn odd_but_good_comments_are_read() {
-    for comment in [
-        "report1::",
-        "report1:::",
-        "report1:x:",
-        "report1:a,b::50",
-        "info:::90",
-        "info::min_time=1",
-        "tag_info:group::95",
-        "tagN_info:group,server:tag.env=prod:50,99",
-        "report3::min_time=0.5",
-        "tag_info: spaced name ",
-        "report1:::0.1,100",
-    ] {
-        assert_eq!(read(comment).comment.as_deref(), Some(comment));
-    }
-}
-
-#[test]
-fn v2_errors_point_at_the_part() {
-    for (comment, at, part, hint) in [
-        ("v2/", 3, "", "the types are"),
-        (
-            "v2/packets/60/no_keys/no_percentiles/no_filters",
-            3,
-            "packets",
-            "packet (or info)",
-        ),
-        ("v2/stats/", 9, "", "takes no parameters"),
-        (
-            "v2/request/60/~host/no_percentiles",
-            34,
-            "",
-            "six parts, not 5",
-        ),
-        (
-            "v2/request/60/~host/no_percentiles/no_filters/x",
-            46,
-            "x",
-            "six parts, not 7",
-        ),
-        (
-            "v2/request/0/~host/no_percentiles/no_filters",
-            11,
-            "0",
-            "whole number of seconds",
-        ),
-        (
-            "v2/request/60s/~host/no_percentiles/no_filters",
-            11,
-            "60s",
-            "default_history_time",
-        ),
-        (
-            "v2/request/60,7/~host/no_percentiles/no_filters",
-            14,
-            "7",
-            "not a multiple",
-        ),
-        (
-            "v2/request/60,0/~host/no_percentiles/no_filters",
-            14,
-            "0",
-            "tick width",
-        ),
-        (
-            "v2/packet/60/~host/no_percentiles/no_filters",
-            13,
-            "~host",
-            "write no_keys",
-        ),
-        (
-            "v2/request/60/no_keys/no_percentiles/no_filters",
-            14,
-            "no_keys",
-            "1 to 15 keys",
-        ),
-        (
-            "v2/request/60//no_percentiles/no_filters",
-            14,
-            "",
-            "1 to 15 keys",
-        ),
-        (
-            "v2/request/60/~hostname/no_percentiles/no_filters",
-            15,
-            "hostname",
-            "~host, ~script",
-        ),
-        (
-            "v2/request/60/@a/no_percentiles/no_filters",
-            14,
-            "@a",
-            "v2/timer only",
-        ),
-        (
-            "v2/request/60/a/no_percentiles/no_filters",
-            14,
-            "a",
-            "v2/timer only",
-        ),
-        (
-            "v2/timer/60/@a,/no_percentiles/no_filters",
-            15,
-            "",
-            "tag name is missing",
-        ),
-        (
-            "v2/timer/60/@a,a/no_percentiles/no_filters",
-            15,
-            "a",
-            "twice",
-        ),
-        (
-            "v2/timer/60/@1,@2,@3,@4,@5,@6,@7,@8,@9,@10,@11,@12,@13,@14,@15,@16/no_percentiles/no_filters",
-            63,
-            "@16",
-            "at most 15",
-        ),
-        ("v2/request/60/~host/p95/no_filters", 20, "p95", "hv="),
-        (
-            "v2/request/60/~host/hv=0:1000:100/no_filters",
-            20,
-            "hv=0:1000:100",
-            "at least one percentile",
-        ),
-        (
-            "v2/request/60/~host/hv=0:1000,p95/no_filters",
-            23,
-            "0:1000",
-            "three whole numbers",
-        ),
-        (
-            "v2/request/60/~host/hv=5:5:10,p95/no_filters",
-            23,
-            "5:5:10",
-            "greater than the minimum",
-        ),
-        (
-            "v2/request/60/~host/hv=0:5:1,p95/no_filters",
-            23,
-            "0:5:1",
-            "at least 2 buckets",
-        ),
-        (
-            "v2/request/60/~host/hv=0:1000:100,p0/no_filters",
-            35,
-            "0",
-            "greater than 0",
-        ),
-        (
-            "v2/request/60/~host/hv=0:1000:100,p101/no_filters",
-            35,
-            "101",
-            "at most 100",
-        ),
-        (
-            "v2/request/60/~host/hv=0:1000:100,percentiles=50:x/no_filters",
-            49,
-            "x",
-            "is a number",
-        ),
-        (
-            "v2/request/60/~host/hv=0:9:9,hv=0:9:9,p9/no_filters",
-            29,
-            "hv=0:9:9",
-            "twice",
-        ),
-        (
-            "v2/request/60/~host/median/no_filters",
-            20,
-            "median",
-            "must be no_percentiles",
-        ),
-        (
-            "v2/request/60/~host//no_filters",
-            20,
-            "",
-            "must be no_percentiles",
-        ),
-        (
-            "v2/request/60/~host/no_percentiles/",
-            35,
-            "",
-            "must be no_filters",
-        ),
-        (
-            "v2/request/60/~host/no_percentiles/env=1",
-            35,
-            "env=1",
-            "must be no_filters",
-        ),
-        (
-            "v2/request/60/~host/no_percentiles/@env=1",
-            35,
-            "@env=1",
-            "+<request tag>=<value>",
-        ),
-        (
-            "v2/request/60/~host/no_percentiles/~status=2xx",
-            43,
-            "2xx",
-            "whole number",
-        ),
-        (
-            "v2/request/60/~host/no_percentiles/~foo=2",
-            36,
-            "foo",
-            "~host, ~script",
-        ),
-        (
-            "v2/request/60/~host/no_percentiles/min_time=2,max_time=1",
-            35,
-            "min_time=2,max_time=1",
-            "greater",
-        ),
-    ] {
-        let error = refused(comment);
-        assert_eq!((error.at, error.part.as_str()), (at, part), "{error}");
-        assert!(error.problem.contains(hint), "{comment}: {error}");
-    }
-}
-
-/// The bounds of the time are filters too: whichever grammar, no report has more of them than another may.
-#[test]
-fn times_count_among_the_filters() {
-    let tags = |count: usize, sign: &str| {
-        let tags: Vec<String> = (0..count).map(|n| format!("{sign}t{n}=x")).collect();
-        tags.join(",")
-    };
-    for (count, is_too_many) in [(31, false), (32, true)] {
-        let v1 = format!("report1::{},min_time=1", tags(count, "tag."));
-        let v2 = format!(
-            "v2/request/60/~script/no_percentiles/{},max_time=1",
-            tags(count, "+")
-        );
-        for comment in [v1, v2] {
-            let read = parse("r", &comment, &Defaults::default());
-            let is_refused = read.is_err_and(|error| error.problem.contains("at most 32"));
-            assert_eq!(is_refused, is_too_many, "{comment}");
-        }
-    }
 }

@@ -10,7 +10,7 @@ use prost::Message as _;
 use serde_json::{Value as Json, json};
 
 use super::{ClickHouse, START_SECS, drain};
-use crate::harness::{Here, Sender, await_condition};
+use crate::harness::{Here, Sender, await_condition, await_until};
 use crate::packets::request;
 
 /// Names of collectors, and where they are.
@@ -57,10 +57,7 @@ fn pass(all: &[&Here], clock: &ManualClock, ms: u64) {
     clock.advance_ms(ms);
     let before: Vec<u64> = all.iter().map(|here| merges(here)).collect();
     for (here, before) in all.iter().zip(before) {
-        await_condition("the merger runs", || match merges(here) {
-            now if now > before + 1 => Ok(()),
-            now => Err(now),
-        });
+        await_until("the merger runs", || merges(here), |now| *now > before + 1);
     }
 }
 

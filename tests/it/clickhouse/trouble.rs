@@ -14,7 +14,7 @@ use serde_json::{Value as Json, json};
 use super::{
     ClickHouse, Sent, assert_same, at_home, drain, faults, print_tables, send, settle, start, there,
 };
-use crate::harness::{Here, Program, await_condition, nobody_listens, pinbad, run};
+use crate::harness::{Here, Program, await_condition, await_until, nobody_listens, pinbad, run};
 use crate::past::{START_SECS, pass};
 use crate::restart::{Unmount, mount};
 
@@ -102,13 +102,11 @@ fn a_server_that_speaks_tls_is_verified() {
                 false => Err(shipped),
             }
         });
-        let log = await_condition("it is logged", || {
-            let log = format!("{:?}", program.log());
-            match log.contains("Cannot ship to ClickHouse") {
-                true => Ok(log),
-                false => Err(()),
-            }
-        });
+        let log = await_until(
+            "it is logged",
+            || format!("{:?}", program.log()),
+            |log| log.contains("Cannot ship to ClickHouse"),
+        );
         assert!(!log.contains("hunter2"), "{log}");
     }
     assert_eq!(tables(), [] as [Json; 0]);
@@ -140,13 +138,11 @@ fn without_a_url_there_is_no_thread() {
     let url = format!("clickhouse.url=http://{nobody}");
     for (url, has) in [("clickhouse.url=", false), (&*url, true)] {
         let program = Program::serve(&[&dir, "history.free_min=0", url]);
-        await_condition("its threads have names", || {
-            let threads = threads(&program);
-            match threads.iter().any(|it| it == "clickhouse") == has {
-                true => Ok(()),
-                false => Err(threads),
-            }
-        });
+        await_until(
+            "its threads have names",
+            || threads(&program),
+            |threads| threads.iter().any(|it| it == "clickhouse") == has,
+        );
         let status = program.site.json("/api/v1/status");
         assert_eq!(status["clickhouse"].is_object(), has, "{status}");
         assert_eq!(home.path().join("unshipped").exists(), has);

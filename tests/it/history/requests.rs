@@ -11,7 +11,7 @@ use pinbad::clock::{Clock, ManualClock, SystemClock};
 use prost::Message as _;
 
 use super::{of_history, pass};
-use crate::harness::{Here, Program, Sender, Site, await_condition};
+use crate::harness::{Here, Program, Sender, Site, await_condition, await_until};
 use crate::packets::request;
 
 /// The rows of a table, from all files that are published.
@@ -107,10 +107,7 @@ fn kills_and_restarts_leave_each_request_there_once() {
                 .unwrap_or(0)
         };
         let written = send(&program.site, &mut numbers, 300);
-        await_condition("a flush", || match kept() {
-            now if now >= 300 => Ok(()),
-            now => Err(now),
-        });
+        await_until("a flush", kept, |now| *now >= 300);
         must.extend(written);
         let last = send(&program.site, &mut numbers, 200);
         if life % 2 == 0 {

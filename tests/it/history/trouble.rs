@@ -16,20 +16,13 @@ use serde_json::Value as Json;
 
 use super::killed::known;
 use super::{START_MS, of_history, pass, start};
-use crate::harness::{Here, Program, Sender, Site, await_condition, pinbad, run};
+use crate::harness::{Here, Program, Sender, Site, await_condition, await_until, pinbad, run};
 use crate::packets::request;
 use crate::restart::{Unmount, mount};
 
 /// Waits until the status of history is so.
 fn until(site: &Site, what: &str, is: impl Fn(&Json) -> bool) -> Json {
-    await_condition(what, || {
-        let history = of_history(site);
-        if is(&history) {
-            Ok(history)
-        } else {
-            Err(history)
-        }
-    })
+    await_until(what, || of_history(site), |history| is(history))
 }
 
 fn count(history: &Json, name: &str) -> u64 {

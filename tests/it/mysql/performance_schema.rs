@@ -8,7 +8,7 @@ use prost::Message as _;
 
 use super::MYSQL;
 use super::client::{Client, Outcome};
-use crate::harness::{Here, Program, Sender, await_condition, pinbad, run};
+use crate::harness::{Here, Program, Sender, await_condition, await_until, pinbad, run};
 use crate::mariadb::MariaDb;
 use crate::packets::request;
 
@@ -249,14 +249,11 @@ fn statements_have_texts_digests_errors_and_rows() {
         JOIN events_statements_history o ON o.THREAD_ID = i.THREAD_ID AND o.EVENT_ID = i.NESTING_EVENT_ID
         WHERE i.SQL_TEXT = 'SELECT ''over http'''";
     let wanted = ["statement/http/api/v1/sql", "STATEMENT"];
-    await_condition("the answer has been sent", || {
-        let found = rows(&mut client, nested);
-        if found == [wanted] {
-            Ok(())
-        } else {
-            Err(found)
-        }
-    });
+    await_until(
+        "the answer has been sent",
+        || rows(&mut client, nested),
+        |found| *found == [wanted],
+    );
 }
 
 /// In one statement both are of one moment, whatever happens and is switched meanwhile.
@@ -440,15 +437,17 @@ fn a_reader_that_stands_still_is_found() {
     let stuck = "SELECT EVENT_NAME FROM events_statements_current
         WHERE END_EVENT_ID IS NULL AND TIMER_WAIT > 1000000000000 ORDER BY EVENT_ID";
     let wanted = [["statement/http/api/v1/sql"], ["statement/sql/select"]];
-    await_condition("the answer is seen to wait for its reader", || {
-        let found = rows(&mut client, stuck);
-        if found == wanted { Ok(()) } else { Err(found) }
-    });
+    await_until(
+        "the answer is seen to wait for its reader",
+        || rows(&mut client, stuck),
+        |found| *found == wanted,
+    );
     drop(reader);
-    await_condition("it has ended", || {
-        let found = rows(&mut client, stuck);
-        if found.is_empty() { Ok(()) } else { Err(found) }
-    });
+    await_until(
+        "it has ended",
+        || rows(&mut client, stuck),
+        |found| found.is_empty(),
+    );
 }
 
 /// What the page, Prometheus and the terminal make of it.

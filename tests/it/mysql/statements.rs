@@ -443,10 +443,11 @@ fn reports_are_made_and_dropped() {
     assert_eq!(client.refused(make).0, 1050);
     // It is a report like any other, and knows what is in the pool.
     let made = "SELECT count(*) FROM slow_tags";
-    crate::harness::await_condition("the report is filled", || match value(&mut client, made) {
-        rows if rows == "2" => Ok(()),
-        rows => Err(rows),
-    });
+    crate::harness::await_until(
+        "the report is filled",
+        || value(&mut client, made),
+        |rows| *rows == "2",
+    );
     assert_eq!(shop.site().rows("slow_tags").len(), 2);
     let listed = "SELECT ENGINE, TABLE_TYPE, TABLE_COMMENT FROM information_schema.TABLES WHERE TABLE_NAME = 'slow_tags'";
     assert_eq!(
@@ -543,7 +544,7 @@ fn a_statement_that_takes_too_long_is_ended() {
     let shop = Shop::with(&["sql.time_max=1s"]);
     let mut client = Client::connect(shop.mysql);
     let start = Instant::now();
-    let (code, message) = client.refused(super::wire::LONG);
+    let (code, message) = client.refused(super::connections::LONG);
     assert_eq!(code, 1969, "{message}");
     assert!(message.contains("sql.time_max"), "{message}");
     assert!(start.elapsed() >= Duration::from_secs(1));

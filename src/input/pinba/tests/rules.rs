@@ -11,12 +11,25 @@ fn with(change: impl FnOnce(&mut model::Request)) -> Vec<u8> {
     packet.encode_to_vec()
 }
 
-fn refusal(change: impl FnOnce(&mut model::Request)) -> RejectReason {
-    decode(&with(change)).result.unwrap_err()
+/// Each of these breaks a good packet so that it is refused for that reason.
+#[track_caller]
+fn assert_refused(reason: RejectReason, breakers: &[fn(&mut model::Request)]) {
+    for (number, breaks) in breakers.iter().enumerate() {
+        assert_eq!(decode(&with(breaks)).result, Err(reason), "number {number}");
+    }
 }
 
 fn one(change: impl FnOnce(&mut model::Request)) -> (Plain, DecodeCounts) {
     decode_one(&with(change))
+}
+
+/// Bytes as the field of a nested request.
+fn nested_field(message: &[u8]) -> RawField {
+    RawField {
+        number: 18,
+        wire_type: 2,
+        value: sized(message),
+    }
 }
 
 /// What breaks a rule, and the reason it has to be refused for.
@@ -30,45 +43,21 @@ fn script(name: &str) -> impl Fn(&Plain) -> bool {
 fn v0_each_required_field_is_required() {
     let packet = good().encode_to_vec();
     let fields = super::packets::fields_of(&packet).unwrap();
+    let without = |number: u32| {
+        let others = fields.iter().filter(|field| field.number != number);
+        super::packets::message_of(&others.cloned().collect::<Vec<_>>())
+    };
     for number in 1..=9 {
-        let without: Vec<_> = fields
-            .iter()
-            .filter(|f| f.number != number)
-            .cloned()
-            .collect();
-        let message = super::packets::message_of(&without);
-        assert_eq!(
-            decode(&message).result,
-            Err(RejectReason::MissingField),
-            "field {number}"
-        );
+        let message = without(number);
+        let missing = Err(RejectReason::MissingField);
+        assert_eq!(decode(&message).result, missing, "field {number}");
         // The same inside: the whole datagram goes.
         let mut outer = good().encode_to_vec();
-        put_field(
-            &mut outer,
-            &RawField {
-                number: 18,
-                wire_type: 2,
-                value: sized(&message),
-            },
-        );
-        assert_eq!(
-            decode(&outer).result,
-            Err(RejectReason::MissingField),
-            "nested, field {number}"
-        );
+        put_field(&mut outer, &nested_field(&message));
+        assert_eq!(decode(&outer).result, missing, "nested, field {number}");
     }
     for number in [16, 17, 19] {
-        let without: Vec<_> = fields
-            .iter()
-            .filter(|f| f.number != number)
-            .cloned()
-            .collect();
-        assert_eq!(
-            decode(&super::packets::message_of(&without)).result,
-            Ok(1),
-            "field {number}"
-        );
+        assert_eq!(decode(&without(number)).result, Ok(1), "field {number}");
     }
 }
 
@@ -101,29 +90,17 @@ fn v0_wrong_wire_types_are_refused_for_every_field() {
 
 #[test]
 fn v0_lz4_header_is_told_only_after_decoding_failed() {
-    // Field 2 first: 0x12 looks like the header, and the packet is good.
-    assert_eq!(
-        decode(&corpus::named("good-first-byte-like-lz4")).result,
-        Ok(1)
-    );
-    assert_eq!(
-        decode(&[0x10, 0, 0, 0]).result,
-        Err(RejectReason::Lz4Header)
-    );
-    assert_eq!(
-        decode(&[0x1f, 0, 0, 0, 1, 2, 3]).result,
-        Err(RejectReason::Lz4Header)
-    );
-    assert_eq!(
-        decode(&[0x12, 0x7f, 0]).result,
-        Err(RejectReason::Truncated),
-        "no room for a header"
-    );
-    assert_eq!(
-        decode(&[0x20, 0, 0, 0]).result,
-        Err(RejectReason::BadKey),
-        "another first byte"
-    );
+    for (packet, result) in [
+        // Field 2 first: 0x12 looks like the header, and the packet is good.
+        (&corpus::named("good-first-byte-like-lz4")[..], Ok(1)),
+        (&[0x10, 0, 0, 0], Err(RejectReason::Lz4Header)),
+        (&[0x1f, 0, 0, 0, 1, 2, 3], Err(RejectReason::Lz4Header)),
+        // No room for a header; another first byte.
+        (&[0x12, 0x7f, 0], Err(RejectReason::Truncated)),
+        (&[0x20, 0, 0, 0], Err(RejectReason::BadKey)),
+    ] {
+        assert_eq!(decode(packet).result, result, "{packet:?}");
+    }
     // A message that breaks rules is not taken for a compressed one.
     let mut packet = corpus::named("good-first-byte-like-lz4");
     packet.extend_from_slice(&[0x50, 1]);
@@ -133,14 +110,7 @@ fn v0_lz4_header_is_told_only_after_decoding_failed() {
 #[test]
 fn v0_a_bad_nested_message_takes_all_with_it_whatever_came_before() {
     let mut packet = with(|packet| packet.requests = vec![good_nested("/a"), good_nested("/b")]);
-    put_field(
-        &mut packet,
-        &RawField {
-            number: 18,
-            wire_type: 2,
-            value: sized(b"\x0a\x05ab"),
-        },
-    );
+    put_field(&mut packet, &nested_field(b"\x0a\x05ab"));
     let outcome = decode(&packet);
     assert_eq!(outcome.result, Err(RejectReason::Truncated));
     assert_eq!(outcome.counts.requests_decoded, 0);
@@ -148,27 +118,17 @@ fn v0_a_bad_nested_message_takes_all_with_it_whatever_came_before() {
 
 #[test]
 fn v1_counts_of_hits_values_and_tag_counts_must_agree() {
-    assert_eq!(
-        refusal(|packet| packet.timer_hit_count.push(1)),
-        RejectReason::TimerCounts
-    );
-    assert_eq!(
-        refusal(|packet| packet.timer_value.truncate(2)),
-        RejectReason::TimerCounts
-    );
-    assert_eq!(
-        refusal(|packet| packet.timer_tag_count.push(0)),
-        RejectReason::TimerCounts
-    );
-}
-
-#[test]
-fn v1_of_the_outer_request_drops_the_nested_ones() {
-    let outcome = decode(&with(|packet| {
-        packet.requests = vec![good_nested("/a")];
-        packet.timer_hit_count.push(1);
-    }));
-    assert_eq!(outcome.result, Err(RejectReason::TimerCounts));
+    let breakers: [fn(&mut model::Request); 4] = [
+        |packet| packet.timer_hit_count.push(1),
+        |packet| packet.timer_value.truncate(2),
+        |packet| packet.timer_tag_count.push(0),
+        // That drops nested requests too.
+        |packet| {
+            packet.requests = vec![good_nested("/a")];
+            packet.timer_hit_count.push(1);
+        },
+    ];
+    assert_refused(RejectReason::TimerCounts, &breakers);
 }
 
 #[test]
@@ -253,21 +213,18 @@ fn v2_to_v6_of_the_outer_request_leave_the_nested_ones() {
 
 #[test]
 fn v2_counts_of_request_tag_names_and_values_must_agree() {
-    assert_eq!(
-        refusal(|packet| packet.tag_name.push(0)),
-        RejectReason::RequestTagCounts
-    );
-    assert_eq!(
-        refusal(|packet| packet.tag_value.clear()),
-        RejectReason::RequestTagCounts
-    );
+    let breakers: [fn(&mut model::Request); 2] = [
+        |packet| packet.tag_name.push(0),
+        |packet| packet.tag_value.clear(),
+    ];
+    assert_refused(RejectReason::RequestTagCounts, &breakers);
 }
 
 #[test]
 fn v3_a_dictionary_must_be_there_if_timers_or_tags_are() {
-    assert_eq!(
-        refusal(|packet| packet.dictionary.clear()),
-        RejectReason::NoDictionary
+    assert_refused(
+        RejectReason::NoDictionary,
+        &[|packet| packet.dictionary.clear()],
     );
     let bare = |tags: bool| {
         let mut packet = model::Request::named("h", "s", "/");
@@ -293,19 +250,13 @@ fn v3_a_dictionary_must_be_there_if_timers_or_tags_are() {
 
 #[test]
 fn v4_a_request_tag_must_point_into_the_dictionary() {
-    let words = good().dictionary.len() as u32;
-    assert_eq!(
-        refusal(|packet| packet.tag_name[0] = words),
-        RejectReason::RequestTagIndex
-    );
-    assert_eq!(
-        refusal(|packet| packet.tag_value[0] = u32::MAX),
-        RejectReason::RequestTagIndex
-    );
-    assert_eq!(
-        one(|packet| packet.tag_value[0] = words - 1).0.tags.len(),
-        1
-    );
+    let breakers: [fn(&mut model::Request); 2] = [
+        |packet| packet.tag_name[0] = packet.dictionary.len() as u32,
+        |packet| packet.tag_value[0] = u32::MAX,
+    ];
+    assert_refused(RejectReason::RequestTagIndex, &breakers);
+    let last = good().dictionary.len() as u32 - 1;
+    assert_eq!(one(|packet| packet.tag_value[0] = last).0.tags.len(), 1);
 }
 
 #[test]
@@ -323,36 +274,22 @@ fn v5_a_timer_tag_outside_the_dictionary_is_skipped_and_the_timer_stays() {
 
 #[test]
 fn v6_tag_counts_must_add_up_to_the_names_and_to_the_values() {
-    assert_eq!(
-        refusal(|packet| packet.timer_tag_count[0] = 3),
-        RejectReason::TimerTagCounts
-    );
-    assert_eq!(
-        refusal(|packet| packet.timer_tag_count[0] = 1),
-        RejectReason::TimerTagCounts
-    );
-    assert_eq!(
-        refusal(|packet| packet.timer_tag_name.push(0)),
-        RejectReason::TimerTagCounts
-    );
-    assert_eq!(
-        refusal(|packet| packet.timer_tag_value.truncate(4)),
-        RejectReason::TimerTagCounts
-    );
-    // Sums that would wrap to the right value in 32 bits.
-    let wraps = refusal(|packet| packet.timer_tag_count = vec![u32::MAX, 1, 5]);
-    assert_eq!(wraps, RejectReason::TimerTagCounts);
-    // And in 16.
-    let wraps = refusal(|packet| packet.timer_tag_count[0] += 1 << 16);
-    assert_eq!(wraps, RejectReason::TimerTagCounts);
+    let breakers: [fn(&mut model::Request); 6] = [
+        |packet| packet.timer_tag_count[0] = 3,
+        |packet| packet.timer_tag_count[0] = 1,
+        |packet| packet.timer_tag_name.push(0),
+        |packet| packet.timer_tag_value.truncate(4),
+        // Sums that would wrap to the right value in 32 bits, and in 16.
+        |packet| packet.timer_tag_count = vec![u32::MAX, 1, 5],
+        |packet| packet.timer_tag_count[0] += 1 << 16,
+    ];
+    assert_refused(RejectReason::TimerTagCounts, &breakers);
     // Tags without a timer.
     let mut packet = model::Request::named("h", "s", "/");
     packet.timer_tag_name.push(0);
     packet.timer_tag_value.push(0);
-    assert_eq!(
-        decode(&packet.encode_to_vec()).result,
-        Err(RejectReason::TimerTagCounts)
-    );
+    let result = decode(&packet.encode_to_vec()).result;
+    assert_eq!(result, Err(RejectReason::TimerTagCounts));
 }
 
 #[test]

@@ -1,0 +1,186 @@
+//! A folder of the state that is full, read-only, or has room again.
+
+use super::*;
+
+/// A state.dir on which nothing can be written: the daemon works, says so, and ends with a failure because it could not
+/// keep what it had.
+#[test]
+fn a_full_or_read_only_disk_is_said_and_the_old_snapshot_stays() {
+    let place = tempfile::tempdir().unwrap();
+    let at = place.path().to_str().unwrap();
+    if !mount(&["-t", "tmpfs", "-o", "size=256k", "tmpfs", at]) {
+        println!("left out: only root may mount a small file system, and not everywhere");
+        return;
+    }
+    let _unmounted = Unmount(at);
+    let settings = settings(place.path());
+    let mut program = Program::serve(&refs(&settings));
+    let mut sender = Sender::new(&program.site);
+    for n in 0..50 {
+        sender.send(&packet(n));
+    }
+    sender.at_rest();
+    program.signal("TERM");
+    assert_eq!(program.wait().0.code(), Some(0));
+    let kept = std::fs::read(place.path().join("snapshot")).unwrap();
+
+    let filler = place.path().join("filler");
+    for (how, undo) in [("full", ""), ("ro", "rw")] {
+        if how == "full" {
+            let filled = std::fs::write(&filler, vec![1; 1 << 20]);
+            assert!(filled.is_err(), "the disk was to be full");
+        } else {
+            assert!(mount(&["-o", "remount,ro", at]));
+        }
+        let mut settings = settings.clone();
+        settings.push("state.snapshot_period=1s".to_owned());
+        let mut program = Program::serve(&refs(&settings));
+        let status = await_condition("a snapshot fails", || {
+            let status = program.site.status();
+            let failed = status.0["snapshot"]["failed"].as_u64().unwrap();
+            if failed > 0 { Ok(status) } else { Err(status) }
+        });
+        assert!(status.0["snapshot"]["error"].is_string(), "{status:?}");
+        assert_eq!(
+            status.count("requests_merged"),
+            50,
+            "it took up the old one"
+        );
+        let mut sender = Sender::new(&program.site);
+        sender.send(&packet(1));
+        sender.at_rest();
+        program.signal("TERM");
+        assert_eq!(
+            program.wait().0.code(),
+            Some(1),
+            "{how}: {:?}",
+            program.log()
+        );
+        let log = program.log();
+        assert!(
+            log.iter().any(|line| line["level"] == "ERROR"
+                && line["message"] == "Cannot write a snapshot: the one before it stays."),
+            "{log:?}"
+        );
+        assert_eq!(std::fs::read(place.path().join("snapshot")).unwrap(), kept);
+        assert!(!place.path().join("snapshot.new").exists());
+        if undo.is_empty() {
+            std::fs::remove_file(&filler).unwrap();
+        } else {
+            assert!(mount(&["-o", "remount,rw", at]));
+        }
+    }
+}
+
+/// Without room nothing is kept, which the log, the status and the metrics say; packets and questions go on; and when there
+/// is room again snapshots and reports are kept again, without anybody's help.
+#[test]
+fn when_there_is_room_again_it_keeps_again() {
+    let place = tempfile::tempdir().unwrap();
+    let at = place.path().to_str().unwrap();
+    if !mount(&["-t", "tmpfs", "-o", "size=512k", "tmpfs", at]) {
+        println!("left out: only root may mount a small file system, and not everywhere");
+        return;
+    }
+    let _unmounted = Unmount(at);
+    let filler = place.path().join("filler");
+    let mut settings = settings(place.path());
+    settings.retain(|setting| !setting.starts_with("pool.stats_history"));
+    settings.push("state.snapshot_period=1s".to_owned());
+    let mut program = Program::serve(&refs(&settings));
+    let mut sender = Sender::new(&program.site);
+    let mut send = |count: u64| {
+        for n in 0..count {
+            sender.send(&packet(n));
+        }
+        sender.at_rest().count("requests_merged")
+    };
+    let snapshot = |program: &Program, what: &str, is: &dyn Fn(&Json) -> bool| {
+        await_until(
+            what,
+            || program.site.status().0["snapshot"].clone(),
+            |snapshot| is(snapshot),
+        )
+    };
+    let metric = |program: &Program, name: &str| -> f64 {
+        let text = program.site.get("/metrics").body;
+        let line = text.lines().find(|line| line.starts_with(name));
+        let line = line.unwrap_or_else(|| panic!("{name} in {text}"));
+        line.rsplit(' ').next().unwrap().parse().unwrap()
+    };
+    let report = |name: &str| format!(r#"{{"name": "{name}", "comment": "tag_info:group"}}"#);
+    assert_eq!(send(50), 50);
+    snapshot(&program, "one is written", &|it| it["written"] != 0);
+
+    for (round, how) in (1..).zip(["full", "read-only", "full"]) {
+        if how == "full" {
+            assert!(
+                std::fs::write(&filler, vec![1; 1 << 20]).is_err(),
+                "it was to be full"
+            );
+        } else {
+            assert!(mount(&["-o", "remount,ro", at]));
+        }
+        let failed = |it: &Json| it["failed"].as_u64().unwrap();
+        let before = failed(&program.site.status().0["snapshot"]);
+        let said = snapshot(&program, "it fails", &|it| failed(it) > before + 1);
+        assert!(said["error"].is_string(), "{how}: {said}");
+        assert!(metric(&program, "pinbad_snapshots_failed_total ") >= failed(&said) as f64);
+        // A report that could not be kept is not made either, and that is said.
+        let refused = program.site.post("/api/v1/reports", &report("kept"));
+        assert!(refused.status >= 500, "{how}: {refused:?}");
+        assert!(
+            refused.problem(refused.status).contains("state"),
+            "{refused:?}"
+        );
+        assert_eq!(program.site.get("/api/v1/reports/kept").status, 404);
+        assert_eq!(send(50), 50 + round * 50, "packets go on");
+
+        if how == "full" {
+            std::fs::remove_file(&filler).unwrap();
+        } else {
+            assert!(mount(&["-o", "remount,rw", at]));
+        }
+        let written = |it: &Json| it["written"].as_u64().unwrap();
+        let before = written(&program.site.status().0["snapshot"]);
+        let said = snapshot(&program, "it is written again", &|it| {
+            written(it) > before + 1
+        });
+        assert_eq!(said["error"], Json::Null, "{how}");
+        assert!(metric(&program, "pinbad_snapshot_timestamp_seconds ") > 1.7e9);
+        assert_eq!(
+            program.site.post("/api/v1/reports", &report("kept")).status,
+            201
+        );
+        assert_eq!(program.site.delete("/api/v1/reports/kept").status, 200);
+    }
+    assert_eq!(
+        program.site.post("/api/v1/reports", &report("kept")).status,
+        201
+    );
+    let errors = program.log();
+    let errors = errors.iter().filter(|line| line["level"] == "ERROR");
+    let all = errors
+        .filter(|line| line["message"] == "Cannot write a snapshot: the one before it stays.");
+    assert!(all.count() >= 3);
+    // The last one that was written is whole: it comes back even after a kill.
+    program.signal("KILL");
+    program.wait();
+    let program = Program::serve(&refs(&settings));
+    assert_eq!(program.site.status().count("requests_merged"), 200);
+    assert_eq!(program.site.get("/api/v1/reports/kept").status, 200);
+}
+
+pub(crate) fn mount(arguments: &[&str]) -> bool {
+    let done = Command::new("mount").args(arguments).status();
+    done.is_ok_and(|status| status.success())
+}
+
+pub(crate) struct Unmount<'a>(pub(crate) &'a str);
+
+impl Drop for Unmount<'_> {
+    fn drop(&mut self) {
+        // A leftover is a tmpfs of 256 KiB, and the test has failed already.
+        let _done = Command::new("umount").args(["-l", self.0]).status();
+    }
+}
