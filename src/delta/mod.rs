@@ -26,7 +26,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tracing::warn;
 
-pub use self::rows::{Gain, RowDelta, RowReader};
+pub use self::rows::{RowDelta, RowReader};
 use crate::instruments::Instrument;
 use crate::report::Gained;
 use crate::shutdown::Shutdown;

@@ -1,32 +1,20 @@
 //! The rows of a report in a second: groups of one row added up.
 //!
 //! Groups are sorted by the ids of their rows, so that rows are put together one after the other and nothing is kept of one
-//! but its number.
+//! but its number. Most rows have one group: what that gained is handed on as it was written.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::Second;
-use crate::report::packed::Sum;
+use crate::report::packed::{Packed, Pairs, Sum};
 use crate::report::reading::Extremes;
+use crate::report::totals::Totals;
 use crate::report::{Deltas, Watched};
 
-/// What was gained: sums, histogram, extremes.
-#[derive(Debug, Default)]
-pub struct Gain {
-    /// Sums and histogram.
-    pub sum: Sum,
-    /// [`Extremes::NOTHING`] where the report keeps none.
-    pub extremes: Extremes,
-}
-
-impl Gain {
-    /// Adds what was gained elsewhere.
-    pub fn add(&mut self, other: &Self) {
-        self.sum.add_sum(&other.sum);
-        self.extremes.widen(&other.extremes);
-    }
-}
+/// Records that are read ahead of their turn, all at once: in the order of ids they lie anywhere, and the memory takes as long
+/// for one as for all of them.
+const AHEAD: usize = 16;
 
 /// What a row gained.
 #[derive(Debug)]
@@ -35,8 +23,14 @@ pub struct RowDelta<'a> {
     pub id: u64,
     /// Its key: see [`key_texts`](crate::report::row_key::key_texts).
     pub key: &'a [u8],
-    /// What it gained.
-    pub gain: &'a Gain,
+    /// What it gained, sums and histogram.
+    pub packed: Packed<'a>,
+    /// The sums of that.
+    pub totals: Totals,
+    /// Its histogram; `None` when it has none.
+    pub times: Option<Pairs<'a>>,
+    /// [`Extremes::NOTHING`] where the report keeps none.
+    pub extremes: Extremes,
 }
 
 /// What takes in the rows of a second, report by report.
@@ -91,27 +85,44 @@ impl Second {
             }
         }
         groups.sort_unstable();
-        let mut gain = Gain::default();
+        let record = |&(_, part, at): &(u64, u32, u32)| {
+            let found = parts[part as usize].at(at as usize);
+            found.map(|(group, _)| group)
+        };
+        let (mut sum, mut packed) = (Sum::default(), Vec::new());
+        let (mut begin, mut ahead) = (0, 0);
         for of_row in groups.chunk_by(|a, b| a.0 == b.0) {
-            gain.sum.clear();
-            gain.extremes = Extremes::NOTHING;
-            let mut of_group: &[u8] = &[];
-            let records = of_row
-                .iter()
-                .filter_map(|&(_, part, at)| parts[part as usize].at(at as usize));
-            for (group, _) in records {
-                let (extremes, gained) = group.gained();
-                gain.sum.add(gained);
-                if report.definition.extremes {
-                    gain.extremes.widen(&extremes);
-                }
-                of_group = group.key;
+            if begin >= ahead {
+                ahead = begin + AHEAD;
+                let coming = groups[begin..].iter().take(AHEAD);
+                coming.for_each(|it| parts[it.1 as usize].touch(it.2 as usize));
             }
-            report.keys.row_of(of_group, &mut key);
+            begin += of_row.len();
+            let Some(last) = of_row.last().and_then(record) else {
+                continue;
+            };
+            let (mut extremes, mut gained) = last.gained();
+            if of_row.len() > 1 {
+                sum.clear();
+                for (more, gained) in of_row.iter().filter_map(record).map(|it| it.gained()) {
+                    extremes.widen(&more);
+                    sum.add(gained);
+                }
+                sum.pack(&mut packed, true);
+                gained = Packed(&packed);
+            }
+            if !report.definition.extremes {
+                extremes = Extremes::NOTHING;
+            }
+            report.keys.row_of(last.key, &mut key);
+            let (totals, times) = gained.read();
             each(&RowDelta {
                 id: of_row[0].0,
                 key: &key,
-                gain: &gain,
+                packed: gained,
+                totals,
+                times,
+                extremes,
             });
         }
     }

@@ -114,15 +114,15 @@ impl Seen {
                     _ => key.join(" "),
                 };
                 let mut times = [0; 3];
-                for (bucket, count) in row.gain.sum.histogram().unwrap().iter() {
+                for (bucket, count) in row.times.clone().unwrap() {
                     let (low, high) = BucketLayout::LogLinear.bounds(bucket);
                     times[BOUNDS.partition_point(|&bound| bound < u64::midpoint(low, high))] +=
                         count;
                 }
                 let more = Sums {
-                    requests: row.gain.sum.totals.requests,
-                    time: row.gain.sum.totals.time,
-                    hits: row.gain.sum.totals.hits,
+                    requests: row.totals.requests,
+                    time: row.totals.time,
+                    hits: row.totals.hits,
                     times,
                 };
                 add(

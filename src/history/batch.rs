@@ -14,8 +14,11 @@ pub(super) use self::rows::Stored;
 use self::rows::{ROW_BYTES, Rows, Scratch, Weight};
 use super::dataset::{Coverage, Dataset};
 use super::row::{Gain, RowRef};
+use crate::delta::RowDelta;
 use crate::pool::strings::OTHER_TEXT;
+use crate::report::packed::Packed;
 use crate::report::row_key::push_key;
+use crate::report::{FIRST_ID, OTHER_ID};
 
 mod rows;
 
@@ -29,8 +32,8 @@ pub struct Batch {
     /// The part that was added to last.
     last: usize,
     bytes: usize,
-    /// Decides between rows of one weight.
-    tie: RandomState,
+    /// Gives keys their ids, and decides between rows of one weight.
+    hasher: RandomState,
     scratch: Scratch,
 }
 
@@ -64,7 +67,7 @@ struct Weighed {
 }
 
 impl Batch {
-    /// Adds to a row.
+    /// Adds to the row of a key.
     pub fn add(
         &mut self,
         dataset: &Arc<Dataset>,
@@ -73,6 +76,28 @@ impl Batch {
         is_other: bool,
         gain: &Gain,
     ) {
+        let mut packed = Vec::new();
+        gain.sum.pack(&mut packed, true);
+        let packed = Packed(&packed);
+        let (totals, times) = packed.read();
+        let id = match is_other {
+            true => OTHER_ID,
+            false => self.hasher.hash_one(key).max(FIRST_ID),
+        };
+        let extremes = gain.extremes;
+        let row = RowDelta {
+            id,
+            key,
+            packed,
+            totals,
+            times,
+            extremes,
+        };
+        self.add_row(dataset, time, &row);
+    }
+
+    /// Adds to the row of an id. Where ids of one key differ, it has several rows.
+    pub(super) fn add_row(&mut self, dataset: &Arc<Dataset>, time: u64, row: &RowDelta<'_>) {
         let part = self.part(dataset);
         let Part {
             moments, other_key, ..
@@ -83,10 +108,12 @@ impl Batch {
             rows
         });
         let before = rows.bytes();
-        if is_other {
-            rows.add_other(other_key, gain, &mut self.scratch);
+        let times = row.times.as_ref().map(|times| times.bytes);
+        let gained = (&row.totals, &row.extremes, times);
+        if row.id == OTHER_ID {
+            rows.add_other(other_key, gained, &mut self.scratch);
         } else {
-            rows.add(key, gain, &mut self.scratch);
+            rows.add((row.id, row.key), gained, &mut self.scratch);
         }
         self.bytes += rows.bytes();
         self.bytes -= before;
@@ -202,7 +229,7 @@ impl Batch {
         let parts = self.parts.iter().filter(|it| !it.dataset.is_coverage());
         let rows = parts.flat_map(|it| it.moments.values().flat_map(Rows::keyed));
         rows.map(|row| Weighed {
-            weight: row.weight(&self.tie),
+            weight: row.weight(&self.hasher),
             bytes: ROW_BYTES + row.key().len(),
             histogram_bytes: row.histogram_bytes(),
         })
@@ -211,12 +238,13 @@ impl Batch {
 
     /// Adds the rows up to one weight to `(other)`, and takes their histograms from those up to another.
     fn fold(&mut self, folded_to: Option<Weight>, dropped_to: Option<Weight>) -> Shrunk {
-        let Self { parts, tie, .. } = self;
+        let Self { parts, hasher, .. } = self;
         let mut shrunk = Shrunk::default();
         let mut covers = Vec::new();
         for part in parts.iter_mut().filter(|it| !it.dataset.is_coverage()) {
             for (&minute, rows) in &mut part.moments {
-                let (folded, histograms) = rows.fold(&part.other_key, [folded_to, dropped_to], tie);
+                let (folded, histograms) =
+                    rows.fold(&part.other_key, [folded_to, dropped_to], hasher);
                 shrunk.folded += folded;
                 shrunk.histograms += histograms;
                 let cover = Coverage {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::dataset::Coverage;
 use super::{Batch, Dataset, History, Resolution};
 use crate::delta::{RowDelta, RowReader, Second};
-use crate::report::{OTHER_ID, Watched};
+use crate::report::Watched;
 
 /// The most seconds in which a daemon counts as running when nothing ended them: more is a stop of the process.
 const SECS_MAX: u64 = 3_600;
@@ -123,9 +123,7 @@ impl RowReader for Adding<'_> {
 
     fn row(&mut self, row: &RowDelta<'_>) {
         if let Some(dataset) = self.dataset {
-            let is_other = row.id == OTHER_ID;
-            self.running
-                .add(dataset, self.minute, row.key, is_other, row.gain);
+            self.running.add_row(dataset, self.minute, row);
         }
     }
 

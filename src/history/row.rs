@@ -1,11 +1,19 @@
 //! Rows of history: what a key of a report gained in a minute, an hour or a day.
 
-pub use crate::delta::Gain;
 use crate::report::counts::Histogram;
 use crate::report::histogram::BucketLayout;
 use crate::report::packed::Sum;
 use crate::report::reading::Extremes;
 use crate::report::totals::Totals;
+
+/// What was gained: sums, histogram, extremes.
+#[derive(Debug, Default)]
+pub struct Gain {
+    /// Sums and histogram.
+    pub sum: Sum,
+    /// [`Extremes::NOTHING`] where the report keeps none.
+    pub extremes: Extremes,
+}
 
 impl Gain {
     /// What requests with these times gained: microseconds, and how many of them took so long.
@@ -28,9 +36,13 @@ impl Gain {
             extremes,
         }
     }
-}
 
-impl Gain {
+    /// Adds what was gained elsewhere.
+    pub fn add(&mut self, other: &Self) {
+        self.sum.add_sum(&other.sum);
+        self.extremes.widen(&other.extremes);
+    }
+
     /// The buckets that have counts, in order; `None`: what they are is not known.
     #[must_use]
     pub fn buckets(&self) -> Option<impl Iterator<Item = (u32, u64)>> {

@@ -14,7 +14,6 @@ use prometheus_client::registry::Unit;
 
 use crate::delta::{RowDelta, RowReader};
 use crate::pool::strings::OTHER_TEXT;
-use crate::report::counts::Histogram;
 use crate::report::definition::Level;
 use crate::report::histogram::BucketLayout;
 use crate::report::row_key::key_texts;
@@ -65,9 +64,8 @@ impl Row {
     }
 
     fn add(&mut self, gained: &RowDelta<'_>, edges: &[u32]) {
-        self.totals += &gained.gain.sum.totals;
-        let times = gained.gain.sum.histogram().into_iter();
-        for (bucket, count) in times.flat_map(Histogram::iter) {
+        self.totals += &gained.totals;
+        for (bucket, count) in gained.times.iter().cloned().flatten() {
             self.buckets[edges.partition_point(|&edge| edge <= bucket)] += count;
         }
     }

@@ -64,7 +64,7 @@ impl Packed<'_> {
 #[derive(Debug, Clone)]
 pub struct Pairs<'a> {
     /// What follows.
-    pub(super) bytes: &'a [u8],
+    pub(crate) bytes: &'a [u8],
     last: u32,
 }
 
@@ -134,7 +134,12 @@ impl Sum {
     /// Adds what a row gained.
     pub fn add(&mut self, gained: Packed<'_>) {
         let (totals, pairs) = gained.read();
-        self.totals += &totals;
+        self.add_read(&totals, pairs);
+    }
+
+    /// The same of what was read already.
+    pub(crate) fn add_read(&mut self, totals: &Totals, pairs: Option<Pairs<'_>>) {
+        self.totals += totals;
         match (&mut self.histogram, pairs) {
             (Some(histogram), Some(pairs)) => {
                 pairs.for_each(|(bucket, count)| histogram.add(bucket, count));
@@ -144,6 +149,7 @@ impl Sum {
     }
 
     /// Adds what was added to another one.
+    #[cfg(feature = "sql")]
     pub fn add_sum(&mut self, other: &Self) {
         self.totals += &other.totals;
         match (&mut self.histogram, &other.histogram) {

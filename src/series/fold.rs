@@ -7,7 +7,7 @@ use parking_lot::RwLockWriteGuard;
 use super::history::{COARSE_SECS, FINE_SECS, HOUR_SECS, Report, Slot};
 use super::{Shared, State, WRITE};
 use crate::delta::{RowDelta, RowReader, Second};
-use crate::report::packed::Sum;
+use crate::report::packed::{Packed, Sum};
 use crate::report::totals::Totals;
 use crate::report::{TOTAL_ID, Watched};
 
@@ -101,9 +101,9 @@ struct Adding<'a> {
 }
 
 impl Adding<'_> {
-    fn add(&mut self, row: u64, weight: f64, sum: &Sum) {
+    fn add(&mut self, row: u64, weight: f64, gained: Packed<'_>) {
         let (history, row) = (&mut self.state.history, (self.report, row));
-        history.add(self.second, row, weight, sum, self.packed);
+        history.add(self.second, row, weight, gained);
     }
 }
 
@@ -114,19 +114,21 @@ impl RowReader for Adding<'_> {
     }
 
     fn row(&mut self, row: &RowDelta<'_>) {
-        let sum = &row.gain.sum;
-        self.all.add_sum(sum);
+        self.all.add_read(&row.totals, row.times.clone());
         if self.has_keys {
             // Its time, and a little for each request, so that requests without time count too.
-            let weight = sum.totals.time as f64 + sum.totals.requests as f64;
-            self.add(row.id, weight, sum);
+            let weight = row.totals.time as f64 + row.totals.requests as f64;
+            self.add(row.id, weight, row.packed);
         }
     }
 
     fn end(&mut self) {
         let all = std::mem::take(&mut self.all);
         if all.totals != Totals::ZERO {
-            self.add(TOTAL_ID, f64::INFINITY, &all);
+            let mut packed = std::mem::take(self.packed);
+            all.pack(&mut packed, true);
+            self.add(TOTAL_ID, f64::INFINITY, Packed(&packed));
+            *self.packed = packed;
         }
         // Readers need not wait until all reports are added: what is added belongs to a second that they do not see yet.
         RwLockWriteGuard::bump(&mut self.state);

@@ -8,7 +8,7 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::points::Points;
-use crate::report::packed::{Packed, Sum};
+use crate::report::packed::Packed;
 use crate::report::{FIRST_ID, OTHER_ID, TOTAL_ID};
 
 /// Seconds that are kept one by one.
@@ -105,14 +105,13 @@ impl History {
         }
     }
 
-    /// What a row gained in a second, that weighs so much. `packed` is for the time of the call.
+    /// What a row gained in a second, that weighs so much.
     pub(super) fn add(
         &mut self,
         second: u64,
         (report, id): (u64, u64),
         weight: f64,
-        sum: &Sum,
-        packed: &mut Vec<u8>,
+        gained: Packed<'_>,
     ) {
         let Some(report) = self.reports.get_mut(&report) else {
             return;
@@ -134,9 +133,8 @@ impl History {
             }
         };
         row.weight += weight;
-        sum.pack(packed, row.is_full);
         let before = row.points.bytes();
-        row.points.push(second, Packed(packed));
+        row.points.push(second, gained, row.is_full);
         self.bytes += row.points.bytes() - before;
         if self.bytes > self.bytes_max {
             self.make_room(second);
@@ -278,7 +276,7 @@ mod tests {
     use crate::report::totals::Totals;
 
     /// A row of so many requests, of 50 different times.
-    fn sum(requests: u64) -> Sum {
+    fn gained(requests: u64) -> Vec<u8> {
         let mut packed = Vec::new();
         let totals = Totals {
             requests,
@@ -287,24 +285,21 @@ mod tests {
         };
         write_totals(&mut packed, &totals, true);
         write_pairs(&mut packed, (100..150).map(|bucket| (bucket, 1)));
-        let mut sum = Sum::default();
-        sum.add(Packed(&packed));
-        sum
+        packed
     }
 
     /// So many seconds of rows 2 to 101, of which the heaviest has the largest id.
     fn history(bytes_max: usize, seconds: u64) -> History {
         let mut history = History::new(bytes_max);
         history.reports.insert(7, Report::default());
-        let mut packed = Vec::new();
         for second in 0..seconds {
             history.folded = 0;
             for row in 2..102 {
-                history.add(second, (7, row), row as f64, &sum(row), &mut packed);
+                history.add(second, (7, row), row as f64, Packed(&gained(row)));
                 assert!(history.bytes <= bytes_max);
             }
-            let all = sum((2..102).sum());
-            history.add(second, (7, TOTAL_ID), f64::INFINITY, &all, &mut packed);
+            let all = gained((2..102).sum());
+            history.add(second, (7, TOTAL_ID), f64::INFINITY, Packed(&all));
             history.slots.push_back(Slot {
                 second,
                 secs: 1,
@@ -380,7 +375,7 @@ mod tests {
         history.age();
         history.age();
         let row = (7, FIRST_ID);
-        history.add(3_691, row, 1.0, &sum(1), &mut Vec::new());
+        history.add(3_691, row, 1.0, Packed(&gained(1)));
         assert!(history.reports[&7].rows[&FIRST_ID].is_full);
     }
 }

@@ -18,19 +18,25 @@ pub(super) struct Points {
 }
 
 impl Points {
-    /// Adds what was gained in a second.
-    pub(super) fn push(&mut self, second: u64, gained: Packed<'_>) {
+    /// Adds what was gained in a second, with its histogram if it has one that is asked for.
+    pub(super) fn push(&mut self, second: u64, gained: Packed<'_>, with_histogram: bool) {
         let passed = second.saturating_sub(self.newest);
-        let len = gained.0.len();
+        let mut histogram = gained.histogram_bytes();
+        let mut len = gained.0.len();
+        if !with_histogram {
+            len -= std::mem::take(&mut histogram);
+        }
         let more = varint::bytes(passed) + varint::bytes(len as u64) + len;
         if self.bytes.capacity() - self.bytes.len() < more {
             self.bytes.reserve_exact(more + self.bytes.len() / 8);
         }
         varint::push(&mut self.bytes, passed.into());
         varint::push(&mut self.bytes, len as u128);
-        self.bytes.extend_from_slice(gained.0);
+        let begin = self.bytes.len();
+        self.bytes.extend_from_slice(&gained.0[..len]);
+        self.bytes[begin] &= u8::from(with_histogram);
         self.newest = second;
-        self.histograms += gained.histogram_bytes();
+        self.histograms += histogram;
     }
 
     /// All of them, each with its second.
@@ -55,13 +61,13 @@ impl Points {
         let mut packed = Vec::new();
         for of_one in points.chunk_by(|a, b| a.0 == b.0) {
             let (begin, mut gained) = of_one[0];
-            if of_one.len() > 1 || !with_histograms {
+            if of_one.len() > 1 {
                 let mut sum = Sum::default();
                 of_one.iter().for_each(|(_, gained)| sum.add(*gained));
                 sum.pack(&mut packed, with_histograms);
                 gained = Packed(&packed);
             }
-            self.push(begin, gained);
+            self.push(begin, gained, with_histograms);
         }
         self.bytes.shrink_to_fit();
     }

@@ -1,18 +1,22 @@
 //! The rows of one time, in little memory: what each key gained in it.
 //!
 //! A row is of a fixed size, with one piece of memory beside it. What is added to it every second is a few times, appended as a
-//! run; only when there is no room for one more do all runs become one.
+//! run; only when there is no room for one more do all runs become one, with as much room behind it. Rows are known by their ids,
+//! 64 bits of a keyed hash: keys are not compared.
 //!
 //! ```text
 //!   bytes of a row:  | key | length | pairs | length | pairs | ..          pairs as `report::packed` has them
 //! ```
 
+use std::hint::black_box;
 use std::iter;
+use std::ops::Range;
 
 use ahash::RandomState;
 use hashbrown::HashTable;
 
 use crate::history::{Gain, Row, RowRef};
+use crate::report::OTHER_ID;
 use crate::report::counts::Histogram;
 use crate::report::packed::{Pairs, Sum, write_pairs};
 use crate::report::reading::Extremes;
@@ -24,19 +28,27 @@ pub(super) const ROW_BYTES: usize = size_of::<KeptRow>() + 8 + 16;
 
 /// How many rows behind the last one are looked at before the index is.
 const NEAR: usize = 4;
+/// Rows that are read ahead of their turn, all at once: the memory takes as long for one as for all of them.
+const AHEAD: usize = 16;
+/// Room for runs that come, at least.
+const SPARE_MIN: usize = 32;
 
 /// What decides which rows stay: time and requests, then chance.
 pub(super) type Weight = (u64, u64);
 
-/// Rows by key.
+/// What is added to a row: sums, extremes and pairs; `None`: these are not known.
+pub(super) type Gained<'a> = (&'a Totals, &'a Extremes, Option<&'a [u8]>);
+
+/// Rows by id.
 #[derive(Debug, Default)]
 pub(super) struct Rows {
     rows: Vec<KeptRow>,
     /// Places of rows.
     index: HashTable<u32>,
-    hasher: RandomState,
     /// Behind the row that was added to last. Whoever adds to all rows does so in the same order each time.
     next: usize,
+    /// What was read ahead.
+    ahead: Range<usize>,
     /// What has no row of its own.
     pub(super) other: Option<Box<KeptRow>>,
     /// Bytes beside the rows themselves.
@@ -46,7 +58,7 @@ pub(super) struct Rows {
 /// A row.
 #[derive(Debug)]
 pub(super) struct KeptRow {
-    hash: u64,
+    id: u64,
     /// As [`Totals::sums`], as long as they fit.
     sums: [u64; 8],
     /// What is to be added to them.
@@ -66,32 +78,42 @@ pub(super) struct Scratch {
 }
 
 impl Rows {
-    /// Adds to the row of a key.
-    pub(super) fn add(&mut self, key: &[u8], gain: &Gain, scratch: &mut Scratch) {
-        let place = self.place(key);
+    /// Adds to the row of an id, whose key this is.
+    pub(super) fn add(
+        &mut self,
+        (id, key): (u64, &[u8]),
+        gained: Gained<'_>,
+        scratch: &mut Scratch,
+    ) {
+        let place = self.place(id, key);
+        if !self.ahead.contains(&place) {
+            self.ahead = place..place + AHEAD;
+            let coming = self.rows[place..].iter().take(AHEAD);
+            coming.for_each(|row| {
+                black_box((row.sums[0], row.bytes.last().copied()));
+            });
+        }
         let row = &mut self.rows[place];
         self.heap_bytes -= row.heap_bytes();
-        row.add(gain, scratch);
+        row.add(gained, scratch);
         self.heap_bytes += row.heap_bytes();
     }
 
     /// Adds to the one that stands for others, whose key this is.
-    pub(super) fn add_other(&mut self, key: &[u8], gain: &Gain, scratch: &mut Scratch) {
-        let new = || Box::new(KeptRow::new(0, key));
-        let other = self.other.get_or_insert_with(new);
-        other.add(gain, scratch);
+    pub(super) fn add_other(&mut self, key: &[u8], gained: Gained<'_>, scratch: &mut Scratch) {
+        let new = || Box::new(KeptRow::new(OTHER_ID, key));
+        self.other.get_or_insert_with(new).add(gained, scratch);
     }
 
-    /// The place of a key's row, which is made when it is missing.
-    fn place(&mut self, key: &[u8]) -> usize {
-        let hash = self.hasher.hash_one(key);
-        let is_it = |row: &KeptRow| row.hash == hash && row.key() == key;
+    /// The place of a row, which is made when it is missing.
+    fn place(&mut self, id: u64, key: &[u8]) -> usize {
+        let is_it = |row: &KeptRow| row.id == id;
         let near = self.rows[self.next..].iter().take(NEAR).position(is_it);
         let place = near.map(|near| self.next + near).or_else(|| {
-            let found = self.index.find(hash, |&at| is_it(&self.rows[at as usize]));
+            let found = self.index.find(id, |&at| is_it(&self.rows[at as usize]));
             found.map(|&at| at as usize)
         });
-        let place = place.unwrap_or_else(|| self.push(KeptRow::new(hash, key)));
+        let place = place.unwrap_or_else(|| self.push(KeptRow::new(id, key)));
         self.next = place + 1;
         place
     }
@@ -102,11 +124,11 @@ impl Rows {
             self.rows.reserve_exact((place / 4).max(1));
         }
         self.heap_bytes += row.heap_bytes();
-        let hash = row.hash;
+        let id = row.id;
         self.rows.push(row);
         let rows = &self.rows;
         self.index
-            .insert_unique(hash, place as u32, |&at| rows[at as usize].hash);
+            .insert_unique(id, place as u32, |&at| rows[at as usize].id);
         place
     }
 
@@ -138,21 +160,23 @@ impl Rows {
         [folded_to, dropped_to]: [Option<Weight>; 2],
         tie: &RandomState,
     ) -> (u64, u64) {
-        let mut scratch = Scratch::default();
+        let (mut scratch, mut times) = (Scratch::default(), Scratch::default());
         let (mut folded, mut dropped) = (0, 0);
         let all = std::mem::take(self);
         self.other = all.other;
         for mut row in all.rows {
             let weight = Some(row.weight(tie));
             if weight <= folded_to {
-                self.add_other(other_key, &row.gain(), &mut scratch);
+                row.merge(&[], &mut times);
+                let times = row.has_histogram.then_some(&*times.run);
+                let gained = (&row.totals(), &row.extremes, times);
+                self.add_other(other_key, gained, &mut scratch);
                 folded += 1;
                 continue;
             }
             if weight <= dropped_to && row.drop_histogram() {
                 dropped += 1;
             }
-            row.hash = self.hasher.hash_one(row.key());
             self.push(row);
         }
         (folded, dropped)
@@ -160,9 +184,9 @@ impl Rows {
 }
 
 impl KeptRow {
-    fn new(hash: u64, key: &[u8]) -> Self {
+    fn new(id: u64, key: &[u8]) -> Self {
         Self {
-            hash,
+            id,
             sums: [0; 8],
             beyond: None,
             extremes: Extremes::NOTHING,
@@ -185,19 +209,22 @@ impl KeptRow {
         self.bytes.capacity() - self.key_len as usize
     }
 
-    fn add(&mut self, gain: &Gain, scratch: &mut Scratch) {
-        let mut sums = self.sums.iter().zip(gain.sum.totals.sums());
-        let added: [Option<u64>; 8] = std::array::from_fn(|_| {
-            let (sum, more) = sums.next()?;
-            sum.checked_add(u64::try_from(more).ok()?)
-        });
-        if added.iter().all(Option::is_some) {
-            self.sums = added.map(Option::unwrap_or_default);
-        } else {
-            **self.beyond.get_or_insert_default() += &gain.sum.totals;
+    fn add(&mut self, (totals, extremes, times): Gained<'_>, scratch: &mut Scratch) {
+        let mut sums = self.sums;
+        let mut fits = true;
+        for (sum, more) in sums.iter_mut().zip(totals.sums()) {
+            let more = u64::try_from(more).ok();
+            let added = more.and_then(|more| sum.checked_add(more));
+            fits &= added.is_some();
+            *sum = added.unwrap_or_default();
         }
-        self.extremes.widen(&gain.extremes);
-        match gain.sum.histogram() {
+        if fits {
+            self.sums = sums;
+        } else {
+            **self.beyond.get_or_insert_default() += totals;
+        }
+        self.extremes.widen(extremes);
+        match times {
             Some(times) if self.has_histogram => self.add_run(times, scratch),
             _ => {
                 self.drop_histogram();
@@ -205,27 +232,27 @@ impl KeptRow {
         }
     }
 
-    fn add_run(&mut self, times: &Histogram, Scratch { run, pairs }: &mut Scratch) {
-        if times.len() == 0 {
+    fn add_run(&mut self, times: &[u8], scratch: &mut Scratch) {
+        if times.is_empty() {
             return;
         }
-        run.clear();
-        write_pairs(run, times.iter());
-        let key_len = self.key_len as usize;
-        let len = varint::bytes(run.len() as u64) + run.len();
+        let len = varint::bytes(times.len() as u64) + times.len();
+        let mut run = times;
         if self.bytes.len() + len > self.bytes.capacity() {
-            if self.bytes.len() > key_len {
-                self.times(run, pairs);
-                run.clear();
-                write_pairs(run, pairs.iter().copied());
-                self.bytes.truncate(key_len);
-            }
-            if self.bytes.capacity() < (key_len + run.len()) * 5 / 4 {
-                self.bytes.reserve_exact(run.len() * 3 / 2 + 24);
-            }
+            self.merge(times, scratch);
+            run = &scratch.run;
+            self.bytes.truncate(self.key_len as usize);
+            self.bytes.reserve_exact(2 * run.len() + SPARE_MIN);
         }
         varint::push(&mut self.bytes, run.len() as u128);
         self.bytes.extend_from_slice(run);
+    }
+
+    /// Its times, and those of one more run, as one run.
+    fn merge(&self, more: &[u8], Scratch { run, pairs }: &mut Scratch) {
+        self.times(more, pairs);
+        run.clear();
+        write_pairs(run, pairs.iter().copied());
     }
 
     /// Its times, and those of one more run: (bucket, count), buckets ascending.

@@ -12,6 +12,7 @@ use std::fs::File;
 use std::io;
 use std::sync::Arc;
 
+use postcard::ser_flavors::Flavor;
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::history::Dataset;
@@ -207,8 +208,31 @@ pub(super) fn next<T>(
 
 /// Appends what cannot fail to be written: numbers, texts, and lists whose lengths are known.
 fn push(to: &mut Vec<u8>, what: &impl Serialize) {
-    let begun = std::mem::take(to);
-    *to = postcard::to_extend(what, begun).unwrap_or_default();
+    let written = postcard::serialize_with_flavor(what, Appending(to));
+    debug_assert!(written.is_ok(), "{written:?}");
+}
+
+/// Bytes behind those that are there: texts as a whole, which [`postcard::to_extend`] takes byte by byte.
+struct Appending<'a>(&'a mut Vec<u8>);
+
+impl Flavor for Appending<'_> {
+    type Output = ();
+
+    #[inline]
+    fn try_push(&mut self, byte: u8) -> postcard::Result<()> {
+        self.0.push(byte);
+        Ok(())
+    }
+
+    #[inline]
+    fn try_extend(&mut self, bytes: &[u8]) -> postcard::Result<()> {
+        self.0.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn finalize(self) -> postcard::Result<()> {
+        Ok(())
+    }
 }
 
 #[cfg(test)]

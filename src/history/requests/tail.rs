@@ -9,7 +9,7 @@
 //!   weight = how many came here / how many of them are kept
 //! ```
 //!
-//! What comes to a sample comes there once, and each of them is as likely to be kept as any other (Vitter's algorithm R), in
+//! What comes to a sample comes there once, and each of them is as likely to be kept as any other (Li's algorithm L), in
 //! whatever order they come. So with the number that came as a whole the weights are exact, and no estimate leans to one side.
 //! Scripts past [`SCRIPTS_MAX`] have no slowest of their own. Past the bytes that it may take, everything is cut to half, at
 //! random or the less slow, until the end of the period: weights stay right.
@@ -36,11 +36,11 @@ const OTHERS_MAX: usize = 2_048;
 const SCRIPT_BYTES: usize = 128 + SLOWEST * size_of::<Kept>();
 /// One part in so many of the memory is for the scripts of origins.
 const ORIGINS_SHARE: usize = 8;
-/// Where the scripts of origins have their number, that of those without slowest requests, and that of origins nobody has looked
+/// Where the scripts of origins have their number, that of all without slowest requests, and that of origins nobody has looked
 /// up yet.
 const SCRIPT_MASK: u64 = 0xffff;
-const NONE: u64 = 0xffff;
-const UNKNOWN: u64 = 0xfffe;
+const NO_SCRIPT: u64 = 0;
+const UNKNOWN: u64 = 0xffff;
 const _: () = assert!(SCRIPTS_MAX < UNKNOWN as usize);
 
 /// What is kept of the period that runs.
@@ -53,8 +53,11 @@ pub(super) struct Tail {
     scripts: HashMap<Box<str>, usize, RandomState>,
     /// By the lowest bits of an origin's number: the upper bits of its identity, and the script that was found for it.
     origins: Box<[u64]>,
-    /// By number of the script, the slowest first.
+    /// By number of the script, the slowest first; nothing for the first, which is that of all others.
     slowest: Vec<Vec<Kept>>,
+    /// By number of the script: how long a request has to take to be among its slowest, microseconds. Nearly all requests are
+    /// decided by this alone, so it is small.
+    slow_from: Vec<u64>,
     /// Errors, and others.
     samples: [Sample; 2],
     random: StdRng,
@@ -63,21 +66,68 @@ pub(super) struct Tail {
 }
 
 /// A sample in which everything that came is with the same probability.
-#[derive(Debug, Default)]
+///
+/// As if each that came had drawn a number from 0 to 1, and those with the least were kept (Li's algorithm L). These numbers
+/// are not drawn: how large the largest of them is, and how many come until one has less, is enough.
+#[derive(Debug)]
 struct Sample {
     seen: u64,
     kept: Vec<Kept>,
+    /// Those that are kept have drawn less than this; once it is full, one of them just this.
+    bound: f64,
+    /// The number of the next one that has drawn less; 0 until it is known.
+    next: u64,
+}
+
+impl Default for Sample {
+    fn default() -> Self {
+        Self {
+            seen: 0,
+            kept: Vec::new(),
+            bound: 1.0,
+            next: 0,
+        }
+    }
+}
+
+/// The largest of so many numbers from 0 to 1.
+fn largest_of(count: usize, random: &mut StdRng) -> f64 {
+    let number: f64 = random.random();
+    number.powf(1.0 / count as f64)
 }
 
 impl Sample {
     /// The place of one more that came, if it is to be kept.
+    #[inline]
     fn place(&mut self, max: usize, random: &mut StdRng) -> Option<usize> {
         self.seen += 1;
-        if self.kept.len() < max && self.seen as usize == self.kept.len() + 1 {
-            return Some(self.kept.len());
+        if self.seen < self.next {
+            return None;
         }
-        let place = random.random_range(0..self.seen);
-        (place < self.kept.len() as u64).then_some(place as usize)
+        self.draw(max, random)
+    }
+
+    #[cold]
+    fn draw(&mut self, max: usize, random: &mut StdRng) -> Option<usize> {
+        let len = self.kept.len();
+        if len < max && self.next == 0 {
+            return Some(len);
+        }
+        let mut place = None;
+        let mut first = self.seen;
+        if self.next > 0 {
+            place = Some(random.random_range(0..len));
+            first += 1;
+        }
+        self.bound *= largest_of(len, random);
+        // How many have drawn more before one has drawn less: a geometric distribution.
+        let number: f64 = random.random();
+        let others = (1.0 - number).ln() / (-self.bound).ln_1p();
+        self.next = first.saturating_add(others as u64);
+        if self.next > self.seen {
+            return place;
+        }
+        self.draw(max, random)
     }
 
     /// Puts it there; returns by how many bytes there are more and less.
@@ -95,6 +145,14 @@ impl Sample {
     /// Keeps so many of those that it has, at random.
     fn cut(&mut self, max: usize, random: &mut StdRng) -> impl Iterator<Item = Kept> {
         let len = self.kept.len();
+        if max < len {
+            // One after the other the one that has drawn most goes; once it was full, of the first that is known.
+            let unknown = len + usize::from(self.next == 0);
+            for count in max + 1..unknown {
+                self.bound *= largest_of(count, random);
+            }
+            self.next = 0;
+        }
         for place in 0..max.min(len) {
             let other = random.random_range(place..len);
             self.kept.swap(place, other);
@@ -119,77 +177,74 @@ impl Tail {
             halved: 0,
             scripts: HashMap::default(),
             origins: vec![UNKNOWN; origins].into(),
-            slowest: Vec::new(),
+            slowest: vec![Vec::new()],
+            slow_from: vec![u64::MAX],
             samples: Default::default(),
             random: StdRng::seed_from_u64(seed),
             given_up: 0,
         }
     }
 
-    /// The number of an origin's script, if it has slowest requests of its own.
+    /// The number of an origin's script.
     #[inline]
     pub(super) fn script_of(
         &mut self,
         number: u32,
         origin: &Origin,
         strings: &StringInterner,
-    ) -> Option<usize> {
+    ) -> usize {
         let place = number as usize & (self.origins.len() - 1);
         let (identity, known) = (origin.identity() & !SCRIPT_MASK, self.origins[place]);
-        let script = match known & SCRIPT_MASK {
-            UNKNOWN => None,
-            script => (known & !SCRIPT_MASK == identity).then_some(script),
-        };
-        let script = script.unwrap_or_else(|| {
-            let script = self.script(strings.text(origin.script_name));
-            let script = script.map_or(NONE, |script| script as u64);
-            self.origins[place] = identity | script;
-            script
-        });
-        (script != NONE).then_some(script as usize)
+        if known & !SCRIPT_MASK == identity && known != identity | UNKNOWN {
+            return (known & SCRIPT_MASK) as usize;
+        }
+        let script = self.script(strings.text(origin.script_name));
+        self.origins[place] = identity | script as u64;
+        script
     }
 
-    fn script(&mut self, name: &str) -> Option<usize> {
+    #[cold]
+    fn script(&mut self, name: &str) -> usize {
         if let Some(&script) = self.scripts.get(name) {
-            return Some(script);
+            return script;
         }
         let script = self.slowest.len();
-        if script >= SCRIPTS_MAX >> self.halved {
-            return None;
+        if script > SCRIPTS_MAX >> self.halved {
+            return NO_SCRIPT as usize;
         }
         self.bytes += SCRIPT_BYTES + name.len();
         self.scripts.insert(name.into(), script);
         self.slowest.push(Vec::with_capacity(SLOWEST + 1));
-        Some(script)
+        self.slow_from.push(if SLOWEST >> self.halved > 0 {
+            0
+        } else {
+            u64::MAX
+        });
+        script
+    }
+
+    /// The slowest of a script have changed.
+    fn note_slow_from(&mut self, script: usize) {
+        let (of_script, max) = (&self.slowest[script], SLOWEST >> self.halved);
+        self.slow_from[script] = match of_script.last() {
+            Some(last) if of_script.len() >= max => last.time_us.saturating_add(1),
+            _ if max == 0 => u64::MAX,
+            _ => 0,
+        };
     }
 
     /// A request came; `copy` makes it one that is kept. Returns whether that was called.
     #[inline]
     pub(super) fn offer(
         &mut self,
-        script: Option<usize>,
+        script: usize,
         time_us: u64,
         is_error: bool,
         copy: impl FnOnce() -> Kept,
     ) -> bool {
-        let max = SLOWEST >> self.halved;
-        let is_slow = script.is_some_and(|script| {
-            let of_script = &self.slowest[script];
-            let last = of_script.last().map(|last| last.time_us);
-            of_script.len() < max || max > 0 && last.is_some_and(|last| last < time_us)
-        });
         let sample = &mut self.samples[usize::from(!is_error)];
-        if let Some(script) = script.filter(|_| is_slow) {
-            let kept = copy();
-            self.bytes += kept.bytes();
-            let of_script = &mut self.slowest[script];
-            let at = of_script.partition_point(|other| other.time_us >= time_us);
-            of_script.insert(at, kept);
-            if of_script.len() > max
-                && let Some(pushed_out) = of_script.pop()
-            {
-                self.sample(pushed_out);
-            }
+        if time_us >= self.slow_from[script] {
+            self.add_slow(script, copy());
         } else if let Some(place) = sample.place(most(is_error, self.halved), &mut self.random) {
             let (more, less) = sample.put(place, copy());
             self.bytes = self.bytes + more - less;
@@ -198,6 +253,20 @@ impl Tail {
         }
         while self.bytes > self.bytes_max && self.halve() {}
         true
+    }
+
+    /// One of the slowest of a script.
+    fn add_slow(&mut self, script: usize, kept: Kept) {
+        self.bytes += kept.bytes();
+        let of_script = &mut self.slowest[script];
+        let at = of_script.partition_point(|other| other.time_us >= kept.time_us);
+        of_script.insert(at, kept);
+        if of_script.len() > SLOWEST >> self.halved
+            && let Some(pushed_out) = of_script.pop()
+        {
+            self.sample(pushed_out);
+        }
+        self.note_slow_from(script);
     }
 
     /// What is not among the slowest any more comes to its sample.
@@ -215,12 +284,13 @@ impl Tail {
         let rows = self.rows().count();
         self.halved += 1;
         let max = SLOWEST >> self.halved;
-        for script in 0..self.slowest.len() {
+        for script in 1..self.slowest.len() {
             while self.slowest[script].len() > max
                 && let Some(less_slow) = self.slowest[script].pop()
             {
                 self.sample(less_slow);
             }
+            self.note_slow_from(script);
         }
         for (sample, is_error) in self.samples.iter_mut().zip([true, false]) {
             let gone = sample.cut(most(is_error, self.halved), &mut self.random);
@@ -247,7 +317,8 @@ impl Tail {
     pub(super) fn clear(&mut self) {
         self.scripts.clear();
         self.origins.fill(UNKNOWN);
-        self.slowest.clear();
+        self.slowest.truncate(1);
+        self.slow_from.truncate(1);
         self.samples = Default::default();
         (self.bytes, self.halved) = (0, 0);
     }

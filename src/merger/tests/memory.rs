@@ -202,7 +202,7 @@ impl Bounded {
             let mut reports = second.reports();
             let by_script = reports.find(|it| it.definition.name == "report_by_script_name");
             second.rows(by_script.unwrap(), |row| {
-                self.gained += &row.gain.sum.totals;
+                self.gained += &row.totals;
             });
         });
         self.look();
