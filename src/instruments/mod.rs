@@ -10,33 +10,46 @@
 //! drop(stage);
 //! ```
 //!
-//! Which there are, which are on, and what did not fit is the [`registry`]'s; an [`event`] lives in fixed rings of the [`thread`]
-//! that it happens on, written by that thread alone and read without stopping it; [`sums`] are added up per thread and
+//! Which there are, which are on, and what did not fit is the [`registry`]'s; an [`event`] is kept in fixed rings of the [`thread`]
+//! that it happens on, written by that thread alone and read without stopping it (`active`, `event_rings`, [`event_history`]);
+//! `locks` are taken through their instruments; [`sums`] are added up per thread and
 //! instrument. An instrument that is off costs the load of one flag. What is not registered, because no daemon was started in this
-//! process, is off. The room knows no other; `sql` shows its contents as database `performance_schema`.
+//! process, is off. It knows nothing of what it measures; `sql` shows its contents as database `performance_schema`.
 
+mod active;
 pub mod digests;
 pub mod event;
+pub mod event_history;
+mod event_rings;
+mod locks;
+mod measured_write;
 pub mod memory;
 pub mod registry;
 pub mod sums;
 pub mod thread;
 pub mod timers;
 
-pub use event::{Active, MeasuredWrite};
-pub use registry::{Class, Instrument, Settings, start};
+pub use active::Active;
+pub use measured_write::MeasuredWrite;
+pub use registry::{Class, Instrument, Settings};
 pub use thread::Foreground;
+
+/// Registers these instruments, and switches on those that `settings` names. Sizes are those of the first call in a process.
+pub fn start(settings: &Settings, instruments: &[&'static Instrument]) {
+    event_history::prepare();
+    registry::start(settings, instruments);
+}
 
 /// What all of it takes at most, bytes, for so many instruments in all.
 #[must_use]
 pub fn bytes_max(instruments: usize) -> usize {
-    thread::bytes_max(instruments) + event::LONG_BYTES_MAX + digests::BYTES_MAX
+    thread::bytes_max(instruments) + event_history::LONG_BYTES_MAX + digests::BYTES_MAX
 }
 
 /// What all of it takes now, bytes, without the texts of statements.
 #[must_use]
 pub fn bytes() -> u64 {
-    (thread::bytes() + event::LONG_BYTES) as u64
+    (thread::bytes() + event_history::LONG_BYTES) as u64
 }
 
 /// Waiting for something to do.

@@ -11,7 +11,6 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use parking_lot::RwLock;
 use tracing::warn;
 
-use super::event;
 use super::timers::{TimerName, Timers};
 
 /// What an instrument is one of. Those up to `Idle` have events.
@@ -238,9 +237,8 @@ pub fn registry() -> Option<&'static Registry> {
 }
 
 /// Registers these instruments, and switches on those that `settings` names. Sizes are those of the first call in a process.
-pub fn start(settings: &Settings, instruments: &[&'static Instrument]) {
+pub(super) fn start(settings: &Settings, instruments: &[&'static Instrument]) {
     let registry = REGISTRY.get_or_init(|| Registry::new(settings));
-    event::prepare();
     registry.enabled.write().clone_from(&settings.enabled);
     for instrument in instruments {
         registry.register(instrument);

@@ -14,13 +14,8 @@ static EPOCHS: [AtomicU32; 3] = [const { AtomicU32::new(0) }; 3];
 #[derive(Debug, Default)]
 pub(super) struct Sum {
     epoch: AtomicU32,
-    count: AtomicU64,
-    timed: AtomicU64,
-    sum: AtomicU64,
-    min: AtomicU64,
-    max: AtomicU64,
-    errors: AtomicU64,
-    rows: AtomicU64,
+    /// In the order of [`Totals`].
+    values: [AtomicU64; 7],
 }
 
 /// The same, read. Times are units of the instrument's timer.
@@ -64,6 +59,19 @@ impl Totals {
         self.sum / self.timed.max(1)
     }
 
+    fn values(&self) -> [u64; 7] {
+        let Self {
+            count,
+            timed,
+            sum,
+            min,
+            max,
+            errors,
+            rows,
+        } = *self;
+        [count, timed, sum, min, max, errors, rows]
+    }
+
     /// Those of one event.
     pub(super) fn of(time: Option<u64>, errors: u64, rows: u64) -> Self {
         let shown = time.unwrap_or(0);
@@ -80,34 +88,13 @@ impl Totals {
 }
 
 impl Sum {
-    fn fields(&self) -> [&AtomicU64; 7] {
-        [
-            &self.count,
-            &self.timed,
-            &self.sum,
-            &self.min,
-            &self.max,
-            &self.errors,
-            &self.rows,
-        ]
-    }
-
     /// Adds an event. For the thread that it belongs to.
     pub(super) fn add(&self, kind: Kind, event: &Totals) {
         let epoch = EPOCHS[kind as usize].load(Ordering::Relaxed);
         let mut totals = self.read(epoch);
         totals.add(event);
-        let values = [
-            totals.count,
-            totals.timed,
-            totals.sum,
-            totals.min,
-            totals.max,
-            totals.errors,
-            totals.rows,
-        ];
-        for (field, value) in self.fields().into_iter().zip(values) {
-            field.store(value, Ordering::Relaxed);
+        for (own, value) in self.values.iter().zip(totals.values()) {
+            own.store(value, Ordering::Relaxed);
         }
         if self.epoch.load(Ordering::Relaxed) != epoch {
             // Pairs with the load in `read`.
@@ -119,16 +106,15 @@ impl Sum {
         if self.epoch.load(Ordering::Acquire) != epoch {
             return Totals::default();
         }
-        let [count, timed, sum, min, max, errors, rows] =
-            self.fields().map(|field| field.load(Ordering::Relaxed));
+        let own = |at: usize| self.values[at].load(Ordering::Relaxed);
         Totals {
-            count,
-            timed,
-            sum,
-            min,
-            max,
-            errors,
-            rows,
+            count: own(0),
+            timed: own(1),
+            sum: own(2),
+            min: own(3),
+            max: own(4),
+            errors: own(5),
+            rows: own(6),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::event::{Span, events};
+use super::event_history::{Span, events};
 use super::registry::{CLASSES_SET, Kind, Settings, registry, start};
 use super::sums::{self, Summary};
 use super::{Foreground, Instrument, digests};

@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use parking_lot::Mutex;
 
 use super::digests::STATEMENT_BYTES;
-use super::event::{Cell, Current, DEPTH_MAX, Recorded, Ring};
+use super::event::Recorded;
+use super::event_rings::{Cell, Current, DEPTH_MAX, Ring};
 use super::registry::{Instrument, Kind, registry};
 use super::sums::Sum;
 

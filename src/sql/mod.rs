@@ -17,6 +17,7 @@ mod execute;
 mod functions;
 mod fuzz;
 mod information_schema;
+mod layout;
 mod limits;
 mod performance_schema;
 mod planning;

@@ -17,7 +17,7 @@ use super::dialect::grammar;
 use super::dialect::lex::{Mode, is_word, range_of};
 use super::dialect::tokens::{Items, Tokens};
 use super::error::SqlError;
-use super::performance_schema::layout;
+use super::performance_schema::LAYOUTS;
 
 /// A statement that was read.
 #[derive(Debug)]
@@ -193,7 +193,7 @@ impl Reader<'_> {
             "TRUNCATE" => {
                 let _ = self.words("TABLE");
                 match self.table() {
-                    Ok((database, table)) if layout::table(&table).is_some() => {
+                    Ok((database, table)) if LAYOUTS.named(&table).is_some() => {
                         Ok(Statement::Truncate(database, table))
                     }
                     _ => Err(SqlError::writes("TRUNCATE")),
@@ -266,7 +266,7 @@ impl Reader<'_> {
     fn update(&mut self) -> Result<Statement, SqlError> {
         let _ = self.words("LOW_PRIORITY") || self.words("IGNORE");
         let (database, table) = match self.table() {
-            Ok((database, table)) if layout::table(&table).is_some() => (database, table),
+            Ok((database, table)) if LAYOUTS.named(&table).is_some() => (database, table),
             _ => return Err(SqlError::writes("UPDATE")),
         };
         if !self.words("SET") {

@@ -7,7 +7,7 @@ use maud::{Markup, html};
 use super::formatting::{self, visible};
 use super::render::View;
 use super::table::{Head, bar, narrow_table};
-use crate::instruments::event::{Span, events};
+use crate::instruments::event_history::{Span, events};
 use crate::instruments::registry::{Class, Instrument, Kind, Registry, registry};
 use crate::instruments::sums::{Summary, Totals};
 use crate::instruments::{digests, thread};

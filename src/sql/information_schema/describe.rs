@@ -61,7 +61,7 @@ pub(in crate::sql) fn tables(catalog: &Catalog, database: &str) -> Vec<TableInfo
         DATABASE => layout::tables().map(str::to_owned).collect(),
         history::DATABASE => history::names(catalog),
         performance_schema::DATABASE => {
-            let tables = performance_schema::layout::tables().iter();
+            let tables = performance_schema::LAYOUTS.0.iter();
             tables.map(|table| table.name.to_owned()).collect()
         }
         _ => tables::names(catalog),
@@ -151,7 +151,7 @@ pub(in crate::sql) fn table(catalog: &Catalog, database: &str, name: &str) -> Op
 
 /// A table of what the daemon says of itself.
 fn of_instruments(name: &str) -> Option<TableInfo> {
-    let table = performance_schema::layout::table(name)?;
+    let table = performance_schema::LAYOUTS.named(name)?;
     let columns = table.columns.iter().map(|column| ColumnInfo {
         name: column.name.to_owned(),
         column_type: column.declared.to_owned(),

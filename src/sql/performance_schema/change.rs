@@ -1,8 +1,8 @@
 //! UPDATE of `setup_...` tables and TRUNCATE of events and sums: what an operator may change of the instruments, as an admin.
 
-use super::{DATABASE, layout};
+use super::{DATABASE, LAYOUTS};
 use crate::instruments::digests;
-use crate::instruments::event::{self, Span};
+use crate::instruments::event_history::{self, Span};
 use crate::instruments::memory;
 use crate::instruments::registry::{Kind, Registry, registry};
 use crate::instruments::sums;
@@ -114,7 +114,7 @@ impl Engine {
         table: &str,
     ) -> Result<(), SqlError> {
         self.may_change_instruments(session, database, "TRUNCATE")?;
-        let name = layout::table(table).ok_or_else(usage)?.name;
+        let name = LAYOUTS.named(table).ok_or_else(usage)?.name;
         let kind = Kind::ALL
             .into_iter()
             .find(|kind| name.contains(kind.word()));
@@ -128,7 +128,7 @@ impl Engine {
                     Some("history") => Span::History,
                     _ => Span::HistoryLong,
                 };
-                event::truncate(kind, span);
+                event_history::truncate(kind, span);
             }
             (name, None) if name.starts_with("events_transactions") => {}
             _ => return Err(usage()),

@@ -4,16 +4,16 @@
 //! those of one moment. `setup_...` tables take UPDATE, events and sums TRUNCATE ([`change`]); nothing else is written.
 
 pub(super) mod change;
-pub(super) mod layout;
 mod rows;
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use async_trait::async_trait;
 use datafusion::catalog::{SchemaProvider, TableProvider};
 use datafusion::common::Result;
 
 use super::cancellation;
+use super::layout::Layouts;
 use super::virtual_table::VirtualTable;
 use crate::instruments::registry::registry;
 use crate::instruments::sums::Summary;
@@ -22,6 +22,13 @@ use crate::instruments::{digests, thread};
 /// Its name.
 pub(super) const DATABASE: &str = "performance_schema";
 
+/// Its tables, by name.
+pub(super) static LAYOUTS: LazyLock<Layouts> = LazyLock::new(|| {
+    let mut all = Layouts::read(include_str!("layout.txt"), |_| "bigint(20) unsigned");
+    all.0.sort_by_key(|table| table.name);
+    all
+});
+
 /// The database in its catalog.
 #[derive(Debug)]
 pub(super) struct PerformanceSchema;
@@ -29,30 +36,26 @@ pub(super) struct PerformanceSchema;
 #[async_trait]
 impl SchemaProvider for PerformanceSchema {
     fn table_names(&self) -> Vec<String> {
-        let names = layout::tables().iter().map(|table| table.name.to_owned());
-        names.collect()
+        LAYOUTS.0.iter().map(|it| it.name.to_owned()).collect()
     }
 
     async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
-        let Some(table) = layout::table(name) else {
+        let Some(table) = LAYOUTS.named(name) else {
             return Ok(None);
         };
         let summary = match cancellation::current() {
             Some(statement) => statement.summary(),
             None => Arc::new(Summary::read()),
         };
-        let columns = table.columns.iter();
         let shown = VirtualTable {
-            columns: columns
-                .map(|column| (column.name.to_owned(), column.sql_type))
-                .collect(),
             rows: rows::of(table, &summary),
+            ..table.table()
         };
         shown.provider(table.name).map(Some)
     }
 
     fn table_exist(&self, name: &str) -> bool {
-        layout::table(name).is_some()
+        LAYOUTS.named(name).is_some()
     }
 }
 

@@ -2,17 +2,18 @@
 //! NULL.
 
 use crate::instruments::digests;
-use crate::instruments::event::{Recorded, Span, events};
+use crate::instruments::event::Recorded;
+use crate::instruments::event_history::{Span, events};
 use crate::instruments::memory;
 use crate::instruments::registry::{CONSUMERS, Class, Instrument, Kind, Registry, registry};
 use crate::instruments::sums::{Summary, Totals};
 use crate::instruments::thread::{self, Thread};
 use crate::instruments::timers::TimerName;
-use crate::sql::performance_schema::layout::Table;
+use crate::sql::layout::Layout;
 use crate::sql::virtual_table::{Cell, NULL};
 
 /// The rows of a table.
-pub(super) fn of(table: &Table, summary: &Summary) -> Vec<Vec<Cell>> {
+pub(super) fn of(table: &Layout, summary: &Summary) -> Vec<Vec<Cell>> {
     let Some(registry) = registry() else {
         return Vec::new();
     };
@@ -103,7 +104,7 @@ fn setup(instrument: &Instrument, column: &str) -> Cell {
 type Pool = (&'static Instrument, memory::Used);
 
 struct Rows<'a> {
-    table: &'a Table,
+    table: &'a Layout,
     registry: &'a Registry,
 }
 

@@ -25,8 +25,9 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
 use datafusion::physical_plan::{ExecutionPlan, SendableRecordBatchStream};
 
-use super::past_requests::{self, PastTable};
+use super::past_requests;
 use super::reports::equal_text;
+use super::table::Table;
 use crate::history::parquet::Want;
 use crate::history::parquet::batches::{self, Wanted};
 use crate::history::requests::TABLES;
@@ -108,7 +109,7 @@ impl SchemaProvider for HistoryTables {
     }
 
     async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
-        if let Some(table) = PastTable::named(&self.0, name) {
+        if let Some(table) = Table::past(&self.0, name) {
             return Ok(Some(Arc::new(table)));
         }
         let (history, dataset) = (self.0.history().cloned(), dataset(&self.0, name));

@@ -1,6 +1,7 @@
 //! The scan of a table as a plan node.
 //!
-//! It holds no data: the [`Snapshot`] tells which rows of the pools exist when it runs. Conditions of the statement are tested in
+//! It holds no data: the [`Snapshot`] tells which rows of the pools exist when it runs; of the past it has what there was when it
+//! was planned, on disk, on its way there, and in memory. Conditions of the statement are tested in
 //! the scan of a raw table, and dynamic filters of joins and sorts narrow it further. Raw rows come in the order of their ids, so
 //! ordering by id or timestamp, either way, is free.
 
@@ -9,6 +10,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::arrow::record_batch::RecordBatch;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::{
@@ -18,6 +20,7 @@ use datafusion::common::{Result, ScalarValue, Statistics};
 use datafusion::execution::TaskContext;
 use datafusion::execution::memory_pool::MemoryConsumer;
 use datafusion::physical_expr::expressions::{Column, DynamicFilterPhysicalExpr, Literal, lit};
+use datafusion::physical_expr::utils::reassign_expr_columns;
 use datafusion::physical_expr::{
     EquivalenceProperties, Partitioning, PhysicalExpr, PhysicalSortExpr,
 };
@@ -33,12 +36,15 @@ use datafusion::physical_plan::{
     SortOrderPushdownResult,
 };
 use futures::StreamExt as _;
+use futures::stream::BoxStream;
 
 use super::filter::ranges;
+use super::past_requests;
 use super::raw::RowKey;
 use super::reader::Reader;
 use super::reports::BATCH_ROWS;
 use super::table::{RowsOf, Table};
+use crate::history::requests::read::RequestsAt;
 use crate::input::squid::activity::Activity;
 use crate::merger::answering;
 use crate::report::comment::FixedTable;
@@ -59,7 +65,8 @@ pub(super) struct Scan {
     pub(super) conditions: Arc<[Arc<dyn PhysicalExpr>]>,
     /// The row of a histogram that is wanted.
     pub(super) index_value: Option<String>,
-    /// Filters of other nodes, which may change while it runs, in terms of the columns that are shown.
+    /// Filters of other nodes, which may change while it runs, in terms of the columns that are shown; of a table of the past in those
+    /// of the table.
     pub(super) filters: Vec<Arc<dyn PhysicalExpr>>,
     /// Rows that are enough.
     pub(super) fetch: Option<usize>,
@@ -67,6 +74,8 @@ pub(super) struct Scan {
     pub(super) reverse: bool,
     /// Rows that were expected of it when it was planned.
     rows: usize,
+    /// Of a table of the past: what it reads.
+    pub(super) past: Option<Arc<RequestsAt>>,
     properties: Arc<PlanProperties>,
 }
 
@@ -79,16 +88,24 @@ impl Scan {
         threads: usize,
     ) -> Result<Self> {
         let schema = Arc::new(table.schema.project(&columns)?);
-        let (rows, is_large) = match &table.rows_of {
-            RowsOf::Pool(of) => expected(*of, table, &conditions, fetch),
+        let mut past = None;
+        let (rows, pieces) = match &table.rows_of {
+            RowsOf::Pool(of) => {
+                let (rows, is_large) = expected(*of, table, &conditions, fetch);
+                (rows, if is_large { threads } else { 1 })
+            }
             RowsOf::Report(report) => {
                 let shown = schema.fields().iter().map(|field| field.name().clone());
                 report.needed.lock().extend(shown);
                 let rows = table.rows.min(fetch.unwrap_or(usize::MAX));
-                (rows, rows > 4 * BATCH_ROWS)
+                (rows, if rows > 4 * BATCH_ROWS { threads } else { 1 })
+            }
+            RowsOf::Past(view, history) => {
+                let at = past.insert(Arc::new(history.requests()));
+                let rows = at.rows(view.table) as usize >> conditions.len().min(8);
+                (rows, threads.min(at.parts.len().max(1)))
             }
         };
-        let pieces = if is_large { threads } else { 1 };
         Ok(Self {
             table: table.clone(),
             properties: properties(EquivalenceProperties::new(Arc::clone(&schema)), pieces),
@@ -100,6 +117,7 @@ impl Scan {
             fetch,
             reverse: false,
             rows: fetch.map_or(rows, |fetch| rows.min(fetch)),
+            past,
         })
     }
 
@@ -189,7 +207,23 @@ fn expected(
     (rows, !few && ids >= PIECE_ROWS)
 }
 
-pub(super) fn properties(of: EquivalenceProperties, pieces: usize) -> Arc<PlanProperties> {
+/// Batches, each made when it is asked for: by then a node above knows what it looks for. One without rows stands for a while in
+/// which nothing was found.
+pub(super) fn batches_of(
+    mut next: impl FnMut() -> Result<Option<RecordBatch>> + Send + 'static,
+) -> BoxStream<'static, Result<RecordBatch>> {
+    let poll = move |context: &mut Context<'_>| match next() {
+        Ok(Some(batch)) if batch.num_rows() == 0 => {
+            // Others may want the thread.
+            context.waker().wake_by_ref();
+            Poll::Pending
+        }
+        other => Poll::Ready(other.transpose()),
+    };
+    futures::stream::poll_fn(poll).boxed()
+}
+
+fn properties(of: EquivalenceProperties, pieces: usize) -> Arc<PlanProperties> {
     let properties = PlanProperties::new(
         of,
         Partitioning::UnknownPartitioning(pieces),
@@ -260,22 +294,14 @@ impl ExecutionPlan for Scan {
     ) -> Result<SendableRecordBatchStream> {
         let memory = MemoryConsumer::new("scan").register(context.memory_pool());
         let batches = match &self.table.rows_of {
+            RowsOf::Past(view, _) => past_requests::batches(self, view, partition, memory)?,
             RowsOf::Report(report) => {
                 futures::stream::iter(report.batches(self, partition, memory)?).boxed()
             }
             RowsOf::Pool(table) => {
                 let snapshot = Snapshot::of(&context)?;
                 let mut reader = Reader::new(self, *table, snapshot, partition, memory);
-                // Batches are made when they are asked for: by then a join above knows what it looks for.
-                let next = move |context: &mut Context<'_>| match reader.next() {
-                    Ok(Some(batch)) if batch.num_rows() == 0 => {
-                        // Nothing found in a while: others may want the thread.
-                        context.waker().wake_by_ref();
-                        Poll::Pending
-                    }
-                    other => Poll::Ready(other.transpose()),
-                };
-                futures::stream::poll_fn(next).boxed()
+                batches_of(move || reader.next())
             }
         };
         let schema = Arc::clone(&self.schema);
@@ -296,10 +322,11 @@ impl ExecutionPlan for Scan {
     }
 
     fn with_fetch(&self, limit: Option<usize>) -> Option<Arc<dyn ExecutionPlan>> {
-        Some(Arc::new(Self {
+        let scan = Self {
             fetch: limit,
             ..self.clone()
-        }))
+        };
+        self.past.is_none().then(|| Arc::new(scan) as _)
     }
 
     fn fetch(&self) -> Option<usize> {
@@ -317,14 +344,18 @@ impl ExecutionPlan for Scan {
         let answer = vec![PushedDown::No; filters.len()];
         let answer = FilterPushdownPropagation::with_parent_pushdown_result(answer);
         // With a limit in the scan, whoever filters wants the rows within the limit filtered, not the other way round.
-        let tests = matches!(self.table.rows_of, RowsOf::Pool(_));
+        let tests = !matches!(self.table.rows_of, RowsOf::Report(_));
         if phase == FilterPushdownPhase::Pre || self.fetch.is_some() || !tests {
             return Ok(answer);
         }
         let dynamic = filters.into_iter().map(|result| result.filter);
         let dynamic = dynamic.filter(|filter| filter.is::<DynamicFilterPhysicalExpr>());
+        let dynamic = dynamic.map(|filter| match self.past {
+            Some(_) => reassign_expr_columns(filter, &self.table.schema),
+            None => Ok(filter),
+        });
         let mut scan = self.clone();
-        scan.filters.extend(dynamic);
+        scan.filters.extend(dynamic.collect::<Result<Vec<_>>>()?);
         if scan.filters.len() == self.filters.len() {
             return Ok(answer);
         }

@@ -1,4 +1,4 @@
-//! A table of database `pinba`: raw data, a report or a status table.
+//! A table of database `pinba`: raw data, a report or a status table; or raw data of database `history`.
 //!
 //! Raw tables test every condition that depends on one row only (`filter`); of a report only the choice of a histogram's row is
 //! pushed down.
@@ -15,9 +15,12 @@ use datafusion::physical_plan::ExecutionPlan;
 
 use super::declared;
 use super::filter::{is_testable, physical, ranges};
+use super::past_requests;
 use super::raw::RowKey;
 use super::reports::{Report, index_value};
 use super::scan::Scan;
+use crate::history::History;
+use crate::history::requests::view::View;
 use crate::query::catalog::Catalog;
 use crate::report::comment::FixedTable;
 
@@ -54,6 +57,7 @@ pub(super) struct Table {
 pub(super) enum RowsOf {
     Pool(FixedTable),
     Report(Arc<Report>),
+    Past(Arc<View>, History),
 }
 
 impl Table {
@@ -73,10 +77,22 @@ impl Table {
         })
     }
 
+    /// The table of this name in database `history`, if it is one of raw data.
+    pub(super) fn past(catalog: &Arc<Catalog>, name: &str) -> Option<Self> {
+        let (view, history) = (past_requests::view(catalog, name)?, catalog.history()?);
+        Some(Self {
+            catalog: Arc::clone(catalog),
+            schema: Arc::clone(&view.schema),
+            rows: 0,
+            rows_of: RowsOf::Past(Arc::new(view), history.clone()),
+        })
+    }
+
     pub(super) fn name(&self) -> &str {
         match &self.rows_of {
             RowsOf::Pool(table) => table.table(),
             RowsOf::Report(report) => &report.name,
+            RowsOf::Past(view, _) => view.table,
         }
     }
 
@@ -84,7 +100,7 @@ impl Table {
     pub(super) fn key(&self, column: usize) -> Option<RowKey> {
         match &self.rows_of {
             RowsOf::Pool(table) => table.key(column),
-            RowsOf::Report(_) => None,
+            RowsOf::Report(_) | RowsOf::Past(..) => None,
         }
     }
 }
@@ -104,7 +120,9 @@ impl TableProvider for Table {
         filters: &[&Expr],
     ) -> Result<Vec<TableProviderFilterPushDown>> {
         let supports = |filter: &&Expr| match self.rows_of {
-            RowsOf::Pool(_) if is_testable(filter) => TableProviderFilterPushDown::Exact,
+            RowsOf::Pool(_) | RowsOf::Past(..) if is_testable(filter) => {
+                TableProviderFilterPushDown::Exact
+            }
             // A report has all its rows nevertheless.
             RowsOf::Report(_) if index_value(filter).is_some() => {
                 TableProviderFilterPushDown::Inexact
@@ -130,6 +148,8 @@ impl TableProvider for Table {
             let filter = physical(filter, &self.schema)?;
             conditions.extend(split_conjunction(&filter).into_iter().cloned());
         }
+        // What is wanted of the past is found by its readers alone.
+        let limit = limit.filter(|_| !matches!(self.rows_of, RowsOf::Past(..)));
         let threads = state.config().target_partitions().max(1);
         let mut scan = Scan::new(self, columns, conditions, limit, threads)?;
         scan.index_value = filters.iter().find_map(index_value).map(str::to_owned);

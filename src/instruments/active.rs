@@ -1,0 +1,207 @@
+//! Events that go on: from [`Instrument::begin`] to the end of the guard that it gives.
+//!
+//! The event stands in its thread's current events meanwhile. When it has ended it goes into that thread's history and into the one
+//! over all threads, as far as those are on, and its time is added to the sums of its thread and instrument.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::digests::Statement;
+use super::event::{Event, WORDS};
+use super::event_history::LONG;
+use super::event_rings::DEPTH_MAX;
+use super::registry::{ENABLED, Instrument, THREAD, TIMED, place_of, registry};
+use super::sums::Totals;
+use super::thread::{self, Thread};
+
+impl Instrument {
+    /// An event on the calling thread, until the guard is dropped.
+    #[inline]
+    pub fn begin(&'static self) -> Active {
+        match self.switch.load(Ordering::Relaxed) & ENABLED {
+            0 => Active(None),
+            _ => Active(thread::here().and_then(|thread| self.begin_on(thread))),
+        }
+    }
+
+    /// An event of the connection whose task this is, which may wait; none elsewhere.
+    #[inline]
+    pub fn begin_in_task(&'static self) -> Active {
+        match self.switch.load(Ordering::Relaxed) & ENABLED {
+            0 => Active(None),
+            _ => Active(thread::of_task().and_then(|thread| self.begin_on(thread))),
+        }
+    }
+
+    fn begin_on(&'static self, thread: &'static Thread) -> Option<Running> {
+        let registry = registry()?;
+        let kind = self.class.kind()?;
+        let consumers = registry.effective.load(Ordering::Relaxed);
+        if consumers == 0 {
+            return None;
+        }
+        let switch = self.switch.load(Ordering::Relaxed);
+        let place = place_of(switch)?;
+        let timer = kind.timer(self.class, &registry.timers);
+        let is_timed = switch & TIMED != 0;
+        let (depth, id, nesting) = thread.enter(kind);
+        let event = Event {
+            thread: thread.id,
+            id,
+            end_id: None,
+            place,
+            kind,
+            start: is_timed.then(|| registry.timers.now(timer)),
+            end: None,
+            nesting,
+            numbers: [None; 2],
+        };
+        let running = Running {
+            thread,
+            instrument: self,
+            depth,
+            event,
+            consumers: consumers >> kind.consumer() & 0b111,
+            statement: None,
+        };
+        if consumers & (1 << THREAD) != 0 {
+            running.show();
+        }
+        Some(running)
+    }
+}
+
+/// How much of a stage is done from one time that it is shown to the next.
+const ADVANCE_SHOWN: u64 = 1_024;
+
+/// An event that goes on, if its instrument is on. Dropping it ends the event.
+#[derive(Debug)]
+#[must_use = "the event ends when this is dropped"]
+pub struct Active(Option<Running>);
+
+#[derive(Debug)]
+struct Running {
+    thread: &'static Thread,
+    instrument: &'static Instrument,
+    depth: usize,
+    event: Event,
+    /// Current events, history and long history, as they were on when it began.
+    consumers: u32,
+    statement: Option<Arc<Statement>>,
+}
+
+impl Running {
+    fn show(&self) {
+        self.show_as(&self.event.words());
+    }
+
+    fn show_as(&self, words: &[u64; WORDS]) {
+        if self.consumers & 1 != 0 && self.depth < DEPTH_MAX {
+            let statement = self.statement.as_ref();
+            self.thread.current.write(self.depth, words, statement);
+        }
+    }
+}
+
+impl Active {
+    /// No event.
+    pub const NONE: Self = Self(None);
+
+    /// Whether there is an event: what it is told is worth making.
+    #[must_use]
+    pub fn is_on(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// How far a stage is, and how far it is to go.
+    pub fn work(&mut self, completed: u64, estimated: u64) {
+        if let Some(running) = &mut self.0 {
+            running.event.numbers = [Some(completed), Some(estimated)];
+            running.show();
+        }
+    }
+
+    /// So much more of a stage is done; shown now and then.
+    pub fn advance(&mut self, by: u64) {
+        if let Some(running) = &mut self.0 {
+            let [completed, _] = &mut running.event.numbers;
+            let before = completed.unwrap_or(0);
+            let now = *completed.insert(before + by);
+            if now / ADVANCE_SHOWN != before / ADVANCE_SHOWN {
+                running.show();
+            }
+        }
+    }
+
+    /// How much a stage did that is not looked at while it goes on.
+    pub fn worked(&mut self, completed: u64) {
+        if let Some(running) = &mut self.0 {
+            running.event.numbers = [Some(completed), Some(completed)];
+        }
+    }
+
+    /// How many bytes a wait was for.
+    pub fn bytes(&mut self, bytes: u64) {
+        if let Some(running) = &mut self.0 {
+            running.event.numbers[0] = Some(bytes);
+        }
+    }
+
+    /// What the statement is.
+    pub fn statement(&mut self, statement: impl FnOnce() -> Statement) {
+        if let Some(running) = &mut self.0 {
+            running.statement = Some(Arc::new(statement()));
+            running.show();
+        }
+    }
+
+    /// What became of the statement so far.
+    pub fn outcome(&mut self, change: impl FnOnce(&mut Statement)) {
+        let running = self.0.as_mut();
+        if let Some(statement) = running.and_then(|it| it.statement.as_mut()) {
+            change(Arc::make_mut(statement));
+        }
+    }
+}
+
+impl Drop for Active {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(running) = &mut self.0 {
+            running.end();
+        }
+    }
+}
+
+impl Running {
+    fn end(&mut self) {
+        let Some(registry) = registry() else {
+            return;
+        };
+        let (event, thread) = (&mut self.event, self.thread);
+        let timer = event.kind.timer(self.instrument.class, &registry.timers);
+        event.end = event
+            .start
+            .map(|start| registry.timers.now(timer).max(start));
+        event.end_id = Some(thread.leave(self.depth));
+        let time = event.start.zip(event.end).map(|(start, end)| end - start);
+        let statement = self.statement.as_ref();
+        let (errors, rows) = statement.map_or((0, 0), |it| (it.errors(), it.rows_sent));
+        let totals = Totals::of(time, errors, rows);
+        thread.sums[event.place].add(event.kind, &totals);
+        if let Some(statement) = statement {
+            statement.digest.add(&totals, registry);
+        }
+        if registry.effective.load(Ordering::Relaxed) & (1 << THREAD) == 0 {
+            return;
+        }
+        let (kind, words) = (self.event.kind as usize, self.event.words());
+        self.show_as(&words);
+        if self.consumers & 2 != 0 {
+            self.thread.history[kind].push(&words, self.statement.as_ref());
+        }
+        if self.consumers & 4 != 0 {
+            LONG[kind].push(&words, self.statement.as_ref());
+        }
+    }
+}

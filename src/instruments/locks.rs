@@ -1,0 +1,25 @@
+//! Locks whose waits are events: each is taken through its instrument.
+
+use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use super::registry::Instrument;
+
+impl Instrument {
+    /// Locks a mutex: getting it is the wait.
+    pub fn lock<'a, T>(&'static self, mutex: &'a Mutex<T>) -> MutexGuard<'a, T> {
+        let _waiting = self.begin();
+        mutex.lock()
+    }
+
+    /// The same of a lock that several may read under.
+    pub fn read<'a, T>(&'static self, lock: &'a RwLock<T>) -> RwLockReadGuard<'a, T> {
+        let _waiting = self.begin();
+        lock.read()
+    }
+
+    /// And to write.
+    pub fn write<'a, T>(&'static self, lock: &'a RwLock<T>) -> RwLockWriteGuard<'a, T> {
+        let _waiting = self.begin();
+        lock.write()
+    }
+}

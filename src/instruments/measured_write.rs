@@ -1,0 +1,33 @@
+//! A writer whose writes are events.
+
+use std::io::{self, Write};
+
+use super::registry::Instrument;
+
+/// What is written to, each time as a wait.
+#[derive(Debug)]
+pub struct MeasuredWrite<W> {
+    /// Where it goes.
+    pub to: W,
+    wait: &'static Instrument,
+}
+
+impl<W> MeasuredWrite<W> {
+    /// Writing to `to` is this wait.
+    pub fn new(to: W, wait: &'static Instrument) -> Self {
+        Self { to, wait }
+    }
+}
+
+impl<W: Write> Write for MeasuredWrite<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut waiting = self.wait.begin();
+        let written = self.to.write(bytes)?;
+        waiting.bytes(written as u64);
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.to.flush()
+    }
+}
