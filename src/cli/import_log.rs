@@ -47,7 +47,39 @@ pub struct ImportLogFlags {
     pub to: Option<SocketAddr>,
 }
 
-/// How often it is said how far it is.
+/// Sends the lines of a file, with a newline at its end; how many those were. `stdin` stands for the file `-`.
+pub(super) fn send_lines(
+    path: &Path,
+    stdin: &mut impl Read,
+    to: &mut impl Write,
+    cannot_send: impl Fn(io::Error) -> Failure,
+) -> Result<usize, Failure> {
+    let unreadable = |error| Failure::failed(format!("cannot read {}: {error}", path.display()));
+    let mut file: Box<dyn Read> = match path == Path::new("-") {
+        true => Box::new(stdin),
+        false => Box::new(File::open(path).map_err(unreadable)?),
+    };
+    let (mut chunk, mut lines, mut last) = (vec![0; 64 << 10], 0, b'\n');
+    loop {
+        let bytes = match file.read(&mut chunk) {
+            Ok(0) => break,
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(unreadable(error)),
+        };
+        let read = &chunk[..bytes];
+        lines += read.iter().filter(|byte| **byte == b'\n').count();
+        last = read[bytes - 1];
+        to.write_all(read).map_err(&cannot_send)?;
+    }
+    if last != b'\n' {
+        lines += 1;
+        to.write_all(b"\n").map_err(cannot_send)?;
+    }
+    Ok(lines)
+}
+
+/// How often progress is reported.
 const PROGRESS: Duration = Duration::from_secs(2);
 
 /// Imports all lines, and says what became of them. `stdin` stands for the file `-`.
@@ -225,16 +257,7 @@ fn replay(
     let mut stream = TcpStream::connect(to).map_err(cannot)?;
     let mut sent = 0;
     for path in &flags.files {
-        let unreadable =
-            |error| Failure::failed(format!("cannot read {}: {error}", path.display()));
-        sent += match path == Path::new("-") {
-            true => send(&mut stdin, &mut stream),
-            false => send(&mut File::open(path).map_err(unreadable)?, &mut stream),
-        }
-        .map_err(|error| match error {
-            SendError::Read(error) => unreadable(error),
-            SendError::Write(error) => cannot(error),
-        })?;
+        sent += send_lines(path, &mut stdin, &mut stream, cannot)?;
     }
     stream.shutdown(Shutdown::Write).map_err(cannot)?;
     // The daemon says nothing, and closes when it has read all.
@@ -244,31 +267,4 @@ fn replay(
         "{sent} lines sent to {to}; `squids` in /api/v1/status says what became of them."
     )
     .map_err(Failure::write)
-}
-
-enum SendError {
-    Read(io::Error),
-    Write(io::Error),
-}
-
-/// Sends what there is to read, with a newline at its end; how many lines that were.
-fn send(from: &mut impl Read, to: &mut impl Write) -> Result<usize, SendError> {
-    let (mut chunk, mut lines, mut last) = (vec![0; 64 << 10], 0, b'\n');
-    loop {
-        let bytes = match from.read(&mut chunk) {
-            Ok(0) => break,
-            Ok(bytes) => bytes,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => return Err(SendError::Read(error)),
-        };
-        let read = &chunk[..bytes];
-        lines += read.iter().filter(|byte| **byte == b'\n').count();
-        last = read[bytes - 1];
-        to.write_all(read).map_err(SendError::Write)?;
-    }
-    if last != b'\n' {
-        lines += 1;
-        to.write_all(b"\n").map_err(SendError::Write)?;
-    }
-    Ok(lines)
 }

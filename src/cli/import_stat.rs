@@ -9,7 +9,7 @@ use std::io::{self, Read, Write};
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -17,6 +17,7 @@ use clap::Args as FlagGroup;
 use rustix::io::Errno;
 
 use super::Failure;
+use super::import_log::send_lines;
 use crate::config::{Config, StatAddress};
 use crate::input::stat::client;
 use crate::shutdown::Shutdown;
@@ -66,24 +67,8 @@ pub fn execute(
     let listener = Listener::bind(&to).map_err(cannot)?;
     let mut lines = 0;
     for path in &flags.files {
-        let unreadable =
-            |error| Failure::failed(format!("cannot read {}: {error}", path.display()));
-        let mut file: Box<dyn Read> = match path == Path::new("-") {
-            true => Box::new(&mut stdin),
-            false => Box::new(File::open(path).map_err(unreadable)?),
-        };
         let mut stream = listener.accept().map_err(cannot)?;
-        let mut chunk = vec![0; 64 << 10];
-        loop {
-            let bytes = match file.read(&mut chunk) {
-                Ok(0) => break,
-                Ok(bytes) => bytes,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => return Err(unreadable(error)),
-            };
-            lines += chunk[..bytes].iter().filter(|byte| **byte == b'\n').count();
-            stream.write_all(&chunk[..bytes]).map_err(cannot)?;
-        }
+        lines += send_lines(path, &mut stdin, &mut stream, cannot)?;
         end(stream).map_err(cannot)?;
     }
     writeln!(

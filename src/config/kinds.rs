@@ -228,6 +228,16 @@ pub(super) fn name(of: &str) -> Kind<String> {
     })
 }
 
+/// The name under which what comes from a source is counted.
+pub(super) fn host(of: &str) -> Kind<String> {
+    Kind::new(format!("{of}, 1 to 255 bytes"), |given| {
+        match given.text() {
+            Some(name) if (1..=255).contains(&name.len()) => Ok(name.to_owned()),
+            _ => Err("not a name".into()),
+        }
+    })
+}
+
 /// A name that needs no quotes in a statement.
 pub(super) fn identifier() -> Kind<String> {
     let accepted = "letters, digits and _, not beginning with a digit, at most 64";

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use super::error::ConfigError;
-use super::kinds::{Kind, choice, socket_address, switch};
+use super::kinds::{Kind, choice, host, socket_address, switch};
 use super::list_entry::{EntryReader, Refused};
 use super::location::Location;
 use super::raw_value::Entry;
@@ -73,7 +73,10 @@ pub(super) fn read(entries: &[Entry], errors: &mut Vec<ConfigError>) -> Vec<Squi
 impl EntryReader<'_> {
     fn squid(&mut self) -> Result<SquidSource, Refused> {
         self.refuse_unknown(&KEYS, |_| None);
-        let (from, name) = (self.squid_from(), self.read("name", &name()));
+        let (from, name) = (
+            self.squid_from(),
+            self.read("name", &host("the hostname of its requests")),
+        );
         let client = self.read("client", &switch());
         Ok(SquidSource {
             location: self.entry.location.clone(),
@@ -121,12 +124,4 @@ fn log_path() -> Kind<PathBuf> {
             Some(path) => Ok(path.into()),
         },
     )
-}
-
-fn name() -> Kind<String> {
-    let accepted = "the hostname of its requests, 1 to 255 bytes";
-    Kind::new(accepted, |given| match given.text() {
-        Some(name) if (1..=255).contains(&name.len()) => Ok(name.to_owned()),
-        _ => Err("not a name".into()),
-    })
 }

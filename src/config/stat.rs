@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use super::error::ConfigError;
-use super::kinds::Kind;
+use super::kinds::{Kind, host};
 use super::list_entry::{EntryReader, Refused};
 use super::location::Location;
 use super::raw_value::Entry;
@@ -115,7 +115,10 @@ impl EntryReader<'_> {
             self.required("stream", &address()),
             self.read("control", &address()),
         );
-        let (name, root) = (self.read("name", &name()), self.read("root", &root()));
+        let (name, root) = (
+            self.read("name", &host("the host of its samples")),
+            self.read("root", &root()),
+        );
         Ok(StatSource {
             location: self.entry.location.clone(),
             stream: stream?,
@@ -129,14 +132,6 @@ impl EntryReader<'_> {
 fn address() -> Kind<StatAddress> {
     Kind::new(ACCEPTED, |given| {
         Ok(StatAddress::parse(given.text().unwrap_or_default())?)
-    })
-}
-
-fn name() -> Kind<String> {
-    let accepted = "the host of its samples, 1 to 255 bytes";
-    Kind::new(accepted, |given| match given.text() {
-        Some(name) if (1..=255).contains(&name.len()) => Ok(name.to_owned()),
-        _ => Err("not a name".into()),
     })
 }
 

@@ -1,4 +1,4 @@
-//! The instruments of all rooms, registered when a daemon starts.
+//! All instruments, wherever they are declared, registered when a daemon starts.
 
 use std::sync::Arc;
 
@@ -14,12 +14,10 @@ use crate::pool::activities::ACTIVITY_ROW_BYTES;
 use crate::pool::dimensions::Origins;
 use crate::pool::requests::REQUEST_ROW_BYTES;
 use crate::pool::timers::TIMER_ROW_BYTES;
-
 use crate::query::catalog::changes;
 use crate::query::status::Status;
 use crate::report::registry::time;
 use crate::state::{annotations, files, snapshot};
-use crate::telemetry::reading::{Group, Reading};
 #[cfg(feature = "sql")]
 use crate::{clickhouse, history, sql};
 use crate::{delta, http, instruments, merger, profile, series};
@@ -104,7 +102,7 @@ pub(super) fn pools(live: &SharedLive, status: &Status) -> Vec<Pool> {
     if let Some(history) = status.history.clone() {
         let bytes = move || {
             let group = history.status();
-            Some(reading(&group, "memory_bytes") + reading(&group, "raw_memory_bytes"))
+            Some(group.count("memory_bytes") + group.count("raw_memory_bytes"))
         };
         pools.push(("history", Box::new(bytes)));
     }
@@ -114,20 +112,15 @@ pub(super) fn pools(live: &SharedLive, status: &Status) -> Vec<Pool> {
 /// Shows what they hold, and what front ends do.
 pub(super) fn set_pools(mut pools: Vec<Pool>, served: &Served<'_>) {
     if let Some(series) = served.series.clone() {
-        let bytes = move || Some(reading(&series.status(), "memory_bytes"));
+        let bytes = move || Some(series.status().count("memory_bytes"));
         pools.push(("last hour", Box::new(bytes)));
     }
     let metrics = served.metrics.clone();
-    let bytes = move || Some(reading(&metrics.status(), "series") * SERIES_BYTES as u64);
+    let bytes = move || Some(metrics.status().count("series") * SERIES_BYTES as u64);
     pools.push(("metrics", Box::new(bytes)));
     #[cfg(feature = "sql")]
     pools.push(("SQL", Box::new(served.engine.memory_gauge())));
     instruments::memory::set_pools(pools);
-}
-
-fn reading(group: &Group, name: &str) -> u64 {
-    let found = group.readings.iter().find(|it| it.name == name);
-    found.map_or(0, Reading::total)
 }
 
 /// Registers them, as `[instruments]` says.

@@ -4,6 +4,8 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use tracing::info;
+
 use super::error::StartError;
 use super::squid::{OpenSource, Opened};
 use super::threads::Worker;
@@ -12,7 +14,7 @@ use crate::config::Config;
 use crate::input::Decode;
 use crate::input::pinba::Decoder;
 use crate::input::record::{Hasher, TextLimits};
-use crate::input::rewrite::{AsSent, NameRules, RuleCounters};
+use crate::input::rewrite::{AsSent, NameRules, Rewrite, RuleCounters};
 use crate::input::squid;
 use crate::input::udp::kernel::KernelGauge;
 use crate::input::udp::receive;
@@ -20,6 +22,7 @@ use crate::input::udp::senders::Senders;
 use crate::input::udp::socket::ReceiveSocket;
 use crate::query::status::SocketStatus;
 use crate::ring::{Consumer, Producer, RingPlan, TempRing};
+use crate::shutdown::Shutdown;
 use crate::state::counters::SocketName;
 use crate::telemetry::{Counters, SocketCounters};
 
@@ -103,8 +106,8 @@ impl Receivers {
         for (squid, receiver) in squids.into_iter().zip(&mut lanes) {
             let (senders, texts) = (receivers.senders.clone(), (limits, hasher.clone()));
             receivers.threads.push(match &rules {
-                None => squid.start(receiver, senders, texts, AsSent)?,
-                Some(rules) => squid.start(receiver, senders, texts, rules())?,
+                None => receiver.start_squid(squid, senders, texts, AsSent)?,
+                Some(rules) => receiver.start_squid(squid, senders, texts, rules())?,
             });
         }
         Ok(receivers)
@@ -118,8 +121,8 @@ pub(super) fn names(sockets: &[ReceiveSocket], squids: &[OpenSource]) -> Vec<Soc
 }
 
 /// What one receiver thread is started with.
-pub(super) struct Receiver {
-    pub(super) index: usize,
+struct Receiver {
+    index: usize,
     producer: Producer,
     counters: Arc<SocketCounters>,
     clock: Arc<dyn Clock>,
@@ -127,7 +130,7 @@ pub(super) struct Receiver {
 
 impl Receiver {
     /// What it takes to take lines from elsewhere than datagrams.
-    pub(super) fn intake<R>(self, decoder: squid::Decoder<R>) -> squid::Intake<R> {
+    fn intake<R>(self, decoder: squid::Decoder<R>) -> squid::Intake<R> {
         squid::Intake {
             decoder,
             producer: self.producer,
@@ -136,7 +139,36 @@ impl Receiver {
         }
     }
 
-    pub(super) fn start(
+    /// Starts the thread of a source of Squid's lines; the socket, if it is one of datagrams, belongs to it.
+    fn start_squid<R: Rewrite + Send + 'static>(
+        self,
+        OpenSource { source, opened }: OpenSource,
+        senders: Option<Arc<Senders>>,
+        (limits, hasher): (TextLimits, Hasher),
+        rules: R,
+    ) -> Result<Worker, StartError> {
+        info!(from = %source.config.from, "Taking lines of Squid's.");
+        let decoder = squid::Decoder::new(source, limits, hasher, rules);
+        let name = format!("squid-{}", self.index);
+        let what = "a thread for a log of Squid's";
+        match opened {
+            Opened::Udp(socket) => self.start(socket, senders, decoder),
+            Opened::Tcp(listener) => {
+                let intake = self.intake(decoder);
+                let run = move |stop: &Shutdown| {
+                    squid::tcp::run(&listener, senders.as_deref(), intake, stop);
+                };
+                Worker::start(&name, what, run)
+            }
+            Opened::File(path, from_end) => {
+                let intake = self.intake(decoder);
+                let run = move |stop: &Shutdown| squid::file::run(&path, from_end, intake, stop);
+                Worker::start(&name, what, run)
+            }
+        }
+    }
+
+    fn start(
         self,
         socket: ReceiveSocket,
         senders: Option<Arc<Senders>>,

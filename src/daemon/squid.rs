@@ -1,21 +1,13 @@
-//! `[[squid]]`: what the sources of Squid's lines are opened as, and the thread of each.
+//! `[[squid]]`: what the sources of Squid's lines are opened as.
 
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use tracing::info;
-
 use super::error::StartError;
-use super::receivers::Receiver;
-use super::threads::Worker;
 use crate::config::{Config, SquidFrom, SquidSource};
-use crate::input::record::{Hasher, TextLimits};
-use crate::input::rewrite::Rewrite;
-use crate::input::squid::{Decoder, Source, file, tcp};
-use crate::input::udp::senders::Senders;
+use crate::input::squid::Source;
 use crate::input::udp::socket::{self, ReceiveSocket, SocketError};
-use crate::shutdown::Shutdown;
 use crate::state::counters::SocketName;
 
 /// A source that can be read.
@@ -85,36 +77,6 @@ impl OpenSource {
         SocketName {
             address: self.source.config.from.to_string(),
             cookie: 0,
-        }
-    }
-
-    /// Starts its thread; the socket, if it is one of datagrams, belongs to it.
-    pub(super) fn start<R: Rewrite + Send + 'static>(
-        self,
-        receiver: Receiver,
-        senders: Option<Arc<Senders>>,
-        (limits, hasher): (TextLimits, Hasher),
-        rules: R,
-    ) -> Result<Worker, StartError> {
-        let Self { source, opened } = self;
-        info!(from = %source.config.from, "Taking lines of Squid's.");
-        let decoder = Decoder::new(source, limits, hasher, rules);
-        let name = format!("squid-{}", receiver.index);
-        let what = "a thread for a log of Squid's";
-        match opened {
-            Opened::Udp(socket) => receiver.start(socket, senders, decoder),
-            Opened::Tcp(listener) => {
-                let intake = receiver.intake(decoder);
-                let run = move |stop: &Shutdown| {
-                    tcp::run(&listener, senders.as_deref(), intake, stop);
-                };
-                Worker::start(&name, what, run)
-            }
-            Opened::File(path, from_end) => {
-                let intake = receiver.intake(decoder);
-                let run = move |stop: &Shutdown| file::run(&path, from_end, intake, stop);
-                Worker::start(&name, what, run)
-            }
         }
     }
 }

@@ -135,7 +135,7 @@ impl Feed {
             let added = parsed.and_then(|it| self.add(&mut pool, &it, received_us, profile, names));
             match added {
                 Ok(()) => taken += 1,
-                Err(reason) => self.source.refuse(reason, line),
+                Err(reason) => self.source.reject(reason, line),
             }
         });
         drop(pool);

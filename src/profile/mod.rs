@@ -9,11 +9,11 @@
 //! without a `[[stat]]`.
 
 pub mod definition;
-pub mod groups;
 mod intake;
 mod names;
 mod pool;
 pub mod recent;
+pub mod report;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -150,24 +150,17 @@ pub const STATS: Place = Place::List("stats", "stat");
 fn source_group(at: usize, source: &Source) -> Group {
     let stream = source.config.stream.to_string();
     let readings = source.counters.counts().readings();
-    let by_reason = |name: &str| {
-        let counted = readings.iter().find(|it| it.name == name);
-        counted.map(|it| it.value.clone())
-    };
-    let example = source.example.lock().clone();
+    let group = Group::listed(STATS, at, ("stream", stream.clone()), readings);
     let texts = json!({
         "stream": stream,
         "name": host_of(&source.config).to_string(),
         "place": source.config.location.to_string(),
         "problem": source.problem.lock().clone(),
-        "lines_invalid_by_reason": by_reason("lines_invalid"),
-        "samples_mended_by_reason": by_reason("samples_mended"),
-        "last_invalid": example,
+        "lines_invalid_by_reason": group.value("lines_invalid"),
+        "samples_mended_by_reason": group.value("samples_mended"),
+        "last_invalid": source.example.lock().clone(),
     });
-    Group {
-        labels: vec![("stat", at.to_string()), ("stream", stream)],
-        ..Group::new(STATS, readings).with_texts(texts)
-    }
+    group.with_texts(texts)
 }
 
 /// The host of a source's samples: its name, or this machine's, which is what Pinba sends from here.

@@ -14,8 +14,8 @@ use hashbrown::HashMap;
 use parking_lot::Mutex;
 
 use super::definition::SampleReport;
-use super::groups::Groups;
 use super::pool::{Sample, Snapshot, StatRequest};
+use super::report::SampleRows;
 use crate::input::stat::line::SampleType;
 
 /// After how long without a sample a request has ended.
@@ -70,8 +70,8 @@ pub struct Recent {
     pub oldest_us: Option<i64>,
     /// When it was looked at, by the same clock.
     pub now_us: i64,
-    /// Reports that were asked for.
-    groups: Mutex<Vec<(SampleReport, Arc<Groups>)>>,
+    /// Reports that were read.
+    reports: Mutex<Vec<(SampleReport, Arc<SampleRows>)>>,
 }
 
 const NOT_HERE: u32 = u32::MAX;
@@ -181,18 +181,18 @@ impl Recent {
         }
     }
 
-    /// The rows of a report, reckoned once.
+    /// The rows of a report, summed up once.
     #[must_use]
-    pub fn groups(&self, report: &SampleReport) -> Arc<Groups> {
-        let mut all = self.groups.lock();
-        if let Some((_, groups)) = all.iter().find(|(of, _)| of == report) {
-            return Arc::clone(groups);
+    pub fn report(&self, report: &SampleReport) -> Arc<SampleRows> {
+        let mut all = self.reports.lock();
+        if let Some((_, rows)) = all.iter().find(|(of, _)| of == report) {
+            return Arc::clone(rows);
         }
-        let groups = Arc::new(Groups::new(report, self));
+        let rows = Arc::new(SampleRows::new(report, self));
         if all.len() < REPORTS_MAX {
-            all.push((report.clone(), Arc::clone(&groups)));
+            all.push((report.clone(), Arc::clone(&rows)));
         }
-        groups
+        rows
     }
 
     /// The samples of the window, in the order in which they came.

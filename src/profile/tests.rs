@@ -300,12 +300,12 @@ fn a_recount_of_all_samples_comes_to_the_same() {
             definition::SampleReport::read(&owned(keys), &owned(filters), Duration::from_secs(900))
                 .unwrap()
         };
-        let groups = recent.groups(&report(&["function"], &[]));
+        let groups = recent.report(&report(&["function"], &[]));
         let found: std::collections::BTreeMap<String, Row> = groups
             .rows
             .iter()
             .map(|row| {
-                let groups::KeyValue::Text(name) = &row.keys[0] else {
+                let report::KeyValue::Text(name) = &row.keys[0] else {
                     panic!("{row:?}")
                 };
                 (
@@ -342,16 +342,16 @@ fn a_recount_of_all_samples_comes_to_the_same() {
         // By steps of time: a second way again for one row, and all steps together are the row.
         let first = all.iter().map(|it| it.2).min().unwrap();
         for row in &groups.rows {
-            let groups::KeyValue::Text(name) = &row.keys[0] else {
+            let report::KeyValue::Text(name) = &row.keys[0] else {
                 panic!("{row:?}")
             };
             let wanted = definition::Wanted::Equals(name.to_string());
             let key = [(definition::SampleKey::Function, wanted)];
-            let mut steps = vec![groups::Step::default(); 2_000];
+            let mut steps = vec![report::Step::default(); 2_000];
             let from_us = recent.oldest_us.unwrap();
             let by_function = report(&["function"], &[]);
             let place = (from_us, 50_000);
-            assert!(groups::fill_steps(
+            assert!(report::fill_steps(
                 &mut steps,
                 &by_function,
                 &key,
@@ -369,7 +369,7 @@ fn a_recount_of_all_samples_comes_to_the_same() {
                 let busy = of.filter(|it| !it.4.is_empty()).count();
                 assert_eq!(step.busy, busy as u64, "{name}, seed {seed}");
             }
-            let sum = |of: fn(&groups::Group) -> i64| -> i64 {
+            let sum = |of: fn(&report::SampleRow) -> i64| -> i64 {
                 steps.iter().map(|step| of(&step.row)).sum()
             };
             assert_eq!(sum(|it| it.memory_growth), row.memory_growth);
@@ -377,18 +377,18 @@ fn a_recount_of_all_samples_comes_to_the_same() {
             assert!((seconds - row.seconds).abs() < 1e-9);
         }
         // Filters leave rows out and change none of the others.
-        let some = recent.groups(&report(&["function"], &["type=internal"]));
+        let some = recent.report(&report(&["function"], &["type=internal"]));
         for row in &some.rows {
             assert!(groups.rows.contains(row), "{row:?}");
         }
         let names = ["md5", "sqrt"].map(|name| expected.get(name).map_or(0, |row| row.0));
         assert_eq!(some.busy, names.iter().sum::<u64>());
-        let callers = recent.groups(&report(&["caller"], &["type=internal"]));
+        let callers = recent.report(&report(&["caller"], &["type=internal"]));
         assert_eq!(
             callers.rows[0].keys[0],
-            groups::KeyValue::Text("{main} /a.php".into())
+            report::KeyValue::Text("{main} /a.php".into())
         );
-        let none = recent.groups(&report(
+        let none = recent.report(&report(
             &["line"],
             &["scope=App*", "function!=f1", "function!=f2"],
         ));

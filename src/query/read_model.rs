@@ -17,7 +17,7 @@ pub use crate::config::rewrite::{TEXT_FIELDS, TextField};
 use crate::input::squid::activity::Measures;
 use crate::input::udp::senders::{Counts, SenderCounts};
 use crate::profile::definition::{SampleKey, Wanted};
-use crate::profile::groups::SampleMetric;
+use crate::profile::report::SampleMetric;
 use crate::report::DefinedBy;
 use crate::report::native::ReportForm;
 use crate::series::Lines;

@@ -164,10 +164,8 @@ impl Status {
         sockets.enumerate().map(|(at, (socket, counters))| {
             let address = socket.address.clone();
             let texts = json!({"address": address, "handed_over": socket.handed_over});
-            Group {
-                labels: vec![("socket", at.to_string()), ("address", address)],
-                ..Group::new(SOCKETS, counters.counts().readings()).with_texts(texts)
-            }
+            let readings = counters.counts().readings();
+            Group::listed(SOCKETS, at, ("address", address), readings).with_texts(texts)
         })
     }
 
@@ -175,19 +173,15 @@ impl Status {
         self.counters.squids.iter().enumerate().map(|(at, squid)| {
             let from = squid.config.from.to_string();
             let readings = squid.counters.counts().readings();
-            let reasons = readings.iter().find(|it| it.name == "lines_invalid");
-            let example = squid.example.lock().clone();
+            let group = Group::listed(SQUIDS, at, ("from", from.clone()), readings);
             let texts = json!({
                 "from": from,
                 "name": squid.config.name,
                 "place": squid.config.location.to_string(),
-                "lines_invalid_by_reason": reasons.map(|it| it.value.clone()),
-                "last_invalid": example,
+                "lines_invalid_by_reason": group.value("lines_invalid"),
+                "last_invalid": squid.example.lock().clone(),
             });
-            Group {
-                labels: vec![("squid", at.to_string()), ("from", from)],
-                ..Group::new(SQUIDS, readings).with_texts(texts)
-            }
+            group.with_texts(texts)
         })
     }
 

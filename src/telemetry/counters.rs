@@ -12,43 +12,13 @@ use std::sync::Arc;
 
 use crossbeam::utils::CachePadded;
 
-use super::counter::{Cell, Counter, CounterBy, Gauge, Reason, WrappedCounter, counters};
+use super::counter::{Cell, Counter, CounterBy, Gauge, WrappedCounter, counters};
 use super::reading::Reading;
 use crate::input::record::{DecodeCounts, RejectReason, Repair};
 use crate::input::squid::Source;
 use crate::input::squid::line::BadLine;
 use crate::input::stat;
 use crate::input::stat::line::Defect;
-
-impl Reason for RejectReason {
-    fn name_of(index: usize) -> &'static str {
-        Self::ALL[index].name()
-    }
-}
-
-impl Reason for BadLine {
-    fn name_of(index: usize) -> &'static str {
-        Self::ALL[index].name()
-    }
-}
-
-impl Reason for stat::line::BadLine {
-    fn name_of(index: usize) -> &'static str {
-        Self::ALL[index].name()
-    }
-}
-
-impl Reason for Defect {
-    fn name_of(index: usize) -> &'static str {
-        Self::ALL[index].name()
-    }
-}
-
-impl Reason for Repair {
-    fn name_of(index: usize) -> &'static str {
-        Self::ALL[index].name()
-    }
-}
 
 counters! {
     /// What became of the rows of history; the series thread and the history thread count.

@@ -110,6 +110,28 @@ impl Group {
         }
     }
 
+    /// One of a list, told from the others by its place and by what it is.
+    #[must_use]
+    pub fn listed(
+        place: Place,
+        at: usize,
+        (label, is): (&'static str, String),
+        readings: Vec<Reading>,
+    ) -> Self {
+        let mut group = Self::new(place, readings);
+        if let Place::List(_, one) = place {
+            group.labels = vec![(one, at.to_string()), (label, is)];
+        }
+        group
+    }
+
+    /// One of the numbers, by reason if it is counted so.
+    #[must_use]
+    pub fn value(&self, name: &str) -> Option<Json> {
+        let named = self.readings.iter().find(|it| it.name == name);
+        named.map(|it| it.value.clone())
+    }
+
     /// The same with members that are no numbers, which have to be an object.
     #[must_use]
     pub fn with_texts(mut self, texts: Json) -> Self {

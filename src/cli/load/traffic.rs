@@ -2,7 +2,7 @@
 //!
 //! Latencies are log-normal with a median and a spread of each script's own, a few scripts get most of the requests,
 //! nearly all answers are 200, and timers name backends that the script waits for. The same seed and options give the
-//! same packets, byte for byte (as long as `rand` stays at its locked version). Used by `corpus` before a run, and by
+//! same packets, byte for byte (as long as `rand` stays at its locked version). Used by `packets` before a run, and by
 //! tests and benches directly. Texts are made per request, so this is for preparing packets, not for sending them at
 //! full speed.
 

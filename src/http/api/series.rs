@@ -17,7 +17,7 @@ use crate::http::error::Problem;
 use crate::http::fleet;
 use crate::http::params::Params;
 use crate::http::span::Span;
-use crate::profile::groups::METRICS;
+use crate::profile::report::METRICS;
 use crate::query::error::QueryError;
 use crate::query::past::{Fleet, LineQuestion};
 use crate::query::read_model::{ReadModel, ReportSummary, SampleQuestion};

@@ -20,7 +20,7 @@ use super::time::Time;
 use crate::http::api::series::step_of;
 use crate::http::error::Problem;
 use crate::http::params::Params;
-use crate::profile::groups::METRICS;
+use crate::profile::report::METRICS;
 use crate::query::past::LineQuestion;
 use crate::query::read_model::{ReadModel, SampleQuestion};
 use crate::series::{Coverage, Lines, Metric, Series};

@@ -16,11 +16,11 @@
 //! | `health`, `instruments` | the daemon itself, and where its time goes |
 //!
 //! Below them: `render` (pages and refusals as answers), [`frame`] (what all pages have), `table` (one table), `columns` (what tables show),
-//! [`time`] (now, or which span of the past), `ranking` (rows of reports), `timer_groups` (sums over raw timers), [`chart`] (SVG), `history` (charts of the last hour), `show` (numbers and hostile names as text),
+//! [`time`] (now, or which span of the past), `ranking` (rows of reports), `timer_groups` (sums over raw timers), [`chart`] (SVG), `history` (charts of the last hour), `formatting` (numbers and hostile names as text),
 //! `cache` (each page is made once a second at most), `compressed`.
 //!
 //! Names come from packets. They reach a page only as text of maud's templates, which escape everything, or percent-encoded
-//! in an address that begins with a slash; what is invisible or turns the direction of text is shown as a sign (`show`).
+//! in an address that begins with a slash; what is invisible or turns the direction of text is shown as a sign (`formatting`).
 
 mod assets;
 pub(super) mod cache;

@@ -30,6 +30,12 @@ macro_rules! counted {
                 }
             }
         }
+
+        impl $crate::telemetry::counter::Reason for $Enum {
+            fn name_of(index: usize) -> &'static str {
+                Self::ALL.get(index).map_or("", |it| it.name())
+            }
+        }
     };
 }
 pub(crate) use counted;

@@ -10,7 +10,6 @@ use super::STRING_BYTES;
 use super::hasher::Hasher;
 use super::reject::Repair;
 use super::text;
-use super::writer::low_u32;
 use crate::limits::{RECORD_BYTES_MAX, TEXT_BYTES_MAX};
 
 /// A string of the record: its number and the hash of its text.
@@ -153,4 +152,10 @@ impl StringTable {
         self.ends.push(low_u32(end).into());
         Interned { number, hash }
     }
+}
+
+/// A position inside a record, all of which fit 32 bits.
+#[inline(always)]
+pub(super) const fn low_u32(position: usize) -> u32 {
+    (position & 0xffff_ffff) as u32
 }

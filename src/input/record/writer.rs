@@ -10,7 +10,7 @@ use super::counts::bump;
 use super::hasher::{ABSENT, TagSetHasher};
 use super::reject::{RejectReason, Repair};
 use super::seconds::clean;
-use super::strings::{Interned, StringTable};
+use super::strings::{Interned, StringTable, low_u32};
 use super::text::{self, TextLimits};
 use super::{HEAD_BYTES, Hasher, Head, Tag, TimerHead};
 use crate::input::rewrite::{Chain, Rewrite, TextField};
@@ -336,10 +336,4 @@ impl RecordWriter {
         }
         changed
     }
-}
-
-/// A position inside a record, all of which fit 32 bits.
-#[inline(always)]
-pub(super) const fn low_u32(position: usize) -> u32 {
-    (position & 0xffff_ffff) as u32
 }

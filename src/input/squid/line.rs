@@ -7,7 +7,7 @@
 //! | the patch's access.log | the same and six of `start/first_delay/total` |
 //! | the patch's store.log | 11 fields, the second an action, the last `first_delay/total` |
 //!
-//! Which one a line has is seen from the line alone. What is said in a line as `-` or (by the patch) as -2 is `None` here.
+//! Which one a line has is seen from the line alone. What a line has as `-` or (by the patch) as -2 is `None` here.
 //! A line that was cut is taken as far as it goes: its last field is not believed, unless that is the URL. Pure; nothing is
 //! allocated but for texts that are encoded.
 
@@ -162,7 +162,7 @@ fn collector<'a>(
     members: impl Iterator<Item = &'a [u8]>,
     cut: bool,
 ) -> Result<Transaction<'a>, BadLine> {
-    let mut said = Transaction::default();
+    let mut request = Transaction::default();
     let (mut start, mut end, mut elapsed, mut code) = (None, None, None, None);
     let (mut dns, mut server_in, mut server) = (None, None, None);
     let mut members = members.peekable();
@@ -185,16 +185,16 @@ fn collector<'a>(
             b"pt" => server_in = Some(number(value)?),
             b"tt" => server = Some(number(value)?),
             b"ss" => code = Some(value),
-            b"hs" => said.status = status(value)?,
-            b"rm" => said.method = Some(value),
-            b"out" => said.sent_bytes = number(value)?,
-            b"bs" => said.fetched_bytes = Some(number(value)?),
-            b"sh" => said.hierarchy = Some(value),
-            b"peer" if value != b"-:-" => said.peer = Some(value),
-            b"cl" => said.client = Some(without_port(value)),
-            b"sn" => said.sequence = Some(number(value)?),
-            b"mt" => said.mime = Some(percent_decode(value).into()),
-            b"url" => said.url = Some(percent_decode(value).into()),
+            b"hs" => request.status = status(value)?,
+            b"rm" => request.method = Some(value),
+            b"out" => request.sent_bytes = number(value)?,
+            b"bs" => request.fetched_bytes = Some(number(value)?),
+            b"sh" => request.hierarchy = Some(value),
+            b"peer" if value != b"-:-" => request.peer = Some(value),
+            b"cl" => request.client = Some(without_port(value)),
+            b"sn" => request.sequence = Some(number(value)?),
+            b"mt" => request.mime = Some(percent_decode(value).into()),
+            b"url" => request.url = Some(percent_decode(value).into()),
             _ => {}
         }
     }
@@ -203,11 +203,11 @@ fn collector<'a>(
         false => BadLine::MissingField,
     };
     let between = |start: Option<u64>, end: Option<u64>| end?.checked_sub(start?);
-    said.elapsed_ms = elapsed.or(between(start, end)).ok_or(missing)?;
-    said.start_ms = start.or(between(elapsed, end)).ok_or(missing)?;
-    said.code = code.ok_or(missing)?;
+    request.elapsed_ms = elapsed.or(between(start, end)).ok_or(missing)?;
+    request.start_ms = start.or(between(elapsed, end)).ok_or(missing)?;
+    request.code = code.ok_or(missing)?;
     let of_server = server.or(server_in);
-    said.detail = Detail::Totals(of_server.map(|ms| ms.saturating_mul(1000)));
+    request.detail = Detail::Totals(of_server.map(|ms| ms.saturating_mul(1000)));
     // All that these Squids measure of the server's side is its total and what of it was the answer.
     let server_out = between(server_in, server);
     for (activity, total_ms) in [
@@ -215,11 +215,11 @@ fn collector<'a>(
         (Activity::ServerIn, server_in),
         (Activity::ServerOut, server_out),
     ] {
-        if let Some(known) = said.activities.get_mut(activity as usize) {
+        if let Some(known) = request.activities.get_mut(activity as usize) {
             known.total_us = total_ms.map(|ms: u64| ms.saturating_mul(1000));
         }
     }
-    Ok(said)
+    Ok(request)
 }
 
 /// An access.log, Squid's own or the patch's.
@@ -248,7 +248,7 @@ fn access<'a>(fields: &[&'a [u8]], cut: bool) -> Result<Transaction<'a>, BadLine
     };
     let (code, status_text) = slash(result).ok_or(BadLine::UnknownFormat)?;
     let elapsed_ms = number(elapsed)?;
-    let mut said = Transaction {
+    let mut request = Transaction {
         start_ms: end_ms.saturating_sub(elapsed_ms),
         elapsed_ms,
         code,
@@ -265,23 +265,25 @@ fn access<'a>(fields: &[&'a [u8]], cut: bool) -> Result<Transaction<'a>, BadLine
         (!cut || rest.len() > at.saturating_add(1)).then_some(field)
     };
     if let Some((hierarchy, peer)) = whole(1).and_then(slash) {
-        said.hierarchy = given(hierarchy);
-        said.peer = given(peer);
+        request.hierarchy = given(hierarchy);
+        request.peer = given(peer);
     }
-    said.mime = whole(2).and_then(given).map(Cow::Borrowed);
+    request.mime = whole(2).and_then(given).map(Cow::Borrowed);
     match triples.len() {
         0 => {}
         6 if !cut => {
-            said.detail = Detail::Starts;
-            for ((activity, known), triple) in
-                Activity::ALL.iter().zip(&mut said.activities).zip(triples)
+            request.detail = Detail::Starts;
+            for ((activity, known), triple) in Activity::ALL
+                .iter()
+                .zip(&mut request.activities)
+                .zip(triples)
             {
                 *known = measure(*activity, triple)?;
             }
         }
         _ => return Err(unknown),
     }
-    Ok(said)
+    Ok(request)
 }
 
 /// `start/first_delay/total`. Microseconds; but a disk start below 0 is milliseconds, for which the object was in memory.
@@ -382,58 +384,4 @@ fn time_ms(text: &[u8]) -> Result<u64, BadLine> {
     let ms = number(seconds)?.checked_mul(1000);
     ms.and_then(|ms| ms.checked_add(number(millis).ok()?))
         .ok_or(BadLine::BadNumber)
-}
-
-/// What a URL names.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Place<'u> {
-    /// `http`.
-    pub schema: Option<&'u [u8]>,
-    /// The origin, without user and port; empty if there is none.
-    pub host: &'u [u8],
-    /// The path without its query. What is no URL (`error:invalid-request`, `*`) is kept whole.
-    pub path: &'u [u8],
-}
-
-/// Takes a URL, or the `host:port` of a CONNECT, apart.
-#[must_use]
-pub fn place<'u>(url: &'u [u8], is_connect: bool) -> Place<'u> {
-    let until = |text: &'u [u8], ends: &[u8]| {
-        let at = text.iter().position(|byte| ends.contains(byte));
-        text.split_at_checked(at.unwrap_or(text.len()))
-            .unwrap_or((text, &[]))
-    };
-    let host_of = |authority: &'u [u8]| {
-        let at = authority.iter().rposition(|byte| *byte == b'@');
-        let host = at.and_then(|at| authority.get(at.saturating_add(1)..));
-        let host = host.unwrap_or(authority);
-        match (host.first(), host.iter().position(|byte| *byte == b']')) {
-            (Some(b'['), Some(end)) => host.get(..=end).unwrap_or(host),
-            _ => until(host, b":").0,
-        }
-    };
-    if is_connect {
-        return Place {
-            schema: None,
-            host: host_of(url),
-            path: b"",
-        };
-    }
-    let (scheme, rest) = until(url, b":/?#");
-    if let [b':', b'/', b'/', rest @ ..] = rest
-        && !scheme.is_empty()
-    {
-        let (authority, rest) = until(rest, b"/?#");
-        let path = until(rest, b"?#").0;
-        return Place {
-            schema: Some(scheme),
-            host: host_of(authority),
-            path: if path.is_empty() { b"/" } else { path },
-        };
-    }
-    Place {
-        schema: None,
-        host: b"",
-        path: until(url, b"?#").0,
-    }
 }

@@ -15,6 +15,7 @@ mod request;
 pub mod sequence;
 pub mod sums;
 pub mod tcp;
+pub mod url;
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -28,7 +29,7 @@ use serde::{Deserialize, Serialize};
 use self::line::{BadLine, Line};
 pub use self::lines::{Ending, Lines};
 use self::request::RequestWriter;
-use self::sequence::{Known, Place, SEQUENCES_BYTES, Sequences};
+use self::sequence::{Arrival, Known, SEQUENCES_BYTES, Sequences};
 use self::sums::{SUMS_BYTES, Sums};
 use super::Decode;
 use super::record::{
@@ -140,7 +141,7 @@ impl Source {
     }
 
     /// Counts a line that is not taken.
-    fn refuse(&self, reason: BadLine, line: &[u8]) {
+    fn reject(&self, reason: BadLine, line: &[u8]) {
         self.counters.lines_invalid.add_one(reason as usize);
         *self.example.lock() = Some(Example::of(reason.name(), line));
     }
@@ -220,16 +221,16 @@ impl<R: Rewrite> Decoder<R> {
             }
             Err(reason) => {
                 self.sequences.unnumbered(self.sender);
-                self.source.refuse(reason, line);
+                self.source.reject(reason, line);
                 return false;
             }
         };
         match request.sequence {
             None => self.sequences.unnumbered(self.sender),
-            Some(number) => match self.sequences.note(self.sender, number, request.start_ms) {
-                Place::Next { lost } => counters.lines_lost.add(lost),
-                Place::Late => counters.lines_late.add(1),
-                Place::Repeated => {
+            Some(number) => match self.sequences.record(self.sender, number, request.start_ms) {
+                Arrival::Next { lost } => counters.lines_lost.add(lost),
+                Arrival::Late => counters.lines_late.add(1),
+                Arrival::Repeated => {
                     counters.lines_repeated.add(1);
                     return true;
                 }
@@ -258,7 +259,7 @@ impl<R: Rewrite> Decoder<R> {
             }
             Err(reason) => {
                 self.counts.reject_request(reason);
-                self.source.refuse(BadLine::TooLong, line);
+                self.source.reject(BadLine::TooLong, line);
             }
         }
         true
@@ -327,7 +328,7 @@ impl<R: Rewrite> Decode for Decoder<R> {
     }
 }
 
-/// What a thread needs that takes lines from elsewhere than datagrams.
+/// Takes lines that come over connections or from files, for the thread that reads those.
 #[derive(Debug)]
 pub struct Intake<R> {
     /// What makes records of them.

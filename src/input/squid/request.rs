@@ -19,7 +19,8 @@ use zerocopy::IntoBytes as _;
 
 use super::activity::{Activity, Packed, State};
 use super::bottleneck::bottlenecks;
-use super::line::{Transaction, place};
+use super::line::Transaction;
+use super::url::url_parts;
 use crate::config::SquidSource;
 use crate::input::record::{
     DecodeCounts, Hasher, Interned, Numbers, RecordSink, RecordWriter, RejectReason, TextLimits,
@@ -57,7 +58,7 @@ impl<R: Rewrite> RequestWriter<R> {
         sink: &mut impl RecordSink,
     ) -> Result<(), RejectReason> {
         let is_connect = request.method == Some(b"CONNECT");
-        let place = place(request.url.as_deref().unwrap_or_default(), is_connect);
+        let place = url_parts(request.url.as_deref().unwrap_or_default(), is_connect);
         let (record, rules) = (&mut self.record, &mut self.rules);
         record.begin();
         let sender = source.name.is_none().then(|| sender.to_string());

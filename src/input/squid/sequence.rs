@@ -19,9 +19,9 @@ const GAP_MAX: u64 = 10_000_000;
 /// Bytes that the runs of one source take, for the memory plan.
 pub const SEQUENCES_BYTES: usize = RUNS_MAX * (RECENT * size_of::<u64>() + size_of::<Run>());
 
-/// What a line's number says.
+/// How a line arrived, by its number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum Arrival {
     /// It follows, after so many that did not come.
     Next {
         /// Those.
@@ -100,15 +100,15 @@ impl Sequences {
     }
 
     /// Line `number` of a request that began at `start_ms` came from there.
-    pub fn note(&mut self, sender: SocketAddr, number: u64, start_ms: u64) -> Place {
+    pub fn record(&mut self, sender: SocketAddr, number: u64, start_ms: u64) -> Arrival {
         self.lines = self.lines.saturating_add(1);
         let lines = self.lines;
         let Some(run) = self.run(sender, number, start_ms) else {
-            return Place::Next { lost: 0 };
+            return Arrival::Next { lost: 0 };
         };
         run.used = lines;
         run.closed = false;
-        run.note(number, start_ms)
+        run.record(number, start_ms)
     }
 
     /// The run that a line belongs to, a new one if there is none.
@@ -171,12 +171,12 @@ impl Run {
         (oldest.max(self.first)..self.known.next).contains(&number)
     }
 
-    fn note(&mut self, number: u64, start_ms: u64) -> Place {
+    fn record(&mut self, number: u64, start_ms: u64) -> Arrival {
         let is_younger = start_ms > self.known.newest_ms;
         let came = start_ms.saturating_add(1);
         if number < self.known.next {
             if self.has(number, start_ms) {
-                return Place::Repeated;
+                return Arrival::Repeated;
             }
             let is_recent = self.is_recent(number);
             let is_free = is_recent && self.slot(number).is_some_and(|slot| *slot == 0);
@@ -184,10 +184,10 @@ impl Run {
                 if let Some(slot) = self.slot(number) {
                     *slot = came;
                 }
-                return Place::Late;
+                return Arrival::Late;
             }
             if !is_recent && !is_younger {
-                return Place::Repeated;
+                return Arrival::Repeated;
             }
         }
         let gap = number.saturating_sub(self.known.next);
@@ -209,7 +209,7 @@ impl Run {
         self.known.next = number.saturating_add(1);
         self.known.newest_ms = self.known.newest_ms.max(start_ms);
         let unnumbered = std::mem::take(&mut self.unnumbered);
-        Place::Next {
+        Arrival::Next {
             lost: gap.saturating_sub(unnumbered),
         }
     }
@@ -219,7 +219,7 @@ impl Run {
 mod tests {
     use super::*;
 
-    const NEXT: Place = Place::Next { lost: 0 };
+    const NEXT: Arrival = Arrival::Next { lost: 0 };
 
     fn sender(port: u16) -> SocketAddr {
         SocketAddr::from(([192, 0, 2, 1], port))
@@ -228,58 +228,62 @@ mod tests {
     #[test]
     fn gaps_are_lost_and_what_comes_after_all_is_late() {
         let mut runs = Sequences::default();
-        let mut note = |number, start| runs.note(sender(1), number, start);
-        assert_eq!(note(7, 1000), NEXT, "what was before is not ours to miss");
-        assert_eq!(note(8, 1001), NEXT);
-        assert_eq!(note(11, 1005), Place::Next { lost: 2 });
-        assert_eq!(note(10, 1003), Place::Late);
-        assert_eq!(note(10, 1003), Place::Repeated);
-        assert_eq!(note(11, 1005), Place::Repeated);
-        assert_eq!(note(12, 1001), NEXT, "a slow request began earlier");
+        let mut record = |number, start| runs.record(sender(1), number, start);
+        assert_eq!(record(7, 1000), NEXT, "what was before is not ours to miss");
+        assert_eq!(record(8, 1001), NEXT);
+        assert_eq!(record(11, 1005), Arrival::Next { lost: 2 });
+        assert_eq!(record(10, 1003), Arrival::Late);
+        assert_eq!(record(10, 1003), Arrival::Repeated);
+        assert_eq!(record(11, 1005), Arrival::Repeated);
+        assert_eq!(record(12, 1001), NEXT, "a slow request began earlier");
     }
 
     #[test]
     fn cut_lines_have_no_number_and_are_not_lost() {
         let mut runs = Sequences::default();
-        runs.note(sender(1), 225, 1000);
+        runs.record(sender(1), 225, 1000);
         runs.unnumbered(sender(1));
-        assert_eq!(runs.note(sender(1), 227, 1001), NEXT);
-        assert_eq!(runs.note(sender(1), 229, 1002), Place::Next { lost: 1 });
+        assert_eq!(runs.record(sender(1), 227, 1001), NEXT);
+        assert_eq!(runs.record(sender(1), 229, 1002), Arrival::Next { lost: 1 });
     }
 
     #[test]
     fn squid_starts_again() {
         let mut runs = Sequences::default();
         for number in 0..5000 {
-            assert_eq!(runs.note(sender(1), number, 1000 + number), NEXT);
+            assert_eq!(runs.record(sender(1), number, 1000 + number), NEXT);
         }
         for number in 0..5000 {
             assert_eq!(
-                runs.note(sender(1), number, 9000 + number),
+                runs.record(sender(1), number, 9000 + number),
                 NEXT,
                 "{number}"
             );
         }
-        assert_eq!(runs.note(sender(1), 4000, 13_000), Place::Repeated);
-        assert_eq!(runs.note(sender(1), 3, 9003), Place::Repeated, "long ago");
+        assert_eq!(runs.record(sender(1), 4000, 13_000), Arrival::Repeated);
+        assert_eq!(
+            runs.record(sender(1), 3, 9003),
+            Arrival::Repeated,
+            "long ago"
+        );
         // Another port is another run.
-        assert_eq!(runs.note(sender(2), 0, 20_000), NEXT);
-        assert_eq!(runs.note(sender(2), 1, 20_000), NEXT);
-        assert_eq!(runs.note(sender(1), 5000, 20_001), NEXT);
+        assert_eq!(runs.record(sender(2), 0, 20_000), NEXT);
+        assert_eq!(runs.record(sender(2), 1, 20_000), NEXT);
+        assert_eq!(runs.record(sender(1), 5000, 20_001), NEXT);
     }
 
     #[test]
     fn who_connects_again_goes_on_and_repeats() {
         let mut runs = Sequences::default();
         for number in 0..10 {
-            runs.note(sender(1), number, 1000 + number);
+            runs.record(sender(1), number, 1000 + number);
         }
         runs.close(sender(1));
-        assert_eq!(runs.note(sender(2), 8, 1008), Place::Repeated);
-        assert_eq!(runs.note(sender(2), 9, 1009), Place::Repeated);
-        assert_eq!(runs.note(sender(2), 10, 1010), NEXT);
+        assert_eq!(runs.record(sender(2), 8, 1008), Arrival::Repeated);
+        assert_eq!(runs.record(sender(2), 9, 1009), Arrival::Repeated);
+        assert_eq!(runs.record(sender(2), 10, 1010), NEXT);
         runs.close(sender(2));
-        assert_eq!(runs.note(sender(3), 14, 1014), Place::Next { lost: 3 });
+        assert_eq!(runs.record(sender(3), 14, 1014), Arrival::Next { lost: 3 });
         assert_eq!(runs.known().count(), 1);
     }
 
@@ -287,16 +291,16 @@ mod tests {
     fn another_process_goes_on() {
         let mut runs = Sequences::default();
         for number in 0..10 {
-            runs.note(sender(1), number, 1000 + number);
+            runs.record(sender(1), number, 1000 + number);
         }
         let known: Vec<Known> = runs.known().cloned().collect();
         for port in [1, 2] {
             let mut runs = Sequences::restored(&known);
-            let first = runs.note(sender(port), 12, 1012);
-            assert_eq!(first, Place::Next { lost: 2 });
+            let first = runs.record(sender(port), 12, 1012);
+            assert_eq!(first, Arrival::Next { lost: 2 });
             let mut runs = Sequences::restored(&known);
-            runs.note(sender(port), 10, 1010);
-            assert_eq!(runs.note(sender(port), 9, 1009), Place::Repeated);
+            runs.record(sender(port), 10, 1010);
+            assert_eq!(runs.record(sender(port), 9, 1009), Arrival::Repeated);
         }
     }
 
@@ -304,12 +308,15 @@ mod tests {
     fn there_is_an_end_to_runs_and_numbers() {
         let mut runs = Sequences::default();
         for port in 1..1000 {
-            assert_eq!(runs.note(sender(port), 5, u64::from(port)), NEXT);
+            assert_eq!(runs.record(sender(port), 5, u64::from(port)), NEXT);
         }
         assert_eq!(runs.runs.len(), RUNS_MAX);
-        assert_eq!(runs.note(sender(999), u64::MAX, 2000), NEXT);
-        assert_eq!(runs.note(sender(999), u64::MAX, 2001), NEXT);
-        assert_eq!(runs.note(sender(999), 0, 2002), NEXT);
-        assert_eq!(runs.note(sender(999), 3, u64::MAX), Place::Next { lost: 2 });
+        assert_eq!(runs.record(sender(999), u64::MAX, 2000), NEXT);
+        assert_eq!(runs.record(sender(999), u64::MAX, 2001), NEXT);
+        assert_eq!(runs.record(sender(999), 0, 2002), NEXT);
+        assert_eq!(
+            runs.record(sender(999), 3, u64::MAX),
+            Arrival::Next { lost: 2 }
+        );
     }
 }

@@ -9,7 +9,8 @@ use std::fmt::Write as _;
 
 use ahash::RandomState;
 
-use super::line::{Swap, Transaction, place};
+use super::line::{Swap, Transaction};
+use super::url::url_parts;
 
 /// Pieces of the window.
 const PIECES: u32 = 24;
@@ -273,7 +274,7 @@ impl Sums {
         });
         let piece = self.piece(secs);
         let url = request.url.as_deref().unwrap_or_default();
-        let host = place(url, request.method == Some(b"CONNECT")).host;
+        let host = url_parts(url, request.method == Some(b"CONNECT")).host;
         let key = [host, request.mime.as_deref().unwrap_or_default(), code];
         let Some((sum, has_room)) = self.answers.sum(piece, |it| it.times.len(), key) else {
             return;

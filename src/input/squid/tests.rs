@@ -472,7 +472,7 @@ fn urls_come_apart() {
         ("*", None, "", "*"),
         ("", None, "", ""),
     ] {
-        let place = line::place(url.as_bytes(), false);
+        let place = url::url_parts(url.as_bytes(), false);
         assert_eq!(place.schema, schema.map(str::as_bytes), "{url}");
         assert_eq!(
             (place.host, place.path),
@@ -481,7 +481,7 @@ fn urls_come_apart() {
         );
     }
     for (url, host) in [("h.example:443", "h.example"), ("[::1]:443", "[::1]")] {
-        let place = line::place(url.as_bytes(), true);
+        let place = url::url_parts(url.as_bytes(), true);
         assert_eq!(
             (place.schema, place.host, place.path),
             (None, host.as_bytes(), &b""[..])

@@ -47,7 +47,7 @@ impl Source {
     }
 
     /// Counts a line that is not taken.
-    pub fn refuse(&self, reason: BadLine, line: &[u8]) {
+    pub fn reject(&self, reason: BadLine, line: &[u8]) {
         self.counters.lines_invalid.add_one(reason as usize);
         *self.example.lock() = Some(Example::of(reason.name(), line));
     }

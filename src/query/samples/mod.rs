@@ -14,7 +14,7 @@ use super::read_model::{FollowStep, Followed, SampleQuestion};
 use super::table::Table;
 use crate::profile::Profile;
 use crate::profile::definition::{SampleKey, SampleReport, Wanted};
-use crate::profile::groups::{self, SampleMetric, Step, is_wanted};
+use crate::profile::report::{SampleMetric, Step, fill_steps, is_wanted};
 use crate::series::Lines;
 use crate::value::Column;
 
@@ -100,7 +100,7 @@ pub(super) fn report(
     report: &SampleReport,
 ) -> Result<(Box<dyn Table>, u64), QueryError> {
     let recent = profile.recent(Some(report.window)).ok_or_else(busy)?;
-    let table = report::SampleReportTable::new(report, recent.groups(report));
+    let table = report::SampleReportTable::new(report, recent.report(report));
     let covered = recent.covered().min(report.window).as_secs().max(1);
     Ok((Box::new(table), covered))
 }
@@ -141,8 +141,7 @@ pub(super) fn lines(
     };
     let count = to.saturating_sub(from).div_ceil(step);
     let mut steps: Vec<Step> = (0..count).map(known).collect();
-    if !groups::fill_steps(&mut steps, report, &row, &recent, (from_us, step_us)) && !key.is_empty()
-    {
+    if !fill_steps(&mut steps, report, &row, &recent, (from_us, step_us)) && !key.is_empty() {
         let why = "no sample in the report's window has these keys";
         return Err(QueryError::NoHistory(why.to_owned()));
     }
@@ -157,7 +156,7 @@ pub(super) fn lines(
 /// How many rows a report over samples has; none while it cannot be read.
 pub(super) fn rows(profile: &Profile, report: &SampleReport) -> usize {
     let recent = profile.recent(Some(report.window));
-    recent.map_or(0, |recent| Arc::clone(&recent).groups(report).rows.len())
+    recent.map_or(0, |recent| Arc::clone(&recent).report(report).rows.len())
 }
 
 fn busy() -> QueryError {

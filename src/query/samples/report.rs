@@ -6,8 +6,8 @@ use std::sync::Arc;
 use super::table::{int, optional, seconds};
 use crate::input::stat::line::UNITS;
 use crate::profile::definition::SampleReport;
-use crate::profile::groups::{Groups, KeyValue};
 use crate::profile::recent::Recent;
+use crate::profile::report::{KeyValue, SampleRows};
 use crate::query::table::Table;
 use crate::value::{Column, ColumnType, Value};
 
@@ -37,11 +37,11 @@ pub(in crate::query) fn columns(report: &SampleReport) -> Vec<Column> {
 /// A report over samples.
 pub(super) struct SampleReportTable {
     columns: Vec<Column>,
-    groups: Arc<Groups>,
+    groups: Arc<SampleRows>,
 }
 
 impl SampleReportTable {
-    pub(super) fn new(report: &SampleReport, groups: Arc<Groups>) -> Self {
+    pub(super) fn new(report: &SampleReport, groups: Arc<SampleRows>) -> Self {
         let columns = columns(report);
         Self { columns, groups }
     }

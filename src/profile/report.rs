@@ -1,4 +1,4 @@
-//! Samples summed up by keys, the rows of a report; and those of a row by steps of time.
+//! What a report over samples shows: the rows, each the samples with the same keys summed up; and one of them by steps of time.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ pub enum KeyValue {
 
 /// Samples with the same keys.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Group {
+pub struct SampleRow {
     /// What they show, in the order of the report's keys.
     pub keys: Vec<KeyValue>,
     /// How many there are.
@@ -47,9 +47,9 @@ pub struct Group {
 
 /// The rows of a report.
 #[derive(Debug, Default)]
-pub struct Groups {
+pub struct SampleRows {
     /// In no order.
-    pub rows: Vec<Group>,
+    pub rows: Vec<SampleRow>,
     /// Samples that the report counts with something running: what shares are of.
     pub busy: u64,
 }
@@ -146,7 +146,7 @@ fn each_sample<'a, T: Copy>(
 #[derive(Debug, Clone, Default)]
 pub struct Step {
     /// Its samples.
-    pub row: Group,
+    pub row: SampleRow,
     /// Samples of all rows with something running.
     pub busy: u64,
     /// How many of the seconds are known.
@@ -208,13 +208,13 @@ pub fn fill_steps(
     found
 }
 
-impl Groups {
+impl SampleRows {
     /// Sums up the samples of a window.
     #[must_use]
     pub fn new(report: &SampleReport, recent: &Recent) -> Self {
         let mut keys: Vec<Vec<KeyValue>> = Vec::new();
         let mut rows: HashMap<Vec<KeyValue>, usize, RandomState> = HashMap::default();
-        let mut groups = Self::default();
+        let mut all = Self::default();
         let decide = |segment: &Segment, sample: &Sample| {
             if !is_wanted(&report.filters, segment, sample) {
                 return None;
@@ -237,20 +237,20 @@ impl Groups {
             let Some(row) = row else {
                 return;
             };
-            if row >= groups.rows.len() {
-                groups.rows.push(Group::default());
+            if row >= all.rows.len() {
+                all.rows.push(SampleRow::default());
             }
-            groups.busy += u64::from(seen.sample.sample_type != SampleType::Memory);
-            groups.rows[row].add(seen, recent);
+            all.busy += u64::from(seen.sample.sample_type != SampleType::Memory);
+            all.rows[row].add(seen, recent);
         });
-        for (row, keys) in groups.rows.iter_mut().zip(keys) {
+        for (row, keys) in all.rows.iter_mut().zip(keys) {
             row.keys = keys;
         }
-        groups
+        all
     }
 }
 
-impl Group {
+impl SampleRow {
     /// How many of its samples had something running.
     #[must_use]
     pub const fn busy(&self) -> u64 {

@@ -1,0 +1,55 @@
+//! The parts of a URL by which its request is counted.
+
+/// What a URL names.
+#[derive(Debug, PartialEq, Eq)]
+pub struct UrlParts<'u> {
+    /// `http`.
+    pub schema: Option<&'u [u8]>,
+    /// The origin, without user and port; empty if there is none.
+    pub host: &'u [u8],
+    /// The path without its query. What is no URL (`error:invalid-request`, `*`) is kept whole.
+    pub path: &'u [u8],
+}
+
+/// Takes a URL, or the `host:port` of a CONNECT, apart.
+#[must_use]
+pub fn url_parts<'u>(url: &'u [u8], is_connect: bool) -> UrlParts<'u> {
+    let until = |text: &'u [u8], ends: &[u8]| {
+        let at = text.iter().position(|byte| ends.contains(byte));
+        text.split_at_checked(at.unwrap_or(text.len()))
+            .unwrap_or((text, &[]))
+    };
+    let host_of = |authority: &'u [u8]| {
+        let at = authority.iter().rposition(|byte| *byte == b'@');
+        let host = at.and_then(|at| authority.get(at.saturating_add(1)..));
+        let host = host.unwrap_or(authority);
+        match (host.first(), host.iter().position(|byte| *byte == b']')) {
+            (Some(b'['), Some(end)) => host.get(..=end).unwrap_or(host),
+            _ => until(host, b":").0,
+        }
+    };
+    if is_connect {
+        return UrlParts {
+            schema: None,
+            host: host_of(url),
+            path: b"",
+        };
+    }
+    let (scheme, rest) = until(url, b":/?#");
+    if let [b':', b'/', b'/', rest @ ..] = rest
+        && !scheme.is_empty()
+    {
+        let (authority, rest) = until(rest, b"/?#");
+        let path = until(rest, b"?#").0;
+        return UrlParts {
+            schema: Some(scheme),
+            host: host_of(authority),
+            path: if path.is_empty() { b"/" } else { path },
+        };
+    }
+    UrlParts {
+        schema: None,
+        host: b"",
+        path: until(url, b"?#").0,
+    }
+}
