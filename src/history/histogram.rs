@@ -9,11 +9,12 @@
 //!
 //! In memory log-linear buckets always have the numbers of 64 a doubling: one of 16 or 8 a doubling is kept as the one in
 //! its middle, so that whatever counts and adds up histograms need not know of it. What is read from such a histogram is
-//! [`settle`]d.
+//! [`settle`]d. While many are added up for an answer they have the numbers of 2^bits a doubling instead, which lie closer
+//! together, until [`unfold`].
 
 use crate::report::counts::{BUCKET_MAX, Histogram};
 use crate::report::histogram::{
-    BucketLayout, LOG_LINEAR_BITS, LOG_LINEAR_BUCKETS, octave_bounds, octave_bucket,
+    BucketLayout, LOG_LINEAR_BITS, LOG_LINEAR_BUCKETS, Rank, octave_bounds, octave_bucket,
 };
 use crate::report::packed::{Pairs, Sum, write_pairs};
 
@@ -53,12 +54,41 @@ pub(crate) fn encode(histogram: &Histogram, layout: &BucketLayout, bits: u32) ->
 #[must_use]
 pub(crate) fn decode(bytes: &[u8], layout: &BucketLayout) -> Option<Histogram> {
     let mut histogram = Histogram::new();
-    add_encoded(&mut histogram, bytes, layout)?;
+    add_encoded(&mut histogram, bytes, layout, LOG_LINEAR_BITS)?;
     Some(histogram)
 }
 
-/// Counts what was [`encode`]d; `None`, and some of it is counted, of bytes that never were.
-pub(crate) fn add_encoded(to: &mut Histogram, bytes: &[u8], layout: &BucketLayout) -> Option<()> {
+/// Counts what was [`encode`]d, log-linear buckets by the numbers that they have where there are 2^`to_bits` of a doubling; `None`,
+/// and some of it is counted, of bytes that never were.
+pub(crate) fn add_encoded(
+    to: &mut Histogram,
+    bytes: &[u8],
+    layout: &BucketLayout,
+    to_bits: u32,
+) -> Option<()> {
+    let pairs = encoded_pairs(bytes, layout, to_bits)?;
+    if to.len() == 0 {
+        let mut buckets = pairs.clone().map(|pair| pair.map(|pair| pair.0));
+        if let Some(Some(first)) = buckets.next() {
+            let (count, last) = buckets.fold((1, Some(first)), |(count, _), it| (count + 1, it));
+            to.reserve(first, last.filter(|last| *last >= first)?, count);
+        }
+    }
+    for pair in pairs {
+        let (bucket, count) = pair?;
+        if count > 0 {
+            to.add(bucket, count);
+        }
+    }
+    Some(())
+}
+
+/// The counts of what was [`encode`]d, as [`add_encoded`] takes them; `None` for what never was.
+fn encoded_pairs(
+    bytes: &[u8],
+    layout: &BucketLayout,
+    to_bits: u32,
+) -> Option<impl Iterator<Item = Option<(u32, u64)>> + Clone> {
     let (&first, pairs) = bytes.split_first()?;
     let bits = u32::from(first);
     let is_log_linear = *layout == BucketLayout::LogLinear;
@@ -67,27 +97,49 @@ pub(crate) fn add_encoded(to: &mut Histogram, bytes: &[u8], layout: &BucketLayou
     } else {
         first == OWN
     };
-    if !known {
-        return None;
-    }
-    let bucket_of = |bucket| match is_log_linear {
-        true => fine(bucket, bits),
-        false => Some(bucket).filter(|bucket| *bucket <= BUCKET_MAX),
+    let pair = move |(bucket, count)| {
+        let bucket = match is_log_linear {
+            true => renumbered(bucket, bits, to_bits),
+            false => Some(bucket).filter(|bucket| *bucket <= BUCKET_MAX),
+        };
+        Some((bucket.filter(|_| count <= COUNT_MAX)?, count))
     };
-    if to.len() == 0 {
-        let mut buckets = Pairs::of(pairs).map(|(bucket, _)| bucket_of(bucket));
-        if let Some(Some(first)) = buckets.next() {
-            let (count, last) = buckets.fold((1, Some(first)), |(count, _), it| (count + 1, it));
-            to.reserve(first, last.filter(|last| *last >= first)?, count);
-        }
-    }
-    for (bucket, count) in Pairs::of(pairs) {
-        let bucket = bucket_of(bucket).filter(|_| count <= COUNT_MAX)?;
-        if count > 0 {
-            to.add(bucket, count);
-        }
-    }
-    Some(())
+    known.then(|| Pairs::of(pairs).map(pair))
+}
+
+/// The quantile of what was [`encode`]d, seconds, or `None` of nothing; an error of bytes that never were.
+pub(crate) fn encoded_quantile(
+    bytes: &[u8],
+    layout: &BucketLayout,
+    rank: Rank,
+) -> Option<Option<f64>> {
+    let pairs = encoded_pairs(bytes, layout, LOG_LINEAR_BITS)?;
+    let mut counts = pairs.clone();
+    let total = counts.try_fold(0_u64, |sum, pair| sum.checked_add(pair?.1))?;
+    let secs = || layout.quantile(rank, total, pairs.flatten());
+    Some((total > 0).then(|| match layout {
+        BucketLayout::LogLinear => settle(secs(), bytes[0].into()),
+        _ => secs(),
+    }))
+}
+
+/// The quantile of counts, log-linear ones folded to 2^`bits` buckets a doubling, seconds; `None` of nothing.
+pub(crate) fn quantile(
+    histogram: &Histogram,
+    layout: &BucketLayout,
+    bits: u32,
+    rank: Rank,
+) -> Option<f64> {
+    let total = histogram.iter().map(|(_, count)| count).sum();
+    let folds = *layout == BucketLayout::LogLinear && bits < LOG_LINEAR_BITS;
+    let pairs = histogram.iter().map(|(bucket, count)| match folds {
+        true => (folded_bucket(bucket, bits), count),
+        false => (bucket, count),
+    });
+    (total > 0).then(|| {
+        let secs = layout.quantile(rank, total, pairs);
+        if folds { settle(secs, bits) } else { secs }
+    })
 }
 
 /// What was counted by these numbers, log-linear ones of 64 a doubling; `None`: there are no such buckets.
@@ -124,13 +176,18 @@ impl<'a> Kept<'a> {
         bytes.map_or(Self::Unknown, Self::Encoded)
     }
 
-    pub(super) fn add_to(self, sum: &mut Sum, layout: &BucketLayout) {
+    /// Counts it, log-linear buckets by the numbers that they have where there are 2^`bits` of a doubling.
+    pub(super) fn add_to(self, sum: &mut Sum, layout: &BucketLayout, bits: u32) {
         sum.change_histogram(|histogram| match self {
-            Self::Encoded(bytes) => add_encoded(histogram, bytes, layout),
-            Self::Counted(more) => {
-                histogram.add_all(more);
+            Self::Encoded(bytes) => add_encoded(histogram, bytes, layout, bits),
+            Self::Counted(more) => more.iter().try_for_each(|(bucket, count)| {
+                let bucket = match layout {
+                    BucketLayout::LogLinear => renumbered(bucket, LOG_LINEAR_BITS, bits)?,
+                    _ => bucket,
+                };
+                histogram.add(bucket, count);
                 Some(())
-            }
+            }),
             Self::Unknown => None,
         });
     }
@@ -139,17 +196,31 @@ impl<'a> Kept<'a> {
 /// Folds a log-linear histogram to 2^`bits` buckets a doubling.
 pub(crate) fn fold(histogram: &mut Histogram, bits: u32) {
     if bits < LOG_LINEAR_BITS {
-        let mut folded = Histogram::new();
-        let ends = histogram.iter().next().zip(histogram.iter().last());
-        if let Some([first, last]) = ends.map(|ends| [ends.0, ends.1].map(|it| it.0)) {
-            let [first, last] = [first, last].map(|bucket| folded_bucket(bucket, bits));
-            folded.reserve(first, last, histogram.len());
-        }
-        for (bucket, count) in histogram.iter() {
-            folded.add(folded_bucket(bucket, bits), count);
-        }
-        *histogram = folded;
+        *histogram = with_buckets(histogram, |bucket| folded_bucket(bucket, bits));
     }
+}
+
+/// Gives the buckets of a sum the numbers of 64 a doubling, where they had those of 2^`bits`.
+pub(super) fn unfold(sum: &mut Sum, bits: u32) {
+    if bits < LOG_LINEAR_BITS {
+        let fine = |bucket| renumbered(bucket, bits, LOG_LINEAR_BITS).unwrap_or(bucket);
+        sum.change_histogram(|histogram| {
+            *histogram = with_buckets(histogram, fine);
+            Some(())
+        });
+    }
+}
+
+/// The same counts in other buckets, in the same order.
+fn with_buckets(histogram: &Histogram, bucket_of: impl Fn(u32) -> u32) -> Histogram {
+    let mut other = Histogram::new();
+    if let Some((first, last)) = histogram.iter().next().zip(histogram.iter().last()) {
+        other.reserve(bucket_of(first.0), bucket_of(last.0), histogram.len());
+    }
+    for (bucket, count) in histogram.iter() {
+        other.add(bucket_of(bucket), count);
+    }
+    other
 }
 
 /// What a quantile that was read from a histogram is when that has 2^`bits` buckets a doubling: the middle of the coarse
@@ -174,22 +245,23 @@ fn coarse(bucket: u32, bits: u32) -> u32 {
     octave_bucket(low, bits)
 }
 
-/// The number by which a bucket of the coarser numbering is kept; `None`: there is no such bucket.
-fn fine(bucket: u32, bits: u32) -> Option<u32> {
+/// The number of the bucket that has the middle of this one, from 2^`from` to 2^`to` a doubling; `None`: there is no such bucket.
+#[inline]
+fn renumbered(bucket: u32, from: u32, to: u32) -> Option<u32> {
     // Up to the one that has `TIME_US_MAX`.
-    let exists = bucket < (52 - bits) << bits;
-    exists.then(|| match bits {
-        LOG_LINEAR_BITS => bucket,
-        bits => {
-            let (low, width) = octave_bounds(bucket, bits);
-            octave_bucket(low + (width - 1) / 2, LOG_LINEAR_BITS)
+    let exists = bucket < (52 - from) << from;
+    exists.then(|| match from == to {
+        true => bucket,
+        false => {
+            let (low, width) = octave_bounds(bucket, from);
+            octave_bucket(low + (width - 1) / 2, to)
         }
     })
 }
 
 /// The bucket in whose place a bucket is counted after a fold.
 fn folded_bucket(bucket: u32, bits: u32) -> u32 {
-    fine(coarse(bucket, bits), bits).unwrap_or(bucket)
+    renumbered(coarse(bucket, bits), bits, LOG_LINEAR_BITS).unwrap_or(bucket)
 }
 
 #[cfg(test)]

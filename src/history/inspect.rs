@@ -9,7 +9,7 @@ use std::sync::Arc;
 use ::parquet::arrow::arrow_reader::ArrowReaderMetadata;
 use serde::Serialize;
 
-use super::disk::StoreError;
+use super::disk::{StoreError, failed};
 use super::manifest::Manifest;
 use super::parquet::Want;
 use super::part::{Part, Section};
@@ -134,9 +134,9 @@ pub fn verify(dir: &Path) -> Result<Verified, StoreError> {
 }
 
 fn read(dir: &Path) -> Result<Manifest, StoreError> {
-    Manifest::read(dir)?.ok_or_else(|| StoreError::Damaged {
-        path: Manifest::path(dir),
-        reason: "it is missing; is this the folder of history.dir?".to_owned(),
+    Manifest::read(dir)?.ok_or_else(|| {
+        let missing = "it is missing; is this the folder of history.dir?";
+        failed("read", &Manifest::path(dir))(io::Error::new(io::ErrorKind::NotFound, missing))
     })
 }
 

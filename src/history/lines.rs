@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::Dataset;
-use super::histogram::fold;
+use super::histogram::unfold;
 use super::parquet::Want;
 use super::plan::Plan;
 use super::unit::{RowsAt, Unit, on_all_processors};
@@ -54,12 +54,8 @@ pub(crate) fn read(
         lacking.extend(unread);
     }
     if let Some(bits) = asked.histogram_bits.filter(|_| dataset.is_log_linear()) {
-        line.iter_mut().flatten().for_each(|sum| {
-            sum.change_histogram(|histogram| {
-                fold(histogram, bits);
-                Some(())
-            });
-        });
+        let points = line.iter_mut().flatten();
+        points.for_each(|sum| unfold(sum, bits));
     }
     (line, lacking)
 }
@@ -95,14 +91,14 @@ fn add(
             }
         }
     })?;
-    if asked.histogram_bits.is_none() || points.is_empty() {
+    let Some(bits) = asked.histogram_bits.filter(|_| !points.is_empty()) else {
         return Ok(());
-    }
+    };
     let mut points = points.into_iter();
     unit.histograms(dataset, &places, &mut |_, kept| {
         let point = points.next().and_then(|point| line[point].as_mut());
         if let Some(sum) = point {
-            kept.add_to(sum, &dataset.buckets);
+            kept.add_to(sum, &dataset.buckets, bits);
         }
     })
 }

@@ -13,12 +13,14 @@ use hashbrown::HashTable;
 
 use super::Dataset;
 use super::answer_memory::Share;
+use super::histogram::unfold;
 use super::parquet::Want;
 use super::plan::Plan;
 use super::unit::{RowsAt, Unit, on_all_processors};
 use crate::config::units::exact_bytes;
 use crate::limits::PAST_ANSWERS_BYTES_MAX;
 use crate::report::counts::Histogram;
+use crate::report::histogram::LOG_LINEAR_BITS;
 use crate::report::layout::OTHER;
 use crate::report::packed::Sum;
 use crate::report::reading::Extremes;
@@ -31,7 +33,7 @@ pub(crate) const KEYS_MAX: usize = 250_000;
 const KEYS_FREE: usize = 1_000;
 /// What a row takes beside its key, with its place in a table and what is shown of it.
 const ROW_BYTES: usize = 2 * size_of::<SumRow>() + 48;
-/// Rows whose histograms are in memory at a time.
+/// Rows whose histograms are in memory at a time, with 64 buckets of a doubling; with fewer as many more rows.
 const ROWS_AT_ONCE: usize = 4_096;
 /// No row.
 const NONE: u32 = u32::MAX;
@@ -49,6 +51,8 @@ struct Run {
 pub(crate) struct Sums {
     rows: Rows,
     histograms: Box<dyn Histograms>,
+    /// Histograms have no more buckets of a doubling than that, as a power of two.
+    pub(crate) bits: u32,
     /// What could not be read, and what found no place.
     pub(crate) lacking: Vec<String>,
 }
@@ -71,6 +75,8 @@ struct AtHome {
     units: Vec<Unit>,
     /// By unit.
     runs: Vec<Vec<Run>>,
+    /// Buckets of a doubling to which histograms are folded, as a power of two.
+    bits: u32,
 }
 
 /// Rows by key.
@@ -210,10 +216,15 @@ impl Sums {
                 read.err().map(|error| units[unit].unread(&error)),
             ));
         });
+        let bits = match dataset.is_log_linear() {
+            true => plan.resolution.bucket_bits(),
+            false => LOG_LINEAR_BITS,
+        };
         let mut home = AtHome {
             dataset: Arc::clone(dataset),
             runs: units.iter().map(|_| Vec::new()).collect(),
             units,
+            bits,
         };
         let mut all = Rows::default();
         for (rows, found) in done.into_iter().flatten() {
@@ -221,7 +232,11 @@ impl Sums {
         }
         let mut sums = Self::of(dataset, all, Box::new(home));
         lacking.append(&mut sums.lacking);
-        Self { lacking, ..sums }
+        Self {
+            lacking,
+            bits,
+            ..sums
+        }
     }
 
     /// Of rows that were added up.
@@ -242,6 +257,7 @@ impl Sums {
         Self {
             rows,
             histograms,
+            bits: LOG_LINEAR_BITS,
             lacking,
         }
     }
@@ -273,7 +289,7 @@ impl Histograms for AtHome {
         wanted: &[usize],
         each: &mut dyn FnMut(usize, Option<&Histogram>),
     ) -> Result<(), String> {
-        for rows in wanted.chunks(ROWS_AT_ONCE) {
+        for rows in wanted.chunks(ROWS_AT_ONCE << (LOG_LINEAR_BITS - self.bits)) {
             let mut place_of = vec![NONE; from.rows.len()];
             for (place, row) in rows.iter().enumerate() {
                 place_of[*row] = place as u32;
@@ -287,7 +303,8 @@ impl Histograms for AtHome {
                 }
                 all
             });
-            for (row, gathered) in rows.iter().zip(all.unwrap_or_default()) {
+            for (row, mut gathered) in rows.iter().zip(all.unwrap_or_default()) {
+                unfold(&mut gathered, self.bits);
                 each(*row, gathered.histogram());
             }
         }
@@ -347,7 +364,7 @@ impl AtHome {
             while wanted.next_if(is_over).is_some() {}
             if let Some(run) = wanted.peek() {
                 let place = place_of[run.row as usize] as usize;
-                kept.add_to(&mut gathered[place], buckets);
+                kept.add_to(&mut gathered[place], buckets, self.bits);
             }
         });
         if read.is_err() {

@@ -18,7 +18,7 @@ pub mod read_model;
 
 pub mod raw;
 
-mod timer_sums;
+mod timer_groups;
 
 mod samples;
 

@@ -4,14 +4,12 @@
 //! call takes a consistent view, copies or shares what it needs and lets go of every lock before it returns: no
 //! answer refers to anything that ingest writes. How many calls run at once is bounded by the front end.
 
-mod timers;
-
 use std::ops::Range;
 
-pub use self::timers::{SlowTimer, TAG_NAMES_MAX, TimerGroup, TimerGroups, TimerSearch};
 use super::error::QueryError;
 use super::past::Past;
 use super::table::Table;
+pub use super::timer_groups::{SlowTimer, TAG_NAMES_MAX, TimerGroup, TimerGroups, TimerSearch};
 use crate::clock::{Clock as _, SystemClock};
 pub use crate::config::rewrite::{TEXT_FIELDS, TextField};
 use crate::input::squid::activity::Measures;

@@ -138,7 +138,8 @@ async fn run(
         let error = SqlError::from(error);
         match error.code {
             1041 => SqlError::out_of_memory(format!(
-                "the query needs more memory than all queries together may have, {} (sql.memory)",
+                "the query needs more memory than all queries together may have, {} (sql.memory); ask for a shorter time, \
+                 fewer groups or fewer columns",
                 exact_bytes(limits.memory_max as u64)
             )),
             _ => error,

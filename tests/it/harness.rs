@@ -68,11 +68,18 @@ const SETTINGS: [&str; 4] = [
 /// # Panics
 /// After a minute, with what was seen last.
 #[track_caller]
-pub(crate) fn await_condition<T, E: Debug>(
+pub(crate) fn await_condition<T, E: Debug>(what: &str, look: impl FnMut() -> Result<T, E>) -> T {
+    await_condition_for(PATIENCE, what, look)
+}
+
+/// The same, after as long as is said.
+#[track_caller]
+pub(crate) fn await_condition_for<T, E: Debug>(
+    patience: Duration,
     what: &str,
     mut look: impl FnMut() -> Result<T, E>,
 ) -> T {
-    let mut waiting = Waiting::new(PATIENCE);
+    let mut waiting = Waiting::new(patience);
     loop {
         match look() {
             Ok(found) => return found,

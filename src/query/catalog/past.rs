@@ -4,6 +4,7 @@
 //! histograms when a table is asked to [`load`](Table::load) the columns that need them, for the rows that are shown. Two
 //! spans that are compared become one table, joined by key.
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -546,13 +547,14 @@ impl PastTable {
             let Some(histogram) = histogram else {
                 return;
             };
-            if is_log_linear {
-                let mut folded = histogram.clone();
-                fold(&mut folded, *bits);
-                reading.know(row, definition, &folded, |secs| settle(secs, *bits));
-            } else {
-                reading.know(row, definition, histogram, |secs| secs);
+            let mut folded = Cow::Borrowed(histogram);
+            if is_log_linear && sums.bits > *bits {
+                fold(folded.to_mut(), *bits);
             }
+            reading.know(row, definition, &folded, |secs| match is_log_linear {
+                true => settle(secs, *bits),
+                false => secs,
+            });
             if keeps {
                 reading.histograms[row] = histogram.iter().collect();
             }

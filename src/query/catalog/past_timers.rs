@@ -23,7 +23,7 @@ use crate::history::requests::read::RequestsAt;
 use crate::query::error::QueryError;
 use crate::query::past::PastRequests;
 use crate::query::read_model::{Scanned, TimerGroups, TimerSearch};
-use crate::query::timer_sums::{Numbers, ONE, Of, TimerSums};
+use crate::query::timer_groups::{Numbers, ONE, Of, TimerSums};
 use crate::report::definition::{Field, KeySource};
 
 /// Bytes of texts of a request that take no more than a timer.

@@ -12,7 +12,7 @@ use crate::pool::Pool;
 use crate::pool::requests::RequestRow;
 use crate::pool::strings::NONE;
 use crate::query::read_model::{TimerGroups, TimerSearch};
-use crate::query::timer_sums::{Numbers, ONE, Of, TimerSums};
+use crate::query::timer_groups::{Numbers, ONE, Of, TimerSums};
 use crate::report::definition::{Field, KeySource};
 use crate::report::field_word;
 

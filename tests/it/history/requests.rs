@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use parquet::file::reader::{FileReader as _, SerializedFileReader};
 use parquet::record::{Field, Row};
@@ -11,7 +12,7 @@ use pinbad::clock::{Clock, ManualClock, SystemClock};
 use prost::Message as _;
 
 use super::{of_history, pass};
-use crate::harness::{Here, Program, Sender, Site, await_condition, await_until};
+use crate::harness::{Here, Program, Sender, Site, await_condition_for, await_until};
 use crate::packets::request;
 
 /// The rows of a table, from all files that are published.
@@ -73,7 +74,8 @@ pub(super) fn publish_at(dir: &Path, unix_ms: u64) {
         Arc::<ManualClock>::clone(&clock) as Arc<dyn Clock>,
     );
     pass(&here.site, &clock, 60_000);
-    await_condition("all is published", || {
+    // What a hundred kills left is a million requests.
+    await_condition_for(Duration::from_mins(10), "all is published", || {
         clock.advance_ms(1_000);
         let history = of_history(&here.site);
         match history["raw_pieces_pending"].as_u64() {
@@ -91,7 +93,8 @@ fn kills_and_restarts_leave_each_request_there_once() {
     let more = [
         "history.requests=all",
         "history.flush_period=1s",
-        "state.snapshot_period=1s",
+        // After a kill ids begin again where the last clean stop was.
+        "state.snapshot_period=0",
         "reports.memory=32MiB",
         &*state,
     ];

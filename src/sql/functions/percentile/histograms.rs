@@ -7,7 +7,7 @@ use datafusion::arrow::array::{
     Array as _, ArrayRef, AsArray, BinaryArray, BooleanArray, Float64Array,
 };
 use datafusion::arrow::compute::{not, nullif, prep_null_mask_filter};
-use datafusion::common::{Result, ScalarValue};
+use datafusion::common::{DataFusionError, Result, ScalarValue};
 use datafusion::logical_expr::{Accumulator, EmitTo, GroupsAccumulator};
 
 use crate::history::histogram;
@@ -40,8 +40,9 @@ impl Histograms {
     }
 
     fn add(&mut self, bytes: &[u8]) -> Result<()> {
-        if histogram::add_encoded(&mut self.all, bytes, &self.buckets).is_none() {
-            return Err(SqlError::wrong_arguments("PERCENTILE: this is no histogram").into());
+        let Self { all, buckets, .. } = self;
+        if histogram::add_encoded(all, bytes, buckets, LOG_LINEAR_BITS).is_none() {
+            return Err(no_histogram());
         }
         if self.buckets == BucketLayout::LogLinear {
             self.bits = self.bits.min(bytes[0].into());
@@ -54,16 +55,16 @@ impl Histograms {
     }
 
     fn percentile(&self) -> Option<f64> {
-        let mut all = self.all.clone();
-        let total = all.iter().map(|(_, count)| count).sum();
-        let rank = Rank::percent(self.part * 100.0, Rounding::Up).filter(|_| total > 0)?;
-        histogram::fold(&mut all, self.bits);
-        let secs = self.buckets.quantile(rank, total, all.iter());
-        Some(match self.buckets {
-            BucketLayout::LogLinear => histogram::settle(secs, self.bits),
-            _ => secs,
-        })
+        histogram::quantile(&self.all, &self.buckets, self.bits, rank(self.part)?)
     }
+}
+
+fn rank(part: f64) -> Option<Rank> {
+    Rank::percent(part * 100.0, Rounding::Up)
+}
+
+fn no_histogram() -> DataFusionError {
+    SqlError::wrong_arguments("PERCENTILE: this is no histogram").into()
 }
 
 impl Accumulator for Histograms {
@@ -209,14 +210,12 @@ impl GroupsAccumulator for Groups {
 
     fn evaluate(&mut self, emit_to: EmitTo) -> Result<ArrayRef> {
         let groups = self.take(emit_to).into_iter();
-        let found = groups.map(|group| match group {
-            Group::Nothing => Ok(None),
-            Group::One(bytes) => {
-                let mut one = Histograms::new(self.buckets, self.part);
-                one.add(&bytes)?;
-                Ok(one.percentile())
+        let found = groups.map(|group| match (group, rank(self.part)) {
+            (Group::Nothing, _) | (_, None) => Ok(None),
+            (Group::One(bytes), Some(rank)) => {
+                histogram::encoded_quantile(&bytes, &self.buckets, rank).ok_or_else(no_histogram)
             }
-            Group::Several(several) => Ok(several.percentile()),
+            (Group::Several(several), Some(_)) => Ok(several.percentile()),
         });
         let found: Float64Array = found.collect::<Result<_>>()?;
         Ok(Arc::new(found))
