@@ -13,7 +13,7 @@
 //! Which there are, which are on, and what did not fit is the [`registry`]'s; an [`event`] is kept in fixed rings of the [`thread`]
 //! that it happens on, written by that thread alone and read without stopping it (`active`, `event_rings`, [`event_history`]);
 //! `locks` are taken through their instruments; [`sums`] are added up per thread and
-//! instrument. An instrument that is off costs the load of one flag. What is not registered, because no daemon was started in this
+//! instrument, and read as a [`summary`]. An instrument that is off costs the load of one flag. What is not registered, because no daemon was started in this
 //! process, is off. It knows nothing of what it measures; `sql` shows its contents as database `performance_schema`.
 
 mod active;
@@ -25,6 +25,7 @@ mod locks;
 mod measured_write;
 pub mod memory;
 pub mod registry;
+pub mod summary;
 pub mod sums;
 pub mod thread;
 pub mod timers;

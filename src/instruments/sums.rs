@@ -1,12 +1,11 @@
-//! What events add up to, per thread and instrument. Sums over all threads are made when they are asked for, so both are the same.
+//! What events add up to, per thread and instrument.
 //!
 //! A sum is written by its thread alone. Setting sums to zero counts up the epoch of their kind; a thread that finds its own sum
 //! in an older one starts it anew, and a reader takes it for zero.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use super::registry::{Instrument, Kind, registry};
-use super::thread::{self, Thread};
+use super::registry::Kind;
 
 static EPOCHS: [AtomicU32; 3] = [const { AtomicU32::new(0) }; 3];
 
@@ -102,7 +101,7 @@ impl Sum {
         }
     }
 
-    fn read(&self, epoch: u32) -> Totals {
+    pub(super) fn read(&self, epoch: u32) -> Totals {
         if self.epoch.load(Ordering::Acquire) != epoch {
             return Totals::default();
         }
@@ -119,56 +118,9 @@ impl Sum {
     }
 }
 
-/// The sums of all threads as they were at one moment, as good as that is to be had without stopping anyone.
-#[derive(Debug)]
-pub struct Summary {
-    instruments: Vec<(&'static Instrument, usize)>,
-    /// By thread, in the order of `instruments`.
-    threads: Vec<(&'static Thread, Vec<Totals>)>,
-}
-
-impl Summary {
-    /// As they are now.
-    #[must_use]
-    pub fn read() -> Self {
-        let instruments = registry().map(|it| it.all()).unwrap_or_default();
-        let placed = |it: &'static Instrument| Some((it, it.class.kind()?, it.place()?));
-        let placed: Vec<_> = instruments.into_iter().filter_map(placed).collect();
-        let epochs = [0, 1, 2].map(|kind: usize| EPOCHS[kind].load(Ordering::Relaxed));
-        let threads = thread::all().map(|thread| {
-            let sums = placed.iter();
-            let sums = sums.map(|(_, kind, at)| thread.sums[*at].read(epochs[*kind as usize]));
-            (thread, sums.collect())
-        });
-        Self {
-            threads: threads.collect(),
-            instruments: placed.into_iter().map(|(it, _, at)| (it, at)).collect(),
-        }
-    }
-
-    /// Of each instrument of a kind, over all threads.
-    pub fn global(&self, kind: Kind) -> impl Iterator<Item = (&'static Instrument, Totals)> {
-        let instruments = self.instruments.iter().enumerate();
-        let of_kind = instruments.filter(move |(_, (it, _))| it.class.kind() == Some(kind));
-        of_kind.map(|(at, (instrument, _))| {
-            let mut totals = Totals::default();
-            let threads = self.threads.iter();
-            threads.for_each(|(_, sums)| totals.add(&sums[at]));
-            (*instrument, totals)
-        })
-    }
-
-    /// Of each thread and each instrument of a kind.
-    pub fn by_thread(
-        &self,
-        kind: Kind,
-    ) -> impl Iterator<Item = (&'static Thread, &'static Instrument, Totals)> {
-        self.threads.iter().flat_map(move |(thread, sums)| {
-            let all = self.instruments.iter().zip(sums);
-            let of_kind = all.filter(move |((it, _), _)| it.class.kind() == Some(kind));
-            of_kind.map(move |((instrument, _), totals)| (*thread, *instrument, *totals))
-        })
-    }
+/// The epoch of each kind now.
+pub(super) fn epochs() -> [u32; 3] {
+    [0, 1, 2].map(|kind: usize| EPOCHS[kind].load(Ordering::Relaxed))
 }
 
 /// Sets the sums of a kind to zero, of all threads and so over all.

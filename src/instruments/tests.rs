@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::event_history::{Span, events};
 use super::registry::{CLASSES_SET, Kind, Settings, registry, start};
-use super::sums::{self, Summary};
+use super::summary::Summary;
+use super::sums;
 use super::{Foreground, Instrument, digests};
 
 static OUTER: Instrument = Instrument::new("stage/unit/outer");

@@ -5,7 +5,8 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Unit;
 
 use crate::instruments::registry::{Instrument, Kind, registry};
-use crate::instruments::sums::{Summary, Totals};
+use crate::instruments::summary::Summary;
+use crate::instruments::sums::Totals;
 
 /// Writes them.
 pub(super) fn encode(encoder: &mut DescriptorEncoder<'_>) -> std::fmt::Result {

@@ -18,7 +18,7 @@ use futures::future::BoxFuture;
 use super::error::SqlError;
 use super::session::Session;
 use super::settings::SqlSettings;
-use crate::instruments::sums::Summary;
+use crate::instruments::summary::Summary;
 
 /// Longer constants stay calls in the plan, which may copy what it has for a constant.
 const FOLDED_MAX: usize = 4 << 10;

@@ -9,7 +9,8 @@ use super::render::View;
 use super::table::{Head, bar, narrow_table};
 use crate::instruments::event_history::{Span, events};
 use crate::instruments::registry::{Class, Instrument, Kind, Registry, registry};
-use crate::instruments::sums::{Summary, Totals};
+use crate::instruments::summary::Summary;
+use crate::instruments::sums::Totals;
 use crate::instruments::{digests, thread};
 
 /// Statements that are shown.

@@ -16,7 +16,7 @@ use super::cancellation;
 use super::layout::Layouts;
 use super::virtual_table::VirtualTable;
 use crate::instruments::registry::registry;
-use crate::instruments::sums::Summary;
+use crate::instruments::summary::Summary;
 use crate::instruments::{digests, thread};
 
 /// Its name.
