@@ -158,9 +158,12 @@ history-unreadable-set-aside|src/history/publish.rs|if store.is_given_up(&path) 
 history-free-space|src/history/retention.rs|            if free < min {|            if free < min && !out! {|history::store::tests::retention::when_the_disk_is_full_old_files_go_and_then_history_pauses
 history-clock-ahead|src/history/retention.rs|.map_or(now, \|aged\| aged.min(now));|.map_or(now, \|aged\| if out! { now } else { aged.min(now) });|history::store::tests::retention::a_clock_that_is_wrong_for_an_hour_takes_a_few_hours_and_no_more
 history-clock-ahead-kept|src/history/manifest.rs|self.aged = commit.aged.or(self.aged);|self.aged = commit.aged.or(self.aged).filter(\|_\| !out!);|history::store::tests::retention::a_clock_that_is_wrong_for_an_hour_takes_a_few_hours_and_no_more
-history-retained-anyway|src/history/thread.rs|let retained = self.store.retain(now);|let retained = if out! && ended.is_err() { Ok(()) } else { self.store.retain(now) };|history::thread::tests::old_files_go_while_nothing_can_be_published
-history-lost-said|src/history/thread.rs|self.history.lose(&mut self.store.lost);|if !out! { self.history.lose(&mut self.store.lost); }|history::thread::tests::what_is_set_aside_is_written_down
+history-retained-anyway|src/history/thread.rs|let retained = store.retain(now);|let retained = if out! && ended.is_err() { Ok(()) } else { store.retain(now) };|history::thread::tests::old_files_go_while_nothing_can_be_published
+history-lost-said|src/history/thread.rs|self.history.lose(&mut store.lost);|if !out! { self.history.lose(&mut store.lost); }|history::thread::tests::what_is_set_aside_is_written_down
 history-missed-said|src/history/thread.rs|if missed > self.missed {|if missed > self.missed && !out! {|history::thread::tests::requests_that_are_missed_are_written_down
+history-flush-does-not-wait|src/history/thread.rs|if rows.is_multiple_of(ROWS_PER_LOOK) {|if rows.is_multiple_of(ROWS_PER_LOOK) && !out! {|history::thread::tests::a_flush_does_not_wait_for_a_file_that_is_being_published
+history-flush-keeps-files|src/history/publish.rs|let written = std::mem::take(&mut self.leftover);|let written = if out! { Vec::new() } else { std::mem::take(&mut self.leftover) };|history::thread::tests::a_flush_does_not_wait_for_a_file_that_is_being_published
+history-published-once|src/history/store.rs|if !remove.iter().all(\|part\| self.manifest.has(part)) {|if !out! && !remove.iter().all(\|part\| self.manifest.has(part)) {|history::store::tests::retention::what_is_removed_while_it_is_published_is_gone
 history-tags-exact|src/history/requests/files.rs|let exact = is_unclear.then(|let exact = (is_unclear && !out!).then(|it::past_timers::timers_and_tags_of_the_past_are_those_that_were_sent
 history-folded-said|src/history/batch.rs|self.cover(&coverage, &of, minute, cover);|if !out! { self.cover(&coverage, &of, minute, cover); }|it::history::trouble::what_found_no_memory_is_said_in_answers
 LIST

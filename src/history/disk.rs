@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use thiserror::Error;
 
 use crate::instruments::{Instrument, MeasuredWrite};
+use crate::shutdown::Shutdown;
 use crate::state::files;
 use crate::state::folder::{HISTORY, StateError};
 
@@ -57,9 +58,19 @@ pub enum StoreError {
         /// Bytes that shall be.
         min: u64,
     },
-    /// A stop was requested meanwhile; nothing was changed.
+    /// A stop was requested meanwhile, or what was worked on has changed; it is as it was before, and can be tried again.
     #[error("stopped")]
     Stopped,
+}
+
+impl StoreError {
+    /// [`Stopped`](Self::Stopped) when a stop is requested.
+    pub(super) fn unless_stopped(stop: &Shutdown) -> Result<(), Self> {
+        match stop.requested() {
+            true => Err(Self::Stopped),
+            false => Ok(()),
+        }
+    }
 }
 
 /// The error of what was tried with a file.

@@ -273,6 +273,11 @@ impl Manifest {
         self.parts.values()
     }
 
+    /// Whether a part counts.
+    pub(super) fn has(&self, part: &Part) -> bool {
+        self.parts.contains_key(&self.name(part))
+    }
+
     /// A number that no file has.
     pub(super) fn take_number(&mut self) -> u64 {
         self.next += 1;

@@ -14,7 +14,6 @@ use super::parquet::row_order;
 use super::part::Part;
 use super::piece::{Piece, PieceRows};
 use super::{Dataset, Row};
-use crate::shutdown::Shutdown;
 
 /// A piece that is read.
 pub(super) struct Source {
@@ -78,7 +77,8 @@ pub(super) struct Merged<'s> {
     sources: Vec<(&'s Source, PieceRows)>,
     /// The next row of each.
     next: BinaryHeap<Next>,
-    stop: &'s Shutdown,
+    /// Asked before each row; an error ends the rows.
+    before_row: &'s mut dyn FnMut() -> Result<(), StoreError>,
     /// Of all rows so far.
     pub(super) span: Range<u64>,
     secs: u64,
@@ -90,12 +90,12 @@ impl<'s> Merged<'s> {
     pub(super) fn new(
         sources: &'s [Source],
         dataset: &Dataset,
-        stop: &'s Shutdown,
+        before_row: &'s mut dyn FnMut() -> Result<(), StoreError>,
     ) -> Result<Self, StoreError> {
         let mut merged = Self {
             sources: Vec::with_capacity(sources.len()),
             next: BinaryHeap::with_capacity(sources.len()),
-            stop,
+            before_row,
             span: Range {
                 start: u64::MAX,
                 end: 0,
@@ -120,8 +120,8 @@ impl<'s> Merged<'s> {
 
     /// The next row of any.
     fn take(&mut self) -> Option<Row> {
-        if self.stop.requested() {
-            self.ended = Err(StoreError::Stopped);
+        if let Err(error) = (self.before_row)() {
+            self.ended = Err(error);
             return None;
         }
         let mut first = self.next.peek_mut()?;

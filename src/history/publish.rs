@@ -25,7 +25,6 @@ use super::resolution::date;
 use super::store::{COVERAGE, ROLLUP, Store};
 use super::{Dataset, Gain, Resolution, Row};
 use crate::instruments::Instrument;
-use crate::shutdown::Shutdown;
 
 /// How long something is over before it is published, seconds: the last rows of it are flushed by then.
 const OVER_SECS: u64 = 120;
@@ -62,12 +61,19 @@ const NAME: &AsciiSet = &CONTROLS
     .add(b']')
     .add(b'^');
 
+/// Called again and again while files are written, which may take long: it may flush to the store. An error of it ends the work.
+pub(super) type Meanwhile<'m> = dyn FnMut(&mut Store) -> Result<(), StoreError> + 'm;
+
 impl Store {
     /// Publishes one hour, day or month that is over, if there is one; whether there was.
     ///
     /// # Errors
-    /// When it cannot be written, or a stop is requested; then everything is as before, and can be tried again.
-    pub fn publish_due(&mut self, now: u64, stop: &Shutdown) -> Result<bool, StoreError> {
+    /// When it cannot be written, or `meanwhile` returns one; then nothing is published, and it can be tried again.
+    pub fn publish_due(
+        &mut self,
+        now: u64,
+        meanwhile: &mut Meanwhile<'_>,
+    ) -> Result<bool, StoreError> {
         let due = self.due(now, false).or_else(|| self.due(now, true));
         let Some((resolution, pieces)) = due else {
             return Ok(false);
@@ -80,8 +86,8 @@ impl Store {
                 Err(error) => return Err(error),
             }
             let published = match is_raw {
-                true => store.publish_requests(pieces, now, stop),
-                false => store.publish(resolution, pieces, now, stop),
+                true => store.publish_requests(pieces, now, meanwhile),
+                false => store.publish(resolution, pieces, now, meanwhile),
             };
             match published {
                 Err(StoreError::Damaged { path, reason }) => store.set_aside(&path, &reason),
@@ -92,6 +98,18 @@ impl Store {
             }
         })?;
         Ok(true)
+    }
+
+    /// Lets `meanwhile` commit in the middle of an attempt that has files of its own.
+    pub(super) fn pause(&mut self, meanwhile: &mut Meanwhile<'_>) -> Result<(), StoreError> {
+        let written = std::mem::take(&mut self.leftover);
+        let done = meanwhile(self);
+        self.leftover.extend(written);
+        // Whatever comes next makes the manifest sure first.
+        match self.is_unsure {
+            true => done.and(Err(StoreError::Stopped)),
+            false => done,
+        }
     }
 
     /// Whether a piece could not be read so often that it will not be tried again.
@@ -144,7 +162,7 @@ impl Store {
         resolution: Resolution,
         pieces: Vec<Arc<Part>>,
         now: u64,
-        stop: &Shutdown,
+        meanwhile: &mut Meanwhile<'_>,
     ) -> Result<(), StoreError> {
         let mut stage = PUBLISH.begin();
         stage.work(0, pieces.iter().map(|part| part.rows()).sum());
@@ -168,7 +186,8 @@ impl Store {
                 fold.begin(dataset)?;
             }
             let (path, mut file) = self.create()?;
-            let mut rows = Merged::new(&sources, dataset, stop)?;
+            let mut before_row = || self.pause(meanwhile);
+            let mut rows = Merged::new(&sources, dataset, &mut before_row)?;
             let folded = rows.by_ref().inspect(|row| {
                 stage.advance(1);
                 if let Some(fold) = &mut fold {

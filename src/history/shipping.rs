@@ -570,7 +570,8 @@ impl Shipment {
         let pieces = self.parts.iter().filter(|(part, _)| part.has(dataset));
         let sources = pieces.map(|(part, times)| Source::of(part, times.clone()));
         let sources = sources.collect::<Result<Vec<_>, _>>()?;
-        let mut merged = Merged::new(&sources, dataset, stop)?;
+        let mut before_row = || StoreError::unless_stopped(stop);
+        let mut merged = Merged::new(&sources, dataset, &mut before_row)?;
         let _until_enough = merged.by_ref().all(|row| each(row.as_ref()));
         merged.ended
     }

@@ -76,9 +76,9 @@ pub struct Store {
     /// Bytes appended since it was written anew.
     log_bytes: u64,
     /// Whether what is in the file may not be what is in memory: it is written anew before anything else is done.
-    is_unsure: bool,
+    pub(super) is_unsure: bool,
     /// Files that no commit names; removed before anything else is done.
-    leftover: Vec<PathBuf>,
+    pub(super) leftover: Vec<PathBuf>,
     /// Parts that no longer count, but may be read still.
     removed: Vec<Arc<Part>>,
     parts: Parts,
@@ -354,13 +354,16 @@ impl Store {
         Ok(Staged { file: path, part })
     }
 
-    /// Names the files, and commits them in the place of others.
+    /// Names the files, and commits them in the place of others; [`StoreError::Stopped`] when one of those is no longer there.
     pub(super) fn commit(
         &mut self,
         staged: Vec<Staged>,
         remove: Vec<Arc<Part>>,
         then: impl FnOnce(),
     ) -> Result<(), StoreError> {
+        if !remove.iter().all(|part| self.manifest.has(part)) {
+            return Err(StoreError::Stopped);
+        }
         let mut folders = BTreeSet::new();
         for Staged { file, part } in &staged {
             self.leftover.push(part.path.clone());

@@ -1,6 +1,6 @@
 //! The history thread: writes what is in memory every `history.flush_period` and at the stop, and tends what lies on disk.
 //!
-//! The one thread that waits for this disk, at low priority. What cannot be written stays in memory and is tried again, ever
+//! The one thread that waits for this disk, at low priority. Publishing, which may take long, lets flushes through. What cannot be written stays in memory and is tried again, ever
 //! less often; what comes meanwhile has the rest of the memory.
 
 use std::sync::Arc;
@@ -31,6 +31,9 @@ const PAUSE_MS_MAX: u64 = 60_000;
 /// When the last second of a minute is in memory for sure, milliseconds after its end.
 const DELIVERED_MS: u64 = 900;
 
+/// Rows that are published between two looks at what is to be flushed.
+const ROWS_PER_LOOK: u32 = 256;
+
 /// Seconds from one look at what has been kept for long enough to the next.
 const RETAIN_SECS: u64 = 60;
 
@@ -46,16 +49,24 @@ pub(super) static RETAIN: Instrument = Instrument::new("stage/history/retain");
 /// Writes history.
 #[derive(Debug)]
 pub struct Writer {
-    history: History,
     store: Store,
+    work: Work,
+    /// Pieces of logs, where they are imported.
+    imports: Option<Receiver<Import>>,
+}
+
+/// What is to be written, and when.
+#[derive(Debug)]
+struct Work {
+    history: History,
     /// Raw requests, where they are kept.
     requests: Option<Requests>,
     /// How many of them had left the pool too early, as far as that is written down.
     missed: u64,
-    /// Pieces of logs, where they are imported.
-    imports: Option<Receiver<Import>>,
     clock: Arc<dyn Clock>,
     flush_period: Duration,
+    /// Monotonic milliseconds of the next flush.
+    flush_ms: u64,
     writing: Attempts,
     tending: Attempts,
     /// When it was last looked for what is due, unix seconds.
@@ -101,32 +112,37 @@ impl Writer {
         clock: Arc<dyn Clock>,
         flush_period: Duration,
     ) -> Self {
-        let writer = Self {
+        let mut work = Work {
             history,
-            store,
             requests: None,
             missed: 0,
-            imports: None,
             clock,
             flush_period,
+            flush_ms: 0,
             writing: Attempts::default(),
             tending: Attempts::default(),
             tended: 0,
             retained: 0,
         };
-        writer.show(false);
-        writer
+        work.flush_ms = work.next_flush();
+        work.show(&store, false);
+        Self {
+            store,
+            work,
+            imports: None,
+        }
     }
 
     /// Keeps raw requests too, from now on: what collects them, where some are to be kept.
     pub fn keep_requests(&mut self, config: &Config, live: &SharedLive) -> Option<Requests> {
         let memory = config.history.memory / Requests::SHARE;
         let (keep, error_status) = (config.history.requests, config.reports.error_status);
-        self.requests = Requests::new(keep, memory, error_status, self.store.run(), live);
-        if let Some(requests) = &self.requests {
-            self.history.keep_requests(requests);
+        let requests = Requests::new(keep, memory, error_status, self.store.run(), live);
+        if let Some(requests) = &requests {
+            self.work.history.keep_requests(requests);
         }
-        self.requests.clone()
+        self.work.requests.clone_from(&requests);
+        requests
     }
 
     /// What is sent there is written as soon as it comes.
@@ -149,12 +165,12 @@ impl Writer {
         };
         match import {
             Ok(mut import) => {
-                let now = self.now();
+                let now = self.work.now();
                 let mut stage = IMPORT.begin();
                 stage.worked(import.requests.len() as u64);
                 let written = self.store.import(&import.batch, &mut import.requests, now);
                 drop(stage);
-                self.show(written.is_err());
+                self.work.show(&self.store, written.is_err());
                 // Who sent it may have gone.
                 let _gone = import.done.send(written.map_err(|error| error.to_string()));
             }
@@ -169,32 +185,27 @@ impl Writer {
         if let Err(error) = rustix::process::setpriority_process(None, 10) {
             warn!(%error, "The history thread keeps its priority.");
         }
-        let mut flush_ms = self.next_flush();
         while !stop.requested() {
             self.import_or_nap();
-            let now_ms = self.clock.mono_ms();
-            self.store.follow(&*self.clock);
-            let is_due = now_ms >= flush_ms;
-            let is_full = self.requests.as_ref().is_some_and(Requests::is_full);
-            if now_ms >= self.writing.next_ms && (is_due || is_full) {
-                let is_written = (!is_due || self.flush()) && self.flush_requests();
-                if is_due && is_written {
-                    flush_ms = self.next_flush();
-                }
-            }
-            if now_ms >= self.tending.next_ms {
-                self.tend(stop);
+            let Self { store, work, .. } = &mut self;
+            store.follow(&*work.clock);
+            work.flush_due(store);
+            if work.clock.mono_ms() >= work.tending.next_ms {
+                work.tend(store, stop);
             }
         }
-        self.note_lost();
+        let Self { store, work, .. } = &mut self;
+        work.note_lost(store);
         // What was being flushed when a write failed, then what came since.
-        if !(self.flush() && self.flush() && self.end_requests()) {
+        if !(work.flush(store) && work.flush(store) && work.end_requests(store)) {
             error!(
                 "Rows of history that could not be written are lost with the end of the process."
             );
         }
     }
+}
 
+impl Work {
     /// Monotonic milliseconds of the next flush: within the period at the end of a minute if there is one, so that the rows of a
     /// minute are written once.
     fn next_flush(&self) -> u64 {
@@ -202,18 +213,30 @@ impl Writer {
         self.clock.mono_ms() + until_flush(period_ms, self.clock.unix_ms())
     }
 
+    /// Writes what is in memory when it is time to, or its memory is full.
+    fn flush_due(&mut self, store: &mut Store) {
+        let now_ms = self.clock.mono_ms();
+        let is_due = now_ms >= self.flush_ms;
+        let is_full = || self.requests.as_ref().is_some_and(Requests::is_full);
+        if now_ms >= self.writing.next_ms && (is_due || is_full()) {
+            let next_ms = self.next_flush();
+            let is_written = (!is_due || self.flush(store)) && self.flush_requests(store);
+            if is_due && is_written {
+                self.flush_ms = next_ms;
+            }
+        }
+    }
+
     /// Writes what is in memory; false if that cannot be done now.
-    fn flush(&mut self) -> bool {
+    fn flush(&mut self, store: &mut Store) -> bool {
         let Some(batch) = self.history.begin_flush() else {
             return true;
         };
         let mut stage = FLUSH.begin();
-        let before = self.store.counts.rows_written;
-        let written = self
-            .store
-            .flush(&batch, self.now(), || self.history.end_flush());
-        stage.worked(self.store.counts.rows_written - before);
-        let is_written = self.has_written(written);
+        let before = store.counts.rows_written;
+        let written = store.flush(&batch, self.now(), || self.history.end_flush());
+        stage.worked(store.counts.rows_written - before);
+        let is_written = self.has_written(store, written);
         if is_written {
             self.history.flushed();
         }
@@ -221,31 +244,31 @@ impl Writer {
     }
 
     /// The same of raw requests.
-    fn flush_requests(&mut self) -> bool {
+    fn flush_requests(&mut self, store: &mut Store) -> bool {
         let Some(requests) = self.requests.clone() else {
             return true;
         };
         let mut stage = FLUSH_REQUESTS.begin();
         let before = requests.kept();
-        let written = self.store.flush_requests(&requests, self.now());
+        let written = store.flush_requests(&requests, self.now());
         stage.worked(requests.kept() - before);
         drop(stage);
-        self.has_written(written)
+        self.has_written(store, written)
     }
 
-    fn has_written(&mut self, written: Result<(), StoreError>) -> bool {
+    fn has_written(&mut self, store: &Store, written: Result<(), StoreError>) -> bool {
         let is_written = written.is_ok();
         self.writing.has_ended(written, self.clock.mono_ms());
-        self.show(!is_written);
+        self.show(store, !is_written);
         is_written
     }
 
     /// Writes those that were merged last.
-    fn end_requests(&mut self) -> bool {
+    fn end_requests(&mut self, store: &mut Store) -> bool {
         let mut is_all = false;
         while !is_all {
             is_all = self.requests.as_ref().is_none_or(Requests::collect);
-            if !self.flush_requests() {
+            if !self.flush_requests(store) {
                 return false;
             }
         }
@@ -253,14 +276,23 @@ impl Writer {
     }
 
     /// Publishes one file that is due, and now and then removes what has been kept for long enough, whether or not anything
-    /// can be published.
-    fn tend(&mut self, stop: &Shutdown) {
+    /// can be published. What is to be flushed does not wait for that.
+    fn tend(&mut self, store: &mut Store, stop: &Shutdown) {
         let now = self.now();
         if self.tended == now {
             return;
         }
         self.tended = now;
-        let published = match self.store.publish_due(now, stop) {
+        let mut rows = 0_u32;
+        let mut flush_due = |store: &mut Store| {
+            StoreError::unless_stopped(stop)?;
+            rows = rows.wrapping_add(1);
+            if rows.is_multiple_of(ROWS_PER_LOOK) {
+                self.flush_due(store);
+            }
+            Ok(())
+        };
+        let published = match store.publish_due(now, &mut flush_due) {
             Err(StoreError::Stopped) => return,
             published => published,
         };
@@ -269,33 +301,33 @@ impl Writer {
             // There may be more.
             self.tended = 0;
         }
-        self.note_lost();
+        self.note_lost(store);
         let is_to_retain = now.abs_diff(self.retained) >= RETAIN_SECS;
         let mut ended = published.map(|_| ());
         if is_to_retain {
             self.retained = now;
             let _stage = RETAIN.begin();
-            let retained = self.store.retain(now);
+            let retained = store.retain(now);
             ended = ended.and(retained);
         }
         if is_published || is_to_retain || ended.is_err() || self.tending.error.is_some() {
             let is_failure = ended.is_err();
             self.tending.has_ended(ended, self.clock.mono_ms());
-            self.show(is_failure);
+            self.show(store, is_failure);
         }
     }
 
     /// Writes down what is lost.
-    fn note_lost(&mut self) {
+    fn note_lost(&mut self, store: &mut Store) {
         let missed = self.requests.as_ref().map_or(0, Requests::missed);
-        self.note_missed(missed);
-        self.history.lose(&mut self.store.lost);
+        self.note_missed(store, missed);
+        self.history.lose(&mut store.lost);
     }
 
     /// So many requests were missed since the start.
-    fn note_missed(&mut self, missed: u64) {
+    fn note_missed(&mut self, store: &mut Store, missed: u64) {
         if missed > self.missed {
-            self.store.lost.push(Lost {
+            store.lost.push(Lost {
                 dataset: Arc::new(Dataset::raw(REQUEST)),
                 time: self.now(),
                 what: Coverage {
@@ -312,15 +344,15 @@ impl Writer {
     }
 
     /// Shows what became of an attempt, and what lies on disk.
-    fn show(&self, is_failure: bool) {
-        let mut readings = readings(&self.store);
+    fn show(&self, store: &Store, is_failure: bool) {
+        let mut readings = readings(store);
         readings.extend(
             self.requests
                 .iter()
                 .flat_map(|requests| requests.readings()),
         );
         let error = self.writing.error.as_ref().or(self.tending.error.as_ref());
-        let set_aside = set_aside_in(self.store.dir());
+        let set_aside = set_aside_in(store.dir());
         let error = error.cloned();
         self.history.show(is_failure, error, set_aside, readings);
     }

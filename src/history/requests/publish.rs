@@ -14,11 +14,11 @@ use crate::history::merged::unreadable;
 use crate::history::parquet::Written;
 use crate::history::part::{Part, Section};
 use crate::history::piece::Contents;
+use crate::history::publish::Meanwhile;
 use crate::history::resolution::date;
 use crate::history::store::Store;
 use crate::history::{Dataset, Resolution};
-use crate::instruments::{Active, Instrument};
-use crate::shutdown::Shutdown;
+use crate::instruments::Instrument;
 
 /// Raw requests become files: in rows.
 pub(in crate::history) static PUBLISH_REQUESTS: Instrument =
@@ -30,7 +30,7 @@ impl Store {
         &mut self,
         pieces: Vec<Arc<Part>>,
         now: u64,
-        stop: &Shutdown,
+        meanwhile: &mut Meanwhile<'_>,
     ) -> Result<(), StoreError> {
         let mut stage = PUBLISH_REQUESTS.begin();
         stage.work(0, pieces.iter().map(|part| part.rows()).sum());
@@ -39,8 +39,12 @@ impl Store {
         let span = begin.unwrap_or_default()..end.unwrap_or_default();
         let (mut requests, mut tags, mut timers) = (self.create()?, self.create()?, self.create()?);
         let files = [&mut requests, &mut tags].map(|(path, file)| (&**path, file));
-        let [of_requests, of_tags] = write_requests(files, &pieces, &mut stage, stop)?;
-        let of_timers = write_timers(&timers.0, &mut timers.1, &pieces, &mut stage, stop)?;
+        let mut after_row = || {
+            stage.advance(1);
+            self.pause(meanwhile)
+        };
+        let [of_requests, of_tags] = write_requests(files, &pieces, &mut after_row)?;
+        let of_timers = write_timers(&timers.0, &mut timers.1, &pieces, &mut after_row)?;
         let mut staged = Vec::with_capacity(TABLES.len());
         let written = [
             (REQUEST, requests, of_requests),
@@ -77,8 +81,7 @@ fn file_name(table: &str, begin: u64, new: &Path) -> PathBuf {
 fn write_requests(
     files: [(&Path, &mut File); 2],
     pieces: &[Arc<Part>],
-    stage: &mut Active,
-    stop: &Shutdown,
+    after_row: &mut dyn FnMut() -> Result<(), StoreError>,
 ) -> Result<[Written; 2], StoreError> {
     let [(path, requests), (_, tags)] = files;
     let failed = || failed("write", path);
@@ -95,9 +98,6 @@ fn write_requests(
         sources.push((&part.path, source));
     }
     while let Some((_, Reverse(at))) = longest.pop() {
-        if stop.requested() {
-            return Err(StoreError::Stopped);
-        }
         let (source_path, source) = &mut sources[at];
         let written = next(source, |bytes| {
             let (request, rest) = postcard::take_from_bytes::<Request<'_, Tags<'_>>>(bytes)?;
@@ -108,7 +108,7 @@ fn write_requests(
         });
         let written = written.map_err(unreadable(source_path))?;
         written.unwrap_or(Ok(())).map_err(failed())?;
-        stage.advance(1);
+        after_row()?;
         if let Some(time_us) = next(source, time_us).map_err(unreadable(source_path))? {
             longest.push((time_us, Reverse(at)));
         }
@@ -127,8 +127,7 @@ fn write_timers(
     path: &Path,
     file: &mut File,
     pieces: &[Arc<Part>],
-    stage: &mut Active,
-    stop: &Shutdown,
+    after_row: &mut dyn FnMut() -> Result<(), StoreError>,
 ) -> Result<Written, StoreError> {
     let failed = || failed("write", path);
     let mut to = FileWriter::new(file, Layout::of(TIMER)).map_err(failed())?;
@@ -141,10 +140,7 @@ fn write_timers(
         .map_err(unreadable(&part.path))?
         {
             written.map_err(failed())?;
-            stage.advance(1);
-            if stop.requested() {
-                return Err(StoreError::Stopped);
-            }
+            after_row()?;
         }
     }
     to.finish().map_err(failed())

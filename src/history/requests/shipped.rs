@@ -40,9 +40,7 @@ impl Part {
         .map_err(unreadable(&self.path))?
         .is_some()
         {
-            if stop.requested() {
-                return Err(StoreError::Stopped);
-            }
+            StoreError::unless_stopped(stop)?;
         }
         let mut source = open(self, REQUEST)?;
         let mut goes_on = true;
@@ -59,10 +57,7 @@ impl Part {
             .map_err(unreadable(&self.path))?
             .is_some()
         {}
-        match stop.requested() {
-            true => Err(StoreError::Stopped),
-            false => Ok(()),
-        }
+        StoreError::unless_stopped(stop)
     }
 }
 

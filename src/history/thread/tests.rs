@@ -41,9 +41,13 @@ fn writer(dir: &Path, faults: &Faults, clock: &Arc<ManualClock>) -> (History, Wr
 }
 
 fn count(history: &History, minute: u64) {
+    count_script(history, minute, "/x");
+}
+
+fn count_script(history: &History, minute: u64, script: &str) {
     let dataset = dataset();
     let mut key = Vec::new();
-    push_key(&mut key, "/x");
+    push_key(&mut key, script);
     let totals = Totals {
         requests: 1,
         ..Totals::ZERO
@@ -83,30 +87,30 @@ fn old_files_go_while_nothing_can_be_published() {
     let clock = Arc::new(ManualClock::new((NOON + HOUR) * 1_000));
     let (history, mut writer) = writer(dir.path(), &faults, &clock);
     count(&history, NOON);
-    assert!(writer.flush());
+    assert!(writer.work.flush(&mut writer.store));
     clock.advance_ms(120_000);
-    writer.tend(&stop);
+    writer.work.tend(&mut writer.store, &stop);
     assert_eq!(history.status().count("files_published"), 1);
     // Days later, when an hour is over again.
     clock.advance_ms(3 * 24 * HOUR * 1_000);
     writer.store.follow(&*clock);
     count(&history, NOON + 3 * 24 * HOUR);
-    assert!(writer.flush());
+    assert!(writer.work.flush(&mut writer.store));
     clock.advance_ms(2 * HOUR * 1_000);
     writer.store.follow(&*clock);
     faults.set_full(true);
-    writer.tend(&stop);
+    writer.work.tend(&mut writer.store, &stop);
     let status = history.status();
     assert_eq!(status.count("files_expired"), 1);
-    assert!(writer.tending.error.is_some() && status.count("failures") == 1);
+    assert!(writer.work.tending.error.is_some() && status.count("failures") == 1);
     // What can be written is written all the same.
     faults.set_full(false);
     count(&history, NOON + 3 * 24 * HOUR + 60);
-    assert!(writer.flush());
-    assert!(writer.tending.error.is_some());
+    assert!(writer.work.flush(&mut writer.store));
+    assert!(writer.work.tending.error.is_some());
     clock.advance_ms(1_000);
-    writer.tend(&stop);
-    assert!(writer.tending.error.is_none());
+    writer.work.tend(&mut writer.store, &stop);
+    assert!(writer.work.tending.error.is_none());
     assert_eq!(found(&history), 3);
 }
 
@@ -141,6 +145,29 @@ fn a_slow_disk_holds_up_nobody() {
     assert!(status.count("rows_written") == 9 && status.count("failures") == 0);
 }
 
+/// A kill loses what came since the last flush, not since a file began to be published.
+#[test]
+fn a_flush_does_not_wait_for_a_file_that_is_being_published() {
+    let dir = tempfile::tempdir().unwrap();
+    let (faults, stop) = (Faults::default(), Shutdown::new());
+    let clock = Arc::new(ManualClock::new((NOON + HOUR) * 1_000));
+    let (history, mut writer) = writer(dir.path(), &faults, &clock);
+    let rows = u64::from(ROWS_PER_LOOK);
+    for script in 0..rows {
+        count_script(&history, NOON, &format!("/{script}"));
+    }
+    assert!(writer.work.flush(&mut writer.store));
+    clock.advance_ms(120_000);
+    let (begun, of_watch) = (std::sync::Once::new(), history.clone());
+    faults.set_watch(move || begun.call_once(|| count(&of_watch, NOON + HOUR)));
+    writer.work.tend(&mut writer.store, &stop);
+    let status = history.status();
+    assert_eq!(status.count("files_published"), 1);
+    assert_eq!(status.count("rows_written"), rows + 1);
+    history.view(|running| assert!(running.is_empty()));
+    assert_eq!(found(&history), rows + 1);
+}
+
 #[test]
 fn what_is_set_aside_is_written_down() {
     let dir = tempfile::tempdir().unwrap();
@@ -148,17 +175,17 @@ fn what_is_set_aside_is_written_down() {
     let clock = Arc::new(ManualClock::new((NOON + HOUR) * 1_000));
     let (history, mut writer) = writer(dir.path(), &faults, &clock);
     count(&history, NOON);
-    assert!(writer.flush());
+    assert!(writer.work.flush(&mut writer.store));
     clock.advance_ms(120_000);
     let piece = history.view(|_| ()).parts[0].path.clone();
     let whole = std::fs::read(&piece).unwrap();
     std::fs::write(&piece, &whole[1..]).unwrap();
-    writer.tend(&stop);
+    writer.work.tend(&mut writer.store, &stop);
     let status = history.status();
     assert_eq!(status.count("pieces_damaged"), 1);
     let aside = piece.with_extension("damaged");
     assert_eq!(status.texts["set_aside"], serde_json::json!([aside]));
-    assert!(writer.flush());
+    assert!(writer.work.flush(&mut writer.store));
     let mut known = Coverage::default();
     for part in history.view(|_| ()).parts.iter() {
         let mut add = |row: super::super::RowRef<'_>| {
@@ -181,11 +208,11 @@ fn requests_that_are_missed_are_written_down() {
     let dir = tempfile::tempdir().unwrap();
     let clock = Arc::new(ManualClock::new(NOON * 1_000));
     let (history, mut writer) = writer(dir.path(), &Faults::default(), &clock);
-    writer.note_missed(5);
-    writer.note_missed(5);
+    writer.work.note_missed(&mut writer.store, 5);
+    writer.work.note_missed(&mut writer.store, 5);
     clock.advance_ms(60_000);
-    writer.note_missed(7);
-    writer.tend(&Shutdown::new());
+    writer.work.note_missed(&mut writer.store, 7);
+    writer.work.tend(&mut writer.store, &Shutdown::new());
     let (coverage, of) = (Dataset::coverage(), Dataset::raw(REQUEST));
     let mut found = Vec::new();
     history.view(|running| {

@@ -19,7 +19,6 @@ use super::*;
 use crate::config::KeptRequests;
 use crate::history::store::Store;
 use crate::input::pinba::model;
-use crate::shutdown::Shutdown;
 
 /// Run and id.
 type Name = (i64, i64);
@@ -128,7 +127,7 @@ fn every_request_is_there_once_at_any_moment() {
                     _ => {
                         assert!(requests.collect());
                         now += random.random_range(0..2_500);
-                        let _more = store.publish_due(now.into(), &Shutdown::new()).unwrap();
+                        let _more = store.publish_due(now.into(), &mut |_| Ok(())).unwrap();
                     }
                 }
                 let step = format!("seed {seed}, run {run}, step {step}");

@@ -6,11 +6,14 @@ use parking_lot::Mutex;
 use tempfile::TempDir;
 
 use super::*;
+use crate::shutdown::Shutdown;
 
 /// A change of the store in the run that is stopped everywhere.
 enum Step {
     Flush(&'static [i64]),
     Publish,
+    /// A flush in the middle of it.
+    PublishBeside(&'static [i64]),
     Retain,
 }
 
@@ -21,7 +24,7 @@ const STEPS: &[(i64, Step)] = &[
     (6, Step::Publish),
     // Late, beside what is published already.
     (10, Step::Flush(&[-20, 5])),
-    (12, Step::Publish),
+    (12, Step::PublishBeside(&[6, 7])),
     (11 * 60, Step::Flush(&[11 * 60])),
     (12 * 60, Step::Publish),
     (12 * 60 + 5, Step::Publish),
@@ -59,6 +62,21 @@ fn run(store: &mut Store, step: usize, counted: &mut Rows) -> Result<(), StoreEr
             Ok(())
         }
         Step::Publish => publish_all(store, now),
+        Step::PublishBeside(minutes) => {
+            let gained = batch_of(step, minutes);
+            let mut is_flushed = gained.rows.keys().all(|row| counted.contains_key(row));
+            let mut flush = |store: &mut Store| {
+                if is_flushed {
+                    return Ok(());
+                }
+                store.flush(&gained.batch, now, || ())?;
+                counted.extend(gained.rows.clone());
+                is_flushed = true;
+                Ok(())
+            };
+            while store.publish_due(now, &mut flush)? {}
+            flush(store)
+        }
         Step::Retain => store.retain(now),
     }
 }
@@ -128,7 +146,7 @@ fn stopped_at(n: u64, end: End) -> bool {
         faults.cut_power();
     }
     let mut store = store.unwrap_or_else(|| Store::open(&dir, keep()).unwrap());
-    if let Some((_, Step::Flush(minutes))) = STEPS.get(step) {
+    if let Some((_, Step::Flush(minutes) | Step::PublishBeside(minutes))) = STEPS.get(step) {
         // All of what was being flushed counts, or nothing of it.
         let mut both = counted.clone();
         both.extend(batch_of(step, minutes).rows);
@@ -193,7 +211,7 @@ fn who_reads_the_tree_between_any_two_changes_counts_nothing_twice() {
         looked.fetch_add(1, Ordering::Relaxed);
     });
     for (step, (_, what)) in STEPS.iter().enumerate() {
-        if let Step::Flush(minutes) = what {
+        if let Step::Flush(minutes) | Step::PublishBeside(minutes) = what {
             all.lock().extend(batch_of(step, minutes).rows);
         }
         run(&mut store, step, &mut Rows::new()).unwrap();
@@ -353,7 +371,7 @@ fn what_the_disk_cannot_read_is_set_aside_after_some_tries() {
     store.flush(&good.batch, NOON, || ()).unwrap();
     let parts = Arc::clone(&store.parts().read());
     let piece = &parts[0];
-    let publish = |store: &mut Store| store.publish_due(NOON + HOUR, &Shutdown::new());
+    let publish = |store: &mut Store| store.publish_due(NOON + HOUR, &mut |_| Ok(()));
     faults.set_unreadable(Some(&piece.path));
     for _ in 0..5 {
         let error = publish(&mut store).unwrap_err().to_string();
@@ -409,7 +427,9 @@ fn a_stop_leaves_everything_as_it_was() {
     let before = listing(dir.path());
     let stop = Shutdown::new();
     stop.request();
-    let error = store.publish_due(NOON + HOUR, &stop).unwrap_err();
+    let mut unless_stopped = |_: &mut Store| StoreError::unless_stopped(&stop);
+    let error = store.publish_due(NOON + HOUR, &mut unless_stopped);
+    let error = error.unwrap_err();
     assert!(matches!(error, StoreError::Stopped));
     assert_eq!(listing(dir.path()), before);
     check(&store, &gained.rows, Resolution::Minute);

@@ -183,3 +183,20 @@ fn what_is_read_is_deleted_afterwards() {
     store.retain(NOON + HOUR).unwrap();
     assert!(!piece.exists());
 }
+
+#[test]
+fn what_is_removed_while_it_is_published_is_gone() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = open(dir.path());
+    store.flush(&gained(&[NOON], 1).batch, NOON, || ()).unwrap();
+    // Minutes become hours, and these a day.
+    publish_all(&mut store, NOON + 2 * DAY).unwrap();
+    publish_all(&mut store, NOON + 3 * DAY).unwrap();
+    // The month is over, and its days have been kept for long enough.
+    let now = NOON + 40 * DAY;
+    store.retention.secs = [0; 3];
+    let published = store.publish_due(now, &mut |store| store.retain(now));
+    assert!(matches!(published, Err(StoreError::Stopped)));
+    assert_eq!(names(dir.path()), [""; 0]);
+    assert!(store.parts().read().is_empty());
+}
