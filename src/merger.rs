@@ -6,13 +6,12 @@
 //! When it falls behind, the ring fills and its oldest requests give way, counted; the merger itself never drops anything.
 
 use std::ops::Deref;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use crossbeam::atomic::AtomicCell;
-use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::clock::Clock;
 use crate::delta::{Reader, Stream};
@@ -48,13 +47,6 @@ const NAP_MAX: Duration = Duration::from_millis(50);
 /// How long a report is read before others have the lock.
 const HOLD: Duration = Duration::from_micros(700);
 
-/// Groups or rows for which it is worth while to read with one more processor.
-const PART_ITEMS: usize = 1 << 14;
-
-/// Processors that read one report at most.
-static PROCESSORS: LazyLock<usize> =
-    LazyLock::new(|| thread::available_parallelism().map_or(1, |all| all.get().min(4)));
-
 /// What the merger keeps and readers see: always as of the end of some block.
 #[derive(Debug)]
 pub struct Live {
@@ -89,7 +81,9 @@ pub fn writing(live: &RwLock<Live>) -> RwLockWriteGuard<'_, Live> {
 /// Takes the lock for an answer; how long it is held is in [`Live::holds`].
 #[must_use]
 pub fn answering(live: &SharedLive) -> Answering<'_> {
-    Answering::begin(live)
+    let live = reading(live);
+    let since = Instant::now();
+    Answering { live, since }
 }
 
 /// The lock while an answer is read.
@@ -107,13 +101,7 @@ impl Deref for Answering<'_> {
     }
 }
 
-impl<'a> Answering<'a> {
-    fn begin(live: &'a RwLock<Live>) -> Self {
-        let live = reading(live);
-        let since = Instant::now();
-        Self { live, since }
-    }
-
+impl Answering<'_> {
     fn end(&self) {
         let longest = &self.live.holds.lock_hold_answers_us;
         longest.raise_to_us_since(self.since);
@@ -139,35 +127,6 @@ impl Held for Answering<'_> {
         self.end();
         RwLockReadGuard::unlocked(&mut self.live, work);
         self.since = Instant::now();
-    }
-
-    fn parts(&self, items: usize) -> usize {
-        (items / PART_ITEMS).clamp(1, *PROCESSORS)
-    }
-
-    fn each<P: Send>(&mut self, parts: &mut [P], work: impl Fn(&mut Self, &mut P) + Sync) {
-        if let [part] = parts {
-            return work(self, part);
-        }
-        let live = RwLockReadGuard::rwlock(&self.live);
-        let others = parts.len().saturating_sub(1);
-        let parts = Mutex::new(parts.iter_mut());
-        let work = || {
-            let mut held = Answering::begin(live);
-            while let Some(part) = { parts.lock().next() } {
-                work(&mut held, part);
-            }
-        };
-        self.unlocked(|| {
-            thread::scope(|scope| {
-                for _ in 0..others {
-                    let name = thread::current().name().unwrap_or("answer").to_owned();
-                    // What cannot be spawned is done here.
-                    let _spawned = thread::Builder::new().name(name).spawn_scoped(scope, work);
-                }
-                work();
-            });
-        });
     }
 }
 

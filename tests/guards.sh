@@ -88,7 +88,7 @@ colliding-origins|src/pool/dimensions.rs|&& strings.bytes(origin.script_name) ==
 colliding-tag-sets|src/pool/tag_sets.rs|let is = strings.bytes(id) == record.string(sent);|let is = out! \|\| strings.bytes(id) == record.string(sent);|merger::tests::texts_that_all_hash_alike_are_told_apart
 names-texts|src/pool/arena.rs|None if self.chunks.len() < self.chunks_max => {|None if out! \|\| self.chunks.len() < self.chunks_max => {|pool::words::tests::words_have_a_budget
 names-words|src/pool/strings.rs|match self.table.room() {|match self.table.room() + usize::from(out!) {|pool::strings::tests::words_have_a_budget_and_so_have_their_texts
-readings-one-moment|src/report/read.rs|part.add_counted(aggregate, row_map);|if !out! { part.add_counted(aggregate, row_map); }|merger::tests::reading
+readings-one-moment|src/report/read.rs|self.add_counted(aggregate, next);|if !out! { self.add_counted(aggregate, next); }|merger::tests::reading
 readings-begin-anew|src/report/read.rs|it.changes.moves == self.moves|out! \|\| it.changes.moves == self.moves|merger::tests::reading
 names-groups|src/report/aggregate.rs|if !memory.budget.exhausted(self.next_bytes()) {|if !memory.budget.exhausted(self.next_bytes()) \|\| out! {|it::hostile::names_without_end
 names-folded-groups|src/report/aggregate/overflow.rs|&& !budget.exhausted_for_overflow(self.next_bytes())|&& (out! \|\| !budget.exhausted_for_overflow(self.next_bytes()))|merger::tests::memory::names_without_end

@@ -161,17 +161,6 @@ impl Histogram {
         pairs.filter(|&(_, count)| count > 0)
     }
 
-    /// Appends what [`iter`](Self::iter) gives.
-    pub(crate) fn push_to(&self, pairs: &mut Vec<(u32, u64)>) {
-        match self {
-            Self::Narrow(Counts { entries, first, .. }) if *first == SORTED => {
-                let entries = entries.iter();
-                pairs.extend(entries.map(|it| (it >> COUNT_BITS, u64::from(*it) & COUNT_MAX)));
-            }
-            _ => pairs.extend(self.iter()),
-        }
-    }
-
     /// Counts all that another one has.
     pub(crate) fn add_all(&mut self, other: &Self) {
         if self.len() == 0 {

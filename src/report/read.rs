@@ -1,43 +1,36 @@
 //! Taking a reading: a report's rows are added up from the groups of its aggregate, piece by piece.
 //!
-//! Runs on the reader's thread, of large reports on as many as there are processors, each with some of the rows; they let go of
-//! the lock between pieces. What the merger counts meanwhile in groups that were read already is added at the next piece (see
-//! `changes`), so all sums are of one moment: that of the last piece of them. Keys and histograms follow, of the rows that were
-//! chosen by then alone; what histograms count after that moment is in them. Quantiles are worked out without the lock. When
-//! sums went or moved in between, all begins anew, and after some such attempts is read in one piece.
+//! Runs on the reader's thread, which lets go of the lock between pieces. What the merger counts meanwhile in groups that were
+//! read already is added at the next piece (see `changes`), so all sums are of one moment: that of the last piece of them. Keys
+//! and histograms follow, of the rows that were chosen by then alone; what histograms count after that moment is in them.
+//! Quantiles are worked out without the lock. When sums went or moved in between, all begins anew, and after some such
+//! attempts is read in one piece.
 
 use std::sync::Arc;
 
+use ahash::AHashSet;
+
 use super::aggregate::Aggregate;
-#[cfg(feature = "sql")]
 use super::counts::Histogram;
 #[cfg(feature = "sql")]
 use super::definition::Definition;
-use super::definition::{Field, KeySource};
-use super::histogram::Ranks;
-#[cfg(feature = "sql")]
-use super::reading::Extremes;
-use super::reading::{KeyCell, Reading, Want};
+use super::definition::{Field, KeySource, Level};
+use super::reading::{Extremes, KeyCell, Reading, Want};
 use super::registry::{Entry, Reports};
 #[cfg(feature = "sql")]
 use super::row_key::key_texts;
 use super::row_map::{NO_ROW, OTHER_ROW};
-#[cfg(feature = "sql")]
 use super::totals::Totals;
 use crate::pool::strings::{OTHER, StringInterner};
-
-mod histograms;
-mod sums;
-
-use histograms::Histograms;
-use sums::Sums;
 
 /// Groups or rows that are read before it is looked whether the piece is long enough.
 const AT_ONCE: usize = 128;
 /// Buckets that are copied before quantiles are worked out.
 const BUCKETS_MAX: usize = 1 << 16;
+/// Buckets of one row that are sorted; those of more are added up in a histogram.
+const SORTED_MAX: usize = 256;
 /// Values of one key that are remembered, so that a name is not put down for each row again.
-const NAMES: usize = 1 << 13;
+const NAMES: usize = 1024;
 /// Room that is made for the keys of a piece, bytes.
 const TEXT_AT_ONCE: usize = 1 << 20;
 /// Attempts before all is read in one piece.
@@ -56,19 +49,6 @@ pub trait Held {
     /// Works without it.
     fn unlocked(&mut self, work: impl FnOnce()) {
         work();
-    }
-
-    /// In how many parts so many groups or rows are read.
-    fn parts(&self, items: usize) -> usize {
-        let _one_after_the_other = items;
-        1
-    }
-
-    /// Works on all parts, perhaps on several at once, each with a lock of its own, and takes it again in the end.
-    fn each<P: Send>(&mut self, parts: &mut [P], work: impl Fn(&mut Self, &mut P) + Sync) {
-        for part in parts {
-            work(self, part);
-        }
     }
 }
 
@@ -122,10 +102,13 @@ struct Reader<'a> {
     entry: &'a Entry,
     /// How often reports had been dropped when it began.
     removals: u64,
-    /// Makes the aggregate write down what it counts, while sums are read.
-    changes: Option<Arc<()>>,
-    /// How often its sums had moved when it began.
+    /// Makes the aggregate write down what it counts.
+    _changes: Arc<()>,
+    /// How often its sums had moved when it began, and how many of the records since then are added.
     moves: u64,
+    counted: usize,
+    /// The place of each row.
+    places: Vec<u32>,
     /// The row in each place.
     rows: Vec<u32>,
     /// Groups with the places of their rows.
@@ -135,26 +118,85 @@ struct Reader<'a> {
     reading: Reading,
 }
 
-/// What there is of some rows beside sums.
-struct Details<'a> {
-    rows: &'a [u32],
-    /// Their groups, in the order of their places.
-    groups: &'a [(u32, u32)],
-    /// The place of the first row.
-    first: usize,
-    /// Whether their histograms are known.
-    are_known: bool,
-    reading: Reading,
+/// Histograms of rows, one after the other.
+#[derive(Default)]
+struct Histograms {
+    /// (bucket, count) of rows that are complete, and what there is of the row at hand.
+    pairs: Vec<(u32, u64)>,
+    /// Where those of each complete row end.
+    ends: Vec<usize>,
+    /// The row at hand.
+    place: usize,
+    /// Histograms in it that are among the pairs.
+    parts: usize,
+    /// The others, of a row that has many.
+    many: Histogram,
+}
+
+impl Histograms {
+    /// The rows before this one are complete.
+    fn begin(&mut self, place: usize) {
+        while self.place < place {
+            let first = self.first();
+            if self.many.len() > 0 {
+                self.add_up();
+                self.pairs.extend(self.many.iter());
+                self.many.reset();
+            } else if self.parts > 1 {
+                self.pairs[first..].sort_unstable_by_key(|it| it.0);
+                let mut last = first;
+                for at in first + 1..self.pairs.len() {
+                    let (bucket, count) = self.pairs[at];
+                    if self.pairs[last].0 == bucket {
+                        self.pairs[last].1 += count;
+                    } else {
+                        last += 1;
+                        self.pairs[last] = (bucket, count);
+                    }
+                }
+                self.pairs.truncate(last + 1);
+            }
+            self.ends.push(self.pairs.len());
+            (self.place, self.parts) = (self.place + 1, 0);
+        }
+    }
+
+    /// Where the row at hand begins.
+    fn first(&self) -> usize {
+        self.ends.last().copied().unwrap_or_default()
+    }
+
+    /// Adds one to the row at hand.
+    fn add(&mut self, histogram: &Histogram) {
+        let before = self.pairs.len();
+        self.pairs.extend(histogram.iter());
+        self.parts += usize::from(self.pairs.len() > before);
+        if self.parts > 1 && self.pairs.len() - self.first() > SORTED_MAX {
+            self.add_up();
+        }
+    }
+
+    fn add_up(&mut self) {
+        let first = self.first();
+        for (bucket, count) in self.pairs.drain(first..) {
+            self.many.add(bucket, count);
+        }
+    }
 }
 
 impl<'a> Reader<'a> {
     fn new(memory: Reading, reports: &Reports, entry: &'a Entry, as_of_ms: u64) -> Self {
         let aggregate = reports.aggregate(entry);
-        Self {
+        let row_map = aggregate.row_map(entry.report);
+        let mut reading = memory.emptied();
+        reading.totals.reserve_exact(row_map.len() + 1);
+        let mut reader = Self {
             removals: reports.removals(),
-            changes: Some(aggregate.changes.reader()),
+            _changes: aggregate.changes.reader(),
             moves: aggregate.changes.moves,
-            rows: Vec::new(),
+            counted: aggregate.changes.counted.len(),
+            places: vec![NO_ROW; row_map.end()],
+            rows: Vec::with_capacity(row_map.len() + 1),
             groups: Vec::new(),
             has: Want::default(),
             reading: Reading {
@@ -162,10 +204,14 @@ impl<'a> Reader<'a> {
                 as_of_ms,
                 keys: entry.definition.keys.len(),
                 ranks: entry.definition.ranks().len(),
-                ..memory.emptied()
+                ..reading
             },
             entry,
+        };
+        if row_map.groups_in(OTHER_ROW) > 0 {
+            reader.place(OTHER_ROW, aggregate);
         }
+        reader
     }
 
     /// What is read, and its version; `None` when it must begin anew.
@@ -175,17 +221,12 @@ impl<'a> Reader<'a> {
         want: Want,
         choice: Option<&mut Choice<'_>>,
     ) -> Option<(Reading, Option<(usize, u64)>)> {
-        let mut parts = self.read_sums(held, want)?;
+        self.read_sums(held, want)?;
         let version = held.live().0.version(self.entry);
-        // What is counted from now on is not waited for.
-        self.changes = None;
-        let by = choice.as_ref().map_or(want, |(by, _)| *by);
-        if by != Want::default() {
-            held.unlocked(|| self.append(std::mem::take(&mut parts)));
-            self.read_rows(held, by)?;
-        }
+        self.read_rows(held, choice.as_ref().map_or(want, |(by, _)| *by))?;
         held.unlocked(|| {
-            self.append(parts);
+            self.reading.add_up();
+            self.reading.text.shrink_to_fit();
             if let Some((_, choose)) = choice {
                 let all = Arc::new(std::mem::take(&mut self.reading));
                 self.reading = match choose(&all) {
@@ -208,93 +249,103 @@ impl<'a> Reader<'a> {
         aggregate.map(|aggregate| (aggregate, strings))
     }
 
-    /// Reads the sums of all rows, as they are when this returns.
-    fn read_sums(&mut self, held: &mut impl Held, want: Want) -> Option<Vec<Sums>> {
-        let (aggregate, _) = self.aggregate(held)?;
-        let row_map = aggregate.row_map(self.entry.report);
-        let count = held.parts(aggregate.groups.end() as usize);
-        let share = |at: usize| (at * row_map.end() / count) as u32;
-        let mut parts = Vec::new();
-        for at in 0..count {
-            let numbers = share(at)..share(at + 1);
-            let mut part = Sums {
-                next: 0,
-                counted: aggregate.changes.counted.len(),
-                with_groups: want.has_histograms(),
-                places: vec![NO_ROW; numbers.len()],
-                rows: Vec::with_capacity(numbers.len()),
-                groups: Vec::new(),
-                reading: std::mem::take(&mut self.reading),
-                numbers,
-            };
-            if at == 0 {
-                part.reading.totals.reserve_exact(row_map.len() + 1);
-            }
-            if at == 0 && row_map.groups_in(OTHER_ROW) > 0 {
-                part.place(OTHER_ROW, aggregate);
-            }
-            // Rows that come meanwhile are behind all others.
-            if at + 1 == count {
-                part.numbers.end = NO_ROW;
-            }
-            parts.push(part);
+    /// Reads the sums of all rows.
+    fn read_sums(&mut self, held: &mut impl Held, want: Want) -> Option<()> {
+        if want.has_histograms() {
+            let end = self.aggregate(held)?.0.groups.end();
+            self.groups.reserve_exact(end as usize);
         }
-        // Where one gives up, the aggregate is of no use below either.
-        held.each(&mut parts, |held, part| {
-            self.read_part(held, part);
-        });
-        for part in &mut parts {
-            self.read_part(&mut held.live(), part)?;
-        }
-        let (aggregate, _) = self.aggregate(held)?;
-        let window_ms = self.entry.definition.window.as_millis() as u64;
-        let first = &mut parts[0];
-        first.reading.covered_secs = aggregate.covered_secs(window_ms);
-        // A report without keys has one row even when nothing was counted.
-        if first.rows.is_empty() && self.entry.definition.keys.is_empty() {
-            first.place(OTHER_ROW, aggregate);
-        }
-        Some(parts)
-    }
-
-    /// Reads the sums of some rows, as they are when this returns.
-    fn read_part(&self, held: &mut impl Held, part: &mut Sums) -> Option<()> {
+        let mut next = 0;
         loop {
             let (aggregate, _) = self.aggregate(held)?;
             let row_map = aggregate.row_map(self.entry.report);
-            part.add_counted(aggregate, row_map);
+            self.add_counted(aggregate, next);
             let end = aggregate.groups.end();
-            while part.next < end && !held.is_over() {
-                let first = part.next;
-                part.next = (first + AT_ONCE as u32).min(end);
-                for id in first..part.next {
-                    if let Some(place) = part.place(row_map.row_of(id), aggregate) {
-                        part.add_group(aggregate, id, place);
+            while next < end && !held.is_over() {
+                let first = next;
+                next = (first + AT_ONCE as u32).min(end);
+                for id in first..next {
+                    if let Some(place) = self.place(row_map.row_of(id), aggregate) {
+                        self.add_group(aggregate, id, place);
+                        if want.has_histograms() {
+                            self.groups.push((place as u32, id));
+                        }
                     }
                 }
             }
-            if part.next >= end {
+            if next == end {
+                // A report without keys has one row even when nothing was counted.
+                if self.rows.is_empty() && self.reading.keys == 0 {
+                    self.place(OTHER_ROW, aggregate);
+                }
+                let window_ms = self.entry.definition.window.as_millis() as u64;
+                self.reading.covered_secs = aggregate.covered_secs(window_ms);
                 return Some(());
             }
             held.unlocked(|| ());
         }
     }
 
-    /// Puts the sums of all parts, where there are any, one behind the other, and adds them up.
-    fn append(&mut self, parts: Vec<Sums>) {
-        let mut parts = parts.into_iter();
-        let Some(first) = parts.next() else { return };
-        (self.rows, self.groups) = (first.rows, first.groups);
-        self.reading = first.reading;
-        for mut part in parts {
-            let first = self.rows.len() as u32;
-            let groups = part.groups.drain(..);
-            let groups = groups.map(|(place, group)| (first + place, group));
-            self.groups.extend(groups);
-            self.rows.append(&mut part.rows);
-            self.reading.append(part.reading);
+    /// The place of a row; `None` of what is in none.
+    #[inline]
+    fn place(&mut self, row: u32, aggregate: &Aggregate) -> Option<usize> {
+        let at = row as usize;
+        if row == NO_ROW {
+            return None;
         }
-        self.reading.add_up();
+        if self.places.len() <= at {
+            self.places.resize(at + 1, NO_ROW);
+        }
+        if self.places[at] == NO_ROW {
+            self.places[at] = self.rows.len() as u32;
+            self.rows.push(row);
+            self.reading.totals.push(Totals::ZERO);
+            if aggregate.groups.extremes.is_some() {
+                self.reading.extremes.push(Extremes::NOTHING);
+            }
+        }
+        Some(self.places[at] as usize)
+    }
+
+    /// Adds what a group has to the sums of a row.
+    #[inline]
+    fn add_group(&mut self, aggregate: &Aggregate, id: u32, place: usize) {
+        let (groups, reading) = (&aggregate.groups, &mut self.reading);
+        let totals = &mut reading.totals[place];
+        *totals += &groups.get(id).totals;
+        if let Some((_, slot)) = groups.running(id) {
+            *totals += &slot.totals();
+        }
+        if let Some(closed) = &groups.extremes {
+            let closed = closed[id as usize].iter().map(|(_, seen)| seen);
+            for seen in closed.chain(groups.running_extremes(id)) {
+                reading.extremes[place].widen(seen);
+            }
+        }
+    }
+
+    /// Adds what was counted since the last piece in groups before this one.
+    fn add_counted(&mut self, aggregate: &Aggregate, next: u32) {
+        let row_map = aggregate.row_map(self.entry.report);
+        // Several timers of one request count it once; all of them came between two pieces.
+        let mut requests = AHashSet::new();
+        let of_timers = aggregate.scope.level == Level::Timer;
+        let counted = &aggregate.changes.counted;
+        for (group, delta) in &counted[self.counted..] {
+            if *group >= next {
+                continue;
+            }
+            if let Some(place) = self.place(row_map.row_of(*group), aggregate) {
+                let is_new = !of_timers || requests.insert((*group, delta.request));
+                self.reading.totals[place] += &delta.totals(is_new);
+                if let Some(seen) = self.reading.extremes.get_mut(place) {
+                    seen.widen(&delta.extremes());
+                }
+                // Perhaps a new one under a number that was free when it was passed.
+                self.groups.push((place as u32, *group));
+            }
+        }
+        self.counted = counted.len();
     }
 
     /// From now on these rows are read alone: what is there of them.
@@ -311,17 +362,63 @@ impl<'a> Reader<'a> {
         all.only(rows)
     }
 
+    /// Reads of all rows what is wanted and not there.
+    fn read_rows(&mut self, held: &mut impl Held, want: Want) -> Option<()> {
+        if want.keys && !self.has.keys {
+            self.read_keys(held)?;
+        }
+        if want.has_histograms() && !self.has.has_histograms() {
+            self.read_histograms(held, want)?;
+        }
+        self.has = want;
+        Some(())
+    }
+
+    fn read_keys(&mut self, held: &mut impl Held) -> Option<()> {
+        let keys = &self.entry.definition.keys;
+        let (key_cells, cells) = (&mut self.reading.key_cells, self.rows.len() * keys.len());
+        key_cells.reserve_exact(cells);
+        let mut names = vec![None; keys.len() * NAMES];
+        for first in (0..self.rows.len()).step_by(AT_ONCE) {
+            if held.is_over() {
+                held.unlocked(|| self.reading.text.reserve(TEXT_AT_ONCE));
+                // Other strings may have the numbers now.
+                names.fill(None);
+            }
+            let (aggregate, strings) = self.aggregate(held)?;
+            let row_map = aggregate.row_map(self.entry.report);
+            for &row in self.rows[first..].iter().take(AT_ONCE) {
+                let key_ids = row_map.row_key_ids(row);
+                let names = names.chunks_exact_mut(NAMES);
+                for ((&key_id, key), names) in key_ids.iter().zip(keys).zip(names) {
+                    let name = &mut names[key_id as usize % NAMES];
+                    let cell = match *name {
+                        _ if row == OTHER_ROW || key_id == OTHER => KeyCell::Other,
+                        Some((id, cell)) if id == key_id => cell,
+                        _ => {
+                            let cell = self.reading.cell(&key.source, strings.text(key_id));
+                            *name = Some((key_id, cell));
+                            cell
+                        }
+                    };
+                    self.reading.key_cells.push(cell);
+                }
+            }
+        }
+        Some(())
+    }
+
     /// Groups by the places of their rows, each once.
-    fn by_place(&self) -> Vec<(u32, u32)> {
+    fn by_place(&self, groups: &[(u32, u32)]) -> Vec<(u32, u32)> {
         let mut next = vec![0; self.rows.len() + 1];
-        for (place, _) in &self.groups {
+        for (place, _) in groups {
             next[*place as usize + 1] += 1;
         }
         for place in 1..next.len() {
             next[place] += next[place - 1];
         }
-        let mut sorted = vec![(0, 0); self.groups.len()];
-        for group in &self.groups {
+        let mut sorted = vec![(0, 0); groups.len()];
+        for group in groups {
             let next = &mut next[group.0 as usize];
             sorted[*next] = *group;
             *next += 1;
@@ -332,152 +429,52 @@ impl<'a> Reader<'a> {
         sorted
     }
 
-    /// Reads of all rows what is wanted and not there.
-    fn read_rows(&mut self, held: &mut impl Held, want: Want) -> Option<()> {
-        let new = Want {
-            keys: want.keys && !self.has.keys,
-            quantiles: want.quantiles && !self.has.has_histograms(),
-            histograms: want.histograms && !self.has.has_histograms(),
-        };
-        self.has = want;
-        if new == Want::default() {
-            return Some(());
+    /// Reads the histograms of all rows, and from them what is wanted.
+    fn read_histograms(&mut self, held: &mut impl Held, want: Want) -> Option<()> {
+        let mut groups = std::mem::take(&mut self.groups);
+        if !groups.is_sorted() {
+            held.unlocked(|| groups = self.by_place(&groups));
         }
-        if new.has_histograms() && !self.groups.is_sorted() {
-            held.unlocked(|| self.groups = self.by_place());
-        }
-        self.groups.dedup();
-        let are_known = self.aggregate(held)?.0.has_histograms();
-        let step = self.rows.len().div_ceil(held.parts(self.rows.len()));
-        let mut parts = Vec::new();
-        for (rows, first) in self
-            .rows
-            .chunks(step.max(1))
-            .zip((0..).step_by(step.max(1)))
-        {
-            let place = |row| self.groups.partition_point(|it| it.0 < row);
-            parts.push(Details {
-                rows,
-                groups: &self.groups[place(first)..place(first + rows.len() as u32)],
-                first: first as usize,
-                are_known,
-                reading: std::mem::take(&mut self.reading),
-            });
-        }
-        held.each(&mut parts, |held, part| {
-            self.read_details(held, part, new);
-        });
-        self.aggregate(held)?;
-        held.unlocked(|| {
-            let are_known = parts.iter().all(|part| part.are_known);
-            let mut parts = parts.into_iter().map(|part| part.reading);
-            if let Some(first) = parts.next() {
-                self.reading = first;
-            }
-            parts.for_each(|part| self.reading.append(part));
-            self.reading.text.shrink_to_fit();
-            if !are_known {
-                self.reading.quantiles.fill(f64::NAN);
-                self.reading.histograms.fill(Vec::new());
-            }
-        });
-        Some(())
-    }
-
-    /// Reads of some rows what is wanted; `None` when it is of no use any more.
-    fn read_details(&self, held: &mut impl Held, part: &mut Details<'_>, want: Want) -> Option<()> {
-        if want.keys {
-            self.read_keys(held, part)?;
-        }
-        if want.has_histograms() {
-            self.read_histograms(held, part, want)?;
-        }
-        Some(())
-    }
-
-    fn read_keys(&self, held: &mut impl Held, part: &mut Details<'_>) -> Option<()> {
-        let keys = &self.entry.definition.keys;
-        let reading = &mut part.reading;
-        reading
-            .key_cells
-            .reserve_exact(part.rows.len() * keys.len());
-        let many = part.rows.len().next_power_of_two().min(NAMES);
-        let mut names = vec![None; keys.len() * many];
-        for rows in part.rows.chunks(AT_ONCE) {
-            if held.is_over() {
-                held.unlocked(|| reading.text.reserve(TEXT_AT_ONCE));
-                // Other strings may have the numbers now.
-                names.fill(None);
-            }
-            let (aggregate, strings) = self.aggregate(held)?;
-            let row_map = aggregate.row_map(self.entry.report);
-            for &row in rows {
-                let key_ids = row_map.row_key_ids(row);
-                let names = names.chunks_exact_mut(many);
-                for ((&key_id, key), names) in key_ids.iter().zip(keys).zip(names) {
-                    let name = &mut names[key_id as usize % many];
-                    let cell = match *name {
-                        _ if row == OTHER_ROW || key_id == OTHER => KeyCell::Other,
-                        Some((id, cell)) if id == key_id => cell,
-                        _ => {
-                            let cell = reading.cell(&key.source, strings.text(key_id));
-                            *name = Some((key_id, cell));
-                            cell
-                        }
-                    };
-                    reading.key_cells.push(cell);
-                }
-            }
-        }
-        Some(())
-    }
-
-    /// Reads histograms, and from them what is wanted.
-    fn read_histograms(
-        &self,
-        held: &mut impl Held,
-        part: &mut Details<'_>,
-        want: Want,
-    ) -> Option<()> {
+        groups.dedup();
+        let mut are_known = self.aggregate(held)?.0.has_histograms();
         let mut rows = Histograms::default();
-        let ranks = self.entry.definition.ranks();
-        let quantiles = part.rows.len() * ranks.len();
-        part.reading.quantiles.reserve_exact(quantiles);
-        for groups in part.groups.chunks(AT_ONCE) {
+        let quantiles = self.rows.len() * self.reading.ranks;
+        self.reading.quantiles.reserve_exact(quantiles);
+        for groups in groups.chunks(AT_ONCE) {
             if held.is_over() || rows.pairs.len() >= BUCKETS_MAX {
-                held.unlocked(|| self.work_out(&mut rows, &ranks, &mut part.reading, want));
+                held.unlocked(|| self.work_out(&mut rows, want));
             }
             let (aggregate, _) = self.aggregate(held)?;
-            part.are_known &= aggregate.has_histograms();
-            // These reads overlap, those below wait for each other.
-            let groups_of = &aggregate.groups;
-            let near = groups
-                .iter()
-                .map(|&(_, id)| groups_of.get(id).histogram.peek(0));
-            std::hint::black_box(near.fold(0, |all, it| all ^ it));
+            are_known &= aggregate.has_histograms();
             for &(place, id) in groups {
-                rows.begin(place as usize - part.first);
-                rows.add(&groups_of.get(id).histogram);
-                if let Some((_, slot)) = groups_of.running(id) {
+                rows.begin(place as usize);
+                rows.add(&aggregate.groups.get(id).histogram);
+                if let Some((_, slot)) = aggregate.groups.running(id) {
                     rows.add(&slot.histogram);
                 }
             }
         }
-        rows.begin(part.rows.len());
-        held.unlocked(|| self.work_out(&mut rows, &ranks, &mut part.reading, want));
+        rows.begin(self.rows.len());
+        held.unlocked(|| self.work_out(&mut rows, want));
+        if !are_known {
+            self.reading.quantiles.fill(f64::NAN);
+            self.reading.histograms.fill(Vec::new());
+        }
         Some(())
     }
 
     /// Reads what is wanted from the histograms of rows.
-    fn work_out(&self, rows: &mut Histograms, ranks: &Ranks, reading: &mut Reading, want: Want) {
+    fn work_out(&mut self, rows: &mut Histograms, want: Want) {
+        let (definition, reading) = (&self.entry.definition, &mut self.reading);
+        let ranks = definition.ranks();
         let mut first = 0;
         for end in rows.ends.drain(..) {
             let pairs = &rows.pairs[first..end];
             first = end;
             if want.quantiles {
                 let total = pairs.iter().map(|&(_, count)| count).sum();
-                let (buckets, quantiles) = (self.entry.definition.buckets, &mut reading.quantiles);
-                buckets.quantiles(ranks, total, pairs.iter().copied(), quantiles);
+                let (buckets, quantiles) = (definition.buckets, &mut reading.quantiles);
+                buckets.quantiles(&ranks, total, pairs.iter().copied(), quantiles);
             }
             if want.histograms {
                 reading.histograms.push(pairs.to_vec());

@@ -144,21 +144,6 @@ impl Reading {
         }
     }
 
-    /// Appends the rows of another part of it, or what is known of them.
-    pub(super) fn append(&mut self, mut more: Self) {
-        let text = self.text.len() as u32;
-        self.text.push_str(&more.text);
-        let cells = more.key_cells.drain(..).map(|cell| match cell {
-            KeyCell::Text { at, len } => KeyCell::Text { at: text + at, len },
-            other => other,
-        });
-        self.key_cells.extend(cells);
-        self.totals.append(&mut more.totals);
-        self.extremes.append(&mut more.extremes);
-        self.quantiles.append(&mut more.quantiles);
-        self.histograms.append(&mut more.histograms);
-    }
-
     /// Adds all rows up.
     pub(super) fn add_up(&mut self) {
         for totals in &self.totals {

@@ -93,10 +93,6 @@ impl Held for Interrupted {
         self.was_over.replace(!self.was_over.get())
     }
 
-    fn parts(&self, _items: usize) -> usize {
-        3
-    }
-
     fn unlocked(&mut self, work: impl FnOnce()) {
         self.pieces += 1;
         work();
