@@ -93,6 +93,10 @@ impl Iterator for Pairs<'_> {
 }
 
 /// Packed rows added up.
+#[cfg_attr(
+    not(feature = "sql"),
+    allow(unreachable_pub, reason = "history alone has it in its interface")
+)]
 #[derive(Debug)]
 pub struct Sum {
     /// Sums.
@@ -132,7 +136,7 @@ impl Sum {
     }
 
     /// Adds what a row gained.
-    pub fn add(&mut self, gained: Packed<'_>) {
+    pub(crate) fn add(&mut self, gained: Packed<'_>) {
         let (totals, pairs) = gained.read();
         self.add_read(&totals, pairs);
     }
