@@ -27,16 +27,17 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tracing::error;
 
+use super::Resolution;
 use super::disk::{Disk, StoreError, failed};
-use super::merged::{Merged, Source, unreadable};
-use super::parquet::Want;
-use super::part::{Part, Parts, Section};
+use super::part::{Part, Parts};
 use super::piece::Piece;
-use super::requests::shipped::TakeRequest;
-use super::{Dataset, Resolution, RowRef};
 use crate::instruments::Instrument;
-use crate::shutdown::Shutdown;
 use crate::state::files::{self, Opened};
+
+use self::shipment::Cut;
+pub use self::shipment::{Shipment, Units};
+
+mod shipment;
 
 /// The folder.
 const UNSHIPPED: &str = "unshipped";
@@ -52,68 +53,6 @@ const WHOLE_SECS: u64 = 3_600;
 /// What is shipped at once: so many pieces, and so many bytes of them unless one has more.
 const PIECES_MAX: usize = 64;
 const BYTES_MAX: u64 = 16 << 20;
-
-/// Some rows of pieces: see above.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Cut {
-    /// Counts the shipments.
-    pub number: u32,
-    below: u64,
-    minute: u64,
-    whole: u64,
-}
-
-impl Cut {
-    /// Before which time it has the rows of a piece; raw requests are not added up, so it has all of theirs or none.
-    fn upper(&self, piece: &Part) -> u64 {
-        match piece.number() {
-            number if number >= self.below => 0,
-            number if number < self.whole || piece.is_raw() => u64::MAX,
-            _ => self.minute,
-        }
-    }
-
-    /// Whether it has all rows of a piece.
-    fn covers(&self, part: &Part) -> bool {
-        self.upper(part) >= part.span.end
-    }
-}
-
-/// Which rows belong together.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Units {
-    /// Those of the second cut that are not in the first.
-    Pieces(Cut, Cut),
-    /// Those of the published file with this number.
-    File(u64),
-}
-
-impl Units {
-    /// The part of its minutes that it is: no two have the same.
-    #[must_use]
-    pub fn part(&self) -> u32 {
-        match self {
-            Self::Pieces(_, to) => to.number,
-            // Apart from the numbers of shipments.
-            Self::File(number) => 1 << 31 | (*number as u32),
-        }
-    }
-
-    /// The times of a part's rows that belong to it.
-    fn times(&self, part: &Part) -> Range<u64> {
-        match self {
-            Self::Pieces(from, to) if !part.is_published() => from.upper(part)..to.upper(part),
-            Self::File(file) if *file == part.number() => 0..u64::MAX,
-            Self::Pieces(..) | Self::File(_) => 0..0,
-        }
-    }
-
-    fn has(&self, part: &Part) -> bool {
-        let times = self.times(part);
-        times.start.max(part.span.start) < times.end.min(part.span.end)
-    }
-}
 
 /// What the sink would not take, set aside.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -509,92 +448,6 @@ fn kept_piece(path: &Path) -> std::io::Result<Part> {
         written: start,
         crc: 0,
     })
-}
-
-/// Rows that are shipped together.
-#[derive(Debug)]
-pub struct Shipment {
-    /// Which.
-    pub units: Units,
-    parts: Vec<(Arc<Part>, Range<u64>)>,
-}
-
-impl Shipment {
-    fn of<'p>(units: Units, parts: impl Iterator<Item = &'p Arc<Part>>) -> Self {
-        let parts = parts.filter(|part| units.has(part));
-        let parts = parts.map(|part| (Arc::clone(part), units.times(part)));
-        Self {
-            units,
-            parts: parts.collect(),
-        }
-    }
-
-    /// Rows of its files; of some of them it may have a part.
-    #[must_use]
-    pub fn rows_max(&self) -> u64 {
-        self.parts.iter().map(|(part, _)| part.rows()).sum()
-    }
-
-    /// Whose rows it has.
-    #[must_use]
-    pub fn datasets(&self) -> Vec<Arc<Dataset>> {
-        let mut datasets: Vec<Arc<Dataset>> = Vec::new();
-        for Section { dataset, .. } in self.parts.iter().flat_map(|(part, _)| &part.sections) {
-            if !datasets.contains(dataset) {
-                datasets.push(Arc::clone(dataset));
-            }
-        }
-        datasets
-    }
-
-    /// Calls `each` for its rows of a dataset, until that is false: one for each key and minute.
-    ///
-    /// # Errors
-    /// When something cannot be read: which file, and why; and [`StoreError::Stopped`].
-    pub fn rows(
-        &self,
-        dataset: &Dataset,
-        stop: &Shutdown,
-        each: &mut dyn FnMut(RowRef<'_>) -> bool,
-    ) -> Result<(), StoreError> {
-        if let Units::File(_) = self.units {
-            let mut goes_on = true;
-            for (part, times) in &self.parts {
-                let read = part.read(dataset, times.clone(), Want::ALL, &mut |row| {
-                    goes_on = goes_on && each(row);
-                });
-                read.map_err(unreadable(&part.path))?;
-            }
-            return Ok(());
-        }
-        let pieces = self.parts.iter().filter(|(part, _)| part.has(dataset));
-        let sources = pieces.map(|(part, times)| Source::of(part, times.clone()));
-        let sources = sources.collect::<Result<Vec<_>, _>>()?;
-        let mut before_row = || StoreError::unless_stopped(stop);
-        let mut merged = Merged::new(&sources, dataset, &mut before_row)?;
-        let _until_enough = merged.by_ref().all(|row| each(row.as_ref()));
-        merged.ended
-    }
-
-    /// Calls `each` for its raw requests, until that is false.
-    ///
-    /// # Errors
-    /// As [`rows`](Self::rows).
-    pub(crate) fn requests(
-        &self,
-        stop: &Shutdown,
-        each: &mut TakeRequest<'_>,
-    ) -> Result<(), StoreError> {
-        let mut raw = self.parts.iter().filter(|(part, _)| part.is_raw());
-        raw.try_for_each(|(part, _)| part.requests(stop, each))
-    }
-
-    /// Goes without a file that cannot be read; how many rows that has.
-    pub fn leave_out(&mut self, path: &Path) -> u64 {
-        let before = self.rows_max();
-        self.parts.retain(|(part, _)| part.path != path);
-        before - self.rows_max()
-    }
 }
 
 #[cfg(test)]

@@ -6,9 +6,10 @@ use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 
 use super::*;
-use crate::history::{Batch, Gain, Retention, Store};
+use crate::history::{Batch, Dataset, Gain, Retention, Store};
 use crate::report::histogram::BucketLayout;
 use crate::report::row_key::push_key;
+use crate::shutdown::Shutdown;
 
 /// 2024-02-28, 12:57:00 UTC.
 const NOON: u64 = 1_709_125_020;

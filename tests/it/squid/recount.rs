@@ -60,6 +60,12 @@ fn a_capture_comes_to_the_same_by_every_way() {
     here.stop();
 }
 
+/// The fields of a line, by name.
+fn fields(line: &str) -> BTreeMap<&str, &str> {
+    let fields = line.split_whitespace().skip(1);
+    fields.filter_map(|it| it.split_once('=')).collect()
+}
+
 /// The reports of what three sources brought are what the lines add up to.
 fn recount(site: &Site, lines: &[Vec<u8>]) {
     let mut by_script: BTreeMap<String, (u64, u64, u64)> = BTreeMap::new();
@@ -67,11 +73,7 @@ fn recount(site: &Site, lines: &[Vec<u8>]) {
     let mut server_in = (0, 0);
     for line in lines {
         let line = String::from_utf8(line.clone()).unwrap();
-        let said: BTreeMap<&str, &str> = line
-            .split_whitespace()
-            .skip(1)
-            .filter_map(|it| it.split_once('='))
-            .collect();
+        let said = fields(&line);
         let path = match said["url"].strip_prefix("http://") {
             Some(rest) => &rest[rest.find('/').unwrap()..],
             None if said["rm"] == "CONNECT" => "",
@@ -145,11 +147,7 @@ fn recount_proxy(site: &Site, lines: &[Vec<u8>]) {
     let mut asked: BTreeMap<[String; 3], (u64, f64, i64)> = BTreeMap::new();
     for line in lines {
         let line = String::from_utf8(line.clone()).unwrap();
-        let said: BTreeMap<&str, &str> = line
-            .split_whitespace()
-            .skip(1)
-            .filter_map(|it| it.split_once('='))
-            .collect();
+        let said = fields(&line);
         let ms = |name: &str| said[name].parse::<u64>().unwrap_or(0);
         let code = said["ss"].to_owned();
         let all = ms("tr");
