@@ -141,6 +141,13 @@ impl Budget {
         self.closed_max().saturating_sub(self.taken.closed)
     }
 
+    /// Bytes that an aggregate may put down in a second beside its groups, so that what they gained is written once a second:
+    /// a small part of what new groups may take, or the least that is worth it.
+    pub(super) fn of_second(&self) -> usize {
+        let room = (self.usable / 8 * 7).saturating_sub(self.charged());
+        (room / 32).max(self.little() / 4)
+    }
+
     /// What a tick may take that has found nothing free, once.
     pub(super) fn little(&self) -> usize {
         self.usable / 64

@@ -258,19 +258,26 @@ impl Reports {
         reports.iter().map(|it| it.aggregate).collect()
     }
 
-    /// The aggregates of watched reports share what is left for this second: half of it evenly, half as they need it.
+    /// The aggregates of watched reports share what is left for this second. Those that need less than an even share have twice
+    /// what they need first; what nobody needs all have beside that, for groups to come.
     fn share_out(&mut self) {
         let written: usize = self.watch.gained.iter().map(Gained::bytes).sum();
-        let half = self.watch.choice.bytes_max.saturating_sub(written) / 2;
+        let mut left = self.watch.choice.bytes_max.saturating_sub(written);
         let watched = self.watched_aggregates();
         let aggregates = self.aggregates.iter_mut().enumerate();
         let aggregates = aggregates.filter(|(at, _)| watched.contains(at));
         let mut aggregates: Vec<_> = aggregates.filter_map(|(_, it)| it.as_mut()).collect();
-        let all: usize = aggregates.iter().map(|it| it.deltas_bytes()).sum();
-        let even = half / aggregates.len().max(1);
-        for aggregate in &mut aggregates {
-            let needed = aggregate.deltas_bytes() as u128 * half as u128 / all.max(1) as u128;
-            aggregate.allow_deltas(even + needed as usize);
+        let count = aggregates.len();
+        aggregates.sort_unstable_by_key(|it| it.deltas_bytes());
+        let shares = aggregates.iter().zip((1..=count).rev());
+        let shares = shares.map(|(aggregate, more)| {
+            let share = (left / more).min(aggregate.deltas_bytes() * 2);
+            left -= share;
+            share
+        });
+        let shares: Vec<usize> = shares.collect();
+        for (aggregate, share) in aggregates.into_iter().zip(shares) {
+            aggregate.allow_deltas(share + left / count);
         }
     }
 }
