@@ -77,34 +77,46 @@ impl Second {
         // Id of the row, place of the record.
         let mut groups = Vec::new();
         for (part, deltas) in parts.iter().enumerate() {
+            // Ids of rows, where they are known by a number.
+            let mut known: Vec<Option<Option<u64>>> = Vec::new();
             let mut at = 0;
             while let Some((group, next)) = deltas.at(at) {
-                let id = report.row_of(group.key, &mut key);
+                let mut id = || report.row_of(&group, &mut key);
+                let id = match report.keys.number(&group) {
+                    Some(number) => {
+                        known.resize(known.len().max(number + 1), None);
+                        *known[number].get_or_insert_with(id)
+                    }
+                    None => id(),
+                };
                 groups.extend(id.map(|id| (id, part as u32, at as u32)));
                 at = next;
             }
         }
         groups.sort_unstable();
-        let record = |&(_, part, at): &(u64, u32, u32)| {
+        let mut ahead = 0;
+        let mut record = |place: usize| {
+            if place >= ahead {
+                let coming = groups[place..].iter().take(AHEAD);
+                coming.for_each(|it| parts[it.1 as usize].touch(it.2 as usize));
+                ahead = place + AHEAD;
+            }
+            let (_, part, at) = groups[place];
             let found = parts[part as usize].at(at as usize);
             found.map(|(group, _)| group)
         };
         let (mut sum, mut packed) = (Sum::default(), Vec::new());
-        let (mut begin, mut ahead) = (0, 0);
+        let mut begin = 0;
         for of_row in groups.chunk_by(|a, b| a.0 == b.0) {
-            if begin >= ahead {
-                ahead = begin + AHEAD;
-                let coming = groups[begin..].iter().take(AHEAD);
-                coming.for_each(|it| parts[it.1 as usize].touch(it.2 as usize));
-            }
-            begin += of_row.len();
-            let Some(last) = of_row.last().and_then(record) else {
+            let places = begin..begin + of_row.len();
+            begin = places.end;
+            let Some(first) = record(places.start) else {
                 continue;
             };
-            let (mut extremes, mut gained) = last.gained();
+            let (mut extremes, mut gained) = first.gained();
             if of_row.len() > 1 {
                 sum.clear();
-                for (more, gained) in of_row.iter().filter_map(record).map(|it| it.gained()) {
+                for (more, gained) in places.filter_map(&mut record).map(|it| it.gained()) {
                     extremes.widen(&more);
                     sum.add(gained);
                 }
@@ -114,7 +126,7 @@ impl Second {
             if !report.definition.extremes {
                 extremes = Extremes::NOTHING;
             }
-            report.keys.row_of(last.key, &mut key);
+            report.keys.row_of(&first, &mut key);
             let (totals, times) = gained.read();
             each(&RowDelta {
                 id: of_row[0].0,

@@ -58,7 +58,7 @@ impl Scope {
 }
 
 /// What is written down of a group that gained something in a second, generously.
-const DELTA_BYTES: usize = 160;
+const DELTA_BYTES: usize = 96;
 
 /// Reports that share groups.
 #[derive(Debug)]
@@ -288,7 +288,8 @@ impl Aggregate {
     /// What groups gained since this was called last; `None`: nobody wants to know.
     pub(super) fn take_deltas(&mut self, strings: &StringInterner) -> Option<Deltas> {
         self.cut_second(strings);
-        self.deltas.as_mut().map(Deltas::take)
+        let deltas = self.deltas.as_mut()?;
+        Some(deltas.take(strings))
     }
 
     /// Writes down what groups gained since the last cut, if somebody wants to know; also before slots are closed or give way.
@@ -297,12 +298,10 @@ impl Aggregate {
         let Some(deltas) = deltas else { return };
         groups.each_gained(|group, totals, extremes, pairs| {
             let keys = 0..self.group_keys.len();
-            let key = keys.map(|at| match groups.keys.key_id(group, at) {
-                NONE => None,
-                key_id => Some(strings.text(key_id)),
-            });
-            deltas.write(key, extremes, (totals, pairs));
+            let key = keys.map(|at| groups.keys.key_id(group, at));
+            deltas.write(key, strings, extremes, (totals, pairs));
         });
+        deltas.forget_strings();
         groups.cut();
     }
 

@@ -1,7 +1,8 @@
 //! The row of a report in which a group counts, for readers of [`Deltas`](super::delta_log::Deltas): from the texts of the
-//! group's key, by the rules that `RowMap` has for their numbers.
+//! group's key, by the rules that `RowMap` has for their numbers. And the key of a row as bytes: each text behind its length.
 
-use super::definition::{DEFINITION_KEYS_MAX, Key};
+use super::definition::Key;
+use super::delta_log::GroupDelta;
 use super::group_key::lacks;
 use crate::pool::strings::{EMPTY, NONE, OTHER, OTHER_TEXT};
 
@@ -21,13 +22,18 @@ pub enum RowOf {
 }
 
 impl RowKeys {
-    /// Writes the key of a group's row, as [`push_key`] does.
-    pub fn row_of(&self, group: &[u8], key: &mut Vec<u8>) -> RowOf {
-        key.clear();
-        let mut values = [None; DEFINITION_KEYS_MAX];
-        for (place, value) in values.iter_mut().zip(values_of(group)) {
-            *place = value;
+    /// What groups of one log have in common that count in one row, when that is known without a look at the row's key.
+    pub(crate) fn number(&self, group: &GroupDelta<'_>) -> Option<usize> {
+        match &self.0[..] {
+            [] => Some(0),
+            [(at, _)] => Some(group.number(*at).map_or(0, |number| number as usize + 1)),
+            _ => None,
         }
+    }
+
+    /// Writes the key of a group's row, as [`push_key`] does.
+    pub fn row_of(&self, group: &GroupDelta<'_>, key: &mut Vec<u8>) -> RowOf {
+        key.clear();
         let mut row = RowOf::Own;
         for (
             at,
@@ -36,7 +42,7 @@ impl RowKeys {
             },
         ) in &self.0
         {
-            let value = values[*at];
+            let value = group.value(*at);
             let key_id = match value {
                 None => NONE,
                 Some(b"") => EMPTY,
@@ -48,58 +54,32 @@ impl RowKeys {
             if value == Some(OTHER_TEXT.as_bytes()) {
                 row = RowOf::Other;
             }
-            push_bytes(key, Some(value.unwrap_or_default()));
+            push_bytes(key, value.unwrap_or_default());
         }
         row
     }
 }
 
-const _: () = assert!(DEFINITION_KEYS_MAX < 256);
-
-/// The length of a value that is none.
-const NO_VALUE: u16 = u16::MAX;
-
 /// Appends one key value behind its length.
 pub fn push_key(to: &mut Vec<u8>, text: &str) {
-    push_bytes(to, Some(text.as_bytes()));
+    push_bytes(to, text.as_bytes());
 }
 
-/// The same of a value that may be missing.
-pub(super) fn push_value(to: &mut Vec<u8>, value: Option<&str>) {
-    push_bytes(to, value.map(str::as_bytes));
-}
-
-fn push_bytes(to: &mut Vec<u8>, value: Option<&[u8]>) {
-    let text = value.unwrap_or_default();
-    let len = u16::try_from(text.len()).unwrap_or(NO_VALUE - 1);
-    let len = len.min(NO_VALUE - 1);
-    let text = text.get(..usize::from(len)).unwrap_or_default();
-    let len = if value.is_some() { len } else { NO_VALUE };
+fn push_bytes(to: &mut Vec<u8>, text: &[u8]) {
+    let len = u16::try_from(text.len()).unwrap_or(u16::MAX);
     to.extend_from_slice(&len.to_le_bytes());
-    to.extend_from_slice(text);
+    to.extend_from_slice(&text[..usize::from(len)]);
 }
 
 /// The values of a key.
-pub fn key_values(key: &[u8]) -> impl Iterator<Item = Option<&str>> {
-    values_of(key).map(|value| Some(std::str::from_utf8(value?).unwrap_or_default()))
-}
-
-/// The same, of which nobody looks at the characters.
-fn values_of(key: &[u8]) -> impl Iterator<Item = Option<&[u8]>> {
+pub fn key_texts(key: &[u8]) -> impl Iterator<Item = &str> {
     let mut rest = key;
     std::iter::from_fn(move || {
         let (len, behind) = rest.split_first_chunk::<2>()?;
-        let len = u16::from_le_bytes(*len);
-        let bytes = if len == NO_VALUE { 0 } else { usize::from(len) };
-        let (text, behind) = behind.split_at_checked(bytes)?;
+        let (text, behind) = behind.split_at_checked(u16::from_le_bytes(*len).into())?;
         rest = behind;
-        Some((len != NO_VALUE).then_some(text))
+        Some(std::str::from_utf8(text).unwrap_or_default())
     })
-}
-
-/// The same of one in which none is missing.
-pub fn key_texts(key: &[u8]) -> impl Iterator<Item = &str> {
-    key_values(key).map(Option::unwrap_or_default)
 }
 
 #[cfg(test)]
@@ -112,9 +92,7 @@ mod tests {
         for text in ["/index.php", "", "a\0b", "ä"] {
             push_key(&mut key, text);
         }
-        push_value(&mut key, None);
-        let texts: Vec<Option<&str>> = key_values(&key).collect();
-        let expected = ["/index.php", "", "a\0b", "ä"].map(Some);
-        assert_eq!((&texts[..4], texts[4]), (&expected[..], None));
+        let texts: Vec<&str> = key_texts(&key).collect();
+        assert_eq!(texts, ["/index.php", "", "a\0b", "ä"]);
     }
 }

@@ -13,7 +13,7 @@ use parking_lot::RwLock;
 use super::{Entry, Reports};
 use crate::pool::Pool;
 use crate::report::definition::{DefinedBy, Definition};
-use crate::report::delta_log::Deltas;
+use crate::report::delta_log::{Deltas, GroupDelta};
 use crate::report::layout::Cell;
 use crate::report::row_key::{RowKeys, RowOf};
 
@@ -97,7 +97,7 @@ impl Watched {
     }
 
     /// The id of the row in which a group counts, if it does; the row's key is put into `key`.
-    pub fn row_of(&self, group: &[u8], key: &mut Vec<u8>) -> Option<u64> {
+    pub fn row_of(&self, group: &GroupDelta<'_>, key: &mut Vec<u8>) -> Option<u64> {
         match self.keys.row_of(group, key) {
             RowOf::None => None,
             RowOf::Other => Some(OTHER_ID),
