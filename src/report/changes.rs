@@ -1,6 +1,6 @@
 //! What an aggregate counts while somebody reads it piece by piece, so that the sums are of one moment in the end.
 //!
-//! Written by the merger's thread, and only while there is a reader. Bounded: when it is full, readers begin anew.
+//! Written by the merger's thread, and only while somebody reads sums. Bounded: when it is full, readers begin anew.
 
 use std::sync::Arc;
 

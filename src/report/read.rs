@@ -102,8 +102,8 @@ struct Reader<'a> {
     entry: &'a Entry,
     /// How often reports had been dropped when it began.
     removals: u64,
-    /// Makes the aggregate write down what it counts.
-    _changes: Arc<()>,
+    /// Has what is counted written down until all sums are read.
+    changes: Option<Arc<()>>,
     /// How often its sums had moved when it began, and how many of the records since then are added.
     moves: u64,
     counted: usize,
@@ -192,7 +192,7 @@ impl<'a> Reader<'a> {
         reading.totals.reserve_exact(row_map.len() + 1);
         let mut reader = Self {
             removals: reports.removals(),
-            _changes: aggregate.changes.reader(),
+            changes: Some(aggregate.changes.reader()),
             moves: aggregate.changes.moves,
             counted: aggregate.changes.counted.len(),
             places: vec![NO_ROW; row_map.end()],
@@ -280,6 +280,7 @@ impl<'a> Reader<'a> {
                 }
                 let window_ms = self.entry.definition.window.as_millis() as u64;
                 self.reading.covered_secs = aggregate.covered_secs(window_ms);
+                drop(self.changes.take());
                 return Some(());
             }
             held.unlocked(|| ());
