@@ -258,26 +258,47 @@ impl Reports {
         reports.iter().map(|it| it.aggregate).collect()
     }
 
-    /// The aggregates of watched reports share what is left for this second. Those that need less than an even share have twice
-    /// what they need first; what nobody needs all have beside that, for groups to come.
+    /// The aggregates of watched reports share what is left for this second.
     fn share_out(&mut self) {
         let written: usize = self.watch.gained.iter().map(Gained::bytes).sum();
-        let mut left = self.watch.choice.bytes_max.saturating_sub(written);
+        let left = self.watch.choice.bytes_max.saturating_sub(written);
         let watched = self.watched_aggregates();
         let aggregates = self.aggregates.iter_mut().enumerate();
         let aggregates = aggregates.filter(|(at, _)| watched.contains(at));
         let mut aggregates: Vec<_> = aggregates.filter_map(|(_, it)| it.as_mut()).collect();
-        let count = aggregates.len();
         aggregates.sort_unstable_by_key(|it| it.deltas_bytes());
-        let shares = aggregates.iter().zip((1..=count).rev());
-        let shares = shares.map(|(aggregate, more)| {
-            let share = (left / more).min(aggregate.deltas_bytes() * 2);
-            left -= share;
-            share
-        });
-        let shares: Vec<usize> = shares.collect();
-        for (aggregate, share) in aggregates.into_iter().zip(shares) {
-            aggregate.allow_deltas(share + left / count);
+        let needs: Vec<usize> = aggregates.iter().map(|it| it.deltas_bytes() * 2).collect();
+        for (aggregate, share) in aggregates.into_iter().zip(shares(left, &needs)) {
+            aggregate.allow_deltas(share);
         }
+    }
+}
+
+/// The shares of those that need so much, the least first. Who needs less than an even share has that, the others share the rest.
+/// What nobody needs all have beside it, for groups to come.
+fn shares(mut left: usize, needs: &[usize]) -> Vec<usize> {
+    let others = (1..=needs.len()).rev();
+    let shares = needs.iter().zip(others).map(|(&need, others)| {
+        let share = need.min(left / others);
+        left -= share;
+        share
+    });
+    let mut shares: Vec<usize> = shares.collect();
+    let beside = left / needs.len().max(1);
+    shares.iter_mut().for_each(|share| *share += beside);
+    shares
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_needs_little_leaves_the_rest_to_the_others() {
+        assert_eq!(shares(900, &[10, 20, 1000]), [10, 20, 870]);
+        assert_eq!(shares(900, &[10, 600, 1000]), [10, 445, 445]);
+        assert_eq!(shares(900, &[0, 100, 200]), [200, 300, 400]);
+        assert_eq!(shares(0, &[0, 7]), [0, 0]);
+        assert!(shares(900, &[]).is_empty());
     }
 }
