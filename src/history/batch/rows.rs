@@ -16,15 +16,14 @@ use ahash::RandomState;
 use hashbrown::HashTable;
 
 use crate::history::{Gain, Row, RowRef};
-use crate::report::OTHER_ID;
 use crate::report::counts::Histogram;
 use crate::report::packed::{Pairs, Sum, write_pairs};
 use crate::report::reading::Extremes;
 use crate::report::totals::Totals;
 use crate::report::varint;
 
-/// What a row takes beside its bytes: itself, its place in the index, and what the allocator adds.
-pub(super) const ROW_BYTES: usize = size_of::<KeptRow>() + 8 + 16;
+/// What a row takes beside its bytes: itself, its id, its place in the index, and what the allocator adds.
+pub(super) const ROW_BYTES: usize = size_of::<KeptRow>() + size_of::<u64>() + 8 + 16;
 
 /// How many rows behind the last one are looked at before the index is.
 const NEAR: usize = 4;
@@ -43,6 +42,8 @@ pub(super) type Gained<'a> = (&'a Totals, &'a Extremes, Option<&'a [u8]>);
 #[derive(Debug, Default)]
 pub(super) struct Rows {
     rows: Vec<KeptRow>,
+    /// Their ids.
+    ids: Vec<u64>,
     /// Places of rows.
     index: HashTable<u32>,
     /// Behind the row that was added to last. Whoever adds to all rows does so in the same order each time.
@@ -55,10 +56,10 @@ pub(super) struct Rows {
     heap_bytes: usize,
 }
 
-/// A row.
+/// A row: two lines of a cache, for each second writes to all of them.
 #[derive(Debug)]
+#[repr(align(64))]
 pub(super) struct KeptRow {
-    id: u64,
     /// As [`Totals::sums`], as long as they fit.
     sums: [u64; 8],
     /// What is to be added to them.
@@ -69,6 +70,8 @@ pub(super) struct KeptRow {
     /// Whether all that was added had a histogram.
     has_histogram: bool,
 }
+
+const _: () = assert!(size_of::<KeptRow>() == 128);
 
 /// Memory to work in.
 #[derive(Debug, Default)]
@@ -101,34 +104,35 @@ impl Rows {
 
     /// Adds to the one that stands for others, whose key this is.
     pub(super) fn add_other(&mut self, key: &[u8], gained: Gained<'_>, scratch: &mut Scratch) {
-        let new = || Box::new(KeptRow::new(OTHER_ID, key));
+        let new = || Box::new(KeptRow::new(key));
         self.other.get_or_insert_with(new).add(gained, scratch);
     }
 
     /// The place of a row, which is made when it is missing.
     fn place(&mut self, id: u64, key: &[u8]) -> usize {
-        let is_it = |row: &KeptRow| row.id == id;
-        let near = self.rows[self.next..].iter().take(NEAR).position(is_it);
+        let mut near = self.ids[self.next..].iter().take(NEAR);
+        let near = near.position(|&it| it == id);
         let place = near.map(|near| self.next + near).or_else(|| {
-            let found = self.index.find(id, |&at| is_it(&self.rows[at as usize]));
+            let found = self.index.find(id, |&at| self.ids[at as usize] == id);
             found.map(|&at| at as usize)
         });
-        let place = place.unwrap_or_else(|| self.push(KeptRow::new(id, key)));
+        let place = place.unwrap_or_else(|| self.push(id, KeptRow::new(key)));
         self.next = place + 1;
         place
     }
 
-    fn push(&mut self, row: KeptRow) -> usize {
+    fn push(&mut self, id: u64, row: KeptRow) -> usize {
         let place = self.rows.len();
         if place == self.rows.capacity() {
             self.rows.reserve_exact((place / 4).max(1));
+            self.ids.reserve_exact((place / 4).max(1));
         }
         self.heap_bytes += row.heap_bytes();
-        let id = row.id;
         self.rows.push(row);
-        let rows = &self.rows;
+        self.ids.push(id);
+        let ids = &self.ids;
         self.index
-            .insert_unique(id, place as u32, |&at| rows[at as usize].id);
+            .insert_unique(id, place as u32, |&at| ids[at as usize]);
         place
     }
 
@@ -147,6 +151,7 @@ impl Rows {
         let other = self.other.as_ref();
         size_of::<Self>()
             + self.rows.capacity() * size_of::<KeptRow>()
+            + self.ids.capacity() * size_of::<u64>()
             + self.index.allocation_size()
             + self.heap_bytes
             + other.map_or(0, |other| size_of::<KeptRow>() + other.heap_bytes())
@@ -164,7 +169,7 @@ impl Rows {
         let (mut folded, mut dropped) = (0, 0);
         let all = std::mem::take(self);
         self.other = all.other;
-        for mut row in all.rows {
+        for (id, mut row) in all.ids.into_iter().zip(all.rows) {
             let weight = Some(row.weight(tie));
             if weight <= folded_to {
                 row.merge(&[], &mut times);
@@ -177,16 +182,15 @@ impl Rows {
             if weight <= dropped_to && row.drop_histogram() {
                 dropped += 1;
             }
-            self.push(row);
+            self.push(id, row);
         }
         (folded, dropped)
     }
 }
 
 impl KeptRow {
-    fn new(id: u64, key: &[u8]) -> Self {
+    fn new(key: &[u8]) -> Self {
         Self {
-            id,
             sums: [0; 8],
             beyond: None,
             extremes: Extremes::NOTHING,
