@@ -4,7 +4,7 @@
 //!   merger: groups --(the wall clock's second is over)--> Second --> queue --> rows of each report --> charts, metrics
 //! ```
 //!
-//! A [`Second`] has a record of each group that gained something, by aggregate: its key as text, its sums, its extremes and
+//! A [`Second`] has a record of each group that gained something, by aggregate: the texts of its key, its sums, its extremes and
 //! its histogram. It is made on the merger's thread, never changes, and refers to nothing else: a reader may keep it.
 //!
 //! - A request belongs to the second that the wall clock shows when it is merged. Set back, the clock shows seconds again:
