@@ -246,7 +246,7 @@ impl Aggregate {
         self.groups.prefetch(assignments, deltas, &buckets);
         self.changes.count(assignments, deltas);
         let mut before = self.groups.heap_bytes();
-        if self.groups.before_bytes() > memory.budget.of_second() {
+        if self.groups.before_bytes() > memory.budget.second_max() {
             self.cut_second(&memory.pool.strings);
         }
         let mut grown_before = grown();

@@ -143,7 +143,7 @@ impl Budget {
 
     /// Bytes that an aggregate may put down in a second beside its groups, so that what they gained is written once a second:
     /// a small part of what new groups may take, or the least that is worth it.
-    pub(super) fn of_second(&self) -> usize {
+    pub(super) fn second_max(&self) -> usize {
         let room = (self.usable / 8 * 7).saturating_sub(self.charged());
         (room / 32).max(self.little() / 4)
     }

@@ -134,6 +134,7 @@ impl Deltas {
             self.push(key, strings, &extremes, (&totals, histogram.iter()));
         }
         self.forget_strings();
+        self.numbers.shrink_to(self.ends.len());
         self.records.shrink_to_fit();
         let empty = Self {
             records: Vec::with_capacity(self.records.len()),
