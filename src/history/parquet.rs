@@ -39,7 +39,7 @@ use crate::instruments::MeasuredWrite;
 use crate::report::definition::Level;
 use crate::report::histogram::{BucketLayout, Rank, Ranks, Rounding};
 use crate::report::layout::{Measure, OTHER};
-use crate::report::row_key::key_texts;
+use crate::report::row_key::{key_order, key_texts};
 
 pub(crate) mod batches;
 mod read;
@@ -202,12 +202,7 @@ pub fn row_order(a: &Row, b: &Row) -> Ordering {
 
 /// The same of keys and times.
 pub(super) fn order(a: (&[u8], u64), b: (&[u8], u64)) -> Ordering {
-    let by_key = if a.0 == b.0 {
-        Ordering::Equal
-    } else {
-        key_texts(a.0).cmp(key_texts(b.0))
-    };
-    by_key.then(a.1.cmp(&b.1))
+    key_order(a.0, b.0).then(a.1.cmp(&b.1))
 }
 
 /// Writes a file: rows in [`row_order`].

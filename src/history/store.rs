@@ -464,11 +464,12 @@ impl Store {
 fn write_piece(file: File, batch: &Batch, hour: &Range<u64>) -> io::Result<(File, Contents)> {
     let mut piece = PieceWriter::new(file, Resolution::Minute)?;
     for dataset in batch.datasets() {
-        let mut rows: Vec<_> = batch.stored(dataset, hour.clone()).collect();
-        rows.sort_unstable_by(|a, b| order((a.key(), a.time), (b.key(), b.time)));
+        let rows = batch.stored(dataset, hour.clone());
+        let mut rows: Vec<_> = rows.map(|row| (row.key(), row)).collect();
+        rows.sort_unstable_by(|a, b| order((a.0, a.1.time), (b.0, b.1.time)));
         piece.begin(dataset)?;
         let mut rows = rows.into_iter();
-        rows.try_for_each(|row| row.show(|row| piece.push(row)))?;
+        rows.try_for_each(|(_, row)| row.show(|row| piece.push(row)))?;
     }
     piece.finish()
 }

@@ -1,6 +1,9 @@
 //! The row of a report in which a group counts, for readers of [`Deltas`](super::delta_log::Deltas): from the texts of the
 //! group's key, by the rules that `RowMap` has for their numbers. And the key of a row as bytes: each text behind its length.
 
+#[cfg(feature = "sql")]
+use std::cmp::Ordering;
+
 use super::definition::Key;
 use super::delta_log::GroupDelta;
 use super::group_key::lacks;
@@ -73,12 +76,22 @@ fn push_bytes(to: &mut Vec<u8>, text: &[u8]) {
 
 /// The values of a key.
 pub fn key_texts(key: &[u8]) -> impl Iterator<Item = &str> {
+    values(key).map(|text| std::str::from_utf8(text).unwrap_or_default())
+}
+
+/// The order of keys: by their values, one after the other.
+#[cfg(feature = "sql")]
+pub(crate) fn key_order(a: &[u8], b: &[u8]) -> Ordering {
+    values(a).cmp(values(b))
+}
+
+fn values(key: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = key;
     std::iter::from_fn(move || {
         let (len, behind) = rest.split_first_chunk::<2>()?;
         let (text, behind) = behind.split_at_checked(u16::from_le_bytes(*len).into())?;
         rest = behind;
-        Some(std::str::from_utf8(text).unwrap_or_default())
+        Some(text)
     })
 }
 
