@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::Second;
-use crate::report::packed::{Packed, Pairs, Sum};
+use crate::report::packed::{Packed, PairSums, Pairs, write_pairs, write_totals};
 use crate::report::reading::Extremes;
 use crate::report::totals::Totals;
 use crate::report::{Deltas, Watched};
@@ -105,7 +105,7 @@ impl Second {
             let found = parts[part as usize].at(at as usize);
             found.map(|(group, _)| group)
         };
-        let (mut sum, mut packed) = (Sum::default(), Vec::new());
+        let (mut sums, mut packed) = (PairSums::default(), Vec::new());
         let mut begin = 0;
         for of_row in groups.chunk_by(|a, b| a.0 == b.0) {
             let places = begin..begin + of_row.len();
@@ -115,12 +115,21 @@ impl Second {
             };
             let (mut extremes, mut gained) = first.gained();
             if of_row.len() > 1 {
-                sum.clear();
+                let (mut all, mut has_times) = (Totals::ZERO, true);
                 for (more, gained) in places.filter_map(&mut record).map(|it| it.gained()) {
                     extremes.widen(&more);
-                    sum.add(gained);
+                    let (totals, times) = gained.read();
+                    all += &totals;
+                    has_times &= times.is_some();
+                    times.into_iter().for_each(|times| sums.add(times));
                 }
-                sum.pack(&mut packed, true);
+                packed.clear();
+                write_totals(&mut packed, &all, has_times);
+                if has_times {
+                    write_pairs(&mut packed, sums.drain());
+                } else {
+                    sums = PairSums::default();
+                }
                 gained = Packed(&packed);
             }
             if !report.definition.extremes {

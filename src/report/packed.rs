@@ -11,7 +11,7 @@
 //!           | 8 x steps from the last bucket | count |             any other
 //! ```
 
-use super::counts::Histogram;
+use super::counts::{BUCKET_MAX, Histogram};
 use super::totals::Totals;
 use super::varint;
 
@@ -92,6 +92,43 @@ impl Iterator for Pairs<'_> {
     }
 }
 
+/// Many histograms added up, one row after the other: a count for each bucket, and a bit for those that are not 0.
+#[derive(Debug, Default)]
+pub(crate) struct PairSums {
+    counts: Vec<u64>,
+    used: Vec<u64>,
+}
+
+impl PairSums {
+    pub(crate) fn add(&mut self, pairs: Pairs<'_>) {
+        for (bucket, count) in pairs.filter(|pair| pair.1 > 0) {
+            let bucket = bucket.min(BUCKET_MAX) as usize;
+            let (word, bit) = (bucket / 64, bucket % 64);
+            if word >= self.used.len() {
+                self.used.resize(word + 1, 0);
+                self.counts.resize((word + 1) * 64, 0);
+            }
+            self.used[word] |= 1 << bit;
+            self.counts[bucket] = self.counts[bucket].saturating_add(count);
+        }
+    }
+
+    /// The sums, buckets ascending; when all were taken, it is empty.
+    pub(crate) fn drain(&mut self) -> impl Iterator<Item = (u32, u64)> {
+        let Self { counts, used } = self;
+        let words = used.iter_mut().zip(counts.chunks_exact_mut(64)).enumerate();
+        words.flat_map(|(word, (used, counts))| {
+            let mut used = std::mem::take(used);
+            std::iter::from_fn(move || {
+                let bit = used.trailing_zeros();
+                let count = counts.get_mut(bit as usize)?;
+                used &= used - 1;
+                Some((word as u32 * 64 + bit, std::mem::take(count)))
+            })
+        })
+    }
+}
+
 /// Packed rows added up.
 #[cfg_attr(
     not(feature = "sql"),
@@ -119,12 +156,6 @@ impl Sum {
     #[cfg(feature = "sql")]
     pub(crate) fn of(totals: Totals, histogram: Option<Histogram>) -> Self {
         Self { totals, histogram }
-    }
-
-    /// Nothing again; the memory of the histogram is kept.
-    pub(crate) fn clear(&mut self) {
-        self.totals = Totals::ZERO;
-        self.histogram.get_or_insert_default().reset();
     }
 
     /// Packs it, with its histogram if it has one that is asked for; `to` has nothing else then.

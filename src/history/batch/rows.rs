@@ -17,7 +17,7 @@ use hashbrown::HashTable;
 
 use crate::history::{Gain, Row, RowRef};
 use crate::report::counts::Histogram;
-use crate::report::packed::{Pairs, Sum, write_pairs};
+use crate::report::packed::{PairSums, Pairs, Sum, write_pairs};
 use crate::report::reading::Extremes;
 use crate::report::totals::Totals;
 use crate::report::varint;
@@ -77,7 +77,7 @@ const _: () = assert!(size_of::<KeptRow>() == 128);
 #[derive(Debug, Default)]
 pub(super) struct Scratch {
     run: Vec<u8>,
-    pairs: Vec<(u32, u64)>,
+    sums: PairSums,
 }
 
 impl Rows {
@@ -253,32 +253,21 @@ impl KeptRow {
     }
 
     /// Its times, and those of one more run, as one run.
-    fn merge(&self, more: &[u8], Scratch { run, pairs }: &mut Scratch) {
-        self.times(more, pairs);
+    fn merge(&self, more: &[u8], Scratch { run, sums }: &mut Scratch) {
+        self.runs().for_each(|run| sums.add(run));
+        sums.add(Pairs::of(more));
         run.clear();
-        write_pairs(run, pairs.iter().copied());
+        write_pairs(run, sums.drain());
     }
 
-    /// Its times, and those of one more run: (bucket, count), buckets ascending.
-    fn times(&self, more: &[u8], pairs: &mut Vec<(u32, u64)>) {
-        pairs.clear();
+    fn runs(&self) -> impl Iterator<Item = Pairs<'_>> {
         let mut rest = &self.bytes[self.key_len as usize..];
-        let runs = iter::from_fn(|| {
+        iter::from_fn(move || {
             let len = (!rest.is_empty()).then(|| varint::take(&mut rest))?;
             let (run, behind) = rest.split_at_checked(len as usize)?;
             rest = behind;
             Some(Pairs::of(run))
-        });
-        pairs.extend(runs.chain([Pairs::of(more)]).flatten());
-        // In runs that are sorted.
-        pairs.sort_by_key(|pair| pair.0);
-        pairs.dedup_by(|more, pair| {
-            let is_same = more.0 == pair.0;
-            if is_same {
-                pair.1 = pair.1.saturating_add(more.1);
-            }
-            is_same
-        });
+        })
     }
 
     /// Goes without a histogram from now on; whether it had one.
@@ -307,14 +296,9 @@ impl KeptRow {
 
     pub(super) fn gain(&self) -> Gain {
         let histogram = self.has_histogram.then(|| {
-            let (mut pairs, mut histogram) = (Vec::new(), Histogram::new());
-            self.times(&[], &mut pairs);
-            if let [(first, _), .., (last, _)] = pairs[..] {
-                histogram.reserve(first, last, pairs.len());
-            }
-            for (bucket, count) in pairs {
-                histogram.add(bucket, count);
-            }
+            let mut histogram = Histogram::new();
+            let pairs = self.runs().flatten();
+            pairs.for_each(|(bucket, count)| histogram.add(bucket, count));
             histogram
         });
         Gain {
