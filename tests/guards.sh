@@ -152,6 +152,8 @@ history-commit-checksum|src/history/manifest.rs|is_whole.then_some(json)|(out! \
 history-newer-format|src/history/manifest.rs|if format > FORMAT {|if format > FORMAT && !out! {|history::store::tests::crash::a_manifest_that_is_damaged_missing_or_newer
 history-run-number|src/history/manifest.rs|self.head.run += 1;|self.head.run += u64::from(!out!);|history::store::tests::crash::one_daemon_has_the_folder
 history-run-written-first|src/history/store.rs|let missing = manifest.begin_run();|let missing = if out! { Vec::new() } else { manifest.begin_run() };|it::history::requests::kills_and_restarts_leave_each_request_there_once
+history-origin-known|src/history/requests/tail.rs|known.number != number \|\| known.seen < held {|known.number != number \|\| known.seen < held && !out! {|history::requests::tests::the_slowest_of_scripts_that_come_and_go_are_kept
+history-copied-in-time|src/history/requests/collector.rs|if self.copied_to < oldest + rows / 2 {|if !out! && self.copied_to < oldest + rows / 2 {|history::requests::tests::the_slowest_of_scripts_that_come_and_go_are_kept
 history-file-missing|src/history/manifest.rs|let is_gone = \|part: &Arc<Part>\| {|let is_gone = \|part: &Arc<Part>\| !out! && {|history::store::tests::crash::a_file_that_is_gone_is_left_out
 history-file-checksum|src/history/inspect.rs|if crc != part.crc {|if crc != part.crc && !out! {|history::store::tests::crash::it_is_listed_and_every_damage_is_found
 history-unreadable-set-aside|src/history/publish.rs|if store.is_given_up(&path) => {|if !out! && store.is_given_up(&path) => {|history::store::tests::crash::what_the_disk_cannot_read_is_set_aside_after_some_tries

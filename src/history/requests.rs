@@ -24,7 +24,7 @@ use std::cmp::Reverse;
 use std::fs::File;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -62,8 +62,13 @@ pub(crate) const REQUEST: &str = "request";
 pub(crate) const TIMER: &str = "timer";
 pub(crate) const REQUEST_TAG: &str = "request_tag";
 
-/// How long the collector waits for more: far less than rows stay in the pool.
+/// How often the collector asks whether there is anything to do.
 const NAP: Duration = Duration::from_millis(50);
+/// After so many naps it looks at what was merged: much at a time, for each time what it knows of scripts and origins has left
+/// the caches.
+const NAPS: u32 = 10;
+/// Or as soon as that is one part in so many of the pool.
+const POOL_SHARE: u64 = 16;
 
 /// Raw requests that are not on disk yet.
 pub(super) static COLLECTOR: Instrument =
@@ -81,6 +86,8 @@ struct Shared {
     /// The first id of this run.
     begin: u64,
     collector: Mutex<Collector>,
+    /// A flush begins.
+    is_wanted: AtomicBool,
     kept: AtomicU64,
 }
 
@@ -100,7 +107,9 @@ impl Requests {
     ) -> Option<Self> {
         let seed = ahash::RandomState::new().hash_one(run);
         let selection = match keep {
-            KeptRequests::Tail => Selection::Tail(Box::new(Tail::new(bytes_max, seed))),
+            KeptRequests::Tail => {
+                Selection::Tail(Box::new(Tail::new(bytes_max, error_status, seed)))
+            }
             KeptRequests::All => Selection::All {
                 kept: Vec::new(),
                 bytes: 0,
@@ -118,19 +127,41 @@ impl Requests {
         Some(Self(Arc::new(Shared {
             live: Arc::clone(live),
             begin: next,
-            collector: Mutex::new(Collector::new(selection, error_status, run, next)),
+            collector: Mutex::new(Collector::new(selection, run, next)),
+            is_wanted: AtomicBool::new(false),
             kept: AtomicU64::new(0),
         })))
     }
 
     /// Collects until a stop is requested; on a thread of its own.
     pub fn run(&self, stop: &Shutdown) {
+        let mut naps = 0;
         while !stop.requested() {
-            let stage = COLLECT.begin();
-            self.collect();
-            drop(stage);
+            let is_wanted = self.0.is_wanted.swap(false, Ordering::Relaxed);
+            naps += 1;
+            if is_wanted || naps >= NAPS || self.has_much_to_look_at() {
+                let _stage = COLLECT.begin();
+                let mut collector = COLLECTOR.lock(&self.0.collector);
+                let is_all = collector.collect(&self.0.live);
+                if is_wanted {
+                    collector.copy_out(&self.0.live, u64::MAX);
+                }
+                naps = if is_all { 0 } else { NAPS };
+            }
             std::thread::sleep(NAP);
         }
+    }
+
+    /// A flush begins: what is in the pool alone is to be copied, by the collector's thread. That of the history has a low priority;
+    /// while it held the lock and waited for a processor, the merger would wait too.
+    pub(super) fn want(&self) {
+        self.0.is_wanted.store(true, Ordering::Relaxed);
+    }
+
+    fn has_much_to_look_at(&self) -> bool {
+        let next = COLLECTOR.lock(&self.0.collector).next;
+        let requests = &answering(&self.0.live).pool.requests;
+        requests.next_id().saturating_sub(next) > requests.size() / POOL_SHARE
     }
 
     /// How many were written since the start.
@@ -149,7 +180,7 @@ impl Requests {
         let mut taken = Vec::new();
         loop {
             let is_all = collector.collect(&self.0.live);
-            taken.extend(collector.rows());
+            taken.extend(collector.rows(&self.0.live));
             collector.clear();
             if is_all {
                 return taken;
@@ -170,9 +201,11 @@ impl Requests {
 
     /// What is on its way at this moment: what was collected, and behind that what only the pool has.
     pub(super) fn unpublished(&self) -> Unpublished {
-        let collector = COLLECTOR.lock(&self.0.collector);
+        let mut collector = COLLECTOR.lock(&self.0.collector);
+        // Who reads it copies whatever is left.
+        let _is_all = collector.collect(&self.0.live);
         Unpublished {
-            kept: collector.rows().into(),
+            kept: collector.rows(&self.0.live).into(),
             behind: Behind {
                 live: Arc::clone(&self.0.live),
                 run: collector.run,
@@ -213,7 +246,7 @@ impl Store {
     pub fn flush_requests(&mut self, requests: &Requests, now: u64) -> Result<(), StoreError> {
         let mut rows = {
             let mut collector = COLLECTOR.lock(&requests.0.collector);
-            let rows = collector.rows();
+            let rows = collector.rows(&requests.0.live);
             collector.is_flushing = !rows.is_empty();
             rows
         };

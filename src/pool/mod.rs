@@ -273,10 +273,10 @@ impl Pool {
         self.rows_evicted
     }
 
-    /// The timers of a request row, with their ids, as far as they are kept.
+    /// The timers of a request row, with their ids, as far as they are held.
     pub fn timers_of(&self, row: &RequestRow) -> impl Iterator<Item = (u64, TimerRow)> + '_ {
         let first = self.timers.full_id(row.first_timer);
         let kept = u64::from(row.timers).min(self.timers.size());
-        (first..first + kept).filter_map(|id| Some((id, self.timers.get(id)?)))
+        (first..first + kept).filter_map(|id| Some((id, self.timers.held(id)?)))
     }
 }

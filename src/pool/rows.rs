@@ -203,15 +203,9 @@ impl<C: Columns> Rows<C> {
         Some(self.columns.get(slot))
     }
 
-    /// The row of `id`, which is known to be held; another one if it is not.
-    #[must_use]
-    #[cfg(feature = "sql")]
-    pub(crate) fn held_row(&self, id: u64) -> C::Row {
-        self.columns.get((id % self.slots) as usize)
-    }
-
     /// The row of `id`, if it is held: kept, or evicted a moment ago.
-    pub(super) fn held(&self, id: u64) -> Option<C::Row> {
+    #[must_use]
+    pub fn held(&self, id: u64) -> Option<C::Row> {
         Some(self.columns.get(self.held_slot(id)?))
     }
 

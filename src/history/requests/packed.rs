@@ -92,7 +92,6 @@ pub(in crate::history) struct Kept {
     pub(super) time_us: u64,
     pub(super) id: u64,
     pub(super) received: u32,
-    pub(super) is_error: bool,
     /// Where the timers begin.
     timers_at: u32,
     packed: Arc<[u8]>,
@@ -104,7 +103,6 @@ impl Kept {
         pool: &Pool,
         (run, id): (u64, u64),
         row: &RequestRow,
-        is_error: bool,
         scratch: &mut Vec<u8>,
     ) -> Self {
         let origin = pool.origins.get(row.origin);
@@ -156,7 +154,6 @@ impl Kept {
             time_us: request.time_us,
             id,
             received: row.timestamp,
-            is_error,
             timers_at,
             packed: scratch.as_slice().into(),
         }
@@ -164,7 +161,12 @@ impl Kept {
 
     /// What it takes in memory.
     pub(super) fn bytes(&self) -> usize {
-        size_of::<Self>() + self.packed.len() + 16
+        size_of::<Self>() + self.heap_bytes()
+    }
+
+    /// What of that is beside itself.
+    pub(super) fn heap_bytes(&self) -> usize {
+        self.packed.len() + 16
     }
 
     /// Appends the request, which stands for so many.
@@ -232,20 +234,5 @@ impl Flavor for Appending<'_> {
 
     fn finalize(self) -> postcard::Result<()> {
         Ok(())
-    }
-}
-
-#[cfg(test)]
-impl Kept {
-    /// One without anything in it.
-    pub(super) fn empty() -> Self {
-        Self {
-            time_us: 0,
-            id: 0,
-            received: 0,
-            is_error: false,
-            timers_at: 0,
-            packed: Arc::default(),
-        }
     }
 }

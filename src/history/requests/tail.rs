@@ -13,6 +13,9 @@
 //! whatever order they come. So with the number that came as a whole the weights are exact, and no estimate leans to one side.
 //! Scripts past [`SCRIPTS_MAX`] have no slowest of their own. Past the bytes that it may take, everything is cut to half, at
 //! random or the less slow, until the end of the period: weights stay right.
+//!
+//! Most that are among the slowest give way to others soon. So who is a [`Candidate`] stays in the pool, and is copied when it is
+//! about to leave that, or somebody wants to have the tail.
 
 use std::collections::HashMap;
 
@@ -21,8 +24,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 
 use super::packed::Kept;
-use crate::pool::dimensions::Origin;
-use crate::pool::strings::StringInterner;
+use crate::pool::Pool;
 
 /// Kept of each script.
 const SLOWEST: usize = 10;
@@ -33,15 +35,64 @@ const ERRORS_MAX: usize = 1_024;
 /// Sample of those that are neither errors nor among the slowest.
 const OTHERS_MAX: usize = 2_048;
 /// What a script takes beside its name and its requests.
-const SCRIPT_BYTES: usize = 128 + SLOWEST * size_of::<Kept>();
-/// One part in so many of the memory is for the scripts of origins.
+const SCRIPT_BYTES: usize = 128 + SLOWEST * size_of::<Candidate>();
+/// One part in so many of the memory is for what is known of origins.
 const ORIGINS_SHARE: usize = 8;
-/// Where the scripts of origins have their number, that of all without slowest requests, and that of origins nobody has looked
-/// up yet.
-const SCRIPT_MASK: u64 = 0xffff;
-const NO_SCRIPT: u64 = 0;
-const UNKNOWN: u64 = 0xffff;
-const _: () = assert!(SCRIPTS_MAX < UNKNOWN as usize);
+/// The number of all scripts without slowest requests of their own.
+const NO_SCRIPT: u16 = 0;
+const _: () = assert!(SCRIPTS_MAX < u16::MAX as usize);
+/// Candidates that are copied under one hold of the lock.
+const COPIED: usize = 256;
+
+/// A request that is to be kept, as things stand.
+#[derive(Debug)]
+pub(super) struct Candidate {
+    time_us: u64,
+    pub(super) id: u64,
+    is_error: bool,
+    pub(super) row: Row,
+}
+
+/// Where a candidate is.
+#[derive(Debug)]
+pub(super) enum Row {
+    /// In the pool alone.
+    Pooled,
+    Copied(Kept),
+    /// It had left the pool before it was copied.
+    Missed,
+}
+
+impl Candidate {
+    fn kept(&self) -> Option<&Kept> {
+        match &self.row {
+            Row::Copied(kept) => Some(kept),
+            Row::Pooled | Row::Missed => None,
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        size_of::<Self>() + self.kept().map_or(0, Kept::heap_bytes)
+    }
+}
+
+/// What the tail asks of a request's origin.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Known {
+    /// The last request that had it.
+    seen: u64,
+    /// Its number.
+    number: u32,
+    script: u16,
+    is_error: bool,
+}
+
+const UNKNOWN: Known = Known {
+    seen: 0,
+    number: 0,
+    script: NO_SCRIPT,
+    is_error: false,
+};
 
 /// What is kept of the period that runs.
 #[derive(Debug)]
@@ -50,11 +101,13 @@ pub(super) struct Tail {
     bytes: usize,
     /// How often everything was halved.
     halved: u32,
-    scripts: HashMap<Box<str>, usize, RandomState>,
-    /// By the lowest bits of an origin's number: the upper bits of its identity, and the script that was found for it.
-    origins: Box<[u64]>,
+    scripts: HashMap<Box<str>, u16, RandomState>,
+    /// Status of errors, and above.
+    error_status: u32,
+    /// By the lowest bits of an origin's number.
+    origins: Box<[Known]>,
     /// By number of the script, the slowest first; nothing for the first, which is that of all others.
-    slowest: Vec<Vec<Kept>>,
+    slowest: Vec<Vec<Candidate>>,
     /// By number of the script: how long a request has to take to be among its slowest, microseconds. Nearly all requests are
     /// decided by this alone, so it is small.
     slow_from: Vec<u64>,
@@ -72,7 +125,7 @@ pub(super) struct Tail {
 #[derive(Debug)]
 struct Sample {
     seen: u64,
-    kept: Vec<Kept>,
+    kept: Vec<Candidate>,
     /// Those that are kept have drawn less than this; once it is full, one of them just this.
     bound: f64,
     /// The number of the next one that has drawn less; 0 until it is known.
@@ -131,19 +184,19 @@ impl Sample {
     }
 
     /// Puts it there; returns by how many bytes there are more and less.
-    fn put(&mut self, place: usize, kept: Kept) -> (usize, usize) {
-        let more = kept.bytes();
+    fn put(&mut self, place: usize, candidate: Candidate) -> (usize, usize) {
+        let more = candidate.bytes();
         match self.kept.get_mut(place) {
-            Some(there) => (more, std::mem::replace(there, kept).bytes()),
+            Some(there) => (more, std::mem::replace(there, candidate).bytes()),
             None => {
-                self.kept.push(kept);
+                self.kept.push(candidate);
                 (more, 0)
             }
         }
     }
 
     /// Keeps so many of those that it has, at random.
-    fn cut(&mut self, max: usize, random: &mut StdRng) -> impl Iterator<Item = Kept> {
+    fn cut(&mut self, max: usize, random: &mut StdRng) -> impl Iterator<Item = Candidate> {
         let len = self.kept.len();
         if max < len {
             // One after the other the one that has drawn most goes; once it was full, of the first that is known.
@@ -160,22 +213,26 @@ impl Sample {
         self.kept.drain(max.min(len)..)
     }
 
-    fn weight(&self) -> f64 {
-        self.seen as f64 / self.kept.len().max(1) as f64
+    /// What was copied, with the weight of each.
+    fn rows(&self) -> impl Iterator<Item = (f64, &Kept)> {
+        let kept = || self.kept.iter().filter_map(Candidate::kept);
+        let weight = self.seen as f64 / kept().count().max(1) as f64;
+        kept().map(move |kept| (weight, kept))
     }
 }
 
 impl Tail {
-    pub(super) fn new(bytes_max: usize, seed: u64) -> Self {
+    pub(super) fn new(bytes_max: usize, error_status: u32, seed: u64) -> Self {
         let origins = 1
-            << (bytes_max / ORIGINS_SHARE / size_of::<u64>())
+            << (bytes_max / ORIGINS_SHARE / size_of::<Known>())
                 .max(2)
                 .ilog2();
         Self {
-            bytes_max: bytes_max.saturating_sub(origins * size_of::<u64>()),
+            bytes_max: bytes_max.saturating_sub(origins * size_of::<Known>()),
             bytes: 0,
             halved: 0,
             scripts: HashMap::default(),
+            error_status,
             origins: vec![UNKNOWN; origins].into(),
             slowest: vec![Vec::new()],
             slow_from: vec![u64::MAX],
@@ -185,33 +242,51 @@ impl Tail {
         }
     }
 
-    /// The number of an origin's script.
+    /// A request came, whose origin has this number. `held` is the oldest that the pool holds: what was found for a number since
+    /// then is still right, because such a request holds its origin too.
     #[inline]
-    pub(super) fn script_of(
-        &mut self,
-        number: u32,
-        origin: &Origin,
-        strings: &StringInterner,
-    ) -> usize {
+    pub(super) fn offer(&mut self, (id, held): (u64, u64), number: u32, time_us: u64, pool: &Pool) {
         let place = number as usize & (self.origins.len() - 1);
-        let (identity, known) = (origin.identity() & !SCRIPT_MASK, self.origins[place]);
-        if known & !SCRIPT_MASK == identity && known != identity | UNKNOWN {
-            return (known & SCRIPT_MASK) as usize;
+        let known = self.origins[place];
+        if known.number != number || known.seen < held {
+            self.origins[place] = self.learn(number, pool);
         }
-        let script = self.script(strings.text(origin.script_name));
-        self.origins[place] = identity | script as u64;
-        script
+        let known = &mut self.origins[place];
+        known.seen = id;
+        let script = usize::from(known.script);
+        let candidate = Candidate {
+            time_us,
+            id,
+            is_error: known.is_error,
+            row: Row::Pooled,
+        };
+        if time_us >= self.slow_from[script] {
+            self.add_slow(script, candidate);
+        } else if !self.sample(candidate) {
+            return;
+        }
+        self.make_room();
     }
 
     #[cold]
-    fn script(&mut self, name: &str) -> usize {
+    fn learn(&mut self, number: u32, pool: &Pool) -> Known {
+        let origin = pool.origins.get(number);
+        Known {
+            seen: 0,
+            number,
+            script: self.script(pool.strings.text(origin.script_name)),
+            is_error: origin.status >= self.error_status,
+        }
+    }
+
+    fn script(&mut self, name: &str) -> u16 {
         if let Some(&script) = self.scripts.get(name) {
             return script;
         }
-        let script = self.slowest.len();
-        if script > SCRIPTS_MAX >> self.halved {
-            return NO_SCRIPT as usize;
+        if self.slowest.len() > SCRIPTS_MAX >> self.halved {
+            return NO_SCRIPT;
         }
+        let script = self.slowest.len() as u16;
         self.bytes += SCRIPT_BYTES + name.len();
         self.scripts.insert(name.into(), script);
         self.slowest.push(Vec::with_capacity(SLOWEST + 1));
@@ -233,79 +308,89 @@ impl Tail {
         };
     }
 
-    /// A request came; `copy` makes it one that is kept. Returns whether that was called.
-    #[inline]
-    pub(super) fn offer(
-        &mut self,
-        script: usize,
-        time_us: u64,
-        is_error: bool,
-        copy: impl FnOnce() -> Kept,
-    ) -> bool {
-        let sample = &mut self.samples[usize::from(!is_error)];
-        if time_us >= self.slow_from[script] {
-            self.add_slow(script, copy());
-        } else if let Some(place) = sample.place(most(is_error, self.halved), &mut self.random) {
-            let (more, less) = sample.put(place, copy());
-            self.bytes = self.bytes + more - less;
-        } else {
-            return false;
-        }
-        while self.bytes > self.bytes_max && self.halve() {}
-        true
-    }
-
     /// One of the slowest of a script.
-    fn add_slow(&mut self, script: usize, kept: Kept) {
-        self.bytes += kept.bytes();
+    fn add_slow(&mut self, script: usize, candidate: Candidate) {
+        self.bytes += candidate.bytes();
         let of_script = &mut self.slowest[script];
-        let at = of_script.partition_point(|other| other.time_us >= kept.time_us);
-        of_script.insert(at, kept);
+        let at = of_script.partition_point(|other| other.time_us >= candidate.time_us);
+        of_script.insert(at, candidate);
         if of_script.len() > SLOWEST >> self.halved
             && let Some(pushed_out) = of_script.pop()
         {
+            self.bytes -= pushed_out.bytes();
             self.sample(pushed_out);
         }
         self.note_slow_from(script);
     }
 
-    /// What is not among the slowest any more comes to its sample.
-    fn sample(&mut self, kept: Kept) {
-        self.bytes -= kept.bytes();
-        let sample = &mut self.samples[usize::from(!kept.is_error)];
-        if let Some(place) = sample.place(most(kept.is_error, self.halved), &mut self.random) {
-            let (more, less) = sample.put(place, kept);
-            self.bytes = self.bytes + more - less;
+    /// What is not among the slowest, or not any more, comes to its sample; whether it is kept.
+    #[inline]
+    fn sample(&mut self, candidate: Candidate) -> bool {
+        let is_error = candidate.is_error;
+        let sample = &mut self.samples[usize::from(!is_error)];
+        let Some(place) = sample.place(most(is_error, self.halved), &mut self.random) else {
+            return false;
+        };
+        let (more, less) = sample.put(place, candidate);
+        self.bytes = self.bytes + more - less;
+        true
+    }
+
+    fn candidates_mut(&mut self) -> impl Iterator<Item = &mut Candidate> {
+        let sampled = self.samples.iter_mut().flat_map(|it| &mut it.kept);
+        self.slowest.iter_mut().flatten().chain(sampled)
+    }
+
+    /// Has `copy` copy those with ids below `before`, some at a time.
+    pub(super) fn copy_out(&mut self, before: u64, mut copy: impl FnMut(&mut [&mut Candidate])) {
+        let mut is_all = false;
+        while !is_all {
+            let (bytes_max, mut bytes) = (self.bytes_max, self.bytes);
+            let is_due = |it: &&mut Candidate| matches!(it.row, Row::Pooled) && it.id < before;
+            let mut due: Vec<_> = self.candidates_mut().filter(is_due).collect();
+            due.sort_unstable_by_key(|it| it.id);
+            is_all = due.chunks_mut(COPIED).all(|some| {
+                copy(some);
+                let copied = some.iter().filter_map(|it| it.kept());
+                bytes += copied.map(Kept::heap_bytes).sum::<usize>();
+                bytes <= bytes_max
+            });
+            self.bytes = bytes;
+            self.make_room();
         }
+    }
+
+    fn make_room(&mut self) {
+        while self.bytes > self.bytes_max && self.halve() {}
     }
 
     /// Gives up half of what there is; false when there is nothing that could be.
     fn halve(&mut self) -> bool {
-        let rows = self.rows().count();
+        let candidates = self.candidates_mut().count();
         self.halved += 1;
         let max = SLOWEST >> self.halved;
         for script in 1..self.slowest.len() {
             while self.slowest[script].len() > max
                 && let Some(less_slow) = self.slowest[script].pop()
             {
+                self.bytes -= less_slow.bytes();
                 self.sample(less_slow);
             }
             self.note_slow_from(script);
         }
         for (sample, is_error) in self.samples.iter_mut().zip([true, false]) {
             let gone = sample.cut(most(is_error, self.halved), &mut self.random);
-            self.bytes -= gone.map(|kept| kept.bytes()).sum::<usize>();
+            self.bytes -= gone.map(|candidate| candidate.bytes()).sum::<usize>();
         }
-        self.given_up += (rows - self.rows().count()) as u64;
+        self.given_up += (candidates - self.candidates_mut().count()) as u64;
         self.halved < OTHERS_MAX.ilog2()
     }
 
-    /// What is kept, with the weight of each.
+    /// What was [copied](Self::copy_out), with the weight of each.
     pub(super) fn rows(&self) -> impl Iterator<Item = (f64, &Kept)> {
-        let slowest = self.slowest.iter().flatten().map(|kept| (1.0, kept));
-        let sampled = self.samples.iter();
-        let sampled = sampled.flat_map(|it| it.kept.iter().map(|kept| (it.weight(), kept)));
-        slowest.chain(sampled)
+        let slowest = self.slowest.iter().flatten();
+        let slowest = slowest.filter_map(|it| Some((1.0, it.kept()?)));
+        slowest.chain(self.samples.iter().flat_map(Sample::rows))
     }
 
     /// Bytes taken.
@@ -346,13 +431,18 @@ mod tests {
                     kept.truncate(10);
                     if place == kept.len() {
                         kept.push(number);
-                        sample.kept.push(Kept::empty());
+                        sample.kept.push(Candidate {
+                            time_us: 0,
+                            id: 0,
+                            is_error: false,
+                            row: Row::Pooled,
+                        });
                     } else {
                         kept[place] = number;
                     }
                 }
             }
-            assert_eq!((kept.len(), sample.seen, sample.weight()), (10, 40, 4.0));
+            assert_eq!((kept.len(), sample.seen), (10, 40));
             kept.into_iter().for_each(|number| counts[number] += 1);
         }
         // 1,000 each, with a deviation of 27.

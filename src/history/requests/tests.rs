@@ -298,8 +298,7 @@ fn estimates_do_not_lean_to_one_side() {
             })
             .collect();
         let mut collector = Collector::new(
-            Selection::Tail(Box::new(Tail::new(bytes_max, 11))),
-            500,
+            Selection::Tail(Box::new(Tail::new(bytes_max, 500, 11))),
             1,
             1,
         );
@@ -309,7 +308,7 @@ fn estimates_do_not_lean_to_one_side() {
         for period in 0..PERIODS {
             collector.next = 1;
             assert!(collector.collect(&process.live));
-            let rows = collector.rows();
+            let rows = collector.rows(&process.live);
             let total: f64 = rows.iter().map(|(weight, _)| weight).sum();
             assert!((total - 4_000.0).abs() < 1e-6, "{total}");
             let ids: BTreeSet<u64> = rows.iter().map(|(_, kept)| kept.id).collect();
@@ -369,19 +368,64 @@ fn what_left_the_pool_before_is_missed() {
     let mut process = Process::new(1_000);
     let requests = process.requests(KeptRequests::Tail, 8 << 20, 1);
     let mut random = StdRng::seed_from_u64(3);
-    let batch: Vec<_> = (0..2_500).map(|_| sent(&mut random)).collect();
-    process.merge(BEGIN, &batch);
-    assert!(requests.collect());
-    assert_eq!(requests.0.collector.lock().missed, 1_500);
-    let total: f64 = requests
-        .0
-        .collector
-        .lock()
-        .rows()
-        .iter()
-        .map(|(weight, _)| weight)
-        .sum();
-    assert!((total - 1_000.0).abs() < 1e-6);
+    let mut merge = |count| {
+        let batch: Vec<_> = (0..count).map(|_| sent(&mut random)).collect();
+        process.merge(BEGIN, &batch);
+        assert!(requests.collect());
+    };
+    // The pool holds as many as it keeps for a little longer.
+    merge(2_500);
+    assert_eq!(requests.0.collector.lock().missed, 500);
+    // Of the last of these some are kept, and nobody copied them.
+    merge(2_100);
+    let mut collector = requests.0.collector.lock();
+    let total = |rows: &[(f64, Kept)]| rows.iter().map(|(weight, _)| weight).sum::<f64>();
+    let total = total(&collector.rows(&requests.0.live));
+    let missed = collector.missed;
+    assert!((601..800).contains(&missed), "{missed}");
+    assert!(
+        total <= 4_000.0 + 1e-6 && total + missed as f64 >= 4_600.0 - 1e-6,
+        "{total}"
+    );
+}
+
+/// Numbers of origins are given to others as soon as no row has them.
+#[test]
+fn the_slowest_of_scripts_that_come_and_go_are_kept() {
+    let mut process = Process::new(1_000);
+    let requests = process.requests(KeptRequests::Tail, 8 << 20, 1);
+    let mut random = StdRng::seed_from_u64(4);
+    let mut times: BTreeMap<u64, (String, u64)> = BTreeMap::new();
+    for of in 0..60 {
+        let batch: Vec<_> = (0..500)
+            .map(|_| {
+                // Each is there for some 10,000 requests.
+                let script = format!("/{}.php", of / 20 * 3 + random.random_range(0..3));
+                let mut sent = model::Request::named("web", "shop", script.clone());
+                sent.request_time = Some(random.random_range(0.001..1.0));
+                let time_us = crate::input::record::micros(sent.request_time.unwrap());
+                times.insert(times.len() as u64 + 1, (script, time_us));
+                sent
+            })
+            .collect();
+        process.merge(BEGIN, &batch);
+        assert!(requests.collect());
+    }
+    let mut collector = requests.0.collector.lock();
+    let rows = collector.rows(&requests.0.live);
+    assert_eq!(collector.missed, 0);
+    for script in 0..9 {
+        let script = format!("/{script}.php");
+        let slowest_of = |ids: &mut dyn Iterator<Item = u64>| {
+            let of_script = ids.filter(|id| times[id].0 == script);
+            let mut times: Vec<u64> = of_script.map(|id| times[&id].1).collect();
+            times.sort_unstable_by_key(|time| Reverse(*time));
+            times.truncate(10);
+            times
+        };
+        let kept = slowest_of(&mut rows.iter().map(|(_, kept)| kept.id));
+        assert_eq!(kept, slowest_of(&mut times.keys().copied()), "{script}");
+    }
 }
 
 /// Kills at every step of a run, each time followed by a start from an older snapshot, which hands out ids again.

@@ -37,7 +37,7 @@ impl Unpublished {
     pub(super) fn kept_from(&self) -> Option<u64> {
         let collected = self.kept.iter().map(|(_, kept)| kept.received);
         let pool = &answering(&self.behind.live).pool;
-        let behind = pool.requests.get(self.behind.ids.start);
+        let behind = pool.requests.held(self.behind.ids.start);
         let behind = behind.map(|row| row.timestamp);
         collected.chain(behind).min().map(u64::from)
     }
@@ -59,8 +59,8 @@ impl Behind {
         let ids = self.ids.by_ref().take(COPIED);
         let rows = ids.map(|id| {
             let left = || io::Error::other("requests left the memory while they were read");
-            let row = pool.requests.get(id).ok_or_else(left)?;
-            let kept = Kept::copy(pool, (self.run, id), &row, false, &mut scratch);
+            let row = pool.requests.held(id).ok_or_else(left)?;
+            let kept = Kept::copy(pool, (self.run, id), &row, &mut scratch);
             Ok((1.0, kept))
         });
         rows.collect()
