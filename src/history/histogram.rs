@@ -84,7 +84,7 @@ pub(crate) fn add_encoded(
 }
 
 /// The counts of what was [`encode`]d, as [`add_encoded`] takes them; `None` for what never was.
-fn encoded_pairs(
+pub(super) fn encoded_pairs(
     bytes: &[u8],
     layout: &BucketLayout,
     to_bits: u32,

@@ -19,7 +19,7 @@
 use std::cmp::Ordering;
 use std::fs::File;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use datafusion::arrow::array::{
     ArrayRef, BinaryArray, BooleanArray, Float64Array, Int64Array, RecordBatch, StringArray,
@@ -39,6 +39,7 @@ use crate::instruments::MeasuredWrite;
 use crate::report::definition::Level;
 use crate::report::histogram::{BucketLayout, Rank, Ranks, Rounding};
 use crate::report::layout::{Measure, OTHER};
+use crate::report::reading::Extremes;
 use crate::report::row_key::{key_order, key_texts};
 
 pub(crate) mod batches;
@@ -233,9 +234,12 @@ pub fn write(
     let bits = resolution.bucket_bits();
     let mut written = 0;
     while !batch.is_empty() {
-        let quantiles: Vec<[Option<f64>; 3]> = batch
+        let quantiles: Vec<Quantiles> = batch
             .iter()
-            .map(|row| quantiles(row, &dataset.buckets, bits))
+            .map(|Row { gain, .. }| {
+                let counts: Vec<_> = gain.buckets().into_iter().flatten().collect();
+                quantiles(&counts, &gain.extremes, &dataset.buckets, bits)
+            })
             .collect();
         let arrays = columns
             .iter()
@@ -313,26 +317,32 @@ fn properties(
     properties.build()
 }
 
-/// The percentiles of a row; none where its histogram is not known or empty.
-fn quantiles(row: &Row, buckets: &BucketLayout, bits: u32) -> [Option<f64>; 3] {
-    let Some(histogram) = row.gain.sum.histogram() else {
-        return [None; 3];
-    };
-    let total = histogram.iter().map(|(_, count)| count).sum();
+/// The percentiles that files have a column for.
+pub(crate) type Quantiles = [Option<f64>; PERCENTILES.len()];
+
+static RANKS: LazyLock<Ranks> = LazyLock::new(|| {
+    let ranks = PERCENTILES.iter();
+    Ranks::new(
+        ranks
+            .filter_map(|(_, percent)| Rank::percent(*percent, Rounding::Up))
+            .collect(),
+    )
+});
+
+/// The percentiles of a row whose histogram has these buckets, ascending, and counts; none of nothing.
+fn quantiles(
+    counts: &[(u32, u64)],
+    extremes: &Extremes,
+    buckets: &BucketLayout,
+    bits: u32,
+) -> Quantiles {
+    let total = counts.iter().map(|(_, count)| count).sum();
     if total == 0 {
-        return [None; 3];
+        return Quantiles::default();
     }
-    let ranks = PERCENTILES
-        .iter()
-        .filter_map(|(_, percent)| Rank::percent(*percent, Rounding::Up));
     let mut found = Vec::with_capacity(PERCENTILES.len());
-    buckets.quantiles(
-        &Ranks::new(ranks.collect()),
-        total,
-        histogram.iter(),
-        &mut found,
-    );
-    let longest = row.gain.extremes.longest_secs().unwrap_or(f64::INFINITY);
+    buckets.quantiles(&RANKS, total, counts.iter().copied(), &mut found);
+    let longest = extremes.longest_secs().unwrap_or(f64::INFINITY);
     let settled = |secs: f64| match buckets {
         BucketLayout::LogLinear => settle(secs, bits).min(longest),
         BucketLayout::Linear { .. } | BucketLayout::V2(_) => secs.min(longest),
@@ -377,17 +387,16 @@ impl Content {
     fn array(
         self,
         rows: &[Row],
-        quantiles: &[[Option<f64>; 3]],
+        quantiles: &[Quantiles],
         dataset: &Dataset,
         bits: u32,
     ) -> ArrayRef {
-        let text = |row: &'_ Row, at| {
-            if row.is_other {
-                Some(OTHER.to_owned())
-            } else {
-                key_texts(&row.key).nth(at).map(str::to_owned)
+        fn text(row: &Row, at: usize) -> Option<&str> {
+            match row.is_other {
+                true => Some(OTHER),
+                false => key_texts(&row.key).nth(at),
             }
-        };
+        }
         let rows = rows.iter();
         match self {
             Self::Time => {

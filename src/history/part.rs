@@ -10,6 +10,7 @@ use parking_lot::RwLock;
 
 use super::parquet::{self, Want};
 use super::piece::Piece;
+use super::row::TakeCounted;
 use super::{Dataset, Resolution, RowRef};
 
 /// The parts that count at present: a reader takes the list and has all rows that are on disk, each once; what it holds is not
@@ -102,7 +103,28 @@ impl Part {
         want: Want,
         each: &mut dyn FnMut(RowRef<'_>),
     ) -> io::Result<()> {
-        self.read_rows(dataset, span, want, each).map_err(|error| {
+        self.named(self.read_rows(dataset, span, want, each))
+    }
+
+    /// The same for the rows of a piece, where only percentiles of their histograms are needed.
+    pub(crate) fn read_with_counts(
+        &self,
+        dataset: &Dataset,
+        span: &Range<u64>,
+        each: &mut TakeCounted<'_>,
+    ) -> io::Result<()> {
+        let piece = File::open(&self.path).and_then(Piece::open);
+        self.named(piece.and_then(|piece| {
+            piece.rows(dataset).each_with_counts(&mut |row, counts| {
+                if span.contains(&row.time) {
+                    each(row, counts);
+                }
+            })
+        }))
+    }
+
+    fn named(&self, read: io::Result<()>) -> io::Result<()> {
+        read.map_err(|error| {
             io::Error::new(error.kind(), format!("{}: {error}", self.path.display()))
         })
     }

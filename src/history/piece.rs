@@ -19,11 +19,12 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::disk::HISTORY_WRITE;
-use super::histogram::{decode, encode};
+use super::histogram::{decode, encode, encoded_pairs};
 use super::part::Section;
+use super::row::TakeCounted;
 use super::{Dataset, Gain, Resolution, Row, RowRef};
 use crate::instruments::MeasuredWrite;
-use crate::report::histogram::BucketLayout;
+use crate::report::histogram::{BucketLayout, LOG_LINEAR_BITS};
 use crate::report::packed::Sum;
 use crate::report::reading::Extremes;
 use crate::report::totals::Totals;
@@ -397,6 +398,40 @@ impl PieceRows {
             };
             each(place, row);
             place += 1;
+        }
+        Ok(())
+    }
+
+    /// Calls `each` for all rows.
+    pub(super) fn each_with_counts(&mut self, each: &mut TakeCounted<'_>) -> io::Result<()> {
+        let (mut key, mut counts) = (Vec::new(), Vec::new());
+        while let Some(packed) = self.take()? {
+            key.clear();
+            key.extend_from_slice(packed.key);
+            let (time, is_other, histogram) = (packed.time, packed.is_other, packed.histogram);
+            let gain = Gain {
+                sum: Sum::of(packed.totals, None),
+                extremes: packed.extremes,
+            };
+            counts.clear();
+            if let Some(place) = histogram {
+                let buckets = self.buckets;
+                let pairs = encoded_pairs(self.histogram(place)?, &buckets, LOG_LINEAR_BITS);
+                let read = pairs.and_then(|mut pairs| {
+                    pairs.try_for_each(|pair| {
+                        counts.extend(Some(pair?).filter(|(_, count)| *count > 0));
+                        Some(())
+                    })
+                });
+                read.ok_or_else(|| damaged("a histogram is none"))?;
+            }
+            let row = RowRef {
+                time,
+                key: &key,
+                is_other,
+                gain: &gain,
+            };
+            each(row, &counts);
         }
         Ok(())
     }

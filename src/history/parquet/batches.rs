@@ -30,7 +30,7 @@ use parquet::arrow::arrow_reader::{
 use parquet::file::metadata::PageIndexPolicy;
 
 use super::read::{group_rows, groups_with, unpanicked};
-use super::{BATCH_ROWS, Content, columns, quantiles};
+use super::{BATCH_ROWS, Content, Quantiles, columns, quantiles};
 use crate::history::{Dataset, Row, RowRef};
 use crate::report::row_key::key_texts;
 
@@ -111,10 +111,26 @@ impl Wanted {
         self.columns.iter().position(|(at, ..)| *at == column)
     }
 
-    /// Whether histograms are needed.
+    /// Whether histograms are shown.
     pub(crate) fn histograms(&self) -> bool {
         let mut contents = self.columns.iter().map(|(_, _, content)| content);
-        contents.any(|content| matches!(content, Content::Quantile(_) | Content::Histogram))
+        contents.any(|content| matches!(content, Content::Histogram))
+    }
+
+    /// Whether percentiles are.
+    pub(crate) fn quantiles(&self) -> bool {
+        let mut contents = self.columns.iter().map(|(_, _, content)| content);
+        contents.any(|content| matches!(content, Content::Quantile(_)))
+    }
+
+    /// The percentiles of a row whose histogram, with 2^`bits` buckets a doubling where it is log-linear, has these counts.
+    pub(crate) fn quantiles_of(
+        &self,
+        counts: &[(u32, u64)],
+        row: RowRef<'_>,
+        bits: u32,
+    ) -> Quantiles {
+        quantiles(counts, &row.gain.extremes, &self.dataset.buckets, bits)
     }
 
     /// Whether a row is wanted.
@@ -192,24 +208,18 @@ impl Wanted {
         Ok(reader.build()?)
     }
 
-    /// Rows as a batch, log-linear histograms with 2^`bits` a doubling.
+    /// Rows with their percentiles as a batch, log-linear histograms with 2^`bits` a doubling.
     ///
     /// # Errors
     /// Arrow's.
-    pub(crate) fn of_rows(&self, rows: &[Row], bits: u32) -> io::Result<RecordBatch> {
-        let has_quantiles =
-            |(_, _, content): &(usize, String, Content)| matches!(content, Content::Quantile(_));
-        let found = match self.columns.iter().any(has_quantiles) {
-            true => {
-                let found = rows
-                    .iter()
-                    .map(|row| quantiles(row, &self.dataset.buckets, bits));
-                found.collect()
-            }
-            false => Vec::new(),
-        };
+    pub(crate) fn of_rows(
+        &self,
+        rows: &[Row],
+        quantiles: &[Quantiles],
+        bits: u32,
+    ) -> io::Result<RecordBatch> {
         let columns = self.columns.iter().map(|(_, name, content)| {
-            let array = content.array(rows, &found, &self.dataset, bits);
+            let array = content.array(rows, quantiles, &self.dataset, bits);
             (Field::new(name, array.data_type().clone(), true), array)
         });
         let (fields, arrays): (Vec<Field>, Vec<ArrayRef>) = columns.unzip();

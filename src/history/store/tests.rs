@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::super::faults::Faults;
 use super::super::parquet::{self, Want};
-use super::super::{Batch, Dataset, Gain, Retention, Section};
+use super::super::{Batch, Dataset, Gain, Retention, RowRef, Section};
 use super::*;
 use crate::report::counts::Histogram;
 use crate::report::histogram::BucketLayout;
@@ -160,8 +160,11 @@ fn rows_of(part: &Part, to: &mut Rows) {
     for Section { dataset, rows } in &part.sections {
         let mut seen = 0;
         let mut last: Option<(Vec<String>, u64)> = None;
+        let mut counts = Vec::new();
         let read = part.read(dataset, 0..u64::MAX, Want::ALL, &mut |row| {
             seen += 1;
+            let buckets: Vec<_> = row.gain.buckets().into_iter().flatten().collect();
+            counts.push((row.key.to_vec(), row.time, buckets));
             assert!(part.span.contains(&row.time), "{part:?}");
             let key: Vec<String> = key_texts(row.key).map(str::to_owned).collect();
             let place = Some((key.clone(), row.time));
@@ -179,6 +182,16 @@ fn rows_of(part: &Part, to: &mut Rows) {
         });
         read.unwrap();
         assert_eq!(seen, *rows, "{part:?}");
+        if !part.is_published() {
+            let mut whole = counts.into_iter();
+            let mut check = |row: RowRef<'_>, counts: &[(u32, u64)]| {
+                let row = (row.key.to_vec(), row.time, counts.to_vec());
+                assert_eq!(whole.next(), Some(row), "{part:?}");
+            };
+            let read = part.read_with_counts(dataset, &(0..u64::MAX), &mut check);
+            read.unwrap();
+            assert_eq!(whole.next(), None, "{part:?}");
+        }
     }
 }
 

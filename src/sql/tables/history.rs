@@ -28,8 +28,8 @@ use datafusion::physical_plan::{ExecutionPlan, SendableRecordBatchStream};
 use super::past_requests;
 use super::reports::equal_text;
 use super::table::Table;
-use crate::history::parquet::Want;
 use crate::history::parquet::batches::{self, Wanted};
+use crate::history::parquet::{Quantiles, Want};
 use crate::history::requests::TABLES;
 use crate::history::unit::RowsAt;
 use crate::history::{Batch, Dataset, History, Part, Resolution, Row, RowRef};
@@ -366,17 +366,22 @@ impl Scan {
                 let mut made = Made {
                     scan: self,
                     bits: read.resolution.bucket_bits(),
+                    has_quantiles: self.wanted.quantiles(),
                     rows: Vec::new(),
+                    quantiles: Vec::new(),
                     batches: Vec::new(),
                 };
                 let (dataset, times) = (&self.dataset, read.times.clone());
                 match rows {
+                    Rows::OnDisk(part) if self.wanted.histograms() => {
+                        part.read(dataset, times, Want::ALL, &mut |row| made.take(row))?;
+                    }
+                    Rows::OnDisk(part) if made.has_quantiles => {
+                        let mut take = |row: RowRef<'_>, counts: &_| made.take_counted(row, counts);
+                        part.read_with_counts(dataset, &times, &mut take)?;
+                    }
                     Rows::OnDisk(part) => {
-                        let want = match self.wanted.histograms() {
-                            true => Want::ALL,
-                            false => Want::SUMS,
-                        };
-                        part.read(dataset, times, want, &mut |row| made.take(row))?;
+                        part.read(dataset, times, Want::SUMS, &mut |row| made.take(row))?;
                     }
                     Rows::OnTheWay(batch) => batch.rows(dataset, times, |row| made.take(row)),
                     Rows::InMemory(rows) => {
@@ -430,15 +435,29 @@ fn stored_place(wanted: &Wanted, column: usize) -> usize {
 struct Made<'a> {
     scan: &'a Scan,
     bits: u32,
+    /// Whether percentiles are shown.
+    has_quantiles: bool,
     rows: Vec<Row>,
+    /// One for each row.
+    quantiles: Vec<Quantiles>,
     batches: Vec<io::Result<RecordBatch>>,
 }
 
 impl Made<'_> {
     fn take(&mut self, row: RowRef<'_>) {
-        if !self.scan.wanted.has(row) {
+        let counts = row.gain.buckets().filter(|_| self.has_quantiles);
+        let counts: Vec<_> = counts.into_iter().flatten().collect();
+        self.take_counted(row, &counts);
+    }
+
+    /// The same where it is known what the histogram has.
+    fn take_counted(&mut self, row: RowRef<'_>, counts: &[(u32, u64)]) {
+        let wanted = &self.scan.wanted;
+        if !wanted.has(row) {
             return;
         }
+        self.quantiles
+            .push(wanted.quantiles_of(counts, row, self.bits));
         self.rows.push(row.to_owned());
         if self.rows.len() == BATCH_ROWS {
             self.close();
@@ -447,8 +466,9 @@ impl Made<'_> {
 
     fn close(&mut self) {
         let rows = std::mem::take(&mut self.rows);
-        self.batches
-            .push(self.scan.wanted.of_rows(&rows, self.bits));
+        let quantiles = std::mem::take(&mut self.quantiles);
+        let batch = self.scan.wanted.of_rows(&rows, &quantiles, self.bits);
+        self.batches.push(batch);
     }
 
     fn finish(mut self) -> Vec<io::Result<RecordBatch>> {
