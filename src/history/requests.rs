@@ -64,10 +64,10 @@ pub(crate) const REQUEST_TAG: &str = "request_tag";
 
 /// How often the collector asks whether there is anything to do.
 const NAP: Duration = Duration::from_millis(50);
-/// After so many naps it looks at what was merged: much at a time, for each time what it knows of scripts and origins has left
-/// the caches.
+/// Naps from one look at what was merged to the next. What is known of scripts and origins has left the processor's caches by then,
+/// so it pays to look at many requests at once.
 const NAPS: u32 = 10;
-/// Or as soon as that is one part in so many of the pool.
+/// It looks sooner when one part in so many of the pool is new.
 const POOL_SHARE: u64 = 16;
 
 /// Raw requests that are not on disk yet.
@@ -86,8 +86,8 @@ struct Shared {
     /// The first id of this run.
     begin: u64,
     collector: Mutex<Collector>,
-    /// A flush begins.
-    is_wanted: AtomicBool,
+    /// Asks the collector's thread to copy all that is kept, because a flush begins.
+    copy_now: AtomicBool,
     kept: AtomicU64,
 }
 
@@ -128,7 +128,7 @@ impl Requests {
             live: Arc::clone(live),
             begin: next,
             collector: Mutex::new(Collector::new(selection, run, next)),
-            is_wanted: AtomicBool::new(false),
+            copy_now: AtomicBool::new(false),
             kept: AtomicU64::new(0),
         })))
     }
@@ -137,13 +137,13 @@ impl Requests {
     pub fn run(&self, stop: &Shutdown) {
         let mut naps = 0;
         while !stop.requested() {
-            let is_wanted = self.0.is_wanted.swap(false, Ordering::Relaxed);
+            let copy_now = self.0.copy_now.swap(false, Ordering::Relaxed);
             naps += 1;
-            if is_wanted || naps >= NAPS || self.has_much_to_look_at() {
+            if copy_now || naps >= NAPS || self.has_much_to_look_at() {
                 let _stage = COLLECT.begin();
                 let mut collector = COLLECTOR.lock(&self.0.collector);
                 let is_all = collector.collect(&self.0.live);
-                if is_wanted {
+                if copy_now {
                     collector.copy_out(&self.0.live, u64::MAX);
                 }
                 naps = if is_all { 0 } else { NAPS };
@@ -152,10 +152,10 @@ impl Requests {
         }
     }
 
-    /// A flush begins: what is in the pool alone is to be copied, by the collector's thread. That of the history has a low priority;
-    /// while it held the lock and waited for a processor, the merger would wait too.
-    pub(super) fn want(&self) {
-        self.0.is_wanted.store(true, Ordering::Relaxed);
+    /// A flush begins: the collector's thread is to copy what is kept. The history thread has a low priority; were it to hold the
+    /// pool's lock while it waits for a processor, the merger would wait too.
+    pub(super) fn prepare_flush(&self) {
+        self.0.copy_now.store(true, Ordering::Relaxed);
     }
 
     fn has_much_to_look_at(&self) -> bool {
@@ -202,7 +202,7 @@ impl Requests {
     /// What is on its way at this moment: what was collected, and behind that what only the pool has.
     pub(super) fn unpublished(&self) -> Unpublished {
         let mut collector = COLLECTOR.lock(&self.0.collector);
-        // Who reads it copies whatever is left.
+        // Whatever it has no room for is behind it.
         let _is_all = collector.collect(&self.0.live);
         Unpublished {
             kept: collector.rows(&self.0.live).into(),

@@ -220,7 +220,7 @@ impl Work {
         let is_full = || self.requests.as_ref().is_some_and(Requests::is_full);
         if now_ms >= self.writing.next_ms && (is_due || is_full()) {
             let next_ms = self.next_flush();
-            self.requests.iter().for_each(Requests::want);
+            self.requests.iter().for_each(Requests::prepare_flush);
             let is_written = (!is_due || self.flush(store)) && self.flush_requests(store);
             if is_due && is_written {
                 self.flush_ms = next_ms;

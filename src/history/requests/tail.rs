@@ -14,8 +14,8 @@
 //! Scripts past [`SCRIPTS_MAX`] have no slowest of their own. Past the bytes that it may take, everything is cut to half, at
 //! random or the less slow, until the end of the period: weights stay right.
 //!
-//! Most that are among the slowest give way to others soon. So who is a [`Candidate`] stays in the pool, and is copied when it is
-//! about to leave that, or somebody wants to have the tail.
+//! Most of the slowest give way to slower ones soon. A [`Candidate`] therefore stays in the pool, and is copied only when it is about
+//! to leave it or when the tail is read.
 
 use std::collections::HashMap;
 

@@ -445,19 +445,23 @@ struct Made<'a> {
 
 impl Made<'_> {
     fn take(&mut self, row: RowRef<'_>) {
-        let counts = row.gain.buckets().filter(|_| self.has_quantiles);
-        let counts: Vec<_> = counts.into_iter().flatten().collect();
-        self.take_counted(row, &counts);
+        if self.scan.wanted.has(row) {
+            let counts = row.gain.buckets().filter(|_| self.has_quantiles);
+            let counts: Vec<_> = counts.into_iter().flatten().collect();
+            self.push(row, &counts);
+        }
     }
 
     /// The same where it is known what the histogram has.
     fn take_counted(&mut self, row: RowRef<'_>, counts: &[(u32, u64)]) {
-        let wanted = &self.scan.wanted;
-        if !wanted.has(row) {
-            return;
+        if self.scan.wanted.has(row) {
+            self.push(row, counts);
         }
-        self.quantiles
-            .push(wanted.quantiles_of(counts, row, self.bits));
+    }
+
+    fn push(&mut self, row: RowRef<'_>, counts: &[(u32, u64)]) {
+        let quantiles = self.scan.wanted.quantiles_of(counts, row, self.bits);
+        self.quantiles.push(quantiles);
         self.rows.push(row.to_owned());
         if self.rows.len() == BATCH_ROWS {
             self.close();
