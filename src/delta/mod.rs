@@ -83,6 +83,11 @@ impl Stream {
         std::mem::replace(&mut self.running, running)
     }
 
+    /// Whether the running second is over when the wall clock shows `unix_ms`.
+    pub(crate) fn is_over(&self, unix_ms: u64) -> bool {
+        self.running.unix_secs != unix_ms / 1000
+    }
+
     /// The wall clock shows `unix_ms`. If the running second is over, it has what `take` returns.
     pub(crate) fn advance(
         &mut self,
@@ -90,7 +95,7 @@ impl Stream {
         unix_ms: u64,
         take: impl FnOnce() -> Vec<Gained>,
     ) {
-        if self.running.unix_secs != unix_ms / 1000 {
+        if self.is_over(unix_ms) {
             self.end_second(now_ms, unix_ms, take);
         }
     }
@@ -102,10 +107,10 @@ impl Stream {
         unix_ms: u64,
         take: impl FnOnce() -> Vec<Gained>,
     ) {
-        let Some(queue) = self.queue.clone() else {
+        let mut over = self.begin(now_ms, unix_ms);
+        let Some(queue) = &self.queue else {
             return;
         };
-        let mut over = self.begin(now_ms, unix_ms);
         let passed = (now_ms.saturating_sub(over.mono_ms) + 500) / 1000;
         over.secs = passed.max(1);
         // Both clocks agree, unless that of the wall was set.
@@ -115,7 +120,7 @@ impl Stream {
             over.secs = secs;
         }
         over.gained = take();
-        QUEUE.lock(&queue).push(over);
+        QUEUE.lock(queue).push(over);
     }
 
     /// So many requests were merged.

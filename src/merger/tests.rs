@@ -22,6 +22,7 @@ use crate::report::{DefinedBy, builtin};
 use crate::ring::{RingPlan, TempRing};
 use crate::telemetry::Counters;
 
+mod churn;
 mod memory;
 mod reading;
 

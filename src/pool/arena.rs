@@ -103,6 +103,7 @@ impl Arena {
     }
 
     /// The `len` bytes stored at `place`.
+    #[inline]
     pub(crate) fn get(&self, place: u32, len: usize) -> &[u8] {
         let at = (place as usize % UNITS_PER_CHUNK) * UNIT;
         &self.chunks[place as usize / UNITS_PER_CHUNK].bytes[at..at + len]

@@ -101,16 +101,22 @@ impl Origins {
         Table::<Origin>::bytes_max(origins_max, 1)
     }
 
-    /// Reads what [`intern`](Self::intern) will read for this hash.
-    pub(super) fn peek(&self, hash: u64) -> u32 {
+    /// The number that [`intern`](Self::intern) will find for this hash, most likely; [`NONE`] of a new one.
+    pub(super) fn guess(&self, hash: u64) -> u32 {
         let found = self.0.find(hash, |origin| origin.hash == hash);
-        found.unwrap_or_default()
+        found.unwrap_or(NONE)
     }
 
-    /// The number of what was sent; its strings are interned when it is new.
+    /// The number of what was sent, which may be the one that was [guessed](Self::guess); its strings are interned when it is
+    /// new.
     #[inline]
-    pub(super) fn intern(&mut self, sent: &Dimensions<'_>, strings: &mut StringInterner) -> u32 {
-        let found = self.0.find(sent.hash, |origin| {
+    pub(super) fn intern(
+        &mut self,
+        sent: &Dimensions<'_>,
+        guess: u32,
+        strings: &mut StringInterner,
+    ) -> u32 {
+        let is = |origin: &Origin| {
             origin.hash == sent.hash
                 && origin.status == sent.status
                 && strings.bytes(origin.script_name) == sent.script_name
@@ -120,8 +126,12 @@ impl Origins {
                     None => origin.schema == NONE,
                     Some(schema) => origin.schema != NONE && strings.bytes(origin.schema) == schema,
                 }
-        });
-        if let Some(id) = found {
+        };
+        // It may have gone since, or its number have been given to another.
+        if guess != NONE && self.0[guess].holds.is_held() && is(&self.0[guess]) {
+            return guess;
+        }
+        if let Some(id) = self.0.find(sent.hash, is) {
             return id;
         }
         if self.0.room() == 0 {

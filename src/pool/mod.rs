@@ -36,7 +36,7 @@ use self::dimensions::{Dimensions, Origins};
 pub use self::expiry::HELD_MS;
 use self::reclaim::{EPOCH_REQUESTS, EPOCHS_WITHOUT_ROWS, Epochs};
 use self::requests::{REQUEST_ROW_BYTES, RequestPool, RequestRow};
-use self::strings::StringInterner;
+use self::strings::{NONE, StringInterner};
 use self::tag_sets::TagSets;
 use self::timers::{TIMER_ROW_BYTES, TimerPool, TimerRow};
 use crate::config::PoolConfig;
@@ -70,6 +70,9 @@ pub struct Pool {
     /// What left with its tick and is held: until when, and the first id that is not meant.
     leaving: VecDeque<(u64, u64)>,
     freed: Freed,
+    /// Numbers of the origins of the records at hand and of their timers' tag sets, most likely.
+    guessed_origins: VecDeque<u32>,
+    guessed_tag_sets: VecDeque<u32>,
     rows_evicted: u64,
     last_timestamp: u32,
 }
@@ -158,21 +161,24 @@ impl Pool {
             ticks: VecDeque::new(),
             leaving: VecDeque::new(),
             freed: Freed::default(),
+            guessed_origins: VecDeque::new(),
+            guessed_tag_sets: VecDeque::new(),
             rows_evicted: 0,
             last_timestamp: 0,
         }
     }
 
-    /// Brings what [`append`](Self::append) will read for these records into the processor's caches; their reads overlap.
-    pub fn prefetch(&self, records: &[Record<'_>]) {
-        let mut seen = 0;
-        for record in records {
-            seen ^= self.origins.peek(record.identity_hash());
-            for timer in record.timers() {
-                seen ^= self.tag_sets.peek(timer.tags.hash());
-            }
-        }
-        std::hint::black_box(seen);
+    /// Guesses the numbers of origins and tag sets that [`append`](Self::append) will need for these records. All those of one
+    /// kind at once: the reads of memory that one waits for overlap with those of the others.
+    pub fn prefetch(&mut self, records: &[Record<'_>]) {
+        let origins = records.iter().map(|it| it.identity_hash());
+        let origins = origins.map(|hash| self.origins.guess(hash));
+        self.guessed_origins.clear();
+        self.guessed_origins.extend(origins);
+        let timers = records.iter().flat_map(Record::timers);
+        let tag_sets = timers.map(|timer| self.tag_sets.guess(timer.tags.hash()));
+        self.guessed_tag_sets.clear();
+        self.guessed_tag_sets.extend(tag_sets);
     }
 
     /// Whether the next request begins an epoch.
@@ -195,13 +201,17 @@ impl Pool {
         timers.clear();
         let id = self.requests.next_id();
         let sent = Dimensions::of(record);
-        let origin = self.origins.intern(&sent, &mut self.strings);
+        let guess = self.guessed_origins.pop_front().unwrap_or(NONE);
+        let origin = self.origins.intern(&sent, guess, &mut self.strings);
         self.tag_sets.begin_record();
-        let request_tags = self
-            .tag_sets
-            .intern(record, &record.request_tags(), &mut self.strings);
+        let request_tags =
+            self.tag_sets
+                .intern(record, &record.request_tags(), NONE, &mut self.strings);
         for timer in record.timers() {
-            let tags = self.tag_sets.intern(record, &timer.tags, &mut self.strings);
+            let guess = self.guessed_tag_sets.pop_front().unwrap_or(NONE);
+            let tags = self
+                .tag_sets
+                .intern(record, &timer.tags, guess, &mut self.strings);
             timers.push(TimerRow {
                 hit_count: timer.hit_count,
                 value: timer.value,

@@ -355,7 +355,7 @@ impl Numbers<'_> {
             sent.status,
         );
         let sent = Dimensions { hash, ..sent };
-        Ok(*place.insert(pool.origins.intern(&sent, &mut pool.strings)))
+        Ok(*place.insert(pool.origins.intern(&sent, NONE, &mut pool.strings)))
     }
 
     fn tag_set(&mut self, number: u32, pool: &mut Pool) -> Result<u32, Damage> {

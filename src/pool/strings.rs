@@ -181,6 +181,7 @@ impl StringInterner {
     }
 
     /// The bytes of a string; empty for [`EMPTY`] and [`NONE`].
+    #[inline]
     #[must_use]
     pub fn bytes(&self, id: u32) -> &[u8] {
         match id {

@@ -1,7 +1,8 @@
 //! A table of things that are kept once each: found by a hash, known by a number.
 //!
 //! What the string interner, the request dimensions, the tag sets and the current second of the last hour have in common.
-//! It is made at start for all that it may ever hold. The first numbers are those of fixed entries, which are always there and never found by hash; a number
+//! Memory for entries is reserved at start, for all that it may ever hold; the index grows with what it holds, so that a few
+//! thousand entries are not spread over megabytes of it. The first numbers are those of fixed entries, which are always there and never found by hash; a number
 //! that was removed is given again.
 
 use std::ops::{Index, IndexMut};
@@ -23,7 +24,7 @@ impl<E> Table<E> {
         let mut entries = Vec::with_capacity(entries_max + FIXED);
         entries.extend(fixed);
         Self {
-            by_hash: HashTable::with_capacity(entries_max),
+            by_hash: HashTable::new(),
             entries,
             unused: Vec::with_capacity(entries_max),
             entries_max,
@@ -123,6 +124,12 @@ impl Default for Holds {
 }
 
 impl Holds {
+    /// Whether some epoch holds it.
+    #[inline]
+    pub(crate) fn is_held(&self) -> bool {
+        self.epochs > 0
+    }
+
     /// Lets an epoch hold it; true if it did not yet.
     #[inline]
     pub(crate) fn hold(&mut self, epoch: u32) -> bool {
@@ -142,7 +149,8 @@ impl Holds {
 }
 
 /// Bytes of an index of `entries` numbers: four for each place and one to know it by. Slots are a power of two of
-/// which at most seven eighths are taken, and twice that once so many entries came and went that it had to be laid out anew.
+/// which at most seven eighths are taken, and both copies are there while it grows, or is laid out anew after many entries
+/// came and went.
 const fn index_bytes(entries: usize) -> usize {
     2 * (entries / 7 * 8 + 8).next_power_of_two() * (size_of::<u32>() + 1)
 }

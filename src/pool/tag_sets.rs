@@ -109,33 +109,49 @@ impl TagSets {
         Arena::bytes_max(budget_bytes) + Table::<Set>::bytes_max(sets_max(budget_bytes), 2)
     }
 
-    /// Reads what [`intern`](Self::intern) will read for this hash.
-    pub(super) fn peek(&self, hash: u64) -> u32 {
+    /// The number that [`intern`](Self::intern) will find for this hash, most likely; [`NONE`] of a new one.
+    pub(super) fn guess(&self, hash: u64) -> u32 {
         let found = self.table.find(hash, |set| set.hash == hash);
-        found.unwrap_or_default()
+        found.unwrap_or(NONE)
     }
 
-    /// The number of a record's tag set; its strings are interned when it is new.
+    /// The number of a record's tag set, which may be the one that was [guessed](Self::guess); its strings are interned when
+    /// it is new.
     pub(super) fn intern(
         &mut self,
         record: &Record<'_>,
         tags: &TagSet<'_>,
+        guess: u32,
         strings: &mut StringInterner,
     ) -> u32 {
         if tags.is_empty() {
             return EMPTY_SET;
         }
         let hash = tags.hash();
-        let found = self.table.find(hash, |set| {
-            set.hash == hash
-                && usize::from(set.len) == tags.len()
-                && set.pairs(&self.arena).zip(tags.iter()).all(
-                    |((name, value), (sent_name, sent_value))| {
-                        self.compared.is(strings, name, record, sent_name)
-                            && self.compared.is(strings, value, record, sent_value)
-                    },
-                )
-        });
+        let Self {
+            table,
+            arena,
+            compared,
+            ..
+        } = self;
+        let mut is = |set: &Set| {
+            if set.hash != hash || usize::from(set.len) != tags.len() {
+                return false;
+            }
+            for ((name, value), (sent_name, sent_value)) in set.pairs(arena).zip(tags.iter()) {
+                let is = compared.is(strings, name, record, sent_name)
+                    && compared.is(strings, value, record, sent_value);
+                if !is {
+                    return false;
+                }
+            }
+            true
+        };
+        // It may have gone since, or its number have been given to another.
+        if guess != NONE && table[guess].holds.is_held() && is(&table[guess]) {
+            return guess;
+        }
+        let found = table.find(hash, is);
         found.unwrap_or_else(|| {
             let tags = tags.iter();
             let tags = tags.map(|(name, value)| (record.string(name), record.string(value)));

@@ -17,7 +17,7 @@ use super::changes::Changes;
 use super::counts::grown;
 use super::definition::{Definition, Field, Filter, Key, KeySource, Level, Missing};
 use super::delta_log::Deltas;
-use super::group_cache::GroupCache;
+use super::group_cache::{GroupCache, SKIPPED};
 use super::group_key::{GroupKey, KeyIds, RecordIds, is_status, parts_of};
 use super::groups::{Delta, Groups};
 use super::histogram::BucketLayout;
@@ -66,7 +66,7 @@ pub(super) struct Aggregate {
     pub(super) scope: Scope,
     filters: Vec<Filter>,
     pub(super) group_keys: Vec<GroupKey>,
-    group_cache: GroupCache,
+    pub(super) group_cache: GroupCache,
     pub(super) groups: Groups,
     /// One per report, by the number the report got; `None`: dropped.
     row_maps: Vec<Option<RowMap>>,
@@ -100,6 +100,10 @@ pub(super) struct Aggregate {
     pub(super) changes: Changes,
     /// What groups gained in the running second, where somebody wants to know.
     deltas: Option<Deltas>,
+    /// Its running tick is over, and some of its slots are closed.
+    pub(super) is_closing: bool,
+    /// Some of what a tick had gained that left the window is still there: not to be read.
+    pub(super) is_leaving: bool,
     /// Its first report is being filled from raw rows: nothing else is counted yet.
     pub(super) is_filling: bool,
 }
@@ -169,6 +173,8 @@ impl Aggregate {
             flow: Flow::default(),
             changes: Changes::default(),
             deltas: None,
+            is_closing: false,
+            is_leaving: false,
             is_filling: false,
         }
     }
@@ -214,28 +220,33 @@ impl Aggregate {
         self.filters.iter().all(|it| it.time_passes(time_us))
     }
 
-    /// The group in which a record of this aggregate counts; `None` when it is none of its records.
-    #[inline]
-    pub(super) fn group_of(&mut self, record: RecordIds, memory: &mut Memory<'_>) -> Option<u32> {
-        match self.group_cache.find(record, &self.groups) {
-            Some(known) => known,
-            None => {
-                let found = self.find_group(record, memory);
-                let Memory { pool, budget } = memory;
-                let before = self.group_cache.heap_bytes();
-                let room = budget.cache_room();
-                self.group_cache
-                    .remember(record, found, &self.groups, room, |part| {
-                        record.part_key_ids(part, &self.group_keys, &self.filters, pool)
-                    });
-                budget.changed(before, self.group_cache.heap_bytes());
-                found
-            }
+    /// The group that a record belongs to, or [`SKIPPED`] if the aggregate does not count it, where the cache does not know.
+    #[cold]
+    pub(super) fn look_up(&mut self, record: RecordIds, memory: &mut Memory<'_>) -> u32 {
+        let group = self.find_group(record, memory).unwrap_or(SKIPPED);
+        let Memory { pool, budget } = memory;
+        let before = self.group_cache.heap_bytes();
+        let (room, groups) = (budget.cache_room(), self.groups.end());
+        self.group_cache
+            .remember(record, group, groups, room, |part| {
+                record.class(part, &self.group_keys, &self.filters, pool)
+            });
+        budget.changed(before, self.group_cache.heap_bytes());
+        group
+    }
+
+    /// Lets the numbers of groups that went be given away, when the cache has forgotten them. To be called before records
+    /// are counted again.
+    pub(super) fn forget_gone(&mut self) {
+        if self.groups.has_gone() {
+            let groups = &self.groups;
+            self.group_cache.forget_groups(|id| !groups.is_used(id));
+            self.groups.free_gone();
         }
     }
 
-    /// Counts records in the groups that [`group_of`](Self::group_of) gave since the last tick began: of each assignment the
-    /// group, and which of the gains is its.
+    /// Counts records in the groups to which they were assigned since the last tick began: of each assignment the group, and
+    /// which of the deltas is its.
     pub(super) fn count(
         &mut self,
         assignments: &[(u32, u32)],
@@ -243,12 +254,10 @@ impl Aggregate {
         memory: &mut Memory<'_>,
     ) {
         let buckets = self.scope.buckets;
-        self.groups.prefetch(assignments, deltas, &buckets);
+        self.groups.allow_blocks(memory.budget.second_max());
+        self.groups.prefetch(assignments);
         self.changes.count(assignments, deltas);
         let mut before = self.groups.heap_bytes();
-        if self.groups.before_bytes() > memory.budget.second_max() {
-            self.cut_second(&memory.pool.strings);
-        }
         let mut grown_before = grown();
         for &(group, at) in assignments {
             let delta = &deltas[at as usize];
@@ -267,9 +276,9 @@ impl Aggregate {
 
     /// From now on, writes down what groups gain.
     pub(super) fn watch(&mut self, strings: &StringInterner) {
-        self.cut_second(strings);
         // What is there already was gained before.
-        self.groups.cut();
+        self.cut_second(strings);
+        self.groups.is_watched = true;
         self.deltas = Some(Deltas::new(self.group_keys.len(), 0));
     }
 
@@ -292,21 +301,38 @@ impl Aggregate {
         Some(deltas.take(strings))
     }
 
-    /// Writes down what groups gained since the last cut, if somebody wants to know; also before slots are closed or give way.
+    /// Cuts the running second: settles all slots, and writes down what groups gained if somebody wants to know. Also before
+    /// slots are closed or give way.
     pub(super) fn cut_second(&mut self, strings: &StringInterner) {
-        let Self { groups, deltas, .. } = self;
-        let Some(deltas) = deltas else { return };
-        groups.each_gained(|group, totals, extremes, pairs| {
-            let keys = 0..self.group_keys.len();
-            let key = keys.map(|at| groups.keys.key_id(group, at));
-            deltas.write(key, strings, extremes, (totals, pairs));
-        });
-        deltas.forget_strings();
-        groups.cut();
+        while self.cut_some(usize::MAX, strings) {}
     }
 
-    /// The slow path of [`group_of`](Self::group_of): filters, key ids, table.
-    #[cold]
+    /// The same for up to `slots` further slots; false when none is left.
+    pub(super) fn cut_some(&mut self, slots: usize, strings: &StringInterner) -> bool {
+        let Self {
+            groups,
+            deltas,
+            group_keys,
+            ..
+        } = self;
+        let more = groups.cut_some(slots, |groups, gained| {
+            if let Some(deltas) = deltas {
+                let keys = (0..group_keys.len()).map(|at| groups.keys.key_id(gained.group, at));
+                deltas.write(
+                    keys,
+                    strings,
+                    gained.extremes,
+                    (&gained.totals, gained.pairs),
+                );
+            }
+        });
+        if let Some(deltas) = deltas {
+            deltas.forget_strings();
+        }
+        more
+    }
+
+    /// Filters, key ids, table.
     fn find_group(&mut self, record: RecordIds, memory: &mut Memory<'_>) -> Option<u32> {
         let pool = &mut *memory.pool;
         if !record.passes(&self.filters, pool) {
@@ -477,6 +503,7 @@ impl Aggregate {
         }
         self.tick_logs.clear();
         self.writer = TickLogWriter::default();
+        (self.is_closing, self.is_leaving) = (false, false);
         self.seen = None;
         self.tick_log_bytes = 0;
         self.ticks_without_histograms = 0;
@@ -484,8 +511,8 @@ impl Aggregate {
         self.overflowed_tick_logs = 0;
         self.overflows = false;
         self.overflow_remainder = None;
-        self.give_end_back();
         self.reset_cache();
+        self.give_end_back();
         self.version += 1;
     }
 

@@ -5,7 +5,9 @@
 //! memory, and the waits of different records overlap only if nothing stands between them.
 
 use super::aggregate::{Aggregate, Memory};
+use super::counts::Sample;
 use super::definition::Level;
+use super::group_cache::{SKIPPED, UNKNOWN};
 use super::group_key::RecordIds;
 use super::groups::Delta;
 use super::histogram::BucketLayout;
@@ -82,7 +84,7 @@ impl RecordDeltas {
                 traffic: row.document_size,
                 memory: row.memory_footprint,
                 memory_peak: row.memory_peak,
-                log_linear: BucketLayout::LogLinear.bucket(time),
+                log_linear: Sample::new(BucketLayout::LogLinear.bucket(time), 1),
                 error: origins.get(row.origin).status >= error_status,
             }
         };
@@ -111,7 +113,10 @@ impl RecordDeltas {
                     traffic: 0,
                     memory: 0,
                     memory_peak: 0,
-                    log_linear: BucketLayout::LogLinear.bucket(sample),
+                    log_linear: Sample::new(
+                        BucketLayout::LogLinear.bucket(sample),
+                        timer.hit_count,
+                    ),
                     error: false,
                 }
             };
@@ -131,6 +136,7 @@ impl Aggregate {
         memory: &mut Memory<'_>,
     ) -> &'a [Delta] {
         assignments.clear();
+        self.forget_gone();
         self.flow.requests_offered += arrivals.requests.len() as u64;
         if self.scope.level != Level::Timer {
             self.assign_records::<false>(arrivals, deltas, assignments, memory);
@@ -159,13 +165,20 @@ impl Aggregate {
                 continue;
             }
             let before = assignments.len();
+            let (origin, request_tags) = (request.row.origin, request.row.request_tags);
+            let class = self.group_cache.request(origin, request_tags);
             for at in records {
-                let record = RecordIds {
-                    origin: request.row.origin,
-                    request_tags: request.row.request_tags,
-                    timer_tags: if TIMERS { arrivals.timers[at].tags } else { 0 },
-                };
-                if let Some(group) = self.group_of(record, memory) {
+                let timer_tags = if TIMERS { arrivals.timers[at].tags } else { 0 };
+                let mut group = self.group_cache.find(class, timer_tags);
+                if group == UNKNOWN {
+                    let record = RecordIds {
+                        origin,
+                        request_tags,
+                        timer_tags,
+                    };
+                    group = self.look_up(record, memory);
+                }
+                if group != SKIPPED {
                     assignments.push((group, at as u32));
                 }
             }

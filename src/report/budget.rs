@@ -2,7 +2,7 @@
 //!
 //! What groups, cached groups, tick logs and histograms take is measured after every merge; what a merge makes is added as
 //! it is made. A quarter is kept for the closed ticks (tick logs and histograms of the window); what they leave unused still
-//! counts as used below. Memory comes in chunks of a thousand groups, so a sixteenth (1 MiB at most) is left out of the
+//! counts as used below. Memory comes in chunks of some hundred groups, so a sixteenth (1 MiB at most) is left out of the
 //! reckoning. The rest is used up in steps, and sums stay exact at each:
 //!
 //! | from | |
@@ -141,8 +141,8 @@ impl Budget {
         self.closed_max().saturating_sub(self.taken.closed)
     }
 
-    /// Bytes that an aggregate may put down in a second beside its groups, so that what they gained is written once a second:
-    /// a small part of what new groups may take, or the least that is worth it.
+    /// Bytes that samples of an aggregate may take until the second is cut: a small part of what new groups may take, or the
+    /// least that is worth it.
     pub(super) fn second_max(&self) -> usize {
         let room = (self.usable / 8 * 7).saturating_sub(self.charged());
         (room / 32).max(self.little() / 4)

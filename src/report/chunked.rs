@@ -5,9 +5,10 @@
 
 use std::ops::{Index, IndexMut};
 
-const CHUNK: usize = 1024;
+/// Items for which memory is taken at once.
+pub(super) const CHUNK: usize = 256;
 
-/// Items in chunks of 1,024. Chunks are arrays of a length that the compiler knows, so that finding an item is two reads.
+/// Items in chunks of [`CHUNK`]. Chunks are arrays of a length that the compiler knows, so that finding an item is two reads.
 #[derive(Debug, Default)]
 pub(super) struct Chunked<T> {
     chunks: Vec<Box<[T; CHUNK]>>,

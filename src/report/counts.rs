@@ -47,6 +47,35 @@ fn changed(before: usize, after: usize) {
     GROWN.set(GROWN.get().wrapping_add(grown));
 }
 
+/// Samples of one bucket, as a sorted histogram has them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Sample(u32);
+
+impl Sample {
+    /// So many samples in a bucket; one that does not [fit](Self::fits) when they are too many.
+    #[inline]
+    pub(crate) fn new(bucket: u32, count: u32) -> Self {
+        let fits = u64::from(count) <= COUNT_MAX;
+        Self(if fits {
+            bucket << COUNT_BITS | count
+        } else {
+            0
+        })
+    }
+
+    /// Whether it stands for any samples.
+    #[inline]
+    pub(crate) fn fits(self) -> bool {
+        u64::from(self.0) & COUNT_MAX != 0
+    }
+
+    /// Its bucket, and how many they are.
+    #[inline]
+    pub(crate) fn pair(self) -> (u32, u64) {
+        (self.0 >> COUNT_BITS, u64::from(self.0) & COUNT_MAX)
+    }
+}
+
 /// Counts by bucket.
 #[derive(Debug, Clone)]
 pub(crate) enum Histogram {
@@ -96,6 +125,26 @@ impl Histogram {
         };
         if !added {
             self.add_wide(bucket, count);
+        }
+    }
+
+    /// Counts samples, in any order.
+    pub(crate) fn add_samples(&mut self, samples: &mut [Sample]) {
+        for (bucket, count) in samples.iter().map(|it| it.pair()) {
+            self.add(bucket, count);
+        }
+    }
+
+    /// Counts (bucket, count), buckets ascending, each once.
+    pub(crate) fn add_pairs(&mut self, pairs: &[(u32, u64)]) {
+        let merged = match self {
+            Self::Narrow(counts) if counts.first == SORTED => counts.merge(pairs),
+            _ => false,
+        };
+        if !merged {
+            for &(bucket, count) in pairs {
+                self.add(bucket, count);
+            }
         }
     }
 
@@ -306,14 +355,62 @@ impl Counts {
             self.entries[at] += count as u32;
             return true;
         }
-        self.insert(at, bucket << COUNT_BITS | count as u32);
-        if self.entries.len() >= DENSE_AT {
-            let (low, high) = self.span_with(bucket);
-            if high - low < self.entries.len() * PLACES_PER_BUCKET / 2 {
-                self.make_dense(low, high);
+        self.reserve(1);
+        self.entries.insert(at, bucket << COUNT_BITS | count as u32);
+        self.make_dense_if_worth();
+        true
+    }
+
+    /// Adds (bucket, count) to a sorted histogram, buckets ascending, each once; false, and nothing is added, where that is
+    /// better done one by one: a count may outgrow its bits.
+    fn merge(&mut self, pairs: &[(u32, u64)]) -> bool {
+        const SUM_MAX: u64 = COUNT_MAX / 2;
+        let few = |entry: &u32| u64::from(*entry) & COUNT_MAX <= SUM_MAX;
+        let fits = pairs.iter().all(|it| it.1 <= SUM_MAX) && self.entries.iter().all(few);
+        if !fits {
+            return false;
+        }
+        let bucket_of = |entry: u32| entry >> COUNT_BITS;
+        let mut entries = self.entries.iter().peekable();
+        let is_new = |&&(bucket, _): &&(u32, u64)| {
+            while entries
+                .next_if(|&&entry| bucket_of(entry) < bucket)
+                .is_some()
+            {}
+            entries
+                .peek()
+                .is_none_or(|&&entry| bucket_of(entry) > bucket)
+        };
+        let new = pairs.iter().filter(is_new).count();
+        let mut from = self.entries.len();
+        self.reserve(new);
+        self.entries.resize(from + new, 0);
+        let mut to = from + new;
+        for &(bucket, count) in pairs.iter().rev() {
+            while from > 0 && bucket_of(self.entries[from - 1]) > bucket {
+                (from, to) = (from - 1, to - 1);
+                self.entries[to] = self.entries[from];
+            }
+            to -= 1;
+            if from > 0 && bucket_of(self.entries[from - 1]) == bucket {
+                from -= 1;
+                self.entries[to] = self.entries[from] + count as u32;
+            } else {
+                self.entries[to] = bucket << COUNT_BITS | count as u32;
             }
         }
+        self.make_dense_if_worth();
         true
+    }
+
+    /// Makes a sorted histogram dense if it is large enough and its buckets are close together.
+    fn make_dense_if_worth(&mut self) {
+        if self.entries.len() >= DENSE_AT
+            && let Some((low, high)) = self.span()
+            && ((high - low) as usize) < self.entries.len() * PLACES_PER_BUCKET / 2
+        {
+            self.make_dense(low as usize, high as usize);
+        }
     }
 
     /// Makes places for the buckets from `low` to `high`, which include all in use, and a few more on either side.
@@ -424,14 +521,15 @@ impl Counts {
         self.entries.partition_point(|&entry| entry < wanted)
     }
 
-    fn insert(&mut self, at: usize, entry: u32) {
-        // Small steps: most histograms stay small, and there are as many as rows. The allocator gives six at least.
-        if self.entries.len() == self.entries.capacity() {
+    /// Room for so many entries more.
+    fn reserve(&mut self, more: usize) {
+        let (len, capacity) = (self.entries.len(), self.entries.capacity());
+        if capacity - len < more {
             let before = self.heap_bytes();
-            self.entries.reserve_exact((self.entries.len() / 2).max(6));
+            // Small steps: most histograms stay small, and there are as many as rows. The allocator gives six at least.
+            self.entries.reserve_exact((len / 2).max(6).max(more));
             changed(before, self.heap_bytes());
         }
-        self.entries.insert(at, entry);
     }
 }
 

@@ -1,350 +1,510 @@
 //! From a record's numbers in the pool to its group, without looking at names.
 //!
-//! The group of a record depends on its origin, its request tags or its timer tags. In most aggregates it is one of these,
-//! and an array over that number leads to the group. In the others each number first leads to a *key*, which stands for
-//! all numbers of that part that the aggregate cannot tell apart (origins that differ only in a field that no report of it
-//! shows), and the keys together to the group. So names are looked at once for each origin and each tag set, not once for
-//! each combination. A cached group holds the group's generation too: when the group's number is given to another, it is void.
+//! The group of a record depends on its origin, its request tags or its timer tags. Each number of these first leads to a
+//! *class*, which stands for all numbers of that part that the aggregate cannot tell apart (origins that differ only in a
+//! field that no report of it shows); so names are looked at once for each origin and each tag set, not once for each
+//! combination. Where one part alone matters, its numbers are the classes. Two classes lead to the group by an array, whose
+//! place is the one times so many plus the other; where that would be too large for the pairs there are, by a hash table.
+//!
+//! ```text
+//!   origin       -> class \
+//!                           > class of the request \
+//!   request tags -> class /                         > group
+//!   timer tags   -> class --------------------------/
+//! ```
+//!
+//! Nothing is checked when a record asks: whoever frees an origin or a tag set ([`GroupCache::forget`]), or a group
+//! ([`GroupCache::forget_groups`]), takes it out of here before the next record is counted.
 
 use hashbrown::HashTable;
 
-use super::group_key::{PartKeyIds, RecordIds, RecordPart, RecordParts};
-use super::groups::Groups;
+use super::group_key::{PartClass, RecordIds, RecordPart, RecordParts};
 use crate::pool::Freed;
 
-const NOTHING: u32 = u32::MAX;
-const SKIPPED: u32 = u32::MAX - 1;
+/// Must be looked up.
+pub(super) const UNKNOWN: u32 = u32::MAX;
+/// The aggregate does not count the record.
+pub(super) const SKIPPED: u32 = u32::MAX - 1;
 
-/// Combinations that are remembered before the memory is worth more than the cached groups, beside two for each group.
-const COMBINATIONS_MAX: usize = 1 << 16;
+/// Pairs that are remembered before the memory is worth more than the cached groups, beside two for each group.
+const PAIRS_MAX: usize = 1 << 16;
 
-/// What a combination takes.
-const COMBINATION_BYTES: usize = size_of::<([u32; 3], Target)>() + 2;
+/// Places of an array for each pair in it that are worth not having to hash, and so many that always are.
+const PLACES_PER_PAIR: usize = 24;
+const PLACES: usize = 1 << 14;
 
-/// What a key takes.
-const KEYS_BYTES: usize = size_of::<(PartKeyIds, u32)>() + 2;
+/// Bytes of a hashed pair.
+const PAIR_BYTES: usize = size_of::<(u64, u32)>() + 2;
 
-/// What is known of a record: the group that it belongs to, or none if the aggregate does not count it; `None`: it must be
-/// looked up.
-pub(super) type Known = Option<Option<u32>>;
+/// Bytes of a class.
+const CLASS_BYTES: usize = size_of::<(PartClass, u32)>() + 2;
 
 /// Cached groups of one aggregate.
 #[derive(Debug)]
-pub(super) enum GroupCache {
-    /// By the number of one part.
-    One(RecordPart, Vec<Target>),
-    /// By keys of several parts.
-    Several(Box<Combinations>),
-}
-
-/// Where a cached group leads.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Target {
-    group: u32,
-    generation: u32,
-}
-
-const UNKNOWN: Target = Target {
-    group: NOTHING,
-    generation: 0,
-};
-
-impl Target {
-    fn of(found: Option<u32>, groups: &Groups) -> Self {
-        Self {
-            group: found.unwrap_or(SKIPPED),
-            generation: found.map_or(0, |group| groups.generation(group)),
-        }
-    }
-
-    #[inline]
-    fn known(self, groups: &Groups) -> Known {
-        match self.group {
-            NOTHING => None,
-            SKIPPED => Some(None),
-            group => (groups.generation(group) == self.generation).then_some(Some(group)),
-        }
-    }
+pub(super) struct GroupCache {
+    parts: RecordParts,
+    /// The part that alone matters.
+    only: Option<RecordPart>,
+    /// By part; nothing of one that does not matter, or matters alone.
+    classes: [Classes; 3],
+    /// Origin and request tags to the class of the request, where both matter; that is counted on.
+    requests: Pairs,
+    /// Request and timer tags to the group; where the one does not matter its class is 0.
+    groups: Pairs,
+    request_classes: u32,
 }
 
 impl GroupCache {
     pub(super) fn new(parts: RecordParts) -> Self {
-        match parts {
-            [_, false, false] => Self::One(RecordPart::Origin, Vec::new()),
-            [false, true, false] => Self::One(RecordPart::RequestTags, Vec::new()),
-            [false, false, true] => Self::One(RecordPart::TimerTags, Vec::new()),
-            _ => Self::Several(Box::new(Combinations::new(parts))),
+        let mut matter = RecordPart::ALL.into_iter().filter(|it| parts[*it as usize]);
+        let only = matter.next().filter(|_| matter.next().is_none());
+        Self {
+            parts,
+            only,
+            classes: RecordPart::ALL.map(Classes::new),
+            requests: Pairs::default(),
+            groups: Pairs::default(),
+            request_classes: 0,
         }
     }
 
-    /// What is known of a record.
+    /// The class of a request, or [`UNKNOWN`].
     #[inline]
-    pub(super) fn find(&self, record: RecordIds, groups: &Groups) -> Known {
-        match self {
-            Self::One(part, targets) => {
-                let target = targets.get(record.number(*part) as usize);
-                target.and_then(|target| target.known(groups))
-            }
-            Self::Several(combinations) => combinations.find(record, groups),
+    pub(super) fn request(&self, origin: u32, request_tags: u32) -> u32 {
+        let [origins, tags, _] = &self.classes;
+        match self.parts {
+            [true, false, false] => origin,
+            [false, true, false] => request_tags,
+            [true, false, _] => origins.get(origin),
+            [false, true, _] => tags.get(request_tags),
+            [true, true, _] => match (origins.get(origin), tags.get(request_tags)) {
+                (UNKNOWN, _) | (_, UNKNOWN) => UNKNOWN,
+                (origin, tags) => self.requests.get(origin, tags),
+            },
+            [false, false, _] => 0,
         }
     }
 
-    /// Remembers the outcome of a look-up, if that takes no more than `room` bytes. `key_ids` tells what the aggregate sees of
-    /// one part of the record.
+    /// The group of a record, [`SKIPPED`] or [`UNKNOWN`].
+    #[inline]
+    pub(super) fn find(&self, request: u32, timer_tags: u32) -> u32 {
+        let [.., tags] = &self.classes;
+        let timer = match self.parts {
+            [false, false, true] => timer_tags,
+            [.., true] => tags.get(timer_tags),
+            _ => 0,
+        };
+        if request == UNKNOWN || timer == UNKNOWN {
+            return UNKNOWN;
+        }
+        self.groups.get(request, timer)
+    }
+
+    /// Remembers the outcome of a look-up, if that takes no more than `room` bytes. `groups`: how many there are; `class` tells
+    /// what the aggregate sees of one part of the record.
     pub(super) fn remember(
         &mut self,
         record: RecordIds,
-        found: Option<u32>,
-        groups: &Groups,
+        group: u32,
+        groups: u32,
         room: usize,
-        key_ids: impl Fn(RecordPart) -> PartKeyIds,
+        class: impl Fn(RecordPart) -> PartClass,
     ) {
-        let target = Target::of(found, groups);
-        match self {
-            Self::One(part, targets) => {
-                let at = record.number(*part) as usize;
-                if grow(targets, at, UNKNOWN, room) {
-                    targets[at] = target;
-                }
-            }
-            Self::Several(combinations) => {
-                let many = groups.end() as usize * 2 + COMBINATIONS_MAX;
-                // Most of them lead to what is not there any more: the memory is for those that come now.
-                if combinations.targets.len() > many || combinations.is_full(room) {
-                    **combinations = Combinations::new(combinations.parts);
-                }
-                combinations.remember(record, target, room, key_ids);
-            }
+        if let Some(part) = self.only {
+            let (left, right) = self.pair_of(part, record.number(part));
+            self.groups.set(left, right, group, room);
+            return;
         }
-    }
-
-    /// Numbers that stand for something else from now on.
-    pub(super) fn forget(&mut self, freed: &Freed) {
-        match self {
-            Self::One(part, targets) => {
-                for &id in part.freed(freed) {
-                    if let Some(target) = targets.get_mut(id as usize) {
-                        *target = UNKNOWN;
-                    }
-                }
-            }
-            Self::Several(combinations) => {
-                for keys in combinations.keys.iter_mut().flatten() {
-                    keys.forget(freed);
-                }
-            }
+        let many = groups as usize * 2 + PAIRS_MAX;
+        // Most of them lead to what is not there any more: the memory is for those that come now.
+        if self.groups.len.max(self.requests.len) > many || self.is_full(room) {
+            *self = Self::new(self.parts);
         }
-    }
-
-    /// Bytes taken.
-    pub(super) fn heap_bytes(&self) -> usize {
-        match self {
-            Self::One(_, targets) => targets.capacity() * size_of::<Target>(),
-            Self::Several(combinations) => {
-                let keys: usize = combinations
-                    .keys
-                    .iter()
-                    .flatten()
-                    .map(Keys::heap_bytes)
-                    .sum();
-                keys + combinations.targets.capacity() * COMBINATION_BYTES
-            }
-        }
-    }
-}
-
-/// Cached groups over several parts.
-#[derive(Debug)]
-pub(super) struct Combinations {
-    parts: RecordParts,
-    /// By part; `None` for one that does not matter.
-    keys: [Option<Keys>; 3],
-    targets: HashTable<([u32; 3], Target)>,
-}
-
-impl Combinations {
-    fn new(parts: RecordParts) -> Self {
-        let keys = RecordPart::ALL.map(|part| parts[part as usize].then(|| Keys::new(part)));
-        Self {
-            parts,
-            keys,
-            targets: HashTable::new(),
-        }
-    }
-
-    #[inline]
-    fn find(&self, record: RecordIds, groups: &Groups) -> Known {
         let mut combination = [0; 3];
-        for ((place, keys), part) in combination.iter_mut().zip(&self.keys).zip(RecordPart::ALL) {
-            if let Some(keys) = keys {
-                match keys.by_number.get(record.number(part) as usize) {
-                    None | Some(&NOTHING) => return None,
-                    Some(&key) => *place = key,
-                }
-            }
-        }
-        let found = self
-            .targets
-            .find(mix(combination), |(other, _)| *other == combination);
-        found.and_then(|(_, target)| target.known(groups))
-    }
-
-    /// Whether another could need more than `room` bytes.
-    fn is_full(&self, room: usize) -> bool {
-        let full =
-            |len: usize, capacity: usize, bytes: usize| len == capacity && capacity * bytes > room;
-        let Self { keys, targets, .. } = self;
-        let mut keys = keys.iter().flatten().map(|keys| &keys.by_key_ids);
-        full(targets.len(), targets.capacity(), COMBINATION_BYTES)
-            || keys.any(|key_ids| full(key_ids.len(), key_ids.capacity(), KEYS_BYTES))
-    }
-
-    fn remember(
-        &mut self,
-        record: RecordIds,
-        target: Target,
-        room: usize,
-        key_ids: impl Fn(RecordPart) -> PartKeyIds,
-    ) {
-        let mut combination = [0; 3];
-        for (place, keys) in combination.iter_mut().zip(&mut self.keys) {
-            if let Some(keys) = keys {
-                let part = keys.part;
-                match keys.key(record.number(part), room, || key_ids(part)) {
-                    Some(key) => *place = key,
+        for (place, classes) in combination.iter_mut().zip(&mut self.classes) {
+            let part = classes.part;
+            if self.parts[part as usize] {
+                match classes.number(record.number(part), room, || class(part)) {
+                    Some(class) => *place = class,
                     None => return,
                 }
             }
         }
-        let hash = mix(combination);
-        match self
-            .targets
-            .find_mut(hash, |(other, _)| *other == combination)
-        {
-            Some((_, known)) => *known = target,
-            None => {
-                let hasher = |(combination, _): &([u32; 3], Target)| mix(*combination);
-                self.targets
-                    .insert_unique(hash, (combination, target), hasher);
+        let [origin, request_tags, timer] = combination;
+        let request = match self.parts {
+            [true, true, _] => match self.requests.get(origin, request_tags) {
+                UNKNOWN => {
+                    let next = self.request_classes;
+                    self.request_classes += 1;
+                    self.requests.set(origin, request_tags, next, room);
+                    next
+                }
+                known => known,
+            },
+            [true, false, _] => origin,
+            _ => request_tags,
+        };
+        self.groups.set(request, timer, group, room);
+    }
+
+    /// Where the group of a number of the only part is.
+    fn pair_of(&self, part: RecordPart, number: u32) -> (u32, u32) {
+        match part {
+            RecordPart::TimerTags => (0, number),
+            _ => (number, 0),
+        }
+    }
+
+    /// Whether another could need more than `room` bytes.
+    fn is_full(&self, room: usize) -> bool {
+        let of_classes = |it: &Classes| {
+            it.known.len() == it.known.capacity() && it.known.capacity() * CLASS_BYTES > room
+        };
+        self.groups.is_full(room)
+            || self.requests.is_full(room)
+            || self.classes.iter().any(of_classes)
+    }
+
+    /// Forgets origins and tag sets whose numbers are given to others from now on.
+    pub(super) fn forget(&mut self, freed: &Freed) {
+        if let Some(part) = self.only {
+            for &number in part.freed(freed) {
+                let (left, right) = self.pair_of(part, number);
+                self.groups.unset(left, right);
+            }
+        }
+        for classes in &mut self.classes {
+            for &number in classes.part.freed(freed) {
+                if let Some(known) = classes.by_number.get_mut(number as usize) {
+                    *known = UNKNOWN;
+                }
             }
         }
     }
+
+    /// Forgets groups that are not there any more.
+    pub(super) fn forget_groups(&mut self, is_gone: impl Fn(u32) -> bool) {
+        self.groups
+            .forget(|group| group < SKIPPED && is_gone(group));
+    }
+
+    /// Bytes taken.
+    pub(super) fn heap_bytes(&self) -> usize {
+        let classes: usize = self.classes.iter().map(Classes::heap_bytes).sum();
+        classes + self.requests.heap_bytes() + self.groups.heap_bytes()
+    }
 }
 
-/// The keys of one part.
+/// Numbers by pairs of classes.
+#[derive(Debug, Default)]
+struct Pairs {
+    /// By `left * stride + right`; [`UNKNOWN`] where there is none. Empty where they are hashed.
+    array: Vec<u32>,
+    stride: usize,
+    /// One more than the largest left class in the array.
+    end: usize,
+    hashed: HashTable<(u64, u32)>,
+    /// How many there are.
+    len: usize,
+}
+
+impl Pairs {
+    #[inline]
+    fn get(&self, left: u32, right: u32) -> u32 {
+        let (at, stride) = (right as usize, self.stride);
+        if at < stride {
+            let place = left as usize * stride + at;
+            return self.array.get(place).copied().unwrap_or(UNKNOWN);
+        }
+        self.get_hashed(left, right)
+    }
+
+    #[inline]
+    fn get_hashed(&self, left: u32, right: u32) -> u32 {
+        let pair = pair(left, right);
+        let found = self.hashed.find(mix(pair), |(other, _)| *other == pair);
+        found.map_or(UNKNOWN, |(_, number)| *number)
+    }
+
+    /// Forgets a pair, if it is there.
+    fn unset(&mut self, left: u32, right: u32) {
+        if self.get(left, right) == UNKNOWN {
+            return;
+        }
+        self.len -= 1;
+        if (right as usize) < self.stride {
+            self.array[left as usize * self.stride + right as usize] = UNKNOWN;
+            return;
+        }
+        let pair = pair(left, right);
+        let found = self
+            .hashed
+            .find_entry(mix(pair), |(other, _)| *other == pair);
+        if let Ok(found) = found {
+            found.remove();
+        }
+    }
+
+    /// Adds a pair, or says of one what it leads to; not where that takes more than `room` bytes.
+    fn set(&mut self, left: u32, right: u32, number: u32, room: usize) {
+        let is_new = self.get(left, right) == UNKNOWN;
+        if self.hashed.is_empty() {
+            match self.make_place(left as usize, right as usize, room) {
+                Some(true) => {
+                    self.array[left as usize * self.stride + right as usize] = number;
+                    self.len += usize::from(is_new);
+                    return;
+                }
+                Some(false) => self.hash_all(),
+                None => return,
+            }
+        }
+        if !self.is_full(room) {
+            self.set_hashed(pair(left, right), number);
+            self.len += usize::from(is_new);
+        }
+    }
+
+    /// Makes places in the array for these classes; false where it would be too large for its pairs, `None` where there is no
+    /// room for it.
+    fn make_place(&mut self, left: usize, right: usize, room: usize) -> Option<bool> {
+        let stride = match right < self.stride {
+            true => self.stride,
+            // With room for a few more: each time all of it is laid out anew.
+            false if right == 0 => 1,
+            false => (right + 1) * 3 / 2,
+        };
+        let end = self.end.max(left + 1);
+        if stride == self.stride && end * stride <= self.array.len() {
+            self.end = end;
+            return Some(true);
+        }
+        let places = end * stride * 9 / 8;
+        let most = (self.len * PLACES_PER_PAIR).max(PLACES);
+        // A line takes no more than its classes.
+        if places > most && stride > 1 && end > 1 {
+            return Some(false);
+        }
+        if places.saturating_sub(self.array.len()) * 4 > room {
+            return None;
+        }
+        if stride == self.stride {
+            self.array.reserve_exact(places - self.array.len());
+            self.array.resize(places, UNKNOWN);
+        } else {
+            let old = std::mem::replace(&mut self.array, vec![UNKNOWN; places]);
+            let rows = old.chunks_exact(self.stride.max(1));
+            for (row, new) in rows.zip(self.array.chunks_exact_mut(stride)) {
+                new[..row.len()].copy_from_slice(row);
+            }
+            self.stride = stride;
+        }
+        self.end = end;
+        Some(true)
+    }
+
+    /// From now on, all of them are hashed.
+    #[cold]
+    fn hash_all(&mut self) {
+        let stride = std::mem::take(&mut self.stride);
+        for (place, number) in std::mem::take(&mut self.array).into_iter().enumerate() {
+            if number != UNKNOWN {
+                let pair = pair((place / stride) as u32, (place % stride) as u32);
+                self.set_hashed(pair, number);
+            }
+        }
+    }
+
+    fn set_hashed(&mut self, pair: u64, number: u32) {
+        let hash = mix(pair);
+        match self.hashed.find_mut(hash, |(other, _)| *other == pair) {
+            Some((_, known)) => *known = number,
+            None => {
+                let hasher = |(pair, _): &(u64, u32)| mix(*pair);
+                self.hashed.insert_unique(hash, (pair, number), hasher);
+            }
+        }
+    }
+
+    fn forget(&mut self, is_gone: impl Fn(u32) -> bool) {
+        let gone = self.array.iter_mut();
+        let gone = gone.filter(|it| **it != UNKNOWN && is_gone(**it));
+        let mut forgotten = 0;
+        for number in gone {
+            *number = UNKNOWN;
+            forgotten += 1;
+        }
+        let hashed = self.hashed.len();
+        self.hashed.retain(|(_, number)| !is_gone(*number));
+        self.len -= forgotten + (hashed - self.hashed.len());
+    }
+
+    /// Whether another could need more than `room` bytes.
+    fn is_full(&self, room: usize) -> bool {
+        let hashed = &self.hashed;
+        hashed.len() == hashed.capacity() && hashed.capacity() * PAIR_BYTES > room
+    }
+
+    fn heap_bytes(&self) -> usize {
+        self.array.capacity() * 4 + self.hashed.capacity() * PAIR_BYTES
+    }
+}
+
+fn pair(left: u32, right: u32) -> u64 {
+    u64::from(left) << 32 | u64::from(right)
+}
+
+/// Hash of a pair. Classes are numbers that we hand out in turn, so nobody outside can make them collide.
+#[inline]
+fn mix(pair: u64) -> u64 {
+    let folded = u128::from(pair) * u128::from(0x9e37_79b9_7f4a_7c15_u64);
+    (folded as u64) ^ (folded >> 64) as u64
+}
+
+/// The classes of one part.
 #[derive(Debug)]
-struct Keys {
+struct Classes {
     part: RecordPart,
-    /// Key of each number; [`NOTHING`] where it was not looked up yet.
+    /// Class of each number; [`UNKNOWN`] where it was not looked up yet.
     by_number: Vec<u32>,
-    /// Key of each combination of key ids.
-    by_key_ids: std::collections::HashMap<PartKeyIds, u32, ahash::RandomState>,
+    /// A class is a combination of key ids. It outlives the strings that these stand for: when the ids are given to other
+    /// strings, all groups of the class have gone, for groups hold their strings.
+    known: std::collections::HashMap<PartClass, u32, ahash::RandomState>,
 }
 
-impl Keys {
+impl Classes {
     fn new(part: RecordPart) -> Self {
         Self {
             part,
             by_number: Vec::new(),
-            by_key_ids: Default::default(),
+            known: Default::default(),
         }
     }
 
-    /// `None` when there is no room.
-    fn key(
+    /// The class of a number, or [`UNKNOWN`].
+    #[inline]
+    fn get(&self, number: u32) -> u32 {
+        let class = self.by_number.get(number as usize);
+        class.copied().unwrap_or(UNKNOWN)
+    }
+
+    /// The class of a number; `None` when there is no room for it.
+    fn number(
         &mut self,
         number: u32,
         room: usize,
-        key_ids: impl FnOnce() -> PartKeyIds,
+        class: impl FnOnce() -> PartClass,
     ) -> Option<u32> {
         let at = number as usize;
-        if !grow(&mut self.by_number, at, NOTHING, room) {
+        if !grow(&mut self.by_number, at, room) {
             return None;
         }
-        if self.by_number[at] == NOTHING {
-            let next = self.by_key_ids.len() as u32;
-            self.by_number[at] = *self.by_key_ids.entry(key_ids()).or_insert(next);
+        if self.by_number[at] == UNKNOWN {
+            let next = self.known.len() as u32;
+            self.by_number[at] = *self.known.entry(class()).or_insert(next);
         }
         Some(self.by_number[at])
     }
 
-    fn forget(&mut self, freed: &Freed) {
-        for &id in self.part.freed(freed) {
-            if let Some(key) = self.by_number.get_mut(id as usize) {
-                *key = NOTHING;
-            }
-        }
-    }
-
     fn heap_bytes(&self) -> usize {
-        self.by_number.capacity() * 4 + self.by_key_ids.capacity() * KEYS_BYTES
+        self.by_number.capacity() * 4 + self.known.capacity() * CLASS_BYTES
     }
 }
 
 /// Makes place number `at` be there, if that takes no more than `room` bytes; then true. It grows by an eighth and not by
 /// doubling, because it holds numbers that are given away again and again, up to a largest one.
-fn grow<T: Copy>(list: &mut Vec<T>, at: usize, nothing: T, room: usize) -> bool {
+fn grow(list: &mut Vec<u32>, at: usize, room: usize) -> bool {
     if at < list.len() {
         return true;
     }
     if at >= list.capacity() {
         let entries = at + 16 + at / 8;
-        if (entries - list.capacity()) * size_of::<T>() > room {
+        if (entries - list.capacity()) * 4 > room {
             return false;
         }
         list.reserve_exact(entries - list.len());
     }
-    list.resize(at + 1, nothing);
+    list.resize(at + 1, UNKNOWN);
     true
-}
-
-/// Hash of a combination. Keys are numbers that we hand out in turn, so nobody outside can make them collide.
-#[inline]
-fn mix([origin, request_tags, timer_tags]: [u32; 3]) -> u64 {
-    let low = u64::from(origin) | u64::from(timer_tags) << 32;
-    let folded = u128::from(low ^ u64::from(request_tags).rotate_left(20))
-        * u128::from(0x9e37_79b9_7f4a_7c15_u64);
-    (folded as u64) ^ (folded >> 64) as u64
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Numbers that differ in what the aggregate does not see share a key, and so a target.
+    /// Numbers that differ in what the aggregate does not see share a class, and so a group.
     #[test]
-    fn combinations_are_of_what_the_family_sees() {
-        let mut group_cache = GroupCache::new([true, false, true]);
-        let mut groups = Groups::new(0, false);
-        let group = groups.insert(&Default::default());
-        let key_ids = |part: RecordPart| {
-            let mut key_ids = PartKeyIds::default();
-            key_ids[0] = part as u32;
-            key_ids
+    fn combinations_are_of_what_the_aggregate_sees() {
+        let mut cache = GroupCache::new([true, false, true]);
+        let class = |part: RecordPart| {
+            let mut class = PartClass::default();
+            class[0] = part as u32;
+            class
         };
         let record = |origin, timer_tags| RecordIds {
             origin,
             request_tags: 9,
             timer_tags,
         };
-        assert_eq!(group_cache.find(record(1, 2), &groups), None);
-        group_cache.remember(record(1, 2), Some(group), &groups, usize::MAX, key_ids);
-        assert_eq!(group_cache.find(record(1, 2), &groups), Some(Some(group)));
-        // Another origin with the same key ids: known as soon as its key is.
-        assert_eq!(group_cache.find(record(5, 2), &groups), None);
-        group_cache.remember(record(5, 2), Some(group), &groups, usize::MAX, key_ids);
-        let GroupCache::Several(combinations) = &group_cache else {
-            panic!("two parts")
+        let find = |cache: &GroupCache, origin, timer_tags| {
+            cache.find(cache.request(origin, 9), timer_tags)
         };
-        assert_eq!(combinations.targets.len(), 1);
-        // A freed number must be looked up again; a group that went leads nowhere.
-        group_cache.forget(&Freed {
+        assert_eq!(find(&cache, 1, 2), UNKNOWN);
+        cache.remember(record(1, 2), 7, 1, usize::MAX, class);
+        assert_eq!(find(&cache, 1, 2), 7);
+        // Another origin with the same key ids: known as soon as its class is.
+        assert_eq!(find(&cache, 5, 2), UNKNOWN);
+        cache.remember(record(5, 2), 7, 1, usize::MAX, class);
+        assert_eq!(cache.groups.len, 1);
+        // A freed number must be looked up again; a group that went is forgotten.
+        cache.forget(&Freed {
             origins: vec![1],
             tag_sets: vec![],
         });
-        assert_eq!(group_cache.find(record(1, 2), &groups), None);
-        assert_eq!(group_cache.find(record(5, 2), &groups), Some(Some(group)));
-        groups.remove(group);
-        assert_eq!(group_cache.find(record(5, 2), &groups), None);
+        assert_eq!(find(&cache, 1, 2), UNKNOWN);
+        assert_eq!(find(&cache, 5, 2), 7);
+        cache.forget_groups(|group| group == 7);
+        assert_eq!(find(&cache, 5, 2), UNKNOWN);
+        assert_eq!(cache.groups.len, 0);
+    }
+
+    /// Whatever shape they take, pairs are found as in a map.
+    #[test]
+    fn pairs_are_those_of_a_map() {
+        let (mut arrays, mut tables) = (0, 0);
+        for (lefts, rights, steps) in [
+            (1, 5_000, 900),
+            (5_000, 1, 900),
+            (60, 40, 4_000),
+            (90_000, 70_000, 4_000),
+        ] {
+            let mut seed = 7u64;
+            let mut next = |below: u64| {
+                seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                ((seed >> 33) % below) as u32
+            };
+            let mut pairs = Pairs::default();
+            let mut model = std::collections::HashMap::new();
+            for step in 0..steps {
+                let at = (next(lefts), next(rights));
+                assert_eq!(
+                    pairs.get(at.0, at.1),
+                    model.get(&at).copied().unwrap_or(UNKNOWN)
+                );
+                pairs.set(at.0, at.1, step, usize::MAX);
+                model.insert(at, step);
+                if step % 500 == 499 {
+                    pairs.forget(|number| number % 3 == 0);
+                    model.retain(|_, number| *number % 3 != 0);
+                }
+                assert_eq!(pairs.len, model.len());
+            }
+            for (at, number) in model {
+                assert_eq!(pairs.get(at.0, at.1), number);
+            }
+            arrays += usize::from(pairs.hashed.is_empty());
+            tables += usize::from(pairs.array.is_empty());
+        }
+        assert_eq!((arrays, tables), (3, 1));
     }
 }

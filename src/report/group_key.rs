@@ -111,8 +111,8 @@ impl RecordPart {
     }
 }
 
-/// What an aggregate sees of one part: whether it passes the filters, then a value of each group key.
-pub(super) type PartKeyIds = [u32; DEFINITION_KEYS_MAX + 1];
+/// All that an aggregate sees of one part: whether it passes the filters, then a value of each group key.
+pub(super) type PartClass = [u32; DEFINITION_KEYS_MAX + 1];
 
 /// A record by its numbers in the pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -198,13 +198,13 @@ impl RecordIds {
     }
 
     /// What the aggregate sees of one part of a record: records with equal key ids of all parts are in the same group.
-    pub(super) fn part_key_ids(
+    pub(super) fn class(
         self,
         part: RecordPart,
         group_keys: &[GroupKey],
         filters: &[Filter],
         pool: &Pool,
-    ) -> PartKeyIds {
+    ) -> PartClass {
         let mut key_ids = [NONE; DEFINITION_KEYS_MAX + 1];
         let mut of_part = filters.iter().filter(|it| part_of(it) == Some(part));
         key_ids[0] = of_part

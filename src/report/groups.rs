@@ -1,17 +1,22 @@
 //! Groups: the finest rows that an aggregate keeps, exact under add and expire.
 //!
 //! A group is one combination of key ids. What it gained in the running tick is in a slot (there are only as many slots as
-//! groups that gained something); when the tick closes, the slot is written to the tick log and added to the group's sums,
-//! and when that tick leaves the window the log's entry is subtracted again. So a packet touches one slot, however many
-//! reports there are and however often they are read.
+//! groups that gained something). A record writes to the two cache lines of the slot's front alone: sums, and its sample
+//! behind those that came before. The front is settled when its samples are full and when a second is cut; when the tick
+//! closes, the slot is written to the tick log and added to the group's sums, and when that tick leaves the window the
+//! log's entry is subtracted again. So a packet touches one front an aggregate, however many reports there are and however
+//! often they are read.
+//!
+//! ```text
+//!   record --> Front { sums, samples } --(full, second over)--> Slot { sums, histogram } --(tick over)--> Group
+//! ```
 
-use super::chunked::Chunked;
-use super::counts::{Histogram, grown};
+use super::chunked::{CHUNK, Chunked};
+use super::counts::{Histogram, Sample, grown};
 use super::group_key::KeyIds;
 use super::histogram::BucketLayout;
 use super::key_table::KeyTable;
 use super::reading::Extremes;
-use super::tick_log::TickLogWriter;
 use super::totals::Totals;
 
 pub(super) mod overflow;
@@ -35,16 +40,6 @@ pub(super) struct Group {
     pub(super) histogram: Histogram,
 }
 
-/// What every record looks at of its group: kept apart from the rest, so that a hundred thousand groups have it in a core's
-/// cache.
-#[derive(Debug, Clone, Copy, Default)]
-struct Head {
-    /// Slot of the running tick, [`NO_SLOT`], or [`UNUSED`].
-    slot: u32,
-    /// Counts how often this number was given to another combination; who remembers a number remembers this too.
-    generation: u32,
-}
-
 /// Sums half as wide as [`Totals`]: a slot whose sums could overflow is taken over early (see [`Groups::count`]), and a
 /// hundred bytes less of it are two cache lines less a packet.
 #[derive(Debug, Clone, Copy, Default)]
@@ -59,21 +54,67 @@ pub(super) struct Sums {
     hits: u64,
 }
 
-/// What a group gained in the running tick.
+/// Samples that a front holds until it is settled.
+const SAMPLES: usize = 14;
+
+/// What a slot gained since it was settled last: all that a record writes to.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C, align(64))]
+struct Front {
+    sums: Sums,
+    /// The last request counted, so that several timers of one request count it once.
+    last_request: u64,
+    samples: [Sample; SAMPLES],
+    /// How many of them there are.
+    len: u16,
+    /// Whether a record came since the second was cut.
+    is_touched: bool,
+    /// Whether the sums of the slot are nearly full: it has to be [taken over](Groups::take_over) first.
+    is_locked: bool,
+    /// The samples before: one more than the place of the youngest block, 0 if there is none.
+    blocks: u32,
+}
+
+const _: () = assert!(size_of::<Front>() == 128);
+
+impl Front {
+    fn samples(&self) -> &[Sample] {
+        &self.samples[..self.len.into()]
+    }
+}
+
+/// Samples of a front that was full, until the second is cut. They are written one behind the other, and are read again
+/// when the histogram they go to is at hand: a tenth of the price of looking for it when they come.
+#[derive(Debug, Clone, Copy)]
+#[repr(C, align(64))]
+struct Block {
+    samples: [Sample; SAMPLES],
+    /// The one before of the same front, as [`Front::blocks`].
+    before: u32,
+}
+
+/// Blocks for which there is room made at once.
+const BLOCKS_AT_ONCE: usize = 256;
+
+/// What a group gained in the running tick, its [`Front`] aside.
 #[derive(Debug, Default)]
 pub(super) struct Slot {
     pub(super) group: u32,
-    /// The cut after which `sums` and `histogram` were put down last; they are again if it is not the last one.
-    cut: u32,
     sums: Sums,
     pub(super) histogram: Histogram,
-    /// The last request counted, so that several timers of one request count it once.
-    last_request: u64,
+    /// Samples of the running second for which there was no room elsewhere, while somebody wants to know what is gained in a
+    /// second.
+    second: Histogram,
 }
 
 impl Slot {
     pub(super) fn totals(&self) -> Totals {
         self.sums.totals()
+    }
+
+    /// Bytes on the heap.
+    fn heap_bytes(&self) -> usize {
+        self.histogram.heap_bytes() + self.second.heap_bytes()
     }
 }
 
@@ -131,8 +172,8 @@ pub(super) struct Delta {
     pub(super) traffic: u32,
     pub(super) memory: u32,
     pub(super) memory_peak: u32,
-    /// The bucket of `sample` in the layout that nearly all aggregates have.
-    pub(super) log_linear: u32,
+    /// The sample in the layout that nearly all aggregates have.
+    pub(super) log_linear: Sample,
     pub(super) error: bool,
 }
 
@@ -160,12 +201,12 @@ impl Delta {
         }
     }
 
-    /// The bucket of its sample.
+    /// Its sample in a layout.
     #[inline]
-    fn bucket(&self, buckets: &BucketLayout) -> u32 {
+    fn sample(&self, buckets: &BucketLayout) -> Sample {
         match buckets {
             BucketLayout::LogLinear => self.log_linear,
-            other => other.bucket(self.sample),
+            other => Sample::new(other.bucket(self.sample), self.weight),
         }
     }
 }
@@ -174,23 +215,33 @@ impl Delta {
 #[derive(Debug, Default)]
 pub(super) struct Groups {
     pub(super) keys: KeyTable,
-    heads: Chunked<Head>,
+    /// Slot of each group in the running tick, [`NO_SLOT`] or [`UNUSED`]: what every record looks at.
+    slot_of: Chunked<u32>,
+    /// How often each number was given to another combination.
+    generations: Chunked<u32>,
     groups: Chunked<Group>,
+    /// Numbers of groups that went, not to be given away before the caches have forgotten them.
+    gone: Vec<u32>,
     /// How many ticks the window has.
     pub(super) ticks: u64,
+    fronts: Chunked<Front>,
+    blocks: Vec<Block>,
+    blocks_max: usize,
     slots: Chunked<Slot>,
     slots_used: usize,
-    /// The last cut; 0: none yet, nobody wants to know what is gained in a second.
-    cut: u32,
-    /// What groups that gained something since had then in their slots, in the order of their first record.
-    before: TickLogWriter,
+    /// The most that were in use in this tick.
+    slots_peak: usize,
+    /// Somebody wants to know what is gained in a second.
+    pub(super) is_watched: bool,
+    /// Slots before this one have been cut in the second that ends.
+    cut: usize,
     /// Bytes that the histograms of slots hold on the heap.
     pub(super) slot_histogram_bytes: usize,
     /// Per group the extremes of its closed ticks, when the aggregate keeps them.
     pub(super) extremes: Option<Vec<Vec<(u64, Extremes)>>>,
     /// How many of them there are.
     pub(super) extremes_count: usize,
-    /// Per slot the extremes of the running tick, and of what came since the last cut, when the aggregate keeps them.
+    /// Per slot the extremes of the running tick, and of the running second, when the aggregate keeps them.
     slot_extremes: Vec<(Extremes, Extremes)>,
     /// Bytes that histograms hold on the heap.
     pub(super) histogram_bytes: usize,
@@ -212,18 +263,17 @@ impl Groups {
     }
 
     pub(super) fn is_used(&self, id: u32) -> bool {
-        self.heads[id as usize].slot != UNUSED
+        self.slot_of[id as usize] != UNUSED
     }
 
     /// Whether the group gained something in the running tick.
     pub(super) fn is_running(&self, id: u32) -> bool {
-        self.heads[id as usize].slot < UNUSED
+        self.slot_of[id as usize] < UNUSED
     }
 
     /// How often this number was given to another combination.
-    #[inline]
     pub(super) fn generation(&self, id: u32) -> u32 {
-        self.heads[id as usize].generation
+        self.generations[id as usize]
     }
 
     pub(super) fn get(&self, id: u32) -> &Group {
@@ -237,8 +287,40 @@ impl Groups {
     /// The slot of a group in the running tick, and its number.
     #[inline]
     pub(super) fn running(&self, id: u32) -> Option<(usize, &Slot)> {
-        let at = self.heads[id as usize].slot;
+        let at = self.slot_of[id as usize];
         (at < UNUSED).then(|| (at as usize, &self.slots[at as usize]))
+    }
+
+    /// What group `id` gained in the running tick.
+    pub(super) fn running_totals(&self, id: u32) -> Option<Totals> {
+        let (at, slot) = self.running(id)?;
+        let mut totals = slot.totals();
+        totals += &self.fronts[at].sums.totals();
+        Some(totals)
+    }
+
+    /// The samples of slot `at` in the running tick, in any order.
+    pub(super) fn running_samples(&self, at: usize) -> impl Iterator<Item = (u32, u64)> + '_ {
+        let slot = &self.slots[at];
+        let recent = self.recent_samples(at).map(|it| it.pair());
+        slot.histogram
+            .iter()
+            .chain(slot.second.iter())
+            .chain(recent)
+    }
+
+    /// The samples of a front and its blocks.
+    fn recent_samples(&self, at: usize) -> impl Iterator<Item = Sample> + '_ {
+        let front = &self.fronts[at];
+        let block = |place: u32| self.blocks.get((place as usize).wrapping_sub(1));
+        let blocks = std::iter::successors(block(front.blocks), move |it| block(it.before));
+        let of_blocks = blocks.flat_map(|it| it.samples);
+        front.samples().iter().copied().chain(of_blocks)
+    }
+
+    /// Full fronts may take so many bytes until the second is cut.
+    pub(super) fn allow_blocks(&mut self, bytes: usize) {
+        self.blocks_max = bytes / size_of::<Block>();
     }
 
     /// Takes a combination in that is not there and returns its number.
@@ -251,42 +333,53 @@ impl Groups {
             }
         }
         // Where it was in use before the end was given back, there is one.
-        if id as usize == self.heads.len() {
-            self.heads.push(Head::default());
+        if id as usize == self.slot_of.len() {
+            self.slot_of.push(NO_SLOT);
+            self.generations.push(0);
         }
-        self.heads[id as usize].slot = NO_SLOT;
+        self.slot_of[id as usize] = NO_SLOT;
         id
     }
 
-    /// Gives a number back. The caller has seen that nothing is counted under it.
+    /// Lets a group go, under whose number nothing is counted any more. The number is not given away before
+    /// [`free_gone`](Self::free_gone).
     pub(super) fn remove(&mut self, id: u32) {
-        self.keys.remove(id);
+        self.keys.unlink(id);
+        self.gone.push(id);
         let group = &mut self.groups[id as usize];
         self.histogram_bytes -= group.histogram.heap_bytes();
         *group = Group::default();
-        let head = &mut self.heads[id as usize];
-        head.slot = UNUSED;
-        head.generation = head.generation.wrapping_add(1);
+        self.slot_of[id as usize] = UNUSED;
+        let generation = &mut self.generations[id as usize];
+        *generation = generation.wrapping_add(1);
         if let Some(extremes) = &mut self.extremes {
             self.extremes_count -= extremes[id as usize].len();
             extremes[id as usize] = Vec::new();
         }
     }
 
-    /// Brings what [`count`](Self::count) will touch for these groups into the processor's caches. The reads of one
-    /// group wait for each other, those of different groups do not: done for a batch, they overlap. Their heads are there already:
-    /// who found the groups read them.
-    pub(super) fn prefetch(
-        &self,
-        assignments: &[(u32, u32)],
-        deltas: &[Delta],
-        buckets: &BucketLayout,
-    ) {
+    /// Whether groups went whose numbers caches may still have.
+    #[inline]
+    pub(super) fn has_gone(&self) -> bool {
+        !self.gone.is_empty()
+    }
+
+    /// The numbers of groups that went may be given away.
+    pub(super) fn free_gone(&mut self) {
+        std::mem::take(&mut self.gone)
+            .into_iter()
+            .for_each(|id| self.keys.free(id));
+    }
+
+    /// Brings what [`count`](Self::count) will touch for these groups into the processor's caches: the reads of one group
+    /// wait for each other, those of different groups do not.
+    pub(super) fn prefetch(&self, assignments: &[(u32, u32)]) {
         let mut seen = 0;
-        for (id, at) in assignments {
-            if let Some((_, slot)) = self.running(*id) {
-                let bucket = deltas[*at as usize].bucket(buckets);
-                seen ^= slot.last_request ^ u64::from(slot.histogram.peek(bucket));
+        for (id, _) in assignments {
+            let at = self.slot_of[*id as usize];
+            if at < UNUSED {
+                let front = &self.fronts[at as usize];
+                seen ^= front.last_request ^ u64::from(front.len);
             }
         }
         std::hint::black_box(seen);
@@ -296,37 +389,82 @@ impl Groups {
     /// [taken over](Self::take_over) first.
     #[inline]
     pub(super) fn count(&mut self, id: u32, delta: &Delta, buckets: &BucketLayout) -> bool {
-        let at = match self.heads[id as usize].slot {
+        let at = match self.slot_of[id as usize] {
             NO_SLOT => self.open_slot(id),
             at => at,
-        };
-        let slot = &self.slots[at as usize];
-        if !slot.sums.has_room() {
-            return false;
+        } as usize;
+        let mut front = &mut self.fronts[at];
+        if usize::from(front.len) == SAMPLES || front.is_locked {
+            if !self.make_room(at) {
+                return false;
+            }
+            front = &mut self.fronts[at];
         }
-        if slot.cut != self.cut {
-            self.touch(at);
-        }
-        let slot = &mut self.slots[at as usize];
-        let sums = &mut slot.sums;
+        front.is_touched = true;
+        let sums = &mut front.sums;
         sums.time += delta.time;
         sums.ru_utime += delta.ru_utime;
         sums.ru_stime += delta.ru_stime;
         sums.traffic += u64::from(delta.traffic);
         sums.memory += u64::from(delta.memory);
         sums.hits += u64::from(delta.hits);
-        if slot.last_request != delta.request {
-            slot.last_request = delta.request;
+        if front.last_request != delta.request {
+            front.last_request = delta.request;
             sums.requests += 1;
             sums.errors += u32::from(delta.error);
         }
-        slot.histogram
-            .add(delta.bucket(buckets), u64::from(delta.weight));
+        let sample = delta.sample(buckets);
+        if sample.fits() {
+            front.samples[usize::from(front.len)] = sample;
+            front.len += 1;
+        } else {
+            self.count_heavy(at, delta, buckets);
+        }
         if self.extremes.is_some() {
             let seen = delta.extremes();
-            let (of_tick, of_second) = &mut self.slot_extremes[at as usize];
+            let (of_tick, of_second) = &mut self.slot_extremes[at];
             of_tick.widen(&seen);
             of_second.widen(&seen);
+        }
+        true
+    }
+
+    /// Counts a sample of too much weight for a front.
+    #[cold]
+    fn count_heavy(&mut self, at: usize, delta: &Delta, buckets: &BucketLayout) {
+        if delta.weight > 0 {
+            let bucket = buckets.bucket(delta.sample);
+            self.settled_samples(at).add(bucket, delta.weight.into());
+        }
+    }
+
+    /// Where samples go that leave the front of slot `at` before the second is cut.
+    fn settled_samples(&mut self, at: usize) -> &mut Histogram {
+        let slot = &mut self.slots[at];
+        match self.is_watched {
+            true => &mut slot.second,
+            false => &mut slot.histogram,
+        }
+    }
+
+    /// Makes room for samples in front `at`; false when its sums, or those of the slot, are nearly full.
+    #[inline(never)]
+    fn make_room(&mut self, at: usize) -> bool {
+        let front = &mut self.fronts[at];
+        if front.is_locked || !front.sums.has_room() {
+            return false;
+        }
+        front.len = 0;
+        let mut samples = front.samples;
+        if self.blocks.len() < self.blocks_max {
+            if self.blocks.len() == self.blocks.capacity() {
+                self.blocks.reserve_exact(BLOCKS_AT_ONCE);
+            }
+            let before = front.blocks;
+            self.blocks.push(Block { samples, before });
+            front.blocks = self.blocks.len() as u32;
+        } else {
+            self.settled_samples(at).add_samples(&mut samples);
         }
         true
     }
@@ -342,16 +480,17 @@ impl Groups {
         let at = self.slots_used;
         if at == self.slots.len() {
             self.slots.push(Slot::default());
+            self.fronts.push(Front::default());
         }
         if self.extremes.is_some() {
             self.slot_extremes.truncate(at);
             self.slot_extremes.push(Default::default());
         }
         self.slots_used += 1;
-        let slot = &mut self.slots[at];
-        slot.group = id;
-        slot.last_request = 0;
-        self.heads[id as usize].slot = at as u32;
+        self.slots_peak = self.slots_peak.max(self.slots_used);
+        self.slots[at].group = id;
+        self.fronts[at] = Front::default();
+        self.slot_of[id as usize] = at as u32;
         at as u32
     }
 
@@ -372,8 +511,8 @@ impl Groups {
         self.slots_used
     }
 
-    /// Takes slot `at` of the running tick over into its group (sums, extremes and, if wanted, the histogram) and
-    /// empties it; the group keeps it.
+    /// Takes slot `at` of the running tick, which is settled, over into its group (sums, extremes and, if wanted, the
+    /// histogram) and empties it; the group keeps it.
     pub(super) fn take_over(&mut self, at: usize, tick: u64, histogram: bool) {
         let Self {
             groups,
@@ -383,6 +522,7 @@ impl Groups {
             slot_extremes,
             histogram_bytes,
             slot_histogram_bytes,
+            fronts,
             ..
         } = self;
         let slot = &mut slots[at];
@@ -403,45 +543,43 @@ impl Groups {
                 }
             }
         }
-        let mut counts = std::mem::take(&mut slot.histogram);
-        // A wide histogram belongs to a busy group, and the next user of this slot may not be one.
-        if counts.heap_bytes() > SLOT_HISTOGRAM_KEPT {
-            *slot_histogram_bytes -= counts.heap_bytes();
-            counts = Histogram::new();
-        } else {
-            counts.clear();
+        slot.sums = Sums::default();
+        for counts in [&mut slot.histogram, &mut slot.second] {
+            // A wide histogram belongs to a busy group, and the next user of this slot may not be one.
+            if counts.heap_bytes() > SLOT_HISTOGRAM_KEPT {
+                *slot_histogram_bytes -= counts.heap_bytes();
+                *counts = Histogram::new();
+            } else {
+                counts.clear();
+            }
         }
-        *slot = Slot {
-            group: slot.group,
-            last_request: slot.last_request,
-            histogram: counts,
-            ..Slot::default()
-        };
+        fronts[at].is_locked = false;
     }
 
     /// [Takes over](Self::take_over) slot `at`, which the group gives back.
     pub(super) fn close_slot(&mut self, at: usize, tick: u64, histogram: bool) {
         self.take_over(at, tick, histogram);
         let group = self.slots[at].group;
-        self.heads[group as usize].slot = NO_SLOT;
+        self.slot_of[group as usize] = NO_SLOT;
     }
 
     /// After the last slot was closed: keeps no more slots than the tick needed, so that one wild tick does not hold
     /// its memory for ever.
     pub(super) fn slots_closed(&mut self) {
-        let keep = match self.slots_used {
+        let keep = match std::mem::take(&mut self.slots_peak) {
             0 => 0,
-            used => (used * 2).max(1024),
+            used => (used * 2).max(CHUNK),
         };
-        self.keep_slots(keep);
         self.slots_used = 0;
+        self.keep_slots(keep);
     }
 
     /// Keeps so many slots.
     fn keep_slots(&mut self, keep: usize) {
         while self.slots.len() > keep {
             if let Some(slot) = self.slots.pop() {
-                self.slot_histogram_bytes -= slot.histogram.heap_bytes();
+                self.slot_histogram_bytes -= slot.heap_bytes();
+                self.fronts.pop();
             }
         }
         if self.slot_extremes.capacity() > keep * 2 {
@@ -476,11 +614,14 @@ impl Groups {
         // 16: what the allocator adds to each histogram.
         self.keys.heap_bytes()
             + self.groups.heap_bytes()
-            + self.heads.heap_bytes()
+            + self.slot_of.heap_bytes()
+            + self.generations.heap_bytes()
+            + self.gone.capacity() * 4
+            + self.fronts.heap_bytes()
+            + self.blocks.capacity() * size_of::<Block>()
             + self.slots.heap_bytes()
             + self.slots.len() * 16
             + self.slot_histogram_bytes
-            + self.before_bytes()
             + self.keys.len() * 16
             + self.extremes_bytes()
             + self.closed_bytes()

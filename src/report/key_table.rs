@@ -8,7 +8,7 @@ use std::collections::BinaryHeap;
 use ahash::RandomState;
 use hashbrown::HashTable;
 
-use super::chunked::Chunked;
+use super::chunked::{CHUNK, Chunked};
 use super::definition::DEFINITION_KEYS_MAX;
 use super::group_key::KeyIds;
 use crate::pool::strings::NONE;
@@ -96,12 +96,22 @@ impl KeyTable {
         self.end - 1
     }
 
-    /// Frees a number.
+    /// Removes a combination, and frees its number.
     pub(super) fn remove(&mut self, id: u32) {
+        self.unlink(id);
+        self.free(id);
+    }
+
+    /// Removes a combination, whose number is not given away before it is [freed](Self::free).
+    pub(super) fn unlink(&mut self, id: u32) {
         let hash = self.hash(&self.key_ids(id));
         if let Ok(entry) = self.by_key.find_entry(hash, |&other| other == id) {
             entry.remove();
         }
+    }
+
+    /// Frees a number.
+    pub(super) fn free(&mut self, id: u32) {
         self.unused.push(Reverse(id));
     }
 
@@ -125,8 +135,8 @@ impl KeyTable {
             true => self.by_key.capacity().max(8) * 12,
             false => 0,
         };
-        match self.unused.is_empty() && self.end.is_multiple_of(1024) {
-            true => table + self.stride * 4 * 1024,
+        match self.unused.is_empty() && self.end.is_multiple_of(CHUNK as u32) {
+            true => table + self.stride * 4 * CHUNK,
             false => table,
         }
     }

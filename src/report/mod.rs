@@ -1,9 +1,25 @@
 //! The reports: running aggregates over sliding windows, exact under add and expire.
 //!
+//! The path of a record, some dozens at a time, aggregate by aggregate:
+//!
 //! ```text
-//!   request --(filters, group cache)--> group of each aggregate --(tick closes)--> tick log --(tick leaves)--> subtracted
-//!                                            |
-//!   a reading of a report  <--(row map: group -> row)
+//!   Arrivals            requests that the pool took in, with their timers
+//!    -> RecordDeltas    what each adds: times, bytes, hits, its sample; once for all aggregates
+//!    -> GroupCache      numbers of origin and tag sets -> classes -> number of the group, by arrays
+//!    -> look_up         what is new there: filters, key ids, KeyTable; a new group gets its row in every RowMap
+//!    -> Groups::count   the two cache lines of the group's Front: sums, and the sample behind those before it
+//!    -> Block           samples of a front that was full, one behind the other
+//! ```
+//!
+//! The path of a second and of a tick, some thousand groups at a time, between which readers have the lock:
+//!
+//! ```text
+//!   Reports::cut_some      the wall clock's second is over: fronts are settled into slots,
+//!    -> Deltas             and what groups gained is written down, if somebody reads it (see `delta`)
+//!   Reports::advance_some  a tick is over: slots go to the TickLog and into their groups,
+//!    -> close_some         as far as the Budget has room; the rest goes to `(other)`
+//!    -> retire_some        a tick leaves the window: its log is subtracted, groups without anything go
+//!    -> forget_gone        their numbers are given away when the GroupCache has forgotten them
 //! ```
 //!
 //! One engine serves every kind of report: a [`Definition`](definition::Definition) says what is counted and how it is

@@ -100,16 +100,34 @@ pub(crate) struct PairSums {
 }
 
 impl PairSums {
-    pub(crate) fn add(&mut self, pairs: Pairs<'_>) {
-        for (bucket, count) in pairs.filter(|pair| pair.1 > 0) {
-            let bucket = bucket.min(BUCKET_MAX) as usize;
-            let (word, bit) = (bucket / 64, bucket % 64);
-            if word >= self.used.len() {
-                self.used.resize(word + 1, 0);
-                self.counts.resize((word + 1) * 64, 0);
+    pub(crate) fn add(&mut self, pairs: impl Iterator<Item = (u32, u64)>) {
+        for (bucket, count) in pairs {
+            self.add_pair(bucket, count);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn add_pair(&mut self, bucket: u32, count: u64) {
+        let bucket = bucket.min(BUCKET_MAX) as usize;
+        let (word, bit) = (bucket / 64, bucket % 64);
+        if word >= self.used.len() {
+            self.used.resize(word + 1, 0);
+            self.counts.resize((word + 1) * 64, 0);
+        }
+        self.used[word] |= u64::from(count > 0) << bit;
+        self.counts[bucket] = self.counts[bucket].saturating_add(count);
+    }
+
+    /// Moves the sums, buckets ascending, behind those in `to`.
+    pub(crate) fn take(&mut self, to: &mut Vec<(u32, u64)>) {
+        let words = self.used.iter_mut().zip(self.counts.chunks_exact_mut(64));
+        for (word, (used, counts)) in words.enumerate() {
+            while *used != 0 {
+                let bit = used.trailing_zeros();
+                *used &= *used - 1;
+                let count = std::mem::take(&mut counts[bit as usize]);
+                to.push((word as u32 * 64 + bit, count));
             }
-            self.used[word] |= 1 << bit;
-            self.counts[bucket] = self.counts[bucket].saturating_add(count);
         }
     }
 

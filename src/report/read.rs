@@ -7,6 +7,7 @@
 //! attempts is read in one piece.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use ahash::AHashSet;
 
@@ -35,6 +36,8 @@ const NAMES: usize = 1024;
 const TEXT_AT_ONCE: usize = 1 << 20;
 /// Attempts before all is read in one piece.
 const ATTEMPTS: usize = 3;
+/// How often, and how long each time, a reader waits while what left the window goes.
+const WAITS: (usize, Duration) = (500, Duration::from_micros(200));
 
 /// The lock under which reports are read, while it is held.
 pub trait Held {
@@ -86,6 +89,7 @@ pub fn read_into(
 ) -> Option<(Reading, Option<(usize, u64)>)> {
     let removals = held.live().0.removals();
     for _ in 0..ATTEMPTS {
+        wait_while_leaving(held, entry, removals)?;
         let memory = std::mem::take(&mut memory);
         let reader = Reader::new(memory, held.live().0, entry, as_of_ms);
         let read = reader.read(held, want, choice.as_mut());
@@ -93,8 +97,26 @@ pub fn read_into(
             return read;
         }
     }
+    wait_while_leaving(held, entry, removals)?;
     let reader = Reader::new(memory, held.live().0, entry, as_of_ms);
     reader.read(&mut held.live(), want, choice.as_mut())
+}
+
+/// Waits while a tick leaves the window, which the merger does piece by piece: in between, rows are of different windows.
+/// `None`: some report was dropped meanwhile.
+fn wait_while_leaving(held: &mut impl Held, entry: &Entry, removals: u64) -> Option<()> {
+    let (times, each) = WAITS;
+    for _ in 0..times {
+        let (reports, _) = held.live();
+        if reports.removals() != removals {
+            return None;
+        }
+        if !reports.aggregate(entry).is_leaving {
+            break;
+        }
+        held.unlocked(|| std::thread::sleep(each));
+    }
+    Some(())
 }
 
 /// A reading under way.
@@ -166,10 +188,16 @@ impl Histograms {
         self.ends.last().copied().unwrap_or_default()
     }
 
-    /// Adds one to the row at hand.
-    fn add(&mut self, histogram: &Histogram) {
+    /// Adds samples, in any order, to the row at hand.
+    fn add_unsorted(&mut self, pairs: impl Iterator<Item = (u32, u64)>) {
+        self.parts += 1;
+        self.add(pairs);
+    }
+
+    /// Adds a histogram, buckets ascending, to the row at hand.
+    fn add(&mut self, pairs: impl Iterator<Item = (u32, u64)>) {
         let before = self.pairs.len();
-        self.pairs.extend(histogram.iter());
+        self.pairs.extend(pairs);
         self.parts += usize::from(self.pairs.len() > before);
         if self.parts > 1 && self.pairs.len() - self.first() > SORTED_MAX {
             self.add_up();
@@ -314,8 +342,8 @@ impl<'a> Reader<'a> {
         let (groups, reading) = (&aggregate.groups, &mut self.reading);
         let totals = &mut reading.totals[place];
         *totals += &groups.get(id).totals;
-        if let Some((_, slot)) = groups.running(id) {
-            *totals += &slot.totals();
+        if let Some(running) = groups.running_totals(id) {
+            *totals += &running;
         }
         if let Some(closed) = &groups.extremes {
             let closed = closed[id as usize].iter().map(|(_, seen)| seen);
@@ -449,9 +477,9 @@ impl<'a> Reader<'a> {
             are_known &= aggregate.has_histograms();
             for &(place, id) in groups {
                 rows.begin(place as usize);
-                rows.add(&aggregate.groups.get(id).histogram);
-                if let Some((_, slot)) = aggregate.groups.running(id) {
-                    rows.add(&slot.histogram);
+                rows.add(aggregate.groups.get(id).histogram.iter());
+                if let Some((at, _)) = aggregate.groups.running(id) {
+                    rows.add_unsorted(aggregate.groups.running_samples(at));
                 }
             }
         }

@@ -54,6 +54,8 @@ pub struct Reports {
     /// Counts dropped reports and resets: what a snapshot saw before is not there any more.
     removals: u64,
     watch: watch::Watch,
+    /// Aggregates before this one have been cut in the second that ends.
+    cut: usize,
 }
 
 /// A report that is to be filled from the raw rows before it goes live: with [`Reports::fill`], until there is no more of it.
@@ -98,6 +100,7 @@ impl Reports {
             now_ms: 0,
             removals: 0,
             watch: watch::Watch::default(),
+            cut: 0,
         }
     }
 
@@ -322,7 +325,7 @@ impl Reports {
         }
         if memory.budget.is_short() {
             for aggregate in aggregates.iter_mut().flatten() {
-                aggregate.forget_emptied(&mut memory.pool.strings);
+                aggregate.forget_many_emptied(&mut memory.pool.strings);
             }
         }
     }

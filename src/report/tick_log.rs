@@ -68,11 +68,6 @@ impl TickLogWriter {
         &self.bytes
     }
 
-    /// Bytes on the heap.
-    pub(super) fn heap_bytes(&self) -> usize {
-        self.bytes.capacity()
-    }
-
     /// Adds entries that were written elsewhere.
     pub(super) fn written(&mut self, entries: &[u8]) {
         self.bytes.extend_from_slice(entries);

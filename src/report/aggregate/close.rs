@@ -15,8 +15,15 @@ use crate::report::groups::Groups;
 use crate::report::groups::overflow::LEVELS;
 use crate::report::totals::Totals;
 
-/// A tick log is cut into pieces of about this size, so that none has to be copied as a whole.
-pub(super) const PIECE_BYTES: usize = 256 << 10;
+/// A tick log is cut into pieces of about this size, each of which leaves its window under one hold of the lock: a
+/// millisecond. Tests have few groups.
+pub(super) const PIECE_BYTES: usize = if cfg!(test) { 4 << 10 } else { 128 << 10 };
+
+/// Slots that are settled or closed under one hold of the lock: a millisecond.
+pub(in crate::report) const SLOTS_AT_ONCE: usize = if cfg!(test) { 64 } else { 2048 };
+
+/// While a tick runs, emptied groups are forgotten when they are this part of all.
+const EMPTIED_SHARE: usize = 8;
 
 /// How much closed ticks may still take.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -124,13 +131,25 @@ impl Aggregate {
         oldest.is_some_and(|tick| Some(tick) <= gone)
     }
 
+    /// Takes away a piece of a tick that is outside the window at `now_ms`; false when there is none left.
+    pub(in crate::report) fn retire_some(
+        &mut self,
+        now_ms: u64,
+        strings: &mut StringInterner,
+    ) -> bool {
+        if self.has_left(now_ms)
+            && let Some(tick_log) = self.tick_logs.pop_front()
+        {
+            self.retire(&tick_log, strings);
+            self.version += 1;
+        }
+        self.is_leaving = self.has_left(now_ms);
+        self.is_leaving
+    }
+
     /// Takes away the ticks that are outside the window at `now_ms`.
     pub(in crate::report) fn retire_until(&mut self, now_ms: u64, strings: &mut StringInterner) {
-        while self.has_left(now_ms) {
-            if let Some(tick_log) = self.tick_logs.pop_front() {
-                self.retire(&tick_log, strings);
-            }
-        }
+        while self.retire_some(now_ms, strings) {}
     }
 
     /// Begins the tick at `now_ms`, when the one before is closed.
@@ -150,6 +169,7 @@ impl Aggregate {
 
     /// Gives back what groups took that went.
     pub(super) fn give_end_back(&mut self) {
+        self.forget_gone();
         if self.groups.give_end_back() {
             for row_map in self.row_maps.iter_mut().flatten() {
                 row_map.give_back(&self.groups);
@@ -157,13 +177,22 @@ impl Aggregate {
         }
     }
 
-    /// Closes every slot there is.
-    fn close_freely(&mut self) {
-        for at in 0..self.groups.dirty() {
-            self.log_slot(at, true);
-            self.groups.close_slot(at, self.tick, true);
+    /// Closes up to `slots` slots, which are settled; false when there is none left.
+    pub(in crate::report) fn close_some(&mut self, slots: usize) -> bool {
+        for _ in 0..slots {
+            let Some(last) = self.groups.dirty().checked_sub(1) else {
+                break;
+            };
+            self.log_slot(last, true);
+            self.groups.close_and_fill(last, self.tick, true);
             self.end_piece(false);
         }
+        self.groups.dirty() > 0
+    }
+
+    /// Closes every slot there is.
+    fn close_freely(&mut self) {
+        while self.close_some(usize::MAX) {}
         self.groups.slots_closed();
         if let Some((other, totals)) = self.overflow_remainder.take() {
             self.writer.entry(other, &totals, None);
@@ -173,6 +202,7 @@ impl Aggregate {
         self.writer.shrink();
         self.tick_without_histograms = false;
         self.overflows = false;
+        self.is_closing = false;
     }
 
     /// Writes the tick log's entry of slot `at`.
@@ -266,8 +296,15 @@ impl Aggregate {
         memory.budget.replaced(before, self.taken());
     }
 
+    /// Forgets groups that have nothing left, if they are many: each time the whole cache is searched for them.
+    pub(in crate::report) fn forget_many_emptied(&mut self, strings: &mut StringInterner) {
+        if self.emptied.len() * EMPTIED_SHARE >= self.groups.keys.len() {
+            self.forget_emptied(strings);
+        }
+    }
+
     /// Forgets groups that have nothing left. Not before everything was counted whose group is known already.
-    pub(in crate::report) fn forget_emptied(&mut self, strings: &mut StringInterner) {
+    pub(super) fn forget_emptied(&mut self, strings: &mut StringInterner) {
         for group in std::mem::take(&mut self.emptied) {
             let is_empty = self.groups.is_used(group)
                 && !self.groups.is_running(group)

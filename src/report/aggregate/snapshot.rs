@@ -20,7 +20,7 @@ use super::{Aggregate, Flow, Memory, Scope, serves};
 use crate::pool::snapshot::{Damage, SavedStrings};
 use crate::pool::strings::{NONE, OTHER, StringInterner};
 use crate::report::budget::Taken;
-use crate::report::counts::BUCKET_MAX;
+use crate::report::counts::{BUCKET_MAX, Histogram};
 use crate::report::definition::{DEFINITION_KEYS_MAX, DefinedBy, Definition, Filter};
 use crate::report::group_key::GroupKey;
 use crate::report::reading::Extremes;
@@ -123,9 +123,15 @@ impl Aggregate {
             writer.entry(*other, totals, None);
         }
         let mut extremes = Vec::new();
+        let mut samples = Histogram::new();
         for at in 0..self.groups.dirty() {
             let (slot, seen) = self.groups.slot(at);
-            writer.entry(slot.group, &slot.totals(), Some(&slot.histogram));
+            let totals = self.groups.running_totals(slot.group);
+            samples.reset();
+            for (bucket, count) in self.groups.running_samples(at) {
+                samples.add(bucket, count);
+            }
+            writer.entry(slot.group, &totals.unwrap_or_default(), Some(&samples));
             extremes.extend(seen.map(|seen| (slot.group, *seen)));
             if writer.unfinished().len() >= PIECE_BYTES {
                 running.push(writer.finish(self.tick_head()));
@@ -476,6 +482,7 @@ impl AggregateRestore {
                 self.aggregate.forget_group(id, strings);
             }
         }
+        self.aggregate.forget_gone();
         let overflowed = self.overflow_groups.iter();
         let overflowed = overflowed.filter_map(|&id| self.groups.get(id as usize).copied());
         let groups = &self.aggregate.groups;

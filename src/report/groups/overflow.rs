@@ -1,11 +1,13 @@
 //! Slots that give way: what a group gained in the running tick moves to another group, or is closed out of turn.
 //!
 //! Used by `aggregate::close` and `aggregate::overflow` when there is less memory than the tick wants, on the merger's
-//! thread. The last slot takes the place of one that goes, so the slots in use can be walked while they shrink.
+//! thread, when all slots are settled. The last slot takes the place of one that goes, so the slots in use can be walked
+//! while they shrink.
 
+use super::super::chunked::CHUNK;
 use super::super::totals::Totals;
 use super::super::varint;
-use super::{Groups, NO_SLOT, Slot, UNUSED};
+use super::{Front, Groups, NO_SLOT, Slot, UNUSED};
 
 /// Unused groups at the end that are worth giving back, when there are others.
 const END_UNUSED: usize = 1024;
@@ -54,7 +56,7 @@ impl Groups {
 
     /// Bytes that are free when slot `at` has gone.
     pub(in crate::report) fn slot_bytes(&self, at: usize) -> usize {
-        size_of::<Slot>() + 16 + self.slots[at].histogram.heap_bytes()
+        size_of::<Slot>() + size_of::<Front>() + 16 + self.slots[at].heap_bytes()
     }
 
     /// [Takes over](Self::take_over) slot `at`, which the last slot then fills.
@@ -76,19 +78,22 @@ impl Groups {
         }
         let from = std::mem::take(&mut self.slots[at]);
         let seen = self.slot(at).1.copied();
-        self.heads[from.group as usize].slot = NO_SLOT;
+        self.slot_of[from.group as usize] = NO_SLOT;
         // First of all its place is free: folding never takes another chunk.
         self.fill(at);
-        let to = match self.heads[to as usize].slot {
+        let to = match self.slot_of[to as usize] {
             NO_SLOT => self.open_slot(to),
             to => to,
         } as usize;
         let slot = &mut self.slots[to];
         slot.sums.add(&from.sums);
+        if !slot.sums.has_room() {
+            self.fronts[to].is_locked = true;
+        }
         let before = slot.histogram.heap_bytes();
         slot.histogram.add_all(&from.histogram);
         self.slot_histogram_bytes += slot.histogram.heap_bytes();
-        self.slot_histogram_bytes -= before + from.histogram.heap_bytes();
+        self.slot_histogram_bytes -= before + from.heap_bytes();
         if let Some(seen) = seen {
             self.slot_extremes[to].0.widen(&seen);
         }
@@ -110,18 +115,20 @@ impl Groups {
         let freed = std::mem::replace(&mut self.slots[at], moved);
         self.slots[last] = freed;
         let group = self.slots[at].group;
-        self.heads[group as usize].slot = at as u32;
+        self.slot_of[group as usize] = at as u32;
+        self.fronts[at] = self.fronts[last];
     }
 
     /// While the tick runs: gives back slots that are not in use.
     pub(in crate::report) fn give_slots_back(&mut self) {
+        self.blocks.shrink_to_fit();
         self.keep_slots(self.slots_used);
     }
 
     /// Gives back the end of the groups, when enough of it is unused; true when it did. Their generations stay.
     pub(in crate::report) fn give_end_back(&mut self) -> bool {
         let mut end = self.groups.len();
-        while end > 0 && self.heads[end - 1].slot == UNUSED {
+        while end > 0 && self.slot_of[end - 1] == UNUSED {
             end -= 1;
         }
         let unused = self.groups.len() - end;
@@ -142,14 +149,14 @@ impl Groups {
     /// Bytes that the next group takes at most.
     pub(in crate::report) fn next_bytes(&self) -> usize {
         let keys = self.keys.next_bytes();
-        if self.keys.len() < self.groups.len() || !self.groups.len().is_multiple_of(1024) {
+        if self.keys.len() < self.groups.len() || !self.groups.len().is_multiple_of(CHUNK) {
             return keys;
         }
-        let each = size_of::<super::Group>() + size_of::<super::Head>();
+        let each = size_of::<super::Group>() + 2 * size_of::<u32>();
         let lists = match &self.extremes {
-            Some(lists) if lists.capacity() - lists.len() < 1024 => lists.capacity() * 48,
+            Some(lists) if lists.capacity() - lists.len() < CHUNK => lists.capacity() * 48,
             _ => 0,
         };
-        each * 1024 + lists + keys
+        each * CHUNK + lists + keys
     }
 }

@@ -1,58 +1,117 @@
-//! A tick is cut into seconds, on the merger's thread: the first record of a slot after a cut puts down what the slot has, packed
-//! as in a tick log, and what it has more at the next cut is what its group gained in between.
+//! The cut between two seconds, on the merger's thread: what fronts have is settled into their slots, and told to whoever
+//! wants to know what was gained in the second.
+//!
+//! Slots must be settled before they are closed, moved or taken over.
 
+use super::super::counts::{Sample, grown};
+use super::super::packed::PairSums;
 use super::super::reading::Extremes;
-use super::super::tick_log::TickLogReader;
 use super::super::totals::Totals;
 use super::Groups;
 
+/// Slots that are looked at ahead of their turn: their histograms and blocks lie anywhere.
+const AHEAD: usize = 8;
+
+/// What a group gained since the last cut.
+pub(in crate::report) struct Gained<'a> {
+    pub(in crate::report) group: u32,
+    pub(in crate::report) totals: Totals,
+    /// If the aggregate keeps them.
+    pub(in crate::report) extremes: Option<&'a Extremes>,
+    /// The histogram, buckets ascending.
+    pub(in crate::report) pairs: &'a [(u32, u64)],
+}
+
 impl Groups {
-    /// The first record of a slot since the last cut comes: what it has is put down.
-    #[inline(never)]
-    pub(super) fn touch(&mut self, at: u32) {
-        let slot = &mut self.slots[at as usize];
-        slot.cut = self.cut;
-        self.before
-            .entry(slot.group, &slot.totals(), Some(&slot.histogram));
-        if let Some((_, of_second)) = self.slot_extremes.get_mut(at as usize) {
-            *of_second = Extremes::NOTHING;
-        }
-    }
-
-    /// Gives what groups gained since the last cut to `each`, in the order of their first record: sums, extremes, and the histogram as
-    /// (bucket, count), buckets ascending.
-    pub(in crate::report) fn each_gained(
-        &self,
-        mut each: impl FnMut(u32, &Totals, Option<&Extremes>, &[(u32, u64)]),
-    ) {
-        let mut entries = TickLogReader::new(self.before.unfinished());
-        let (mut had, mut pairs) = (Vec::new(), Vec::new());
-        while let Some((group, before)) = entries.next(&mut had) {
-            let Some((at, slot)) = self.running(group) else {
+    /// Settles up to `slots` further slots; what their groups gained goes to `each` while the groups are watched. False when
+    /// none is left: the next call begins another second.
+    pub(in crate::report) fn cut_some(
+        &mut self,
+        slots: usize,
+        mut each: impl FnMut(&Self, &Gained<'_>),
+    ) -> bool {
+        let end = self.slots_used.min(self.cut.saturating_add(slots));
+        let (mut samples, mut sums) = (Vec::new(), PairSums::default());
+        let mut pairs = Vec::new();
+        let grown_before = grown();
+        for at in self.cut..end {
+            self.look_ahead((at + AHEAD).min(end - 1));
+            let (front, slot) = (&self.fronts[at], &self.slots[at]);
+            if !front.is_touched {
                 continue;
-            };
-            let mut totals = slot.totals();
-            totals -= &before;
-            let mut had = had.iter().peekable();
+            }
             pairs.clear();
-            pairs.extend(slot.histogram.iter().filter_map(|(bucket, count)| {
-                let less = had.next_if(|it| it.0 == bucket).map_or(0, |it| it.1);
-                (count > less).then(|| (bucket, count - less))
-            }));
-            let seen = self.slot_extremes.get(at).map(|(_, of_second)| of_second);
-            each(group, &totals, seen, &pairs);
+            if front.blocks == 0 && slot.second.len() == 0 {
+                samples.clear();
+                samples.extend_from_slice(front.samples());
+                samples.sort_unstable();
+                pairs.extend(samples.iter().map(|it| it.pair()));
+                pairs.dedup_by(|more, pair| {
+                    let is_same = more.0 == pair.0;
+                    pair.1 += if is_same { more.1 } else { 0 };
+                    is_same
+                });
+            } else {
+                self.add_up(at, &mut sums);
+                sums.take(&mut pairs);
+            }
+            if self.is_watched {
+                let gained = Gained {
+                    group: slot.group,
+                    totals: front.sums.totals(),
+                    extremes: self.slot_extremes.get(at).map(|(_, second)| second),
+                    pairs: &pairs,
+                };
+                each(self, &gained);
+            }
+            self.settle(at, &pairs);
         }
+        self.slot_histograms_grew(grown_before);
+        self.cut = end;
+        let more = end < self.slots_used;
+        if !more {
+            self.cut = 0;
+            self.blocks.clear();
+        }
+        more
     }
 
-    /// Cuts: what is gained from now on is another second's. Slots can be taken over and moved until they are touched again.
-    pub(in crate::report) fn cut(&mut self) {
-        self.cut = self.cut.wrapping_add(1).max(1);
-        self.before.clear();
-        self.before.shrink();
+    /// Adds up what slot `at` has of the second.
+    fn add_up(&self, at: usize, sums: &mut PairSums) {
+        let front = &self.fronts[at];
+        let mut add = |samples: &[Sample]| {
+            for (bucket, count) in samples.iter().map(|it| it.pair()) {
+                sums.add_pair(bucket, count);
+            }
+        };
+        add(front.samples());
+        let mut place = front.blocks as usize;
+        while let Some(block) = self.blocks.get(place.wrapping_sub(1)) {
+            add(&block.samples);
+            place = block.before as usize;
+        }
+        sums.add(self.slots[at].second.iter());
     }
 
-    /// Bytes that were put down since the last cut take.
-    pub(in crate::report) fn before_bytes(&self) -> usize {
-        self.before.heap_bytes()
+    /// Reads what the cut of slot `at` will read.
+    fn look_ahead(&self, at: usize) {
+        let block = self.fronts[at].blocks as usize;
+        let block = self.blocks.get(block.wrapping_sub(1)).map(|it| it.before);
+        std::hint::black_box((self.slots[at].histogram.peek(0), block));
+    }
+
+    /// Adds what front `at` has to its slot; `pairs` are all its samples.
+    fn settle(&mut self, at: usize, pairs: &[(u32, u64)]) {
+        let (front, slot) = (&mut self.fronts[at], &mut self.slots[at]);
+        slot.sums.add(&front.sums);
+        slot.histogram.add_pairs(pairs);
+        slot.second.clear();
+        front.sums = Default::default();
+        (front.len, front.blocks) = (0, 0);
+        front.is_touched = false;
+        front.is_locked = !slot.sums.has_room();
+        if let Some((_, second)) = self.slot_extremes.get_mut(at) {
+            *second = Extremes::NOTHING;
+        }
     }
 }

@@ -14,7 +14,7 @@ use std::time::Instant;
 use super::Reports;
 use crate::instruments::Instrument;
 use crate::pool::Pool;
-use crate::report::aggregate::close::{Allowance, close_together};
+use crate::report::aggregate::close::{Allowance, SLOTS_AT_ONCE, close_together};
 use crate::report::aggregate::{Aggregate, Memory};
 use crate::report::budget::{Budget, Taken};
 use crate::report::window::Ticks;
@@ -26,8 +26,22 @@ pub(crate) static CLOSE_TICK: Instrument = Instrument::new("stage/merge/close ti
 pub(crate) static EXPIRE_GROUPS: Instrument = Instrument::new("stage/merge/expire groups");
 
 impl Reports {
-    /// Lets time pass for one aggregate, after which readers may have a look: what left its window goes, or its tick is closed.
-    /// Where its tick takes more than an even share of the room, the ticks of all are closed together. False: nothing is due.
+    /// Cuts the running second of some groups, after which readers may have a look. False when all are cut.
+    pub fn cut_some(&mut self, pool: &Pool) -> bool {
+        let Some(aggregate) = self.aggregates.get_mut(self.cut) else {
+            self.cut = 0;
+            return false;
+        };
+        let cut = |it: &mut Box<Aggregate>| it.cut_some(SLOTS_AT_ONCE, &pool.strings);
+        if !aggregate.as_mut().is_some_and(cut) {
+            self.cut += 1;
+        }
+        true
+    }
+
+    /// Lets time pass for some groups of one aggregate, after which readers may have a look: what left its window goes, or its
+    /// tick is closed. Where its tick takes more than an even share of the room, the ticks of all are closed together. False:
+    /// nothing is due.
     pub fn advance_some(&mut self, now_ms: u64, pool: &mut Pool, holds: &LockCounters) -> bool {
         let begun = Instant::now();
         self.now_ms = now_ms;
@@ -36,8 +50,7 @@ impl Reports {
         let leaving = self.live().find(|it| has_left(it));
         if let Some(leaving) = leaving {
             let _stage = EXPIRE_GROUPS.begin();
-            leaving.retire_until(now_ms, &mut pool.strings);
-            leaving.version += 1;
+            leaving.retire_some(now_ms, &mut pool.strings);
             self.measure();
             holds.lock_hold_leaving_us.raise_to_us_since(begun);
             return true;
@@ -48,22 +61,49 @@ impl Reports {
         }
         let mut stage = CLOSE_TICK.begin();
         stage.work(0, due as u64);
-        self.measure();
-        let all = || self.aggregates.iter().flatten().map(|it| &**it);
-        let fits = all().find(|it| is_due(it)).is_some_and(|first| {
-            let room = allowance(first.scope.ticks, all(), &self.budget);
-            room.share(1, due).has(first.closing_bytes())
-        });
         let mut closed = 0;
-        self.end_ticks(now_ms, fits, pool, |_, it| {
-            let now = is_due(it) && (closed == 0 || !fits);
-            closed += usize::from(now);
-            now
-        });
+        if !self.close_some(due, is_due, pool) {
+            let fits = self.live().any(|it| is_due(it) && it.is_closing);
+            self.end_ticks(now_ms, fits, pool, |_, it| {
+                let now = is_due(it) && (it.is_closing || !fits);
+                closed += usize::from(now);
+                now
+            });
+        }
         stage.work(closed as u64, due as u64);
         self.measure();
         holds.lock_hold_closing_us.raise_to_us_since(begun);
         true
+    }
+
+    /// Settles or closes some slots of the first of `due` aggregates; false when none of its slots is left, or there is no room
+    /// for them.
+    fn close_some(&mut self, due: usize, is_due: impl Fn(&Aggregate) -> bool, pool: &Pool) -> bool {
+        let Some(first) = self.live().find(|it| is_due(it)) else {
+            return false;
+        };
+        if !first.is_closing {
+            if first.cut_some(SLOTS_AT_ONCE, &pool.strings) {
+                return true;
+            }
+            self.measure();
+            let all = || self.aggregates.iter().flatten().map(|it| &**it);
+            let fits = all().find(|it| is_due(it)).is_some_and(|first| {
+                let room = allowance(first.scope.ticks, all(), &self.budget);
+                room.share(1, due).has(first.closing_bytes())
+            });
+            let first = self.live().find(|it| is_due(it)).filter(|_| fits);
+            let Some(first) = first else { return false };
+            first.is_closing = true;
+            return true;
+        }
+        let before = first.taken();
+        let more = first.close_some(SLOTS_AT_ONCE);
+        // The last piece is written when the tick ends.
+        first.is_closing = true;
+        let after = first.taken();
+        self.budget.replaced(before, after);
+        more
     }
 
     /// Ends the running ticks of those that `is_due` says, beside the others. `fits`: they are known to have room.

@@ -1,0 +1,223 @@
+//! Ten thousand groups that come and go, over a thousand seconds, against a naive fold of the records in the window: every sum
+//! and every bucket of every row; and what readers see between the pieces in which time passes.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use prost::Message as _;
+
+use super::super::*;
+use crate::config::Config;
+use crate::input::Decode as _;
+use crate::input::pinba::{Decoder, model};
+use crate::input::record::{Hasher, TextLimits};
+use crate::report::definition::Defaults;
+use crate::report::histogram::BucketLayout;
+use crate::report::native::ReportForm;
+use crate::report::reading::{KeyValue, Want};
+use crate::report::totals::Totals;
+use crate::report::{DefinedBy, builtin};
+
+const WINDOW_SECS: u64 = 120;
+const SCRIPTS: u64 = 2_500;
+const SECONDS: u64 = 1_000;
+const REQUESTS_A_SECOND: u64 = 250;
+
+/// A report, and its rows by key: sums, and samples by bucket.
+type Rows = BTreeMap<String, (Totals, BTreeMap<u32, u64>)>;
+
+/// What a request adds, by report and key: a sum, how many samples of which time.
+type Added = Vec<(&'static str, String, Totals, u64, u64)>;
+
+struct World {
+    live: Live,
+    decoder: Decoder,
+    now_ms: u64,
+    seed: u64,
+    /// What was merged in each second of the window.
+    sent: Vec<(u64, Added)>,
+}
+
+impl World {
+    fn new() -> Self {
+        let window = Duration::from_secs(WINDOW_SECS);
+        let mut config = Config::default();
+        config.pool.stats_history = window;
+        let hasher = Hasher::new();
+        let history = Ticks::of(window);
+        let pool = Pool::new(&config.pool, hasher.clone());
+        let mut reports = Reports::new(&config.reports, history);
+        let defaults = Defaults {
+            history: window,
+            ..Defaults::default()
+        };
+        let mut all = builtin::reports(&defaults);
+        let members =
+            r#"{"level": "timer", "keys": ["script_name", "@group"], "percentiles": [95]}"#;
+        let form = ReportForm::from_members("by_both", serde_json::from_str(members).unwrap());
+        all.push(form.unwrap().definition(&defaults).unwrap());
+        let all = all.into_iter().map(|it| (it, DefinedBy::BuiltIn)).collect();
+        reports.define_at_start(all, &pool, 0);
+        let mut live = Live::new(pool, reports, history);
+        let choice = Choice {
+            charted: Some(vec!["by_both".to_owned()]),
+            reports_max: 10,
+            bytes_max: 64 << 20,
+            ..Choice::default()
+        };
+        live.watch(choice, 0, 0);
+        Self {
+            live,
+            decoder: Decoder::new(TextLimits::default(), hasher),
+            now_ms: 0,
+            seed: 1,
+            sent: Vec::new(),
+        }
+    }
+
+    fn random(&mut self, below: u64) -> u64 {
+        self.seed = self
+            .seed
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (self.seed >> 33) % below
+    }
+
+    /// Requests of some scripts, which are others a few seconds later, and of one that is always there.
+    fn send(&mut self, second: u64) {
+        let mut records = Vec::new();
+        let mut added = Added::new();
+        for number in 0..REQUESTS_A_SECOND {
+            let script = match number % 5 {
+                0 => 0,
+                _ => (second * 20 + self.random(150)) % SCRIPTS,
+            };
+            let script = format!("/{script}");
+            let steps = 1 + self.random(4_000);
+            let mut request = model::Request::named("host", "server", &*script);
+            request.request_time = Some(steps as f32 / 64.0);
+            let time = steps * 15_625;
+            let sum = Totals {
+                time: time.into(),
+                requests: 1,
+                hits: 2,
+                ..Totals::ZERO
+            };
+            added.push(("report_by_script_name", script.clone(), sum, 1, time));
+            for timer in 0..2 {
+                let group = format!("g{}", (number + timer) % 4);
+                let hits = 1 + self.random(3) as u32;
+                let each = 1 + self.random(500);
+                let value = (u64::from(hits) * each) as f32 / 64.0;
+                request.add_timer(hits, value, &[("group", &*group)]);
+                let sum = Totals {
+                    time: u128::from(u64::from(hits) * each * 15_625),
+                    requests: 1,
+                    hits: hits.into(),
+                    ..Totals::ZERO
+                };
+                let key = format!("{script} {group}");
+                added.push(("by_both", key, sum, hits.into(), each * 15_625));
+            }
+            let packet = request.encode_to_vec();
+            let decoded = self.decoder.decode(&packet, 7, &mut records);
+            assert_eq!(decoded, Ok(1));
+        }
+        self.live.merge(&records, self.now_ms);
+        self.sent.push((second, added));
+    }
+
+    /// A second passes as it does for a merger; readers have a look after every piece of it. Returns how many these were.
+    fn pass(&mut self) -> usize {
+        self.now_ms += 1_000;
+        let mut pieces = 0;
+        while self.live.cut_second(self.now_ms) {
+            pieces += 1;
+            self.assert_requests(0);
+        }
+        self.live.advance_second(self.now_ms, self.now_ms);
+        while self.live.advance_reports(self.now_ms) {
+            pieces += 1;
+        }
+        self.live.expire_rows(self.now_ms);
+        let now = self.now_ms / 1_000;
+        self.sent.retain(|(second, _)| second + WINDOW_SECS > now);
+        self.assert_requests(1);
+        pieces
+    }
+
+    /// All requests of the window, the running second of which is `running` seconds after the last one.
+    fn assert_requests(&self, running: u64) {
+        let last = self.sent.last().map_or(0, |it| it.0) + running;
+        let seconds = self
+            .sent
+            .iter()
+            .filter(|(second, _)| second + WINDOW_SECS > last);
+        let expected = seconds.count() as u64 * REQUESTS_A_SECOND;
+        let Live { reports, pool, .. } = &self.live;
+        let entry = reports.find("report_by_script_name").unwrap();
+        let reading = reports.read(entry, Want::default(), pool, 0);
+        assert_eq!(reading.grand.requests, expected);
+    }
+
+    /// Every row of a report.
+    fn rows(&self, report: &str) -> Rows {
+        let Live { reports, pool, .. } = &self.live;
+        let want = Want {
+            keys: true,
+            histograms: true,
+            ..Want::default()
+        };
+        let entry = reports.find(report).unwrap();
+        let reading = reports.read(entry, want, pool, 0);
+        let row = |row: usize| {
+            let keys = 0..entry.definition.keys.len();
+            let texts = keys.map(|key| match reading.key(row, key) {
+                KeyValue::Text(text) => text,
+                other => panic!("{other:?}"),
+            });
+            let key = texts.collect::<Vec<_>>().join(" ");
+            let samples = reading.histograms[row].iter().copied().collect();
+            (key, (reading.totals[row], samples))
+        };
+        (0..reading.len()).map(row).collect()
+    }
+
+    fn recount(&self, report: &str) -> Rows {
+        let mut rows = Rows::new();
+        let added = self.sent.iter().flat_map(|(_, added)| added);
+        for (of, key, sum, samples, time) in added {
+            if *of == report {
+                let (totals, buckets) = rows.entry(key.clone()).or_default();
+                *totals += sum;
+                *buckets
+                    .entry(BucketLayout::LogLinear.bucket(*time))
+                    .or_default() += samples;
+            }
+        }
+        rows
+    }
+}
+
+#[test]
+fn ten_thousand_groups_come_and_go() {
+    let mut world = World::new();
+    let (mut groups, mut pieces) = (std::collections::HashSet::new(), 0);
+    for second in 0..SECONDS {
+        world.send(second);
+        if second % 40 == 39 {
+            for report in ["report_by_script_name", "by_both"] {
+                let (rows, recount) = (world.rows(report), world.recount(report));
+                assert_eq!(rows.len(), recount.len(), "{report} at {second}");
+                for (key, row) in &rows {
+                    assert_eq!(Some(row), recount.get(key), "{report} {key} at {second}");
+                }
+                groups.extend(rows.into_keys());
+            }
+        }
+        pieces += world.pass();
+    }
+    assert!(groups.len() > 10_000, "{}", groups.len());
+    assert!(pieces as u64 > 20 * SECONDS, "{pieces} pieces");
+    assert_eq!(world.live.reports.memory().2, 0, "nothing overflowed");
+}
