@@ -147,6 +147,12 @@ fn verify(dir: &Path) -> Result<(), Failure> {
     for file in &verified.uncounted {
         text += &format!("\nnot counted: {}", file.display());
     }
+    for file in &verified.missing {
+        text += &format!("\nmissing since an earlier start: {}", file.display());
+    }
+    for file in &verified.orphans {
+        text += &format!("\norphan: {}", file.display());
+    }
     text += &set_aside(dir);
     print(&text)?;
     match verified.problems.len() {

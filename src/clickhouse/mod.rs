@@ -27,6 +27,6 @@ pub(crate) static INSTRUMENTS: [&Instrument; 2] = [&sink::SHIP, &server::ANSWER]
 
 pub use self::fleet::Fleet;
 pub(crate) use self::fleet::{Counted, FleetRows, Points};
-pub use self::sink::{ShipStatus, Sink};
+pub use self::sink::{ShipFrom, ShipStatus, Sink};
 pub use self::tables::statements;
 pub use self::views::views;

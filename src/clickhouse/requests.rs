@@ -34,8 +34,8 @@ pub(super) fn push(
 ) {
     let to = &mut block.row();
     to.u32(request.received);
-    to.text(&origin.dc);
-    to.text(&origin.collector);
+    to.text(&origin.names.dc);
+    to.text(&origin.names.collector);
     to.uuid(origin.store);
     to.u32(part);
     to.u32(request.run as u32);

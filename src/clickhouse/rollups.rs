@@ -2,7 +2,7 @@
 
 use super::native::{Block, RowWriter};
 use super::tables::{COVERAGE, REQUEST, ROLLUP, Table};
-use crate::history::{Coverage, Dataset, RowRef};
+use crate::history::{Coverage, Dataset, Identity, RowRef};
 use crate::report::reading::Extremes;
 use crate::report::row_key::key_texts;
 
@@ -11,8 +11,7 @@ use crate::report::row_key::key_texts;
 pub(super) struct Origin {
     /// The store, 128 bits.
     pub(super) store: u128,
-    pub(super) collector: String,
-    pub(super) dc: String,
+    pub(super) names: Identity,
 }
 
 /// The table for the rows of a dataset; timers go with their requests.
@@ -81,8 +80,8 @@ fn push_unit(
     to.text(report);
     to.text(definition);
     to.u32(u32::try_from(time).unwrap_or(u32::MAX));
-    to.text(&origin.dc);
-    to.text(&origin.collector);
+    to.text(&origin.names.dc);
+    to.text(&origin.names.collector);
     to.uuid(origin.store);
     to.u32(part);
 }

@@ -1,6 +1,6 @@
 //! ClickHouse's HTTP interface: a statement with its rows, and what came of it.
 
-use std::io::{BufRead as _, BufReader, Read as _};
+use std::io::{self, BufRead as _, BufReader, Read as _};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
@@ -25,6 +25,8 @@ pub(super) static ANSWER: Instrument = Instrument::wait("wait/io/socket/clickhou
 const CONNECT_MAX: Duration = Duration::from_secs(10);
 /// Longest wait for an answer, of which the rows have to be stored first.
 const ANSWER_MAX: Duration = Duration::from_secs(300);
+/// Longest wait for the rest of an answer whose head has come: a few bytes.
+const BODY_MAX: Duration = Duration::from_secs(60);
 /// Longest row of an answer: a histogram has fewer than 3,000 buckets, a key a few texts.
 const ROW_BYTES_MAX: u64 = 1 << 20;
 /// Longest text of an error that is read.
@@ -61,6 +63,10 @@ pub(super) struct Server {
 impl Server {
     /// That of the configuration.
     pub(super) fn of(config: &ClickHouseConfig) -> Result<Self, String> {
+        Self::with_body_max(config, BODY_MAX)
+    }
+
+    fn with_body_max(config: &ClickHouseConfig, body_max: Duration) -> Result<Self, String> {
         let password_file = config.password_file.clone();
         let password = password_file.as_deref().map(|path| {
             read_secret(path).map(Secret::new).map_err(|problem| {
@@ -74,6 +80,7 @@ impl Server {
             .max_redirects(0)
             .timeout_connect(Some(CONNECT_MAX))
             .timeout_recv_response(Some(ANSWER_MAX))
+            .timeout_recv_body(Some(body_max))
             .timeout_send_body(Some(ANSWER_MAX));
         if url.starts_with("https:") {
             let of = ("clickhouse.ca_file", config.ca_file.as_deref());
@@ -159,7 +166,7 @@ impl Server {
         let mut answer = answer.map_err(|error| failed(error.to_string()))?;
         let status = answer.status().as_u16();
         if status != 200 {
-            let said = said(&mut answer);
+            let (said, _) = said(&mut answer);
             self.read_password();
             return Err(failed(format!(
                 "it answered {status}: {}",
@@ -258,15 +265,15 @@ fn run(agent: &Agent, url: &str, request: Request<Vec<u8>>) -> Result<(), Failur
     let mut answer = agent
         .run(request)
         .map_err(|error| later(&error.to_string()))?;
-    // An error that came after the head of the answer stands in its body.
-    let text = said(&mut answer);
+    // An error that came after the head of the answer stands in its body, so rows are stored when that has come to its end.
+    let (text, ended) = said(&mut answer);
     let status = answer.status().as_u16();
     let code = text
         .split_once("Code: ")
         .and_then(|(_, rest)| rest.split_once(|it: char| !it.is_ascii_digit()))
         .and_then(|(code, _)| code.parse::<u32>().ok());
     if status == 200 && code.is_none() {
-        return Ok(());
+        return ended.map_err(|error| later(&format!("its answer broke off: {error}")));
     }
     let said = first_line(&text);
     match code {
@@ -282,14 +289,69 @@ fn is_refusal(code: u32) -> bool {
     codes.any(|it| it == code)
 }
 
-/// The beginning of an answer's text.
-fn said(answer: &mut Response<Body>) -> String {
-    let body = answer.body_mut().with_config().limit(ERROR_BYTES_MAX);
-    body.lossy_utf8(true).read_to_string().unwrap_or_default()
+/// The beginning of an answer's text, and whether all of it was read up to there.
+fn said(answer: &mut Response<Body>) -> (String, io::Result<()>) {
+    let body = answer.body_mut().with_config().limit(u64::MAX).reader();
+    let mut text = Vec::new();
+    let read = body.take(ERROR_BYTES_MAX).read_to_end(&mut text);
+    (
+        String::from_utf8_lossy(&text).into_owned(),
+        read.map(|_| ()),
+    )
 }
 
 fn first_line(text: &str) -> String {
     let first = text.lines().next().unwrap_or_default();
     let shown = first.chars().filter(|it| !it.is_control());
     shown.take(300).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+    use std::net::TcpListener;
+
+    use super::*;
+    use crate::config::Config;
+
+    /// Answers with this, and keeps the connection open until it has come to an end.
+    fn inserted(answer: &'static [u8]) -> Result<(), Failure> {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let text = format!("[history]\ndir = \"/h\"\n[clickhouse]\nurl = \"http://{address}\"\n");
+        let config = Config::from_toml("pinbad.toml", &text).unwrap();
+        let (ended, goes_on) = sync_channel::<()>(0);
+        let thread = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let _request = stream.read(&mut [0; 4096]).unwrap();
+            stream.write_all(answer).unwrap();
+            let _over = goes_on.recv();
+        });
+        let server = Server::with_body_max(&config.clickhouse, Duration::from_millis(50)).unwrap();
+        let done = server.insert("INSERT", "token", b"rows".to_vec(), &Shutdown::new());
+        drop(ended);
+        thread.join().unwrap();
+        done
+    }
+
+    #[test]
+    fn rows_are_stored_when_the_answer_has_ended() {
+        assert_eq!(
+            inserted(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"),
+            Ok(())
+        );
+        let later = |answer, said: &str| match inserted(answer) {
+            Err(Failure::Later(error)) => assert!(error.contains(said), "{error}"),
+            other => panic!("{other:?}"),
+        };
+        later(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n", "timeout");
+        later(
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\n\nab\r\n",
+            "timeout",
+        );
+        later(
+            b"HTTP/1.1 500 No\r\nContent-Length: 99\r\n\r\nCode: 241. DB::Exception: Memory",
+            "answered 500: Code: 241.",
+        );
+    }
 }

@@ -4,7 +4,7 @@
 //! kill it is sent again from its first row, and what was taken already is replaced by the same. Bounded: a block.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -20,7 +20,7 @@ use super::views;
 use crate::clock::Clock;
 use crate::config::ClickHouseConfig;
 use crate::history::{
-    Dataset, Parts, Refused, Shipment, Shipping, Store, StoreError, Units, Waiting,
+    Dataset, Identity, Parts, Refused, Shipment, Shipping, StoreError, Units, Unread, Waiting,
 };
 use crate::instruments::{Active, Instrument};
 use crate::shutdown::Shutdown;
@@ -61,6 +61,12 @@ struct Now {
 }
 
 impl ShipStatus {
+    fn show(&self, shipping: &Shipping, parts: &Parts) {
+        let (waiting, refused) = shipping.waiting(parts);
+        let mut now = self.0.now.lock();
+        (now.waiting, now.refused) = (waiting, refused);
+    }
+
     /// For the daemon's status.
     #[must_use]
     pub fn group(&self) -> Group {
@@ -95,13 +101,93 @@ impl ShipStatus {
     }
 }
 
-/// Ships.
+/// What is shipped: what a store writes.
+#[derive(Debug)]
+pub struct ShipFrom {
+    /// What is kept there until it is shipped.
+    pub shipping: Shipping,
+    /// The parts that count.
+    pub parts: Parts,
+    /// The identity of the store: 32 hexadecimal digits.
+    pub store: String,
+}
+
+/// Ships, as soon as there is something to ship from.
 #[derive(Debug)]
 pub struct Sink {
+    config: ClickHouseConfig,
+    server: Server,
+    from: Arc<OnceLock<ShipFrom>>,
+    status: ShipStatus,
+    clock: Arc<dyn Clock>,
+}
+
+impl Sink {
+    /// Ships to the server of the configuration.
+    ///
+    /// # Errors
+    /// When the password or certificates cannot be read.
+    pub fn new(config: &ClickHouseConfig, clock: Arc<dyn Clock>) -> Result<Self, String> {
+        let status = ShipStatus(Arc::new(Shared {
+            counters: ClickHouseCounters::default(),
+            clock: Arc::clone(&clock),
+            now: Mutex::default(),
+        }));
+        Ok(Self {
+            config: config.clone(),
+            server: Server::of(config)?,
+            from: Arc::default(),
+            status,
+            clock,
+        })
+    }
+
+    /// What becomes of it.
+    #[must_use]
+    pub fn status(&self) -> ShipStatus {
+        self.status.clone()
+    }
+
+    /// Returns what is to be told what it ships from, when history is open: its status says what waits from then on.
+    pub fn begin(&self) -> impl Fn(ShipFrom) + Send + use<> {
+        let (begun, status) = (Arc::clone(&self.from), self.status());
+        move |from| {
+            status.show(&from.shipping, &from.parts);
+            // Set once: after that the store is open.
+            let _was_empty = begun.set(from);
+        }
+    }
+
+    /// Ships until a stop is requested; what is not shipped then is shipped after the next start.
+    pub fn run(self, stop: &Shutdown) {
+        // On Linux this is the thread's own.
+        if let Err(error) = rustix::process::setpriority_process(None, 10) {
+            warn!(%error, "The thread that ships keeps its priority.");
+        }
+        while !stop.requested() {
+            if let Some(from) = self.from.get() {
+                let from = ShipFrom {
+                    shipping: from.shipping.clone(),
+                    parts: Arc::clone(&from.parts),
+                    store: from.store.clone(),
+                };
+                return Shipper::new(self, from).run(stop);
+            }
+            std::thread::sleep(NAP);
+        }
+    }
+}
+
+/// Ships from a store.
+#[derive(Debug)]
+struct Shipper {
     server: Server,
     shipping: Shipping,
     parts: Parts,
+    /// What rows say that are sent now.
     origin: Origin,
+    /// The names under which shipments begin.
+    names: Identity,
     tags: TagFilter,
     /// Statements that are to be run before anything more is shipped.
     statements: Vec<String>,
@@ -116,17 +202,15 @@ pub struct Sink {
     refused_ms: u64,
 }
 
-impl Sink {
-    /// Ships what `store` writes, and keeps there what is not shipped.
-    ///
-    /// # Errors
-    /// When the password or certificates cannot be read.
-    pub fn new(
-        config: &ClickHouseConfig,
-        store: &Store,
-        shipping: Shipping,
-        clock: Arc<dyn Clock>,
-    ) -> Result<Self, String> {
+impl Shipper {
+    fn new(sink: Sink, from: ShipFrom) -> Self {
+        let Sink {
+            config,
+            server,
+            status,
+            clock,
+            ..
+        } = sink;
         let collector = match config.collector.as_str() {
             "" => std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default(),
             named => named.to_owned(),
@@ -135,46 +219,33 @@ impl Sink {
             true => tables::statements(&config.database, None),
             false => Vec::new(),
         };
-        let status = ShipStatus(Arc::new(Shared {
-            counters: ClickHouseCounters::default(),
-            clock: Arc::clone(&clock),
-            now: Mutex::default(),
-        }));
         info!(url = config.url, "Shipping history to ClickHouse.");
-        let sink = Self {
-            server: Server::of(config)?,
-            parts: store.parts(),
+        let names = Identity {
+            collector: collector.trim().to_owned(),
+            dc: config.dc,
+        };
+        Self {
+            server,
+            parts: from.parts,
             origin: Origin {
-                store: u128::from_str_radix(store.id(), 16).unwrap_or_default(),
-                collector: collector.trim().to_owned(),
-                dc: config.dc.clone(),
+                store: u128::from_str_radix(&from.store, 16).unwrap_or_default(),
+                names: names.clone(),
             },
+            names,
             tags: TagFilter::of(&config.tags),
-            shipping,
+            shipping: from.shipping,
             statements,
-            makes: config.create_tables.then(|| config.database.clone()),
+            makes: config.create_tables.then_some(config.database),
             viewed: HashMap::new(),
             status,
             refused_ms: clock.mono_ms(),
             clock,
             pause_ms: 0,
-        };
-        sink.show();
-        Ok(sink)
-    }
-
-    /// What becomes of it.
-    #[must_use]
-    pub fn status(&self) -> ShipStatus {
-        self.status.clone()
-    }
-
-    /// Ships until a stop is requested; what is not shipped then is shipped after the next start.
-    pub fn run(mut self, stop: &Shutdown) {
-        // On Linux this is the thread's own.
-        if let Err(error) = rustix::process::setpriority_process(None, 10) {
-            warn!(%error, "The thread that ships keeps its priority.");
         }
+    }
+
+    /// Ships until a stop is requested.
+    fn run(mut self, stop: &Shutdown) {
         let mut looked = 0;
         while !stop.requested() {
             std::thread::sleep(NAP);
@@ -193,11 +264,21 @@ impl Sink {
     /// Ships what is next; whether there was something.
     fn ship(&mut self, stop: &Shutdown) -> Result<bool, Failure> {
         self.make(stop)?;
-        let now = self.clock.unix_ms() / 1_000;
-        if let Some(mut shipment) = self.shipping.next(&self.parts, now) {
+        let mut next = None;
+        self.again(stop, |sink| {
+            let now = sink.clock.unix_ms() / 1_000;
+            let found = sink.shipping.next(&sink.parts, now);
+            next = found.map_err(|error| Failure::Later(error.to_string()))?;
+            Ok(())
+        })?;
+        if let Some(mut shipment) = next {
             self.view(&shipment);
             self.make(stop)?;
-            self.again(stop, |sink| later(sink.shipping.begin(&shipment)))?;
+            self.again(stop, |sink| {
+                let begun = sink.shipping.begin(&shipment, &sink.names);
+                sink.origin.names = begun.map_err(|error| Failure::Later(error.to_string()))?;
+                Ok(())
+            })?;
             let refused = self.send(&mut shipment, None, stop)?;
             self.again(stop, |sink| {
                 later(sink.shipping.end(&shipment, refused.clone()))
@@ -207,6 +288,8 @@ impl Sink {
         if self.clock.mono_ms() >= self.refused_ms {
             self.refused_ms = self.clock.mono_ms() + REFUSED_MS;
             for (before, mut shipment) in self.shipping.refused(&self.parts) {
+                let names = before.identity.as_ref().unwrap_or(&self.names);
+                self.origin.names = names.clone();
                 let refused = self.send(&mut shipment, Some(&before.table), stop)?;
                 if refused.is_empty() {
                     self.again(stop, |sink| later(sink.shipping.end_refused(&before)))?;
@@ -245,8 +328,14 @@ impl Sink {
             if has || dataset.is_coverage() || dataset.is_raw() {
                 continue;
             }
-            self.statements
-                .extend(views::views(database, None, &dataset));
+            let is_report = |name: &str| {
+                let parts = self.parts.read();
+                let mut sections = parts.iter().flat_map(|part| &part.sections);
+                self.viewed.contains_key(name)
+                    || sections.any(|section| section.dataset.report == name)
+            };
+            let statements = views::views(database, None, &dataset, is_report);
+            self.statements.extend(statements);
             self.viewed
                 .insert(dataset.report.clone(), (dataset, is_new));
         }
@@ -263,11 +352,16 @@ impl Sink {
             let mut sending = Sending {
                 blocks: BTreeMap::new(),
                 refused: Vec::new(),
+                unread: Vec::new(),
                 stage: SHIP.begin(),
             };
             sending.stage.work(0, shipment.rows_max());
             match self.send_rows(shipment, only, &mut sending, stop) {
                 Ok(()) => {
+                    // What was refused is read again and again, and was counted.
+                    for unread in sending.unread.iter().filter(|_| only.is_none()) {
+                        self.count_unread(unread);
+                    }
                     let refused = sending.refused.into_iter().map(|(table, rows, error)| {
                         warn!(
                             table,
@@ -278,6 +372,7 @@ impl Sink {
                             table: table.to_owned(),
                             rows,
                             error,
+                            identity: Some(self.origin.names.clone()),
                         }
                     });
                     return Ok(refused.collect());
@@ -286,14 +381,19 @@ impl Sink {
                 Err(Trouble::Read(StoreError::Stopped)) => return Err(Failure::Stopped),
                 Err(Trouble::Read(StoreError::Damaged { path, reason })) => {
                     let rows = shipment.leave_out(&path);
-                    self.status.0.counters.rows_unreadable.add(rows);
-                    error!(file = %path.display(), reason, rows, "A file of history cannot be read: its rows are not shipped.");
+                    self.count_unread(&Unread { path, reason, rows });
                 }
                 Err(Trouble::Read(error)) => {
                     self.pause(&error.to_string(), stop)?;
                 }
             }
         }
+    }
+
+    fn count_unread(&self, unread: &Unread) {
+        let Unread { path, reason, rows } = unread;
+        self.status.0.counters.rows_unreadable.add(*rows);
+        error!(file = %path.display(), reason, rows, "A file of history cannot be read: its rows are not shipped.");
     }
 
     fn send_rows(
@@ -327,7 +427,7 @@ impl Sink {
                 sent.map_err(Trouble::Send)?;
                 continue;
             }
-            shipment
+            let unread = shipment
                 .rows(&dataset, stop, &mut |row| {
                     let block = sending.block(table);
                     push(block, &self.origin, part, &dataset, row);
@@ -337,6 +437,7 @@ impl Sink {
                     sent.is_ok()
                 })
                 .map_err(Trouble::Read)?;
+            sending.unread.extend(unread);
             sent.map_err(Trouble::Send)?;
         }
         let left: Vec<&'static Table> = sending.blocks.values().map(|(table, _)| *table).collect();
@@ -438,9 +539,7 @@ impl Sink {
 
     /// Shows what waits.
     fn show(&self) {
-        let (waiting, refused) = self.shipping.waiting(&self.parts);
-        let mut now = self.status.0.now.lock();
-        (now.waiting, now.refused) = (waiting, refused);
+        self.status.show(&self.shipping, &self.parts);
     }
 }
 
@@ -454,6 +553,7 @@ struct Sending {
     blocks: BTreeMap<&'static str, (&'static Table, Block)>,
     /// Table, rows, why.
     refused: Vec<(&'static str, u64, String)>,
+    unread: Vec<Unread>,
     stage: Active,
 }
 

@@ -59,9 +59,15 @@ const PERCENTILES: &str = "sumMap(histogram) AS _counts, mapKeys(_counts) AS _bu
     arrayMap((bucket, shift) -> (bitShiftLeft(bucket - 64 * shift, shift) + (bitShiftLeft(toUInt64(1), shift) - 1) / 2) / 1e6, _ranked, _shifts) AS _at";
 
 /// The statements for a report's views: of this definition, since what counts differently cannot be added up. What has the name of
-/// one and is no view stays as it is.
+/// one and is no view stays as it is; and the name of another report is that report's, so that `a` by the hour and a report
+/// `a_hour` do not make each other's view again and again.
 #[must_use]
-pub fn views(database: &str, cluster: Option<&str>, dataset: &Dataset) -> Vec<String> {
+pub fn views(
+    database: &str,
+    cluster: Option<&str>,
+    dataset: &Dataset,
+    is_report: impl Fn(&str) -> bool,
+) -> Vec<String> {
     let on = cluster.map_or_else(String::new, |it| format!(" ON CLUSTER {}", quoted(it)));
     let create = |suffix: &str, select: String| {
         let name = identifier(&format!("{}{suffix}", dataset.report));
@@ -76,8 +82,10 @@ pub fn views(database: &str, cluster: Option<&str>, dataset: &Dataset) -> Vec<St
         ("_day", "toStartOfDay(t)"),
     ];
     let window = create("", select(database, dataset, None));
+    let is_free = |suffix: &str| !is_report(&format!("{}{suffix}", dataset.report));
+    let by_time = begins.into_iter().filter(|(suffix, _)| is_free(suffix));
     let by_time =
-        begins.map(|(suffix, begin)| create(suffix, select(database, dataset, Some(begin))));
+        by_time.map(|(suffix, begin)| create(suffix, select(database, dataset, Some(begin))));
     let all = std::iter::once(window).chain(by_time);
     all.flatten().collect()
 }
@@ -147,4 +155,44 @@ fn select(database: &str, dataset: &Dataset, begin: Option<&str>) -> String {
         quoted(&dataset.report),
         quoted(&dataset.hash),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_has_the_view_of_its_name() {
+        let reports = ["a", "a_hour", "a_hour_day"];
+        let mut made = Vec::new();
+        for report in reports {
+            let dataset = Dataset {
+                report: report.to_owned(),
+                hash: "0123456789abcdef".to_owned(),
+                ..Dataset::coverage()
+            };
+            let statements = views("pinba", None, &dataset, |name| reports.contains(&name));
+            let created = statements.iter().filter_map(|it| {
+                let (name, _) = it
+                    .strip_prefix("CREATE VIEW IF NOT EXISTS ")?
+                    .split_once(' ')?;
+                Some(name.replace('`', ""))
+            });
+            made.extend(created);
+        }
+        made.sort_unstable();
+        let names = [
+            "a",
+            "a_day",
+            "a_hour",
+            "a_hour_day",
+            "a_hour_day_day",
+            "a_hour_day_hour",
+            "a_hour_day_minute",
+            "a_hour_hour",
+            "a_hour_minute",
+            "a_minute",
+        ];
+        assert_eq!(made, names.map(|name| format!("pinba.{name}")));
+    }
 }

@@ -60,10 +60,6 @@ pub enum StartError {
     /// The folder of what survives a restart.
     #[error(transparent)]
     State(#[from] StateError),
-    /// The folder of history.
-    #[cfg(feature = "sql")]
-    #[error(transparent)]
-    History(#[from] crate::history::StoreError),
     /// What this program cannot do is asked for.
     #[error(
         "history.dir: this program was built without SQL, and so without history; accepted: \"\""
@@ -93,11 +89,6 @@ impl StartError {
             Self::Report(_) | Self::User(_) | Self::Tls(_) | Self::Choice { .. } => true,
             Self::State(error) => matches!(error, StateError::NotAFolder { .. }),
             Self::NoHistory | Self::ClickHouse(_) => true,
-            #[cfg(feature = "sql")]
-            Self::History(error) => matches!(
-                error,
-                crate::history::StoreError::Folder(StateError::NotAFolder { .. })
-            ),
             Self::Socket(_)
             | Self::FrontEnd { .. }
             | Self::Squid { .. }

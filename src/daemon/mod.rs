@@ -134,11 +134,7 @@ impl Daemon {
             sink,
             fleet,
         } = startup::open_history(config, &clock)?;
-        #[cfg(feature = "sql")]
-        let has_past = history_writer.is_some();
-        #[cfg(not(feature = "sql"))]
-        let has_past = false;
-        let annotations = startup::open_annotations(config, &*clock, has_past)?;
+        let annotations = startup::open_annotations(config, &*clock)?;
         let hasher = Hasher::new();
         let counters = Counters {
             logins: Arc::clone(&users.attempts.counters),
@@ -206,15 +202,13 @@ impl Daemon {
             Arc::clone(&pulse),
         );
         #[cfg(feature = "sql")]
-        let rollup = history
-            .filter(|history| history.why_off().is_none())
-            .map(|history| {
-                let mut rollup = Rollup::new(history, config.reports.error_status);
-                let take = move |second: &Second, missed, read: ReadRows<'_>| {
-                    rollup.take_rows(second, missed, read);
-                };
-                Box::new(take) as TakeRows
-            });
+        let rollup = history.map(|history| {
+            let mut rollup = Rollup::new(history, config.reports.error_status);
+            let take = move |second: &Second, missed, read: ReadRows<'_>| {
+                rollup.take_rows(second, missed, read);
+            };
+            Box::new(take) as TakeRows
+        });
         #[cfg(not(feature = "sql"))]
         let rollup = None;
         let (series, metrics, deltas, take) =
@@ -279,6 +273,7 @@ impl Daemon {
             let run = move |stop: &Shutdown| writer.run(stop);
             Worker::start("snapshot", "the snapshot thread", run)
         });
+        startup::log_ready(config, &receivers.addresses, &frontends);
         Ok(Self {
             udp: receivers.addresses,
             catalog,

@@ -8,15 +8,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-#[cfg(feature = "sql")]
-use tracing::error;
-use tracing::{info, warn};
+use tracing::{debug, error, info, warn};
 
 use super::error::StartError;
+use super::frontends::Frontends;
 use super::receivers;
 use super::squid::OpenSource;
 #[cfg(feature = "sql")]
-use crate::clickhouse::{Fleet, Sink};
+use crate::clickhouse::{Fleet, ShipFrom, Sink};
 use crate::clock::{Clock, ContinuedClock};
 use crate::config::Config;
 #[cfg(feature = "sql")]
@@ -24,7 +23,7 @@ use crate::config::{KeptRequests, ShippedRows};
 use crate::daemon::memory_plan::MemoryPlan;
 use crate::delta::{Reader, RowReader, Second};
 #[cfg(feature = "sql")]
-use crate::history::{History, Requests, Retention, Shipped, Store, StoreError, Writer};
+use crate::history::{History, Parts, Requests, Retention, Shipped, Store, Writer};
 use crate::input::record::Hasher;
 use crate::input::udp::kernel;
 use crate::input::udp::socket::{self, ReceiveSocket, SocketError};
@@ -319,26 +318,30 @@ pub(super) fn open_state(
     }
     definitions.dropped = state.dropped().to_vec();
     let reports = state.reports().len();
-    info!(dir = %dir.display(), reports, "Keeping the reports that are made at run time.");
+    debug!(dir = %dir.display(), reports, "Keeping the reports that are made at run time.");
     Ok(Some(state))
 }
 
-/// Opens the annotations in `state.dir`, or in `history.dir` where that `has_past`; without either they are kept in memory.
+/// Opens the annotations in `state.dir`, or in `history.dir`; without either, or where the latter cannot be read, they are kept in
+/// memory.
 pub(super) fn open_annotations(
     config: &Config,
     clock: &dyn Clock,
-    has_past: bool,
 ) -> Result<Annotations, StateError> {
-    let state = config.state.dir.as_ref().map(|dir| (STATE, dir));
-    let history = config.history.dir.as_ref().filter(|_| has_past);
-    let place = state.or_else(|| Some((HISTORY, history?)));
-    place.map_or_else(
-        || Ok(Annotations::default()),
-        |(setting, dir)| Annotations::open(setting, dir, clock.unix_secs()),
-    )
+    if let Some(dir) = &config.state.dir {
+        return Annotations::open(STATE, dir, clock.unix_secs());
+    }
+    let Some(dir) = &config.history.dir else {
+        return Ok(Annotations::default());
+    };
+    let opened = Annotations::open(HISTORY, dir, clock.unix_secs());
+    Ok(opened.unwrap_or_else(|error| {
+        error!(%error, "Annotations are kept in memory alone.");
+        Annotations::default()
+    }))
 }
 
-/// History as it was opened: none, what says why there is none, or what is kept, what writes it and what ships it.
+/// History: none, or what is kept, what writes it and what ships it.
 #[cfg(feature = "sql")]
 #[derive(Default)]
 pub(super) struct OpenHistory {
@@ -348,16 +351,20 @@ pub(super) struct OpenHistory {
     pub(super) fleet: Option<Fleet>,
 }
 
-/// Opens `history.dir`, where one is configured. What a newer program wrote is left alone.
+/// Opens `history.dir`, where one is configured; when it cannot be opened the writer tries again.
 #[cfg(feature = "sql")]
 pub(super) fn open_history(
     config: &Config,
     clock: &Arc<dyn Clock>,
 ) -> Result<OpenHistory, StartError> {
     let settings = &config.history;
-    let Some(dir) = &settings.dir else {
+    let Some(dir) = settings.dir.clone() else {
         return Ok(OpenHistory::default());
     };
+    // Something else has that name: the configuration is wrong.
+    if let Err(error @ StateError::NotAFolder { .. }) = crate::state::folder::find(HISTORY, &dir) {
+        return Err(error.into());
+    }
     let retention = Retention {
         secs: [
             settings.retention_minute,
@@ -368,41 +375,43 @@ pub(super) fn open_history(
         size_max: settings.size_max as u64,
         free_min: settings.free_min as u64,
     };
-    let clock = || Arc::clone(clock);
-    let mut store = match Store::open(dir, retention) {
-        Ok(store) => store,
-        Err(error @ StoreError::Newer { .. }) => {
-            error!(%error, "Keeping no history: the folder stays as it is.");
-            return Ok(OpenHistory {
-                history: Some(History::off(error.to_string(), clock())),
-                ..OpenHistory::default()
-            });
-        }
-        Err(error) => return Err(error.into()),
+    let has_url = !config.clickhouse.url.is_empty();
+    let sink = has_url.then(|| Sink::new(&config.clickhouse, Arc::clone(clock)));
+    let sink = sink.transpose().map_err(StartError::ClickHouse)?;
+    let fleet = has_url.then(|| Fleet::of(&config.clickhouse));
+    let fleet = fleet.transpose().map_err(StartError::ClickHouse)?;
+    let has = |what| config.clickhouse.what.contains(&what);
+    let shipped = Shipped {
+        rollups: has(ShippedRows::Rollups),
+        requests: has(ShippedRows::Requests),
     };
-    info!(dir = %dir.display(), run = store.run(), "Keeping the past of reports.");
     let of_requests = match settings.requests {
         KeptRequests::None => 0,
         KeptRequests::Tail | KeptRequests::All => settings.memory / Requests::SHARE,
     };
     let memory = settings.memory - of_requests;
-    let history = History::new(store.parts(), memory, clock());
-    let fleet = (!config.clickhouse.url.is_empty()).then(|| Fleet::of(&config.clickhouse));
-    let fleet = fleet.transpose().map_err(StartError::ClickHouse)?;
-    let sink = match config.clickhouse.url.is_empty() {
-        true => None,
-        false => {
-            let has = |what| config.clickhouse.what.contains(&what);
-            let what = Shipped {
-                rollups: has(ShippedRows::Rollups),
-                requests: has(ShippedRows::Requests),
-            };
-            let shipping = store.ship(what)?;
-            let sink = Sink::new(&config.clickhouse, &store, shipping, clock());
-            Some(sink.map_err(StartError::ClickHouse)?)
+    let parts = Parts::default();
+    let history = History::new(Arc::clone(&parts), memory, Arc::clone(clock));
+    let begin_shipping = sink.as_ref().map(Sink::begin);
+    let open = move || {
+        let mut store = Store::open(&dir, retention)?;
+        let shipping = match &begin_shipping {
+            None => store.keep_unshipped(shipped).map(|()| None)?,
+            Some(begin) => Some((begin, store.ship(shipped)?)),
+        };
+        store.share(Arc::clone(&parts));
+        if let Some((begin, shipping)) = shipping {
+            begin(ShipFrom {
+                shipping,
+                parts: Arc::clone(&parts),
+                store: store.id().to_owned(),
+            });
         }
+        debug!(dir = %dir.display(), run = store.run(), "Keeping the past of reports.");
+        Ok(store)
     };
-    let writer = Writer::new(history.clone(), store, clock(), settings.flush_period);
+    let (writer, period) = (history.clone(), settings.flush_period);
+    let writer = Writer::new(writer, Box::new(open), Arc::clone(clock), period);
     Ok(OpenHistory {
         history: Some(history),
         writer: Some(writer),
@@ -411,11 +420,46 @@ pub(super) fn open_history(
     })
 }
 
+/// Says that all is there: where it listens, and what it keeps where.
+pub(super) fn log_ready(config: &Config, udp: &[SocketAddr], frontends: &Frontends) {
+    let udp: Vec<String> = udp.iter().map(ToString::to_string).collect();
+    let fronts = [
+        (frontends.http, config.http.front().tls().is_some()),
+        (frontends.mysql, config.mysql.front().tls().is_some()),
+    ];
+    // Where one of them has it, it is said of both.
+    let says_tls = fronts
+        .iter()
+        .any(|(address, tls)| address.is_some() && *tls);
+    let [http, mysql] = fronts.map(|(address, tls)| match address {
+        None => "off".to_owned(),
+        Some(address) if !says_tls => address.to_string(),
+        Some(address) => format!("{address} {} TLS", if tls { "with" } else { "without" }),
+    });
+    info!(udp = udp.join(","), http, mysql, "Ready.");
+    let dirs = [&config.state.dir, &config.history.dir];
+    let [state, history] = dirs.map(|dir| dir.as_ref().map(|dir| dir.display().to_string()));
+    match (state, history) {
+        (None, None) => info!(
+            "Keeping all data in memory: a restart loses it. state.dir keeps reports and recent requests, history.dir the past."
+        ),
+        (None, Some(history)) => info!(
+            history,
+            "Keeping the past on disk, and recent requests in memory: a restart loses those. state.dir keeps them."
+        ),
+        (Some(state), None) => info!(
+            state,
+            "Keeping reports and recent requests on disk, and no past. history.dir keeps it."
+        ),
+        (Some(state), Some(history)) => info!(state, history, "Keeping data on disk."),
+    }
+}
+
 /// Says what was bound and what it may take.
 pub(super) fn log_start(config: &Config, sockets: &[ReceiveSocket]) {
     for socket in sockets {
         let buffer = &socket.buffer;
-        info!(
+        debug!(
             address = %socket.address,
             asked_bytes = buffer.asked_bytes,
             granted_bytes = buffer.granted_bytes,

@@ -2,10 +2,11 @@
 //! can stop a store after any of them.
 
 use std::fs::{self, File, Permissions};
-use std::io::{self, Write as _};
+use std::io::{self, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
+use rustix::io::Errno;
 use thiserror::Error;
 
 use crate::instruments::{Instrument, MeasuredWrite};
@@ -140,6 +141,12 @@ impl Disk {
 
     /// Appends to a file, and syncs it.
     pub(super) fn append(&self, file: &mut File, path: &Path, bytes: &[u8]) -> Done {
+        self.write(file, path, bytes)?;
+        self.sync(file, path)
+    }
+
+    /// Appends to a file.
+    pub(super) fn write(&self, file: &mut File, path: &Path, bytes: &[u8]) -> Done {
         if let Err(error) = self.step("write", path) {
             // A power cut may leave any part of it.
             let _torn = file.write_all(bytes.get(..bytes.len() / 2).unwrap_or_default());
@@ -148,7 +155,15 @@ impl Disk {
         #[cfg(test)]
         self.faults.written(path, fs::metadata(path).unwrap().len());
         let mut to = MeasuredWrite::new(&mut *file, &HISTORY_WRITE);
-        to.write_all(bytes).map_err(failed("write", path))?;
+        to.write_all(bytes).map_err(failed("write", path))
+    }
+
+    /// Cuts a file to a length that it had, and goes on writing there.
+    pub(super) fn cut(&self, file: &mut File, path: &Path, bytes: u64) -> Done {
+        self.step("cut", path)?;
+        let cut = file.set_len(bytes);
+        let cut = cut.and_then(|()| file.seek(SeekFrom::Start(bytes)));
+        cut.map_err(failed("cut", path))?;
         self.sync(file, path)
     }
 
@@ -168,15 +183,27 @@ impl Disk {
         fs::rename(from, to).map_err(failed("rename", to))
     }
 
-    /// Gives a file a second name, unless it has that already.
+    /// Gives a file a second name, unless it has that already; where the file system has no such thing, a copy has it.
     pub(super) fn link(&self, from: &Path, to: &Path) -> Done {
         self.step("link", to)?;
-        match fs::hard_link(from, to) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                Err(failed("link", to)(error))
-            }
-            _ => Ok(()),
+        let error = match fs::hard_link(from, to) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => error,
+            _ => return Ok(()),
+        };
+        let unable = [Errno::PERM, Errno::OPNOTSUPP, Errno::NOSYS, Errno::MLINK];
+        if !unable
+            .iter()
+            .any(|it| error.raw_os_error() == Some(it.raw_os_error()))
+        {
+            return Err(failed("link", to)(error));
         }
+        let new = to.with_added_extension("new");
+        let copy = || {
+            io::copy(&mut File::open(from)?, &mut files::create(&new)?)?;
+            File::open(&new)?.sync_all()
+        };
+        copy().map_err(failed("copy", to))?;
+        self.rename(&new, to)
     }
 
     /// Makes what was made, renamed or removed in a folder outlast a power cut.

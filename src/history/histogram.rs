@@ -234,6 +234,15 @@ pub(crate) fn settle(secs: f64, bits: u32) -> f64 {
     (low + (width - 1) / 2) as f64 / 1e6
 }
 
+/// The shortest and the longest time, microseconds, of what counts in a bucket when log-linear ones are of 2^`bits` a doubling.
+pub(crate) fn ends(layout: &BucketLayout, bucket: u32, bits: u32) -> (u64, u64) {
+    if *layout != BucketLayout::LogLinear || bits >= LOG_LINEAR_BITS {
+        return layout.ends(bucket);
+    }
+    let (low, width) = octave_bounds(coarse(bucket, bits), bits);
+    (low, low + width - 1)
+}
+
 /// By how much a quantile may differ from the time at its rank, with 2^`bits` buckets a doubling: a part of it.
 pub(crate) fn error(bits: u32) -> f64 {
     0.5 / f64::from(1 << bits)

@@ -68,7 +68,6 @@ pub struct Importer {
     history: History,
     clock: Arc<dyn Clock>,
     inbox: SyncSender<Import>,
-    run: u64,
     /// Requests that were taken in this run. Locked while a piece is taken.
     taken: Mutex<u64>,
 }
@@ -122,7 +121,6 @@ impl Importer {
             rule_counters: Arc::clone(rule_counters),
             history: history.clone(),
             clock: Arc::clone(clock),
-            run: writer.run_number(),
             inbox: writer.take_imports(),
             taken: Mutex::new(0),
         }
@@ -161,7 +159,13 @@ impl Importer {
         }
         let ingest = &self.config.ingest;
         let limits = TextLimits::new(ingest.text_bytes_max, ingest.script_name_bytes_max);
-        let mut counting = Counting::new(&self.config, &reports, self.run, *taken, &self.clock);
+        let mut counting = Counting::new(
+            &self.config,
+            &reports,
+            self.history.run(),
+            *taken,
+            &self.clock,
+        );
         let counters = Arc::clone(&self.rule_counters);
         let rules = NameRules::new(&self.config.rewrites, counting.hasher.clone(), counters);
         let now = self.clock.unix_ms() / 1000;

@@ -13,7 +13,7 @@ use super::disk::{StoreError, failed};
 use super::manifest::Manifest;
 use super::parquet::Want;
 use super::part::{Part, Section};
-use super::store::{checksum, files_of, set_aside_in};
+use super::store::{checksum, files_of, orphans_in, set_aside_in};
 use super::{Dataset, Resolution};
 
 /// The rows of a dataset at a resolution.
@@ -92,8 +92,13 @@ pub struct Verified {
     pub bytes: u64,
     /// What is wrong, a file each.
     pub problems: Vec<String>,
-    /// Files of ours that do not count: a daemon is writing them, or was when it was killed, and the next start removes them.
+    /// Files of ours that do not count: a daemon is writing them, or was when it was killed. The next start removes them, or
+    /// moves them to the orphans.
     pub uncounted: Vec<PathBuf>,
+    /// Files that were gone at an earlier start.
+    pub missing: Vec<PathBuf>,
+    /// Files that the manifest did not know and that were moved away.
+    pub orphans: Vec<PathBuf>,
     /// Whether a last commit was not finished: the next start leaves it out.
     pub is_torn: bool,
 }
@@ -129,6 +134,8 @@ pub fn verify(dir: &Path) -> Result<Verified, StoreError> {
         .into_iter()
         .filter(|path| !counted(path) && path.exists());
     verified.uncounted = uncounted.collect();
+    verified.missing = now.missing().map(|part| part.path.clone()).collect();
+    verified.orphans = orphans_in(dir)?;
     verified.is_torn = now.torn > 0;
     Ok(verified)
 }

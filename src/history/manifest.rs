@@ -10,8 +10,12 @@
 //! A line is a commit: it is appended and synced after the files that it adds are in place, and before those that it removes
 //! are deleted. At start, and when it has grown long, it is written anew as a first line and one commit. A last line that
 //! was not finished is left out.
+//!
+//! It also accounts for files that do not count: those that are about to be named and those that are removed (`left`), which
+//! may be deleted, and parts whose files are not there (`missing`), which count again when they are. A file that it knows
+//! nothing of is never deleted.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::{fs, io};
@@ -48,6 +52,9 @@ struct Format {
 pub(super) struct Commit {
     /// The number that the next file gets.
     next: u64,
+    /// The run that begins, where there was no room to write it in the first line.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    run: Option<u64>,
     /// The unix second by which age was reckoned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     aged: Option<u64>,
@@ -58,6 +65,12 @@ pub(super) struct Commit {
     add: Vec<Entry>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     remove: Vec<String>,
+    /// Files that do not count and may be there; those that are added later do count.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    left: Vec<String>,
+    /// Parts whose files were not there at the last start.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    missing: Vec<Entry>,
 }
 
 /// A part, by its path in the folder.
@@ -85,6 +98,10 @@ pub(super) struct Manifest {
     datasets: Vec<Arc<Dataset>>,
     /// By path in the folder.
     parts: BTreeMap<String, Arc<Part>>,
+    /// Those whose files are not there, likewise.
+    missing: BTreeMap<String, Arc<Part>>,
+    /// Paths of files that do not count and may be there still.
+    left: BTreeSet<String>,
     /// Bytes of a last line that was not finished.
     pub(super) torn: usize,
 }
@@ -105,6 +122,8 @@ impl Manifest {
             aged: None,
             datasets: Vec::new(),
             parts: BTreeMap::new(),
+            missing: BTreeMap::new(),
+            left: BTreeSet::new(),
             torn: 0,
         }
     }
@@ -169,6 +188,7 @@ impl Manifest {
     /// Takes in what was committed.
     pub(super) fn apply(&mut self, commit: Commit) -> Result<(), String> {
         self.next = commit.next;
+        self.head.run = commit.run.unwrap_or(self.head.run);
         self.aged = commit.aged.or(self.aged);
         self.datasets
             .extend(commit.datasets.into_iter().map(Arc::new));
@@ -177,28 +197,41 @@ impl Manifest {
                 .remove(path)
                 .ok_or_else(|| format!("it removes {path}, which it does not have"))?;
         }
+        self.left.extend(commit.remove);
+        self.left.extend(commit.left);
         for entry in commit.add {
-            let sections = entry.sections.iter().map(|&(at, rows)| {
-                let dataset = self.datasets.get(at)?;
-                Some(Section {
-                    dataset: Arc::clone(dataset),
-                    rows,
-                })
-            });
-            let sections: Option<Vec<_>> = sections.collect();
-            let part = Part {
-                rolled: Part::is_rolled(Path::new(&entry.path), entry.resolution),
-                path: self.dir.join(&entry.path),
-                resolution: entry.resolution,
-                span: entry.from..entry.to,
-                sections: sections.ok_or("it refers to a dataset that it does not have")?,
-                bytes: entry.bytes,
-                written: entry.written,
-                crc: entry.crc,
-            };
-            self.parts.insert(entry.path, Arc::new(part));
+            self.left.remove(&entry.path);
+            let (path, part) = self.part(entry)?;
+            self.parts.insert(path, part);
+        }
+        for entry in commit.missing {
+            let (path, part) = self.part(entry)?;
+            self.missing.insert(path, part);
         }
         Ok(())
+    }
+
+    /// The part of an entry, and its path.
+    fn part(&self, entry: Entry) -> Result<(String, Arc<Part>), String> {
+        let sections = entry.sections.iter().map(|&(at, rows)| {
+            let dataset = self.datasets.get(at)?;
+            Some(Section {
+                dataset: Arc::clone(dataset),
+                rows,
+            })
+        });
+        let sections: Option<Vec<_>> = sections.collect();
+        let part = Part {
+            rolled: Part::is_rolled(Path::new(&entry.path), entry.resolution),
+            path: self.dir.join(&entry.path),
+            resolution: entry.resolution,
+            span: entry.from..entry.to,
+            sections: sections.ok_or("it refers to a dataset that it does not have")?,
+            bytes: entry.bytes,
+            written: entry.written,
+            crc: entry.crc,
+        };
+        Ok((entry.path, Arc::new(part)))
     }
 
     /// The commit that adds and removes parts, and its line.
@@ -207,15 +240,41 @@ impl Manifest {
         add: &[Part],
         remove: &[Arc<Part>],
     ) -> io::Result<(Commit, Vec<u8>)> {
-        let (mut commit, _) = self.commit_to(self.datasets.clone(), add.iter());
-        commit.remove = remove.iter().map(|part| self.name(part)).collect();
+        let (mut commit, _) = self.commit_to(self.datasets.clone(), add.iter(), [].iter());
+        commit.remove = remove.iter().map(|part| self.name(&part.path)).collect();
         let line = line(&commit)?;
         Ok((commit, line))
     }
 
-    /// The manifest as a whole, without what was removed; from then on commits follow that.
+    /// The line that says which files are about to be named: until a commit adds them they do not count.
+    pub(super) fn announce<'p>(
+        &mut self,
+        files: impl Iterator<Item = &'p Part>,
+    ) -> io::Result<Vec<u8>> {
+        let names: Vec<_> = files.map(|part| self.name(&part.path)).collect();
+        self.left.extend(names.iter().cloned());
+        let commit = Commit {
+            next: self.next,
+            left: names,
+            ..Commit::default()
+        };
+        line(&commit)
+    }
+
+    /// The line that says which run begins, behind what there is.
+    pub(super) fn run_line(&self) -> io::Result<Vec<u8>> {
+        line(&Commit {
+            next: self.next,
+            run: Some(self.head.run),
+            ..Commit::default()
+        })
+    }
+
+    /// The manifest as a whole, without what was removed and is gone; from then on commits follow that.
     pub(super) fn compact(&mut self) -> io::Result<Vec<u8>> {
-        let (commit, datasets) = self.commit_to(Vec::new(), self.parts().map(|part| &**part));
+        let parts = self.parts.values().map(|part| &**part);
+        let (mut commit, datasets) = self.commit_to(Vec::new(), parts, self.missing.values());
+        commit.left = self.left.iter().cloned().collect();
         self.datasets = datasets;
         let mut text = line(&self.head)?;
         text.extend(line(&commit)?);
@@ -227,6 +286,7 @@ impl Manifest {
         &self,
         known: Vec<Arc<Dataset>>,
         add: impl Iterator<Item = &'p Part>,
+        missing: impl Iterator<Item = &'p Arc<Part>>,
     ) -> (Commit, Vec<Arc<Dataset>>) {
         let (mut datasets, new) = (known.clone(), known.len());
         let mut number = |dataset: &Arc<Dataset>| {
@@ -236,8 +296,8 @@ impl Manifest {
                 datasets.len() - 1
             })
         };
-        let add = add.map(|part| Entry {
-            path: self.name(part),
+        let mut entry = |part: &Part| Entry {
+            path: self.name(&part.path),
             resolution: part.resolution,
             from: part.span.start,
             to: part.span.end,
@@ -249,22 +309,24 @@ impl Manifest {
                 .iter()
                 .map(|it| (number(&it.dataset), it.rows))
                 .collect(),
-        });
-        let add = add.collect();
+        };
+        let add = add.map(&mut entry).collect();
+        let missing = missing.map(|part| entry(part)).collect();
         let new = datasets.iter().skip(new);
         let commit = Commit {
             next: self.next,
             aged: self.aged,
             datasets: new.map(|dataset| Dataset::clone(dataset)).collect(),
             add,
-            remove: Vec::new(),
+            missing,
+            ..Commit::default()
         };
         (commit, datasets)
     }
 
-    /// A part's path in the folder.
-    fn name(&self, part: &Part) -> String {
-        let path = part.path.strip_prefix(&self.dir).unwrap_or(&part.path);
+    /// A file's path in the folder.
+    fn name(&self, path: &Path) -> String {
+        let path = path.strip_prefix(&self.dir).unwrap_or(path);
         path.to_string_lossy().into_owned()
     }
 
@@ -275,7 +337,7 @@ impl Manifest {
 
     /// Whether a part counts.
     pub(super) fn has(&self, part: &Part) -> bool {
-        self.parts.contains_key(&self.name(part))
+        self.parts.contains_key(&self.name(&part.path))
     }
 
     /// A number that no file has.
@@ -289,17 +351,42 @@ impl Manifest {
         self.next
     }
 
-    /// Counts one start more, and leaves out the parts whose files are gone, which it returns.
-    pub(super) fn begin_run(&mut self) -> Vec<Arc<Part>> {
+    /// Whether a file does not count and was one of the store's: it may be deleted.
+    pub(super) fn is_left(&self, path: &Path) -> bool {
+        self.left.contains(&self.name(path))
+    }
+
+    /// A file that did not count is gone, or is no longer to be deleted.
+    pub(super) fn forget(&mut self, path: &Path) {
+        self.left.remove(&self.name(path));
+    }
+
+    /// The parts whose files are not there.
+    pub(super) fn missing(&self) -> impl Iterator<Item = &Arc<Part>> {
+        self.missing.values()
+    }
+
+    /// Counts one start more. Parts whose files are gone do not count until they are back, unless they are `expired` by then;
+    /// returns those that are gone since the last start, and those that are back.
+    pub(super) fn begin_run(&mut self, expired: impl Fn(&Part) -> bool) -> [Vec<Arc<Part>>; 2] {
         self.head.run += 1;
-        let is_gone = |part: &Arc<Part>| {
-            fs::metadata(&part.path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+        let is_gone = |_: &String, part: &mut Arc<Part>| {
+            fs::metadata(&part.path).is_err_and(|error| {
+                matches!(
+                    error.kind(),
+                    io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+                )
+            })
         };
-        let (gone, parts) = std::mem::take(&mut self.parts)
-            .into_iter()
-            .partition(|(_, part)| is_gone(part));
-        self.parts = parts;
-        BTreeMap::into_values(gone).collect()
+        let is_back = |_: &String, part: &mut Arc<Part>| {
+            fs::metadata(&part.path).is_ok_and(|found| found.len() == part.bytes)
+        };
+        let gone: Vec<_> = self.parts.extract_if(.., is_gone).collect();
+        let back: Vec<_> = self.missing.extract_if(.., is_back).collect();
+        self.missing.retain(|_, part| !expired(part));
+        self.missing.extend(gone.iter().cloned());
+        self.parts.extend(back.iter().cloned());
+        [gone, back].map(|parts| parts.into_iter().map(|(_, part)| part).collect())
     }
 
     pub(super) fn store(&self) -> &str {

@@ -5,6 +5,7 @@
 //! is there twice.
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
@@ -42,7 +43,8 @@ struct Shared {
     status: Mutex<Status>,
     /// Raw requests, where they are kept.
     requests: OnceLock<Requests>,
-    off: Option<String>,
+    /// The run of the store; 0 while it is not open.
+    run: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -56,6 +58,8 @@ struct Memory {
 struct Status {
     /// Monotonic milliseconds when the last flush had ended well, or the daemon had started.
     flushed_ms: u64,
+    /// Why the store is not open, if it is not.
+    off: Option<String>,
     /// Why the last attempt failed, if it did.
     error: Option<String>,
     /// Pieces that could not be read.
@@ -89,24 +93,36 @@ impl History {
             counters: HistoryCounters::default(),
             status: Mutex::new(status),
             requests: OnceLock::new(),
-            off: None,
+            run: AtomicU64::new(0),
         }))
     }
 
-    /// Without a store, for this reason.
+    /// Why nothing is written or read, if the store is not open. Rows wait in memory meanwhile.
     #[must_use]
-    pub fn off(reason: String, clock: Arc<dyn Clock>) -> Self {
-        let Self(mut shared) = Self::new(Parts::default(), 0, clock);
-        if let Some(shared) = Arc::get_mut(&mut shared) {
-            shared.off = Some(reason);
-        }
-        Self(shared)
+    pub fn why_off(&self) -> Option<String> {
+        self.0.status.lock().off.clone()
     }
 
-    /// Why nothing is kept, if it is not.
-    #[must_use]
-    pub fn why_off(&self) -> Option<&str> {
-        self.0.off.as_deref()
+    /// The store cannot be opened, for this reason, which is returned if it is a new one.
+    pub(super) fn set_off(&self, reason: String) -> Option<String> {
+        let off = &mut self.0.status.lock().off;
+        let is_new = off.as_ref() != Some(&reason);
+        *off = Some(reason);
+        off.clone().filter(|_| is_new)
+    }
+
+    /// The store is open, for the time of this number.
+    pub(super) fn set_on(&self, run: u64) {
+        self.0.run.store(run, Ordering::Relaxed);
+        if let Some(requests) = self.0.requests.get() {
+            requests.begin(run);
+        }
+        self.0.status.lock().off = None;
+    }
+
+    /// The run of the store; 0 while it is not open.
+    pub(super) fn run(&self) -> u64 {
+        self.0.run.load(Ordering::Relaxed)
     }
 
     /// All rows as they are at one moment: `running` is given those that are not on their way to the disk, under a lock; it
@@ -227,7 +243,7 @@ impl History {
         readings.extend(self.0.counters.counts().readings());
         readings.extend(status.store.iter().cloned());
         Group::new(Place::Object("history"), readings).with_texts(
-            json!({"off": self.0.off, "error": status.error, "set_aside": status.set_aside}),
+            json!({"off": status.off, "error": status.error, "set_aside": status.set_aside}),
         )
     }
 }

@@ -1,5 +1,6 @@
 //! Rows of several pieces, read side by side in their order: those of one key and time become one.
 
+use std::cell::RefCell;
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
@@ -21,6 +22,8 @@ pub(super) struct Source {
     piece: Piece,
     /// Of its rows only these count.
     times: Range<u64>,
+    /// Whether it ends where it is damaged, and how; and how many rows were read of it.
+    damage: Option<RefCell<(Option<String>, u64)>>,
 }
 
 impl Source {
@@ -32,23 +35,51 @@ impl Source {
             path: part.path.clone(),
             piece,
             times: 0..u64::MAX,
+            damage: None,
         })
     }
 
-    /// The rows of some times.
+    /// The rows of some times, up to where it is damaged: each time that it is read these are the same.
     pub(super) fn of(part: &Part, times: Range<u64>) -> Result<Self, StoreError> {
         let source = Self::open(&Disk::default(), part)?;
-        Ok(Self { times, ..source })
+        let damage = Some(RefCell::default());
+        Ok(Self {
+            times,
+            damage,
+            ..source
+        })
     }
 
     /// The next row that counts.
     fn next(&self, rows: &mut PieceRows) -> Result<Option<Row>, StoreError> {
         loop {
-            match rows.next().map_err(unreadable(&self.path))? {
-                Some(row) if !self.times.contains(&row.time) => {}
-                next => return Ok(next),
+            let next = rows.next().map_err(unreadable(&self.path));
+            let mut damage = self.damage.as_ref().map(RefCell::borrow_mut);
+            match (next, &mut damage) {
+                (Err(StoreError::Damaged { reason, .. }), Some(damage)) => {
+                    damage.0 = Some(reason);
+                    return Ok(None);
+                }
+                (next, damage) => {
+                    let next = next?;
+                    if let Some(damage) = damage {
+                        damage.1 += u64::from(next.is_some());
+                    }
+                    if next
+                        .as_ref()
+                        .is_none_or(|row| self.times.contains(&row.time))
+                    {
+                        return Ok(next);
+                    }
+                }
             }
         }
+    }
+
+    /// How it is damaged, if it is, and how many of its rows were read before that.
+    pub(super) fn damage(&self) -> Option<(String, u64)> {
+        let (reason, read) = &*self.damage.as_ref()?.borrow();
+        Some((reason.clone()?, *read))
     }
 }
 

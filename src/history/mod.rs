@@ -66,6 +66,6 @@ pub use self::resolution::Resolution;
 pub use self::retention::Retention;
 pub use self::rollup::Rollup;
 pub use self::row::{Gain, Row, RowRef};
-pub use self::shipping::{Refused, Shipment, Shipped, Shipping, Units, Waiting};
+pub use self::shipping::{Identity, Refused, Shipment, Shipped, Shipping, Units, Unread, Waiting};
 pub use self::store::{Counts, Store};
-pub use self::thread::Writer;
+pub use self::thread::{OpenStore, Writer};

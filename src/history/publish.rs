@@ -36,7 +36,7 @@ const WAIT_SECS_MAX: u64 = 3_600;
 const PIECES_MAX: usize = 128;
 
 /// How often a piece is tried that the disk cannot read: in a minute or two.
-const READ_TRIES: u32 = 8;
+pub(super) const READ_TRIES: u32 = 8;
 
 /// Bytes of raw requests that are published before their hour is over: so many take a second or two.
 const RAW_BYTES: u64 = 64 << 20;

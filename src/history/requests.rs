@@ -95,8 +95,8 @@ impl Requests {
     /// They have one part in so many of `history.memory`.
     pub const SHARE: usize = 4;
 
-    /// Keeps these of what is merged from now on, in `run`; where a status from `error_status` on is an error. `None` where there
-    /// is nothing to keep.
+    /// Keeps these of what is merged from now on, in `run`, or once that has [begun](Self::begin); where a status from
+    /// `error_status` on is an error. `None` where there is nothing to keep.
     #[must_use]
     pub fn new(
         keep: KeptRequests,
@@ -131,6 +131,11 @@ impl Requests {
             copy_now: AtomicBool::new(false),
             kept: AtomicU64::new(0),
         })))
+    }
+
+    /// The store is open: what is merged since the start belongs to this run.
+    pub(super) fn begin(&self, run: u64) {
+        COLLECTOR.lock(&self.0.collector).run = run;
     }
 
     /// Collects until a stop is requested; on a thread of its own.

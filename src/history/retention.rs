@@ -28,6 +28,11 @@ pub struct Retention {
 }
 
 impl Retention {
+    /// Whether a part has been kept for long enough at this unix second.
+    pub(super) fn is_too_old(&self, part: &Part, now: u64) -> bool {
+        now.saturating_sub(part.span.end) >= self.secs(part.resolution)
+    }
+
     fn secs(&self, resolution: Resolution) -> u64 {
         let [minute, hour, day] = self.secs;
         match resolution {

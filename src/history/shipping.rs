@@ -29,13 +29,15 @@ use tracing::error;
 
 use super::Resolution;
 use super::disk::{Disk, StoreError, failed};
+use super::merged::unreadable;
 use super::part::{Part, Parts};
 use super::piece::Piece;
+use super::publish::READ_TRIES;
 use crate::instruments::Instrument;
 use crate::state::files::{self, Opened};
 
 use self::shipment::Cut;
-pub use self::shipment::{Shipment, Units};
+pub use self::shipment::{Shipment, Units, Unread};
 
 mod shipment;
 
@@ -54,6 +56,16 @@ const WHOLE_SECS: u64 = 3_600;
 const PIECES_MAX: usize = 64;
 const BYTES_MAX: u64 = 16 << 20;
 
+/// Under which names rows are shipped. They are a part of their keys there, so what was begun under some ends under these, also
+/// when the host has another name meanwhile.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Identity {
+    /// Who ships.
+    pub collector: String,
+    /// Where it is.
+    pub dc: String,
+}
+
 /// What the sink would not take, set aside.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refused {
@@ -65,6 +77,9 @@ pub struct Refused {
     pub rows: u64,
     /// Why.
     pub error: String,
+    /// Under which names it was sent; older ones do not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub identity: Option<Identity>,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -78,8 +93,17 @@ struct Cursor {
     done: Cut,
     /// What is being shipped.
     sending: Option<Cut>,
+    /// Under which names that is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    sending_as: Option<Identity>,
+    /// The number of the file that is being shipped, and under which names.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    file_as: Option<(u64, Identity)>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     refused: Vec<Refused>,
+    /// Rows that are gone and were not shipped.
+    #[serde(default)]
+    dropped: u64,
 }
 
 impl Cursor {
@@ -110,10 +134,12 @@ struct Inner {
     folder: PathBuf,
     cursor: Cursor,
     what: Shipped,
+    /// Rows that are gone since that was written.
+    dropped: u64,
     /// Pieces that are published and were not shipped before.
     kept: Vec<Arc<Part>>,
-    /// Rows that retention took before they were shipped.
-    dropped: u64,
+    /// Those of them that could not be opened yet, and how often in a row the disk could not read them.
+    unopened: Vec<(PathBuf, u32)>,
 }
 
 /// What is shipped.
@@ -149,6 +175,11 @@ pub struct Waiting {
 }
 
 impl Shipping {
+    /// Whether there ever was a sink: what it lacks is kept, also while there is none.
+    pub(super) fn has_begun(dir: &Path) -> bool {
+        dir.join(UNSHIPPED).join(CURSOR).exists()
+    }
+
     /// That of the store in `dir`, whose next part has this number.
     pub(super) fn open(
         dir: &Path,
@@ -167,15 +198,22 @@ impl Shipping {
             files: 0,
             done: Cut::default(),
             sending: None,
+            sending_as: None,
+            file_as: None,
             refused: Vec::new(),
+            dropped: 0,
         });
-        let inner = Inner {
-            kept: kept(&folder)?,
+        let mut inner = Inner {
+            kept: Vec::new(),
+            unopened: kept(&folder)?,
             folder,
             cursor,
             what,
             dropped: 0,
         };
+        if let Err(error) = inner.open_kept() {
+            error!(%error, "A piece that is to be shipped cannot be opened: nothing is shipped until it can.");
+        }
         let shipping = Self(Arc::new(Mutex::new(inner)));
         if is_new {
             LOCK.lock(&shipping.0).write(|_| ())?;
@@ -190,7 +228,7 @@ impl Shipping {
         let needed: Vec<_> = pieces.filter(|part| inner.needs(part)).collect();
         for part in &needed {
             let Range { start, end } = part.span;
-            let name = format!("{}-{start}-{end}.piece", part.number());
+            let name = format!("{}-{start}-{end}-{}.piece", part.number(), part.rows());
             let path = inner.folder.join(name);
             disk.link(&part.path, &path)?;
             if !inner.kept.iter().any(|it| it.path == path) {
@@ -222,6 +260,8 @@ impl Shipping {
         let mut inner = LOCK.lock(&self.0);
         let lost = gone.iter().filter(|part| inner.needs(part));
         inner.dropped += lost.map(|part| part.rows()).sum::<u64>();
+        // Where it cannot be written it is with the next change.
+        let _later = inner.write(|_| ());
         for part in gone {
             let before = inner.kept.len();
             inner.kept.retain(|it| it.path != part.path);
@@ -233,21 +273,24 @@ impl Shipping {
     }
 
     /// What is to be shipped next, if something is.
-    #[must_use]
-    pub fn next(&self, parts: &Parts, now: u64) -> Option<Shipment> {
+    ///
+    /// # Errors
+    /// When a piece that was kept cannot be opened: what comes after it waits.
+    pub fn next(&self, parts: &Parts, now: u64) -> Result<Option<Shipment>, StoreError> {
         let parts = Arc::clone(&parts.read());
-        let inner = LOCK.lock(&self.0);
+        let mut inner = LOCK.lock(&self.0);
+        inner.open_kept()?;
         let pieces = inner.pieces(&parts);
         let cursor = &inner.cursor;
         if let Some(to) = cursor.sending.or_else(|| cut(&cursor.done, &pieces, now)) {
             let units = Units::Pieces(cursor.done, to);
-            return Some(Shipment::of(units, pieces.values()));
+            return Ok(Some(Shipment::of(units, pieces.values())));
         }
         let files = parts.iter().filter(|part| part.is_published());
         let file = files
             .filter(|part| inner.what.has(part) && cursor.lacks(part))
-            .min_by_key(|part| part.number())?;
-        Some(Shipment::of(Units::File(file.number()), [file].into_iter()))
+            .min_by_key(|part| part.number());
+        Ok(file.map(|file| Shipment::of(Units::File(file.number()), [file].into_iter())))
     }
 
     /// What was refused, to be tried again.
@@ -263,18 +306,29 @@ impl Shipping {
         refused.map(|it| (it.clone(), again(it))).collect()
     }
 
-    /// Writes down that a shipment begins.
+    /// Writes down that a shipment begins under these names; those under which it began, if it did before.
     ///
     /// # Errors
     /// When it cannot be written; then it does not begin.
-    pub fn begin(&self, shipment: &Shipment) -> Result<(), StoreError> {
+    pub fn begin(&self, shipment: &Shipment, names: &Identity) -> Result<Identity, StoreError> {
         let mut inner = LOCK.lock(&self.0);
-        match shipment.units {
-            Units::Pieces(_, to) if inner.cursor.sending.is_none() => {
-                inner.write(|cursor| cursor.sending = Some(to))
-            }
-            Units::Pieces(..) | Units::File(_) => Ok(()),
+        let cursor = &inner.cursor;
+        let begun = match (shipment.units, &cursor.file_as) {
+            (Units::Pieces(..), _) => cursor.sending_as.as_ref(),
+            (Units::File(number), Some((begun, names))) if number == *begun => Some(names),
+            (Units::File(_), _) => None,
+        };
+        if let Some(begun) = begun {
+            return Ok(begun.clone());
         }
+        inner.write(|cursor| match shipment.units {
+            Units::Pieces(_, to) => {
+                cursor.sending = Some(to);
+                cursor.sending_as = Some(names.clone());
+            }
+            Units::File(number) => cursor.file_as = Some((number, names.clone())),
+        })?;
+        Ok(names.clone())
     }
 
     /// Writes down that all of a shipment was taken, or set aside.
@@ -288,8 +342,12 @@ impl Shipping {
                 Units::Pieces(_, to) => {
                     cursor.done = to;
                     cursor.sending = None;
+                    cursor.sending_as = None;
                 }
-                Units::File(number) => cursor.files = number + 1,
+                Units::File(number) => {
+                    cursor.files = number + 1;
+                    cursor.file_as = None;
+                }
             }
             cursor.refused.extend(refused);
         })
@@ -312,7 +370,7 @@ impl Shipping {
         let pieces = inner.pieces(&parts);
         let files = parts.iter().filter(|part| part.is_published());
         let mut waiting = Waiting {
-            dropped: inner.dropped,
+            dropped: inner.cursor.dropped + inner.dropped,
             ..Waiting::default()
         };
         for part in pieces.values().chain(files) {
@@ -327,6 +385,37 @@ impl Shipping {
 }
 
 impl Inner {
+    /// Opens the pieces that were kept by those who ran before. What the disk cannot read for long, or is damaged, is set aside.
+    fn open_kept(&mut self) -> Result<(), StoreError> {
+        let mut opened = Ok(());
+        for (path, tries) in std::mem::take(&mut self.unopened) {
+            let error = match kept_piece(&path) {
+                Ok(part) => {
+                    self.kept.push(Arc::new(part));
+                    continue;
+                }
+                Err(error) => unreadable(&path)(error),
+            };
+            let tries = match error {
+                StoreError::Damaged { .. } => READ_TRIES,
+                StoreError::Unreadable { .. } => tries + 1,
+                _ => tries,
+            };
+            if tries < READ_TRIES {
+                self.unopened.push((path, tries));
+                opened = opened.and(Err(error));
+                continue;
+            }
+            let rows = numbers(&path).nth(2).unwrap_or_default();
+            self.dropped += rows;
+            let aside = path.with_extension("damaged");
+            // The next start finds it again where it cannot be moved.
+            let _moved = fs::rename(&path, &aside);
+            error!(file = %path.display(), %error, rows, set_aside = %aside.display(), "A piece that was to be shipped cannot be read: its rows are not shipped.");
+        }
+        opened
+    }
+
     /// The pieces of minutes, by number. Those in `parts` were there before those that were kept: what is in neither is shipped.
     fn pieces(&self, parts: &[Arc<Part>]) -> BTreeMap<u64, Arc<Part>> {
         let pieces = parts.iter().filter(|part| !part.is_published());
@@ -343,12 +432,14 @@ impl Inner {
     fn write(&mut self, change: impl FnOnce(&mut Cursor)) -> Result<(), StoreError> {
         let mut cursor = self.cursor.clone();
         change(&mut cursor);
+        cursor.dropped += self.dropped;
         let path = self.folder.join(CURSOR);
         let text = serde_json::to_vec(&cursor).map_err(std::io::Error::other);
         let written = text
             .and_then(|text| files::replace(&path, |file| std::io::Write::write_all(file, &text)));
         written.map_err(failed("write", &path))?;
         self.cursor = cursor;
+        self.dropped = 0;
         let (cursor, what) = (&self.cursor, self.what);
         self.kept.retain(|part| {
             let is_needed = what.has(part) && cursor.needs(part);
@@ -412,28 +503,33 @@ fn read(path: &Path) -> Result<Option<Cursor>, StoreError> {
 }
 
 /// The pieces that were kept by those who ran before.
-fn kept(folder: &Path) -> Result<Vec<Arc<Part>>, StoreError> {
+fn kept(folder: &Path) -> Result<Vec<(PathBuf, u32)>, StoreError> {
     let mut kept = Vec::new();
     for entry in fs::read_dir(folder).map_err(failed("read", folder))? {
         let path = entry.map_err(failed("read", folder))?.path();
-        if path.extension().is_none_or(|it| it != "piece") {
-            continue;
-        }
-        match kept_piece(&path) {
-            Ok(part) => kept.push(Arc::new(part)),
-            Err(error) => {
-                error!(file = %path.display(), %error, "A piece that was to be shipped cannot be read: it is left out.");
-            }
+        if path.extension().is_some_and(|it| it == "piece") {
+            kept.push((path, 0));
         }
     }
+    kept.sort_unstable();
     Ok(kept)
 }
 
-fn kept_piece(path: &Path) -> std::io::Result<Part> {
+/// What the name of a piece that is kept says behind its number: begin and end of its span and, unless it is old, its rows.
+fn numbers(path: &Path) -> impl Iterator<Item = u64> {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-    let mut numbers = stem.split('-').skip(1).map(str::parse);
-    let (Some(Ok(start)), Some(Ok(end))) = (numbers.next(), numbers.next()) else {
-        return Err(std::io::ErrorKind::InvalidInput.into());
+    let numbers: Vec<_> = stem
+        .split('-')
+        .skip(1)
+        .map_while(|it| it.parse().ok())
+        .collect();
+    numbers.into_iter()
+}
+
+fn kept_piece(path: &Path) -> std::io::Result<Part> {
+    let mut numbers = numbers(path);
+    let (Some(start), Some(end)) = (numbers.next(), numbers.next()) else {
+        return Err(std::io::ErrorKind::InvalidData.into());
     };
     let file = fs::File::open(path)?;
     let bytes = file.metadata()?.len();

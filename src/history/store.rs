@@ -10,14 +10,16 @@
 //!     rollup/report=NAME/resolution=hour/date=2026-11-22/HASH-N.parquet
 //!     rollup/report=NAME/resolution=day/date=2026-11-01/HASH-N.parquet
 //!     coverage/resolution=../date=../..       for how long there were which
+//!     orphans/..                              files that the manifest cannot account for
 //!     request/date=2026-11-22/13-N.parquet    raw requests; `timer` and `request_tag` alike
 //! ```
 //!
 //! Each change is one commit to the manifest: new files are written under temporary names, synced, renamed, their folders
-//! synced, then the commit is appended and synced. Before it the old parts count, after it the new ones; files that do not
-//! count are removed, at once or at the next start. What fails changes nothing and can be tried again.
+//! synced, then the commit is appended and synced. Before it the old parts count, after it the new ones. What fails changes
+//! nothing and can be tried again. Files are deleted, at once or at the next start, that have a temporary name or of which
+//! the manifest says that they do not count; others that it does not know are moved to `orphans`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::ops::Range;
@@ -25,7 +27,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::fs::FallocateFlags;
-use tracing::{error, warn};
+use tracing::{error, info, warn};
 
 use super::batch::Batch;
 use super::dataset::Coverage;
@@ -59,8 +61,12 @@ pub struct Counts {
     pub removed_by_size: u64,
     /// Files removed because of `history.free_min`.
     pub removed_by_free_space: u64,
-    /// Files that were not there at start.
+    /// Files that were not there at start, and had been at the one before.
     pub missing: u64,
+    /// Files that were missing and are back.
+    pub returned: u64,
+    /// Files that the manifest could not account for, and that were moved away.
+    pub orphaned: u64,
     /// Pieces that were damaged, and set aside.
     pub damaged: u64,
 }
@@ -73,8 +79,10 @@ pub struct Store {
     pub(super) manifest: Manifest,
     /// The manifest, open to append to.
     log: File,
-    /// Bytes appended since it was written anew.
+    /// Its length when it last agreed with memory.
     log_bytes: u64,
+    /// From which length on it is written anew.
+    compact_at: u64,
     /// Whether what is in the file may not be what is in memory: it is written anew before anything else is done.
     pub(super) is_unsure: bool,
     /// Files that no commit names; removed before anything else is done.
@@ -157,18 +165,33 @@ impl Store {
         if manifest.torn > 0 {
             warn!(file = %path.display(), bytes = manifest.torn, "Left out a commit that was not finished.");
         }
-        let missing = manifest.begin_run();
+        let aged = manifest.aged.unwrap_or_default();
+        let expired = |part: &Part| retention.is_too_old(part, aged);
+        let [missing, returned] = manifest.begin_run(expired);
         for part in &missing {
-            error!(file = %part.path.display(), rows = part.rows(), "A file of history is missing; its rows are lost.");
+            error!(file = %part.path.display(), rows = part.rows(), "A file of history is missing; its rows do not count until it is back.");
         }
-        // The first change: whatever is written later has this run's number.
-        let log = write_manifest(&disk, dir, &mut manifest)?;
+        for part in &returned {
+            warn!(file = %part.path.display(), rows = part.rows(), "A file of history that was missing is back.");
+        }
+        // What does not count makes room first.
+        let (deletable, orphans) = uncounted(dir, &manifest)?;
+        for file in &deletable {
+            disk.remove(file)?;
+            manifest.forget(file);
+        }
+        // The first change: whatever is written later has this run's number. On a disk without a free byte it may still find
+        // room behind the manifest, and with that old files may go.
+        let log = write_manifest(&disk, dir, &mut manifest);
+        let (log, log_bytes) =
+            log.or_else(|error| append_run(&disk, dir, &manifest).map_err(|_| error))?;
         let mut store = Self {
             folder,
             disk,
             manifest,
             log,
-            log_bytes: 0,
+            log_bytes,
+            compact_at: log_bytes + LOG_BYTES_MAX,
             is_unsure: false,
             leftover: Vec::new(),
             removed: Vec::new(),
@@ -180,6 +203,7 @@ impl Store {
             shipping: None,
             counts: Counts {
                 missing: missing.len() as u64,
+                returned: returned.len() as u64,
                 ..Counts::default()
             },
         };
@@ -187,14 +211,29 @@ impl Store {
         store
             .disk
             .make_folder(&store.pending(), files::FOLDER_MODE)?;
-        let known: Vec<&Path> = store.manifest.parts().map(|part| &*part.path).collect();
-        let left = files_of(dir)?
-            .into_iter()
-            .filter(|file| !known.contains(&&**file));
-        store.leftover = left.collect();
-        store.heal()?;
+        orphans.iter().for_each(|file| store.orphan(file));
         store.show();
         Ok(store)
+    }
+
+    /// Moves a file that the manifest cannot account for to the orphans; where that is another file system, it gets another name.
+    fn orphan(&mut self, file: &Path) {
+        let dir = self.dir();
+        let to = dir
+            .join(ORPHANS)
+            .join(file.strip_prefix(dir).unwrap_or(file));
+        let made = files::create_folder(to.parent().unwrap_or(dir), files::FOLDER_MODE);
+        let beside = file.with_added_extension("orphan");
+        let moved = made.and_then(|()| fs::rename(file, &to)).map(|()| to);
+        match moved.or_else(|_| fs::rename(file, &beside).map(|()| beside)) {
+            Ok(to) => {
+                self.counts.orphaned += 1;
+                warn!(file = %file.display(), to = %to.display(), "The manifest of history does not know a file: it is moved away and does not count.");
+            }
+            Err(error) => {
+                warn!(file = %file.display(), %error, "The manifest of history does not know a file, which stays and does not count.");
+            }
+        }
     }
 
     /// Keeps what is to be shipped from now on, until it is.
@@ -202,6 +241,24 @@ impl Store {
     /// # Errors
     /// When the folder for it cannot be used, or what it says cannot be read.
     pub fn ship(&mut self, what: Shipped) -> Result<Shipping, StoreError> {
+        self.open_shipping(what)
+    }
+
+    /// The same where there was a sink before, and is none now: it may come back.
+    ///
+    /// # Errors
+    /// As [`ship`](Self::ship).
+    pub fn keep_unshipped(&mut self, what: Shipped) -> Result<(), StoreError> {
+        if Shipping::has_begun(self.dir()) {
+            self.open_shipping(what)?;
+            info!(
+                "What was not shipped to ClickHouse is kept for it, as long as retention keeps it: remove history.dir/unshipped to ship no more."
+            );
+        }
+        Ok(())
+    }
+
+    fn open_shipping(&mut self, what: Shipped) -> Result<Shipping, StoreError> {
         let number = self.manifest.next_number();
         let shipping = Shipping::open(self.dir(), &self.disk, number, what)?;
         self.shipping = Some(shipping.clone());
@@ -212,6 +269,12 @@ impl Store {
     #[must_use]
     pub fn parts(&self) -> Parts {
         Arc::clone(&self.parts)
+    }
+
+    /// Shows the parts that count here too, and from now on here alone.
+    pub fn share(&mut self, parts: Parts) {
+        self.parts = parts;
+        self.show();
     }
 
     pub(super) fn dir(&self) -> &Path {
@@ -300,17 +363,49 @@ impl Store {
         done
     }
 
-    /// Makes manifest and files agree with memory.
+    /// Makes manifest and files agree with memory. Needs no room: where there is none, the manifest is cut to what it was.
     fn heal(&mut self) -> Result<(), StoreError> {
-        if self.is_unsure || self.log_bytes > LOG_BYTES_MAX {
-            self.is_unsure = true;
-            self.log = write_manifest(&self.disk, &self.folder.path, &mut self.manifest)?;
-            (self.is_unsure, self.log_bytes) = (false, 0);
+        // Those with temporary names never counted, whatever the manifest says, and may be all the room there is.
+        self.clear_up(is_temporary)?;
+        if self.is_unsure || self.log_bytes > self.compact_at {
+            match write_manifest(&self.disk, &self.folder.path, &mut self.manifest) {
+                Ok((log, bytes)) => {
+                    (self.log, self.log_bytes) = (log, bytes);
+                    self.compact_at = bytes + LOG_BYTES_MAX;
+                }
+                Err(error) if self.is_unsure => self.cut_log().map_err(|_| error)?,
+                // It may grow until there is room.
+                Err(_) => self.compact_at = self.log_bytes + LOG_BYTES_MAX,
+            }
+            self.is_unsure = false;
         }
-        while let Some(file) = self.leftover.last() {
-            self.disk.remove(file)?;
-            self.leftover.pop();
-        }
+        self.clear_up(|_| true)
+    }
+
+    /// Deletes files that do not count.
+    fn clear_up(&mut self, which: impl Fn(&Path) -> bool) -> Result<(), StoreError> {
+        let mut files = std::mem::take(&mut self.leftover).into_iter();
+        let deleted = files.try_for_each(|file| {
+            if !which(&file) {
+                self.leftover.push(file);
+                return Ok(());
+            }
+            let removed = self.disk.remove(&file);
+            match &removed {
+                Ok(()) => self.manifest.forget(&file),
+                Err(_) => self.leftover.push(file),
+            }
+            removed
+        });
+        self.leftover.extend(files);
+        deleted
+    }
+
+    /// Takes what was appended and may not be whole from the manifest.
+    fn cut_log(&mut self) -> Result<(), StoreError> {
+        let path = Manifest::path(&self.folder.path);
+        self.disk.cut(&mut self.log, &path, self.log_bytes)?;
+        reserve(&self.log, self.log_bytes);
         Ok(())
     }
 
@@ -364,6 +459,17 @@ impl Store {
         if !remove.iter().all(|part| self.manifest.has(part)) {
             return Err(StoreError::Stopped);
         }
+        let path = Manifest::path(&self.folder.path);
+        let mut announced = 0;
+        if !staged.is_empty() {
+            // Unsynced: a kill between the names and the commit leaves what may be deleted; after a power cut they may be orphans.
+            let files = staged.iter().map(|it| &it.part);
+            let line = self.manifest.announce(files);
+            self.is_unsure = true;
+            let line = line.map_err(failed("write", &path))?;
+            self.disk.write(&mut self.log, &path, &line)?;
+            announced = line.len() as u64;
+        }
         let mut folders = BTreeSet::new();
         for Staged { file, part } in &staged {
             self.leftover.push(part.path.clone());
@@ -380,7 +486,6 @@ impl Store {
         if let Some(shipping) = self.shipping.as_ref().filter(|_| !add.is_empty()) {
             shipping.keep(&self.disk, &remove)?;
         }
-        let path = Manifest::path(&self.folder.path);
         let (commit, line) = self
             .manifest
             .commit(&add, &remove)
@@ -392,7 +497,7 @@ impl Store {
             .map_err(io::Error::other)
             .map_err(failed("write", &path))?;
         self.is_unsure = false;
-        self.log_bytes += line.len() as u64;
+        self.log_bytes += announced + line.len() as u64;
         self.leftover.clear();
         self.removed.extend(remove);
         self.counts.bytes_written += add.iter().map(|part| part.bytes).sum::<u64>();
@@ -416,10 +521,13 @@ impl Store {
 
     /// Deletes what was removed and nobody reads any more.
     pub(super) fn collect(&mut self) {
-        let disk = &self.disk;
+        let (disk, manifest) = (&self.disk, &mut self.manifest);
         self.removed.retain(|part| {
             // Nobody takes another one: it is in no list.
             let is_deleted = Arc::strong_count(part) == 1 && disk.remove(&part.path).is_ok();
+            if is_deleted {
+                manifest.forget(&part.path);
+            }
             if let Some(folder) = part
                 .path
                 .parent()
@@ -448,13 +556,17 @@ impl Store {
         else {
             return Ok(());
         };
+        // A second name before the commit, after which the first is deleted: whatever happens in between, somebody may still look
+        // at it, and so may readers and a sink. It may not even be there.
         let aside = path.with_extension(DAMAGED);
+        let kept = self.disk.link(path, &aside);
+        let kept = kept.and_then(|()| self.disk.sync_folder(&self.pending()));
+        if path.exists() {
+            kept?;
+        }
         self.commit(Vec::new(), vec![Arc::clone(&part)], || ())?;
-        self.removed.pop();
         self.counts.damaged += 1;
         self.lost.extend(Lost::with(&part));
-        // It may not even be there.
-        let _moved = fs::rename(path, &aside);
         error!(file = %path.display(), reason, set_aside = %aside.display(), "A piece of history cannot be read: go on without it.");
         Ok(())
     }
@@ -474,34 +586,78 @@ fn write_piece(file: File, batch: &Batch, hour: &Range<u64>) -> io::Result<(File
     piece.finish()
 }
 
-/// Writes the manifest anew; open to append to.
-fn write_manifest(disk: &Disk, dir: &Path, manifest: &mut Manifest) -> Result<File, StoreError> {
+/// Writes the manifest anew; open to append to, and its length.
+fn write_manifest(
+    disk: &Disk,
+    dir: &Path,
+    manifest: &mut Manifest,
+) -> Result<(File, u64), StoreError> {
     let path = Manifest::path(dir);
     let new = path.with_added_extension("new");
-    let mut file = disk.create(&new)?;
-    let text = manifest.compact().map_err(failed("write", &path))?;
-    // So that something can be removed on a disk that is full; not every file system can.
-    let room = text.len() as u64 + LOG_BYTES_MAX;
-    let _reserved = rustix::fs::fallocate(&file, FallocateFlags::KEEP_SIZE, 0, room);
-    disk.append(&mut file, &new, &text)?;
-    disk.rename(&new, &path)?;
-    disk.sync_folder(dir)?;
-    Ok(file)
+    let mut write = || {
+        let mut file = disk.create(&new)?;
+        let text = manifest.compact().map_err(failed("write", &path))?;
+        let bytes = text.len() as u64;
+        reserve(&file, bytes);
+        disk.append(&mut file, &new, &text)?;
+        disk.rename(&new, &path)?;
+        disk.sync_folder(dir)?;
+        Ok((file, bytes))
+    };
+    write().inspect_err(|_| {
+        // It takes room; where it cannot be removed it is the next time.
+        let _later = fs::remove_file(&new);
+    })
+}
+
+/// Takes room for what is appended behind so many bytes, so that something can be removed on a disk that is full; not every
+/// file system can.
+fn reserve(file: &File, bytes: u64) {
+    let _reserved =
+        rustix::fs::fallocate(file, FallocateFlags::KEEP_SIZE, 0, bytes + LOG_BYTES_MAX);
+}
+
+/// Writes down behind the manifest that a run begins; open to append to, and its length.
+fn append_run(disk: &Disk, dir: &Path, manifest: &Manifest) -> Result<(File, u64), StoreError> {
+    let path = Manifest::path(dir);
+    let file = File::options().append(true).open(&path);
+    let mut file = file.map_err(failed("open", &path))?;
+    let bytes = file.metadata().map_err(failed("read", &path))?.len();
+    // What was not finished goes.
+    let bytes = bytes - manifest.torn as u64;
+    let line = manifest.run_line().map_err(failed("write", &path))?;
+    if manifest.torn > 0 {
+        disk.cut(&mut file, &path, bytes)?;
+        reserve(&file, bytes);
+    }
+    disk.append(&mut file, &path, &line)?;
+    Ok((file, bytes + line.len() as u64))
 }
 
 const PENDING: &str = "pending";
 /// How pieces end that were set aside.
 const DAMAGED: &str = "damaged";
+/// Where files are moved that the manifest does not know.
+pub(super) const ORPHANS: &str = "orphans";
 /// Where published files lie.
 pub(super) const ROLLUP: &str = "rollup";
 pub(super) const COVERAGE: &str = "coverage";
 
 /// All files in a folder of history that are named as ours.
 pub(super) fn files_of(dir: &Path) -> Result<Vec<PathBuf>, StoreError> {
-    let mut found = Vec::new();
     let mut folders = [PENDING, ROLLUP, COVERAGE].to_vec();
     folders.extend(requests::TABLES);
-    let mut folders: Vec<_> = folders.into_iter().map(|name| dir.join(name)).collect();
+    files_in(folders.into_iter().map(|name| dir.join(name)).collect())
+}
+
+/// The orphans.
+pub(super) fn orphans_in(dir: &Path) -> Result<Vec<PathBuf>, StoreError> {
+    files_in(vec![dir.join(ORPHANS)])
+}
+
+/// All files in these folders, and in those below, that are named as ours.
+fn files_in(mut folders: Vec<PathBuf>) -> Result<Vec<PathBuf>, StoreError> {
+    let mut found = Vec::new();
     while let Some(folder) = folders.pop() {
         let entries = match fs::read_dir(&folder) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
@@ -522,6 +678,15 @@ pub(super) fn files_of(dir: &Path) -> Result<Vec<PathBuf>, StoreError> {
     Ok(found)
 }
 
+/// The files that a manifest does not count: those that may be deleted, and those that it knows nothing of.
+fn uncounted(dir: &Path, manifest: &Manifest) -> Result<(Vec<PathBuf>, Vec<PathBuf>), StoreError> {
+    let known: HashSet<&Path> = manifest.parts().map(|part| &*part.path).collect();
+    let mut files = files_of(dir)?;
+    files.retain(|file| !known.contains(&**file));
+    let is_deletable = |file: &PathBuf| is_temporary(file) || manifest.is_left(file);
+    Ok(files.into_iter().partition(is_deletable))
+}
+
 /// The pieces that were set aside, and not taken away by anybody since.
 pub(super) fn set_aside_in(dir: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(dir.join(PENDING)).into_iter().flatten();
@@ -530,6 +695,11 @@ pub(super) fn set_aside_in(dir: &Path) -> Vec<PathBuf> {
     let mut aside: Vec<_> = aside.collect();
     aside.sort_unstable();
     aside
+}
+
+/// What is being written: it never counted.
+fn is_temporary(path: &Path) -> bool {
+    path.extension().is_some_and(|it| it == "new")
 }
 
 /// `12.piece`, `12.new`, `13-0123abcd-12.parquet`.

@@ -1,5 +1,7 @@
 //! The history thread: writes what is in memory every `history.flush_period` and at the stop, and tends what lies on disk.
 //!
+//! A store that cannot be opened is tried again and again; meanwhile history is off, and rows wait in memory as long as they fit.
+//!
 //! The one thread that waits for this disk, at low priority. Publishing, which may take long, lets flushes through. What cannot be written stays in memory and is tried again, ever
 //! less often; what comes meanwhile has the rest of the memory.
 
@@ -34,6 +36,9 @@ const DELIVERED_MS: u64 = 900;
 /// Rows that are published between two looks at what is to be flushed.
 const ROWS_PER_LOOK: u32 = 256;
 
+/// From one attempt to open the store to the next, milliseconds.
+const OPEN_MS: u64 = 10_000;
+
 /// Seconds from one look at what has been kept for long enough to the next.
 const RETAIN_SECS: u64 = 60;
 
@@ -46,13 +51,25 @@ pub(super) static IMPORT: Instrument = Instrument::new("stage/history/import");
 /// What has been kept for long enough is removed.
 pub(super) static RETAIN: Instrument = Instrument::new("stage/history/retain");
 
+/// Opens the store.
+pub type OpenStore = Box<dyn FnMut() -> Result<Store, StoreError> + Send>;
+
 /// Writes history.
-#[derive(Debug)]
 pub struct Writer {
-    store: Store,
+    /// `None`: history is off.
+    store: Option<Store>,
+    open: OpenStore,
+    /// Monotonic milliseconds of the next attempt to open it.
+    open_ms: u64,
     work: Work,
     /// Pieces of logs, where they are imported.
     imports: Option<Receiver<Import>>,
+}
+
+impl std::fmt::Debug for Writer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Writer").finish_non_exhaustive()
+    }
 }
 
 /// What is to be written, and when.
@@ -104,11 +121,11 @@ impl Attempts {
 }
 
 impl Writer {
-    /// Writes what is in memory of `history` every `flush_period`.
+    /// Writes what is in memory of `history` every `flush_period`, to the store that is opened now or, where that fails, later.
     #[must_use]
     pub fn new(
         history: History,
-        store: Store,
+        open: OpenStore,
         clock: Arc<dyn Clock>,
         flush_period: Duration,
     ) -> Self {
@@ -125,11 +142,37 @@ impl Writer {
             retained: 0,
         };
         work.flush_ms = work.next_flush();
-        work.show(&store, false);
-        Self {
-            store,
+        let mut writer = Self {
+            store: None,
+            open,
+            open_ms: 0,
             work,
             imports: None,
+        };
+        writer.open();
+        writer
+    }
+
+    /// Opens the store, if it is not open.
+    fn open(&mut self) {
+        if self.store.is_some() {
+            return;
+        }
+        self.open_ms = self.work.clock.mono_ms() + OPEN_MS;
+        match (self.open)() {
+            Ok(store) => {
+                self.work.history.set_on(store.run());
+                self.work.show(&store, false);
+                self.store = Some(store);
+            }
+            Err(error) => {
+                if let Some(reason) = self.work.history.set_off(error.to_string()) {
+                    error!(
+                        reason,
+                        "History is off: what it would keep waits in memory, and the folder is tried again."
+                    );
+                }
+            }
         }
     }
 
@@ -137,7 +180,7 @@ impl Writer {
     pub fn keep_requests(&mut self, config: &Config, live: &SharedLive) -> Option<Requests> {
         let memory = config.history.memory / Requests::SHARE;
         let (keep, error_status) = (config.history.requests, config.reports.error_status);
-        let requests = Requests::new(keep, memory, error_status, self.store.run(), live);
+        let requests = Requests::new(keep, memory, error_status, self.work.history.run(), live);
         if let Some(requests) = &requests {
             self.work.history.keep_requests(requests);
         }
@@ -152,11 +195,6 @@ impl Writer {
         sender
     }
 
-    /// The run of the store.
-    pub(super) fn run_number(&self) -> u64 {
-        self.store.run()
-    }
-
     /// Writes a piece of a log if one comes, or waits a little.
     fn import_or_nap(&mut self) {
         let import = match &self.imports {
@@ -168,11 +206,17 @@ impl Writer {
                 let now = self.work.now();
                 let mut stage = IMPORT.begin();
                 stage.worked(import.requests.len() as u64);
-                let written = self.store.import(&import.batch, &mut import.requests, now);
+                let written = match &mut self.store {
+                    Some(store) => {
+                        let written = store.import(&import.batch, &mut import.requests, now);
+                        self.work.show(store, written.is_err());
+                        written.map_err(|error| error.to_string())
+                    }
+                    None => Err(self.work.history.why_off().unwrap_or_default()),
+                };
                 drop(stage);
-                self.work.show(&self.store, written.is_err());
                 // Who sent it may have gone.
-                let _gone = import.done.send(written.map_err(|error| error.to_string()));
+                let _gone = import.done.send(written);
             }
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => std::thread::sleep(NAP_MAX),
@@ -187,17 +231,31 @@ impl Writer {
         }
         while !stop.requested() {
             self.import_or_nap();
-            let Self { store, work, .. } = &mut self;
+            if self.work.clock.mono_ms() >= self.open_ms {
+                self.open();
+            }
+            let Self {
+                store: Some(store),
+                work,
+                ..
+            } = &mut self
+            else {
+                continue;
+            };
             store.follow(&*work.clock);
             work.flush_due(store);
             if work.clock.mono_ms() >= work.tending.next_ms {
                 work.tend(store, stop);
             }
         }
+        self.open();
         let Self { store, work, .. } = &mut self;
-        work.note_lost(store);
-        // What was being flushed when a write failed, then what came since.
-        if !(work.flush(store) && work.flush(store) && work.end_requests(store)) {
+        let is_all_written = store.as_mut().is_some_and(|store| {
+            work.note_lost(store);
+            // What was being flushed when a write failed, then what came since.
+            work.flush(store) && work.flush(store) && work.end_requests(store)
+        });
+        if !is_all_written {
             error!(
                 "Rows of history that could not be written are lost with the end of the process."
             );
@@ -391,7 +449,9 @@ fn readings(store: &Store) -> Vec<Reading> {
         Counter files_expired = counts.removed_by_age, "Files removed because of their age (history.retention_*).";
         Counter files_removed_by_size = counts.removed_by_size, "Files removed because all took too much (history.size_max).";
         Counter files_removed_by_free_space = counts.removed_by_free_space, "Files removed because too little was free on that disk (history.free_min).";
-        Counter files_missing = counts.missing, "Files that were gone at the start; their rows are lost.";
+        Counter files_missing = counts.missing, "Files that were gone at the start; their rows do not count until they are back.";
+        Counter files_returned = counts.returned, "Files that had been missing and were back at the start.";
+        Counter files_orphaned = counts.orphaned, "Files that the manifest does not know and that were moved to orphans.";
         Counter pieces_damaged = counts.damaged, "Pieces that could not be read and were set aside; their rows are lost.";
     }
 }

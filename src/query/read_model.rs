@@ -135,6 +135,14 @@ pub trait ReadModel: Send + Sync {
         one.ok_or_else(|| QueryError::unknown_report(name))
     }
 
+    /// A report in its own columns, and after them those of the native form that it lacks, with percentiles of choice.
+    ///
+    /// # Errors
+    /// As [`ReadModel::rankings`].
+    fn extended(&self, name: &str, percentiles: &[f64]) -> Result<ReportAnswer, QueryError> {
+        self.ranking(name, percentiles)
+    }
+
     /// How the times of one row of a report are spread: the first row whose key columns show the texts in `equal`.
     /// `None`: there is no such row now.
     ///
@@ -239,6 +247,11 @@ pub trait ReadModel: Send + Sync {
 
     /// What keeps the daemon from its work: sockets not bound, merger dead or behind. Empty: ready.
     fn unready(&self) -> Vec<String>;
+
+    /// What does not work although the daemon is ready, each with its reason.
+    fn out_of_order(&self) -> Vec<String> {
+        Vec::new()
+    }
 }
 
 /// Metrics of a row of a report over samples that are wanted.
@@ -417,6 +430,8 @@ pub struct Scanned {
     pub all: bool,
     /// Whether they are requests that history keeps, of which those that match are looked at; else those in memory.
     pub kept: bool,
+    /// About how many there are of which these are a sample, taken from the whole span alike; `None`: they are none.
+    pub sample_of: Option<u64>,
 }
 
 /// One step of a reader that follows the requests as they are merged.

@@ -125,6 +125,8 @@ counters! {
     connections: Counter,
     /// Connections that were turned away because there were too many.
     connections_refused: Counter,
+    /// Connections that were closed to make room for others.
+    connections_closed: Counter,
     /// Times that a file was opened, or began anew.
     files_opened: Counter,
 }

@@ -4,10 +4,12 @@
 //! all sums, extremes and buckets, with the row in ClickHouse.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Stdio};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 use pinbad::clock::{Clock, ManualClock};
 use pinbad::history::parquet::Want;
@@ -352,6 +354,68 @@ fn every_row_is_there_once_whatever_happens() {
         "tags": [{"env": "test"}], "timer_tags": [[{"group": "db", "op": "read"}, {"group": "cache"}]], "bytes": 2048 * count,
     });
     assert_eq!(requests, [expected]);
+}
+
+/// A container gets another name while a shipment is on its way: the server stored it and withheld the answer.
+#[test]
+fn a_shipment_that_began_under_one_name_ends_under_it() {
+    let home = tempfile::tempdir().unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    // Of inserts; others are answered.
+    let (tokens, answers) = (
+        Arc::new(Mutex::new(Vec::new())),
+        Arc::new(AtomicBool::new(false)),
+    );
+    let (seen, is_answered) = (Arc::clone(&tokens), Arc::clone(&answers));
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = BufReader::new(stream.unwrap());
+            let (mut head, mut bytes) = (String::new(), 0);
+            while stream.read_line(&mut head).is_ok_and(|read| read > 2) {}
+            for line in head.lines() {
+                if let Some((name, value)) = line.split_once(": ")
+                    && name.eq_ignore_ascii_case("content-length")
+                {
+                    bytes = value.parse().unwrap();
+                }
+            }
+            let mut body = vec![0; bytes];
+            stream.read_exact(&mut body).unwrap();
+            let token = head.split_once("insert_deduplication_token=");
+            if let Some((_, token)) = token {
+                let token: String = token.chars().take(64).collect();
+                seen.lock().unwrap().push(token);
+                if !is_answered.load(Ordering::SeqCst) {
+                    continue;
+                }
+            }
+            let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+            stream.get_mut().write_all(answer).unwrap();
+        }
+    });
+    let clock = Arc::new(ManualClock::new(START_SECS * 1_000));
+    let await_token = || {
+        await_condition("something is sent", || {
+            clock.advance_ms(1_000);
+            let first = tokens.lock().unwrap().first().cloned();
+            first.ok_or(())
+        })
+    };
+    let here = start(home.path(), port, &clock, &["clickhouse.collector=a"]);
+    let mut sent = Sent::default();
+    for step in 0..8 {
+        send(&here, step, &mut sent);
+        pass(&here.site, &clock, 30_000);
+    }
+    let token = await_token();
+    here.stop();
+    tokens.lock().unwrap().clear();
+    let here = start(home.path(), port, &clock, &["clickhouse.collector=b"]);
+    assert_eq!(await_token(), token);
+    answers.store(true, Ordering::SeqCst);
+    drain(&here, &clock, clock.unix_ms() / 1_000);
+    here.stop();
 }
 
 /// Of three pinbads; one does without most tags, one has rows refused, and all need a password.

@@ -12,7 +12,7 @@ use pinbad::report::row_key::key_texts;
 use prost::Message as _;
 use serde_json::Value as Json;
 
-use crate::harness::{Here, Sender, Site, await_condition, await_until, pinbad, run};
+use crate::harness::{Here, Program, Sender, Site, await_condition, await_until, pinbad, run};
 use crate::packets::request;
 
 mod killed;
@@ -245,7 +245,6 @@ fn a_folder_that_cannot_be_used_is_named() {
     let file = dir.path().join("manifest");
     let setting = |dir: &Path| format!("history.dir={}", dir.display());
     for (command, dir, said) in [
-        ("serve", dir.path(), "is in use by another pinbad"),
         ("doctor", dir.path(), "is in use by another pinbad"),
         ("serve", &*file, "is not a folder"),
         ("check", &*file, "is not a folder"),
@@ -270,5 +269,13 @@ fn a_folder_that_cannot_be_used_is_named() {
         );
         assert!(text.contains("history.dir"), "{command}: {text}");
     }
+    // Whoever comes second receives, and has the folder when the first has gone.
+    let second = Program::serve(&[&setting(dir.path())]);
+    let off = of_history(&second.site)["off"].to_string();
+    assert!(off.contains("is in use by another pinbad"), "{off}");
     here.stop();
+    await_condition("it has the folder", || {
+        let history = of_history(&second.site);
+        history["off"].is_null().then_some(()).ok_or(history)
+    });
 }

@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde_json::Value as Json;
+use socket2::{Domain, Socket, Type};
 
 use crate::harness::{Here, Program, Site, Status, await_condition, await_until, pinbad, run};
 
@@ -423,6 +424,55 @@ fn a_followed_file_is_read_once_through_kills() {
         [written, written, 0, 0],
         "{source:?}"
     );
+}
+
+/// Whoever may send can hold all connections; neither silence nor their number keeps others out for ever.
+#[test]
+fn connections_that_bring_nothing_keep_nobody_out() {
+    let (here, clock) = Here::with_manual_clock(&["squid=[{listen='tcp://127.0.0.1:0'}]"]);
+    let to = address(&here.site, 0);
+    let lines = lines_of("udp.log");
+    let connect = |from: [u8; 4], line: usize| {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        socket.bind(&SocketAddr::from((from, 0)).into()).unwrap();
+        socket.connect(&to.into()).unwrap();
+        let mut stream = TcpStream::from(socket);
+        // One that is refused may be closed already.
+        let _closed = stream.write_all(&lines[line]);
+        stream
+    };
+    let (here_again, elsewhere) = ([127, 0, 0, 1], [127, 0, 0, 2]);
+    let mut open: Vec<TcpStream> = (0..64).map(|at| connect(here_again, at)).collect();
+    received(&here.site, 0, 64);
+    let came = |open: &mut Vec<TcpStream>, from, line: usize, expected: [u64; 3]| {
+        open.push(connect(from, line));
+        await_condition("it is taken or refused", || {
+            let source = source(&here.site, 0);
+            let names = ["requests", "connections_refused", "connections_closed"];
+            let counts = names.map(|name| source.count(name));
+            (counts == expected).then_some(()).ok_or(counts)
+        });
+    };
+    came(&mut open, here_again, 64, [64, 1, 0]);
+    // An address has no more than its share while others have less.
+    came(&mut open, elsewhere, 65, [65, 1, 1]);
+    // What has been silent for a minute is dead, or connects again when it has something to say.
+    clock.advance_ms(59_000);
+    open[63].write_all(&lines[66]).unwrap();
+    received(&here.site, 0, 66);
+    came(&mut open, here_again, 67, [66, 2, 1]);
+    clock.advance_ms(1_000);
+    for at in 0..63 {
+        came(
+            &mut open,
+            here_again,
+            68 + at,
+            [67 + at as u64, 2, 2 + at as u64],
+        );
+    }
+    open[63].write_all(&lines[200]).unwrap();
+    received(&here.site, 0, 130);
+    here.stop();
 }
 
 #[test]

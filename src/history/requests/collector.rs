@@ -36,7 +36,7 @@ pub(super) enum Selection {
 #[derive(Debug)]
 pub(super) struct Collector {
     pub(super) selection: Selection,
-    /// The run of whatever is merged from now on.
+    /// The run of whatever is merged from now on; 0 while the store is not open: until then the pool alone has it.
     pub(super) run: u64,
     /// The id to go on with.
     pub(super) next: u64,
@@ -67,7 +67,7 @@ impl Collector {
     pub(super) fn collect(&mut self, live: &SharedLive) -> bool {
         // What comes meanwhile is for the next time.
         let end = answering(live).pool.requests.next_id();
-        while self.next < end && !self.is_flushing {
+        while self.next < end && !self.is_flushing && self.run > 0 {
             if self.is_full() {
                 return false;
             }

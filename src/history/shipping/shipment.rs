@@ -1,7 +1,7 @@
 //! A shipment: rows that are sent together, and how they are read.
 
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -76,6 +76,17 @@ impl Units {
     }
 }
 
+/// Rows of a piece that cannot be read, and that nobody will have.
+#[derive(Debug)]
+pub struct Unread {
+    /// The piece.
+    pub path: PathBuf,
+    /// Why.
+    pub reason: String,
+    /// How many; 0 when they are counted with another shipment.
+    pub rows: u64,
+}
+
 /// Rows that are shipped together.
 #[derive(Debug)]
 pub struct Shipment {
@@ -112,7 +123,8 @@ impl Shipment {
         datasets
     }
 
-    /// Calls `each` for its rows of a dataset, until that is false: one for each key and minute.
+    /// Calls `each` for its rows of a dataset, until that is false: one for each key and minute. A piece that is damaged ends
+    /// there, each time at the same row: what was sent before is never sent again with less in it. Returns what is damaged.
     ///
     /// # Errors
     /// When something cannot be read: which file, and why; and [`StoreError::Stopped`].
@@ -121,7 +133,7 @@ impl Shipment {
         dataset: &Dataset,
         stop: &Shutdown,
         each: &mut dyn FnMut(RowRef<'_>) -> bool,
-    ) -> Result<(), StoreError> {
+    ) -> Result<Vec<Unread>, StoreError> {
         if let Units::File(_) = self.units {
             let mut goes_on = true;
             for (part, times) in &self.parts {
@@ -130,15 +142,31 @@ impl Shipment {
                 });
                 read.map_err(unreadable(&part.path))?;
             }
-            return Ok(());
+            return Ok(Vec::new());
         }
         let pieces = self.parts.iter().filter(|(part, _)| part.has(dataset));
-        let sources = pieces.map(|(part, times)| Source::of(part, times.clone()));
+        let pieces: Vec<_> = pieces.collect();
+        let sources = pieces.iter();
+        let sources = sources.map(|(part, times)| Source::of(part, times.clone()));
         let sources = sources.collect::<Result<Vec<_>, _>>()?;
         let mut before_row = || StoreError::unless_stopped(stop);
         let mut merged = Merged::new(&sources, dataset, &mut before_row)?;
         let _until_enough = merged.by_ref().all(|row| each(row.as_ref()));
-        merged.ended
+        merged.ended?;
+        let damaged = pieces.iter().zip(&sources);
+        let damaged = damaged.filter_map(|((part, times), source)| {
+            let (reason, read) = source.damage()?;
+            // Its minutes may be shipped one after the other: counted with the last of them.
+            let is_last = times.end >= part.span.end;
+            let mut sections = part.sections.iter();
+            let rows = sections.find(|it| *it.dataset == *dataset)?.rows;
+            Some(Unread {
+                path: part.path.clone(),
+                reason,
+                rows: rows.saturating_sub(read) * u64::from(is_last),
+            })
+        });
+        Ok(damaged.collect())
     }
 
     /// Calls `each` for its raw requests, until that is false.

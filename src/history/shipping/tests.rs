@@ -34,6 +34,13 @@ fn dataset() -> Arc<Dataset> {
     })
 }
 
+fn named(collector: &str) -> Identity {
+    Identity {
+        collector: collector.to_owned(),
+        dc: "ams".to_owned(),
+    }
+}
+
 /// Requests and microseconds by minute and key.
 type Sums = BTreeMap<(u64, Vec<u8>), (u64, u128)>;
 
@@ -41,6 +48,8 @@ type Sums = BTreeMap<(u64, Vec<u8>), (u64, u128)>;
 struct Place {
     dir: tempfile::TempDir,
     store: Option<(Store, Shipping)>,
+    /// Whether there is a sink to be opened with the store.
+    is_off: bool,
     flushed: Sums,
     taken: BTreeMap<(u64, u32, Vec<u8>), (u64, u128)>,
 }
@@ -50,6 +59,7 @@ impl Place {
         Self {
             dir: tempfile::tempdir().unwrap(),
             store: None,
+            is_off: false,
             flushed: Sums::new(),
             taken: BTreeMap::new(),
         }
@@ -59,7 +69,15 @@ impl Place {
         let dir = self.dir.path();
         self.store.get_or_insert_with(|| {
             let mut store = Store::open(dir, FOR_EVER).unwrap();
-            let shipping = store.ship(ALL).unwrap();
+            let shipping = match self.is_off {
+                false => store.ship(ALL).unwrap(),
+                true => {
+                    store.keep_unshipped(ALL).unwrap();
+                    let nowhere = tempfile::tempdir().unwrap();
+                    let other = Store::open(nowhere.path(), FOR_EVER).unwrap().ship(ALL);
+                    other.unwrap()
+                }
+            };
             (store, shipping)
         })
     }
@@ -88,11 +106,11 @@ impl Place {
     /// Ships what is next, or as many rows of it.
     fn ship(&mut self, now: u64, rows_max: usize) -> bool {
         let (store, shipping) = self.open();
-        let Some(shipment) = shipping.next(&store.parts(), now) else {
+        let Some(shipment) = shipping.next(&store.parts(), now).unwrap() else {
             return false;
         };
         let shipping = shipping.clone();
-        shipping.begin(&shipment).unwrap();
+        shipping.begin(&shipment, &named("a")).unwrap();
         let mut left = rows_max;
         for dataset in shipment.datasets() {
             let rows = shipment.rows(&dataset, &Shutdown::new(), &mut |row| {
@@ -176,6 +194,159 @@ fn every_row_is_shipped_once_whatever_happens_when() {
     }
 }
 
+/// What was sent before the damage was found is not replaced by less.
+#[test]
+fn a_piece_that_is_damaged_further_on_counts_up_to_there_each_time() {
+    let mut place = Place::new();
+    let keys = 6_000;
+    for part in 0..2 {
+        let mut batch = Batch::default();
+        for number in 0..keys {
+            let mut key = Vec::new();
+            push_key(&mut key, &format!("/{number:06}"));
+            let gain = Gain::of_times(&BucketLayout::LogLinear, [(1_000 + part, 2)].into_iter());
+            batch.add(&dataset(), NOON / 60 * 60, &key, false, &gain);
+        }
+        let (store, _) = place.open();
+        store.flush(&batch, NOON, || ()).unwrap();
+    }
+    let (store, shipping) = place.open();
+    let shipment = shipping.next(&store.parts(), NOON + 600).unwrap().unwrap();
+    let read = |enough: usize| {
+        let mut rows = Vec::new();
+        let unread = shipment.rows(&dataset(), &Shutdown::new(), &mut |row| {
+            rows.push((row.key.to_vec(), row.gain.sum.totals.requests));
+            rows.len() < enough
+        });
+        (rows, unread.unwrap())
+    };
+    let path = store.parts().read()[1].path.clone();
+    let mut bytes = fs::read(&path).unwrap();
+    let late = bytes.len() * 2 / 3;
+    bytes[late] ^= 1;
+    fs::write(&path, bytes).unwrap();
+    let (first, unread) = read(100);
+    assert_eq!((first.len(), unread.len()), (100, 0));
+    assert!(first.iter().all(|row| row.1 == 4));
+    for _ in 0..2 {
+        let (rows, unread) = read(usize::MAX);
+        assert_eq!(rows.len(), keys);
+        assert_eq!(rows[..100], first);
+        let sent: u64 = rows.iter().map(|row| row.1).sum();
+        let [Unread { rows: lost, .. }] = &*unread else {
+            panic!("{unread:?}");
+        };
+        assert!(*lost > 0 && sent + 2 * lost == 4 * keys as u64, "{lost}");
+    }
+}
+
+/// As `clickhouse.url` set, not set for a day in which hours are published, and set again.
+#[test]
+fn while_there_is_no_sink_what_it_lacks_is_kept() {
+    let (mut place, mut now) = (Place::new(), NOON);
+    for day in 0..5 {
+        place.store = None;
+        // Off at first: what is there when it is asked for is shipped, and nothing is kept for nobody.
+        place.is_off = day % 2 == 0;
+        for _ in 0..6 {
+            place.flush(now, &[now, now - 60]);
+            now += 3_700;
+            place.publish(now);
+        }
+        let is_kept = place.dir.path().join(UNSHIPPED).exists();
+        assert_eq!(is_kept, day > 0);
+        if !place.is_off {
+            while place.ship(now, usize::MAX) {}
+            assert_eq!(place.taken(), place.flushed);
+        }
+    }
+    // Retention takes that too, and it is counted, whether or not anybody looks.
+    let (store, _) = place.open();
+    store.retention.size_max = 0;
+    store.retain(now).unwrap();
+    assert_eq!(
+        fs::read_dir(place.dir.path().join(UNSHIPPED))
+            .unwrap()
+            .count(),
+        1
+    );
+    place.store = None;
+    place.is_off = false;
+    let (store, shipping) = place.open();
+    assert!(shipping.waiting(&store.parts()).0.dropped > 0);
+}
+
+/// As a container that has another name after each start: a piece, and a file that was there before.
+#[test]
+fn what_was_begun_under_some_names_ends_under_these() {
+    let mut place = Place::new();
+    place.is_off = true;
+    place.flush(NOON, &[NOON]);
+    place.publish(NOON + 7_200);
+    let mut now = NOON + 14_400;
+    for (name, minutes) in [("a", 0), ("b", 1), ("c", 2)] {
+        place.store = None;
+        place.is_off = false;
+        let first = named(name);
+        place.open();
+        for _ in 0..minutes {
+            place.flush(now, &[now]);
+            now += 4_000;
+        }
+        let (store, shipping) = place.open();
+        let shipment = shipping.next(&store.parts(), now).unwrap().unwrap();
+        assert_eq!(matches!(shipment.units, Units::File(_)), name == "a");
+        assert_eq!(shipping.begin(&shipment, &first).unwrap(), first);
+        drop(shipment);
+        place.store = None;
+        let (store, shipping) = place.open();
+        let shipment = shipping.next(&store.parts(), now).unwrap().unwrap();
+        assert_eq!(shipping.begin(&shipment, &named("other")).unwrap(), first);
+        shipping.end(&shipment, Vec::new()).unwrap();
+    }
+}
+
+/// Kept when its hour was published, and not to be opened at the next start, for a while or for ever.
+#[test]
+fn what_cannot_be_opened_at_a_start_is_shipped_later_or_counted() {
+    for is_lost in [false, true] {
+        let mut place = Place::new();
+        place.flush(NOON, &[NOON]);
+        place.open();
+        place.publish(NOON + 7_200);
+        place.flush(NOON + 7_200, &[NOON + 7_200]);
+        let now = NOON + 14_400;
+        let kept = place.open().1.kept();
+        let path = kept[0].path.clone();
+        drop(kept);
+        place.store = None;
+        let bytes = fs::read(&path).unwrap();
+        fs::remove_file(&path).unwrap();
+        match is_lost {
+            // As too many levels of links, so too many open files, no memory, no permission.
+            false => std::os::unix::fs::symlink(&path, &path).unwrap(),
+            true => fs::write(&path, &bytes[..bytes.len() - 1]).unwrap(),
+        }
+        let (store, shipping) = place.open();
+        let parts = store.parts();
+        if is_lost {
+            assert_eq!(shipping.waiting(&parts).0.dropped, 1);
+            while place.ship(now, usize::MAX) {}
+            assert_eq!(place.taken().len(), 1);
+            assert!(path.with_extension("damaged").exists());
+            continue;
+        }
+        for _ in 0..20 {
+            let error = shipping.next(&parts, now).unwrap_err().to_string();
+            assert!(error.contains(path.to_str().unwrap()), "{error}");
+        }
+        fs::remove_file(&path).unwrap();
+        fs::write(&path, &bytes).unwrap();
+        while place.ship(now, usize::MAX) {}
+        assert_eq!(place.taken(), place.flushed);
+    }
+}
+
 #[test]
 fn rows_of_a_minute_go_together_when_it_is_over() {
     let mut place = Place::new();
@@ -197,17 +368,19 @@ fn what_retention_takes_is_counted_and_what_was_refused_is_kept() {
     place.flush(NOON, &[NOON]);
     let now = NOON + 2 * 3_600;
     let (store, shipping) = place.open();
-    let shipment = shipping.next(&store.parts(), now).unwrap();
+    let shipment = shipping.next(&store.parts(), now).unwrap().unwrap();
     let refused = Refused {
         units: shipment.units,
         table: "rollup".to_owned(),
         rows: 1,
         error: "no such column".to_owned(),
+        identity: Some(named("a")),
     };
-    shipping.begin(&shipment).unwrap();
+    shipping.begin(&shipment, &named("a")).unwrap();
     shipping.end(&shipment, vec![refused.clone()]).unwrap();
     drop(shipment);
-    assert_eq!(shipping.next(&store.parts(), now).map(|it| it.units), None);
+    let next = shipping.next(&store.parts(), now).unwrap();
+    assert_eq!(next.map(|it| it.units), None);
     place.publish(now);
     // It is there after a restart, and what it was.
     place.store = None;

@@ -26,17 +26,20 @@ fn dataset() -> Arc<Dataset> {
     })
 }
 
+const KEEP: Retention = Retention {
+    secs: [2 * 24 * HOUR, u64::MAX, u64::MAX],
+    size_max: u64::MAX,
+    free_min: 0,
+};
+
 fn writer(dir: &Path, faults: &Faults, clock: &Arc<ManualClock>) -> (History, Writer) {
-    let keep = Retention {
-        secs: [2 * 24 * HOUR, u64::MAX, u64::MAX],
-        size_max: u64::MAX,
-        free_min: 0,
-    };
     let faults = faults.clone();
-    let store = Store::open_on(Disk { faults }, dir, keep).unwrap();
+    let store = Store::open_on(Disk { faults }, dir, KEEP).unwrap();
     let clock: Arc<dyn Clock> = Arc::<ManualClock>::clone(clock);
     let history = History::new(store.parts(), 1 << 24, Arc::clone(&clock));
-    let writer = Writer::new(history.clone(), store, clock, Duration::ZERO);
+    let mut store = Some(store);
+    let open = Box::new(move || Ok(store.take().unwrap()));
+    let writer = Writer::new(history.clone(), open, clock, Duration::ZERO);
     (history, writer)
 }
 
@@ -87,31 +90,67 @@ fn old_files_go_while_nothing_can_be_published() {
     let clock = Arc::new(ManualClock::new((NOON + HOUR) * 1_000));
     let (history, mut writer) = writer(dir.path(), &faults, &clock);
     count(&history, NOON);
-    assert!(writer.work.flush(&mut writer.store));
+    assert!(writer.work.flush(writer.store.as_mut().unwrap()));
     clock.advance_ms(120_000);
-    writer.work.tend(&mut writer.store, &stop);
+    writer.work.tend(writer.store.as_mut().unwrap(), &stop);
     assert_eq!(history.status().count("files_published"), 1);
     // Days later, when an hour is over again.
     clock.advance_ms(3 * 24 * HOUR * 1_000);
-    writer.store.follow(&*clock);
+    writer.store.as_mut().unwrap().follow(&*clock);
     count(&history, NOON + 3 * 24 * HOUR);
-    assert!(writer.work.flush(&mut writer.store));
+    assert!(writer.work.flush(writer.store.as_mut().unwrap()));
     clock.advance_ms(2 * HOUR * 1_000);
-    writer.store.follow(&*clock);
+    writer.store.as_mut().unwrap().follow(&*clock);
     faults.set_full(true);
-    writer.work.tend(&mut writer.store, &stop);
+    writer.work.tend(writer.store.as_mut().unwrap(), &stop);
     let status = history.status();
     assert_eq!(status.count("files_expired"), 1);
     assert!(writer.work.tending.error.is_some() && status.count("failures") == 1);
     // What can be written is written all the same.
     faults.set_full(false);
     count(&history, NOON + 3 * 24 * HOUR + 60);
-    assert!(writer.work.flush(&mut writer.store));
+    assert!(writer.work.flush(writer.store.as_mut().unwrap()));
     assert!(writer.work.tending.error.is_some());
     clock.advance_ms(1_000);
-    writer.work.tend(&mut writer.store, &stop);
+    writer.work.tend(writer.store.as_mut().unwrap(), &stop);
     assert!(writer.work.tending.error.is_none());
     assert_eq!(found(&history), 3);
+}
+
+/// Whatever keeps the store from being opened: rows wait in memory, and are written when it is.
+#[test]
+fn a_store_that_cannot_be_opened_is_opened_later() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Arc::new(ManualClock::new(NOON * 1_000));
+    let parts = super::super::Parts::default();
+    let history = History::new(Arc::clone(&parts), 1 << 24, Arc::clone(&clock) as Arc<_>);
+    let path = dir.path().to_owned();
+    drop(Store::open(&path, KEEP).unwrap());
+    let manifest = path.join("manifest");
+    let whole = std::fs::read(&manifest).unwrap();
+    std::fs::write(&manifest, &whole[1..]).unwrap();
+    let open = move || {
+        let mut store = Store::open(&path, KEEP)?;
+        store.share(Arc::clone(&parts));
+        Ok(store)
+    };
+    let of_writer = (history.clone(), Arc::clone(&clock) as Arc<_>);
+    let writer = Writer::new(of_writer.0, Box::new(open), of_writer.1, Duration::ZERO);
+    let off = || history.why_off();
+    assert!(off().unwrap().contains("is damaged"));
+    count(&history, NOON);
+    let stop = Shutdown::new();
+    std::thread::scope(|scope| {
+        scope.spawn(|| writer.run(&stop));
+        std::fs::write(&manifest, &whole).unwrap();
+        while off().is_some() || history.status().count("flushes") == 0 {
+            clock.advance_ms(1_000);
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert_eq!((history.run(), found(&history)), (2, 1));
+        stop.request();
+    });
+    assert_eq!(history.status().count("rows_written"), 1);
 }
 
 /// Who counts and who reads does not wait for a sync that takes seconds.
@@ -156,11 +195,11 @@ fn a_flush_does_not_wait_for_a_file_that_is_being_published() {
     for script in 0..rows {
         count_script(&history, NOON, &format!("/{script}"));
     }
-    assert!(writer.work.flush(&mut writer.store));
+    assert!(writer.work.flush(writer.store.as_mut().unwrap()));
     clock.advance_ms(120_000);
     let (begun, of_watch) = (std::sync::Once::new(), history.clone());
     faults.set_watch(move || begun.call_once(|| count(&of_watch, NOON + HOUR)));
-    writer.work.tend(&mut writer.store, &stop);
+    writer.work.tend(writer.store.as_mut().unwrap(), &stop);
     let status = history.status();
     assert_eq!(status.count("files_published"), 1);
     assert_eq!(status.count("rows_written"), rows + 1);
@@ -175,17 +214,17 @@ fn what_is_set_aside_is_written_down() {
     let clock = Arc::new(ManualClock::new((NOON + HOUR) * 1_000));
     let (history, mut writer) = writer(dir.path(), &faults, &clock);
     count(&history, NOON);
-    assert!(writer.work.flush(&mut writer.store));
+    assert!(writer.work.flush(writer.store.as_mut().unwrap()));
     clock.advance_ms(120_000);
     let piece = history.view(|_| ()).parts[0].path.clone();
     let whole = std::fs::read(&piece).unwrap();
     std::fs::write(&piece, &whole[1..]).unwrap();
-    writer.work.tend(&mut writer.store, &stop);
+    writer.work.tend(writer.store.as_mut().unwrap(), &stop);
     let status = history.status();
     assert_eq!(status.count("pieces_damaged"), 1);
     let aside = piece.with_extension("damaged");
     assert_eq!(status.texts["set_aside"], serde_json::json!([aside]));
-    assert!(writer.work.flush(&mut writer.store));
+    assert!(writer.work.flush(writer.store.as_mut().unwrap()));
     let mut known = Coverage::default();
     for part in history.view(|_| ()).parts.iter() {
         let mut add = |row: super::super::RowRef<'_>| {
@@ -208,11 +247,13 @@ fn requests_that_are_missed_are_written_down() {
     let dir = tempfile::tempdir().unwrap();
     let clock = Arc::new(ManualClock::new(NOON * 1_000));
     let (history, mut writer) = writer(dir.path(), &Faults::default(), &clock);
-    writer.work.note_missed(&mut writer.store, 5);
-    writer.work.note_missed(&mut writer.store, 5);
+    writer.work.note_missed(writer.store.as_mut().unwrap(), 5);
+    writer.work.note_missed(writer.store.as_mut().unwrap(), 5);
     clock.advance_ms(60_000);
-    writer.work.note_missed(&mut writer.store, 7);
-    writer.work.tend(&mut writer.store, &Shutdown::new());
+    writer.work.note_missed(writer.store.as_mut().unwrap(), 7);
+    writer
+        .work
+        .tend(writer.store.as_mut().unwrap(), &Shutdown::new());
     let (coverage, of) = (Dataset::coverage(), Dataset::raw(REQUEST));
     let mut found = Vec::new();
     history.view(|running| {

@@ -17,12 +17,17 @@ pub(in crate::http) async fn healthy(_: NoParams) -> Answer {
     Ok(json(StatusCode::OK, r#"{"status":"ok"}"#))
 }
 
-/// `GET /readyz`. Takes no permit: a busy daemon is ready.
+/// `GET /readyz`. Takes no permit: a busy daemon is ready. So is one that receives and keeps no past, which its detail says.
 pub(in crate::http) async fn ready(State(app): State<Arc<App>>, _: NoParams) -> Answer {
-    let reasons = app.query_with(None, |source| Ok(source.unready()));
-    let reasons = reasons.await?.join("; ");
+    let found = app.query_with(None, |source| Ok((source.unready(), source.out_of_order())));
+    let (reasons, detail) = found.await?;
+    let (reasons, detail) = (reasons.join("; "), detail.join("; "));
     match reasons.is_empty() {
-        true => Ok(json(StatusCode::OK, r#"{"status":"ready"}"#)),
+        true if detail.is_empty() => Ok(json(StatusCode::OK, r#"{"status":"ready"}"#)),
+        true => {
+            let ready = serde_json::json!({"status": "ready", "detail": detail});
+            Ok(json(StatusCode::OK, ready.to_string()))
+        }
         false => Err(Problem::busy(format!("not ready: {reasons}"))),
     }
 }

@@ -12,11 +12,11 @@ use pinbad::clock::ManualClock;
 use pinbad::history::Resolution;
 use pinbad::history::inspect::{self, Held};
 use prost::Message as _;
-use serde_json::Value as Json;
+use serde_json::{Value as Json, json};
 
 use super::killed::known;
 use super::{START_MS, of_history, pass, start};
-use crate::harness::{Here, Program, Sender, Site, await_condition, await_until, pinbad, run};
+use crate::harness::{Here, Program, Sender, Site, await_condition, await_until};
 use crate::packets::request;
 use crate::restart::{Unmount, mount};
 
@@ -83,23 +83,90 @@ fn while_the_disk_takes_nothing_everything_else_goes_on() {
     assert!(log.iter().any(|line| line["message"] == said), "{log:?}");
     program.signal("KILL");
     program.wait();
-    // It does not start on a disk that it cannot write, and says which setting that is.
+    // On a disk that it cannot write it starts and receives all the same, and says why it keeps nothing.
     assert!(mount(&["-o", "remount,ro", at]));
-    let mut command = pinbad();
-    command.args(["serve", "--set", "ingest.listen=127.0.0.1:0", "--set", &dir]);
-    let ended = run(&mut command);
-    assert!(
-        ended.code != Some(0) && ended.err.contains("history.dir"),
-        "{ended:?}"
-    );
+    let mut program = Program::serve(&settings);
+    let site = program.site.clone();
+    let history = until(&site, "it is off", |it| it["off"].is_string());
+    let off = history["off"].as_str().unwrap();
+    assert!(off.starts_with("history.dir: cannot"), "{off}");
+    let mut sender = Sender::new(&site);
+    for n in 0..100 {
+        sender.send(&request("h", "s", &format!("/{n}")).encode_to_vec());
+    }
+    sender.at_rest().assert_accounted();
     assert!(
         inspect::verify(&place.path().join("history"))
             .unwrap()
             .problems
             .is_empty()
     );
+    // It goes on by itself, and nothing is lost.
     assert!(mount(&["-o", "remount,rw", at]));
-    assert_eq!(known(&Program::serve(&settings).site), sent);
+    until(&site, "it is on", |it| it["off"].is_null());
+    await_condition("history knows all", || match known(&site) {
+        all if all == sent + 100 => Ok(()),
+        some => Err((some, sent + 100)),
+    });
+    program.signal("TERM");
+    assert_eq!(program.wait().0.code(), Some(0));
+    assert_eq!(known(&Program::serve(&settings).site), sent + 100);
+}
+
+/// A bit of the manifest has flipped: what comes is received, and what came is there when somebody has mended it.
+#[test]
+fn a_damaged_manifest_switches_history_off_and_nothing_else() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Arc::new(ManualClock::new(START_MS));
+    let send = |here: &Here| {
+        let mut sender = Sender::new(&here.site);
+        for n in 0..30 {
+            sender.send(&request("h", "s", &format!("/{n}")).encode_to_vec());
+        }
+        sender.at_rest().assert_accounted();
+        pass(&here.site, &clock, 1_000);
+    };
+    let here = start(dir.path(), &clock);
+    assert_eq!(here.site.get("/readyz").json(), json!({"status": "ready"}));
+    send(&here);
+    here.stop();
+    let manifest = dir.path().join("manifest");
+    let whole = fs::read(&manifest).unwrap();
+    let mut damaged = whole.clone();
+    damaged[20] ^= 1;
+    fs::write(&manifest, damaged).unwrap();
+    let here = start(dir.path(), &clock);
+    send(&here);
+    let ready = here.site.get("/readyz");
+    assert_eq!(
+        (ready.status, ready.json()["status"].as_str()),
+        (200, Some("ready"))
+    );
+    let detail = ready.json()["detail"].as_str().unwrap().to_owned();
+    assert!(
+        detail.starts_with("history is off: history.dir: "),
+        "{detail}"
+    );
+    assert!(detail.contains("is damaged"), "{detail}");
+    assert!(
+        here.site
+            .get("/daemon")
+            .body
+            .contains("No history is written")
+    );
+    let refused = here.site.get("/api/v1/info?from=-1h");
+    let said = refused.problem(refused.status);
+    assert!(said.contains("is damaged"), "{said}");
+    fs::write(&manifest, whole).unwrap();
+    until(&here.site, "it is tried again", |it| {
+        clock.advance_ms(1_000);
+        it["off"].is_null()
+    });
+    assert_eq!(known(&here.site), 60);
+    here.stop();
+    let here = start(dir.path(), &clock);
+    assert_eq!(known(&here.site), 60);
+    here.stop();
 }
 
 /// On a disk that is full to the last byte old files go all the same.
@@ -121,12 +188,26 @@ fn a_disk_that_others_have_filled_gets_room_by_old_files() {
         "history.flush_period=1s",
         "history.free_min=64KiB",
     ];
-    let program = Program::serve(&settings);
-    fs::write(place.path().join("filler"), vec![1; 8 << 20]).unwrap_err();
-    let history = until(&program.site, "files make room", |it| {
-        count(it, "files_removed_by_free_space") > 0 && it["error"].is_null()
-    });
-    assert!(count(&history, "files") > 0, "not all go: {history}");
+    let fill = |name: &str| {
+        fs::write(place.path().join(name), vec![1; 8 << 20]).unwrap_err();
+    };
+    // While it runs, and before a start.
+    let mut program = Program::serve(&settings);
+    fill("filler");
+    for _ in 0..2 {
+        let history = until(&program.site, "files make room", |it| {
+            count(it, "files_removed_by_free_space") > 0 && it["error"].is_null()
+        });
+        assert!(count(&history, "files") > 0, "not all go: {history}");
+        assert!(history["off"].is_null(), "{history}");
+        program.signal("KILL");
+        program.wait();
+        fill("more");
+        program = Program::serve(&settings);
+        let mut sender = Sender::new(&program.site);
+        sender.send(&request("web", "shop", "/x").encode_to_vec());
+        sender.at_rest().assert_accounted();
+    }
 }
 
 /// A day of minutes and hours that are published.
@@ -274,11 +355,11 @@ fn what_a_newer_program_wrote_stays_as_it_is_and_the_rest_works() {
     let said = refused.problem(refused.status);
     assert!(said.contains("has format 7"), "{said}");
     let log = program.log();
-    assert!(
-        log.iter().any(|line| line["level"] == "ERROR"
-            && line["message"] == "Keeping no history: the folder stays as it is."),
-        "{log:?}"
-    );
+    let off = |line: &Json| {
+        let said = line["message"].as_str().unwrap_or_default();
+        line["level"] == "ERROR" && said.starts_with("History is off")
+    };
+    assert!(log.iter().any(off), "{log:?}");
     program.signal("TERM");
     assert_eq!(program.wait().0.code(), Some(0));
     assert_eq!(listing(), before);

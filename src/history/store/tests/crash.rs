@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 use tempfile::TempDir;
 
+use super::super::super::inspect::verify;
 use super::*;
 use crate::shutdown::Shutdown;
 
@@ -416,6 +417,90 @@ fn a_file_that_is_gone_is_left_out_and_strangers_stay() {
         store.lost
     );
     assert!(stranger.exists());
+}
+
+/// As a file system that is not mounted at one start.
+#[test]
+fn a_folder_that_vanishes_for_some_starts_counts_again_when_it_is_back() {
+    let (dir, _, mut counted) = flushed();
+    let (rollup, away) = (dir.path().join(ROLLUP), dir.path().join("away"));
+    fs::rename(&rollup, &away).unwrap();
+    let mut store = Store::open(dir.path(), keep()).unwrap();
+    let missing = store.counts.missing;
+    assert!(missing > 0);
+    run(&mut store, 5, &mut counted).unwrap();
+    drop(store);
+    let store = Store::open(dir.path(), keep()).unwrap();
+    assert_eq!((store.counts.missing, store.lost.len()), (0, 0));
+    assert_eq!(verify(dir.path()).unwrap().missing.len() as u64, missing);
+    drop(store);
+    fs::rename(&away, &rollup).unwrap();
+    let store = Store::open(dir.path(), keep()).unwrap();
+    let Counts {
+        returned, orphaned, ..
+    } = store.counts;
+    assert_eq!((returned, orphaned), (missing, 0));
+    check(&store, &counted, Resolution::Minute);
+    let verified = verify(dir.path()).unwrap();
+    assert_eq!((verified.problems.len(), verified.missing.len()), (0, 0));
+}
+
+/// A manifest that was brought back from a backup, and a file that somebody copied here.
+#[test]
+fn what_the_manifest_does_not_know_is_moved_away_and_never_deleted() {
+    let (dir, before, _) = flushed();
+    let path = Manifest::path(dir.path());
+    let text = fs::read_to_string(&path).unwrap();
+    let lines: Vec<_> = text.split_inclusive('\n').collect();
+    // The last flush, and what says that its files are about to be named.
+    fs::write(&path, lines[..lines.len() - 2].concat()).unwrap();
+    let copied = Path::new("rollup/report=mine/13-4711.parquet");
+    fs::create_dir(dir.path().join(copied).parent().unwrap()).unwrap();
+    fs::write(dir.path().join(copied), "mine").unwrap();
+    let files = listing(dir.path());
+    let store = Store::open(dir.path(), keep()).unwrap();
+    check(&store, &before, Resolution::Minute);
+    let orphans = orphans_in(dir.path()).unwrap();
+    assert_eq!(store.counts.orphaned, orphans.len() as u64);
+    assert!(orphans.contains(&dir.path().join(ORPHANS).join(copied)));
+    assert!(orphans.len() > 1, "{orphans:?}");
+    for (file, bytes) in files.iter().filter(|it| it.0 != path) {
+        let name = file.strip_prefix(dir.path()).unwrap();
+        let found = fs::read(file).or_else(|_| fs::read(dir.path().join(ORPHANS).join(name)));
+        assert_eq!(found.unwrap(), *bytes, "{name:?}");
+    }
+    drop(store);
+    assert_eq!(open(dir.path()).counts.orphaned, 0);
+    assert_eq!(orphans_in(dir.path()).unwrap(), orphans);
+}
+
+#[test]
+fn killed_while_it_is_set_aside_a_damaged_piece_is_kept_for_people() {
+    for n in 1.. {
+        let dir = tempfile::tempdir().unwrap();
+        let faults = Faults::default();
+        let mut store = open_on(&faults, dir.path()).unwrap();
+        for minute in [NOON, NOON + MINUTE] {
+            let gained = gained(&[minute], 1);
+            store.flush(&gained.batch, NOON, || ()).unwrap();
+        }
+        let piece = store.parts().read()[0].path.clone();
+        let mut damaged = fs::read(&piece).unwrap();
+        let middle = damaged.len() / 2;
+        damaged[middle] ^= 0x10;
+        fs::write(&piece, &damaged).unwrap();
+        faults.die_at(n);
+        let _killed = publish_all(&mut store, NOON + HOUR);
+        drop(store);
+        let mut store = open(dir.path());
+        publish_all(&mut store, NOON + HOUR).unwrap();
+        let aside = fs::read(piece.with_extension("damaged"));
+        assert!(aside.is_ok_and(|it| it == damaged), "{n}");
+        if !faults.was_reached() {
+            assert!(n > 5, "{n}");
+            break;
+        }
+    }
 }
 
 #[test]

@@ -166,6 +166,58 @@ fn when_the_disk_is_full_old_files_go_and_then_history_pauses() {
     store.flush(&gained.batch, now, || ()).unwrap();
 }
 
+/// There is room for nothing but what was taken for the manifest, whatever failed before: old files go, and a start finds its way.
+#[test]
+fn on_a_disk_without_a_free_byte_old_files_go() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, mut model) = two_days(dir.path());
+    drop(store);
+    let faults = Faults::default();
+    let disk = Disk {
+        faults: faults.clone(),
+    };
+    faults.set_full(true);
+    let mut store = Store::open_on(disk, dir.path(), FOR_EVER).unwrap();
+    assert_eq!(store.run(), 2);
+    for n in 1.. {
+        // Full from this change on, which fails.
+        let (mut changes, to_fill) = (0, faults.clone());
+        faults.set_full(false);
+        faults.set_watch(move || {
+            changes += 1;
+            if changes == n {
+                to_fill.set_full(true);
+            }
+        });
+        faults.fail_at(n);
+        let time = NOON + (40 + n) * HOUR;
+        let gained = gained(&[time], 1);
+        if store.flush(&gained.batch, time, || ()).is_ok() {
+            model.extend(gained.rows);
+        }
+        let is_over = !faults.was_reached();
+        faults.set_full(true);
+        // As after many commits.
+        store.compact_at = 0;
+        let (before, bytes) = files(&store);
+        store.retention.size_max = bytes - 1;
+        store.retain(time).unwrap();
+        assert!(files(&store).0.len() < before.len(), "{n}");
+        let on_disk = files_of(dir.path()).unwrap().len();
+        assert_eq!(on_disk, store.parts().read().len(), "{n}");
+        if is_over {
+            assert!(n > 5, "{n}");
+            break;
+        }
+    }
+    check(&store, &model, Resolution::Hour);
+    drop(store);
+    let store = open(dir.path());
+    assert_eq!(store.run(), 3);
+    assert_eq!((store.counts.missing, store.counts.orphaned), (0, 0));
+    check(&store, &model, Resolution::Hour);
+}
+
 #[test]
 fn what_is_read_is_deleted_afterwards() {
     let dir = tempfile::tempdir().unwrap();
