@@ -23,9 +23,9 @@ trap '[ -z "$daemon" ] || kill "$daemon" 2>/dev/null; wait; rm -rf "$dir"' EXIT
 "$pinbad" serve --udp 127.0.0.1:0 --http 127.0.0.1:0 --mysql '' --set ingest.receivers=1 --set pool.stats_history=60s \
     --log-format json 2>"$dir/log" &
 daemon=$!
-address() { sed -nE "s/.*\"message\":\"$1[^\"]*\".*\"address\":\"([0-9.:]+)\".*/\1/p" "$dir/log" | head -n 1; }
+address() { sed -nE "s/.*\"message\":\"Ready[.]\".*\"$1\":\"([0-9.:]+)\".*/\1/p" "$dir/log" | head -n 1; }
 for _ in $(seq 100); do
-    udp=$(address 'Receiving') http=$(address 'Listening for HTTP')
+    udp=$(address udp) http=$(address http)
     [ -n "$udp" ] && [ -n "$http" ] && break
     sleep 0.1
 done

@@ -63,20 +63,20 @@ trap 'exit 130' INT TERM
 window=$((seconds / 6 > 900 ? 900 : seconds / 6))
 rows=$((rate * window / 2 > 1000000 ? 1000000 : rate * window / 2))
 "${run_daemon[@]}" "$program" serve --udp 127.0.0.1:0 --http 127.0.0.1:0 --mysql '' --log-format json \
-    --set pool.request_pool_size=$rows --set pool.timer_pool_size=$((5 * rows)) \
+    --set log.level=debug --set pool.request_pool_size=$rows --set pool.timer_pool_size=$((5 * rows)) \
     --set series.memory=8MiB --set state.dir="$work/state" --set state.snapshot_period="${window}s" --set pool.stats_history="${window}s" \
     "${settings_more[@]}" 2>"$work/log" &
 daemon=$!
 # The value of a member in the first line of the log that has this message.
 logged() { grep -m1 "\"message\":\"$1\"" "$work/log" | grep -o "\"$2\":[^,}]*" | head -n1 | cut -d: -f2- | tr -d '"'; }
 for _ in $(seq 100); do
-    http=$(logged 'Listening for HTTP\.' address || true)
+    http=$(logged 'Ready\.' http || true)
     [ -z "$http" ] || break
     kill -0 "$daemon" 2>/dev/null || break
     sleep 0.1
 done
 [ -n "${http:-}" ] || { cat "$work/log"; echo "It does not start."; exit 1; }
-udp=$(logged 'Receiving\.' address)
+udp=$(logged 'Ready\.' udp)
 planned=$(logged 'Planned memory in all, [^"]*' bytes)
 
 ask() { curl -fsS --max-time 20 "http://$http$1"; }

@@ -4,6 +4,7 @@
 //! rates the best round counts, of processor time the median. The window is a few seconds long while rates are measured, so
 //! that as much expires as arrives; memory and answers are measured with the default one.
 
+use std::ffi::OsStr;
 use std::thread;
 use std::time::Duration;
 
@@ -50,7 +51,7 @@ pub(crate) fn run(options: &Options) -> Result<Table> {
             }
             let reports = include_str!("../tag_reports.txt").lines();
             let reports: Vec<&str> = reports.take(tag_reports).collect();
-            let daemon = start(options, &["pool.stats_history=5s"], &reports)?;
+            let daemon = start(options, None, &["pool.stats_history=5s"], &reports)?;
             eprintln!("  pinbad, {name}");
             ours.measure(options, load, &daemon)?;
         }
@@ -160,7 +161,7 @@ impl Found {
 /// A daemon with default settings whose pools are filled at this rate.
 fn memory_and_answers(options: &Options, rate: f64, mut table: Table) -> Result<Table> {
     eprintln!("memory and answers");
-    let daemon = start(options, &[], &[])?;
+    let daemon = start(options, None, &[], &[])?;
     // What it does at start is done then.
     thread::sleep(Duration::from_millis(500));
     let empty = daemon.resident_bytes()?;
@@ -217,8 +218,13 @@ fn memory_and_answers(options: &Options, rate: f64, mut table: Table) -> Result<
     )))
 }
 
-/// A daemon with what the options ask for, more settings, and reports with these COMMENTs.
-pub(crate) fn start(options: &Options, more: &[&str], comments: &[&str]) -> Result<Daemon> {
+/// A daemon, of this build unless another program is given, with what the options ask for, more settings, and reports with these COMMENTs.
+pub(crate) fn start(
+    options: &Options,
+    program: Option<&OsStr>,
+    more: &[&str],
+    comments: &[&str],
+) -> Result<Daemon> {
     let mut settings = vec![
         format!("ingest.recv_buffer={}", options.recv_buffer),
         format!("ingest.receivers={}", options.receivers),
@@ -228,7 +234,7 @@ pub(crate) fn start(options: &Options, more: &[&str], comments: &[&str]) -> Resu
     let report = |(n, comment)| format!("{{name = \"bench_{n}\", comment = \"{comment}\"}}");
     let reports: Vec<String> = comments.iter().enumerate().map(report).collect();
     settings.push(format!("report=[{}]", reports.join(", ")));
-    Daemon::start(&settings)
+    Daemon::start(program, &settings)
 }
 
 pub(crate) fn reached(reached: bool) -> String {

@@ -72,7 +72,7 @@ pub(crate) fn run(options: &Options) -> Result<Vec<Table>> {
         "sql.memory=1GB".to_owned(),
     ];
     let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
-    let daemon = start(options, &settings, &[])?;
+    let daemon = start(options, None, &settings, &[])?;
     let mut table = Table::new(
         "Questions about thirty days, one client over HTTP",
         "question | rows | least | median | 99 % | daemon's CPU | goal, median | met",

@@ -2,8 +2,8 @@
 //!
 //! Without a flag: the highest lossless rate and the processor time of a packet against a bare receive loop, memory, and
 //! how long answers take. With `--queries`: SQL over full pools, and queries beside packets; with `--samples`: samples of PHP's
-//! stat extension; with `--history`: questions about thirty days of the past. `PINBAD_PROGRAM` is another program to measure. The daemon is a child process
-//! (`receiver`), the sender is that of `pinbad load`; all packets go over loopback, and every wait has an end. Progress goes
+//! stat extension; with `--history`: questions about thirty days of the past; with `--turns`: what a packet costs two builds of
+//! the daemon. `PINBAD_PROGRAM` is another program to measure. The daemon is a child process (`receiver`), the sender is that of `pinbad load`; all packets go over loopback, and every wait has an end. Progress goes
 //! to stderr.
 #![expect(
     clippy::print_stdout,
@@ -20,6 +20,7 @@ mod queries;
 mod receiver;
 mod samples;
 mod table;
+mod turns;
 
 use clap::Parser;
 
@@ -34,6 +35,9 @@ struct Options {
     /// Samples of PHP's stat extension, at 10,000 and 300,000 a second and beside readers, instead
     #[arg(long)]
     samples: bool,
+    /// What a packet costs this build and another program, in turns, instead
+    #[arg(long, value_name = "PROGRAM")]
+    turns: Option<std::ffi::OsString>,
     /// Questions about thirty days of the past instead
     #[cfg(feature = "sql")]
     #[arg(long)]
@@ -78,12 +82,13 @@ struct Options {
 fn main() -> Result<()> {
     let options = Options::parse();
     let load_before = word("/proc/loadavg", "");
-    let tables = match options.queries {
+    let tables = match (options.queries, &options.turns) {
+        (_, Some(other)) => vec![turns::run(&options, other)?],
         #[cfg(feature = "sql")]
         _ if options.history => history::run(&options)?,
         _ if options.samples => vec![samples::run(&options)?],
-        true => queries::run(&options)?,
-        false => vec![compare::run(&options)?],
+        (true, None) => queries::run(&options)?,
+        (false, None) => vec![compare::run(&options)?],
     };
     let build = match cfg!(debug_assertions) {
         true => "DEBUG BUILD: these figures say nothing",

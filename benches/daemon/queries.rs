@@ -38,7 +38,7 @@ const REPORT: &str = "/api/v1/reports/report_by_script_name?sort=-req_time_total
 const CONNECTIONS: u32 = 4;
 
 pub(crate) fn run(options: &Options) -> Result<Vec<Table>> {
-    let daemon = start(options, &[], &[])?;
+    let daemon = start(options, None, &[], &[])?;
     let mut file: HashMap<String, Vec<Statement>> =
         toml::from_str(include_str!("statements.toml"))?;
     let statements = file.remove("statements").unwrap_or_default();

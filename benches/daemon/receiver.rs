@@ -5,7 +5,7 @@
 //! Processor time is read by thread from `/proc`, so the loop's is known although the sender is in the same process.
 
 use std::collections::HashMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::hint::black_box;
 use std::io;
@@ -124,12 +124,12 @@ pub(crate) struct Daemon {
 }
 
 impl Daemon {
-    /// Starts it with these settings beside the defaults.
-    pub(crate) fn start(settings: &[String]) -> Result<Self> {
+    /// Starts it, or another program, with these settings beside the defaults.
+    pub(crate) fn start(other: Option<&OsStr>, settings: &[String]) -> Result<Self> {
         // Free a moment ago, and nobody else is looking for one.
         let udp = UdpSocket::bind(LOCAL)?.local_addr()?;
         let http = TcpListener::bind(LOCAL)?.local_addr()?;
-        let mut command = program();
+        let mut command = other.map_or_else(program, child);
         command
             .args(["serve", "--mysql", "", "--set", "log.level=warn"])
             .args(["--udp", &udp.to_string(), "--http", &http.to_string()])
@@ -194,11 +194,16 @@ impl Drop for Daemon {
     }
 }
 
-/// The program that cargo built beside this one, or `PINBAD_PROGRAM`, as a child that ends when this process is gone.
-#[expect(unsafe_code, reason = "there is no safe call between fork and exec")]
+/// The program that cargo built beside this one, or `PINBAD_PROGRAM`.
 pub(crate) fn program() -> Command {
     let built = || env!("CARGO_BIN_EXE_pinbad").into();
-    let mut command = Command::new(std::env::var_os("PINBAD_PROGRAM").unwrap_or_else(built));
+    child(&std::env::var_os("PINBAD_PROGRAM").unwrap_or_else(built))
+}
+
+/// A program as a child that ends when this process is gone.
+#[expect(unsafe_code, reason = "there is no safe call between fork and exec")]
+fn child(program: &OsStr) -> Command {
+    let mut command = Command::new(program);
     let end_with_us =
         || set_parent_process_death_signal(Some(Signal::TERM)).map_err(io::Error::from);
     // SAFETY: it makes one system call (prctl) and allocates nothing, which is allowed after fork.

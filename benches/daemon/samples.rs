@@ -55,7 +55,7 @@ pub(crate) fn run(options: &Options) -> Result<Table> {
         let path = folder.path().join("stream");
         let listener = UnixListener::bind(&path)?;
         let stream = format!("stat=[{{stream='unix://{}'}}]", path.display());
-        let daemon = Daemon::start(&[&[stream][..], &options.set].concat())?;
+        let daemon = Daemon::start(None, &[&[stream][..], &options.set].concat())?;
         let mut extension = Extension {
             stream: listener.accept()?.0,
             begin: Instant::now(),
