@@ -113,6 +113,8 @@ impl UserStore {
 pub struct Access {
     store: Arc<UserStore>,
     allow_anonymous: bool,
+    /// What clients of the front end speak, for the log.
+    protocol: &'static str,
 }
 
 impl Access {
@@ -122,7 +124,15 @@ impl Access {
         Self {
             store,
             allow_anonymous,
+            protocol: "",
         }
+    }
+
+    /// The same for a front end whose clients speak this.
+    #[must_use]
+    pub const fn through(mut self, protocol: &'static str) -> Self {
+        self.protocol = protocol;
+        self
     }
 
     /// Nobody is configured: open to this machine.
@@ -157,7 +167,8 @@ impl Access {
     /// # Errors
     /// [`Denied::Wrong`], [`Denied::TooMany`].
     pub fn password(&self, peer: IpAddr, name: &str, plain: &[u8]) -> Result<Identity, Denied> {
-        self.attempt(peer, |users| users.by_password(name, |kept| kept.is(plain)))
+        let kept = |users: &Users| users.by_password(name, |kept| kept.is(plain));
+        self.attempt(peer, Some(name), kept)
     }
 
     /// A bearer token.
@@ -165,7 +176,7 @@ impl Access {
     /// # Errors
     /// [`Denied::Wrong`], [`Denied::TooMany`].
     pub fn token(&self, peer: IpAddr, token: &[u8]) -> Result<Identity, Denied> {
-        self.attempt(peer, |users| users.by_token(token))
+        self.attempt(peer, None, |users| users.by_token(token))
     }
 
     /// An answer to the 20 bytes of `salt` under `mysql_native_password`.
@@ -179,7 +190,7 @@ impl Access {
         salt: &[u8],
         response: &[u8],
     ) -> Result<Identity, Denied> {
-        self.attempt(peer, |users| {
+        self.attempt(peer, Some(name), |users| {
             users.by_password(name, |kept| kept.answers_native(salt, response))
         })
     }
@@ -216,11 +227,12 @@ impl Access {
     fn attempt(
         &self,
         peer: IpAddr,
+        name: Option<&str>,
         check: impl FnOnce(&Users) -> Option<Identity>,
     ) -> Result<Identity, Denied> {
         self.begin(peer)?;
         let Some(identity) = check(&self.store.users()) else {
-            self.failed(peer);
+            self.failed(peer, name);
             return Err(Denied::Wrong);
         };
         self.store.attempts.succeeded(peer);
@@ -233,12 +245,19 @@ impl Access {
         begun.map_err(|wait_ms| Denied::TooMany { wait_ms })
     }
 
-    fn failed(&self, peer: IpAddr) {
+    /// Counts a failed attempt, and logs it; `name` is who was named, `None` that of nobody: a token.
+    fn failed(&self, peer: IpAddr, name: Option<&str>) {
         self.store.attempts.counters.logins_failed.add(1);
         let now_ms = self.store.clock.mono_ms();
-        // Without the name that was given: people type passwords there.
         if let Some(repeated) = self.store.failures_logged.pass(now_ms) {
-            warn!(%peer, repeated, "Refused a login.");
+            let users = self.store.users();
+            let user = match name {
+                None => "(token)",
+                Some(name) if users.is_configured(name) => name,
+                // Not as it was given: people type passwords there.
+                Some(_) => "(not configured)",
+            };
+            warn!(protocol = self.protocol, user, %peer, repeated, "Refused a login.");
         }
     }
 }
@@ -280,7 +299,7 @@ impl Unproved {
 impl Drop for Unproved {
     fn drop(&mut self) {
         if !self.succeeded {
-            self.access.failed(self.peer);
+            self.access.failed(self.peer, Some(&self.name));
         }
     }
 }

@@ -61,6 +61,12 @@ impl Tls {
         acceptor(&self.files)
     }
 
+    /// The file of the certificate.
+    #[must_use]
+    pub fn certificate(&self) -> &Path {
+        &self.files.cert
+    }
+
     /// Takes connections with this from now on.
     pub fn replace(&self, config: Arc<ServerConfig>) {
         *self.config.write() = config;

@@ -65,6 +65,18 @@ impl Users {
         }
     }
 
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.users.len()
+    }
+
+    /// Whether a user of this name is configured.
+    #[must_use]
+    pub fn is_configured(&self, name: &str) -> bool {
+        self.users.iter().any(|user| *user.name == *name)
+    }
+
     /// Reads the secrets of the configured users; `variable` reads the environment. Logs a warning for files that everybody
     /// may read.
     ///

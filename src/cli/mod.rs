@@ -95,7 +95,12 @@ impl From<ConfigErrors> for Failure {
 
 impl From<ClientError> for Failure {
     fn from(error: ClientError) -> Self {
-        Self::new(&error, matches!(error, ClientError::Usage(_)))
+        let mut failure = Self::new(&error, matches!(error, ClientError::Usage(_)));
+        if let (Some(advice), Some(problem)) = (error.advice(), failure.problems.last_mut()) {
+            problem.push_str("; ");
+            problem.push_str(advice);
+        }
+        failure
     }
 }
 

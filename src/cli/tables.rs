@@ -9,7 +9,7 @@ use crate::config::Config;
 use crate::history::Dataset;
 use crate::query::definitions::Definitions;
 #[cfg(feature = "sql")]
-use crate::report::definition::DefinedBy;
+use crate::report::definition::{DefinedBy, Definition};
 #[cfg(feature = "sql")]
 use crate::series::EVERYTHING;
 use crate::{daemon, state};
@@ -55,15 +55,18 @@ fn clickhouse_statements(config: &Config, flags: &TablesFlags) -> Result<String,
     let defaults = daemon::defaults(config);
     let definitions =
         Definitions::new(&config.configured_reports, &defaults).map_err(Failure::usage)?;
-    for (definition, defined_by) in &definitions.reports {
+    let is_kept = |(definition, defined_by): &&(Definition, DefinedBy)| {
         let is_in = |name: &str| config.history.reports.iter().any(|it| it == name);
         let is_own = *defined_by != DefinedBy::BuiltIn;
         let listed =
             definition.name == EVERYTHING || is_in(&definition.name) || is_own && is_in("*");
-        if definition.history.unwrap_or(listed) {
-            let dataset = Dataset::of(definition, config.reports.error_status);
-            statements.extend(clickhouse::views(database, cluster, &dataset));
-        }
+        definition.history.unwrap_or(listed)
+    };
+    let kept: Vec<_> = definitions.reports.iter().filter(is_kept).collect();
+    let is_report = |name: &str| kept.iter().any(|(definition, _)| definition.name == name);
+    for (definition, _) in &kept {
+        let dataset = Dataset::of(definition, config.reports.error_status);
+        statements.extend(clickhouse::views(database, cluster, &dataset, is_report));
     }
     Ok(format!("{};", statements.join(";\n\n")))
 }

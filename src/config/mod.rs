@@ -18,7 +18,7 @@ pub mod secret;
 pub(crate) mod settings;
 pub mod squid;
 pub mod stat;
-mod suggest;
+pub(crate) mod suggest;
 pub mod units;
 pub mod user;
 
@@ -219,6 +219,16 @@ macro_rules! fronts {
 }
 
 fronts!(HttpConfig: "http", MySqlConfig: "mysql");
+
+impl Config {
+    /// Whether a front end that listens has a certificate.
+    #[must_use]
+    pub fn has_tls(&self) -> bool {
+        let fronts = [self.http.front(), self.mysql.front()];
+        let mut listening = fronts.iter().filter(|front| front.listen.is_some());
+        listening.any(|front| front.tls().is_some())
+    }
+}
 
 /// `tls_cert` and `tls_key` of one front end.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -420,7 +420,7 @@ settings! {
     /// `[history]`: reports of months on disk.
     history: HistoryConfig {
         /// Directory for the past of reports, in Parquet files that DuckDB, pandas and others read too; "" keeps none. It is
-        /// created when missing (mode 0700) and belongs to one daemon at a time.
+        /// created when missing (mode 0700) and belongs to one daemon at a time. While it cannot be opened history is off.
         /// Cost: memory, a thread at low priority, and about 90 bytes on disk for each key that gains something in a minute, 160
         /// for each in an hour: 2,000 keys that are all busy take 3.6 GB in 14 days.
         dir: Option<PathBuf> = "\"\"", path("directory");
@@ -478,6 +478,7 @@ settings! {
     clickhouse: ClickHouseConfig {
         /// ClickHouse's HTTP interface, "http://clickhouse:8123" or "https://clickhouse:8443"; "" ships nothing. Needs history.dir: what
         /// is written there is shipped when its minute has been over for two minutes, and waits there while the server is away.
+        /// Emptied later, it leaves what waits there: remove the folder "unshipped" in history.dir to ship no more.
         /// Cost: a thread, and space in history.dir for what waits, within size_max.
         url: String = "\"\"", server_url();
 

@@ -1,7 +1,7 @@
 //! What was probably meant by a name that does not exist.
 
 /// The nearest of `names`, if it is but a typing error away.
-pub(super) fn nearest<'a>(
+pub(crate) fn nearest<'a>(
     given: &str,
     names: impl IntoIterator<Item = &'a str>,
 ) -> Option<&'a str> {
@@ -16,6 +16,11 @@ pub(super) fn nearest<'a>(
         .filter(|(distance, _)| *distance <= distance_max)
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, name)| name)
+}
+
+/// `; did you mean "name"?` where one is near, else nothing.
+pub(crate) fn question<'a>(given: &str, names: impl IntoIterator<Item = &'a str>) -> String {
+    nearest(given, names).map_or_else(String::new, |name| format!("; did you mean {name:?}?"))
 }
 
 /// What an unknown name is answered with: the one that was meant, or else what there is.

@@ -8,7 +8,9 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 
 use tokio::sync::watch;
-use tracing::{info, warn};
+#[cfg(not(feature = "sql"))]
+use tracing::info;
+use tracing::{debug, warn};
 
 use super::error::StartError;
 use super::startup::Listeners;
@@ -110,7 +112,8 @@ impl Frontends {
             let mut names = config.http.host_names.clone();
             names.push(address.ip().to_string());
             let settings = HttpSettings {
-                access: Access::new(Arc::clone(served.users), front.allow_anonymous),
+                access: Access::new(Arc::clone(served.users), front.allow_anonymous)
+                    .through("HTTP"),
                 tls,
                 open_health: config.http.open_health,
                 memory_plan: MemoryPlan::of(config).lines.into(),
@@ -139,6 +142,7 @@ impl Frontends {
             listener,
             |listener, _, tls| {
                 let access = Access::new(Arc::clone(served.users), front.allow_anonymous);
+                let access = access.through("MySQL");
                 let settings = MySqlSettings::new(access, tls, config.mysql.clone());
                 let counters = Arc::clone(&served.counters.mysql);
                 let service = MySql::new(served.engine.clone(), settings, counters);
@@ -176,7 +180,9 @@ impl Frontends {
         let tls = tls.transpose()?;
         let encrypted = tls.is_some();
         self.certificates.extend(tls.clone());
-        if !encrypted && !address.ip().to_canonical().is_loopback() && !config.users.is_empty() {
+        // Who set TLS for the other one may think that it holds for both.
+        let is_wanted = !config.users.is_empty() || config.has_tls();
+        if !encrypted && !address.ip().to_canonical().is_loopback() && is_wanted {
             let section = front.section;
             warn!(
                 %address,
@@ -194,7 +200,7 @@ impl Frontends {
             task,
             runtime,
         });
-        info!(address = %bound, tls = encrypted, "Listening for {clients}.");
+        debug!(address = %bound, tls = encrypted, "Listening for {clients}.");
         Ok(bound)
     }
 

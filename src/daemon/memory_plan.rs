@@ -183,22 +183,22 @@ impl MemoryPlan {
         self.lines.iter().map(|line| line.bytes).sum()
     }
 
-    /// Writes the plan to the log, a line a pool.
+    /// Writes the plan to the log, a line a pool: for those who look closely, `pinbad check` has it too.
     pub fn log(&self) {
         for line in self.lines.iter().chain([&self.kernel]) {
-            tracing::info!(
+            tracing::debug!(
                 pool = line.name,
                 bytes = line.bytes,
                 why = line.why,
                 "Planned memory."
             );
         }
-        tracing::info!(
+        tracing::debug!(
             bytes = self.total_bytes(),
             "Planned memory in all, without the kernel's."
         );
         for backlog in &self.backlog {
-            tracing::info!(
+            tracing::debug!(
                 packets_per_second = backlog.packets_per_second,
                 ring_secs = backlog.ring_secs,
                 kernel_secs = backlog.kernel_secs,

@@ -36,9 +36,12 @@ impl Daemon {
         if let Some(writer) = &self.snapshot_writer {
             writer.snapshots.set_period(new.state.snapshot_period);
         }
+        let mut certificates_read: Vec<String> = Vec::new();
         for (tls, config) in certificates {
+            certificates_read.push(tls.certificate().display().to_string());
             tls.replace(config);
         }
+        let users_read = users.len();
         self.users.replace(users);
         old.configured_reports.clone_from(&new.configured_reports);
         let reports = self.catalog.reconfigure(definitions);
@@ -47,6 +50,8 @@ impl Daemon {
         }
         info!(
             changed = ?changes.live,
+            ?certificates_read,
+            users_read,
             reports_made = ?reports.made,
             reports_dropped = ?reports.dropped,
             "Reloaded the configuration."

@@ -14,6 +14,9 @@ use serde_json::{Map, Value};
 
 use crate::query::error::QueryError;
 
+/// Where programs find the names of reports.
+const LISTED: &str = "; GET /api/v1/reports lists those that there are";
+
 /// The media type of every error.
 pub(super) const PROBLEM_JSON: &str = "application/problem+json";
 
@@ -115,6 +118,12 @@ impl Problem {
         self.document["detail"].as_str().unwrap_or_default()
     }
 
+    /// The same for somebody who looks at pages: without what is for programs.
+    pub(super) fn detail_for_pages(&self) -> &str {
+        let detail = self.detail();
+        detail.strip_suffix(LISTED).unwrap_or(detail)
+    }
+
     /// The body as it will be sent.
     pub(super) fn body(&self) -> String {
         format!("{}\n", Value::Object(self.document.clone()))
@@ -125,9 +134,7 @@ impl From<QueryError> for Problem {
     fn from(error: QueryError) -> Self {
         let detail = error.to_string();
         match error {
-            QueryError::UnknownReport { .. } => {
-                Self::not_found(detail + "; GET /api/v1/reports lists those that there are")
-            }
+            QueryError::UnknownReport { .. } => Self::not_found(detail + LISTED),
             QueryError::UnknownRequest { .. }
             | QueryError::UnknownPastRequest { .. }
             | QueryError::RawDataOff
@@ -164,11 +171,7 @@ mod tests {
     fn every_query_error_has_a_status_and_keeps_its_text() {
         let text = String::from("x");
         let cases = [
-            (
-                QueryError::UnknownReport { name: text.clone() },
-                404,
-                "/api/v1/reports",
-            ),
+            (QueryError::unknown_report(&text), 404, "/api/v1/reports"),
             (QueryError::UnknownRequest { id: 7 }, 404, "request 7"),
             (
                 QueryError::UnknownPastRequest { run: 3, id: 7 },

@@ -6,7 +6,9 @@
 use std::sync::Arc;
 
 use axum::Router;
-use axum::http::Uri;
+use axum::body::Body;
+use axum::http::{HeaderMap, Response, Uri};
+use axum::response::IntoResponse as _;
 use axum::routing::{delete, get, post};
 use tokio::sync::watch;
 
@@ -80,10 +82,13 @@ pub(super) fn router(
 }
 
 /// 404.
-async fn nothing_here(uri: Uri) -> Problem {
+async fn nothing_here(uri: Uri, headers: HeaderMap) -> Response<Body> {
     let path = uri.path();
+    if page::render::is_wanted(&headers) && !path.starts_with("/api/") {
+        return page::render::not_found(path, &headers);
+    }
     let detail = "GET /api/v1/openapi.json lists what there is";
-    Problem::not_found(format!("there is nothing at {path:?}; {detail}"))
+    Problem::not_found(format!("there is nothing at {path:?}; {detail}")).into_response()
 }
 
 /// `/api/v1/sql` where there is none.

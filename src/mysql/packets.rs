@@ -11,20 +11,32 @@ use crate::sql::SqlError;
 /// The longest text of an error, bytes: what libmysqlclient has room for.
 const MESSAGE_MAX: usize = 511;
 
-/// Warnings of a statement: there never are any.
+/// Warnings of a statement that brings rows: there never are any.
 const WARNINGS: [u8; 2] = [0, 0];
 
-/// OK: something was done.
-pub(super) fn ok(to: &mut Vec<u8>, affected_rows: u64, info: &str, status: StatusFlags) {
+/// OK: something was done, and so many warnings are there.
+pub(super) fn ok(
+    to: &mut Vec<u8>,
+    affected_rows: u64,
+    info: &str,
+    status: StatusFlags,
+    warnings: u16,
+) {
     to.push(0x00);
-    put_ok_body(to, affected_rows, info, status);
+    put_ok_body(to, affected_rows, info, status, warnings.to_le_bytes());
 }
 
-fn put_ok_body(to: &mut Vec<u8>, affected_rows: u64, info: &str, status: StatusFlags) {
+fn put_ok_body(
+    to: &mut Vec<u8>,
+    affected_rows: u64,
+    info: &str,
+    status: StatusFlags,
+    warnings: [u8; 2],
+) {
     to.put_lenenc_int(affected_rows);
     to.put_lenenc_int(0);
     to.extend_from_slice(&status.bits().to_le_bytes());
-    to.extend_from_slice(&WARNINGS);
+    to.extend_from_slice(&warnings);
     if !info.is_empty() {
         to.put_lenenc_str(info.as_bytes());
     }
@@ -34,7 +46,7 @@ fn put_ok_body(to: &mut Vec<u8>, affected_rows: u64, info: &str, status: StatusF
 pub(super) fn end_of_rows(to: &mut Vec<u8>, capabilities: CapabilityFlags, status: StatusFlags) {
     to.push(0xFE);
     if capabilities.contains(CapabilityFlags::CLIENT_DEPRECATE_EOF) {
-        put_ok_body(to, 0, "", status);
+        put_ok_body(to, 0, "", status, WARNINGS);
     } else {
         to.extend_from_slice(&WARNINGS);
         to.extend_from_slice(&status.bits().to_le_bytes());

@@ -293,8 +293,9 @@ impl Client {
 
     pub(super) fn put_done(&mut self, affected_rows: u64, info: &str, more: bool) {
         let status = self.status(more);
+        let warnings = u16::try_from(self.session.warnings.len()).unwrap_or(u16::MAX);
         self.frames
-            .packet(|body| packets::ok(body, affected_rows, info, status));
+            .packet(|body| packets::ok(body, affected_rows, info, status, warnings));
     }
 
     pub(super) fn put_end(&mut self, more: bool) {

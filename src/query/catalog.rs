@@ -24,13 +24,13 @@ use super::table::Rows;
 use super::tables::StatusTable;
 use crate::clock::Clock;
 #[cfg(feature = "sql")]
-use crate::history::import::Importer;
+use crate::history::{History, import::Importer};
 use crate::input::udp::senders::{Counts, SenderCounts};
 use crate::merger::{Pulse, SharedLive, answering, writing};
 use crate::profile::definition::{SampleKey, SampleReport, Wanted};
 use crate::report::comment::FixedTable;
 use crate::report::ddl::{self, CreateTable};
-use crate::report::definition::Defaults;
+use crate::report::definition::{Columns, Defaults};
 use crate::report::layout::ColumnLayout;
 use crate::report::native::ReportForm;
 use crate::report::{DefinedBy, Entry};
@@ -178,6 +178,16 @@ impl Catalog {
         Ok((answer, is_chosen))
     }
 
+    /// With the report that was probably meant by one that there is not. Takes the lock: nobody here may hold it.
+    fn suggesting(&self, error: QueryError) -> QueryError {
+        error.suggesting(|| {
+            self.reports()
+                .into_iter()
+                .map(|report| report.name)
+                .collect()
+        })
+    }
+
     /// The raw rows, if any are kept.
     fn raw(&self) -> Result<&RawReader, QueryError> {
         self.raw.as_ref().ok_or(QueryError::RawDataOff)
@@ -309,7 +319,8 @@ impl ReadModel for Catalog {
         needed: Option<&[String]>,
         equal: &[(String, String)],
     ) -> Result<ReportAnswer, QueryError> {
-        Ok(self.answer(name, needed, equal, None)?.0)
+        let answer = self.answer(name, needed, equal, None);
+        Ok(answer.map_err(|error| self.suggesting(error))?.0)
     }
 
     fn chosen(
@@ -319,7 +330,8 @@ impl ReadModel for Catalog {
         equal: &[(String, String)],
         (by, choose): Choice<'_>,
     ) -> Result<(ReportAnswer, Vec<usize>), QueryError> {
-        let (answer, is_chosen) = self.answer(name, needed, equal, Some((by, &mut *choose)))?;
+        let answer = self.answer(name, needed, equal, Some((by, &mut *choose)));
+        let (answer, is_chosen) = answer.map_err(|error| self.suggesting(error))?;
         let rows = match is_chosen {
             true => (0..answer.table.len()).collect(),
             false => choose(&answer),
@@ -337,7 +349,7 @@ impl ReadModel for Catalog {
     }
 
     fn drop_report(&self, name: &str) -> Result<bool, QueryError> {
-        self.remove(name)?;
+        self.remove(name).map_err(|error| self.suggesting(error))?;
         Ok(self.persistent)
     }
 
@@ -346,7 +358,14 @@ impl ReadModel for Catalog {
         names: &[&str],
         percentiles: &[f64],
     ) -> Result<Vec<ReportAnswer>, QueryError> {
-        self.ranked(names, percentiles)
+        self.ranked(names, &Columns::Native(percentiles.to_vec()))
+    }
+
+    fn extended(&self, name: &str, percentiles: &[f64]) -> Result<ReportAnswer, QueryError> {
+        let columns = Columns::Extended(percentiles.to_vec());
+        let one = self.ranked(&[name], &columns);
+        let one = one.map_err(|error| self.suggesting(error))?.pop();
+        one.ok_or_else(|| QueryError::unknown_report(name))
     }
 
     fn distribution(
@@ -451,6 +470,15 @@ impl ReadModel for Catalog {
         let silent = format!("the merger has not run for {} s", silent_ms / 1000);
         let silent = (!self.merger_runs()).then_some(silent);
         silent.into_iter().chain(self.status.behind()).collect()
+    }
+
+    fn out_of_order(&self) -> Vec<String> {
+        #[cfg(feature = "sql")]
+        let why_off = self.status.history.as_ref().and_then(History::why_off);
+        #[cfg(not(feature = "sql"))]
+        let why_off: Option<String> = None;
+        let off = why_off.map(|why| format!("history is off: {why}"));
+        off.into_iter().collect()
     }
 }
 

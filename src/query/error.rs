@@ -6,14 +6,18 @@
 
 use thiserror::Error;
 
+use crate::config::suggest;
+
 /// Why a question got no answer.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum QueryError {
     /// No report has this name.
-    #[error("there is no report called {name:?}")]
+    #[error("there is no report called {name:?}{}", did_you_mean(meant.as_ref()))]
     UnknownReport {
         /// The name asked for.
         name: String,
+        /// The one that was probably meant.
+        meant: Option<String>,
     },
 
     /// No request in the pool has this id: it never came, or it has left.
@@ -82,12 +86,35 @@ pub enum QueryError {
     Busy(String),
 }
 
+fn did_you_mean(meant: Option<&String>) -> String {
+    meant.map_or_else(String::new, |meant| format!("; did you mean {meant:?}?"))
+}
+
 impl QueryError {
     /// A [`QueryError::UnknownReport`].
     #[must_use]
     pub fn unknown_report(name: &str) -> Self {
         Self::UnknownReport {
             name: name.to_owned(),
+            meant: None,
+        }
+    }
+
+    /// The same; of an unknown report, with the nearest of these names.
+    #[must_use]
+    pub fn suggesting(self, names: impl FnOnce() -> Vec<String>) -> Self {
+        match self {
+            Self::UnknownReport { name, meant: None } => {
+                let mut names = names();
+                if names.contains(&name) {
+                    // There is something of that name, which is no report of the kind that was asked for.
+                    names.clear();
+                }
+                let meant = suggest::nearest(&name, names.iter().map(String::as_str));
+                let meant = meant.map(str::to_owned);
+                Self::UnknownReport { name, meant }
+            }
+            other => other,
         }
     }
 

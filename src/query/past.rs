@@ -10,6 +10,7 @@ use super::read_model::{
     Distribution, ReportAnswer, RequestDetail, RequestPage, RequestSearch, TimerGroups, TimerSearch,
 };
 use crate::limits::SHIPPED_AFTER_SECS;
+use crate::report::definition::Columns;
 use crate::series::Metric;
 
 /// What history keeps, of this daemon or of a fleet.
@@ -108,19 +109,46 @@ pub struct PastQuestion {
     pub span: Range<u64>,
     /// With what it is compared.
     pub before: Option<Range<u64>>,
-    /// Native columns with these percentiles are wanted instead of the report's own.
-    pub percentiles: Option<Vec<f64>>,
+    /// In which columns.
+    pub columns: Columns,
     /// Key columns and the texts that they must show: as [`ReadModel::report`](super::read_model::ReadModel::report) has them.
     pub equal: Vec<(String, String)>,
     /// The past of these is wanted, not this daemon's own.
     pub fleet: Option<Fleet>,
 }
 
+/// The span to compare with, of one that was made wider: as long as that, and where the two had nothing in common, it still
+/// has not. What is no shift of the whole span (a calendar's day that is longer than another) stays as it was asked for.
+#[cfg(any(test, feature = "sql"))]
+#[must_use]
+pub(crate) fn moved(wide: &Range<u64>, asked: &Range<u64>, before: &Range<u64>) -> Range<u64> {
+    let length = |span: &Range<u64>| span.end.saturating_sub(span.start);
+    if length(asked) != length(before) {
+        return match before.end <= asked.start {
+            true => before.start..before.end.min(wide.start),
+            false => before.clone(),
+        };
+    }
+    let minutes = |secs: u64| secs.next_multiple_of(60).max(length(wide));
+    if before.end <= asked.start {
+        let start = wide
+            .start
+            .saturating_sub(minutes(asked.start - before.start));
+        start..(start + length(wide)).min(wide.start)
+    } else if asked.end <= before.start {
+        let start = wide.start + minutes(before.start - asked.start);
+        start..start + length(wide)
+    } else {
+        before.clone()
+    }
+}
+
 /// A report over a span of the past.
 #[derive(Debug)]
 pub struct PastAnswer {
     /// The rows. `window_seconds` is the length of the span, `covered_seconds` in how many of its seconds requests were counted.
-    /// Compared with another span, each number is followed by that of before and by the change.
+    /// Compared with another span, each number is followed by that of before and by the change; sums have none where one of the
+    /// spans was counted for longer than the other.
     pub report: ReportAnswer,
     /// What was asked for, made wider: to whole minutes, and where no minutes are kept any more to hours or days.
     pub span: Range<u64>,
@@ -219,4 +247,33 @@ pub struct PastRequestPage {
     pub next_before: Option<RequestName>,
     /// What is lacking, for people.
     pub partial: Vec<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_span_that_was_made_wider_does_not_reach_into_the_one_before() {
+        // 10:00:30 to 10:03:30, in whole minutes, and the three minutes before.
+        assert_eq!(moved(&(600..840), &(630..810), &(450..630)), 360..600);
+        // So long before that they do not meet: what was said, in whole minutes.
+        assert_eq!(moved(&(600..840), &(630..810), &(330..510)), 300..540);
+        assert_eq!(moved(&(600..840), &(630..810), &(331..511)), 300..540);
+        // In days, where nothing finer is kept.
+        let day = 86_400;
+        let wide = 2 * day..3 * day;
+        let asked = 2 * day + 3_600..2 * day + 7_200;
+        assert_eq!(
+            moved(&wide, &asked, &(2 * day..2 * day + 3_600)),
+            day..2 * day
+        );
+        // Later, and overlapping: as it was asked for.
+        assert_eq!(moved(&(600..840), &(630..810), &(810..990)), 840..1_080);
+        assert_eq!(moved(&(600..840), &(630..810), &(500..680)), 500..680);
+        // A day of 23 hours and one of 24.
+        assert_eq!(moved(&(180..240), &(180..240), &(60..130)), 60..130);
+        assert_eq!(moved(&(120..240), &(130..240), &(60..130)), 60..120);
+        assert_eq!(moved(&(60..240), &(90..210), &(0..90)), 0..60);
+    }
 }

@@ -69,6 +69,8 @@ pub struct Definition {
     pub filters: Vec<Filter>,
     /// Percent ranks, each in (0, 100], in column order.
     pub percentiles: Vec<f64>,
+    /// Percent ranks that a reader asked for on top of them: empty but in a definition made by [`Definition::read_as`].
+    pub added: Vec<f64>,
     /// How far back it reaches. Divided into ticks of `max(1 s, window / 120)`.
     pub window: Duration,
     /// How times are put into buckets for medians, percentiles and histogram views.
@@ -82,19 +84,66 @@ pub struct Definition {
 }
 
 impl Definition {
-    /// The ranks of a row's quantiles: the median, then the percentiles.
+    /// The ranks of a row's quantiles: the median, the percentiles, and those that were added.
     #[must_use]
     pub fn ranks(&self) -> Ranks {
         let rounding = self.kind.rounding();
-        let percents = std::iter::once(50.0).chain(self.percentiles.iter().copied());
-        let ranks = percents.filter_map(|percent| Rank::percent(percent, rounding));
-        Ranks::new(ranks.collect())
+        let own = std::iter::once(50.0).chain(self.percentiles.iter().copied());
+        let own = own.filter_map(|percent| Rank::percent(percent, rounding));
+        let added = self.added.iter();
+        let added = added.filter_map(|percent| Rank::percent(*percent, Rounding::Up));
+        Ranks::new(own.chain(added).collect())
     }
 
-    /// The same report in the columns of the native form, with percentiles of choice: what it counts, for how long and
-    /// by what stays as it is, so it can be read in place of the other. Key columns keep their names.
+    /// The place of the first quantile that is never above the longest time: those of the native form, and added ones.
+    pub(super) fn bounded_from(&self) -> usize {
+        match self.kind {
+            Kind::Native => 0,
+            _ => 1 + self.percentiles.len(),
+        }
+    }
+
+    /// The same report in other columns: what it counts, for how long and by what stays as it is, so it can be read in
+    /// place of the other. `None`: in its own.
     #[must_use]
-    pub fn in_native_columns(&self, percentiles: &[f64], defaults: &Defaults) -> Self {
+    pub fn read_as(&self, columns: &Columns, defaults: &Defaults) -> Option<Self> {
+        match columns {
+            Columns::Own => None,
+            Columns::Native(percentiles) => Some(self.in_native_columns(percentiles, defaults)),
+            Columns::With(percentiles) | Columns::Extended(percentiles) => {
+                let native = self.in_native_columns(percentiles, defaults);
+                let is_extended = matches!(columns, Columns::Extended(_));
+                Some(self.with_columns_of(&native, is_extended))
+            }
+        }
+    }
+
+    /// The same with the percentiles of another that it lacks, and all other columns of that one too if `all`.
+    fn with_columns_of(&self, other: &Self, all: bool) -> Self {
+        let mut extended = self.clone();
+        for column in other.layout.columns() {
+            let name = &column.column.name;
+            if extended.layout.position(name).is_some() {
+                continue;
+            }
+            let mut column = column.clone();
+            if let Cell::Quantile(rank) = &mut column.cell {
+                let percentiles = other.percentiles.get(rank.wrapping_sub(1));
+                if percentiles.is_none() && !all {
+                    continue;
+                }
+                extended.added.push(percentiles.copied().unwrap_or(50.0));
+                *rank = self.percentiles.len() + extended.added.len();
+            } else if !all {
+                continue;
+            }
+            extended.layout.push(column);
+        }
+        extended
+    }
+
+    /// The same report in the columns of the native form, with percentiles of choice. Key columns keep their names.
+    fn in_native_columns(&self, percentiles: &[f64], defaults: &Defaults) -> Self {
         let mut native = Self {
             kind: Kind::Native,
             percentiles: percentiles.to_vec(),
@@ -124,6 +173,20 @@ impl Definition {
             defaults,
         }
     }
+}
+
+/// The columns in which a report is read.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub enum Columns {
+    /// Its own.
+    #[default]
+    Own,
+    /// Its own, then these percentiles, without those that it has already.
+    With(Vec<f64>),
+    /// Its own, then those of the native form with these percentiles, without those that it has already.
+    Extended(Vec<f64>),
+    /// Those of the native form, with these percentiles.
+    Native(Vec<f64>),
 }
 
 /// Who defined a report, and so who may drop it.

@@ -141,24 +141,63 @@ impl BucketLayout {
         if total == 0 {
             return;
         }
-        let mut waiting = ranks
-            .ascending()
-            .map(|(place, rank)| (place, rank.target(total)));
-        let Some((mut place, mut target)) = waiting.next() else {
-            return;
-        };
-        let mut seen = 0_u64;
-        for (bucket, count) in buckets {
-            seen += count;
-            while seen >= target {
-                if let Some(slot) = out.get_mut(start + place) {
-                    *slot = self.inside(bucket, count, count - (seen - target));
-                }
-                match waiting.next() {
-                    Some(next) => (place, target) = next,
-                    None => return,
+        ranks.targets(total, |waiting| {
+            let Some((mut place, mut target)) = waiting.next() else {
+                return;
+            };
+            let mut seen = 0_u64;
+            for (bucket, count) in buckets {
+                seen += count;
+                while seen >= target {
+                    if let Some(slot) = out.get_mut(start + place) {
+                        *slot = self.inside(bucket, count, count - (seen - target));
+                    }
+                    match waiting.next() {
+                        Some(next) => (place, target) = next,
+                        None => return,
+                    }
                 }
             }
+        });
+    }
+
+    /// A time, seconds, that the longest of all certainly reaches, and that is as long as can be told from their sum and
+    /// the buckets they lie in, ascending; `None` of nothing. `ends` gives the shortest and the longest time of a bucket.
+    ///
+    /// Quantiles are read from the middle of a bucket, which may lie beyond the longest time in it: where that is not
+    /// kept, none is shown above this.
+    #[must_use]
+    pub fn longest_at_least(
+        sum_us: u128,
+        buckets: impl IntoIterator<Item = (u32, u64)>,
+        ends: impl Fn(u32) -> (u64, u64),
+    ) -> Option<f64> {
+        // All but the last are taken for as long as they may be: what is left is what those in the last took together.
+        let (mut left, mut last) = (sum_us, None);
+        for (bucket, count) in buckets.into_iter().filter(|(_, count)| *count > 0) {
+            if let Some((bucket, count)) = last.replace((bucket, count)) {
+                left = left.saturating_sub(u128::from(ends(bucket).1) * u128::from(count));
+            }
+        }
+        let (bucket, count) = last?;
+        let (low, high) = ends(bucket);
+        let mean = u64::try_from(left / u128::from(count)).unwrap_or(u64::MAX);
+        Some(seconds(mean.min(high).max(low)))
+    }
+
+    /// The shortest and the longest time, microseconds, that a bucket may have; the last one of a layout may have longer ones.
+    #[must_use]
+    pub fn ends(&self, bucket: u32) -> (u64, u64) {
+        match self {
+            Self::LogLinear => {
+                let (low, width) = log_linear_bounds(bucket);
+                (low, low + width - 1)
+            }
+            Self::Linear { max_us, size } => {
+                let edge = |bucket: u64| bucket.saturating_mul(*max_us) / u64::from((*size).max(1));
+                (edge(bucket.into()), edge(u64::from(bucket) + 1) + 1)
+            }
+            Self::V2(v2) => v2.bounds(bucket),
         }
     }
 

@@ -157,6 +157,18 @@ impl ColumnLayout {
         }
     }
 
+    /// Adds a column, its sums in the unit in which the report shows this one elsewhere.
+    pub(super) fn push(&mut self, mut column: LayoutColumn) {
+        if let Cell::Sum(measure, unit) | Cell::PerSec(measure, unit, _) = &mut column.cell {
+            let shown = self.columns.iter().find_map(|own| match own.cell {
+                Cell::Sum(of, unit) if of == *measure => Some(unit),
+                _ => None,
+            });
+            *unit = shown.unwrap_or(*unit);
+        }
+        self.columns.push(column);
+    }
+
     /// Where the column of this name is.
     #[must_use]
     pub fn position(&self, name: &str) -> Option<usize> {

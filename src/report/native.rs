@@ -250,6 +250,7 @@ impl ReportForm {
             keys,
             filters,
             percentiles,
+            added: Vec::new(),
             window,
             buckets,
             extremes: true,

@@ -13,9 +13,8 @@ use ahash::AHashSet;
 
 use super::aggregate::Aggregate;
 use super::counts::Histogram;
-#[cfg(feature = "sql")]
-use super::definition::Definition;
-use super::definition::{Field, KeySource, Level};
+use super::definition::{Definition, Field, KeySource, Level};
+use super::histogram::BucketLayout;
 use super::reading::{Extremes, KeyCell, Reading, Want};
 use super::registry::{Entry, Reports};
 #[cfg(feature = "sql")]
@@ -503,7 +502,18 @@ impl<'a> Reader<'a> {
             if want.quantiles {
                 let total = pairs.iter().map(|&(_, count)| count).sum();
                 let (buckets, quantiles) = (definition.buckets, &mut reading.quantiles);
+                let row = quantiles.len();
                 buckets.quantiles(&ranks, total, pairs.iter().copied(), quantiles);
+                let totals = reading.totals.get(row / ranks.len());
+                let time = totals.map_or(0, |totals| totals.time);
+                let ends = |bucket| buckets.ends(bucket);
+                bound(
+                    definition,
+                    &mut quantiles[row..],
+                    time,
+                    pairs.iter().copied(),
+                    ends,
+                );
             }
             if want.histograms {
                 reading.histograms.push(pairs.to_vec());
@@ -511,6 +521,26 @@ impl<'a> Reader<'a> {
         }
         // What is left is of the row at hand.
         rows.pairs.drain(..first);
+    }
+}
+
+/// Takes quantiles of a row down to the longest time, as far as it can be told; where it is kept, [`Reading::quantile`]
+/// does so.
+fn bound(
+    definition: &Definition,
+    quantiles: &mut [f64],
+    time_us: u128,
+    pairs: impl IntoIterator<Item = (u32, u64)>,
+    ends: impl Fn(u32) -> (u64, u64),
+) {
+    let from = definition.bounded_from().min(quantiles.len());
+    let bounded = &mut quantiles[from..];
+    if definition.extremes || bounded.is_empty() {
+        return;
+    }
+    if let Some(longest) = BucketLayout::longest_at_least(time_us, pairs, ends) {
+        let bounded = bounded.iter_mut();
+        bounded.for_each(|quantile| *quantile = quantile.min(longest));
     }
 }
 
@@ -549,18 +579,21 @@ impl Reading {
         definition: &Definition,
         histogram: &Histogram,
         settle: impl Fn(f64) -> f64,
+        ends: impl Fn(u32) -> (u64, u64),
     ) {
         let total = histogram.iter().map(|(_, count)| count).sum();
         let mut quantiles = Vec::with_capacity(self.ranks);
         let buckets = &definition.buckets;
         buckets.quantiles(&definition.ranks(), total, histogram.iter(), &mut quantiles);
+        if total > 0 {
+            let quantiles = quantiles.iter_mut();
+            quantiles.for_each(|quantile| *quantile = settle(*quantile));
+        }
+        let time = self.totals[row].time;
+        bound(definition, &mut quantiles, time, histogram.iter(), ends);
         let places = self.quantiles[row * self.ranks..].iter_mut();
         for (place, quantile) in places.zip(quantiles) {
-            *place = if total > 0 {
-                settle(quantile)
-            } else {
-                quantile
-            };
+            *place = quantile;
         }
     }
 

@@ -4,7 +4,7 @@
 //! so the running, unfinished point of a line shows the right height.
 
 use crate::report::definition::{Definition, Level};
-use crate::report::histogram::Rank;
+use crate::report::histogram::{BucketLayout, Rank, Rounding};
 use crate::report::layout::Measure;
 use crate::report::layout::Measure::{
     Errors, Hits, Memory, Requests, RuStime, RuUtime, Time, Traffic,
@@ -143,12 +143,22 @@ impl Span<'_> {
     fn percentile(&self, percent: f64) -> Option<f64> {
         let histogram = self.sum.histogram()?;
         let total: u64 = histogram.iter().map(|(_, count)| count).sum();
-        let rank = Rank::percent(percent, self.definition.kind.rounding())?;
-        let quantile = || {
-            let buckets = &self.definition.buckets;
-            buckets.quantile(rank, total, histogram.iter())
-        };
-        (total > 0).then(quantile)
+        // By one rule in all charts, whatever the rule of the report's own table.
+        let rank = Rank::percent(percent, Rounding::Up)?;
+        let buckets = &self.definition.buckets;
+        (total > 0).then(|| {
+            let quantile = buckets.quantile(rank, total, histogram.iter());
+            self.bounded(quantile, |bucket| buckets.ends(bucket))
+        })
+    }
+
+    /// A percentile, seconds, which is not above the longest time, as far as that can be told; `ends` as
+    /// [`BucketLayout::longest_at_least`] takes it.
+    pub(crate) fn bounded(&self, secs: f64, ends: impl Fn(u32) -> (u64, u64)) -> f64 {
+        let histogram = self.sum.histogram().into_iter();
+        let pairs = histogram.flat_map(|histogram| histogram.iter());
+        let longest = BucketLayout::longest_at_least(self.sum.totals.time, pairs, ends);
+        longest.map_or(secs, |longest| secs.min(longest))
     }
 }
 

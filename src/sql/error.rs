@@ -4,6 +4,7 @@
 
 use datafusion::common::{DataFusionError, SchemaError};
 
+use crate::config::suggest;
 use crate::instruments::Active;
 
 /// Why a statement got no answer.
@@ -109,8 +110,16 @@ impl From<DataFusionError> for SqlError {
         match error.find_root() {
             DataFusionError::SQL(parser, _) => Self::parse(parser.to_string()),
             DataFusionError::SchemaError(schema, _) => match &**schema {
-                SchemaError::FieldNotFound { field, .. } => {
-                    Self::no_such_column(format!("Unknown column '{}'", field.flat_name()))
+                SchemaError::FieldNotFound {
+                    field,
+                    valid_fields,
+                } => {
+                    let names = valid_fields.iter().map(|field| field.name.as_str());
+                    // Some have names of ours.
+                    let names = names.filter(|name| !name.contains(char::is_control));
+                    let question = suggest::question(&field.name, names);
+                    let name = field.flat_name();
+                    Self::no_such_column(format!("Unknown column '{name}'{question}"))
                 }
                 SchemaError::AmbiguousReference { field } => {
                     let message = format!("Column '{}' is ambiguous", field.flat_name());

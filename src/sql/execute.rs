@@ -23,14 +23,16 @@ use super::error::SqlError;
 use super::functions;
 use super::information_schema::layout::list;
 use super::limits::plan_size;
+use super::percentiles;
 use super::reply::{Reply, Running, SqlColumn};
 use super::session::{Literal, Session};
 use super::statement::{self, Create, Drop, Setting, Statement};
 use super::tables;
 use super::variables;
+use crate::config::suggest;
 use crate::instruments::digests;
 use crate::query::error::QueryError;
-use crate::query::read_model::ReadModel;
+use crate::query::read_model::{ReadModel, ReportSummary};
 use crate::report::comment::FixedTable;
 use crate::report::native::ReportForm;
 
@@ -102,7 +104,11 @@ impl Engine {
                 other => Ok(Err((other, parsed.items))),
             }
         });
-        match read.await? {
+        let read = read.await?;
+        if !matches!(read, Err((Statement::Show(_), _))) {
+            session.warnings.clear();
+        }
+        match read {
             Ok(reply) => Ok(reply),
             Err((statement, items)) => self.execute(session, statement, items, values).await,
         }
@@ -123,7 +129,9 @@ impl Engine {
                 }
                 Statement::Show(show) => return self.show(session, *show).await,
                 Statement::Explain(query) => return self.explain(session, query, items).await,
-                Statement::Create(create) => self.create(session, create).await?,
+                Statement::Create(create) => {
+                    session.warnings = self.create(session, create).await?;
+                }
                 Statement::Drop(drop) => self.drop_tables(session, drop).await?,
                 Statement::Update(update) => self.update(session, update, values).await?,
                 Statement::Truncate(database, table) => {
@@ -223,11 +231,49 @@ impl Engine {
     /// What is wrong with it, or not done here.
     pub(super) async fn plan(
         &self,
+        query: Box<ast::Query>,
+        items: &Items,
+        mut context: Context<'_>,
+    ) -> Result<Query, SqlError> {
+        let again = percentiles::are_named(&query).then(|| query.clone());
+        let planned = self.plan_once(query, items, &mut context).await;
+        let planned = match (planned, again) {
+            (Err(error), Some(mut query)) if percentiles::is_lacking(&error) => {
+                let database = context.session.database.as_deref();
+                percentiles::write_out(&mut query, &self.0.catalog, database);
+                context.with_percentiles.set(true);
+                context.sleep.set(0.0);
+                self.plan_once(query, items, &mut context).await
+            }
+            (planned, _) => planned,
+        };
+        planned.map_err(|error| self.suggesting(error))
+    }
+
+    /// Says which table was probably meant by one that there is not.
+    fn suggesting(&self, mut error: SqlError) -> SqlError {
+        let lacking = error.message.strip_prefix("Table '");
+        let lacking = lacking.and_then(|rest| rest.strip_suffix("' doesn't exist"));
+        let lacking = lacking.and_then(|name| name.split_once('.'));
+        if let Some((database, table)) = lacking.filter(|_| error.code == 1146) {
+            let catalog = self.0.state.catalog_list().catalog(tables::CATALOG);
+            let database = catalog.and_then(|catalog| catalog.schema(database));
+            let names = database.map_or_else(Vec::new, |database| database.table_names());
+            let question = suggest::question(table, names.iter().map(String::as_str));
+            error.message.push_str(&question);
+        }
+        error
+    }
+
+    /// Plans a query as it is written.
+    async fn plan_once(
+        &self,
         mut query: Box<ast::Query>,
         items: &Items,
-        context: Context<'_>,
+        // Not shared: it goes from thread to thread with the statement.
+        context: &mut Context<'_>,
     ) -> Result<Query, SqlError> {
-        let names = rewrite(&mut *query, items, &context)?;
+        let names = rewrite(&mut *query, items, context)?;
         let statement = PlannedStatement::Statement(Box::new(ast::Statement::Query(query)));
         let plan = self.0.state.statement_to_plan(statement).await?;
         let plan = match context.session.number::<i64>("sql_select_limit") {
@@ -325,14 +371,15 @@ impl Engine {
         done.map_err(|_| SqlError::internal("the change could not be made: a defect of the daemon"))
     }
 
-    async fn create(&self, session: &Session, create: Create) -> Result<(), SqlError> {
+    /// Makes a report; says what is odd about the statement.
+    async fn create(&self, session: &Session, create: Create) -> Result<Vec<String>, SqlError> {
         may_change(self, session, create.database.as_deref())?;
         let (catalog, name) = (Arc::clone(&self.0.catalog), create.name);
         let exists = tables::own_name(&catalog, &name).is_some();
         let form = ReportForm::of_comment(&name, &create.comment);
         let exists = exists
             || match self.blocking(move || catalog.create_report(form)).await? {
-                Ok(_) => return Ok(()),
+                Ok(made) => return Ok(other_columns(&made, &create.columns)),
                 Err(QueryError::ReportExists { .. }) => true,
                 Err(other) => return Err(SqlError::wrong_arguments(other.to_string())),
             };
@@ -340,7 +387,7 @@ impl Engine {
             true => Err(SqlError::table_exists(format!(
                 "Table '{name}' already exists"
             ))),
-            false => Ok(()),
+            false => Ok(Vec::new()),
         }
     }
 
@@ -445,6 +492,27 @@ fn may_change(engine: &Engine, session: &Session, given: Option<&str>) -> Result
             "Access denied; you need the role admin for this operation",
         )),
     }
+}
+
+/// Says which columns a report has, if the statement that made it names one that it has not.
+fn other_columns(made: &ReportSummary, written: &[String]) -> Vec<String> {
+    let own = || made.columns.iter().map(|column| column.name.as_str());
+    let is_there = |name: &&String| own().any(|own| own.eq_ignore_ascii_case(name));
+    let unknown: Vec<&str> = written
+        .iter()
+        .filter(|name| !is_there(name))
+        .map(String::as_str)
+        .collect();
+    if unknown.is_empty() {
+        return Vec::new();
+    }
+    let own: Vec<&str> = own().collect();
+    vec![format!(
+        "The columns of a report follow from its COMMENT: '{}' has no {}; it has {}",
+        made.name,
+        unknown.join(", "),
+        own.join(", ")
+    )]
 }
 
 /// Columns by the names that MySQL gives them.

@@ -19,6 +19,7 @@ mod fuzz;
 mod information_schema;
 mod layout;
 mod limits;
+mod percentiles;
 mod performance_schema;
 mod planning;
 mod reply;

@@ -62,6 +62,8 @@ pub struct Session {
     pub in_transaction: bool,
     /// What was SET, by lower-case name. Shared with the statement that runs.
     pub variables: Arc<HashMap<String, String>>,
+    /// What was odd about the last statement that brought no rows.
+    pub warnings: Vec<String>,
     /// The user's own variables, by lower-case name without its `@`.
     pub user_variables: Arc<HashMap<String, Literal>>,
 }
@@ -77,6 +79,7 @@ impl Session {
             id,
             in_transaction: false,
             variables: Arc::default(),
+            warnings: Vec::new(),
             user_variables: Arc::default(),
         }
     }

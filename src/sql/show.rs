@@ -143,6 +143,15 @@ impl Engine {
                 };
                 vec![row![format!("GRANT {rights} ON `pinba`.* TO `{user}`@`%`")]]
             }
+            "WARNINGS" => {
+                let warnings = session.warnings.iter();
+                let row = |warning: &String| row!["Warning", WARNING, warning.clone()];
+                warnings.map(row).collect()
+            }
+            "COUNT WARNINGS" if !session.warnings.is_empty() => {
+                shown.rows.clear();
+                vec![row![session.warnings.len() as i64]]
+            }
             "DATABASES" => tables::database_names(catalog)
                 .map(|name| row![name])
                 .collect(),
@@ -182,6 +191,9 @@ impl Engine {
         Ok(Reply::Rows(Rows::ready(batch, shown.answer_columns())))
     }
 }
+
+/// ER_BAD_FIELD_ERROR, the number of all warnings that there are.
+const WARNING: i64 = 1054;
 
 fn pairs(pairs: Vec<(String, String)>) -> Vec<Vec<Cell>> {
     let pairs = pairs.into_iter();

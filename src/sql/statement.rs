@@ -55,13 +55,16 @@ pub(super) enum Statement {
     Truncate(Option<String>, String),
 }
 
-/// `CREATE TABLE ... ENGINE=PINBA COMMENT='...'`: a report is its comment; columns and other options are passed over.
+/// `CREATE TABLE ... ENGINE=PINBA COMMENT='...'`: a report is its comment. The names of columns are compared with those that it
+/// has; their types, keys and other options are passed over.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Create {
     pub(super) database: Option<String>,
     pub(super) name: String,
     pub(super) if_not_exists: bool,
     pub(super) comment: String,
+    /// The names of its columns, as they are written.
+    pub(super) columns: Vec<String>,
 }
 
 /// `DROP TABLE a, b`.
@@ -223,6 +226,7 @@ impl Reader<'_> {
         let if_not_exists = self.words("IF NOT EXISTS");
         let (database, name) = self.table()?;
         let (mut depth, mut engine, mut comment) = (0_usize, None, None);
+        let (mut columns, mut begins) = (Vec::new(), false);
         while self.parser.peek_token_ref().token != Token::EOF {
             if depth == 0 && (self.words("ENGINE") || self.words("TYPE")) {
                 let _ = self.parser.consume_token(&Token::Eq);
@@ -236,7 +240,15 @@ impl Reader<'_> {
                     "The pinbad server cannot keep rows; a report is made by CREATE TABLE ... ENGINE=PINBA COMMENT='...'",
                 ));
             } else {
-                match self.parser.next_token().token {
+                let token = self.parser.next_token().token;
+                if let Token::Word(word) = &token
+                    && begins
+                    && !(word.quote_style.is_none() && is_key(&word.value))
+                {
+                    columns.push(word.value.clone());
+                }
+                begins = matches!((&token, depth), (Token::LParen, 0) | (Token::Comma, 1));
+                match token {
                     Token::LParen => depth += 1,
                     Token::RParen => depth = depth.saturating_sub(1),
                     _ => {}
@@ -259,6 +271,7 @@ impl Reader<'_> {
             name,
             if_not_exists,
             comment,
+            columns,
         }))
     }
 
@@ -378,6 +391,22 @@ impl Reader<'_> {
         self.parser.prev_token();
         self.wrong()
     }
+}
+
+/// Whether a line of CREATE TABLE that begins with this word is of a key, not of a column.
+fn is_key(word: &str) -> bool {
+    let words = [
+        "PRIMARY",
+        "UNIQUE",
+        "KEY",
+        "INDEX",
+        "FULLTEXT",
+        "SPATIAL",
+        "CONSTRAINT",
+        "FOREIGN",
+        "CHECK",
+    ];
+    words.iter().any(|key| word.eq_ignore_ascii_case(key))
 }
 
 #[cfg(test)]

@@ -531,11 +531,19 @@ fn secrets_are_seen_nowhere() {
     seen.push_str(&String::from_utf8_lossy(&command_line));
     program.signal("TERM");
     program.wait();
-    seen.push_str(&format!("{:?}", program.log()));
+    let log = program.log();
+    let refused = log
+        .iter()
+        .find(|line| line["message"] == "Refused a login.");
+    let refused = refused.expect("a failed login is in the log");
+    for (name, shown) in [("protocol", "HTTP"), ("user", "kim"), ("peer", "127.0.0.1")] {
+        assert_eq!(refused[name], shown, "{refused}");
+    }
+    seen.push_str(&format!("{log:?}"));
     let said = run(pinbad().args(["check", "--config", &configured.config]));
     seen.push_str(&said.out);
     seen.push_str(&said.err);
-    assert!(seen.contains("Listening for HTTP."), "the log is there");
+    assert!(seen.contains("Ready."), "the log is there");
     for secret in [PASSWORD, TOKEN, wrong] {
         let encoded = STANDARD.encode(format!("kim:{secret}"));
         for form in [secret, encoded.trim_end_matches('=')] {

@@ -10,6 +10,8 @@
     reason = "a test may say `cannot happen` in the shortest way"
 )]
 
+/// Figures that must agree, whichever way they are asked for.
+mod figures;
 /// Starting and stopping daemons, sending packets, asking over HTTP.
 mod harness;
 /// A MariaDB of the test's own.

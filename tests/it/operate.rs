@@ -335,10 +335,59 @@ fn the_doctor_prints_the_sysctl_for_a_buffer_that_is_not_granted() {
 }
 
 #[test]
+fn a_start_says_where_it_listens_and_what_it_keeps() {
+    let dir = tempfile::tempdir().unwrap();
+    let state = format!("state.dir={}", dir.path().join("state").display());
+    for (settings, kept) in [
+        (
+            &["mysql.listen=127.0.0.1:0"][..],
+            "Keeping all data in memory",
+        ),
+        (
+            &["mysql.listen=127.0.0.1:0", &state],
+            "and no past. history.dir keeps it.",
+        ),
+    ] {
+        let mut program = Program::serve(settings);
+        let (udp, http) = (program.site.udp[0], program.site.http);
+        let mysql = program.site.mysql.unwrap();
+        program.signal("TERM");
+        program.wait();
+        let log = program.log();
+        let before_stop = log.iter().take_while(|line| line["message"] != "Stopping.");
+        let start: Vec<_> = before_stop.filter(|line| line["level"] == "INFO").collect();
+        assert_eq!(start.len(), 2, "{start:?}");
+        assert_eq!(start[0]["message"], "Ready.");
+        for (name, address) in [("udp", udp), ("http", http), ("mysql", mysql)] {
+            assert_eq!(start[0][name], address.to_string(), "{start:?}");
+        }
+        let said = start[1]["message"].as_str().unwrap();
+        assert!(said.contains(kept), "{said}");
+        let more = ["Planned memory.", "Receiving."];
+        assert!(
+            !log.iter()
+                .any(|line| more.iter().any(|it| line["message"] == **it))
+        );
+    }
+    // The plan is still to be had.
+    let said = run(pinbad().arg("check"));
+    assert!(said.out.contains("temporary pool"), "{said:?}");
+}
+
+#[test]
+fn without_a_daemon_one_is_asked_whether_it_runs() {
+    let (nobody, _taken) = crate::harness::nobody_listens();
+    let said = run(pinbad().args(["query", "SELECT 1", "--url", &nobody.to_string()]));
+    assert_eq!(said.code, Some(1), "{said:?}");
+    assert!(said.err.contains("is pinbad running? --url"), "{said:?}");
+}
+
+#[test]
 fn the_log_reckons_with_the_buffers_that_were_granted() {
     let (command, asked) = granted_less();
     let buffer = format!("ingest.recv_buffer={asked}");
-    let mut program = Program::start_as(command, &["serve"], &[&buffer, "ingest.receivers=3"]);
+    let settings = [&buffer, "ingest.receivers=3", "log.level=debug"];
+    let mut program = Program::start_as(command, &["serve"], &settings);
     program.signal("TERM");
     program.wait();
     let log = program.log();

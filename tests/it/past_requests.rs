@@ -256,7 +256,7 @@ fn check_pages(here: &Here, clock: &ManualClock, sent: &[Sent]) {
     assert!(
         one.contains(&format!("<h1><bdi>{}</bdi></h1>", slowest.number))
             && one.contains("read")
-            && !one.contains("Stands for"),
+            && !one.contains("Represents"),
         "{one}"
     );
     // All of them, page by page.

@@ -5,11 +5,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use pinbad::clock::{Clock, ManualClock};
+use pinbad::input::pinba::model::Request;
 use prost::Message as _;
 
 use crate::harness::{Here, Sender, Site, await_condition};
 use crate::packets::request;
 use crate::page::{links, rows};
+use crate::past::pass;
 
 /// 2024-02-28 22:50:00 UTC.
 const START_SECS: u64 = 1_709_160_600;
@@ -134,6 +136,83 @@ fn timers_and_tags_of_the_past_are_those_that_were_sent() {
         page.contains("in all 43 raw requests that are kept"),
         "{page}"
     );
+    here.stop();
+}
+
+/// Requests of one second, each with many timers of a group.
+fn send_second(here: &Here, clock: &ManualClock, group: &str, requests: u32) {
+    let mut sender = Sender::new(&here.site);
+    for number in 0..requests {
+        let mut packet = Request::named("web", "shop", format!("/{}.php", number % 7).as_str());
+        packet.request_time = Some(0.125);
+        for _ in 0..58 {
+            packet.add_timer(1, 1.0 / 1024.0, &[("group", group)]);
+        }
+        sender.send(&packet.encode_to_vec());
+    }
+    sender.at_rest();
+    pass(&here.site, clock, 1_000);
+}
+
+/// The shares of groups on the overview, percent, and on what they rest.
+fn shares(site: &Site, span: &str) -> (Vec<(String, f64)>, String) {
+    let page = site.get(&format!("/?{span}")).body;
+    let table = page
+        .split("id=\"top-timers\"")
+        .nth(1)
+        .expect("there is a table");
+    let table = table.split("</section>").next().unwrap();
+    let rests_on = table.split("<small>").nth(1).unwrap();
+    let rests_on = rests_on.split("</small>").next().unwrap().to_owned();
+    let shares = rows(table, 1).into_iter().map(|row| {
+        let share = row.iter().find_map(|cell| cell.strip_suffix(" %"));
+        (row[0].clone(), share.unwrap().parse().unwrap())
+    });
+    let mut shares: Vec<(String, f64)> = shares.collect();
+    shares.sort_by(|a, b| a.0.cmp(&b.0));
+    (shares, rests_on)
+}
+
+#[test]
+fn groups_of_a_span_rest_on_all_of_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Arc::new(ManualClock::new(START_SECS * 1_000));
+    let here = start(dir.path(), &clock, "all");
+    let site = &here.site;
+    // First one group, then the other, which fills all that one answer looks at.
+    for _ in 0..5 {
+        send_second(&here, &clock, "http", 400);
+        clock.advance_ms(60_000);
+    }
+    for _ in 0..2 {
+        send_second(&here, &clock, "mysql", 500);
+    }
+    let (first, rests_on) = shares(site, SPAN);
+    for ((group, share), (expected, of_all)) in first.iter().zip([("http", 2.0), ("mysql", 1.0)]) {
+        assert_eq!(group, expected);
+        assert!((share - of_all * 100.0 / 3.0).abs() < 5.0, "{first:?}");
+    }
+    assert_eq!(first.len(), 2, "{first:?}");
+    assert!(
+        rests_on.ends_with("raw requests that are kept, from the whole time"),
+        "{rests_on}"
+    );
+    let (_, all) = rests_on.split_once("of about ").unwrap();
+    let all = all.split(' ').next().unwrap().replace(',', "");
+    let all: u32 = all.parse().unwrap();
+    assert!((2_700..=3_300).contains(&all), "{rests_on}");
+    // Asked again, wherever the requests are by then, it is the same.
+    assert_eq!(shares(site, SPAN).0, first);
+    clock.advance_ms(3_800_000);
+    await_condition("all is published", || {
+        clock.advance_ms(300);
+        let status = site.json("/api/v1/status");
+        match status["history"]["raw_pieces_pending"].as_u64() {
+            Some(0) => Ok(()),
+            other => Err(other),
+        }
+    });
+    assert_eq!(shares(site, SPAN).0, first);
     here.stop();
 }
 

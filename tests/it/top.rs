@@ -116,7 +116,9 @@ fn what_is_wrong_is_said_with_its_exit_code() {
     assert_eq!(said.code, Some(1));
     assert_eq!(
         said.err,
-        format!("pinbad: http://{nobody}: Connection refused (os error 111)\n")
+        format!(
+            "pinbad: http://{nobody}: Connection refused (os error 111); is pinbad running? --url says where\n"
+        )
     );
     for (arguments, code, part) in [
         (&["--report", "no\u{1b}such"][..], 1, "\\u{1b}such"),

@@ -287,9 +287,28 @@ fn read(answer: &mut Response<Body>, bytes_max: u64) -> Result<String, String> {
     body.read_to_string().map_err(|error| message_of(&error))
 }
 
+impl ClientError {
+    /// What to do about it, where something can be said.
+    #[must_use]
+    pub fn advice(&self) -> Option<&'static str> {
+        match self {
+            Self::Unreachable { problem, .. } if problem.contains("Connection refused") => {
+                Some("is pinbad running? --url says where")
+            }
+            _ => None,
+        }
+    }
+}
+
 /// An error of the connection, without the library's own prefix.
 fn message_of(error: &ureq::Error) -> String {
     let text = error.to_string();
+    if text.contains("CaUsedAsEndEntity") {
+        return "its certificate is that of a certificate authority (basicConstraints CA:TRUE), which vouches for servers and is \
+                none; make one without: openssl req -x509 -newkey rsa:2048 -nodes -addext basicConstraints=critical,CA:FALSE \
+                -addext subjectAltName=DNS:<name> ..."
+            .to_owned();
+    }
     text.strip_prefix("io: ").unwrap_or(&text).to_owned()
 }
 

@@ -141,8 +141,8 @@ pub(super) fn part(of: f64, whole: f64) -> Option<f64> {
     (whole > 0.0).then(|| of / whole)
 }
 
-/// What a tab shows of its report, which is asked for in native columns with the 95th percentile: traffic, times, errors,
-/// processor and memory of each key.
+/// What a tab shows of its report, which is asked for with the 95th percentile and so with the native columns too: traffic,
+/// times, errors, processor and memory of each key.
 pub fn by_key(&(title, heading, key): &ByKey, body: &Json) -> Content {
     let unit = match key {
         "status" => Unit::Plain,
@@ -161,8 +161,8 @@ pub fn by_key(&(title, heading, key): &ByKey, body: &Json) -> Content {
             ("error_count", "errors", Unit::Count),
             ("avg", "avg", Unit::Seconds),
             ("cpu", "cpu", Unit::Seconds),
-            ("memory", "memory", Unit::Bytes),
-            ("traffic_per_sec", "out/s", Unit::Bytes),
+            ("memory", "memory", Unit::Kib),
+            ("traffic_per_sec", "out/s", Unit::Kib),
         ],
     );
     let row = |row: &Json| {
@@ -389,7 +389,7 @@ mod tests {
             shown(0),
             [
                 "/a", "4", "2.00", "8.00 s", "80.0%", "2.50 s", "3.00 s", "1", "2.00 s", "500 ms",
-                "100 B", "1 B"
+                "102 kB", "1.0 kB"
             ]
         );
         assert_eq!(shown(1)[6..], ["-"; 6]);

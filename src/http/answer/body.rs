@@ -6,6 +6,8 @@
 //! How many such answers there are at once is bounded by permits (`concurrency_limit.rs`), and how long one may take by the
 //! connection (`connection.rs`).
 
+#[cfg(feature = "sql")]
+use std::ops::Range;
 use std::sync::Arc;
 
 use axum::body::Body;
@@ -13,6 +15,8 @@ use axum::http::{HeaderMap, HeaderName, Response};
 use futures::{StreamExt as _, stream};
 use serde_json::Value as Json;
 
+#[cfg(feature = "sql")]
+use super::arrow::{self, ArrowRows};
 use super::format::Format;
 use super::writer::RowWriter;
 use crate::http::concurrency_limit::Permit;
@@ -38,12 +42,19 @@ struct Source {
     writer: RowWriter,
     /// What closes the document.
     tail: Vec<u8>,
+    /// Writes them in Arrow's format, if that is wanted.
+    #[cfg(feature = "sql")]
+    arrow: Option<ArrowRows>,
 }
 
 impl Source {
     /// Writes rows from `first` on until `out` has `bytes` bytes or `last` is reached, and what closes the answer after the last
     /// of all. Returns the row after those written.
     fn write(&self, out: &mut Vec<u8>, first: usize, last: usize, bytes: usize) -> usize {
+        #[cfg(feature = "sql")]
+        if let Some(arrow) = &self.arrow {
+            return self.write_arrow(arrow, out, first..last, bytes);
+        }
         let rows = &self.rows[..last.min(self.rows.len())];
         let mut next = first;
         while next < rows.len() && out.len() < bytes {
@@ -59,6 +70,29 @@ impl Source {
         }
         if next == self.rows.len() {
             self.writer.end(out, next == 0, &self.tail);
+        }
+        next
+    }
+
+    /// The same in Arrow's format.
+    #[cfg(feature = "sql")]
+    fn write_arrow(
+        &self,
+        arrow: &ArrowRows,
+        out: &mut Vec<u8>,
+        Range { start, end }: Range<usize>,
+        bytes: usize,
+    ) -> usize {
+        let rows = &self.rows[..end.min(self.rows.len())];
+        let mut next = start;
+        while next < rows.len() && out.len() < bytes {
+            let some = &rows[next..(next + arrow::ROWS).min(rows.len())];
+            let written = arrow.write(out, self.table.as_ref(), some);
+            written.expect("arrays are made of the types of the schema");
+            next += some.len();
+        }
+        if next == self.rows.len() {
+            out.extend_from_slice(arrow.end());
         }
         next
     }
@@ -113,11 +147,20 @@ impl RowBody {
             }
         }
         writer.start(&mut ready);
+        #[cfg(feature = "sql")]
+        let arrow = (writer.format() == Format::Arrow).then(|| {
+            let arrow = ArrowRows::new(table.as_ref(), writer.columns().collect());
+            let arrow = arrow.expect("a schema of numbers and texts can be written");
+            ready.extend_from_slice(arrow.start());
+            arrow
+        });
         let source = Source {
             table,
             rows,
             writer,
             tail: end,
+            #[cfg(feature = "sql")]
+            arrow,
         };
         let next = source.write(&mut ready, 0, usize::MAX, WHOLE_BYTES);
         Self {

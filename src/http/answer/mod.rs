@@ -1,6 +1,8 @@
 //! Rows as bytes: which format a client wants, one row writer for all of them, and the body that sends them.
 
 #[cfg(feature = "sql")]
+mod arrow;
+#[cfg(feature = "sql")]
 pub(super) mod batches;
 pub(super) mod body;
 pub(super) mod endless;

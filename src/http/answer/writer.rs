@@ -154,6 +154,12 @@ impl RowWriter {
         self.format
     }
 
+    /// The columns to show, by number.
+    #[cfg(feature = "sql")]
+    pub(super) fn columns(&self) -> impl Iterator<Item = usize> + '_ {
+        self.columns.iter().map(|(column, _)| *column)
+    }
+
     /// What comes before the rows: the array's bracket; in CSV the names of the columns.
     pub(in crate::http) fn start(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.start);
@@ -213,14 +219,19 @@ impl RowWriter {
     }
 }
 
-/// A text of a CSV line, in quotes where it needs them.
+/// A text of a CSV line, in quotes where it needs them, also for programs that split at semicolons or tabs. Texts come from
+/// packets, and a spreadsheet takes one that begins as a formula for a formula: that gets an apostrophe in front, and is a
+/// text there.
 pub(in crate::http) fn csv_text(out: &mut Vec<u8>, text: &str) {
-    let plain = |byte: u8| !matches!(byte, b'"' | b',' | b'\r' | b'\n');
+    let guard: &[u8] = if is_formula(text) { b"'" } else { b"" };
+    let plain = |byte: u8| !matches!(byte, b'"' | b',' | b';' | b'\t' | b'\r' | b'\n');
     if !text.is_empty() && text.bytes().all(plain) && text.trim() == text {
+        out.extend_from_slice(guard);
         out.extend_from_slice(text.as_bytes());
         return;
     }
     out.push(b'"');
+    out.extend_from_slice(guard);
     for byte in text.bytes() {
         if byte == b'"' {
             out.push(b'"');
@@ -228,6 +239,15 @@ pub(in crate::http) fn csv_text(out: &mut Vec<u8>, text: &str) {
         out.push(byte);
     }
     out.push(b'"');
+}
+
+/// Whether a spreadsheet would take a text for a formula; some also by full-width signs, or behind white space. What is just a
+/// number is none.
+fn is_formula(text: &str) -> bool {
+    let begins = text.trim_start().starts_with([
+        '=', '+', '-', '@', '\u{ff1d}', '\u{ff0b}', '\u{ff0d}', '\u{ff20}',
+    ]);
+    begins && !text.parse::<f64>().is_ok_and(f64::is_finite)
 }
 
 #[cfg(test)]
@@ -305,5 +325,32 @@ mod tests {
     fn csv_tells_null_from_empty() {
         let expected = "the key,time,\"say \"\"n\"\"\"\r\n\"a \"\"b\"\", c\",1.5,\r\n\"\",,\r\n";
         assert_eq!(written(Format::Csv, &[0, 1, 2]), expected);
+    }
+
+    #[test]
+    fn texts_of_packets_are_no_formulas_in_a_spreadsheet() {
+        for (text, expected) in [
+            ("=1+1", "'=1+1"),
+            ("+cmd|' /C calc'!A0", "'+cmd|' /C calc'!A0"),
+            ("-", "'-"),
+            ("@SUM(A1)", "'@SUM(A1)"),
+            ("\u{ff1d}1", "'\u{ff1d}1"),
+            ("\t=1", "\"'\t=1\""),
+            (" \r\n=1", "\"' \r\n=1\""),
+            ("=a,\"b\"", "\"'=a,\"\"b\"\"\""),
+            // Split at semicolons the rest is no formula either.
+            ("a;=1", "\"a;=1\""),
+            // Numbers, and what has signs elsewhere, stay as they are.
+            ("-1.5", "-1.5"),
+            ("+7", "+7"),
+            ("-1e3", "-1e3"),
+            ("-inf", "'-inf"),
+            ("/a=b-c", "/a=b-c"),
+            ("'=1", "'=1"),
+        ] {
+            let mut out = Vec::new();
+            csv_text(&mut out, text);
+            assert_eq!(String::from_utf8(out).unwrap(), expected);
+        }
     }
 }

@@ -147,7 +147,9 @@ fn answer(tables: &Json, operation: &Json) -> Json {
     }
     let formats = list(tables, "formats").filter(|format| {
         let of = &format["only"];
-        operation.get("rows").is_some() && (of.is_null() || *of == operation["tag"])
+        let tags = of.as_str().map(|tags| tags.split(' '));
+        let has_it = tags.is_none_or(|mut tags| tags.any(|tag| operation["tag"] == tag));
+        operation.get("rows").is_some() && has_it
     });
     for format in formats {
         let mut schema = of_type("string");

@@ -13,6 +13,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use serde_json::{Map, Value as Json, json};
 
 use super::requests::LIMIT_DEFAULT;
+use crate::config::suggest;
 use crate::http::answer::body::RowBody;
 use crate::http::answer::format::{self, Format};
 use crate::http::answer::json as write;
@@ -29,6 +30,7 @@ use crate::query::past::{PastAnswer, PastQuestion};
 use crate::query::read_model::{ReportAnswer, ReportSummary};
 use crate::query::table::Table;
 use crate::report::comment;
+use crate::report::definition::Columns;
 use crate::report::native::ReportForm;
 use crate::value::{Column, ColumnType, Value};
 
@@ -122,7 +124,7 @@ pub(in crate::http) async fn read(
         offset: params.count("offset", 0)?,
         columns: list_of_columns(&mut params, "columns")?,
         percentiles: percentiles(&mut params)?,
-        format: Format::wanted(params.text("format").as_deref(), &headers, Format::ROWS)?,
+        format: Format::wanted(params.text("format").as_deref(), &headers, FORMATS)?,
         span: Span::take_compared(&mut params),
         keys: params,
     };
@@ -137,7 +139,10 @@ pub(in crate::http) async fn read(
                 &PastQuestion {
                     span: spans.span,
                     before: spans.before,
-                    percentiles: query.percentiles.clone(),
+                    columns: query
+                        .percentiles
+                        .clone()
+                        .map_or(Columns::Own, Columns::Extended),
                     equal: keys,
                     fleet,
                 },
@@ -168,7 +173,7 @@ pub(in crate::http) async fn read(
                 source.chosen(&name, needed.as_deref(), &keys, (&by, &mut choose))?
             }
             Some(percentiles) => {
-                let answer = source.ranking(&name, percentiles)?;
+                let answer = source.extended(&name, percentiles)?;
                 let rows = choose(&answer);
                 (answer, rows)
             }
@@ -194,6 +199,15 @@ fn past_members(past: &PastAnswer) -> Map<String, Json> {
     members
 }
 
+/// What the rows of a report can be had in.
+const FORMATS: &[Format] = &[
+    Format::Json,
+    Format::Ndjson,
+    Format::Csv,
+    #[cfg(feature = "sql")]
+    Format::Arrow,
+];
+
 /// What a client wants to see of a report.
 #[derive(Debug)]
 struct Query {
@@ -201,7 +215,7 @@ struct Query {
     limit: usize,
     offset: usize,
     columns: Option<Vec<String>>,
-    /// Native columns with these are wanted instead of the report's own.
+    /// These percentiles are wanted too, and the columns of the native form.
     percentiles: Option<Vec<f64>>,
     format: Format,
     span: Span,
@@ -292,7 +306,10 @@ impl Query {
 /// The number of a column.
 fn column(table: &dyn Table, parameter: &str, name: &str) -> Result<usize, Problem> {
     table.column(name).ok_or_else(|| {
-        let problem = Problem::parameter(parameter, format!("there is no column {name:?}"));
+        let names = table.columns().iter().map(|column| column.name.as_str());
+        let question = suggest::question(name, names);
+        let why = format!("there is no column {name:?}{question}");
+        let problem = Problem::parameter(parameter, why);
         problem.accepting(table.columns().iter().map(|column| column.name.as_str()))
     })
 }

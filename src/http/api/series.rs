@@ -89,7 +89,9 @@ impl Query {
     ) -> Result<Json, Problem> {
         let reports = source.reports();
         let report = reports.iter().find(|report| report.name == name);
-        let report = report.ok_or_else(|| QueryError::unknown_report(name))?;
+        let names = || reports.iter().map(|report| report.name.clone()).collect();
+        let unknown = || QueryError::unknown_report(name).suggesting(names);
+        let report = report.ok_or_else(unknown)?;
         if report.kind == SAMPLES && fleet.is_none() {
             return self.sampled(report, source);
         }

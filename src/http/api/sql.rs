@@ -120,7 +120,7 @@ async fn answer(
         Reply::Rows(rows) => rows,
         Reply::Done => {
             let body = serde_json::json!({
-                "columns": [], "rows": [], "affected_rows": 0, "info": "",
+                "columns": [], "rows": [], "affected_rows": 0, "info": session.warnings.join("; "),
             });
             return Ok(json(StatusCode::OK, body.to_string()));
         }

@@ -118,6 +118,13 @@ pub(super) fn roughly(secs: f64) -> String {
     }
 }
 
+/// A count that is an estimate: two digits of it.
+pub(super) fn roughly_many(many: u64) -> String {
+    let digits = many.checked_ilog10().unwrap_or(0);
+    let unit = 10_u64.pow(digits.saturating_sub(1));
+    count(many.saturating_add(unit / 2) / unit * unit)
+}
+
 /// Bytes in powers of 1024.
 pub(super) fn bytes(bytes: f64) -> String {
     let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];

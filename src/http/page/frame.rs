@@ -10,7 +10,7 @@ use super::time::Time;
 use super::{assets, formatting};
 
 /// The parts of the site, for the navigation.
-const SECTIONS: [(&str, &str); 7] = [
+pub(super) const SECTIONS: [(&str, &str); 7] = [
     ("/", "Overview"),
     ("/reports", "Reports"),
     ("/requests", "Requests"),

@@ -155,11 +155,18 @@ fn memory_plan(plan: &[Planned]) -> Markup {
     let row = |planned: &Planned| {
         html! { th.key scope="row" { (planned.name) } td { (formatting::bytes(planned.bytes as f64)) } td.key.text { (planned.why) } }
     };
-    let total: u64 = plan.iter().map(|planned| planned.bytes).sum();
-    let total = html! { th.key scope="row" { b { "total" } } td { b { (formatting::bytes(total as f64)) } } td {} };
+    let total_bytes: u64 = plan.iter().map(|planned| planned.bytes).sum();
+    let total = html! { th.key scope="row" { b { "total" } } td { b { (formatting::bytes(total_bytes as f64)) } } td {} };
     let rows: Vec<Markup> = plan.iter().map(row).chain([total]).collect();
     let caption = html! { "Memory plan: the most that the daemon uses, whatever is sent to it" };
-    html! { @if !plan.is_empty() { (table("Memory plan", &caption, &heads, &rows, "")) } }
+    html! {
+        @if !plan.is_empty() {
+            details {
+                summary { "Memory plan: " (formatting::bytes(total_bytes as f64)) " at most" }
+                (table("Memory plan", &caption, &heads, &rows, ""))
+            }
+        }
+    }
 }
 
 fn sockets(status: &Map<String, Json>) -> Markup {

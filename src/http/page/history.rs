@@ -116,6 +116,35 @@ struct Read {
 }
 
 impl Read {
+    /// The same in finer steps, if they divide its own: each point as often as it has them.
+    fn refined(self, step: u64) -> Self {
+        let times = self.step.checked_div(step).unwrap_or(0);
+        if times < 2 || !self.step.is_multiple_of(step) {
+            return self;
+        }
+        let refined = |points: Vec<Option<f64>>| {
+            let points = points.into_iter();
+            points
+                .flat_map(|point| std::iter::repeat_n(point, times as usize))
+                .collect()
+        };
+        Self {
+            from: self.from,
+            step,
+            points: self.points.into_iter().map(refined).collect(),
+        }
+    }
+
+    /// These points, and before the first of them those of `earlier`, which has steps of the same length.
+    fn preceded_by(self, mut earlier: Self) -> Self {
+        let before = self.from.saturating_sub(earlier.from) / self.step.max(1);
+        for (points, more) in earlier.points.iter_mut().zip(self.points) {
+            points.resize(before as usize, None);
+            points.extend(more);
+        }
+        earlier
+    }
+
     /// When the first point is drawn, the middle of what it is about.
     fn middle(&self) -> f64 {
         self.from as f64 + self.step as f64 / 2.0
@@ -236,7 +265,8 @@ impl<'a> History<'a> {
         let before = spans.before.as_ref();
         let before = before
             .map(|before| self.read(&metrics, before))
-            .transpose()?;
+            .transpose()?
+            .map(|before| before.refined(now.step));
         let span = now.from..spans.span.end.max(now.from + 1);
         let ticks = time.ticks(span.clone());
         let later = before.as_ref().zip(spans.before.as_ref());
@@ -335,22 +365,50 @@ impl<'a> History<'a> {
 
     /// What the last hour or the history has of a span.
     fn read(&self, metrics: &[Metric], span: &Range<u64>) -> Result<Read, String> {
-        let (secs, key) = (span.end - span.start, self.key());
-        let reaches = |reach: Coverage| reach.from <= span.start;
-        let is_here = self.time.fleet.is_none();
-        if is_here && self.series.coverage().is_some_and(reaches) {
-            let fits = |step: &&u64| secs.div_ceil(**step) <= POINTS_WANTED;
-            let step = FINE_STEPS.iter().find(fits).copied().unwrap_or(60);
-            let span = (span.start, span.end, step);
+        let secs = span.end - span.start;
+        let fits = |step: &&u64| secs.div_ceil(**step) <= POINTS_WANTED;
+        let fine = FINE_STEPS.iter().find(fits).copied();
+        let reaches = |reach: &Coverage| match fine {
+            // What it does not reach back to is in the history, minute by minute.
+            Some(_) => reach.from.next_multiple_of(60) < span.end,
+            None => reach.from <= span.start,
+        };
+        let reach = self.series.coverage().filter(reaches);
+        if let Some(reach) = reach.filter(|_| self.time.fleet.is_none()) {
+            // Seconds that began before the first minute that is kept as a whole are in the history too.
+            let minute = reach.from.next_multiple_of(60);
+            let from = if reach.from <= span.start {
+                span.start
+            } else {
+                minute
+            };
+            let asked = (from, span.end, fine.unwrap_or(60));
+            let key = self.key();
             let found = self
                 .series
-                .lines(self.report, key.as_deref(), metrics, span);
+                .lines(self.report, key.as_deref(), metrics, asked);
             if let Ok(Lines { from, step, points }) = found {
-                return Ok(Read { from, step, points });
+                let found = Read { from, step, points };
+                if from <= span.start {
+                    return Ok(found);
+                }
+                let earlier = self.kept(metrics, &(span.start..from));
+                let earlier = earlier.map(|earlier| earlier.refined(step));
+                if let Ok(earlier) = earlier
+                    && earlier.step == step
+                {
+                    return Ok(found.preceded_by(earlier));
+                }
             }
         }
+        self.kept(metrics, span)
+    }
+
+    /// What the history has of a span.
+    fn kept(&self, metrics: &[Metric], span: &Range<u64>) -> Result<Read, String> {
+        let secs = span.end - span.start;
         let question = LineQuestion {
-            key,
+            key: self.key(),
             metrics: metrics.to_vec(),
             span: span.clone(),
             step: step_of(secs, POINTS_WANTED),
@@ -419,6 +477,30 @@ mod tests {
         assert_eq!(span("span=15m"), Ok(Some("15m")));
         let problem = span("span=2h").unwrap_err();
         assert!(problem.detail().contains("1m, 5m, 15m, 1h"), "{problem:?}");
+    }
+
+    #[test]
+    fn the_line_before_has_the_points_of_its_span() {
+        let read = |from, step, points: &[Option<f64>]| Read {
+            from,
+            step,
+            points: vec![points.to_vec()],
+        };
+        // Minutes of the history, where the span itself is drawn by the half minute.
+        let minutes = read(60, 60, &[Some(1.0), None, Some(3.0)]);
+        let fine = minutes.refined(30);
+        let points = [Some(1.0), Some(1.0), None, None, Some(3.0), Some(3.0)];
+        assert_eq!((fine.from, fine.step), (60, 30));
+        assert_eq!(fine.points, [points]);
+        // From where the last hour begins, its points.
+        let now = read(180, 30, &[Some(7.0), Some(8.0)]);
+        let both = now.preceded_by(fine);
+        let points = [&points[..4], &[Some(7.0), Some(8.0)]].concat();
+        assert_eq!((both.from, both.step), (60, 30));
+        assert_eq!(both.points, [points]);
+        // Steps that do not divide a minute stay as they are.
+        let minutes = read(60, 60, &[Some(1.0)]);
+        assert_eq!(minutes.refined(45).points, [[Some(1.0)]]);
     }
 
     #[test]

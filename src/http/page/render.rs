@@ -6,7 +6,7 @@ use axum::body::Body;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::http::header::{ACCEPT, CONTENT_SECURITY_POLICY, CONTENT_TYPE};
-use axum::http::{HeaderMap, HeaderValue, Response, Uri};
+use axum::http::{HeaderMap, HeaderValue, Response, StatusCode, Uri};
 use axum::response::IntoResponse;
 use axum::routing::{MethodRouter, get};
 use maud::{Markup, html};
@@ -14,6 +14,7 @@ use maud::{Markup, html};
 use super::compressed::Text;
 use super::frame;
 use super::time::{Time, take_fleet};
+use crate::config::suggest;
 use crate::http::app::App;
 use crate::http::error::Problem;
 use crate::http::fleet;
@@ -137,8 +138,12 @@ pub(super) fn route(kind: Kind, page: Page) -> MethodRouter<Arc<App>> {
                         let changes = [("fleet", None), ("dc", None), ("collector", None)];
                         here.link(&path_shown, &changes)
                     });
-                    let page =
-                        frame::problem(problem.status, problem.detail(), here.as_deref(), false);
+                    let page = frame::problem(
+                        problem.status,
+                        problem.detail_for_pages(),
+                        here.as_deref(),
+                        false,
+                    );
                     let mut response = answer(&Text::new(page.into_string()), &headers, HTML);
                     *response.status_mut() = problem.status;
                     response
@@ -179,6 +184,17 @@ async fn make(
 pub(in crate::http) fn is_wanted(headers: &HeaderMap) -> bool {
     let accept = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok());
     accept.is_some_and(|accept| accept.contains("text/html"))
+}
+
+/// For a browser at an address where there is no page.
+pub(in crate::http) fn not_found(path: &str, headers: &HeaderMap) -> Response<Body> {
+    let paths = frame::SECTIONS.map(|(path, _)| path);
+    let question = suggest::question(path, paths);
+    let detail = format!("There is no page at {path:?}{question}");
+    let page = frame::problem(StatusCode::NOT_FOUND, &detail, None, false);
+    let mut response = answer(&Text::new(page.into_string()), headers, HTML);
+    *response.status_mut() = StatusCode::NOT_FOUND;
+    response
 }
 
 /// For a browser that is not let in: no links and no names, and nothing that would have to be loaded.

@@ -25,10 +25,12 @@ pub(super) const LIMIT_MAX: usize = 100;
 
 /// The report as it is listed.
 pub(super) fn summary(source: &dyn ReadModel, name: &str) -> Result<ReportSummary, Problem> {
-    let mut reports = source.reports().into_iter();
-    let report = reports.find(|report| report.name == name);
-    let name = name.to_owned();
-    report.ok_or_else(|| QueryError::UnknownReport { name }.into())
+    let mut reports = source.reports();
+    if let Some(at) = reports.iter().position(|report| report.name == name) {
+        return Ok(reports.swap_remove(at));
+    }
+    let names = || reports.into_iter().map(|report| report.name).collect();
+    Err(QueryError::unknown_report(name).suggesting(names).into())
 }
 
 /// `GET /reports/{name}`

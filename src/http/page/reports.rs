@@ -103,7 +103,7 @@ fn form(filled: Option<&str>) -> Markup {
                 label { "Name " input name="name" required pattern="[A-Za-z0-9_][A-Za-z0-9_.\\-]*" maxlength="64" size="24" autocomplete="off"; }
                 label { "COMMENT or JSON "
                     textarea name="definition" required rows="3" cols="60" spellcheck="false" placeholder="tag_info:group::50,99.9" { (filled.unwrap_or_default()) } }
-                button type="submit" { "Make it" }
+                button type="submit" { "Create report" }
                 p #made role="status" {}
             }
         }

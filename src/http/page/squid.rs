@@ -24,6 +24,14 @@ const SETS: usize = 6;
 /// `GET /squid`
 pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     view.form()?.finish()?;
+    let mut reports = view.source.reports().into_iter();
+    if !view.source.has_squid() && !reports.any(|report| report.name == "squid_codes") {
+        let main = html! {
+            h1 { "Squid" }
+            p.note { "No log of Squid is read: the configuration has no " code { "[[squid]]" } " entry." }
+        };
+        return view.page("/squid", "Squid", &main);
+    }
     let codes = "req_count req_time_total req_time_percent req_time_median p95 traffic_total";
     let sets = "timer_value timer_value_percent hit_count timer_median p95";
     let main = html! {

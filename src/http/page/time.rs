@@ -14,6 +14,7 @@ use crate::http::params::{KEY_PREFIX, Params, encode, link, owned, pairs};
 use crate::http::span::{Span, Spans};
 use crate::query::past::{Fleet, PastAnswer, PastQuestion};
 use crate::query::read_model::{ReadModel, RequestSearch};
+use crate::report::definition::Columns;
 use crate::series::EVERYTHING;
 
 /// What stands in the address.
@@ -171,7 +172,7 @@ impl Time {
         Some(PastQuestion {
             span: spans.span,
             before: spans.before,
-            percentiles: percentiles.map(<[f64]>::to_vec),
+            columns: percentiles.map_or(Columns::Own, |it| Columns::Native(it.to_vec())),
             equal: equal.to_vec(),
             fleet: self.fleet.clone(),
         })

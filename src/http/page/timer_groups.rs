@@ -1,8 +1,8 @@
 //! Sums over raw timers by tags, as rows like those of a report; and the small table of them on the overview and on a row's page.
 //!
-//! The newest raw requests in memory are searched, as many as a page that is made every second can afford; the heading of the
-//! small table leads to the page that searches further, with the same conditions. There timers are grouped by the tag `group`, or
-//! by the first that there is.
+//! The newest raw requests in memory are searched, as many as a page that is made every second can afford; of a span of the past
+//! a sample of all that are kept, from its first second to its last. The heading of the small table leads to the page that
+//! searches further, with the same conditions. There timers are grouped by the tag `group`, or by the first that there is.
 
 use maud::{Markup, html};
 
@@ -26,7 +26,7 @@ const ROWS: usize = 8;
 /// Raw rows searched for them.
 const SEARCHED_MAX: usize = 100_000;
 /// The same of the past: reading them takes longer.
-const PAST_MAX: usize = 10_000;
+const PAST_MAX: usize = 30_000;
 /// What is known of each while a larger table is made takes 200 bytes.
 const PAST_SEARCHED_MAX: usize = 60_000;
 /// Groups told apart.
@@ -77,6 +77,12 @@ pub(super) fn ranking(groups: &TimerGroups, keys: &[String]) -> Ranking {
 pub(super) fn searched(searched: &Scanned) -> String {
     let requests = formatting::count(searched.requests);
     let kept = if searched.kept { " that are kept" } else { "" };
+    if let Some(all) = searched.sample_of {
+        let all = formatting::roughly_many(all);
+        return format!(
+            "a sample of {requests} of about {all} raw requests{kept}, from the whole time"
+        );
+    }
     match searched.all {
         true if searched.kept => format!("all {requests} raw requests{kept}"),
         true => format!("all {requests} raw requests in memory"),

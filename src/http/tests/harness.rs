@@ -223,7 +223,7 @@ impl ReadModel for Sample {
             }),
             "busy" => Err(QueryError::Busy("later".into())),
             "panics" => panic!("as the test wants it"),
-            _ => Err(QueryError::UnknownReport { name: name.into() }),
+            _ => Err(QueryError::unknown_report(name)),
         }
     }
 
@@ -256,7 +256,7 @@ impl ReadModel for Sample {
                 name: name.into(),
                 reason: "it is built in".into(),
             }),
-            _ => Err(QueryError::UnknownReport { name: name.into() }),
+            _ => Err(QueryError::unknown_report(name)),
         }
     }
 

@@ -18,7 +18,12 @@ pub(super) struct Compared {
     before: PastTable,
     /// The rows of either that have a key.
     rows: Vec<(Option<usize>, Option<usize>)>,
+    /// Whether both were counted for about equally long, so that their sums can be compared.
+    has_sums: bool,
 }
+
+/// By which part one span may have been counted for longer than the other before their sums are not compared.
+const LONGER: f64 = 0.02;
 
 /// What a column of a comparison shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,13 +47,21 @@ impl Compared {
         let gone = gone.filter(|(_, row)| sums.find(&row.key).is_none());
         let rows = both.chain(gone.map(|(at, _)| (None, Some(at)))).collect();
         let (columns, shown) = Self::columns(now.layout()).into_iter().unzip();
+        let secs = [&now, &before].map(|span| span.covered_secs() as f64);
+        let longest = secs[0].max(secs[1]);
         Self {
             columns,
             shown,
             now,
             before,
             rows,
+            has_sums: (secs[0] - secs[1]).abs() <= LONGER * longest,
         }
+    }
+
+    /// Whether sums have changes.
+    pub(super) fn has_sums(&self) -> bool {
+        self.has_sums
     }
 
     /// The columns of a comparison of a report with these.
@@ -76,6 +89,11 @@ impl Compared {
             }));
         }
         all
+    }
+
+    /// Whether a column of the report grows with the time for which it is counted.
+    fn is_sum(&self, at: usize) -> bool {
+        matches!(self.now.layout().columns()[at].cell, Cell::Sum(..))
     }
 
     /// Where the columns by which rows can be chosen are.
@@ -116,6 +134,7 @@ impl Table for Compared {
             Shown::Key => now().or_else(before),
             Shown::Now => now(),
             Shown::Before => before(),
+            Shown::Change if !self.has_sums && self.is_sum(at) => None,
             Shown::Change => {
                 let values = now().zip(before());
                 let change = values.and_then(|(now, before)| change(&now, &before));

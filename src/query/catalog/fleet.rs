@@ -11,7 +11,7 @@ use super::past::{Added, Steps, rfc3339, uncounted};
 use crate::clickhouse::{Counted, FleetRows, Points};
 use crate::history::{Coverage, Dataset, Resolution};
 use crate::query::error::QueryError;
-use crate::query::past::{Fleet, LineQuestion, PastQuestion, shipped_until};
+use crate::query::past::{Fleet, LineQuestion, PastQuestion, moved, shipped_until};
 use crate::report::packed::Sum;
 use crate::series::Metric;
 
@@ -33,9 +33,11 @@ impl Catalog {
         fleet: &Fleet,
         question: &PastQuestion,
     ) -> Result<Vec<Added>, QueryError> {
-        let spans = [&question.span].into_iter().chain(&question.before);
-        let added = spans.map(|span| {
-            let rows = self.fleet_rows(dataset, fleet, &outwards(span))?;
+        let now = outwards(&question.span);
+        let before = question.before.as_ref();
+        let before = before.map(|before| outwards(&moved(&now, &question.span, before)));
+        let added = [now].into_iter().chain(before).map(|span| {
+            let rows = self.fleet_rows(dataset, fleet, &span)?;
             let span = rows.span().clone();
             let of_span = || -> Result<Added, String> {
                 Ok(Added {

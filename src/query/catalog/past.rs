@@ -15,7 +15,7 @@ use super::compared::Compared;
 use super::fleet::away;
 use super::ranking::spread;
 use super::{Catalog, columns, key_columns};
-use crate::history::histogram::{error, fold, settle};
+use crate::history::histogram::{ends, error, fold, settle};
 use crate::history::lines::{self, Asked};
 use crate::history::plan::Plan;
 use crate::history::sums::Sums;
@@ -25,12 +25,13 @@ use crate::merger::answering;
 use crate::query::error::QueryError;
 use crate::query::past::{
     Fleet, LineQuestion, Past, PastAnswer, PastLines, PastQuestion, PastRequestPage, PastRequests,
+    moved,
 };
 use crate::query::read_model::{
     Distribution, ReportAnswer, RequestDetail, TimerGroups, TimerSearch,
 };
 use crate::query::table::{Rows, Table};
-use crate::report::definition::Definition;
+use crate::report::definition::{Columns, Definition};
 use crate::report::histogram::BucketLayout;
 use crate::report::layout::ColumnLayout;
 use crate::report::packed::Sum;
@@ -38,6 +39,10 @@ use crate::report::reading::Reading;
 use crate::report::row_key::{key_texts, push_key};
 use crate::series::{Metric, Span};
 use crate::value::{Column, Value};
+
+/// Why sums of two spans have no change.
+const UNEQUAL: &str =
+    "the two spans were not counted for equally long: changes of sums are left out";
 
 /// A report and its past.
 pub(super) struct Kept<'a> {
@@ -135,9 +140,22 @@ impl Kept<'_> {
         let [view, ran] = RowsAt::of_both(history, [dataset, &coverage]);
         let kept_from = ran.kept_from(&coverage).into_iter();
         let kept_from = kept_from.chain(view.kept_from(dataset)).min();
-        let spans = [&question.span].into_iter().chain(&question.before);
-        let added = spans.map(|span| {
-            let plan = Plan::new(&view.parts, dataset, span.clone());
+        let plan = |span| Plan::new(&view.parts, dataset, span);
+        let now = plan(question.span.clone());
+        let before = question.before.as_ref().map(|before| {
+            let asked = &question.span;
+            let found = plan(moved(&now.span, asked, before));
+            match before.end <= asked.start && found.span.end > now.span.start {
+                // Made wider itself: there all is of whole hours or days.
+                true => plan(moved(
+                    &now.span,
+                    &now.span,
+                    &(found.span.start..now.span.start),
+                )),
+                false => found,
+            }
+        });
+        let added = [now].into_iter().chain(before).map(|plan| {
             let covered = Covered::read(&ran, &coverage, dataset, &plan.span);
             Added {
                 remarks: covered.remarks(&plan, kept_from),
@@ -200,17 +218,16 @@ impl Kept<'_> {
 
 impl Past for Catalog {
     fn report(&self, name: &str, question: &PastQuestion) -> Result<PastAnswer, QueryError> {
-        let kept = self.kept(name)?;
-        let definition = match &question.percentiles {
-            None => Arc::clone(&kept.definition),
-            Some(_) if kept.definition.layout.is_histogram_view() => {
-                return Err(QueryError::unknown_report(name));
-            }
-            Some(percentiles) => Arc::new(
-                kept.definition
-                    .in_native_columns(percentiles, &self.defaults),
-            ),
-        };
+        let kept = self.kept(name).map_err(|error| self.suggesting(error))?;
+        let is_view = kept.definition.layout.is_histogram_view();
+        if is_view && question.columns != Columns::Own {
+            return Err(QueryError::unknown_report(name));
+        }
+        let other = kept
+            .definition
+            .read_as(&question.columns, &self.defaults)
+            .map(Arc::new);
+        let definition = other.unwrap_or_else(|| Arc::clone(&kept.definition));
         let layout = &definition.layout;
         if layout.is_histogram_view() && question.before.is_some() {
             let why = "is not possible for a histogram view";
@@ -245,7 +262,13 @@ impl Past for Catalog {
             None => key_columns(layout).collect(),
         };
         let table: Box<dyn Table> = match before {
-            Some(before) => Box::new(Compared::new(now, before)),
+            Some(before) => {
+                let compared = Compared::new(now, before);
+                if !compared.has_sums() {
+                    partial.push(UNEQUAL.to_owned());
+                }
+                Box::new(compared)
+            }
             None if layout.is_histogram_view() => {
                 now.load(&[], None)?;
                 let chosen = question
@@ -281,7 +304,7 @@ impl Past for Catalog {
     }
 
     fn lines(&self, name: &str, question: &LineQuestion) -> Result<PastLines, QueryError> {
-        let kept = self.kept(name)?;
+        let kept = self.kept(name).map_err(|error| self.suggesting(error))?;
         let steps = match &question.fleet {
             None => kept.steps(question),
             Some(fleet) => self.fleet_steps(&kept.dataset, fleet, question)?,
@@ -303,7 +326,10 @@ impl Past for Catalog {
             let points = spans.iter().map(|span| {
                 let value = metric.of(span).filter(|_| span.secs > 0);
                 match metric.is_percentile() && dataset.is_log_linear() {
-                    true => value.map(|secs| settle(secs, bits)),
+                    true => value.map(|secs| {
+                        let ends = |bucket| ends(&definition.buckets, bucket, bits);
+                        span.bounded(settle(secs, bits), ends)
+                    }),
                     false => value,
                 }
             });
@@ -522,6 +548,11 @@ impl PastTable {
         &self.sums
     }
 
+    /// In how many seconds requests were counted.
+    pub(super) fn covered_secs(&self) -> u64 {
+        self.reading.covered_secs
+    }
+
     pub(super) fn layout(&self) -> &ColumnLayout {
         &self.definition.layout
     }
@@ -551,10 +582,12 @@ impl PastTable {
             if is_log_linear && sums.bits > *bits {
                 fold(folded.to_mut(), *bits);
             }
-            reading.know(row, definition, &folded, |secs| match is_log_linear {
+            let settle = |secs| match is_log_linear {
                 true => settle(secs, *bits),
                 false => secs,
-            });
+            };
+            let ends = |bucket| ends(&definition.buckets, bucket, *bits);
+            reading.know(row, definition, &folded, settle, ends);
             if keeps {
                 reading.histograms[row] = histogram.iter().collect();
             }

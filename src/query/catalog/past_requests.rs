@@ -10,15 +10,15 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use datafusion::arrow::array::{Array as _, ArrayRef, AsArray as _, BooleanArray, RecordBatch};
-use datafusion::arrow::datatypes::{DataType, Float64Type, Int64Type};
+use datafusion::arrow::datatypes::{DataType, Float64Type, Int64Type, SchemaRef};
 use datafusion::common::{DFSchema, DataFusionError, ScalarValue};
 use datafusion::logical_expr::expr::Expr;
 use datafusion::logical_expr::{ColumnarValue, Volatility, create_udf};
-use datafusion::physical_expr::create_physical_expr;
+use datafusion::physical_expr::{PhysicalExpr, create_physical_expr};
 use datafusion::prelude::{ident, lit};
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 
-use self::first::{First, Key};
+use self::first::{First, Key, Order};
 use super::Catalog;
 use super::past::{Covered, rfc3339};
 use crate::history::Dataset;
@@ -58,11 +58,13 @@ impl Catalog {
     ) -> Result<PastRequestPage, QueryError> {
         let (at, mut partial) = self.kept_requests(&question.span)?;
         let search = &question.search;
-        let is_slowest = question.slowest;
+        let order = match question.slowest {
+            true => Order::Slowest,
+            false => Order::Newest,
+        };
         let columns = self.past_columns();
-        let mut first = First::of(question, TAGS_BYTES_MAX, |row: &Shown| {
-            row.iter().map(text_bytes).sum()
-        });
+        let bytes = |row: &Shown| row.iter().map(text_bytes).sum();
+        let mut first = First::of(order, search.limit, TAGS_BYTES_MAX, bytes);
         first.find(&at, question, &mut partial, |batch, row| {
             shown(batch, row, &columns)
         });
@@ -75,12 +77,12 @@ impl Catalog {
         }
         let mut timers = Vec::new();
         if search.timers {
-            let names = rows.iter().map(|(key, _)| key.name(is_slowest));
+            let names = rows.iter().map(|(key, _)| key.name(order));
             timers = timers_of(&at, names, &mut partial);
             is_full |= timers.len() < rows.len();
             rows.truncate(timers.len());
         }
-        let last = rows.last().map(|(key, _)| key.name(is_slowest));
+        let last = rows.last().map(|(key, _)| key.name(order));
         Ok(PastRequestPage {
             page: RequestPage {
                 as_of_ms: self.clock.unix_ms(),
@@ -88,7 +90,7 @@ impl Catalog {
                 timers,
                 next_before_id: None,
             },
-            next_before: last.filter(|_| is_full && !is_slowest),
+            next_before: last.filter(|_| is_full && !question.slowest),
             partial,
         })
     }
@@ -160,8 +162,7 @@ impl Catalog {
             if batch.num_rows() == 0 {
                 continue;
             }
-            let key = Key::of(&batch, 0, false);
-            let name = key.name(false);
+            let name = Key::of(&batch, 0, Order::Newest).name(Order::Newest);
             let mut lacking = Vec::new();
             let timers = timers_of(&at, [name], &mut lacking).pop();
             let mut tags = Vec::new();
@@ -336,6 +337,12 @@ pub(super) fn tested<const N: usize>(
     test.call(columns.map(ident).to_vec())
 }
 
+/// An expression over columns of files, to be computed.
+fn physical(expr: &Expr, schema: &SchemaRef) -> Result<Arc<dyn PhysicalExpr>, DataFusionError> {
+    let columns = DFSchema::try_from(Arc::clone(schema))?;
+    create_physical_expr(expr, &columns, &Default::default(), &Default::default())
+}
+
 /// Reads the rows of a table for which conditions on columns of files hold.
 pub(super) fn reader(
     at: &RequestsAt,
@@ -344,11 +351,7 @@ pub(super) fn reader(
 ) -> Reader {
     let view = View::stored(table);
     let schema = Arc::clone(&view.schema);
-    let physical = |expr| {
-        let columns = DFSchema::try_from(Arc::clone(&schema))?;
-        create_physical_expr(&expr, &columns, &Default::default(), &Default::default())
-    };
-    let conditions = wanted.into_iter().map(physical);
+    let conditions = wanted.into_iter().map(|expr| physical(&expr, &schema));
     let conditions: Result<Vec<_>, DataFusionError> = conditions.collect();
     let conditions = conditions.expect("conditions are made of columns that there are");
     let wanted = Wanted {

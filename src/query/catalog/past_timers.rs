@@ -1,6 +1,7 @@
 //! Raw timers of a span of the past, summed up by any tags.
 //!
-//! The newest requests that match are found first, then their timers. Where a request stands for several, so do its timers.
+//! The requests that match are found first, then their timers. When those are too many, some of all are taken, from the whole
+//! span alike, and each stands for several; where a request stood for several before, so do its timers.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -13,7 +14,7 @@ use datafusion::arrow::datatypes::Int64Type;
 use datafusion::prelude::{ident, lit};
 
 use super::Catalog;
-use super::past_requests::first::{First, SEARCH_MAX};
+use super::past_requests::first::{First, Key, Order, SEARCH_MAX};
 use super::past_requests::{
     ID, OF_REQUEST, Pairs, RECEIVED, RUN, SAMPLED, TAGS, TAGS_EXACT, clipped, first_tag, int,
     is_sample, reader, tested, text, timer,
@@ -43,7 +44,7 @@ struct Origin {
 type Found = (Arc<Origin>, usize);
 
 impl Catalog {
-    /// Sums up the timers of the newest requests of a span that match.
+    /// Sums up the timers of the requests of a span that match, or of some of them.
     pub(super) fn past_timer_groups(
         &self,
         span: &Range<u64>,
@@ -56,7 +57,7 @@ impl Catalog {
         let (requests, scanned) = requests_of(&at, span, search, &mut partial);
         let mut sums = TimerSums::new(search);
         sums.scanned = scanned;
-        if let Err(error) = add_timers(&at, &requests, &mut sums, &mut partial) {
+        if let Err(error) = add_timers(&at, (span, &requests), &mut sums, &mut partial) {
             partial.push(error.to_string());
         }
         let mut groups = sums.finish();
@@ -72,19 +73,19 @@ fn requests_of(
     search: &TimerSearch,
     partial: &mut Vec<String>,
 ) -> (HashMap<(i64, i64), Found>, Scanned) {
-    let mut question = PastRequests {
+    let question = PastRequests {
         span: span.clone(),
         search: search.requests.clone(),
         ..PastRequests::default()
     };
-    question.search.limit = search.scanned_max;
     let cost = |(origin, timers): &Found| {
         let keys = origin.keys.iter().flatten().map(String::len);
         let texts = origin.script_name.len() + keys.sum::<usize>();
         texts.div_ceil(TEXT_BYTES).max(*timers).max(1)
     };
     let mut known: HashSet<Arc<Origin>> = HashSet::new();
-    let mut first = First::of(&question, search.scanned_max, cost);
+    let most = search.scanned_max;
+    let mut first = First::of(Order::Shuffled, most, most, cost);
     first.find(at, &question, partial, |batch, row| {
         let origin = Arc::new(Origin::of(search, batch, row));
         let same = known.get(&origin).map(Arc::clone);
@@ -101,15 +102,18 @@ fn requests_of(
         )
     });
     let (found, is_full) = first.finish();
-    let oldest = found.last().map(|(key, _)| key.name(false).received);
+    let name = |key: &Key| key.name(Order::Shuffled);
+    let oldest = found.iter().map(|(key, _)| name(key).received).min();
+    let last = found.last().filter(|_| is_full);
     let scanned = Scanned {
         requests: found.len() as u64,
         oldest: oldest.unwrap_or_default() as u32,
         all: !is_full,
         kept: true,
+        sample_of: last.map(|(key, _)| (found.len() as f64 * key.stands_for()).round() as u64),
     };
     let named = found.into_iter().map(|(key, found)| {
-        let name = key.name(false);
+        let name = name(&key);
         ((name.run.cast_signed(), name.id.cast_signed()), found)
     });
     (named.collect(), scanned)
@@ -139,7 +143,7 @@ impl Origin {
 /// Adds up the timers of requests.
 fn add_timers(
     at: &RequestsAt,
-    requests: &HashMap<(i64, i64), Found>,
+    (span, requests): (&Range<u64>, &HashMap<(i64, i64), Found>),
     sums: &mut TimerSums<'_>,
     partial: &mut Vec<String>,
 ) -> std::io::Result<()> {
@@ -151,7 +155,10 @@ fn add_timers(
         named.map(|name| wanted.contains(&name)).collect()
     });
     let since = ident(RECEIVED).gt_eq(lit(clipped(oldest.into())));
-    let mut reader = reader(at, TIMER, [since, is_wanted]);
+    let until = ident(RECEIVED).lt(lit(clipped(span.end)));
+    let mut reader = reader(at, TIMER, [since, until, is_wanted]);
+    let sample_of = sums.scanned.sample_of.map(|all| all as f64);
+    let stands_for = sample_of.map_or(1.0, |all| all / requests.len() as f64);
     let mut known: HashMap<*const Origin, AHashMap<String, Option<usize>>> = HashMap::new();
     let mut remembered = 0;
     let until = Instant::now() + SEARCH_MAX;
@@ -194,7 +201,7 @@ fn add_timers(
                 received: number(RECEIVED) as u32,
                 run: Some(name.0.cast_unsigned()),
                 id: name.1.cast_unsigned(),
-                parts: (weight * ONE as f64).round() as u64,
+                parts: (weight * stands_for * ONE as f64).round() as u64,
             };
             let numbers = Numbers {
                 id: number(ID),

@@ -1,4 +1,4 @@
-//! Reports as the page shows them: all in the same columns, with the percentiles that it wants, and row by row.
+//! Reports in other columns than their own: as the page shows them, all in the same, and with further percentiles.
 //!
 //! The engine keeps the same sums and histograms for every report; which of them its columns show is a matter of its
 //! shape. So a report can be read in another shape at no cost to the merger, and nothing needs to be defined for it.
@@ -8,13 +8,17 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+#[cfg(feature = "sql")]
+use super::columns;
 use super::{Catalog, ReportTable, key_columns};
 use crate::merger::{Live, answering};
 use crate::query::error::QueryError;
 use crate::query::read_model::{Distribution, DistributionBucket, ReportAnswer};
-use crate::report::definition::Definition;
+use crate::report::definition::{Columns, Definition};
 use crate::report::reading::{Reading, Want};
 use crate::report::{Entry, read};
+#[cfg(feature = "sql")]
+use crate::value::Column;
 use crate::value::Value;
 
 /// How long others are shown the same reading. Pages ask when a second has passed, all of them at about that moment.
@@ -27,9 +31,9 @@ pub const RANKED_ROWS_MAX: usize = 25_000;
 pub(super) struct Ranked {
     read_at: Instant,
     as_of_ms: u64,
-    /// What it was before it got native columns.
+    /// What it was before it got other columns.
     of: Arc<Definition>,
-    percentiles: Vec<f64>,
+    columns: Columns,
     definition: Arc<Definition>,
     reading: Arc<Reading>,
 }
@@ -40,37 +44,37 @@ impl Ranked {
             window_seconds: self.reading.window_secs,
             covered_seconds: self.reading.covered_secs,
             as_of_ms: self.as_of_ms,
-            key_columns: (0..self.definition.keys.len()).collect(),
+            key_columns: key_columns(&self.definition.layout).collect(),
             table: Box::new(ReportTable::new(&self.definition, &self.reading)),
         }
     }
 }
 
 impl Catalog {
-    /// The reports in native columns. Who comes while they are read waits, and finds them made.
+    /// The reports in these columns. Who comes while they are read waits, and finds them made.
     pub(super) fn ranked(
         &self,
         names: &[&str],
-        percentiles: &[f64],
+        columns: &Columns,
     ) -> Result<Vec<ReportAnswer>, QueryError> {
         let mut kept = self.rankings.lock();
         kept.retain(|ranked| ranked.read_at.elapsed() < SHARED_FOR);
         let is_of = |ranked: &Ranked, definition: &Arc<Definition>| {
-            Arc::ptr_eq(&ranked.of, definition) && ranked.percentiles == percentiles
+            Arc::ptr_eq(&ranked.of, definition) && ranked.columns == *columns
         };
         let mut live = answering(&self.live);
         let entries = names.iter().map(|name| with_rows(&live, name).cloned());
         let entries: Vec<Entry> = entries.collect::<Result<_, _>>()?;
         let mut missing = entries.clone();
         missing.retain(|entry| !kept.iter().any(|kept| is_of(kept, &entry.definition)));
-        let mut native = missing.clone();
-        for entry in &mut native {
-            let definition = &entry.definition;
-            let definition = definition.in_native_columns(percentiles, &self.defaults);
-            entry.definition = Arc::new(definition);
+        let mut others = missing.clone();
+        for entry in &mut others {
+            if let Some(definition) = entry.definition.read_as(columns, &self.defaults) {
+                entry.definition = Arc::new(definition);
+            }
         }
         let as_of_ms = self.clock.unix_ms();
-        let read = native.iter().map(|entry| {
+        let read = others.iter().map(|entry| {
             let layout = &entry.definition.layout;
             let want = layout.want(0..layout.columns().len());
             let read = read::read(&mut live, entry, want, None, as_of_ms);
@@ -80,16 +84,16 @@ impl Catalog {
         drop(live);
         let Some(readings) = readings else {
             drop(kept);
-            return self.ranked(names, percentiles);
+            return self.ranked(names, columns);
         };
         let read_at = Instant::now();
-        let made = missing.into_iter().zip(native).zip(readings);
-        let made = made.map(|((entry, native), reading)| Ranked {
+        let made = missing.into_iter().zip(others).zip(readings);
+        let made = made.map(|((entry, other), reading)| Ranked {
             read_at,
             as_of_ms,
             of: entry.definition,
-            percentiles: percentiles.to_vec(),
-            definition: native.definition,
+            columns: columns.clone(),
+            definition: other.definition,
             reading: Arc::new(reading),
         });
         let mut made: Vec<Ranked> = made.collect();
@@ -104,6 +108,28 @@ impl Catalog {
             kept.append(&mut made);
         }
         Ok(answers)
+    }
+
+    /// The columns of a report with these percentiles too, and about how many rows it has; `None`: it is no report with rows.
+    #[cfg(feature = "sql")]
+    #[must_use]
+    pub fn columns_with(&self, name: &str, percentiles: &[f64]) -> Option<(Vec<Column>, usize)> {
+        let live = answering(&self.live);
+        let entry = with_rows(&live, name).ok()?;
+        let with = Columns::With(percentiles.to_vec());
+        let definition = entry.definition.read_as(&with, &self.defaults)?;
+        Some((columns(&definition.layout), live.reports.rows(entry)))
+    }
+
+    /// A report in its own columns and these percentiles.
+    ///
+    /// # Errors
+    /// [`QueryError::UnknownReport`].
+    #[cfg(feature = "sql")]
+    pub fn report_with(&self, name: &str, percentiles: &[f64]) -> Result<ReportAnswer, QueryError> {
+        let one = self.ranked(&[name], &Columns::With(percentiles.to_vec()))?;
+        let one = one.into_iter().next();
+        one.ok_or_else(|| QueryError::unknown_report(name))
     }
 
     /// The histogram of the first row that shows these texts.

@@ -90,6 +90,7 @@ pub(super) fn parse<'a>(
         keys: keys(kind, &tags),
         filters,
         percentiles,
+        added: Vec::new(),
         window: defaults.history,
         buckets,
         extremes: false,

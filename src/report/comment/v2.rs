@@ -61,6 +61,7 @@ pub(super) fn parse<'a>(
         keys,
         filters,
         percentiles,
+        added: Vec::new(),
         window,
         buckets,
         extremes: false,

@@ -6,9 +6,9 @@
 /// Which way a rank between two samples goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Rounding {
-    /// Down, but at least to the first sample (Pinba).
+    /// Down, but at least to the first sample: Pinba's own tables.
     Down,
-    /// Up (pinba2 and native reports).
+    /// Up: everything else, pages and charts among it.
     Up,
 }
 
@@ -49,31 +49,51 @@ impl Rank {
 
 /// The ranks of a report, each with its place in column order, smallest first: as one walk meets them. Made once per report.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Ranks(Vec<(usize, Rank)>);
+pub struct Ranks {
+    ascending: Vec<(usize, Rank)>,
+    /// Whether they are rounded in both ways: a smaller rank may then mean a later sample.
+    is_mixed: bool,
+}
 
 impl Ranks {
-    /// Ranks of one rounding, in column order.
+    /// Ranks in column order.
     #[must_use]
     pub fn new(ranks: Vec<Rank>) -> Self {
+        let is_mixed = ranks.windows(2).any(|it| it[0].rounding != it[1].rounding);
         let mut ascending: Vec<(usize, Rank)> = ranks.into_iter().enumerate().collect();
         ascending.sort_by_key(|(_, rank)| rank.millionths);
-        Self(ascending)
+        Self {
+            ascending,
+            is_mixed,
+        }
     }
 
     /// How many there are.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.ascending.len()
     }
 
     /// Whether there is none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.ascending.is_empty()
     }
 
-    /// (place in column order, rank), smallest rank first.
-    pub(super) fn ascending(&self) -> impl Iterator<Item = (usize, Rank)> + '_ {
-        self.0.iter().copied()
+    /// Calls `walk` with (place in column order, place among `total` samples), earliest sample first.
+    pub(super) fn targets(
+        &self,
+        total: u64,
+        walk: impl FnOnce(&mut dyn Iterator<Item = (usize, u64)>),
+    ) {
+        let ranks = self.ascending.iter();
+        let mut targets = ranks.map(|(place, rank)| (*place, rank.target(total)));
+        if self.is_mixed {
+            let mut sorted: Vec<(usize, u64)> = targets.collect();
+            sorted.sort_by_key(|(_, target)| *target);
+            walk(&mut sorted.into_iter());
+        } else {
+            walk(&mut targets);
+        }
     }
 }

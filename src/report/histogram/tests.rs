@@ -230,6 +230,66 @@ fn many_ranks_in_one_walk_come_in_column_order() {
 }
 
 #[test]
+fn ranks_of_both_roundings_mean_the_same_sample_as_alone() {
+    let samples: Vec<(u64, u64)> = [1, 2, 4, 8, 256].map(|ms| (ms * 1000, 1)).to_vec();
+    let ranks = vec![down(50.0), down(95.0), up(94.0), up(50.0), down(96.0)];
+    let mut out = Vec::new();
+    let pairs = histogram(&BucketLayout::LogLinear, &samples);
+    BucketLayout::LogLinear.quantiles(&Ranks::new(ranks.clone()), 5, pairs, &mut out);
+    let alone = ranks.iter();
+    let alone: Vec<f64> = alone
+        .map(|rank| quantile(&BucketLayout::LogLinear, &samples, *rank))
+        .collect();
+    assert_eq!(out, alone);
+    assert!(
+        out[2] > out[1],
+        "94 % up is a later sample than 95 % down: {out:?}"
+    );
+}
+
+#[test]
+fn what_the_longest_reaches_is_never_above_it_and_in_its_bucket() {
+    let layouts = [
+        BucketLayout::LogLinear,
+        BucketLayout::linear(10, 1024).unwrap(),
+        BucketLayout::v2(0, 60_000, 32_768).unwrap(),
+    ];
+    let mut random = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut next = |below: u64| {
+        random = random
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (random >> 33) % below
+    };
+    for layout in layouts {
+        for round in 0..2_000 {
+            let count = 1 + next(if round % 2 == 0 { 4 } else { 200 });
+            let most = 10_u64.pow(1 + next(8) as u32);
+            let samples: Vec<(u64, u64)> = (0..count).map(|_| (next(most), 1 + next(3))).collect();
+            let sum = samples
+                .iter()
+                .map(|(us, count)| u128::from(us * count))
+                .sum();
+            let longest = samples.iter().map(|it| it.0).max().unwrap();
+            let pairs = histogram(&layout, &samples);
+            let ends = |bucket| layout.ends(bucket);
+            let reached = BucketLayout::longest_at_least(sum, pairs, ends).unwrap();
+            let (low, _) = layout.ends(layout.bucket(longest));
+            let reached = (reached * 1e6).round() as u64;
+            assert!(
+                (low..=longest).contains(&reached),
+                "{layout}: {reached}, longest {longest}"
+            );
+            if samples.len() == 1 && longest < 10_000_000 {
+                assert_eq!(reached, longest, "{layout}: of one time it is that time");
+            }
+        }
+        let nothing = BucketLayout::longest_at_least(7, [], |bucket| layout.ends(bucket));
+        assert_eq!(nothing, None);
+    }
+}
+
+#[test]
 fn v2_units_round_up_and_are_counted_from_zero() {
     let layout = BucketLayout::v2(100, 1100, 100).unwrap();
     // Width 10 ms; below unit 10 is "min", above unit 110 is "max".

@@ -25,6 +25,8 @@ pub(crate) struct Context<'a> {
     pub(crate) copies: Copies,
     /// How long SLEEP wants to sleep, seconds.
     pub(crate) sleep: Cell<f64>,
+    /// Whether reports have their percentiles as columns.
+    pub(crate) with_percentiles: Cell<bool>,
 }
 
 impl<'a> Context<'a> {
@@ -44,6 +46,7 @@ impl<'a> Context<'a> {
             now_utc: now.naive_utc(),
             copies: Copies::default(),
             sleep: Cell::new(0.0),
+            with_percentiles: Cell::new(false),
         }
     }
 

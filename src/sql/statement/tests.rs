@@ -155,6 +155,7 @@ fn reports_are_made_and_dropped() {
             name: "a`b".into(),
             if_not_exists: true,
             comment: "report6:::90,95".into(),
+            columns: vec!["id".into()],
         })
     );
     assert_eq!(

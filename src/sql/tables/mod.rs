@@ -32,6 +32,7 @@ pub(super) use self::scan::with_number;
 use self::table::Table;
 pub(super) use self::table::brings_few;
 use super::information_schema::{self, InformationSchema};
+use super::percentiles;
 use super::performance_schema::{self, PerformanceSchema};
 use super::reply::{SqlColumn, SqlType};
 use super::settings::SqlSettings;
@@ -92,8 +93,12 @@ impl SchemaProvider for PinbaTables {
     }
 
     async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+        let wanted = percentiles::unmarked(name);
+        let name = wanted.unwrap_or(name);
         let own = own_name(&self.0, name);
-        let table = Table::named(&self.0, own.as_deref().unwrap_or(name));
+        let own = own.as_deref().unwrap_or(name);
+        let table = wanted.and_then(|_| Table::with_percentiles(&self.0, own));
+        let table = table.or_else(|| Table::named(&self.0, own));
         Ok(table.map(|table| Arc::new(table) as Arc<dyn TableProvider>))
     }
 

@@ -19,6 +19,7 @@ use crate::report::layout::Numbers;
 use crate::report::reading::ANSWER_ROW_BYTES;
 use crate::sql::error::SqlError;
 use crate::sql::functions::value::{Builder, Value as SqlValue};
+use crate::sql::percentiles::PERCENTILES;
 use crate::value::Value;
 
 /// Rows in a batch.
@@ -50,6 +51,8 @@ pub(super) fn equal_text<'a>(filter: &'a Expr, column_name: &str) -> Option<&'a 
 #[derive(Debug)]
 pub(super) struct Report {
     pub(super) name: String,
+    /// Whether it has its percentiles.
+    with_percentiles: bool,
     /// The columns that some scan shows: what is not needed is not calculated.
     pub(super) needed: Mutex<Vec<String>>,
     /// What was read, by the row of a histogram that is wanted.
@@ -57,9 +60,10 @@ pub(super) struct Report {
 }
 
 impl Report {
-    pub(super) fn new(name: &str) -> Self {
+    pub(super) fn new(name: &str, with_percentiles: bool) -> Self {
         Self {
             name: name.to_owned(),
+            with_percentiles,
             needed: Mutex::default(),
             answers: Mutex::default(),
         }
@@ -73,7 +77,10 @@ impl Report {
         }
         let equal = wanted.map(|value| (CHOSEN_BY.to_owned(), value.clone()));
         let needed = self.needed.lock().clone();
-        let answer = catalog.report(&self.name, Some(&needed), equal.as_slice());
+        let answer = match self.with_percentiles {
+            true => catalog.report_with(&self.name, &PERCENTILES),
+            false => catalog.report(&self.name, Some(&needed), equal.as_slice()),
+        };
         let gone =
             |_| SqlError::no_such_table(format!("Table 'pinba.{}' doesn't exist", self.name));
         let answer = Arc::new(answer.map_err(gone)?);

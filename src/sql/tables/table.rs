@@ -23,6 +23,7 @@ use crate::history::History;
 use crate::history::requests::view::View;
 use crate::query::catalog::Catalog;
 use crate::report::comment::FixedTable;
+use crate::sql::percentiles::PERCENTILES;
 
 /// Ids that are few.
 const FEW: u64 = 1_000;
@@ -67,13 +68,24 @@ impl Table {
         let raw = FixedTable::raw(name);
         let nullable = |at| raw.is_none_or(|table| table.is_nullable(at));
         let schema = declared::schema(name, &columns, nullable);
-        let report = || RowsOf::Report(Arc::new(Report::new(name)));
+        let report = || RowsOf::Report(Arc::new(Report::new(name, false)));
         let rows_of = raw.map_or_else(report, RowsOf::Pool);
         Some(Self {
             catalog: Arc::clone(catalog),
             schema,
             rows,
             rows_of,
+        })
+    }
+
+    /// A report of this name, its percentiles among its columns; `None` when there is none.
+    pub(super) fn with_percentiles(catalog: &Arc<Catalog>, name: &str) -> Option<Self> {
+        let (columns, rows) = catalog.columns_with(name, &PERCENTILES)?;
+        Some(Self {
+            catalog: Arc::clone(catalog),
+            schema: declared::schema(name, &columns, |_| true),
+            rows,
+            rows_of: RowsOf::Report(Arc::new(Report::new(name, true))),
         })
     }
 

@@ -179,6 +179,11 @@ fn sighup_takes_new_certificates_and_secrets() {
     );
     std::fs::copy(new.path("key.pem"), old.path("key.pem")).unwrap();
     reloads(done, 1);
+    let log = program.log();
+    let reloaded = log.iter().find(|line| line["message"] == done).unwrap();
+    let certificates = reloaded["certificates_read"].as_str().unwrap();
+    assert!(certificates.contains(&old.path("cert.pem")), "{reloaded}");
+    assert_eq!(reloaded["users_read"], 3, "{reloaded}");
     assert_eq!(ask(&old, "another-password"), "000");
     assert_eq!(
         (ask(&new, "another-password"), ask(&new, PASSWORD)),
@@ -282,4 +287,36 @@ fn certificates_that_cannot_be_used_end_the_start_and_are_named() {
             assert!(said.err.contains(part), "{part:?}: {said:?}");
         }
     }
+}
+
+/// A certificate that signed itself and says that it is an authority: what is wrong with it is said.
+#[test]
+fn a_certificate_that_is_its_own_authority_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let mut own = CertificateParams::new(["127.0.0.1".to_owned()]).unwrap();
+    own.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let key = KeyPair::generate().unwrap();
+    std::fs::write(path("cert.pem"), own.self_signed(&key).unwrap().pem()).unwrap();
+    std::fs::write(path("key.pem"), key.serialize_pem()).unwrap();
+    let [cert, key] =
+        ["cert", "key"].map(|name| format!("http.tls_{name}={}", path(&format!("{name}.pem"))));
+    let program = Program::start(&["serve"], &[&cert, &key, "mysql.listen=127.0.0.1:0"]);
+    // That the other one has no TLS is said too.
+    let log = program.log();
+    let ready = log.iter().find(|line| line["message"] == "Ready.").unwrap();
+    let ends = |name: &str, end: &str| ready[name].as_str().unwrap().ends_with(end);
+    assert!(
+        ends("http", " with TLS") && ends("mysql", " without TLS"),
+        "{ready}"
+    );
+    let url = format!("https://{}", program.site.http);
+    let said = run(pinbad()
+        .args(["query", "SELECT 1", "--url", &url])
+        .args(["--ca-file", &path("cert.pem")]));
+    assert_eq!(said.code, Some(1), "{said:?}");
+    assert!(
+        said.err.contains("CA:TRUE") && said.err.contains("CA:FALSE"),
+        "{said:?}"
+    );
 }

@@ -226,14 +226,17 @@ fn addresses(lines: &[String]) -> Option<(Vec<SocketAddr>, SocketAddr, Option<So
         let Ok(line) = serde_json::from_str::<Json>(line) else {
             continue;
         };
-        let address = line["address"].as_str().and_then(|text| text.parse().ok());
-        match (line["message"].as_str(), address) {
-            (Some("Receiving."), Some(address)) => udp.push(address),
-            (Some("Listening for HTTP."), Some(address)) => http = Some(address),
-            (Some("Listening for MySQL clients."), address @ Some(_)) => mysql = address,
-            _ => {}
+        if line["message"] != "Ready." {
+            continue;
         }
+        // It may be followed by whether it has TLS.
+        let address = |name: &str| {
+            let address = line[name].as_str()?.split(' ').next()?;
+            address.parse().ok()
+        };
+        let all = line["udp"].as_str().unwrap().split(',');
+        udp = all.map(|address| address.parse().unwrap()).collect();
+        (http, mysql) = (address("http"), address("mysql"));
     }
-    udp.dedup();
     http.map(|http| (udp, http, mysql))
 }

@@ -1,17 +1,23 @@
-//! The first requests that match, the newest or the slowest: what is found so far says what need not be looked at any more.
+//! The first requests that match, the newest, the slowest, or some of all: what is found so far says what need not be looked
+//! at any more.
+//!
+//! Some of all are those whose names have the largest numbers when these are shuffled: each request is as likely to be among
+//! them as any other, whenever it came, and the same question finds the same ones.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use datafusion::arrow::array::RecordBatch;
-use datafusion::logical_expr::Operator;
+use datafusion::arrow::array::{AsArray as _, Int64Array, RecordBatch};
+use datafusion::arrow::datatypes::{DataType, Int64Type};
+use datafusion::logical_expr::{ColumnarValue, Expr, Operator, Volatility, create_udf};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::{
     BinaryExpr, Column as Place, DynamicFilterPhysicalExpr, lit as number,
 };
+use datafusion::prelude::ident;
 
-use super::{ID, RECEIVED, RUN, TIME, conditions, int, reader};
+use super::{ID, RECEIVED, RUN, TIME, conditions, int, physical, reader};
 use crate::history::requests::REQUEST;
 use crate::history::requests::read::RequestsAt;
 use crate::history::requests::view::View;
@@ -21,24 +27,71 @@ use crate::query::past::{PastRequests, RequestName};
 /// How long a search may look.
 pub(in crate::query::catalog) const SEARCH_MAX: Duration = Duration::from_secs(10);
 
+/// Which requests are the first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::query::catalog) enum Order {
+    Newest,
+    Slowest,
+    /// By their numbers when they are shuffled.
+    Shuffled,
+}
+
+/// The end of the numbers of shuffled requests.
+const SHUFFLED_END: i64 = 1 << 62;
+
+/// The number of a request among shuffled ones: splitmix64 of its name.
+fn shuffled(run: i64, id: i64) -> i64 {
+    let mixed = run.cast_unsigned().rotate_left(40) ^ id.cast_unsigned();
+    let mixed = mixed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    ((mixed ^ (mixed >> 31)) >> 2).cast_signed()
+}
+
+/// The same of rows of files.
+fn shuffled_rows() -> Expr {
+    let of_rows = |given: &[ColumnarValue]| {
+        let arrays = ColumnarValue::values_to_arrays(given)?;
+        let [runs, ids] = [0, 1].map(|at| arrays[at].as_primitive::<Int64Type>().values());
+        let numbers = runs.iter().zip(ids).map(|(run, id)| shuffled(*run, *id));
+        let numbers = Int64Array::from_iter_values(numbers);
+        Ok(ColumnarValue::Array(Arc::new(numbers)))
+    };
+    let of_rows = create_udf(
+        "shuffled",
+        vec![DataType::Int64; 2],
+        DataType::Int64,
+        Volatility::Immutable,
+        Arc::new(of_rows),
+    );
+    of_rows.call(vec![ident(RUN), ident(ID)])
+}
+
 /// By what requests are ordered: the largest come first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::query::catalog) struct Key([i64; 4]);
 
 impl Key {
-    pub(super) fn of(batch: &RecordBatch, row: usize, is_slowest: bool) -> Self {
+    pub(super) fn of(batch: &RecordBatch, row: usize, order: Order) -> Self {
         let [time, received, run, id] = [TIME, RECEIVED, RUN, ID].map(|name| int(batch, name, row));
-        match is_slowest {
-            true => Self([time, received, run, id]),
-            false => Self([received, run, id, 0]),
+        match order {
+            Order::Newest => Self([received, run, id, 0]),
+            Order::Slowest => Self([time, received, run, id]),
+            Order::Shuffled => Self([shuffled(run, id), received, run, id]),
         }
     }
 
-    pub(in crate::query::catalog) fn name(self, is_slowest: bool) -> RequestName {
+    pub(in crate::query::catalog) fn name(self, order: Order) -> RequestName {
         let Self(numbers) = self;
-        let at = usize::from(is_slowest);
+        let at = usize::from(order != Order::Newest);
         let [received, run, id] = [at, at + 1, at + 2].map(|at| numbers[at].cast_unsigned());
         RequestName { received, run, id }
+    }
+
+    /// Of shuffled requests: for how many each of those down to this one stands.
+    pub(in crate::query::catalog) fn stands_for(self) -> f64 {
+        let Self([least, ..]) = self;
+        SHUFFLED_END as f64 / (SHUFFLED_END - least) as f64
     }
 }
 
@@ -50,11 +103,24 @@ struct Floor {
 }
 
 impl Floor {
-    fn new(first: &str) -> Self {
+    fn new(order: Order) -> Self {
+        let columns = match order {
+            Order::Newest => &[RECEIVED][..],
+            Order::Slowest => &[TIME],
+            Order::Shuffled => &[RUN, ID],
+        };
         let schema = View::stored(REQUEST).schema;
-        let place = schema.index_of(first).unwrap_or_default();
-        let first: Arc<dyn PhysicalExpr> = Arc::new(Place::new(first, place));
-        let condition = DynamicFilterPhysicalExpr::new(vec![Arc::clone(&first)], number(true));
+        let column = |name: &&str| {
+            let place = schema.index_of(name).unwrap_or_default();
+            Arc::new(Place::new(name, place)) as Arc<dyn PhysicalExpr>
+        };
+        let columns: Vec<_> = columns.iter().map(column).collect();
+        let first = match order {
+            Order::Newest | Order::Slowest => Arc::clone(&columns[0]),
+            Order::Shuffled => physical(&shuffled_rows(), &schema)
+                .expect("the function is one of columns that there are"),
+        };
+        let condition = DynamicFilterPhysicalExpr::new(columns, number(true));
         Self {
             condition: Arc::new(condition),
             first,
@@ -73,7 +139,7 @@ impl Floor {
 
 /// The first requests, each as something else.
 pub(in crate::query::catalog) struct First<T, C> {
-    is_slowest: bool,
+    order: Order,
     limit: usize,
     /// What each takes, and all together may take.
     cost: C,
@@ -83,14 +149,19 @@ pub(in crate::query::catalog) struct First<T, C> {
 }
 
 impl<T, C: Fn(&T) -> usize> First<T, C> {
-    /// None yet, of the first `limit` of a search that take `cost_max` together.
-    pub(in crate::query::catalog) fn of(question: &PastRequests, cost_max: usize, cost: C) -> Self {
+    /// None yet, of the first `limit` that take `cost_max` together.
+    pub(in crate::query::catalog) fn of(
+        order: Order,
+        limit: usize,
+        cost_max: usize,
+        cost: C,
+    ) -> Self {
         Self {
-            is_slowest: question.slowest,
-            limit: question.search.limit,
+            order,
+            limit,
             cost,
             cost_max,
-            floor: Floor::new(if question.slowest { TIME } else { RECEIVED }),
+            floor: Floor::new(order),
             found: Vec::new(),
         }
     }
@@ -125,7 +196,7 @@ impl<T, C: Fn(&T) -> usize> First<T, C> {
 
     fn take(&mut self, batch: &RecordBatch, made_of: &mut impl FnMut(&RecordBatch, usize) -> T) {
         for row in 0..batch.num_rows() {
-            let key = Key::of(batch, row, self.is_slowest);
+            let key = Key::of(batch, row, self.order);
             if self.floor.key.is_none_or(|floor| key > floor) {
                 self.found.push((key, made_of(batch, row)));
             }

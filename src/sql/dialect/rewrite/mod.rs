@@ -27,6 +27,7 @@ use crate::sql::dialect::context::Context;
 use crate::sql::dialect::tokens::Items;
 use crate::sql::error::{NO_DATABASE, SqlError};
 use crate::sql::limits::tables;
+use crate::sql::percentiles;
 use crate::sql::tables::CATALOG;
 
 /// Rewrites a query, or another tree.
@@ -142,7 +143,7 @@ fn lower_alias(alias: &mut TableAlias) {
 }
 
 /// A name in backticks.
-pub(super) fn ident(name: impl Into<String>) -> Ident {
+pub(in crate::sql) fn ident(name: impl Into<String>) -> Ident {
     Ident::with_quote('`', name)
 }
 
@@ -190,6 +191,10 @@ impl Rewriter<'_> {
                     (None, None) => return Err(SqlError::no_database(NO_DATABASE)),
                     (None, Some(database)) => database.clone(),
                     (Some(database), _) => database.to_lowercase(),
+                };
+                let own = match self.context.with_percentiles.get() && database == "pinba" {
+                    true => percentiles::marked(own),
+                    false => own.to_owned(),
                 };
                 *name = ObjectName::from(vec![ident(CATALOG), ident(database), ident(own)]);
                 alias.get_or_insert_with(|| TableAlias {

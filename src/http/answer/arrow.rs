@@ -1,0 +1,173 @@
+//! Rows of a table as an Arrow stream: what `format=arrow` is for reports.
+//!
+//! The schema, batches of some rows, an end: each piece of an answer is made by itself, on whichever thread writes it.
+//! Columns are those of the table; times are seconds, and what is no finite number of the column's type is NULL.
+
+use std::sync::Arc;
+
+use datafusion::arrow::array::{ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray};
+use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion::arrow::error::ArrowError;
+use datafusion::arrow::ipc::writer::StreamWriter;
+
+use crate::query::table::Table;
+use crate::value::{ColumnType, Value};
+
+/// Rows of a batch.
+pub(super) const ROWS: usize = 4_096;
+
+/// Columns of a table as Arrow has them.
+pub(super) struct ArrowRows {
+    schema: SchemaRef,
+    /// By number, in the order in which they are shown.
+    columns: Vec<usize>,
+    /// The schema as it stands before the rows.
+    start: Vec<u8>,
+    /// What stands behind them.
+    end: Vec<u8>,
+}
+
+impl ArrowRows {
+    /// These columns of a table.
+    pub(super) fn new(table: &dyn Table, columns: Vec<usize>) -> Result<Self, ArrowError> {
+        let fields = columns.iter().map(|at| {
+            let column = &table.columns()[*at];
+            let data_type = match column.column_type {
+                ColumnType::Int | ColumnType::BigInt => DataType::Int64,
+                ColumnType::Float | ColumnType::Double => DataType::Float64,
+                ColumnType::Varchar(_) | ColumnType::Text => DataType::Utf8,
+            };
+            Field::new(&column.name, data_type, true)
+        });
+        let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+        let mut writer = StreamWriter::try_new(Vec::new(), &schema)?;
+        let start = std::mem::take(writer.get_mut());
+        writer.finish()?;
+        let end = std::mem::take(writer.get_mut());
+        Ok(Self {
+            schema,
+            columns,
+            start,
+            end,
+        })
+    }
+
+    /// What stands before the rows.
+    pub(super) fn start(&self) -> &[u8] {
+        &self.start
+    }
+
+    /// What stands behind them.
+    pub(super) fn end(&self) -> &[u8] {
+        &self.end
+    }
+
+    /// Appends a batch of rows.
+    pub(super) fn write(
+        &self,
+        out: &mut Vec<u8>,
+        table: &dyn Table,
+        rows: &[usize],
+    ) -> Result<(), ArrowError> {
+        let fields = self.schema.fields().iter().zip(&self.columns);
+        let arrays = fields.map(|(field, &column)| -> ArrayRef {
+            let values = rows.iter().map(|&row| table.value(row, column));
+            match field.data_type() {
+                DataType::Int64 => Arc::new(Int64Array::from_iter(values.map(|it| match it {
+                    Value::Int(number) => Some(number),
+                    _ => None,
+                }))),
+                DataType::Float64 => Arc::new(Float64Array::from_iter(values.map(number))),
+                _ => Arc::new(StringArray::from_iter(values.map(|it| match it {
+                    Value::Text(text) => Some(text),
+                    _ => None,
+                }))),
+            }
+        });
+        let batch = RecordBatch::try_new(Arc::clone(&self.schema), arrays.collect())?;
+        let mut writer = StreamWriter::try_new(Vec::new(), &self.schema)?;
+        // The schema is there already.
+        writer.get_mut().clear();
+        writer.write(&batch)?;
+        out.append(writer.get_mut());
+        Ok(())
+    }
+}
+
+fn number(value: Value<'_>) -> Option<f64> {
+    match value {
+        Value::Int(number) => Some(number as f64),
+        Value::Micros(us) => Some(us as f64 / 1e6),
+        Value::Float(number) => Some(number).filter(|number| number.is_finite()),
+        Value::Null | Value::Text(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::arrow::ipc::reader::StreamReader;
+    use datafusion::arrow::util::pretty::pretty_format_batches;
+
+    use super::*;
+    use crate::query::table::Rows;
+    use crate::value::Column;
+
+    #[test]
+    fn pieces_are_a_stream_that_others_read() {
+        let column = |name: &str, column_type| Column {
+            name: name.to_owned(),
+            column_type,
+        };
+        let table = Rows {
+            columns: vec![
+                column("script_name", ColumnType::Varchar(9)),
+                column("not shown", ColumnType::Text),
+                column("req_count", ColumnType::Int),
+                column("req_time_total", ColumnType::Float),
+            ]
+            .into(),
+            rows: vec![
+                vec![
+                    Value::Text("/ä".into()),
+                    Value::Null,
+                    Value::Int(7),
+                    Value::Micros(1_500_000),
+                ],
+                vec![
+                    Value::Text("".into()),
+                    Value::Null,
+                    Value::Null,
+                    Value::Float(f64::NAN),
+                ],
+            ],
+        };
+        let arrow = ArrowRows::new(&table, vec![2, 0, 3]).unwrap();
+        let mut stream = arrow.start().to_vec();
+        for row in [0, 1, 0] {
+            arrow.write(&mut stream, &table, &[row]).unwrap();
+        }
+        stream.extend_from_slice(arrow.end());
+        let reader = StreamReader::try_new(stream.as_slice(), None).unwrap();
+        let batches: Vec<RecordBatch> = reader.map(Result::unwrap).collect();
+        assert_eq!(batches.len(), 3);
+        let shown = pretty_format_batches(&batches).unwrap().to_string();
+        assert_eq!(
+            shown,
+            "+-----------+-------------+----------------+\n\
+             | req_count | script_name | req_time_total |\n\
+             +-----------+-------------+----------------+\n\
+             | 7         | /ä          | 1.5            |\n\
+             |           |             |                |\n\
+             | 7         | /ä          | 1.5            |\n\
+             +-----------+-------------+----------------+"
+        );
+        // No rows are a stream as well.
+        let nothing = [arrow.start(), arrow.end()].concat();
+        assert_eq!(
+            StreamReader::try_new(nothing.as_slice(), None)
+                .unwrap()
+                .count(),
+            0
+        );
+    }
+}

@@ -1,0 +1,176 @@
+//! `p50`, `p90`, `p95` and `p99` of every report by name, though `SELECT *` does not show them: as MySQL has invisible columns.
+//!
+//! A statement is planned without them first, so what was understood before means the same still. Only when it names one of
+//! them and there is no such column is it planned anew, against reports that have them; where it says `*` it is told before
+//! which columns that are. Runs on the engine's threads; works on sqlparser's tree, before it is rewritten.
+
+use std::collections::HashSet;
+use std::convert::Infallible;
+use std::ops::ControlFlow;
+
+use datafusion::sql::sqlparser::ast::{
+    Expr, Ident, ObjectName, ObjectNamePart, Query, Select, SelectItem,
+    SelectItemQualifiedWildcardKind, TableFactor, VisitMut, VisitorMut, WildcardAdditionalOptions,
+    visit_expressions,
+};
+
+use super::dialect::rewrite::ident;
+use super::error::SqlError;
+use super::tables;
+use crate::query::catalog::Catalog;
+
+/// The columns.
+const NAMED: [&str; 4] = ["p50", "p90", "p95", "p99"];
+
+/// The percentiles in them.
+pub(super) const PERCENTILES: [f64; 4] = [50.0, 90.0, 95.0, 99.0];
+
+/// Behind the name of a table whose percentiles are wanted.
+const MARK: char = '\u{1}';
+
+/// The name of a table as it is asked for when its percentiles are wanted.
+pub(super) fn marked(table: &str) -> String {
+    format!("{table}{MARK}")
+}
+
+/// The name of such a table.
+pub(super) fn unmarked(table: &str) -> Option<&str> {
+    table.strip_suffix(MARK)
+}
+
+fn is_one(name: &str) -> bool {
+    NAMED.iter().any(|own| name.eq_ignore_ascii_case(own))
+}
+
+/// Whether one of them stands anywhere in a query.
+pub(super) fn are_named(query: &Query) -> bool {
+    let found = visit_expressions(query, |expr| {
+        let name = match expr {
+            Expr::Identifier(name) => Some(name),
+            Expr::CompoundIdentifier(parts) => parts.last(),
+            _ => None,
+        };
+        match name.is_some_and(|name| is_one(&name.value)) {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    });
+    found.is_break()
+}
+
+/// Whether a statement failed because there is no column of that name.
+pub(super) fn is_lacking(error: &SqlError) -> bool {
+    let column = error.message.split('\'').nth(1).unwrap_or_default();
+    let name = column.rsplit('.').next().unwrap_or_default();
+    error.code == 1054 && is_one(name)
+}
+
+/// Writes out what `*` means, so that it does not mean them.
+pub(super) fn write_out(query: &mut Query, catalog: &Catalog, database: Option<&str>) {
+    let mut stars = Stars {
+        catalog,
+        database,
+        local: HashSet::new(),
+    };
+    // It breaks off nowhere.
+    let _done: ControlFlow<Infallible> = VisitMut::visit(query, &mut stars);
+}
+
+struct Stars<'a> {
+    catalog: &'a Catalog,
+    database: Option<&'a str>,
+    /// Names that WITH gave.
+    local: HashSet<String>,
+}
+
+impl VisitorMut for Stars<'_> {
+    type Break = Infallible;
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Infallible> {
+        let named = query.with.iter().flat_map(|with| &with.cte_tables);
+        let named = named.map(|table| table.alias.name.value.to_lowercase());
+        self.local.extend(named);
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Infallible> {
+        let tables = select.from.iter().flat_map(|from| {
+            let joins = from.joins.iter().map(|join| &join.relation);
+            std::iter::once(&from.relation).chain(joins)
+        });
+        let tables: Option<Vec<(String, Option<Vec<String>>)>> =
+            tables.map(|table| self.columns(table)).collect();
+        let Some(tables) = tables else {
+            return ControlFlow::Continue(());
+        };
+        let mut items = Vec::with_capacity(select.projection.len());
+        for item in std::mem::take(&mut select.projection) {
+            match &item {
+                SelectItem::Wildcard(_) => tables.iter().for_each(|table| all(table, &mut items)),
+                SelectItem::QualifiedWildcard(
+                    SelectItemQualifiedWildcardKind::ObjectName(name),
+                    _,
+                ) => {
+                    let last = name.0.last().and_then(ObjectNamePart::as_ident);
+                    let last = last.map(|last| last.value.to_lowercase());
+                    let mut named = tables.iter();
+                    match named.find(|(name, _)| Some(name) == last.as_ref()) {
+                        Some(table) => all(table, &mut items),
+                        None => items.push(item),
+                    }
+                }
+                _ => items.push(item),
+            }
+        }
+        select.projection = items;
+        ControlFlow::Continue(())
+    }
+}
+
+impl Stars<'_> {
+    /// What a statement calls a table, and its columns if they have to be written out; `None`: of a join in parentheses.
+    fn columns(&self, table: &TableFactor) -> Option<(String, Option<Vec<String>>)> {
+        match table {
+            TableFactor::Table { name, alias, .. } => {
+                let mut parts = name.0.iter().rev().filter_map(ObjectNamePart::as_ident);
+                let own = parts.next()?.value.as_str();
+                let database = parts.next().map(|part| part.value.as_str());
+                let is_local = database.is_none() && self.local.contains(&own.to_lowercase());
+                let called = alias
+                    .as_ref()
+                    .map_or(own, |alias| alias.name.value.as_str());
+                let database = database.or(self.database);
+                let is_ours = database.is_some_and(|it| it.eq_ignore_ascii_case("pinba"));
+                let columns = || {
+                    let own = tables::own_name(self.catalog, own)?;
+                    let (columns, _) = self.catalog.columns_of(&own)?;
+                    Some(columns.into_iter().map(|column| column.name).collect())
+                };
+                let columns = (is_ours && !is_local).then(columns).flatten();
+                Some((called.to_lowercase(), columns))
+            }
+            TableFactor::Derived { alias, .. } => {
+                Some((alias.as_ref()?.name.value.to_lowercase(), None))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// All columns of a table as items of a SELECT.
+fn all((table, columns): &(String, Option<Vec<String>>), items: &mut Vec<SelectItem>) {
+    let table = ident(table.as_str());
+    match columns {
+        Some(columns) => items.extend(columns.iter().map(|column| {
+            let parts: Vec<Ident> = vec![table.clone(), ident(column.as_str())];
+            SelectItem::UnnamedExpr(Expr::CompoundIdentifier(parts))
+        })),
+        None => {
+            let name = ObjectName::from(vec![table]);
+            items.push(SelectItem::QualifiedWildcard(
+                SelectItemQualifiedWildcardKind::ObjectName(name),
+                WildcardAdditionalOptions::default(),
+            ));
+        }
+    }
+}
