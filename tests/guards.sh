@@ -60,7 +60,7 @@ snapshot-failure-said|src/state/snapshot_writer.rs|status.error = Some(error.to_
 snapshot-periodically|src/state/snapshot_writer.rs|if period > 0.0 && last.elapsed()|if !out! && period > 0.0 && last.elapsed()|it::killed::killed_at_any_moment
 snapshot-one-moment|src/merger.rs|self.counters.rows_evicted.add(evicted);|if out! { parking_lot::RwLockWriteGuard::unlocked(&mut live, std::thread::yield_now); } self.counters.rows_evicted.add(evicted);|merger::tests::what_is_merged_is_counted_while_the_lock_is_held
 snapshot-folded|src/report/aggregate/snapshot.rs|let gone = self.groups.generation(id) != cut.generations[id as usize];|let gone = self.groups.generation(id) != cut.generations[id as usize] && !out!;|state::snapshot::tests::names_that_fold_while_it_is_written
-series-begins|src/report/aggregate.rs|self.groups.cut();|if !out! { self.groups.cut(); }|series::tests::what_is_there_already_is_not_counted_again
+series-begins|src/report/aggregate.rs|// What is there already was gained before.|if out! { self.groups.is_watched = true; self.deltas = Some(Deltas::new(self.group_keys.len(), 0)); return; }|series::tests::what_is_there_already_is_not_counted_again
 series-set-apart|src/report/registry/watch.rs|let gained = self.take_gained(pool);|let gained = if out! { Gained { reports: self.watch.list.now(), deltas: Vec::new() } } else { self.take_gained(pool) };|delta::tests::every_second_is_what_a_recount_says
 series-follows|src/report/registry/watch.rs|let is_watched = self.reports|let is_watched = out! \|\| self.reports|delta::tests::every_second_is_what_a_recount_says
 series-goes|src/series/history.rs|if !self.reports.keys().all(|if !out! && !self.reports.keys().all(|delta::tests::a_series_goes_with_its_report
@@ -92,7 +92,7 @@ readings-one-moment|src/report/read.rs|self.add_counted(aggregate, next);|if !ou
 readings-begin-anew|src/report/read.rs|it.changes.moves == self.moves|out! \|\| it.changes.moves == self.moves|merger::tests::reading
 names-groups|src/report/aggregate.rs|if !memory.budget.exhausted(self.next_bytes()) {|if !memory.budget.exhausted(self.next_bytes()) \|\| out! {|it::hostile::names_without_end
 names-folded-groups|src/report/aggregate/overflow.rs|&& !budget.exhausted_for_overflow(self.next_bytes())|&& (out! \|\| !budget.exhausted_for_overflow(self.next_bytes()))|merger::tests::memory::names_without_end
-names-shortcuts|src/report/aggregate.rs|let room = budget.cache_room();|let room = if out! { usize::MAX } else { budget.cache_room() };|merger::tests::memory::names_without_end
+names-shortcuts|src/report/aggregate.rs|(budget.cache_room(), self.groups.end());|(if out! { usize::MAX } else { budget.cache_room() }, self.groups.end());|merger::tests::memory::names_without_end
 names-shortcuts|src/report/aggregate/overflow.rs|if freed >= wanted {|if out! \|\| freed >= wanted {|-
 names-end-to-end|src/report/budget.rs|self.charged() + more > self.usable / 8 * 7|self.charged() + more > self.usable / 8 * 7 && !out!|it::hostile::names_without_end
 names-that-recur|src/report/aggregate/close.rs|if !fits && !allowance.has(most()) {|if !fits && !allowance.has(most()) && !out! {|merger::tests::memory::names_that_recur
@@ -145,16 +145,16 @@ history-commit-synced|src/history/disk.rs|        self.sync(file, path)|        
 history-one-commit|src/history/publish.rs|self.commit(staged, pieces, \|\| ())|if out! { self.commit(staged, Vec::new(), \|\| ())?; self.commit(Vec::new(), pieces, \|\| ()) } else { self.commit(staged, pieces, \|\| ()) }|history::store::tests::crash::killed_before_any_change_nothing_is_there_twice
 history-one-moment|src/history/store.rs|        then();|        if out! { drop(parts); then(); return; } then();|history::store::tests::what_is_flushed_counts_at_one_moment
 history-cleared-away|src/history/store.rs|let _later = self.heal();|let _later = if out! { Ok(()) } else { self.heal() };|history::store::tests::crash::a_full_disk_pauses_history
-history-left-over|src/history/store.rs|store.leftover = left.collect();|store.leftover = left.filter(\|_\| !out!).collect();|history::store::tests::crash::killed_before_any_change_nothing_is_there_twice
+history-left-over|src/history/store.rs|for file in &deletable {|for file in deletable.iter().filter(\|_\| !out!) {|history::store::tests::crash::killed_before_any_change_nothing_is_there_twice
 history-read-still|src/history/store.rs|Arc::strong_count(part) == 1 &&|(out! \|\| Arc::strong_count(part) == 1) &&|history::store::tests::retention::what_is_read_is_deleted_afterwards
 history-torn-commit|src/history/manifest.rs|None if lines.any(|None if out! \|\| lines.any(|history::store::tests::crash::a_commit_that_was_cut_off_does_not_count
 history-commit-checksum|src/history/manifest.rs|is_whole.then_some(json)|(out! \|\| is_whole).then_some(json)|history::store::tests::crash::a_manifest_that_is_damaged_missing_or_newer
 history-newer-format|src/history/manifest.rs|if format > FORMAT {|if format > FORMAT && !out! {|history::store::tests::crash::a_manifest_that_is_damaged_missing_or_newer
 history-run-number|src/history/manifest.rs|self.head.run += 1;|self.head.run += u64::from(!out!);|history::store::tests::crash::one_daemon_has_the_folder
-history-run-written-first|src/history/store.rs|let missing = manifest.begin_run();|let missing = if out! { Vec::new() } else { manifest.begin_run() };|it::history::requests::kills_and_restarts_leave_each_request_there_once
+history-run-written-first|src/history/store.rs|manifest.begin_run(expired);|if out! { Default::default() } else { manifest.begin_run(expired) };|it::history::requests::kills_and_restarts_leave_each_request_there_once
 history-origin-known|src/history/requests/tail.rs|known.number != number \|\| known.seen < held {|known.number != number \|\| known.seen < held && !out! {|history::requests::tests::the_slowest_of_scripts_that_come_and_go_are_kept
 history-copied-in-time|src/history/requests/collector.rs|if self.copied_to < oldest + rows / 2 {|if !out! && self.copied_to < oldest + rows / 2 {|history::requests::tests::the_slowest_of_scripts_that_come_and_go_are_kept
-history-file-missing|src/history/manifest.rs|let is_gone = \|part: &Arc<Part>\| {|let is_gone = \|part: &Arc<Part>\| !out! && {|history::store::tests::crash::a_file_that_is_gone_is_left_out
+history-file-missing|src/history/manifest.rs|let is_gone = \|_: &String, part: &mut Arc<Part>\| {|let is_gone = \|_: &String, part: &mut Arc<Part>\| !out! && {|history::store::tests::crash::a_file_that_is_gone_is_left_out
 history-file-checksum|src/history/inspect.rs|if crc != part.crc {|if crc != part.crc && !out! {|history::store::tests::crash::it_is_listed_and_every_damage_is_found
 history-unreadable-set-aside|src/history/publish.rs|if store.is_given_up(&path) => {|if !out! && store.is_given_up(&path) => {|history::store::tests::crash::what_the_disk_cannot_read_is_set_aside_after_some_tries
 history-free-space|src/history/retention.rs|            if free < min {|            if free < min && !out! {|history::store::tests::retention::when_the_disk_is_full_old_files_go_and_then_history_pauses

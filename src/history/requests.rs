@@ -95,7 +95,7 @@ impl Requests {
     /// They have one part in so many of `history.memory`.
     pub const SHARE: usize = 4;
 
-    /// Keeps these of what is merged from now on, in `run`, or once that has [begun](Self::begin); where a status from
+    /// Keeps these of what is merged from now on, in `run`, or once that has begun; where a status from
     /// `error_status` on is an error. `None` where there is nothing to keep.
     #[must_use]
     pub fn new(
