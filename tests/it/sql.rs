@@ -167,7 +167,7 @@ fn the_command_runs_several_statements_one_after_the_other() {
     let two = "SELECT 1 AS a; -- one; then\nSELECT 'x;y' AS `b;c`; /* the end; */";
     for (format, expected) in [
         ("table", "a\n-\n1\n(1 row)\n\nb;c\n---\nx;y\n(1 row)\n"),
-        ("csv", "a\r\n1\r\n\nb;c\r\nx;y\r\n"),
+        ("csv", "a\r\n1\r\n\n\"b;c\"\r\n\"x;y\"\r\n"),
         ("ndjson", "{\"a\":1}\n{\"b;c\":\"x;y\"}\n"),
     ] {
         let both = query(format, two);
