@@ -12,6 +12,7 @@ use std::collections::{HashSet, VecDeque};
 use ahash::RandomState;
 use serde::{Deserialize, Serialize};
 
+use super::arrivals::Delta;
 use super::budget::{Budget, Taken};
 use super::changes::Changes;
 use super::counts::grown;
@@ -19,7 +20,7 @@ use super::definition::{Definition, Field, Filter, Key, KeySource, Level, Missin
 use super::delta_log::Deltas;
 use super::group_cache::{GroupCache, SKIPPED};
 use super::group_key::{GroupKey, KeyIds, RecordIds, is_status, parts_of};
-use super::groups::{Delta, Groups};
+use super::groups::Groups;
 use super::histogram::BucketLayout;
 use super::row_map::{NO_ROW, RowMap};
 use super::tick_log::{TickHead, TickLog, TickLogReader, TickLogWriter};

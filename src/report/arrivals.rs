@@ -9,8 +9,9 @@ use super::counts::Sample;
 use super::definition::Level;
 use super::group_cache::{SKIPPED, UNKNOWN};
 use super::group_key::RecordIds;
-use super::groups::Delta;
 use super::histogram::BucketLayout;
+use super::reading::Extremes;
+use super::totals::Totals;
 use crate::input::record::micros;
 use crate::pool::dimensions::Origins;
 use crate::pool::requests::RequestRow;
@@ -50,6 +51,60 @@ impl Arrivals {
     pub fn clear(&mut self) {
         self.requests.clear();
         self.timers.clear();
+    }
+}
+
+/// What one record adds to a group.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Delta {
+    pub(super) request: u64,
+    pub(super) time: u64,
+    pub(super) ru_utime: u64,
+    pub(super) ru_stime: u64,
+    /// The time that goes into the histogram, microseconds: the request's, or the timer's per hit.
+    pub(super) sample: u64,
+    pub(super) hits: u32,
+    /// How many samples of it.
+    pub(super) weight: u32,
+    pub(super) traffic: u32,
+    pub(super) memory: u32,
+    pub(super) memory_peak: u32,
+    /// The sample in the layout that nearly all aggregates have.
+    pub(super) log_linear: Sample,
+    pub(super) error: bool,
+}
+
+impl Delta {
+    /// Its sums, with its request when that `is_new` where they are added.
+    pub(super) fn totals(&self, is_new: bool) -> Totals {
+        Totals {
+            time: self.time.into(),
+            ru_utime: self.ru_utime.into(),
+            ru_stime: self.ru_stime.into(),
+            traffic: self.traffic.into(),
+            memory: self.memory.into(),
+            hits: self.hits.into(),
+            requests: is_new.into(),
+            errors: (is_new && self.error).into(),
+        }
+    }
+
+    /// Its extremes.
+    pub(super) fn extremes(&self) -> Extremes {
+        Extremes {
+            time_min: self.sample,
+            time_max: self.sample,
+            memory_peak_max: self.memory_peak,
+        }
+    }
+
+    /// Its sample in a layout.
+    #[inline]
+    pub(super) fn sample(&self, buckets: &BucketLayout) -> Sample {
+        match buckets {
+            BucketLayout::LogLinear => self.log_linear,
+            other => Sample::new(other.bucket(self.sample), self.weight),
+        }
     }
 }
 

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use super::groups::Delta;
+use super::arrivals::Delta;
 
 /// Records that are written down at most: as many as a merger counts in some hundredths of a second.
 const RECORDS_MAX: usize = 1 << 15;

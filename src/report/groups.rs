@@ -11,6 +11,8 @@
 //!   record --> Front { sums, samples } --(full, second over)--> Slot { sums, histogram } --(tick over)--> Group
 //! ```
 
+use self::front::{Block, Front, SAMPLES, Slot, Sums};
+use super::arrivals::Delta;
 use super::chunked::{CHUNK, Chunked};
 use super::counts::{Histogram, Sample, grown};
 use super::group_key::KeyIds;
@@ -19,6 +21,7 @@ use super::key_table::KeyTable;
 use super::reading::Extremes;
 use super::totals::Totals;
 
+mod front;
 pub(super) mod overflow;
 mod seconds;
 
@@ -40,176 +43,8 @@ pub(super) struct Group {
     pub(super) histogram: Histogram,
 }
 
-/// Sums half as wide as [`Totals`]: a slot whose sums could overflow is taken over early (see [`Groups::count`]), and a
-/// hundred bytes less of it are two cache lines less a packet.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Sums {
-    requests: u32,
-    errors: u32,
-    time: u64,
-    ru_utime: u64,
-    ru_stime: u64,
-    traffic: u64,
-    memory: u64,
-    hits: u64,
-}
-
-/// Samples that a front holds until it is settled.
-const SAMPLES: usize = 14;
-
-/// What a slot gained since it was settled last: all that a record writes to.
-#[derive(Debug, Clone, Copy, Default)]
-#[repr(C, align(64))]
-struct Front {
-    sums: Sums,
-    /// The last request counted, so that several timers of one request count it once.
-    last_request: u64,
-    samples: [Sample; SAMPLES],
-    /// How many of them there are.
-    len: u16,
-    /// Whether a record came since the second was cut.
-    is_touched: bool,
-    /// Whether the sums of the slot are nearly full: it has to be [taken over](Groups::take_over) first.
-    is_locked: bool,
-    /// The samples before: one more than the place of the youngest block, 0 if there is none.
-    blocks: u32,
-}
-
-const _: () = assert!(size_of::<Front>() == 128);
-
-impl Front {
-    fn samples(&self) -> &[Sample] {
-        &self.samples[..self.len.into()]
-    }
-}
-
-/// Samples of a front that was full, until the second is cut. They are written one behind the other, and are read again
-/// when the histogram they go to is at hand: a tenth of the price of looking for it when they come.
-#[derive(Debug, Clone, Copy)]
-#[repr(C, align(64))]
-struct Block {
-    samples: [Sample; SAMPLES],
-    /// The one before of the same front, as [`Front::blocks`].
-    before: u32,
-}
-
 /// Blocks for which there is room made at once.
 const BLOCKS_AT_ONCE: usize = 256;
-
-/// What a group gained in the running tick, its [`Front`] aside.
-#[derive(Debug, Default)]
-pub(super) struct Slot {
-    pub(super) group: u32,
-    sums: Sums,
-    pub(super) histogram: Histogram,
-    /// Samples of the running second for which there was no room elsewhere, while somebody wants to know what is gained in a
-    /// second.
-    second: Histogram,
-}
-
-impl Slot {
-    pub(super) fn totals(&self) -> Totals {
-        self.sums.totals()
-    }
-
-    /// Bytes on the heap.
-    fn heap_bytes(&self) -> usize {
-        self.histogram.heap_bytes() + self.second.heap_bytes()
-    }
-}
-
-impl Sums {
-    fn totals(&self) -> Totals {
-        Totals {
-            time: self.time.into(),
-            ru_utime: self.ru_utime.into(),
-            ru_stime: self.ru_stime.into(),
-            traffic: self.traffic.into(),
-            memory: self.memory.into(),
-            hits: self.hits.into(),
-            requests: self.requests.into(),
-            errors: self.errors.into(),
-        }
-    }
-
-    /// Whether any record can be added, and the sum of two such sums kept: no record adds as much as an eighth of what a sum
-    /// holds.
-    fn has_room(&self) -> bool {
-        const FULL: u64 = 1 << 61;
-        self.widest() < FULL && self.requests < u32::MAX / 2
-    }
-
-    /// As large as the largest of them, less than twice that.
-    fn widest(&self) -> u64 {
-        let times = self.time | self.ru_utime | self.ru_stime;
-        times | self.traffic | self.memory | self.hits | u64::from(self.requests)
-    }
-
-    fn add(&mut self, other: &Self) {
-        self.requests += other.requests;
-        self.errors += other.errors;
-        self.time += other.time;
-        self.ru_utime += other.ru_utime;
-        self.ru_stime += other.ru_stime;
-        self.traffic += other.traffic;
-        self.memory += other.memory;
-        self.hits += other.hits;
-    }
-}
-
-/// What one record adds to a group.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Delta {
-    pub(super) request: u64,
-    pub(super) time: u64,
-    pub(super) ru_utime: u64,
-    pub(super) ru_stime: u64,
-    /// The time that goes into the histogram, microseconds: the request's, or the timer's per hit.
-    pub(super) sample: u64,
-    pub(super) hits: u32,
-    /// How many samples of it.
-    pub(super) weight: u32,
-    pub(super) traffic: u32,
-    pub(super) memory: u32,
-    pub(super) memory_peak: u32,
-    /// The sample in the layout that nearly all aggregates have.
-    pub(super) log_linear: Sample,
-    pub(super) error: bool,
-}
-
-impl Delta {
-    /// Its sums, with its request when that `is_new` where they are added.
-    pub(super) fn totals(&self, is_new: bool) -> Totals {
-        Totals {
-            time: self.time.into(),
-            ru_utime: self.ru_utime.into(),
-            ru_stime: self.ru_stime.into(),
-            traffic: self.traffic.into(),
-            memory: self.memory.into(),
-            hits: self.hits.into(),
-            requests: is_new.into(),
-            errors: (is_new && self.error).into(),
-        }
-    }
-
-    /// Its extremes.
-    pub(super) fn extremes(&self) -> Extremes {
-        Extremes {
-            time_min: self.sample,
-            time_max: self.sample,
-            memory_peak_max: self.memory_peak,
-        }
-    }
-
-    /// Its sample in a layout.
-    #[inline]
-    fn sample(&self, buckets: &BucketLayout) -> Sample {
-        match buckets {
-            BucketLayout::LogLinear => self.log_linear,
-            other => Sample::new(other.bucket(self.sample), self.weight),
-        }
-    }
-}
 
 /// All groups of one aggregate.
 #[derive(Debug, Default)]
