@@ -40,6 +40,7 @@ use super::requests::Kept;
 use super::retention::{AgeClock, Retention};
 use super::shipping::{Shipped, Shipping};
 use super::{Dataset, Resolution, requests};
+use crate::input::squid::Positions;
 use crate::state::files;
 use crate::state::folder::{HISTORY, LockedFolder};
 
@@ -260,7 +261,8 @@ impl Store {
 
     fn open_shipping(&mut self, what: Shipped) -> Result<Shipping, StoreError> {
         let number = self.manifest.next_number();
-        let shipping = Shipping::open(self.dir(), &self.disk, number, what)?;
+        let parts = self.manifest.parts();
+        let shipping = Shipping::open(self.dir(), &self.disk, number, what, parts)?;
         self.shipping = Some(shipping.clone());
         Ok(shipping)
     }
@@ -304,32 +306,34 @@ impl Store {
         now: u64,
         then: impl FnOnce(),
     ) -> Result<(), StoreError> {
+        self.write((Some(batch), &mut []), None, now, then)
+    }
+
+    /// Writes rows and raw requests in one commit, which says up to where followed files were read for them. `then`: see
+    /// [`flush`](Self::flush).
+    pub(super) fn write(
+        &mut self,
+        (batch, requests): (Option<&Batch>, &mut [(f64, Kept)]),
+        files: Option<&Positions>,
+        now: u64,
+        then: impl FnOnce(),
+    ) -> Result<(), StoreError> {
         self.attempt(|store| {
             store.make_room(now)?;
-            let staged = store.stage_batch(batch, now)?;
+            let staged = batch.map(|batch| store.stage_batch(batch, now));
+            let mut staged = staged.transpose()?.unwrap_or_default();
             let rows: u64 = staged.iter().map(|it| it.part.rows()).sum();
-            store.commit(staged, Vec::new(), then)?;
+            staged.extend(store.stage_requests(requests, now)?);
+            store.commit_read(staged, Vec::new(), files, then)?;
             store.counts.rows_written += rows;
             Ok(())
         })
     }
 
-    /// Writes rows of the past and raw requests in one commit.
-    pub(super) fn import(
-        &mut self,
-        batch: &Batch,
-        requests: &mut [(f64, Kept)],
-        now: u64,
-    ) -> Result<(), StoreError> {
-        self.attempt(|store| {
-            store.make_room(now)?;
-            let mut staged = store.stage_batch(batch, now)?;
-            let rows: u64 = staged.iter().map(|it| it.part.rows()).sum();
-            staged.extend(store.stage_requests(requests, now)?);
-            store.commit(staged, Vec::new(), || ())?;
-            store.counts.rows_written += rows;
-            Ok(())
-        })
+    /// Up to where followed files are on disk.
+    #[must_use]
+    pub fn files(&self) -> &Positions {
+        &self.manifest.files
     }
 
     /// Writes the rows of a batch as pieces, one for each hour, which do not count yet.
@@ -456,6 +460,17 @@ impl Store {
         remove: Vec<Arc<Part>>,
         then: impl FnOnce(),
     ) -> Result<(), StoreError> {
+        self.commit_read(staged, remove, None, then)
+    }
+
+    /// The same of what was read up to there.
+    fn commit_read(
+        &mut self,
+        staged: Vec<Staged>,
+        remove: Vec<Arc<Part>>,
+        files: Option<&Positions>,
+        then: impl FnOnce(),
+    ) -> Result<(), StoreError> {
         if !remove.iter().all(|part| self.manifest.has(part)) {
             return Err(StoreError::Stopped);
         }
@@ -488,7 +503,7 @@ impl Store {
         }
         let (commit, line) = self
             .manifest
-            .commit(&add, &remove)
+            .commit(&add, &remove, files)
             .map_err(failed("write", &path))?;
         self.is_unsure = true;
         self.disk.append(&mut self.log, &path, &line)?;

@@ -72,7 +72,7 @@ impl Process {
     }
 
     pub(super) fn requests(&self, keep: KeptRequests, bytes_max: usize, run: u64) -> Requests {
-        Requests::new(keep, bytes_max, 500, run, &self.live).unwrap()
+        Requests::new(keep, bytes_max, 500, run, &self.live, false).unwrap()
     }
 }
 
@@ -307,7 +307,7 @@ fn estimates_do_not_lean_to_one_side() {
         let mut estimates: HashMap<&str, Vec<f64>> = HashMap::new();
         for period in 0..PERIODS {
             collector.next = 1;
-            assert!(collector.collect(&process.live));
+            assert!(collector.collect(&process.live, u64::MAX));
             let rows = collector.rows(&process.live);
             let total: f64 = rows.iter().map(|(weight, _)| weight).sum();
             assert!((total - 4_000.0).abs() < 1e-6, "{total}");
