@@ -360,6 +360,13 @@ impl Manifest {
         self.next - 1
     }
 
+    /// A file has this number, unless it is none of ours.
+    pub(super) fn pass(&mut self, number: u64) {
+        if number < 1 << 48 {
+            self.next = self.next.max(number + 1);
+        }
+    }
+
     /// The number that the next file will have.
     pub(super) fn next_number(&self) -> u64 {
         self.next

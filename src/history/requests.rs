@@ -357,4 +357,4 @@ fn write_piece(file: File, rows: &mut [(f64, Kept)]) -> io::Result<(File, Conten
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

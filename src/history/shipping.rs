@@ -171,6 +171,7 @@ pub struct Shipping(Arc<Mutex<Inner>>);
 #[derive(Debug)]
 struct Inner {
     folder: PathBuf,
+    disk: Disk,
     cursor: Cursor,
     what: Shipped,
     /// Rows that are gone since that was written.
@@ -256,6 +257,7 @@ impl Shipping {
             kept: Vec::new(),
             unopened: kept(&folder)?,
             folder,
+            disk: disk.clone(),
             cursor,
             what,
             dropped: 0,
@@ -316,7 +318,7 @@ impl Shipping {
             inner.kept.retain(|it| it.path != part.path);
             if inner.kept.len() < before {
                 // The next start removes what could not be removed now.
-                let _later = fs::remove_file(&part.path);
+                let _later = inner.disk.remove(&part.path);
             }
         }
     }
@@ -459,7 +461,7 @@ impl Inner {
             self.dropped += rows;
             let aside = path.with_extension("damaged");
             // The next start finds it again where it cannot be moved.
-            let _moved = fs::rename(&path, &aside);
+            let _moved = self.disk.rename(&path, &aside);
             error!(file = %path.display(), %error, rows, set_aside = %aside.display(), "A piece that was to be shipped cannot be read: its rows are not shipped.");
         }
         opened
@@ -484,17 +486,16 @@ impl Inner {
         cursor.dropped += self.dropped;
         let path = self.folder.join(CURSOR);
         let text = serde_json::to_vec(&cursor).map_err(std::io::Error::other);
-        let written = text
-            .and_then(|text| files::replace(&path, |file| std::io::Write::write_all(file, &text)));
-        written.map_err(failed("write", &path))?;
+        let text = text.map_err(failed("write", &path))?;
+        self.disk.replace(&path, &text)?;
         self.cursor = cursor;
         self.dropped = 0;
-        let (cursor, what) = (&self.cursor, self.what);
+        let (cursor, what, disk) = (&self.cursor, self.what, &self.disk);
         self.kept.retain(|part| {
             let is_needed = what.has(part) && cursor.needs(part);
             if !is_needed {
                 // The next start removes what could not be removed now.
-                let _later = fs::remove_file(&part.path);
+                let _later = disk.remove(&part.path);
             }
             is_needed
         });

@@ -23,6 +23,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::ops::Range;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -34,7 +35,7 @@ use super::dataset::Coverage;
 use super::disk::{Disk, StoreError, failed};
 use super::manifest::Manifest;
 use super::parquet::order;
-use super::part::{Part, Parts};
+use super::part::{Part, Parts, number_of};
 use super::piece::{Contents, PieceWriter};
 use super::requests::Kept;
 use super::retention::{AgeClock, Retention};
@@ -177,15 +178,21 @@ impl Store {
         }
         // What does not count makes room first.
         let (deletable, orphans) = uncounted(dir, &manifest)?;
+        // Nothing that was written gets the name of something that lies there.
+        let lying = orphans_in(dir)?;
+        let lying = [&deletable, &orphans, &lying].into_iter().flatten();
+        lying.for_each(|file| manifest.pass(number_of(file)));
         for file in &deletable {
             disk.remove(file)?;
             manifest.forget(file);
         }
         // The first change: whatever is written later has this run's number. On a disk without a free byte it may still find
         // room behind the manifest, and with that old files may go.
-        let log = write_manifest(&disk, dir, &mut manifest);
+        let written = write_manifest(&disk, dir, &mut manifest);
         let (log, log_bytes) =
-            log.or_else(|error| append_run(&disk, dir, &manifest).map_err(|_| error))?;
+            written.or_else(|error| append_run(&disk, dir, &manifest).map_err(|_| error))?;
+        // Whichever it is: were its name not safe, a power cut would bring an older one back.
+        disk.sync_folder(dir)?;
         let mut store = Self {
             folder,
             disk,
@@ -225,9 +232,11 @@ impl Store {
             .join(file.strip_prefix(dir).unwrap_or(file));
         let made = files::create_folder(to.parent().unwrap_or(dir), files::FOLDER_MODE);
         let beside = file.with_added_extension("orphan");
-        let moved = made.and_then(|()| fs::rename(file, &to)).map(|()| to);
-        match moved.or_else(|_| fs::rename(file, &beside).map(|()| beside)) {
+        let made = made.map_err(failed("make", &to));
+        let moved = made.and_then(|()| self.disk.rename(file, &to)).map(|()| to);
+        match moved.or_else(|_| self.disk.rename(file, &beside).map(|()| beside)) {
             Ok(to) => {
+                let _may_be_undone = self.disk.sync_folder(to.parent().unwrap_or(dir));
                 self.counts.orphaned += 1;
                 warn!(file = %file.display(), to = %to.display(), "The manifest of history does not know a file: it is moved away and does not count.");
             }
@@ -376,6 +385,9 @@ impl Store {
                 Ok((log, bytes)) => {
                     (self.log, self.log_bytes) = (log, bytes);
                     self.compact_at = bytes + LOG_BYTES_MAX;
+                    // Until its name is safe.
+                    self.is_unsure = true;
+                    self.disk.sync_folder(&self.folder.path)?;
                 }
                 Err(error) if self.is_unsure => self.cut_log().map_err(|_| error)?,
                 // It may grow until there is room.
@@ -409,6 +421,7 @@ impl Store {
     fn cut_log(&mut self) -> Result<(), StoreError> {
         let path = Manifest::path(&self.folder.path);
         self.disk.cut(&mut self.log, &path, self.log_bytes)?;
+        self.disk.sync_folder(&self.folder.path)?;
         reserve(&self.log, self.log_bytes);
         Ok(())
     }
@@ -601,7 +614,7 @@ fn write_piece(file: File, batch: &Batch, hour: &Range<u64>) -> io::Result<(File
     piece.finish()
 }
 
-/// Writes the manifest anew; open to append to, and its length.
+/// Writes the manifest anew; open to append to, and its length. Its name is not safe yet.
 fn write_manifest(
     disk: &Disk,
     dir: &Path,
@@ -615,14 +628,22 @@ fn write_manifest(
         let bytes = text.len() as u64;
         reserve(&file, bytes);
         disk.append(&mut file, &new, &text)?;
-        disk.rename(&new, &path)?;
-        disk.sync_folder(dir)?;
-        Ok((file, bytes))
+        match disk.rename(&new, &path) {
+            // Some file systems say so of what was done.
+            Err(error) if !is_at(&file, &path) => Err(error),
+            _ => Ok((file, bytes)),
+        }
     };
     write().inspect_err(|_| {
         // It takes room; where it cannot be removed it is the next time.
         let _later = fs::remove_file(&new);
     })
+}
+
+/// Whether it is this file that has the name.
+fn is_at(file: &File, path: &Path) -> bool {
+    let found = file.metadata().and_then(|it| Ok((it, fs::metadata(path)?)));
+    found.is_ok_and(|(a, b)| (a.dev(), a.ino()) == (b.dev(), b.ino()))
 }
 
 /// Takes room for what is appended behind so many bytes, so that something can be removed on a disk that is full; not every

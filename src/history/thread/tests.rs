@@ -4,7 +4,6 @@ use std::path::Path;
 use std::sync::mpsc;
 
 use super::super::disk::Disk;
-use super::super::faults::Faults;
 use super::super::parquet::Want;
 use super::super::{Batch, Coverage, Dataset, Gain, Retention};
 use super::*;
@@ -12,6 +11,9 @@ use crate::clock::ManualClock;
 use crate::report::packed::Sum;
 use crate::report::row_key::push_key;
 use crate::report::totals::Totals;
+use crate::state::faults::Faults;
+
+mod seeded;
 
 const HOUR: u64 = 3_600;
 /// 2024-02-28, 12:57:00 UTC.

@@ -173,6 +173,7 @@ pub fn run<R: Rewrite>(path: &Path, from_end: bool, mut intake: Intake<R>, shutd
         });
     }
     if let Some(log) = &log {
+        known = None;
         intake.publish(log.position().ok(), shutdown);
         info!(path = %path.display(), offset = log.read_bytes, "Following a log of Squid's.");
     }
