@@ -155,11 +155,7 @@ impl World {
 
     fn flush(&mut self) {
         if let Some(Life { writer, .. }) = &mut self.life {
-            writer
-                .work
-                .requests
-                .iter()
-                .for_each(|it| drop(it.collect()));
+            let _is_all = writer.work.requests.as_ref().is_none_or(Requests::collect);
             let _tried = writer.work.flush(writer.store.as_mut().unwrap(), true);
         }
     }
