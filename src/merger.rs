@@ -193,7 +193,9 @@ impl Live {
             pool,
             ..
         } = self;
-        deltas.advance(now_ms, unix_ms, || reports.take_deltas(pool));
+        deltas.advance(now_ms, unix_ms, || {
+            (reports.take_deltas(pool), pool.requests.next_id())
+        });
     }
 
     /// Nothing more will be merged: the running second is over.
@@ -204,7 +206,9 @@ impl Live {
             pool,
             ..
         } = self;
-        deltas.end_second(now_ms, unix_ms, || reports.take_deltas(pool));
+        deltas.end_second(now_ms, unix_ms, || {
+            (reports.take_deltas(pool), pool.requests.next_id())
+        });
     }
 
     /// Takes in the records of one block; returns how many requests and timers they were.

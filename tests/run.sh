@@ -325,6 +325,7 @@ if [ -n "${PINBAD_TEST_FULL:-}" ]; then
     step 'restarts and kills at full size' env PINBAD_TEST_PROGRAM="$CARGO_TARGET_DIR/release/pinbad" \
         PINBAD_RESTART_PACKETS=1000000 PINBAD_RESTART_RATE=50000 PINBAD_KILLS=100 PINBAD_HISTORY_KILLS=100 PINBAD_KILL_RATE=5000 \
         cargo test --locked --test it -- --nocapture ten_restarts killed_
+    step 'disks that fail' env PINBAD_FAULT_RUNS=100000 cargo test --locked --release --lib -- --nocapture seeded
     step 'ten million names' env PINBAD_TEST_PROGRAM="$CARGO_TARGET_DIR/release/pinbad" PINBAD_TEST_NAMES=10000000 \
         cargo test --locked --test it -- --nocapture hostile::
     step package bash tests/deb.sh

@@ -66,7 +66,8 @@ fn clickhouse_statements(config: &Config, flags: &TablesFlags) -> Result<String,
     let is_report = |name: &str| kept.iter().any(|(definition, _)| definition.name == name);
     for (definition, _) in &kept {
         let dataset = Dataset::of(definition, config.reports.error_status);
-        statements.extend(clickhouse::views(database, cluster, &dataset, is_report));
+        let views = clickhouse::views(database, cluster, &dataset, is_report);
+        statements.extend(views.into_iter().flatten());
     }
     Ok(format!("{};", statements.join(";\n\n")))
 }

@@ -3,7 +3,7 @@
 //! The disk is the queue. A shipment is sent as blocks of rows, each tried again until the server has taken it; after a
 //! kill it is sent again from its first row, and what was taken already is replaced by the same. Bounded: a block.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -189,8 +189,8 @@ struct Shipper {
     /// The names under which shipments begin.
     names: Identity,
     tags: TagFilter,
-    /// Statements that are to be run before anything more is shipped.
-    statements: Vec<String>,
+    /// Statements that are to be run before anything more is shipped. Where one is refused, those with it are left out too.
+    statements: VecDeque<Vec<String>>,
     /// The database where tables and views are made.
     makes: Option<String>,
     /// By name the reports that have views, and whether they are as it is counted now.
@@ -219,6 +219,7 @@ impl Shipper {
             true => tables::statements(&config.database, None),
             false => Vec::new(),
         };
+        let statements = statements.into_iter().map(|it| vec![it]).collect();
         info!(url = config.url, "Shipping history to ClickHouse.");
         let names = Identity {
             collector: collector.trim().to_owned(),
@@ -301,18 +302,20 @@ impl Shipper {
 
     /// Runs statements.
     fn make(&mut self, stop: &Shutdown) -> Result<(), Failure> {
-        while let Some(statement) = self.statements.first().cloned() {
-            let made = self.again(stop, |sink| sink.server.execute(&statement, stop));
-            match made {
-                Err(Failure::Refused(error)) => {
-                    warn!(
-                        statement,
-                        error, "ClickHouse refuses a statement: it is left out."
-                    );
+        while let Some(together) = self.statements.front().cloned() {
+            for statement in together {
+                match self.again(stop, |sink| sink.server.execute(&statement, stop)) {
+                    Err(Failure::Refused(error)) => {
+                        warn!(
+                            statement,
+                            error, "ClickHouse refuses a statement: it is left out."
+                        );
+                        break;
+                    }
+                    made => made?,
                 }
-                made => made?,
             }
-            self.statements.remove(0);
+            self.statements.pop_front();
         }
         Ok(())
     }
@@ -334,8 +337,8 @@ impl Shipper {
                 self.viewed.contains_key(name)
                     || sections.any(|section| section.dataset.report == name)
             };
-            let statements = views::views(database, None, &dataset, is_report);
-            self.statements.extend(statements);
+            let statements = views::views(database, None, &dataset, is_report).into_iter();
+            self.statements.extend(statements.map(Vec::from));
             self.viewed
                 .insert(dataset.report.clone(), (dataset, is_new));
         }

@@ -58,8 +58,9 @@ const PERCENTILES: &str = "sumMap(histogram) AS _counts, mapKeys(_counts) AS _bu
     arrayMap(bucket -> greatest(toInt64(intDiv(bucket, 64)) - 1, 0), _ranked) AS _shifts,
     arrayMap((bucket, shift) -> (bitShiftLeft(bucket - 64 * shift, shift) + (bitShiftLeft(toUInt64(1), shift) - 1) / 2) / 1e6, _ranked, _shifts) AS _at";
 
-/// The statements for a report's views: of this definition, since what counts differently cannot be added up. What has the name of
-/// one and is no view stays as it is; and the name of another report is that report's, so that `a` by the hour and a report
+/// The statements for each of a report's views: of this definition, since what counts differently cannot be added up. The first
+/// fails where something has the name that is no view and stays as it is; the second takes the place of what was the view before,
+/// at once where the server can do that. The name of another report is that report's, so that `a` by the hour and a report
 /// `a_hour` do not make each other's view again and again.
 #[must_use]
 pub fn views(
@@ -67,13 +68,20 @@ pub fn views(
     cluster: Option<&str>,
     dataset: &Dataset,
     is_report: impl Fn(&str) -> bool,
-) -> Vec<String> {
+) -> Vec<[String; 2]> {
     let on = cluster.map_or_else(String::new, |it| format!(" ON CLUSTER {}", quoted(it)));
     let create = |suffix: &str, select: String| {
-        let name = identifier(&format!("{}{suffix}", dataset.report));
+        let name = format!("{}{suffix}", dataset.report);
+        let (its_name, in_database) = (quoted(&name), quoted(database));
         [
-            format!("DROP VIEW IF EXISTS {database}.{name}{on}"),
-            format!("CREATE VIEW IF NOT EXISTS {database}.{name}{on} AS\n{select}"),
+            format!(
+                "SELECT throwIf(count() > 0, 'it is no view') FROM system.tables \
+                 WHERE database = {in_database} AND name = {its_name} AND engine != 'View'"
+            ),
+            format!(
+                "CREATE OR REPLACE VIEW {database}.{}{on} AS\n{select}",
+                identifier(&name)
+            ),
         ]
     };
     let begins = [
@@ -86,8 +94,7 @@ pub fn views(
     let by_time = begins.into_iter().filter(|(suffix, _)| is_free(suffix));
     let by_time =
         by_time.map(|(suffix, begin)| create(suffix, select(database, dataset, Some(begin))));
-    let all = std::iter::once(window).chain(by_time);
-    all.flatten().collect()
+    std::iter::once(window).chain(by_time).collect()
 }
 
 /// Of the window, or of each span that begins so, data centre and collector.
@@ -172,9 +179,9 @@ mod tests {
                 ..Dataset::coverage()
             };
             let statements = views("pinba", None, &dataset, |name| reports.contains(&name));
-            let created = statements.iter().filter_map(|it| {
-                let (name, _) = it
-                    .strip_prefix("CREATE VIEW IF NOT EXISTS ")?
+            let created = statements.iter().filter_map(|[_, create]| {
+                let (name, _) = create
+                    .strip_prefix("CREATE OR REPLACE VIEW ")?
                     .split_once(' ')?;
                 Some(name.replace('`', ""))
             });

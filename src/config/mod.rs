@@ -221,6 +221,13 @@ macro_rules! fronts {
 fronts!(HttpConfig: "http", MySqlConfig: "mysql");
 
 impl Config {
+    /// Whether a source of Squid's lines is a file.
+    #[must_use]
+    pub fn follows_files(&self) -> bool {
+        let mut squids = self.squids.iter();
+        squids.any(|squid| matches!(squid.from, SquidFrom::File(..)))
+    }
+
     /// Whether a front end that listens has a certificate.
     #[must_use]
     pub fn has_tls(&self) -> bool {

@@ -127,13 +127,6 @@ impl Daemon {
         let previous = dir.and_then(|dir| SnapshotFile::open(dir, clock.unix_secs()));
         let clock = startup::continued(clock, previous.as_ref());
         let users = Arc::new(UserStore::new(users, Arc::clone(&clock)));
-        #[cfg(feature = "sql")]
-        let OpenHistory {
-            history,
-            writer: mut history_writer,
-            sink,
-            fleet,
-        } = startup::open_history(config, &clock)?;
         let annotations = startup::open_annotations(config, &*clock)?;
         let hasher = Hasher::new();
         let counters = Counters {
@@ -148,6 +141,17 @@ impl Daemon {
             ..Counters::new(sockets.len() + squids.len())
         };
         startup::go_on_counting(&counters, &sockets, &squids, previous.as_ref());
+        // After that: what followed files were read for history goes before what a snapshot says.
+        #[cfg(feature = "sql")]
+        let OpenHistory {
+            history,
+            writer: mut history_writer,
+            sink,
+            fleet,
+        } = startup::open_history(config, &clock, &counters.squids)?;
+        if config.history.dir.is_none() {
+            counters.squids.iter().for_each(|it| it.begin(None));
+        }
         let receivers = Receivers::start(config, sockets, squids, &counters, &clock, &hasher)?;
 
         let snapshots = dir.map(|dir| Snapshots::new(dir, config.state.snapshot_period));
@@ -202,7 +206,7 @@ impl Daemon {
             Arc::clone(&pulse),
         );
         #[cfg(feature = "sql")]
-        let rollup = history.map(|history| {
+        let rollup = history.clone().map(|history| {
             let mut rollup = Rollup::new(history, config.reports.error_status);
             let take = move |second: &Second, missed, read: ReadRows<'_>| {
                 rollup.take_rows(second, missed, read);
@@ -211,6 +215,11 @@ impl Daemon {
         });
         #[cfg(not(feature = "sql"))]
         let rollup = None;
+        live.write().deltas.followed = counters.followed();
+        #[cfg(feature = "sql")]
+        let await_kept = startup::await_kept(config, history.as_ref());
+        #[cfg(not(feature = "sql"))]
+        let await_kept = None;
         let (series, metrics, deltas, take) =
             past.begin(config, &mut live.write(), &*clock, rollup);
         #[cfg(feature = "sql")]
@@ -267,6 +276,7 @@ impl Daemon {
                 counters: counters.clone(),
                 sockets: receivers.names,
                 clock,
+                await_kept,
             })
         });
         let snapshot_thread = snapshot_writer.clone().map(|writer| {

@@ -25,6 +25,8 @@ use crate::delta::{Reader, RowReader, Second};
 #[cfg(feature = "sql")]
 use crate::history::{History, Parts, Requests, Retention, Shipped, Store, Writer};
 use crate::input::record::Hasher;
+#[cfg(feature = "sql")]
+use crate::input::squid::Source;
 use crate::input::udp::kernel;
 use crate::input::udp::socket::{self, ReceiveSocket, SocketError};
 use crate::merger::Live;
@@ -38,6 +40,8 @@ use crate::series::{self, Series};
 use crate::state::annotations::Annotations;
 use crate::state::folder::{HISTORY, STATE};
 use crate::state::snapshot::{self, Restored};
+#[cfg(feature = "sql")]
+use crate::state::snapshot_writer::AwaitKept;
 use crate::state::snapshot_writer::{self, RestoredSnapshot, SnapshotFile, Snapshots};
 use crate::state::{self, State, StateError};
 use crate::telemetry::Counters;
@@ -356,11 +360,17 @@ pub(super) struct OpenHistory {
 pub(super) fn open_history(
     config: &Config,
     clock: &Arc<dyn Clock>,
+    squids: &[Arc<Source>],
 ) -> Result<OpenHistory, StartError> {
     let settings = &config.history;
     let Some(dir) = settings.dir.clone() else {
         return Ok(OpenHistory::default());
     };
+    let followed: Vec<_> = squids
+        .iter()
+        .filter(|it| it.is_followed())
+        .cloned()
+        .collect();
     // Something else has that name: the configuration is wrong.
     if let Err(error @ StateError::NotAFolder { .. }) = crate::state::folder::find(HISTORY, &dir) {
         return Err(error.into());
@@ -400,6 +410,10 @@ pub(super) fn open_history(
             Some(begin) => Some((begin, store.ship(shipped)?)),
         };
         store.share(Arc::clone(&parts));
+        for source in &followed {
+            let known = store.files().get(&source.config.from.to_string());
+            source.begin(known.cloned());
+        }
         if let Some((begin, shipping)) = shipping {
             begin(ShipFrom {
                 shipping,
@@ -418,6 +432,15 @@ pub(super) fn open_history(
         sink,
         fleet,
     })
+}
+
+/// What a snapshot waits for: what it has of followed files is in history by then.
+#[cfg(feature = "sql")]
+pub(super) fn await_kept(config: &Config, history: Option<&History>) -> Option<AwaitKept> {
+    let history = history.filter(|_| config.follows_files())?.clone();
+    Some(Box::new(move |next_id, stop| {
+        history.await_flushed(next_id, stop);
+    }))
 }
 
 /// Says that all is there: where it listens, and what it keeps where.

@@ -27,6 +27,7 @@ use parking_lot::Mutex;
 use tracing::warn;
 
 pub use self::rows::{RowDelta, RowReader};
+use crate::input::squid::{Followed, Positions};
 use crate::instruments::Instrument;
 use crate::report::Gained;
 use crate::shutdown::Shutdown;
@@ -46,8 +47,19 @@ pub struct Second {
     mono_ms: u64,
     /// Requests merged.
     pub requests: u64,
+    /// How far everything had come when it ended.
+    pub reached: Reached,
     /// One after the other, where the reports changed in it.
     gained: Vec<Gained>,
+}
+
+/// How far everything had come at the end of a second: all before that is in it or in earlier ones.
+#[derive(Debug, Clone, Default)]
+pub struct Reached {
+    /// The id that the next request gets.
+    pub next_id: u64,
+    /// Up to where followed files were read; `None` where none is followed.
+    pub files: Option<Arc<Positions>>,
 }
 
 /// Seconds on their way from the merger to whoever reads them.
@@ -60,6 +72,8 @@ pub(crate) static TAKE_SECOND: Instrument = Instrument::new("stage/series/take s
 pub struct Stream {
     running: Second,
     queue: Option<Arc<Mutex<Queue>>>,
+    /// Whose positions belong to what is gained.
+    pub followed: Followed,
 }
 
 impl Stream {
@@ -93,19 +107,19 @@ impl Stream {
         &mut self,
         now_ms: u64,
         unix_ms: u64,
-        take: impl FnOnce() -> Vec<Gained>,
+        take: impl FnOnce() -> (Vec<Gained>, u64),
     ) {
         if self.is_over(unix_ms) {
             self.end_second(now_ms, unix_ms, take);
         }
     }
 
-    /// The running second is over.
+    /// The running second is over; `take` also returns the id that the next request gets.
     pub(crate) fn end_second(
         &mut self,
         now_ms: u64,
         unix_ms: u64,
-        take: impl FnOnce() -> Vec<Gained>,
+        take: impl FnOnce() -> (Vec<Gained>, u64),
     ) {
         let mut over = self.begin(now_ms, unix_ms);
         let Some(queue) = &self.queue else {
@@ -119,7 +133,8 @@ impl Stream {
         {
             over.secs = secs;
         }
-        over.gained = take();
+        (over.gained, over.reached.next_id) = take();
+        over.reached.files = self.followed.positions();
         QUEUE.lock(queue).push(over);
     }
 

@@ -93,11 +93,11 @@ pub(super) static HISTORY_WRITE: Instrument =
 pub(super) static HISTORY_SYNC: Instrument = Instrument::wait("wait/io/file/history/sync", "sync");
 
 /// The disk.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Disk {
     /// What goes wrong in a test.
     #[cfg(test)]
-    pub(super) faults: super::faults::Faults,
+    pub(super) faults: crate::state::faults::Faults,
 }
 
 type Done<T = ()> = Result<T, StoreError>;
@@ -107,6 +107,14 @@ impl Disk {
     fn step(&self, what: &'static str, path: &Path) -> Done {
         #[cfg(test)]
         self.faults.step().map_err(failed(what, path))?;
+        let _ = (what, path);
+        Ok(())
+    }
+
+    /// Called after a change that can fail although it was made.
+    fn made(&self, what: &'static str, path: &Path) -> Done {
+        #[cfg(test)]
+        self.faults.late().map_err(failed(what, path))?;
         let _ = (what, path);
         Ok(())
     }
@@ -135,6 +143,10 @@ impl Disk {
         self.step("sync", path)?;
         #[cfg(test)]
         self.faults.synced(path);
+        // What a power cut leaves of a test's files is said by its faults.
+        if cfg!(test) {
+            return self.made("sync", path);
+        }
         let _waiting = HISTORY_SYNC.begin();
         file.sync_all().map_err(failed("sync", path))
     }
@@ -155,7 +167,23 @@ impl Disk {
         #[cfg(test)]
         self.faults.written(path, fs::metadata(path).unwrap().len());
         let mut to = MeasuredWrite::new(&mut *file, &HISTORY_WRITE);
-        to.write_all(bytes).map_err(failed("write", path))
+        to.write_all(bytes).map_err(failed("write", path))?;
+        self.made("write", path)
+    }
+
+    /// Replaces a file as a whole: there is always either the old one or the new one. When that fails it may be either.
+    pub(super) fn replace(&self, path: &Path, bytes: &[u8]) -> Done {
+        let new = path.with_added_extension("new");
+        let written = self.create(&new).and_then(|mut file| {
+            self.append(&mut file, &new, bytes)?;
+            self.rename(&new, path)
+        });
+        if written.is_err() {
+            // It takes room; the next one makes it anew anyway.
+            let _leftover = fs::remove_file(&new);
+        }
+        written?;
+        self.sync_folder(path.parent().unwrap_or(Path::new("")))
     }
 
     /// Cuts a file to a length that it had, and goes on writing there.
@@ -180,7 +208,8 @@ impl Disk {
         self.step("rename", to)?;
         #[cfg(test)]
         self.faults.renamed(from, to);
-        fs::rename(from, to).map_err(failed("rename", to))
+        fs::rename(from, to).map_err(failed("rename", to))?;
+        self.made("rename", to)
     }
 
     /// Gives a file a second name, unless it has that already; where the file system has no such thing, a copy has it.
@@ -188,7 +217,7 @@ impl Disk {
         self.step("link", to)?;
         let error = match fs::hard_link(from, to) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => error,
-            _ => return Ok(()),
+            _ => return self.made("link", to),
         };
         let unable = [Errno::PERM, Errno::OPNOTSUPP, Errno::NOSYS, Errno::MLINK];
         if !unable
@@ -211,6 +240,9 @@ impl Disk {
         self.step("sync", path)?;
         #[cfg(test)]
         self.faults.folder_synced(path);
+        if cfg!(test) {
+            return self.made("sync", path);
+        }
         let _waiting = HISTORY_SYNC.begin();
         let synced = File::open(path).and_then(|folder| folder.sync_all());
         synced.map_err(failed("sync", path))

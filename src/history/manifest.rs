@@ -14,6 +14,9 @@
 //! It also accounts for files that do not count: those that are about to be named and those that are removed (`left`), which
 //! may be deleted, and parts whose files are not there (`missing`), which count again when they are. A file that it knows
 //! nothing of is never deleted.
+//!
+//! With what a flush adds it says up to where followed files were read for that (`files`): one record, so that no line is there
+//! twice and none is skipped.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -25,6 +28,7 @@ use serde::{Deserialize, Serialize};
 use super::disk::{StoreError, failed};
 use super::part::{Part, Section};
 use super::{Dataset, Resolution};
+use crate::input::squid::Positions;
 use crate::state::files::{self, Opened};
 
 /// What is written here, and the newest that is read.
@@ -71,6 +75,9 @@ pub(super) struct Commit {
     /// Parts whose files were not there at the last start.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     missing: Vec<Entry>,
+    /// Up to where followed files were read for what is there now.
+    #[serde(default, skip_serializing_if = "Positions::is_empty")]
+    files: Positions,
 }
 
 /// A part, by its path in the folder.
@@ -102,6 +109,8 @@ pub(super) struct Manifest {
     missing: BTreeMap<String, Arc<Part>>,
     /// Paths of files that do not count and may be there still.
     left: BTreeSet<String>,
+    /// Up to where followed files were read for what is there, also of those that are not followed now.
+    pub(super) files: Positions,
     /// Bytes of a last line that was not finished.
     pub(super) torn: usize,
 }
@@ -124,6 +133,7 @@ impl Manifest {
             parts: BTreeMap::new(),
             missing: BTreeMap::new(),
             left: BTreeSet::new(),
+            files: Positions::new(),
             torn: 0,
         }
     }
@@ -208,6 +218,7 @@ impl Manifest {
             let (path, part) = self.part(entry)?;
             self.missing.insert(path, part);
         }
+        self.files.extend(commit.files);
         Ok(())
     }
 
@@ -239,8 +250,10 @@ impl Manifest {
         &self,
         add: &[Part],
         remove: &[Arc<Part>],
+        files: Option<&Positions>,
     ) -> io::Result<(Commit, Vec<u8>)> {
         let (mut commit, _) = self.commit_to(self.datasets.clone(), add.iter(), [].iter());
+        commit.files = files.cloned().unwrap_or_default();
         commit.remove = remove.iter().map(|part| self.name(&part.path)).collect();
         let line = line(&commit)?;
         Ok((commit, line))
@@ -275,6 +288,7 @@ impl Manifest {
         let parts = self.parts.values().map(|part| &**part);
         let (mut commit, datasets) = self.commit_to(Vec::new(), parts, self.missing.values());
         commit.left = self.left.iter().cloned().collect();
+        commit.files.clone_from(&self.files);
         self.datasets = datasets;
         let mut text = line(&self.head)?;
         text.extend(line(&commit)?);
@@ -344,6 +358,13 @@ impl Manifest {
     pub(super) fn take_number(&mut self) -> u64 {
         self.next += 1;
         self.next - 1
+    }
+
+    /// A file has this number, unless it is none of ours.
+    pub(super) fn pass(&mut self, number: u64) {
+        if number < 1 << 48 {
+            self.next = self.next.max(number + 1);
+        }
     }
 
     /// The number that the next file will have.

@@ -7,6 +7,7 @@
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use serde_json::json;
@@ -17,13 +18,19 @@ use super::requests::read::RequestsAt;
 use super::store::Lost;
 use super::{Batch, Dataset, Resolution, Shrunk};
 use crate::clock::Clock;
+use crate::delta::Reached;
 use crate::instruments::Instrument;
+use crate::shutdown::Shutdown;
 use crate::telemetry::counters::HistoryCounters;
 use crate::telemetry::reading::{Group, Place, Reading, readings};
 
 /// How the memory is divided that raw requests have no share of, in eighths: for the running batch, for the one that is being
 /// flushed, for the store and for seconds on their way here.
 const RUNNING: usize = 3;
+
+/// How long a flush is waited for, and how often it is looked whether it has ended.
+const FLUSHED_MAX: Duration = Duration::from_secs(30);
+const FLUSHED_NAP: Duration = Duration::from_millis(20);
 
 /// Rows that are not on disk yet.
 pub(super) static MEMORY: Instrument = Instrument::wait("wait/synch/mutex/history/rows", "lock");
@@ -45,12 +52,26 @@ struct Shared {
     requests: OnceLock<Requests>,
     /// The run of the store; 0 while it is not open.
     run: AtomicU64,
+    /// All requests before this one are on disk, as far as they are kept.
+    flushed_to: AtomicU64,
+    /// Those before this one are to be, as soon as that can be.
+    wanted_to: AtomicU64,
 }
 
 #[derive(Debug, Default)]
 struct Memory {
     running: Batch,
-    flushing: Option<Arc<Batch>>,
+    /// What that is in memory, or was, up to here.
+    reached: Reached,
+    flushing: Option<Flushing>,
+}
+
+/// Rows that are being written.
+#[derive(Debug, Clone)]
+pub(super) struct Flushing {
+    pub(super) batch: Arc<Batch>,
+    /// They, and what was written before, have all up to here.
+    pub(super) reached: Reached,
 }
 
 /// What the history thread says of the disk.
@@ -94,6 +115,8 @@ impl History {
             status: Mutex::new(status),
             requests: OnceLock::new(),
             run: AtomicU64::new(0),
+            flushed_to: AtomicU64::new(0),
+            wanted_to: AtomicU64::new(0),
         }))
     }
 
@@ -133,7 +156,7 @@ impl History {
         running(&memory.running);
         View {
             parts: Arc::clone(&parts),
-            flushing: memory.flushing.clone(),
+            flushing: memory.flushing.as_ref().map(|it| Arc::clone(&it.batch)),
         }
     }
 
@@ -148,8 +171,34 @@ impl History {
         let _begun_once = self.0.requests.set(requests.clone());
     }
 
+    /// Adds what was gained until this was reached. Before they came here, so many requests were missed and so many keys
+    /// folded.
+    pub(super) fn take(
+        &self,
+        missed: u64,
+        folded: u64,
+        reached: Reached,
+        add: impl FnOnce(&mut Batch),
+    ) {
+        let limit = reached.files.is_some().then_some(reached.next_id);
+        self.add(missed, folded, Some(reached), add);
+        if let (Some(limit), Some(requests)) = (limit, self.0.requests.get()) {
+            requests.set_limit(limit);
+        }
+    }
+
     /// Adds to the running rows. Before they came here, so many requests were missed and so many keys folded.
     pub(super) fn change(&self, missed: u64, folded: u64, add: impl FnOnce(&mut Batch)) {
+        self.add(missed, folded, None, add);
+    }
+
+    fn add(
+        &self,
+        missed: u64,
+        folded: u64,
+        reached: Option<Reached>,
+        add: impl FnOnce(&mut Batch),
+    ) {
         let Shared {
             memory,
             bytes_max,
@@ -158,6 +207,9 @@ impl History {
         } = &*self.0;
         let mut memory = MEMORY.lock(memory);
         add(&mut memory.running);
+        if let Some(reached) = reached {
+            memory.reached = reached;
+        }
         counters.requests_missed.add(missed);
         counters.keys_folded.add(folded);
         if memory.running.bytes() > *bytes_max {
@@ -173,18 +225,50 @@ impl History {
     }
 
     /// The batch that is to be written, if there are rows.
-    pub(super) fn begin_flush(&self) -> Option<Arc<Batch>> {
+    pub(super) fn begin_flush(&self) -> Option<Flushing> {
         let mut memory = MEMORY.lock(&self.0.memory);
         if memory.flushing.is_none() && !memory.running.is_empty() {
             let batch = std::mem::take(&mut memory.running);
-            memory.flushing = Some(Arc::new(batch));
+            memory.flushing = Some(Flushing {
+                batch: Arc::new(batch),
+                reached: memory.reached.clone(),
+            });
         }
         memory.flushing.clone()
     }
 
     /// It is among the parts on disk now, which nobody can look at before this has returned.
     pub(super) fn end_flush(&self) {
-        MEMORY.lock(&self.0.memory).flushing = None;
+        let flushed = MEMORY.lock(&self.0.memory).flushing.take();
+        if let Some(Flushing { reached, .. }) = flushed {
+            self.0.flushed_to.store(reached.next_id, Ordering::Release);
+        }
+    }
+
+    /// Whether more is to be written than was.
+    pub(super) fn is_wanted(&self) -> bool {
+        let wanted = self.0.wanted_to.load(Ordering::Acquire);
+        wanted > self.0.flushed_to.load(Ordering::Acquire)
+            && MEMORY.lock(&self.0.memory).reached.next_id >= wanted
+    }
+
+    /// Waits until all requests before this one are on disk: something that counts them elsewhere is about to say so. Not while
+    /// that cannot be written, nor when a stop is requested, nor for long; returns whether they are.
+    pub fn await_flushed(&self, to: u64, stop: &Shutdown) -> bool {
+        self.0.wanted_to.fetch_max(to, Ordering::AcqRel);
+        let begun = Instant::now();
+        loop {
+            if self.0.flushed_to.load(Ordering::Acquire) >= to {
+                return true;
+            }
+            let status = self.0.status.lock();
+            let is_failing = status.off.is_some() || status.error.is_some();
+            drop(status);
+            if is_failing || stop.requested() || begun.elapsed() > FLUSHED_MAX {
+                return false;
+            }
+            std::thread::sleep(FLUSHED_NAP);
+        }
     }
 
     /// Something was tried: why it does not go well, if it does not, and what the store counts since then.
@@ -230,7 +314,7 @@ impl History {
     #[must_use]
     pub fn status(&self) -> Group {
         let memory = MEMORY.lock(&self.0.memory);
-        let flushing = memory.flushing.as_ref().map_or(0, |batch| batch.bytes());
+        let flushing = memory.flushing.as_ref().map_or(0, |it| it.batch.bytes());
         let bytes = memory.running.bytes() + flushing;
         drop(memory);
         let status = self.0.status.lock();

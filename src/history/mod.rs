@@ -13,8 +13,6 @@ mod answer_memory;
 mod batch;
 mod dataset;
 mod disk;
-#[cfg(test)]
-mod faults;
 pub(crate) mod histogram;
 pub(crate) mod import;
 pub mod inspect;

@@ -71,13 +71,7 @@ impl Part {
     /// Its number: no other part of the store has it.
     #[must_use]
     pub fn number(&self) -> u64 {
-        let stem = self.path.file_stem().and_then(|it| it.to_str());
-        let stem = stem.unwrap_or_default();
-        let number = match self.is_published() {
-            true => stem.rsplit('-').next(),
-            false => stem.split('-').next(),
-        };
-        number.and_then(|it| it.parse().ok()).unwrap_or(0)
+        number_of(&self.path)
     }
 
     /// Whether it is a published file, which others read too, and not a piece.
@@ -157,6 +151,17 @@ impl Part {
         }
         Ok(())
     }
+}
+
+/// The number of a file that is named as ours.
+pub(super) fn number_of(path: &Path) -> u64 {
+    let stem = path.file_stem().and_then(|it| it.to_str());
+    let stem = stem.unwrap_or_default();
+    let number = match is_published(path) {
+        true => stem.rsplit('-').next(),
+        false => stem.split('-').next(),
+    };
+    number.and_then(|it| it.parse().ok()).unwrap_or(0)
 }
 
 fn is_published(path: &Path) -> bool {

@@ -88,6 +88,8 @@ struct Shared {
     collector: Mutex<Collector>,
     /// Asks the collector's thread to copy all that is kept, because a flush begins.
     copy_now: AtomicBool,
+    /// Where what is written comes with the position of a file: later ones are not looked at yet.
+    limit: AtomicU64,
     kept: AtomicU64,
 }
 
@@ -96,7 +98,8 @@ impl Requests {
     pub const SHARE: usize = 4;
 
     /// Keeps these of what is merged from now on, in `run`, or once that has begun; where a status from
-    /// `error_status` on is an error. `None` where there is nothing to keep.
+    /// `error_status` on is an error. Where files are followed only what is before a [limit](Self::set_limit), which is moved on.
+    /// `None` where there is nothing to keep.
     #[must_use]
     pub fn new(
         keep: KeptRequests,
@@ -104,6 +107,7 @@ impl Requests {
         error_status: u32,
         run: u64,
         live: &SharedLive,
+        follows_files: bool,
     ) -> Option<Self> {
         let seed = ahash::RandomState::new().hash_one(run);
         let selection = match keep {
@@ -129,6 +133,7 @@ impl Requests {
             begin: next,
             collector: Mutex::new(Collector::new(selection, run, next)),
             copy_now: AtomicBool::new(false),
+            limit: AtomicU64::new(if follows_files { next } else { u64::MAX }),
             kept: AtomicU64::new(0),
         })))
     }
@@ -147,7 +152,7 @@ impl Requests {
             if copy_now || naps >= NAPS || self.has_much_to_look_at() {
                 let _stage = COLLECT.begin();
                 let mut collector = COLLECTOR.lock(&self.0.collector);
-                let is_all = collector.collect(&self.0.live);
+                let is_all = collector.collect(&self.0.live, self.limit());
                 if copy_now {
                     collector.copy_out(&self.0.live, u64::MAX);
                 }
@@ -176,7 +181,55 @@ impl Requests {
 
     /// Looks at all that was merged meanwhile; false when a [flush](Store::flush_requests) has to make room for more of it.
     pub fn collect(&self) -> bool {
-        COLLECTOR.lock(&self.0.collector).collect(&self.0.live)
+        COLLECTOR
+            .lock(&self.0.collector)
+            .collect(&self.0.live, self.limit())
+    }
+
+    /// Requests before this one may be looked at.
+    pub(super) fn set_limit(&self, limit: u64) {
+        self.0.limit.store(limit, Ordering::Release);
+    }
+
+    fn limit(&self) -> u64 {
+        self.0.limit.load(Ordering::Acquire)
+    }
+
+    /// Whether they are written together with the rows, and up to the same place.
+    pub(super) fn has_limit(&self) -> bool {
+        self.limit() < u64::MAX
+    }
+
+    /// Nothing is added until [`end_flush`](Self::end_flush).
+    pub(super) fn hold(&self) {
+        COLLECTOR.lock(&self.0.collector).is_flushing = true;
+    }
+
+    /// What is to be written: of requests before this one, while nothing else is added.
+    pub(super) fn begin_flush(&self, limit: u64) -> Vec<(f64, Kept)> {
+        let mut collector = COLLECTOR.lock(&self.0.collector);
+        if self.has_limit() {
+            collector.is_flushing = false;
+            // What finds no room is still in the pool, and may be missed there.
+            let _is_all = collector.collect(&self.0.live, limit);
+        }
+        let rows = collector.rows(&self.0.live);
+        collector.is_flushing = true;
+        rows
+    }
+
+    /// So many were written; `None`: that failed.
+    pub(super) fn end_flush(&self, written: Option<usize>) {
+        self.0
+            .kept
+            .fetch_add(written.unwrap_or_default() as u64, Ordering::Relaxed);
+        // What failed is tried again, with the same rows where they come with a position.
+        COLLECTOR.lock(&self.0.collector).is_flushing = written.is_none() && self.has_limit();
+    }
+
+    /// Readers see them on disk.
+    pub(super) fn clear(&self) {
+        COLLECTOR.lock(&self.0.collector).clear();
     }
 
     /// Takes what is to be kept of all that was merged, for whoever writes it instead.
@@ -184,7 +237,7 @@ impl Requests {
         let mut collector = COLLECTOR.lock(&self.0.collector);
         let mut taken = Vec::new();
         loop {
-            let is_all = collector.collect(&self.0.live);
+            let is_all = collector.collect(&self.0.live, u64::MAX);
             taken.extend(collector.rows(&self.0.live));
             collector.clear();
             if is_all {
@@ -208,7 +261,7 @@ impl Requests {
     pub(super) fn unpublished(&self) -> Unpublished {
         let mut collector = COLLECTOR.lock(&self.0.collector);
         // Whatever it has no room for is behind it.
-        let _is_all = collector.collect(&self.0.live);
+        let _is_all = collector.collect(&self.0.live, self.limit());
         Unpublished {
             kept: collector.rows(&self.0.live).into(),
             behind: Behind {
@@ -249,28 +302,13 @@ impl Store {
     /// # Errors
     /// As [`flush`](Self::flush).
     pub fn flush_requests(&mut self, requests: &Requests, now: u64) -> Result<(), StoreError> {
-        let mut rows = {
-            let mut collector = COLLECTOR.lock(&requests.0.collector);
-            let rows = collector.rows(&requests.0.live);
-            collector.is_flushing = !rows.is_empty();
-            rows
+        let mut rows = requests.begin_flush(u64::MAX);
+        let written = match rows.is_empty() {
+            true => Ok(()),
+            false => self.write((None, &mut rows), None, now, || requests.clear()),
         };
-        if rows.is_empty() {
-            return Ok(());
-        }
-        let written = self.attempt(|store| {
-            store.make_room(now)?;
-            let staged = store.stage_requests(&mut rows, now)?;
-            // In the moment in which readers see them on disk they are in memory no more.
-            store.commit(staged, Vec::new(), || {
-                COLLECTOR.lock(&requests.0.collector).clear();
-            })
-        });
-        COLLECTOR.lock(&requests.0.collector).is_flushing = false;
-        written?;
-        let kept = rows.len() as u64;
-        requests.0.kept.fetch_add(kept, Ordering::Relaxed);
-        Ok(())
+        requests.end_flush(written.is_ok().then_some(rows.len()));
+        written
     }
 
     /// Writes rows as pieces, one for each hour, which do not count yet.
@@ -319,4 +357,4 @@ fn write_piece(file: File, rows: &mut [(f64, Kept)]) -> io::Result<(File, Conten
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

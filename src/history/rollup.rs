@@ -52,7 +52,8 @@ impl Rollup {
         let kept = second.reports().filter(|it| it.is_kept);
         // Reports share records: those of the one with most are counted.
         let folded = kept.map(|it| second.folded(it)).max().unwrap_or(0);
-        self.history.change(missed, folded, |running| {
+        let reached = second.reached.clone();
+        self.history.take(missed, folded, reached, |running| {
             read(&mut Adding {
                 running,
                 minute: Resolution::Minute.begin(second.unix_secs),

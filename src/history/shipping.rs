@@ -25,7 +25,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
-use tracing::error;
+use tracing::{error, warn};
 
 use super::Resolution;
 use super::disk::{Disk, StoreError, failed};
@@ -104,9 +104,48 @@ struct Cursor {
     /// Rows that are gone and were not shipped.
     #[serde(default)]
     dropped: u64,
+    /// Since which number parts of rollups, and of raw requests, are not shipped.
+    #[serde(default)]
+    off: [Option<u64>; 2],
 }
 
 impl Cursor {
+    /// Follows what is to be shipped from now on. Rows that were not wanted, and that can no longer be shipped where they are now,
+    /// are lost to the sink: returns how many of these parts are.
+    fn follow<'p>(
+        &mut self,
+        what: Shipped,
+        next_number: u64,
+        parts: impl Iterator<Item = &'p Arc<Part>>,
+    ) -> u64 {
+        let everything = Shipped {
+            rollups: true,
+            requests: true,
+        };
+        let parts: Vec<_> = parts.filter(|part| everything.has(part)).collect();
+        let mut lost = 0;
+        for (off, (is_raw, is_wanted)) in self
+            .off
+            .iter_mut()
+            .zip([(false, what.rollups), (true, what.requests)])
+        {
+            if !is_wanted {
+                off.get_or_insert(next_number);
+                continue;
+            }
+            let Some(since) = off.take() else { continue };
+            let parts = parts.iter().filter(|part| {
+                let number = part.number();
+                part.is_raw() == is_raw
+                    && number >= since
+                    && (part.is_published() || number < self.done.below)
+            });
+            lost += parts.map(|part| part.rows()).sum::<u64>();
+        }
+        self.dropped += lost;
+        lost
+    }
+
     /// Whether rows of a part are still to be shipped, but for what was refused.
     fn lacks(&self, part: &Part) -> bool {
         let number = part.number();
@@ -132,6 +171,7 @@ pub struct Shipping(Arc<Mutex<Inner>>);
 #[derive(Debug)]
 struct Inner {
     folder: PathBuf,
+    disk: Disk,
     cursor: Cursor,
     what: Shipped,
     /// Rows that are gone since that was written.
@@ -180,19 +220,20 @@ impl Shipping {
         dir.join(UNSHIPPED).join(CURSOR).exists()
     }
 
-    /// That of the store in `dir`, whose next part has this number.
-    pub(super) fn open(
+    /// That of the store in `dir`, which has these parts, and whose next one has this number.
+    pub(super) fn open<'p>(
         dir: &Path,
         disk: &Disk,
         next_number: u64,
         what: Shipped,
+        parts: impl Iterator<Item = &'p Arc<Part>>,
     ) -> Result<Self, StoreError> {
         let folder = dir.join(UNSHIPPED);
         disk.make_folder(&folder, files::FOLDER_MODE)?;
         let path = folder.join(CURSOR);
         let found = read(&path)?;
-        let is_new = found.is_none();
-        let cursor = found.unwrap_or(Cursor {
+        let before = found.as_ref().map(|cursor| cursor.off);
+        let mut cursor = found.unwrap_or(Cursor {
             format: FORMAT,
             begin: next_number,
             files: 0,
@@ -202,11 +243,21 @@ impl Shipping {
             file_as: None,
             refused: Vec::new(),
             dropped: 0,
+            off: [None; 2],
         });
+        let lost = cursor.follow(what, next_number, parts);
+        if lost > 0 {
+            warn!(
+                rows = lost,
+                "clickhouse.what has more than before: what was published meanwhile is not shipped."
+            );
+        }
+        let is_changed = before != Some(cursor.off);
         let mut inner = Inner {
             kept: Vec::new(),
             unopened: kept(&folder)?,
             folder,
+            disk: disk.clone(),
             cursor,
             what,
             dropped: 0,
@@ -215,7 +266,7 @@ impl Shipping {
             error!(%error, "A piece that is to be shipped cannot be opened: nothing is shipped until it can.");
         }
         let shipping = Self(Arc::new(Mutex::new(inner)));
-        if is_new {
+        if is_changed {
             LOCK.lock(&shipping.0).write(|_| ())?;
         }
         Ok(shipping)
@@ -267,7 +318,7 @@ impl Shipping {
             inner.kept.retain(|it| it.path != part.path);
             if inner.kept.len() < before {
                 // The next start removes what could not be removed now.
-                let _later = fs::remove_file(&part.path);
+                let _later = inner.disk.remove(&part.path);
             }
         }
     }
@@ -410,7 +461,7 @@ impl Inner {
             self.dropped += rows;
             let aside = path.with_extension("damaged");
             // The next start finds it again where it cannot be moved.
-            let _moved = fs::rename(&path, &aside);
+            let _moved = self.disk.rename(&path, &aside);
             error!(file = %path.display(), %error, rows, set_aside = %aside.display(), "A piece that was to be shipped cannot be read: its rows are not shipped.");
         }
         opened
@@ -435,17 +486,16 @@ impl Inner {
         cursor.dropped += self.dropped;
         let path = self.folder.join(CURSOR);
         let text = serde_json::to_vec(&cursor).map_err(std::io::Error::other);
-        let written = text
-            .and_then(|text| files::replace(&path, |file| std::io::Write::write_all(file, &text)));
-        written.map_err(failed("write", &path))?;
+        let text = text.map_err(failed("write", &path))?;
+        self.disk.replace(&path, &text)?;
         self.cursor = cursor;
         self.dropped = 0;
-        let (cursor, what) = (&self.cursor, self.what);
+        let (cursor, what, disk) = (&self.cursor, self.what, &self.disk);
         self.kept.retain(|part| {
             let is_needed = what.has(part) && cursor.needs(part);
             if !is_needed {
                 // The next start removes what could not be removed now.
-                let _later = fs::remove_file(&part.path);
+                let _later = disk.remove(&part.path);
             }
             is_needed
         });

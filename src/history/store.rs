@@ -23,6 +23,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::ops::Range;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -34,12 +35,13 @@ use super::dataset::Coverage;
 use super::disk::{Disk, StoreError, failed};
 use super::manifest::Manifest;
 use super::parquet::order;
-use super::part::{Part, Parts};
+use super::part::{Part, Parts, number_of};
 use super::piece::{Contents, PieceWriter};
 use super::requests::Kept;
 use super::retention::{AgeClock, Retention};
 use super::shipping::{Shipped, Shipping};
 use super::{Dataset, Resolution, requests};
+use crate::input::squid::Positions;
 use crate::state::files;
 use crate::state::folder::{HISTORY, LockedFolder};
 
@@ -176,15 +178,21 @@ impl Store {
         }
         // What does not count makes room first.
         let (deletable, orphans) = uncounted(dir, &manifest)?;
+        // Nothing that was written gets the name of something that lies there.
+        let lying = orphans_in(dir)?;
+        let lying = [&deletable, &orphans, &lying].into_iter().flatten();
+        lying.for_each(|file| manifest.pass(number_of(file)));
         for file in &deletable {
             disk.remove(file)?;
             manifest.forget(file);
         }
         // The first change: whatever is written later has this run's number. On a disk without a free byte it may still find
         // room behind the manifest, and with that old files may go.
-        let log = write_manifest(&disk, dir, &mut manifest);
+        let written = write_manifest(&disk, dir, &mut manifest);
         let (log, log_bytes) =
-            log.or_else(|error| append_run(&disk, dir, &manifest).map_err(|_| error))?;
+            written.or_else(|error| append_run(&disk, dir, &manifest).map_err(|_| error))?;
+        // Whichever it is: were its name not safe, a power cut would bring an older one back.
+        disk.sync_folder(dir)?;
         let mut store = Self {
             folder,
             disk,
@@ -224,9 +232,11 @@ impl Store {
             .join(file.strip_prefix(dir).unwrap_or(file));
         let made = files::create_folder(to.parent().unwrap_or(dir), files::FOLDER_MODE);
         let beside = file.with_added_extension("orphan");
-        let moved = made.and_then(|()| fs::rename(file, &to)).map(|()| to);
-        match moved.or_else(|_| fs::rename(file, &beside).map(|()| beside)) {
+        let made = made.map_err(failed("make", &to));
+        let moved = made.and_then(|()| self.disk.rename(file, &to)).map(|()| to);
+        match moved.or_else(|_| self.disk.rename(file, &beside).map(|()| beside)) {
             Ok(to) => {
+                let _may_be_undone = self.disk.sync_folder(to.parent().unwrap_or(dir));
                 self.counts.orphaned += 1;
                 warn!(file = %file.display(), to = %to.display(), "The manifest of history does not know a file: it is moved away and does not count.");
             }
@@ -260,7 +270,8 @@ impl Store {
 
     fn open_shipping(&mut self, what: Shipped) -> Result<Shipping, StoreError> {
         let number = self.manifest.next_number();
-        let shipping = Shipping::open(self.dir(), &self.disk, number, what)?;
+        let parts = self.manifest.parts();
+        let shipping = Shipping::open(self.dir(), &self.disk, number, what, parts)?;
         self.shipping = Some(shipping.clone());
         Ok(shipping)
     }
@@ -304,32 +315,34 @@ impl Store {
         now: u64,
         then: impl FnOnce(),
     ) -> Result<(), StoreError> {
+        self.write((Some(batch), &mut []), None, now, then)
+    }
+
+    /// Writes rows and raw requests in one commit, which says up to where followed files were read for them. `then`: see
+    /// [`flush`](Self::flush).
+    pub(super) fn write(
+        &mut self,
+        (batch, requests): (Option<&Batch>, &mut [(f64, Kept)]),
+        files: Option<&Positions>,
+        now: u64,
+        then: impl FnOnce(),
+    ) -> Result<(), StoreError> {
         self.attempt(|store| {
             store.make_room(now)?;
-            let staged = store.stage_batch(batch, now)?;
+            let staged = batch.map(|batch| store.stage_batch(batch, now));
+            let mut staged = staged.transpose()?.unwrap_or_default();
             let rows: u64 = staged.iter().map(|it| it.part.rows()).sum();
-            store.commit(staged, Vec::new(), then)?;
+            staged.extend(store.stage_requests(requests, now)?);
+            store.commit_read(staged, Vec::new(), files, then)?;
             store.counts.rows_written += rows;
             Ok(())
         })
     }
 
-    /// Writes rows of the past and raw requests in one commit.
-    pub(super) fn import(
-        &mut self,
-        batch: &Batch,
-        requests: &mut [(f64, Kept)],
-        now: u64,
-    ) -> Result<(), StoreError> {
-        self.attempt(|store| {
-            store.make_room(now)?;
-            let mut staged = store.stage_batch(batch, now)?;
-            let rows: u64 = staged.iter().map(|it| it.part.rows()).sum();
-            staged.extend(store.stage_requests(requests, now)?);
-            store.commit(staged, Vec::new(), || ())?;
-            store.counts.rows_written += rows;
-            Ok(())
-        })
+    /// Up to where followed files are on disk.
+    #[must_use]
+    pub fn files(&self) -> &Positions {
+        &self.manifest.files
     }
 
     /// Writes the rows of a batch as pieces, one for each hour, which do not count yet.
@@ -372,6 +385,9 @@ impl Store {
                 Ok((log, bytes)) => {
                     (self.log, self.log_bytes) = (log, bytes);
                     self.compact_at = bytes + LOG_BYTES_MAX;
+                    // Until its name is safe.
+                    self.is_unsure = true;
+                    self.disk.sync_folder(&self.folder.path)?;
                 }
                 Err(error) if self.is_unsure => self.cut_log().map_err(|_| error)?,
                 // It may grow until there is room.
@@ -405,6 +421,7 @@ impl Store {
     fn cut_log(&mut self) -> Result<(), StoreError> {
         let path = Manifest::path(&self.folder.path);
         self.disk.cut(&mut self.log, &path, self.log_bytes)?;
+        self.disk.sync_folder(&self.folder.path)?;
         reserve(&self.log, self.log_bytes);
         Ok(())
     }
@@ -456,6 +473,17 @@ impl Store {
         remove: Vec<Arc<Part>>,
         then: impl FnOnce(),
     ) -> Result<(), StoreError> {
+        self.commit_read(staged, remove, None, then)
+    }
+
+    /// The same of what was read up to there.
+    fn commit_read(
+        &mut self,
+        staged: Vec<Staged>,
+        remove: Vec<Arc<Part>>,
+        files: Option<&Positions>,
+        then: impl FnOnce(),
+    ) -> Result<(), StoreError> {
         if !remove.iter().all(|part| self.manifest.has(part)) {
             return Err(StoreError::Stopped);
         }
@@ -488,7 +516,7 @@ impl Store {
         }
         let (commit, line) = self
             .manifest
-            .commit(&add, &remove)
+            .commit(&add, &remove, files)
             .map_err(failed("write", &path))?;
         self.is_unsure = true;
         self.disk.append(&mut self.log, &path, &line)?;
@@ -586,7 +614,7 @@ fn write_piece(file: File, batch: &Batch, hour: &Range<u64>) -> io::Result<(File
     piece.finish()
 }
 
-/// Writes the manifest anew; open to append to, and its length.
+/// Writes the manifest anew; open to append to, and its length. Its name is not safe yet.
 fn write_manifest(
     disk: &Disk,
     dir: &Path,
@@ -600,14 +628,22 @@ fn write_manifest(
         let bytes = text.len() as u64;
         reserve(&file, bytes);
         disk.append(&mut file, &new, &text)?;
-        disk.rename(&new, &path)?;
-        disk.sync_folder(dir)?;
-        Ok((file, bytes))
+        match disk.rename(&new, &path) {
+            // Some file systems say so of what was done.
+            Err(error) if !is_at(&file, &path) => Err(error),
+            _ => Ok((file, bytes)),
+        }
     };
     write().inspect_err(|_| {
         // It takes room; where it cannot be removed it is the next time.
         let _later = fs::remove_file(&new);
     })
+}
+
+/// Whether it is this file that has the name.
+fn is_at(file: &File, path: &Path) -> bool {
+    let found = file.metadata().and_then(|it| Ok((it, fs::metadata(path)?)));
+    found.is_ok_and(|(a, b)| (a.dev(), a.ino()) == (b.dev(), b.ino()))
 }
 
 /// Takes room for what is appended behind so many bytes, so that something can be removed on a disk that is full; not every

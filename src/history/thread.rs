@@ -44,7 +44,7 @@ const RETAIN_SECS: u64 = 60;
 
 /// What is in memory goes to disk.
 pub(super) static FLUSH: Instrument = Instrument::new("stage/history/flush");
-/// The same of raw requests.
+/// Raw requests alone do, because their memory is full.
 pub(super) static FLUSH_REQUESTS: Instrument = Instrument::new("stage/history/flush requests");
 /// A piece of a log of the past goes to disk: in requests that are kept raw.
 pub(super) static IMPORT: Instrument = Instrument::new("stage/history/import");
@@ -180,7 +180,9 @@ impl Writer {
     pub fn keep_requests(&mut self, config: &Config, live: &SharedLive) -> Option<Requests> {
         let memory = config.history.memory / Requests::SHARE;
         let (keep, error_status) = (config.history.requests, config.reports.error_status);
-        let requests = Requests::new(keep, memory, error_status, self.work.history.run(), live);
+        let follows_files = config.follows_files();
+        let run = self.work.history.run();
+        let requests = Requests::new(keep, memory, error_status, run, live, follows_files);
         if let Some(requests) = &requests {
             self.work.history.keep_requests(requests);
         }
@@ -208,7 +210,8 @@ impl Writer {
                 stage.worked(import.requests.len() as u64);
                 let written = match &mut self.store {
                     Some(store) => {
-                        let written = store.import(&import.batch, &mut import.requests, now);
+                        let rows = (Some(&*import.batch), &mut import.requests[..]);
+                        let written = store.write(rows, None, now, || ());
                         self.work.show(store, written.is_err());
                         written.map_err(|error| error.to_string())
                     }
@@ -253,7 +256,7 @@ impl Writer {
         let is_all_written = store.as_mut().is_some_and(|store| {
             work.note_lost(store);
             // What was being flushed when a write failed, then what came since.
-            work.flush(store) && work.flush(store) && work.end_requests(store)
+            work.flush(store, true) && work.flush(store, true) && work.end_requests(store)
         });
         if !is_all_written {
             error!(
@@ -274,45 +277,62 @@ impl Work {
     /// Writes what is in memory when it is time to, or its memory is full.
     fn flush_due(&mut self, store: &mut Store) {
         let now_ms = self.clock.mono_ms();
-        let is_due = now_ms >= self.flush_ms;
+        let is_due = now_ms >= self.flush_ms || self.history.is_wanted();
         let is_full = || self.requests.as_ref().is_some_and(Requests::is_full);
         if now_ms >= self.writing.next_ms && (is_due || is_full()) {
             let next_ms = self.next_flush();
             self.requests.iter().for_each(Requests::prepare_flush);
-            let is_written = (!is_due || self.flush(store)) && self.flush_requests(store);
+            let is_written = self.flush(store, is_due);
             if is_due && is_written {
                 self.flush_ms = next_ms;
             }
         }
     }
 
-    /// Writes what is in memory; false if that cannot be done now.
-    fn flush(&mut self, store: &mut Store) -> bool {
-        let Some(batch) = self.history.begin_flush() else {
-            return true;
+    /// Writes what is in memory, in one commit: raw requests, and rows if these are due or both come with the position of a file.
+    /// False if that cannot be done now.
+    fn flush(&mut self, store: &mut Store, is_due: bool) -> bool {
+        let requests = self.requests.as_ref();
+        let is_joint = requests.is_some_and(Requests::has_limit);
+        let mut stage = match is_due || is_joint {
+            true => FLUSH.begin(),
+            false => FLUSH_REQUESTS.begin(),
         };
-        let mut stage = FLUSH.begin();
+        // First: none may be looked at that came after the rows.
+        requests
+            .filter(|_| is_joint)
+            .iter()
+            .for_each(|it| it.hold());
+        let rows = (is_due || is_joint).then(|| self.history.begin_flush());
+        let rows = rows.flatten();
+        let limit = rows.as_ref().map_or(0, |rows| rows.reached.next_id);
+        let mut raw = requests.map_or_else(Vec::new, |it| it.begin_flush(limit));
         let before = store.counts.rows_written;
-        let written = store.flush(&batch, self.now(), || self.history.end_flush());
-        stage.worked(store.counts.rows_written - before);
-        let is_written = self.has_written(store, written);
-        if is_written {
+        let has_any = rows.is_some() || !raw.is_empty();
+        let batch = rows.as_ref().map(|rows| &*rows.batch);
+        let files = rows.as_ref().and_then(|rows| rows.reached.files.as_deref());
+        let mut written = Ok(());
+        if has_any {
+            written = store.write((batch, &mut raw), files, self.now(), || {
+                // In the moment in which readers see all of it on disk it is in memory no more.
+                if rows.is_some() {
+                    self.history.end_flush();
+                }
+                requests.iter().for_each(|it| it.clear());
+            });
+        }
+        requests
+            .iter()
+            .for_each(|it| it.end_flush(written.is_ok().then_some(raw.len())));
+        if written.is_ok() {
+            stage.worked(store.counts.rows_written - before + raw.len() as u64);
+        }
+        drop(stage);
+        let is_written = !has_any || self.has_written(store, written);
+        if rows.is_some() && is_written {
             self.history.flushed();
         }
         is_written
-    }
-
-    /// The same of raw requests.
-    fn flush_requests(&mut self, store: &mut Store) -> bool {
-        let Some(requests) = self.requests.clone() else {
-            return true;
-        };
-        let mut stage = FLUSH_REQUESTS.begin();
-        let before = requests.kept();
-        let written = store.flush_requests(&requests, self.now());
-        stage.worked(requests.kept() - before);
-        drop(stage);
-        self.has_written(store, written)
     }
 
     fn has_written(&mut self, store: &Store, written: Result<(), StoreError>) -> bool {
@@ -327,7 +347,7 @@ impl Work {
         let mut is_all = false;
         while !is_all {
             is_all = self.requests.as_ref().is_none_or(Requests::collect);
-            if !self.flush_requests(store) {
+            if !self.flush(store, true) {
                 return false;
             }
         }

@@ -92,9 +92,15 @@ pub(crate) fn replace<T, E: From<io::Error>>(
 ) -> Result<T, E> {
     let new = path.with_added_extension("new");
     let write = || {
+        #[cfg(test)]
+        step(|faults| faults.written(&new, 0))?;
         let mut file = MeasuredWrite::new(create(&new)?, &STATE_WRITE);
         let written = write(&mut file)?;
+        #[cfg(test)]
+        step(|faults| faults.synced(&new))?;
         sync(&file.to)?;
+        #[cfg(test)]
+        step(|faults| faults.renamed(&new, path))?;
         fs::rename(&new, path)?;
         Ok(written)
     };
@@ -106,10 +112,27 @@ pub(crate) fn replace<T, E: From<io::Error>>(
     }
     // It is there. What may still fail is its outliving a power cut, and there is nothing to take back.
     let folder = path.parent().unwrap_or(Path::new("."));
-    if let Err(error) = File::open(folder).and_then(|folder| sync(&folder)) {
+    let sync_folder = || {
+        #[cfg(test)]
+        step(|faults| faults.folder_synced(folder))?;
+        sync(&File::open(folder)?)
+    };
+    if let Err(error) = sync_folder() {
         warn!(%error, file = %path.display(), "Cannot sync the folder: a power cut now may undo the last change.");
     }
     replaced
+}
+
+#[cfg(test)]
+thread_local! {
+    /// What goes wrong with what this thread replaces.
+    pub(crate) static FAULTS: std::cell::RefCell<super::faults::Faults> = std::cell::RefCell::default();
+}
+
+/// Called before each change: in a test it may fail, and otherwise is told.
+#[cfg(test)]
+fn step(tell: impl FnOnce(&super::faults::Faults)) -> io::Result<()> {
+    FAULTS.with_borrow(|faults| faults.step().map(|()| tell(faults)))
 }
 
 fn sync(file: &File) -> io::Result<()> {
@@ -183,6 +206,47 @@ mod tests {
 
     use super::super::{State, snapshot_writer};
     use super::*;
+
+    /// Whatever fails, and wherever the power is cut, there is a whole version: the last one that was there, or the one after it.
+    #[test]
+    fn what_is_replaced_is_always_one_version_as_a_whole() {
+        let mut known = 0_u64;
+        for seed in 0..500_u64 {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("file");
+            let faults = super::super::faults::Faults::default();
+            FAULTS.set(faults.clone());
+            let mut safe = 0;
+            for version in 1..12_u64 {
+                faults.set_weather(seed * 100 + version, 6, false);
+                let text = version.to_string().repeat(50);
+                let replaced = replace(&path, |file| io::Write::write_all(file, text.as_bytes()));
+                faults.set_weather(0, 0, false);
+                if replaced.is_ok() {
+                    safe = version;
+                }
+                let is_cut = (seed + version).is_multiple_of(4);
+                if is_cut {
+                    faults.cut_power();
+                }
+                let found = fs::read_to_string(&path).unwrap_or_default();
+                let of = |version: u64| match version {
+                    0 => String::new(),
+                    version => version.to_string().repeat(50),
+                };
+                let is_one = (0..=version).any(|version| found == of(version));
+                assert!(is_one, "{seed} {version}: {found:?}");
+                // A folder that could not be synced may be what it was.
+                assert!(is_cut || found == of(safe), "{seed} {version}");
+                known += u64::from(found == of(version));
+                if is_cut {
+                    break;
+                }
+            }
+            FAULTS.take();
+        }
+        assert!(known > 500, "{known}");
+    }
 
     fn mode(path: &Path) -> u32 {
         fs::symlink_metadata(path).unwrap().permissions().mode() & 0o7777

@@ -20,6 +20,8 @@
 pub mod annotations;
 pub mod counters;
 mod document;
+#[cfg(test)]
+pub(crate) mod faults;
 pub(crate) mod files;
 pub mod folder;
 pub mod records;

@@ -100,6 +100,8 @@ pub struct Written {
     pub held: Duration,
     /// The cut's own hold.
     pub cut: Duration,
+    /// The id that the next request had.
+    pub next_id: u64,
 }
 
 /// Why a snapshot was not written.
@@ -164,9 +166,11 @@ pub fn write<W: Write>(subject: Subject<'_>, to: W) -> Result<(W, Written), Writ
     let (cut, ids, counters, requests) = writer.hold(|live| {
         // Of this moment too: nothing is merged, and counted as merged, while this is held.
         let counters = SavedCounters::of(subject.counters, subject.sockets);
-        let requests = live.pool.requests.len();
+        let requests = (live.pool.requests.len(), live.pool.requests.next_id());
         (live.reports.cut(), live.pool.ids(), counters, requests)
     });
+    let (requests, next_id) = requests;
+    writer.written.next_id = next_id;
     writer.stage.work(0, requests as u64);
     writer.written.cut = writer.written.held;
     writer.records.record(&Record::Head(Head {

@@ -187,7 +187,6 @@ impl Snapshots {
 }
 
 /// Writes snapshots.
-#[derive(Debug)]
 pub struct SnapshotWriter {
     /// Where to, and what became of it.
     pub snapshots: Arc<Snapshots>,
@@ -199,6 +198,21 @@ pub struct SnapshotWriter {
     pub sockets: Vec<SocketName>,
     /// Time.
     pub clock: Arc<dyn Clock>,
+    /// What waits, where it is of use, until requests before an id are where they are kept for longer: a file that is followed
+    /// is read from there, and what a snapshot had beyond that would be in it twice.
+    pub await_kept: Option<AwaitKept>,
+}
+
+/// Waits until all requests before this one are kept, or that cannot be.
+pub type AwaitKept = Box<dyn Fn(u64, &Shutdown) + Send + Sync>;
+
+impl std::fmt::Debug for SnapshotWriter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let snapshots = &self.snapshots;
+        f.debug_struct("SnapshotWriter")
+            .field("snapshots", snapshots)
+            .finish_non_exhaustive()
+    }
 }
 
 impl SnapshotWriter {
@@ -278,6 +292,9 @@ impl SnapshotWriter {
             let written = files::replace(&self.snapshots.dir.join(FILE), |file| {
                 let buffer = BufWriter::with_capacity(BUFFER_BYTES, &mut *file);
                 let (_, written) = snapshot::write(subject, buffer)?;
+                if let Some(await_kept) = &self.await_kept {
+                    await_kept(written.next_id, stop);
+                }
                 Ok((written, file.to.metadata()?.len()))
             });
             match written {

@@ -15,8 +15,8 @@ use crossbeam::utils::CachePadded;
 use super::counter::{Cell, Counter, CounterBy, Gauge, WrappedCounter, counters};
 use super::reading::Reading;
 use crate::input::record::{DecodeCounts, RejectReason, Repair};
-use crate::input::squid::Source;
 use crate::input::squid::line::BadLine;
+use crate::input::squid::{Followed, Source};
 use crate::input::stat;
 use crate::input::stat::line::Defect;
 
@@ -248,6 +248,20 @@ impl Counters {
             squids: Vec::new(),
             stats: Vec::new(),
         }
+    }
+
+    /// The sources that follow files, with what the ring counts of them.
+    #[must_use]
+    pub fn followed(&self) -> Followed {
+        // Their sockets come last.
+        let first = self.sockets.len().saturating_sub(self.squids.len());
+        let squids = self.squids.iter().zip(self.sockets.iter().skip(first));
+        let followed = squids.filter(|(source, _)| source.is_followed());
+        Followed(
+            followed
+                .map(|(source, socket)| (Arc::clone(source), Arc::clone(socket)))
+                .collect(),
+        )
     }
 
     /// The sum over all sockets.

@@ -13,7 +13,6 @@ use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -356,6 +355,48 @@ fn connections_break_repeat_and_never_end() {
     here.stop();
 }
 
+/// Writes numbered lines to a file, the last of them at times in pieces, until it is over; then how many.
+fn write_lines(path: &Path, is_over: &AtomicBool) -> u64 {
+    let mut number = 0_u64;
+    let file = OpenOptions::new().create(true).append(true).open(path);
+    let mut file = file.unwrap();
+    while !is_over.load(Ordering::SeqCst) {
+        let mut lines = String::new();
+        for _ in 0..1 + number % 37 {
+            let start = 1_700_000_000 + number;
+            lines += &format!(
+                "sq1 start={start}.000 end={start}.004 tr=4 ss=TCP_MISS hs=200 rm=GET out=10 sn={number} \
+                 url=http://origin.example/p/{number}\n"
+            );
+            number += 1;
+        }
+        // A line may come in pieces.
+        let (first, second) = lines.as_bytes().split_at(lines.len() / 3);
+        for piece in [first, second] {
+            file.write_all(piece).unwrap();
+            std::thread::sleep(Duration::from_millis(3));
+        }
+    }
+    number
+}
+
+/// Follows a file that grows in a daemon that is killed again and again; the last one, and how many lines there are.
+fn follow_through_kills(log: &Path, settings: &[&str], kills: u64) -> (Program, u64) {
+    let is_over = AtomicBool::new(false);
+    let written = std::thread::scope(|scope| {
+        let writing = scope.spawn(|| write_lines(log, &is_over));
+        for kill in 0..kills {
+            let mut daemon = Program::serve(settings);
+            std::thread::sleep(Duration::from_millis(900 + kill * 370));
+            daemon.signal("KILL");
+            daemon.wait();
+        }
+        is_over.store(true, Ordering::SeqCst);
+        writing.join().unwrap()
+    });
+    (Program::serve(settings), written)
+}
+
 #[test]
 fn a_followed_file_is_read_once_through_kills() {
     let dir = tempfile::tempdir().unwrap();
@@ -363,40 +404,7 @@ fn a_followed_file_is_read_once_through_kills() {
     let squid = format!("squid=[{{path='{}',name='proxy'}}]", log.display());
     let state = format!("state.dir={}", dir.path().join("state").display());
     let settings = [&*squid, &state, "state.snapshot_period=1s"];
-    let is_over = Arc::new(AtomicBool::new(false));
-    let (over, path) = (Arc::clone(&is_over), log.clone());
-    let writing = std::thread::spawn(move || {
-        let mut number = 0_u64;
-        let file = OpenOptions::new().create(true).append(true).open(&path);
-        let mut file = file.unwrap();
-        while !over.load(Ordering::SeqCst) {
-            let mut lines = String::new();
-            for _ in 0..1 + number % 37 {
-                let start = 1_700_000_000 + number;
-                lines += &format!(
-                    "sq1 start={start}.000 end={start}.004 tr=4 ss=TCP_MISS hs=200 rm=GET out=10 sn={number} \
-                     url=http://origin.example/p/{number}\n"
-                );
-                number += 1;
-            }
-            // A line may come in pieces.
-            let (first, second) = lines.as_bytes().split_at(lines.len() / 3);
-            for piece in [first, second] {
-                file.write_all(piece).unwrap();
-                std::thread::sleep(Duration::from_millis(3));
-            }
-        }
-        number
-    });
-    for kill in 0..5 {
-        let mut daemon = Program::serve(&settings);
-        std::thread::sleep(Duration::from_millis(900 + kill * 370));
-        daemon.signal("KILL");
-        daemon.wait();
-    }
-    is_over.store(true, Ordering::SeqCst);
-    let written = writing.join().unwrap();
-    let daemon = Program::serve(&settings);
+    let (daemon, written) = follow_through_kills(&log, &settings, 5);
     let requests = || {
         let rows = daemon.site.rows("squid_codes");
         rows.first()
@@ -424,6 +432,43 @@ fn a_followed_file_is_read_once_through_kills() {
         [written, written, 0, 0],
         "{source:?}"
     );
+}
+
+/// What is on disk says up to where the file was read for it.
+#[test]
+fn a_followed_file_is_in_history_once_through_kills() {
+    for with_state in [false, true] {
+        let dir = tempfile::tempdir().unwrap();
+        let log = dir.path().join("access.log");
+        let squid = format!("squid=[{{path='{}',name='proxy'}}]", log.display());
+        let history = dir.path().join("history");
+        let history = format!("history.dir={}", history.display());
+        let state = format!("state.dir={}", dir.path().join("state").display());
+        let mut settings = vec![&*squid, &history];
+        settings.extend(["history.flush_period=1s", "history.requests=all"]);
+        if with_state {
+            settings.extend([&*state, "state.snapshot_period=1s"]);
+        }
+        let (daemon, written) = follow_through_kills(&log, &settings, 4);
+        let requests = || {
+            let info = daemon.site.json("/api/v1/info?from=0&to=4000000000");
+            info["req_count"].as_u64().unwrap()
+        };
+        await_condition("all is in history", || match requests() {
+            count if count >= written => Ok(()),
+            count => Err((count, written)),
+        });
+        assert_eq!(requests(), written, "state: {with_state}");
+        // Raw requests come with the same position.
+        let paths = || {
+            let rows = "SELECT count(*), count(DISTINCT script_name) FROM history.request";
+            sql(&daemon.site, rows)
+        };
+        await_condition("all requests are", || match paths() {
+            rows if rows == [format!("[{written},{written}]")] => Ok(()),
+            rows => Err((rows, written)),
+        });
+    }
 }
 
 /// Whoever may send can hold all connections; neither silence nor their number keeps others out for ever.

@@ -108,7 +108,7 @@ impl Counting {
         let keep = config.history.requests;
         Self {
             hasher,
-            requests: Requests::new(keep, ROWS_BYTES / 8, error_status, run, &live),
+            requests: Requests::new(keep, ROWS_BYTES / 8, error_status, run, &live, false),
             live,
             deltas,
             rollup: Rollup::new(rows.clone(), error_status),
@@ -179,6 +179,6 @@ impl Counting {
 
     /// The rows, and the raw requests that are to be kept.
     pub(super) fn end(self) -> (Option<Arc<Batch>>, Vec<(f64, Kept)>) {
-        (self.rows.begin_flush(), self.kept)
+        (self.rows.begin_flush().map(|it| it.batch), self.kept)
     }
 }

@@ -63,10 +63,10 @@ impl Collector {
         }
     }
 
-    /// Looks at all that was merged; false when there is no room for more of it.
-    pub(super) fn collect(&mut self, live: &SharedLive) -> bool {
+    /// Looks at all that was merged, up to `limit`; false when there is no room for more of it.
+    pub(super) fn collect(&mut self, live: &SharedLive, limit: u64) -> bool {
         // What comes meanwhile is for the next time.
-        let end = answering(live).pool.requests.next_id();
+        let end = answering(live).pool.requests.next_id().min(limit);
         while self.next < end && !self.is_flushing && self.run > 0 {
             if self.is_full() {
                 return false;

@@ -23,21 +23,21 @@ use crate::merger::Live;
 use crate::pool::Pool;
 use crate::report::{Reports, Ticks};
 
-pub(super) const BEGIN: u32 = 1_700_000_000;
-pub(super) const RETENTION: Retention = Retention {
+pub(in crate::history) const BEGIN: u32 = 1_700_000_000;
+pub(in crate::history) const RETENTION: Retention = Retention {
     secs: [1 << 40; 3],
     size_max: 1 << 40,
     free_min: 0,
 };
 
 /// What is merged, by a process with so many raw rows.
-pub(super) struct Process {
-    live: SharedLive,
+pub(in crate::history) struct Process {
+    pub(in crate::history) live: SharedLive,
     decoder: Decoder,
 }
 
 impl Process {
-    pub(super) fn new(rows: usize) -> Self {
+    pub(in crate::history) fn new(rows: usize) -> Self {
         let hasher = Hasher::new();
         let history = Ticks::of(Duration::from_secs(900));
         let pool = PoolConfig {
@@ -59,7 +59,7 @@ impl Process {
         }
     }
 
-    pub(super) fn merge(&mut self, received: u32, requests: &[model::Request]) {
+    pub(in crate::history) fn merge(&mut self, received: u32, requests: &[model::Request]) {
         let mut records = Vec::new();
         for request in requests {
             let packet = request.encode_to_vec();
@@ -71,13 +71,18 @@ impl Process {
             .merge(&records, u64::from(received - BEGIN) * 1_000);
     }
 
-    pub(super) fn requests(&self, keep: KeptRequests, bytes_max: usize, run: u64) -> Requests {
-        Requests::new(keep, bytes_max, 500, run, &self.live).unwrap()
+    pub(in crate::history) fn requests(
+        &self,
+        keep: KeptRequests,
+        bytes_max: usize,
+        run: u64,
+    ) -> Requests {
+        Requests::new(keep, bytes_max, 500, run, &self.live, false).unwrap()
     }
 }
 
 /// A request as others send them: some are slow, some fail, most have timers.
-pub(super) fn sent(random: &mut StdRng) -> model::Request {
+pub(in crate::history) fn sent(random: &mut StdRng) -> model::Request {
     // The lower ones are the more frequent ones.
     let most = random.random_range(1..60);
     let script = random.random_range(0..most);
@@ -115,11 +120,15 @@ fn script_name(sent: &model::Request) -> String {
 }
 
 /// The rows of all published files of a table.
-fn published(dir: &Path, table: &str) -> Vec<RecordBatch> {
+pub(in crate::history) fn published(dir: &Path, table: &str) -> Vec<RecordBatch> {
     let mut batches = Vec::new();
     for folder in std::fs::read_dir(dir.join(table)).into_iter().flatten() {
         for file in std::fs::read_dir(folder.unwrap().path()).unwrap() {
-            let file = File::open(file.unwrap().path()).unwrap();
+            let path = file.unwrap().path();
+            if path.extension().is_none_or(|it| it != "parquet") {
+                continue;
+            }
+            let file = File::open(path).unwrap();
             let reader = ParquetRecordBatchReaderBuilder::try_new(file).unwrap();
             batches.extend(reader.build().unwrap().map(Result::unwrap));
         }
@@ -127,7 +136,7 @@ fn published(dir: &Path, table: &str) -> Vec<RecordBatch> {
     batches
 }
 
-fn ints(batches: &[RecordBatch], name: &str) -> Vec<i64> {
+pub(in crate::history) fn ints(batches: &[RecordBatch], name: &str) -> Vec<i64> {
     let columns = batches
         .iter()
         .map(|batch| batch.column_by_name(name).unwrap());
@@ -157,7 +166,7 @@ fn weights(batches: &[RecordBatch]) -> Vec<f64> {
     values.collect()
 }
 
-pub(super) fn publish_all(store: &mut Store, now: u64) {
+pub(in crate::history) fn publish_all(store: &mut Store, now: u64) {
     while store.publish_due(now, &mut |_| Ok(())).unwrap() {}
 }
 
@@ -307,7 +316,7 @@ fn estimates_do_not_lean_to_one_side() {
         let mut estimates: HashMap<&str, Vec<f64>> = HashMap::new();
         for period in 0..PERIODS {
             collector.next = 1;
-            assert!(collector.collect(&process.live));
+            assert!(collector.collect(&process.live, u64::MAX));
             let rows = collector.rows(&process.live);
             let total: f64 = rows.iter().map(|(weight, _)| weight).sum();
             assert!((total - 4_000.0).abs() < 1e-6, "{total}");

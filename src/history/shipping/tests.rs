@@ -50,6 +50,7 @@ struct Place {
     store: Option<(Store, Shipping)>,
     /// Whether there is a sink to be opened with the store.
     is_off: bool,
+    what: Shipped,
     flushed: Sums,
     taken: BTreeMap<(u64, u32, Vec<u8>), (u64, u128)>,
 }
@@ -60,6 +61,7 @@ impl Place {
             dir: tempfile::tempdir().unwrap(),
             store: None,
             is_off: false,
+            what: ALL,
             flushed: Sums::new(),
             taken: BTreeMap::new(),
         }
@@ -70,9 +72,9 @@ impl Place {
         self.store.get_or_insert_with(|| {
             let mut store = Store::open(dir, FOR_EVER).unwrap();
             let shipping = match self.is_off {
-                false => store.ship(ALL).unwrap(),
+                false => store.ship(self.what).unwrap(),
                 true => {
-                    store.keep_unshipped(ALL).unwrap();
+                    store.keep_unshipped(self.what).unwrap();
                     let nowhere = tempfile::tempdir().unwrap();
                     let other = Store::open(nowhere.path(), FOR_EVER).unwrap().ship(ALL);
                     other.unwrap()
@@ -345,6 +347,43 @@ fn what_cannot_be_opened_at_a_start_is_shipped_later_or_counted() {
         while place.ship(now, usize::MAX) {}
         assert_eq!(place.taken(), place.flushed);
     }
+}
+
+/// What was not wanted, and is wanted again: what can be shipped is, the rest is counted.
+#[test]
+fn what_was_published_while_it_was_not_shipped_is_counted_when_it_is_again() {
+    let raw_alone = Shipped {
+        rollups: false,
+        requests: true,
+    };
+    let mut place = Place::new();
+    place.flush(NOON, &[NOON]);
+    let mut now = NOON + 600;
+    while place.ship(now, usize::MAX) {}
+    let shipped = place.flushed.clone();
+    place.store = None;
+    place.what = raw_alone;
+    place.flush(now, &[now, now - 60]);
+    place.publish(now + 7_200);
+    now += 14_400;
+    // It waits still when it is wanted again.
+    place.flush(now, &[now]);
+    let dropped = |place: &mut Place| {
+        let (store, shipping) = place.open();
+        shipping.waiting(&store.parts()).0.dropped
+    };
+    assert_eq!(dropped(&mut place), 0);
+    place.what = ALL;
+    for _ in 0..2 {
+        place.store = None;
+        // Of the first flush one row was published with them.
+        assert_eq!(dropped(&mut place), 3);
+    }
+    while place.ship(now + 600, usize::MAX) {}
+    let mut expected = shipped;
+    let last = place.flushed.iter().next_back();
+    expected.extend(last.map(|(place, sums)| (place.clone(), *sums)));
+    assert_eq!(place.taken(), expected);
 }
 
 #[test]

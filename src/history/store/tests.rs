@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use super::super::faults::Faults;
 use super::super::parquet::{self, Want};
 use super::super::{Batch, Dataset, Gain, Retention, RowRef, Section};
 use super::*;
@@ -12,6 +11,7 @@ use crate::report::packed::Sum;
 use crate::report::reading::Extremes;
 use crate::report::row_key::{key_texts, push_key};
 use crate::report::totals::Totals;
+use crate::state::faults::Faults;
 
 mod crash;
 mod retention;

@@ -2,7 +2,8 @@
 //!
 //! One thread reads to the end and looks again ten times a second. A file that was moved away is read to its end, then the
 //! one that took its place; one that became shorter is read from its start. How far it was read is known to the next process
-//! (with `state.dir`), which finds the file also under another name in its folder.
+//! (with `history.dir` or `state.dir`), which finds the file also under another name in its folder. With `history.dir` that is
+//! written down in the commit that has what was read, so that each line is there once; until history is open nothing is read.
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read, Seek, SeekFrom};
@@ -158,13 +159,13 @@ fn identity(metadata: &Metadata) -> (u64, u64) {
 /// Follows the log at `path` until `shutdown` is requested: from where the source was, else from its start, or its end if it is
 /// there now and `from_end`.
 pub fn run<R: Rewrite>(path: &Path, from_end: bool, mut intake: Intake<R>, shutdown: &Shutdown) {
-    let known = intake.decoder.source.progress.lock().file;
-    let mut log = known.and_then(|known| Log::find(path, known));
-    if log.is_none() {
-        intake.decoder.merged = 0;
-        intake.decoder.source.progress.lock().merged = 0;
+    while !intake.decoder.source.has_begun() && !shutdown.requested() {
+        thread::sleep(NAP);
     }
-    if from_end && known.is_none() && log.is_none() {
+    intake.decoder.go_on();
+    let mut known = intake.decoder.source.progress.lock().file;
+    let mut log = known.and_then(|known| Log::find(path, known));
+    if from_end && known.is_none() {
         log = Log::open(path).ok().and_then(|mut log| {
             let end = log.file.metadata().ok()?.len();
             log.go_to(end).ok()?;
@@ -172,6 +173,7 @@ pub fn run<R: Rewrite>(path: &Path, from_end: bool, mut intake: Intake<R>, shutd
         });
     }
     if let Some(log) = &log {
+        known = None;
         intake.publish(log.position().ok(), shutdown);
         info!(path = %path.display(), offset = log.read_bytes, "Following a log of Squid's.");
     }
@@ -188,8 +190,9 @@ pub fn run<R: Rewrite>(path: &Path, from_end: bool, mut intake: Intake<R>, shutd
                 }
                 Err(error) => Err(error),
             },
-            None => Log::open(path).map(|opened| {
-                info!(path = %path.display(), "Following a log of Squid's.");
+            None => open(path, known, &mut intake, shutdown).map(|opened| {
+                known = None;
+                info!(path = %path.display(), offset = opened.read_bytes, "Following a log of Squid's.");
                 intake.decoder.source.counters.files_opened.add(1);
                 log = Some(opened);
                 true
@@ -205,6 +208,26 @@ pub fn run<R: Rewrite>(path: &Path, from_end: bool, mut intake: Intake<R>, shutd
             thread::sleep(NAP);
         }
     }
+}
+
+/// Opens the log that is in its place: from its start, unless it is the one that was read up to `known` and was not there before.
+fn open<R: Rewrite>(
+    path: &Path,
+    known: Option<Position>,
+    intake: &mut Intake<R>,
+    shutdown: &Shutdown,
+) -> io::Result<Log> {
+    let mut log = Log::open(path)?;
+    match known.and_then(|known| Log::find(path, known)) {
+        Some(found) => log = found,
+        None => {
+            intake.decoder.merged = 0;
+            intake.decoder.source.progress.lock().merged = 0;
+        }
+    }
+    // Until something of it is merged, this is where it is.
+    intake.publish(log.position().ok(), shutdown);
+    Ok(log)
 }
 
 /// Reads a chunk, or finds out what to do at the end.

@@ -17,9 +17,10 @@ pub mod sums;
 pub mod tcp;
 pub mod url;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -37,7 +38,7 @@ use super::record::{
 };
 use super::rewrite::Rewrite;
 use crate::clock::Clock;
-use crate::config::SquidSource;
+use crate::config::{SquidFrom, SquidSource};
 use crate::instruments::Instrument;
 use crate::limits::LINE_BYTES_MAX;
 use crate::ring::Producer;
@@ -57,6 +58,8 @@ pub struct Source {
     pub counters: SquidCounters,
     /// Where it is, for the next process.
     pub progress: Mutex<Progress>,
+    /// Whether that is where it begins: history may know better, once it is open.
+    has_begun: AtomicBool,
     /// What its lines add up to that no request tells.
     pub sums: Mutex<Sums>,
     /// Where it was in a file when it had pushed so many records: the oldest one that may be asked for, and some later ones.
@@ -74,6 +77,28 @@ pub struct Progress {
     pub file: Option<file::Position>,
     /// How many requests that follow there were merged already.
     pub merged: u64,
+}
+
+/// Where sources were, by what they are read from.
+pub type Positions = BTreeMap<String, Progress>;
+
+/// The sources that follow files, each with what the ring counts of it.
+#[derive(Debug, Default)]
+pub struct Followed(pub Vec<(Arc<Source>, Arc<SocketCounters>)>);
+
+impl Followed {
+    /// Where they were when what has left the ring so far had been read; `None` where no file is followed. Call it while
+    /// nothing can be merged.
+    #[must_use]
+    pub fn positions(&self) -> Option<Arc<Positions>> {
+        let begun = self.0.iter().filter(|(source, _)| source.has_begun());
+        let positions = begun.map(|(source, counters)| {
+            let (popped, overwritten) = (&counters.requests_popped, &counters.requests_overwritten);
+            let left = popped.get().saturating_add(overwritten.get());
+            (source.config.from.to_string(), source.at(left).0)
+        });
+        (!self.0.is_empty()).then(|| Arc::new(positions.collect()))
+    }
 }
 
 /// Where a source was in a file.
@@ -96,10 +121,31 @@ impl Source {
             config,
             counters: SquidCounters::default(),
             progress: Mutex::default(),
+            has_begun: AtomicBool::new(false),
             sums: Mutex::default(),
             marks: Mutex::default(),
             example: Mutex::default(),
         })
+    }
+
+    /// It may be read: from `known`, if that is known better than where it was.
+    pub fn begin(&self, known: Option<Progress>) {
+        let mut progress = self.progress.lock();
+        if let Some(known) = known {
+            *progress = known;
+        }
+        self.has_begun.store(true, Ordering::Release);
+    }
+
+    /// Whether it may be read.
+    fn has_begun(&self) -> bool {
+        self.has_begun.load(Ordering::Acquire)
+    }
+
+    /// Whether it follows a file.
+    #[must_use]
+    pub fn is_followed(&self) -> bool {
+        matches!(self.config.from, SquidFrom::File(..))
     }
 
     /// Where it was when what has left the ring so far had been read, and what it had counted: `left` of its records, while
@@ -186,6 +232,13 @@ impl<R: Rewrite> Decoder<R> {
             has_own_time: false,
             merged,
         }
+    }
+
+    /// Goes on where the source is by now.
+    fn go_on(&mut self) {
+        let progress = self.source.progress.lock();
+        self.sequences = Sequences::restored(&progress.runs);
+        self.merged = progress.merged;
     }
 
     /// The same for lines of the past: each has come in the second in which its request ended.

@@ -1,4 +1,4 @@
-//! What goes wrong with the disk of a store under test.
+//! What goes wrong with the disk of a store, or of the state, under test.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -8,9 +8,28 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+/// One change in so many fails, before it is made or after: by a seed.
+#[derive(Clone, Copy)]
+struct Weather {
+    state: u64,
+    one_in: u64,
+    /// Instead, so many syncs say that they are done and are not.
+    lies: bool,
+}
+
+impl Weather {
+    fn strikes(&mut self) -> bool {
+        self.state = self
+            .state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (self.state >> 33).is_multiple_of(self.one_in)
+    }
+}
+
 /// Shared by the store and its test.
 #[derive(Clone, Default)]
-pub(super) struct Faults(Arc<Mutex<State>>);
+pub(crate) struct Faults(Arc<Mutex<State>>);
 
 #[derive(Default)]
 struct State {
@@ -29,6 +48,8 @@ struct State {
     /// Names that are not: what a file was called before, what it is called, and what that name stood for.
     unnamed: Vec<(PathBuf, PathBuf, Option<Vec<u8>>)>,
     free: Option<u64>,
+    /// Changes that fail by chance.
+    weather: Option<Weather>,
     watch: Option<Box<dyn FnMut() + Send>>,
 }
 
@@ -40,12 +61,13 @@ impl std::fmt::Debug for Faults {
 
 impl Faults {
     /// Before a change.
-    pub(super) fn step(&self) -> io::Result<()> {
+    pub(crate) fn step(&self) -> io::Result<()> {
         let watch = self.0.lock().watch.take();
         if let Some(mut watch) = watch {
             watch();
             self.0.lock().watch = Some(watch);
         }
+        self.late()?;
         let mut state = self.0.lock();
         state.steps += 1;
         match state.fails_at {
@@ -56,19 +78,53 @@ impl Faults {
         }
     }
 
+    /// A change that was made, or is about to be, fails by chance: the system is out of luck, or of room.
+    pub(crate) fn late(&self) -> io::Result<()> {
+        let weather = &mut self.0.lock().weather;
+        let Some(weather) = weather.as_mut().filter(|weather| !weather.lies) else {
+            return Ok(());
+        };
+        match (weather.strikes(), weather.state >> 40 & 1 == 0) {
+            (false, _) => Ok(()),
+            (true, false) => Err(rustix::io::Errno::IO.into()),
+            (true, true) => Err(rustix::io::Errno::NOSPC.into()),
+        }
+    }
+
+    /// Whether a sync says that it is done and is not.
+    fn lies(&self) -> bool {
+        let weather = &mut self.0.lock().weather;
+        let lying = weather.as_mut().filter(|weather| weather.lies);
+        lying.is_some_and(Weather::strikes)
+    }
+
+    /// One change in so many fails from now on, by this seed, or syncs lie; 0: none does.
+    pub(crate) fn set_weather(&self, seed: u64, one_in: u64, lies: bool) {
+        self.0.lock().weather = (one_in > 0).then_some(Weather {
+            state: seed,
+            one_in,
+            lies,
+        });
+    }
+
     /// A file is new, or more is written to it than so many bytes.
-    pub(super) fn written(&self, path: &Path, safe: u64) {
+    pub(crate) fn written(&self, path: &Path, safe: u64) {
         let mut state = self.0.lock();
         state.unsynced.entry(path.to_owned()).or_insert(safe);
     }
 
-    pub(super) fn synced(&self, path: &Path) {
+    pub(crate) fn synced(&self, path: &Path) {
+        if self.lies() {
+            return;
+        }
         self.0.lock().unsynced.remove(path);
     }
 
     /// Before a file is renamed.
-    pub(super) fn renamed(&self, from: &Path, to: &Path) {
+    pub(crate) fn renamed(&self, from: &Path, to: &Path) {
         let mut state = self.0.lock();
+        // What had the name is another file.
+        state.unsynced.remove(to);
         if let Some(safe) = state.unsynced.remove(from) {
             state.unsynced.insert(to.to_owned(), safe);
         }
@@ -76,7 +132,10 @@ impl Faults {
         state.unnamed.push(before);
     }
 
-    pub(super) fn folder_synced(&self, folder: &Path) {
+    pub(crate) fn folder_synced(&self, folder: &Path) {
+        if self.lies() {
+            return;
+        }
         let mut state = self.0.lock();
         state
             .unnamed
@@ -84,7 +143,7 @@ impl Faults {
     }
 
     /// What is not safe is gone.
-    pub(super) fn cut_power(&self) {
+    pub(crate) fn cut_power(&self) {
         let mut state = self.0.lock();
         for (path, safe) in std::mem::take(&mut state.unsynced) {
             // Some were removed.
@@ -93,7 +152,9 @@ impl Faults {
             }
         }
         while let Some((from, to, before)) = state.unnamed.pop() {
-            if fs::rename(&to, from).is_ok()
+            // Something newer may have that name, and outlasts this.
+            if !from.exists()
+                && fs::rename(&to, from).is_ok()
                 && let Some(before) = before
             {
                 fs::write(to, before).unwrap();
@@ -102,7 +163,8 @@ impl Faults {
     }
 
     /// Before a piece is read.
-    pub(super) fn read(&self, path: &Path) -> io::Result<()> {
+    pub(crate) fn read(&self, path: &Path) -> io::Result<()> {
+        self.late()?;
         match &mut self.0.lock().unreadable {
             Some((unreadable, tries)) if unreadable == path => {
                 *tries += 1;
@@ -113,50 +175,56 @@ impl Faults {
     }
 
     /// How often a file was tried that cannot be read from now on.
-    pub(super) fn set_unreadable(&self, path: Option<&Path>) -> u32 {
+    pub(crate) fn set_unreadable(&self, path: Option<&Path>) -> u32 {
         let path = path.map(|path| (path.to_owned(), 0));
         let before = std::mem::replace(&mut self.0.lock().unreadable, path);
         before.map_or(0, |(_, tries)| tries)
     }
 
     /// A file that can take nothing.
-    pub(super) fn full(&self) -> Option<File> {
+    pub(crate) fn full(&self) -> Option<File> {
         let full = || File::options().write(true).open("/dev/full").unwrap();
         self.0.lock().is_full.then(full)
     }
 
-    pub(super) fn free(&self) -> Option<u64> {
+    pub(crate) fn free(&self) -> Option<u64> {
         self.0.lock().free
     }
 
+    /// No change fails any more that was to.
+    pub(crate) fn recover(&self) {
+        let mut state = self.0.lock();
+        (state.fails_at, state.is_dead) = (None, false);
+    }
+
     /// Lets the `n`th change from now fail, and those after it.
-    pub(super) fn die_at(&self, n: u64) {
+    pub(crate) fn die_at(&self, n: u64) {
         self.fail_at(n);
         self.0.lock().is_dead = true;
     }
 
     /// Lets the `n`th change from now fail.
-    pub(super) fn fail_at(&self, n: u64) {
+    pub(crate) fn fail_at(&self, n: u64) {
         let mut state = self.0.lock();
         (state.steps, state.fails_at, state.is_dead) = (0, Some(n), false);
     }
 
     /// Whether the change that was to fail was reached.
-    pub(super) fn was_reached(&self) -> bool {
+    pub(crate) fn was_reached(&self) -> bool {
         let state = self.0.lock();
         state.fails_at.is_some_and(|at| state.steps >= at)
     }
 
-    pub(super) fn set_full(&self, is_full: bool) {
+    pub(crate) fn set_full(&self, is_full: bool) {
         self.0.lock().is_full = is_full;
     }
 
-    pub(super) fn set_free(&self, free: u64) {
+    pub(crate) fn set_free(&self, free: u64) {
         self.0.lock().free = Some(free);
     }
 
     /// Called before each change.
-    pub(super) fn set_watch(&self, watch: impl FnMut() + Send + 'static) {
+    pub(crate) fn set_watch(&self, watch: impl FnMut() + Send + 'static) {
         self.0.lock().watch = Some(Box::new(watch));
     }
 }
