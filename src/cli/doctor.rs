@@ -15,6 +15,7 @@ use clap::Args as FlagGroup;
 
 use super::client::AccessFlags;
 use super::{Failure, print};
+use crate::config::data_folder::USUAL;
 use crate::config::units::{exact_bytes, rounded_bytes};
 use crate::config::{Config, ConfigFlags, SquidFrom};
 use crate::daemon::memory_plan::{MemoryPlan, counted};
@@ -120,7 +121,7 @@ pub fn execute(flags: &DoctorFlags) -> Result<(), Failure> {
     if let Some(url) = &flags.running {
         return running::execute(url, &flags.access);
     }
-    let findings = examine(&Config::load(&flags.config, std::env::vars_os())?);
+    let findings = examine(&Config::from_environment(&flags.config)?);
     let text: Vec<String> = findings.iter().map(ToString::to_string).collect();
     print(&text.join("\n"))?;
     match findings.iter().any(|it| it.verdict == Verdict::Wrong) {
@@ -160,6 +161,7 @@ fn examine(config: &Config) -> Vec<Finding> {
     findings.extend(descriptors(config));
     findings.extend(memory(&plan, allowed));
     findings.push(cores(config));
+    findings.extend(kept(config));
     findings.extend(state_dir(config));
     findings.extend(history_dir(config));
     findings
@@ -381,7 +383,18 @@ fn configured(config: &Config) -> Vec<Finding> {
     findings
 }
 
-/// Whether `state.dir` can be written to, or created.
+/// Whether anything is kept at all.
+fn kept(config: &Config) -> Option<Finding> {
+    let is_kept = config.state.dir.is_some() || config.history.dir.is_some();
+    let found = "everything is kept in memory: a restart loses it".to_owned();
+    let change = format!(
+        "--data DIR, or data.dir in the configuration\n\
+         or make the folder where it is by default: mkdir -p {USUAL} && chown USER {USUAL}"
+    );
+    (!is_kept).then(|| Finding::right("data.dir", found).unless(false, Verdict::Better, change))
+}
+
+/// Whether `state.dir` can be written to, or created, and has room.
 fn state_dir(config: &Config) -> Option<Finding> {
     let dir = config.state.dir.as_deref()?;
     Some(folder_found(STATE_DIR, dir, state::check(dir)))
@@ -392,36 +405,36 @@ fn history_dir(config: &Config) -> Vec<Finding> {
     let Some(dir) = config.history.dir.as_deref() else {
         return Vec::new();
     };
-    let found = folder_found(HISTORY_DIR, dir, folder::check(folder::HISTORY, dir));
+    let min = config.history.free_min as u64;
+    let found = folder_found(HISTORY_DIR, dir, folder::check(folder::HISTORY, dir, min));
     let lasting = disk_plan::lasting(config).join("; ");
     let lasting = format!("{lasting} ({})", disk_plan::assumption());
     vec![found, Finding::right("history.size_max", lasting)]
 }
 
-fn folder_found(what: &'static str, dir: &Path, found: Result<Folder, StateError>) -> Finding {
+fn folder_found(
+    what: &'static str,
+    dir: &Path,
+    found: Result<(Folder, u64), StateError>,
+) -> Finding {
     let shown = dir.display();
-    let error = match found {
-        Ok(folder) => {
+    match found {
+        Ok((folder, free)) => {
             let found = match folder {
                 Folder::Present => "can be written",
                 Folder::Missing { .. } => "will be created",
             };
-            return Finding::right(what, format!("{shown} {found}"));
+            Finding::right(
+                what,
+                format!("{shown} {found}; {} free", rounded_bytes(free)),
+            )
         }
-        Err(error) => error,
-    };
-    let change = match error {
-        // What is wrong with the file in it is not mended so.
-        StateError::Io { ref path, .. } if !path.is_file() => {
-            format!("mkdir -p {shown} && chown USER {shown}")
+        Err(error) => {
+            let found = error.to_string();
+            let found = found.split_once(": ").map_or(&*found, |(_, found)| found);
+            Finding::wrong(what, found.to_owned(), error.advice(dir))
         }
-        StateError::Io { .. } | StateError::InUse { .. } | StateError::NotAFolder { .. } => {
-            String::new()
-        }
-    };
-    let found = error.to_string();
-    let found = found.split_once(": ").map_or(&*found, |(_, found)| found);
-    Finding::wrong(what, found.to_owned(), change)
+    }
 }
 
 #[cfg(test)]

@@ -12,8 +12,8 @@ use ipnet::IpNet;
 use tracing::Level;
 
 use super::kinds::{
-    addresses, buckets, choice, choices, front_address, host_names, identifier, name, networks,
-    path, patterns, report_names, server_url, size, span, switch, tag_names, whole,
+    addresses, buckets, choice, choices, data_folder, front_address, host_names, identifier, name,
+    networks, path, patterns, report_names, server_url, size, span, switch, tag_names, whole,
 };
 use super::layers::RawConfig;
 use super::raw_value::Entry;
@@ -400,10 +400,19 @@ settings! {
         pool_size: usize = "1000000", whole(10_000, 10_000_000), "each is kept as it is";
     }
 
+    /// `[data]`: where everything is kept.
+    data: DataConfig {
+        /// Directory for what survives a restart and for the past of reports: `state` and `history` in it (see `[state]` and
+        /// `[history]`), which are created when missing. "auto" is $STATE_DIRECTORY, which systemd sets, else /var/lib/pinbad where
+        /// that exists and can be written, else none. "" is none: everything is in memory, and a restart loses it.
+        /// Cost: those of state.dir and history.dir.
+        dir: Option<PathBuf> = "\"auto\"", data_folder();
+    }
+
     /// `[state]`: what survives a restart.
     state: StateConfig {
         /// Directory for what survives a restart: raw requests, reports with their counts, counters, and the reports created
-        /// at run time; "" keeps all of it in memory only. It is created when missing (mode 0700) and belongs to one daemon
+        /// at run time; "" is `state` in data.dir, if there is one. It is created when missing (mode 0700) and belongs to one daemon
         /// at a time. Written at stop, read at start; what has expired meanwhile is dropped.
         /// Cost: what the pools and reports hold, compressed, twice while it is written: 120 MB for a million requests with
         /// five timers each; a second at stop, two at start. Memory: 24 MiB and an eighth of reports.memory.
@@ -419,8 +428,9 @@ settings! {
 
     /// `[history]`: reports of months on disk.
     history: HistoryConfig {
-        /// Directory for the past of reports, in Parquet files that DuckDB, pandas and others read too; "" keeps none. It is
-        /// created when missing (mode 0700) and belongs to one daemon at a time. While it cannot be opened history is off.
+        /// Directory for the past of reports, in Parquet files that DuckDB, pandas and others read too; "" is `history` in
+        /// data.dir, if there is one. It is created when missing (mode 0700) and belongs to one daemon at a time. While it cannot
+        /// be opened history is off.
         /// Cost: memory, a thread at low priority, and about 90 bytes on disk for each key that gains something in a minute, 160
         /// for each in an hour: 2,000 keys that are all busy take 3.6 GB in 14 days.
         dir: Option<PathBuf> = "\"\"", path("directory");

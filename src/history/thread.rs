@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
 use std::time::Duration;
 
-use tracing::{error, warn};
+use tracing::{error, info, warn};
 
 use super::dataset::Coverage;
 use super::disk::StoreError;
@@ -105,9 +105,15 @@ struct Attempts {
 impl Attempts {
     /// One ended so.
     fn has_ended(&mut self, ended: Result<(), StoreError>, now_ms: u64) {
+        let before = std::mem::take(&mut self.error);
         self.error = ended.err().map(|error| error.to_string());
         self.pause_ms = match &self.error {
-            None => 0,
+            None => {
+                if before.is_some() {
+                    info!("History is written again.");
+                }
+                0
+            }
             Some(error) => {
                 error!(
                     error,
@@ -161,8 +167,15 @@ impl Writer {
         self.open_ms = self.work.clock.mono_ms() + OPEN_MS;
         match (self.open)() {
             Ok(store) => {
+                let mut store = store;
                 self.work.history.set_on(store.run());
-                self.work.show(&store, false);
+                // What the first flush would find out too, a minute later.
+                let writable = store.check_room(self.work.now());
+                if writable.is_err() {
+                    self.work.has_written(&store, writable);
+                } else {
+                    self.work.show(&store, false);
+                }
                 self.store = Some(store);
             }
             Err(error) => {
@@ -253,7 +266,8 @@ impl Writer {
         let is_all_written = store.as_mut().is_some_and(|store| {
             work.note_lost(store);
             // What was being flushed when a write failed, then what came since.
-            work.flush(store) && work.flush(store) && work.end_requests(store)
+            let written = work.flush(store).and_then(|()| work.flush(store));
+            work.has_written(store, written) && work.end_requests(store)
         });
         if !is_all_written {
             error!(
@@ -271,48 +285,49 @@ impl Work {
         self.clock.mono_ms() + until_flush(period_ms, self.clock.unix_ms())
     }
 
-    /// Writes what is in memory when it is time to, or its memory is full.
+    /// Writes what is in memory when it is time to, or its memory is full, or that failed before. Rows and requests are one attempt: as
+    /// long as one of them fails it is tried ever less often, and the age of what waits grows.
     fn flush_due(&mut self, store: &mut Store) {
         let now_ms = self.clock.mono_ms();
-        let is_due = now_ms >= self.flush_ms;
+        let is_due = now_ms >= self.flush_ms || self.writing.error.is_some();
         let is_full = || self.requests.as_ref().is_some_and(Requests::is_full);
         if now_ms >= self.writing.next_ms && (is_due || is_full()) {
             let next_ms = self.next_flush();
             self.requests.iter().for_each(Requests::prepare_flush);
-            let is_written = (!is_due || self.flush(store)) && self.flush_requests(store);
-            if is_due && is_written {
+            let rows = if is_due { self.flush(store) } else { Ok(()) };
+            let written = rows.and_then(|()| self.flush_requests(store));
+            if self.has_written(store, written) && is_due {
                 self.flush_ms = next_ms;
+                self.history.has_flushed();
             }
         }
     }
 
-    /// Writes what is in memory; false if that cannot be done now.
-    fn flush(&mut self, store: &mut Store) -> bool {
+    /// Writes what is in memory.
+    fn flush(&mut self, store: &mut Store) -> Result<(), StoreError> {
         let Some(batch) = self.history.begin_flush() else {
-            return true;
+            return Ok(());
         };
         let mut stage = FLUSH.begin();
         let before = store.counts.rows_written;
         let written = store.flush(&batch, self.now(), || self.history.end_flush());
         stage.worked(store.counts.rows_written - before);
-        let is_written = self.has_written(store, written);
-        if is_written {
-            self.history.flushed();
+        if written.is_ok() {
+            self.history.count_flush();
         }
-        is_written
+        written
     }
 
     /// The same of raw requests.
-    fn flush_requests(&mut self, store: &mut Store) -> bool {
+    fn flush_requests(&mut self, store: &mut Store) -> Result<(), StoreError> {
         let Some(requests) = self.requests.clone() else {
-            return true;
+            return Ok(());
         };
         let mut stage = FLUSH_REQUESTS.begin();
         let before = requests.kept();
         let written = store.flush_requests(&requests, self.now());
         stage.worked(requests.kept() - before);
-        drop(stage);
-        self.has_written(store, written)
+        written
     }
 
     fn has_written(&mut self, store: &Store, written: Result<(), StoreError>) -> bool {
@@ -327,7 +342,8 @@ impl Work {
         let mut is_all = false;
         while !is_all {
             is_all = self.requests.as_ref().is_none_or(Requests::collect);
-            if !self.flush_requests(store) {
+            let written = self.flush_requests(store);
+            if !self.has_written(store, written) {
                 return false;
             }
         }
@@ -438,6 +454,8 @@ fn readings(store: &Store) -> Vec<Reading> {
     let raw_pieces = raw().filter(|part| !part.is_published()).count();
     let counts = store.counts;
     readings! {
+        Gauge disk_free_bytes = store.free().unwrap_or_default(), "What is free on the disk of history.dir.";
+        Gauge disk_free_min_bytes = store.retention.free_min, "What is to stay free there (history.free_min).";
         Gauge disk_bytes = bytes, "What the files of history.dir take.";
         Gauge files = files, "Files that are published, for other programs too.";
         Gauge pieces_pending = parts.len() - files, "Pieces that are to be published when their hour, day or month is over.";

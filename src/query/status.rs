@@ -260,6 +260,9 @@ fn snapshot_group(snapshots: &Snapshots) -> Group {
         Gauge period_seconds = status.period_seconds, "How often a snapshot is written; 0: at the stop only (state.snapshot_period).";
         Counter written as "snapshots_written" = status.written, "Snapshots that were written to state.dir.";
         Counter failed as "snapshots_failed" = status.failed, "Snapshots that could not be written to state.dir; the one before stays.";
+        Gauge failing = u8::from(status.error.is_some()), "1 when the last attempt to write one failed, or the folder cannot be written.";
+        Gauge disk_free_bytes = status.disk_free_bytes, "What is free on the disk of state.dir.";
+        Gauge disk_needed_bytes = status.disk_needed_bytes, "What the next snapshot takes there, beside the last one.";
         Gauge damaged_files = status.damaged.len(), "Snapshots in state.dir that could not be read and were set aside.";
     };
     if let Some(time) = newest {

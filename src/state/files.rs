@@ -112,6 +112,15 @@ pub(crate) fn replace<T, E: From<io::Error>>(
     replaced
 }
 
+/// Bytes that this user may still write on the file system of a folder.
+///
+/// # Errors
+/// Those of the system.
+pub(crate) fn free(path: &Path) -> io::Result<u64> {
+    let found = rustix::fs::statvfs(path)?;
+    Ok(found.f_bavail.saturating_mul(found.f_frsize))
+}
+
 fn sync(file: &File) -> io::Result<()> {
     let _waiting = STATE_SYNC.begin();
     file.sync_all()

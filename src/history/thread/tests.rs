@@ -90,7 +90,7 @@ fn old_files_go_while_nothing_can_be_published() {
     let clock = Arc::new(ManualClock::new((NOON + HOUR) * 1_000));
     let (history, mut writer) = writer(dir.path(), &faults, &clock);
     count(&history, NOON);
-    assert!(writer.work.flush(writer.store.as_mut().unwrap()));
+    writer.work.flush(writer.store.as_mut().unwrap()).unwrap();
     clock.advance_ms(120_000);
     writer.work.tend(writer.store.as_mut().unwrap(), &stop);
     assert_eq!(history.status().count("files_published"), 1);
@@ -98,7 +98,7 @@ fn old_files_go_while_nothing_can_be_published() {
     clock.advance_ms(3 * 24 * HOUR * 1_000);
     writer.store.as_mut().unwrap().follow(&*clock);
     count(&history, NOON + 3 * 24 * HOUR);
-    assert!(writer.work.flush(writer.store.as_mut().unwrap()));
+    writer.work.flush(writer.store.as_mut().unwrap()).unwrap();
     clock.advance_ms(2 * HOUR * 1_000);
     writer.store.as_mut().unwrap().follow(&*clock);
     faults.set_full(true);
@@ -109,7 +109,7 @@ fn old_files_go_while_nothing_can_be_published() {
     // What can be written is written all the same.
     faults.set_full(false);
     count(&history, NOON + 3 * 24 * HOUR + 60);
-    assert!(writer.work.flush(writer.store.as_mut().unwrap()));
+    writer.work.flush(writer.store.as_mut().unwrap()).unwrap();
     assert!(writer.work.tending.error.is_some());
     clock.advance_ms(1_000);
     writer.work.tend(writer.store.as_mut().unwrap(), &stop);
@@ -195,7 +195,7 @@ fn a_flush_does_not_wait_for_a_file_that_is_being_published() {
     for script in 0..rows {
         count_script(&history, NOON, &format!("/{script}"));
     }
-    assert!(writer.work.flush(writer.store.as_mut().unwrap()));
+    writer.work.flush(writer.store.as_mut().unwrap()).unwrap();
     clock.advance_ms(120_000);
     let (begun, of_watch) = (std::sync::Once::new(), history.clone());
     faults.set_watch(move || begun.call_once(|| count(&of_watch, NOON + HOUR)));
@@ -214,7 +214,7 @@ fn what_is_set_aside_is_written_down() {
     let clock = Arc::new(ManualClock::new((NOON + HOUR) * 1_000));
     let (history, mut writer) = writer(dir.path(), &faults, &clock);
     count(&history, NOON);
-    assert!(writer.work.flush(writer.store.as_mut().unwrap()));
+    writer.work.flush(writer.store.as_mut().unwrap()).unwrap();
     clock.advance_ms(120_000);
     let piece = history.view(|_| ()).parts[0].path.clone();
     let whole = std::fs::read(&piece).unwrap();
@@ -224,7 +224,7 @@ fn what_is_set_aside_is_written_down() {
     assert_eq!(status.count("pieces_damaged"), 1);
     let aside = piece.with_extension("damaged");
     assert_eq!(status.texts["set_aside"], serde_json::json!([aside]));
-    assert!(writer.work.flush(writer.store.as_mut().unwrap()));
+    writer.work.flush(writer.store.as_mut().unwrap()).unwrap();
     let mut known = Coverage::default();
     for part in history.view(|_| ()).parts.iter() {
         let mut add = |row: super::super::RowRef<'_>| {
