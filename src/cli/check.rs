@@ -5,9 +5,11 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use super::{Failure, print};
+use crate::config::units::rounded_bytes;
 use crate::config::{Config, ConfigFlags};
 use crate::daemon;
 use crate::daemon::disk_plan;
+use crate::daemon::memory_limit::{self, Scaled};
 use crate::daemon::memory_plan::MemoryPlan;
 use crate::state::folder::{self, HISTORY};
 use crate::state::{self, StateError};
@@ -17,7 +19,8 @@ use crate::state::{self, StateError};
 /// # Errors
 /// Everything that is wrong.
 pub fn execute(flags: &ConfigFlags) -> Result<(), Failure> {
-    let config = Config::from_environment(flags)?;
+    let mut config = Config::from_environment(flags)?;
+    let scaled = memory_limit::fit(&mut config).map_err(Failure::usage)?;
     daemon::check(&config).map_err(|errors| Failure {
         code: 2,
         problems: errors.iter().map(ToString::to_string).collect(),
@@ -57,10 +60,17 @@ pub fn execute(flags: &ConfigFlags) -> Result<(), Failure> {
         history += if place == 0 { &head } else { "" };
         history += &format!("\n  {line}");
     }
+    let scaled = scaled.map_or(String::new(), |Scaled { limit, settings }| {
+        format!(
+            "\nThis control group may have {} of memory; where nothing else is configured: {}.",
+            rounded_bytes(limit),
+            settings.join(" ")
+        )
+    });
     let folders = unusable_folders(&config);
     print(&format!(
         "The configuration is valid.\n  UDP    {}; sockets per address: {}\n  \
-         HTTP   {}\n  MySQL  {}{squids}{stats}\n  data   {kept}\n\n{}{history}",
+         HTTP   {}\n  MySQL  {}{squids}{stats}\n  data   {kept}\n\n{}{scaled}{history}",
         udp.join(", "),
         config.ingest.receivers,
         shown(config.http.listen),

@@ -10,14 +10,17 @@ use std::fs;
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
+use std::time::UNIX_EPOCH;
 
 use clap::Args as FlagGroup;
 
 use super::client::AccessFlags;
 use super::{Failure, print};
+use crate::access::tls;
 use crate::config::data_folder::USUAL;
 use crate::config::units::{exact_bytes, rounded_bytes};
-use crate::config::{Config, ConfigFlags, SquidFrom};
+use crate::config::{Config, ConfigFlags, SquidFrom, TlsFiles};
+use crate::daemon::memory_limit;
 use crate::daemon::memory_plan::{MemoryPlan, counted};
 use crate::daemon::{self, StartError, disk_plan};
 use crate::input::squid::tcp::CONNECTIONS_MAX;
@@ -31,6 +34,9 @@ mod running;
 
 /// Descriptors beside connections and UDP sockets: log, runtimes, snapshot files.
 const DESCRIPTORS_BESIDE: u64 = 64;
+
+/// A certificate should be renewed before it has so few left.
+const DAYS_LEFT: u64 = 14;
 
 const USERS: &str = "users";
 const TLS: &str = "TLS";
@@ -108,6 +114,9 @@ pub struct DoctorFlags {
     /// Say in a sentence what holds a running daemon up most, and check nothing else.
     #[arg(long, value_name = "URL", num_args = 0..=1, default_missing_value = "http://127.0.0.1:30080")]
     pub running: Option<String>,
+    /// Ask a running daemon whether it is ready, for health checks, and check nothing else.
+    #[arg(long, value_name = "URL", num_args = 0..=1, default_missing_value = "http://127.0.0.1:30080", conflicts_with = "running")]
+    pub ready: Option<String>,
     /// As whom, and whose signature counts.
     #[command(flatten)]
     pub access: AccessFlags,
@@ -121,7 +130,13 @@ pub fn execute(flags: &DoctorFlags) -> Result<(), Failure> {
     if let Some(url) = &flags.running {
         return running::execute(url, &flags.access);
     }
-    let findings = examine(&Config::from_environment(&flags.config)?);
+    if let Some(url) = &flags.ready {
+        return running::ready(url, &flags.access);
+    }
+    let mut config = Config::from_environment(&flags.config)?;
+    // What does not fit is among the findings.
+    let _scaled = memory_limit::fit(&mut config);
+    let findings = examine(&config);
     let text: Vec<String> = findings.iter().map(ToString::to_string).collect();
     print(&text.join("\n"))?;
     match findings.iter().any(|it| it.verdict == Verdict::Wrong) {
@@ -329,11 +344,7 @@ fn available() -> Option<u64> {
         .lines()
         .find_map(|line| line.strip_prefix("MemAvailable:"))?;
     let kib: u64 = line.split_whitespace().next()?.parse().ok()?;
-    let group = fs::read_to_string("/sys/fs/cgroup/memory.max").ok();
-    let limit = group
-        .and_then(|text| text.trim().parse().ok())
-        .unwrap_or(u64::MAX);
-    Some((kib * 1024).min(limit))
+    Some((kib * 1024).min(memory_limit::limit().unwrap_or(u64::MAX)))
 }
 
 fn cores(config: &Config) -> Finding {
@@ -371,16 +382,34 @@ fn configured(config: &Config) -> Vec<Finding> {
         Finding::right(USERS, found)
     });
     let tls = [config.http.front().tls(), config.mysql.front().tls()].into_iter();
-    let tls: Vec<_> = tls
-        .flatten()
-        .map(|files| files.cert.display().to_string())
-        .collect();
-    let tls = (!tls.is_empty() && !is_wrong(TLS)).then(|| {
-        let found = format!("{} can be used with the key", tls.join(", "));
-        Finding::right(TLS, found)
-    });
-    findings.extend([users, tls].into_iter().flatten());
+    let tls = tls.flatten().filter(|_| !is_wrong(TLS));
+    let tls: Vec<Finding> = tls.filter_map(|files| certificate(&files)).collect();
+    findings.extend(users.into_iter().chain(tls));
     findings
+}
+
+/// How long a certificate can be used.
+fn certificate(files: &TlsFiles) -> Option<Finding> {
+    let shown = files.cert.display();
+    let found = format!("{shown} can be used with the key");
+    let Some(expires) = tls::acceptor(files).ok()?.expires else {
+        return Some(Finding::right(TLS, found));
+    };
+    let now = UNIX_EPOCH.elapsed().unwrap_or_default().as_secs();
+    let days = expires.saturating_sub(now) / 86_400;
+    let change = "renew it; SIGHUP reads the files again".to_owned();
+    Some(match now < expires {
+        true => Finding::right(
+            TLS,
+            format!("{found}, for {}", counted(days as usize, "day", "days")),
+        )
+        .unless(days >= DAYS_LEFT, Verdict::Better, change),
+        false => Finding::wrong(
+            TLS,
+            format!("{shown} has expired: clients refuse it"),
+            change,
+        ),
+    })
 }
 
 /// Whether anything is kept at all.

@@ -11,7 +11,9 @@ use tracing_subscriber::filter::LevelFilter;
 
 use crate::clock::SystemClock;
 use crate::config::data_folder::TemporaryFolder;
+use crate::config::units::rounded_bytes;
 use crate::config::{Config, ConfigErrors, ConfigFlags};
+use crate::daemon::memory_limit::{self, Scaled};
 use crate::daemon::socket_activation::ActivatedSockets;
 use crate::daemon::{self, Daemon, supervisor};
 use crate::shutdown::Shutdown;
@@ -25,12 +27,23 @@ pub fn execute(flags: &ConfigFlags, demo_rate: Option<u32>) -> Result<(), Failur
     // Outlives the daemon.
     let folder = demo_rate.and_then(|_| TemporaryFolder::new().ok());
     let folder = folder.as_ref().map(TemporaryFolder::path);
-    let load = || match demo_rate {
-        Some(_) => demo_config(flags, folder),
-        None => Config::from_environment(flags),
+    let load = || {
+        let mut config = match demo_rate {
+            Some(_) => demo_config(flags, folder)?,
+            None => Config::from_environment(flags)?,
+        };
+        let scaled = memory_limit::fit(&mut config).map_err(Failure::usage)?;
+        Ok((config, scaled))
     };
-    let mut config = load()?;
+    let (mut config, scaled) = load()?;
     let log = log::init(config.log.format, config.log.level).map_err(Failure::failed)?;
+    if let Some(Scaled { limit, settings }) = scaled {
+        tracing::warn!(
+            settings = settings.join(" "),
+            "The control group may have {} of memory: what has its default is smaller, so that the plan fits.",
+            rounded_bytes(limit)
+        );
+    }
     // Before any thread: it removes its variables from the environment.
     let activated = ActivatedSockets::from_environment(&config).map_err(Failure::failed)?;
     // Signals first: one that arrives while the daemon is starting must not kill it half way.
@@ -81,12 +94,12 @@ fn demo_config(flags: &ConfigFlags, folder: Option<&Path>) -> Result<Config, Con
 /// Takes over the configuration as it is now. An invalid one changes nothing.
 fn reload(
     daemon: &Daemon,
-    loaded: Result<Config, ConfigErrors>,
+    loaded: Result<(Config, Option<Scaled>), Failure>,
     config: &mut Config,
     log: &LogControl,
 ) {
     let errors = match loaded {
-        Ok(new) => match daemon.reload(config, &new) {
+        Ok((new, _)) => match daemon.reload(config, &new) {
             Ok(()) => {
                 // The log is there as long as the program is.
                 let _set = log.reload(LevelFilter::from_level(new.log.level));
@@ -94,7 +107,7 @@ fn reload(
             }
             Err(error) => vec![error.to_string()],
         },
-        Err(errors) => errors.0.iter().map(ToString::to_string).collect(),
+        Err(failure) => failure.problems,
     };
     for error in errors {
         tracing::error!(%error, "Cannot reload the configuration: the old one stays.");

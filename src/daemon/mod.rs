@@ -11,7 +11,6 @@
 //! of these threads ends the process (`threads`).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -48,7 +47,7 @@ use crate::query::definitions::Definitions;
 use crate::query::status::Status;
 use crate::report::definition::Defaults;
 use crate::shutdown::Shutdown;
-use crate::state::end::{LastEnd, RunningMark};
+use crate::state::end::{LastEnd, Lost, RunningMark};
 use crate::state::snapshot_writer::{SnapshotFile, SnapshotWriter, Snapshots};
 use crate::state::{StateError, folder};
 use crate::telemetry::Counters;
@@ -58,6 +57,7 @@ mod error;
 mod frontends;
 pub mod instruments;
 pub mod malloc;
+pub mod memory_limit;
 pub mod memory_plan;
 mod profile;
 mod receivers;
@@ -213,11 +213,13 @@ impl Daemon {
             snapshots: snapshots.clone(),
             #[cfg(feature = "sql")]
             history: history.clone(),
+            certificates: Arc::default(),
             #[cfg(feature = "sql")]
             shipping: sink.as_ref().map(Sink::status),
             #[cfg(feature = "sql")]
             fleet,
         };
+        let certificates = Arc::clone(&status.certificates);
         let pools = instruments::pools(&live, &status);
         let catalog = Catalog::new(
             Arc::clone(&live),
@@ -255,6 +257,7 @@ impl Daemon {
         };
         instruments::set_pools(pools, &served);
         let frontends = Frontends::start(&served, listeners)?;
+        let _set_once = certificates.set(frontends.certificates());
         let merger = Merger {
             consumer: receivers.consumer,
             live: Arc::clone(&live),
@@ -430,8 +433,8 @@ fn kept_in(config: &Config) -> Option<&Path> {
     dirs.into_iter().flatten().next().map(PathBuf::as_path)
 }
 
-/// The spans of which history stands in for what was lost.
-fn refilled(catalog: &Catalog) -> Vec<Range<u64>> {
+/// What history stands in for what was lost.
+fn refilled(catalog: &Catalog) -> Vec<Lost> {
     #[cfg(feature = "sql")]
     return catalog.refilled_spans();
     #[cfg(not(feature = "sql"))]

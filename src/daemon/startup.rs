@@ -166,14 +166,38 @@ pub(super) fn open_sockets(
         return socket::open(listen, config.ingest.receivers, buffer);
     }
     let sockets = socket::adopt(handed, buffer)?;
-    let bound = |address: &SocketAddr| sockets.iter().any(|it| it.address == *address);
+    let bound = |address: &SocketAddr| sockets.iter().any(|it| receives_at(it, address));
     for address in listen.iter().filter(|address| !bound(address)) {
         warn!(
             %address,
             "Not received on, though it is in ingest.listen: the sockets that were handed over take the place of all."
         );
     }
+    let is_wanted = |socket: &ReceiveSocket| {
+        let wanted = |address: &&SocketAddr| {
+            socket.address == **address
+                || address.ip().is_unspecified() && receives_at(socket, address)
+        };
+        listen.iter().any(|address| wanted(&address))
+    };
+    for socket in sockets.iter().filter(|socket| !is_wanted(socket)) {
+        warn!(
+            address = %socket.address,
+            "Received on, though it is not in ingest.listen: it was handed over. With systemd change ListenDatagram= of pinbad.socket."
+        );
+    }
     Ok(sockets)
+}
+
+/// Whether what is sent to an address comes to a socket.
+fn receives_at(socket: &ReceiveSocket, address: &SocketAddr) -> bool {
+    let (bound, ip) = (socket.address, address.ip());
+    // One of IPv6 may take IPv4 too.
+    let is_both = || bound.is_ipv6() && !socket.socket.only_v6().unwrap_or(true);
+    bound == *address
+        || bound.port() == address.port()
+            && bound.ip().is_unspecified()
+            && (bound.is_ipv4() == ip.is_ipv4() || is_both())
 }
 
 /// The listeners of the front ends; `None`: it is switched off.
@@ -539,8 +563,8 @@ pub(super) fn log_start(config: &Config, sockets: &[ReceiveSocket]) {
         if buffer.granted_bytes < buffer.asked_bytes {
             warn!(
                 granted_bytes = buffer.granted_bytes,
-                "The receive buffer is smaller than asked for: raise net.core.rmem_max, or give the \
-                 process CAP_NET_ADMIN."
+                "The receive buffer is smaller than asked for: raise net.core.rmem_max (for a container: on its host), or \
+                 give the process CAP_NET_ADMIN."
             );
         }
     }

@@ -1,12 +1,13 @@
 //! What the daemon reports of itself: the columns of Pinba's `status`, then its own numbers, each with kind and help.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use serde_json::json;
 
 use super::tables::{BUILD, refusals};
 #[cfg(feature = "sql")]
+use crate::access::tls::Tls;
 use crate::clickhouse::{Fleet, ShipStatus};
 use crate::config::RewriteRule;
 #[cfg(feature = "sql")]
@@ -58,6 +59,8 @@ pub struct Status {
     /// The past on disk; `None` without `history.dir`.
     #[cfg(feature = "sql")]
     pub history: Option<History>,
+    /// Certificates of the front ends, once these have started.
+    pub certificates: Arc<OnceLock<Vec<Arc<Tls>>>>,
     /// What is shipped to ClickHouse; `None` without `clickhouse.url`.
     #[cfg(feature = "sql")]
     pub shipping: Option<ShipStatus>,
@@ -83,6 +86,7 @@ impl Status {
             profile: None,
             #[cfg(feature = "sql")]
             history: None,
+            certificates: Arc::default(),
             #[cfg(feature = "sql")]
             shipping: None,
             #[cfg(feature = "sql")]
@@ -146,11 +150,13 @@ impl Status {
             (SQUIDS, self.counters.squids.is_empty()),
             (STATS, self.profile.is_none()),
             (REWRITES, self.rewrites.is_empty()),
+            (CERTIFICATES, self.certificates().is_empty()),
         ] {
             if is_empty {
                 groups.push(Group::new(list, Vec::new()));
             }
         }
+        groups.extend(self.certificate_groups());
         groups.extend(self.snapshots.as_deref().map(snapshot_group));
         #[cfg(feature = "sql")]
         groups.extend(self.history.as_ref().map(History::status));
@@ -166,6 +172,21 @@ impl Status {
             let texts = json!({"address": address, "handed_over": socket.handed_over});
             let readings = counters.counts().readings();
             Group::listed(SOCKETS, at, ("address", address), readings).with_texts(texts)
+        })
+    }
+
+    fn certificates(&self) -> &[Arc<Tls>] {
+        self.certificates.get().map_or(&[], Vec::as_slice)
+    }
+
+    fn certificate_groups(&self) -> impl Iterator<Item = Group> {
+        self.certificates().iter().enumerate().map(|(at, tls)| {
+            let texts = json!({"of": tls.section(), "file": tls.certificate()});
+            let readings = readings! {
+                Gauge expires_timestamp_seconds = tls.expires().unwrap_or_default(), "When the certificate of a front end is no longer valid, unix time.";
+            };
+            let label = ("of", tls.section().to_owned());
+            Group::listed(CERTIFICATES, at, label, readings).with_texts(texts)
         })
     }
 
@@ -232,6 +253,7 @@ impl Status {
 const SOCKETS: Place = Place::List("sockets", "socket");
 const SQUIDS: Place = Place::List("squids", "squid");
 const REWRITES: Place = Place::List("rewrites", "rewrite");
+const CERTIFICATES: Place = Place::List("certificates", "certificate");
 
 /// What pools and reports hold now.
 fn kept(live: &Live) -> Vec<Reading> {

@@ -1,7 +1,7 @@
 //! Whether the process before ended cleanly, and what stands in for what one before it lost.
 //!
 //! ```text
-//!   running    {"clean": false, "refilled": [[1795500000, 1795500600]]}
+//!   running    {"clean": false, "refilled": [{"start": 1795500000, "end": 1795500600, "below": 17}]}
 //! ```
 //!
 //! The file is there while a process runs, in `state.dir` or without one in `history.dir`; a clean stop removes it, or leaves it with
@@ -10,7 +10,6 @@
 
 use std::fs;
 use std::io::{self, Write as _};
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -23,13 +22,30 @@ const FILE: &str = "running";
 /// Spans that are remembered; who is killed more often within a window lacks the oldest.
 const SPANS_MAX: usize = 64;
 
+/// A span of which live reports lack what was counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lost {
+    /// Unix seconds.
+    pub start: u64,
+    /// When the process began that is the first not to have it.
+    pub end: u64,
+    /// Files of history below this number were written before.
+    pub below: u64,
+}
+
+impl Lost {
+    fn is_empty(&self) -> bool {
+        self.start >= self.end
+    }
+}
+
 /// The end of the process before.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LastEnd {
     /// Whether it kept what it had; where nothing is known it did.
     pub clean: bool,
     /// Spans of which rows of history stood in for what was lost, unix seconds.
-    pub refilled: Vec<(u64, u64)>,
+    pub refilled: Vec<Lost>,
 }
 
 impl LastEnd {
@@ -49,15 +65,22 @@ impl LastEnd {
 
     /// The spans that are lacking now, at `now`, when rows and reports came back as of `restored` or not at all.
     #[must_use]
-    pub fn lacking(&self, restored: Option<u64>, now: u64) -> Vec<Range<u64>> {
-        let lost = match self.clean {
-            true => now..now,
-            false => restored.unwrap_or_default()..now,
+    pub fn lacking(&self, restored: Option<u64>, now: u64) -> Vec<Lost> {
+        let lost = Lost {
+            start: match self.clean {
+                true => now,
+                false => restored.unwrap_or_default(),
+            },
+            end: now,
+            below: u64::MAX,
         };
         let before = self.refilled.iter().rev().take(SPANS_MAX).rev();
-        let before = before.map(|&(start, end)| start..end.min(lost.start));
-        let all = before.chain([lost.clone()]);
-        all.filter(|span| !span.is_empty()).collect()
+        let before = before.map(|it| Lost {
+            end: it.end.min(lost.start),
+            ..*it
+        });
+        let all = before.chain([lost]);
+        all.filter(|lost| !lost.is_empty()).collect()
     }
 }
 
@@ -68,14 +91,14 @@ pub struct RunningMark(PathBuf);
 impl RunningMark {
     /// From now on an end that is not clean is noticed.
     #[must_use]
-    pub fn set(dir: &Path, refilled: &[Range<u64>]) -> Self {
+    pub fn set(dir: &Path, refilled: &[Lost]) -> Self {
         let mark = Self(dir.join(FILE));
         mark.write(false, refilled);
         mark
     }
 
     /// The end was clean, and these spans are refilled still.
-    pub fn clear(self, refilled: &[Range<u64>]) {
+    pub fn clear(self, refilled: &[Lost]) {
         if !refilled.is_empty() {
             self.write(true, refilled);
         } else if let Err(error) = fs::remove_file(&self.0)
@@ -85,10 +108,10 @@ impl RunningMark {
         }
     }
 
-    fn write(&self, clean: bool, refilled: &[Range<u64>]) {
+    fn write(&self, clean: bool, refilled: &[Lost]) {
         let end = LastEnd {
             clean,
-            refilled: refilled.iter().map(|span| (span.start, span.end)).collect(),
+            refilled: refilled.to_vec(),
         };
         let written = serde_json::to_vec(&end).map_err(io::Error::other);
         let written =
@@ -113,32 +136,38 @@ mod tests {
         assert!(!end().clean);
         mark.clear(&[]);
         assert!(end().clean && !dir.path().join(FILE).exists());
-        RunningMark::set(dir.path(), &[5..9]).clear(&[7..9]);
+        let lost = Lost {
+            start: 7,
+            end: 9,
+            below: 3,
+        };
+        RunningMark::set(dir.path(), &[lost, lost]).clear(&[lost]);
         let said = end();
         assert!(said.clean);
-        assert_eq!(said.refilled, [(7, 9)]);
+        assert_eq!(said.refilled, [lost]);
         fs::write(dir.path().join(FILE), "{").unwrap();
         assert!(!end().clean);
     }
 
     #[test]
     fn each_second_is_lacking_once() {
-        let end = |clean, refilled: &[(u64, u64)]| LastEnd {
-            clean,
-            refilled: refilled.to_vec(),
+        let lacking = |clean, refilled: &[(u64, u64)], restored| {
+            let refilled = refilled.iter().map(|&(start, end)| Lost {
+                start,
+                end,
+                below: 3,
+            });
+            let refilled = refilled.collect();
+            let lacking = LastEnd { clean, refilled }.lacking(restored, 100);
+            let lacking = lacking.iter().map(|it| (it.start, it.end));
+            lacking.collect::<Vec<_>>()
         };
-        assert_eq!(end(true, &[]).lacking(Some(50), 100), []);
-        assert_eq!(end(true, &[(10, 20)]).lacking(Some(90), 100), [10..20]);
-        assert_eq!(
-            end(false, &[(10, 20)]).lacking(Some(60), 100),
-            [10..20, 60..100]
-        );
+        assert_eq!(lacking(true, &[], Some(50)), []);
+        assert_eq!(lacking(true, &[(10, 20)], Some(90)), [(10, 20)]);
+        assert_eq!(lacking(false, &[(10, 20)], Some(60)), [(10, 20), (60, 100)]);
         // Killed again before the first snapshot: the older one is all there is.
-        assert_eq!(end(false, &[(10, 20)]).lacking(Some(5), 100), [5..100]);
-        assert_eq!(
-            end(false, &[(10, 20)]).lacking(Some(15), 100),
-            [10..15, 15..100]
-        );
-        assert_eq!(end(false, &[(10, 20)]).lacking(None, 100), [0..100]);
+        assert_eq!(lacking(false, &[(10, 20)], Some(5)), [(5, 100)]);
+        assert_eq!(lacking(false, &[(10, 20)], Some(15)), [(10, 15), (15, 100)]);
+        assert_eq!(lacking(false, &[(10, 20)], None), [(0, 100)]);
     }
 }

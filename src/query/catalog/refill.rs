@@ -13,14 +13,14 @@ use std::sync::Arc;
 use super::Catalog;
 use crate::history::parquet::Want as Columns;
 use crate::history::plan::Plan;
-use crate::history::unit::RowsAt;
-use crate::history::{Batch, Coverage, Dataset, Gain, History, Resolution};
+use crate::history::{Batch, Coverage, Dataset, Gain, History, Part, Resolution};
 use crate::report::counts::Histogram;
 use crate::report::definition::Definition;
 use crate::report::packed::Sum;
 use crate::report::reading::{Extremes, KeyValue, Reading, Want};
 use crate::report::row_key::push_key;
 use crate::report::{Entry, read};
+use crate::state::end::Lost;
 
 /// What a snapshot that is begun with a minute takes at most, to be taken for one.
 const SNAPSHOT_SECS: u64 = 2;
@@ -35,8 +35,8 @@ pub struct Refill {
     error_status: u32,
     /// The longest window of a report, seconds.
     window_secs: u64,
-    /// What was lacking, unix seconds.
-    spans: Vec<Range<u64>>,
+    /// What was lacking.
+    lost: Vec<Lost>,
     /// From the first minute to the end of the last.
     filled: Range<u64>,
 }
@@ -48,9 +48,16 @@ impl Refill {
         history: &History,
         reports: impl Iterator<Item = &'a Definition>,
         error_status: u32,
-        spans: &[Range<u64>],
+        lost: &[Lost],
     ) -> Option<Self> {
-        let end = spans.iter().map(|span| span.end).max()?;
+        let end = lost.iter().map(|lost| lost.end).max()?;
+        let parts = history.view(|_| ()).parts;
+        let next = parts.iter().map(|part| part.number() + 1).max()?;
+        let lost = lost.iter().map(|lost| Lost {
+            below: lost.below.min(next),
+            ..*lost
+        });
+        let lost: Vec<Lost> = lost.collect();
         let coverage = Arc::new(Dataset::coverage());
         let mut rows = Batch::default();
         let mut longest = 0;
@@ -59,10 +66,13 @@ impl Refill {
             longest = longest.max(window);
             let dataset = Arc::new(Dataset::of(report, error_status));
             let own = dataset.coverage_key();
-            for span in spans {
-                let span = span.start.max(end.saturating_sub(window))..span.end;
-                copy(history, &dataset, &span, &mut rows, |_| true);
-                copy(history, &coverage, &span, &mut rows, |key| *key == *own);
+            for lost in &lost {
+                let lost = Lost {
+                    start: lost.start.max(end.saturating_sub(window)),
+                    ..*lost
+                };
+                copy(&parts, &dataset, lost, &mut rows, |_| true);
+                copy(&parts, &coverage, lost, &mut rows, |key| *key == *own);
             }
             if rows.bytes() > BYTES_MAX {
                 rows.shrink(BYTES_MAX);
@@ -73,7 +83,7 @@ impl Refill {
             rows,
             error_status,
             window_secs: longest,
-            spans: spans.to_vec(),
+            lost,
             // The last row is of a minute.
             filled: filled.start
                 ..Resolution::Minute.begin(filled.end - 1) + Resolution::Minute.secs(),
@@ -86,12 +96,12 @@ impl Refill {
         self.filled.clone()
     }
 
-    /// The spans that are still inside a window at this unix second.
+    /// What was lacking of the spans that are still inside a window at this unix second.
     #[must_use]
-    pub fn spans(&self, now: u64) -> Vec<Range<u64>> {
-        let spans = self.spans.iter();
-        let inside = spans.filter(|span| now.saturating_sub(self.window_secs) < span.end);
-        inside.cloned().collect()
+    pub fn lost(&self, now: u64) -> Vec<Lost> {
+        let lost = self.lost.iter().copied();
+        lost.filter(|lost| now.saturating_sub(self.window_secs) < lost.end)
+            .collect()
     }
 
     /// What a live reading with keys, and with histograms if those are wanted, becomes with the rows of the minutes inside the window
@@ -171,27 +181,28 @@ fn gain(live: &Reading, row: usize) -> Gain {
 
 /// Adds the rows of the minutes of a span that have such keys.
 fn copy(
-    history: &History,
+    parts: &[Arc<Part>],
     dataset: &Arc<Dataset>,
-    span: &Range<u64>,
+    lost: Lost,
     to: &mut Batch,
     is_wanted: impl Fn(&[u8]) -> bool,
 ) {
     let minute = Resolution::Minute.secs();
     // What came back has the beginning of the first minute, unless it ends with the minute before, as snapshots do.
-    let first = (span.start - span.start.min(SNAPSHOT_SECS)).next_multiple_of(minute);
-    let times = first..span.end;
+    let first = (lost.start - lost.start.min(SNAPSHOT_SECS)).next_multiple_of(minute);
+    let times = first..lost.end;
     if times.is_empty() {
         return;
     }
-    let at = RowsAt::of(history, dataset);
-    let plan = Plan::of_steps(&at.parts, dataset, &times, &mut minute.clone());
-    let minutes = plan
-        .reads
-        .iter()
-        .filter(|(part, _)| part.resolution == Resolution::Minute);
-    for (part, of_part) in minutes {
-        let of_part = of_part.start.max(times.start)..of_part.end.min(times.end);
+    let plan = Plan::of_steps(parts, dataset, &times, &mut minute.clone());
+    let is_minute = |part: &Part| part.resolution == Resolution::Minute;
+    for (part, of_part) in plan.reads.iter().filter(|(part, _)| is_minute(part)) {
+        // What was written later has, of the last minute, what a later process counted too.
+        let end = match part.number() < lost.below {
+            true => lost.end,
+            false => Resolution::Minute.begin(lost.end),
+        };
+        let of_part = of_part.start.max(first)..of_part.end.min(end);
         let read = part.read(dataset, of_part, Columns::ALL, &mut |row| {
             if is_wanted(row.key) {
                 to.add(dataset, row.time, row.key, row.is_other, row.gain);
@@ -215,20 +226,18 @@ impl Catalog {
     pub(super) fn refill(&self) -> Option<Arc<Refill>> {
         let refill = self.refill.read().clone()?;
         let now = self.clock.unix_ms() / 1000;
-        if refill.spans(now).is_empty() {
+        if refill.lost(now).is_empty() {
             *self.refill.write() = None;
             return None;
         }
         Some(refill)
     }
 
-    /// The spans that are refilled still, for the next process.
+    /// What is refilled still, for the next process.
     #[must_use]
-    pub fn refilled_spans(&self) -> Vec<Range<u64>> {
+    pub fn refilled_spans(&self) -> Vec<Lost> {
         let refill = self.refill();
-        refill.map_or(Vec::new(), |refill| {
-            refill.spans(self.clock.unix_ms() / 1000)
-        })
+        refill.map_or(Vec::new(), |it| it.lost(self.clock.unix_ms() / 1000))
     }
 
     /// A whole reading of a report, with what stands in for what was lost. `of` is the report's own definition, `entry` has that of
