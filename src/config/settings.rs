@@ -402,9 +402,8 @@ settings! {
 
     /// `[data]`: where everything is kept.
     data: DataConfig {
-        /// Directory for what survives a restart and for the past of reports: `state` and `history` in it (see `[state]` and
-        /// `[history]`), which are created when missing. "auto" is $STATE_DIRECTORY, which systemd sets, else /var/lib/pinbad where
-        /// that exists and can be written, else none. "" is none: everything is in memory, and a restart loses it.
+        /// Directory for all that is kept: `state` and `history` in it (see `[state]` and `[history]`) are created when missing. "auto" is
+        /// $STATE_DIRECTORY (systemd's), else /var/lib/pinbad where that can be written, else none; "" is none: a restart loses all.
         /// Cost: those of state.dir and history.dir.
         dir: Option<PathBuf> = "\"auto\"", data_folder();
     }
@@ -429,8 +428,7 @@ settings! {
     /// `[history]`: reports of months on disk.
     history: HistoryConfig {
         /// Directory for the past of reports, in Parquet files that DuckDB, pandas and others read too; "" is `history` in
-        /// data.dir, if there is one. It is created when missing (mode 0700) and belongs to one daemon at a time. While it cannot
-        /// be opened history is off.
+        /// data.dir, if any. Created when missing (mode 0700), for one daemon at a time. While it cannot be opened history is off.
         /// Cost: memory, a thread at low priority, and about 90 bytes on disk for each key that gains something in a minute, 160
         /// for each in an hour: 2,000 keys that are all busy take 3.6 GB in 14 days.
         dir: Option<PathBuf> = "\"\"", path("directory");
