@@ -188,9 +188,9 @@ limit() { # BYTES: the limit of the control group
     if [ -e "$group/memory.max" ]; then echo "$1" >"$group/memory.max"; else echo "$1" >"$group/memory.limit_in_bytes"; fi
 }
 limited() { (echo $BASHPID >"$group/cgroup.procs" && inside /usr/bin/pinbad check --config /etc/pinbad/pinbad.toml); }
-if [ -n "$group" ] && limit 536870912 2>/dev/null; then
-    fits() { limited | tee "$work/said"; grep -q 'may have 512.0 MiB of memory; where nothing else is configured: .*reports.memory=' "$work/said"; }
-    check "with 512 MiB the plan gets smaller, and that is said" fits
+if [ -n "$group" ] && limit 805306368 2>/dev/null; then
+    fits() { limited | tee "$work/said"; grep -q 'may have 768.0 MiB of memory; where nothing else is configured: .*reports.memory=' "$work/said"; }
+    check "with 768 MiB the plan gets smaller, and that is said" fits
     limit 67108864
     too_small() {
         local code=0

@@ -75,8 +75,8 @@ impl Config {
         let Some(data) = data else { return };
         self.state.dir.get_or_insert_with(|| {
             let dir = data.join("state");
-            let is_there = |file: &&str| data.join(file).is_file();
-            match !dir.exists() && FILES_OF_STATE.iter().any(|file| is_there(&file)) {
+            let is_there = |file: &str| data.join(file).is_file();
+            match !dir.exists() && FILES_OF_STATE.iter().any(|file| is_there(file)) {
                 true => data.clone(),
                 false => dir,
             }

@@ -410,11 +410,10 @@ settings! {
 
     /// `[state]`: what survives a restart.
     state: StateConfig {
-        /// Directory for what survives a restart: raw requests, reports with their counts, counters, and the reports created
-        /// at run time; "" is `state` in data.dir, if there is one. It is created when missing (mode 0700) and belongs to one daemon
-        /// at a time. Written at stop, read at start; what has expired meanwhile is dropped.
-        /// Cost: what the pools and reports hold, compressed, twice while it is written: 120 MB for a million requests with
-        /// five timers each; a second at stop, two at start. Memory: 24 MiB and an eighth of reports.memory.
+        /// Directory for what survives a restart: raw requests, reports with their counts, counters, and the reports created at run time;
+        /// "" is `state` in data.dir, if any. Created when missing (mode 0700), for one daemon at a time. Written at stop, read at start.
+        /// Cost: what the pools and reports hold, compressed, twice while it is written: 120 MB for a million requests with five timers
+        /// each; a second at stop, two at start. Memory: 24 MiB and an eighth of reports.memory.
         dir: Option<PathBuf> = "\"\"", path("directory");
 
         /// How often the same is written while the daemon runs, in whole seconds up to "7d": the most that a kill -9 or a
@@ -466,8 +465,7 @@ settings! {
         /// Cost: itself, on disk.
         size_max: usize = "\"10GB\"", size(16 * MIB, 1_000_000_000_000_000), "all files of history.dir together";
 
-        /// What is to stay free on that disk: 0 to "1TiB". With less, the oldest of the finest rows go;
-        /// if that does not do, nothing more is written. Everything else goes on.
+        /// What is to stay free on that disk: 0 to "1TiB". With less, the oldest of the finest rows go; if that does not do, nothing more is written.
         free_min: usize = "\"1GB\"", size(0, 1024 * GIB), "space for others on the disk of history.dir";
 
         /// Memory for minutes that are not on disk yet: "4MiB" to "64GiB". When it is full, the keys with the least time and
@@ -475,8 +473,7 @@ settings! {
         /// Cost: itself, with a `dir`.
         memory: usize = "\"64MiB\"", size(4 * MIB, 64 * GIB), "rows on their way to disk";
 
-        /// How often what was gained is written: "1s" to "1h". That much is lost after a kill or a power cut; nothing is by a
-        /// stop.
+        /// How often what was gained is written: "1s" to "1h". That much is lost after a kill or a power cut, nothing by a stop.
         /// Cost: a write and two syncs each time.
         flush_period: Duration = "\"60s\"",
             span(Duration::from_secs(1), Duration::from_hours(1)), "what a kill may lose";

@@ -526,7 +526,9 @@ pub(super) fn log_ready(config: &Config, udp: &[SocketAddr], frontends: &Fronten
         [&config.data.dir, &config.state.dir, &config.history.dir].map(shown);
     match (data, state, history) {
         (_, None, None) => {
-            info!("Keeping all data in memory: a restart loses it. --data DIR (data.dir) keeps it.")
+            info!(
+                "Keeping all data in memory: a restart loses it. --data DIR (data.dir) keeps it."
+            );
         }
         (Some(data), _, _) if is_within(config) => info!(data, "Keeping data on disk."),
         (_, Some(state), Some(history)) => info!(state, history, "Keeping data on disk."),

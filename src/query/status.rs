@@ -6,8 +6,8 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::tables::{BUILD, refusals};
-#[cfg(feature = "sql")]
 use crate::access::tls::Tls;
+#[cfg(feature = "sql")]
 use crate::clickhouse::{Fleet, ShipStatus};
 use crate::config::RewriteRule;
 #[cfg(feature = "sql")]
