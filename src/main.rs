@@ -80,7 +80,7 @@ fn configured(file: Option<&PathBuf>) -> Result<Config, Failure> {
         config: file.cloned(),
         ..ConfigFlags::default()
     };
-    Ok(Config::load(&flags, std::env::vars_os())?)
+    Ok(Config::from_environment(&flags)?)
 }
 
 /// What <https://no-color.org> says.

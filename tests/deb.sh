@@ -118,11 +118,11 @@ answers() { # URL
     return 1
 }
 if command -v systemd-socket-activate >/dev/null; then
-    systemd-socket-activate --datagram --fdname=udp --listen 127.0.0.1:$port --setenv=PINBAD_STATE_DIR="$state/state" \
+    systemd-socket-activate --datagram --fdname=udp --listen 127.0.0.1:$port --setenv=STATE_DIRECTORY="$state" \
         "${run[@]}" 2>"$state/log" &
     woken='started by the first packet, over a socket that is handed to it'
 else
-    PINBAD_STATE_DIR="$state/state" "${run[@]}" --udp 127.0.0.1:$port 2>"$state/log" &
+    STATE_DIRECTORY="$state" "${run[@]}" --udp 127.0.0.1:$port 2>"$state/log" &
     woken='started by hand: there is no systemd-socket-activate'
 fi
 daemon=$!

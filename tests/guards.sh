@@ -57,7 +57,7 @@ certificates-anew|src/daemon/reload.rs|            tls.replace(config);|        
 snapshot-set-aside|src/state/files.rs|fs::rename(path, &aside)?;|if !out! { fs::rename(path, &aside)?; }|it::restart::a_damaged_snapshot_is_set_aside_and_named
 snapshot-replaced-whole|src/state/files.rs|fs::rename(&new, path)?;|if out! { fs::write(path, b"")?; } else { fs::rename(&new, path)?; }|it::restart::killed_it_comes_back_as_of_the_last_snapshot
 snapshot-failure-said|src/state/snapshot_writer.rs|status.error = Some(error.to_string());|if !out! { status.error = Some(error.to_string()); }|it::restart::when_there_is_room_again_it_keeps_again
-snapshot-periodically|src/state/snapshot_writer.rs|if period > 0.0 && last.elapsed()|if !out! && period > 0.0 && last.elapsed()|it::killed::killed_at_any_moment
+snapshot-periodically|src/state/snapshot_writer.rs|if period > 0.0 && is_due|if !out! && period > 0.0 && is_due|it::killed::killed_at_any_moment
 snapshot-one-moment|src/merger.rs|self.counters.rows_evicted.add(evicted);|if out! { parking_lot::RwLockWriteGuard::unlocked(&mut live, std::thread::yield_now); } self.counters.rows_evicted.add(evicted);|merger::tests::what_is_merged_is_counted_while_the_lock_is_held
 snapshot-folded|src/report/aggregate/snapshot.rs|let gone = self.groups.generation(id) != cut.generations[id as usize];|let gone = self.groups.generation(id) != cut.generations[id as usize] && !out!;|state::snapshot::tests::names_that_fold_while_it_is_written
 series-begins|src/report/aggregate.rs|// What is there already was gained before.|if out! { self.groups.is_watched = true; self.deltas = Some(Deltas::new(self.group_keys.len(), 0)); return; }|series::tests::what_is_there_already_is_not_counted_again

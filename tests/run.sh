@@ -329,10 +329,11 @@ if [ -n "${PINBAD_TEST_FULL:-}" ]; then
     step 'ten million names' env PINBAD_TEST_PROGRAM="$CARGO_TARGET_DIR/release/pinbad" PINBAD_TEST_NAMES=10000000 \
         cargo test --locked --test it -- --nocapture hostile::
     step package bash tests/deb.sh
+    step image bash tests/container.sh "$CARGO_TARGET_DIR/release/pinbad"
     step guards bash tests/guards.sh
     step soak bash tests/soak.sh 30m 100000
 else
-    left_out+=("full size: a million packets over ten restarts, a hundred kills, a million requests shipped over twenty kills, ten million names, the package, every guard taken out, a soak of 30 minutes; PINBAD_TEST_FULL=1 runs them")
+    left_out+=("full size: a million packets over ten restarts, a hundred kills, a million requests shipped over twenty kills, ten million names, the package, the image, every guard taken out, a soak of 30 minutes; PINBAD_TEST_FULL=1 runs them")
 fi
 
 # --- the end ------------------------------------------------------------------------------------------------------

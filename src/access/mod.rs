@@ -17,6 +17,7 @@
 
 pub mod accept;
 pub mod attempts;
+pub mod certificate;
 pub mod connection_limits;
 mod digest;
 pub mod roots;

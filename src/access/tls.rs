@@ -14,6 +14,7 @@ use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
+use super::certificate;
 use super::users::read_file;
 use crate::config::TlsFiles;
 
@@ -38,7 +39,16 @@ pub struct TlsError {
 /// What connections are taken with, and the files that it is from.
 pub struct Tls {
     files: TlsFiles,
-    config: RwLock<Arc<ServerConfig>>,
+    acceptor: RwLock<Acceptor>,
+}
+
+/// What connections are taken with.
+#[derive(Debug, Clone)]
+pub struct Acceptor {
+    /// Certificate and key.
+    pub config: Arc<ServerConfig>,
+    /// The unix second after which the certificate is no longer valid, where it says so.
+    pub expires: Option<u64>,
 }
 
 impl Tls {
@@ -48,7 +58,7 @@ impl Tls {
     /// One of them cannot be read or used, or the key is that of another certificate.
     pub fn load(files: &TlsFiles) -> Result<Self, TlsError> {
         Ok(Self {
-            config: RwLock::new(acceptor(files)?),
+            acceptor: RwLock::new(acceptor(files)?),
             files: files.clone(),
         })
     }
@@ -57,7 +67,7 @@ impl Tls {
     ///
     /// # Errors
     /// As [`Tls::load`].
-    pub fn read_again(&self) -> Result<Arc<ServerConfig>, TlsError> {
+    pub fn read_again(&self) -> Result<Acceptor, TlsError> {
         acceptor(&self.files)
     }
 
@@ -68,14 +78,26 @@ impl Tls {
     }
 
     /// Takes connections with this from now on.
-    pub fn replace(&self, config: Arc<ServerConfig>) {
-        *self.config.write() = config;
+    pub fn replace(&self, acceptor: Acceptor) {
+        *self.acceptor.write() = acceptor;
+    }
+
+    /// `http` or `mysql`.
+    #[must_use]
+    pub fn section(&self) -> &'static str {
+        self.files.section
+    }
+
+    /// The unix second after which the certificate is no longer valid, where it says so.
+    #[must_use]
+    pub fn expires(&self) -> Option<u64> {
+        self.acceptor.read().expires
     }
 
     /// What the next connection is taken with.
     #[must_use]
     pub fn config(&self) -> Arc<ServerConfig> {
-        Arc::clone(&self.config.read())
+        Arc::clone(&self.acceptor.read().config)
     }
 }
 
@@ -91,7 +113,7 @@ impl std::fmt::Debug for Tls {
 ///
 /// # Errors
 /// As [`Tls::load`].
-pub fn acceptor(files: &TlsFiles) -> Result<Arc<ServerConfig>, TlsError> {
+pub fn acceptor(files: &TlsFiles) -> Result<Acceptor, TlsError> {
     let refuse = |name: &str, file: &Path, problem: String, accepted| TlsError {
         key: format!("{}.{name}", files.section),
         file: file.display().to_string(),
@@ -102,6 +124,7 @@ pub fn acceptor(files: &TlsFiles) -> Result<Arc<ServerConfig>, TlsError> {
     let bad_key = |problem: String| refuse("tls_key", &files.key, problem, KEY);
     let chain = read(&files.cert, false).map_err(bad_cert)?;
     let chain = certificates(&chain).map_err(bad_cert)?;
+    let expires = chain.first().and_then(|leaf| certificate::expires(leaf));
     let key = read(&files.key, true).map_err(bad_key)?;
     let key = private_key(&key).map_err(bad_key)?;
     let provider = Arc::new(ring::default_provider());
@@ -123,7 +146,10 @@ pub fn acceptor(files: &TlsFiles) -> Result<Arc<ServerConfig>, TlsError> {
             )),
             error => bad_cert(error.to_string()),
         })?;
-    Ok(Arc::new(config))
+    Ok(Acceptor {
+        config: Arc::new(config),
+        expires,
+    })
 }
 
 fn read(path: &Path, secret: bool) -> Result<Vec<u8>, String> {

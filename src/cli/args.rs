@@ -245,6 +245,7 @@ mod tests {
             ("--udp", "ingest.listen"),
             ("--http", "http.listen"),
             ("--mysql", "mysql.listen"),
+            ("--data", "data.dir"),
             ("--log-format", "log.format"),
             ("--log-level", "log.level"),
         ] {

@@ -10,13 +10,17 @@ use std::fs;
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
+use std::time::UNIX_EPOCH;
 
 use clap::Args as FlagGroup;
 
 use super::client::AccessFlags;
 use super::{Failure, print};
+use crate::access::tls;
+use crate::config::data_folder::USUAL;
 use crate::config::units::{exact_bytes, rounded_bytes};
-use crate::config::{Config, ConfigFlags, SquidFrom};
+use crate::config::{Config, ConfigFlags, SquidFrom, TlsFiles};
+use crate::daemon::memory_limit;
 use crate::daemon::memory_plan::{MemoryPlan, counted};
 use crate::daemon::{self, StartError, disk_plan};
 use crate::input::squid::tcp::CONNECTIONS_MAX;
@@ -30,6 +34,9 @@ mod running;
 
 /// Descriptors beside connections and UDP sockets: log, runtimes, snapshot files.
 const DESCRIPTORS_BESIDE: u64 = 64;
+
+/// A certificate should be renewed before it has so few left.
+const DAYS_LEFT: u64 = 14;
 
 const USERS: &str = "users";
 const TLS: &str = "TLS";
@@ -107,6 +114,9 @@ pub struct DoctorFlags {
     /// Say in a sentence what holds a running daemon up most, and check nothing else.
     #[arg(long, value_name = "URL", num_args = 0..=1, default_missing_value = "http://127.0.0.1:30080")]
     pub running: Option<String>,
+    /// Ask a running daemon whether it is ready, for health checks, and check nothing else.
+    #[arg(long, value_name = "URL", num_args = 0..=1, default_missing_value = "http://127.0.0.1:30080", conflicts_with = "running")]
+    pub ready: Option<String>,
     /// As whom, and whose signature counts.
     #[command(flatten)]
     pub access: AccessFlags,
@@ -120,7 +130,13 @@ pub fn execute(flags: &DoctorFlags) -> Result<(), Failure> {
     if let Some(url) = &flags.running {
         return running::execute(url, &flags.access);
     }
-    let findings = examine(&Config::load(&flags.config, std::env::vars_os())?);
+    if let Some(url) = &flags.ready {
+        return running::ready(url, &flags.access);
+    }
+    let mut config = Config::from_environment(&flags.config)?;
+    // What does not fit is among the findings.
+    let _scaled = memory_limit::fit(&mut config);
+    let findings = examine(&config);
     let text: Vec<String> = findings.iter().map(ToString::to_string).collect();
     print(&text.join("\n"))?;
     match findings.iter().any(|it| it.verdict == Verdict::Wrong) {
@@ -160,6 +176,7 @@ fn examine(config: &Config) -> Vec<Finding> {
     findings.extend(descriptors(config));
     findings.extend(memory(&plan, allowed));
     findings.push(cores(config));
+    findings.extend(kept(config));
     findings.extend(state_dir(config));
     findings.extend(history_dir(config));
     findings
@@ -327,11 +344,7 @@ fn available() -> Option<u64> {
         .lines()
         .find_map(|line| line.strip_prefix("MemAvailable:"))?;
     let kib: u64 = line.split_whitespace().next()?.parse().ok()?;
-    let group = fs::read_to_string("/sys/fs/cgroup/memory.max").ok();
-    let limit = group
-        .and_then(|text| text.trim().parse().ok())
-        .unwrap_or(u64::MAX);
-    Some((kib * 1024).min(limit))
+    Some((kib * 1024).min(memory_limit::limit().unwrap_or(u64::MAX)))
 }
 
 fn cores(config: &Config) -> Finding {
@@ -369,19 +382,48 @@ fn configured(config: &Config) -> Vec<Finding> {
         Finding::right(USERS, found)
     });
     let tls = [config.http.front().tls(), config.mysql.front().tls()].into_iter();
-    let tls: Vec<_> = tls
-        .flatten()
-        .map(|files| files.cert.display().to_string())
-        .collect();
-    let tls = (!tls.is_empty() && !is_wrong(TLS)).then(|| {
-        let found = format!("{} can be used with the key", tls.join(", "));
-        Finding::right(TLS, found)
-    });
-    findings.extend([users, tls].into_iter().flatten());
+    let tls = tls.flatten().filter(|_| !is_wrong(TLS));
+    let tls: Vec<Finding> = tls.filter_map(|files| certificate(&files)).collect();
+    findings.extend(users.into_iter().chain(tls));
     findings
 }
 
-/// Whether `state.dir` can be written to, or created.
+/// How long a certificate can be used.
+fn certificate(files: &TlsFiles) -> Option<Finding> {
+    let shown = files.cert.display();
+    let found = format!("{shown} can be used with the key");
+    let Some(expires) = tls::acceptor(files).ok()?.expires else {
+        return Some(Finding::right(TLS, found));
+    };
+    let now = UNIX_EPOCH.elapsed().unwrap_or_default().as_secs();
+    let days = expires.saturating_sub(now) / 86_400;
+    let change = "renew it; SIGHUP reads the files again".to_owned();
+    Some(match now < expires {
+        true => Finding::right(
+            TLS,
+            format!("{found}, for {}", counted(days as usize, "day", "days")),
+        )
+        .unless(days >= DAYS_LEFT, Verdict::Better, change),
+        false => Finding::wrong(
+            TLS,
+            format!("{shown} has expired: clients refuse it"),
+            change,
+        ),
+    })
+}
+
+/// Whether anything is kept at all.
+fn kept(config: &Config) -> Option<Finding> {
+    let is_kept = config.state.dir.is_some() || config.history.dir.is_some();
+    let found = "everything is kept in memory: a restart loses it".to_owned();
+    let change = format!(
+        "--data DIR, or data.dir in the configuration\n\
+         or make the folder where it is by default: mkdir -p {USUAL} && chown USER {USUAL}"
+    );
+    (!is_kept).then(|| Finding::right("data.dir", found).unless(false, Verdict::Better, change))
+}
+
+/// Whether `state.dir` can be written to, or created, and has room.
 fn state_dir(config: &Config) -> Option<Finding> {
     let dir = config.state.dir.as_deref()?;
     Some(folder_found(STATE_DIR, dir, state::check(dir)))
@@ -392,36 +434,36 @@ fn history_dir(config: &Config) -> Vec<Finding> {
     let Some(dir) = config.history.dir.as_deref() else {
         return Vec::new();
     };
-    let found = folder_found(HISTORY_DIR, dir, folder::check(folder::HISTORY, dir));
+    let min = config.history.free_min as u64;
+    let found = folder_found(HISTORY_DIR, dir, folder::check(folder::HISTORY, dir, min));
     let lasting = disk_plan::lasting(config).join("; ");
     let lasting = format!("{lasting} ({})", disk_plan::assumption());
     vec![found, Finding::right("history.size_max", lasting)]
 }
 
-fn folder_found(what: &'static str, dir: &Path, found: Result<Folder, StateError>) -> Finding {
+fn folder_found(
+    what: &'static str,
+    dir: &Path,
+    found: Result<(Folder, u64), StateError>,
+) -> Finding {
     let shown = dir.display();
-    let error = match found {
-        Ok(folder) => {
+    match found {
+        Ok((folder, free)) => {
             let found = match folder {
                 Folder::Present => "can be written",
                 Folder::Missing { .. } => "will be created",
             };
-            return Finding::right(what, format!("{shown} {found}"));
+            Finding::right(
+                what,
+                format!("{shown} {found}; {} free", rounded_bytes(free)),
+            )
         }
-        Err(error) => error,
-    };
-    let change = match error {
-        // What is wrong with the file in it is not mended so.
-        StateError::Io { ref path, .. } if !path.is_file() => {
-            format!("mkdir -p {shown} && chown USER {shown}")
+        Err(error) => {
+            let found = error.to_string();
+            let found = found.split_once(": ").map_or(&*found, |(_, found)| found);
+            Finding::wrong(what, found.to_owned(), error.advice(dir))
         }
-        StateError::Io { .. } | StateError::InUse { .. } | StateError::NotAFolder { .. } => {
-            String::new()
-        }
-    };
-    let found = error.to_string();
-    let found = found.split_once(": ").map_or(&*found, |(_, found)| found);
-    Finding::wrong(what, found.to_owned(), change)
+    }
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! `pinbad serve` and `pinbad demo`: the daemon, until SIGTERM or SIGINT. SIGHUP reloads the configuration.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -9,7 +10,10 @@ use super::{Failure, load};
 use tracing_subscriber::filter::LevelFilter;
 
 use crate::clock::SystemClock;
-use crate::config::{Config, ConfigFlags};
+use crate::config::data_folder::TemporaryFolder;
+use crate::config::units::rounded_bytes;
+use crate::config::{Config, ConfigErrors, ConfigFlags};
+use crate::daemon::memory_limit::{self, Scaled};
 use crate::daemon::socket_activation::ActivatedSockets;
 use crate::daemon::{self, Daemon, supervisor};
 use crate::shutdown::Shutdown;
@@ -20,8 +24,26 @@ use crate::telemetry::log::{self, LogControl};
 /// # Errors
 /// When the configuration is not valid, the daemon cannot start, or the last snapshot cannot be written.
 pub fn execute(flags: &ConfigFlags, demo_rate: Option<u32>) -> Result<(), Failure> {
-    let mut config = Config::load(flags, std::env::vars_os())?;
+    // Outlives the daemon.
+    let folder = demo_rate.and_then(|_| TemporaryFolder::new().ok());
+    let folder = folder.as_ref().map(TemporaryFolder::path);
+    let load = || {
+        let mut config = match demo_rate {
+            Some(_) => demo_config(flags, folder)?,
+            None => Config::from_environment(flags)?,
+        };
+        let scaled = memory_limit::fit(&mut config).map_err(Failure::usage)?;
+        Ok((config, scaled))
+    };
+    let (mut config, scaled) = load()?;
     let log = log::init(config.log.format, config.log.level).map_err(Failure::failed)?;
+    if let Some(Scaled { limit, settings }) = scaled {
+        tracing::warn!(
+            settings = settings.join(" "),
+            "The control group may have {} of memory: what has its default is smaller, so that the plan fits.",
+            rounded_bytes(limit)
+        );
+    }
     // Before any thread: it removes its variables from the environment.
     let activated = ActivatedSockets::from_environment(&config).map_err(Failure::failed)?;
     // Signals first: one that arrives while the daemon is starting must not kill it half way.
@@ -36,7 +58,7 @@ pub fn execute(flags: &ConfigFlags, demo_rate: Option<u32>) -> Result<(), Failur
         match signals.wait() {
             "SIGHUP" => {
                 supervisor::reloading();
-                reload(&daemon, flags, &mut config, &log);
+                reload(&daemon, load(), &mut config, &log);
                 supervisor::ready();
             }
             stop => break stop,
@@ -56,10 +78,28 @@ pub fn execute(flags: &ConfigFlags, demo_rate: Option<u32>) -> Result<(), Failur
     saved.map_err(|_| Failure::reported())
 }
 
-/// Reads the configuration again, as at start. An invalid one changes nothing.
-fn reload(daemon: &Daemon, flags: &ConfigFlags, config: &mut Config, log: &LogControl) {
-    let errors = match Config::load(flags, std::env::vars_os()) {
-        Ok(new) => match daemon.reload(config, &new) {
+/// The configuration of a demo, whose past lies in this folder unless another one is given; nothing of it survives.
+fn demo_config(flags: &ConfigFlags, folder: Option<&Path>) -> Result<Config, ConfigErrors> {
+    let usual = folder.map(Path::to_owned);
+    let mut config = Config::load_beside(flags, std::env::vars_os(), usual)?;
+    if folder.is_some() && config.data.dir.as_deref() == folder {
+        config.state.dir = config
+            .state
+            .dir
+            .filter(|dir| folder.is_none_or(|folder| !dir.starts_with(folder)));
+    }
+    Ok(config)
+}
+
+/// Takes over the configuration as it is now. An invalid one changes nothing.
+fn reload(
+    daemon: &Daemon,
+    loaded: Result<(Config, Option<Scaled>), Failure>,
+    config: &mut Config,
+    log: &LogControl,
+) {
+    let errors = match loaded {
+        Ok((new, _)) => match daemon.reload(config, &new) {
             Ok(()) => {
                 // The log is there as long as the program is.
                 let _set = log.reload(LevelFilter::from_level(new.log.level));
@@ -67,7 +107,7 @@ fn reload(daemon: &Daemon, flags: &ConfigFlags, config: &mut Config, log: &LogCo
             }
             Err(error) => vec![error.to_string()],
         },
-        Err(errors) => errors.0.iter().map(ToString::to_string).collect(),
+        Err(failure) => failure.problems,
     };
     for error in errors {
         tracing::error!(%error, "Cannot reload the configuration: the old one stays.");

@@ -19,7 +19,7 @@ use crate::{daemon, state};
 /// # Errors
 /// When the configuration is not valid, or what `state.dir` keeps cannot be read.
 pub fn execute(flags: &TablesFlags) -> Result<(), Failure> {
-    let config = Config::load(&flags.config, std::env::vars_os())?;
+    let config = Config::from_environment(&flags.config)?;
     #[cfg(feature = "sql")]
     if flags.clickhouse {
         return print(&clickhouse_statements(&config, flags)?);

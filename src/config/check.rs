@@ -4,9 +4,10 @@
 //! discards the result when there is any. Nothing is opened or bound here.
 
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 
 use super::error::ConfigError;
-use super::kinds::Kind;
+use super::kinds::{AUTO, Kind};
 use super::layers::{LISTS, RawConfig};
 use super::location::{Location, Origin};
 use super::raw_value::Given;
@@ -30,6 +31,7 @@ pub(super) fn check(raw: &mut RawConfig) -> Config {
     config.rewrites = rewrite::read(&rewrites, &mut raw.errors);
     config.users = user::read(&users, &mut raw.errors);
     config.resolve_zeros();
+    config.resolve_folders(raw.usual_folder.take());
     raw.check_sockets(&config);
     let (http, mysql) = (config.http.front(), config.mysql.front());
     raw.check_tls(&http);
@@ -56,6 +58,31 @@ impl Config {
         }
         if self.sql.threads == 0 {
             self.sql.threads = cores.min(8);
+        }
+    }
+}
+
+/// What lies in a folder of the state. It used to be given as the whole of what is kept, and stays where it is.
+const FILES_OF_STATE: [&str; 3] = ["snapshot", "reports.json", "annotations.json"];
+
+impl Config {
+    /// Replaces "auto" by the folder that is `usual`, and puts what has no folder of its own under `data.dir`.
+    fn resolve_folders(&mut self, usual: Option<PathBuf>) {
+        let data = &mut self.data.dir;
+        if data.as_deref() == Some(Path::new(AUTO)) {
+            *data = usual;
+        }
+        let Some(data) = data else { return };
+        self.state.dir.get_or_insert_with(|| {
+            let dir = data.join("state");
+            let is_there = |file: &str| data.join(file).is_file();
+            match !dir.exists() && FILES_OF_STATE.iter().any(|file| is_there(file)) {
+                true => data.clone(),
+                false => dir,
+            }
+        });
+        if cfg!(feature = "sql") {
+            self.history.dir.get_or_insert_with(|| data.join("history"));
         }
     }
 }
@@ -138,7 +165,7 @@ impl RawConfig {
 
     fn check_shipping(&mut self, config: &Config) {
         if !config.clickhouse.url.is_empty() && config.history.dir.is_none() {
-            let problem = "clickhouse.url without history.dir, from which it would be shipped; accepted: both, or neither";
+            let problem = "clickhouse.url without history.dir or data.dir, from which it would be shipped; accepted: both, or neither";
             let error = ConfigError::new(self.location("clickhouse.url"), problem.to_owned());
             self.errors.push(error);
         }

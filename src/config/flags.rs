@@ -22,6 +22,9 @@ pub struct ConfigFlags {
     /// Address to serve MySQL clients on, "" for none [default: 127.0.0.1:33306].
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub mysql: Option<String>,
+    /// Folder for what survives a restart and for the past, "" for none [default: auto].
+    #[arg(long, value_name = "DIR")]
+    pub data: Option<String>,
     /// Any setting of the file, as in pool.stats_history=60s; repeat for more.
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
@@ -41,6 +44,7 @@ impl ConfigFlags {
             ("--udp", "ingest.listen", udp.as_ref()),
             ("--http", "http.listen", self.http.as_ref()),
             ("--mysql", "mysql.listen", self.mysql.as_ref()),
+            ("--data", "data.dir", self.data.as_ref()),
             ("--log-format", "log.format", self.log_format.as_ref()),
             ("--log-level", "log.level", self.log_level.as_ref()),
         ]

@@ -205,7 +205,18 @@ pub(super) fn front_address() -> Kind<Option<SocketAddr>> {
 
 /// The path of a file or a directory, or "".
 pub(super) fn path(of: &str) -> Kind<Option<PathBuf>> {
-    let accepted = format!("the path of a {of}, or \"\" for none");
+    path_or(format!("the path of a {of}, or \"\" for none"))
+}
+
+/// What [`data_folder`] gives where the folder is to be found; one of that name is "./auto".
+pub(super) const AUTO: &str = "auto";
+
+/// The path of a directory, [`AUTO`], or "".
+pub(super) fn data_folder() -> Kind<Option<PathBuf>> {
+    path_or("the path of a directory, \"auto\" for the usual one, or \"\" for none".to_owned())
+}
+
+fn path_or(accepted: String) -> Kind<Option<PathBuf>> {
     Kind::new(accepted, |given| {
         let path = match given.text() {
             // A directory may be called `2024`, without quotes.

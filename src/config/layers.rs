@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 use regex::Regex;
 use toml::Spanned;
@@ -41,6 +42,8 @@ pub(super) struct RawConfig {
     pub(super) settings: BTreeMap<&'static str, Given>,
     /// What was wrong so far.
     pub(super) errors: Vec<ConfigError>,
+    /// What "auto" means for `data.dir`.
+    pub(super) usual_folder: Option<PathBuf>,
 }
 
 impl RawConfig {

@@ -6,6 +6,7 @@
 //! [`crate::daemon::memory_plan`].
 
 mod check;
+pub mod data_folder;
 pub mod error;
 pub mod flags;
 mod kinds;
@@ -34,15 +35,24 @@ use location::{Location, Origin};
 pub use raw_value::Entry;
 pub use rewrite::RewriteRule;
 pub use settings::{
-    Changes, ClickHouseConfig, Config, HistoryConfig, HttpConfig, IngestConfig, InstrumentsConfig,
-    KeptRequests, LogConfig, MetricsConfig, MySqlConfig, PoolConfig, ProfileConfig, ReportsConfig,
-    SeriesConfig, ShippedRows, SqlConfig, StateConfig,
+    Changes, ClickHouseConfig, Config, DataConfig, HistoryConfig, HttpConfig, IngestConfig,
+    InstrumentsConfig, KeptRequests, LogConfig, MetricsConfig, MySqlConfig, PoolConfig,
+    ProfileConfig, ReportsConfig, SeriesConfig, ShippedRows, SqlConfig, StateConfig,
 };
 pub use squid::{SquidFrom, SquidSource};
 pub use stat::{StatAddress, StatSource};
 pub use user::ConfiguredUser;
 
 impl Config {
+    /// The configuration from flags, the environment of this process and the file that one of them names; what is to be kept goes to
+    /// the usual folder unless they say otherwise.
+    ///
+    /// # Errors
+    /// As [`Config::load`].
+    pub fn from_environment(flags: &ConfigFlags) -> Result<Self, ConfigErrors> {
+        Self::load_beside(flags, std::env::vars_os(), data_folder::usual())
+    }
+
     /// The configuration from flags, variables (`PINBAD_...` of those given) and the file that one of them names.
     ///
     /// # Errors
@@ -50,6 +60,18 @@ impl Config {
     pub fn load(
         flags: &ConfigFlags,
         variables: impl IntoIterator<Item = (OsString, OsString)>,
+    ) -> Result<Self, ConfigErrors> {
+        Self::load_beside(flags, variables, None)
+    }
+
+    /// The same, with what "auto" means for `data.dir`.
+    ///
+    /// # Errors
+    /// As [`Config::load`].
+    pub fn load_beside(
+        flags: &ConfigFlags,
+        variables: impl IntoIterator<Item = (OsString, OsString)>,
+        usual_folder: Option<PathBuf>,
     ) -> Result<Self, ConfigErrors> {
         let variables: Vec<_> = variables.into_iter().collect();
         let in_flag = flags.config.clone();
@@ -61,7 +83,10 @@ impl Config {
         let path = in_flag
             .map(|path| (Origin::Flag("--config"), path))
             .or(in_variable.map(|path| (of_variable, path)));
-        let mut raw = RawConfig::default();
+        let mut raw = RawConfig {
+            usual_folder,
+            ..RawConfig::default()
+        };
         if let Some((named_by, path)) = path {
             let shown = path.display();
             match std::fs::read_to_string(&path) {

@@ -12,8 +12,8 @@ use ipnet::IpNet;
 use tracing::Level;
 
 use super::kinds::{
-    addresses, buckets, choice, choices, front_address, host_names, identifier, name, networks,
-    path, patterns, report_names, server_url, size, span, switch, tag_names, whole,
+    addresses, buckets, choice, choices, data_folder, front_address, host_names, identifier, name,
+    networks, path, patterns, report_names, server_url, size, span, switch, tag_names, whole,
 };
 use super::layers::RawConfig;
 use super::raw_value::Entry;
@@ -400,13 +400,20 @@ settings! {
         pool_size: usize = "1000000", whole(10_000, 10_000_000), "each is kept as it is";
     }
 
+    /// `[data]`: where everything is kept.
+    data: DataConfig {
+        /// Directory for all that is kept: `state` and `history` in it (see `[state]` and `[history]`) are created when missing. "auto" is
+        /// $STATE_DIRECTORY (systemd's), else /var/lib/pinbad where that can be written, else none; "" is none: a restart loses all.
+        /// Cost: those of state.dir and history.dir.
+        dir: Option<PathBuf> = "\"auto\"", data_folder();
+    }
+
     /// `[state]`: what survives a restart.
     state: StateConfig {
-        /// Directory for what survives a restart: raw requests, reports with their counts, counters, and the reports created
-        /// at run time; "" keeps all of it in memory only. It is created when missing (mode 0700) and belongs to one daemon
-        /// at a time. Written at stop, read at start; what has expired meanwhile is dropped.
-        /// Cost: what the pools and reports hold, compressed, twice while it is written: 120 MB for a million requests with
-        /// five timers each; a second at stop, two at start. Memory: 24 MiB and an eighth of reports.memory.
+        /// Directory for what survives a restart: raw requests, reports with their counts, counters, and the reports created at run time;
+        /// "" is `state` in data.dir, if any. Created when missing (mode 0700), for one daemon at a time. Written at stop, read at start.
+        /// Cost: what the pools and reports hold, compressed, twice while it is written: 120 MB for a million requests with five timers
+        /// each; a second at stop, two at start. Memory: 24 MiB and an eighth of reports.memory.
         dir: Option<PathBuf> = "\"\"", path("directory");
 
         /// How often the same is written while the daemon runs, in whole seconds up to "7d": the most that a kill -9 or a
@@ -419,8 +426,8 @@ settings! {
 
     /// `[history]`: reports of months on disk.
     history: HistoryConfig {
-        /// Directory for the past of reports, in Parquet files that DuckDB, pandas and others read too; "" keeps none. It is
-        /// created when missing (mode 0700) and belongs to one daemon at a time. While it cannot be opened history is off.
+        /// Directory for the past of reports, in Parquet files that DuckDB, pandas and others read too; "" is `history` in
+        /// data.dir, if any. Created when missing (mode 0700), for one daemon at a time. While it cannot be opened history is off.
         /// Cost: memory, a thread at low priority, and about 90 bytes on disk for each key that gains something in a minute, 160
         /// for each in an hour: 2,000 keys that are all busy take 3.6 GB in 14 days.
         dir: Option<PathBuf> = "\"\"", path("directory");
@@ -458,8 +465,7 @@ settings! {
         /// Cost: itself, on disk.
         size_max: usize = "\"10GB\"", size(16 * MIB, 1_000_000_000_000_000), "all files of history.dir together";
 
-        /// What is to stay free on that disk: 0 to "1TiB". With less, the oldest of the finest rows go;
-        /// if that does not do, nothing more is written. Everything else goes on.
+        /// What is to stay free on that disk: 0 to "1TiB". With less, the oldest of the finest rows go; if that does not do, nothing more is written.
         free_min: usize = "\"1GB\"", size(0, 1024 * GIB), "space for others on the disk of history.dir";
 
         /// Memory for minutes that are not on disk yet: "4MiB" to "64GiB". When it is full, the keys with the least time and
@@ -467,8 +473,7 @@ settings! {
         /// Cost: itself, with a `dir`.
         memory: usize = "\"64MiB\"", size(4 * MIB, 64 * GIB), "rows on their way to disk";
 
-        /// How often what was gained is written: "1s" to "1h". That much is lost after a kill or a power cut; nothing is by a
-        /// stop.
+        /// How often what was gained is written: "1s" to "1h". That much is lost after a kill or a power cut, nothing by a stop.
         /// Cost: a write and two syncs each time.
         flush_period: Duration = "\"60s\"",
             span(Duration::from_secs(1), Duration::from_hours(1)), "what a kill may lose";

@@ -113,6 +113,42 @@ fn defaults_are_those_of_the_contract() {
     assert!(config.stats.is_empty());
 }
 
+#[test]
+fn what_has_no_folder_of_its_own_lies_under_that_of_all_data() {
+    let usual = || Some(PathBuf::from("/usual"));
+    let dirs = |set_to: &[&str], usual| {
+        let config = Config::load_beside(&set(set_to), [], usual).unwrap();
+        let shown =
+            |dir: Option<PathBuf>| dir.map_or(String::new(), |dir| dir.display().to_string());
+        [config.data.dir, config.state.dir, config.history.dir].map(shown)
+    };
+    let history = |dir: &'static str| if cfg!(feature = "sql") { dir } else { "" };
+    assert_eq!(dirs(&[], None), ["", "", ""]);
+    assert_eq!(
+        dirs(&[], usual()),
+        ["/usual", "/usual/state", history("/usual/history")]
+    );
+    assert_eq!(dirs(&["data.dir="], usual()), ["", "", ""]);
+    assert_eq!(
+        dirs(&["data.dir=/d"], usual()),
+        ["/d", "/d/state", history("/d/history")]
+    );
+    assert_eq!(
+        dirs(&["data.dir=/d", "state.dir=/s"], usual()),
+        ["/d", "/s", history("/d/history")]
+    );
+    assert_eq!(
+        dirs(&["data.dir=", "state.dir=/s"], usual()),
+        ["", "/s", ""]
+    );
+    let flags = ConfigFlags {
+        data: Some("/f".to_owned()),
+        ..set(&[])
+    };
+    let config = Config::load(&flags, variables(&[("PINBAD_DATA_DIR", "/v")])).unwrap();
+    assert_eq!(config.state.dir, Some("/f/state".into()));
+}
+
 /// The sections of `config/pinbad.toml` as `settings` declares them.
 fn sample() -> String {
     let mut text = String::new();

@@ -15,7 +15,7 @@ use tracing::{debug, warn};
 use super::error::StartError;
 use super::startup::Listeners;
 use super::threads::Vital;
-use crate::access::tls::{Tls, TlsError};
+use crate::access::tls::{Acceptor, Tls, TlsError};
 use crate::access::{Access, UserStore};
 use crate::config::{Config, FrontConfig};
 use crate::daemon::memory_plan::MemoryPlan;
@@ -58,7 +58,7 @@ pub(super) struct Frontends {
 }
 
 /// TLS of a front end, and what it is to take connections with.
-pub(super) type NewCertificate = (Arc<Tls>, Arc<rustls::ServerConfig>);
+pub(super) type NewCertificate = (Arc<Tls>, Acceptor);
 
 /// A front end: its task, on a runtime of its own.
 #[derive(Debug)]
@@ -90,6 +90,11 @@ impl Frontends {
             info!("Not listening for MySQL clients: this program was built without SQL.");
         }
         Ok(frontends)
+    }
+
+    /// The certificates of those that have one.
+    pub(super) fn certificates(&self) -> Vec<Arc<Tls>> {
+        self.certificates.clone()
     }
 
     /// What the files of certificates and keys hold now, for each front end that has them; nothing changes yet.

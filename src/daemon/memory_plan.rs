@@ -47,8 +47,12 @@ pub const BASE_BYTES: usize = if cfg!(feature = "sql") {
 /// What an import of logs takes.
 #[cfg(feature = "sql")]
 use crate::history::import::BYTES as LOG_IMPORT_BYTES;
+#[cfg(feature = "sql")]
+use crate::query::catalog::refill::BYTES_MAX as REFILL_BYTES;
 #[cfg(not(feature = "sql"))]
 const LOG_IMPORT_BYTES: usize = 0;
+#[cfg(not(feature = "sql"))]
+const REFILL_BYTES: usize = 0;
 
 /// What a query has in hand beside what it is charged for: the batches on their way to its reader.
 pub const QUERY_BATCHES_BYTES: usize = 4 << 20;
@@ -298,8 +302,9 @@ fn optional(config: &Config, lanes: usize) -> impl Iterator<Item = Planned> {
             "{samples} (profile.pool_size), once more for who reads slowly, and what {stats} ([[stat]]) sent and is not taken yet";
         "snapshot": SNAPSHOT_BYTES + config.reports.memory / 8,
             "while it is written or read (state.dir): records, and the running ticks";
-        "history": config.history.memory,
-            "minutes on their way to history.dir, and files that are being written (history.memory)";
+        "history": config.history.memory + REFILL_BYTES,
+            "minutes on their way to history.dir, and files that are being written (history.memory), and what stands in for what a kill \
+             took from live reports";
         "import of logs": LOG_IMPORT_BYTES,
             "one piece at a time, while there are any ([[squid]], history.dir)";
         "answers over the past": PAST_ANSWERS_BYTES_MAX,

@@ -11,6 +11,7 @@
 //! of these threads ends the process (`threads`).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parking_lot::RwLock;
@@ -40,10 +41,13 @@ use crate::input::record::Hasher;
 use crate::input::stat;
 use crate::merger::{GatheringPeriod, Merger, Pulse};
 use crate::query::catalog::Catalog;
+#[cfg(feature = "sql")]
+use crate::query::catalog::refill::Refill;
 use crate::query::definitions::Definitions;
 use crate::query::status::Status;
 use crate::report::definition::Defaults;
 use crate::shutdown::Shutdown;
+use crate::state::end::{LastEnd, Lost, RunningMark};
 use crate::state::snapshot_writer::{SnapshotFile, SnapshotWriter, Snapshots};
 use crate::state::{StateError, folder};
 use crate::telemetry::Counters;
@@ -53,6 +57,7 @@ mod error;
 mod frontends;
 pub mod instruments;
 pub mod malloc;
+pub mod memory_limit;
 pub mod memory_plan;
 mod profile;
 mod receivers;
@@ -82,6 +87,7 @@ pub struct Daemon {
     snapshot_writer: Option<Arc<SnapshotWriter>>,
     snapshot_thread: Option<Worker>,
     frontends: Frontends,
+    mark: Option<RunningMark>,
 }
 
 impl Daemon {
@@ -124,6 +130,7 @@ impl Daemon {
         startup::log_start(config, &sockets);
 
         let dir = config.state.dir.as_deref();
+        let last_end = kept_in(config).map(LastEnd::of);
         let previous = dir.and_then(|dir| SnapshotFile::open(dir, clock.unix_secs()));
         let clock = startup::continued(clock, previous.as_ref());
         let users = Arc::new(UserStore::new(users, Arc::clone(&clock)));
@@ -155,6 +162,9 @@ impl Daemon {
         let receivers = Receivers::start(config, sockets, squids, &counters, &clock, &hasher)?;
 
         let snapshots = dir.map(|dir| Snapshots::new(dir, config.state.snapshot_period));
+        if let Some(snapshots) = &snapshots {
+            snapshots.check();
+        }
         let startup = Startup {
             config,
             hasher: &hasher,
@@ -175,6 +185,22 @@ impl Daemon {
         let importer = importer.map(|(history, writer)| {
             Importer::new(config, &receivers.rule_counters, history, writer, &clock)
         });
+        #[cfg(feature = "sql")]
+        let refill = startup::refill(
+            last_end.as_ref(),
+            &*clock,
+            history.as_ref(),
+            &live,
+            snapshots.as_deref(),
+        );
+        startup::log_last_end(
+            last_end.as_ref(),
+            snapshots.as_deref(),
+            #[cfg(feature = "sql")]
+            refill.as_ref().map(Refill::filled),
+            #[cfg(not(feature = "sql"))]
+            None,
+        );
         let pulse = Arc::new(Pulse::new(clock.mono_ms()));
         let gathering = Arc::new(GatheringPeriod::new(config.ingest.stats_gathering_period));
         let profile = profile::start(config, &counters, &receivers.rule_counters, &clock, &hasher)?;
@@ -191,11 +217,13 @@ impl Daemon {
             snapshots: snapshots.clone(),
             #[cfg(feature = "sql")]
             history: history.clone(),
+            certificates: Arc::default(),
             #[cfg(feature = "sql")]
             shipping: sink.as_ref().map(Sink::status),
             #[cfg(feature = "sql")]
             fleet,
         };
+        let certificates = Arc::clone(&status.certificates);
         let pools = instruments::pools(&live, &status);
         let catalog = Catalog::new(
             Arc::clone(&live),
@@ -223,7 +251,7 @@ impl Daemon {
         let (series, metrics, deltas, take) =
             past.begin(config, &mut live.write(), &*clock, rollup);
         #[cfg(feature = "sql")]
-        let catalog = catalog.importing(importer);
+        let catalog = catalog.importing(importer).refilled_by(refill);
         let catalog = Arc::new(catalog.keeping(definitions.tables, annotations, state));
         let served = Served {
             config,
@@ -238,6 +266,7 @@ impl Daemon {
         };
         instruments::set_pools(pools, &served);
         let frontends = Frontends::start(&served, listeners)?;
+        let _set_once = certificates.set(frontends.certificates());
         let merger = Merger {
             consumer: receivers.consumer,
             live: Arc::clone(&live),
@@ -284,6 +313,8 @@ impl Daemon {
             Worker::start("snapshot", "the snapshot thread", run)
         });
         startup::log_ready(config, &receivers.addresses, &frontends);
+        let mark = kept_in(config).filter(|dir| dir.is_dir());
+        let mark = mark.map(|dir| RunningMark::set(dir, &refilled(&catalog)));
         Ok(Self {
             udp: receivers.addresses,
             catalog,
@@ -299,6 +330,7 @@ impl Daemon {
             snapshot_thread: snapshot_thread.transpose()?,
             snapshot_writer,
             frontends,
+            mark,
         })
     }
 
@@ -356,6 +388,9 @@ impl Daemon {
         let saved = self.snapshot_writer.take().map_or(Ok(()), last);
         let saved = saved.map_err(std::io::Error::other);
         self.catalog.close();
+        if let Some(mark) = self.mark.take().filter(|_| saved.is_ok()) {
+            mark.clear(&refilled(&self.catalog));
+        }
         saved
     }
 }
@@ -399,6 +434,23 @@ pub fn check(config: &Config) -> Result<(), Vec<StartError>> {
         Ok(())
     } else {
         Err(errors)
+    }
+}
+
+/// The folder that says how the process before ended.
+fn kept_in(config: &Config) -> Option<&Path> {
+    let dirs = [&config.state.dir, &config.history.dir];
+    dirs.into_iter().flatten().next().map(PathBuf::as_path)
+}
+
+/// What history stands in for what was lost.
+fn refilled(catalog: &Catalog) -> Vec<Lost> {
+    #[cfg(feature = "sql")]
+    return catalog.refilled_spans();
+    #[cfg(not(feature = "sql"))]
+    {
+        let _ = catalog;
+        Vec::new()
     }
 }
 

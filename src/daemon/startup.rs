@@ -4,10 +4,12 @@
 //! Called by [`Daemon::start`](super::Daemon::start), on its thread, before anything is received.
 
 use std::net::{SocketAddr, TcpListener, UdpSocket};
-use std::path::Path;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
+use chrono::{DateTime, SecondsFormat};
 use tracing::{debug, error, info, warn};
 
 use super::error::StartError;
@@ -30,14 +32,19 @@ use crate::input::squid::Source;
 use crate::input::udp::kernel;
 use crate::input::udp::socket::{self, ReceiveSocket, SocketError};
 use crate::merger::Live;
+#[cfg(feature = "sql")]
+use crate::merger::SharedLive;
 use crate::metrics::Metrics;
 use crate::pool::Pool;
 use crate::pool::activities::Activities;
+#[cfg(feature = "sql")]
+use crate::query::catalog::refill::Refill;
 use crate::query::definitions::Definitions;
 use crate::report::definition::{Defaults, Definition};
 use crate::report::{Choice, DefinedBy, NotRestored, Reports, Ticks};
 use crate::series::{self, Series};
 use crate::state::annotations::Annotations;
+use crate::state::end::LastEnd;
 use crate::state::folder::{HISTORY, STATE};
 use crate::state::snapshot::{self, Restored};
 #[cfg(feature = "sql")]
@@ -163,14 +170,38 @@ pub(super) fn open_sockets(
         return socket::open(listen, config.ingest.receivers, buffer);
     }
     let sockets = socket::adopt(handed, buffer)?;
-    let bound = |address: &SocketAddr| sockets.iter().any(|it| it.address == *address);
+    let bound = |address: &SocketAddr| sockets.iter().any(|it| receives_at(it, address));
     for address in listen.iter().filter(|address| !bound(address)) {
         warn!(
             %address,
             "Not received on, though it is in ingest.listen: the sockets that were handed over take the place of all."
         );
     }
+    let is_wanted = |socket: &ReceiveSocket| {
+        let wanted = |address: &&SocketAddr| {
+            socket.address == **address
+                || address.ip().is_unspecified() && receives_at(socket, address)
+        };
+        listen.iter().any(|address| wanted(&address))
+    };
+    for socket in sockets.iter().filter(|socket| !is_wanted(socket)) {
+        warn!(
+            address = %socket.address,
+            "Received on, though it is not in ingest.listen: it was handed over. With systemd change ListenDatagram= of pinbad.socket."
+        );
+    }
     Ok(sockets)
+}
+
+/// Whether what is sent to an address comes to a socket.
+fn receives_at(socket: &ReceiveSocket, address: &SocketAddr) -> bool {
+    let (bound, ip) = (socket.address, address.ip());
+    // One of IPv6 may take IPv4 too.
+    let is_both = || bound.is_ipv6() && !socket.socket.only_v6().unwrap_or(true);
+    bound == *address
+        || bound.port() == address.port()
+            && bound.ip().is_unspecified()
+            && (bound.is_ipv4() == ip.is_ipv4() || is_both())
 }
 
 /// The listeners of the front ends; `None`: it is switched off.
@@ -443,6 +474,59 @@ pub(super) fn await_kept(config: &Config, history: Option<&History>) -> Option<A
     }))
 }
 
+/// Reads from history what the process before lost, if it was killed.
+#[cfg(feature = "sql")]
+pub(super) fn refill(
+    last_end: Option<&LastEnd>,
+    clock: &dyn Clock,
+    history: Option<&History>,
+    live: &SharedLive,
+    snapshots: Option<&Snapshots>,
+) -> Option<Refill> {
+    let history = history.filter(|history| history.why_off().is_none())?;
+    let spans = last_end?.lacking(restored_secs(snapshots), clock.unix_ms() / 1000);
+    let live = live.read();
+    let reports = live.reports.iter().map(|entry| &*entry.definition);
+    Refill::read(history, reports, live.reports.error_status(), &spans)
+}
+
+/// When the snapshot was finished that came back.
+fn restored_secs(snapshots: Option<&Snapshots>) -> Option<u64> {
+    let restored = snapshots.and_then(|snapshots| snapshots.status().restored);
+    restored.map(|restored| restored.time as u64)
+}
+
+/// Says what came back after an end that was not clean.
+pub(super) fn log_last_end(
+    last_end: Option<&LastEnd>,
+    snapshots: Option<&Snapshots>,
+    filled: Option<Range<u64>>,
+) {
+    if last_end.is_none_or(|end| end.clean) {
+        return;
+    }
+    let at = |secs: u64| {
+        let moment = DateTime::from_timestamp(secs.cast_signed(), 0).unwrap_or_default();
+        moment.to_rfc3339_opts(SecondsFormat::Secs, true)
+    };
+    let snapshot = restored_secs(snapshots).map(at);
+    let history = filled.map(|filled| format!("{} to {}", at(filled.start), at(filled.end)));
+    let back = match (&snapshot, &history) {
+        (Some(_), Some(_)) => {
+            "Raw requests are back up to the snapshot, reports also from history, by the minute."
+        }
+        (Some(_), None) => {
+            "Raw requests and reports are back up to the snapshot; what came later is lost."
+        }
+        (None, Some(_)) => "Reports are back from history, by the minute; raw requests are not.",
+        (None, None) => "What was in memory is lost.",
+    };
+    warn!(
+        snapshot,
+        history, "The last end was not clean: a kill, a crash or a power cut. {back}"
+    );
+}
+
 /// Says that all is there: where it listens, and what it keeps where.
 pub(super) fn log_ready(config: &Config, udp: &[SocketAddr], frontends: &Frontends) {
     let udp: Vec<String> = udp.iter().map(ToString::to_string).collect();
@@ -460,22 +544,35 @@ pub(super) fn log_ready(config: &Config, udp: &[SocketAddr], frontends: &Fronten
         Some(address) => format!("{address} {} TLS", if tls { "with" } else { "without" }),
     });
     info!(udp = udp.join(","), http, mysql, "Ready.");
-    let dirs = [&config.state.dir, &config.history.dir];
-    let [state, history] = dirs.map(|dir| dir.as_ref().map(|dir| dir.display().to_string()));
-    match (state, history) {
-        (None, None) => info!(
-            "Keeping all data in memory: a restart loses it. state.dir keeps reports and recent requests, history.dir the past."
-        ),
-        (None, Some(history)) => info!(
+    let shown = |dir: &Option<PathBuf>| dir.as_ref().map(|dir| dir.display().to_string());
+    let [data, state, history] =
+        [&config.data.dir, &config.state.dir, &config.history.dir].map(shown);
+    match (data, state, history) {
+        (_, None, None) => {
+            info!(
+                "Keeping all data in memory: a restart loses it. --data DIR (data.dir) keeps it."
+            );
+        }
+        (Some(data), _, _) if is_within(config) => info!(data, "Keeping data on disk."),
+        (_, Some(state), Some(history)) => info!(state, history, "Keeping data on disk."),
+        (_, None, Some(history)) => info!(
             history,
-            "Keeping the past on disk, and recent requests in memory: a restart loses those. state.dir keeps them."
+            "Keeping the past on disk, and recent requests in memory: a restart loses those. --data DIR (data.dir) keeps both."
         ),
-        (Some(state), None) => info!(
+        (_, Some(state), None) => info!(
             state,
-            "Keeping reports and recent requests on disk, and no past. history.dir keeps it."
+            "Keeping reports and recent requests on disk, and no past. --data DIR (data.dir) keeps both."
         ),
-        (Some(state), Some(history)) => info!(state, history, "Keeping data on disk."),
     }
+}
+
+/// Whether all that is kept lies in `data.dir`.
+fn is_within(config: &Config) -> bool {
+    let data = config.data.dir.as_deref();
+    let mut dirs = [&config.state.dir, &config.history.dir]
+        .into_iter()
+        .flatten();
+    data.is_some_and(|data| dirs.all(|dir| dir.starts_with(data)))
 }
 
 /// Says what was bound and what it may take.
@@ -491,8 +588,8 @@ pub(super) fn log_start(config: &Config, sockets: &[ReceiveSocket]) {
         if buffer.granted_bytes < buffer.asked_bytes {
             warn!(
                 granted_bytes = buffer.granted_bytes,
-                "The receive buffer is smaller than asked for: raise net.core.rmem_max, or give the \
-                 process CAP_NET_ADMIN."
+                "The receive buffer is smaller than asked for: raise net.core.rmem_max (for a container: on its host), or \
+                 give the process CAP_NET_ADMIN."
             );
         }
     }

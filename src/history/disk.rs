@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use rustix::io::Errno;
 use thiserror::Error;
 
+use crate::config::units::rounded_bytes;
 use crate::instruments::{Instrument, MeasuredWrite};
 use crate::shutdown::Shutdown;
 use crate::state::files;
@@ -50,7 +51,10 @@ pub enum StoreError {
         source: io::Error,
     },
     /// Less than `history.free_min` is free.
-    #[error("history.free_min: {free} bytes are free for {}, and {min} shall stay free", .path.display())]
+    #[error(
+        "history.free_min: {} free for {}, and {} shall stay free: make room, lower history.free_min, or name another folder",
+        rounded_bytes(*.free), .path.display(), rounded_bytes(*.min)
+    )]
     NoSpace {
         /// The folder.
         path: PathBuf,
@@ -277,8 +281,6 @@ impl Disk {
         if let Some(free) = self.faults.free() {
             return Ok(free);
         }
-        let found =
-            rustix::fs::statvfs(path).map_err(|error| failed("read", path)(error.into()))?;
-        Ok(found.f_bavail.saturating_mul(found.f_frsize))
+        files::free(path).map_err(failed("read", path))
     }
 }

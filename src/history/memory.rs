@@ -126,6 +126,22 @@ impl History {
         self.0.status.lock().off.clone()
     }
 
+    /// Why nothing is written, whether or not the store is open.
+    #[must_use]
+    pub fn why_failing(&self) -> Option<String> {
+        let status = self.0.status.lock();
+        let off = status
+            .off
+            .as_ref()
+            .map(|why| format!("history is off: {why}"));
+        off.or_else(|| {
+            status
+                .error
+                .as_ref()
+                .map(|why| format!("history is not written: {why}"))
+        })
+    }
+
     /// The store cannot be opened, for this reason, which is returned if it is a new one.
     pub(super) fn set_off(&self, reason: String) -> Option<String> {
         let off = &mut self.0.status.lock().off;
@@ -304,9 +320,13 @@ impl History {
         });
     }
 
-    /// A flush has ended well.
-    pub(super) fn flushed(&self) {
+    /// Rows were written.
+    pub(super) fn count_flush(&self) {
         self.0.counters.flushes.add(1);
+    }
+
+    /// Nothing waits that was there when this flush began.
+    pub(super) fn has_flushed(&self) {
         self.0.status.lock().flushed_ms = self.0.clock.mono_ms();
     }
 
@@ -322,6 +342,7 @@ impl History {
         let mut readings = readings! {
             Gauge memory_bytes = bytes, "Memory of rows that are not on disk yet.";
             Gauge memory_bytes_max = self.0.bytes_max * 2, "What it may be: three quarters of history.memory.";
+            Gauge failing = u8::from(status.off.is_some() || status.error.is_some()), "1 while history cannot be written.";
             Gauge flush_age_seconds = age_ms as f64 / 1e3, "Since when nothing was written to history.dir: what a kill would lose.";
         };
         readings.extend(self.0.counters.counts().readings());

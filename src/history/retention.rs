@@ -107,7 +107,16 @@ impl Store {
         Ok(())
     }
 
-    fn free(&self) -> Result<u64, StoreError> {
+    /// Whether something can be written now; removes what no longer has a place for that.
+    ///
+    /// # Errors
+    /// When less than `history.free_min` is free, or that cannot be looked up.
+    pub fn check_room(&mut self, now: u64) -> Result<(), StoreError> {
+        self.attempt(|store| store.make_room(now))
+    }
+
+    /// Bytes that are free on that disk.
+    pub(super) fn free(&self) -> Result<u64, StoreError> {
         self.disk.free(&self.folder.path)
     }
 

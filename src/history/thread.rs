@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
 use std::time::Duration;
 
-use tracing::{error, warn};
+use tracing::{error, info, warn};
 
 use super::dataset::Coverage;
 use super::disk::StoreError;
@@ -105,9 +105,15 @@ struct Attempts {
 impl Attempts {
     /// One ended so.
     fn has_ended(&mut self, ended: Result<(), StoreError>, now_ms: u64) {
+        let before = std::mem::take(&mut self.error);
         self.error = ended.err().map(|error| error.to_string());
         self.pause_ms = match &self.error {
-            None => 0,
+            None => {
+                if before.is_some() {
+                    info!("History is written again.");
+                }
+                0
+            }
             Some(error) => {
                 error!(
                     error,
@@ -161,8 +167,15 @@ impl Writer {
         self.open_ms = self.work.clock.mono_ms() + OPEN_MS;
         match (self.open)() {
             Ok(store) => {
+                let mut store = store;
                 self.work.history.set_on(store.run());
-                self.work.show(&store, false);
+                // What the first flush would find out too, a minute later.
+                let writable = store.check_room(self.work.now());
+                if writable.is_err() {
+                    self.work.has_written(&store, writable);
+                } else {
+                    self.work.show(&store, false);
+                }
                 self.store = Some(store);
             }
             Err(error) => {
@@ -274,10 +287,13 @@ impl Work {
         self.clock.mono_ms() + until_flush(period_ms, self.clock.unix_ms())
     }
 
-    /// Writes what is in memory when it is time to, or its memory is full.
+    /// Writes what is in memory when it is time to, or its memory is full, or that failed before. Rows and requests are one attempt: as
+    /// long as one of them fails it is tried ever less often, and the age of what waits grows.
     fn flush_due(&mut self, store: &mut Store) {
         let now_ms = self.clock.mono_ms();
-        let is_due = now_ms >= self.flush_ms || self.history.is_wanted();
+        let is_due = now_ms >= self.flush_ms
+            || self.history.is_wanted()
+            || self.writing.error.is_some();
         let is_full = || self.requests.as_ref().is_some_and(Requests::is_full);
         if now_ms >= self.writing.next_ms && (is_due || is_full()) {
             let next_ms = self.next_flush();
@@ -285,6 +301,7 @@ impl Work {
             let is_written = self.flush(store, is_due);
             if is_due && is_written {
                 self.flush_ms = next_ms;
+                self.history.has_flushed();
             }
         }
     }
@@ -328,9 +345,10 @@ impl Work {
             stage.worked(store.counts.rows_written - before + raw.len() as u64);
         }
         drop(stage);
-        let is_written = !has_any || self.has_written(store, written);
+        let is_idle = !has_any && self.writing.error.is_none();
+        let is_written = is_idle || self.has_written(store, written);
         if rows.is_some() && is_written {
-            self.history.flushed();
+            self.history.count_flush();
         }
         is_written
     }
@@ -458,6 +476,8 @@ fn readings(store: &Store) -> Vec<Reading> {
     let raw_pieces = raw().filter(|part| !part.is_published()).count();
     let counts = store.counts;
     readings! {
+        Gauge disk_free_bytes = store.free().unwrap_or_default(), "What is free on the disk of history.dir.";
+        Gauge disk_free_min_bytes = store.retention.free_min, "What is to stay free there (history.free_min).";
         Gauge disk_bytes = bytes, "What the files of history.dir take.";
         Gauge files = files, "Files that are published, for other programs too.";
         Gauge pieces_pending = parts.len() - files, "Pieces that are to be published when their hour, day or month is over.";

@@ -56,6 +56,8 @@ mod past_timers;
 mod ranking;
 mod readings;
 mod reconfigure;
+#[cfg(feature = "sql")]
+pub(crate) mod refill;
 mod report_table;
 mod status_tables;
 
@@ -99,6 +101,8 @@ pub struct Catalog {
     /// What takes logs into history.
     #[cfg(feature = "sql")]
     importer: Option<Importer>,
+    #[cfg(feature = "sql")]
+    refill: RwLock<Option<Arc<refill::Refill>>>,
 }
 
 impl Catalog {
@@ -129,6 +133,8 @@ impl Catalog {
             annotations: Annotations::default(),
             #[cfg(feature = "sql")]
             importer: None,
+            #[cfg(feature = "sql")]
+            refill: RwLock::default(),
         }
     }
 
@@ -462,7 +468,16 @@ impl ReadModel for Catalog {
         }
         self.readings.lock().clear();
         self.rankings.lock().clear();
+        #[cfg(feature = "sql")]
+        {
+            *self.refill.write() = None;
+        }
         Ok(())
+    }
+
+    #[cfg(feature = "sql")]
+    fn refilled(&self) -> Option<std::ops::Range<u64>> {
+        Some(self.refill()?.filled())
     }
 
     fn unready(&self) -> Vec<String> {
@@ -473,12 +488,14 @@ impl ReadModel for Catalog {
     }
 
     fn out_of_order(&self) -> Vec<String> {
+        let snapshots = self.status.snapshots.as_ref();
+        let failing = snapshots.and_then(|snapshots| snapshots.why_failing());
+        let failing = failing.map(|why| format!("no snapshot can be written: {why}"));
         #[cfg(feature = "sql")]
-        let why_off = self.status.history.as_ref().and_then(History::why_off);
+        let history = self.status.history.as_ref().and_then(History::why_failing);
         #[cfg(not(feature = "sql"))]
-        let why_off: Option<String> = None;
-        let off = why_off.map(|why| format!("history is off: {why}"));
-        off.into_iter().collect()
+        let history: Option<String> = None;
+        history.into_iter().chain(failing).collect()
     }
 }
 

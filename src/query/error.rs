@@ -122,7 +122,7 @@ impl QueryError {
     #[must_use]
     pub fn no_history() -> Self {
         let why = match cfg!(feature = "sql") {
-            true => "no history is kept: history.dir is not set",
+            true => "no history is kept: --data DIR (data.dir) keeps it",
             false => "no history is kept: the program was built without SQL and history",
         };
         Self::NoHistory(why.to_owned())

@@ -248,6 +248,12 @@ pub trait ReadModel: Send + Sync {
     /// What keeps the daemon from its work: sockets not bound, merger dead or behind. Empty: ready.
     fn unready(&self) -> Vec<String>;
 
+    /// The span, unix seconds, of which live reports have rows of history, by the minute: a process was killed, and what it had counted
+    /// since its last snapshot was lost.
+    fn refilled(&self) -> Option<std::ops::Range<u64>> {
+        None
+    }
+
     /// What does not work although the daemon is ready, each with its reason.
     fn out_of_order(&self) -> Vec<String> {
         Vec::new()

@@ -1,11 +1,12 @@
 //! What the daemon reports of itself: the columns of Pinba's `status`, then its own numbers, each with kind and help.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use serde_json::json;
 
 use super::tables::{BUILD, refusals};
+use crate::access::tls::Tls;
 #[cfg(feature = "sql")]
 use crate::clickhouse::{Fleet, ShipStatus};
 use crate::config::RewriteRule;
@@ -58,6 +59,8 @@ pub struct Status {
     /// The past on disk; `None` without `history.dir`.
     #[cfg(feature = "sql")]
     pub history: Option<History>,
+    /// Certificates of the front ends, once these have started.
+    pub certificates: Arc<OnceLock<Vec<Arc<Tls>>>>,
     /// What is shipped to ClickHouse; `None` without `clickhouse.url`.
     #[cfg(feature = "sql")]
     pub shipping: Option<ShipStatus>,
@@ -83,6 +86,7 @@ impl Status {
             profile: None,
             #[cfg(feature = "sql")]
             history: None,
+            certificates: Arc::default(),
             #[cfg(feature = "sql")]
             shipping: None,
             #[cfg(feature = "sql")]
@@ -146,11 +150,13 @@ impl Status {
             (SQUIDS, self.counters.squids.is_empty()),
             (STATS, self.profile.is_none()),
             (REWRITES, self.rewrites.is_empty()),
+            (CERTIFICATES, self.certificates().is_empty()),
         ] {
             if is_empty {
                 groups.push(Group::new(list, Vec::new()));
             }
         }
+        groups.extend(self.certificate_groups());
         groups.extend(self.snapshots.as_deref().map(snapshot_group));
         #[cfg(feature = "sql")]
         groups.extend(self.history.as_ref().map(History::status));
@@ -166,6 +172,21 @@ impl Status {
             let texts = json!({"address": address, "handed_over": socket.handed_over});
             let readings = counters.counts().readings();
             Group::listed(SOCKETS, at, ("address", address), readings).with_texts(texts)
+        })
+    }
+
+    fn certificates(&self) -> &[Arc<Tls>] {
+        self.certificates.get().map_or(&[], Vec::as_slice)
+    }
+
+    fn certificate_groups(&self) -> impl Iterator<Item = Group> {
+        self.certificates().iter().enumerate().map(|(at, tls)| {
+            let texts = json!({"of": tls.section(), "file": tls.certificate()});
+            let readings = readings! {
+                Gauge expires_timestamp_seconds = tls.expires().unwrap_or_default(), "When the certificate of a front end is no longer valid, unix time.";
+            };
+            let label = ("of", tls.section().to_owned());
+            Group::listed(CERTIFICATES, at, label, readings).with_texts(texts)
         })
     }
 
@@ -232,6 +253,7 @@ impl Status {
 const SOCKETS: Place = Place::List("sockets", "socket");
 const SQUIDS: Place = Place::List("squids", "squid");
 const REWRITES: Place = Place::List("rewrites", "rewrite");
+const CERTIFICATES: Place = Place::List("certificates", "certificate");
 
 /// What pools and reports hold now.
 fn kept(live: &Live) -> Vec<Reading> {
@@ -260,6 +282,9 @@ fn snapshot_group(snapshots: &Snapshots) -> Group {
         Gauge period_seconds = status.period_seconds, "How often a snapshot is written; 0: at the stop only (state.snapshot_period).";
         Counter written as "snapshots_written" = status.written, "Snapshots that were written to state.dir.";
         Counter failed as "snapshots_failed" = status.failed, "Snapshots that could not be written to state.dir; the one before stays.";
+        Gauge failing = u8::from(status.error.is_some()), "1 when the last attempt to write one failed, or the folder cannot be written.";
+        Gauge disk_free_bytes = status.disk_free_bytes, "What is free on the disk of state.dir.";
+        Gauge disk_needed_bytes = status.disk_needed_bytes, "What the next snapshot takes there, beside the last one.";
         Gauge damaged_files = status.damaged.len(), "Snapshots in state.dir that could not be read and were set aside.";
     };
     if let Some(time) = newest {

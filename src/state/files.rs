@@ -135,6 +135,15 @@ fn step(tell: impl FnOnce(&super::faults::Faults)) -> io::Result<()> {
     FAULTS.with_borrow(|faults| faults.step().map(|()| tell(faults)))
 }
 
+/// Bytes that this user may still write on the file system of a folder.
+///
+/// # Errors
+/// Those of the system.
+pub(crate) fn free(path: &Path) -> io::Result<u64> {
+    let found = rustix::fs::statvfs(path)?;
+    Ok(found.f_bavail.saturating_mul(found.f_frsize))
+}
+
 fn sync(file: &File) -> io::Result<()> {
     let _waiting = STATE_SYNC.begin();
     file.sync_all()

@@ -8,6 +8,7 @@ use thiserror::Error;
 use tracing::warn;
 
 use super::files;
+use crate::config::units::rounded_bytes;
 
 /// The setting that names a folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,18 +17,22 @@ pub struct Setting {
     pub key: &'static str,
     /// What it is "" for.
     pub without: &'static str,
+    /// What room is needed for.
+    pub room: &'static str,
 }
 
 /// `state.dir`.
 pub const STATE: Setting = Setting {
     key: "state.dir",
-    without: "to keep nothing over a restart",
+    without: "for the one in data.dir, if there is one",
+    room: "the next snapshot is written beside the last one",
 };
 
 /// `history.dir`.
 pub const HISTORY: Setting = Setting {
     key: "history.dir",
-    without: "for no history",
+    without: "for the one in data.dir, if there is one",
+    room: "history.free_min",
 };
 
 /// Why a folder, or a file in it, cannot be used. Each names the setting.
@@ -65,6 +70,45 @@ pub enum StateError {
         /// Why not.
         source: io::Error,
     },
+    /// It can be written, but not for long.
+    #[error(
+        "{}: {} free for {}, where {} are needed ({})",
+        .setting.key, rounded_bytes(*.free), .path.display(), rounded_bytes(*.needed), .setting.room
+    )]
+    NoRoom {
+        /// What names the folder.
+        setting: Setting,
+        /// The folder.
+        path: PathBuf,
+        /// Bytes that are free.
+        free: u64,
+        /// Bytes that should be.
+        needed: u64,
+    },
+}
+
+impl StateError {
+    /// What the operator can do about it, as commands or settings, for a folder; empty where the error says it all.
+    #[must_use]
+    pub fn advice(&self, dir: &Path) -> String {
+        let dir = dir.display();
+        let room = "make room on that disk, or name another folder: --data DIR (data.dir)";
+        let Self::Io { source, path, .. } = self else {
+            return match self {
+                Self::NoRoom { .. } => room.to_owned(),
+                _ => String::new(),
+            };
+        };
+        match source.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => room.to_owned(),
+            io::ErrorKind::ReadOnlyFilesystem => {
+                format!("mount it read-write; in a unit of systemd: ReadWritePaths={dir}")
+            }
+            // What is wrong with a file in it is not mended so.
+            _ if path.is_file() => String::new(),
+            _ => format!("mkdir -p {dir} && chown USER {dir}"),
+        }
+    }
 }
 
 impl Setting {
@@ -134,30 +178,58 @@ pub fn find(setting: Setting, path: &Path) -> Result<Folder, StateError> {
     Err(setting.failed("read", path)(io::ErrorKind::NotFound.into()))
 }
 
-/// What [`LockedFolder::open`] would say, and whether this user may write there; for commands that check before the start.
-/// Makes and removes an empty file, and changes nothing.
+/// What [`LockedFolder::open`] would say, and whether this user may write there and has so many bytes; for commands that check before
+/// the start. Makes and removes a small file, and changes nothing. With the folder come the bytes that are free.
 ///
 /// # Errors
-/// As [`LockedFolder::open`], and when nothing can be written.
-pub fn check(setting: Setting, path: &Path) -> Result<Folder, StateError> {
+/// As [`LockedFolder::open`], and when nothing can be written, or not enough.
+pub fn check(setting: Setting, path: &Path, needed: u64) -> Result<(Folder, u64), StateError> {
     let found = find(setting, path)?;
-    match &found {
+    let free = match &found {
         Folder::Present => {
             // Locked for this moment; a lock that cannot be let go ends with this process.
             drop(LockedFolder::open(setting, path)?);
-            probe(path).map_err(setting.failed("write", path))?;
+            try_writing(setting, path, needed)?
         }
-        Folder::Missing { above } => probe(above).map_err(setting.failed(MAKE, path))?,
-    }
-    Ok(found)
+        Folder::Missing { above } => {
+            probe(above).map_err(setting.failed(MAKE, path))?;
+            has_room(setting, above, needed)?
+        }
+    };
+    Ok((found, free))
 }
 
 const MAKE: &str = "make the folder";
 
+/// Bytes that tell a disk that is full from one that has room for names alone.
+const PROBE: [u8; 4096] = [0x5a; 4096];
+
+/// Writes, syncs, renames and removes a small file in a folder, and looks whether so many bytes are free; returns how many are.
+///
+/// # Errors
+/// When one of that fails, or fewer are.
+pub fn try_writing(setting: Setting, dir: &Path, needed: u64) -> Result<u64, StateError> {
+    probe(dir).map_err(setting.failed("write to", dir))?;
+    has_room(setting, dir, needed)
+}
+
 fn probe(dir: &Path) -> io::Result<()> {
-    let file = dir.join(format!(".doctor-{}", std::process::id()));
-    files::replace(&file, |_| io::Result::Ok(()))?;
+    let file = dir.join(format!(".probe-{}", std::process::id()));
+    files::replace(&file, |file| io::Write::write_all(file, &PROBE))?;
     fs::remove_file(&file)
+}
+
+fn has_room(setting: Setting, path: &Path, needed: u64) -> Result<u64, StateError> {
+    let free = files::free(path).map_err(setting.failed("read", path))?;
+    match free < needed {
+        false => Ok(free),
+        true => Err(StateError::NoRoom {
+            setting,
+            path: path.into(),
+            free,
+            needed,
+        }),
+    }
 }
 
 /// A folder, locked for as long as this lives.

@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | `reports.json` | definitions made at run time | with every change, here |
 //! | `annotations.json` | what happened when, as people noted it | with every change, by [`annotations`] |
+//! | `running` | that a process runs | at start and stop, by [`end`] |
 //! | `snapshot` | rows, reports, counters, ids | every `state.snapshot_period` and at the stop, by [`snapshot_writer`] |
 //!
 //! ```text
@@ -22,6 +23,7 @@ pub mod counters;
 mod document;
 #[cfg(test)]
 pub(crate) mod faults;
+pub mod end;
 pub(crate) mod files;
 pub mod folder;
 pub mod records;
@@ -174,14 +176,14 @@ fn saved(path: &Path) -> Result<Option<Contents>, String> {
     }
 }
 
-/// What [`State::open`] would say, and whether this user may write there; for commands that check before the start. Makes
-/// and removes an empty file, and changes nothing.
+/// What [`State::open`] would say, and whether this user may write there and has room for a snapshot; for commands that check before
+/// the start. Makes and removes a small file, and changes nothing. With the folder come the bytes that are free.
 ///
 /// # Errors
-/// As [`State::open`], and when nothing can be written.
-pub fn check(path: &Path) -> Result<Folder, StateError> {
-    let found = folder::check(STATE, path)?;
-    if found == Folder::Present {
+/// As [`State::open`], and when nothing can be written, or no snapshot.
+pub fn check(path: &Path) -> Result<(Folder, u64), StateError> {
+    let found = folder::check(STATE, path, snapshot_writer::bytes_needed(path))?;
+    if found.0 == Folder::Present {
         // The start is told of a file that is corrupt, and goes on.
         let _corrupt_or_not = read(path)?;
     }

@@ -23,6 +23,7 @@ use tracing::{error, info};
 
 use super::counters::SocketName;
 use super::files;
+use super::folder::{self, STATE};
 use super::snapshot::{self, Contents, Subject, WriteError, Written};
 use crate::clock::Clock;
 use crate::merger::SharedLive;
@@ -38,6 +39,9 @@ const ATTEMPTS: u32 = 5;
 
 /// Longest sleep in one piece, so that a stop is noticed soon.
 const NAP_MAX: Duration = Duration::from_millis(50);
+
+/// From one look at a folder that could not be written to the next.
+const LOOK_AGAIN: Duration = Duration::from_secs(10);
 
 /// Bytes that are handed to the system at once.
 const BUFFER_BYTES: usize = 1 << 20;
@@ -113,6 +117,15 @@ pub struct SnapshotStatus {
     pub restored: Option<RestoredSnapshot>,
     /// Names of damaged ones that lie in the folder, oldest first; somebody may want to look at them, or remove them.
     pub damaged: Vec<String>,
+    /// Bytes that are free there, when it was last looked.
+    pub disk_free_bytes: u64,
+    /// Bytes that the next one takes beside the last, if it is as large.
+    pub disk_needed_bytes: u64,
+}
+
+/// What the next snapshot takes on the disk, as far as the last one tells.
+pub(super) fn bytes_needed(dir: &Path) -> u64 {
+    fs::metadata(dir.join(FILE)).map_or(0, |found| found.len())
 }
 
 /// The last snapshot.
@@ -175,6 +188,32 @@ impl Snapshots {
         }
     }
 
+    /// Looks whether one can be written, and says so where it cannot; returns whether it can.
+    pub fn check(&self) -> bool {
+        let needed = bytes_needed(&self.dir);
+        let found = folder::try_writing(STATE, &self.dir, needed);
+        let free = files::free(&self.dir).unwrap_or_default();
+        let mut status = self.status.lock();
+        (status.disk_free_bytes, status.disk_needed_bytes) = (free, needed);
+        let error = found.as_ref().err().map(ToString::to_string);
+        let is_new = status.error.is_none();
+        status.error = error;
+        drop(status);
+        if let Some(error) = found.as_ref().err().filter(|_| is_new) {
+            error!(
+                %error, advice = error.advice(&self.dir),
+                "No snapshot can be written: what comes now does not survive a restart."
+            );
+        }
+        found.is_ok()
+    }
+
+    /// Why none can be written, when that was last tried.
+    #[must_use]
+    pub fn why_failing(&self) -> Option<String> {
+        self.status.lock().error.clone()
+    }
+
     /// What came back at start.
     pub fn set_restored(&self, restored: RestoredSnapshot) {
         self.status.lock().restored = Some(restored);
@@ -218,11 +257,21 @@ impl std::fmt::Debug for SnapshotWriter {
 impl SnapshotWriter {
     /// Writes a snapshot every period until a stop is asked for. Runs on its own thread.
     pub fn run(&self, shutdown: &Shutdown) {
-        let mut last = Instant::now();
+        let (mut last, mut looked) = (Instant::now(), Instant::now());
         while !shutdown.requested() {
             std::thread::sleep(NAP_MAX);
             let period = self.snapshots.status.lock().period_seconds;
-            if period > 0.0 && last.elapsed().as_secs_f64() >= period && !shutdown.requested() {
+            // Where one failed the next need not wait for its time once there is room again.
+            let is_to_look = looked.elapsed() >= LOOK_AGAIN;
+            let is_mended = is_to_look && self.snapshots.why_failing().is_some() && {
+                looked = Instant::now();
+                self.snapshots.check()
+            };
+            // At the beginning of a minute if it is one of several: what a kill takes since then is whole minutes of history.
+            let is_whole = self.clock.unix_ms() % 60_000 < 1_000 || period < 60.0;
+            let over = last.elapsed().as_secs_f64() - period;
+            let is_due = over >= 60.0 || over >= 0.0 && is_whole || is_mended;
+            if period > 0.0 && is_due && !shutdown.requested() {
                 // A failure is logged and counted there; the next period tries again.
                 let _tried = self.save(shutdown);
                 last = Instant::now();
@@ -241,7 +290,10 @@ impl SnapshotWriter {
             return Ok(());
         }
         let took = start.elapsed();
+        let dir = &self.snapshots.dir;
+        let (free, needed) = (files::free(dir).unwrap_or_default(), bytes_needed(dir));
         let mut status = self.snapshots.status.lock();
+        (status.disk_free_bytes, status.disk_needed_bytes) = (free, needed);
         match result {
             Ok((written, bytes)) => {
                 status.last = Some(LastSnapshot {

@@ -56,7 +56,9 @@ impl Waiting {
 }
 
 /// Settings that every daemon under test has; a test's own come later and win.
-const SETTINGS: [&str; 4] = [
+const SETTINGS: [&str; 5] = [
+    // Whatever folder this machine has for a daemon that is installed.
+    "data.dir=",
     "ingest.listen=127.0.0.1:0",
     "ingest.receivers=1",
     "http.listen=127.0.0.1:0",

@@ -39,6 +39,8 @@ mod burst;
 mod clickhouse;
 /// What time does: rows and reports expire by ticks; a wall clock that jumps does nothing to either.
 mod clock;
+/// Where data is kept, and folders that cannot be written.
+mod folders;
 /// The past on disk: restarts, folders that cannot be used, what the status says.
 #[cfg(feature = "sql")]
 mod history;

@@ -314,8 +314,27 @@ fn rules_and_dashboards_ask_for_what_there_is() {
     let [state, history] = dirs.map(|(of, dir)| format!("{of}.dir={}", dir.path().display()));
     // History needs what SQL does. Nobody is at that port.
     let sql = cfg!(feature = "sql");
-    let settings = [&*state, &*history, "clickhouse.url=http://127.0.0.1:1"];
-    let here = Here::start(&settings[..if sql { 3 } else { 1 }]);
+    let key = rcgen::KeyPair::generate().unwrap();
+    let params = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+    let place = tempfile::tempdir().unwrap();
+    let [cert, key] = [
+        ("cert", params.self_signed(&key).unwrap().pem()),
+        ("key", key.serialize_pem()),
+    ]
+    .map(|(name, pem)| {
+        let file = place.path().join(name);
+        std::fs::write(&file, pem).unwrap();
+        format!("mysql.tls_{name}={}", file.display())
+    });
+    let settings = [
+        &*state,
+        &*history,
+        "clickhouse.url=http://127.0.0.1:1",
+        "mysql.listen=127.0.0.1:0",
+        &cert,
+        &key,
+    ];
+    let here = Here::start(&settings[..if sql { 6 } else { 1 }]);
     let mut sender = Sender::new(&here.site);
     sender.send(&packet("/a", 200, 0.1));
     sender.at_rest();
@@ -333,7 +352,7 @@ fn rules_and_dashboards_ask_for_what_there_is() {
         let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
         for name in words.filter(|word| word.starts_with("pinbad_") || word.starts_with("process_"))
         {
-            let of_sql = ["pinbad_history", "pinbad_clickhouse"];
+            let of_sql = ["pinbad_history", "pinbad_clickhouse", "pinbad_certificate"];
             let is_there =
                 there.contains(name) || !sql && of_sql.iter().any(|it| name.starts_with(it));
             assert!(is_there, "{name} is not in /metrics");

@@ -345,7 +345,7 @@ fn a_start_says_where_it_listens_and_what_it_keeps() {
         ),
         (
             &["mysql.listen=127.0.0.1:0", &state],
-            "and no past. history.dir keeps it.",
+            "and no past. --data DIR (data.dir) keeps both.",
         ),
     ] {
         let mut program = Program::serve(settings);

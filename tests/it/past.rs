@@ -367,7 +367,10 @@ fn what_is_not_kept_is_said() {
         .site
         .get("/api/v1/reports/report_by_script_name?from=-1d")
         .problem(404);
-    assert!(problem.contains("history.dir is not set"), "{problem}");
+    assert!(
+        problem.contains("--data DIR (data.dir) keeps it"),
+        "{problem}"
+    );
     here.site.get("/api/v1/info?from=-1d").problem(404);
     here.stop();
 }

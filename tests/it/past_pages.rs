@@ -217,13 +217,16 @@ fn without_history_the_control_says_why() {
         let body = page(&here.site, target);
         let control = body.split("<nav class=\"time\"").nth(1).unwrap();
         let control = control.split("</nav>").next().unwrap();
-        assert!(control.contains("history.dir is not set"), "{control}");
+        assert!(
+            control.contains("--data DIR (data.dir) keeps it"),
+            "{control}"
+        );
         assert_eq!(control.matches("<a ").count(), 1, "{control}");
         assert!(!body.contains("class=\"plot\""));
     }
     let refused = here.site.get("/?from=-1d");
     assert!(
-        refused.status == 404 && refused.body.contains("history.dir"),
+        refused.status == 404 && refused.body.contains("data.dir"),
         "{refused:?}"
     );
     // What is in memory can be narrowed all the same.

@@ -59,6 +59,17 @@ pub(super) fn execute(url: &str, access: &AccessFlags) -> Result<(), Failure> {
     )))
 }
 
+/// Prints whether it is ready, and what does not work all the same.
+///
+/// # Errors
+/// When it is not, or there is no daemon.
+pub(super) fn ready(url: &str, access: &AccessFlags) -> Result<(), Failure> {
+    let answer = Client::at(url, access)?.get("/readyz")?;
+    let detail = answer["detail"].as_str();
+    let detail = detail.map_or(String::new(), |detail| format!("; {detail}"));
+    print(&format::visible(&format!("ready{detail}")))
+}
+
 /// By thread and instrument.
 fn spent(client: &Client) -> Result<HashMap<(String, String), Spent>, ClientError> {
     let rows = rows(client, SPENT)?;

@@ -27,7 +27,7 @@ use crate::http::request_checks::JsonBody;
 use crate::http::span::{Span, Spans};
 use crate::query::error::QueryError;
 use crate::query::past::{PastAnswer, PastQuestion};
-use crate::query::read_model::{ReportAnswer, ReportSummary};
+use crate::query::read_model::{ReadModel, ReportAnswer, ReportSummary};
 use crate::query::table::Table;
 use crate::report::comment;
 use crate::report::definition::Columns;
@@ -178,9 +178,23 @@ pub(in crate::http) async fn read(
                 (answer, rows)
             }
         };
-        query.write(&name, answer, rows, total?, Map::new())
+        let head = refilled(source, &name, &answer);
+        query.write(&name, answer, rows, total?, head)
     })
     .await
+}
+
+/// The span of which a live report has rows of history, if its window reaches that.
+fn refilled(source: &dyn ReadModel, name: &str, answer: &ReportAnswer) -> Map<String, Json> {
+    let begin = (answer.as_of_ms as f64 / 1e3 - answer.window_seconds).max(0.0) as u64;
+    let is_kept = || source.past().is_ok_and(|past| past.keys(name).is_ok());
+    let lost = source.refilled();
+    let lost = lost.filter(|lost| begin < lost.end && is_kept());
+    let lost = lost.map(|lost| {
+        let span = json!({"from": lost.start, "to": lost.end, "resolution_seconds": 60});
+        ("refilled".to_owned(), span)
+    });
+    lost.into_iter().collect()
 }
 
 /// What the head of an answer about the past has beside what every answer has.

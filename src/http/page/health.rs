@@ -40,6 +40,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
             @for problem in ["off", "error"].map(|name| &status.get("history").unwrap_or_default()[name]) {
                 @if let Some(problem) = problem.as_str() { p.problem { "No history is written: " (visible(problem)) } }
             }
+            @if let Some(problem) = status.get("snapshot").and_then(|it| it["error"].as_str()) { p.problem { "No snapshot can be written: " (visible(problem)) } }
             @if let Some(shipping) = status.get("clickhouse") {
                 @if let Some(problem) = shipping["error"].as_str() { p.problem { "Nothing is shipped to ClickHouse: " (visible(problem)) } }
                 @for refused in shipping["refused"].as_array().into_iter().flatten() {

@@ -73,7 +73,16 @@ impl View<'_> {
             (self.time.control(path, &params))
             @if let Some(members) = members { (self.time.choice(&members, path, &params)) }
         };
-        let main = &html! { @if is_here { (self.time.only_here()) } (main) };
+        let problems = match section {
+            // It has them itself.
+            "/daemon" => Vec::new(),
+            _ => self.source.out_of_order(),
+        };
+        let main = &html! {
+            @for problem in problems { p.problem { (super::formatting::visible(&problem)) " " a href="/daemon" { "How the daemon is doing" } } }
+            @if let Some(lost) = self.source.refilled().filter(|_| self.time.spans.is_none()) { p.note { "What came from " (super::formatting::moment(lost.start)) " to " (super::formatting::moment(lost.end)) " is from history, by the minute, without single requests: pinbad did not end cleanly." } }
+            @if is_here { (self.time.only_here()) } (main)
+        };
         let optional = [
             ("/squid", self.source.has_squid()),
             ("/profile", self.source.has_samples()),

@@ -74,9 +74,16 @@ impl Catalog {
             }
         }
         let as_of_ms = self.clock.unix_ms();
-        let read = others.iter().map(|entry| {
+        #[cfg(feature = "sql")]
+        let refill = self.refill();
+        let read = others.iter().zip(&missing).map(|(entry, _of)| {
             let layout = &entry.definition.layout;
             let want = layout.want(0..layout.columns().len());
+            #[cfg(feature = "sql")]
+            if let Some(refill) = &refill {
+                let of = &_of.definition;
+                return Self::read_refilled(&mut live, refill, of, entry, want, as_of_ms);
+            }
             let read = read::read(&mut live, entry, want, None, as_of_ms);
             read.map(|(reading, _)| reading)
         });
@@ -167,6 +174,18 @@ impl Catalog {
             Some(first.into_iter().collect())
         };
         let now_ms = self.clock.unix_ms();
+        #[cfg(feature = "sql")]
+        if let Some(refill) = self.refill() {
+            let of = &entry.definition;
+            let read = Self::read_refilled(&mut live, &refill, of, &entry, want, now_ms);
+            drop(live);
+            let Some(mut reading) = read else {
+                return self.distribution_of(name, equal);
+            };
+            let first = (0..reading.len()).find(|&row| shows(&reading, row));
+            let histogram = first.map(|row| std::mem::take(&mut reading.histograms[row]));
+            return Ok(histogram.map(|histogram| spread(of, histogram)));
+        }
         let read = read::read(&mut live, &entry, want, Some((keys, &mut choose)), now_ms);
         drop(live);
         let Some((reading, _)) = read else {

@@ -108,6 +108,16 @@ impl Catalog {
             layout.want(columns.map(|(at, _)| at))
         };
         let want = wanted(needed);
+        #[cfg(feature = "sql")]
+        if let Some(refill) = self.refill() {
+            let now_ms = self.clock.unix_ms();
+            let read = Self::read_refilled(&mut live, &refill, definition, &entry, want, now_ms);
+            drop(live);
+            return match read {
+                Some(reading) => Some((entry, Arc::new(reading), false)),
+                None => self.reading(name, needed, choice),
+            };
+        }
         let version = live.reports.version(&entry);
         // Few rows are read as a whole, and kept; so are those that were asked for before, when nothing has changed.
         let rows = live.reports.rows(&entry);

@@ -163,6 +163,10 @@ pub(crate) fn clean(mut command: Command) -> Command {
             command.env_remove(name);
         }
     }
+    // Whatever folder this machine has for a daemon that is installed.
+    command
+        .env_remove("STATE_DIRECTORY")
+        .env("PINBAD_DATA_DIR", "");
     command.stdin(Stdio::null());
     command
 }

@@ -1,0 +1,97 @@
+//! What a certificate says of itself, as far as anybody here asks: until when it is valid.
+//!
+//! rustls hands certificates on and checks those of others; of one's own it tells nothing. The few fields before the validity are
+//! skipped by their lengths (X.509 in DER); whatever does not look like that has no answer.
+
+use chrono::NaiveDateTime;
+
+/// Tags of DER.
+const SEQUENCE: u8 = 0x30;
+const VERSION: u8 = 0xa0;
+const UTC_TIME: u8 = 0x17;
+const GENERALIZED_TIME: u8 = 0x18;
+
+/// The unix second after which a certificate is no longer valid.
+#[must_use]
+pub fn expires(der: &[u8]) -> Option<u64> {
+    let certificate = inside(&mut { der })?;
+    let mut fields = inside(&mut { certificate })?;
+    if fields.first() == Some(&VERSION) {
+        next(&mut fields)?;
+    }
+    // Serial number, signature algorithm, issuer.
+    for _ in 0..3 {
+        next(&mut fields)?;
+    }
+    let mut validity = inside(&mut fields)?;
+    next(&mut validity)?;
+    let (tag, text) = next(&mut validity)?;
+    let text = std::str::from_utf8(text).ok()?;
+    let text = match tag {
+        // Of 1950 to 2049.
+        UTC_TIME if text < "5" => format!("20{text}"),
+        UTC_TIME => format!("19{text}"),
+        GENERALIZED_TIME => text.to_owned(),
+        _ => return None,
+    };
+    let time = NaiveDateTime::parse_from_str(&text, "%Y%m%d%H%M%SZ").ok()?;
+    time.and_utc().timestamp().try_into().ok()
+}
+
+/// What is in the sequence that comes next.
+fn inside<'d>(der: &mut &'d [u8]) -> Option<&'d [u8]> {
+    next(der).filter(|(tag, _)| *tag == SEQUENCE).map(|it| it.1)
+}
+
+/// Takes what comes next: its tag and its contents.
+fn next<'d>(der: &mut &'d [u8]) -> Option<(u8, &'d [u8])> {
+    let (&[tag, first], mut rest) = der.split_first_chunk::<2>()?;
+    let mut length = usize::from(first);
+    if first >= 0x80 {
+        let (bytes, behind) = rest.split_at_checked(usize::from(first & 0x7f))?;
+        if bytes.len() > 4 {
+            return None;
+        }
+        length = bytes
+            .iter()
+            .fold(0, |length, byte| length << 8 | usize::from(*byte));
+        rest = behind;
+    }
+    let (contents, rest) = rest.split_at_checked(length)?;
+    *der = rest;
+    Some((tag, contents))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn made(year: i32) -> Vec<u8> {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let mut params = rcgen::CertificateParams::new(vec!["stats.example".to_owned()]).unwrap();
+        params.not_after = rcgen::date_time_ymd(year, 2, 3);
+        params.self_signed(&key).unwrap().der().to_vec()
+    }
+
+    #[test]
+    fn the_end_of_its_validity_is_found() {
+        assert_eq!(expires(&made(2031)), Some(1_927_843_200));
+        assert_eq!(
+            expires(&made(2062)),
+            Some(2_906_150_400),
+            "with four digits"
+        );
+        assert_eq!(expires(&made(1999)), Some(918_000_000));
+    }
+
+    #[test]
+    fn what_is_none_has_none() {
+        let whole = made(2031);
+        for end in 0..whole.len() - 200 {
+            let _nothing_or_the_same = expires(&whole[..end]);
+        }
+        assert_eq!(expires(&whole[..100]), None);
+        assert_eq!(expires(b"hello"), None);
+        assert_eq!(expires(&[0x30, 0x84, 0xff, 0xff, 0xff, 0xff]), None);
+    }
+}

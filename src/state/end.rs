@@ -1,0 +1,173 @@
+//! Whether the process before ended cleanly, and what stands in for what one before it lost.
+//!
+//! ```text
+//!   running    {"clean": false, "refilled": [{"start": 1795500000, "end": 1795500600, "below": 17}]}
+//! ```
+//!
+//! The file is there while a process runs, in `state.dir` or without one in `history.dir`; a clean stop removes it, or leaves it with
+//! `clean` as long as rows of history stand in for some that were lost (`query::catalog::refill`). It is written last at the start: a
+//! start that fails changes nothing.
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use tracing::warn;
+
+use super::files;
+
+const FILE: &str = "running";
+
+/// Spans that are remembered; who is killed more often within a window lacks the oldest.
+const SPANS_MAX: usize = 64;
+
+/// A span of which live reports lack what was counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lost {
+    /// Unix seconds.
+    pub start: u64,
+    /// When the process began that is the first not to have it.
+    pub end: u64,
+    /// Files of history below this number were written before.
+    pub below: u64,
+}
+
+impl Lost {
+    fn is_empty(&self) -> bool {
+        self.start >= self.end
+    }
+}
+
+/// The end of the process before.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LastEnd {
+    /// Whether it kept what it had; where nothing is known it did.
+    pub clean: bool,
+    /// Spans of which rows of history stood in for what was lost, unix seconds.
+    pub refilled: Vec<Lost>,
+}
+
+impl LastEnd {
+    /// What the file of a folder says.
+    #[must_use]
+    pub fn of(dir: &Path) -> Self {
+        let unclean = || Self::default();
+        match fs::read(dir.join(FILE)) {
+            // Cut off by the end of the machine, perhaps.
+            Ok(text) => serde_json::from_slice(&text).unwrap_or_else(|_| unclean()),
+            Err(_) => Self {
+                clean: true,
+                ..unclean()
+            },
+        }
+    }
+
+    /// The spans that are lacking now, at `now`, when rows and reports came back as of `restored` or not at all.
+    #[must_use]
+    pub fn lacking(&self, restored: Option<u64>, now: u64) -> Vec<Lost> {
+        let lost = Lost {
+            start: match self.clean {
+                true => now,
+                false => restored.unwrap_or_default(),
+            },
+            end: now,
+            below: u64::MAX,
+        };
+        let before = self.refilled.iter().rev().take(SPANS_MAX).rev();
+        let before = before.map(|it| Lost {
+            end: it.end.min(lost.start),
+            ..*it
+        });
+        let all = before.chain([lost]);
+        all.filter(|lost| !lost.is_empty()).collect()
+    }
+}
+
+/// The file, while this process runs.
+#[derive(Debug)]
+pub struct RunningMark(PathBuf);
+
+impl RunningMark {
+    /// From now on an end that is not clean is noticed.
+    #[must_use]
+    pub fn set(dir: &Path, refilled: &[Lost]) -> Self {
+        let mark = Self(dir.join(FILE));
+        mark.write(false, refilled);
+        mark
+    }
+
+    /// The end was clean, and these spans are refilled still.
+    pub fn clear(self, refilled: &[Lost]) {
+        if !refilled.is_empty() {
+            self.write(true, refilled);
+        } else if let Err(error) = fs::remove_file(&self.0)
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            warn!(%error, file = %self.0.display(), "Cannot remove a file: the next start will take this end for a crash.");
+        }
+    }
+
+    fn write(&self, clean: bool, refilled: &[Lost]) {
+        let end = LastEnd {
+            clean,
+            refilled: refilled.to_vec(),
+        };
+        let written = serde_json::to_vec(&end).map_err(io::Error::other);
+        let written =
+            written.and_then(|text| files::replace(&self.0, |file| file.write_all(&text)));
+        // A folder that cannot be written is named where that matters more.
+        if let Err(error) = written {
+            tracing::debug!(%error, file = %self.0.display(), "Cannot write down that a process runs.");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_end_without_a_word_is_noticed() {
+        let dir = tempfile::tempdir().unwrap();
+        let end = || LastEnd::of(dir.path());
+        assert!(end().clean, "the first start");
+        let mark = RunningMark::set(dir.path(), &[]);
+        assert!(!end().clean);
+        mark.clear(&[]);
+        assert!(end().clean && !dir.path().join(FILE).exists());
+        let lost = Lost {
+            start: 7,
+            end: 9,
+            below: 3,
+        };
+        RunningMark::set(dir.path(), &[lost, lost]).clear(&[lost]);
+        let said = end();
+        assert!(said.clean);
+        assert_eq!(said.refilled, [lost]);
+        fs::write(dir.path().join(FILE), "{").unwrap();
+        assert!(!end().clean);
+    }
+
+    #[test]
+    fn each_second_is_lacking_once() {
+        let lacking = |clean, refilled: &[(u64, u64)], restored| {
+            let refilled = refilled.iter().map(|&(start, end)| Lost {
+                start,
+                end,
+                below: 3,
+            });
+            let refilled = refilled.collect();
+            let lacking = LastEnd { clean, refilled }.lacking(restored, 100);
+            let lacking = lacking.iter().map(|it| (it.start, it.end));
+            lacking.collect::<Vec<_>>()
+        };
+        assert_eq!(lacking(true, &[], Some(50)), []);
+        assert_eq!(lacking(true, &[(10, 20)], Some(90)), [(10, 20)]);
+        assert_eq!(lacking(false, &[(10, 20)], Some(60)), [(10, 20), (60, 100)]);
+        // Killed again before the first snapshot: the older one is all there is.
+        assert_eq!(lacking(false, &[(10, 20)], Some(5)), [(5, 100)]);
+        assert_eq!(lacking(false, &[(10, 20)], Some(15)), [(10, 15), (15, 100)]);
+        assert_eq!(lacking(false, &[(10, 20)], None), [(0, 100)]);
+    }
+}

@@ -1,0 +1,342 @@
+//! Where data is kept: one folder for all of it, the one that systemd names, a demo's own; and what is said when it cannot be written.
+#![expect(
+    clippy::print_stdout,
+    reason = "what could not be tried is for whoever runs the tests"
+)]
+
+use std::path::Path;
+use std::process::Command;
+
+use prost::Message as _;
+use serde_json::{Value as Json, json};
+
+use crate::harness::{Program, Sender, await_until, pinbad, run};
+use crate::packets::request;
+use crate::restart::{Unmount, mount};
+
+fn packet() -> Vec<u8> {
+    request("web", "shop", "/x").encode_to_vec()
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+/// A daemon that finds its folder itself, as the units start it.
+fn as_a_unit(folder: Option<&Path>) -> Command {
+    let mut command = pinbad();
+    command.env_remove("PINBAD_DATA_DIR");
+    if let Some(folder) = folder {
+        command.env("STATE_DIRECTORY", folder);
+    }
+    command
+}
+
+fn stop(mut program: Program) -> Vec<Json> {
+    program.signal("TERM");
+    let (status, _) = program.wait();
+    assert_eq!(status.code(), Some(0), "{:?}", program.log());
+    program.log()
+}
+
+#[test]
+fn one_folder_has_what_survives_a_restart_and_the_past() {
+    let place = tempfile::tempdir().unwrap();
+    let data = place.path().join("data");
+    let dir = format!("data.dir={}", data.display());
+    let program = Program::serve(&[&dir]);
+    let mut sender = Sender::new(&program.site);
+    sender.send(&packet());
+    sender.at_rest();
+    let log = stop(program);
+    let kept =
+        |line: &Json| line["message"] == "Keeping data on disk." && line["data"] == text(&data);
+    assert!(log.iter().any(kept), "{log:?}");
+    assert!(data.join("state/snapshot").is_file());
+    assert_eq!(
+        data.join("history/manifest").is_file(),
+        cfg!(feature = "sql")
+    );
+    let program = Program::serve(&[&dir]);
+    assert_eq!(program.site.status().count("requests_merged"), 1);
+    if cfg!(feature = "sql") {
+        let past = program.site.json("/api/v1/info?from=-1h");
+        assert_eq!(past["req_count"], 1, "{past}");
+    }
+    stop(program);
+    // What an older one kept in the folder itself is found there.
+    let old = place.path().join("old");
+    std::fs::create_dir(&old).unwrap();
+    std::fs::copy(data.join("state/snapshot"), old.join("snapshot")).unwrap();
+    let program = Program::serve(&[&format!("data.dir={}", old.display())]);
+    assert_eq!(program.site.status().count("requests_merged"), 1);
+    assert!(!old.join("state").exists());
+}
+
+#[test]
+fn systemds_folder_is_taken_unless_the_configuration_names_another() {
+    let place = tempfile::tempdir().unwrap();
+    let [units, files] = ["units", "files"].map(|name| place.path().join(name));
+    let config = place.path().join("pinbad.toml");
+    std::fs::write(&config, format!("[data]\ndir = \"{}\"\n", files.display())).unwrap();
+    let settings = ["data.dir=auto"];
+    stop(Program::start_as(
+        as_a_unit(Some(&units)),
+        &["serve"],
+        &settings,
+    ));
+    assert!(units.join("state/snapshot").is_file() && !files.exists());
+    std::fs::remove_dir_all(&units).unwrap();
+    // `--set` would win over the file: of it there is nothing here.
+    let said = run(as_a_unit(Some(&units)).args(["check", "--config", text(&config)]));
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let kept = format!("\n  data   state in {}/state", files.display());
+    assert!(said.out.contains(&kept), "{said:?}");
+    // Without any everything is in memory, and it is said what keeps it.
+    let said = run(pinbad().args(["check"]));
+    assert!(
+        said.out.contains("--data DIR (data.dir) keeps it"),
+        "{said:?}"
+    );
+    let program = Program::serve(&[]);
+    let refused = program.site.get("/api/v1/info?from=-1h");
+    if cfg!(feature = "sql") {
+        let detail = refused.problem(404);
+        assert!(detail.contains("--data DIR (data.dir)"), "{detail}");
+        let page = program.site.get("/").body;
+        assert!(page.contains("--data DIR (data.dir)"), "{page}");
+    }
+    let log = stop(program);
+    let said = |line: &Json| {
+        line["message"]
+            .as_str()
+            .unwrap_or_default()
+            .ends_with("--data DIR (data.dir) keeps it.")
+    };
+    assert!(log.iter().any(said), "{log:?}");
+}
+
+#[cfg(feature = "sql")]
+#[test]
+fn a_demo_keeps_its_past_in_a_folder_that_goes_with_it() {
+    let place = tempfile::tempdir().unwrap();
+    let mut command = as_a_unit(None);
+    command.env("TMPDIR", place.path());
+    let program = Program::start_as(command, &["demo", "--rate", "200"], &["data.dir=auto"]);
+    let count =
+        |program: &Program| program.site.json("/api/v1/info?from=-1h")["req_count"].as_u64();
+    await_until(
+        "it has a past",
+        || count(&program),
+        |count| *count > Some(100),
+    );
+    let folders = || std::fs::read_dir(place.path()).unwrap().count();
+    assert_eq!(folders(), 1);
+    program.signal("HUP");
+    let log = stop(program);
+    assert!(
+        !log.iter()
+            .any(|line| line["level"] == "ERROR" || line["level"] == "WARN"),
+        "{log:?}"
+    );
+    assert_eq!(folders(), 0);
+}
+
+/// A read-only and a small disk: start, `check` and `doctor` find out, and pages and `/readyz` say it; and no more once there is room.
+#[test]
+fn folders_that_cannot_be_written_are_found_at_the_start() {
+    let place = tempfile::tempdir().unwrap();
+    let at = text(place.path());
+    if !mount(&["-t", "tmpfs", "-o", "size=8m", "tmpfs", at]) {
+        println!("left out: only root may mount a small file system, and not everywhere");
+        return;
+    }
+    let _unmounted = Unmount(at);
+    let dir = format!("data.dir={at}");
+    let settings = [&*dir, "history.free_min=4MiB", "history.flush_period=1s"];
+    stop(Program::serve(&settings));
+    let commands = |wrong: &[&str]| {
+        for command in ["check", "doctor"] {
+            let sets = settings.iter().flat_map(|setting| ["--set", setting]);
+            let own = [
+                "--udp",
+                "127.0.0.1:0",
+                "--http",
+                "127.0.0.1:0",
+                "--mysql",
+                "127.0.0.1:0",
+            ];
+            let said = run(pinbad().arg(command).args(sets).args(own));
+            let all = format!("{}{}", said.out, said.err);
+            let is_wrong = !wrong.is_empty();
+            assert_eq!(said.code, Some(i32::from(is_wrong)), "{said:?}");
+            for wrong in wrong {
+                assert!(all.contains(wrong), "{wrong}: {said:?}");
+            }
+        }
+    };
+    let detail = |program: &Program| program.site.get("/readyz").json()["detail"].clone();
+    commands(&[]);
+    for (how, said, undo) in [
+        ("ro", "Read-only file system", "rw"),
+        ("full", "shall stay free", ""),
+    ] {
+        let filler = place.path().join("filler");
+        if how == "ro" {
+            assert!(mount(&["-o", "remount,ro", at]));
+            commands(&["state.dir", "ReadWritePaths="]);
+        } else {
+            std::fs::write(&filler, vec![1; 6 << 20]).unwrap();
+            if cfg!(feature = "sql") {
+                commands(&[
+                    "history.dir",
+                    "4.0 MiB are needed (history.free_min)",
+                    "make room on that disk",
+                ]);
+            }
+        }
+        let program = Program::serve(&settings);
+        if how == "ro" {
+            let log = program.log();
+            let found = |line: &Json| {
+                line["message"]
+                    .as_str()
+                    .unwrap_or_default()
+                    .starts_with("No snapshot can be written")
+            };
+            assert!(log.iter().any(found), "{log:?}");
+            let status = program.site.status();
+            assert_eq!(status.0["snapshot"]["failing"], 1, "{status:?}");
+        }
+        if cfg!(feature = "sql") {
+            let detail = detail(&program);
+            assert!(
+                detail.as_str().unwrap_or_default().contains(said),
+                "{detail}"
+            );
+            let page = program.site.get("/").body;
+            assert!(page.contains("istory is") && page.contains(said), "{page}");
+            assert_eq!(program.site.status().0["history"]["failing"], 1);
+        }
+        let mut sender = Sender::new(&program.site);
+        sender.send(&packet());
+        sender.at_rest();
+        if undo.is_empty() {
+            std::fs::remove_file(&filler).unwrap();
+        } else {
+            assert!(mount(&["-o", "remount,rw", at]));
+        }
+        await_until(
+            "all is well again",
+            || detail(&program),
+            |detail| *detail == json!(null),
+        );
+        stop(program);
+    }
+}
+
+/// A kill takes neither the live reports, as far as history had them, nor what one knows about it; and nothing counts twice, whatever
+/// comes next.
+#[cfg(feature = "sql")]
+#[test]
+fn after_a_kill_history_refills_live_reports() {
+    let place = tempfile::tempdir().unwrap();
+    let dir = format!("data.dir={}", place.path().display());
+    let settings = [&*dir, "history.flush_period=1s", "state.snapshot_period=0"];
+    let report = "/api/v1/reports/report_by_script_name?percentiles=95";
+    let count = |program: &Program| program.site.json("/api/v1/info")["req_count"].as_u64();
+    let is_warned = |log: &[Json]| {
+        let warned = log.iter().filter(|line| {
+            line["message"]
+                .as_str()
+                .unwrap_or_default()
+                .starts_with("The last end was not clean")
+        });
+        warned.count()
+    };
+    let mut program = Program::serve(&settings);
+    let mut sender = Sender::new(&program.site);
+    for n in 0..90 {
+        sender.send(&request("web", "shop", &format!("/{}", n % 3)).encode_to_vec());
+    }
+    sender.at_rest();
+    let before = program.site.json(report);
+    assert_eq!(before.get("refilled"), None);
+    let on_disk = || {
+        let history = program.site.status().0["history"].clone();
+        let manifest = pinbad::history::inspect::list(&place.path().join("history")).unwrap();
+        let rows = manifest
+            .iter()
+            .filter(|held| held.report == "info")
+            .map(|held| held.rows);
+        (
+            rows.sum::<u64>(),
+            history["memory_bytes"].as_u64(),
+            history["flushes"].as_u64(),
+        )
+    };
+    let (_, _, flushes) = await_until("it is on disk", on_disk, |found| found.0 > 0);
+    await_until("and all of it", on_disk, |found| {
+        found.2 > flushes.map(|it| it + 1)
+    });
+    assert_eq!(is_warned(&program.log()), 0);
+    program.signal("KILL");
+    program.wait();
+
+    let mut program = Program::serve(&settings);
+    assert_eq!(is_warned(&program.log()), 1, "{:?}", program.log());
+    let after = program.site.json(report);
+    let refilled = &after["refilled"];
+    assert!(
+        refilled["from"].as_u64() < refilled["to"].as_u64() && refilled["resolution_seconds"] == 60,
+        "{after}"
+    );
+    let rows = |answer: &Json| {
+        let columns = ["script_name", "req_count", "req_time_total", "p95"];
+        let rows = answer["rows"].as_array().unwrap().iter();
+        let mut rows: Vec<String> = rows
+            .map(|row| format!("{:?}", columns.map(|it| row[it].clone())))
+            .collect();
+        rows.sort_unstable();
+        rows
+    };
+    assert_eq!(rows(&after), rows(&before));
+    assert_eq!(count(&program), Some(90));
+    let sql = program
+        .site
+        .sql("SELECT SUM(req_count) FROM report_by_script_name");
+    assert_eq!(
+        sql[0][0]
+            .as_f64()
+            .or(sql[0][0].as_str().and_then(|it| it.parse().ok())),
+        Some(90.0),
+        "{sql}"
+    );
+    let page = program.site.get("/").body;
+    assert!(page.contains("is from history, by the minute"), "{page}");
+    // What comes now counts beside it; a clean stop keeps both, and so does another kill.
+    let mut sender = Sender::new(&program.site);
+    for _ in 0..10 {
+        sender.send(&request("web", "shop", "/0").encode_to_vec());
+    }
+    sender.at_rest();
+    assert_eq!(count(&program), Some(100));
+    // A snapshot at the begin of a minute is taken for one that has all before it and nothing since.
+    let second = || std::time::UNIX_EPOCH.elapsed().unwrap().as_secs() % 60;
+    await_until("it is in the middle of a minute", second, |second| {
+        (5..50).contains(second)
+    });
+    program.signal("TERM");
+    assert_eq!(program.wait().0.code(), Some(0));
+    let mut program = Program::serve(&settings);
+    assert_eq!(is_warned(&program.log()), 0);
+    assert_eq!(count(&program), Some(100));
+    program.signal("KILL");
+    program.wait();
+    let program = Program::serve(&settings);
+    assert_eq!(is_warned(&program.log()), 1);
+    assert_eq!(count(&program), Some(100));
+    // Emptied is emptied.
+    assert_eq!(program.site.post("/api/v1/reset", "{}").status, 200);
+    assert_eq!(count(&program), Some(0));
+}
