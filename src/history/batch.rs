@@ -9,11 +9,15 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use ahash::RandomState;
+use datafusion::arrow::array::RecordBatch;
 
-pub(super) use self::rows::Stored;
-use self::rows::{ROW_BYTES, Rows, Scratch, Weight};
+use self::rows::{ROW_BYTES, Rows, Weight};
+pub(super) use self::rows::{Scratch, Stored};
+use super::Resolution;
 use super::dataset::{Coverage, Dataset};
+use super::parquet::BATCH_ROWS;
 use super::row::{Gain, RowRef};
+use super::stored::BatchBuilder;
 use crate::delta::RowDelta;
 use crate::pool::strings::OTHER_TEXT;
 use crate::report::packed::Packed;
@@ -160,6 +164,23 @@ impl Batch {
     pub fn rows(&self, dataset: &Dataset, span: Range<u64>, mut each: impl FnMut(RowRef<'_>)) {
         self.stored(dataset, span)
             .for_each(|row| row.show(&mut each));
+    }
+
+    /// The rows of a dataset as they are stored, in no promised order.
+    pub(super) fn batches(&self, dataset: &Dataset) -> Vec<RecordBatch> {
+        let mut to = BatchBuilder::new(dataset, Resolution::Minute.bucket_bits(), false);
+        let mut scratch = Scratch::default();
+        let mut batches = Vec::new();
+        for row in self.stored(dataset, 0..u64::MAX) {
+            row.push_to(&mut to, &mut scratch);
+            if to.rows == BATCH_ROWS {
+                batches.push(to.finish());
+            }
+        }
+        if to.rows > 0 {
+            batches.push(to.finish());
+        }
+        batches
     }
 
     /// The same, as they are kept.

@@ -1,4 +1,4 @@
-//! Histograms as they are stored: in the column `histogram` of files, and in pieces.
+//! Histograms as they are stored: in the column `histogram` of files, and in pending ones.
 //!
 //! ```text
 //!   | bits | pair | pair ...          pairs as `report::packed` writes them
@@ -12,6 +12,8 @@
 //! [`settle`]d. While many are added up for an answer they have the numbers of 2^bits a doubling instead, which lie closer
 //! together, until [`unfold`].
 
+use std::borrow::Cow;
+
 use crate::report::counts::{BUCKET_MAX, Histogram};
 use crate::report::histogram::{
     BucketLayout, LOG_LINEAR_BITS, LOG_LINEAR_BUCKETS, Rank, octave_bounds, octave_bucket,
@@ -24,6 +26,14 @@ const BITS: [u32; 3] = [LOG_LINEAR_BITS, 4, 3];
 const OWN: u8 = 0;
 /// No bucket has counted more: so no sum overflows.
 const COUNT_MAX: u64 = 1 << 56;
+
+/// What stands before pairs of the numbers that histograms in memory have.
+pub(super) fn lead(layout: &BucketLayout) -> u8 {
+    match layout {
+        BucketLayout::LogLinear => LOG_LINEAR_BITS as u8,
+        BucketLayout::Linear { .. } | BucketLayout::V2(_) => OWN,
+    }
+}
 
 /// A histogram as it is stored, log-linear buckets with 2^`bits` a doubling.
 #[must_use]
@@ -163,7 +173,7 @@ pub(crate) fn of_counts(
 
 /// A histogram where it is kept.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Kept<'a> {
+pub(super) enum HistogramRef<'a> {
     /// As it is stored.
     Encoded(&'a [u8]),
     Counted(&'a Histogram),
@@ -171,9 +181,14 @@ pub(super) enum Kept<'a> {
     Unknown,
 }
 
-impl<'a> Kept<'a> {
-    pub(super) fn encoded(bytes: Option<&'a [u8]>) -> Self {
-        bytes.map_or(Self::Unknown, Self::Encoded)
+impl<'a> HistogramRef<'a> {
+    /// As it is stored; `None`: it is not known.
+    pub(super) fn encoded(self, layout: &BucketLayout, bits: u32) -> Option<Cow<'a, [u8]>> {
+        match self {
+            Self::Encoded(bytes) => Some(Cow::Borrowed(bytes)),
+            Self::Counted(histogram) => Some(Cow::Owned(encode(histogram, layout, bits))),
+            Self::Unknown => None,
+        }
     }
 
     /// Counts it, log-linear buckets by the numbers that they have where there are 2^`bits` of a doubling.

@@ -30,11 +30,11 @@ use ring::digest::{SHA256, digest};
 use self::counting::Counting;
 use self::lines::Piece;
 use super::dataset::Coverage;
-use super::parquet::Want;
 use super::plan::Plan;
 use super::requests::Kept;
+use super::stored::Want;
 use super::sums::Sums;
-use super::unit::RowsAt;
+use super::unit::{RowsAt, Unit};
 use super::{Batch, Dataset, History, Resolution, RowRef, Writer};
 use crate::clock::Clock;
 use crate::config::{Config, SquidSource};
@@ -243,27 +243,21 @@ impl Importer {
         let mut step = Resolution::Minute.secs();
         let plan = Plan::of_steps(&at.parts, &coverage, &span, &mut step);
         let mut covered: HashMap<Vec<u8>, CoveredSecs> = HashMap::new();
-        let mut add = |resolution, row: RowRef<'_>| {
-            let Coverage { secs, .. } = Coverage::of(&row.gain.sum.totals);
-            if secs > 0 {
-                let of_report = covered.entry(row.key.to_vec()).or_default();
-                *of_report.entry((resolution, row.time)).or_default() += secs;
-            }
-        };
-        for (part, times) in &plan.reads {
-            let mut each = |row: RowRef<'_>| add(part.resolution, row);
-            part.read(&coverage, times.clone(), Want::SUMS, &mut each)
-                .map_err(ImportError::Unreadable)?;
+        let (units, lacking) = Unit::all(at, &coverage, &plan, None);
+        if let Some(lacking) = lacking.into_iter().next() {
+            return Err(ImportError::Unreadable(std::io::Error::other(lacking)));
         }
-        if let Some(batch) = &at.flushing {
-            batch.rows(&coverage, plan.span.clone(), |row| {
-                add(Resolution::Minute, row);
-            });
+        for unit in units {
+            let mut add = |_, row: RowRef<'_>| {
+                let Coverage { secs, .. } = Coverage::of(&row.gain.sum.totals);
+                if secs > 0 {
+                    let of_report = covered.entry(row.key.to_vec()).or_default();
+                    *of_report.entry((unit.resolution(), row.time)).or_default() += secs;
+                }
+            };
+            let read = unit.rows(&coverage, Want::SUMS, &mut add);
+            read.map_err(ImportError::Unreadable)?;
         }
-        let running = at.running.iter();
-        running
-            .filter(|row| plan.span.contains(&row.time))
-            .for_each(|row| add(Resolution::Minute, row.as_ref()));
         Ok(covered)
     }
 

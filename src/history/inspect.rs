@@ -11,9 +11,9 @@ use serde::Serialize;
 
 use super::disk::{StoreError, failed};
 use super::manifest::Manifest;
-use super::parquet::Want;
 use super::part::{Part, Section};
 use super::store::{checksum, files_of, orphans_in, set_aside_in};
+use super::stored::Want;
 use super::{Dataset, Resolution};
 
 /// The rows of a dataset at a resolution.
@@ -148,7 +148,7 @@ fn read(dir: &Path) -> Result<Manifest, StoreError> {
 }
 
 /// Size, checksum, and that all rows can be read.
-fn verify_part(part: &Part) -> Result<(), String> {
+fn verify_part(part: &Arc<Part>) -> Result<(), String> {
     let (bytes, crc) = checksum(&part.path).map_err(|error| error.to_string())?;
     if bytes != part.bytes {
         return Err(format!(

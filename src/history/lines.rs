@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use super::Dataset;
 use super::histogram::unfold;
-use super::parquet::Want;
 use super::plan::Plan;
+use super::stored::Want;
 use super::unit::{RowsAt, Unit, on_all_processors};
 use crate::report::packed::Sum;
 

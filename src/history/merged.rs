@@ -1,4 +1,4 @@
-//! Rows of several pieces, read side by side in their order: those of one key and time become one.
+//! Rows of several pending files, read side by side in their order: those of one key and time become one.
 
 use std::cell::RefCell;
 use std::cmp::Ordering;
@@ -13,27 +13,40 @@ use rustix::io::Errno;
 use super::disk::{Disk, StoreError, failed};
 use super::parquet::row_order;
 use super::part::Part;
-use super::piece::{Piece, PieceRows};
-use super::{Dataset, Row};
+use super::pending::{Blocks, PendingFile};
+use super::stored::{Columns, StoredRows, columns};
+use super::{Dataset, Row, RowRef};
+use crate::report::histogram::BucketLayout;
 
-/// A piece that is read.
+/// A pending file that is read.
 pub(super) struct Source {
     path: PathBuf,
-    piece: Piece,
+    file: PendingFile,
     /// Of its rows only these count.
     times: Range<u64>,
     /// Whether it ends where it is damaged, and how; and how many rows were read of it.
     damage: Option<RefCell<(Option<String>, u64)>>,
 }
 
+/// Its rows of a dataset, one after the other.
+struct Cursor<'s> {
+    source: &'s Source,
+    blocks: Blocks,
+    columns: Columns,
+    buckets: BucketLayout,
+    rows: StoredRows,
+    /// The next row of these.
+    at: usize,
+    key: Vec<u8>,
+}
+
 impl Source {
     /// All rows.
     pub(super) fn open(disk: &Disk, part: &Part) -> Result<Self, StoreError> {
-        let piece = disk.open(&part.path).and_then(Piece::open);
-        let piece = piece.map_err(unreadable(&part.path))?;
+        let file = disk.open(&part.path).and_then(PendingFile::open);
         Ok(Self {
             path: part.path.clone(),
-            piece,
+            file: file.map_err(unreadable(&part.path))?,
             times: 0..u64::MAX,
             damage: None,
         })
@@ -50,29 +63,15 @@ impl Source {
         })
     }
 
-    /// The next row that counts.
-    fn next(&self, rows: &mut PieceRows) -> Result<Option<Row>, StoreError> {
-        loop {
-            let next = rows.next().map_err(unreadable(&self.path));
-            let mut damage = self.damage.as_ref().map(RefCell::borrow_mut);
-            match (next, &mut damage) {
-                (Err(StoreError::Damaged { reason, .. }), Some(damage)) => {
-                    damage.0 = Some(reason);
-                    return Ok(None);
-                }
-                (next, damage) => {
-                    let next = next?;
-                    if let Some(damage) = damage {
-                        damage.1 += u64::from(next.is_some());
-                    }
-                    if next
-                        .as_ref()
-                        .is_none_or(|row| self.times.contains(&row.time))
-                    {
-                        return Ok(next);
-                    }
-                }
-            }
+    fn rows(&self, dataset: &Dataset) -> Cursor<'_> {
+        Cursor {
+            source: self,
+            blocks: self.file.all_blocks(dataset),
+            columns: columns(dataset),
+            buckets: dataset.buckets,
+            rows: StoredRows::default(),
+            at: 0,
+            key: Vec::new(),
         }
     }
 
@@ -80,6 +79,47 @@ impl Source {
     pub(super) fn damage(&self) -> Option<(String, u64)> {
         let (reason, read) = &*self.damage.as_ref()?.borrow();
         Some((reason.clone()?, *read))
+    }
+}
+
+impl Cursor<'_> {
+    /// The next row that counts.
+    fn next(&mut self) -> Result<Option<Row>, StoreError> {
+        let Source {
+            path,
+            times,
+            damage,
+            ..
+        } = self.source;
+        loop {
+            if self.at == self.rows.len {
+                let block = self.blocks.next().transpose();
+                let block = match (block.map_err(unreadable(path)), damage) {
+                    (Err(StoreError::Damaged { reason, .. }), Some(damage)) => {
+                        damage.borrow_mut().0 = Some(reason);
+                        return Ok(None);
+                    }
+                    (block, _) => block?,
+                };
+                let Some(block) = block else { return Ok(None) };
+                (self.rows, self.at) = (
+                    StoredRows::new(&self.columns, Some(self.buckets), &block),
+                    0,
+                );
+                if let Some(damage) = damage {
+                    damage.borrow_mut().1 += self.rows.len as u64;
+                }
+                continue;
+            }
+            let (row, key) = (self.at, &mut self.key);
+            self.at += 1;
+            if let Some(row) = self
+                .rows
+                .show(row, times, key, |row: RowRef<'_>| row.to_owned())
+            {
+                return Ok(Some(row));
+            }
+        }
     }
 }
 
@@ -103,9 +143,9 @@ pub(super) fn unreadable(path: &Path) -> impl FnOnce(io::Error) -> StoreError {
     }
 }
 
-/// The rows of a dataset in several pieces, in order, those of one key and time added up.
+/// The rows of a dataset in several pending files, in order, those of one key and time added up.
 pub(super) struct Merged<'s> {
-    sources: Vec<(&'s Source, PieceRows)>,
+    sources: Vec<Cursor<'s>>,
     /// The next row of each.
     next: BinaryHeap<Next>,
     /// Asked before each row; an error ends the rows.
@@ -133,17 +173,17 @@ impl<'s> Merged<'s> {
             },
             secs: sources
                 .first()
-                .map_or(0, |source| source.piece.resolution().secs()),
+                .map_or(0, |source| source.file.resolution().secs()),
             ended: Ok(()),
         };
         for source in sources {
-            let mut rows = source.piece.rows(dataset);
-            if let Some(row) = source.next(&mut rows)? {
+            let mut rows = source.rows(dataset);
+            if let Some(row) = rows.next()? {
                 merged.next.push(Next {
                     row,
                     source: merged.sources.len(),
                 });
-                merged.sources.push((source, rows));
+                merged.sources.push(rows);
             }
         }
         Ok(merged)
@@ -156,8 +196,7 @@ impl<'s> Merged<'s> {
             return None;
         }
         let mut first = self.next.peek_mut()?;
-        let (source, rows) = &mut self.sources[first.source];
-        match source.next(rows) {
+        match self.sources[first.source].next() {
             Ok(Some(row)) => Some(std::mem::replace(&mut first.row, row)),
             Ok(None) => Some(PeekMut::pop(first).row),
             Err(error) => {

@@ -1,6 +1,5 @@
-//! Parts: the pieces and files in which rows lie on disk. A part never changes; which parts there are does.
+//! Parts: the files, pending and published, in which rows lie on disk. A part never changes; which parts there are does.
 
-use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -8,9 +7,8 @@ use std::sync::Arc;
 
 use parking_lot::RwLock;
 
-use super::parquet::{self, Want};
-use super::piece::Piece;
-use super::row::TakeCounted;
+use super::stored::Want;
+use super::unit::{Unit, coded};
 use super::{Dataset, Resolution, RowRef};
 
 /// The parts that count at present: a reader takes the list and has all rows that are on disk, each once; what it holds is not
@@ -91,65 +89,40 @@ impl Part {
     /// # Errors
     /// Those of the system, and when it is damaged; they name the file.
     pub fn read(
-        &self,
+        self: &Arc<Self>,
         dataset: &Dataset,
         span: Range<u64>,
         want: Want,
         each: &mut dyn FnMut(RowRef<'_>),
     ) -> io::Result<()> {
-        self.named(self.read_rows(dataset, span, want, each))
-    }
-
-    /// The same for the rows of a piece, where only percentiles of their histograms are needed.
-    pub(crate) fn read_with_counts(
-        &self,
-        dataset: &Dataset,
-        span: &Range<u64>,
-        each: &mut TakeCounted<'_>,
-    ) -> io::Result<()> {
-        let piece = File::open(&self.path).and_then(Piece::open);
-        self.named(piece.and_then(|piece| {
-            piece.rows(dataset).each_with_counts(&mut |row, counts| {
-                if span.contains(&row.time) {
-                    each(row, counts);
-                }
-            })
-        }))
-    }
-
-    fn named(&self, read: io::Result<()>) -> io::Result<()> {
-        read.map_err(|error| {
+        let mut read = || {
+            let units = match dataset.is_raw() {
+                true => Vec::new(),
+                false => Unit::of_part(self, &span, dataset, &coded(), &[])?,
+            };
+            let mut units = units.iter();
+            units.try_for_each(|unit| unit.rows(dataset, want, &mut |_, row| each(row)))
+        };
+        read().map_err(|error| {
             io::Error::new(error.kind(), format!("{}: {error}", self.path.display()))
         })
     }
+}
 
-    fn read_rows(
-        &self,
-        dataset: &Dataset,
-        span: Range<u64>,
-        want: Want,
-        each: &mut dyn FnMut(RowRef<'_>),
-    ) -> io::Result<()> {
-        if dataset.is_raw() {
-            return Ok(());
-        }
-        if self.is_published() {
-            return parquet::read(File::open(&self.path)?, dataset, span, want, each);
-        }
-        let mut rows = Piece::open(File::open(&self.path)?)?.rows(dataset);
-        if !want.histograms {
-            return rows.each(&mut |_, row| {
-                if span.contains(&row.time) {
-                    each(row);
-                }
-            });
-        }
-        while let Some(row) = rows.next()? {
-            if span.contains(&row.time) {
-                each(row.as_ref());
-            }
-        }
-        Ok(())
+#[cfg(test)]
+impl Part {
+    /// That of a file which no manifest knows.
+    pub(super) fn of_file(path: &Path) -> Arc<Self> {
+        Arc::new(Self {
+            path: path.to_owned(),
+            resolution: Resolution::Minute,
+            span: 0..u64::MAX,
+            sections: Vec::new(),
+            bytes: 0,
+            rolled: false,
+            written: 0,
+            crc: 0,
+        })
     }
 }
 

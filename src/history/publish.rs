@@ -20,7 +20,7 @@ use super::disk::{StoreError, failed};
 use super::merged::{Merged, Source};
 use super::parquet;
 use super::part::{Part, Section};
-use super::piece::{Contents, PieceWriter};
+use super::pending::{Contents, PendingWriter};
 use super::resolution::date;
 use super::store::{COVERAGE, ROLLUP, Store};
 use super::{Dataset, Gain, Resolution, Row};
@@ -246,7 +246,7 @@ fn file_name(dataset: &Dataset, resolution: Resolution, begin: u64, new: &Path) 
 /// Adds rows up to those of a coarser resolution, into a piece.
 struct Fold {
     path: PathBuf,
-    to: PieceWriter,
+    to: PendingWriter,
     resolution: Resolution,
     row: Option<Row>,
     written: io::Result<()>,
@@ -254,7 +254,7 @@ struct Fold {
 
 impl Fold {
     fn new(path: PathBuf, file: File, resolution: Resolution) -> Result<Self, StoreError> {
-        let to = PieceWriter::new(file, resolution).map_err(failed("write", &path))?;
+        let to = PendingWriter::new(file, resolution).map_err(failed("write", &path))?;
         Ok(Self {
             path,
             to,
@@ -292,7 +292,8 @@ impl Fold {
         if let Some(row) = self.row.take()
             && self.written.is_ok()
         {
-            self.written = self.to.push(row.as_ref());
+            let span = row.time..row.time + self.resolution.secs();
+            self.written = self.to.push(1, span, |to| to.push(row.as_ref()));
         }
     }
 

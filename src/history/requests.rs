@@ -31,13 +31,14 @@ use parking_lot::Mutex;
 
 use self::collector::{Collector, Selection};
 pub(super) use self::packed::Kept;
+pub(super) use self::packed::packed_len;
 pub(crate) use self::packed::{Request, Tags, Timers};
 pub(super) use self::publish::PUBLISH_REQUESTS;
 use self::tail::Tail;
 use self::unpublished::Behind;
 pub(crate) use self::unpublished::Unpublished;
 use super::disk::{StoreError, failed};
-use super::piece::{Contents, PieceWriter};
+use super::pending::{Contents, PendingWriter};
 use super::store::{Staged, Store};
 use super::{Dataset, Resolution};
 use crate::config::KeptRequests;
@@ -332,25 +333,25 @@ impl Store {
 
 /// Writes the rows of an hour, which are sorted by time; then the timers, by request.
 fn write_piece(file: File, rows: &mut [(f64, Kept)]) -> io::Result<(File, Contents)> {
-    let mut piece = PieceWriter::new(file, Resolution::Minute)?;
+    let mut piece = PendingWriter::new(file, Resolution::Minute)?;
     let mut packed = Vec::new();
-    piece.begin(&Arc::new(Dataset::raw(REQUEST)))?;
+    piece.begin(&Dataset::raw(REQUEST))?;
     for (weight, kept) in &*rows {
         let received = u64::from(kept.received);
         packed.clear();
         kept.push_request(*weight, &mut packed);
-        piece.push_packed(&packed, 1, received..received + 1)?;
+        piece.push(1, received..received + 1, |to| to.push_packed(&packed))?;
     }
     rows.sort_unstable_by_key(|(_, kept)| kept.id);
-    piece.begin(&Arc::new(Dataset::raw(TIMER)))?;
+    piece.begin(&Dataset::raw(TIMER))?;
     for (weight, kept) in rows {
         let received = u64::from(kept.received);
         packed.clear();
         kept.push_timers(*weight, &mut packed);
         if !packed.is_empty() {
-            let head = postcard::take_from_bytes::<(f64, u64, u64, u32, u64)>(&packed);
-            let ((.., timers), _) = head.map_err(io::Error::other)?;
-            piece.push_packed(&packed, timers, received..received + 1)?;
+            let span = received..received + 1;
+            let timers = kept.timers().map_err(io::Error::other)?;
+            piece.push(timers, span, |to| to.push_packed(&packed))?;
         }
     }
     piece.finish()

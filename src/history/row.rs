@@ -89,12 +89,9 @@ pub struct RowRef<'a> {
     pub gain: &'a Gain,
 }
 
-/// Takes a row without its histogram, and what that has: buckets, ascending, and counts.
-pub(crate) type TakeCounted<'t> = dyn FnMut(RowRef<'_>, &[(u32, u64)]) + 't;
-
 impl RowRef<'_> {
     /// A copy.
-    pub(crate) fn to_owned(self) -> Row {
+    pub(super) fn to_owned(self) -> Row {
         let sum = &self.gain.sum;
         Row {
             time: self.time,

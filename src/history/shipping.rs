@@ -31,7 +31,7 @@ use super::Resolution;
 use super::disk::{Disk, StoreError, failed};
 use super::merged::unreadable;
 use super::part::{Part, Parts};
-use super::piece::Piece;
+use super::pending::PendingFile;
 use super::publish::READ_TRIES;
 use crate::instruments::Instrument;
 use crate::state::files::{self, Opened};
@@ -587,7 +587,7 @@ fn kept_piece(path: &Path) -> std::io::Result<Part> {
         path: path.to_owned(),
         resolution: Resolution::Minute,
         span: start..end,
-        sections: Piece::open(file)?.sections(),
+        sections: PendingFile::open(file)?.sections(),
         bytes,
         rolled: true,
         // Its hour is over.

@@ -30,13 +30,13 @@ use std::sync::Arc;
 use rustix::fs::FallocateFlags;
 use tracing::{error, info, warn};
 
-use super::batch::Batch;
+use super::batch::{Batch, Scratch};
 use super::dataset::Coverage;
 use super::disk::{Disk, StoreError, failed};
 use super::manifest::Manifest;
 use super::parquet::order;
 use super::part::{Part, Parts, number_of};
-use super::piece::{Contents, PieceWriter};
+use super::pending::{Contents, PendingWriter};
 use super::requests::Kept;
 use super::retention::{AgeClock, Retention};
 use super::shipping::{Shipped, Shipping};
@@ -602,14 +602,17 @@ impl Store {
 
 /// Writes the rows of an hour.
 fn write_piece(file: File, batch: &Batch, hour: &Range<u64>) -> io::Result<(File, Contents)> {
-    let mut piece = PieceWriter::new(file, Resolution::Minute)?;
+    let mut piece = PendingWriter::new(file, Resolution::Minute)?;
+    let mut scratch = Scratch::default();
     for dataset in batch.datasets() {
         let rows = batch.stored(dataset, hour.clone());
         let mut rows: Vec<_> = rows.map(|row| (row.key(), row)).collect();
         rows.sort_unstable_by(|a, b| order((a.0, a.1.time), (b.0, b.1.time)));
         piece.begin(dataset)?;
-        let mut rows = rows.into_iter();
-        rows.try_for_each(|(_, row)| row.show(|row| piece.push(row)))?;
+        for (_, row) in rows {
+            let span = row.time..row.time + Resolution::Minute.secs();
+            piece.push(1, span, |to| row.push_to(to, &mut scratch))?;
+        }
     }
     piece.finish()
 }

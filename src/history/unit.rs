@@ -1,7 +1,8 @@
-//! What there is to read of a dataset at one moment: row groups of files, pieces, and what is in memory.
+//! What there is to read of a dataset at one moment: row groups of files, shares of pending ones, and what is in memory.
 //!
-//! A reader holds references to all of it, and a copy of the rows that are still being added to, so what it reads does not
-//! change however long it takes. Units of it are read on as many threads as there are processors.
+//! A reader holds references to all of it, and a copy of the rows that are in memory, so what it reads does not change however
+//! long it takes. Units of it are read on as many threads as there are processors, each as batches of [stored](super::stored)
+//! columns.
 
 use std::fs::File;
 use std::io;
@@ -10,61 +11,58 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use super::batch::Stored;
-use super::histogram::Kept;
-use super::parquet::{Opened, Want};
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::datatypes::DataType;
+
+use super::histogram::HistogramRef;
+use super::parquet::Opened;
 use super::part::Part;
-use super::piece::Piece;
+use super::pending::PendingFile;
 use super::plan::Plan;
-use super::{Batch, Dataset, History, Resolution, Row, RowRef};
+use super::stored::{Columns, Content, HISTOGRAM, StoredRows, Want, columns, equal_to};
+use super::{Dataset, History, Resolution, RowRef};
 
 /// What there was at one moment.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct RowsAt {
     /// On disk.
     pub(crate) parts: Arc<[Arc<Part>]>,
-    /// On the way there.
-    pub(crate) flushing: Option<Arc<Batch>>,
-    /// Of the dataset that is asked for, in memory: a copy.
-    pub(crate) running: Arc<[Row]>,
+    /// Of the dataset that is asked for, in memory: a copy of its minutes.
+    pub(crate) memory: Arc<[RecordBatch]>,
 }
 
 impl RowsAt {
     /// Those of a dataset.
     pub(crate) fn of(history: &History, dataset: &Dataset) -> Self {
-        let mut running = Vec::new();
-        let view = history.view(|batch| {
-            running.extend(batch.stored(dataset, batch.span()).map(Stored::to_row));
-        });
-        Self {
-            parts: view.parts,
-            flushing: view.flushing,
-            running: running.into(),
-        }
+        let [rows] = Self::of_each(history, [dataset]);
+        rows
     }
 
-    /// Those of two datasets at the same moment.
-    pub(crate) fn of_both(history: &History, datasets: [&Dataset; 2]) -> [Self; 2] {
-        let mut running = [Vec::new(), Vec::new()];
-        let view = history.view(|batch| {
-            for (dataset, rows) in datasets.into_iter().zip(&mut running) {
-                rows.extend(batch.stored(dataset, batch.span()).map(Stored::to_row));
+    /// Those of some datasets at the same moment.
+    pub(crate) fn of_each<const N: usize>(history: &History, datasets: [&Dataset; N]) -> [Self; N] {
+        let mut running = Vec::new();
+        let view = history.view(|batch| running.extend(datasets.map(|of| batch.batches(of))));
+        let mut running = running.into_iter();
+        datasets.map(|dataset| {
+            let mut memory = running.next().unwrap_or_default();
+            let flushing = view.flushing.iter();
+            memory.extend(flushing.flat_map(|batch| batch.batches(dataset)));
+            Self {
+                parts: Arc::clone(&view.parts),
+                memory: memory.into(),
             }
-        });
-        running.map(|running| Self {
-            parts: Arc::clone(&view.parts),
-            flushing: view.flushing.clone(),
-            running: running.into(),
         })
     }
 
     /// From when on there are rows of the dataset, unix seconds. Rows of hours and days begin before what they hold: where finer
     /// rows begin within the first of them, these tell.
     pub(crate) fn kept_from(&self, dataset: &Dataset) -> Option<u64> {
-        let batch = self.flushing.iter().map(|batch| batch.span());
-        let batch = batch.filter(|span| !span.is_empty());
-        let running = self.running.iter().map(|row| row.time);
-        let unstored = batch.map(|span| span.start).chain(running).min();
+        let columns = columns(dataset);
+        let in_memory = self.memory.iter().flat_map(|batch| {
+            let rows = StoredRows::new(&columns, None, batch);
+            (0..rows.len).map(move |row| rows.time(row)).min()
+        });
+        let unstored = in_memory.min();
         Resolution::ALL
             .into_iter()
             .fold(unstored, |finer, resolution| {
@@ -83,17 +81,18 @@ impl RowsAt {
     }
 }
 
+/// Batches of rows.
+pub(crate) type Batches = Box<dyn Iterator<Item = io::Result<RecordBatch>> + Send>;
+
 /// Something to read on one thread.
 #[derive(Debug)]
 pub(super) enum Unit {
     /// Rows of a row group of a file.
     Group(Arc<Part>, Arc<Opened>, usize, Vec<Range<usize>>, Range<u64>),
-    /// A share of a piece.
-    Piece(Arc<Part>, Arc<Piece>, Range<u64>, Range<u64>),
-    /// What is on the way to the disk.
-    Flushing(Arc<Batch>, Range<u64>),
+    /// A share of a pending file.
+    Pending(Arc<Part>, Arc<PendingFile>, Range<u64>, Range<u64>),
     /// What is in memory.
-    Running(Arc<[Row]>, Range<u64>),
+    Memory(Arc<[RecordBatch]>, Range<u64>),
 }
 
 impl Unit {
@@ -105,118 +104,149 @@ impl Unit {
         plan: &Plan,
         key: Option<&[u8]>,
     ) -> (Vec<Self>, Vec<String>) {
+        let equal = key.map(|key| equal_to(&columns(dataset), key));
+        let equal = equal.unwrap_or_default();
         let mut lacking = Vec::new();
-        let mut units = Vec::new();
+        let mut units = vec![Self::Memory(from.memory, plan.span.clone())];
         for (part, times) in &plan.reads {
-            match Self::of_part(part, times, dataset, key) {
+            match Self::of_part(part, times, dataset, &coded(), &equal) {
                 Ok(of_part) => units.extend(of_part),
                 Err(error) => lacking.push(unread(part, &error)),
             }
         }
-        let span = &plan.span;
-        units.extend(
-            from.flushing
-                .map(|batch| Self::Flushing(batch, span.clone())),
-        );
-        units.push(Self::Running(from.running, span.clone()));
         (units, lacking)
     }
 
-    fn of_part(
+    /// The rows of a part, of a file those pages that may have these texts. Texts of files are read as this type.
+    pub(super) fn of_part(
         part: &Arc<Part>,
         times: &Range<u64>,
         dataset: &Dataset,
-        key: Option<&[u8]>,
+        texts: &DataType,
+        equal: &[(String, String)],
     ) -> io::Result<Vec<Self>> {
         let file = File::open(&part.path)?;
         if !part.is_published() {
-            let piece = Arc::new(Piece::open(file)?);
-            let shares = piece.shares(dataset).into_iter();
+            let pending = Arc::new(PendingFile::open(file)?);
+            let shares = pending.shares(dataset).into_iter();
             let unit = |share| {
-                let (part, piece) = (Arc::clone(part), Arc::clone(&piece));
-                Self::Piece(part, piece, share, times.clone())
+                let (part, pending) = (Arc::clone(part), Arc::clone(&pending));
+                Self::Pending(part, pending, share, times.clone())
             };
             return Ok(shares.map(unit).collect());
         }
-        let opened = Arc::new(Opened::new(&file, dataset)?);
+        let opened = Arc::new(Opened::new(&file, texts)?);
         let unit = |(group, places)| {
             let (part, opened) = (Arc::clone(part), Arc::clone(&opened));
             Self::Group(part, opened, group, places, times.clone())
         };
-        Ok(opened.groups(key).into_iter().map(unit).collect())
+        Ok(opened.groups(equal).into_iter().map(unit).collect())
     }
 
-    /// Its rows, each with its place; of files what is wanted, of pieces no histograms, of memory all.
+    /// Batches with these columns at least, as far as they are stored: of all its rows, or of a file of those at
+    /// places that ascend. Where texts are read as views, of files those rows alone that have these.
+    pub(super) fn batches(
+        &self,
+        dataset: &Dataset,
+        columns: &[(String, Content)],
+        at: Option<&[Range<usize>]>,
+        equal: &[(String, String)],
+    ) -> io::Result<Batches> {
+        Ok(match self {
+            Self::Group(part, opened, group, places, _) => {
+                let file = File::open(&part.path)?;
+                Box::new(opened.batches(file, *group, at.unwrap_or(places), columns, equal)?)
+            }
+            Self::Pending(_, pending, share, _) => Box::new(pending.blocks(dataset, share.clone())),
+            Self::Memory(batches, _) => {
+                let batches = Arc::clone(batches);
+                Box::new((0..batches.len()).map(move |at| Ok(batches[at].clone())))
+            }
+        })
+    }
+
+    /// Of its rows these count.
+    pub(super) fn times(&self) -> &Range<u64> {
+        match self {
+            Self::Group(.., times) | Self::Pending(.., times) | Self::Memory(_, times) => times,
+        }
+    }
+
+    pub(super) fn resolution(&self) -> Resolution {
+        match self {
+            Self::Group(part, ..) | Self::Pending(part, ..) => part.resolution,
+            Self::Memory(..) => Resolution::Minute,
+        }
+    }
+
+    /// The numbers of the rows that are read: of files those at these places.
+    fn numbers(&self, at: Option<&[Range<usize>]>) -> Box<dyn Iterator<Item = usize>> {
+        match self {
+            Self::Group(.., places, _) => {
+                let places = at.unwrap_or(places).to_vec();
+                Box::new(places.into_iter().flatten())
+            }
+            Self::Pending(..) | Self::Memory(..) => Box::new(0..),
+        }
+    }
+
+    /// Its rows, each with its number. What is not wanted is 0 or not known.
     pub(super) fn rows(
         &self,
         dataset: &Dataset,
         want: Want,
         each: &mut dyn FnMut(usize, RowRef<'_>),
     ) -> io::Result<()> {
-        match self {
-            Self::Group(part, opened, group, places, times) => {
-                let file = File::open(&part.path)?;
-                opened.rows(file, *group, places, times, want, each)
-            }
-            Self::Piece(_, piece, share, times) => {
-                let mut rows = piece.rows_of(dataset, share.clone());
-                rows.each(&mut |place, row| {
-                    if times.contains(&row.time) {
-                        each(place, row);
-                    }
-                })
-            }
-            Self::Flushing(batch, times) => {
-                let mut places = 0..;
-                batch.rows(dataset, times.clone(), |row| {
-                    each(places.next().unwrap_or_default(), row);
-                });
-                Ok(())
-            }
-            Self::Running(rows, times) => {
-                let inside = rows.iter().enumerate();
-                let inside = inside.filter(|(_, row)| times.contains(&row.time));
-                inside.for_each(|(place, row)| each(place, row.as_ref()));
-                Ok(())
+        let mut columns: Columns = columns(dataset);
+        columns.retain(|(_, content)| want.has(*content));
+        let buckets = want.histograms.then_some(dataset.buckets);
+        let (mut numbers, mut key) = (self.numbers(None), Vec::new());
+        for batch in self.batches(dataset, &columns, None, &[])? {
+            let rows = StoredRows::new(&columns, buckets, &batch?);
+            for (row, number) in (0..rows.len).zip(&mut numbers) {
+                rows.show(row, self.times(), &mut key, |row| each(number, row));
             }
         }
+        Ok(())
     }
 
-    /// The histograms of rows at places that ascend.
+    /// The histograms of rows with numbers that ascend.
     pub(super) fn histograms(
         &self,
         dataset: &Dataset,
-        places: &[Range<usize>],
-        each: &mut dyn FnMut(usize, Kept<'_>),
+        wanted: &[Range<usize>],
+        each: &mut dyn FnMut(usize, HistogramRef<'_>),
     ) -> io::Result<()> {
-        let mut encoded = |place, bytes: Option<&[u8]>| each(place, Kept::encoded(bytes));
-        match self {
-            Self::Group(part, opened, group, ..) => {
-                let file = File::open(&part.path)?;
-                opened.histograms(file, *group, places, &mut encoded)
-            }
-            Self::Piece(_, piece, share, _) => {
-                let mut rows = piece.rows_of(dataset, share.clone());
-                rows.histograms(places.iter().cloned().flatten(), &mut encoded)
-            }
-            Self::Flushing(..) | Self::Running(..) => {
-                let mut wanted = places.iter().cloned().flatten().peekable();
-                self.rows(dataset, Want::ALL, &mut |place, row| {
-                    if wanted.next_if_eq(&place).is_some() {
-                        let histogram = row.gain.sum.histogram();
-                        each(place, histogram.map_or(Kept::Unknown, Kept::Counted));
-                    }
-                })
+        let columns = vec![(HISTOGRAM.to_owned(), Content::Histogram)];
+        let mut numbers = self.numbers(Some(wanted));
+        let batches = self.batches(dataset, &columns, Some(wanted), &[])?;
+        let mut wanted = wanted.iter().cloned().flatten().peekable();
+        for batch in batches {
+            let rows = StoredRows::new(&columns, None, &batch?);
+            for (row, number) in (0..rows.len).zip(&mut numbers) {
+                if wanted.next_if_eq(&number).is_some() {
+                    let blob = rows.blob(row);
+                    each(
+                        number,
+                        blob.map_or(HistogramRef::Unknown, HistogramRef::Encoded),
+                    );
+                }
             }
         }
+        Ok(())
     }
 
     pub(super) fn unread(&self, error: &io::Error) -> String {
         match self {
-            Self::Group(part, ..) | Self::Piece(part, ..) => unread(part, error),
-            Self::Flushing(..) | Self::Running(..) => error.to_string(),
+            Self::Group(part, ..) | Self::Pending(part, ..) => unread(part, error),
+            Self::Memory(..) => error.to_string(),
         }
     }
+}
+
+/// Texts by numbers: rows of one key, which follow each other, are seen to be of one by these.
+pub(super) fn coded() -> DataType {
+    DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8))
 }
 
 fn unread(part: &Part, error: &io::Error) -> String {

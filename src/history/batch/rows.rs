@@ -15,7 +15,9 @@ use std::ops::Range;
 use ahash::RandomState;
 use hashbrown::HashTable;
 
-use crate::history::{Gain, Row, RowRef};
+use crate::history::histogram::{HistogramRef, lead};
+use crate::history::stored::BatchBuilder;
+use crate::history::{Gain, RowRef};
 use crate::report::counts::Histogram;
 use crate::report::packed::{PairSums, Pairs, Sum, write_pairs};
 use crate::report::reading::Extremes;
@@ -75,7 +77,7 @@ const _: () = assert!(size_of::<KeptRow>() == 128);
 
 /// Memory to work in.
 #[derive(Debug, Default)]
-pub(super) struct Scratch {
+pub(in crate::history) struct Scratch {
     run: Vec<u8>,
     sums: PairSums,
 }
@@ -260,6 +262,21 @@ impl KeptRow {
         write_pairs(run, sums.drain());
     }
 
+    /// Its times as they are stored, behind their lead.
+    fn encode<'s>(&self, lead: u8, Scratch { run, sums }: &'s mut Scratch) -> &'s [u8] {
+        run.clear();
+        run.push(lead);
+        let mut runs = self.runs();
+        match (runs.next(), runs.next()) {
+            (Some(only), None) => run.extend_from_slice(only.bytes),
+            _ => {
+                self.runs().for_each(|run| sums.add(run));
+                write_pairs(run, sums.drain());
+            }
+        }
+        run
+    }
+
     fn runs(&self) -> impl Iterator<Item = Pairs<'_>> {
         let mut rest = &self.bytes[self.key_len as usize..];
         iter::from_fn(move || {
@@ -331,13 +348,14 @@ impl<'a> Stored<'a> {
         })
     }
 
-    /// A copy.
-    pub(in crate::history) fn to_row(self) -> Row {
-        Row {
-            time: self.time,
-            key: self.key().into(),
-            is_other: self.is_other,
-            gain: self.row.gain(),
-        }
+    /// Adds it to others of its dataset.
+    pub(in crate::history) fn push_to(&self, to: &mut BatchBuilder, scratch: &mut Scratch) {
+        let row = self.row;
+        let histogram = match row.has_histogram {
+            true => HistogramRef::Encoded(row.encode(lead(to.buckets()), scratch)),
+            false => HistogramRef::Unknown,
+        };
+        let place = (self.time, self.key(), self.is_other);
+        to.push_parts(place, &row.totals(), &row.extremes, histogram);
     }
 }

@@ -1,17 +1,22 @@
 //! What is written is read, of every kind of dataset; and other readers find plain columns.
 
 use std::collections::BTreeMap;
-use std::io::Seek as _;
 use std::ops::Range;
 
 use parquet::file::reader::{FileReader as _, SerializedFileReader};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
+use tempfile::NamedTempFile;
 
 use super::*;
-use crate::history::histogram::{decode, fold};
-use crate::history::{Gain, RowRef};
+use crate::history::histogram::{HistogramRef, decode, fold};
+use crate::history::stored::equal_to;
+use crate::history::unit::{Unit, coded};
+use crate::history::{Gain, Part, RowRef};
 use crate::report::counts::Histogram;
+use crate::report::definition::Level;
+use crate::report::histogram::BucketLayout;
+use crate::report::layout::OTHER;
 use crate::report::packed::Sum;
 use crate::report::reading::Extremes;
 use crate::report::row_key::push_key;
@@ -167,11 +172,16 @@ fn copy(row: &Row) -> Row {
     }
 }
 
-fn file_of(dataset: &Dataset, resolution: Resolution, rows: &[Row]) -> (File, Written) {
-    let mut file = tempfile::tempfile().unwrap();
-    let written = write(&mut file, dataset, resolution, rows.iter().map(copy)).unwrap();
-    assert_eq!(file.metadata().unwrap().len(), written.bytes);
-    file.rewind().unwrap();
+fn empty_file() -> NamedTempFile {
+    let file = tempfile::Builder::new().suffix(".parquet").tempfile();
+    file.unwrap()
+}
+
+fn file_of(dataset: &Dataset, resolution: Resolution, rows: &[Row]) -> (NamedTempFile, Written) {
+    let mut file = empty_file();
+    let rows = rows.iter().map(copy);
+    let written = write(file.as_file_mut(), dataset, resolution, rows).unwrap();
+    assert_eq!(file.as_file().metadata().unwrap().len(), written.bytes);
     (file, written)
 }
 
@@ -193,7 +203,9 @@ fn what_is_written_is_read() {
                     let expected = cells(&row.gain, Some((&dataset, resolution)));
                     assert_eq!(cells(read.gain, None), expected, "{dataset:?}");
                 };
-                read(file, &dataset, 0..u64::MAX, want, &mut compare).unwrap();
+                let part = Part::of_file(file.path());
+                let read = part.read(&dataset, 0..u64::MAX, want, &mut compare);
+                read.unwrap();
                 assert!(expected.next().is_none());
             }
         }
@@ -213,20 +225,16 @@ fn a_span_a_key_and_some_places_are_read_alone() {
         assert!(span.contains(&read.time) && read.gain.sum.histogram().is_none());
         *seen.entry(read.time).or_insert(0) += 1;
     };
-    read(
-        file.try_clone().unwrap(),
-        dataset,
-        span.clone(),
-        Want::SUMS,
-        &mut count,
-    )
-    .unwrap();
+    let part = Part::of_file(file.path());
+    let read = part.read(dataset, span.clone(), Want::SUMS, &mut count);
+    read.unwrap();
     assert_eq!(seen.into_values().collect::<Vec<_>>(), [4; 10]);
 
-    let opened = Opened::new(&file, dataset).unwrap();
+    let opened = Opened::new(file.as_file(), &coded()).unwrap();
+    let columns = columns(dataset);
     let mut firsts = rows.iter().step_by(7_001).map(|row| &row.key);
     for key in firsts.by_ref() {
-        let found = opened.groups(Some(key));
+        let found = opened.groups(&equal_to(&columns, key));
         let has = |place: &usize| rows[*place].key == *key;
         assert!((0..rows.len()).filter(has).all(|place| {
             let mut places = found.iter().flat_map(|(_, places)| places);
@@ -240,17 +248,18 @@ fn a_span_a_key_and_some_places_are_read_alone() {
             .map(Range::len)
             .sum()
     };
-    assert_eq!(read_rows(&opened.groups(None)), rows.len());
+    assert_eq!(read_rows(&opened.groups(&[])), rows.len());
     let mut none = Vec::new();
     ["\u{10ffff}", "7", "x"]
         .iter()
         .for_each(|text| push_key(&mut none, text));
-    assert!(opened.groups(Some(&none)).is_empty());
+    assert!(opened.groups(&equal_to(&columns, &none)).is_empty());
     let places = [3..5, 777..778, 19_990..20_000];
     let mut wanted = places.iter().cloned().flatten();
-    let mut compare = |place, blob: Option<&[u8]>| {
+    let mut compare = |place, histogram: HistogramRef<'_>| {
         assert_eq!(Some(place), wanted.next());
-        let read = blob.map(|blob| decode(blob, &dataset.buckets).unwrap());
+        let blob = histogram.encoded(&dataset.buckets, 6);
+        let read = blob.map(|blob| decode(&blob, &dataset.buckets).unwrap());
         let sum = Sum::of(Totals::ZERO, read);
         let gain = Gain {
             sum,
@@ -258,7 +267,9 @@ fn a_span_a_key_and_some_places_are_read_alone() {
         };
         assert_eq!(cells(&gain, None).2, cells(&rows[place].gain, None).2);
     };
-    opened.histograms(file, 0, &places, &mut compare).unwrap();
+    let units = Unit::of_part(&part, &(0..u64::MAX), dataset, &coded(), &[]).unwrap();
+    let [unit] = &*units else { panic!("{units:?}") };
+    unit.histograms(dataset, &places, &mut compare).unwrap();
     assert_eq!(wanted.next(), None);
 }
 
@@ -306,13 +317,11 @@ fn columns_are_plain_and_no_name_comes_twice() {
 
 #[test]
 fn what_is_no_such_file_is_an_error() {
-    use std::io::Write as _;
     let mut random = StdRng::seed_from_u64(19);
     let dataset = &datasets()[1];
     let rows = rows_of(dataset, Resolution::Hour, 500, &mut random);
-    let (mut file, written) = file_of(dataset, Resolution::Hour, &rows);
-    let mut bytes = Vec::new();
-    std::io::Read::read_to_end(&mut file, &mut bytes).unwrap();
+    let (file, written) = file_of(dataset, Resolution::Hour, &rows);
+    let bytes = std::fs::read(file.path()).unwrap();
     assert_eq!(bytes.len() as u64, written.bytes);
     let want = Want::ALL;
     for round in 0..300 {
@@ -324,10 +333,10 @@ fn what_is_no_such_file_is_an_error() {
                 bytes[at] ^= 1 << random.random_range(0..8);
             }
         }
-        let mut file = tempfile::tempfile().unwrap();
-        file.write_all(&bytes).unwrap();
+        std::fs::write(file.path(), &bytes).unwrap();
         // Whatever it is, it is said or read: nothing panics.
-        let _any = read(file, dataset, 0..u64::MAX, want, &mut |_| {});
+        let part = Part::of_file(file.path());
+        let _any = part.read(dataset, 0..u64::MAX, want, &mut |_| {});
     }
 }
 
@@ -372,7 +381,7 @@ fn bytes_of_a_row(resolution: Resolution, rows: u64, requests: u64) -> (f64, f64
         }
     }
     let (file, written) = file_of(&dataset, resolution, &made);
-    let file = SerializedFileReader::new(file).unwrap();
+    let file = SerializedFileReader::new(file.into_file()).unwrap();
     let groups = file.metadata().row_groups().iter();
     let columns = groups.flat_map(|group| group.columns());
     let histograms = columns.filter(|it| it.column_path().string() == "histogram");

@@ -24,11 +24,8 @@ use std::fs::File;
 use std::io;
 use std::sync::Arc;
 
-use datafusion::arrow::array::{
-    ArrayRef, Float64Builder, Int64Builder, RecordBatch, RecordBatchOptions, StringBuilder,
-    TimestampMillisecondBuilder,
-};
-use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
+use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
+use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use parquet::arrow::arrow_writer::{ArrowWriter, ArrowWriterOptions};
 use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::file::metadata::{KeyValue, SortingColumn};
@@ -37,6 +34,7 @@ use parquet::schema::types::ColumnPath;
 
 use super::packed::{Request, Tags, Timers};
 use crate::history::parquet::{FORMAT, Written};
+use crate::history::stored::{Cell, Column, moment};
 
 /// Rows of a row group.
 pub(super) const GROUP_ROWS: usize = if cfg!(test) { 8 << 10 } else { 128 << 10 };
@@ -60,6 +58,17 @@ enum Kind {
 }
 
 use Kind::{Delta, Float, Int, Moment, Text};
+
+impl Kind {
+    fn data_type(self) -> DataType {
+        match self {
+            Int | Delta => DataType::Int64,
+            Float => DataType::Float64,
+            Text => DataType::Utf8,
+            Moment => moment(),
+        }
+    }
+}
 
 /// One of the files.
 #[derive(Debug, Clone, Copy)]
@@ -123,58 +132,6 @@ const REQUEST_TAG: Layout = Layout {
     sorted: &[],
 };
 
-/// A value of a row.
-#[derive(Debug, Clone, Copy)]
-enum Cell<'a> {
-    Int(u64),
-    Float(f64),
-    Text(Option<&'a str>),
-    /// A unix second.
-    Moment(u32),
-}
-
-/// A column in the making.
-#[derive(Debug)]
-enum Column {
-    Int(Int64Builder),
-    Float(Float64Builder),
-    Text(StringBuilder),
-    Moment(TimestampMillisecondBuilder),
-}
-
-impl Column {
-    fn new(kind: Kind) -> Self {
-        match kind {
-            Int | Delta => Self::Int(Int64Builder::new()),
-            Float => Self::Float(Float64Builder::new()),
-            Text => Self::Text(StringBuilder::new()),
-            Moment => {
-                let moments = TimestampMillisecondBuilder::new();
-                Self::Moment(moments.with_timezone("UTC"))
-            }
-        }
-    }
-
-    fn push(&mut self, cell: Cell<'_>) {
-        match (self, cell) {
-            (Self::Int(to), Cell::Int(value)) => to.append_value(value.cast_signed()),
-            (Self::Float(to), Cell::Float(value)) => to.append_value(value),
-            (Self::Text(to), Cell::Text(value)) => to.append_option(value),
-            (Self::Moment(to), Cell::Moment(secs)) => to.append_value(i64::from(secs) * 1_000),
-            (column, cell) => unreachable!("{cell:?} in {column:?}"),
-        }
-    }
-
-    fn finish(&mut self) -> ArrayRef {
-        match self {
-            Self::Int(from) => Arc::new(from.finish()),
-            Self::Float(from) => Arc::new(from.finish()),
-            Self::Text(from) => Arc::new(from.finish()),
-            Self::Moment(from) => Arc::new(from.finish()),
-        }
-    }
-}
-
 /// Rows on their way into columns: of a file that is written, or for who asks for them.
 #[derive(Debug)]
 pub(super) struct Rows {
@@ -190,7 +147,7 @@ impl Rows {
     pub(super) fn new(layout: Layout, is_wanted: impl Fn(&str) -> bool) -> Self {
         let columns = layout.columns.iter();
         let columns: Vec<_> = columns
-            .map(|&(name, kind)| is_wanted(name).then(|| Column::new(kind)))
+            .map(|&(name, kind)| is_wanted(name).then(|| Column::new(&kind.data_type())))
             .collect();
         let fields = layout.fields();
         let wanted = fields.into_iter().zip(&columns);
@@ -226,27 +183,27 @@ impl Rows {
             .map(|(name, value)| format!("{name}={value}"))
             .collect();
         let tags = tags.join(",");
-        let int = |value: u32| Cell::Int(value.into());
+        let int = |value: u32| big(value.into());
         let text = |text| Cell::Text(Some(text));
         self.push([
-            Cell::Int(request.run),
-            Cell::Int(request.id),
-            Cell::Float(weight),
-            Cell::Moment(request.received),
+            big(request.run),
+            big(request.id),
+            Cell::Float(Some(weight)),
+            Cell::Moment(request.received.into()),
             text(request.hostname),
             int(request.request_count),
             text(request.server_name),
             text(request.script_name),
             int(request.document_size),
             int(request.memory_peak),
-            Cell::Int(request.time_us),
-            Cell::Int(request.ru_utime_us),
-            Cell::Int(request.ru_stime_us),
+            big(request.time_us),
+            big(request.ru_utime_us),
+            big(request.ru_stime_us),
             int(request.timers.into()),
             int(request.status),
             int(request.memory_footprint),
             Cell::Text(request.schema),
-            Cell::Int(request.tags.len() as u64),
+            big(request.tags.len() as u64),
             text(&tags),
             Cell::Text(exact.as_deref()),
         ]);
@@ -256,12 +213,12 @@ impl Rows {
     pub(super) fn push_tags(&mut self, request: &Request<'_, Tags<'_>>, weight: f64) {
         for (name, value) in &request.tags {
             self.push([
-                Cell::Int(request.run),
-                Cell::Int(request.id),
+                big(request.run),
+                big(request.id),
                 Cell::Text(Some(name)),
                 Cell::Text(Some(value)),
-                Cell::Float(weight),
-                Cell::Moment(request.received),
+                Cell::Float(Some(weight)),
+                Cell::Moment(request.received.into()),
             ]);
         }
     }
@@ -270,16 +227,16 @@ impl Rows {
     pub(super) fn push_timers(&mut self, of: &Timers<'_>) {
         for timer in &of.timers {
             self.push([
-                Cell::Int(of.run),
-                Cell::Int(of.request),
-                Cell::Int(timer.id),
-                Cell::Int(timer.hit_count.into()),
-                Cell::Int(timer.value_us),
-                Cell::Int(timer.ru_utime_us),
-                Cell::Int(timer.ru_stime_us),
+                big(of.run),
+                big(of.request),
+                big(timer.id),
+                big(timer.hit_count.into()),
+                big(timer.value_us),
+                big(timer.ru_utime_us),
+                big(timer.ru_stime_us),
                 Cell::Text(Some(&json(&timer.tags))),
-                Cell::Float(of.weight),
-                Cell::Moment(of.received),
+                Cell::Float(Some(of.weight)),
+                Cell::Moment(of.received.into()),
             ]);
         }
     }
@@ -371,13 +328,8 @@ impl Layout {
     pub(super) fn fields(self) -> Vec<Field> {
         let columns = self.columns.iter();
         let fields = columns.map(|&(name, kind)| {
-            let data_type = match kind {
-                Int | Delta => DataType::Int64,
-                Float => DataType::Float64,
-                Text => DataType::Utf8,
-                Moment => DataType::Timestamp(TimeUnit::Millisecond, Some("UTC".into())),
-            };
-            Field::new(name, data_type, matches!(name, "schema" | "tags_exact"))
+            let is_nullable = matches!(name, "schema" | "tags_exact");
+            Field::new(name, kind.data_type(), is_nullable)
         });
         fields.collect()
     }
@@ -408,6 +360,11 @@ impl Layout {
         }
         properties.build()
     }
+}
+
+/// A number that may be any of 64 bits.
+fn big(value: u64) -> Cell<'static> {
+    Cell::Int(Some(value.cast_signed()))
 }
 
 /// Tags as a JSON object, in their order.

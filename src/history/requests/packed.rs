@@ -15,11 +15,11 @@ use std::sync::Arc;
 use postcard::ser_flavors::Flavor;
 use serde::{Deserialize, Serialize, Serializer};
 
-use crate::history::Dataset;
+use super::TIMER;
 use crate::history::disk::StoreError;
 use crate::history::merged::unreadable;
 use crate::history::part::Part;
-use crate::history::piece::{Piece, PieceRows};
+use crate::history::pending::{PackedRows, PendingFile};
 use crate::input::record::micros;
 use crate::pool::Pool;
 use crate::pool::requests::RequestRow;
@@ -176,6 +176,13 @@ impl Kept {
         push(to, &weight);
     }
 
+    /// How many timers it has, if it has any.
+    pub(super) fn timers(&self) -> postcard::Result<u64> {
+        let (_, timers) = self.packed.split_at(self.timers_at as usize);
+        let head = postcard::take_from_bytes::<(u64, u64, u32, u64)>(timers);
+        Ok(head?.0.3)
+    }
+
     /// Appends the timers, if it has any, of a request that stands for so many.
     pub(super) fn push_timers(&self, weight: f64, to: &mut Vec<u8>) {
         let (_, timers) = self.packed.split_at(self.timers_at as usize);
@@ -186,26 +193,47 @@ impl Kept {
     }
 }
 
-/// The rows of a table in a piece.
-pub(super) fn open(part: &Part, table: &str) -> Result<PieceRows, StoreError> {
-    let piece = File::open(&part.path).and_then(Piece::open);
-    let piece = piece.map_err(unreadable(&part.path))?;
-    Ok(piece.rows(&Dataset::raw(table)))
+/// The rows of a table in a pending file.
+pub(super) fn open(part: &Part, table: &str) -> Result<PackedRows, StoreError> {
+    let file = File::open(&part.path).and_then(PendingFile::open);
+    let file = file.map_err(unreadable(&part.path))?;
+    Ok(file.packed_rows(table))
 }
 
-/// Does something with the next row of a piece, which returns the bytes behind it.
+/// Does something with the next row.
 pub(super) fn next<T>(
-    rows: &mut PieceRows,
-    take: impl for<'b> FnOnce(&'b [u8]) -> postcard::Result<(T, &'b [u8])>,
+    rows: &mut PackedRows,
+    take: impl FnOnce(&[u8]) -> postcard::Result<T>,
 ) -> io::Result<Option<T>> {
-    let Some(bytes) = rows.packed()? else {
-        return Ok(None);
+    let taken = peek(rows, take)?;
+    rows.advance();
+    Ok(taken)
+}
+
+/// The same with a row that stays the next.
+pub(super) fn peek<T>(
+    rows: &mut PackedRows,
+    take: impl FnOnce(&[u8]) -> postcard::Result<T>,
+) -> io::Result<Option<T>> {
+    let taken = rows.peek()?.map(take).transpose();
+    taken.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+}
+
+/// A request, and for how many it stands.
+pub(super) fn request(packed: &[u8]) -> postcard::Result<(Request<'_, Tags<'_>>, f64)> {
+    postcard::from_bytes(packed)
+}
+
+/// How long the first of some packed rows of a table is.
+pub(in crate::history) fn packed_len(table: &str, rows: &[u8]) -> Option<usize> {
+    let rest = match table {
+        TIMER => postcard::take_from_bytes::<Timers<'_>>(rows).ok()?.1,
+        _ => {
+            let row = postcard::take_from_bytes::<(Request<'_, Tags<'_>>, f64)>(rows);
+            row.ok()?.1
+        }
     };
-    let damaged = |error| io::Error::new(io::ErrorKind::InvalidData, error);
-    let (taken, rest) = take(bytes).map_err(damaged)?;
-    let left = rest.len();
-    rows.advance(left);
-    Ok(Some(taken))
+    Some(rows.len() - rest.len())
 }
 
 /// Appends what cannot fail to be written: numbers, texts, and lists whose lengths are known.

@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::files::{FileWriter, Layout};
-use super::packed::{Request, Tags, next, open};
+use super::packed::{next, open, peek, request};
 use super::{REQUEST, REQUEST_TAG, TABLES, TIMER};
 use crate::history::disk::{StoreError, failed};
 use crate::history::merged::unreadable;
 use crate::history::parquet::Written;
 use crate::history::part::{Part, Section};
-use crate::history::piece::Contents;
+use crate::history::pending::Contents;
 use crate::history::publish::Meanwhile;
 use crate::history::resolution::date;
 use crate::history::store::Store;
@@ -92,7 +92,7 @@ fn write_requests(
     let mut longest = BinaryHeap::with_capacity(pieces.len());
     for part in pieces {
         let mut source = open(part, REQUEST)?;
-        if let Some(time_us) = next(&mut source, time_us).map_err(unreadable(&part.path))? {
+        if let Some(time_us) = peek(&mut source, time_us).map_err(unreadable(&part.path))? {
             longest.push((time_us, Reverse(sources.len())));
         }
         sources.push((&part.path, source));
@@ -100,16 +100,15 @@ fn write_requests(
     while let Some((_, Reverse(at))) = longest.pop() {
         let (source_path, source) = &mut sources[at];
         let written = next(source, |bytes| {
-            let (request, rest) = postcard::take_from_bytes::<Request<'_, Tags<'_>>>(bytes)?;
-            let (weight, rest) = postcard::take_from_bytes(rest)?;
+            let (request, weight) = request(bytes)?;
             let written = requests.add(|rows| rows.push_request(&request, weight));
             let written = written.and_then(|()| tags.add(|rows| rows.push_tags(&request, weight)));
-            Ok((written, rest))
+            Ok(written)
         });
         let written = written.map_err(unreadable(source_path))?;
         written.unwrap_or(Ok(())).map_err(failed())?;
         after_row()?;
-        if let Some(time_us) = next(source, time_us).map_err(unreadable(source_path))? {
+        if let Some(time_us) = peek(source, time_us).map_err(unreadable(source_path))? {
             longest.push((time_us, Reverse(at)));
         }
     }
@@ -117,9 +116,9 @@ fn write_requests(
     Ok([requests, tags.finish().map_err(failed())?])
 }
 
-/// How long the next request took; it stays the next.
-fn time_us(bytes: &[u8]) -> postcard::Result<(u64, &[u8])> {
-    postcard::take_from_bytes(bytes).map(|(time_us, _)| (time_us, bytes))
+/// How long a request took.
+fn time_us(packed: &[u8]) -> postcard::Result<u64> {
+    postcard::take_from_bytes(packed).map(|(time_us, _)| time_us)
 }
 
 /// Writes the timers of all pieces: piece by piece, for each has those of later requests than the one before.
@@ -134,8 +133,8 @@ fn write_timers(
     for part in pieces {
         let mut source = open(part, TIMER)?;
         while let Some(written) = next(&mut source, |bytes| {
-            let (timers, rest) = postcard::take_from_bytes(bytes)?;
-            Ok((to.add(|rows| rows.push_timers(&timers)), rest))
+            let timers = postcard::from_bytes(bytes)?;
+            Ok(to.add(|rows| rows.push_timers(&timers)))
         })
         .map_err(unreadable(&part.path))?
         {

@@ -40,7 +40,7 @@ use super::files::{Layout, Rows};
 use super::unpublished::{Packed, Unpublished};
 use super::view::{Bounds, End, View};
 use crate::history::parquet::unpanicked;
-use crate::history::piece::Piece;
+use crate::history::pending::PendingFile;
 use crate::history::{Dataset, Part};
 
 /// Rows of a batch.
@@ -306,7 +306,7 @@ impl Reader {
                 };
                 return Ok(Reading::Packed {
                     part: Some(Arc::clone(&part)),
-                    rows: Packed::Piece(Piece::open(file)?.rows(&Dataset::raw(table))),
+                    rows: Packed::Pending(PendingFile::open(file)?.packed_rows(table)),
                     next: FIRST_ROWS,
                 });
             }
@@ -369,7 +369,7 @@ impl Reader {
                 self.looked_at += columns.len as u64;
                 let stored = columns.take()?;
                 let may_follow = match rows {
-                    Packed::Piece(_) => self.may_follow(&stored),
+                    Packed::Pending(_) => self.may_follow(&stored),
                     Packed::Memory { .. } => true,
                 };
                 *next = match is_end || !may_follow {

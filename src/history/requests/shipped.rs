@@ -1,13 +1,9 @@
 //! The requests of a piece, each with its timers, for a sink.
 
 use std::collections::HashMap;
-use std::fmt;
-use std::marker::PhantomData;
 use std::ops::Range;
 
-use serde::de::{Deserialize, Deserializer, SeqAccess, Visitor};
-
-use super::packed::{Request, Tags, Timers, next, open};
+use super::packed::{Request, Tags, Timers, next, open, request};
 use super::{REQUEST, TIMER};
 use crate::history::disk::StoreError;
 use crate::history::merged::unreadable;
@@ -30,12 +26,11 @@ impl Part {
         let mut at: HashMap<(u64, u64), Range<usize>, ahash::RandomState> = HashMap::default();
         let mut source = open(self, TIMER)?;
         while next(&mut source, |bytes| {
-            let (past, rest): (PastTimers<'_>, _) = postcard::take_from_bytes(bytes)?;
-            let (_, run, request, ..) = past;
+            let ((_, run, request), _) = postcard::take_from_bytes::<(f64, u64, u64)>(bytes)?;
             let begin = packed.len();
-            packed.extend_from_slice(bytes.get(..bytes.len() - rest.len()).unwrap_or_default());
+            packed.extend_from_slice(bytes);
             at.insert((run, request), begin..packed.len());
-            Ok(((), rest))
+            Ok(())
         })
         .map_err(unreadable(&self.path))?
         .is_some()
@@ -46,45 +41,16 @@ impl Part {
         let mut goes_on = true;
         while goes_on
             && next(&mut source, |bytes| {
-                let (request, rest) = postcard::take_from_bytes::<Request<'_, Tags<'_>>>(bytes)?;
-                let (weight, rest) = postcard::take_from_bytes(rest)?;
+                let (request, weight) = request(bytes)?;
                 let of = at.get(&(request.run, request.id));
                 let of = of.and_then(|at| packed.get(at.clone()));
                 let of = of.map(postcard::from_bytes::<Timers<'_>>);
                 goes_on = each(&request, weight, of.transpose()?.as_ref());
-                Ok(((), rest))
+                Ok(())
             })
             .map_err(unreadable(&self.path))?
             .is_some()
         {}
         StoreError::unless_stopped(stop)
-    }
-}
-
-/// [`Timers`], of which only whose they are is taken: weight, run, request, second, timers.
-type PastTimers<'a> = (f64, u64, u64, u32, Past<PastTimer<'a>>);
-
-/// Number, hits, value, user and system time, tags.
-type PastTimer<'a> = (u64, u32, u64, u64, u64, Past<(&'a [u8], &'a [u8])>);
-
-/// Items that are read past.
-struct Past<T>(PhantomData<T>);
-
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Past<T> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_seq(Past(PhantomData))
-    }
-}
-
-impl<'de, T: Deserialize<'de>> Visitor<'de> for Past<T> {
-    type Value = Self;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a list")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self, A::Error> {
-        while items.next_element::<T>()?.is_some() {}
-        Ok(self)
     }
 }

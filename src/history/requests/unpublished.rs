@@ -7,9 +7,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::files::Rows;
-use super::packed::{Kept, Request, Tags, next};
+use super::packed::{Kept, next, request};
 use super::{REQUEST, TIMER};
-use crate::history::piece::PieceRows;
+use crate::history::pending::PackedRows;
 use crate::merger::{SharedLive, answering};
 
 /// Rows of the pool that are copied under one hold of its lock.
@@ -70,7 +70,7 @@ impl Behind {
 /// Packed rows one after the other.
 #[derive(Debug)]
 pub(super) enum Packed {
-    Piece(PieceRows),
+    Pending(PackedRows),
     Memory {
         kept: VecDeque<(f64, Kept)>,
         behind: Behind,
@@ -91,7 +91,7 @@ impl Packed {
     /// Adds what a table has of the next request; false: there is none.
     pub(super) fn push_next(&mut self, table: &str, to: &mut Rows) -> io::Result<bool> {
         match self {
-            Self::Piece(rows) => {
+            Self::Pending(rows) => {
                 let pushed = next(rows, |bytes| push(table, bytes, to))?;
                 Ok(pushed.is_some())
             }
@@ -120,18 +120,16 @@ impl Packed {
     }
 }
 
-/// Adds a packed row of a piece's table to a table's columns: tags are with their requests.
-fn push<'b>(table: &str, bytes: &'b [u8], to: &mut Rows) -> postcard::Result<((), &'b [u8])> {
+/// Adds a packed row to a table's columns: tags are with their requests.
+fn push(table: &str, packed: &[u8], to: &mut Rows) -> postcard::Result<()> {
     if table == TIMER {
-        let (timers, rest) = postcard::take_from_bytes(bytes)?;
-        to.push_timers(&timers);
-        return Ok(((), rest));
+        to.push_timers(&postcard::from_bytes(packed)?);
+        return Ok(());
     }
-    let (request, rest) = postcard::take_from_bytes::<Request<'_, Tags<'_>>>(bytes)?;
-    let (weight, rest) = postcard::take_from_bytes(rest)?;
+    let (request, weight) = request(packed)?;
     match table {
         REQUEST => to.push_request(&request, weight),
         _ => to.push_tags(&request, weight),
     }
-    Ok(((), rest))
+    Ok(())
 }

@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::history::disk::StoreError;
 use crate::history::merged::{Merged, Source, unreadable};
-use crate::history::parquet::Want;
 use crate::history::part::{Part, Section};
 use crate::history::requests::shipped::TakeRequest;
+use crate::history::stored::Want;
 use crate::history::{Dataset, RowRef};
 use crate::shutdown::Shutdown;
 

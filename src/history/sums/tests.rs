@@ -7,10 +7,9 @@ use rand::{RngExt, SeedableRng};
 
 use super::*;
 use crate::history::answer_memory::AnswerMemory;
-use crate::history::batch::Stored;
 use crate::history::histogram::{error, fold, settle};
 use crate::history::lines::{self, Asked};
-use crate::history::{Batch, Gain, Resolution, Retention, Row, Store};
+use crate::history::{Batch, Gain, Resolution, Retention, Store};
 use crate::report::definition::Level;
 use crate::report::histogram::{BucketLayout, Rank, Rounding};
 use crate::report::packed::Sum;
@@ -126,12 +125,12 @@ impl Model {
     }
 
     fn view(&self, dataset: &Dataset, store: &Store) -> RowsAt {
-        let running = self.running.stored(dataset, 0..u64::MAX);
-        let running: Vec<Row> = running.map(Stored::to_row).collect();
+        let in_memory = self.flushing.iter().map(|batch| &**batch);
+        let in_memory = in_memory.chain([&self.running]);
+        let memory = in_memory.flat_map(|batch| batch.batches(dataset));
         RowsAt {
             parts: Arc::clone(&store.parts().read()),
-            flushing: self.flushing.clone(),
-            running: running.into(),
+            memory: memory.collect(),
         }
     }
 

@@ -137,7 +137,7 @@ impl Kept<'_> {
             dataset, history, ..
         } = self;
         let coverage = Arc::new(Dataset::coverage());
-        let [view, ran] = RowsAt::of_both(history, [dataset, &coverage]);
+        let [view, ran] = RowsAt::of_each(history, [dataset, &coverage]);
         let kept_from = ran.kept_from(&coverage).into_iter();
         let kept_from = kept_from.chain(view.kept_from(dataset)).min();
         let plan = |span| Plan::new(&view.parts, dataset, span);
@@ -174,7 +174,7 @@ impl Kept<'_> {
             dataset, history, ..
         } = self;
         let coverage = Arc::new(Dataset::coverage());
-        let [view, ran] = RowsAt::of_both(history, [dataset, &coverage]);
+        let [view, ran] = RowsAt::of_each(history, [dataset, &coverage]);
         let mut step = question.step;
         let plan = Plan::of_steps(&view.parts, dataset, &question.span, &mut step);
         let covered = Covered::read(&ran, &coverage, dataset, &plan.span);

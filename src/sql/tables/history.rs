@@ -6,7 +6,6 @@
 //! asks for hours (or days) of the whole time instead, which are fewer rows. Beside them there are `request`, `timer` and
 //! `request_tag` (`past_requests`).
 
-use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
@@ -28,11 +27,10 @@ use datafusion::physical_plan::{ExecutionPlan, SendableRecordBatchStream};
 use super::past_requests;
 use super::reports::equal_text;
 use super::table::Table;
-use crate::history::parquet::batches::{self, Wanted};
-use crate::history::parquet::{Quantiles, Want};
 use crate::history::requests::TABLES;
-use crate::history::unit::RowsAt;
-use crate::history::{Batch, Dataset, History, Part, Resolution, Row, RowRef};
+use crate::history::shown::{self, Wanted};
+use crate::history::unit::{Batches, RowsAt};
+use crate::history::{Dataset, History, Part, Resolution};
 use crate::query::catalog::Catalog;
 
 /// The database.
@@ -44,9 +42,6 @@ const RESOLUTION: usize = 1;
 
 /// What the field of histograms says of their buckets.
 pub(in crate::sql) const BUCKETS: &str = "pinbad.buckets";
-
-/// Rows of a piece or of memory in a batch.
-const BATCH_ROWS: usize = 8_192;
 
 /// What a batch may take, bytes: rows of hours with their histograms.
 const BATCH_BYTES: usize = 4 << 20;
@@ -80,7 +75,7 @@ fn dataset(catalog: &Catalog, name: &str) -> Option<Arc<Dataset>> {
 }
 
 fn schema(dataset: &Dataset) -> SchemaRef {
-    let stored = batches::schema(dataset);
+    let stored = shown::schema(dataset);
     let of_buckets = || {
         // A structure of words and numbers: writing it as JSON cannot fail.
         let buckets = serde_json::to_string(&dataset.buckets).unwrap_or_default();
@@ -150,8 +145,8 @@ impl TableProvider for HistoryTable {
         &self,
         filters: &[&Expr],
     ) -> Result<Vec<TableProviderFilterPushDown>> {
-        let keys: Vec<(usize, String)> = batches::key_columns(&self.dataset).collect();
-        let is_of_key = |filter: &Expr| keys.iter().any(|it| equal_text(filter, &it.1).is_some());
+        let keys: Vec<String> = shown::key_columns(&self.dataset).collect();
+        let is_of_key = |filter: &Expr| keys.iter().any(|key| equal_text(filter, key).is_some());
         let is_exact =
             |it: Resolution, filter: &Expr| equal_text(filter, "resolution") == Some(it.name());
         let supports = |filter: &&Expr| match resolution(filter) {
@@ -309,11 +304,8 @@ struct Read {
 #[derive(Debug, Clone)]
 enum Rows {
     OnDisk(Arc<Part>),
-    OnTheWay(Arc<Batch>),
-    InMemory(Arc<[Row]>),
+    InMemory(Arc<[RecordBatch]>),
 }
-
-type Batches = Box<dyn Iterator<Item = io::Result<RecordBatch>> + Send>;
 
 impl Scan {
     /// What is to be read of these times, each row once.
@@ -345,52 +337,19 @@ impl Scan {
                 }
             }
         }
-        let on_the_way = from.flushing.iter().cloned().map(Rows::OnTheWay);
-        let in_memory = Rows::InMemory(Arc::clone(&from.running));
-        reads.extend(on_the_way.chain([in_memory]).map(|rows| Read {
-            rows,
-            times: times.clone(),
+        reads.push(Read {
+            rows: Rows::InMemory(Arc::clone(&from.memory)),
+            times,
             resolution: Resolution::Minute,
-        }));
+        });
         reads
     }
 
     /// The batches of a read, in the columns that are shown.
     fn batches(self: &Arc<Self>, read: &Read) -> io::Result<Batches> {
         let stored: Batches = match &read.rows {
-            Rows::OnDisk(part) if part.is_published() => {
-                let file = File::open(&part.path)?;
-                Box::new(self.wanted.of_file(file, read.times.clone())?)
-            }
-            rows => {
-                let mut made = Made {
-                    scan: self,
-                    bits: read.resolution.bucket_bits(),
-                    has_quantiles: self.wanted.quantiles(),
-                    rows: Vec::new(),
-                    quantiles: Vec::new(),
-                    batches: Vec::new(),
-                };
-                let (dataset, times) = (&self.dataset, read.times.clone());
-                match rows {
-                    Rows::OnDisk(part) if self.wanted.histograms() => {
-                        part.read(dataset, times, Want::ALL, &mut |row| made.take(row))?;
-                    }
-                    Rows::OnDisk(part) if made.has_quantiles => {
-                        let mut take = |row: RowRef<'_>, counts: &_| made.take_counted(row, counts);
-                        part.read_with_counts(dataset, &times, &mut take)?;
-                    }
-                    Rows::OnDisk(part) => {
-                        part.read(dataset, times, Want::SUMS, &mut |row| made.take(row))?;
-                    }
-                    Rows::OnTheWay(batch) => batch.rows(dataset, times, |row| made.take(row)),
-                    Rows::InMemory(rows) => {
-                        let rows = rows.iter().filter(|row| times.contains(&row.time));
-                        rows.for_each(|row| made.take(row.as_ref()));
-                    }
-                }
-                Box::new(made.finish().into_iter())
-            }
+            Rows::OnDisk(part) => Box::new(self.wanted.of_part(part, &read.times)?),
+            Rows::InMemory(rows) => self.wanted.of_memory(rows, &read.times)?,
         };
         let (scan, resolution) = (Arc::clone(self), read.resolution);
         Ok(Box::new(
@@ -429,58 +388,6 @@ impl Scan {
 fn stored_place(wanted: &Wanted, column: usize) -> usize {
     let place = stored(column).and_then(|column| wanted.place(column));
     place.unwrap_or_default()
-}
-
-/// Batches that are made of rows.
-struct Made<'a> {
-    scan: &'a Scan,
-    bits: u32,
-    /// Whether percentiles are shown.
-    has_quantiles: bool,
-    rows: Vec<Row>,
-    /// One for each row.
-    quantiles: Vec<Quantiles>,
-    batches: Vec<io::Result<RecordBatch>>,
-}
-
-impl Made<'_> {
-    fn take(&mut self, row: RowRef<'_>) {
-        if self.scan.wanted.has(row) {
-            let counts = row.gain.buckets().filter(|_| self.has_quantiles);
-            let counts: Vec<_> = counts.into_iter().flatten().collect();
-            self.push(row, &counts);
-        }
-    }
-
-    /// The same where it is known what the histogram has.
-    fn take_counted(&mut self, row: RowRef<'_>, counts: &[(u32, u64)]) {
-        if self.scan.wanted.has(row) {
-            self.push(row, counts);
-        }
-    }
-
-    fn push(&mut self, row: RowRef<'_>, counts: &[(u32, u64)]) {
-        let quantiles = self.scan.wanted.quantiles_of(counts, row, self.bits);
-        self.quantiles.push(quantiles);
-        self.rows.push(row.to_owned());
-        if self.rows.len() == BATCH_ROWS {
-            self.close();
-        }
-    }
-
-    fn close(&mut self) {
-        let rows = std::mem::take(&mut self.rows);
-        let quantiles = std::mem::take(&mut self.quantiles);
-        let batch = self.scan.wanted.of_rows(&rows, &quantiles, self.bits);
-        self.batches.push(batch);
-    }
-
-    fn finish(mut self) -> Vec<io::Result<RecordBatch>> {
-        if !self.rows.is_empty() {
-            self.close();
-        }
-        self.batches
-    }
 }
 
 /// The share of a scan that one thread reads.

@@ -1,0 +1,375 @@
+//! Pending files: rows that are not published yet, of many datasets in one file, as batches of their [stored](super::stored) columns.
+//!
+//! ```text
+//!   file:    | "pinbadP2" | block .. | footer, JSON | its length | its crc | "pinbadP2" |
+//!   block:   | length | crc | an Arrow IPC stream of one batch, compressed by lz4 |       of one dataset; about 64 KiB or the rest
+//!   footer:  {"resolution": .., "sections": [{"dataset": .., "rows": .., "begins": [..], "end": ..}]}
+//! ```
+//!
+//! Lengths and checksums have 32 bits. The rows of a dataset are sorted as in published files, by key, then time. Raw requests are
+//! packed, each in a cell of the one column.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write as _};
+use std::ops::Range;
+use std::os::unix::fs::FileExt as _;
+use std::sync::Arc;
+
+use datafusion::arrow::array::{Array as _, AsArray as _, BinaryArray, RecordBatch};
+use datafusion::arrow::buffer::Buffer;
+use datafusion::arrow::ipc::reader::StreamDecoder;
+use datafusion::arrow::ipc::writer::StreamWriter;
+use serde::{Deserialize, Serialize};
+
+use super::disk::HISTORY_WRITE;
+use super::parquet::unpanicked;
+use super::part::Section;
+use super::stored::BatchBuilder;
+use super::{Dataset, Resolution};
+use crate::instruments::MeasuredWrite;
+
+mod first_format;
+
+const MAGIC: [u8; 8] = *b"pinbadP2";
+/// Bytes of a block before it is compressed.
+const BLOCK_BYTES: usize = 64 << 10;
+/// Bytes of blocks that one thread reads.
+const SHARE_BYTES: u64 = 512 << 10;
+/// Length and checksum before a block.
+const LEAD_BYTES: u64 = 8;
+/// Longest block or footer that is read, compressed: a row is far shorter.
+const READ_BYTES_MAX: u32 = 64 << 20;
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Footer {
+    resolution: Resolution,
+    sections: Vec<Place>,
+}
+
+/// Where the rows of a dataset lie.
+#[derive(Debug, Serialize, Deserialize)]
+struct Place {
+    dataset: Dataset,
+    rows: u64,
+    /// Of the first block, and of some that follow, about [`SHARE_BYTES`] apart.
+    begins: Vec<u64>,
+    end: u64,
+}
+
+/// Writes a pending file, dataset by dataset.
+#[derive(Debug)]
+pub(super) struct PendingWriter {
+    to: BufWriter<MeasuredWrite<File>>,
+    at: u64,
+    block: Option<BatchBuilder>,
+    footer: Footer,
+    span: Range<u64>,
+}
+
+/// What a file has.
+#[derive(Debug)]
+pub(super) struct Contents {
+    pub(super) sections: Vec<Section>,
+    pub(super) span: Range<u64>,
+}
+
+impl PendingWriter {
+    pub(super) fn new(file: File, resolution: Resolution) -> io::Result<Self> {
+        let mut to = BufWriter::new(MeasuredWrite::new(file, &HISTORY_WRITE));
+        to.write_all(&MAGIC)?;
+        Ok(Self {
+            to,
+            at: MAGIC.len() as u64,
+            block: None,
+            footer: Footer {
+                resolution,
+                sections: Vec::new(),
+            },
+            span: Range {
+                start: u64::MAX,
+                end: 0,
+            },
+        })
+    }
+
+    /// The rows that follow are of this dataset, in order.
+    pub(super) fn begin(&mut self, dataset: &Dataset) -> io::Result<()> {
+        self.end_block()?;
+        let bits = self.footer.resolution.bucket_bits();
+        self.block = Some(BatchBuilder::new(dataset, bits, false));
+        self.footer.sections.push(Place {
+            dataset: dataset.clone(),
+            rows: 0,
+            begins: vec![self.at],
+            end: self.at,
+        });
+        Ok(())
+    }
+
+    /// Adds what belongs to so many rows of a span of time.
+    pub(super) fn push(
+        &mut self,
+        rows: u64,
+        span: Range<u64>,
+        push: impl FnOnce(&mut BatchBuilder),
+    ) -> io::Result<()> {
+        let (Some(block), Some(place)) = (&mut self.block, self.footer.sections.last_mut()) else {
+            return Ok(());
+        };
+        push(block);
+        place.rows += rows;
+        self.span.start = self.span.start.min(span.start);
+        self.span.end = self.span.end.max(span.end);
+        match block.bytes {
+            BLOCK_BYTES.. => self.end_block(),
+            _ => Ok(()),
+        }
+    }
+
+    fn end_block(&mut self) -> io::Result<()> {
+        let (Some(block), Some(place)) = (&mut self.block, self.footer.sections.last_mut()) else {
+            return Ok(());
+        };
+        if block.rows > 0 {
+            let last = place.begins.last();
+            if last.is_some_and(|last| last + SHARE_BYTES <= self.at) {
+                place.begins.push(self.at);
+            }
+            let bytes = encode(&block.finish())?;
+            let lead = lead(&bytes)?;
+            self.to.write_all(&lead)?;
+            self.to.write_all(&bytes)?;
+            self.at += (lead.len() + bytes.len()) as u64;
+        }
+        place.end = self.at;
+        Ok(())
+    }
+
+    /// Finishes it; not synced yet.
+    pub(super) fn finish(mut self) -> io::Result<(File, Contents)> {
+        self.end_block()?;
+        self.footer.sections.retain(|place| place.rows > 0);
+        let footer = serde_json::to_vec(&self.footer)?;
+        self.to.write_all(&footer)?;
+        self.to.write_all(&lead(&footer)?)?;
+        self.to.write_all(&MAGIC)?;
+        let file = self.to.into_inner()?.to;
+        let contents = Contents {
+            sections: sections(&self.footer),
+            span: self.span,
+        };
+        Ok((file, contents))
+    }
+}
+
+fn sections(footer: &Footer) -> Vec<Section> {
+    let section = |place: &Place| Section {
+        dataset: Arc::new(place.dataset.clone()),
+        rows: place.rows,
+    };
+    footer.sections.iter().map(section).collect()
+}
+
+fn encode(batch: &RecordBatch) -> io::Result<Vec<u8>> {
+    let write = || {
+        let mut to = StreamWriter::try_new(Vec::new(), &batch.schema())?;
+        to.write(batch)?;
+        to.into_inner()
+    };
+    let stream = write().map_err(io::Error::other)?;
+    Ok(lz4_flex::block::compress_prepend_size(&stream))
+}
+
+fn decode(stream: Vec<u8>) -> io::Result<RecordBatch> {
+    let batch = unpanicked(|| {
+        let batch = StreamDecoder::new().decode(&mut Buffer::from(stream));
+        batch.map_err(|error| damaged(&error.to_string()))
+    });
+    batch?.ok_or_else(|| damaged("a block has no rows"))
+}
+
+/// Length and checksum.
+fn lead(bytes: &[u8]) -> io::Result<[u8; LEAD_BYTES as usize]> {
+    let len = u32::try_from(bytes.len()).map_err(io::Error::other)?;
+    let mut lead = [0; 8];
+    lead[..4].copy_from_slice(&len.to_le_bytes());
+    lead[4..].copy_from_slice(&crc32fast::hash(bytes).to_le_bytes());
+    Ok(lead)
+}
+
+fn damaged(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what)
+}
+
+/// What is so long and has this checksum, by the lead.
+fn read_checked(file: &File, lead: u64, at: u64) -> io::Result<Vec<u8>> {
+    let (len, crc) = (lead as u32, (lead >> 32) as u32);
+    if len > READ_BYTES_MAX {
+        return Err(damaged("a length is out of range"));
+    }
+    let mut bytes = vec![0; len as usize];
+    file.read_exact_at(&mut bytes, at)?;
+    match crc32fast::hash(&bytes) == crc {
+        true => Ok(bytes),
+        false => Err(damaged("a checksum is wrong")),
+    }
+}
+
+fn read_u64(file: &File, at: u64) -> io::Result<u64> {
+    let mut bytes = [0; 8];
+    file.read_exact_at(&mut bytes, at)?;
+    Ok(u64::from_le_bytes(bytes))
+}
+
+/// What lies behind its lead, and where it ends.
+fn read_compressed(file: &File, at: u64) -> io::Result<(Vec<u8>, u64)> {
+    let bytes = read_checked(file, read_u64(file, at)?, at + LEAD_BYTES)?;
+    let plain = lz4_flex::block::decompress_size_prepended(&bytes);
+    let plain = plain.map_err(|error| damaged(&error.to_string()))?;
+    Ok((plain, at + LEAD_BYTES + bytes.len() as u64))
+}
+
+/// A pending file, to be read.
+#[derive(Debug)]
+pub(super) struct PendingFile {
+    file: Arc<File>,
+    footer: Footer,
+    is_first_format: bool,
+}
+
+impl PendingFile {
+    pub(super) fn open(file: File) -> io::Result<Self> {
+        let size = file.metadata()?.len();
+        let before = |end: u64, bytes: u64| {
+            let at = end.checked_sub(bytes);
+            at.ok_or_else(|| damaged("it is too short"))
+        };
+        let lead_at = before(size, LEAD_BYTES + MAGIC.len() as u64)?;
+        let magic = read_u64(&file, lead_at + LEAD_BYTES)?.to_le_bytes();
+        let is_first_format = magic == first_format::MAGIC;
+        if magic != MAGIC && !is_first_format {
+            return Err(damaged("it does not end as a pending file does"));
+        }
+        let lead = read_u64(&file, lead_at)?;
+        let footer = read_checked(&file, lead, before(lead_at, (lead as u32).into())?)?;
+        Ok(Self {
+            footer: serde_json::from_slice(&footer)?,
+            file: Arc::new(file),
+            is_first_format,
+        })
+    }
+
+    pub(super) fn resolution(&self) -> Resolution {
+        self.footer.resolution
+    }
+
+    /// Whose rows it has, and how many.
+    pub(super) fn sections(&self) -> Vec<Section> {
+        sections(&self.footer)
+    }
+
+    /// Where the rows of a dataset lie: shares that several threads can read.
+    pub(super) fn shares(&self, dataset: &Dataset) -> Vec<Range<u64>> {
+        let mut places = self.footer.sections.iter();
+        let Some(place) = places.find(|place| place.dataset == *dataset) else {
+            return Vec::new();
+        };
+        let ends = place.begins.iter().skip(1).chain([&place.end]);
+        let shares = place.begins.iter().zip(ends);
+        shares.map(|(begin, end)| *begin..*end).collect()
+    }
+
+    /// The rows in a share, in order.
+    pub(super) fn blocks(&self, dataset: &Dataset, share: Range<u64>) -> Blocks {
+        Blocks {
+            file: Arc::clone(&self.file),
+            rest: share,
+            first_format: self
+                .is_first_format
+                .then(|| (dataset.clone(), self.resolution())),
+        }
+    }
+
+    /// The rows of a dataset, in order.
+    pub(super) fn all_blocks(&self, dataset: &Dataset) -> Blocks {
+        let shares = self.shares(dataset);
+        let all = shares.first().zip(shares.last());
+        let all = all.map(|(first, last)| first.start..last.end);
+        self.blocks(dataset, all.unwrap_or_default())
+    }
+
+    /// The rows of a table of raw requests.
+    pub(super) fn packed_rows(&self, table: &str) -> PackedRows {
+        PackedRows {
+            blocks: self.all_blocks(&Dataset::raw(table)),
+            rows: None,
+            at: 0,
+        }
+    }
+}
+
+/// Rows of a dataset in a pending file, a block in memory at a time.
+#[derive(Debug)]
+pub(super) struct Blocks {
+    file: Arc<File>,
+    rest: Range<u64>,
+    /// Whose rows they are, where blocks do not say.
+    first_format: Option<(Dataset, Resolution)>,
+}
+
+impl Iterator for Blocks {
+    type Item = io::Result<RecordBatch>;
+
+    fn next(&mut self) -> Option<io::Result<RecordBatch>> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let mut read = || {
+            let (block, end) = read_compressed(&self.file, self.rest.start)?;
+            self.rest.start = end;
+            let Some((dataset, resolution)) = &self.first_format else {
+                return decode(block);
+            };
+            let (histograms, end) = read_compressed(&self.file, end)?;
+            self.rest.start = end;
+            let batch = first_format::batch(dataset, *resolution, &block, &histograms);
+            batch.ok_or_else(|| damaged("a row is cut off"))
+        };
+        Some(read())
+    }
+}
+
+/// Packed rows one after the other.
+#[derive(Debug)]
+pub(super) struct PackedRows {
+    blocks: Blocks,
+    rows: Option<BinaryArray>,
+    at: usize,
+}
+
+impl PackedRows {
+    /// The next row, which stays that.
+    pub(super) fn peek(&mut self) -> io::Result<Option<&[u8]>> {
+        while self.rows.as_ref().is_none_or(|rows| rows.len() <= self.at) {
+            let Some(block) = self.blocks.next().transpose()? else {
+                return Ok(None);
+            };
+            let rows = block.columns().first();
+            let rows = rows.and_then(|rows| rows.as_binary_opt());
+            let rows: Option<&BinaryArray> = rows;
+            (self.rows, self.at) = (rows.cloned(), 0);
+            if self.rows.is_none() {
+                return Err(damaged("its rows are not packed"));
+            }
+        }
+        Ok(self.rows.as_ref().map(|rows| rows.value(self.at)))
+    }
+
+    /// Goes past that one.
+    pub(super) fn advance(&mut self) {
+        self.at += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,60 @@
+//! Blocks as they were first: rows of a format of its own, which older versions have left. They are read, never written.
+//!
+//! ```text
+//!   block:   | length | crc | rows, compressed by lz4 | length | crc | histograms of these |
+//!   row:     | length | key | time, in units of the resolution | flags | extremes, if any | sums | length of the histogram, if any |
+//! ```
+//!
+//! Numbers are of variable length (`report::varint`). Rows of raw requests are packed as they are now, one behind the other.
+
+use datafusion::arrow::array::RecordBatch;
+
+use crate::history::histogram::HistogramRef;
+use crate::history::requests::packed_len;
+use crate::history::stored::BatchBuilder;
+use crate::history::{Dataset, Resolution};
+use crate::report::reading::Extremes;
+use crate::report::totals::Totals;
+use crate::report::varint;
+
+pub(super) const MAGIC: [u8; 8] = *b"pinbadP1";
+
+const IS_OTHER: u8 = 1;
+const HAS_EXTREMES: u8 = 2;
+const HAS_HISTOGRAM: u8 = 4;
+
+/// The rows of a block; `None` of bytes that are none.
+pub(super) fn batch(
+    dataset: &Dataset,
+    resolution: Resolution,
+    mut rows: &[u8],
+    mut histograms: &[u8],
+) -> Option<RecordBatch> {
+    let mut to = BatchBuilder::new(dataset, resolution.bucket_bits(), false);
+    while dataset.is_raw() && !rows.is_empty() {
+        to.push_packed(rows.split_off(..packed_len(&dataset.report, rows)?)?);
+    }
+    while !rows.is_empty() {
+        let len = usize::try_from(varint::take(&mut rows)).ok()?;
+        let key = rows.split_off(..len)?;
+        let time = (varint::take(&mut rows) as u64).saturating_mul(resolution.secs());
+        let flags = *rows.split_off_first()?;
+        let mut extremes = Extremes::NOTHING;
+        if flags & HAS_EXTREMES != 0 {
+            extremes.time_min = varint::take(&mut rows) as u64;
+            extremes.time_max = varint::take(&mut rows) as u64;
+            extremes.memory_peak_max = varint::take(&mut rows) as u32;
+        }
+        let totals = Totals::take(&mut rows);
+        let histogram = match flags & HAS_HISTOGRAM {
+            0 => HistogramRef::Unknown,
+            _ => {
+                let len = usize::try_from(varint::take(&mut rows)).ok()?;
+                HistogramRef::Encoded(histograms.split_off(..len)?)
+            }
+        };
+        let place = (time, key, flags & IS_OTHER != 0);
+        to.push_parts(place, &totals, &extremes, histogram);
+    }
+    Some(to.finish())
+}

@@ -1,0 +1,184 @@
+//! Rows as SQL shows them: a projection of the columns in which they are stored, of whatever part or of memory.
+//!
+//! | column | type |
+//! |---|---|
+//! | `time` | Timestamp (s) |
+//! | keys | Utf8View; Int64 for the status |
+//! | counts, bytes | Int64 |
+//! | times | Float64, seconds: `req_time_total` where `req_time_total_us` is stored |
+//! | `histogram` | Binary |
+
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+
+use datafusion::arrow::array::{
+    ArrayRef, AsArray as _, BooleanArray, Float64Array, RecordBatch, RecordBatchOptions,
+    new_null_array,
+};
+use datafusion::arrow::compute::{cast, filter_record_batch};
+use datafusion::arrow::datatypes::{
+    DataType, Field, Int64Type, Schema, SchemaRef, TimeUnit, TimestampSecondType,
+};
+
+use super::Dataset;
+use super::part::Part;
+use super::stored::{Columns, Content, HISTOGRAM, StoredRows, columns, quantiles};
+use super::unit::{Batches, Unit};
+
+/// What a column is called where its values are microseconds.
+const MICROS: &str = "_us";
+
+/// The columns of a dataset's rows.
+#[must_use]
+pub(crate) fn schema(dataset: &Dataset) -> SchemaRef {
+    let columns = columns(dataset).into_iter();
+    let shown = columns.filter(|(_, content)| *content != Content::Exact);
+    let fields = shown.map(|(name, content)| {
+        let field = content.field(&name);
+        let data_type = match content {
+            Content::Time => DataType::Timestamp(TimeUnit::Second, None),
+            Content::Key(_) => DataType::Utf8View,
+            _ if name.ends_with(MICROS) => DataType::Float64,
+            _ => field.data_type().clone(),
+        };
+        // What is not stored is NULL.
+        Field::new(name.trim_end_matches(MICROS), data_type, true)
+    });
+    Arc::new(Schema::new(fields.collect::<Vec<_>>()))
+}
+
+/// The names of the columns of a dataset's keys that are texts.
+pub(crate) fn key_columns(dataset: &Dataset) -> impl Iterator<Item = String> + use<> {
+    let columns = columns(dataset).into_iter();
+    columns.filter_map(|(name, content)| matches!(content, Content::Key(_)).then_some(name))
+}
+
+/// Some columns of a dataset's rows.
+#[derive(Debug, Clone)]
+pub(crate) struct Wanted {
+    dataset: Arc<Dataset>,
+    /// Columns of keys, and the texts that they must equal.
+    equal: Vec<(String, String)>,
+    /// Their places in the [`schema`], ascending; the time is the first.
+    places: Vec<usize>,
+    columns: Columns,
+    schema: SchemaRef,
+}
+
+impl Wanted {
+    /// The time and these columns of the [`schema`]; `equal` says which text a key's column must equal, if it must: other rows may
+    /// be left out.
+    pub(crate) fn new(
+        dataset: &Arc<Dataset>,
+        wanted: &[usize],
+        equal: impl Fn(&str) -> Option<String>,
+    ) -> Self {
+        let all = columns(dataset).into_iter().enumerate();
+        let has = |at: &usize| *at == 0 || wanted.contains(at);
+        let (places, columns): (Vec<usize>, Columns) = all.filter(|(at, _)| has(at)).unzip();
+        let schema = schema(dataset);
+        let fields = places.iter().map(|at| Arc::clone(&schema.fields()[*at]));
+        let equal = |name: String| equal(&name).map(|text| (name, text));
+        Self {
+            dataset: Arc::clone(dataset),
+            equal: key_columns(dataset).filter_map(equal).collect(),
+            schema: Arc::new(Schema::new(fields.collect::<Vec<_>>())),
+            columns,
+            places,
+        }
+    }
+
+    /// The place of a column of the [`schema`] among these.
+    pub(crate) fn place(&self, column: usize) -> Option<usize> {
+        self.places.iter().position(|at| *at == column)
+    }
+
+    /// The rows of a part whose times are in a span.
+    ///
+    /// # Errors
+    /// When it cannot be read; so does each batch.
+    pub(crate) fn of_part(
+        &self,
+        part: &Arc<Part>,
+        times: &Range<u64>,
+    ) -> io::Result<impl Iterator<Item = io::Result<RecordBatch>> + Send + use<>> {
+        let texts = DataType::Utf8View;
+        let units = Unit::of_part(part, times, &self.dataset, &texts, &self.equal)?;
+        let wanted = self.clone();
+        Ok(units.into_iter().flat_map(move |unit| {
+            let batches = wanted.of_unit(&unit);
+            batches.unwrap_or_else(|error| Box::new(std::iter::once(Err(error))))
+        }))
+    }
+
+    /// Rows in memory whose times are in a span.
+    pub(crate) fn of_memory(
+        &self,
+        rows: &Arc<[RecordBatch]>,
+        times: &Range<u64>,
+    ) -> io::Result<Batches> {
+        self.of_unit(&Unit::Memory(Arc::clone(rows), times.clone()))
+    }
+
+    fn of_unit(&self, unit: &Unit) -> io::Result<Batches> {
+        let batches = unit.batches(&self.dataset, &self.columns, None, &self.equal)?;
+        let (wanted, times) = (self.clone(), unit.times().clone());
+        Ok(Box::new(
+            batches.map(move |batch| wanted.shown(&batch?, &times)),
+        ))
+    }
+
+    /// A batch as it is stored in the columns that are shown, without the rows of other times.
+    fn shown(&self, stored: &RecordBatch, times: &Range<u64>) -> io::Result<RecordBatch> {
+        let rows = stored.num_rows();
+        let mut found = None;
+        let columns = self.columns.iter().zip(self.schema.fields());
+        let arrays = columns.map(|((name, content), field)| {
+            let Some(array) = stored.column_by_name(name) else {
+                if let Content::Quantile(at) = content
+                    && stored.column_by_name(HISTOGRAM).is_some()
+                {
+                    let found = found.get_or_insert_with(|| self.quantiles(stored));
+                    return Ok(Arc::clone(&found[*at]));
+                }
+                return Ok(new_null_array(field.data_type(), rows));
+            };
+            if *field.data_type() == DataType::Float64
+                && let Some(micros) = array.as_primitive_opt::<Int64Type>()
+            {
+                let seconds: Float64Array = micros.unary(|us| us as f64 / 1e6);
+                return Ok(Arc::new(seconds) as ArrayRef);
+            }
+            cast(array, field.data_type()).map_err(io::Error::other)
+        });
+        let arrays: Vec<ArrayRef> = arrays.collect::<io::Result<_>>()?;
+        let begins = arrays[0].as_primitive::<TimestampSecondType>().values();
+        let is_within = |time: &i64| times.contains(&u64::try_from(*time).unwrap_or_default());
+        let all_within = begins.iter().all(is_within);
+        let is_within = (!all_within)
+            .then(|| BooleanArray::from_iter(begins.iter().map(|time| Some(is_within(time)))));
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        let batch = RecordBatch::try_new_with_options(Arc::clone(&self.schema), arrays, &options);
+        let batch = batch.and_then(|batch| match is_within {
+            None => Ok(batch),
+            Some(is_within) => filter_record_batch(&batch, &is_within),
+        });
+        batch.map_err(io::Error::other)
+    }
+
+    /// The columns of percentiles, which are stored in published files alone.
+    fn quantiles(&self, stored: &RecordBatch) -> Vec<ArrayRef> {
+        let rows = StoredRows::new(&columns(&self.dataset), None, stored);
+        let found = (0..rows.len).map(|row| {
+            let blob = rows.blob(row);
+            let of = |blob| quantiles(blob, &rows.extremes(row), &self.dataset.buckets);
+            blob.map(of).unwrap_or_default()
+        });
+        let found: Vec<_> = found.collect();
+        let array = |at: usize| Float64Array::from_iter(found.iter().map(|of_row| of_row[at]));
+        (0..found.first().map_or(0, |of_row| of_row.len()))
+            .map(|at| Arc::new(array(at)) as ArrayRef)
+            .collect()
+    }
+}

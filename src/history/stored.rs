@@ -1,0 +1,625 @@
+//! The one form in which rows are stored: batches of these columns.
+//!
+//! | column | type | |
+//! |---|---|---|
+//! | `time` | TIMESTAMP (ms, UTC) | begin of the minute, hour or day |
+//! | the keys | UTF8; INT64 for the status | under their column names; `key_` before one that is taken |
+//! | `other` | BOOLEAN | whether the row stands for keys that found no row of their own |
+//! | `req_count`, `timer_count` or `hit_count`, `error_count` | INT64 | |
+//! | `req_time_total_us`, `ru_utime_total_us`, `ru_stime_total_us` | INT64 | microseconds, exact; `timer_value_total_us` of timers |
+//! | `traffic_total`, `memory_footprint_total` | INT64 | bytes |
+//! | `req_time_min_us`, `req_time_max_us`, `memory_peak_max` | INT64 | where they are kept |
+//! | `req_time_p50`, `_p95`, `_p99` | DOUBLE | seconds; in published files alone |
+//! | `histogram` | BINARY | see the manual, "The past on disk"; NULL: it did not fit into the memory |
+//! | `exact` | BINARY | the sums as they are, packed, where one of them is past 63 bits: the columns have the largest INT64 then |
+//!
+//! Pending files have such batches as they are, published files in Parquet; rows in memory become such batches when somebody
+//! reads them. Whatever reads rows reads these. Columns are only ever added: one that is missing reads as nothing.
+
+use std::ops::Range;
+use std::sync::{Arc, LazyLock};
+
+use datafusion::arrow::array::{
+    Array as _, ArrayRef, AsArray as _, BinaryArray, BinaryBuilder, BooleanArray, BooleanBuilder,
+    Float64Builder, Int64Array, Int64Builder, RecordBatch, StringArray, StringBuilder,
+    TimestampMillisecondArray, TimestampMillisecondBuilder,
+};
+use datafusion::arrow::datatypes::{
+    DataType, Field, Int32Type, Int64Type, Schema, SchemaRef, TimeUnit, TimestampMillisecondType,
+};
+
+use super::histogram::{HistogramRef, decode, encoded_pairs, settle};
+use super::{Dataset, Gain, RowRef};
+use crate::report::definition::Level;
+use crate::report::histogram::{BucketLayout, LOG_LINEAR_BITS, Rank, Ranks, Rounding};
+use crate::report::layout::{Measure, OTHER};
+use crate::report::packed::Sum;
+use crate::report::reading::Extremes;
+use crate::report::row_key::{key_texts, push_key};
+use crate::report::totals::Totals;
+
+/// The percentiles that have columns of their own.
+const PERCENTILES: [(&str, f64); 3] = [("p50", 50.0), ("p95", 95.0), ("p99", 99.0)];
+/// Names that no key may have: those of the folders, which some readers make columns of.
+const FOLDERS: [&str; 3] = ["report", "resolution", "date"];
+/// The column of histograms.
+pub(super) const HISTOGRAM: &str = "histogram";
+
+/// What a reader wants beside times and keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Want {
+    /// Sums and extremes.
+    pub sums: bool,
+    /// Histograms.
+    pub histograms: bool,
+}
+
+impl Want {
+    /// Sums and extremes.
+    pub const SUMS: Self = Self {
+        sums: true,
+        histograms: false,
+    };
+    /// All that there is.
+    pub const ALL: Self = Self {
+        sums: true,
+        histograms: true,
+    };
+
+    /// Whether that is in a column.
+    pub(super) fn has(self, content: Content) -> bool {
+        match content {
+            Content::Quantile(_) => false,
+            Content::Histogram => self.histograms,
+            Content::Time | Content::Key(_) | Content::Status(_) | Content::Other => true,
+            _ => self.sums,
+        }
+    }
+}
+
+/// What a column has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Content {
+    Time,
+    Key(usize),
+    Status(usize),
+    Other,
+    Sum(Measure),
+    TimeMin,
+    TimeMax,
+    MemoryPeakMax,
+    Quantile(usize),
+    Histogram,
+    Exact,
+    /// Of raw requests: something that was packed.
+    Packed,
+}
+
+/// The columns of a dataset, by name.
+pub(super) type Columns = Vec<(String, Content)>;
+
+/// The columns of a dataset's published files.
+pub(super) fn columns(dataset: &Dataset) -> Columns {
+    use Content::Sum;
+    let sum = |name: &str, measure| (name.to_owned(), Sum(measure));
+    if dataset.is_raw() {
+        return vec![("packed".to_owned(), Content::Packed)];
+    }
+    if dataset.is_coverage() {
+        let keys = dataset
+            .keys
+            .iter()
+            .enumerate()
+            .map(|(at, name)| (name.clone(), Content::Key(at)));
+        let counts = [
+            sum("covered_seconds", Measure::Requests),
+            sum("missed_requests", Measure::Hits),
+            sum("histograms_dropped", Measure::Traffic),
+            sum("keys_folded", Measure::Memory),
+            sum("rows_lost", Measure::Errors),
+        ];
+        let time = [("time".to_owned(), Content::Time)];
+        return time.into_iter().chain(keys).chain(counts).collect();
+    }
+    let (time, hits) = match dataset.level {
+        Level::Timer => ("timer_value", "hit_count"),
+        Level::Packet | Level::Request => ("req_time", "timer_count"),
+    };
+    let mut behind = vec![
+        ("other".to_owned(), Content::Other),
+        sum("req_count", Measure::Requests),
+        sum(hits, Measure::Hits),
+    ];
+    let total = format!("{time}_total_us");
+    let of_times = [
+        sum(&total, Measure::Time),
+        sum("ru_utime_total_us", Measure::RuUtime),
+        sum("ru_stime_total_us", Measure::RuStime),
+    ];
+    let of_requests = [
+        sum("error_count", Measure::Errors),
+        sum("traffic_total", Measure::Traffic),
+        sum("memory_footprint_total", Measure::Memory),
+    ];
+    behind.extend(of_times);
+    let is_of_requests = dataset.level != Level::Timer;
+    behind.extend(of_requests.into_iter().filter(|_| is_of_requests));
+    if dataset.extremes {
+        behind.push((format!("{time}_min_us"), Content::TimeMin));
+        behind.push((format!("{time}_max_us"), Content::TimeMax));
+        if is_of_requests {
+            behind.push(("memory_peak_max".to_owned(), Content::MemoryPeakMax));
+        }
+    }
+    let quantiles = PERCENTILES.iter().enumerate();
+    behind
+        .extend(quantiles.map(|(at, (name, _))| (format!("{time}_{name}"), Content::Quantile(at))));
+    behind.push((HISTOGRAM.to_owned(), Content::Histogram));
+    behind.push(("exact".to_owned(), Content::Exact));
+    let mut all = vec![("time".to_owned(), Content::Time)];
+    for (at, key) in dataset.keys.iter().enumerate() {
+        let is_taken = |name: &str| {
+            let taken = all.iter().chain(&behind).map(|(taken, _)| taken.as_str());
+            taken
+                .chain(FOLDERS)
+                .any(|taken| taken.eq_ignore_ascii_case(name))
+        };
+        let mut name = key.clone();
+        while is_taken(&name) {
+            name.insert_str(0, "key_");
+        }
+        let content = if dataset.status == Some(at) {
+            Content::Status(at)
+        } else {
+            Content::Key(at)
+        };
+        all.push((name, content));
+    }
+    all.append(&mut behind);
+    all
+}
+
+/// What the columns of texts must equal where the key is this.
+pub(super) fn equal_to(columns: &Columns, key: &[u8]) -> Vec<(String, String)> {
+    let texts = key_texts(key).enumerate();
+    let equal = texts.filter_map(|(at, text)| {
+        let mut columns = columns.iter();
+        let (name, _) = columns.find(|(_, content)| *content == Content::Key(at))?;
+        Some((name.clone(), text.to_owned()))
+    });
+    equal.collect()
+}
+
+/// A value of a row.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Cell<'a> {
+    Int(Option<i64>),
+    Float(Option<f64>),
+    Bool(bool),
+    Text(Option<&'a str>),
+    Bytes(Option<&'a [u8]>),
+    /// A unix second.
+    Moment(u64),
+}
+
+/// A column in the making.
+#[derive(Debug)]
+pub(super) enum Column {
+    Int(Int64Builder),
+    Float(Float64Builder),
+    Bool(BooleanBuilder),
+    Text(StringBuilder),
+    Bytes(BinaryBuilder),
+    Moment(TimestampMillisecondBuilder),
+}
+
+impl Column {
+    /// Of one of the types that a [`Cell`] may have.
+    pub(super) fn new(data_type: &DataType) -> Self {
+        match data_type {
+            DataType::Int64 => Self::Int(Int64Builder::new()),
+            DataType::Float64 => Self::Float(Float64Builder::new()),
+            DataType::Boolean => Self::Bool(BooleanBuilder::new()),
+            DataType::Utf8 => Self::Text(StringBuilder::new()),
+            DataType::Binary => Self::Bytes(BinaryBuilder::new()),
+            moment => {
+                let moments = TimestampMillisecondBuilder::new();
+                Self::Moment(moments.with_data_type(moment.clone()))
+            }
+        }
+    }
+
+    /// Returns about how many bytes that are.
+    #[inline]
+    pub(super) fn push(&mut self, cell: Cell<'_>) -> usize {
+        match (self, cell) {
+            (Self::Int(to), Cell::Int(value)) => to.append_option(value),
+            (Self::Float(to), Cell::Float(value)) => to.append_option(value),
+            (Self::Bool(to), Cell::Bool(value)) => to.append_value(value),
+            (Self::Text(to), Cell::Text(value)) => {
+                to.append_option(value);
+                return value.map_or(0, str::len) + 4;
+            }
+            (Self::Bytes(to), Cell::Bytes(value)) => {
+                to.append_option(value);
+                return value.map_or(0, <[u8]>::len) + 4;
+            }
+            (Self::Moment(to), Cell::Moment(secs)) => {
+                to.append_value(clipped(u128::from(secs) * 1_000));
+            }
+            (column, cell) => unreachable!("{cell:?} in {column:?}"),
+        }
+        8
+    }
+
+    pub(super) fn finish(&mut self) -> ArrayRef {
+        match self {
+            Self::Int(from) => Arc::new(from.finish()),
+            Self::Float(from) => Arc::new(from.finish()),
+            Self::Bool(from) => Arc::new(from.finish()),
+            Self::Text(from) => Arc::new(from.finish()),
+            Self::Bytes(from) => Arc::new(from.finish()),
+            Self::Moment(from) => Arc::new(from.finish()),
+        }
+    }
+}
+
+/// The type of moments.
+pub(super) fn moment() -> DataType {
+    DataType::Timestamp(TimeUnit::Millisecond, Some("UTC".into()))
+}
+
+/// Rows on their way into columns.
+#[derive(Debug)]
+pub(super) struct BatchBuilder {
+    columns: Vec<(Content, Column)>,
+    schema: SchemaRef,
+    buckets: BucketLayout,
+    /// Buckets of a doubling, as a power of two.
+    bits: u32,
+    has_quantiles: bool,
+    /// Rows so far, and about how many bytes.
+    pub(super) rows: usize,
+    pub(super) bytes: usize,
+}
+
+impl BatchBuilder {
+    /// For rows of a dataset, whose histograms get 2^`bits` buckets a doubling.
+    pub(super) fn new(dataset: &Dataset, bits: u32, has_quantiles: bool) -> Self {
+        let mut columns = columns(dataset);
+        columns.retain(|it| has_quantiles || !matches!(it.1, Content::Quantile(_)));
+        let fields = columns.iter().map(|(name, content)| content.field(name));
+        let fields: Vec<Field> = fields.collect();
+        let made = columns.iter().zip(&fields);
+        Self {
+            columns: made
+                .map(|((_, content), field)| (*content, Column::new(field.data_type())))
+                .collect(),
+            schema: Arc::new(Schema::new(fields)),
+            buckets: dataset.buckets,
+            bits,
+            has_quantiles,
+            rows: 0,
+            bytes: 0,
+        }
+    }
+
+    pub(super) fn buckets(&self) -> &BucketLayout {
+        &self.buckets
+    }
+
+    pub(super) fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// Adds a row.
+    pub(super) fn push(&mut self, row: RowRef<'_>) {
+        let Gain { sum, extremes } = row.gain;
+        let histogram = sum.histogram();
+        let histogram = histogram.map_or(HistogramRef::Unknown, HistogramRef::Counted);
+        let place = (row.time, row.key, row.is_other);
+        self.push_parts(place, &sum.totals, extremes, histogram);
+    }
+
+    /// Adds a row: its time, its key and whether that stands for others, and what it gained.
+    pub(super) fn push_parts(
+        &mut self,
+        (time, key, is_other): (u64, &[u8], bool),
+        totals: &Totals,
+        extremes: &Extremes,
+        histogram: HistogramRef<'_>,
+    ) {
+        let blob = histogram.encoded(&self.buckets, self.bits);
+        let mut found = Quantiles::default();
+        if let Some(blob) = blob.as_deref().filter(|_| self.has_quantiles) {
+            found = quantiles(blob, extremes, &self.buckets);
+        }
+        let mut exact = Vec::new();
+        let mut texts = key_texts(key);
+        let mut text = || match is_other {
+            true => OTHER,
+            false => texts.next().unwrap_or_default(),
+        };
+        let has_seen = extremes.time_min <= extremes.time_max;
+        let seen = |value: u64| Cell::Int(has_seen.then(|| clipped(value.into())));
+        for (content, column) in &mut self.columns {
+            let cell = match content {
+                Content::Time => Cell::Moment(time),
+                Content::Key(_) => Cell::Text(Some(text())),
+                Content::Status(_) => Cell::Int(text().parse().ok()),
+                Content::Other => Cell::Bool(is_other),
+                Content::Sum(measure) => Cell::Int(Some(clipped(measure.of(totals)))),
+                Content::TimeMin => seen(extremes.time_min),
+                Content::TimeMax => seen(extremes.time_max),
+                Content::MemoryPeakMax => seen(extremes.memory_peak_max.into()),
+                Content::Quantile(at) => Cell::Float(found[*at]),
+                Content::Histogram => Cell::Bytes(blob.as_deref()),
+                Content::Exact => {
+                    let is_past = |sum: u128| i64::try_from(sum).is_err();
+                    let is_past = totals.sums().into_iter().any(is_past);
+                    Cell::Bytes(is_past.then(|| {
+                        totals.push(&mut exact);
+                        &*exact
+                    }))
+                }
+                Content::Packed => Cell::Bytes(None),
+            };
+            self.bytes += column.push(cell);
+        }
+        self.rows += 1;
+    }
+
+    /// Adds something that is packed.
+    pub(super) fn push_packed(&mut self, packed: &[u8]) {
+        for (_, column) in &mut self.columns {
+            self.bytes += column.push(Cell::Bytes(Some(packed)));
+        }
+        self.rows += 1;
+    }
+
+    /// Takes them out.
+    pub(super) fn finish(&mut self) -> RecordBatch {
+        (self.rows, self.bytes) = (0, 0);
+        let arrays = self.columns.iter_mut().map(|(_, column)| column.finish());
+        RecordBatch::try_new(Arc::clone(&self.schema), arrays.collect())
+            .expect("each row has all columns")
+    }
+}
+
+/// The percentiles that files have a column for.
+pub(super) type Quantiles = [Option<f64>; PERCENTILES.len()];
+
+static RANKS: LazyLock<Ranks> = LazyLock::new(|| {
+    let ranks = PERCENTILES.iter();
+    Ranks::new(
+        ranks
+            .filter_map(|(_, percent)| Rank::percent(*percent, Rounding::Up))
+            .collect(),
+    )
+});
+
+/// The percentiles of a row with this histogram; none of nothing.
+pub(super) fn quantiles(blob: &[u8], extremes: &Extremes, buckets: &BucketLayout) -> Quantiles {
+    let pairs = encoded_pairs(blob, buckets, LOG_LINEAR_BITS);
+    let counts: Vec<(u32, u64)> = pairs.into_iter().flatten().flatten().collect();
+    let total = counts.iter().map(|(_, count)| count).sum();
+    if total == 0 {
+        return Quantiles::default();
+    }
+    let mut found = Vec::with_capacity(PERCENTILES.len());
+    buckets.quantiles(&RANKS, total, counts.into_iter(), &mut found);
+    let longest = extremes.longest_secs().unwrap_or(f64::INFINITY);
+    let settled = |secs: f64| match buckets {
+        BucketLayout::LogLinear => settle(secs, blob[0].into()).min(longest),
+        BucketLayout::Linear { .. } | BucketLayout::V2(_) => secs.min(longest),
+    };
+    std::array::from_fn(|at| found.get(at).copied().map(settled))
+}
+
+/// A sum as it fits into its column.
+fn clipped(sum: u128) -> i64 {
+    i64::try_from(sum).unwrap_or(i64::MAX)
+}
+
+impl Content {
+    pub(super) fn field(self, name: &str) -> Field {
+        let (data_type, nullable) = match self {
+            Self::Time => (moment(), false),
+            Self::Key(_) => (DataType::Utf8, false),
+            Self::Status(_) => (DataType::Int64, true),
+            Self::Other => (DataType::Boolean, false),
+            Self::Sum(_) => (DataType::Int64, false),
+            Self::TimeMin | Self::TimeMax | Self::MemoryPeakMax => (DataType::Int64, true),
+            Self::Quantile(_) => (DataType::Float64, true),
+            Self::Histogram | Self::Exact | Self::Packed => (DataType::Binary, true),
+        };
+        Field::new(name, data_type, nullable)
+    }
+}
+
+/// The rows of a batch, as far as its columns are there.
+#[derive(Debug, Default)]
+pub(super) struct StoredRows {
+    pub(super) len: usize,
+    /// Those of histograms, if these are wanted.
+    buckets: Option<BucketLayout>,
+    times: Option<TimestampMillisecondArray>,
+    keys: Vec<KeyColumn>,
+    other: Option<BooleanArray>,
+    sums: Vec<(usize, Int64Array)>,
+    extremes: [Option<Int64Array>; 3],
+    histograms: Option<BinaryArray>,
+    exact: Option<BinaryArray>,
+}
+
+/// A column of keys.
+#[derive(Debug)]
+enum KeyColumn {
+    /// Places in texts: rows of one key, which follow each other, are seen to be of one by them.
+    Coded(Vec<i32>, StringArray),
+    Text(StringArray),
+    Number(Int64Array),
+}
+
+impl KeyColumn {
+    fn of_texts(array: &ArrayRef) -> Option<Self> {
+        if let Some(texts) = array.as_string_opt() {
+            return Some(Self::Text(texts.clone()));
+        }
+        let coded = array.as_dictionary_opt::<Int32Type>()?;
+        let texts = coded.values().as_string_opt()?.clone();
+        Some(Self::Coded(coded.keys().values().to_vec(), texts))
+    }
+
+    /// Whether a row has the value of the row before it.
+    fn is_same(&self, row: usize) -> bool {
+        match self {
+            Self::Coded(places, _) => places[row] == places[row - 1],
+            Self::Text(texts) => texts.value(row) == texts.value(row - 1),
+            Self::Number(numbers) => {
+                let of = |row| numbers.is_valid(row).then(|| numbers.value(row));
+                of(row) == of(row - 1)
+            }
+        }
+    }
+
+    fn push(&self, row: usize, key: &mut Vec<u8>) {
+        match self {
+            Self::Coded(places, texts) => {
+                let place = usize::try_from(places[row]).unwrap_or_default();
+                let is_there = place < texts.len();
+                push_key(key, if is_there { texts.value(place) } else { "" });
+            }
+            Self::Text(texts) => push_key(key, texts.value(row)),
+            Self::Number(numbers) => push_key(key, &numbers.value(row).to_string()),
+        }
+    }
+}
+
+impl StoredRows {
+    /// Rows come with their histograms if the buckets of these are given.
+    pub(super) fn new(
+        columns: &Columns,
+        buckets: Option<BucketLayout>,
+        batch: &RecordBatch,
+    ) -> Self {
+        let mut rows = Self {
+            len: batch.num_rows(),
+            buckets,
+            ..Self::default()
+        };
+        for (name, content) in columns {
+            let Some(array) = batch.column_by_name(name) else {
+                continue;
+            };
+            let numbers = || array.as_primitive_opt::<Int64Type>().cloned();
+            match content {
+                Content::Time => {
+                    let times = array.as_primitive_opt::<TimestampMillisecondType>();
+                    rows.times = times.cloned();
+                }
+                Content::Key(_) => rows.keys.extend(KeyColumn::of_texts(array)),
+                Content::Status(_) => rows.keys.extend(numbers().map(KeyColumn::Number)),
+                Content::Other => rows.other = array.as_boolean_opt().cloned(),
+                Content::Sum(measure) => {
+                    let sums = numbers().map(|sums| (*measure as usize, sums));
+                    rows.sums.extend(sums);
+                }
+                Content::TimeMin => rows.extremes[0] = numbers(),
+                Content::TimeMax => rows.extremes[1] = numbers(),
+                Content::MemoryPeakMax => rows.extremes[2] = numbers(),
+                Content::Histogram => rows.histograms = array.as_binary_opt().cloned(),
+                Content::Exact => rows.exact = array.as_binary_opt().cloned(),
+                Content::Quantile(_) | Content::Packed => {}
+            }
+        }
+        rows
+    }
+
+    /// Gives a row to `each` if its time is in a span. Rows are asked for one after the other; `key` is that of the one before.
+    pub(super) fn show<T>(
+        &self,
+        row: usize,
+        span: &Range<u64>,
+        key: &mut Vec<u8>,
+        each: impl FnOnce(RowRef<'_>) -> T,
+    ) -> Option<T> {
+        let is_other = self.other.as_ref().is_some_and(|other| other.value(row));
+        if row == 0 || !self.is_same_key(row) {
+            key.clear();
+            for column in &self.keys {
+                match is_other {
+                    true => push_key(key, OTHER),
+                    false => column.push(row, key),
+                }
+            }
+        }
+        let time = self.time(row);
+        if !span.contains(&time) {
+            return None;
+        }
+        let buckets = self.buckets.as_ref();
+        let histogram = buckets.and_then(|buckets| decode(self.blob(row)?, buckets));
+        let gain = Gain {
+            sum: Sum::of(self.totals(row), histogram),
+            extremes: self.extremes(row),
+        };
+        Some(each(RowRef {
+            time,
+            key,
+            is_other,
+            gain: &gain,
+        }))
+    }
+
+    /// When its minute, hour or day begins.
+    pub(super) fn time(&self, row: usize) -> u64 {
+        let ms = self.times.as_ref().map_or(0, |times| times.value(row));
+        u64::try_from(ms).unwrap_or_default() / 1_000
+    }
+
+    fn is_same_key(&self, row: usize) -> bool {
+        let other = self.other.as_ref();
+        other.is_none_or(|other| other.value(row) == other.value(row - 1))
+            && self.keys.iter().all(|key| key.is_same(row))
+    }
+
+    fn totals(&self, row: usize) -> Totals {
+        if let Some(exact) = value(self.exact.as_ref(), row) {
+            return Totals::take(&mut &*exact);
+        }
+        let mut totals = [0; 8];
+        for (measure, sums) in &self.sums {
+            totals[*measure] = u128::try_from(sums.value(row)).unwrap_or_default();
+        }
+        Totals::of(totals)
+    }
+
+    pub(super) fn extremes(&self, row: usize) -> Extremes {
+        let value = |numbers: &Option<Int64Array>| {
+            let numbers = numbers.as_ref().filter(|numbers| numbers.is_valid(row))?;
+            u64::try_from(numbers.value(row)).ok()
+        };
+        let [time_min, time_max, memory_peak_max] = self.extremes.each_ref().map(value);
+        let Some((time_min, time_max)) = time_min.zip(time_max) else {
+            return Extremes::NOTHING;
+        };
+        let memory_peak_max =
+            u32::try_from(memory_peak_max.unwrap_or_default()).unwrap_or(u32::MAX);
+        Extremes {
+            time_min,
+            time_max,
+            memory_peak_max,
+        }
+    }
+
+    /// The histogram of a row as it is stored.
+    pub(super) fn blob(&self, row: usize) -> Option<&[u8]> {
+        value(self.histograms.as_ref(), row)
+    }
+}
+
+fn value(bytes: Option<&BinaryArray>, row: usize) -> Option<&[u8]> {
+    let bytes = bytes.filter(|bytes| bytes.is_valid(row))?;
+    Some(bytes.value(row))
+}
