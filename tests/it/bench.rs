@@ -47,7 +47,7 @@ fn the_bare_loop_counts_every_packet() {
 #[test]
 #[ignore = "waits until it is killed"]
 fn starts_a_daemon_and_waits() {
-    let daemon = Daemon::start(&[]).unwrap();
+    let daemon = Daemon::start(None, &[]).unwrap();
     writeln!(std::io::stdout(), "daemon {}", daemon.id()).unwrap();
     std::thread::sleep(Duration::from_secs(60));
 }
@@ -79,7 +79,7 @@ fn an_interrupted_bench_leaves_no_daemon_behind() {
 
 #[test]
 fn a_daemon_ends_when_it_is_dropped() {
-    let daemon = Daemon::start(&[]).unwrap();
+    let daemon = Daemon::start(None, &[]).unwrap();
     let process = daemon.id().to_string();
     assert!(runs(&process));
     assert_eq!(daemon.counts().unwrap(), Counts { done: 0, lost: 0 });

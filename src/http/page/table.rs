@@ -1,6 +1,6 @@
 //! One table of a page: caption, heads that sort, rows, and a line for when there are none.
 
-use maud::{Markup, Render, html};
+use maud::{Markup, PreEscaped, Render, html};
 
 use super::formatting;
 use crate::http::answer::order::Sort;
@@ -9,6 +9,8 @@ use crate::http::answer::order::Sort;
 #[derive(Debug)]
 pub(super) struct Head {
     title: Markup,
+    /// The same as text, for each cell where a row has several lines.
+    label: String,
     /// Of numbers: none.
     class: Option<&'static str>,
     /// What the column means, in full.
@@ -20,8 +22,18 @@ pub(super) struct Head {
 impl Head {
     /// Of numbers.
     pub(super) fn number(title: impl Render) -> Self {
+        let title = title.render();
+        let mut label = title.0.as_str();
+        // Without elements.
+        let mut text = String::new();
+        while let Some((before, rest)) = label.split_once('<') {
+            text += before;
+            label = rest.split_once('>').map_or("", |(_, rest)| rest);
+        }
+        text += label;
         Self {
-            title: title.render(),
+            title,
+            label: text,
             class: None,
             hint: String::new(),
             sort: None,
@@ -35,7 +47,11 @@ impl Head {
 
     /// Of texts, under a heading that only screen readers need.
     pub(super) fn hidden(title: &str) -> Self {
-        Self::text(html! { span.hidden { (title) } })
+        let label = String::new();
+        Self {
+            label,
+            ..Self::text(html! { span.hidden { (title) } })
+        }
     }
 
     /// The same with a class of its own.
@@ -86,7 +102,29 @@ impl Render for Head {
     }
 }
 
-/// A table that can be scrolled sideways. `rows` are the cells of each; `empty` stands there when there are none.
+/// A table with more columns than this has a block for each row: nothing has to be scrolled sideways.
+const COLUMNS_MAX: usize = 15;
+
+/// The cells of a row, each with the title of its column: where a row has several lines, the style sheet shows it.
+fn labelled(row: &Markup, heads: &[Head]) -> Markup {
+    let mut cells = String::with_capacity(row.0.len() + 24 * heads.len());
+    let mut rest = row.0.as_str();
+    let mut heads = heads.iter();
+    // Text is escaped: what looks like a cell is one.
+    while let Some(at) = rest.find("<td").into_iter().chain(rest.find("<th")).min() {
+        let (before, cell) = rest.split_at(at + 3);
+        cells += before;
+        if let Some(head) = heads.next().filter(|head| !head.label.is_empty()) {
+            // Escaped where the title was made.
+            cells += &format!(" data-l=\"{}\"", head.label.replace('"', "&quot;"));
+        }
+        rest = cell;
+    }
+    PreEscaped(cells + rest)
+}
+
+/// A table as wide as its place; where that is narrow, a row has several lines. `rows` are the cells of each; `empty` stands
+/// there when there are none.
 pub(super) fn table(
     label: &str,
     caption: &Markup,
@@ -95,12 +133,12 @@ pub(super) fn table(
     empty: &str,
 ) -> Markup {
     html! {
-        div.wide tabindex="0" role="region" aria-label=(label) {
+        div.wide.many[heads.len() > COLUMNS_MAX] tabindex="0" role="region" aria-label=(label) {
             table {
                 caption { (caption) }
                 thead { tr { @for head in heads { (head) } } }
                 tbody {
-                    @for row in rows { tr { (row) } }
+                    @for row in rows { tr { (labelled(row, heads)) } }
                     @if rows.is_empty() && !empty.is_empty() { tr { td.none colspan=(heads.len()) { (empty) } } }
                 }
             }
@@ -112,7 +150,7 @@ pub(super) fn table(
 pub(super) fn narrow_table(title: &str, heads: &[Head], rows: &[Markup]) -> Markup {
     html! {
         table {
-            caption { (title) }
+            @if !title.is_empty() { caption { (title) } } @else { caption.hidden { "Numbers" } }
             @if !heads.is_empty() { thead { tr { @for head in heads { (head) } } } }
             tbody { @for row in rows { tr { (row) } } }
         }

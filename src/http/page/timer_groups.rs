@@ -80,7 +80,7 @@ pub(super) fn searched(searched: &Scanned) -> String {
     if let Some(all) = searched.sample_of {
         let all = formatting::roughly_many(all);
         return format!(
-            "a sample of {requests} of about {all} raw requests{kept}, from the whole time"
+            "a sample of {requests} out of about {all} raw requests{kept}, spread over the whole time"
         );
     }
     match searched.all {
@@ -114,7 +114,7 @@ pub(super) fn find(view: &View<'_>, mut search: TimerSearch) -> Result<TimerGrou
 pub(super) fn small_table(
     view: &View<'_>,
     requests: &RequestSearch,
-    column: &str,
+    (column, order): (&str, &str),
     conditions: &[(String, String)],
 ) -> Result<Option<Markup>, Problem> {
     let search = |tag: &str| {
@@ -157,9 +157,11 @@ pub(super) fn small_table(
     let by = format!("-{column}");
     let caption = html! {
         a href=(address([("by", &tag), ("sort", &by)])) { "Timers by " (visible(&tag)) }
-        " " small { "in " (searched(&groups.scanned)) }
+        " " small { "by " (order) ", in " (searched(&groups.scanned)) }
     };
     let heads = ranking.heads(&columns, None);
     let table = table("Timers, rows", &caption, &heads, &cells, "No timers.");
-    Ok(Some(html! { (table) (remarks(&groups.partial)) }))
+    Ok(Some(
+        html! { (table) (remarks(&groups.partial, &view.time)) },
+    ))
 }
