@@ -27,9 +27,9 @@ impl Render for Name<'_> {
 }
 
 /// Characters of a name that fits everywhere.
-const SHORT: usize = 16;
+const SHORT: usize = 12;
 /// Characters of its end that a name keeps where there is no room for all of it; the style sheet has as many.
-const END: usize = 14;
+const END: usize = 10;
 
 /// A long name in two parts: where there is no room, the first gives way, so that it is cut in the middle. A path keeps whole
 /// segments at its end.
@@ -40,7 +40,7 @@ fn end_of(name: &str) -> Option<(&str, &str)> {
     }
     // Letters of some scripts are twice as wide.
     let wide = |it: char| 1 + usize::from(it >= '\u{1100}');
-    let mut room = END;
+    let mut room = END.min(count * 2 / 3);
     let mut at = name.len();
     for (start, character) in name.char_indices().rev() {
         let Some(left) = room.checked_sub(wide(character)) else {
@@ -420,14 +420,14 @@ mod tests {
     #[test]
     fn long_names_are_cut_in_the_middle() {
         let cut = |name: &'static str| end_of(name).map(|(_, end)| end);
-        assert_eq!(cut("/shop/index.php"), None);
+        assert_eq!(cut("/a/index.php"), None);
         assert_eq!(
             cut("/var/www/html/public/index.php/cart/list"),
             Some("/cart/list")
         );
         assert_eq!(
             cut("a-name-without-any-place-to-break-it"),
-            Some("ce-to-break-it")
+            Some("o-break-it")
         );
         let page = Name("/var/www/<b>/html/shop/index.php")
             .render()

@@ -103,7 +103,7 @@ impl Render for Head {
 }
 
 /// A table with more columns than this has a block for each row: nothing has to be scrolled sideways.
-const COLUMNS_MAX: usize = 15;
+const COLUMNS_MAX: usize = 14;
 
 /// The cells of a row, each with the title of its column: where a row has several lines, the style sheet shows it.
 fn labelled(row: &Markup, heads: &[Head]) -> Markup {
