@@ -21,7 +21,7 @@ impl Render for Name<'_> {
         // Isolated, so that text from right to left stays inside its own place.
         match end_of(&shown) {
             None => html! { bdi { (shown) } },
-            Some((start, end)) => html! { bdi.cut title=(shown) { span { (start) } (end) } },
+            Some((start, end)) => html! { bdi.cut { span { (start) } (end) } },
         }
     }
 }

@@ -186,6 +186,12 @@
     });
   }
 
+  // A name that is cut is told in full.
+  addEventListener("mouseover", (event) => {
+    const name = event.target.closest?.(".cut");
+    if (name && !name.title) name.title = name.textContent;
+  });
+
   // A drag over a chart leads to that part of its span.
   function zoom() {
     let drag = null;

@@ -156,7 +156,7 @@ fn form(params: &Params, time: &Time) -> Markup {
             }
             details open[is_open] {
                 summary { "More" }
-                @for it in more { (field(it)) }
+                div.filters { @for it in more { (field(it)) } }
             }
             (time.fields())
             button type="submit" { "Search" }

@@ -103,7 +103,11 @@ impl Render for Head {
 }
 
 /// A table with more columns than this has a block for each row: nothing has to be scrolled sideways.
-const COLUMNS_MAX: usize = 14;
+const COLUMNS_MAX: usize = 15;
+/// One with more than this has them closer together.
+const DENSE: usize = 12;
+/// Cells with labels, at most: those of larger tables stand in the order of the heads above them, or a page would be too large.
+const LABELS_MAX: usize = 1_400;
 
 /// The cells of a row, each with the title of its column: where a row has several lines, the style sheet shows it.
 fn labelled(row: &Markup, heads: &[Head]) -> Markup {
@@ -114,7 +118,9 @@ fn labelled(row: &Markup, heads: &[Head]) -> Markup {
     while let Some(at) = rest.find("<td").into_iter().chain(rest.find("<th")).min() {
         let (before, cell) = rest.split_at(at + 3);
         cells += before;
-        if let Some(head) = heads.next().filter(|head| !head.label.is_empty()) {
+        let head = heads.next().filter(|head| !head.label.is_empty());
+        // What a row begins with needs no name.
+        if let Some(head) = head.filter(|_| before.ends_with("<td")) {
             // Escaped where the title was made.
             cells += &format!(" data-l=\"{}\"", head.label.replace('"', "&quot;"));
         }
@@ -132,13 +138,14 @@ pub(super) fn table(
     rows: &[Markup],
     empty: &str,
 ) -> Markup {
+    let is_labelled = rows.len() * heads.len() <= LABELS_MAX;
     html! {
-        div.wide.many[heads.len() > COLUMNS_MAX] tabindex="0" role="region" aria-label=(label) {
+        div.wide.many[heads.len() > COLUMNS_MAX].dense[heads.len() > DENSE] tabindex="0" role="region" aria-label=(label) {
             table {
                 caption { (caption) }
                 thead { tr { @for head in heads { (head) } } }
                 tbody {
-                    @for row in rows { tr { (labelled(row, heads)) } }
+                    @for row in rows { tr { @if is_labelled { (labelled(row, heads)) } @else { (row) } } }
                     @if rows.is_empty() && !empty.is_empty() { tr { td.none colspan=(heads.len()) { (empty) } } }
                 }
             }
@@ -210,7 +217,7 @@ pub(super) fn bar(part: f64) -> Markup {
     let width = (100.0 * part.clamp(0.0, 1.0)).round();
     html! {
         @if width > 0.0 {
-            svg.bar viewBox="0 0 100 1" preserveAspectRatio="none" aria-hidden="true" { rect width=(width) height="1" {} }
+            svg.bar aria-hidden="true" { rect width={ (width) "%" } height="100%" {} }
         }
     }
 }

@@ -80,7 +80,7 @@ pub(super) fn searched(searched: &Scanned) -> String {
     if let Some(all) = searched.sample_of {
         let all = formatting::roughly_many(all);
         return format!(
-            "a sample of {requests} out of about {all} raw requests{kept}, spread over the whole time"
+            "a sample of {requests} of about {all} raw requests{kept}, from the whole time"
         );
     }
     match searched.all {

@@ -32,7 +32,8 @@ const KEYS_MAX: usize = 6;
 pub(super) const SUMS_BYTES: usize = GROUPS_MAX * KEYS_MAX * 2 * 512 + SEARCHED_MAX * 40;
 /// Longest single timers that are shown.
 const SLOWEST: usize = 10;
-/// Rows on one page, at most and when nothing is said.
+/// Rows on one page, when nothing is said and at most.
+const ROWS_DEFAULT: usize = 50;
 const ROWS_MAX: usize = 100;
 /// Keys when none are given.
 const BY_DEFAULT: &str = "group";
@@ -48,7 +49,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     let tags = params.prefixed("t.NAME");
     params.text("by");
     let sort = Sort::parse(params.text("sort").as_deref().unwrap_or("-time"));
-    let limit = params.rows(ROWS_MAX, ROWS_MAX)?;
+    let limit = params.rows(ROWS_DEFAULT, ROWS_MAX)?;
     params.finish()?;
     let search = TimerSearch {
         requests,
