@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::signals::Signals;
 use super::{Failure, load};
@@ -16,7 +17,9 @@ use crate::config::{Config, ConfigErrors, ConfigFlags};
 use crate::daemon::memory_limit::{self, Scaled};
 use crate::daemon::socket_activation::ActivatedSockets;
 use crate::daemon::{self, Daemon, supervisor};
+use crate::query::read_model::ReadModel as _;
 use crate::shutdown::Shutdown;
+use crate::state::annotations::{Annotation, Annotations};
 use crate::telemetry::log::{self, LogControl};
 
 /// Runs the daemon; with a demo rate, also sends it traffic, to its first address.
@@ -118,7 +121,9 @@ fn reload(
 fn start_demo(daemon: &Daemon, rate: u32, shutdown: &Shutdown) -> Option<JoinHandle<()>> {
     let target = daemon::local(*daemon.udp_addresses().first()?);
     let shutdown = shutdown.clone();
-    let send = move || match load::demo::run(target, f64::from(rate), &shutdown) {
+    let catalog = Arc::clone(daemon.catalog());
+    let note = move |release: &str| note_release(catalog.annotations(), release);
+    let send = move || match load::demo::run(target, f64::from(rate), &shutdown, note) {
         Ok((sent, refused)) => tracing::info!(sent, refused, "The demo's traffic ended."),
         Err(error) => tracing::error!(%error, %target, "Cannot send the demo's traffic."),
     };
@@ -129,4 +134,19 @@ fn start_demo(daemon: &Daemon, rate: u32, shutdown: &Shutdown) -> Option<JoinHan
         .name("demo".to_owned())
         .spawn(send)
         .ok()
+}
+
+/// Marks a release of the small shop in the charts, as whoever releases would.
+fn note_release(annotations: &Annotations, release: &str) {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let made = Annotation {
+        id: 0,
+        time: now.map_or(0, |now| now.as_secs()),
+        text: format!("Release {release}"),
+        tags: "release".to_owned(),
+        author: None,
+    };
+    if let Err(error) = annotations.add(made) {
+        tracing::warn!(%error, release, "Cannot mark a release of the demo.");
+    }
 }

@@ -16,6 +16,7 @@ use tokio::sync::watch;
 use super::api::sql;
 use super::api::{
     annotations, health, imports, metrics, openapi, reports, requests, series, sources, stream,
+    test_packet,
 };
 use super::app::{App, Endpoint};
 use super::auth::ANNOTATIONS;
@@ -55,6 +56,7 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
         ("/api/v1/stream/samples", get(stream::samples)),
         ("/api/v1/import", post(imports::import)),
         ("/api/v1/reset", post(reports::reset)),
+        ("/api/v1/test-packet", post(test_packet::send)),
         ("/api/v1/openapi.json", get(openapi::read)),
     ]
 }

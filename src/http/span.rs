@@ -51,28 +51,37 @@ pub(super) struct Span {
 pub(super) struct Spans {
     pub(super) span: Range<u64>,
     pub(super) before: Option<Range<u64>>,
-    tz: Tz,
 }
 
-impl Spans {
-    /// What the clocks of the zone show.
-    pub(super) fn shown(&self, at: u64) -> NaiveDateTime {
-        local(at.cast_signed(), self.tz).unwrap_or_default()
+/// The zone by whose clocks moments are shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Zone(Tz);
+
+impl Default for Zone {
+    fn default() -> Self {
+        Self(zone("UTC").expect("this zone is there"))
+    }
+}
+
+impl Zone {
+    /// What its clocks show.
+    pub(super) fn shown(self, at: u64) -> NaiveDateTime {
+        local(at.cast_signed(), self.0).unwrap_or_default()
     }
 
-    /// What the zone is called.
-    pub(super) fn zone(&self) -> String {
-        self.tz.to_string()
+    /// What it is called.
+    pub(super) fn name(self) -> String {
+        self.0.to_string()
     }
 
     /// The moments of a span at which the clocks show a multiple of so many seconds.
-    pub(super) fn every(&self, step: u64, span: Range<u64>) -> impl Iterator<Item = u64> {
-        let unix_secs = |at| self.shown(at).and_utc().timestamp().cast_unsigned();
+    pub(super) fn every(self, step: u64, span: Range<u64>) -> impl Iterator<Item = u64> {
+        let unix_secs = move |at| self.shown(at).and_utc().timestamp().cast_unsigned();
         let first = unix_secs(span.start).next_multiple_of(step.max(1));
         let shown = (first..=unix_secs(span.end)).step_by(step.max(1) as usize);
-        let moments = shown.filter_map(|shown| {
+        let moments = shown.filter_map(move |shown| {
             let shown = DateTime::from_timestamp(shown.cast_signed(), 0)?;
-            u64::try_from(resolved(shown.naive_utc(), self.tz)?).ok()
+            u64::try_from(resolved(shown.naive_utc(), self.0)?).ok()
         });
         moments.filter(move |at| span.contains(at))
     }
@@ -108,6 +117,11 @@ impl Span {
         };
         let from = read("from", &self.from, Rounding::Down)?;
         Ok((from, read("to", &self.to, Rounding::Up)?))
+    }
+
+    /// The zone, UTC when none is given.
+    pub(super) fn zone(&self) -> Result<Zone, Problem> {
+        Ok(Zone(self.here(0)?.1))
     }
 
     /// Now, and the zone.
@@ -159,7 +173,7 @@ impl Span {
             found.ok_or_else(|| refused("compare", text, COMPARED))
         });
         let before = compare.transpose()?;
-        Ok(Some(Spans { span, before, tz }))
+        Ok(Some(Spans { span, before }))
     }
 }
 
@@ -494,11 +508,7 @@ mod tests {
     #[test]
     fn clocks_are_read_in_their_zone() {
         let day = at("2026-03-29T00:00:00+01:00")..at("2026-03-30T00:00:00+02:00");
-        let spans = Spans {
-            span: day.clone(),
-            before: None,
-            tz: BERLIN,
-        };
+        let spans = Zone(BERLIN);
         // 2 is skipped.
         let shown = spans.every(2 * 3_600, day.start..day.start + 6 * 3_600);
         let shown: Vec<String> = shown
@@ -509,7 +519,7 @@ mod tests {
             spans.every(86_400, day.clone()).collect::<Vec<_>>(),
             [day.start]
         );
-        assert_eq!(spans.zone(), "Europe/Berlin");
+        assert_eq!(spans.name(), "Europe/Berlin");
     }
 
     #[test]

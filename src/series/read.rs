@@ -55,14 +55,46 @@ impl Series {
         metrics: &[Metric],
         (from, to, step): (u64, u64, u64),
     ) -> Result<Lines, String> {
+        let step = step.clamp(1, 3_600);
+        self.lines_of(report, key, metrics, (from, to, step), true)
+    }
+
+    /// Each metric of the row over the last `secs` complete seconds together. `None`: not known, or an average of nothing.
+    ///
+    /// # Errors
+    /// As of [`lines`](Self::lines).
+    pub fn newest(
+        &self,
+        report: &str,
+        key: Option<&[String]>,
+        metrics: &[Metric],
+        secs: u64,
+    ) -> Result<Vec<Option<f64>>, String> {
+        let to = self.coverage().map_or(0, |coverage| coverage.to);
+        let span = (to.saturating_sub(secs), to, secs);
+        let found = self.lines_of(report, key, metrics, span, false)?;
+        let points = found.points.iter();
+        Ok(points.map(|it| it.last().copied().flatten()).collect())
+    }
+
+    /// Lines, whose points begin at multiples of the step if they are `aligned`.
+    fn lines_of(
+        &self,
+        report: &str,
+        key: Option<&[String]>,
+        metrics: &[Metric],
+        (from, to, mut step): (u64, u64, u64),
+        aligned: bool,
+    ) -> Result<Lines, String> {
         let (report, row) = self.row(report, key)?;
         let state = READ.read(&self.0.state);
         let history = &state.history;
         let base = history.base;
         let to = to.min(history.end().unwrap_or_default() + base);
-        let mut step = step.clamp(1, 3_600);
         let mut from = from.max(to.saturating_sub(POINTS_MAX * step));
-        from -= from % step;
+        if aligned {
+            from -= from % step;
+        }
         if let Some((oldest, fine_from)) = history.reaches()
             && oldest < fine_from
             && from < fine_from + base

@@ -240,6 +240,22 @@ fn lines_add_up_to_what_reports_say() {
     assert!(rows > 150, "{rows}");
 }
 
+/// What is said of now is about as many seconds at any moment, not only at multiples of them.
+#[test]
+fn the_newest_seconds_are_as_many_at_any_time() {
+    let mut world = World::new(&busy(), &[], 64 << 20, &long_history());
+    let metric = [Metric::parse("req_per_sec").unwrap()];
+    for second in 1..=17 {
+        world.send(second);
+        world.pass(1_000);
+        if second >= 5 {
+            let newest = world.series.newest(EVERYTHING, None, &metric, 5);
+            let expected = (second - 4..=second).sum::<usize>() as f64 / 5.0;
+            assert_eq!(newest.unwrap(), [Some(expected)], "{second}");
+        }
+    }
+}
+
 fn long_history() -> Config {
     let mut config = Config::default();
     config.pool.stats_history = Duration::from_secs(7200);

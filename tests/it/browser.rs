@@ -5,6 +5,7 @@
 //! it, and ends with its test.
 
 mod driver;
+mod pages;
 
 use prost::Message as _;
 use serde_json::json;
@@ -548,46 +549,6 @@ fn a_drag_over_a_chart_leads_into_the_past() {
     });
     browser.find("#spread svg[role=img]");
     browser.picture("row-past");
-    browser.assert_quiet();
-    drop(browser);
-    here.stop();
-}
-
-/// A daemon to which nobody sends says what to do, and goes over to the usual page by itself.
-#[test]
-fn without_packets_the_page_says_what_to_do() {
-    let here = Here::start(&[]);
-    let browser = Browser::start(&here.site);
-    browser.open("/");
-    let port = here.site.udp[0].port();
-    let start = browser.text(".start");
-    assert!(
-        start.contains("No packets yet")
-            && start.contains(&format!("pinba.server=THIS_HOST:{port}")),
-        "{start}"
-    );
-    browser.picture("overview-empty");
-    let pages = [
-        "/requests",
-        "/timers",
-        "/reports/report_by_script_name",
-        "/reports?q=nothing-is-called-so",
-        "/daemon",
-    ];
-    for target in pages {
-        browser.open(target);
-        assert_eq!(browser.js(FAINT), json!([]), "{target}");
-        assert_eq!(browser.js(UNNAMED), json!([]), "{target}");
-        browser.picture(&format!("empty{}", target.replace(['/', '?', '='], "-")));
-    }
-    browser.open("/");
-    let mut sender = Sender::new(&here.site);
-    sender.send(&hostile_request("/first").encode_to_vec());
-    await_until(
-        "the first request shows",
-        || browser.text("#numbers"),
-        |text| text.contains("/first"),
-    );
     browser.assert_quiet();
     drop(browser);
     here.stop();

@@ -161,11 +161,11 @@ fn assert_page(site: &Site) {
     ] {
         assert!(page.contains(part), "{part}: {page}");
     }
-    assert!(!page.contains("is not there"), "{page}");
+    assert!(!page.contains("does not exist"), "{page}");
     assert_eq!(site.delete("/api/v1/reports/squid_savings").status, 200);
     await_condition("the page says that it is gone", || {
         let page = site.get("/squid").body;
-        let is_gone = page.contains("<code>squid_savings</code> is not there");
+        let is_gone = page.contains("<code>squid_savings</code> does not exist");
         is_gone.then_some(()).ok_or(page)
     });
 }

@@ -1,9 +1,15 @@
 //! The traffic of `pinbad demo`: a small shop's day, compressed to ten minutes.
 //!
 //! Three sites on seven hosts, some forty scripts of different shapes, each waiting for its own mix of databases,
-//! caches and other services. Visitors come and go in a daily wave. Things happen that a newcomer may find in the
-//! reports, soon enough to be seen in the first minute: a search that is slow for half a minute out of two, because of
-//! one database server; a host that answers with errors for a while; a release that is rolled out host by host.
+//! caches and other services. Visitors come and go in a daily wave. Things happen that a newcomer may find:
+//!
+//! | what | where it shows |
+//! |---|---|
+//! | a search that is slow for half a minute out of three | one script; its timers name one database server |
+//! | a host that is slower than its like | hosts by p95; the time is outside of timers |
+//! | a host that fails for a while | errors by host; half of them wait for a service |
+//! | an outage of the payments | errors by script; the timers wait for one service |
+//! | releases, host by host, one of which makes a script slow | marks in the charts; timers by the tag `release` |
 //!
 //! Packets go over UDP to the daemon's own socket, so that the demonstration takes the real path. [`run`] is one
 //! thread's loop; it holds one request at a time. While nobody listens (the daemon is starting, or ending) packets are
@@ -42,17 +48,27 @@ const SEED: u64 = 30_002;
 const SLEEP: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
 
 /// Sends the shop's requests to `target`, on average `rate` a second, until `shutdown` is requested. Blocks: give it a
-/// thread. A `rate` that is not above zero sends nothing. Returns how many packets the kernel took, and how many it refused,
-/// most likely because nobody listened.
+/// thread. `note` is told of each release when the first host has it. A `rate` that is not above zero sends nothing. Returns how
+/// many packets the kernel took, and how many it refused, most likely because nobody listened.
 ///
 /// # Errors
 /// When no socket can be opened towards `target`.
-pub fn run(target: SocketAddr, rate: f64, shutdown: &Shutdown) -> io::Result<(u64, u64)> {
+pub fn run(
+    target: SocketAddr,
+    rate: f64,
+    shutdown: &Shutdown,
+    note: impl Fn(&str),
+) -> io::Result<(u64, u64)> {
     let socket = connect(target)?;
     let mut shop = Shop::new(SEED, rate);
     let (start, mut sent, mut refused) = (Instant::now(), 0, 0);
+    let mut newest = rollouts(Duration::ZERO, 0);
     while !shutdown.requested() {
         let now = start.elapsed();
+        if rollouts(now, 0) > newest {
+            newest = rollouts(now, 0);
+            note(release(newest));
+        }
         let wait = shop.next_at().saturating_sub(now);
         if !wait.is_zero() {
             thread::sleep(wait.clamp(SLEEP.0, SLEEP.1));
@@ -128,54 +144,79 @@ impl Shop {
         let slowed =
             script.path == SLOW_SCRIPT && replica == SLOW_REPLICA && in_phase(at, REGRESSION);
         let failing = host == BROKEN_HOST && in_phase(at, ERRORS) && rng.random_bool(0.4);
+        let unpaid = script.calls == "payment" && in_phase(at, OUTAGE);
+        let release = release_of(host, at);
+        let careless = script.path == CARELESS_SCRIPT && release == CARELESS_RELEASE;
 
         let spread =
             LogNormal::new(0.0, script.spread).expect("a spread that is finite and positive");
         let mut secs = script.median_ms / 1000.0 * spread.sample(rng);
         // Busy hours are slower for all.
         secs *= 0.85 + 0.25 * wave(at);
-        // Who is let in is asked of a service that does not answer: half of the requests fail at once, half after
-        // waiting for it.
-        let waited = match failing && rng.random_bool(0.5) {
-            true => AUTH_TIMEOUT,
-            false => Duration::ZERO,
-        };
-        let time = whole_micros(match failing {
+        let time = whole_micros(match failing || unpaid {
             true => 0.004,
             false => secs.clamp(0.0005, 30.0),
         });
-        let late = match slowed {
-            true => time.mul_f64(rng.random_range(4.0..9.0)),
-            false => Duration::ZERO,
+        let status = match (failing, unpaid) {
+            (true, _) if rng.random_bool(0.6) => 503,
+            (true, _) => 500,
+            (false, true) => 502,
+            (false, false) => draw_status(rng, script),
         };
         let mut request = Request {
             document_size: Some((script.document_kb * 1024.0 * spread.sample(rng)).min(2e7) as u32),
             memory_peak: Some(script.memory_mb.div_ceil(2) * 2_097_152),
-            request_time: Some(packet::seconds(time + late + waited)),
-            ru_utime: Some(packet::seconds(share(time, rng.random_range(0.2..0.4)))),
-            ru_stime: Some(packet::seconds(share(time, rng.random_range(0.02..0.06)))),
-            status: Some(draw_status(rng, script, failing)),
+            status: Some(status),
             memory_footprint: Some(rng.random_range(512..3000) * 4096),
             schema: Some(["http", "https"][usize::from(rng.random_bool(0.97))].into()),
             ..Request::named(host, &*site.server, &*script.path)
         };
         let env = ["production", "staging"][usize::from(staging)];
-        let mut tags = [("env", env), ("release", release(host, at))];
+        let mut tags = [("env", env), ("release", release)];
         packet::set_request_tags(&mut request, &mut tags);
-        if failing {
-            if !waited.is_zero() {
-                add_call(&mut request, ["http", "auth.internal", "GET"], 1, waited);
-            }
-            return request;
+        // In calls, in waiting for what does not answer, and in PHP itself.
+        let (mut called, mut waited, mut own) = (Duration::ZERO, Duration::ZERO, time);
+        // Who is let in is asked of a service that does not answer: half of the requests fail at once, half after waiting for it.
+        if failing && rng.random_bool(0.5) {
+            waited = AUTH_TIMEOUT;
+            add_call(
+                &mut request,
+                ["http", "auth.internal", "GET"],
+                1,
+                (waited, Duration::ZERO),
+            );
+        } else if unpaid && !failing {
+            waited = PAYMENT_TIMEOUT;
+            add_call(
+                &mut request,
+                ["http", "payments.example", "POST"],
+                1,
+                (waited, Duration::ZERO),
+            );
         }
-        for call in &calls[&script.calls] {
+        let calls = if failing || unpaid {
+            &[][..]
+        } else {
+            &calls[&script.calls][..]
+        };
+        let mut late = match slowed {
+            true => time.mul_f64(rng.random_range(4.0..9.0)),
+            false => Duration::ZERO,
+        };
+        for call in calls {
             let hits = Poisson::new(call.hits).expect("a mean above zero");
             let hits = hits.sample(rng) as u32;
             let reads = call.backend == "replica";
-            let late = if reads { late } else { Duration::ZERO };
+            let late = if reads {
+                std::mem::take(&mut late)
+            } else {
+                Duration::ZERO
+            };
             if hits == 0 && late.is_zero() {
                 continue;
             }
+            // One query for each row, where there was one for all.
+            let times = if reads && careless { CARELESS_TIMES } else { 1 };
             let backend = &backends[&call.backend];
             let server = match backend.servers.len() {
                 _ if reads => replica,
@@ -187,9 +228,30 @@ impl Shop {
                 &*backend.servers[server as usize],
                 &*call.operation,
             ];
-            let value = share(time, call.share * rng.random_range(0.6..1.15)) + late;
-            add_call(&mut request, tags, hits.max(1), value);
+            let value = share(time, call.share * rng.random_range(0.6..1.15));
+            own = own.saturating_sub(value);
+            let value = value * times;
+            add_call(
+                &mut request,
+                tags,
+                hits.max(1) * times,
+                (value + late, value),
+            );
+            called += value;
+            waited += late;
         }
+        // What timers of PHP's own work took is part of the request's.
+        let cpu = |own: Duration, timers: &[f32]| packet::seconds(own) + timers.iter().sum::<f32>();
+        let [user, system] = [0.55..0.8, 0.04..0.08].map(|part| share(own, rng.random_range(part)));
+        request.ru_utime = Some(cpu(user, &request.timer_ru_utime));
+        request.ru_stime = Some(cpu(system, &request.timer_ru_stime));
+        // Its processors are busy with something else half of the time.
+        let stolen = if host == SLOW_HOST {
+            own * 2
+        } else {
+            Duration::ZERO
+        };
+        request.request_time = Some(packet::seconds(own + called + waited + stolen));
         request
     }
 }
@@ -198,7 +260,7 @@ fn add_call(
     request: &mut Request,
     [group, server, operation]: [&str; 3],
     hits: u32,
-    value: Duration,
+    value: (Duration, Duration),
 ) {
     let mut tags = [
         ("group", group),
@@ -217,15 +279,25 @@ fn wave(at: Duration) -> f64 {
 /// Something that comes again: its period, and when in it, in seconds.
 type Phase = (u64, Range<u64>);
 
-/// The search is slow for 35 s out of two minutes.
-const REGRESSION: Phase = (120, 20..55);
+/// The search is slow for 35 s out of three minutes.
+const REGRESSION: Phase = (180, 20..55);
 const SLOW_SCRIPT: &str = "/catalog/search.php";
 /// Replicas of the database, and the one that makes it slow.
 const REPLICAS: u32 = 3;
 const SLOW_REPLICA: u32 = 1;
-/// One host answers with errors for 14 s out of a minute and a half.
-const ERRORS: Phase = (90, 30..44);
+/// One host answers with errors for 14 s out of four minutes.
+const ERRORS: Phase = (240, 30..44);
 const BROKEN_HOST: &str = "api-02";
+/// One host has a neighbour that takes its processors.
+const SLOW_HOST: &str = "web-03";
+/// Nobody can pay for 40 s out of five minutes.
+const OUTAGE: Phase = (300, 70..110);
+/// How long a request waits for the payments.
+const PAYMENT_TIMEOUT: Duration = Duration::from_secs(3);
+/// One release asks the database for each row of a page.
+const CARELESS_RELEASE: &str = "2024.49.0";
+const CARELESS_SCRIPT: &str = "/catalog/reviews.php";
+const CARELESS_TIMES: u32 = 4;
 /// How long a request waits for the service that does not answer.
 const AUTH_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -233,19 +305,26 @@ fn in_phase(at: Duration, (period, seconds): Phase) -> bool {
     seconds.contains(&(at.as_secs() % period))
 }
 
-/// The release that `host` runs. Every five minutes there is a new one, and the next host gets it every eight seconds.
-fn release(host: &str, at: Duration) -> &'static str {
-    const RELEASES: [&str; 4] = ["2024.48.0", "2024.48.1", "2024.49.0", "2024.49.1"];
-    let mut hosts = CAST.hosts.iter();
-    let place = hosts.position(|known| known == host).unwrap_or(0) as u64;
-    let rollouts = (at.as_secs() + 270).saturating_sub(place * 8) / 300;
-    RELEASES[rollouts as usize % RELEASES.len()]
+/// How many releases the host at this place has had at `at`: every five minutes there is a new one, and the next host gets it
+/// eight seconds later.
+fn rollouts(at: Duration, place: u64) -> u64 {
+    (at.as_secs() + 270).saturating_sub(place * 8) / 300
 }
 
-fn draw_status(rng: &mut StdRng, script: &Script, failing: bool) -> u32 {
-    if failing {
-        return if rng.random_bool(0.6) { 503 } else { 500 };
-    }
+/// What the release of this number is called.
+fn release(number: u64) -> &'static str {
+    const RELEASES: [&str; 4] = ["2024.48.3", CARELESS_RELEASE, "2024.49.1", "2024.50.0"];
+    RELEASES[number as usize % RELEASES.len()]
+}
+
+/// The release that `host` runs.
+fn release_of(host: &str, at: Duration) -> &'static str {
+    let mut hosts = CAST.hosts.iter();
+    let place = hosts.position(|known| known == host).unwrap_or(0);
+    release(rollouts(at, place as u64))
+}
+
+fn draw_status(rng: &mut StdRng, script: &Script) -> u32 {
     match rng.random_range(0..1000) {
         0..2 => 500,
         2..12 => 404,

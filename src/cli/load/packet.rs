@@ -36,15 +36,16 @@ pub(super) fn set_request_tags<T: AsRef<[u8]>>(request: &mut Request, tags: &mut
     }
 }
 
-/// Adds a timer, or adds its hits and time to the timer that has exactly these tags. PHP itself works in a little of it.
+/// Adds a timer, or adds its hits and time to the timer that has exactly these tags. PHP itself works in a little of `busy`, the
+/// part of `value` in which it did not just wait.
 pub(super) fn add_timer<T: AsRef<[u8]>>(
     request: &mut Request,
     hits: u32,
-    value: Duration,
+    (value, busy): (Duration, Duration),
     tags: &mut [(T, T)],
 ) {
     tags.sort_unstable_by(|a, b| a.0.as_ref().cmp(b.0.as_ref()));
-    let rusage = (seconds(share(value, 0.1)), seconds(share(value, 0.02)));
+    let rusage = (seconds(share(busy, 0.1)), seconds(share(busy, 0.02)));
     let value = seconds(value);
     if let Some(timer) = find_timer(request, tags) {
         request.timer_hit_count[timer] += hits;
@@ -108,7 +109,7 @@ mod tests {
         add_timer(
             &mut request,
             1,
-            Duration::from_millis(1),
+            (Duration::from_millis(1), Duration::ZERO),
             &mut [("op", "get"), ("group", "redis")],
         );
         let expected = [
@@ -140,25 +141,25 @@ mod tests {
         add_timer(
             &mut request,
             1,
-            Duration::from_millis(250),
+            (Duration::from_millis(250), Duration::ZERO),
             &mut [("group", "mysql"), ("server", "dbs1")],
         );
         add_timer(
             &mut request,
             1,
-            Duration::from_millis(500),
+            (Duration::from_millis(500), Duration::ZERO),
             &mut [("group", "mysql"), ("server", "dbs2")],
         );
         add_timer(
             &mut request,
             1,
-            Duration::from_millis(125),
+            (Duration::from_millis(125), Duration::ZERO),
             &mut [("server", "dbs1"), ("group", "mysql")],
         );
         add_timer(
             &mut request,
             1,
-            Duration::from_millis(1),
+            (Duration::from_millis(1), Duration::ZERO),
             &mut [("group", "mysql")],
         );
         assert_eq!(request.timer_hit_count, [2, 1, 1]);

@@ -189,12 +189,8 @@ fn add_timers(
     for (timer, weight) in (0..options.timers).zip(weights) {
         let (mut tags, hits_max) = call(options, first_call, first_value, timer);
         let hits = rng.random_range(1..=hits_max);
-        packet::add_timer(
-            request,
-            hits,
-            share(waited, weight / weight_total),
-            &mut tags,
-        );
+        let value = share(waited, weight / weight_total);
+        packet::add_timer(request, hits, (value, value), &mut tags);
     }
 }
 

@@ -13,3 +13,4 @@ pub(super) mod sources;
 #[cfg(feature = "sql")]
 pub(super) mod sql;
 pub(super) mod stream;
+pub(super) mod test_packet;

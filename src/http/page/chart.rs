@@ -18,10 +18,12 @@ pub(super) use self::lines::POINTS_MAX;
 pub(super) use self::lines::{Chart, Line, Mark, ticks_to_now};
 
 const WIDTH: i32 = 400;
-const HEIGHT: i32 = 150;
+const HEIGHT: i32 = 156;
 /// Left of the scale, and below it.
 const LEFT: i32 = 64;
 const BOTTOM: i32 = 126;
+/// Where the texts of the scale below stand: clear of the lowest one on the left.
+const BELOW: i32 = BOTTOM + 23;
 const TOP: i32 = 8;
 const RIGHT: i32 = WIDTH - 6;
 /// Times as large when it stands alone.
@@ -93,27 +95,47 @@ impl Scale {
     }
 
     fn grid(&self, text: impl Fn(f64) -> String, theme: Theme) -> Markup {
+        let shown: Vec<String> = self.ticks.iter().map(|tick| text(*tick)).collect();
+        // Left of the plot there is no room for more.
+        let is_long = shown.iter().any(|text| text.chars().count() > 6);
         html! {
-            @for tick in &self.ticks {
+            @for (tick, text) in self.ticks.iter().zip(&shown) {
                 @let y = coordinate(self.y(*tick));
                 line.grid x1=(LEFT) x2=(RIGHT) y1=(y) y2=(y) stroke=(theme.colour(GRID)) {}
-                text.tick x=(LEFT - 6) y=(y) dy="0.32em" text-anchor="end" fill=(theme.colour(INK)) { (text(*tick)) }
+                text.tick.long[is_long] x=(LEFT - 6) y=(y) dy="0.32em" text-anchor="end" fill=(theme.colour(INK)) { (text) }
             }
         }
     }
 }
 
-/// A mark on the scale below.
-fn tick(x: f64, text: &str, theme: Theme) -> Markup {
-    // At the right edge there is no room for the second half of a text; a character is at most so wide.
-    let ends = x + 4.5 * text.chars().count() as f64 > f64::from(WIDTH);
-    let (x, anchor) = if ends {
-        (f64::from(RIGHT), "end")
-    } else {
-        (x, "middle")
-    };
+/// How wide a text of the scale below is at most: the widest digits in the largest size that a page has.
+fn width(text: &str) -> f64 {
+    9.7 * text.chars().count() as f64
+}
+
+/// Marks on the scale below: where, and what they are called. The last stays where two would collide.
+fn ticks(marks: &[(f64, String)], theme: Theme) -> Markup {
+    let mut marks: Vec<_> = marks.iter().collect();
+    marks.sort_by(|(a, _), (b, _)| b.total_cmp(a));
+    let mut shown: Vec<(f64, &str, &str)> = Vec::new();
+    let mut free = f64::from(WIDTH);
+    for (x, text) in marks {
+        let width = width(text);
+        // At the right edge there is no room for the second half of a text.
+        let (x, anchor, from) = match x + width / 2.0 > f64::from(WIDTH) {
+            true => (f64::from(RIGHT), "end", f64::from(RIGHT) - width),
+            false => (*x, "middle", x - width / 2.0),
+        };
+        let to = if anchor == "end" { x } else { from + width };
+        if to <= free && from >= 0.0 {
+            shown.push((x, text, anchor));
+            free = from - 8.0;
+        }
+    }
     html! {
-        text.tick x=(coordinate(x)) y=(BOTTOM + 17) text-anchor=(anchor) fill=(theme.colour(INK)) { (text) }
+        @for (x, text, anchor) in shown.iter().rev() {
+            text.tick x=(coordinate(*x)) y=(BELOW) text-anchor=(anchor) fill=(theme.colour(INK)) { (text) }
+        }
     }
 }
 

@@ -5,14 +5,14 @@ use std::sync::LazyLock;
 
 use serde::Deserialize;
 
-use super::formatting;
+use super::formatting::{self, Unit};
 
 static COLUMNS: LazyLock<HashMap<String, Vec<Column>>> = LazyLock::new(|| {
     toml::from_str(include_str!("columns.toml")).expect("the tables are well formed")
 });
 
 /// A column that is shown, or a counter.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize)]
 pub(super) struct Column {
     /// Its name in the report, the table or the status.
     pub(super) name: String,
@@ -25,6 +25,9 @@ pub(super) struct Column {
     /// The counter that says how much of it there is room for.
     #[serde(default)]
     pub(super) room: String,
+    /// In which unit all of its numbers are written; `None`: each in its own.
+    #[serde(skip)]
+    pub(super) unit: Option<Unit>,
 }
 
 /// How a value is shown.
@@ -35,6 +38,8 @@ pub(super) enum Show {
     #[default]
     Any,
     Text,
+    /// Tags in one text, which may need several lines.
+    Tags,
     Number,
     Count,
     /// A count, and what part of the requests it is.
@@ -50,11 +55,31 @@ pub(super) enum Show {
     Kib,
     /// Of HTTP.
     Status,
-    /// Unix seconds.
-    Moment,
+    /// Processors that it keeps busy.
+    Cores,
 }
 
 impl Show {
+    /// One unit for all of these numbers; `None`: they have none.
+    pub(super) fn unit(self, numbers: impl IntoIterator<Item = f64>) -> Option<Unit> {
+        let numbers = numbers.into_iter();
+        match self {
+            Self::Secs => Some(Unit::of_secs(numbers)),
+            Self::Bytes => Some(Unit::of_bytes(numbers)),
+            Self::Kib => Some(Unit::of_bytes(numbers.map(|it| it * 1024.0))),
+            _ => None,
+        }
+    }
+
+    /// A number as text, in this unit if there is one.
+    pub(super) fn text_in(self, unit: Option<Unit>, number: f64) -> String {
+        match (unit, self) {
+            (None, _) => self.text(number),
+            (Some(unit), Self::Kib) => unit.text(number * 1024.0),
+            (Some(unit), _) => unit.text(number),
+        }
+    }
+
     /// A number as text.
     pub(super) fn text(self, number: f64) -> String {
         match self {
@@ -65,7 +90,9 @@ impl Show {
             Self::Share => formatting::percent(number),
             Self::Change | Self::Worse => formatting::change(number),
             Self::Status => number.to_string(),
-            Self::Any | Self::Text | Self::Number | Self::Moment => formatting::number(number),
+            Self::Any | Self::Text | Self::Tags | Self::Number | Self::Cores => {
+                formatting::number(number)
+            }
         }
     }
 }

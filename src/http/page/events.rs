@@ -13,6 +13,7 @@ use serde_json::{Map, Value as Json};
 use tokio::time::MissedTickBehavior;
 
 use super::compressed::Text;
+use super::history;
 use crate::http::answer::endless::endless;
 use crate::http::answer::format::Format;
 use crate::http::app::{Answer, App};
@@ -21,8 +22,6 @@ use crate::series::{EVERYTHING, Metric, Series};
 
 /// From one event to the next.
 const PERIOD: Duration = Duration::from_secs(1);
-/// The seconds that the numbers are about.
-const RECENT_SECS: u64 = 5;
 /// How soon a browser connects again, in the words of the protocol.
 const RETRY: &str = "retry: 500\n\n";
 
@@ -57,7 +56,7 @@ async fn numbers(app: &App) -> Result<Text, Problem> {
             let value = status.get(name).cloned();
             numbers.extend(value.map(|value| (name.to_owned(), value)));
         }
-        numbers.extend(series.iter().filter_map(recent).flatten());
+        numbers.extend(series.iter().flat_map(recent));
         let numbers = Json::Object(numbers);
         Ok(Text::new(format!("event: second\ndata: {numbers}\n\n")))
     })
@@ -65,15 +64,10 @@ async fn numbers(app: &App) -> Result<Text, Problem> {
 }
 
 /// The last seconds of all requests together.
-fn recent(series: &Series) -> Option<impl Iterator<Item = (String, Json)> + use<>> {
+fn recent(series: &Series) -> impl Iterator<Item = (String, Json)> + use<> {
     let names = ["req_per_sec", "p95", "errors_per_sec", "cpu_per_sec"];
     let metrics: Vec<Metric> = names.into_iter().filter_map(Metric::parse).collect();
-    let to = series.coverage()?.to;
-    let span = (to.saturating_sub(RECENT_SECS), to, RECENT_SECS);
-    let lines = series.lines(EVERYTHING, None, &metrics, span).ok()?;
-    let newest = names.into_iter().zip(lines.points);
-    Some(newest.filter_map(|(name, points)| {
-        let newest = points.last().copied().flatten()?;
-        Some((name.to_owned(), newest.into()))
-    }))
+    let newest = history::recent(series, EVERYTHING, None, &metrics);
+    let newest = names.into_iter().zip(newest);
+    newest.filter_map(|(name, newest)| Some((name.to_owned(), newest?.into())))
 }

@@ -6,7 +6,6 @@
 
 use maud::{Markup, Render, html};
 
-use crate::http::params::rfc3339;
 use crate::value::{Value, grouped};
 
 /// A name out of a packet, as text of a page.
@@ -18,9 +17,47 @@ impl Render for Name<'_> {
         if self.0.is_empty() {
             return html! { span.none { "(empty)" } };
         }
+        let shown = visible(self.0);
         // Isolated, so that text from right to left stays inside its own place.
-        html! { bdi { (visible(self.0)) } }
+        match end_of(&shown) {
+            None => html! { bdi { (shown) } },
+            Some((start, end)) => html! { bdi.cut { span { (start) } (end) } },
+        }
     }
+}
+
+/// Characters of a name that fits everywhere.
+const SHORT: usize = 12;
+/// Characters of its end that a name keeps where there is no room for all of it; the style sheet has as many.
+const END: usize = 10;
+
+/// A long name in two parts: where there is no room, the first gives way, so that it is cut in the middle. A path keeps whole
+/// segments at its end.
+fn end_of(name: &str) -> Option<(&str, &str)> {
+    let count = name.chars().count();
+    if count <= SHORT {
+        return None;
+    }
+    // Letters of some scripts are twice as wide.
+    let wide = |it: char| 1 + usize::from(it >= '\u{1100}');
+    let mut room = END.min(count * 2 / 3);
+    let mut at = name.len();
+    for (start, character) in name.char_indices().rev() {
+        let Some(left) = room.checked_sub(wide(character)) else {
+            break;
+        };
+        (room, at) = (left, start);
+    }
+    // A sign stays whole.
+    if let Some(end) = name[at..].find('\u{27e9}')
+        && !name[at..at + end].contains('\u{27e8}')
+    {
+        at += end + '\u{27e9}'.len_utf8();
+    }
+    let segment = name[at..]
+        .find('/')
+        .filter(|slash| at + slash + 1 < name.len());
+    Some(name.split_at(at + segment.unwrap_or(0)))
 }
 
 /// The same text with signs for what could not be seen: `⟨0A⟩`, `⟨202E⟩`.
@@ -78,6 +115,104 @@ pub(super) fn secs(secs: f64) -> String {
     }
 }
 
+/// A unit in which all numbers of a column, or of a scale, are written.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Unit {
+    size: f64,
+    name: &'static str,
+}
+
+const TIMES: [Unit; 4] = units([(1e-6, "\u{b5}s"), (1e-3, "ms"), (1.0, "s"), (3600.0, "h")]);
+const SIZES: [Unit; 5] = units([
+    (1.0, "B"),
+    (1024.0, "KiB"),
+    (1_048_576.0, "MiB"),
+    (1_073_741_824.0, "GiB"),
+    (1_099_511_627_776.0, "TiB"),
+]);
+
+/// From here on a number has a larger unit, whatever is beside it.
+const MANY: f64 = 99_999.5;
+
+const fn units<const N: usize>(named: [(f64, &'static str); N]) -> [Unit; N] {
+    let mut units = [Unit {
+        size: 1.0,
+        name: "",
+    }; N];
+    let mut at = 0;
+    while at < N {
+        (units[at].size, units[at].name) = named[at];
+        at += 1;
+    }
+    units
+}
+
+impl Unit {
+    /// For these numbers of seconds.
+    pub(super) fn of_secs(numbers: impl IntoIterator<Item = f64>) -> Self {
+        // A number alone goes over to hours late.
+        Self::fit(&TIMES, numbers, 2)
+    }
+
+    /// For these numbers of bytes.
+    pub(super) fn of_bytes(numbers: impl IntoIterator<Item = f64>) -> Self {
+        Self::fit(&SIZES, numbers, SIZES.len() - 1)
+    }
+
+    /// That of the middle one; a larger one if the largest would be too long in it. `last`: the largest that is chosen by the middle.
+    fn fit(units: &[Self], numbers: impl IntoIterator<Item = f64>, last: usize) -> Self {
+        let numbers = numbers.into_iter().map(f64::abs);
+        let mut known: Vec<f64> = numbers.filter(|it| it.is_finite() && *it > 0.0).collect();
+        known.sort_by(f64::total_cmp);
+        let middle = known.get(known.len() / 2).copied().unwrap_or(0.0);
+        let largest = known.last().copied().unwrap_or(0.0);
+        let fits = |unit: &&Self| middle >= unit.size * 0.9995;
+        let at = units[..=last].iter().rposition(|unit| fits(&unit));
+        let mut units = units[at.unwrap_or(0)..].iter().copied();
+        let mut unit = units.next().expect("there is a unit");
+        for larger in units {
+            if largest / unit.size >= MANY {
+                unit = larger;
+            }
+        }
+        unit
+    }
+
+    /// A number of seconds or bytes in it.
+    pub(super) fn text(self, of_base: f64) -> String {
+        match of_base {
+            size if !size.is_finite() => UNKNOWN.to_owned(),
+            0.0 => "0".to_owned(),
+            size if self.size < 1e-5 || self.name == "B" => {
+                format!("{} {}", grouped((size / self.size).round()), self.name)
+            }
+            size => format!("{} {}", number(size / self.size), self.name),
+        }
+    }
+}
+
+/// A number for a scale, where there is little room: `850`, `12k`, `1.2M`.
+pub(super) fn short(value: f64) -> String {
+    let (digits, unit) = match value.abs() {
+        1e6.. => (number(value / 1e6), "M"),
+        1e4.. => (number(value / 1e3), "k"),
+        _ => (number(value), ""),
+    };
+    match digits.contains('.') {
+        true => format!(
+            "{}{unit}",
+            digits.trim_end_matches('0').trim_end_matches('.')
+        ),
+        false => digits + unit,
+    }
+}
+
+/// A count and what is counted: `1 error`, `12 errors`.
+pub(super) fn counted(many: u64, one: &str) -> String {
+    let ending = if many == 1 { "" } else { "s" };
+    format!("{} {one}{ending}", count(many))
+}
+
 /// Microseconds likewise.
 pub(super) fn micros(us: u64) -> String {
     secs(us as f64 / 1e6)
@@ -112,6 +247,7 @@ pub(super) fn change(part: f64) -> String {
 pub(super) fn roughly(secs: f64) -> String {
     match secs {
         ..120.0 => format!("{secs:.0} s"),
+        3600.0 => "1 h".to_owned(),
         ..7200.0 => format!("{:.0} min", secs / 60.0),
         ..172_800.0 => format!("{:.0} h", secs / 3600.0),
         _ => format!("{:.0} d", secs / 86_400.0),
@@ -144,13 +280,6 @@ pub(super) fn bytes(bytes: f64) -> String {
     format!("{digits} {}", units[unit])
 }
 
-/// A moment in UTC, for a script to turn into local time.
-pub(super) fn moment(unix_secs: u64) -> Markup {
-    let text = rfc3339(unix_secs);
-    let (day, clock) = text.split_once('T').unwrap_or(("", &text));
-    html! { time datetime=(text) { (day) " " (clock.trim_end_matches('Z')) " UTC" } }
-}
-
 /// A value of a report's own columns, by the name of its column. Names of keys decide nothing: the type of the value does.
 pub(super) fn value(column: &str, value: &Value<'_>) -> Markup {
     match value {
@@ -167,7 +296,7 @@ pub(super) fn value(column: &str, value: &Value<'_>) -> Markup {
 }
 
 /// Whether a column of floats is in seconds: percentiles and medians.
-fn is_secs(column: &str) -> bool {
+pub(super) fn is_secs(column: &str) -> bool {
     let percentile = column
         .strip_prefix('p')
         .is_some_and(|rest| rest.starts_with(|first: char| first.is_ascii_digit()));
@@ -183,6 +312,14 @@ pub(super) fn tags<'a>(tags: impl IntoIterator<Item = (&'a str, &'a str)>) -> Ma
             @if at > 0 { " " }
             span.tag { small { (Name(name)) " " } (Name(value)) }
         }
+    }
+}
+
+/// Tags in one text, which may be broken between them.
+pub(super) fn pairs(text: &str) -> Markup {
+    let shown = visible(text);
+    html! {
+        @for (at, pair) in shown.split(',').enumerate() { @if at > 0 { "," wbr; } (pair) }
     }
 }
 
@@ -242,6 +379,15 @@ mod tests {
         assert_eq!(percent(0.01), "<0.1 %");
         assert_eq!(percent(12.34), "12.3 %");
         assert_eq!(percent(100.0), "100 %");
+        assert_eq!(
+            ["error", "request"].map(|it| counted(1, it)),
+            ["1 error", "1 request"]
+        );
+        assert_eq!(counted(1200, "error"), "1,200 errors");
+        assert_eq!(
+            [850.0, 0.5, 10.0, 12_000.0, 1.25e6].map(short),
+            ["850", "0.5", "10", "12k", "1.25M"]
+        );
         let changes = [0.0, 0.123, 0.012, -0.5, -1.0, 13.2, f64::NAN];
         let shown = [
             "0 %",
@@ -256,19 +402,64 @@ mod tests {
     }
 
     #[test]
+    fn a_column_has_one_unit() {
+        let shown = |numbers: &[f64]| {
+            let unit = Unit::of_secs(numbers.iter().copied());
+            let shown = numbers.iter().map(|it| unit.text(*it));
+            shown.collect::<Vec<_>>().join(", ")
+        };
+        assert_eq!(shown(&[11_664.0, 2_940.0]), "11,664 s, 2,940 s");
+        assert_eq!(shown(&[5.2, 0.0123, 0.125]), "5,200 ms, 12.3 ms, 125 ms");
+        assert_eq!(
+            shown(&[0.000_812, 0.0, 0.000_5]),
+            "812 \u{b5}s, 0, 500 \u{b5}s"
+        );
+        assert_eq!(shown(&[400_000.0, 40_000.0]), "111 h, 11.1 h");
+        assert_eq!(shown(&[f64::NAN]), "\u{2013}");
+        let unit = Unit::of_bytes([2048.0, 5e6, 17.0]);
+        assert_eq!(
+            [2048.0, 5e6, 17.0].map(|it| unit.text(it)),
+            ["2.00 KiB", "4,883 KiB", "0.0166 KiB"]
+        );
+    }
+
+    #[test]
+    fn long_names_are_cut_in_the_middle() {
+        let cut = |name: &'static str| end_of(name).map(|(_, end)| end);
+        assert_eq!(cut("/a/index.php"), None);
+        assert_eq!(
+            cut("/var/www/html/public/index.php/cart/list"),
+            Some("/cart/list")
+        );
+        assert_eq!(
+            cut("a-name-without-any-place-to-break-it"),
+            Some("o-break-it")
+        );
+        let page = Name("/var/www/<b>/html/shop/index.php")
+            .render()
+            .into_string();
+        assert!(
+            page.contains("<span>/var/www/&lt;b&gt;/html/shop</span>/index.php</bdi>"),
+            "{page}"
+        );
+        let wide = "\u{5e97}".repeat(30);
+        assert_eq!(end_of(&wide).unwrap().1.chars().count(), END / 2);
+    }
+
+    #[test]
     fn names_stay_text() {
         let page = |name| Name(name).render().into_string();
         assert_eq!(
-            page("<script>alert('x')</script>\"&"),
-            "<bdi>&lt;script&gt;alert('x')&lt;/script&gt;&quot;&amp;</bdi>"
+            page("<b>'x'</b>\"&"),
+            "<bdi>&lt;b&gt;'x'&lt;/b&gt;&quot;&amp;</bdi>"
         );
         assert_eq!(
             page("a\nb\u{0}\u{7f}"),
-            "<bdi>a\u{27e8}0A\u{27e9}b\u{27e8}00\u{27e9}\u{27e8}7F\u{27e9}</bdi>"
+            "<bdi class=\"cut\"><span>a\u{27e8}0A\u{27e9}b\u{27e8}00\u{27e9}</span>\u{27e8}7F\u{27e9}</bdi>"
         );
         assert_eq!(
             page("x\u{202e}y\u{200b}"),
-            "<bdi>x\u{27e8}202E\u{27e9}y\u{27e8}200B\u{27e9}</bdi>"
+            "<bdi class=\"cut\"><span>x\u{27e8}202E\u{27e9}</span>y\u{27e8}200B\u{27e9}</bdi>"
         );
         assert_eq!(page(""), "<span class=\"none\">(empty)</span>");
         assert_eq!(page("\u{5e9}\u{5dc} ü"), "<bdi>\u{5e9}\u{5dc} ü</bdi>");

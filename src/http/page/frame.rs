@@ -72,7 +72,7 @@ pub(super) fn page(
             }
         }
         (control)
-        main #main tabindex="-1" data-past=[time.refresh()] data-tz=[time.zone()] { (main) }
+        main #main tabindex="-1" data-past=[time.refresh()] { (main) }
         footer {
             "pinbad " (env!("CARGO_PKG_VERSION"))
             " \u{b7} " a href="/api/v1/openapi.json" { "API" }
@@ -98,10 +98,10 @@ pub(super) fn problem(
         h1 { (title) }
         p.problem { (formatting::visible(detail)) }
         @if log_in {
-            p { "Load this page again, and your browser asks for the name and the password of a user of this daemon." }
+            p { "Reload this page, and your browser will ask for the name and password of a user of this daemon." }
         }
-        @if let Some(here) = here { p { a href=(here) { "This page of this daemon alone" } } }
-        @if !stranger { p { a href="/" { "To the overview" } } }
+        @if let Some(here) = here { p { a href=(here) { "The same page for this daemon alone" } } }
+        @if !stranger { p { a href="/" { "Back to the overview" } } }
     };
     if !stranger {
         return page(
@@ -144,7 +144,7 @@ pub(super) fn span_of(covered_seconds: u64, window_seconds: f64) -> String {
     let covered = formatting::roughly(covered_seconds as f64);
     if (covered_seconds as f64) < window_seconds - 1.0 {
         let window = formatting::roughly(window_seconds);
-        format!("last {covered} of a window of {window}")
+        format!("last {covered} of a {window} window")
     } else {
         format!("last {covered}")
     }

@@ -1,4 +1,4 @@
-//! `/daemon`: how the daemon itself is doing: what it received and how fast, what was lost and why, what it keeps and uses.
+//! `/daemon`: is it healthy, did it lose anything, is it full? All else is folded, or one page below (`inside`).
 
 use std::time::Instant;
 
@@ -11,8 +11,14 @@ use super::instruments;
 use super::render::View;
 use super::table::{Head, bar, narrow_table, table};
 use crate::http::error::Problem;
-use crate::http::settings::Planned;
 use crate::telemetry::{cpu, memory};
+
+/// What never reached a report, of the counters of losses.
+const LOST: [&str; 3] = ["kernel_drops", "requests_overwritten", "receive_errors"];
+/// What a full pool, dictionary or report leads to.
+const CROWDED: [&str; 3] = ["rows_evicted", "words_overflowed", "report_keys_folded"];
+/// From which part on a room is nearly full.
+const NEARLY: f64 = 0.9;
 
 /// A counter, or the sum of one that is kept by reason.
 fn sum(value: &Json) -> f64 {
@@ -22,36 +28,31 @@ fn sum(value: &Json) -> f64 {
     }
 }
 
+/// What the daemon says of itself, and what its counters grew by.
+struct Look<'a> {
+    view: &'a View<'a>,
+    status: Map<String, Json>,
+    /// Over how many seconds, and by how much a second: those of table `received`, then CPU of all threads and of the merger.
+    rates: Option<(f64, Vec<f64>)>,
+}
+
 /// `GET /daemon`
 pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     view.form()?.finish()?;
-    let status = view.source.status();
-    let reasons = view.source.unready();
-    let lag_us = status.get("merge_lag_us").map_or(0.0, sum);
+    let look = Look::read(view);
+    let folded = |id: &str, title: &str, shown: &Markup| {
+        html! { details { summary { (title) } div id=(id) data-live { (shown) } } }
+    };
     let main = html! {
         h1 { "Daemon" }
-        (view.time.only_now())
-        div #state data-live {
-            @if reasons.is_empty() {
-                p.good { "Ready: all sockets are bound, and the merger keeps up: its last run began " (formatting::micros(lag_us as u64)) " late." }
-            } @else {
-                p.problem { "Not ready: " (visible(&reasons.join("; "))) }
-            }
-            @for problem in ["off", "error"].map(|name| &status.get("history").unwrap_or_default()[name]) {
-                @if let Some(problem) = problem.as_str() { p.problem { "No history is written: " (visible(problem)) } }
-            }
-            @if let Some(problem) = status.get("snapshot").and_then(|it| it["error"].as_str()) { p.problem { "No snapshot can be written: " (visible(problem)) } }
-            @if let Some(shipping) = status.get("clickhouse") {
-                @if let Some(problem) = shipping["error"].as_str() { p.problem { "Nothing is shipped to ClickHouse: " (visible(problem)) } }
-                @for refused in shipping["refused"].as_array().into_iter().flatten() {
-                    p.problem { "ClickHouse refused " (refused["rows"].to_string()) " rows for " (visible(refused["table"].as_str().unwrap_or_default())) ": " (visible(refused["error"].as_str().unwrap_or_default())) }
-                }
-            }
+        div.panels.three #state data-live { (look.healthy()) (look.lost()) (look.full()) }
+        (folded("received", "What it received", &look.received()))
+        (folded("sockets", "Sockets", &look.sockets()))
+        (folded("losses", "All counters of loss", &look.losses(|_| true)))
+        @for (name, title) in [("history", "History on disk"), ("clickhouse", "Shipping to ClickHouse")] {
+            @if let Some(group) = look.group(name) { (folded(name, title, &group)) }
         }
-        div.columns #counters data-live { (counters(view, &status)) }
-        (instruments::section(view))
-        (memory_plan(&view.app.settings.memory_plan))
-        div #sockets data-live { (sockets(&status)) }
+        p { a href=(view.time.link("/daemon/inside", [])) { "Where its time and memory go" } }
     };
     view.page("/daemon", "Daemon", &main)
 }
@@ -61,7 +62,7 @@ fn row(name: &str, title: &str, how: Show, number: f64, room: Option<f64>) -> Ma
     let room = room.filter(|room| *room > 0.0);
     html! {
         th.key scope="row" title=[(!name.is_empty()).then_some(name)] {
-            @if let Some(room) = room { (bar(number / room)) span { (title) ", of " (how.text(room)) } } @else { (title) }
+            @if let Some(room) = room { (bar(number / room)) span { (title) " " small { "of " (how.text(room)) } } } @else { (title) }
         }
         td {
             (how.text(number))
@@ -70,122 +71,258 @@ fn row(name: &str, title: &str, how: Show, number: f64, room: Option<f64>) -> Ma
     }
 }
 
-fn counters(view: &View<'_>, status: &Map<String, Json>) -> Markup {
-    let get = |name: &str| status.get(name).map_or(0.0, sum);
-    let used = [cpu::process(), cpu::threads(|name| name == "merge")];
-    let used = used.map(|cpu| cpu.map_or(0.0, |cpu| cpu.user_secs + cpu.system_secs));
-    let received = columns("received");
-    let growing = received.iter().map(|it| get(&it.name)).chain(used);
-    let rates = view.app.rates.since(Instant::now(), growing.collect());
-    let rate = |at: usize| rates.as_ref().map_or(f64::NAN, |rates| rates[at]);
-    let cores = |at: usize| rate(received.len() + at);
-    let received = received.iter().enumerate().map(|(at, it)| {
-        let how = match it.show {
-            Show::Count => Show::Number,
-            bytes => bytes,
-        };
-        html! { (row(&it.name, &it.title, it.show, get(&it.name), None)) td { (how.text(rate(at))) } }
-    });
-    let in_memory = columns("in_memory").iter().map(|it| {
-        row(
-            &it.name,
-            &it.title,
-            it.show,
-            get(&it.name),
-            Some(get(&it.room)),
-        )
-    });
-    let losses = columns("losses").iter().map(|it| {
-        let reasons = match it.name.as_str() {
-            "requests_invalid" => "requests_invalid_by_reason",
-            name => name,
-        };
-        let reasons = status.get(reasons).and_then(Json::as_object);
-        let reasons = reasons.into_iter().flatten();
-        let reasons = reasons.filter(|(_, count)| sum(count) > 0.0);
-        let count = get(&it.name);
-        html! {
-            th.key scope="row" title=(it.name) {
-                (it.title)
-                @for (reason, count) in reasons { br; small { (visible(reason)) ": " (formatting::count(sum(count) as u64)) } }
-            }
-            td.bad[count > 0.0] { (formatting::count(count as u64)) }
+/// One of the three questions, with a short answer and what stands behind it. `alarming`: whether the answer is bad news.
+fn question(title: &str, answer: &str, alarming: bool, behind: &Markup) -> Markup {
+    html! {
+        section.panel aria-label=(title) {
+            h2 { (title) " " span.good[!alarming].bad[alarming] { (answer) } }
+            (behind)
         }
-    });
-    let resident = memory::process_bytes().map_or(f64::NAN, |[_, resident]| resident as f64);
-    let (reports, room) = ("report_memory_bytes", get("report_memory_bytes_max"));
-    let usage = [
-        row("", "Cores busy, all threads", Show::Number, cores(0), None),
-        row("", "Cores busy, the merger", Show::Number, cores(1), None),
-        row("", "Memory of the process", Show::Bytes, resident, None),
-        row(
-            reports,
-            "Memory of the reports",
-            Show::Bytes,
-            get(reports),
-            Some(room),
-        ),
-    ];
-    let groups = [("History", "history"), ("ClickHouse", "clickhouse")];
-    let groups = groups.into_iter().filter_map(|(title, name)| {
-        let of = status.get(name)?;
-        let kept = columns(name).iter().map(|it| {
+    }
+}
+
+impl<'a> Look<'a> {
+    fn read(view: &'a View<'a>) -> Self {
+        let status = view.source.status();
+        let used = [cpu::process(), cpu::threads(|name| name == "merge")];
+        let used = used.map(|cpu| cpu.map_or(0.0, |cpu| cpu.user_secs + cpu.system_secs));
+        let received = columns("received").iter();
+        let growing = received.map(|it| status.get(&it.name).map_or(0.0, sum));
+        let growing = growing.chain(used).collect();
+        let rates = view.app.rates.since(Instant::now(), growing);
+        Self {
+            view,
+            status,
+            rates,
+        }
+    }
+
+    fn get(&self, name: &str) -> f64 {
+        self.status.get(name).map_or(0.0, sum)
+    }
+
+    /// What the counter at this place grew by a second; NaN when that is not known yet.
+    fn rate(&self, at: usize) -> f64 {
+        self.rates.as_ref().map_or(f64::NAN, |(_, rates)| rates[at])
+    }
+
+    /// Over how long rates are.
+    fn over(&self) -> String {
+        let secs = self.rates.as_ref().map(|(secs, _)| *secs);
+        secs.map_or_else(String::new, |secs| {
+            format!(", last {}", formatting::roughly(secs))
+        })
+    }
+
+    fn problems(&self) -> Vec<String> {
+        let mut problems = self.view.source.unready();
+        let text = |value: &Json| value.as_str().map(str::to_owned);
+        for name in ["off", "error"] {
+            let why = text(&self.status.get("history").unwrap_or_default()[name]);
+            problems.extend(why.map(|why| format!("No history is written: {why}")));
+        }
+        let snapshot = self.status.get("snapshot");
+        let why = snapshot.and_then(|snapshot| text(&snapshot["error"]));
+        problems.extend(why.map(|why| format!("No snapshot can be written: {why}")));
+        if let Some(shipping) = self.status.get("clickhouse") {
+            let why = text(&shipping["error"]);
+            problems.extend(why.map(|why| format!("Nothing is shipped to ClickHouse: {why}")));
+            for refused in shipping["refused"].as_array().into_iter().flatten() {
+                let [table, error] =
+                    ["table", "error"].map(|name| refused[name].as_str().unwrap_or_default());
+                problems.push(format!(
+                    "ClickHouse refused {} rows for {table}: {error}",
+                    refused["rows"]
+                ));
+            }
+        }
+        problems.extend(instruments::stuck());
+        problems
+    }
+
+    fn healthy(&self) -> Markup {
+        let problems = self.problems();
+        let answer = if problems.is_empty() { "Yes" } else { "No" };
+        let received = columns("received");
+        let merged = received.iter().position(|it| it.name == "requests_merged");
+        let plan = &self.view.app.settings.memory_plan;
+        let planned: u64 = plan.iter().map(|planned| planned.bytes).sum();
+        let resident = memory::process_bytes().map_or(f64::NAN, |[_, resident]| resident as f64);
+        let over = self.over();
+        let [requests, cores, merger] = [
+            ("Requests/s", merged.map_or(f64::NAN, |at| self.rate(at))),
+            ("CPU, cores busy", self.rate(received.len())),
+            ("the merger alone", self.rate(received.len() + 1)),
+        ]
+        .map(|(title, rate)| row("", &format!("{title}{over}"), Show::Number, rate, None));
+        let rows = [
+            requests,
+            cores,
+            merger,
+            row("", "Memory", Show::Bytes, resident, Some(planned as f64)),
+            row(
+                "merge_lag_us",
+                "Delay of the merger's last run",
+                Show::Secs,
+                self.get("merge_lag_us") / 1e6,
+                None,
+            ),
+        ];
+        let behind = html! {
+            @for problem in &problems { p.problem { (visible(problem)) } }
+            @if problems.is_empty() { p.note { "All sockets are bound, the merger keeps up, nothing is stuck." } }
+            (narrow_table("", &[], &rows))
+        };
+        question("Healthy?", answer, !problems.is_empty(), &behind)
+    }
+
+    fn lost(&self) -> Markup {
+        let lost: f64 = LOST.iter().map(|name| self.get(name)).sum();
+        let answer = match lost {
+            0.0 => "No".to_owned(),
+            lost => format!("Yes, {}", formatting::count(lost as u64)),
+        };
+        let others: f64 = columns("losses").iter().map(|it| self.get(&it.name)).sum();
+        let came = columns("received").iter();
+        let came =
+            came.filter(|it| ["datagrams_received", "requests_merged"].contains(&it.name.as_str()));
+        let came = came.map(|it| row(&it.name, &it.title, it.show, self.get(&it.name), None));
+        let came: Vec<Markup> = came.collect();
+        let behind = html! {
+            @if others == 0.0 { p.note { "Everything received since the start is in the reports." } }
+            (narrow_table("", &[], &came))
+            @if others > 0.0 { (self.losses(|count| count > 0.0)) }
+        };
+        question("Lost?", &answer, lost > 0.0, &behind)
+    }
+
+    /// The counters of what was lost or refused that `keep` lets through, with their reasons.
+    fn losses(&self, keep: impl Fn(f64) -> bool) -> Markup {
+        let shown = columns("losses")
+            .iter()
+            .filter(|it| keep(self.get(&it.name)));
+        let rows = shown.map(|it| {
+            let reasons = match it.name.as_str() {
+                "requests_invalid" => "requests_invalid_by_reason",
+                name => name,
+            };
+            let reasons = self.status.get(reasons).and_then(Json::as_object);
+            let reasons = reasons.into_iter().flatten();
+            let reasons = reasons.filter(|(_, count)| sum(count) > 0.0);
+            let count = self.get(&it.name);
+            html! {
+                th.key scope="row" title=(it.name) {
+                    (it.title)
+                    @for (reason, count) in reasons { br; small { (visible(reason)) ": " (formatting::count(sum(count) as u64)) } }
+                }
+                td.bad[count > 0.0] { (formatting::count(count as u64)) }
+            }
+        });
+        narrow_table("Since the start", &[], &rows.collect::<Vec<_>>())
+    }
+
+    fn full(&self) -> Markup {
+        let rooms = columns("in_memory").iter().filter(|it| !it.room.is_empty());
+        let mut rows: Vec<(Markup, f64)> = Vec::new();
+        let mut add = |name: &str, title: &str, show: Show, number: f64, room: f64| {
+            rows.push((
+                row(name, title, show, number, Some(room)),
+                number / room.max(1.0),
+            ));
+        };
+        for it in rooms {
+            add(
+                &it.name,
+                &it.title,
+                it.show,
+                self.get(&it.name),
+                self.get(&it.room),
+            );
+        }
+        let reports = "report_memory_bytes";
+        let room = self.get("report_memory_bytes_max");
+        add(reports, "Reports", Show::Bytes, self.get(reports), room);
+        if let Some(history) = self.status.get("history") {
+            let [used, room] =
+                ["memory_bytes", "memory_bytes_max"].map(|name| history.get(name).map_or(0.0, sum));
+            if room > 0.0 {
+                add(
+                    "history.memory_bytes",
+                    "Rows not yet on disk",
+                    Show::Bytes,
+                    used,
+                    room,
+                );
+            }
+        }
+        let crowded: Vec<&str> = columns("losses")
+            .iter()
+            .filter(|it| CROWDED.contains(&it.name.as_str()) && self.get(&it.name) > 0.0)
+            .map(|it| it.title.as_str())
+            .collect();
+        let is_nearly = rows.iter().any(|(_, part)| *part >= NEARLY);
+        let answer = match (crowded.is_empty(), is_nearly) {
+            (false, _) => "Yes",
+            (true, true) => "Nearly",
+            (true, false) => "No",
+        };
+        let rows: Vec<Markup> = rows.into_iter().map(|(row, _)| row).collect();
+        let behind = html! {
+            @for why in &crowded { p.problem { (why) "." } }
+            @if crowded.is_empty() { p.note { "There is room. When a pool is full its oldest rows give way; sums stay exact." } }
+            (narrow_table("", &[], &rows))
+        };
+        question("Full?", answer, !crowded.is_empty(), &behind)
+    }
+
+    fn received(&self) -> Markup {
+        let received = columns("received").iter().enumerate().map(|(at, it)| {
+            let how = match it.show {
+                Show::Count => Show::Number,
+                bytes => bytes,
+            };
+            html! { (row(&it.name, &it.title, it.show, self.get(&it.name), None)) td { (how.text(self.rate(at))) } }
+        });
+        let heads = [
+            Head::text("Counter"),
+            Head::number("Since the start"),
+            Head::number(format!("Per second{}", self.over())),
+        ];
+        narrow_table("Received", &heads, &received.collect::<Vec<_>>())
+    }
+
+    /// The counters of a part of the daemon that may not be there.
+    fn group(&self, name: &str) -> Option<Markup> {
+        let of = self.status.get(name)?;
+        let rows = columns(name).iter().map(|it| {
             let room = of.get(&it.room).map(sum);
             let number = of.get(&it.name).map_or(0.0, sum);
             row(&it.name, &it.title, it.show, number, room)
         });
-        Some(narrow_table(title, &[], &kept.collect::<Vec<_>>()))
-    });
-    let [since, now] = ["Since the start", "Now, per s"].map(Head::number);
-    let heads = [Head::text("Counter"), since, now];
-    html! {
-        (narrow_table("Received", &heads, &received.collect::<Vec<_>>()))
-        (narrow_table("In memory", &[], &in_memory.collect::<Vec<_>>()))
-        (narrow_table("Lost, refused, repaired", &[], &losses.collect::<Vec<_>>()))
-        @for group in groups { (group) }
-        (narrow_table("CPU and memory", &[], &usage))
+        Some(narrow_table(
+            "Since the start",
+            &[],
+            &rows.collect::<Vec<_>>(),
+        ))
     }
-}
 
-fn memory_plan(plan: &[Planned]) -> Markup {
-    let heads = [
-        Head::text("Part"),
-        Head::number("At most"),
-        Head::text("Why"),
-    ];
-    let row = |planned: &Planned| {
-        html! { th.key scope="row" { (planned.name) } td { (formatting::bytes(planned.bytes as f64)) } td.key.text { (planned.why) } }
-    };
-    let total_bytes: u64 = plan.iter().map(|planned| planned.bytes).sum();
-    let total = html! { th.key scope="row" { b { "total" } } td { b { (formatting::bytes(total_bytes as f64)) } } td {} };
-    let rows: Vec<Markup> = plan.iter().map(row).chain([total]).collect();
-    let caption = html! { "Memory plan: the most that the daemon uses, whatever is sent to it" };
-    html! {
-        @if !plan.is_empty() {
-            details {
-                summary { "Memory plan: " (formatting::bytes(total_bytes as f64)) " at most" }
-                (table("Memory plan", &caption, &heads, &rows, ""))
+    fn sockets(&self) -> Markup {
+        let losses = columns("losses");
+        let is_loss = |name: &str| losses.iter().any(|loss| loss.name == name);
+        let columns = columns("sockets");
+        let mut heads = vec![Head::text("Address")];
+        heads.extend(columns.iter().map(|it| Head::number(&it.title)));
+        let row = |socket: &Json| {
+            html! {
+                th.key scope="row" { (visible(socket["address"].as_str().unwrap_or_default())) }
+                @for it in columns {
+                    @let count = sum(&socket[it.name.as_str()]);
+                    td.bad[count > 0.0 && is_loss(&it.name)] { (it.show.text(count)) }
+                }
             }
-        }
+        };
+        let sockets = self.status.get("sockets").and_then(Json::as_array);
+        let rows: Vec<Markup> = sockets.into_iter().flatten().map(row).collect();
+        table("Sockets", &html! { "Since the start" }, &heads, &rows, "")
     }
-}
-
-fn sockets(status: &Map<String, Json>) -> Markup {
-    let losses = columns("losses");
-    let is_loss = |name: &str| losses.iter().any(|loss| loss.name == name);
-    let columns = columns("sockets");
-    let mut heads = vec![Head::text("Address")];
-    heads.extend(columns.iter().map(|it| Head::number(&it.title)));
-    let row = |socket: &Json| {
-        html! {
-            th.key scope="row" { (visible(socket["address"].as_str().unwrap_or_default())) }
-            @for it in columns {
-                @let count = sum(&socket[it.name.as_str()]);
-                td.bad[count > 0.0 && is_loss(&it.name)] { (it.show.text(count)) }
-            }
-        }
-    };
-    let sockets = status.get("sockets").and_then(Json::as_array);
-    let rows: Vec<Markup> = sockets.into_iter().flatten().map(row).collect();
-    table("Sockets", &html! { "Sockets" }, &heads, &rows, "")
 }

@@ -70,6 +70,21 @@ const MARKS_MAX: usize = 100;
 /// Seconds from one point to the next where the last hour is looked at closely.
 const FINE_STEPS: [u64; 6] = [1, 2, 5, 10, 20, 30];
 
+/// The seconds that whatever is said of now is about: the bar above every page, the legends of live charts.
+const RECENT_SECS: u64 = 5;
+const OVER: &str = "last 5 s:";
+
+/// The last seconds of a row, by metric.
+pub(super) fn recent(
+    series: &Series,
+    report: &str,
+    key: Option<&[String]>,
+    metrics: &[Metric],
+) -> Vec<Option<f64>> {
+    let newest = series.newest(report, key, metrics, RECENT_SECS);
+    newest.unwrap_or_default()
+}
+
 /// What is read where no last hour is kept.
 static NOTHING: LazyLock<Series> = LazyLock::new(Series::nothing);
 
@@ -231,8 +246,8 @@ impl<'a> History<'a> {
         };
         let wanted = |(name, secs, _): &&(&str, u64, u64)| match self.span {
             Some(span) => *name == span,
-            // What does not fit is a third at most.
-            None => *secs * 3 / 2 >= covered,
+            // What does not fit is a twentieth at most.
+            None => *secs * 21 / 20 >= covered,
         };
         *SPANS.iter().find(wanted).unwrap_or(&SPANS[3])
     }
@@ -304,7 +319,7 @@ impl<'a> History<'a> {
         };
         let found = self.source.sample_lines(self.report, &question);
         let found = found.map_err(|why| why.to_string())?;
-        Ok(self.drawn_to_now(kinds, found))
+        Ok(self.drawn_to_now(kinds, found, &[]))
     }
 
     /// Those of the last hour.
@@ -324,11 +339,17 @@ impl<'a> History<'a> {
         let found = self
             .series
             .lines(self.report, self.key().as_deref(), metrics, span)?;
-        Ok(Some(self.drawn_to_now(kinds, found)))
+        let now = recent(self.series, self.report, self.key().as_deref(), metrics);
+        Ok(Some(self.drawn_to_now(kinds, found, &now)))
     }
 
-    /// Charts of what was read up to now.
-    fn drawn_to_now(&self, kinds: &'static [Kind], found: Lines) -> Vec<Chart> {
+    /// Charts of what was read up to now. `now`: what the legends say of the lines, if that is not their newest points.
+    fn drawn_to_now(
+        &self,
+        kinds: &'static [Kind],
+        found: Lines,
+        now: &[Option<f64>],
+    ) -> Vec<Chart> {
         let count = found.points.iter().map(Vec::len).max().unwrap_or(0);
         let secs = count.saturating_sub(1).max(1) as u64 * found.step;
         let span = found.from as f64..(found.from + secs) as f64;
@@ -337,6 +358,7 @@ impl<'a> History<'a> {
             span,
             marks: self.marks(&(found.from..found.from + secs)),
             is_live: true,
+            over: if now.is_empty() { "" } else { OVER },
             can_zoom: self.time.has_past() && !matches!(self.counted, Counted::Samples(_)),
             ..Chart::default()
         };
@@ -346,7 +368,12 @@ impl<'a> History<'a> {
             step: found.step,
             points: found.points,
         };
-        drawn(kinds, &blank, &read, (start, false))
+        let mut charts = drawn(kinds, &blank, &read, (start, false));
+        let lines = charts.iter_mut().flat_map(|chart| &mut chart.lines);
+        for (line, now) in lines.zip(now) {
+            line.now = *now;
+        }
+        charts
     }
 
     /// What people and scripts noted of a span: the newest of it.
@@ -444,6 +471,7 @@ fn drawn(
             start,
             step: read.step as f64,
             points: points.iter().map(|it| it.unwrap_or(f64::NAN)).collect(),
+            now: None,
         });
         Chart {
             title: kind.title.clone(),

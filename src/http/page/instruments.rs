@@ -1,12 +1,12 @@
-//! Where the daemon's own time goes, on `/daemon`: stages and waits by the second, the slowest statements, and what is stuck now.
+//! Where the daemon's own time goes: stages and waits by the second, the slowest statements; and what is stuck now.
 
 use std::time::Instant;
 
 use maud::{Markup, html};
 
-use super::formatting::{self, visible};
+use super::formatting::{self, Unit, visible};
 use super::render::View;
-use super::table::{Head, bar, narrow_table};
+use super::table::{Head, bar, table};
 use crate::instruments::event_history::{Span, events};
 use crate::instruments::registry::{Class, Instrument, Kind, Registry, registry};
 use crate::instruments::summary::Summary;
@@ -33,8 +33,7 @@ pub(super) fn section(view: &View<'_>) -> Markup {
         return html! {};
     };
     html! {
-        div #stuck data-live { (stuck(registry)) }
-        div.columns #instruments data-live { (times(view, registry)) (statements(registry)) }
+        div.panels #instruments data-live { (times(view, registry)) (statements(registry)) }
     }
 }
 
@@ -54,8 +53,14 @@ fn times(view: &View<'_>, registry: &Registry) -> Markup {
     });
     let counters: Vec<f64> = counters.collect();
     let rates = view.app.instrument_rates.since(Instant::now(), counters);
-    let rates = rates.filter(|rates| rates.len() == 2 * all.len());
-    let rate = |at: usize| rates.as_ref().map_or(f64::NAN, |rates| rates[at]);
+    let rate = |at: usize| rates.as_ref().map_or(f64::NAN, |(_, rates)| rates[at]);
+    let unit = |secs: fn(&Totals) -> u64| {
+        let all = all.iter();
+        Unit::of_secs(
+            all.map(|(instrument, totals)| self::secs(registry, instrument, secs(totals))),
+        )
+    };
+    let (means, longest) = (unit(Totals::mean), unit(|totals| totals.max));
     let mut rows: Vec<_> = all.iter().zip(0..).collect();
     rows.sort_by(|((a, first), _), ((b, second), _)| {
         let [first, second] = [(a, first), (b, second)].map(|(it, of)| secs(registry, it, of.sum));
@@ -65,19 +70,31 @@ fn times(view: &View<'_>, registry: &Registry) -> Markup {
         let busy = rate(2 * at + 1);
         let mean = secs(registry, instrument, totals.mean());
         html! {
-            th.key scope="row" { @if busy > 0.0 { (bar(busy.min(1.0))) } span { (instrument.name) } }
+            th.key.text scope="row" { @if busy > 0.0 { (bar(busy.min(1.0))) } span { (instrument.name) } }
             td { (formatting::number(rate(2 * at))) }
             td { (formatting::percent(100.0 * busy)) }
-            td { (formatting::secs(mean)) }
-            td { (formatting::secs(secs(registry, instrument, totals.max))) }
+            td { (means.text(mean)) }
+            td { (longest.text(secs(registry, instrument, totals.max))) }
         }
     });
-    let heads = ["Per s", "Of a second", "Mean", "Longest"].map(Head::number);
-    let heads: Vec<Head> = [Head::text("Stage or wait")]
-        .into_iter()
-        .chain(heads)
-        .collect();
-    scrolled("Where the time goes", &heads, &rows.collect::<Vec<_>>())
+    let heads = [
+        Head::text("Stage or wait"),
+        Head::number("Times/s"),
+        Head::number("Busy").hint("Part of a core, or of a thread that waits"),
+        Head::number("Mean"),
+        Head::number("Longest"),
+    ];
+    let over = rates.as_ref().map(|(secs, _)| formatting::roughly(*secs));
+    let caption = html! {
+        b { "Stages and waits" }
+        @if let Some(over) = over { "; times/s and busy over the last " (over) }
+    };
+    panel(
+        "Stages and waits",
+        &caption,
+        &heads,
+        &rows.collect::<Vec<_>>(),
+    )
 }
 
 /// The statements that took longest.
@@ -85,29 +102,42 @@ fn statements(registry: &Registry) -> Markup {
     let timers = &registry.timers;
     let mut all = digests::all();
     all.sort_by_key(|(_, sums)| std::cmp::Reverse(sums.totals.max));
-    let rows = all.iter().take(STATEMENTS).map(|(digest, sums)| {
+    all.truncate(STATEMENTS);
+    let secs = |units| timers.picos(timers.others, units) as f64 / 1e12;
+    let means = Unit::of_secs(all.iter().map(|(_, sums)| secs(sums.totals.mean())));
+    let longest = Unit::of_secs(all.iter().map(|(_, sums)| secs(sums.totals.max)));
+    let rows = all.iter().map(|(digest, sums)| {
         let text = match digest.text.is_empty() {
             true => "(all others)".to_owned(),
             false => visible(&digest.text),
         };
         let cut: String = text.chars().take(TEXT_CHARS).collect();
-        let time = |units| formatting::secs(timers.picos(timers.others, units) as f64 / 1e12);
+        let time = |unit: Unit, units| unit.text(secs(units));
         html! {
-            th.key scope="row" {
+            th.key.text scope="row" {
                 code title=(text) { (cut) @if cut.len() < text.len() { "…" } }
             }
             td { (formatting::count(sums.totals.count)) }
-            td { (time(sums.totals.mean())) }
-            td { (time(sums.totals.max)) }
+            td { (time(means, sums.totals.mean())) }
+            td { (time(longest, sums.totals.max)) }
         }
     });
     let heads = ["Times", "Mean", "Longest"].map(Head::number);
     let heads: Vec<Head> = [Head::text("Statement")].into_iter().chain(heads).collect();
-    scrolled("Slowest statements", &heads, &rows.collect::<Vec<_>>())
+    let caption = html! { b { "Slowest statements" } " since the start" };
+    panel(
+        "Slowest statements",
+        &caption,
+        &heads,
+        &rows.collect::<Vec<_>>(),
+    )
 }
 
-/// What goes on for too long.
-fn stuck(registry: &Registry) -> Markup {
+/// What goes on for too long, in words.
+pub(super) fn stuck() -> Vec<String> {
+    let Some(registry) = registry() else {
+        return Vec::new();
+    };
     let going = Kind::ALL
         .into_iter()
         .flat_map(|kind| events(kind, Span::Current));
@@ -119,22 +149,18 @@ fn stuck(registry: &Registry) -> Markup {
         let lasted = registry.now(instrument).saturating_sub(start);
         let lasted = secs(registry, instrument, lasted);
         let thread = thread::all().find(|thread| thread.id == event.thread)?;
-        (lasted > STUCK_SECS).then_some((lasted, instrument.name, thread.class.name))
+        let (thread, what) = (thread.class.name, instrument.name);
+        let words = || {
+            format!(
+                "{thread} has been at {what} for {}",
+                formatting::secs(lasted)
+            )
+        };
+        (lasted > STUCK_SECS).then(words)
     });
-    let going: Vec<_> = going.collect();
-    html! {
-        @if going.is_empty() {
-            p.note { "Nothing is stuck: no stage, statement or wait that is measured has lasted for more than a second." }
-        }
-        @for (lasted, what, thread) in going {
-            p.problem { (thread) " has been at " (what) " for " (formatting::secs(lasted)) "." }
-        }
-    }
+    going.collect()
 }
 
-/// A table that is wider than a phone.
-fn scrolled(title: &str, heads: &[Head], rows: &[Markup]) -> Markup {
-    html! {
-        div.wide tabindex="0" role="region" aria-label=(title) { (narrow_table(title, heads, rows)) }
-    }
+fn panel(title: &str, caption: &Markup, heads: &[Head], rows: &[Markup]) -> Markup {
+    html! { section.panel aria-label=(title) { (table(&format!("{title}, rows"), caption, heads, rows, "Nothing yet.")) } }
 }

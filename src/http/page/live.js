@@ -15,15 +15,17 @@
   // Three digits, thousands apart. What the browser has for it takes longer to wake up than a page to load.
   const number = (value) => String(Number(value.toPrecision(3))).replace(/^\d{4,}/, (whole) => whole.replace(/\B(?=(\d{3})+$)/g, ","));
 
-  function localTimes(part) {
-    for (const time of part.querySelectorAll("time[datetime]")) {
-      const moment = new Date(time.dateTime);
-      if (isNaN(moment)) continue;
-      time.title = time.textContent;
-      const today = moment.toDateString() === new Date().toDateString();
-      const timeZone = document.getElementById("main").dataset.tz;
-      time.textContent = (today && !timeZone ? "" : moment.toLocaleDateString([], { timeZone }) + " ") + moment.toLocaleTimeString([], { timeZone });
-    }
+  // "1 error/s", "0.33 errors/s".
+  const rate = (value, one) => number(value) + " " + one + (number(value) === "1" ? "" : "s") + "/s";
+  const secs = (value) => value < 0.9995 ? number(value * 1000) + " ms" : number(value) + " s";
+
+  // The browser's own zone is one click away.
+  function zones(shown) {
+    const own = Intl.DateTimeFormat().resolvedOptions().timeZone;
+    if (!own || own === shown.querySelector("b").textContent) return;
+    const there = new URL(location.href);
+    there.searchParams.set("tz", own);
+    shown.append(" \u00b7 ", Object.assign(document.createElement("a"), { href: there.pathname + there.search, textContent: own }));
   }
 
   // Somebody who reads or uses a part keeps it as it is.
@@ -46,7 +48,8 @@
       for (const part of document.querySelectorAll("[data-live]")) {
         const other = next.getElementById(part.id);
         if (!other || inUse(part)) continue;
-        localTimes(other);
+        const said = next.getElementById("sent");
+        if (said) said.textContent = sent;
         if (other.isEqualNode(part)) continue;
         const left = [...part.querySelectorAll(".wide")].map((wide) => wide.scrollLeft);
         part.replaceChildren(...other.childNodes);
@@ -80,9 +83,10 @@
       events.addEventListener("second", (event) => {
         const now = JSON.parse(event.data);
         const parts = [];
-        if (now.req_per_sec !== undefined) parts.push(number(now.req_per_sec) + " requests/s");
-        if (now.p95 !== undefined) parts.push("p95 " + number(now.p95 * 1000) + " ms");
-        if (now.errors_per_sec !== undefined) parts.push(number(now.errors_per_sec) + " errors/s");
+        if (now.req_per_sec !== undefined) parts.push(rate(now.req_per_sec, "request"));
+        if (now.p95 !== undefined) parts.push("p95 " + secs(now.p95));
+        if (now.errors_per_sec !== undefined) parts.push(rate(now.errors_per_sec, "error"));
+        if (parts.length) parts.push("last 5 s");
         say(...parts);
         // The first event comes at once: the page is no older. What is past changes by the minute, if at all.
         const past = document.getElementById("main").dataset.past;
@@ -127,7 +131,7 @@
     });
   }
 
-  // The API wants JSON and checks where the page is from: see "Security" in the README.
+  // The API wants JSON and checks where the page is from.
   async function change(method, path, body) {
     const answer = await fetch(path, {
       method,
@@ -167,6 +171,26 @@
       });
     }
   }
+
+  // The page goes over to what became of the packet by itself.
+  let sent = "";
+  function sendTestPackets() {
+    addEventListener("click", async (event) => {
+      const button = event.target.closest("button[data-send]");
+      if (!button) return;
+      button.blur();
+      const refused = await change("POST", "/api/v1/test-packet");
+      sent = refused || "Sent: it should show up here within a second. If not, see Daemon.";
+      const said = document.getElementById("sent");
+      if (said) said.textContent = sent;
+    });
+  }
+
+  // A name that is cut is told in full.
+  addEventListener("mouseover", (event) => {
+    const name = event.target.closest?.(".cut");
+    if (name && !name.title) name.title = name.textContent;
+  });
 
   // A drag over a chart leads to that part of its span.
   function zoom() {
@@ -208,8 +232,11 @@
   }
 
   document.addEventListener("DOMContentLoaded", () => {
-    localTimes(document);
     zoom();
+    sendTestPackets();
+    const zone = document.querySelector("#zone[data-zones]");
+    // What knows it takes longer to wake up than a page to load.
+    if (zone) addEventListener("load", () => setTimeout(zones, 0, zone));
     themes(document.getElementById("theme"));
     const make = document.getElementById("make");
     if (make) makeReports(make, document.getElementById("made"));

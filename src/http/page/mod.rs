@@ -13,7 +13,7 @@
 //! | `timers` | raw timers by any tags |
 //! | `squid` | what Squid's lines say |
 //! | `profile` | samples of PHP's functions |
-//! | `health`, `instruments` | the daemon itself, and where its time goes |
+//! | `health`, `inside` | the daemon itself; where its time (`instruments`) and its memory go |
 //!
 //! Below them: `render` (pages and refusals as answers), [`frame`] (what all pages have), `table` (one table), `columns` (what tables show),
 //! [`time`] (now, or which span of the past), `ranking` (rows of reports), `timer_groups` (sums over raw timers), [`chart`] (SVG), `history` (charts of the last hour), `formatting` (numbers and hostile names as text),
@@ -32,6 +32,7 @@ mod formatting;
 mod frame;
 mod health;
 mod history;
+mod inside;
 mod instruments;
 mod overview;
 mod profile;
@@ -84,6 +85,7 @@ pub(super) fn paths() -> Vec<Endpoint> {
         ("/squid", route(Kind::Shared, squid::page)),
         ("/profile", route(Kind::OrFolded, profile::page)),
         ("/daemon", route(Kind::Shared, health::page)),
+        ("/daemon/inside", route(Kind::Shared, inside::page)),
         ("/assets/{file}", get(assets::read)),
         ("/events", get(events::read)),
     ]

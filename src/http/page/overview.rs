@@ -5,6 +5,8 @@
 //! reads this page by them. Every name leads to its row's page, every heading to the whole report. While nothing has been
 //! received, the page says what to do.
 
+use std::net::SocketAddr;
+
 use maud::{Markup, html};
 use serde_json::Value as Json;
 
@@ -85,6 +87,10 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     all.choose(&|_, _| true, &all.sort(), (0, 1))?;
     let panels = others.into_iter().zip([servers, hosts, statuses]);
     let panels = panels.map(|(other, mut ranking)| panel(&mut ranking, other, order, time));
+    let lead = match time.spans {
+        Some(_) => "Top by".to_owned(),
+        None => format!("Over the {}, top by", all.about()),
+    };
     let main = html! {
         h1.hidden { "Overview" }
         div #numbers data-live {
@@ -95,15 +101,15 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
                 _ => {},
             }
         }
-        (all.remarks())
+        (all.remarks(time))
         @if let Some(history) = &history {
             (history.spans(|span| address(Some(span), order.0)))
             div.charts.four { (history.figures()) }
         }
-        (frame::views("Top by", "Top by", &choices))
-        div.panels {
+        (frame::views("Top by", &lead, &choices))
+        div.panels.top {
             (panel(&mut scripts, first, order, time)?)
-            @if time.fleet.is_none() && let Some(table) = small_table(view, &RequestSearch::default(), order.3, &[])? {
+            @if time.fleet.is_none() && let Some(table) = small_table(view, &RequestSearch::default(), timer_order(order), &[])? {
                 section.panel #top-timers data-live aria-label="Timers" { (table) }
             }
             @for panel in panels { (panel?) }
@@ -112,11 +118,26 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     view.page("/", "Overview", &main)
 }
 
+/// The column of timers by which the largest are chosen, in words too.
+fn timer_order(order: Order) -> (&'static str, &'static str) {
+    let words = match order.3 {
+        "time" => "total time",
+        "hits" => "hits",
+        other => other,
+    };
+    (order.3, words)
+}
+
 /// All requests in a few numbers.
 fn numbers(all: &Ranking, source: &dyn ReadModel, time: &Time) -> Markup {
-    let columns = all.columns_named(
-        "req_per_sec req_time_median p95 p99 error_count ru_utime_total ru_stime_total",
-    );
+    let columns = all.columns_named("req_per_sec req_time_median p95 p99 error_count");
+    let cpu = ["ru_utime_per_sec", "ru_stime_per_sec"];
+    let cpu = cpu.map(|column| {
+        (!all.table().is_empty())
+            .then(|| all.number(column, 0))
+            .flatten()
+    });
+    let cores = cpu[0].zip(cpu[1]).map(|(user, system)| user + system);
     let status = source.status();
     let lost = ["kernel_drops", "requests_overwritten"];
     let lost: u64 = lost
@@ -127,6 +148,9 @@ fn numbers(all: &Ranking, source: &dyn ReadModel, time: &Time) -> Markup {
         p.over { "All requests, " (all.about()) }
         dl.facts {
             @if !all.table().is_empty() { @for column in &columns { (all.fact(column, 0)) } }
+            @if let Some(cores) = cores {
+                div title="CPU of PHP, user and system, on average" { dt { "CPU" } dd.big { (formatting::number(cores)) " " small { @if cores == 1.0 { "core busy" } @else { "cores busy" } } } }
+            }
             @if time.fleet.is_none() {
                 div title="Packets and requests lost since the start" {
                     dt { "Lost" } dd.big.bad[lost > 0] { a href=(time.link("/daemon", [])) { (formatting::count(lost)) } }
@@ -172,8 +196,7 @@ fn leaders(scripts: &mut Ranking, report: &str, time: &Time) -> Result<Markup, P
             (leader("Slowest", slow, &|row| format!("p95 {}", formatting::secs(number("p95", row)))))
             (leader("Fails the most", failing, &|row| {
                 let (errors, all) = (number("error_count", row), number("req_count", row).max(1.0));
-                let word = if errors == 1.0 { "error" } else { "errors" };
-                format!("{} {word}, {}", formatting::count(errors as u64), formatting::percent(100.0 * errors / all))
+                format!("{}, {}", formatting::counted(errors as u64, "error"), formatting::percent(100.0 * errors / all))
             }))
         }
     })
@@ -189,18 +212,37 @@ fn start(source: &dyn ReadModel) -> Markup {
     let addresses: Vec<&str> = addresses.collect();
     let port = addresses.first().and_then(|first| first.rsplit(':').next());
     let port = port.unwrap_or("30002");
+    let bound: Option<SocketAddr> = addresses.first().and_then(|it| it.parse().ok());
+    let is_everywhere = bound.is_none_or(|it| it.ip().is_unspecified());
+    let is_local = bound.is_some_and(|it| it.ip().is_loopback());
+    let server = match bound.filter(|_| !is_everywhere) {
+        Some(bound) => bound.to_string(),
+        None => format!("127.0.0.1:{port}"),
+    };
     html! {
         section.start {
             @if received.unwrap_or(0) == 0 {
-                h2 { "No packets yet" }
-                p { "This daemon listens on " code { (visible(&addresses.join(", "))) } ". PHP sends a packet for each request when the Pinba extension is installed and "
-                    code { "php.ini" } " says:" }
-                pre { "extension=pinba\npinba.enabled=1\npinba.server=THIS_HOST:" (visible(port)) }
-                p { "For traffic to look at right away: " code { "pinbad load --target 127.0.0.1:" (visible(port)) " --rate 200 --duration 10m" } }
+                h2 { "Waiting for the first packet" }
+                p { "pinbad listens on UDP " code { (visible(&addresses.join(", "))) } ". Point PHP at it:" }
+                ol {
+                    li { "Install the Pinba extension, for instance with " code { "apt-get install php-pinba" } "." }
+                    li { "Add to " code { "php.ini" } ", and restart PHP:"
+                        pre { "pinba.enabled = 1\npinba.server = " (visible(&server)) }
+                        @if is_everywhere { p.note { "From other machines, put this machine's address in place of 127.0.0.1; its firewall must let UDP port " (visible(port)) " in." } }
+                        @else if is_local { p.note { "Only this machine can send to it: " code { "ingest.listen" } " in the configuration makes it listen elsewhere." } }
+                    }
+                    li { "Load a page of your site. It shows up here within a second." }
+                }
+                p.send {
+                    button type="button" data-send { "Send a test packet" }
+                    span #sent role="status" {}
+                    noscript { "A test packet: " code { "curl -X POST -H 'content-type: application/json' http://HOST/api/v1/test-packet" } }
+                }
+                p.note { "For a full screen at once: " code { "pinbad load --target 127.0.0.1:" (visible(port)) " --rate 200 --duration 10m" } }
             } @else {
-                h2 { "No requests in this window" }
-                p { (formatting::count(received.unwrap_or(0))) " packets were received since the daemon was started, none of them lately. "
-                    "If there should be some, " a href="/daemon" { "the daemon's page" } " says what became of them." }
+                h2 { "No requests lately" }
+                p { (formatting::counted(received.unwrap_or(0), "packet")) " arrived since the start, but none in this window. "
+                    "If there should be some, see " a href="/daemon" { "what became of them" } "." }
             }
         }
     }
@@ -235,7 +277,8 @@ fn panel(
     let by = format!("-{}", order.2);
     let caption = html! {
         a href=(time.link(&format!("/reports/{report}"), [("sort", by.as_str())])) { (title) }
-        " " small { @if total > limit { (limit) " of " (formatting::count(total as u64)) ", " } "by " (order.1) }
+        " " small { @if total > limit { (limit) " of " (formatting::count(total as u64)) ", " } "by " (order.1)
+            @if columns.iter().any(|column| ranking.is_compared(column)) { "; below each number its change" } }
     };
     Ok(html! {
         section.panel.large[limit > 6] id={ "top-" (report) } data-live aria-label=(title) {

@@ -61,9 +61,9 @@ pub(super) struct Ranking {
 }
 
 /// What is lacking in an answer.
-pub(super) fn remarks(remarks: &[String]) -> Markup {
+pub(super) fn remarks(remarks: &[String], time: &Time) -> Markup {
     html! {
-        @for remark in remarks.iter().take(REMARKS) { p.note { "Not complete: " (visible(remark)) "." } }
+        @for remark in remarks.iter().take(REMARKS) { p.note { "Incomplete: " (visible(&time.in_zone(remark))) "." } }
         @if remarks.len() > REMARKS { p.note { "And " (remarks.len() - REMARKS) " more like these." } }
     }
 }
@@ -188,13 +188,12 @@ impl Ranking {
         let column = |(_, column): (usize, &crate::value::Column)| Column {
             name: column.name.clone(),
             title: visible(&column.name),
-            hint: String::new(),
             show: match column.column_type {
                 ColumnType::Text | ColumnType::Varchar(_) => Show::Text,
                 _ if column.name.ends_with("_change") => Show::Change,
                 _ => Show::Any,
             },
-            room: String::new(),
+            ..Column::default()
         };
         let columns = others.map(column).collect();
         Self::of(answer, columns, "")
@@ -237,8 +236,8 @@ impl Ranking {
     }
 
     /// What is lacking in it.
-    pub(super) fn remarks(&self) -> Markup {
-        remarks(self.past.as_ref().map_or(&[], |(_, partial)| partial))
+    pub(super) fn remarks(&self, time: &Time) -> Markup {
+        remarks(self.past.as_ref().map_or(&[], |(_, partial)| partial), time)
     }
 
     /// By what rows are sorted when nothing is said: of two spans that are compared, by what got slower.
@@ -280,7 +279,37 @@ impl Ranking {
         table.load(&columns, heaviest.as_deref())?;
         let chosen = choose(table, &|row| keep(table, row), &sort, offset, limit);
         self.load(&chosen.0)?;
+        self.fit(&chosen.0);
         Ok(chosen)
+    }
+
+    /// Chooses for each column the unit in which these rows are shown.
+    pub(super) fn fit(&mut self, rows: &[usize]) {
+        let unit = |column: &Column| {
+            let numbers = self.numbers(&column.name);
+            let show = match column.show {
+                Show::Any if self.is_secs(column, rows) => Show::Secs,
+                show => show,
+            };
+            show.unit(rows.iter().filter_map(|row| numbers(*row)))
+        };
+        let units: Vec<_> = self.columns.iter().map(unit).collect();
+        for (column, unit) in self.columns.iter_mut().zip(units) {
+            column.unit = unit;
+        }
+    }
+
+    /// Whether the values of a report's own column are times.
+    fn is_secs(&self, column: &Column, rows: &[usize]) -> bool {
+        let Some(at) = self.table().column(&column.name) else {
+            return false;
+        };
+        let mut values = rows.iter().map(|row| self.table().value(*row, at));
+        match values.find(|value| !matches!(value, Value::Null)) {
+            Some(Value::Micros(_)) => true,
+            Some(Value::Float(_)) => formatting::is_secs(&column.name),
+            _ => false,
+        }
     }
 
     /// Fetches what is shown of some rows.
@@ -335,7 +364,7 @@ impl Ranking {
         let total = self.is_total().then(|| Head::text("What"));
         let columns = columns.iter().map(|column| {
             let head = match column.show {
-                Show::Text => Head::text(&column.title),
+                Show::Text | Show::Tags => Head::text(&column.title),
                 _ => Head::number(&column.title),
             };
             sorting(head.hint(&column.hint), &column.name)
@@ -380,13 +409,31 @@ impl Ranking {
         let number = self.number(&column.name, row).unwrap_or(0.0);
         let class = match column.show {
             Show::Text => Some("key"),
+            Show::Tags => Some("key text pairs"),
             Show::Errors if number == 0.0 => Some("zero"),
             Show::Status if number >= 500.0 => Some("bad"),
             Show::Worse if number > CHANGED => Some("bad"),
             Show::Worse if number < -CHANGED => Some("good"),
             _ => self.fails(column, row).then_some("bad"),
         };
-        html! { td class=[class] { (self.shown(column, row)) } }
+        // Some names are longer than others as a rule.
+        let kind = (column.show == Show::Text).then_some(column.name.as_str());
+        let kind = kind.filter(|name| ["hostname", "server_name", "script_name"].contains(name));
+        html! { td class=[class.map(|class| format!("{class} {}", kind.unwrap_or_default()).trim_end().to_owned())] { (self.shown(column, row)) (self.before(column, row)) } }
+    }
+
+    /// Whether there is a change of a number to show beside it.
+    pub(super) fn is_compared(&self, column: &Column) -> bool {
+        let change = format!("{}_change", column.name);
+        self.is_brief && self.table().column(&change).is_some()
+    }
+
+    /// What a number was in the span that this one is compared with.
+    fn before(&self, column: &Column, row: usize) -> Markup {
+        let before = self.number(&format!("{}_before", column.name), row);
+        html! {
+            @if let Some(before) = before.filter(|_| !self.is_brief) { small.was { "was " (column.show.text_in(column.unit, before)) } }
+        }
     }
 
     /// One number of a row with its name, for a list of facts.
@@ -403,13 +450,16 @@ impl Ranking {
         let at = self.table().column(&column.name);
         let value = at.map_or(Value::Null, |at| self.table().value(row, at));
         match (column.show, self.number(&column.name, row)) {
-            (Show::Moment, Some(secs)) => formatting::moment(secs as u64),
+            (Show::Any, Some(number)) if column.unit.is_some() => {
+                html! { (column.show.text_in(column.unit, number)) }
+            }
+            (Show::Tags, _) => formatting::pairs(&formatting::plain(&value)),
             (Show::Any | Show::Text, _) | (_, None) => formatting::value(&column.name, &value),
             (how, Some(number)) => html! {
-                (how.text(number))
+                (how.text_in(column.unit, number))
                 @if how == Show::Errors && number > 0.0 { " " small { (formatting::percent(100.0 * self.failing(row))) } }
                 @if let Some(change) = self.number(&format!("{}_change", column.name), row).filter(|_| self.is_brief) {
-                    " " small { (formatting::change(change)) }
+                    " " small.change title="change against before" { (formatting::change(change)) }
                 }
             },
         }

@@ -1,30 +1,48 @@
-//! What counters of the daemon's page grew by, a second.
+//! What counters of the daemon's pages grew by, a second.
 //!
-//! Rates are over the time since the page was last made, for whichever client: a page that nobody loaded for a minute shows none at first.
+//! Rates are over the last seconds in which the page was made, for whichever client, and say how many: a page that nobody loaded
+//! for a minute shows none at first.
 
+use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
+/// Over how long rates are, at least, once the page has been looked at for as long.
+const APART: Duration = Duration::from_secs(5);
 /// Readings that are further apart say little about now.
 const APART_MAX: Duration = Duration::from_secs(60);
 
-/// The counters of the last reading.
+/// The counters of the last readings.
 #[derive(Debug, Default)]
-pub(in crate::http) struct Rates(Mutex<Option<(Instant, Vec<f64>)>>);
+pub(in crate::http) struct Rates(Mutex<VecDeque<(Instant, Vec<f64>)>>);
 
 impl Rates {
-    /// What each counter grew by a second since the last reading; `None`: there was none of late.
-    pub(super) fn since(&self, now: Instant, counters: Vec<f64>) -> Option<Vec<f64>> {
-        let mut last = self.0.lock();
-        let rates = last.as_ref().and_then(|(then, before)| {
-            let apart = now.duration_since(*then);
-            let secs = apart.as_secs_f64();
+    /// What each counter grew by a second, and over how many seconds; `None`: there was no reading of late, or of others.
+    pub(super) fn since(&self, now: Instant, counters: Vec<f64>) -> Option<(f64, Vec<f64>)> {
+        let mut readings = self.0.lock();
+        let is_of_use = |it: &(Instant, Vec<f64>)| {
+            now.duration_since(it.0) < APART_MAX && it.1.len() == counters.len()
+        };
+        readings.retain(is_of_use);
+        // The newest that is old enough stays.
+        while readings
+            .get(1)
+            .is_some_and(|it| now.duration_since(it.0) >= APART)
+        {
+            readings.pop_front();
+        }
+        let rates = readings.front().and_then(|(then, before)| {
+            let secs = now.duration_since(*then).as_secs_f64();
             let rate = |(now, before): (&f64, &f64)| (now - before) / secs;
-            (apart < APART_MAX && secs > 0.0)
-                .then(|| counters.iter().zip(before).map(rate).collect())
+            (secs > 0.0).then(|| (secs, counters.iter().zip(before).map(rate).collect()))
         });
-        *last = Some((now, counters));
+        // Pages are made once a second, those with other parameters more often.
+        let is_new =
+            |it: &(Instant, Vec<f64>)| now.duration_since(it.0) >= Duration::from_millis(500);
+        if readings.back().is_none_or(is_new) {
+            readings.push_back((now, counters));
+        }
         rates
     }
 }
@@ -34,11 +52,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rates_are_between_readings() {
+    fn rates_are_over_the_last_seconds() {
         let (rates, start) = (Rates::default(), Instant::now());
+        let after = |secs| start + Duration::from_secs(secs);
         assert_eq!(rates.since(start, vec![100.0, 7.0]), None);
-        let later = start + Duration::from_secs(2);
-        assert_eq!(rates.since(later, vec![300.0, 7.0]), Some(vec![100.0, 0.0]));
-        assert_eq!(rates.since(later + APART_MAX, vec![400.0, 7.0]), None);
+        let first = rates.since(after(2), vec![300.0, 7.0]);
+        assert_eq!(first, Some((2.0, vec![100.0, 0.0])));
+        // Back to the first, and then to the newest that is five seconds old.
+        let second = rates.since(after(6), vec![900.0, 7.0]);
+        assert_eq!(second, Some((6.0, vec![800.0 / 6.0, 0.0])));
+        let third = rates.since(after(8), vec![1500.0, 7.0]);
+        assert_eq!(third, Some((6.0, vec![200.0, 0.0])));
+        assert_eq!(rates.since(after(9), vec![1.0]), None);
+        assert_eq!(rates.since(after(80), vec![400.0, 7.0]), None);
     }
 }

@@ -68,10 +68,13 @@ impl View<'_> {
         let (path, params) = (self.uri.path(), self.params()?);
         let members = self.source.past().ok().and_then(Past::fleet_members);
         // What the other pages show is not shipped, or not added up.
-        let is_here = !["/", "/reports"].contains(&section);
+        let is_here = !["/", "/reports", "/daemon"].contains(&section);
+        // The daemon itself has no past and no fleet.
         let control = html! {
-            (self.time.control(path, &params))
-            @if let Some(members) = members { (self.time.choice(&members, path, &params)) }
+            @if section != "/daemon" {
+                (self.time.control(path, &params))
+                @if let Some(members) = members { (self.time.choice(&members, path, &params)) }
+            }
         };
         let problems = match section {
             // It has them itself.

@@ -66,10 +66,8 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     let answer = &ranking.answer;
     let caption = html! { (visible(name)) ", " (ranking.about()) };
     let empty = match (answer.table.is_empty(), &view.time.spans) {
-        (false, _) => "No row has this name or key.",
-        (true, None) => {
-            "Nothing in the window yet: rows come with the first packet that this report counts."
-        }
+        (false, _) => "No row matches.",
+        (true, None) => "Nothing yet: rows appear with the first packet that this report counts.",
         (true, Some(_)) => "Nothing was counted in this span.",
     };
     let download = view.time.link(
@@ -90,7 +88,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
             a href=(download) download { "CSV" }
             a href=(view.time.link(&format!("/api/v1{path}"), [])) { "JSON" }
         }
-        (ranking.remarks())
+        (ranking.remarks(&view.time))
         div #table data-live {
             (table("Rows of the report", &caption, &heads, &cells, empty))
             (pager(offset, rows.len(), total, limit, |offset| {
@@ -142,7 +140,7 @@ fn filters(path: &str, params: &Params, report: &ReportSummary, limit: usize) ->
                 input type="hidden" name=(name) value=(value);
             }
             @if !report.keys.is_empty() {
-                label { "Rows with " input type="search" name="q" value=[params.get("q")] placeholder="part of a name" size="24"; }
+                label { "Find rows " input type="search" name="q" value=[params.get("q")] placeholder="part of a name" size="24"; }
             }
             label { "Rows per page "
                 select name="limit" {

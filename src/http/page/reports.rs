@@ -5,7 +5,7 @@
 
 use maud::{Markup, html};
 
-use super::formatting::{self, visible};
+use super::formatting::{self, Name, visible};
 use super::render::View;
 use super::table::{Head, pager, table};
 use super::time::Time;
@@ -50,10 +50,10 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
         h1 { "Reports" }
         (view.time.only_now())
         form.filters method="get" action="/reports" role="search" {
-            label { "Reports with " input type="search" name="q" value=[part] size="24"; }
+            label { "Find reports " input type="search" name="q" value=[part] size="24"; }
             (view.time.fields())
             button type="submit" { "Show" }
-            a href=(view.time.link("/reports", []) + "#make-h") { "Make a report" }
+            a href=(view.time.link("/reports", []) + "#make-h") { "Create a report" }
         }
         (table("Reports", &caption, &heads, &rows, empty))
         (pager(offset, rows.len(), reports.len(), LIMIT, |offset| {
@@ -73,13 +73,13 @@ fn row(report: &ReportSummary, time: &Time) -> Markup {
         _ => keys,
     };
     html! {
-        th.key scope="row" { a href=(time.link(&format!("/reports/{}", encode(&report.name)), [])) { (name) } }
+        th.key scope="row" { a href=(time.link(&format!("/reports/{}", encode(&report.name)), [])) { (Name(&report.name)) } }
         td.key { (visible(&report.kind)) }
-        td.key { (visible(&keys.join(", "))) }
+        td.key.text { (visible(&keys.join(", "))) }
         td { (formatting::count(report.rows)) }
         td { @if report.window_seconds > 0.0 { (formatting::roughly(report.window_seconds)) } }
-        td.key { @if let Some(comment) = &report.comment { code { (visible(comment)) } } }
-        td.key { (report.defined.name()) @if !report.persistent { ", until a restart" } @if !report.complete { ", being filled" } }
+        td.key.text { @if let Some(comment) = &report.comment { code { (visible(comment)) } } }
+        td.key.text { (report.defined.name()) @if !report.persistent { ", until a restart" } @if !report.complete { ", being filled" } }
         td {
             @if report.defined == DefinedBy::RunTime {
                 button type="button" data-drop=(report.name) hidden aria-label={ "Drop " (name) } { "Drop" }
@@ -92,12 +92,12 @@ fn row(report: &ReportSummary, time: &Time) -> Markup {
 fn form(filled: Option<&str>) -> Markup {
     html! {
         section aria-labelledby="make-h" {
-            h2 #make-h { "Make a report" }
+            h2 #make-h { "Create a report" }
             p.note {
                 "By the COMMENT of a Pinba table (" code { "tag_info:group" } ", " code { "v2/request/60/~script,~status" } "), or in the native form as JSON ("
-                code { "{\"level\": \"timer\", \"keys\": [\"@group\", \"script_name\"]}" } "). It is filled from what is in memory, and can be dropped here again."
+                code { "{\"level\": \"timer\", \"keys\": [\"@group\", \"script_name\"]}" } "). It starts with what is in memory, and can be dropped here again."
             }
-            noscript { p.problem { "Without JavaScript this page cannot make or drop reports; from a shell: "
+            noscript { p.problem { "Without JavaScript this page cannot create or drop reports. From a shell: "
                 code { "curl -H 'content-type: application/json' -d '{\"name\": \"by_group\", \"comment\": \"tag_info:group::50,99.9\"}' http://HOST/api/v1/reports" } } }
             form #make hidden {
                 label { "Name " input name="name" required pattern="[A-Za-z0-9_][A-Za-z0-9_.\\-]*" maxlength="64" size="24" autocomplete="off"; }

@@ -13,7 +13,7 @@ use maud::{Markup, Render, html};
 
 use super::formatting::{self, Name, visible};
 use super::frame;
-use super::ranking::Ranking;
+use super::ranking::{Ranking, number_of};
 use super::render::View;
 use super::table::{Head, pager, table};
 use super::time::Time;
@@ -106,11 +106,14 @@ fn facts(request: &Ranking, script: &str, time: &Time) -> Markup {
                     } }
                 }
             }
+            @if let Some(received) = request.table().column("timestamp").and_then(|at| number_of(&request.table().value(0, at))) {
+                div { dt { "Received" } dd { (time.moment(received as u64)) } }
+            }
         }
         p.about {
             a href=(time.row_link("report_by_script_name", "row", &[("script_name".to_owned(), script.to_owned())], None)) { "This script" }
             " \u{b7} "
-            a href=(time.link("/requests", [("script_name", script), ("order", "slowest")])) { "its slowest requests" }
+            a href=(time.link("/requests", [("script_name", script), ("order", "slowest")])) { "Its slowest requests" }
         }
     }
 }
@@ -178,7 +181,7 @@ fn waterfall(
     offset: usize,
 ) -> Markup {
     if timers.is_empty() {
-        return html! { h2 { "Timers" } p.note { "The packet had no timers: the script measures nothing with " code { "pinba_timer_start()" } "." } };
+        return html! { h2 { "Timers" } p.note { "This request has no timers: its script does not call " code { "pinba_timer_start()" } "." } };
     }
     let bars = bars(timers, by);
     let sum_us: u64 = timers.iter().map(|timer| timer.value_us).sum();
@@ -203,7 +206,7 @@ fn waterfall(
     let cells = |(at, bar): (usize, &Bar<'_>)| {
         html! {
             td.aside { (at + 1) }
-            th.key scope="row" {
+            th.key.text scope="row" {
                 @match (by, bar.tags.first()) {
                     (None, _) => (formatting::tags(bar.tags.iter().copied())),
                     (Some(_), Some((_, value))) => span.tag { (Name(value)) },
@@ -226,10 +229,10 @@ fn waterfall(
             (palette.shares(time_us, sum_us))
             (choice(address, timers, by))
             p.note {
-                "The packet says how long each timer ran, not when it began: bars stand end to end "
-                @if by.is_some() { "from the longest to the shortest" } @else { "in the order in which they were sent" }
+                "A packet says how long each timer ran, not when it began: the bars stand end to end "
+                @if by.is_some() { "from longest to shortest" } @else { "in the order they were sent" }
                 ". Timers cover " b { (formatting::micros(sum_us)) } " of " b { (formatting::micros(time_us)) } " (" (formatting::percent(share(sum_us))) ")"
-                @if sum_us > time_us { "; more than the request took: some ran inside others, or side by side" }
+                @if sum_us > time_us { "; that is more than the request took: some ran inside others, or side by side" }
                 "."
             }
             div #waterfall { (table("Waterfall", &html! { span.hidden { "Timers of the request" } }, &heads, &cells, "")) }

@@ -7,7 +7,7 @@ use maud::{Markup, html};
 
 use super::columns::{Column, Show, columns};
 use super::formatting;
-use super::ranking::{Ranking, remarks};
+use super::ranking::{Ranking, number_of, remarks};
 use super::render::View;
 use super::report::{LIMIT_DEFAULT, LIMIT_MAX};
 use super::table::{self, Head};
@@ -89,7 +89,7 @@ impl Found {
                     let past = past?;
                     let order = if slowest { "slowest first" } else { NEWEST };
                     let rows = html! {
-                        (remarks(&past.partial))
+                        (remarks(&past.partial, time))
                         (rows(past.page.table, order, &known, time))
                     };
                     let next = past.next_before;
@@ -156,7 +156,7 @@ fn form(params: &Params, time: &Time) -> Markup {
             }
             details open[is_open] {
                 summary { "More" }
-                @for it in more { (field(it)) }
+                div.filters { @for it in more { (field(it)) } }
             }
             (time.fields())
             button type="submit" { "Search" }
@@ -165,36 +165,48 @@ fn form(params: &Params, time: &Time) -> Markup {
     }
 }
 
+/// User and system CPU of a request together.
+fn cpu(ranking: &Ranking, column: &Column, row: usize) -> String {
+    let parts = ["ru_utime", "ru_stime"].map(|name| ranking.number(name, row).unwrap_or(0.0));
+    column.show.text_in(column.unit, parts.iter().sum())
+}
+
 /// Rows of table `request`; columns in `known` are left out.
 fn rows(requests: Box<dyn Table>, order: &str, known: &[&str], time: &Time) -> Markup {
     let count = requests.len();
-    let id = requests.column("id").unwrap_or_default();
+    let [id, timestamp] = ["id", "timestamp"].map(|name| requests.column(name).unwrap_or_default());
     // An id of the past is one of its run.
     let run = requests.column("run");
     let mut ranking = Ranking::made(requests, Vec::new(), "raw_requests", "");
     let columns = &mut ranking.columns;
     columns.retain(|column| !known.contains(&column.name.as_str()));
-    let mut heads = vec![Head::text("Request")];
+    let all: Vec<usize> = (0..count).collect();
+    ranking.fit(&all);
+    let received = format!("When it was received, by the clocks of {}", time.zone());
+    let mut heads = vec![Head::text("Received").class("when").hint(&received)];
     heads.extend(ranking.heads(&ranking.columns, None));
     let cells = |row| {
         let plain = |column| formatting::plain(&ranking.table().value(row, column));
         let (id, run) = (plain(id), run.map(plain));
         let run = run.as_deref().map(|run| ("run", run));
+        let received = number_of(&ranking.table().value(row, timestamp)).unwrap_or(0.0);
         html! {
-            th.key scope="row" { a href=(time.link(&format!("/requests/{id}"), run)) { "#" (id) } }
-            @for column in &ranking.columns { (ranking.cell(column, row)) }
+            th.when scope="row" { a href=(time.link(&format!("/requests/{id}"), run)) { (time.moment(received as u64)) " " small { "#" (id) } } }
+            @for column in &ranking.columns {
+                @if column.name == "ru_utime" { td { (cpu(&ranking, column, row)) } } @else { (ranking.cell(column, row)) }
+            }
         }
     };
     let cells: Vec<Markup> = (0..count).map(cells).collect();
-    let caption = html! { (formatting::count(count as u64)) " requests, " (order) };
+    let caption = html! { (formatting::counted(count as u64, "request")) ", " (order) };
     html! {
         (table::table("Requests", &caption, &heads, &cells, ""))
         @if count == 0 {
             p.note {
-                @if run.is_some() { "Nothing that was kept matches. " a href=(time.link("/requests", [])) { "All requests" } " of that time." }
+                @if run.is_some() { "No request that was kept matches. " a href=(time.link("/requests", [])) { "All requests of that time" } }
                 @else {
-                    "Nothing in memory matches. " a href=(time.link("/requests", [])) { "All requests" } " reach back as far as "
-                    code { "pool.stats_history" } " and the pool allow."
+                    "No request in memory matches. " a href=(time.link("/requests", [])) { "All requests" } " go back as far as "
+                    code { "pool.stats_history" } " and the size of the pool allow."
                 }
             }
         }

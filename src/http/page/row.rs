@@ -129,15 +129,15 @@ impl Row {
             (self.profile(view))
             div #row data-live {
                 @if let Some(at) = self.at { (self.numbers(at)) } @else {
-                    p.note { @if time.spans.is_some() { "Nothing was counted with these keys in this span. " } @else { "Nothing in the report's window has these keys now. " } a href=(report) { "All rows of the report" } }
+                    p.note { @if time.spans.is_some() { "Nothing with these keys was counted in this span. " } @else { "Nothing with these keys is in the report's window now. " } a href=(report) { "All rows of the report" } }
                 }
             }
-            (self.ranking.remarks())
+            (self.ranking.remarks(time))
             @if let Some(history) = &history {
                 (history.spans(|span| time.row_link(name, "row", &self.keys, Some(("span", span)))))
             }
-            div.charts {
-                @if let Some(history) = &history { (history.figures()) }
+            @if let Some(history) = &history { div.charts.four { (history.figures()) } }
+            div.charts.pair {
                 @if let Some((spread, at)) = &spread {
                     div #spread data-live { (self.histogram(*at, spread, time)) }
                 }
@@ -169,7 +169,7 @@ impl Row {
             };
         }
         let profile = profile::link_to(view, &self.keys);
-        html! { @if let Some(profile) = profile { p { a href=(profile) { "Which of its functions are running" } } } }
+        html! { @if let Some(profile) = profile { p { a href=(profile) { "Profile: which of its functions run" } } } }
     }
 
     /// Its raw timers, summed up, and its slowest requests.
@@ -179,7 +179,7 @@ impl Row {
         view.time.narrow(&mut search);
         let timer_groups = match self.ranking.timers || view.time.fleet.is_some() {
             true => None,
-            false => small_table(view, &search, "time", &conditions.requests)?,
+            false => small_table(view, &search, ("time", "total time"), &conditions.requests)?,
         };
         let slowest = self.slowest(view, search, &conditions)?;
         let slowest = html! { (view.time.only_here()) (slowest) };
@@ -229,10 +229,18 @@ impl Row {
             figure.chart {
                 figcaption {
                     a href=(address) { "Distribution of the " (self.what()) }
-                    span.legend { (formatting::count(spread.count)) " in all" }
+                    span.legend { (formatting::counted(spread.count, self.counted())) }
                 }
                 (self.drawn("spread-svg", Theme::Page, self.what(), at, spread))
             }
+        }
+    }
+
+    /// What its times are of.
+    fn counted(&self) -> &'static str {
+        match self.ranking.timers {
+            true => "hit",
+            false => "request",
         }
     }
 
@@ -291,13 +299,14 @@ impl Row {
                 let table = timers::slow_table(&found, &view.time);
                 (
                     html! { "Longest timers" },
-                    html! { (remarks(&found.partial)) (table) },
+                    html! { (remarks(&found.partial, &view.time)) (table) },
                 )
             })
         } else {
             search.limit = SLOWEST;
             let all = view.time.link("/requests", pairs(&conditions.requests));
-            let title = html! { "Slowest requests " a.more href=(all) { "all, newest first" } };
+            let title =
+                html! { "Slowest requests " a.more href=(all) { "all requests, newest first" } };
             Found::find(view, search, true, None).map(|found| (title, found.rows))
         };
         let (title, table) = match found {

@@ -28,7 +28,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     if !view.source.has_squid() && !reports.any(|report| report.name == "squid_codes") {
         let main = html! {
             h1 { "Squid" }
-            p.note { "No log of Squid is read: the configuration has no " code { "[[squid]]" } " entry." }
+            p.note { "Squid's log is not read: the configuration has no " code { "[[squid]]" } " entry." }
         };
         return view.page("/squid", "Squid", &main);
     }
@@ -37,20 +37,20 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     let main = html! {
         h1 { "Squid" }
         p.about {
-            "Activities run side by side: their times do not add up to that of the requests, those of bottlenecks do. Times are as fine \
-             as Squid's own clock."
+            "Activities overlap, so their times exceed those of the requests; the times of bottlenecks add up. Times are as precise as \
+             Squid's own clock."
         }
         div.panels {
             (report(view, "squid_codes", "Result codes", "req_time_total", codes)?)
             (report(view, "squid_bottlenecks", "Where the time went", "timer_value", sets)?)
             (shares(view, "squid_bottlenecks_by_code", "Bottlenecks by result code")?)
             (shares(view, "squid_bottlenecks_by_server", "Bottlenecks by origin")?)
-            (shares(view, "squid_bottlenecks_by_peer", "Bottlenecks by the server that was asked")?)
+            (shares(view, "squid_bottlenecks_by_peer", "Bottlenecks by peer")?)
             (activities(view)?)
             (origins(view)?)
-            (sums(view, "squid_savings", "What asking for changes saves", "saved_time")?)
+            (sums(view, "squid_savings", "Saved by revalidation", "saved_time")?)
             (objects(view)?)
-            (report(view, "squid_unfinished", "What had not ended", "hit_count", "hit_count timer_value timer_median")?)
+            (report(view, "squid_unfinished", "Unfinished activities", "hit_count", "hit_count timer_value timer_median")?)
             (sums(view, "squid_swap", "To and from the disk", "count")?)
         }
     };
@@ -70,7 +70,7 @@ fn part(
             section.panel id=(id) data-live aria-label=(title) { p.note {
                 (title) ": report " code { (report) } " "
                 @if view.time.spans.is_some() { "has no past." }
-                @else { "is not there. It is made where the configuration has a " code { "[[squid]]" } " entry." }
+                @else { "does not exist. A " code { "[[squid]]" } " entry in the configuration creates it." }
             } }
         };
     };
@@ -128,7 +128,7 @@ fn sums(
         Err(_) => None,
     };
     let now = match view.time.spans {
-        Some(_) => ", now, whatever time is chosen",
+        Some(_) => ", at present",
         None => "",
     };
     Ok(part(view, name, &format!("{title}{now}"), rows))
@@ -339,7 +339,7 @@ fn objects(view: &View<'_>) -> Result<Markup, Problem> {
             Head::number("Requests"),
             Head::number("From memory"),
             Head::number("From disk"),
-            Head::number("In memory since")
+            Head::number("In memory for")
                 .hint("For how long it was in memory when it was asked for: median"),
         ];
         let cells = objects.iter().take(ROWS).map(|(place, object)| {

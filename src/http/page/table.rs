@@ -1,6 +1,6 @@
 //! One table of a page: caption, heads that sort, rows, and a line for when there are none.
 
-use maud::{Markup, Render, html};
+use maud::{Markup, PreEscaped, Render, html};
 
 use super::formatting;
 use crate::http::answer::order::Sort;
@@ -9,6 +9,8 @@ use crate::http::answer::order::Sort;
 #[derive(Debug)]
 pub(super) struct Head {
     title: Markup,
+    /// The same as text, for each cell where a row has several lines.
+    label: String,
     /// Of numbers: none.
     class: Option<&'static str>,
     /// What the column means, in full.
@@ -20,8 +22,18 @@ pub(super) struct Head {
 impl Head {
     /// Of numbers.
     pub(super) fn number(title: impl Render) -> Self {
+        let title = title.render();
+        let mut label = title.0.as_str();
+        // Without elements.
+        let mut text = String::new();
+        while let Some((before, rest)) = label.split_once('<') {
+            text += before;
+            label = rest.split_once('>').map_or("", |(_, rest)| rest);
+        }
+        text += label;
         Self {
-            title: title.render(),
+            title,
+            label: text,
             class: None,
             hint: String::new(),
             sort: None,
@@ -35,7 +47,11 @@ impl Head {
 
     /// Of texts, under a heading that only screen readers need.
     pub(super) fn hidden(title: &str) -> Self {
-        Self::text(html! { span.hidden { (title) } })
+        let label = String::new();
+        Self {
+            label,
+            ..Self::text(html! { span.hidden { (title) } })
+        }
     }
 
     /// The same with a class of its own.
@@ -86,7 +102,35 @@ impl Render for Head {
     }
 }
 
-/// A table that can be scrolled sideways. `rows` are the cells of each; `empty` stands there when there are none.
+/// A table with more columns than this has a block for each row: nothing has to be scrolled sideways.
+const COLUMNS_MAX: usize = 15;
+/// One with more than this has them closer together.
+const DENSE: usize = 12;
+/// Cells with labels, at most: those of larger tables stand in the order of the heads above them, or a page would be too large.
+const LABELS_MAX: usize = 1_400;
+
+/// The cells of a row, each with the title of its column: where a row has several lines, the style sheet shows it.
+fn labelled(row: &Markup, heads: &[Head]) -> Markup {
+    let mut cells = String::with_capacity(row.0.len() + 24 * heads.len());
+    let mut rest = row.0.as_str();
+    let mut heads = heads.iter();
+    // Text is escaped: what looks like a cell is one.
+    while let Some(at) = rest.find("<td").into_iter().chain(rest.find("<th")).min() {
+        let (before, cell) = rest.split_at(at + 3);
+        cells += before;
+        let head = heads.next().filter(|head| !head.label.is_empty());
+        // What a row begins with needs no name.
+        if let Some(head) = head.filter(|_| before.ends_with("<td")) {
+            // Escaped where the title was made.
+            cells += &format!(" data-l=\"{}\"", head.label.replace('"', "&quot;"));
+        }
+        rest = cell;
+    }
+    PreEscaped(cells + rest)
+}
+
+/// A table as wide as its place; where that is narrow, a row has several lines. `rows` are the cells of each; `empty` stands
+/// there when there are none.
 pub(super) fn table(
     label: &str,
     caption: &Markup,
@@ -94,13 +138,14 @@ pub(super) fn table(
     rows: &[Markup],
     empty: &str,
 ) -> Markup {
+    let is_labelled = rows.len() * heads.len() <= LABELS_MAX;
     html! {
-        div.wide tabindex="0" role="region" aria-label=(label) {
+        div.wide.many[heads.len() > COLUMNS_MAX].dense[heads.len() > DENSE] tabindex="0" role="region" aria-label=(label) {
             table {
                 caption { (caption) }
                 thead { tr { @for head in heads { (head) } } }
                 tbody {
-                    @for row in rows { tr { (row) } }
+                    @for row in rows { tr { @if is_labelled { (labelled(row, heads)) } @else { (row) } } }
                     @if rows.is_empty() && !empty.is_empty() { tr { td.none colspan=(heads.len()) { (empty) } } }
                 }
             }
@@ -112,7 +157,7 @@ pub(super) fn table(
 pub(super) fn narrow_table(title: &str, heads: &[Head], rows: &[Markup]) -> Markup {
     html! {
         table {
-            caption { (title) }
+            @if !title.is_empty() { caption { (title) } } @else { caption.hidden { "Numbers" } }
             @if !heads.is_empty() { thead { tr { @for head in heads { (head) } } } }
             tbody { @for row in rows { tr { (row) } } }
         }
@@ -172,7 +217,7 @@ pub(super) fn bar(part: f64) -> Markup {
     let width = (100.0 * part.clamp(0.0, 1.0)).round();
     html! {
         @if width > 0.0 {
-            svg.bar viewBox="0 0 100 1" preserveAspectRatio="none" aria-hidden="true" { rect width=(width) height="1" {} }
+            svg.bar aria-hidden="true" { rect width={ (width) "%" } height="100%" {} }
         }
     }
 }

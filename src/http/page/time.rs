@@ -10,8 +10,10 @@ use maud::{Markup, html};
 use super::formatting::{self, visible};
 use crate::http::error::Problem;
 use crate::http::fleet;
-use crate::http::params::{KEY_PREFIX, Params, encode, link, owned, pairs};
-use crate::http::span::{Span, Spans};
+use crate::http::params::{
+    KEY_PREFIX, Params, Rounding, encode, link, moment, owned, pairs, rfc3339,
+};
+use crate::http::span::{Span, Spans, Zone};
 use crate::query::past::{Fleet, PastAnswer, PastQuestion};
 use crate::query::read_model::{ReadModel, RequestSearch};
 use crate::report::definition::Columns;
@@ -46,6 +48,10 @@ pub(super) struct Time {
     pub(super) spans: Option<Spans>,
     /// Of many pinbads, not of this one.
     pub(super) fleet: Option<Fleet>,
+    /// By whose clocks every moment of the page is shown.
+    zone: Zone,
+    /// Unix seconds.
+    now: u64,
     /// Why there is no past to be shown.
     why_not: Option<String>,
 }
@@ -71,6 +77,8 @@ impl Time {
             given: given.map(owned).collect(),
             spans: span.at_or(now_ms, window)?,
             fleet,
+            zone: span.zone()?,
+            now: source.unix_ms() / 1_000,
             why_not: source
                 .past()
                 .and_then(|past| past.keys(EVERYTHING))
@@ -137,12 +145,12 @@ impl Time {
 
     /// Says so on a page that has no past.
     pub(super) fn only_now(&self) -> Markup {
-        html! { @if self.spans.is_some() { p.note { "This page is about now, whatever time is chosen." } } }
+        html! { @if self.spans.is_some() { p.note { "This page always shows the present." } } }
     }
 
     /// Says so beside what is not asked of the fleet.
     pub(super) fn only_here(&self) -> Markup {
-        html! { @if self.fleet.is_some() { p.note { "Of this daemon alone: raw requests of the fleet are asked for in ClickHouse." } } }
+        html! { @if self.fleet.is_some() { p.note { "This daemon only: raw requests of the whole fleet are in ClickHouse." } } }
     }
 
     /// Whether there is a past, so that a chart can lead to a part of it.
@@ -156,10 +164,35 @@ impl Time {
         self.spans.as_ref().map(|_| if to_now { 60 } else { 0 })
     }
 
-    /// The zone, when one is given.
-    pub(super) fn zone(&self) -> Option<String> {
-        self.get("tz")?;
-        Some(self.spans.as_ref()?.zone())
+    /// What the zone is called.
+    pub(super) fn zone(&self) -> String {
+        self.zone.name()
+    }
+
+    /// A moment by the clocks of the zone: the time of the day, and the day if it is not this one.
+    pub(super) fn moment(&self, unix_secs: u64) -> Markup {
+        let [shown, now] = [unix_secs, self.now].map(|at| self.zone.shown(at));
+        let is_today = shown.date() == now.date();
+        let format = if is_today {
+            "%H:%M:%S"
+        } else {
+            "%Y-%m-%d %H:%M:%S"
+        };
+        html! { time datetime=(rfc3339(unix_secs)) { (shown.format(format)) } }
+    }
+
+    /// A text by the clocks of the zone, where the API has RFC 3339.
+    pub(super) fn in_zone(&self, text: &str) -> String {
+        let word = |word: &str| {
+            let bare = word.trim_end_matches([',', ';', '.', ')']);
+            let at = moment(bare, Rounding::Down).filter(|_| bare.ends_with('Z'));
+            let Some(at) = at else {
+                return word.to_owned();
+            };
+            let shown = self.zone.shown(at).format("%Y-%m-%d %H:%M:%S");
+            format!("{shown} {}{}", self.zone(), &word[bare.len()..])
+        };
+        text.split(' ').map(word).collect::<Vec<_>>().join(" ")
     }
 
     /// What is asked of the past; `None`: nothing.
@@ -180,10 +213,7 @@ impl Time {
 
     /// From when to when: `2026-11-22 10:00 to 11:00 UTC`.
     fn words(&self, span: &Range<u64>) -> String {
-        let Some(spans) = &self.spans else {
-            return String::new();
-        };
-        let [from, to] = [span.start, span.end].map(|at| spans.shown(at));
+        let [from, to] = [span.start, span.end].map(|at| self.zone.shown(at));
         let day = if from.date() == to.date() {
             ""
         } else {
@@ -195,7 +225,7 @@ impl Time {
         let clock = format!("%H:%M{seconds}");
         let formats = [format!("%Y-%m-%d {clock}"), format!("{day}{clock}")];
         let (from, to) = (from.format(&formats[0]), to.format(&formats[1]));
-        format!("{from} to {to} {}", spans.zone())
+        format!("{from} to {to} {}", self.zone())
     }
 
     /// What an answer is about.
@@ -243,11 +273,8 @@ impl Time {
         let secs = span.end - span.start;
         let step = STEPS.into_iter().find(|step| secs / step <= 4);
         let step = step.unwrap_or(30 * DAY * secs.div_ceil(150 * DAY));
-        let Some(spans) = &self.spans else {
-            return Vec::new();
-        };
         let tick = |at| {
-            let shown = spans.shown(at);
+            let shown = self.zone.shown(at);
             let format = match step {
                 _ if step > 14 * DAY => "%b %Y",
                 _ if shown.time() == chrono::NaiveTime::MIN => "%b %-d",
@@ -256,7 +283,7 @@ impl Time {
             };
             (at as f64, shown.format(format).to_string())
         };
-        spans.every(step, span).map(tick).collect()
+        self.zone.every(step, span).map(tick).collect()
     }
 
     /// The links and the form by which it is chosen, on the page at `path` with these parameters.
@@ -283,17 +310,18 @@ impl Time {
                     }
                     details {
                         summary aria-current=[current(is_own)] {
-                            @match &self.spans { Some(spans) if is_own => (self.words(&spans.span)), _ => "from\u{2013}to" }
+                            @match &self.spans { Some(spans) if is_own => (self.words(&spans.span)), _ => "custom" }
                         }
                         (self.form(path, params, sort))
                     }
                 }
                 @if self.spans.is_some() {
-                    span { "compared with" }
+                    span { "Compare with" }
                     @for (text, other) in COMPARED {
                         a href=(address(from, self.get("to"), other)) aria-current=[current(compare == other)] { (text) }
                     }
                 }
+                span #zone data-zones[cfg!(feature = "sql")] { "Times in " b { (self.zone()) } }
             }
         }
     }
@@ -364,14 +392,14 @@ impl Time {
                 (field("from", "From", "-7d@d"))
                 (field("to", "to", "now"))
                 (field("tz", "Zone", "UTC"))
-                label { "Compared with "
+                label { "Compare with "
                     select name="compare" {
                         @for (text, other) in COMPARED { option value=(other.unwrap_or_default()) selected[compare == other] { (text) } }
                         @if let Some(compare) = compare.filter(|_| is_other) { option value=(compare) selected { (compare) } }
                     }
                 }
                 button type="submit" { "Show" }
-                small { "2026-11-22, 2026-11-22T10:30, or from now: -7d, -7d@d for the begin of that day" }
+                small { "2026-11-22, 2026-11-22T10:30, or relative to now: -7d, -7d@d for the start of that day" }
             }
         }
     }
@@ -431,6 +459,29 @@ mod tests {
         for other in ["offset", "p95_change", "span=5m"] {
             assert!(!control.contains(other), "{other}: {control}");
         }
+    }
+
+    #[test]
+    fn a_page_has_one_clock() {
+        let page = Time {
+            now: 1_795_305_600,
+            ..time("tz=Europe/Berlin")
+        };
+        let shown = |at| page.moment(at).into_string();
+        assert!(
+            shown(1_795_302_000).contains(">00:00:00<"),
+            "{}",
+            shown(1_795_302_000)
+        );
+        assert!(shown(1_795_301_999).contains(">2026-11-21 23:59:59<"));
+        let text = "nothing is kept from before 2026-11-22T00:00:00Z, or 30";
+        let there = "nothing is kept from before 2026-11-22 01:00:00 Europe/Berlin, or 30";
+        assert_eq!(page.in_zone(text), there);
+        let control = page.control("/", &Params::default()).into_string();
+        assert!(
+            control.contains("Times in <b>Europe/Berlin</b>"),
+            "{control}"
+        );
     }
 
     #[test]

@@ -114,7 +114,7 @@ pub(super) fn find(view: &View<'_>, mut search: TimerSearch) -> Result<TimerGrou
 pub(super) fn small_table(
     view: &View<'_>,
     requests: &RequestSearch,
-    column: &str,
+    (column, order): (&str, &str),
     conditions: &[(String, String)],
 ) -> Result<Option<Markup>, Problem> {
     let search = |tag: &str| {
@@ -157,9 +157,11 @@ pub(super) fn small_table(
     let by = format!("-{column}");
     let caption = html! {
         a href=(address([("by", &tag), ("sort", &by)])) { "Timers by " (visible(&tag)) }
-        " " small { "in " (searched(&groups.scanned)) }
+        " " small { "by " (order) ", in " (searched(&groups.scanned)) }
     };
     let heads = ranking.heads(&columns, None);
     let table = table("Timers, rows", &caption, &heads, &cells, "No timers.");
-    Ok(Some(html! { (table) (remarks(&groups.partial)) }))
+    Ok(Some(
+        html! { (table) (remarks(&groups.partial, &view.time)) },
+    ))
 }

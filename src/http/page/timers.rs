@@ -9,7 +9,7 @@
 
 use maud::{Markup, html};
 
-use super::formatting::{self, Name, visible};
+use super::formatting::{self, Name, Unit, visible};
 use super::ranking::{Ranking, remarks};
 use super::render::View;
 use super::requests::search_of;
@@ -21,7 +21,7 @@ use crate::http::api::search;
 use crate::http::error::Problem;
 use crate::http::fleet;
 use crate::http::params::{Params, pairs};
-use crate::query::read_model::{TimerGroups, TimerSearch};
+use crate::query::read_model::{SlowTimer, TimerGroups, TimerSearch};
 use crate::report::definition::{Field, KeySource};
 
 /// Raw rows searched, at most.
@@ -32,7 +32,8 @@ const KEYS_MAX: usize = 6;
 pub(super) const SUMS_BYTES: usize = GROUPS_MAX * KEYS_MAX * 2 * 512 + SEARCHED_MAX * 40;
 /// Longest single timers that are shown.
 const SLOWEST: usize = 10;
-/// Rows on one page, at most and when nothing is said.
+/// Rows on one page, when nothing is said and at most.
+const ROWS_DEFAULT: usize = 50;
 const ROWS_MAX: usize = 100;
 /// Keys when none are given.
 const BY_DEFAULT: &str = "group";
@@ -48,7 +49,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     let tags = params.prefixed("t.NAME");
     params.text("by");
     let sort = Sort::parse(params.text("sort").as_deref().unwrap_or("-time"));
-    let limit = params.rows(ROWS_MAX, ROWS_MAX)?;
+    let limit = params.rows(ROWS_DEFAULT, ROWS_MAX)?;
     params.finish()?;
     let search = TimerSearch {
         requests,
@@ -63,7 +64,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
         h1 { "Timers" }
         (form(&params, &keys, &groups, &view.time))
         div #timers data-live {
-            (remarks(&groups.partial))
+            (remarks(&groups.partial, &view.time))
             (rows(&params, &keys, &sort, limit, &groups, &view.time)?)
             h2 { "Longest" }
             (slow_table(&groups, &view.time))
@@ -153,11 +154,11 @@ fn form(params: &Params, keys: &[String], groups: &TimerGroups, time: &Time) -> 
                     }
                 }
             }
-            label { "Only with tag " input name="tag" size="10" list="tags" autocomplete="off"; }
+            label { "Tag " input name="tag" size="10" list="tags" autocomplete="off"; }
             label { "is " input name="value" size="14" autocomplete="off"; }
             datalist #tags { @for name in &groups.tag_names { option value=(name) {} } }
             label { "Script " input name="script_name" value=[params.get("script_name")] size="22" autocomplete="off"; }
-            label { "Requests from, s " input name="min_time" value=[params.get("min_time")] size="6" inputmode="decimal" placeholder="0.5" autocomplete="off"; }
+            label { "Request time from, s " input name="min_time" value=[params.get("min_time")] size="6" inputmode="decimal" placeholder="0.5" autocomplete="off"; }
             button type="submit" { "Show" }
             a href=(time.link("/timers", [])) { "Reset" }
         }
@@ -189,7 +190,8 @@ fn rows(
     });
     if groups.other.is_some() {
         cells.push(html! {
-            th.key scope="row" colspan=(keys.len()) { "(other)" }
+            th.key scope="row" { "(other)" }
+            @for _ in keys.iter().skip(1) { td.key {} }
             @for column in &ranking.columns { (ranking.cell(column, other)) }
         });
     }
@@ -207,12 +209,12 @@ fn rows(
         @if groups.rows.is_empty() {
             p.note {
                 @if groups.scanned.kept {
-                    "No timers that are kept match. " a href=(time.link("/timers", [])) { "All timers" } " of that time."
+                    "No timer that was kept matches. " a href=(time.link("/timers", [])) { "All timers of that time" }
                 } @else if groups.timers_scanned > 0 || time.spans.is_some() || given_conditions(params).next().is_some() {
-                    "No timers in memory match. " a href=(time.link("/timers", [])) { "All timers" }
+                    "No timer in memory matches. " a href=(time.link("/timers", [])) { "All timers" }
                 } @else {
                     "No timers in memory. PHP sends them with " code { "pinba_timer_start([\"group\" => \"mysql\"])" } " and "
-                    code { "pinba_timer_stop()" } " around what is to be measured."
+                    code { "pinba_timer_stop()" } " around the code to measure."
                 }
             }
         }
@@ -232,28 +234,33 @@ fn narrowed(params: &Params, key: &str, value: &str) -> String {
 /// The longest single timers.
 pub(super) fn slow_table(groups: &TimerGroups, time: &Time) -> Markup {
     let heads = [
-        Head::text("Request"),
+        Head::text("Received").class("when"),
         Head::number("Per hit"),
         Head::number("Hits"),
         Head::text("Tags"),
         Head::text("Script"),
-        Head::number("Received"),
     ];
+    let per_hit = |slow: &SlowTimer| {
+        let hits = u64::from(slow.timer.hit_count.max(1));
+        (slow.timer.value_us / hits) as f64 / 1e6
+    };
+    let unit = Unit::of_secs(groups.slowest.iter().map(per_hit));
     let rows = groups.slowest.iter().map(|slow| {
         let hits = u64::from(slow.timer.hit_count.max(1));
         let run = slow.run.map(|run| run.to_string());
         let run = run.as_deref().map(|run| ("run", run));
         html! {
-            th.key scope="row" { a href=(time.link(&format!("/requests/{}", slow.request_id), run)) { "#" (slow.request_id) } }
-            td { (formatting::micros(slow.timer.value_us / hits)) }
+            th.when scope="row" {
+                a href=(time.link(&format!("/requests/{}", slow.request_id), run)) { (time.moment(u64::from(slow.timestamp))) " " small { "#" (slow.request_id) } }
+            }
+            td { (unit.text(per_hit(slow))) }
             td { (formatting::count(hits)) }
-            td.key { (formatting::tags(pairs(&slow.timer.tags))) }
-            td.key { (Name(&slow.script_name)) }
-            td { (formatting::moment(u64::from(slow.timestamp))) }
+            td.key.text { (formatting::tags(pairs(&slow.timer.tags))) }
+            td.key.script_name { (Name(&slow.script_name)) }
         }
     });
     let rows: Vec<Markup> = rows.collect();
-    let caption = html! { "the longest per hit of " (searched(groups)) };
+    let caption = html! { "Longest per hit among " (searched(groups)) };
     table("Longest timers", &caption, &heads, &rows, "")
 }
 
@@ -277,8 +284,8 @@ fn make_report(params: &Params, keys: &[String], time: &Time) -> Markup {
     });
     html! {
         p.note {
-            "This page searches raw timers each time. To have it for the whole window, kept as packets come in, "
-            a href=(time.link("/reports", [("form", form.to_string().as_str())])) { "make a report of it" } "."
+            "This page scans raw timers on every load. A report counts them as packets come in, over its whole window: "
+            a href=(time.link("/reports", [("form", form.to_string().as_str())])) { "create a report with these keys" } "."
         }
     }
 }
@@ -340,22 +347,17 @@ mod tests {
                 &time,
             )?;
             let page = page.into_string();
-            let cells = page.split("<td>").skip(1).step_by(10);
+            let cells = page.split("<td data-l=").skip(1).step_by(10);
             Ok::<_, Problem>(
                 cells
-                    .map(|cell| cell.split('<').next().unwrap().to_owned())
+                    .map(|cell| cell.split(['<', '>']).nth(1).unwrap().to_owned())
                     .collect(),
             )
         };
         let sorted: Vec<String> = order("-hits").unwrap();
         assert_eq!(
             sorted[..4],
-            [
-                "1.00 \u{b5}s",
-                "9.00 \u{b5}s",
-                "5.00 \u{b5}s",
-                "7.00 \u{b5}s"
-            ]
+            ["1 \u{b5}s", "9 \u{b5}s", "5 \u{b5}s", "7 \u{b5}s"]
         );
         assert!(order("-nope").is_err());
     }

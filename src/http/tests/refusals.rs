@@ -40,6 +40,7 @@ fn methods() {
         ("POST", "/api/v1/reports/r", "GET, HEAD, DELETE, OPTIONS"),
         ("GET", "/api/v1/reset", "POST, OPTIONS"),
         ("HEAD", "/api/v1/reset", "POST, OPTIONS"),
+        ("GET", "/api/v1/test-packet", "POST, OPTIONS"),
         ("PATCH", "/api/v1/info", "GET, HEAD, OPTIONS"),
         ("BREW", "/", "GET, HEAD, OPTIONS"),
     ] {

@@ -72,7 +72,7 @@ impl Catalog {
         let is_weighed = |(_, row): &(Key, Shown)| row.last() != Some(&Value::Float(1.0));
         if is_sample(&at) || rows.iter().any(is_weighed) {
             partial.push(format!(
-                "{SAMPLED}: a row stands for as many as its weight says"
+                "{SAMPLED}, and each row represents as many as its weight says"
             ));
         }
         let mut timers = Vec::new();
@@ -217,7 +217,7 @@ impl Catalog {
 }
 
 /// What is said of numbers that are estimates.
-pub(super) const SAMPLED: &str = "of most requests a sample is kept";
+pub(super) const SAMPLED: &str = "of most requests only a sample is kept";
 
 /// Whether not all requests are kept now.
 pub(super) fn is_sample(at: &RequestsAt) -> bool {

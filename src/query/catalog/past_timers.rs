@@ -52,7 +52,7 @@ impl Catalog {
     ) -> Result<TimerGroups, QueryError> {
         let (at, mut partial) = self.kept_requests(span)?;
         if is_sample(&at) {
-            partial.push(format!("{SAMPLED}: numbers are estimates"));
+            partial.push(format!("{SAMPLED}, so these numbers are estimates"));
         }
         let (requests, scanned) = requests_of(&at, span, search, &mut partial);
         let mut sums = TimerSums::new(search);

@@ -147,6 +147,46 @@ fn errors_come_in_bursts_from_one_host() {
 }
 
 #[test]
+fn a_slow_host_a_careless_release_and_an_outage_can_be_found() {
+    let minutes = play(200.0, 240);
+    let of_host = |host: &'static str| {
+        let is_it = move |it: &&(Duration, Request)| it.1.hostname() == host.as_bytes();
+        mean_ms(
+            minutes
+                .iter()
+                .filter(is_it)
+                .filter(|it| it.1.status() < 500),
+        )
+    };
+    let others = ["web-01", "web-02", "web-04"].map(of_host);
+    let slowest = others.into_iter().fold(0.0, f64::max);
+    assert!(
+        of_host(SLOW_HOST) > 1.4 * slowest,
+        "{} {others:?}",
+        of_host(SLOW_HOST)
+    );
+
+    let word =
+        |request: &Request, word: &str| request.dictionary.iter().any(|it| it == word.as_bytes());
+    let of_release = |release: &'static str| {
+        let reviews = minutes
+            .iter()
+            .filter(|it| it.1.script_name() == CARELESS_SCRIPT.as_bytes());
+        mean_ms(reviews.filter(move |it| word(&it.1, release)))
+    };
+    let (before, after) = (of_release("2024.48.3"), of_release(CARELESS_RELEASE));
+    assert!(after > 1.5 * before, "{before} {after}");
+
+    let unpaid = minutes.iter().filter(|it| it.1.status() == 502);
+    let unpaid: Vec<_> = unpaid.collect();
+    assert!(unpaid.len() > 20, "{}", unpaid.len());
+    for (at, request) in unpaid {
+        assert!(in_phase(*at, OUTAGE) && request.request_time() > 3.0);
+        assert!(word(request, "payments.example"), "{request:?}");
+    }
+}
+
+#[test]
 fn requests_are_plausible_and_fit_a_datagram() {
     let mut seen = HashSet::new();
     for (_, request) in play(150.0, 120) {
@@ -158,6 +198,13 @@ fn requests_are_plausible_and_fit_a_datagram() {
         );
         assert_eq!(Request::decode(&*packet).unwrap(), request);
         assert!(request.ru_utime() + request.ru_stime() < request.request_time());
+        // What timers used is part of what the request used.
+        for (whole, parts) in [
+            (request.ru_utime(), &request.timer_ru_utime),
+            (request.ru_stime(), &request.timer_ru_stime),
+        ] {
+            assert!(parts.iter().sum::<f32>() <= whole, "{request:?}");
+        }
         let waited: f32 = request.timer_value.iter().sum();
         assert!(
             waited <= request.request_time(),
@@ -180,7 +227,7 @@ fn taken_and_left(pause: Duration) -> (u64, u64) {
     let target = daemon.local_addr().unwrap();
     let shutdown = Shutdown::new();
     let asked = shutdown.clone();
-    let demo = thread::spawn(move || run(target, 500.0, &asked).unwrap());
+    let demo = thread::spawn(move || run(target, 500.0, &asked, |_| ()).unwrap());
     let mut buffer = [0; 2048];
     daemon
         .set_read_timeout(Some(Duration::from_secs(60)))

@@ -4,7 +4,7 @@
 
 use maud::{Markup, html};
 
-use super::{BOTTOM, COLOURS, LEFT, RIGHT, Scale, TOP, Theme, coordinate, frame, round, tick};
+use super::{BOTTOM, COLOURS, LEFT, RIGHT, Scale, TOP, Theme, coordinate, frame, round, ticks};
 use crate::http::page::formatting;
 use crate::query::read_model::DistributionBucket;
 
@@ -58,7 +58,7 @@ pub(in crate::http::page) fn histogram(
         described_marks.collect::<String>()
     );
     let body = html! {
-        (scale.grid(|count| formatting::count(count as u64), theme))
+        (scale.grid(formatting::short, theme))
         @for (at, count) in counts.iter().enumerate().filter(|(_, count)| **count > 0.0) {
             @let y = scale.y(*count).min(f64::from(BOTTOM) - 1.0);
             rect.column x=(coordinate(x(first + at as f64) + 0.5)) y=(coordinate(y)) width=(coordinate((width - 1.0).max(0.5)))
@@ -66,13 +66,15 @@ pub(in crate::http::page) fn histogram(
                 title { (formatting::secs(edge(first + at as f64))) " to " (formatting::secs(edge(first + at as f64 + 1.0))) ": " (formatting::count(*count as u64)) " (" (formatting::percent(100.0 * count / total)) ")" }
             }
         }
-        @for us in decades(edge(first) * 1e6, edge(last) * 1e6) {
-            (tick(x(us.log2() * BARS_A_DOUBLING), &round(&formatting::secs(us / 1e6)), theme))
-        }
+        (ticks(&decades(edge(first) * 1e6, edge(last) * 1e6).map(|us| {
+            (x(us.log2() * BARS_A_DOUBLING), round(&formatting::secs(us / 1e6)))
+        }).collect::<Vec<_>>(), theme))
         @for (at, (name, secs)) in marks.iter().enumerate().filter(|(_, (_, secs))| *secs > 0.0) {
-            @let x = coordinate(x((secs * 1e6).max(1.0).log2() * BARS_A_DOUBLING).clamp(f64::from(LEFT), f64::from(RIGHT)));
+            @let place = x((secs * 1e6).max(1.0).log2() * BARS_A_DOUBLING).clamp(f64::from(LEFT), f64::from(RIGHT));
+            @let (x, is_last) = (coordinate(place), place > f64::from(RIGHT) - 40.0);
             line.mark x1=(x) x2=(x) y1=(TOP) y2=(BOTTOM) stroke=(theme.colour(COLOURS[1])) stroke-dasharray="3 2" {}
-            text.mark x=(x) y=(TOP + 8 + 11 * i32::try_from(at).unwrap_or(0)) dx="3" fill=(theme.colour(COLOURS[1])) { (name) }
+            text.mark x=(x) y=(TOP + 9 + 16 * i32::try_from(at).unwrap_or(0)) dx=(if is_last { "-3" } else { "3" })
+                text-anchor=[is_last.then_some("end")] fill=(theme.colour(COLOURS[1])) { (name) }
         }
     };
     frame(id, theme, title, &described, &body)
@@ -122,7 +124,8 @@ mod tests {
             };
             let svg = histogram("x", Theme::Page, "t", &[bucket], &[]).into_string();
             let ticks = svg.split("<text class=\"tick\" x=\"").skip(1);
-            let below = ticks.filter(|tick| tick.contains(&format!("y=\"{}\"", BOTTOM + 17)));
+            let below =
+                ticks.filter(|tick| tick.contains(&format!("y=\"{}\"", super::super::BELOW)));
             let below: Vec<&str> = below.collect();
             assert!(!below.is_empty(), "{svg}");
             let ends = |tick: &&str| {

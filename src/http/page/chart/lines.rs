@@ -9,8 +9,9 @@ use std::ops::Range;
 
 use maud::{Markup, PreEscaped, html};
 
-use super::{BOTTOM, COLOURS, INK, LEFT, RIGHT, Scale, TOP, Theme, coordinate, frame, tick};
+use super::{BOTTOM, COLOURS, INK, LEFT, RIGHT, Scale, TOP, Theme, coordinate, frame, ticks};
 use crate::http::page::columns::Show;
+use crate::http::page::formatting;
 
 /// Points of one line at most; more are put together by whoever asks for the data. Held by a test there.
 #[cfg(test)]
@@ -31,6 +32,8 @@ pub(in crate::http::page) struct Line {
     pub(in crate::http::page) step: f64,
     /// From the oldest to the newest; NaN: nothing known.
     pub(in crate::http::page) points: Vec<f64>,
+    /// What the legend says where that is not a point.
+    pub(in crate::http::page) now: Option<f64>,
 }
 
 /// A moment at which something happened.
@@ -58,6 +61,8 @@ pub(in crate::http::page) struct Chart {
     pub(in crate::http::page) marks: Vec<Mark>,
     /// Whether it ends now.
     pub(in crate::http::page) is_live: bool,
+    /// What the numbers of the legend are taken over, in words.
+    pub(in crate::http::page) over: &'static str,
     /// Whether a part of it can be looked at more closely.
     pub(in crate::http::page) can_zoom: bool,
 }
@@ -67,6 +72,12 @@ impl Chart {
     pub(in crate::http::page) fn svg(&self, id: &str, theme: Theme) -> Markup {
         let all = self.lines.iter().flat_map(|line| known(&line.points));
         let scale = Scale::new(all.fold(0.0, f64::max));
+        // One unit for the whole scale.
+        let unit = self.unit.unit(scale.ticks.last().copied());
+        let value = |value: f64| match (unit, self.unit) {
+            (Some(_), _) | (None, Show::Share) => super::round(&self.unit.text_in(unit, value)),
+            (None, _) => formatting::short(value),
+        };
         let Range { start, end } = self.span;
         let x = |time: f64| {
             let part = (time - start) / (end - start).max(1.0);
@@ -78,8 +89,8 @@ impl Chart {
         };
         let own: Vec<&Line> = self.lines.iter().filter(|line| !line.is_before).collect();
         let body = html! {
-            (scale.grid(|value| super::round(&self.unit.text(value)), theme))
-            @for (time, text) in &self.ticks { (tick(x(*time), text, theme)) }
+            (scale.grid(value, theme))
+            (ticks(&self.ticks.iter().map(|(time, text)| (x(*time), text.clone())).collect::<Vec<_>>(), theme))
             @if let [line] = own[..] {
                 path class={ "area c" (line.colour) } fill=(theme.colour(COLOURS[line.colour])) fill-opacity="0.12"
                     d=(path(line, true)) {}
@@ -104,6 +115,7 @@ impl Chart {
                 figcaption {
                     a href=(address) { (self.title) }
                     span.legend {
+                        @if !self.over.is_empty() { span { (self.over) } }
                         @for line in self.lines.iter().filter(|line| !line.is_before) {
                             span class={ "key c" (line.colour) } {
                                 (line.name) " "
@@ -122,7 +134,7 @@ impl Chart {
     /// What the legend says of a line: what is now, or the highest.
     fn said(&self, line: &Line) -> Option<f64> {
         match self.is_live {
-            true => known(&line.points).next_back(),
+            true => line.now.or_else(|| known(&line.points).next_back()),
             false => known(&line.points).reduce(f64::max),
         }
     }
@@ -137,7 +149,8 @@ impl Chart {
             );
             let least = known(&line.points).fold(f64::INFINITY, f64::min);
             let most = known(&line.points).fold(f64::NEG_INFINITY, f64::max);
-            let Some(newest) = known(&line.points).next_back() else {
+            let newest = line.now.or_else(|| known(&line.points).next_back());
+            let Some(newest) = newest else {
                 return format!("{name}: no data. ");
             };
             let [newest, least, most] = [newest, least, most].map(|it| self.unit.text(it));
@@ -251,14 +264,20 @@ mod tests {
                 start: 0.0,
                 step: 10.0,
                 points,
+                now: None,
             }],
             span: 0.0..40.0,
-            ticks: ticks_to_now(&(0.0..40.0)),
+            ticks: vec![
+                (0.0, "10:00".into()),
+                (5.0, "10:01".into()),
+                (40.0, "now".into()),
+            ],
             marks: vec![Mark {
                 time: 20.0,
                 text: "<i>".into(),
             }],
             is_live: true,
+            over: "",
             can_zoom: true,
         }
     }
@@ -293,6 +312,12 @@ mod tests {
         );
         assert!(!svg.contains("style"), "{svg}");
         assert!(svg.contains("&lt;i&gt;") && svg.contains("M229 8"), "{svg}");
+        // Marks that would collide are left out; those of the scale on the left have one unit.
+        assert!(
+            svg.contains(">now<") && svg.contains(">10:01<") && !svg.contains(">10:00<"),
+            "{svg}"
+        );
+        assert!(svg.contains(">0.5 s<") && svg.contains(">1 s<"), "{svg}");
     }
 
     #[test]

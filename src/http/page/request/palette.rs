@@ -79,7 +79,7 @@ impl<'a> Palette<'a> {
                         li class={ "key c" (colour) } { (value) " " b { (formatting::micros(*us)) } " " (share(*us)) }
                     }
                     @if time_us > sum_us {
-                        li.key.rest { "outside of timers " b { (formatting::micros(time_us - sum_us)) } " " (share(time_us - sum_us)) }
+                        li.key.rest { "outside timers " b { (formatting::micros(time_us - sum_us)) } " " (share(time_us - sum_us)) }
                     }
                 }
             }
@@ -113,7 +113,7 @@ mod tests {
         for part in [
             "without group",
             "3 others",
-            "outside of timers <b>3.10 ms</b> 50.0 %",
+            "outside timers <b>3.10 ms</b> 50.0 %",
         ] {
             assert!(bar.contains(part), "{part}: {bar}");
         }

@@ -1,0 +1,45 @@
+//! `/daemon/inside`: where the daemon's time and memory go, for those who look after it.
+
+use maud::{Markup, html};
+
+use super::formatting;
+use super::frame;
+use super::instruments;
+use super::render::View;
+use super::table::{Head, table};
+use crate::http::error::Problem;
+use crate::http::settings::Planned;
+
+/// `GET /daemon/inside`
+pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
+    view.form()?.finish()?;
+    let main = html! {
+        (frame::crumbs(&[(&view.time.link("/daemon", []), "Daemon")], "inside"))
+        h1 { "Where its time and memory go" }
+        (instruments::section(view))
+        (memory_plan(&view.app.settings.memory_plan))
+    };
+    view.page("/daemon", "Inside the daemon", &main)
+}
+
+fn memory_plan(plan: &[Planned]) -> Markup {
+    let heads = [
+        Head::text("Part"),
+        Head::number("At most"),
+        Head::text("Set by"),
+    ];
+    let unit = formatting::Unit::of_bytes(plan.iter().map(|planned| planned.bytes as f64));
+    let row = |planned: &Planned| {
+        html! { th.key scope="row" { (planned.name) } td { (unit.text(planned.bytes as f64)) } td.key.text { (planned.why) } }
+    };
+    let total_bytes: u64 = plan.iter().map(|planned| planned.bytes).sum();
+    let total = html! { th.key scope="row" { b { "total" } } td { b { (formatting::bytes(total_bytes as f64)) } } td {} };
+    let rows: Vec<Markup> = plan.iter().map(row).chain([total]).collect();
+    let caption = html! { "Planned at start: the daemon uses no more, whatever is sent to it" };
+    html! {
+        @if !plan.is_empty() {
+            h2 { "Memory plan" }
+            (table("Memory plan", &caption, &heads, &rows, ""))
+        }
+    }
+}

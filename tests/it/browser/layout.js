@@ -1,0 +1,63 @@
+// What is cut, sticks out or lies over something else, by the boxes of the layout.
+const wrong = [];
+const box = (it) => it.getBoundingClientRect();
+const say = (what, it, by) => wrong.push(what + ' ' + (it.textContent || it.className).trim().replace(/\s+/g, ' ').slice(0, 60) + ' by ' + by.toFixed(1));
+const shown = (it) => it.checkVisibility() && !it.closest('.hidden, .skip') && box(it).width > 0;
+// A name gives way in its middle, on purpose.
+const gives = (it) => it.matches('.cut span');
+const wide = document.documentElement.clientWidth;
+
+// The page is as wide as the window, and nothing begins or ends outside of it.
+for (const it of document.body.querySelectorAll('*')) {
+  if (!shown(it) || it.closest('svg')) continue;
+  const { left, right } = box(it);
+  const scrolls = it.closest('pre');
+  if (!scrolls && (right > wide + 1 || left < -1)) say('off the screen:', it, Math.max(right - wide, -left));
+}
+// Nothing holds more than it shows: cells, captions, labels, tables.
+for (const it of document.querySelectorAll('.wide, th, td, caption, label, legend, dt, dd, h1, h2, li, nav, nav a, button, summary, .panel, .facts, .legend, .legend *, figcaption, .over, .note')) {
+  if (!shown(it) || gives(it) || it.querySelector('svg.icicle')) continue;
+  const over = it.scrollWidth - it.clientWidth;
+  // An element in a line has no box of its own.
+  if (getComputedStyle(it).display !== 'inline' && over > 1) say('cut:', it, over);
+}
+// Texts of a cell stay in it; cells, heads and other texts side by side do not touch each other.
+const apart = (all, what, slack = 1) => {
+  const boxes = all.filter(shown).map((it) => [it, box(it)]).filter(([, b]) => b.height > 0);
+  boxes.sort((a, b) => a[1].top - b[1].top);
+  for (let at = 0; at < boxes.length; at++) {
+    for (let next = at + 1; next < boxes.length && boxes[next][1].top < boxes[at][1].bottom - slack; next++) {
+      const [[one, a], [other, b]] = [boxes[at], boxes[next]];
+      if (one.contains(other) || other.contains(one)) continue;
+      const across = Math.min(a.right, b.right) - Math.max(a.left, b.left);
+      if (across > slack) say(what + ' ' + one.textContent.trim().slice(0, 30) + ' over', other, across);
+    }
+  }
+};
+const range = document.createRange();
+for (const cell of document.querySelectorAll('th, td')) {
+  if (!shown(cell) || cell.querySelector('.cut')) continue;
+  range.selectNodeContents(cell);
+  const [a, b] = [range.getBoundingClientRect(), box(cell)];
+  const over = Math.max(b.left - a.left, a.right - b.right);
+  if (a.width && !cell.querySelector('svg') && over > 1) say('out of its cell:', cell, over);
+}
+for (const table of document.querySelectorAll('table')) apart([...table.querySelectorAll('th, td, caption')], 'cell');
+for (const svg of document.querySelectorAll('.chart svg')) {
+  apart([...svg.querySelectorAll('text')], 'label');
+  for (const text of svg.querySelectorAll('text')) {
+    const [a, b] = [box(text), box(svg)];
+    const over = Math.max(b.left - a.left, a.right - b.right, b.top - a.top, a.bottom - b.bottom);
+    if (over > 1) say('out of its chart:', text, over);
+  }
+}
+apart([...document.querySelectorAll('h1, h2, nav a, nav span, summary, label, button, .facts > div, figure.chart, .panel, .wide, p, figcaption, .views, .time, .pager')], 'element');
+// Charts of one row stand on one line.
+const charts = [...document.querySelectorAll('.charts.four figure')].filter(shown);
+for (const [at, chart] of charts.entries()) {
+  const before = charts[at - 1];
+  if (!before || Math.abs(box(before).top - box(chart).top) > 2) continue;
+  const [a, b] = [before, chart].map((it) => box(it.querySelector('svg')));
+  if (Math.abs(a.top - b.top) > 1 || Math.abs(a.bottom - b.bottom) > 1) say('not on one line:', chart, Math.abs(a.top - b.top));
+}
+return wrong;

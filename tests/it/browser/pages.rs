@@ -1,0 +1,210 @@
+//! All pages at three widths, in light and dark: nothing is cut, sticks out or lies over something else, by the boxes of the
+//! layout; and what a first visit leads to.
+
+#[cfg(feature = "sql")]
+use std::sync::Arc;
+
+#[cfg(feature = "sql")]
+use pinbad::clock::ManualClock;
+use prost::Message as _;
+use serde_json::json;
+
+use super::driver::Browser;
+use super::{FAINT, UNNAMED, demo};
+#[cfg(feature = "sql")]
+use crate::harness::Sender;
+use crate::harness::{Here, Site, await_until};
+#[cfg(feature = "sql")]
+use crate::past;
+
+/// What is cut or overlaps.
+const LAYOUT: &str = include_str!("layout.js");
+
+/// A phone, a small desk and a wide one.
+const WIDTHS: [(u32, bool); 3] = [(400, true), (1280, false), (1920, false)];
+
+/// Opens each page at each width, and looks at it in both schemes.
+fn walk(site: &Site, set: &str, targets: &[String]) {
+    let browser = Browser::start(site);
+    let mut all = Vec::new();
+    for (width, phone) in WIDTHS {
+        browser.window(width, 900, phone);
+        for (at, target) in targets.iter().enumerate() {
+            browser.prefer("light");
+            browser.open(target);
+            // What is folded is part of the page.
+            browser
+                .js("for (const it of document.querySelectorAll('main details')) it.open = true");
+            for scheme in ["light", "dark"] {
+                browser.prefer(scheme);
+                for (what, script) in [("layout", LAYOUT), ("faint", FAINT), ("unnamed", UNNAMED)] {
+                    let wrong = browser.js(script);
+                    if wrong != json!([]) {
+                        all.push(format!(
+                            "{what} of {target}, {width}, {scheme}: {wrong:.400}"
+                        ));
+                    }
+                }
+            }
+            browser.assert_quiet();
+            browser.picture(&format!("{set}-{at}-{width}"));
+        }
+    }
+    assert!(all.is_empty(), "{all:#?}");
+}
+
+fn owned(targets: &[&str]) -> Vec<String> {
+    targets.iter().map(|&target| target.to_owned()).collect()
+}
+
+#[test]
+fn nothing_is_cut_at_any_width() {
+    let program = demo();
+    let id = program.site.json("/api/v1/requests?limit=1&min_time=0.1")["rows"][0]["id"].clone();
+    let mut targets = owned(&[
+        "/",
+        "/?sort=errors&span=1h",
+        "/reports",
+        "/reports/report_by_script_name?sort=-p95",
+        "/reports/report_by_script_name?view=own",
+        "/reports/report_by_hostname_script_and_status",
+        "/reports/report_by_script_name/row?script_name=%2Fcatalog%2Fsearch.php",
+        "/reports/info/row",
+        "/requests",
+        "/requests?order=slowest&status=200",
+        "/timers?by=group,server,operation",
+        "/daemon",
+        "/daemon/inside",
+        "/squid",
+        "/profile",
+    ]);
+    targets.push(format!("/requests/{id}"));
+    targets.push(format!("/requests/{id}?by=group"));
+    walk(&program.site, "demo", &targets);
+}
+
+/// Names as they come: of a front controller, without a place to break, wide, in another script.
+#[cfg(feature = "sql")]
+const NAMES: [&str; 6] = [
+    "/a",
+    "/var/www/vhosts/shop.example.com/httpdocs/public/index.php/cart/list",
+    "/looooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooong",
+    "/UPPER/CASE/LETTERS/ARE/WIDER/THAN/OTHERS/CHECKOUT.PHP",
+    "/\u{5e97}\u{8217}/\u{5546}\u{54c1}\u{8a73}\u{7d30}\u{30da}\u{30fc}\u{30b8}/\u{30ab}\u{30fc}\u{30c8}\u{306b}\u{5165}\u{308c}\u{308b}.php",
+    "/\u{43a}\u{430}\u{442}\u{430}\u{43b}\u{43e}\u{433}/\u{442}\u{43e}\u{432}\u{430}\u{440}\u{44b}/\u{43f}\u{43e}\u{438}\u{441}\u{43a}.php",
+];
+
+/// Spans that are compared, and long names.
+#[cfg(feature = "sql")]
+#[test]
+fn long_names_and_comparisons_fit_too() {
+    use pinbad::input::pinba::model::Request;
+
+    let dir = tempfile::tempdir().unwrap();
+    let start = past::START_SECS;
+    let clock = Arc::new(ManualClock::new(start * 1_000));
+    let here = past::start(dir.path(), &clock);
+    let mut sender = Sender::new(&here.site);
+    for minute in 0..10_u16 {
+        for (at, name) in NAMES.iter().enumerate() {
+            for number in 0..=minute % 4 {
+                let place = |kind: &str| format!("{kind}-{}", &name[1..]);
+                let mut packet = Request::named(&*place("host"), &*place("server"), *name);
+                let secs = f32::from(minute * 37 + number * 11) / 16.0;
+                let secs = secs * 10_f32.powi(-(at as i32));
+                packet.request_time = Some(secs);
+                packet.status = Some(if number == 3 { 500 } else { 200 });
+                packet.add_tag("environment", "production");
+                packet.add_tag("release", name);
+                packet.add_timer(3, secs / 4.0, &[("group", "mysql"), ("server", name)]);
+                sender.send(&packet.encode_to_vec());
+            }
+        }
+        sender.at_rest();
+        past::pass(&here.site, &clock, 1_000);
+        past::pass(&here.site, &clock, 59_000);
+    }
+    let id = here.site.json("/api/v1/requests?limit=1")["rows"][0]["id"].clone();
+    let span = format!("from={}&to={}", start + 300, start + 600);
+    let compared = format!("{span}&compare=span&tz=Europe%2FBerlin");
+    let row = "/reports/report_by_script_name/row?script_name=%2Fvar%2Fwww%2Fvhosts%2Fshop.example.com%2Fhttpdocs%2Fpublic%2Findex.php%2Fcart%2Flist";
+    let mut targets = owned(&[
+        "/",
+        "/reports/report_by_hostname_server_and_script",
+        "/requests?limit=20",
+        "/timers?by=group,server,script_name",
+        row,
+    ]);
+    targets.push(format!("/requests/{id}"));
+    targets.extend([
+        format!("/?{span}"),
+        format!("/?{compared}"),
+        format!("/reports/report_by_script_name?{compared}"),
+        format!("{row}&{compared}"),
+        format!("/requests?limit=20&{compared}"),
+        format!("/timers?by=group,server&{compared}"),
+    ]);
+    walk(&here.site, "names", &targets);
+    here.stop();
+}
+
+/// A daemon to which nobody sends: how to point PHP at it, and one packet at the push of a button, on the way of all packets.
+#[test]
+fn a_first_visit_leads_to_a_packet() {
+    let here = Here::start(&[]);
+    walk(
+        &here.site,
+        "empty",
+        &owned(&["/", "/requests", "/timers", "/daemon"]),
+    );
+    let browser = Browser::start(&here.site);
+    browser.open("/");
+    let start = browser.text(".start");
+    let server = format!("pinba.server = {}", here.site.udp[0]);
+    assert!(start.contains(&server), "{start}");
+    browser.click("button[data-send]");
+    await_until(
+        "the test packet shows",
+        || browser.text("#numbers"),
+        |text| text.contains("/test-packet"),
+    );
+    let status = here.site.status();
+    assert_eq!(status.count("datagrams_received"), 1);
+    assert_eq!(status.count("timers_merged"), 1);
+    browser.assert_quiet();
+    drop(browser);
+    here.stop();
+}
+
+/// Every moment of a page is by the clocks of one zone, which it names; another is one click away.
+#[cfg(feature = "sql")]
+#[test]
+fn a_page_has_one_zone() {
+    let here = Here::start(&[]);
+    let sent = here.site.post("/api/v1/test-packet", "");
+    assert_eq!(sent.status, 200, "{sent:?}");
+    here.site.at_rest(1);
+    let browser = Browser::start(&here.site);
+    browser.cdp(
+        "Emulation.setTimezoneOverride",
+        &json!({"timezoneId": "Asia/Tokyo"}),
+    );
+    browser.open("/requests");
+    let clock = || browser.text("#found tbody time");
+    let received = clock();
+    assert_eq!(received.len(), "07:05:11".len(), "{received}");
+    browser.click("#zone a");
+    await_until(
+        "the page is in Tokyo's time",
+        || browser.text("#zone"),
+        |text| *text == "Times in Asia/Tokyo",
+    );
+    let hour = |text: &str| {
+        let clock = text.rsplit(' ').next().unwrap();
+        clock.split(':').next().unwrap().parse::<u32>().unwrap()
+    };
+    assert_eq!(hour(&clock()), (hour(&received) + 9) % 24);
+    browser.assert_quiet();
+    drop(browser);
+    here.stop();
+}
