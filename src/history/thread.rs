@@ -291,9 +291,8 @@ impl Work {
     /// long as one of them fails it is tried ever less often, and the age of what waits grows.
     fn flush_due(&mut self, store: &mut Store) {
         let now_ms = self.clock.mono_ms();
-        let is_due = now_ms >= self.flush_ms
-            || self.history.is_wanted()
-            || self.writing.error.is_some();
+        let is_due =
+            now_ms >= self.flush_ms || self.history.is_wanted() || self.writing.error.is_some();
         let is_full = || self.requests.as_ref().is_some_and(Requests::is_full);
         if now_ms >= self.writing.next_ms && (is_due || is_full()) {
             let next_ms = self.next_flush();

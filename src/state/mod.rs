@@ -21,9 +21,9 @@
 pub mod annotations;
 pub mod counters;
 mod document;
+pub mod end;
 #[cfg(test)]
 pub(crate) mod faults;
-pub mod end;
 pub(crate) mod files;
 pub mod folder;
 pub mod records;
