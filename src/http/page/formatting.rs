@@ -48,6 +48,12 @@ fn end_of(name: &str) -> Option<(&str, &str)> {
         };
         (room, at) = (left, start);
     }
+    // A sign stays whole.
+    if let Some(end) = name[at..].find('\u{27e9}')
+        && !name[at..at + end].contains('\u{27e8}')
+    {
+        at += end + '\u{27e9}'.len_utf8();
+    }
     let segment = name[at..]
         .find('/')
         .filter(|slash| at + slash + 1 < name.len());
@@ -449,11 +455,11 @@ mod tests {
         );
         assert_eq!(
             page("a\nb\u{0}\u{7f}"),
-            "<bdi>a\u{27e8}0A\u{27e9}b\u{27e8}00\u{27e9}\u{27e8}7F\u{27e9}</bdi>"
+            "<bdi class=\"cut\"><span>a\u{27e8}0A\u{27e9}b\u{27e8}00\u{27e9}</span>\u{27e8}7F\u{27e9}</bdi>"
         );
         assert_eq!(
             page("x\u{202e}y\u{200b}"),
-            "<bdi>x\u{27e8}202E\u{27e9}y\u{27e8}200B\u{27e9}</bdi>"
+            "<bdi class=\"cut\"><span>x\u{27e8}202E\u{27e9}</span>y\u{27e8}200B\u{27e9}</bdi>"
         );
         assert_eq!(page(""), "<span class=\"none\">(empty)</span>");
         assert_eq!(page("\u{5e9}\u{5dc} ü"), "<bdi>\u{5e9}\u{5dc} ü</bdi>");

@@ -377,7 +377,7 @@ fn pages(here: &Here, span: &std::ops::Range<u64>) {
         "/reports/report_by_script_name/row?script_name=%2Fonly&{time}&fleet=true"
     ));
     for part in [
-        "Of this daemon alone",
+        "This daemon only",
         "past-traffic",
         "spread-svg",
         "class=\"line c",
@@ -391,7 +391,7 @@ fn pages(here: &Here, span: &std::ops::Range<u64>) {
         "{overview}"
     );
     get("/?fleet=true&dc=fra");
-    assert!(get("/requests?fleet=true").contains("Of this daemon alone"));
+    assert!(get("/requests?fleet=true").contains("This daemon only"));
     let svg = get(&format!(
         "/reports/report_by_script_name/traffic.svg?script_name=%2Fonly&{time}&fleet=true"
     ));

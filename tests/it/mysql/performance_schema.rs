@@ -455,9 +455,9 @@ fn a_reader_that_stands_still_is_found() {
 fn page_metrics_and_doctor_show_where_the_time_goes() {
     let program = Program::serve(&[MYSQL]);
     send(&program.site, 100);
-    let page = program.site.get("/daemon").body;
+    let page = program.site.get("/daemon/inside").body;
     for wanted in [
-        "Where the time goes",
+        "Stages and waits",
         "stage/merge/merge block",
         "Slowest statements",
     ] {
