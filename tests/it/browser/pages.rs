@@ -26,6 +26,9 @@ const WIDTHS: [(u32, bool); 3] = [(400, true), (1280, false), (1920, false)];
 /// Opens each page at each width, and looks at it in both schemes.
 fn walk(site: &Site, set: &str, targets: &[String]) {
     let browser = Browser::start(site);
+    // So many pages need not be loaded again every second too.
+    browser.open("/");
+    browser.js("localStorage.setItem('paused', 'yes')");
     let mut all = Vec::new();
     for (width, phone) in WIDTHS {
         browser.window(width, 900, phone);
