@@ -407,7 +407,7 @@ pub(super) fn quantiles(blob: &[u8], extremes: &Extremes, buckets: &BucketLayout
         return Quantiles::default();
     }
     let mut found = Vec::with_capacity(PERCENTILES.len());
-    buckets.quantiles(&RANKS, total, counts.into_iter(), &mut found);
+    buckets.quantiles(&RANKS, total, counts, &mut found);
     let longest = extremes.longest_secs().unwrap_or(f64::INFINITY);
     let settled = |secs: f64| match buckets {
         BucketLayout::LogLinear => settle(secs, blob[0].into()).min(longest),

@@ -92,7 +92,7 @@ impl Opened {
                     .with_projection(mask)
                     .with_batch_size(BATCH_ROWS);
             let rows = group_rows(metadata.metadata(), group);
-            if *places != [0..rows] {
+            if places.first() != Some(&(0..rows)) {
                 let places = places.iter().cloned();
                 let places = RowSelection::from_consecutive_ranges(places, rows);
                 reader = reader.with_row_selection(places);

@@ -306,7 +306,7 @@ impl Reader {
                 };
                 return Ok(Reading::Packed {
                     part: Some(Arc::clone(&part)),
-                    rows: Packed::Pending(PendingFile::open(file)?.packed_rows(table)),
+                    rows: Packed::Pending(Box::new(PendingFile::open(file)?.packed_rows(table))),
                     next: FIRST_ROWS,
                 });
             }

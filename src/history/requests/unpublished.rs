@@ -70,7 +70,7 @@ impl Behind {
 /// Packed rows one after the other.
 #[derive(Debug)]
 pub(super) enum Packed {
-    Pending(PackedRows),
+    Pending(Box<PackedRows>),
     Memory {
         kept: VecDeque<(f64, Kept)>,
         behind: Behind,
