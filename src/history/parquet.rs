@@ -1,5 +1,5 @@
 //! Rollup files: the rows of one dataset and resolution in Parquet, for us and for any other program that reads it: in the columns
-//! of [`stored`](super::stored).
+//! of `stored`.
 //!
 //! Rows are sorted by key, then time. A file is written once and never changed. Bounded: a row group in memory, some 128,000 rows.
 

@@ -99,7 +99,7 @@ impl Requests {
     pub const SHARE: usize = 4;
 
     /// Keeps these of what is merged from now on, in `run`, or once that has begun; where a status from
-    /// `error_status` on is an error. Where files are followed only what is before a [limit](Self::set_limit), which is moved on.
+    /// `error_status` on is an error. Where files are followed only what is before a limit, which is moved on.
     /// `None` where there is nothing to keep.
     #[must_use]
     pub fn new(
