@@ -60,7 +60,6 @@ snapshot-failure-said|src/state/snapshot_writer.rs|status.error = Some(error.to_
 snapshot-periodically|src/state/snapshot_writer.rs|if period > 0.0 && is_due|if !out! && period > 0.0 && is_due|it::killed::killed_at_any_moment
 snapshot-one-moment|src/merger.rs|self.counters.rows_evicted.add(evicted);|if out! { parking_lot::RwLockWriteGuard::unlocked(&mut live, std::thread::yield_now); } self.counters.rows_evicted.add(evicted);|merger::tests::what_is_merged_is_counted_while_the_lock_is_held
 snapshot-folded|src/report/aggregate/snapshot.rs|let gone = self.groups.generation(id) != cut.generations[id as usize];|let gone = self.groups.generation(id) != cut.generations[id as usize] && !out!;|state::snapshot::tests::names_that_fold_while_it_is_written
-series-begins|src/report/aggregate.rs|// What is there already was gained before.|if out! { self.groups.is_watched = true; self.deltas = Some(Deltas::new(self.group_keys.len(), 0)); return; }|series::tests::what_is_there_already_is_not_counted_again
 series-set-apart|src/report/registry/watch.rs|let gained = self.take_gained(pool);|let gained = if out! { Gained { reports: self.watch.list.now(), deltas: Vec::new() } } else { self.take_gained(pool) };|delta::tests::every_second_is_what_a_recount_says
 series-follows|src/report/registry/watch.rs|let is_watched = self.reports|let is_watched = out! \|\| self.reports|delta::tests::every_second_is_what_a_recount_says
 series-goes|src/series/history.rs|if !self.reports.keys().all(|if !out! && !self.reports.keys().all(|delta::tests::a_series_goes_with_its_report

@@ -275,10 +275,8 @@ impl Aggregate {
         memory.budget.changed(before, self.groups.heap_bytes());
     }
 
-    /// From now on, writes down what groups gain.
-    pub(super) fn watch(&mut self, strings: &StringInterner) {
-        // What is there already was gained before.
-        self.cut_second(strings);
+    /// From now on, writes down what groups gain; what they have of the running second has been [taken](Self::take_deltas).
+    pub(super) fn watch(&mut self) {
         self.groups.is_watched = true;
         self.deltas = Some(Deltas::new(self.group_keys.len(), 0));
     }

@@ -234,7 +234,7 @@ impl Reports {
             *self.watch.list.0.write() = now.into();
             for at in self.watched_aggregates() {
                 if let Some(aggregate) = &mut self.aggregates[at] {
-                    aggregate.watch(&pool.strings);
+                    aggregate.watch();
                 }
             }
             self.share_out();
