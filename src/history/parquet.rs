@@ -24,7 +24,7 @@ mod read;
 #[cfg(test)]
 mod tests;
 
-pub(super) use self::read::{Opened, unpanicked};
+pub(super) use self::read::{Opened, ReadAs, unpanicked};
 pub use super::stored::Want;
 
 /// The version of the format, in the metadata of every file.

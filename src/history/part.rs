@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 use parking_lot::RwLock;
 
+use super::parquet::ReadAs;
 use super::stored::Want;
-use super::unit::{Unit, coded};
+use super::unit::Unit;
 use super::{Dataset, Resolution, RowRef};
 
 /// The parts that count at present: a reader takes the list and has all rows that are on disk, each once; what it holds is not
@@ -98,30 +99,13 @@ impl Part {
         let mut read = || {
             let units = match dataset.is_raw() {
                 true => Vec::new(),
-                false => Unit::of_part(self, &span, dataset, &coded(), &[])?,
+                false => Unit::of_part(self, &span, dataset, &ReadAs::coded(Vec::new()))?,
             };
             let mut units = units.iter();
             units.try_for_each(|unit| unit.rows(dataset, want, &mut |_, row| each(row)))
         };
         read().map_err(|error| {
             io::Error::new(error.kind(), format!("{}: {error}", self.path.display()))
-        })
-    }
-}
-
-#[cfg(test)]
-impl Part {
-    /// That of a file which no manifest knows.
-    pub(super) fn of_file(path: &Path) -> Arc<Self> {
-        Arc::new(Self {
-            path: path.to_owned(),
-            resolution: Resolution::Minute,
-            span: 0..u64::MAX,
-            sections: Vec::new(),
-            bytes: 0,
-            rolled: false,
-            written: 0,
-            crc: 0,
         })
     }
 }
@@ -143,3 +127,24 @@ fn is_published(path: &Path) -> bool {
 
 /// How the names of published files end.
 const PUBLISHED: &str = "parquet";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    impl Part {
+        /// That of a file which no manifest knows.
+        pub(in crate::history) fn of_file(path: &Path) -> Arc<Self> {
+            Arc::new(Self {
+                path: path.to_owned(),
+                resolution: Resolution::Minute,
+                span: 0..u64::MAX,
+                sections: Vec::new(),
+                bytes: 0,
+                rolled: false,
+                written: 0,
+                crc: 0,
+            })
+        }
+    }
+}

@@ -286,7 +286,7 @@ impl PendingFile {
             rest: share,
             first_format: self
                 .is_first_format
-                .then(|| (dataset.clone(), self.resolution())),
+                .then(|| Box::new((dataset.clone(), self.resolution()))),
         }
     }
 
@@ -314,7 +314,7 @@ pub(super) struct Blocks {
     file: Arc<File>,
     rest: Range<u64>,
     /// Whose rows they are, where blocks do not say.
-    first_format: Option<(Dataset, Resolution)>,
+    first_format: Option<Box<(Dataset, Resolution)>>,
 }
 
 impl Iterator for Blocks {
@@ -327,7 +327,7 @@ impl Iterator for Blocks {
         let mut read = || {
             let (block, end) = read_compressed(&self.file, self.rest.start)?;
             self.rest.start = end;
-            let Some((dataset, resolution)) = &self.first_format else {
+            let Some((dataset, resolution)) = self.first_format.as_deref() else {
                 return decode(block);
             };
             let (histograms, end) = read_compressed(&self.file, end)?;

@@ -22,6 +22,7 @@ use datafusion::arrow::datatypes::{
 };
 
 use super::Dataset;
+use super::parquet::{BATCH_ROWS, ReadAs};
 use super::part::Part;
 use super::stored::{Columns, Content, HISTOGRAM, StoredRows, columns, quantiles};
 use super::unit::{Batches, Unit};
@@ -54,12 +55,22 @@ pub(crate) fn key_columns(dataset: &Dataset) -> impl Iterator<Item = String> + u
     columns.filter_map(|(name, content)| matches!(content, Content::Key(_)).then_some(name))
 }
 
+/// The columns by which the rows of each part are in order: statuses stand in it as texts do.
+pub(crate) fn order(dataset: &Dataset) -> Vec<String> {
+    let keys = columns(dataset).into_iter().skip(1);
+    let keys = keys.take_while(|(_, content)| matches!(content, Content::Key(_)));
+    let mut order: Vec<String> = keys.map(|(name, _)| name).collect();
+    if order.len() == dataset.keys.len() {
+        order.push("time".to_owned());
+    }
+    order
+}
+
 /// Some columns of a dataset's rows.
 #[derive(Debug, Clone)]
 pub(crate) struct Wanted {
     dataset: Arc<Dataset>,
-    /// Columns of keys, and the texts that they must equal.
-    equal: Vec<(String, String)>,
+    read_as: ReadAs,
     /// Their places in the [`schema`], ascending; the time is the first.
     places: Vec<usize>,
     columns: Columns,
@@ -82,11 +93,26 @@ impl Wanted {
         let equal = |name: String| equal(&name).map(|text| (name, text));
         Self {
             dataset: Arc::clone(dataset),
-            equal: key_columns(dataset).filter_map(equal).collect(),
+            read_as: ReadAs {
+                texts: DataType::Utf8View,
+                batch_rows: BATCH_ROWS,
+                equal: key_columns(dataset).filter_map(equal).collect(),
+            },
             schema: Arc::new(Schema::new(fields.collect::<Vec<_>>())),
             columns,
             places,
         }
+    }
+
+    /// In batches of so many rows at most, of files.
+    pub(crate) fn in_batches_of(mut self, rows: usize) -> Self {
+        self.read_as.batch_rows = rows;
+        self
+    }
+
+    /// Whether texts are known that keys must equal.
+    pub(crate) fn is_selective(&self) -> bool {
+        !self.read_as.equal.is_empty()
     }
 
     /// The place of a column of the [`schema`] among these.
@@ -103,8 +129,7 @@ impl Wanted {
         part: &Arc<Part>,
         times: &Range<u64>,
     ) -> io::Result<impl Iterator<Item = io::Result<RecordBatch>> + Send + use<>> {
-        let texts = DataType::Utf8View;
-        let units = Unit::of_part(part, times, &self.dataset, &texts, &self.equal)?;
+        let units = Unit::of_part(part, times, &self.dataset, &self.read_as)?;
         let wanted = self.clone();
         Ok(units.into_iter().flat_map(move |unit| {
             let batches = wanted.of_unit(&unit);
@@ -122,7 +147,7 @@ impl Wanted {
     }
 
     fn of_unit(&self, unit: &Unit) -> io::Result<Batches> {
-        let batches = unit.batches(&self.dataset, &self.columns, None, &self.equal)?;
+        let batches = unit.batches(&self.dataset, &self.columns, None, &self.read_as)?;
         let (wanted, times) = (self.clone(), unit.times().clone());
         Ok(Box::new(
             batches.map(move |batch| wanted.shown(&batch?, &times)),

@@ -12,10 +12,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use datafusion::arrow::array::RecordBatch;
-use datafusion::arrow::datatypes::DataType;
 
 use super::histogram::HistogramRef;
-use super::parquet::Opened;
+use super::parquet::{Opened, ReadAs};
 use super::part::Part;
 use super::pending::PendingFile;
 use super::plan::Plan;
@@ -105,11 +104,11 @@ impl Unit {
         key: Option<&[u8]>,
     ) -> (Vec<Self>, Vec<String>) {
         let equal = key.map(|key| equal_to(&columns(dataset), key));
-        let equal = equal.unwrap_or_default();
+        let read_as = ReadAs::coded(equal.unwrap_or_default());
         let mut lacking = Vec::new();
         let mut units = vec![Self::Memory(from.memory, plan.span.clone())];
         for (part, times) in &plan.reads {
-            match Self::of_part(part, times, dataset, &coded(), &equal) {
+            match Self::of_part(part, times, dataset, &read_as) {
                 Ok(of_part) => units.extend(of_part),
                 Err(error) => lacking.push(unread(part, &error)),
             }
@@ -117,13 +116,12 @@ impl Unit {
         (units, lacking)
     }
 
-    /// The rows of a part, of a file those pages that may have these texts. Texts of files are read as this type.
+    /// The rows of a part.
     pub(super) fn of_part(
         part: &Arc<Part>,
         times: &Range<u64>,
         dataset: &Dataset,
-        texts: &DataType,
-        equal: &[(String, String)],
+        read_as: &ReadAs,
     ) -> io::Result<Vec<Self>> {
         let file = File::open(&part.path)?;
         if !part.is_published() {
@@ -135,27 +133,31 @@ impl Unit {
             };
             return Ok(shares.map(unit).collect());
         }
-        let opened = Arc::new(Opened::new(&file, texts)?);
+        let opened = Arc::new(Opened::new(&file, read_as)?);
         let unit = |(group, places)| {
             let (part, opened) = (Arc::clone(part), Arc::clone(&opened));
             Self::Group(part, opened, group, places, times.clone())
         };
-        Ok(opened.groups(equal).into_iter().map(unit).collect())
+        Ok(opened
+            .groups(&read_as.equal)
+            .into_iter()
+            .map(unit)
+            .collect())
     }
 
     /// Batches with these columns at least, as far as they are stored: of all its rows, or of a file of those at
-    /// places that ascend. Where texts are read as views, of files those rows alone that have these.
+    /// places that ascend.
     pub(super) fn batches(
         &self,
         dataset: &Dataset,
         columns: &[(String, Content)],
         at: Option<&[Range<usize>]>,
-        equal: &[(String, String)],
+        read_as: &ReadAs,
     ) -> io::Result<Batches> {
         Ok(match self {
             Self::Group(part, opened, group, places, _) => {
                 let file = File::open(&part.path)?;
-                Box::new(opened.batches(file, *group, at.unwrap_or(places), columns, equal)?)
+                Box::new(opened.batches(file, *group, at.unwrap_or(places), columns, read_as)?)
             }
             Self::Pending(_, pending, share, _) => Box::new(pending.blocks(dataset, share.clone())),
             Self::Memory(batches, _) => {
@@ -201,7 +203,7 @@ impl Unit {
         columns.retain(|(_, content)| want.has(*content));
         let buckets = want.histograms.then_some(dataset.buckets);
         let (mut numbers, mut key) = (self.numbers(None), Vec::new());
-        for batch in self.batches(dataset, &columns, None, &[])? {
+        for batch in self.batches(dataset, &columns, None, &ReadAs::coded(Vec::new()))? {
             let rows = StoredRows::new(&columns, buckets, &batch?);
             for (row, number) in (0..rows.len).zip(&mut numbers) {
                 rows.show(row, self.times(), &mut key, |row| each(number, row));
@@ -219,7 +221,7 @@ impl Unit {
     ) -> io::Result<()> {
         let columns = vec![(HISTOGRAM.to_owned(), Content::Histogram)];
         let mut numbers = self.numbers(Some(wanted));
-        let batches = self.batches(dataset, &columns, Some(wanted), &[])?;
+        let batches = self.batches(dataset, &columns, Some(wanted), &ReadAs::coded(Vec::new()))?;
         let mut wanted = wanted.iter().cloned().flatten().peekable();
         for batch in batches {
             let rows = StoredRows::new(&columns, None, &batch?);
@@ -242,11 +244,6 @@ impl Unit {
             Self::Memory(..) => error.to_string(),
         }
     }
-}
-
-/// Texts by numbers: rows of one key, which follow each other, are seen to be of one by these.
-pub(super) fn coded() -> DataType {
-    DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8))
 }
 
 fn unread(part: &Part, error: &io::Error) -> String {

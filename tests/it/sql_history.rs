@@ -4,6 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use pinbad::clock::{Clock, ManualClock};
+use pinbad::history::{Batch, Dataset, Gain, Retention, Store};
+use pinbad::report::builtin;
+use pinbad::report::definition::Defaults;
+use pinbad::report::row_key::push_key;
 use prost::Message as _;
 use serde_json::{Value as Json, json};
 
@@ -170,6 +174,77 @@ fn everything_is_there_once() {
     );
     assert!(covered[0][0].as_f64().unwrap() > 3_600.0, "{covered}");
     here.stop();
+}
+
+/// As many groups as rows, whose histograms together are more than queries may keep: each is done with before the next one.
+#[test]
+fn percentiles_of_many_groups_are_merged_as_they_are_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let retention = Retention {
+        secs: [u64::MAX; 3],
+        size_max: u64::MAX,
+        free_min: 0,
+    };
+    let mut store = Store::open(dir.path(), retention).unwrap();
+    let mut reports = builtin::reports(&Defaults::default()).into_iter();
+    let report = reports.find(|report| report.name == "report_by_script_name");
+    let dataset = Arc::new(Dataset::of(&report.unwrap(), 500));
+    let (scripts, hours) = (75, 24);
+    let end = START_MS / 1_000;
+    let begin = end - hours * 3_600;
+    for hour in 0..hours {
+        let mut batch = Batch::default();
+        for minute in 0..60 {
+            for script in 0..scripts {
+                let mut key = Vec::new();
+                push_key(&mut key, &format!("/shop/page_{script:02}.php"));
+                let times = (1..60).map(|us| (1_000 * us * (1 + script + minute), 1));
+                let gain = Gain::of_times(&dataset.buckets, times);
+                let time = begin + hour * 3_600 + minute * 60;
+                batch.add(&dataset, time, &key, false, &gain);
+            }
+        }
+        let now = begin + (hour + 1) * 3_600;
+        store.flush(&batch, now, || ()).unwrap();
+        // The last hours are pending still.
+        while hour < hours - 2 && store.publish_due(now + 300, &mut |_| Ok(())).unwrap() {}
+    }
+    drop(store);
+    let clock: Arc<dyn Clock> = Arc::new(ManualClock::new(START_MS));
+    let dir = format!("history.dir={}", dir.path().display());
+    let settings = [
+        &dir,
+        "history.free_min=0",
+        "sql.memory=16MiB",
+        "sql.threads=2",
+    ];
+    let here = Here::with_clock(&settings, clock);
+    let site = &here.site;
+    let of = |percentile: &str, keys: &str| {
+        format!(
+            "SELECT COUNT(*), MIN(p), MAX(p), SUM(p) FROM (SELECT {percentile} AS p FROM history.report_by_script_name {keys}) AS t"
+        )
+    };
+    let rows = site.sql(&of("req_time_p95", ""));
+    assert_eq!(rows[0][0], json!(scripts * 60 * hours));
+    let groups = of("percentile(histogram, 95)", "GROUP BY script_name, time");
+    let groups = site.sql(&groups);
+    for at in 0..3 {
+        assert_eq!(groups[0][at], rows[0][at], "{groups} {rows}");
+    }
+    let [sum, expected] = [&groups, &rows].map(|it| it[0][3].as_f64().unwrap());
+    assert!((sum / expected - 1.0).abs() < 1e-9, "{sum} {expected}");
+    // In another order they are kept.
+    let keys = "GROUP BY time, CONCAT(script_name, '!')";
+    let kept = json!({"query": of("percentile(histogram, 95)", keys)}).to_string();
+    let kept = site.post("/api/v1/sql", &kept);
+    assert_eq!(kept.status, 503, "{kept:?}");
+    let of_one = "SELECT script_name, percentile(histogram, 50) FROM history.report_by_script_name";
+    let by_script = site.sql(&format!("{of_one} GROUP BY script_name ORDER BY 1"));
+    let alone = site.sql(&format!(
+        "{of_one} WHERE script_name = '/shop/page_07.php' GROUP BY script_name"
+    ));
+    assert_eq!(by_script[7], alone[0]);
 }
 
 #[test]

@@ -21,13 +21,35 @@ use parquet::file::page_index::column_index::ColumnIndexMetaData;
 
 use super::{BATCH_ROWS, Content};
 
+/// How files are read.
+#[derive(Debug, Clone)]
+pub(in crate::history) struct ReadAs {
+    /// Texts as this type.
+    pub(in crate::history) texts: DataType,
+    /// Rows of a batch.
+    pub(in crate::history) batch_rows: usize,
+    /// Of columns of texts what they must equal: other pages are left out, and other rows where texts are read as views.
+    pub(in crate::history) equal: Vec<(String, String)>,
+}
+
+impl ReadAs {
+    /// Texts by numbers: rows of one key, which follow each other, are seen to be of one by these.
+    pub(in crate::history) fn coded(equal: Vec<(String, String)>) -> Self {
+        Self {
+            texts: DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8)),
+            batch_rows: BATCH_ROWS,
+            equal,
+        }
+    }
+}
+
 /// A file whose footer was read: which parts of it are to be read can be chosen.
 #[derive(Debug, Clone)]
 pub(in crate::history) struct Opened(ArrowReaderMetadata);
 
 impl Opened {
-    /// Reads the footer. Texts are read as this type.
-    pub(in crate::history) fn new(file: &File, texts: &DataType) -> io::Result<Self> {
+    /// Reads the footer.
+    pub(in crate::history) fn new(file: &File, read_as: &ReadAs) -> io::Result<Self> {
         unpanicked(|| {
             let options =
                 || ArrowReaderOptions::new().with_page_index_policy(PageIndexPolicy::Optional);
@@ -35,7 +57,7 @@ impl Opened {
             let fields = stored.schema().fields().iter().map(|field| {
                 let field = field.as_ref().clone();
                 Arc::new(match field.data_type() {
-                    DataType::Utf8 => field.with_data_type(texts.clone()),
+                    DataType::Utf8 => field.with_data_type(read_as.texts.clone()),
                     _ => field,
                 })
             });
@@ -48,7 +70,7 @@ impl Opened {
         })
     }
 
-    /// The row groups in which there may be rows that have these texts in these columns; and where in them.
+    /// The row groups in which there may be rows that have these texts; and where in them.
     pub(in crate::history) fn groups(
         &self,
         equal: &[(String, String)],
@@ -60,20 +82,19 @@ impl Opened {
         groups_with(self.0.metadata(), &equal.collect::<Vec<_>>())
     }
 
-    /// The rows of a group at places that ascend, in those of these columns that it has. Where texts are read as views those rows
-    /// alone that have these texts.
+    /// The rows of a group at places that ascend, in those of these columns that it has.
     pub(in crate::history) fn batches(
         &self,
         file: File,
         group: usize,
         places: &[Range<usize>],
         columns: &[(String, Content)],
-        equal: &[(String, String)],
+        read_as: &ReadAs,
     ) -> io::Result<impl Iterator<Item = io::Result<RecordBatch>> + Send + use<>> {
         let Self(metadata) = self;
         let parquet = metadata.parquet_schema();
-        let mut tests: Vec<Box<dyn ArrowPredicate>> = Vec::with_capacity(equal.len());
-        for (name, text) in equal {
+        let mut tests: Vec<Box<dyn ArrowPredicate>> = Vec::with_capacity(read_as.equal.len());
+        for (name, text) in &read_as.equal {
             if let Some((column, field)) = metadata.schema().column_with_name(name)
                 && *field.data_type() == DataType::Utf8View
             {
@@ -90,7 +111,7 @@ impl Opened {
                 ParquetRecordBatchReaderBuilder::new_with_metadata(file, metadata.clone())
                     .with_row_groups(vec![group])
                     .with_projection(mask)
-                    .with_batch_size(BATCH_ROWS);
+                    .with_batch_size(read_as.batch_rows);
             let rows = group_rows(metadata.metadata(), group);
             if places.first() != Some(&(0..rows)) {
                 let places = places.iter().cloned();

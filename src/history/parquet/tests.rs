@@ -11,7 +11,7 @@ use tempfile::NamedTempFile;
 use super::*;
 use crate::history::histogram::{HistogramRef, decode, fold};
 use crate::history::stored::equal_to;
-use crate::history::unit::{Unit, coded};
+use crate::history::unit::Unit;
 use crate::history::{Gain, Part, RowRef};
 use crate::report::counts::Histogram;
 use crate::report::definition::Level;
@@ -230,7 +230,7 @@ fn a_span_a_key_and_some_places_are_read_alone() {
     read.unwrap();
     assert_eq!(seen.into_values().collect::<Vec<_>>(), [4; 10]);
 
-    let opened = Opened::new(file.as_file(), &coded()).unwrap();
+    let opened = Opened::new(file.as_file(), &ReadAs::coded(Vec::new())).unwrap();
     let columns = columns(dataset);
     let mut firsts = rows.iter().step_by(7_001).map(|row| &row.key);
     for key in firsts.by_ref() {
@@ -267,7 +267,8 @@ fn a_span_a_key_and_some_places_are_read_alone() {
         };
         assert_eq!(cells(&gain, None).2, cells(&rows[place].gain, None).2);
     };
-    let units = Unit::of_part(&part, &(0..u64::MAX), dataset, &coded(), &[]).unwrap();
+    let read_as = ReadAs::coded(Vec::new());
+    let units = Unit::of_part(&part, &(0..u64::MAX), dataset, &read_as).unwrap();
     let [unit] = &*units else { panic!("{units:?}") };
     unit.histograms(dataset, &places, &mut compare).unwrap();
     assert_eq!(wanted.next(), None);

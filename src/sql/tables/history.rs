@@ -14,12 +14,16 @@ use async_trait::async_trait;
 use datafusion::arrow::array::{
     ArrayRef, AsArray as _, RecordBatch, RecordBatchOptions, StringViewArray, TimestampSecondArray,
 };
+use datafusion::arrow::compute::{concat_batches, lexsort_to_indices, take_record_batch};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimestampSecondType};
 use datafusion::catalog::{SchemaProvider, Session, TableProvider};
 use datafusion::common::{DataFusionError, Result, ScalarValue};
 use datafusion::execution::TaskContext;
 use datafusion::execution::memory_pool::MemoryConsumer;
 use datafusion::logical_expr::{Expr, Operator, TableProviderFilterPushDown, TableType};
+use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::{LexOrdering, PhysicalSortExpr};
+use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
 use datafusion::physical_plan::{ExecutionPlan, SendableRecordBatchStream};
@@ -45,6 +49,13 @@ pub(in crate::sql) const BUCKETS: &str = "pinbad.buckets";
 
 /// What a batch may take, bytes: rows of hours with their histograms.
 const BATCH_BYTES: usize = 4 << 20;
+
+/// From so many rows on histograms are read in the order of the parts, if these are not too many: of each there is a batch of so many rows
+/// in memory.
+const ORDERED_ROWS: u64 = 100_000;
+const ORDERED_READS_MAX: usize = 128;
+const ORDERED_BATCH_ROWS: usize = 512;
+const ORDERED_BYTES: usize = 64 << 10;
 
 /// The names of its tables, in their order; none without a history.
 pub(in crate::sql) fn names(catalog: &Catalog) -> Vec<String> {
@@ -192,19 +203,41 @@ impl TableProvider for HistoryTable {
         if asked.any(|other| Some(other) != scan.resolution) {
             reads.clear();
         }
+        let rows: u64 = reads.iter().map(Read::rows).sum();
+        if (ORDERED_ROWS..).contains(&rows)
+            && reads.len() <= ORDERED_READS_MAX
+            && let Some(order) = scan.order()
+        {
+            let wanted = scan.wanted.clone().in_batches_of(ORDERED_BATCH_ROWS);
+            let scan = Arc::new(Scan {
+                wanted,
+                ..Scan::clone(&scan)
+            });
+            let all: Vec<Arc<dyn PartitionStream>> = vec![Arc::new(Ordered {
+                scan,
+                reads,
+                order: order.clone(),
+            })];
+            let exec = StreamingTableExec::try_new(schema, all, None, [order], false, limit)?;
+            return Ok(Arc::new(exec));
+        }
         let threads = state
             .config()
             .target_partitions()
             .clamp(1, reads.len().max(1));
-        let mut pieces: Vec<Vec<Read>> = (0..threads).map(|_| Vec::new()).collect();
+        let mut shares: Vec<Vec<Read>> = (0..threads).map(|_| Vec::new()).collect();
         for (at, read) in reads.into_iter().enumerate() {
-            pieces[at % threads].push(read);
+            shares[at % threads].push(read);
         }
-        let pieces = pieces.into_iter().map(|reads| {
+        let shares = shares.into_iter().map(|reads| {
             let scan = Arc::clone(&scan);
-            Arc::new(Piece { scan, reads }) as Arc<dyn PartitionStream>
+            Arc::new(Share {
+                scan,
+                reads,
+                order: None,
+            }) as Arc<dyn PartitionStream>
         });
-        let exec = StreamingTableExec::try_new(schema, pieces.collect(), None, [], false, limit)?;
+        let exec = StreamingTableExec::try_new(schema, shares.collect(), None, [], false, limit)?;
         Ok(Arc::new(exec))
     }
 }
@@ -281,7 +314,7 @@ fn seconds(expr: &Expr) -> Option<i64> {
 }
 
 /// What a scan shows.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Scan {
     dataset: Arc<Dataset>,
     wanted: Wanted,
@@ -298,6 +331,16 @@ struct Read {
     rows: Rows,
     times: Range<u64>,
     resolution: Resolution,
+}
+
+impl Read {
+    /// How many they may be.
+    fn rows(&self) -> u64 {
+        match &self.rows {
+            Rows::OnDisk(part) => part.rows(),
+            Rows::InMemory(batches) => batches.iter().map(|it| it.num_rows() as u64).sum(),
+        }
+    }
 }
 
 /// Where they lie.
@@ -343,6 +386,27 @@ impl Scan {
             resolution: Resolution::Minute,
         });
         reads
+    }
+
+    /// The order in which histograms of many rows are read, so that those of a group follow each other and need not be kept.
+    fn order(&self) -> Option<LexOrdering> {
+        let mut fields = self.schema.fields().iter();
+        let has_histogram = fields.any(|field| *field.data_type() == DataType::Binary);
+        if !has_histogram || self.wanted.is_selective() {
+            return None;
+        }
+        let order = shown::order(&self.dataset).into_iter();
+        let order = order.map_while(|name| Column::new_with_schema(&name, &self.schema).ok());
+        LexOrdering::new(order.map(|it| PhysicalSortExpr::new_default(Arc::new(it))))
+    }
+
+    /// Rows in this order, of which all are in memory.
+    fn sorted(&self, batches: Batches, order: &LexOrdering) -> Result<RecordBatch> {
+        let batches: Vec<RecordBatch> = batches.collect::<io::Result<_>>()?;
+        let all = concat_batches(&self.schema, &batches)?;
+        let columns = order.iter().map(|it| it.evaluate_to_sort_column(&all));
+        let order = lexsort_to_indices(&columns.collect::<Result<Vec<_>>>()?, None)?;
+        Ok(take_record_batch(&all, &order)?)
     }
 
     /// The batches of a read, in the columns that are shown.
@@ -392,12 +456,14 @@ fn stored_place(wanted: &Wanted, column: usize) -> usize {
 
 /// The share of a scan that one thread reads.
 #[derive(Debug)]
-struct Piece {
+struct Share {
     scan: Arc<Scan>,
     reads: Vec<Read>,
+    /// The order in which each of them is to be.
+    order: Option<LexOrdering>,
 }
 
-impl PartitionStream for Piece {
+impl PartitionStream for Share {
     fn schema(&self) -> &SchemaRef {
         &self.scan.schema
     }
@@ -405,10 +471,28 @@ impl PartitionStream for Piece {
     /// Files are opened one after the other, when their batches are asked for.
     fn execute(&self, context: Arc<TaskContext>) -> SendableRecordBatchStream {
         let memory = MemoryConsumer::new("history").register(context.memory_pool());
-        let held = memory.try_grow(BATCH_BYTES);
-        let (scan, reads) = (Arc::clone(&self.scan), self.reads.clone());
+        let held = memory.try_grow(match &self.order {
+            // What merges them counts its batches.
+            Some(_) => ORDERED_BYTES,
+            None => BATCH_BYTES,
+        });
+        let (scan, reads, order) = (
+            Arc::clone(&self.scan),
+            self.reads.clone(),
+            self.order.clone(),
+        );
         let batches = reads.into_iter().flat_map(move |read| {
-            let opened = scan.batches(&read);
+            let opened = scan.batches(&read).and_then(|batches| {
+                let (Some(order), Rows::InMemory(_)) = (&order, &read.rows) else {
+                    return Ok(batches);
+                };
+                let sorted = scan.sorted(batches, order).map_err(io::Error::other)?;
+                let begins = (0..sorted.num_rows()).step_by(ORDERED_BATCH_ROWS);
+                Ok(Box::new(begins.map(move |begin| {
+                    let rows = ORDERED_BATCH_ROWS.min(sorted.num_rows() - begin);
+                    Ok(sorted.slice(begin, rows))
+                })) as Batches)
+            });
             opened.unwrap_or_else(|error| Box::new(std::iter::once(Err(error))))
         });
         let batches = batches.map(move |batch| {
@@ -419,6 +503,45 @@ impl PartitionStream for Piece {
         let schema = Arc::clone(&self.scan.schema);
         let batches = futures::stream::iter(refused.into_iter().chain(batches));
         Box::pin(RecordBatchStreamAdapter::new(schema, batches))
+    }
+}
+
+/// All of a scan, merged in the order in which each part is.
+#[derive(Debug)]
+struct Ordered {
+    scan: Arc<Scan>,
+    reads: Vec<Read>,
+    order: LexOrdering,
+}
+
+impl Ordered {
+    fn merge(&self, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let shares = self.reads.iter().map(|read| {
+            Arc::new(Share {
+                scan: Arc::clone(&self.scan),
+                reads: vec![read.clone()],
+                order: Some(self.order.clone()),
+            }) as Arc<dyn PartitionStream>
+        });
+        let schema = Arc::clone(&self.scan.schema);
+        let order = self.order.clone();
+        let shares =
+            StreamingTableExec::try_new(schema, shares.collect(), None, [order], false, None)?;
+        SortPreservingMergeExec::new(self.order.clone(), Arc::new(shares)).execute(0, context)
+    }
+}
+
+impl PartitionStream for Ordered {
+    fn schema(&self) -> &SchemaRef {
+        &self.scan.schema
+    }
+
+    fn execute(&self, context: Arc<TaskContext>) -> SendableRecordBatchStream {
+        self.merge(context).unwrap_or_else(|error| {
+            let schema = Arc::clone(&self.scan.schema);
+            let error = futures::stream::iter([Err(error)]);
+            Box::pin(RecordBatchStreamAdapter::new(schema, error))
+        })
     }
 }
 
