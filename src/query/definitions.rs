@@ -32,7 +32,7 @@ const FEDERATED_FIRST: &str = "-- For a MariaDB in front of pinbad: its own tabl
 -- The tables hold nothing; each statement reads them from pinbad, by their keys where it can.";
 
 /// All definitions that hold at start, each name once.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Definitions {
     /// The reports, in the order in which they are listed.
     pub reports: Vec<(Definition, DefinedBy)>,
