@@ -1,6 +1,6 @@
 //! Every compile-time maximum, and how they relate.
 //!
-//! What an operator may want to move is a configuration key; what is here follows from a protocol, from a layout, or
+//! Limits that an operator may want to move are configuration keys; those here follow from a protocol, from a layout, or
 //! bounds the work that one hostile datagram can cause. The assertions at the foot are the reasoning that other
 //! files lean on: when a number is changed and a relation breaks, the crate no longer compiles.
 
@@ -69,8 +69,8 @@ pub const REWRITE_TEXT_BYTES_MAX: usize = 1024;
 /// `\d` and `\w` know all of Unicode and make it some 10 and 50 KiB larger.
 pub const REWRITE_PROGRAM_BYTES_MAX: usize = 1 << 20;
 
-/// What one pattern may note down while it runs, in bytes, twice (forwards and backwards) in each receiver. Beyond it
-/// it forgets and notes anew, or falls back to a slower way of searching.
+/// Bytes of the cache of one running pattern, twice (forwards and backwards) in each receiver. Beyond it
+/// the cache is cleared, or a slower way of searching is used.
 pub const REWRITE_DFA_BYTES_MAX: usize = 256 << 10;
 
 /// Matches that one rule replaces in one text; further ones stay. Finding each match is linear in the text, so finding
@@ -89,7 +89,7 @@ pub const GROUP_DEPTH_MAX: usize = 100;
 /// `[[user]]` entries. Checking a token looks at each of them.
 pub const USERS_MAX: usize = 256;
 
-/// What the variables of a MySQL session take, in bytes: names, values and their places.
+/// Bytes of the variables of a MySQL session: names, values and overhead.
 pub const SESSION_BYTES_MAX: usize = 64 << 10;
 
 /// Longest name of a user, in bytes.
@@ -125,15 +125,15 @@ const _: () = {
     assert!(REQUEST_TAGS_MAX < u16::MAX as usize);
 };
 
-/// What a receiver's name rules take, if there are any: recent names and what is known of one packet's tags.
+/// Bytes of a receiver's name rules, if there are any: recent names, and the tags of one packet.
 pub const RULES_SCRATCH_BYTES: u64 = 2 << 20;
 
-/// What each pattern among them may take beside while it runs.
+/// Bytes that each running pattern among them may take beside.
 pub const PATTERN_SCRATCH_BYTES: u64 = 1 << 20;
 
 /// How long after its end a minute that all pinbads have shipped to ClickHouse by then may be: it is shipped when it has been over for
 /// two minutes.
 pub const SHIPPED_AFTER_SECS: u64 = 180;
 
-/// What answers over the past may take for their keys, all together.
+/// Bytes that the keys of all answers over the past may take together.
 pub const PAST_ANSWERS_BYTES_MAX: usize = 256 << 20;
