@@ -3,6 +3,9 @@
 use std::borrow::Cow;
 
 pub(crate) mod digits;
+mod unit;
+
+pub use unit::Unit;
 
 /// What a column holds, in the words of Pinba's tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -22,6 +25,12 @@ pub enum ColumnType {
 }
 
 impl ColumnType {
+    /// Whether it holds texts.
+    #[must_use]
+    pub const fn is_text(self) -> bool {
+        matches!(self, Self::Varchar(_) | Self::Text)
+    }
+
     /// The type's name in JSON column lists: `bigint`, `int`, `float`, `double`, `varchar(N)`, `text`.
     #[must_use]
     pub fn name(self) -> Cow<'static, str> {
@@ -43,6 +52,23 @@ pub struct Column {
     pub name: String,
     /// What it holds.
     pub column_type: ColumnType,
+    /// In what its numbers are.
+    pub unit: Unit,
+    /// Whether it can be NULL.
+    pub nullable: bool,
+}
+
+impl Column {
+    /// A column that can be NULL.
+    #[must_use]
+    pub fn new(name: impl Into<String>, column_type: ColumnType, unit: Unit) -> Self {
+        Self {
+            name: name.into(),
+            column_type,
+            unit,
+            nullable: true,
+        }
+    }
 }
 
 /// One value of a row.

@@ -13,7 +13,7 @@ use std::fmt::Write as _;
 use super::histogram::V2Buckets;
 use super::reading::{KeyValue, Reading, Want};
 use super::totals::Totals;
-use crate::value::{Column, ColumnType, Value};
+use crate::value::{Column, Unit, Value};
 
 mod numbers;
 mod table;
@@ -64,6 +64,43 @@ pub enum Measure {
 }
 
 impl Measure {
+    /// All of them, in the order of [`Totals::sums`].
+    pub const ALL: [Self; 8] = [
+        Self::Requests,
+        Self::Hits,
+        Self::Time,
+        Self::RuUtime,
+        Self::RuStime,
+        Self::Traffic,
+        Self::Memory,
+        Self::Errors,
+    ];
+
+    /// Its name in lists of columns.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Requests => "requests",
+            Self::Hits => "hits",
+            Self::Time => "time",
+            Self::RuUtime => "ru_utime",
+            Self::RuStime => "ru_stime",
+            Self::Traffic => "traffic",
+            Self::Memory => "memory",
+            Self::Errors => "errors",
+        }
+    }
+
+    /// In what it is shown: seconds are counted in microseconds, and bytes are KiB in Pinba's tables.
+    #[must_use]
+    pub const fn unit(self) -> Unit {
+        match self {
+            Self::Requests | Self::Hits | Self::Errors => Unit::Count,
+            Self::Time | Self::RuUtime | Self::RuStime => Unit::Seconds,
+            Self::Traffic | Self::Memory => Unit::Bytes,
+        }
+    }
+
     /// This measure of a row: a count, microseconds or bytes.
     #[inline]
     #[must_use]
@@ -79,19 +116,6 @@ impl Measure {
             Self::Errors => u128::from(totals.errors),
         }
     }
-}
-
-/// In what a sum is shown.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Unit {
-    /// The number itself.
-    Count,
-    /// Seconds, of microseconds.
-    Seconds,
-    /// KiB, of bytes.
-    Kib,
-    /// Bytes.
-    Bytes,
 }
 
 /// What rates and shares are of.
@@ -165,6 +189,7 @@ impl ColumnLayout {
                 _ => None,
             });
             *unit = shown.unwrap_or(*unit);
+            column.column.unit = column.cell.unit();
         }
         self.columns.push(column);
     }
@@ -209,14 +234,13 @@ impl ColumnLayout {
             Cell::Key(key) => match reading.key(row, *key) {
                 KeyValue::Text(text) => Value::Text(Cow::Borrowed(text)),
                 KeyValue::Status(status) => Value::Int(i64::from(status)),
-                KeyValue::Other => match self.columns[column].column.column_type {
-                    ColumnType::Varchar(_) | ColumnType::Text => Value::Text(Cow::Borrowed(OTHER)),
-                    _ => Value::Null,
-                },
+                KeyValue::Other if self.columns[column].column.column_type.is_text() => {
+                    Value::Text(Cow::Borrowed(OTHER))
+                }
+                KeyValue::Other => Value::Null,
             },
             Cell::KeyText(key) => Value::Text(key_text(reading.key(row, *key))),
             Cell::IndexValue(parts) => Value::Text(index_value(parts, reading, row)),
-            Cell::Sum(measure, Unit::Count | Unit::Bytes) => whole(measure.of(totals)),
             Cell::Sum(measure, Unit::Seconds) => {
                 let us = measure.of(totals);
                 u64::try_from(us).map_or_else(|_| Value::Float(us as f64 / 1e6), Value::Micros)
@@ -226,6 +250,7 @@ impl ColumnLayout {
                 let value = quotient.filter(|value| !value.is_nan());
                 value.map_or(Value::Null, Value::Float)
             }
+            Cell::Sum(measure, _) => whole(measure.of(totals)),
             Cell::Quantile(rank) => reading
                 .quantile(row, *rank)
                 .map_or(Value::Null, Value::Float),

@@ -5,6 +5,7 @@ use std::cmp::Ordering;
 use serde_json::Value as Json;
 
 use crate::cli::format::{bytes, grouped, seconds, visible};
+use crate::value;
 
 /// Columns of a bar.
 const BAR: usize = 10;
@@ -33,6 +34,22 @@ pub enum Unit {
 }
 
 impl Unit {
+    /// How a column of numbers in this unit is shown; without a unit they are ids and codes if they are whole.
+    pub const fn of(unit: value::Unit, is_whole: bool) -> Self {
+        match unit {
+            value::Unit::None if !is_whole => Self::Number,
+            value::Unit::None | value::Unit::UnixSeconds => Self::Plain,
+            value::Unit::Count => Self::Count,
+            value::Unit::Seconds => Self::Seconds,
+            value::Unit::Bytes | value::Unit::BytesPerSecond => Self::Bytes,
+            value::Unit::Kib | value::Unit::KibPerSecond => Self::Kib,
+            value::Unit::Percent => Self::Percent,
+            value::Unit::Ratio | value::Unit::CountPerSecond | value::Unit::SecondsPerSecond => {
+                Self::Number
+            }
+        }
+    }
+
     /// A value as text, in a column of this unit; a terminal executes nothing in it.
     pub fn format(self, value: &Json) -> String {
         let number = match value {

@@ -115,15 +115,15 @@ pub(super) fn secs(secs: f64) -> String {
     }
 }
 
-/// A unit in which all numbers of a column, or of a scale, are written.
+/// A unit of people's in which all numbers of a column, or of an axis, are written: `ms`, `KiB`.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Unit {
+pub(super) struct Scale {
     size: f64,
     name: &'static str,
 }
 
-const TIMES: [Unit; 4] = units([(1e-6, "\u{b5}s"), (1e-3, "ms"), (1.0, "s"), (3600.0, "h")]);
-const SIZES: [Unit; 5] = units([
+const TIMES: [Scale; 4] = scales([(1e-6, "\u{b5}s"), (1e-3, "ms"), (1.0, "s"), (3600.0, "h")]);
+const SIZES: [Scale; 5] = scales([
     (1.0, "B"),
     (1024.0, "KiB"),
     (1_048_576.0, "MiB"),
@@ -134,8 +134,8 @@ const SIZES: [Unit; 5] = units([
 /// From here on a number has a larger unit, whatever is beside it.
 const MANY: f64 = 99_999.5;
 
-const fn units<const N: usize>(named: [(f64, &'static str); N]) -> [Unit; N] {
-    let mut units = [Unit {
+const fn scales<const N: usize>(named: [(f64, &'static str); N]) -> [Scale; N] {
+    let mut units = [Scale {
         size: 1.0,
         name: "",
     }; N];
@@ -147,7 +147,7 @@ const fn units<const N: usize>(named: [(f64, &'static str); N]) -> [Unit; N] {
     units
 }
 
-impl Unit {
+impl Scale {
     /// For these numbers of seconds.
     pub(super) fn of_secs(numbers: impl IntoIterator<Item = f64>) -> Self {
         // A number alone goes over to hours late.
@@ -280,27 +280,15 @@ pub(super) fn bytes(bytes: f64) -> String {
     format!("{digits} {}", units[unit])
 }
 
-/// A value of a report's own columns, by the name of its column. Names of keys decide nothing: the type of the value does.
-pub(super) fn value(column: &str, value: &Value<'_>) -> Markup {
+/// A value of a column without a unit.
+pub(super) fn value(value: &Value<'_>) -> Markup {
     match value {
         Value::Null => html! { span.none { (UNKNOWN) } },
         Value::Text(text) => Name(text).render(),
         Value::Int(number) => html! { (grouped(*number as f64)) },
         Value::Micros(us) => html! { (micros(*us)) },
-        Value::Float(float) if column.ends_with("_percent") || column == "percent" => {
-            html! { (percent(*float)) }
-        }
-        Value::Float(float) if is_secs(column) => html! { (secs(*float)) },
         Value::Float(float) => html! { (number(*float)) },
     }
-}
-
-/// Whether a column of floats is in seconds: percentiles and medians.
-pub(super) fn is_secs(column: &str) -> bool {
-    let percentile = column
-        .strip_prefix('p')
-        .is_some_and(|rest| rest.starts_with(|first: char| first.is_ascii_digit()));
-    percentile || column.ends_with("_median") || column == "time_value"
 }
 
 /// The tags of a timer.
@@ -404,7 +392,7 @@ mod tests {
     #[test]
     fn a_column_has_one_unit() {
         let shown = |numbers: &[f64]| {
-            let unit = Unit::of_secs(numbers.iter().copied());
+            let unit = Scale::of_secs(numbers.iter().copied());
             let shown = numbers.iter().map(|it| unit.text(*it));
             shown.collect::<Vec<_>>().join(", ")
         };
@@ -416,7 +404,7 @@ mod tests {
         );
         assert_eq!(shown(&[400_000.0, 40_000.0]), "111 h, 11.1 h");
         assert_eq!(shown(&[f64::NAN]), "\u{2013}");
-        let unit = Unit::of_bytes([2048.0, 5e6, 17.0]);
+        let unit = Scale::of_bytes([2048.0, 5e6, 17.0]);
         assert_eq!(
             [2048.0, 5e6, 17.0].map(|it| unit.text(it)),
             ["2.00 KiB", "4,883 KiB", "0.0166 KiB"]
