@@ -33,6 +33,7 @@ use crate::report::layout::{Measure, OTHER};
 use crate::report::reading::Extremes;
 use crate::report::row_key::key_texts;
 use crate::report::totals::Totals;
+use crate::value::Unit;
 
 mod rows;
 
@@ -419,7 +420,25 @@ fn clipped(sum: u128) -> i64 {
     i64::try_from(sum).unwrap_or(i64::MAX)
 }
 
+/// What stands behind the name of a column of microseconds.
+const MICROS: &str = "_us";
+
 impl Content {
+    /// Whether it has microseconds, which SQL shows as seconds.
+    pub(super) const fn is_time(self) -> bool {
+        match self {
+            Self::Sum(measure) => matches!(measure.unit(), Unit::Seconds),
+            Self::TimeMin | Self::TimeMax => true,
+            _ => false,
+        }
+    }
+
+    /// The name of a column where it is shown.
+    pub(super) fn shown_name(self, stored: &str) -> &str {
+        let seconds = stored.strip_suffix(MICROS).filter(|_| self.is_time());
+        seconds.unwrap_or(stored)
+    }
+
     pub(super) fn field(self, name: &str) -> Field {
         let (data_type, nullable) = match self {
             Self::Time => (moment(), false),
