@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 
 use super::comment::FixedTable;
-use super::definition::{Defaults, Definition, Kind, Level};
+use super::definition::{Defaults, Definition, Kind};
 use super::native::ReportForm;
 use crate::value::{Column, ColumnType};
 
@@ -41,7 +41,7 @@ pub struct Key {
 #[must_use]
 pub fn report(definition: &Definition) -> CreateTable {
     let columns = definition.layout.columns().iter();
-    let mut columns: Vec<Column> = columns.map(|column| column.column.clone()).collect();
+    let columns: Vec<Column> = columns.map(|column| column.column.clone()).collect();
     let leading = columns.first().map(|column| column.name.as_str());
     // Pinba's look-up keys: histogram views by index_value, tag reports by what stands before the tags.
     let name = match (definition.kind, leading) {
@@ -49,11 +49,6 @@ pub fn report(definition: &Definition) -> CreateTable {
         (Kind::Tag, Some("script_name")) => Some("script_name"),
         (Kind::RequestTag, Some("hostname")) => Some("hostname"),
         _ => None,
-    };
-    columns[0].nullable = match name {
-        Some("hostname") | None => true,
-        Some("index_value") => definition.level == Level::Packet,
-        Some(_) => false,
     };
     let keys: Vec<(&str, &str)> = name.map(|name| ("MUL", name)).into_iter().collect();
     let comment = definition.comment.clone();

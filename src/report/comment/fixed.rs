@@ -121,7 +121,8 @@ impl FixedTable {
         columns::table(self.table(), defaults)
     }
 
-    /// Its keys of one column: `PRI`, `UNI` or `MUL`, as information_schema says it, and the column.
+    /// Its keys of one column: `PRI`, `UNI` or `MUL`, as information_schema says it, and the
+    /// column.
     #[must_use]
     pub const fn keys(self) -> &'static [(&'static str, &'static str)] {
         match self {

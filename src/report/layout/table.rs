@@ -101,6 +101,12 @@ impl Table<'_> {
             }
         }
         self.insert_keys(&mut columns, &key_places);
+        // As Pinba declares them: by these rows are looked up.
+        columns[0].column.nullable = match (self.definition.kind, &*columns[0].column.name) {
+            (Kind::Tag, "script_name") => false,
+            (_, "index_value") => self.definition.level == Level::Packet,
+            _ => true,
+        };
         columns
     }
 
