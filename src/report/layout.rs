@@ -6,13 +6,36 @@
 //! (`index_value`, histogram texts) allocate.
 //!
 //! f64 appears here for the first time: everything below is integers.
+//!
+//! # One column more
+//!
+//! - Of what is counted already: a line of `columns.txt`. A word behind the type says where its
+//!   values come from, and its unit follows. SQL, JSON, CSV, Arrow, the MySQL wire, CREATE TABLE,
+//!   `/api/v1/reports`, the report's own page and `top` have it then.
+//! - Computed in a new way: a [`Cell`] with its unit and value here, and its word in `table`.
+//! - In the short tables of the pages: a line of `http/page/columns.toml`, with a title and what it
+//!   means.
+//!
+//! # One measure more
+//!
+//! 1. `totals.rs`: a line of `measures!`, the last one: name, width, unit, and the column in which
+//!    it is stored. Tick logs, seconds, files of history and what the fleet is asked for have it
+//!    then.
+//! 2. `arrivals.rs`: what a request adds to it.
+//! 3. `groups/front.rs` and `groups.rs`: its sum in the running tick.
+//! 4. `columns.txt`: the columns that show it.
+//! 5. `state/records.rs`: another version, since an older snapshot has fewer sums.
+//! 6. `clickhouse/tables.rs` and `clickhouse/views.rs`: its column there.
+//!
+//! `series/metric.rs` and `metrics/rows.rs` list what is drawn and what is scraped. That all front
+//! ends show the columns that are declared is what `tests/it/mysql/columns.rs` is for.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use super::histogram::V2Buckets;
 use super::reading::{KeyValue, Reading, Want};
-use super::totals::Totals;
+pub use super::totals::Measure;
 use crate::value::{Column, Unit, Value};
 
 mod numbers;
@@ -40,82 +63,6 @@ pub struct LayoutColumn {
     pub column: Column,
     /// Where its values come from.
     pub cell: Cell,
-}
-
-/// A sum that every row has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Measure {
-    /// Requests (packets and those nested in them).
-    Requests,
-    /// Hits of timers; at request level the number of timers.
-    Hits,
-    /// Request time or timer value.
-    Time,
-    /// User CPU.
-    RuUtime,
-    /// System CPU.
-    RuStime,
-    /// Document sizes.
-    Traffic,
-    /// Memory footprints.
-    Memory,
-    /// Requests with an error status.
-    Errors,
-}
-
-impl Measure {
-    /// All of them, in the order of [`Totals::sums`].
-    pub const ALL: [Self; 8] = [
-        Self::Requests,
-        Self::Hits,
-        Self::Time,
-        Self::RuUtime,
-        Self::RuStime,
-        Self::Traffic,
-        Self::Memory,
-        Self::Errors,
-    ];
-
-    /// Its name in lists of columns.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Requests => "requests",
-            Self::Hits => "hits",
-            Self::Time => "time",
-            Self::RuUtime => "ru_utime",
-            Self::RuStime => "ru_stime",
-            Self::Traffic => "traffic",
-            Self::Memory => "memory",
-            Self::Errors => "errors",
-        }
-    }
-
-    /// In what it is shown: seconds are counted in microseconds, and bytes are KiB in Pinba's tables.
-    #[must_use]
-    pub const fn unit(self) -> Unit {
-        match self {
-            Self::Requests | Self::Hits | Self::Errors => Unit::Count,
-            Self::Time | Self::RuUtime | Self::RuStime => Unit::Seconds,
-            Self::Traffic | Self::Memory => Unit::Bytes,
-        }
-    }
-
-    /// This measure of a row: a count, microseconds or bytes.
-    #[inline]
-    #[must_use]
-    pub fn of(self, totals: &Totals) -> u128 {
-        match self {
-            Self::Requests => u128::from(totals.requests),
-            Self::Hits => totals.hits,
-            Self::Time => totals.time,
-            Self::RuUtime => totals.ru_utime,
-            Self::RuStime => totals.ru_stime,
-            Self::Traffic => totals.traffic,
-            Self::Memory => totals.memory,
-            Self::Errors => u128::from(totals.errors),
-        }
-    }
 }
 
 /// What rates and shares are of.
@@ -165,6 +112,24 @@ pub enum Cell {
     MemoryPeakMax,
     /// A column of a histogram view: only [`ColumnLayout::segments`] has values for it.
     Segment,
+}
+
+impl Cell {
+    /// In what the numbers of this column are.
+    const fn unit(&self) -> Unit {
+        match self {
+            Self::Key(_)
+            | Self::KeyText(_)
+            | Self::IndexValue(_)
+            | Self::HistogramText(..)
+            | Self::Segment => Unit::None,
+            Self::Sum(_, unit) => *unit,
+            Self::PerSec(_, unit, _) => unit.per_second(),
+            Self::Percent(..) => Unit::Percent,
+            Self::Quantile(_) | Self::TimeInterval | Self::TimeMin | Self::TimeMax => Unit::Seconds,
+            Self::MemoryPeakMax => Unit::Bytes,
+        }
+    }
 }
 
 impl ColumnLayout {

@@ -48,22 +48,6 @@ const fn size(unit: Unit) -> f64 {
 }
 
 impl Cell {
-    /// In what the numbers of this column are.
-    pub(super) const fn unit(&self) -> Unit {
-        match self {
-            Self::Key(_)
-            | Self::KeyText(_)
-            | Self::IndexValue(_)
-            | Self::HistogramText(..)
-            | Self::Segment => Unit::None,
-            Self::Sum(_, unit) => *unit,
-            Self::PerSec(_, unit, _) => unit.per_second(),
-            Self::Percent(..) => Unit::Percent,
-            Self::Quantile(_) | Self::TimeInterval | Self::TimeMin | Self::TimeMax => Unit::Seconds,
-            Self::MemoryPeakMax => Unit::Bytes,
-        }
-    }
-
     /// The quotient that this column shows, if it shows one.
     pub(super) fn quotient(&self, reading: &Reading) -> Option<Quotient> {
         let (measure, factor, divisor, of_nothing) = match *self {
