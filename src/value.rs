@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 pub(crate) mod digits;
+pub(crate) mod text;
 mod unit;
 
 pub use unit::Unit;
@@ -110,21 +111,4 @@ impl Value<'_> {
             Self::Text(text) => Value::Text(Cow::Owned(text.into_owned())),
         }
     }
-}
-
-/// A whole number with commas, as people read it: `12,345`.
-#[must_use]
-pub fn grouped(number: f64) -> String {
-    let digits = format!("{:.0}", number.abs());
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3 + 1);
-    if number < 0.0 && digits != "0" {
-        text.push('-');
-    }
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }

@@ -1,7 +1,8 @@
 //! Units: in what the numbers of a column are.
 //!
-//! Declared with the column, so that no reader has to guess it from a name. `/api/v1/reports` tells it with every column;
-//! pages and `top` choose by it how a number is written, history and ClickHouse what is stored.
+//! Declared with the column, so that no reader has to guess it from a name. `/api/v1/reports` tells
+//! it with every column; pages and `top` choose by it how a number is written, history and
+//! ClickHouse what is stored.
 
 /// In what a column's numbers are.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
