@@ -32,7 +32,7 @@ use crate::query::table::Table;
 use crate::report::comment;
 use crate::report::definition::Columns;
 use crate::report::native::ReportForm;
-use crate::value::{Column, ColumnType, Value};
+use crate::value::{Column, Value};
 
 /// `GET /api/v1/reports`
 pub(in crate::http) async fn list(State(app): State<Arc<App>>, _: NoParams) -> Answer {
@@ -44,7 +44,13 @@ pub(in crate::http) async fn list(State(app): State<Arc<App>>, _: NoParams) -> A
 
 /// One report as it is listed.
 fn summary(report: &ReportSummary) -> Json {
-    let column = |column: &Column| json!({"name": column.name, "type": column.column_type.name()});
+    let column = |column: &Column| {
+        json!({
+            "name": column.name,
+            "type": column.column_type.name(),
+            "unit": column.unit.name(),
+        })
+    };
     json!({
         "name": report.name,
         "kind": report.kind,
@@ -369,10 +375,7 @@ fn list_of_columns(
 
 /// The value that a key column must have.
 fn wanted<'a>(column: &Column, text: &'a str) -> Result<Value<'a>, Problem> {
-    if matches!(
-        column.column_type,
-        ColumnType::Varchar(_) | ColumnType::Text
-    ) {
+    if column.column_type.is_text() {
         return Ok(Value::Text(text.into()));
     }
     let bad = || format!("{text:?} is not accepted; a whole number is");

@@ -9,7 +9,7 @@
 
 use maud::{Markup, html};
 
-use super::formatting::{self, Name, Unit, visible};
+use super::formatting::{self, Name, Scale, visible};
 use super::ranking::{Ranking, remarks};
 use super::render::View;
 use super::requests::search_of;
@@ -244,7 +244,7 @@ pub(super) fn slow_table(groups: &TimerGroups, time: &Time) -> Markup {
         let hits = u64::from(slow.timer.hit_count.max(1));
         (slow.timer.value_us / hits) as f64 / 1e6
     };
-    let unit = Unit::of_secs(groups.slowest.iter().map(per_hit));
+    let scale = Scale::of_secs(groups.slowest.iter().map(per_hit));
     let rows = groups.slowest.iter().map(|slow| {
         let hits = u64::from(slow.timer.hit_count.max(1));
         let run = slow.run.map(|run| run.to_string());
@@ -253,7 +253,7 @@ pub(super) fn slow_table(groups: &TimerGroups, time: &Time) -> Markup {
             th.when scope="row" {
                 a href=(time.link(&format!("/requests/{}", slow.request_id), run)) { (time.moment(u64::from(slow.timestamp))) " " small { "#" (slow.request_id) } }
             }
-            td { (unit.text(per_hit(slow))) }
+            td { (scale.text(per_hit(slow))) }
             td { (formatting::count(hits)) }
             td.key.text { (formatting::tags(pairs(&slow.timer.tags))) }
             td.key.script_name { (Name(&slow.script_name)) }

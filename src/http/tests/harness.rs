@@ -22,7 +22,7 @@ use crate::report::DefinedBy;
 use crate::report::native::ReportForm;
 use crate::state::annotations::Annotations;
 use crate::telemetry::reading::{Group, Kind, Place, Reading};
-use crate::value::{Column, ColumnType, Value};
+use crate::value::{Column, ColumnType, Unit, Value};
 
 /// How long a test waits for what must come, however busy the machine is. A server whose bound is taken out waits longer.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
@@ -61,10 +61,8 @@ pub(super) struct Rows {
 
 impl Rows {
     pub(super) fn new(rows: usize) -> Self {
-        let column = |(name, column_type): &(&str, ColumnType)| Column {
-            name: (*name).into(),
-            column_type: *column_type,
-        };
+        let column =
+            |(name, column_type): &(&str, ColumnType)| Column::new(*name, *column_type, Unit::None);
         Self {
             columns: COLUMNS.iter().map(column).collect(),
             scripts: (0..rows)
@@ -135,10 +133,7 @@ fn requests(ids: Vec<u64>) -> Box<dyn Table> {
         ("tags", ColumnType::Text),
         ("timestamp", ColumnType::Int),
     ];
-    let column = |(name, column_type): (&str, _)| Column {
-        name: name.into(),
-        column_type,
-    };
+    let column = |(name, column_type): (&str, _)| Column::new(name, column_type, Unit::None);
     Box::new(Requests(columns.into_iter().map(column).collect(), ids))
 }
 

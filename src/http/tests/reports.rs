@@ -354,7 +354,7 @@ fn the_list_has_everything_about_a_report() {
     assert_eq!(members, expected);
     assert_eq!(
         report["columns"][14],
-        json!({"name": "script_name", "type": "varchar(512)"})
+        json!({"name": "script_name", "type": "varchar(512)", "unit": "none"})
     );
     assert_eq!(report["window_seconds"], json!(900));
     assert_eq!(report["defined"], "built-in");

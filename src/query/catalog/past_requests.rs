@@ -34,7 +34,7 @@ use crate::query::read_model::{
 };
 use crate::query::table::{Rows, Table};
 use crate::report::comment::FixedTable;
-use crate::value::{Column, ColumnType, Value};
+use crate::value::{Column, ColumnType, Unit, Value};
 
 pub(super) mod first;
 
@@ -204,11 +204,8 @@ impl Catalog {
 
     fn past_table(&self, rows: Vec<Shown>) -> Box<dyn Table> {
         let mut columns = FixedTable::Request.columns(&self.defaults);
-        let further = [("run", ColumnType::BigInt), ("weight", ColumnType::Double)];
-        columns.extend(further.map(|(name, column_type)| Column {
-            name: name.to_owned(),
-            column_type,
-        }));
+        columns.push(Column::new("run", ColumnType::BigInt, Unit::None));
+        columns.push(Column::new("weight", ColumnType::Double, Unit::Count));
         Box::new(Rows {
             columns: columns.into(),
             rows,
