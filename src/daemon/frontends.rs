@@ -24,7 +24,6 @@ use crate::metrics::Metrics;
 #[cfg(feature = "sql")]
 use crate::mysql::{self, MySql, MySqlSettings};
 use crate::query::catalog::Catalog;
-use crate::query::read_model::ReadModel;
 use crate::series::Series;
 #[cfg(feature = "sql")]
 use crate::sql::{Engine, SqlSettings};
@@ -239,7 +238,7 @@ impl Drop for Frontends {
 /// Where the HTTP front end's answers come from.
 fn answers(served: &Served<'_>) -> Answers {
     Answers {
-        source: Arc::clone(served.catalog) as Arc<dyn ReadModel>,
+        source: Arc::clone(served.catalog),
         #[cfg(feature = "sql")]
         sql: Some(served.engine.clone()),
     }

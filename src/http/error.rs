@@ -209,6 +209,9 @@ mod tests {
             let problem = Problem::from(error);
             assert_eq!(problem.status.as_u16(), status, "{problem:?}");
             assert!(problem.detail().contains(part), "{problem:?}");
+            let response = problem.into_response();
+            let later = response.headers().get("retry-after");
+            assert_eq!(later.is_some(), status == 503, "{response:?}");
         }
     }
 

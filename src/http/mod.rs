@@ -1,7 +1,7 @@
 //! HTTP: the API in JSON, the pages for people, and `/metrics`.
 //!
 //! [`serve`] accepts connections on a listener that the daemon bound, on the runtime it is called on. Every answer comes from the
-//! one [`ReadModel`](crate::query::read_model::ReadModel) or from the SQL engine. Asynchronous code only moves bytes; queries run on threads that may block (`app.rs`).
+//! one [`Catalog`](crate::query::catalog::Catalog) or from the SQL engine. Asynchronous code only moves bytes; queries run on threads that may block (`app.rs`).
 //!
 //! Bounded are connections, in all and for each peer (beyond the limit a client gets 503, or nothing if it would have to log
 //! in first), handshakes, heads, bodies and the time for each (`connection.rs`, `request_checks.rs`), queries at once and

@@ -1,10 +1,10 @@
 //! Rows of a report as a table: the same columns for every report, with errors and percentiles.
 //!
-//! The read model gives any report in the columns of the native form ([`ReadModel::ranking`]); what is shown of them, under which
+//! The read model gives any report in the columns of the native form ([`Catalog::ranking`]); what is shown of them, under which
 //! heading and in which unit stands in `columns.toml`, once for requests and once for timers. A table shows at most a page of rows, so its
 //! size does not grow with the report.
 //!
-//! [`ReadModel::ranking`]: crate::query::read_model::ReadModel::ranking
+//! [`Catalog::ranking`]: crate::query::catalog::Catalog::ranking
 
 use maud::{Markup, html};
 
@@ -74,7 +74,7 @@ impl Ranking {
         match view.time.question(Some(&PERCENTILES), &[]) {
             None => Ok(Self::native(view.source.ranking(name, &PERCENTILES)?)),
             Some(question) => {
-                let past = view.source.past()?.report(name, &question)?;
+                let past = view.source.past_report(name, &question)?;
                 Ok(Self::of_past(&view.time, past, Self::native))
             }
         }
@@ -91,10 +91,7 @@ impl Ranking {
                 if let Some(why) = &busy {
                     return Err(QueryError::clone(why));
                 }
-                let past = view
-                    .source
-                    .past()
-                    .and_then(|past| past.report(name, &question));
+                let past = view.source.past_report(name, &question);
                 let past = past.inspect_err(|why| {
                     // Who does not answer now does not answer the others either.
                     busy = matches!(why, QueryError::Busy(_)).then(|| why.clone());
@@ -178,7 +175,7 @@ impl Ranking {
         match view.time.question(None, keys) {
             None => Ok(Self::own(view.source.report(name, None, keys)?)),
             Some(question) => {
-                let past = view.source.past()?.report(name, &question)?;
+                let past = view.source.past_report(name, &question)?;
                 Ok(Self::of_past(&view.time, past, Self::own))
             }
         }

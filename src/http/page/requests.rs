@@ -83,7 +83,7 @@ impl Found {
                 slowest,
                 before,
             };
-            match view.source.past().and_then(|past| past.requests(&question)) {
+            match view.source.past_requests(&question) {
                 Err(QueryError::NoHistory(_)) => {}
                 past => {
                     let past = past?;

@@ -95,11 +95,7 @@ pub(super) fn find(view: &View<'_>, mut search: TimerSearch) -> Result<TimerGrou
             scanned_max: search.scanned_max.min(PAST_SEARCHED_MAX),
             ..search.clone()
         };
-        match view
-            .source
-            .past()
-            .and_then(|past| past.timer_groups(span, &of_past))
-        {
+        match view.source.past_timer_groups(span, &of_past) {
             Err(QueryError::NoHistory(_)) => view.time.narrow(&mut search.requests),
             found => return found,
         }

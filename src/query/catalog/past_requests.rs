@@ -51,11 +51,11 @@ pub(super) const TAGS_EXACT: &str = "tags_exact";
 type Shown = Vec<Value<'static>>;
 
 impl Catalog {
-    /// The requests of a span that match.
-    pub(super) fn past_requests(
-        &self,
-        question: &PastRequests,
-    ) -> Result<PastRequestPage, QueryError> {
+    /// Raw requests, as far as they are kept.
+    ///
+    /// # Errors
+    /// [`QueryError::NoHistory`].
+    pub fn past_requests(&self, question: &PastRequests) -> Result<PastRequestPage, QueryError> {
         let (at, mut partial) = self.kept_requests(&question.span)?;
         let search = &question.search;
         let order = match question.slowest {
@@ -139,8 +139,11 @@ impl Catalog {
         Ok((at, lacking))
     }
 
-    /// One request of a run.
-    pub(super) fn past_request(&self, run: u64, id: u64) -> Result<RequestDetail, QueryError> {
+    /// One raw request of a run, from disk or memory: its row has `run` and `weight` too.
+    ///
+    /// # Errors
+    /// Also [`QueryError::UnknownRequest`] when it is not kept.
+    pub fn past_request(&self, run: u64, id: u64) -> Result<RequestDetail, QueryError> {
         let at = self.kept_history()?.requests();
         let now = at.unpublished.as_ref();
         let is_now = now.is_some_and(|now| now.run() == run && now.begin <= id);
