@@ -216,15 +216,14 @@ impl Reports {
         let at = filling.entry.aggregate;
         let mut next = filling.next.max(pool.requests.oldest_id());
         let mut arrivals = Arrivals::default();
-        let mut timers = Vec::new();
         for _ in 0..requests {
             let Some(row) = pool.requests.get(next) else {
                 break;
             };
-            timers.clear();
-            timers.extend(pool.timers_of(&row).map(|(_, timer)| timer));
             arrivals.clear();
-            arrivals.push(next, &row, &timers);
+            let timers = pool.timers_of(&row).map(|(_, timer)| timer);
+            arrivals.timers().extend(timers);
+            arrivals.push(next, row);
             let merged_ms = row.merged_at(self.now_ms);
             self.pass_of_filling(at, merged_ms, pool);
             if let Some(aggregate) = &mut self.aggregates[at] {
