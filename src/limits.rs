@@ -53,6 +53,33 @@ pub const SQUIDS_MAX: usize = 64;
 /// `[[stat]]` entries. Each takes a thread.
 pub const STATS_MAX: usize = 64;
 
+/// `[[otlp_input]]` entries. Each takes a few threads, and memory for what waits.
+pub const OTLP_INPUTS_MAX: usize = 8;
+
+/// Largest body with spans, in bytes as it is sent.
+pub const OTLP_BODY_BYTES_MAX: usize = 4 << 20;
+
+/// The same once it is unpacked.
+pub const OTLP_UNPACKED_BYTES_MAX: usize = 16 << 20;
+
+/// Spans that are taken from one body.
+pub const BODY_SPANS_MAX: usize = 100_000;
+
+/// Attributes of a span or a resource that are looked at.
+pub const SPAN_ATTRIBUTES_MAX: usize = 128;
+
+/// Attributes that a configuration may name to become tags of requests.
+pub const SPAN_TAGS_MAX: usize = 16;
+
+/// Events of a span that are looked at.
+pub const SPAN_EVENTS_MAX: usize = 32;
+
+/// What spans may take that wait for others of their traces, in bytes, for each `[[otlp_input]]`.
+pub const SPANS_WAITING_BYTES_MAX: usize = 64 << 20;
+
+/// Timers of a request from spans, each for a span of its own; further ones are added up by their tags.
+pub const SPAN_TIMERS_MAX: usize = 1000;
+
 /// Longest line of a log or a stream that is read; Squid cuts its own at 8 KiB.
 pub const LINE_BYTES_MAX: usize = 64 << 10;
 

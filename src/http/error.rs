@@ -25,7 +25,7 @@ pub(super) const PROBLEM_JSON: &str = "application/problem+json";
 pub(super) struct Problem {
     pub(super) status: StatusCode,
     document: Map<String, Value>,
-    headers: Vec<(HeaderName, HeaderValue)>,
+    pub(super) headers: Vec<(HeaderName, HeaderValue)>,
 }
 
 /// Sent with every 401. The realm says nothing: whoever reads it is not in yet.
