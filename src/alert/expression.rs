@@ -12,8 +12,7 @@
 use std::fmt;
 
 use crate::report::definition::{Columns, Defaults, Definition};
-use crate::report::layout::{Cell, Measure, Unit};
-use crate::value::Value;
+use crate::value::{Unit, Value};
 
 /// What a row is compared with, and how.
 #[derive(Debug, Clone, PartialEq)]
@@ -354,10 +353,10 @@ impl Reader<'_> {
         let layout = &self.definition.layout;
         let known = known_as(name);
         let at = layout.position(name).or_else(|| layout.position(&known));
-        let found = at.and_then(|at| Some((at, dimension(&layout.columns()[at].cell)?)));
+        let found = at.and_then(|at| Some((at, dimension(layout.columns()[at].column.unit)?)));
         let (at, dimension) = found.ok_or_else(|| {
             let columns = layout.columns().iter();
-            let numbers = columns.filter(|it| dimension(&it.cell).is_some());
+            let numbers = columns.filter(|it| dimension(it.column.unit).is_some());
             let names: Vec<&str> = numbers.map(|it| it.column.name.as_str()).collect();
             format!(
                 "report {} has no number {name:?}; accepted: {}, and percentiles such as p95, p99_9",
@@ -379,24 +378,15 @@ fn known_as(name: &str) -> String {
 }
 
 /// What a column counts; `None`: it is no number.
-fn dimension(cell: &Cell) -> Option<Dimension> {
-    Some(match cell {
-        Cell::Key(_)
-        | Cell::KeyText(_)
-        | Cell::IndexValue(_)
-        | Cell::HistogramText(..)
-        | Cell::Segment => return None,
-        Cell::Sum(_, Unit::Seconds)
-        | Cell::Quantile(_)
-        | Cell::TimeInterval
-        | Cell::TimeMin
-        | Cell::TimeMax => Dimension::Seconds,
-        Cell::Sum(_, Unit::Kib) => Dimension::Bytes(1024.0),
-        Cell::Sum(_, Unit::Bytes) | Cell::MemoryPeakMax => Dimension::Bytes(1.0),
-        Cell::Sum(Measure::Traffic | Measure::Memory, Unit::Count) => Dimension::Bytes(1.0),
-        Cell::Percent(..) => Dimension::Percent,
-        Cell::Sum(..) | Cell::PerSec(..) => Dimension::Number,
-    })
+const fn dimension(unit: Unit) -> Option<Dimension> {
+    match unit {
+        Unit::None => None,
+        Unit::Seconds | Unit::UnixSeconds => Some(Dimension::Seconds),
+        Unit::Bytes => Some(Dimension::Bytes(1.0)),
+        Unit::Kib => Some(Dimension::Bytes(1024.0)),
+        Unit::Percent => Some(Dimension::Percent),
+        _ => Some(Dimension::Number),
+    }
 }
 
 /// The rank of a percentile column, in percent.

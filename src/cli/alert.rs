@@ -1,17 +1,23 @@
 //! `pinbad alert`: what fires in a running daemon, and silences.
 
+use std::time::Duration;
+
 use clap::{Args as FlagGroup, Subcommand};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value as Json, json};
 
 use super::client::{Client, ClientFlags};
 use super::format::{clock, fit, visible, width};
 use super::{Failure, print};
+use crate::config::units::exact_duration;
 
 /// What `alert` can do.
 #[derive(Debug, Subcommand)]
 pub enum AlertCommand {
     /// List what fires, what is about to, and what is over since a quarter of an hour; then the rules and the silences.
     Ls(LsFlags),
+    /// Play the rules in force over the past that the daemon keeps: when each would have fired, and for how long.
+    Test(TestFlags),
     /// Tell nobody of new alerts with these labels for a while; or, with --end, tell of them again.
     Silence(SilenceFlags),
 }
@@ -19,6 +25,33 @@ pub enum AlertCommand {
 /// The flags of `ls`.
 #[derive(Debug, Clone, FlagGroup)]
 pub struct LsFlags {
+    /// Which daemon.
+    #[command(flatten)]
+    pub client: ClientFlags,
+    /// Print what the daemon answers, as JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// The flags of `test`.
+#[derive(Debug, Clone, FlagGroup)]
+pub struct TestFlags {
+    /// From when on: -7d, RFC 3339 or unix seconds.
+    #[arg(
+        long,
+        value_name = "WHEN",
+        default_value = "-1d",
+        allow_hyphen_values = true
+    )]
+    pub from: String,
+    /// Until when.
+    #[arg(
+        long,
+        value_name = "WHEN",
+        default_value = "now",
+        allow_hyphen_values = true
+    )]
+    pub to: String,
     /// Which daemon.
     #[command(flatten)]
     pub client: ClientFlags,
@@ -54,6 +87,7 @@ pub struct SilenceFlags {
 pub fn execute(command: &AlertCommand) -> Result<(), Failure> {
     match command {
         AlertCommand::Ls(flags) => ls(flags),
+        AlertCommand::Test(flags) => test(flags),
         AlertCommand::Silence(flags) => silence(flags),
     }
 }
@@ -66,6 +100,52 @@ fn ls(flags: &LsFlags) -> Result<(), Failure> {
     }
     let silences = client.get("/api/v1/silences")?;
     print(&listed(&alerts, &silences))
+}
+
+fn test(flags: &TestFlags) -> Result<(), Failure> {
+    let client = Client::at(&flags.client.url, &flags.client.access)?;
+    let [from, to] = [&flags.from, &flags.to].map(|it| utf8_percent_encode(it, NON_ALPHANUMERIC));
+    let found = client.get(&format!("/api/v1/alerts/test?from={from}&to={to}"))?;
+    if flags.json {
+        return print(&super::format::visible_json(&found.to_string()));
+    }
+    print(&replayed(&found))
+}
+
+/// When rules would have fired, a line each.
+fn replayed(found: &Json) -> String {
+    let list = |name: &str| found[name].as_array().cloned().unwrap_or_default();
+    let rows = list("rows");
+    let lines = rows.iter().map(|row| {
+        let started = moment(row["started"].as_u64().unwrap_or_default());
+        let lasted = row["seconds"].as_u64();
+        let lasted = lasted.map_or("fires still".to_owned(), |secs| {
+            format!("for {}", exact_duration(Duration::from_secs(secs)))
+        });
+        let pairs = row["key"].as_object().into_iter().flatten();
+        let pairs =
+            pairs.map(|(name, text)| format!("{name}={}", text.as_str().unwrap_or_default()));
+        let pairs: Vec<String> = pairs.collect();
+        let alert = row["alert"].as_str().unwrap_or_default();
+        visible(&format!(
+            "{started}  {lasted}  {alert}  {}",
+            pairs.join(" ")
+        ))
+        .trim_end()
+        .to_owned()
+    });
+    let remarks = list("partial").into_iter();
+    let remarks = remarks.map(|it| format!("({})", visible(it.as_str().unwrap_or_default())));
+    let mut lines: Vec<String> = lines.chain(remarks).collect();
+    if rows.is_empty() {
+        lines.insert(0, "No rule would have fired.".to_owned());
+    }
+    lines.join("\n")
+}
+
+fn moment(unix: u64) -> String {
+    let moment = chrono::DateTime::from_timestamp(unix.cast_signed(), 0).unwrap_or_default();
+    moment.format("%Y-%m-%d %H:%M:%SZ").to_string()
 }
 
 /// What people see.
@@ -191,5 +271,15 @@ mod tests {
         }
         assert!(!text.contains('\u{1b}'));
         assert!(listed(&json!({}), &json!({})).contains("Nothing fires."));
+        let found = json!({
+            "rows": [
+                {"alert": "slow", "key": {"script_name": "/a"}, "started": 60, "ended": 180, "seconds": 120},
+                {"alert": "slow", "key": {}, "started": 240, "ended": null, "seconds": null},
+            ],
+            "partial": ["x: why"],
+        });
+        let expected = "1970-01-01 00:01:00Z  for 2m  slow  script_name=/a\n1970-01-01 00:04:00Z  fires still  slow\n(x: why)";
+        assert_eq!(replayed(&found), expected);
+        assert_eq!(replayed(&json!({})), "No rule would have fired.");
     }
 }

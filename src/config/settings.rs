@@ -18,6 +18,7 @@ use super::kinds::{
     whole,
 };
 use super::layers::RawConfig;
+use super::otlp::OtlpInput;
 use super::raw_value::Entry;
 use super::rewrite::RewriteRule;
 use super::squid::SquidSource;
@@ -72,6 +73,8 @@ macro_rules! settings {
             $($(#[doc = $about])* pub $section: $Section,)*
             /// `[[report]]` entries as given; `query` turns them into definitions.
             pub configured_reports: Vec<Entry>,
+            /// `[[otlp_input]]`: where spans of OpenTelemetry are taken.
+            pub otlp_inputs: Vec<OtlpInput>,
             /// `[[squid]]`: logs of Squid.
             pub squids: Vec<SquidSource>,
             /// `[[stat]]`: stat extensions of PHP.
@@ -102,6 +105,7 @@ macro_rules! settings {
                         $($key: raw.value(next(), $kind.because(concat!($($why)?))),)*
                     },)*
                     configured_reports: Vec::new(),
+                    otlp_inputs: Vec::new(),
                     squids: Vec::new(),
                     stats: Vec::new(),
                     alerts: Vec::new(),

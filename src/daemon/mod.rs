@@ -62,6 +62,7 @@ pub mod instruments;
 pub mod malloc;
 pub mod memory_limit;
 pub mod memory_plan;
+pub(crate) mod otlp;
 mod profile;
 mod receivers;
 pub mod reload;
@@ -122,6 +123,7 @@ impl Daemon {
         let users = Users::load(&config.users, |name| std::env::var_os(name))?;
         let past = Past::of(config, &definitions)?;
         let sockets = startup::open_sockets(config, activated.udp)?;
+        let otlps = otlp::open(config)?;
         let squids = squid::open(config)?;
         // After the sockets: a second daemon of one configuration should fail on its port.
         let state = startup::open_state(config, &*clock, &mut definitions, &defaults)?;
@@ -130,6 +132,9 @@ impl Daemon {
         }
         if !config.stats.is_empty() {
             definitions.add_profile(&defaults);
+        }
+        if !config.alerts.is_empty() {
+            definitions.add_alerts();
         }
         let rules = Rule::all(&config.alerts, &definitions.reports, &defaults);
         let first = |errors: Vec<_>| errors.into_iter().next().map(StartError::Alert);
@@ -149,6 +154,7 @@ impl Daemon {
         let hasher = Hasher::new();
         let counters = Counters {
             logins: Arc::clone(&users.attempts.counters),
+            otlps: otlps.iter().map(|it| Arc::clone(&it.source)).collect(),
             squids: squids.iter().map(|it| Arc::clone(&it.source)).collect(),
             stats: config
                 .stats
@@ -156,7 +162,7 @@ impl Daemon {
                 .cloned()
                 .map(stat::Source::new)
                 .collect(),
-            ..Counters::new(sockets.len() + squids.len())
+            ..Counters::new(sockets.len() + otlps.len() + squids.len())
         };
         startup::go_on_counting(&counters, &sockets, &squids, previous.as_ref());
         // After that: what followed files were read for history goes before what a snapshot says.
@@ -263,7 +269,11 @@ impl Daemon {
             past.begin(config, &mut live.write(), &*clock, rollup, &alerts);
         #[cfg(feature = "sql")]
         let catalog = catalog.importing(importer).refilled_by(refill);
-        let catalog = Arc::new(catalog.keeping(definitions.tables, annotations, state));
+        let catalog = Arc::new(catalog.alerting(&alerts).keeping(
+            definitions.tables,
+            annotations,
+            state,
+        ));
         let served = Served {
             config,
             catalog: &catalog,
@@ -277,7 +287,7 @@ impl Daemon {
             counters: &counters,
         };
         instruments::set_pools(pools, &served);
-        let frontends = Frontends::start(&served, listeners)?;
+        let frontends = Frontends::start(&served, listeners, otlps)?;
         let _set_once = certificates.set(frontends.certificates());
         let alert_threads = alerts::start(&alerts, config, &clock)?;
         let merger = Merger {
@@ -436,7 +446,7 @@ pub fn check(config: &Config) -> Result<(), Vec<StartError>> {
     }
     let users = Users::load(&config.users, |name| std::env::var_os(name));
     errors.extend(users.err().map(StartError::from));
-    for files in [config.http.front().tls(), config.mysql.front().tls()] {
+    for files in config.fronts().map(|front| front.tls()) {
         let acceptor = files.map_or(Ok(None), |files| tls::acceptor(&files).map(Some));
         errors.extend(acceptor.err().map(StartError::from));
     }

@@ -49,6 +49,7 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
         ),
         ("/api/v1/annotations/{id}", delete(annotations::remove)),
         ("/api/v1/alerts", get(alerts::list)),
+        ("/api/v1/alerts/test", get(alerts::replay)),
         (SILENCES, get(alerts::silences).post(alerts::silence)),
         ("/api/v1/silences/{id}", delete(alerts::end_silence)),
         ("/api/v1/sources", get(sources::list)),

@@ -100,6 +100,14 @@ impl Definitions {
         let _taken = self.add_kept(&ready, defaults);
     }
 
+    /// Adds the table of alerts. A report that has its name stays what it is.
+    pub fn add_alerts(&mut self) {
+        let table = FixedTable::Alerts;
+        if self.defined(table.table()).is_none() {
+            self.tables.push(StatusTable::of(table));
+        }
+    }
+
     /// Adds the tables of samples and those that are ready-made over them. A report that has such a name stays what it is.
     pub fn add_profile(&mut self, defaults: &Defaults) {
         for table in [FixedTable::Sample, FixedTable::StatRequest] {

@@ -112,6 +112,17 @@ fn an_alert_is_told_once_over_a_restart_and_ends_by_itself() {
     let metrics = here.site.get("/metrics").body;
     let gauge = "pinbad_alerts{alertname=\"busy\",alertstate=\"firing\",severity=\"page\"} 1";
     assert!(metrics.contains(gauge), "{metrics}");
+    #[cfg(feature = "sql")]
+    {
+        let sql = here
+            .site
+            .sql("SELECT alert, row_key, state, value > 5 AS above FROM alerts");
+        assert_eq!(
+            sql["rows"],
+            json!([["busy", "/busy.php", "firing", 1]]),
+            "{sql}"
+        );
+    }
     let html = here.site.get("/alerts").body;
     assert!(
         html.contains("/busy.php") && html.contains("firing"),

@@ -15,9 +15,9 @@ use crate::config::units::parse_duration;
 use crate::http::answer::format;
 use crate::http::app::{Answer, App};
 use crate::http::error::Problem;
-use crate::http::params::{self, NoParams, Rounding};
+use crate::http::params::{self, NoParams, Params, Rounding};
 use crate::http::request_checks::JsonBody;
-use crate::http::span::END;
+use crate::http::span::{END, Span};
 use crate::limits::{ALERT_LABELS_MAX, SILENCES_MAX};
 
 const EXAMPLE: &str =
@@ -61,6 +61,22 @@ fn row(alert: &Alert) -> Json {
         "silenced_by": alert.silenced_by,
         "page": alert.link,
     })
+}
+
+/// `GET /api/v1/alerts/test`
+pub(in crate::http) async fn replay(State(app): State<Arc<App>>, mut params: Params) -> Answer {
+    let span = Span::take(&mut params);
+    params.finish()?;
+    let rules = app.settings.alerts.rules();
+    let permit = app.replays.enter().await?;
+    let body = app.query_with(Some(permit), move |source| {
+        let now = source.unix_ms();
+        let (from, to) = span.ends(now)?;
+        let to = to.unwrap_or(now / 1_000);
+        let from = from.unwrap_or(to.saturating_sub(86_400));
+        Ok(source.replay_alerts(&rules, &(from..to))?)
+    });
+    Ok(format::json(StatusCode::OK, body.await?.to_string()))
 }
 
 /// `GET /api/v1/silences`

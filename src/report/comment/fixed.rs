@@ -36,6 +36,8 @@ pub enum FixedTable {
     SquidSavings,
     /// What happened when, as people noted it. Pinba has nothing like it.
     Annotation,
+    /// Alerts, where there is an `[[alert]]`.
+    Alerts,
     /// Samples of PHP's functions, where there is a `[[stat]]`.
     Sample,
     /// Their requests.
@@ -89,6 +91,7 @@ impl FixedTable {
             Self::V2Stats => "v2_stats",
             Self::V2Active => "v2_active",
             Self::Annotation => "annotation",
+            Self::Alerts => "alerts",
             Self::Sample => "sample",
             Self::StatRequest => "stat_request",
             Self::SquidSwap => "squid_swap",
@@ -121,10 +124,17 @@ impl FixedTable {
         columns::table(self.table(), defaults)
     }
 
-    /// The columns that are declared NOT NULL.
-    pub(in crate::report) fn required(self) -> Vec<&'static str> {
-        let lines = columns::lines(&format!("table {}", self.table()));
-        let required = lines.filter(|line| line.source == "!");
-        required.map(|line| line.name).collect()
+    /// Its keys of one column: `PRI`, `UNI` or `MUL`, as information_schema says it, and the
+    /// column.
+    #[must_use]
+    pub const fn keys(self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            Self::Request => &[("PRI", "id")],
+            Self::Timer => &[("PRI", "id"), ("MUL", "request_id")],
+            Self::TimerTag => &[("MUL", "timer_id")],
+            Self::Tag => &[("PRI", "id"), ("UNI", "name")],
+            Self::SquidActivity => &[("MUL", "request_id")],
+            _ => &[],
+        }
     }
 }
