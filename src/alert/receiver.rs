@@ -131,11 +131,10 @@ impl Receiver {
             let is_open = before.is_some_and(|it| it.ended == 0);
             let is_late = before.is_some_and(|it| it.at + self.period <= now) && !is_webhook;
             match episode.phase {
-                Phase::Firing if is_same && is_open => {
-                    if is_late {
-                        begins.push(alert.message(id, 0, now));
-                    }
+                Phase::Firing if is_same && is_open && is_late => {
+                    begins.push(alert.message(id, 0, now));
                 }
+                Phase::Firing if is_same && is_open => {}
                 Phase::Firing => {
                     if let (true, true, Some(before)) = (is_open, is_webhook, before) {
                         let ended = episode.before.filter(|it| it.0 == before.started);
@@ -145,11 +144,10 @@ impl Receiver {
                     }
                 }
                 _ if is_same && is_open => ends.push(alert.message(id, episode.ended, now)),
-                _ if is_same => {
-                    if is_late && now < episode.ended + RESOLVED_SECS {
-                        ends.push(alert.message(id, episode.ended, now));
-                    }
+                _ if is_same && is_late && now < episode.ended + RESOLVED_SECS => {
+                    ends.push(alert.message(id, episode.ended, now));
                 }
+                _ if is_same => {}
                 // It was over before anything was sent.
                 _ if is_webhook && alert.silenced_by.is_none() => {
                     ends.push(alert.message(id, episode.ended, now));

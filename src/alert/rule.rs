@@ -143,7 +143,7 @@ impl Rule {
             61..=3600 => 10,
             _ => 60,
         };
-        if entry.window % step > 0 {
+        if !entry.window.is_multiple_of(step) {
             let problem = format!(
                 "{} is not a whole number of {step} s, at which windows of that length are looked at",
                 secs(entry.window)

@@ -128,8 +128,9 @@ impl RuleState {
                 self.known.insert((*key).into(), ());
             }
         }
-        let is_absent = |key: &&Box<[u8]>| !found.contains_key(&***key);
-        let absent: Vec<Box<[u8]>> = self.known.keys().filter(is_absent).cloned().collect();
+        let known = self.known.keys();
+        let absent = known.filter(|key| !found.contains_key(&***key));
+        let absent: Vec<Box<[u8]>> = absent.cloned().collect();
         for key in &absent {
             let (truth, value) = rule.judge_missing(window, key);
             found.insert(key, (truth, value));

@@ -22,7 +22,7 @@ impl Hook {
     fn failing(mut times: usize) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/hook", listener.local_addr().unwrap());
-        let got = Arc::default();
+        let got: Arc<Mutex<Vec<Json>>> = Arc::default();
         let list = Arc::clone(&got);
         // It ends with the process: it is blocked in `accept` until then.
         std::thread::spawn(move || {

@@ -14,7 +14,7 @@ use super::Catalog;
 use super::past::Covered;
 use crate::alert::engine::{Engine, Gain};
 use crate::alert::rule::Rule;
-use crate::alert::state::{Event, Phase};
+use crate::alert::state::{Event, Phase, RowKey};
 use crate::alert::windows::{ReportGain, RowGain};
 use crate::history::plan::Plan;
 use crate::history::sums::Sums;
@@ -136,7 +136,7 @@ fn gained(report: &str, sums: &Sums, rules: &[Arc<Rule>], partial: &mut Vec<Stri
 struct Found {
     over: Vec<(u64, Json)>,
     /// By rule and row.
-    open: BTreeMap<(String, Option<Box<[u8]>>), (u64, Json)>,
+    open: BTreeMap<(String, RowKey), (u64, Json)>,
 }
 
 impl Found {
