@@ -194,6 +194,11 @@ impl Unit {
 /// A number for a scale, where there is little room: `850`, `12k`, `1.2M`.
 pub(super) fn short(value: f64) -> String {
     let (digits, unit) = match value.abs() {
+        // Marks of one axis must not look alike.
+        tiny @ 1e-7..0.001 => {
+            let decimals = (1.0 - tiny.log10().floor()) as usize;
+            (format!("{value:.decimals$}"), "")
+        }
         1e6.. => (number(value / 1e6), "M"),
         1e4.. => (number(value / 1e3), "k"),
         _ => (number(value), ""),

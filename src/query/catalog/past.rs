@@ -67,8 +67,8 @@ impl Catalog {
         if !names.contains(&name) {
             let names = names.join(", ");
             return Err(QueryError::NoHistory(format!(
-                "the past of report {name:?} is not kept: history.reports does not name it, or it says history = false; kept \
-                 are those of {names}"
+                "the past of report {name:?} is not kept: history.reports does not name it, or it has history = false; it is \
+                 kept of {names}"
             )));
         }
         Ok(Kept {
