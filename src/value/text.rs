@@ -263,6 +263,13 @@ mod tests {
     use super::*;
 
     #[test]
+    fn marks_of_a_small_axis_differ() {
+        let marks = [0.0, 0.000_05, 0.000_1, 0.000_15, 0.5, 20_000.0];
+        let shown = ["0", "0.00005", "0.0001", "0.00015", "0.5", "20k"];
+        assert_eq!(marks.map(short), shown);
+    }
+
+    #[test]
     fn numbers_have_three_digits_that_count() {
         let cases = [
             (0.0, "0"),
