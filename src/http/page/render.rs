@@ -13,7 +13,7 @@ use maud::{Markup, html};
 
 use super::compressed::Text;
 use super::frame;
-use super::time::{Time, take_fleet};
+use super::time::{Time, take_whose};
 use crate::config::suggest;
 use crate::http::app::App;
 use crate::http::error::Problem;
@@ -45,7 +45,7 @@ impl View<'_> {
     pub(super) fn form(&self) -> Result<Params, Problem> {
         let mut params = Params::of_form(self.uri.query())?;
         Span::take_compared(&mut params);
-        take_fleet(&mut params)?;
+        take_whose(&mut params)?;
         Ok(params)
     }
 
@@ -53,7 +53,7 @@ impl View<'_> {
     pub(super) fn params(&self) -> Result<Params, Problem> {
         let mut params = Params::parse(self.uri.query())?;
         Span::take_compared(&mut params);
-        take_fleet(&mut params)?;
+        take_whose(&mut params)?;
         Ok(params)
     }
 

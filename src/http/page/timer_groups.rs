@@ -14,8 +14,8 @@ use super::table::table;
 use crate::http::answer::order::Sort;
 use crate::http::error::Problem;
 use crate::http::params::{link, pairs};
-use crate::http::span::Spans;
 use crate::query::error::QueryError;
+use crate::query::question::When;
 use crate::query::read_model::{RequestSearch, Scanned, TimerGroup, TimerGroups, TimerSearch};
 use crate::query::table::Rows;
 use crate::report::definition::KeySource;
@@ -94,17 +94,18 @@ pub(super) fn searched(searched: &Scanned) -> String {
 
 /// Sums up the timers of the time that the page is about: those that are kept of the past, or those in memory where none are.
 pub(super) fn find(view: &View<'_>, mut search: TimerSearch) -> Result<TimerGroups, QueryError> {
-    if let Some(Spans { span, .. }) = &view.time.spans {
+    let when = When::from(view.time.spans.clone());
+    if let When::Span(_) = when {
         let of_past = TimerSearch {
             scanned_max: search.scanned_max.min(PAST_SEARCHED_MAX),
             ..search.clone()
         };
-        match view.source.past_timer_groups(span, &of_past) {
+        match view.source.timer_groups(&of_past, &when) {
             Err(QueryError::NoHistory(_)) => view.time.narrow(&mut search.requests),
             found => return found,
         }
     }
-    view.source.timer_groups(&search)
+    view.source.timer_groups(&search, &When::Now)
 }
 
 /// The small table of the timers of some requests, the largest in `column` first; `conditions` are those of the search, as
