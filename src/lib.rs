@@ -19,6 +19,8 @@
 //! | `series` | one | what groups gained, second by second, to the last hour and `/metrics` |
 //! | `history`, `requests` | one each, with `history.dir` | rows and files of the past on disk; raw requests for it |
 //! | `clickhouse` | one, with `clickhouse.url` | what history has written, to ClickHouse |
+//! | `alerts` | one, with an `[[alert]]` | rules over what rows gained in their windows |
+//! | `alert-send` | one a receiver | who fires and who does not any more, to Alertmanager or a webhook |
 //! | `http` | two, and up to a few that read | questions |
 //! | main | one | waits for a signal |
 //!
@@ -30,6 +32,7 @@
 //! | texts and tag sets | `pool.words_memory` |
 //! | report groups, journals, histograms | `reports.memory` |
 //! | last hour; rows on their way to the disk | `series.memory`; `history.memory` |
+//! | windows of rules of alerts | `alerting.memory` |
 //! | spans that wait, if there is an `[[otlp_input]]` | `limits` |
 //! | name rules, if there are any | the number of `[[rewrite]]` entries |
 //!
@@ -59,6 +62,8 @@ pub mod merger;
 pub mod state;
 
 pub mod access;
+
+pub mod alert;
 
 #[cfg(feature = "sql")]
 pub mod history;

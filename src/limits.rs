@@ -111,6 +111,35 @@ pub const SECONDS_END: f32 = 2_147_483_648.0;
 /// Groups (an old protobuf construct) inside one another that an unknown field may have; as deep as prost goes.
 pub const GROUP_DEPTH_MAX: usize = 100;
 
+// ---- alerts ----
+
+/// `[[alert]]` entries. Each is looked at for every row that is new.
+pub const ALERTS_MAX: usize = 1_000;
+
+/// Labels that an entry may add.
+pub const ALERT_LABELS_MAX: usize = 32;
+
+/// Longest window, and longest time that a condition has to hold: a day.
+pub const ALERT_WINDOW_SECS_MAX: u64 = 86_400;
+
+/// Rows of a rule that have an alert of their own; what is wrong with further ones is one alert.
+pub const ALERT_ROWS_MAX: usize = 100;
+
+/// Rows of a rule that are known to have been there, so that it shows when nothing comes from them any more.
+pub const ALERT_KNOWN_ROWS_MAX: usize = 1_000;
+
+/// Silences at once.
+pub const SILENCES_MAX: usize = 1_000;
+
+/// Bytes of seconds on their way to the rules.
+pub const ALERT_QUEUE_BYTES_MAX: usize = 8 << 20;
+
+/// Bytes of windows while rules are played over the past.
+pub const ALERT_REPLAY_BYTES_MAX: usize = 64 << 20;
+
+/// Longest time for that, milliseconds.
+pub const ALERT_REPLAY_MS_MAX: u64 = 100_000;
+
 // ---- access: who may ask ----
 
 /// `[[user]]` entries. Checking a token looks at each of them.

@@ -5,6 +5,8 @@
 
 #[doc = include_str!("manual/access.md")]
 pub mod access {}
+#[doc = include_str!("manual/alerts.md")]
+pub mod alerts {}
 #[doc = include_str!("manual/clickhouse.md")]
 pub mod clickhouse {}
 #[doc = include_str!("manual/configuration.md")]

@@ -52,7 +52,8 @@ have_browser || packages+=(chromium chromium-driver fonts-dejavu-core)
 have_squid || packages+=(squid)
 command -v curl >/dev/null || packages+=(curl)
 # MySQL's clients. Those that cannot be had are left out, and so are those that PINBAD_TESTS_WITHOUT names: it may hold
-# mariadb, php, python, node, go and java, apart by commas. None of these packages starts a service, squid apart.
+# mariadb, php, python, node, go, java and alertmanager, apart by commas. Of these packages, squid and prometheus-alertmanager
+# would start a service.
 without=",${PINBAD_TESTS_WITHOUT:-},"
 wanted() { [[ $without != *",$1,"* ]]; }
 have_mariadb() { command -v mariadb >/dev/null && command -v mariadb-dump >/dev/null && [ -x /usr/sbin/mariadbd ]; }
@@ -70,6 +71,8 @@ if wanted python; then
 fi
 if wanted node; then command -v npm >/dev/null || packages+=(nodejs npm); fi
 have_jdbc() { command -v javac >/dev/null && [ -e /usr/share/java/mariadb-java-client.jar ]; }
+have_alertmanager() { command -v prometheus-alertmanager >/dev/null; }
+if wanted alertmanager; then have_alertmanager || packages+=(prometheus-alertmanager); fi
 if wanted go; then have_go_driver || packages+=(golang-go golang-github-go-sql-driver-mysql-dev); fi
 if wanted java; then have_jdbc || packages+=(openjdk-17-jdk-headless libmariadb-java); fi
 if [ ${#packages[@]} -gt 0 ]; then
@@ -77,7 +80,7 @@ if [ ${#packages[@]} -gt 0 ]; then
         say "Installing ${packages[*]}"
         export DEBIAN_FRONTEND=noninteractive
         install=(apt-get install -y -q --no-install-recommends "${packages[@]}")
-        # The package squid would start a service; this file keeps it from that.
+        # Some packages would start a service; this file keeps them from that.
         policy=/usr/sbin/policy-rc.d
         if [ -e $policy ]; then policy=''; else printf '#!/bin/sh\nexit 101\n' >$policy && chmod +x $policy; fi
         # The lists of a new machine are empty or old: they are fetched only if it does not go without.
@@ -127,6 +130,9 @@ else
         skip+=(--skip mysql::federated::)
         left_out+=("the tests mysql::federated: ha_federatedx.so of mariadb-server is missing")
     fi
+fi
+if ! { wanted alertmanager && have_alertmanager; }; then
+    leave_out alertmanager "prometheus-alertmanager is missing" alerts::alertmanager
 fi
 if ! { wanted php && have_php_mysql; }; then
     skip+=(--skip mysql::drivers::php)

@@ -8,6 +8,7 @@ use super::{Failure, print};
 use crate::config::units::rounded_bytes;
 use crate::config::{Config, ConfigFlags};
 use crate::daemon;
+use crate::daemon::StartError;
 use crate::daemon::disk_plan;
 use crate::daemon::memory_limit::{self, Scaled};
 use crate::daemon::memory_plan::MemoryPlan;
@@ -21,10 +22,18 @@ use crate::state::{self, StateError};
 pub fn execute(flags: &ConfigFlags) -> Result<(), Failure> {
     let mut config = Config::from_environment(flags)?;
     let scaled = memory_limit::fit(&mut config).map_err(Failure::usage)?;
-    daemon::check(&config).map_err(|errors| Failure {
+    let failed = |errors: Vec<StartError>| Failure {
         code: 2,
         problems: errors.iter().map(ToString::to_string).collect(),
-    })?;
+    };
+    daemon::check(&config).map_err(failed)?;
+    let rules = daemon::alerts::configured(&config).map_err(failed)?;
+    let mut alerts = String::new();
+    for (place, rule) in rules.iter().enumerate() {
+        let head = "\nAlerts ([[alert]]); `pinbad alert ls` has the rows that they concern now:";
+        alerts += if place == 0 { head } else { "" };
+        alerts += &format!("\n  {}", rule.words());
+    }
     let shown = |front: Option<SocketAddr>| {
         front.map_or_else(|| "off".to_owned(), |address| address.to_string())
     };
@@ -74,7 +83,7 @@ pub fn execute(flags: &ConfigFlags) -> Result<(), Failure> {
     let folders = unusable_folders(&config);
     print(&format!(
         "The configuration is valid.\n  UDP    {}; sockets per address: {}\n  \
-         HTTP   {}\n  MySQL  {}{spans}{squids}{stats}\n  data   {kept}\n\n{}{scaled}{history}",
+         HTTP   {}\n  MySQL  {}{spans}{squids}{stats}\n  data   {kept}\n\n{}{scaled}{history}{alerts}",
         udp.join(", "),
         config.ingest.receivers,
         shown(config.http.listen),

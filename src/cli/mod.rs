@@ -3,6 +3,7 @@
 //! `query`, `top`, `tail` and `import` read a running daemon over HTTP, through `client`. Answers go to stdout, errors and
 //! the log to stderr; a command that fails says so with a [`Failure`], which `main` turns into the exit code.
 
+pub mod alert;
 pub mod args;
 pub mod check;
 pub mod client;

@@ -80,10 +80,16 @@ pub fn execute(flags: &ConfigFlags, demo_rate: Option<u32>) -> Result<(), Failur
     saved.map_err(|_| Failure::reported())
 }
 
+/// What a demo watches: the search, which is slow for half a minute out of three.
+const DEMO_ALERTS: &str = include_str!("load/demo/alerts.toml");
+
 /// The configuration of a demo, whose past lies in this folder unless another one is given; nothing of it survives.
 fn demo_config(flags: &ConfigFlags, folder: Option<&Path>) -> Result<Config, ConfigErrors> {
     let usual = folder.map(Path::to_owned);
     let mut config = Config::load_beside(flags, std::env::vars_os(), usual)?;
+    if config.alerts.is_empty() {
+        config.alerts = Config::from_toml("demo", DEMO_ALERTS)?.alerts;
+    }
     if folder.is_some() && config.data.dir.as_deref() == folder {
         config.state.dir = config
             .state

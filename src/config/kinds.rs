@@ -85,6 +85,24 @@ impl<T: 'static> Kind<T> {
     }
 }
 
+impl<T: 'static> Kind<T> {
+    /// The same, made into something else.
+    pub(super) fn map<U: 'static>(self, into: fn(T) -> U) -> Kind<U> {
+        Kind::new(self.accepted, move |given| (self.reader)(given).map(into))
+    }
+
+    /// The same without what `refuse` has a word against.
+    pub(super) fn refusing(self, refuse: fn(&T) -> Option<&'static str>) -> Self {
+        Self::new(self.accepted, move |given| {
+            let value = (self.reader)(given)?;
+            match refuse(&value) {
+                Some(problem) => Err(problem.into()),
+                None => Ok(value),
+            }
+        })
+    }
+}
+
 fn fit<N: TryFrom<u64>>(number: i128, least: u64, most: u64) -> Result<N, Problem> {
     if number < i128::from(least) {
         return Err("too small".into());
@@ -285,6 +303,18 @@ pub(super) fn server_url() -> Kind<String> {
                 Ok(text.to_owned())
             }
             _ => Err("not a URL".into()),
+        }
+    })
+}
+
+/// Where alerts are sent.
+pub(super) fn server_urls() -> Kind<Vec<String>> {
+    let accepted = "up to 8 URLs, as in [\"http://alertmanager:9093\"], without user, password and parameters; [] for none";
+    list((8, "URLs"), accepted, |given, before| {
+        let url = (server_url().reader)(given)?;
+        match url.is_empty() || before.contains(&url) {
+            true => Err("empty, or twice the same".into()),
+            false => Ok(url),
         }
     })
 }

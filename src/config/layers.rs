@@ -19,7 +19,15 @@ use super::settings::{self, KEYS};
 use super::suggest::{hint, nearest};
 
 /// The lists of tables.
-pub(super) const LISTS: [&str; 6] = ["report", "squid", "stat", "otlp_input", "rewrite", "user"];
+pub(super) const LISTS: [&str; 7] = [
+    "report",
+    "squid",
+    "stat",
+    "otlp_input",
+    "alert",
+    "rewrite",
+    "user",
+];
 
 /// The variable that names the configuration file.
 pub(super) const CONFIG_VARIABLE: &str = "PINBAD_CONFIG";

@@ -5,6 +5,7 @@
 //! the stages get their part of [`Config`] and read no file, variable or flag themselves. What it adds up to in memory is
 //! [`crate::daemon::memory_plan`].
 
+pub mod alert;
 mod check;
 pub mod data_folder;
 pub mod error;
@@ -28,6 +29,7 @@ use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+pub use alert::AlertEntry;
 pub use error::{ConfigError, ConfigErrors};
 pub use flags::ConfigFlags;
 pub use layers::TOKEN_VARIABLE;
@@ -37,9 +39,9 @@ pub use otlp::OtlpInput;
 pub use raw_value::Entry;
 pub use rewrite::RewriteRule;
 pub use settings::{
-    Changes, ClickHouseConfig, Config, DataConfig, HistoryConfig, HttpConfig, IngestConfig,
-    InstrumentsConfig, KeptRequests, LogConfig, MetricsConfig, MySqlConfig, PoolConfig,
-    ProfileConfig, ReportsConfig, SeriesConfig, ShippedRows, SqlConfig, StateConfig,
+    AlertingConfig, Changes, ClickHouseConfig, Config, DataConfig, HistoryConfig, HttpConfig,
+    IngestConfig, InstrumentsConfig, KeptRequests, LogConfig, MetricsConfig, MySqlConfig,
+    PoolConfig, ProfileConfig, ReportsConfig, SeriesConfig, ShippedRows, SqlConfig, StateConfig,
 };
 pub use squid::{SquidFrom, SquidSource};
 pub use stat::{StatAddress, StatSource};
@@ -159,6 +161,12 @@ impl Config {
         if !self.stats.iter().map(what).eq(new.stats.iter().map(what)) {
             changes.needs_restart.push("stat");
         }
+        // Not where it stands: a rule that was moved is no other one.
+        let what = |alert: &AlertEntry| alert.entry.table.clone();
+        if !self.alerts.iter().map(what).eq(new.alerts.iter().map(what)) {
+            changes.live.push("alert");
+        }
+        self.alerts.clone_from(&new.alerts);
         if self.users != new.users {
             self.users.clone_from(&new.users);
             changes.live.push("user");

@@ -11,9 +11,11 @@ use std::time::Duration;
 use ipnet::IpNet;
 use tracing::Level;
 
+use super::alert::AlertEntry;
 use super::kinds::{
     addresses, buckets, choice, choices, data_folder, front_address, host_names, identifier, name,
-    networks, path, patterns, report_names, server_url, size, span, switch, tag_names, whole,
+    networks, path, patterns, report_names, server_url, server_urls, size, span, switch, tag_names,
+    whole,
 };
 use super::layers::RawConfig;
 use super::otlp::OtlpInput;
@@ -77,6 +79,8 @@ macro_rules! settings {
             pub squids: Vec<SquidSource>,
             /// `[[stat]]`: stat extensions of PHP.
             pub stats: Vec<StatSource>,
+            /// `[[alert]]`: what is to be watched.
+            pub alerts: Vec<AlertEntry>,
             /// `[[rewrite]]`: rules for names, in the order in which they run.
             pub rewrites: Vec<RewriteRule>,
             /// `[[user]]`: who may log in over HTTP and MySQL.
@@ -104,6 +108,7 @@ macro_rules! settings {
                     otlp_inputs: Vec::new(),
                     squids: Vec::new(),
                     stats: Vec::new(),
+                    alerts: Vec::new(),
                     rewrites: Vec::new(),
                     users: Vec::new(),
                 }
@@ -525,6 +530,26 @@ settings! {
         /// Whether to make the database and its tables, and to add columns that they lack: true or false. `pinbad tables
         /// --clickhouse` prints the statements; where there is a cluster, run those of `--cluster NAME`.
         create_tables: bool = "false", switch();
+    }
+
+    /// `[alerting]`: who is told of alerts. What they are about, `[[alert]]` entries say.
+    alerting: AlertingConfig {
+        /// Alertmanagers, as in ["http://alertmanager:9093"]: all members of a cluster. [] tells none.
+        alertmanager: Vec<String> = "[]", server_urls();
+
+        /// A URL to which the same is posted as JSON, once when an alert fires and once when it is over; "" for none.
+        webhook: String = "\"\"", server_url();
+
+        /// How often an alert is sent again while it fires, to Alertmanagers alone: "10s" to "10m". They take it for over after five times that.
+        period: Duration = "\"60s\"",
+            span(Duration::from_secs(10), Duration::from_mins(10)).in_whole_seconds(), "a restarted Alertmanager learns of it then";
+
+        /// Where people find the page of this daemon, for links in alerts; "" is http:// and http.listen.
+        page: String = "\"\"", server_url();
+
+        /// Memory for what rows gained in the windows of rules: "1MiB" to "16GiB". Rows that find no room are not judged.
+        /// Cost: itself, if there is an `[[alert]]`, and two threads.
+        memory: usize = "\"32MiB\"", size(MIB, 16 * GIB), "windows of all rules together";
     }
 
     /// `[instruments]`: what the daemon measures of itself, in SQL database `performance_schema`.

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use super::socket_activation::SocketActivationError;
 use crate::access::SecretError;
 use crate::access::tls::TlsError;
+use crate::alert::rule::RuleError;
 use crate::input::udp::socket::SocketError;
 use crate::query::definitions::ConfiguredError;
 use crate::series::ChoiceError;
@@ -55,6 +56,9 @@ pub enum StartError {
     /// A report of the configuration.
     #[error(transparent)]
     Report(#[from] ConfiguredError),
+    /// A rule of the configuration.
+    #[error(transparent)]
+    Alert(#[from] RuleError),
     /// The secrets of a user.
     #[error(transparent)]
     User(#[from] SecretError),
@@ -98,7 +102,11 @@ impl StartError {
     #[must_use]
     pub const fn is_configuration(&self) -> bool {
         match self {
-            Self::Report(_) | Self::User(_) | Self::Tls(_) | Self::Choice { .. } => true,
+            Self::Report(_)
+            | Self::Alert(_)
+            | Self::User(_)
+            | Self::Tls(_)
+            | Self::Choice { .. } => true,
             Self::State(error) => matches!(error, StateError::NotAFolder { .. }),
             Self::NoHistory | Self::ClickHouse(_) => true,
             Self::Socket(_)

@@ -18,6 +18,7 @@ use super::startup::Listeners;
 use super::threads::Vital;
 use crate::access::tls::{Acceptor, Tls, TlsError};
 use crate::access::{Access, UserStore};
+use crate::alert::Alerts;
 use crate::config::{Config, FrontConfig};
 use crate::daemon::memory_plan::MemoryPlan;
 use crate::http::{self, Answers, HttpSettings};
@@ -38,6 +39,7 @@ pub(super) struct Served<'a> {
     pub(super) users: &'a Arc<UserStore>,
     pub(super) series: Option<Series>,
     pub(super) metrics: Metrics,
+    pub(super) alerts: &'a Alerts,
     #[cfg(feature = "sql")]
     pub(super) engine: Engine,
     #[cfg(feature = "sql")]
@@ -131,6 +133,7 @@ impl Frontends {
                 memory_plan: MemoryPlan::of(config).lines.into(),
                 series: served.series.clone(),
                 metrics: served.metrics.clone(),
+                alerts: served.alerts.clone(),
                 ..HttpSettings::new(&names)
             };
             http::serve(listener, answers(served), settings, stopped)

@@ -7,6 +7,7 @@
 
 use std::fmt;
 
+use crate::alert::intake::IDS_MAX;
 use crate::config::rewrite::Change;
 use crate::config::units::{exact_bytes, rounded_bytes};
 use crate::config::{Config, RewriteRule};
@@ -20,8 +21,8 @@ use crate::input::udp::senders::{SENDERS_MAX, TABLE_BYTES};
 use crate::input::udp::socket::RecvBuffer;
 use crate::instruments;
 use crate::limits::{
-    BLOCK_BYTES, PAST_ANSWERS_BYTES_MAX, PATTERN_SCRATCH_BYTES, RULES_SCRATCH_BYTES,
-    SESSION_BYTES_MAX,
+    ALERT_QUEUE_BYTES_MAX, ALERT_REPLAY_BYTES_MAX, ALERT_ROWS_MAX, BLOCK_BYTES,
+    PAST_ANSWERS_BYTES_MAX, PATTERN_SCRATCH_BYTES, RULES_SCRATCH_BYTES, SESSION_BYTES_MAX,
 };
 use crate::metrics::SERIES_BYTES;
 use crate::pool::Pool;
@@ -54,6 +55,11 @@ use crate::query::catalog::refill::BYTES_MAX as REFILL_BYTES;
 const LOG_IMPORT_BYTES: usize = 0;
 #[cfg(not(feature = "sql"))]
 const REFILL_BYTES: usize = 0;
+
+/// What an id that is remembered takes, with its place in a table.
+const ID_BYTES: usize = 48;
+/// What alerts of a rule take, those that are over too: state and view, and what receivers were told.
+const RULE_BYTES: usize = 2 * ALERT_ROWS_MAX * (4 << 10);
 
 /// What a query has in hand beside what it is charged for: the batches on their way to its reader.
 pub const QUERY_BATCHES_BYTES: usize = 4 << 20;
@@ -292,6 +298,7 @@ fn optional(config: &Config, lanes: usize) -> impl Iterator<Item = Planned> {
         config.profile.pool_size,
         counted(config.stats.len(), "source", "sources"),
     );
+    let alerts = counted(config.alerts.len(), "rule", "rules");
     let rules = counted(config.rewrites.len(), "rule", "rules");
     let lines = planned! {
         "name rules": lanes * scratch, "{rules} ([[rewrite]]), {patterns} with patterns, for each socket";
@@ -304,6 +311,8 @@ fn optional(config: &Config, lanes: usize) -> impl Iterator<Item = Planned> {
             "{activities} rows of {ACTIVITY_ROW_BYTES} bytes: half of pool.request_pool_size and pool.timer_pool_size together";
         "samples": config.stats.len() * QUEUE_BYTES_MAX + pool_bytes(samples),
             "{samples} (profile.pool_size), once more for who reads slowly, and what {stats} ([[stat]]) sent and is not taken yet";
+        "alerts": config.alerting.memory + ALERT_QUEUE_BYTES_MAX + IDS_MAX * ID_BYTES + config.alerts.len() * RULE_BYTES + ALERT_REPLAY_BYTES_MAX,
+            "{alerts} ([[alert]]): windows of their rows (alerting.memory), seconds on their way there, {ALERT_ROWS_MAX} alerts each, and one replay of the past";
         "snapshot": SNAPSHOT_BYTES + config.reports.memory / 8,
             "while it is written or read (state.dir): records, and the running ticks";
         "history": config.history.memory + REFILL_BYTES,
@@ -321,6 +330,7 @@ fn optional(config: &Config, lanes: usize) -> impl Iterator<Item = Planned> {
         !config.squids.is_empty(),
         !config.squids.is_empty(),
         !config.stats.is_empty(),
+        !config.alerts.is_empty(),
         config.state.dir.is_some(),
         config.history.dir.is_some(),
         config.history.dir.is_some() && !config.squids.is_empty(),

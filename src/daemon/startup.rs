@@ -16,6 +16,8 @@ use super::error::StartError;
 use super::frontends::Frontends;
 use super::receivers;
 use super::squid::OpenSource;
+use crate::alert::Alerts;
+use crate::alert::intake::Intake;
 #[cfg(feature = "sql")]
 use crate::clickhouse::{Fleet, ShipFrom, Sink};
 use crate::clock::{Clock, ContinuedClock};
@@ -303,6 +305,7 @@ impl Past {
         live: &mut Live,
         clock: &dyn Clock,
         history: Option<TakeRows>,
+        alerts: &Alerts,
     ) -> (Option<Series>, Metrics, Reader, TakeSecond) {
         let memory = config.series.memory;
         let of_history = history.as_ref().map_or(0, |_| config.history.memory / 16);
@@ -310,12 +313,13 @@ impl Past {
             charted: (memory > 0).then_some(self.charted),
             scraped: self.scraped,
             kept: history.as_ref().map(|_| self.kept),
+            alerted: alerts.reports(),
             reports_max: series::REPORTS_MAX,
             bytes_max: Series::stream_bytes(memory) + of_history,
         };
         let (watched, reader) = live.watch(choice, clock.mono_ms(), clock.unix_ms());
         let (buckets, series_max) = (&config.metrics.buckets, config.metrics.series_max);
-        let metrics = Metrics::new(watched.clone(), buckets, series_max);
+        let metrics = Metrics::new(watched.clone(), buckets, series_max).with(alerts.clone());
         let of_rows = metrics.clone();
         let mut takers: Vec<TakeRows> = vec![Box::new(move |_, _, read| of_rows.take_rows(read))];
         let series = (memory > 0).then(|| {
@@ -327,6 +331,10 @@ impl Past {
             series
         });
         takers.extend(history);
+        let mut intake = Intake::new(alerts.clone());
+        takers.push(Box::new(move |second, missed, read| {
+            intake.take_rows(second, missed, read);
+        }));
         let take = move |second: &Second, missed| take_all(second, missed, &mut takers, &mut []);
         (series, metrics, reader, Box::new(take))
     }

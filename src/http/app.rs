@@ -51,6 +51,8 @@ pub(super) struct App {
     pub(super) followers: ConcurrencyLimit,
     /// For pieces of logs.
     pub(super) imports: ConcurrencyLimit,
+    /// Rules played over the past.
+    pub(super) replays: ConcurrencyLimit,
     pub(super) settings: HttpSettings,
     /// Becomes true when the server stops.
     stopped: watch::Receiver<bool>,
@@ -79,6 +81,7 @@ impl App {
             streams: limit("large answers", settings.streams_max),
             followers: at_once("followers", settings.followers_max),
             imports: limit("imports", 1),
+            replays: limit("replays of alerts", 1),
             settings: settings.clone(),
             stopped,
             pages: PageCache::default(),

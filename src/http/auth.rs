@@ -27,6 +27,9 @@ pub(super) struct Peer(pub(super) SocketAddr);
 /// Where annotations are made.
 pub(super) const ANNOTATIONS: &str = "/api/v1/annotations";
 
+/// Where silences are made and ended.
+pub(super) const SILENCES: &str = "/api/v1/silences";
+
 /// What `Authorization` holds.
 #[derive(PartialEq, Eq)]
 enum Credentials {
@@ -81,9 +84,11 @@ fn identity<B>(
 pub(super) fn permit(identity: &Identity, method: &Method, path: &str) -> Result<(), Problem> {
     let reads = [Method::GET, Method::HEAD, Method::OPTIONS].contains(method);
     // SQL mostly reads, also when it comes in a body; a statement that would change something is up to its handler.
-    let needed = match *method == Method::POST && path == ANNOTATIONS {
-        true => Role::Annotate,
-        false => Role::Admin,
+    let annotates = *method == Method::POST && path == ANNOTATIONS || path.starts_with(SILENCES);
+    let needed = if annotates {
+        Role::Annotate
+    } else {
+        Role::Admin
     };
     if reads || path == "/api/v1/sql" || identity.role >= needed {
         return Ok(());

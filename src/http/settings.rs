@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::access::Access;
 use crate::access::tls::Tls;
+use crate::alert::Alerts;
 use crate::metrics::Metrics;
 use crate::query::catalog::Catalog;
 use crate::report::Watchlist;
@@ -95,6 +96,8 @@ pub struct HttpSettings {
     pub series: Option<Series>,
     /// What `/metrics` answers with.
     pub metrics: Metrics,
+    /// The alerts, and who is told.
+    pub alerts: Alerts,
 }
 
 impl HttpSettings {
@@ -125,6 +128,7 @@ impl HttpSettings {
             memory_plan: [].into(),
             series: None,
             metrics: Metrics::new(Watchlist::default(), &[], 0),
+            alerts: Alerts::none(),
         }
     }
 }

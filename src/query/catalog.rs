@@ -19,6 +19,7 @@ use super::read_model::{
 use super::status::Status;
 use super::table::Rows;
 use super::tables::StatusTable;
+use crate::alert::Alerts;
 use crate::clock::Clock;
 #[cfg(feature = "sql")]
 use crate::history::{History, import::Importer};
@@ -35,6 +36,7 @@ use crate::state::annotations::Annotations;
 use crate::telemetry::reading::{self, Group};
 use crate::value::Column;
 
+mod alerts;
 pub(crate) mod changes;
 #[cfg(feature = "sql")]
 mod compared;
@@ -57,6 +59,8 @@ mod readings;
 mod reconfigure;
 #[cfg(feature = "sql")]
 pub(crate) mod refill;
+#[cfg(feature = "sql")]
+mod replay;
 mod report_table;
 mod status_tables;
 
@@ -97,6 +101,7 @@ pub struct Catalog {
     /// What pages were shown a moment ago.
     rankings: Mutex<Vec<ranking::Ranked>>,
     annotations: Annotations,
+    alerts: Alerts,
     /// What takes logs into history.
     #[cfg(feature = "sql")]
     importer: Option<Importer>,
@@ -130,6 +135,7 @@ impl Catalog {
             readings: Mutex::default(),
             rankings: Mutex::new(Vec::new()),
             annotations: Annotations::default(),
+            alerts: Alerts::none(),
             #[cfg(feature = "sql")]
             importer: None,
             #[cfg(feature = "sql")]
@@ -142,6 +148,13 @@ impl Catalog {
     #[must_use]
     pub fn importing(self, importer: Option<Importer>) -> Self {
         Self { importer, ..self }
+    }
+
+    /// The same with these alerts.
+    #[must_use]
+    pub fn alerting(self, alerts: &Alerts) -> Self {
+        let alerts = alerts.clone();
+        Self { alerts, ..self }
     }
 
     /// The same with these tables of the daemon's own and these annotations, and with a place where changes are kept.

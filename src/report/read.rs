@@ -17,7 +17,6 @@ use super::definition::{Definition, Field, KeySource, Level};
 use super::histogram::BucketLayout;
 use super::reading::{Extremes, KeyCell, Reading, Want};
 use super::registry::{Entry, Reports};
-#[cfg(feature = "sql")]
 use super::row_key::key_texts;
 use super::row_map::{NO_ROW, OTHER_ROW};
 use super::totals::Totals;
@@ -549,7 +548,6 @@ fn bound(
 impl Reading {
     /// Rows that were added up elsewhere: the texts of their keys, whether they stand for others, sums and extremes. No
     /// histogram is known yet.
-    #[cfg(feature = "sql")]
     pub(crate) fn of_rows<'a>(
         definition: &Definition,
         rows: impl Iterator<Item = (&'a [u8], bool, Totals, Extremes)>,
@@ -574,7 +572,6 @@ impl Reading {
     }
 
     /// Makes the histogram of a row known; its quantiles are what `settle` makes of them.
-    #[cfg(feature = "sql")]
     pub(crate) fn know(
         &mut self,
         row: usize,
@@ -599,7 +596,6 @@ impl Reading {
         }
     }
 
-    #[cfg(feature = "sql")]
     fn push_key(&mut self, source: &KeySource, is_other: bool, text: &str) {
         let cell = match is_other {
             true => KeyCell::Other,

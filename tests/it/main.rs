@@ -24,6 +24,8 @@ mod screen;
 
 /// Who may ask, and that secrets are not seen.
 mod access;
+/// Rules that fire and end, and who is told: a real Alertmanager, and a webhook.
+mod alerts;
 /// What happened when, as people note it.
 mod annotations;
 /// Reports made while packets pour in.

@@ -168,6 +168,17 @@ impl Client {
         self.json(path, answer, wanted)
     }
 
+    /// JSON that answers DELETE.
+    ///
+    /// # Errors
+    /// When there is no daemon, or it refuses.
+    pub fn delete(&self, path: &str) -> Result<Json, ClientError> {
+        let request = self.addressed(path).method("DELETE");
+        let request = request.header("content-type", "application/json");
+        let answer = self.send(request.body(()), false)?;
+        self.json(path, answer, 200)
+    }
+
     /// JSON that answers POST with bytes.
     ///
     /// # Errors

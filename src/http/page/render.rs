@@ -67,10 +67,10 @@ impl View<'_> {
         let (path, params) = (self.uri.path(), self.params()?);
         let members = self.source.fleet_members();
         // What the other pages show is not shipped, or not added up.
-        let is_here = !["/", "/reports", "/daemon"].contains(&section);
-        // The daemon itself has no past and no fleet.
+        let is_here = !["/", "/reports", "/alerts", "/daemon"].contains(&section);
+        // The daemon itself has no past and no fleet, and alerts are of now.
         let control = html! {
-            @if section != "/daemon" {
+            @if section != "/daemon" && section != "/alerts" {
                 (self.time.control(path, &params))
                 @if let Some(members) = members { (self.time.choice(&members, path, &params)) }
             }
@@ -88,6 +88,7 @@ impl View<'_> {
         let optional = [
             ("/squid", self.source.has_squid()),
             ("/profile", self.source.has_samples()),
+            ("/alerts", !self.app.settings.alerts.rules().is_empty()),
         ];
         let absent = optional.iter().filter(|(_, is_there)| !is_there);
         let absent: Vec<&str> = absent.map(|(path, _)| *path).collect();

@@ -40,7 +40,7 @@ const UNEQUAL: &str =
 pub(super) struct Kept<'a> {
     pub(super) definition: Arc<Definition>,
     pub(super) dataset: Arc<Dataset>,
-    history: &'a History,
+    pub(super) history: &'a History,
 }
 
 impl Catalog {

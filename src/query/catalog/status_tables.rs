@@ -73,6 +73,7 @@ impl Catalog {
     pub(super) fn table_rows(&self, table: &StatusTable, reports: usize) -> usize {
         let secs = || u32::try_from(self.clock.unix_ms() / 1000).unwrap_or(u32::MAX);
         match table.table {
+            FixedTable::Alerts => return self.alert_rows(),
             FixedTable::SquidSwap => return sums::swaps(self.squids(), secs()).len(),
             FixedTable::SquidSavings => return sums::savings(self.squids(), secs()).len(),
             _ => {}
@@ -105,6 +106,9 @@ impl Catalog {
         let table = self.table_named(name).ok_or_else(unknown)?;
         if matches!(table.table, FixedTable::Sample | FixedTable::StatRequest) {
             return self.profile_answer(&table);
+        }
+        if table.table == FixedTable::Alerts {
+            return Ok(self.alerts_answer(&table));
         }
         let mut look = self.look();
         let secs = u32::try_from(look.unix_ms / 1000).unwrap_or(u32::MAX);
