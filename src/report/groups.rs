@@ -72,7 +72,8 @@ pub(super) struct Groups {
     cut: usize,
     /// Bytes that the histograms of slots hold on the heap.
     pub(super) slot_histogram_bytes: usize,
-    /// Per group the extremes of its closed ticks, when the aggregate keeps them.
+    /// Per group the extremes of its closed ticks, when the aggregate keeps them: a tick that a later one outdoes in all
+    /// of them is left out, it leaves the window first.
     pub(super) extremes: Option<Vec<Vec<(u64, Extremes)>>>,
     /// How many of them there are.
     pub(super) extremes_count: usize,
@@ -373,13 +374,18 @@ impl Groups {
         }
         if let Some(extremes) = extremes {
             let (seen, _) = slot_extremes[at];
-            match extremes[slot.group as usize].last_mut() {
+            let of_group = &mut extremes[slot.group as usize];
+            *extremes_count -= of_group.len();
+            match of_group.last_mut() {
                 Some((last, all)) if *last == tick => all.widen(&seen),
                 _ => {
-                    extremes[slot.group as usize].push((tick, seen));
-                    *extremes_count += 1;
+                    of_group.retain(|(_, before)| !seen.spans(before));
+                    // Most lists stay short: doubling would take more than they do.
+                    of_group.reserve_exact(1);
+                    of_group.push((tick, seen));
                 }
             }
+            *extremes_count += of_group.len();
         }
         slot.sums = Sums::default();
         for counts in [&mut slot.histogram, &mut slot.second] {
@@ -434,7 +440,7 @@ impl Groups {
         lists + self.slot_extremes.capacity() * size_of::<(Extremes, Extremes)>()
     }
 
-    /// Bytes that closed ticks have in groups: histograms, and lists of extremes, which grow by doubling.
+    /// Bytes that closed ticks have in groups: histograms, and lists of extremes.
     pub(super) fn closed_bytes(&self) -> usize {
         self.histogram_bytes + self.extremes_count * self.extremes_each()
     }
