@@ -65,7 +65,7 @@ pub fn execute(flags: &ConfigFlags) -> Result<(), Failure> {
         .filter_map(|(what, dir)| Some(format!("{what} in {}", shown_dir(dir)?)));
     let mut kept = kept.collect::<Vec<_>>().join(", ");
     if kept.is_empty() {
-        kept = "in memory alone: a restart loses it; --data DIR (data.dir) keeps it".to_owned();
+        kept = "in memory only: a restart loses it; --data DIR (data.dir) keeps it".to_owned();
     }
     let mut history = String::new();
     for (place, line) in disk_plan::lasting(&config).iter().enumerate() {

@@ -97,7 +97,8 @@ impl fmt::Display for Finding {
             Verdict::Better => "better",
             Verdict::Wrong => "wrong ",
         };
-        write!(f, "{mark}  {:<17} {}", self.what, self.found)?;
+        let found = self.found.replace('\n', &format!("\n{:26}", ""));
+        write!(f, "{mark}  {:<17} {found}", self.what)?;
         for line in self.change.lines() {
             write!(f, "\n{:26}-> {line}", "")?;
         }
@@ -450,8 +451,8 @@ fn history_dir(config: &Config) -> Vec<Finding> {
     };
     let min = config.history.free_min as u64;
     let found = folder_found(HISTORY_DIR, dir, folder::check(folder::HISTORY, dir, min));
-    let lasting = disk_plan::lasting(config).join("; ");
-    let lasting = format!("{lasting} ({})", disk_plan::assumption());
+    let lasting = disk_plan::lasting(config).join("\n");
+    let lasting = format!("{}:\n{lasting}", disk_plan::assumption());
     vec![found, Finding::right("history.size_max", lasting)]
 }
 

@@ -505,7 +505,7 @@ settings! {
         /// A file with that user's password, readable by the daemon alone; "" for none.
         password_file: Option<PathBuf> = "\"\"", path("file");
 
-        /// Certificates of those whose signature under the server's counts, PEM; "" for those that the system trusts.
+        /// A PEM file with the certificate authorities to trust; "" for those of the system.
         ca_file: Option<PathBuf> = "\"\"", path("file");
 
         /// How long an answer about the fleet may take: "1s" to "10m". Local answers do not wait for it.

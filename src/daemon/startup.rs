@@ -379,7 +379,7 @@ pub(super) fn open_annotations(
     };
     let opened = Annotations::open(HISTORY, dir, clock.unix_secs());
     Ok(opened.unwrap_or_else(|error| {
-        error!(%error, "Annotations are kept in memory alone.");
+        error!(%error, "Annotations are kept in memory only.");
         Annotations::default()
     }))
 }
@@ -521,12 +521,14 @@ pub(super) fn log_last_end(
     let history = filled.map(|filled| format!("{} to {}", at(filled.start), at(filled.end)));
     let back = match (&snapshot, &history) {
         (Some(_), Some(_)) => {
-            "Raw requests are back up to the snapshot, reports also from history, by the minute."
+            "Raw requests are back up to the snapshot, reports also up to the last flush of history, by the minute; what came later is lost."
         }
         (Some(_), None) => {
             "Raw requests and reports are back up to the snapshot; what came later is lost."
         }
-        (None, Some(_)) => "Reports are back from history, by the minute; raw requests are not.",
+        (None, Some(_)) => {
+            "Reports are back up to the last flush of history (history.flush_period), by the minute; what came later is lost, and so are raw requests and live charts."
+        }
         (None, None) => "What was in memory is lost.",
     };
     warn!(
@@ -535,8 +537,13 @@ pub(super) fn log_last_end(
     );
 }
 
-/// Says that all is there: where it listens, and what it keeps where.
-pub(super) fn log_ready(config: &Config, udp: &[SocketAddr], frontends: &Frontends) {
+/// Says that all is there: where it listens, and what it keeps where, unless it just said that it `cannot_keep` that.
+pub(super) fn log_ready(
+    config: &Config,
+    udp: &[SocketAddr],
+    frontends: &Frontends,
+    cannot_keep: bool,
+) {
     let udp: Vec<String> = udp.iter().map(ToString::to_string).collect();
     let fronts = [
         (frontends.http, config.http.front().tls().is_some()),
@@ -556,6 +563,7 @@ pub(super) fn log_ready(config: &Config, udp: &[SocketAddr], frontends: &Fronten
     let [data, state, history] =
         [&config.data.dir, &config.state.dir, &config.history.dir].map(shown);
     match (data, state, history) {
+        _ if cannot_keep => {}
         (_, None, None) => {
             info!(
                 "Keeping all data in memory: a restart loses it. --data DIR (data.dir) keeps it."

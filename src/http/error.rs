@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 use crate::query::error::QueryError;
 
 /// Where programs find the names of reports.
-const LISTED: &str = "; GET /api/v1/reports lists those that there are";
+const LISTED: &str = " GET /api/v1/reports lists those that there are";
 
 /// The media type of every error.
 pub(super) const PROBLEM_JSON: &str = "application/problem+json";
@@ -121,7 +121,9 @@ impl Problem {
     /// The same for somebody who looks at pages: without what is for programs.
     pub(super) fn detail_for_pages(&self) -> &str {
         let detail = self.detail();
-        detail.strip_suffix(LISTED).unwrap_or(detail)
+        detail
+            .strip_suffix(LISTED)
+            .map_or(detail, |detail| detail.trim_end_matches(';'))
     }
 
     /// The body as it will be sent.
@@ -134,7 +136,11 @@ impl From<QueryError> for Problem {
     fn from(error: QueryError) -> Self {
         let detail = error.to_string();
         match error {
-            QueryError::UnknownReport { .. } => Self::not_found(detail + LISTED),
+            QueryError::UnknownReport { meant, .. } => {
+                // A question has its own mark.
+                let mark = if meant.is_some() { "" } else { ";" };
+                Self::not_found(format!("{detail}{mark}{LISTED}"))
+            }
             QueryError::UnknownRequest { .. }
             | QueryError::UnknownPastRequest { .. }
             | QueryError::RawDataOff

@@ -10,13 +10,14 @@ use std::sync::Arc;
 use parking_lot::{Mutex, RwLock};
 
 use super::error::QueryError;
+use super::question::{ReportQuestion, Spans, When, Whose, shipped_until};
 use super::raw::RawReader;
 use super::read_model::{
     Choice, Distribution, FollowStep, Followed, ReportAnswer, ReportSummary, RequestDetail,
     RequestPage, RequestSearch, SlowestPage, TimerGroups, TimerSearch,
 };
 use super::status::Status;
-use super::table::{Rows, Table};
+use super::table::Rows;
 use super::tables::StatusTable;
 use crate::alert::Alerts;
 use crate::clock::Clock;
@@ -299,14 +300,6 @@ impl Catalog {
 }
 
 impl Catalog {
-    /// Table `info`: exactly one row.
-    ///
-    /// # Errors
-    /// [`QueryError::Busy`].
-    pub fn info(&self) -> Result<Box<dyn Table>, QueryError> {
-        Ok(self.report("info", None, &[])?.table)
-    }
-
     /// The daemon's counters: the legacy columns of table `status` first, in their order, then its own.
     /// `datagrams_invalid` and its kin are objects by reason; `sockets` is an array, one object a socket.
     pub fn status(&self) -> serde_json::Map<String, serde_json::Value> {
@@ -349,20 +342,66 @@ impl Catalog {
         reports.chain(self.table_summaries()).collect()
     }
 
-    /// One report as it stands now. Only the columns that are `needed` will be looked at (`None`: all): quantiles cost most. The table has
-    /// the others nevertheless, perhaps as NULL; a name that the report does not have is no error here. `equal` are key columns and the texts that they must show: the answer may leave out
-    /// rows that do not match, and a histogram view takes from there which row to spread out.
+    /// A report, of the time and of those that are asked for.
     ///
     /// # Errors
-    /// [`QueryError::UnknownReport`], [`QueryError::Busy`].
+    /// [`QueryError::UnknownReport`], [`QueryError::Busy`]; of a span also
+    /// [`QueryError::NoHistory`].
     pub fn report(
         &self,
         name: &str,
-        needed: Option<&[String]>,
-        equal: &[(String, String)],
+        question: &ReportQuestion,
     ) -> Result<ReportAnswer, QueryError> {
-        let answer = self.answer(name, needed, equal, None);
-        Ok(answer.map_err(|error| self.suggesting(error))?.0)
+        let answer = match (&question.when, &question.columns) {
+            (When::Span(spans), _) => self.past_report(name, spans, question),
+            (When::Now, _) if question.whose.is_fleet() => Err(no_present()),
+            (When::Now, Columns::Own) => {
+                let needed = question.needed.as_deref();
+                let answer = self.answer(name, needed, &question.equal, None);
+                answer.map(|(answer, _)| answer)
+            }
+            (When::Now, columns) => {
+                let one = self.ranked(&[name], columns);
+                one.and_then(|mut one| one.pop().ok_or_else(|| QueryError::unknown_report(name)))
+            }
+        };
+        answer.map_err(|error| self.suggesting(error))
+    }
+
+    /// Several reports in columns that are not their own. Together they cost little more than one
+    /// of them, and who asks at about the same time gets the same. Who does not answer about one is
+    /// not asked about the others.
+    ///
+    /// # Errors
+    /// As [`Catalog::report`], of reports as they stand; of a span each has its own.
+    pub fn reports_in(
+        &self,
+        names: &[&str],
+        question: &ReportQuestion,
+    ) -> Result<Vec<Result<ReportAnswer, QueryError>>, QueryError> {
+        if question.when == When::Now && !question.whose.is_fleet() {
+            let answers = self.ranked(names, &question.columns)?;
+            return Ok(answers.into_iter().map(Ok).collect());
+        }
+        let mut busy = None;
+        let answers = names.iter().map(|name| match &busy {
+            Some(why) => Err(QueryError::clone(why)),
+            None => self.report(name, question).inspect_err(|why| {
+                busy = matches!(why, QueryError::Busy(_)).then(|| why.clone());
+            }),
+        });
+        Ok(answers.collect())
+    }
+
+    /// The wall clock; of many, who have shipped up to some minutes ago, the end of the newest
+    /// minute that all have shipped; milliseconds.
+    #[must_use]
+    pub fn now_ms(&self, whose: &Whose) -> u64 {
+        let now = self.clock.unix_ms();
+        match whose.is_fleet() {
+            true => shipped_until(now / 1_000) * 1_000,
+            false => now,
+        }
     }
 
     /// The same, and which rows of it are shown. It may have these alone: the others are not read as a whole then.
@@ -403,51 +442,22 @@ impl Catalog {
         Ok(self.persistent)
     }
 
-    /// Reports in the columns of the native form with percentiles of choice, whatever their own columns are: they count
-    /// all that anyway. Key columns are called as in the report itself. Together they cost little more than one of them, and who
-    /// asks at about the same time gets the same.
-    ///
-    /// # Errors
-    /// [`QueryError::UnknownReport`], also for tables that are no reports; [`QueryError::Busy`].
-    pub fn rankings(
-        &self,
-        names: &[&str],
-        percentiles: &[f64],
-    ) -> Result<Vec<ReportAnswer>, QueryError> {
-        self.ranked(names, &Columns::Native(percentiles.to_vec()))
-    }
-
-    /// One of them.
-    ///
-    /// # Errors
-    /// As [`Catalog::rankings`].
-    pub fn ranking(&self, name: &str, percentiles: &[f64]) -> Result<ReportAnswer, QueryError> {
-        let one = self.rankings(&[name], percentiles)?.pop();
-        one.ok_or_else(|| QueryError::unknown_report(name))
-    }
-
-    /// A report in its own columns, and after them those of the native form that it lacks, with percentiles of choice.
-    ///
-    /// # Errors
-    /// As [`Catalog::rankings`].
-    pub fn extended(&self, name: &str, percentiles: &[f64]) -> Result<ReportAnswer, QueryError> {
-        let columns = Columns::Extended(percentiles.to_vec());
-        let one = self.ranked(&[name], &columns);
-        let one = one.map_err(|error| self.suggesting(error))?.pop();
-        one.ok_or_else(|| QueryError::unknown_report(name))
-    }
-
     /// How the times of one row of a report are spread: the first row whose key columns show the texts in `equal`.
-    /// `None`: there is no such row now.
+    /// `None`: there is no such row.
     ///
     /// # Errors
-    /// As [`Catalog::ranking`].
+    /// As [`Catalog::report`].
     pub fn distribution(
         &self,
         name: &str,
         equal: &[(String, String)],
+        (when, whose): (&When, &Whose),
     ) -> Result<Option<Distribution>, QueryError> {
-        self.distribution_of(name, equal)
+        match when {
+            When::Span(Spans { span, .. }) => self.past_distribution(name, equal, span, whose),
+            When::Now if whose.is_fleet() => Err(no_present()),
+            When::Now => self.distribution_of(name, equal),
+        }
     }
 
     /// The slowest of the raw requests that match, slowest first; of equals the newest. Looks at `scanned_max` rows at
@@ -466,9 +476,16 @@ impl Catalog {
     /// The raw timers of the requests that match, summed up by keys of choice.
     ///
     /// # Errors
-    /// As [`Catalog::requests`].
-    pub fn timer_groups(&self, search: &TimerSearch) -> Result<TimerGroups, QueryError> {
-        Ok(self.raw()?.timer_groups(search))
+    /// As [`Catalog::requests`]; of a span [`QueryError::NoHistory`].
+    pub fn timer_groups(
+        &self,
+        search: &TimerSearch,
+        when: &When,
+    ) -> Result<TimerGroups, QueryError> {
+        match when {
+            When::Span(Spans { span, .. }) => self.past_timer_groups(span, search),
+            When::Now => Ok(self.raw()?.timer_groups(search)),
+        }
     }
 
     /// Raw requests, newest first.
@@ -479,12 +496,17 @@ impl Catalog {
         Ok(self.raw()?.search(search, self.clock.unix_ms()))
     }
 
-    /// One raw request with its tags and timers.
+    /// One raw request with its tags and timers; of a run that is named, from disk or memory, with
+    /// `run` and `weight` too.
     ///
     /// # Errors
-    /// [`QueryError::UnknownRequest`], [`QueryError::RawDataOff`].
-    pub fn request(&self, id: u64) -> Result<RequestDetail, QueryError> {
-        self.raw()?.request(id)
+    /// [`QueryError::UnknownRequest`], [`QueryError::RawDataOff`]; of a run
+    /// [`QueryError::NoHistory`].
+    pub fn request(&self, id: u64, run: Option<u64>) -> Result<RequestDetail, QueryError> {
+        match run {
+            Some(run) => self.past_request(run, id),
+            None => self.raw()?.request(id),
+        }
     }
 
     /// The id of the youngest raw request that there has been; 0 before the first.
@@ -560,6 +582,10 @@ impl Catalog {
         let history: Option<String> = None;
         history.into_iter().chain(failing).collect()
     }
+}
+
+fn no_present() -> QueryError {
+    QueryError::bad_value("fleet", "has no present; accepted: a span")
 }
 
 fn columns(layout: &ColumnLayout) -> Vec<Column> {

@@ -12,7 +12,7 @@ pub mod error;
 
 pub mod table;
 
-pub mod past;
+pub mod question;
 
 pub mod read_model;
 

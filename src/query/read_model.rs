@@ -6,6 +6,7 @@
 
 use std::ops::Range;
 
+use super::question::OfSpan;
 use super::table::Table;
 pub use super::timer_groups::{SlowTimer, TAG_NAMES_MAX, TimerGroup, TimerGroups, TimerSearch};
 pub use crate::config::rewrite::{TEXT_FIELDS, TextField};
@@ -58,19 +59,26 @@ pub struct ReportSummary {
 /// shown, when these columns can be read. It may be asked more than once: the last time counts.
 pub type Choice<'a> = (&'a [String], &'a mut dyn FnMut(&ReportAnswer) -> Vec<usize>);
 
-/// One report at one moment: its sums, that is. The percentiles of many rows may be of some milliseconds later.
+/// One report at one moment: its sums, that is. The percentiles of many rows may be of some
+/// milliseconds later. Or over a span; compared with another, each number is followed by that of
+/// before and by the change, and sums have no change where one of the spans was counted for longer
+/// than the other.
 #[derive(Debug)]
 pub struct ReportAnswer {
-    /// The report's window, seconds.
+    /// The report's window, or the span's length, seconds.
     pub window_seconds: f64,
-    /// Seconds that the data really spans: at least 1, at most the window.
+    /// Seconds that the data really spans: at least 1, at most the window. Of a span, those in
+    /// which requests were counted.
     pub covered_seconds: u64,
     /// Wall-clock milliseconds since 1970 at the moment of reading.
     pub as_of_ms: u64,
     /// The numbers of the columns whose equality can be asked for, in column order.
     pub key_columns: Vec<usize>,
-    /// The rows, in no promised order.
+    /// The rows, in no promised order. Columns of a span are to be [`load`](Table::load)ed before
+    /// they are looked at.
     pub table: Box<dyn Table>,
+    /// Of a span.
+    pub of_span: Option<OfSpan>,
 }
 
 impl ReportAnswer {

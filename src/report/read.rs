@@ -235,7 +235,7 @@ impl<'a> Reader<'a> {
             entry,
         };
         if row_map.groups_in(OTHER_ROW) > 0 {
-            reader.place(OTHER_ROW, aggregate);
+            reader.place(OTHER_ROW);
         }
         reader
     }
@@ -291,7 +291,7 @@ impl<'a> Reader<'a> {
                 let first = next;
                 next = (first + AT_ONCE as u32).min(end);
                 for id in first..next {
-                    if let Some(place) = self.place(row_map.row_of(id), aggregate) {
+                    if let Some(place) = self.place(row_map.row_of(id)) {
                         self.add_group(aggregate, id, place);
                         if want.has_histograms() {
                             self.groups.push((place as u32, id));
@@ -302,7 +302,7 @@ impl<'a> Reader<'a> {
             if next == end {
                 // A report without keys has one row even when nothing was counted.
                 if self.rows.is_empty() && self.reading.keys == 0 {
-                    self.place(OTHER_ROW, aggregate);
+                    self.place(OTHER_ROW);
                 }
                 let window_ms = self.entry.definition.window.as_millis() as u64;
                 self.reading.covered_secs = aggregate.covered_secs(window_ms);
@@ -315,7 +315,7 @@ impl<'a> Reader<'a> {
 
     /// The place of a row; `None` of what is in none.
     #[inline]
-    fn place(&mut self, row: u32, aggregate: &Aggregate) -> Option<usize> {
+    fn place(&mut self, row: u32) -> Option<usize> {
         let at = row as usize;
         if row == NO_ROW {
             return None;
@@ -364,7 +364,7 @@ impl<'a> Reader<'a> {
             if *group >= next {
                 continue;
             }
-            if let Some(place) = self.place(row_map.row_of(*group), aggregate) {
+            if let Some(place) = self.place(row_map.row_of(*group)) {
                 let is_new = !of_timers || requests.insert((*group, delta.request));
                 self.reading.totals[place] += &delta.totals(is_new);
                 if let Some(seen) = self.reading.extremes.get_mut(place) {

@@ -473,7 +473,9 @@ fn node_express() {
         .arg("20")
         .current_dir(&modules)
         .env("NODE_PATH", &modules)
-        .env("OTEL_NODE_RESOURCE_DETECTORS", "env,host,process");
+        .env("OTEL_NODE_RESOURCE_DETECTORS", "env,host,process")
+        // Connections have spans without a parent.
+        .env("OTEL_NODE_DISABLED_INSTRUMENTATIONS", "net,dns");
         run_instrumented(&here.site, &mut node, opt_in);
         let input = at_rest(&here.site, 40);
         let rows = here.site.rows("report_by_script_name");

@@ -19,9 +19,10 @@ use crate::http::answer::writer::{Member, RowWriter};
 use crate::http::app::{Answer, App};
 use crate::http::error::Problem;
 use crate::http::params::{self, Params};
-use crate::http::span::{Span, Spans};
+use crate::http::span::Span;
 use crate::input::squid::activity::{Activity, Measures};
-use crate::query::past::{PastRequests, RequestName};
+use crate::query::catalog::Catalog;
+use crate::query::question::{PastRequests, RequestName, Spans};
 use crate::query::read_model::{RequestDetail, RequestPage, RequestSearch, TimerDetail};
 use crate::value::digits;
 
@@ -163,16 +164,11 @@ pub(in crate::http) async fn read(
     let id = params::id(&id)?;
     let run = params.number("run")?;
     params.finish()?;
+    let find = move |source: &Catalog| Ok(write_detail(source.request(id, run)?));
     let body = match run {
-        None => {
-            app.query(move |source| Ok(write_detail(source.request(id)?)))
-                .await
-        }
+        None => app.query(find).await,
         // Files may have to be looked through.
-        Some(run) => {
-            app.read(move |source| Ok(write_detail(source.past_request(run, id)?)))
-                .await
-        }
+        Some(_) => app.read(find).await,
     };
     Ok(format::json(StatusCode::OK, body?))
 }

@@ -22,7 +22,7 @@ use crate::http::error::Problem;
 use crate::http::params::Params;
 use crate::profile::report::METRICS;
 use crate::query::catalog::Catalog;
-use crate::query::past::LineQuestion;
+use crate::query::question::LineQuestion;
 use crate::query::read_model::SampleQuestion;
 use crate::series::{Coverage, Lines, Metric, Series};
 use crate::state::annotations::Annotation;
@@ -402,7 +402,7 @@ impl<'a> History<'a> {
             None => reach.from <= span.start,
         };
         let reach = self.series.coverage().filter(reaches);
-        if let Some(reach) = reach.filter(|_| self.time.fleet.is_none()) {
+        if let Some(reach) = reach.filter(|_| !self.time.whose.is_fleet()) {
             // Seconds that began before the first minute that is kept as a whole are in the history too.
             let minute = reach.from.next_multiple_of(60);
             let from = if reach.from <= span.start {
@@ -440,7 +440,7 @@ impl<'a> History<'a> {
             metrics: metrics.to_vec(),
             span: span.clone(),
             step: step_of(secs, POINTS_WANTED),
-            fleet: self.time.fleet.clone(),
+            whose: self.time.whose.clone(),
         };
         let found = self.source.past_lines(self.report, &question);
         let found = found.map_err(|why| why.to_string())?;

@@ -110,7 +110,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
         (frame::views("Top by", &lead, &choices))
         div.panels.top {
             (panel(&mut scripts, first, order, time)?)
-            @if time.fleet.is_none() && let Some(table) = small_table(view, &RequestSearch::default(), timer_order(order), &[])? {
+            @if !time.whose.is_fleet() && let Some(table) = small_table(view, &RequestSearch::default(), timer_order(order), &[])? {
                 section.panel #top-timers data-live aria-label="Timers" { (table) }
             }
             @for panel in panels { (panel?) }
@@ -152,7 +152,7 @@ fn numbers(all: &Ranking, source: &Catalog, time: &Time) -> Markup {
             @if let Some(cores) = cores {
                 div title="CPU of PHP, user and system, on average" { dt { "CPU" } dd.big { (formatting::number(cores)) " " small { @if cores == 1.0 { "core busy" } @else { "cores busy" } } } }
             }
-            @if time.fleet.is_none() {
+            @if !time.whose.is_fleet() {
                 div title="Packets and requests lost since the start" {
                     dt { "Lost" } dd.big.bad[lost > 0] { a href=(time.link("/daemon", [])) { (formatting::count(lost)) } }
                 }

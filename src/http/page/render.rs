@@ -13,7 +13,7 @@ use maud::{Markup, html};
 
 use super::compressed::Text;
 use super::frame;
-use super::time::{Time, take_fleet};
+use super::time::{Time, take_whose};
 use crate::config::suggest;
 use crate::http::app::App;
 use crate::http::error::Problem;
@@ -45,7 +45,7 @@ impl View<'_> {
     pub(super) fn form(&self) -> Result<Params, Problem> {
         let mut params = Params::of_form(self.uri.query())?;
         Span::take_compared(&mut params);
-        take_fleet(&mut params)?;
+        take_whose(&mut params)?;
         Ok(params)
     }
 
@@ -53,7 +53,7 @@ impl View<'_> {
     pub(super) fn params(&self) -> Result<Params, Problem> {
         let mut params = Params::parse(self.uri.query())?;
         Span::take_compared(&mut params);
-        take_fleet(&mut params)?;
+        take_whose(&mut params)?;
         Ok(params)
     }
 
@@ -82,7 +82,7 @@ impl View<'_> {
         };
         let main = &html! {
             @for problem in problems { p.problem { (super::formatting::visible(&problem)) " " a href="/daemon" { "How the daemon is doing" } } }
-            @if let Some(lost) = self.source.refilled().filter(|_| self.time.spans.is_none()) { p.note { "What came from " (self.time.moment(lost.start)) " to " (self.time.moment(lost.end)) " is from history, by the minute, without single requests: pinbad did not end cleanly." } }
+            @if let Some(lost) = self.source.refilled().filter(|_| self.time.spans.is_none()) { p.note { "pinbad did not shut down cleanly. Reports from " (self.time.moment(lost.start)) " to " (self.time.moment(lost.end)) " were restored from history, by the minute. What came after the last flush (history.flush_period) is lost; live charts and single requests start over." } }
             @if is_here { (self.time.only_here()) } (main)
         };
         let optional = [

@@ -9,7 +9,7 @@ use super::harness::{PATIENCE, Server, read_reply, until_closed};
 use crate::http::HttpSettings;
 
 /// Rows whose answer fits in no buffer of a socket.
-const LARGE: usize = 40_000;
+const LARGE: usize = 20_000;
 
 const CLOSE: &str = "connection: close\r\n\r\n";
 

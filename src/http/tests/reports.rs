@@ -354,15 +354,15 @@ fn reports_are_made_and_dropped() {
     let server = Server::start();
     let reply = server.post(
         "/api/v1/reports",
-        r#"{"name":"a b","comment":"tag_info:group"}"#,
+        r#"{"name":"a.b","comment":"tag_info:group"}"#,
     );
     assert_eq!(reply.status, 201);
-    assert_eq!(reply.header("location"), Some("/api/v1/reports/a%20b"));
-    assert_eq!(reply.json()["name"], "a b");
+    assert_eq!(reply.header("location"), Some("/api/v1/reports/a.b"));
+    assert_eq!(reply.json()["name"], "a.b");
     assert_eq!(reply.json()["persistent"], false);
     let listed = server.get("/api/v1/reports").json();
-    let made = listed["reports"].as_array().unwrap().iter();
-    let made = made.clone().find(|report| report["name"] == "a b").unwrap();
+    let mut reports = listed["reports"].as_array().unwrap().iter();
+    let made = reports.find(|report| report["name"] == "a.b").unwrap();
     assert_eq!(made["comment"], "tag_info:group");
 
     assert!(
@@ -372,7 +372,7 @@ fn reports_are_made_and_dropped() {
             .contains("built-in")
     );
     let bad = server.post("/api/v1/reports", r#"{"name":"x","comment":"tag_info:"}"#);
-    assert!(bad.problem(400).starts_with("comment: \"tag_info:\""));
+    assert!(bad.problem(400).starts_with("comment: COMMENT 'tag_info:'"));
     assert!(
         bad.body.contains(r#""parameter":"comment""#),
         "{}",

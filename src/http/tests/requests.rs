@@ -144,7 +144,8 @@ fn one_request_in_full() {
     let listed = server.get("/api/v1/requests?limit=1").json();
     let mut expected = listed["rows"][0].clone();
     expected["tags"] = json!({"env": "prod", "limit": "even"});
-    expected["timers"] = json!([timer(3, json!({"group": "db"})), timer(4, json!({}))]);
+    let tags = json!({"group": "cache", "op": "get"});
+    expected["timers"] = json!([timer(3, json!({"group": "db"})), timer(4, tags)]);
     // As text, so that the order of members counts too.
     assert_eq!(reply.json().to_string(), expected.to_string());
     assert!(

@@ -8,10 +8,12 @@ use serde_json::Value as Json;
 use super::Catalog;
 use crate::alert::rule::Rule;
 use crate::query::error::QueryError;
-use crate::query::past::{
-    Fleet, LineQuestion, PastAnswer, PastLines, PastQuestion, PastRequestPage, PastRequests,
+use crate::query::question::{
+    LineQuestion, PastLines, PastRequestPage, PastRequests, ReportQuestion, Spans, Whose,
 };
-use crate::query::read_model::{Distribution, RequestDetail, TimerGroups, TimerSearch};
+use crate::query::read_model::{
+    Distribution, ReportAnswer, RequestDetail, TimerGroups, TimerSearch,
+};
 
 macro_rules! nothing_kept {
     ($($name:ident($($argument:ty),*) -> $answer:ty;)*) => {
@@ -24,10 +26,10 @@ macro_rules! nothing_kept {
 }
 
 nothing_kept! {
-    past_report(&str, &PastQuestion) -> PastAnswer;
+    past_report(&str, &Spans, &ReportQuestion) -> ReportAnswer;
     past_keys(&str) -> Vec<String>;
     past_lines(&str, &LineQuestion) -> PastLines;
-    past_distribution(&str, &[String], &Range<u64>, Option<&Fleet>) -> Option<Distribution>;
+    past_distribution(&str, &[(String, String)], &Range<u64>, &Whose) -> Option<Distribution>;
     past_requests(&PastRequests) -> PastRequestPage;
     past_request(u64, u64) -> RequestDetail;
     past_timer_groups(&Range<u64>, &TimerSearch) -> TimerGroups;

@@ -21,7 +21,9 @@ use crate::history::unit::RowsAt;
 use crate::history::{Coverage, Dataset, History, Resolution};
 use crate::merger::answering;
 use crate::query::error::QueryError;
-use crate::query::past::{Fleet, LineQuestion, PastAnswer, PastLines, PastQuestion, moved};
+use crate::query::question::{
+    LineQuestion, OfSpan, PastLines, ReportQuestion, Spans, Whose, moved,
+};
 use crate::query::read_model::{Distribution, ReportAnswer};
 use crate::query::table::{Rows, Table};
 use crate::report::definition::{Columns, Definition};
@@ -57,8 +59,8 @@ impl Catalog {
         if !names.contains(&name) {
             let names = names.join(", ");
             return Err(QueryError::NoHistory(format!(
-                "the past of report {name:?} is not kept: history.reports does not name it, or it says history = false; kept \
-                 are those of {names}"
+                "the past of report {name:?} is not kept: history.reports does not name it, or it has history = false; it is \
+                 kept of {names}"
             )));
         }
         Ok(Kept {
@@ -122,7 +124,7 @@ pub(super) struct Steps {
 
 impl Kept<'_> {
     /// The rows of the span, and those of the span before.
-    fn add_up(&self, question: &PastQuestion) -> Vec<Added> {
+    fn add_up(&self, spans: &Spans) -> Vec<Added> {
         let Self {
             dataset, history, ..
         } = self;
@@ -131,9 +133,9 @@ impl Kept<'_> {
         let kept_from = ran.kept_from(&coverage).into_iter();
         let kept_from = kept_from.chain(view.kept_from(dataset)).min();
         let plan = |span| Plan::new(&view.parts, dataset, span);
-        let now = plan(question.span.clone());
-        let before = question.before.as_ref().map(|before| {
-            let asked = &question.span;
+        let now = plan(spans.span.clone());
+        let before = spans.before.as_ref().map(|before| {
+            let asked = &spans.span;
             let found = plan(moved(&now.span, asked, before));
             match before.end <= asked.start && found.span.end > now.span.start {
                 // Made wider itself: there all is of whole hours or days.
@@ -207,16 +209,14 @@ impl Kept<'_> {
 }
 
 impl Catalog {
-    /// One report over a span. Columns are to be [`load`](Table::load)ed before they are looked at.
-    ///
-    /// # Errors
-    /// Also [`QueryError::UnknownReport`].
-    pub fn past_report(
+    /// A report over a span.
+    pub(super) fn past_report(
         &self,
         name: &str,
-        question: &PastQuestion,
-    ) -> Result<PastAnswer, QueryError> {
-        let kept = self.kept(name).map_err(|error| self.suggesting(error))?;
+        spans: &Spans,
+        question: &ReportQuestion,
+    ) -> Result<ReportAnswer, QueryError> {
+        let kept = self.kept(name)?;
         let is_view = kept.definition.layout.is_histogram_view();
         if is_view && question.columns != Columns::Own {
             return Err(QueryError::unknown_report(name));
@@ -227,13 +227,13 @@ impl Catalog {
             .map(Arc::new);
         let definition = other.unwrap_or_else(|| Arc::clone(&kept.definition));
         let layout = &definition.layout;
-        if layout.is_histogram_view() && question.before.is_some() {
+        if layout.is_histogram_view() && spans.before.is_some() {
             let why = "is not possible for a histogram view";
             return Err(QueryError::bad_value("compare", why));
         }
-        let added = match &question.fleet {
-            None => kept.add_up(question),
-            Some(fleet) => self.fleet_sums(&kept.dataset, fleet, question)?,
+        let added = match &question.whose {
+            Whose::Own => kept.add_up(spans),
+            Whose::Fleet(fleet) => self.fleet_sums(&kept.dataset, fleet, spans)?,
         };
         let resolution = added.iter().map(|it| it.resolution).max();
         let resolution = resolution.unwrap_or(Resolution::Minute);
@@ -282,26 +282,28 @@ impl Catalog {
             None => Box::new(now),
         };
         let is_log_linear = definition.buckets == BucketLayout::LogLinear;
-        Ok(PastAnswer {
-            report: ReportAnswer {
-                window_seconds: (span.end - span.start) as f64,
-                covered_seconds,
-                as_of_ms,
-                key_columns,
-                table,
-            },
-            span,
-            before: span_before,
-            resolution_seconds: resolution.secs(),
-            percentile_error: is_log_linear.then(|| error(bits)),
-            partial,
+        Ok(ReportAnswer {
+            window_seconds: (span.end - span.start) as f64,
+            covered_seconds,
+            as_of_ms,
+            key_columns,
+            table,
+            of_span: Some(OfSpan {
+                spans: Spans {
+                    span,
+                    before: span_before,
+                },
+                resolution_seconds: resolution.secs(),
+                percentile_error: is_log_linear.then(|| error(bits)),
+                partial,
+            }),
         })
     }
 
     /// The names of the keys by which a row of a report is known.
     ///
     /// # Errors
-    /// As [`Catalog::past_report`].
+    /// As [`Catalog::report`].
     pub fn past_keys(&self, name: &str) -> Result<Vec<String>, QueryError> {
         Ok(self.kept(name)?.dataset.keys.clone())
     }
@@ -309,12 +311,12 @@ impl Catalog {
     /// Metrics of one row of a report over a span.
     ///
     /// # Errors
-    /// As [`Catalog::past_report`].
+    /// As [`Catalog::report`].
     pub fn past_lines(&self, name: &str, question: &LineQuestion) -> Result<PastLines, QueryError> {
         let kept = self.kept(name).map_err(|error| self.suggesting(error))?;
-        let steps = match &question.fleet {
-            None => kept.steps(question),
-            Some(fleet) => self.fleet_steps(&kept.dataset, fleet, question)?,
+        let steps = match &question.whose {
+            Whose::Own => kept.steps(question),
+            Whose::Fleet(fleet) => self.fleet_steps(&kept.dataset, fleet, question)?,
         };
         let Kept {
             definition,
@@ -351,30 +353,28 @@ impl Catalog {
         })
     }
 
-    /// How the times of one row of a report were spread over a span, unix seconds. `None`: the row has none.
-    ///
-    /// # Errors
-    /// As [`Catalog::past_report`].
-    pub fn past_distribution(
+    /// The same over a span, unix seconds.
+    pub(super) fn past_distribution(
         &self,
         name: &str,
-        key: &[String],
+        equal: &[(String, String)],
         span: &Range<u64>,
-        fleet: Option<&Fleet>,
+        whose: &Whose,
     ) -> Result<Option<Distribution>, QueryError> {
+        let key: Vec<String> = equal.iter().map(|(_, text)| text.clone()).collect();
         let Kept {
             definition,
             dataset,
             history,
         } = self.kept(name)?;
-        if let Some(fleet) = fleet {
-            let sum = self.fleet_sum(&dataset, fleet, key, span)?;
+        if let Whose::Fleet(fleet) = whose {
+            let sum = self.fleet_sum(&dataset, fleet, &key, span)?;
             let histogram = sum.as_ref().and_then(Sum::histogram);
             return Ok(histogram.map(|histogram| spread(&definition, histogram.iter())));
         }
         let view = RowsAt::of(history, &dataset);
         let plan = Plan::new(&view.parts, &dataset, span.clone());
-        let key = key_of(key);
+        let key = key_of(&key);
         let asked = Asked {
             key: Some(&key)
                 .filter(|_| !dataset.keys.is_empty())

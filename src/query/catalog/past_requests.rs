@@ -27,7 +27,7 @@ use crate::history::requests::view::{Form, View, of_live};
 use crate::history::requests::{REQUEST, REQUEST_TAG, TIMER};
 use crate::history::unit::RowsAt;
 use crate::query::error::QueryError;
-use crate::query::past::{PastRequestPage, PastRequests, RequestName};
+use crate::query::question::{PastRequestPage, PastRequests, RequestName};
 use crate::query::raw::{TAGS_BYTES_MAX, TIMERS_BYTES_MAX, text_bytes, timers_bytes};
 use crate::query::read_model::{
     NumberField, RequestDetail, RequestPage, RequestSearch, TextField, TimerDetail,
@@ -72,7 +72,7 @@ impl Catalog {
         let is_weighed = |(_, row): &(Key, Shown)| row.last() != Some(&Value::Float(1.0));
         if is_sample(&at) || rows.iter().any(is_weighed) {
             partial.push(format!(
-                "{SAMPLED}, and each row represents as many as its weight says"
+                "{SAMPLED}; the weight of a row says how many it represents"
             ));
         }
         let mut timers = Vec::new();
@@ -143,7 +143,7 @@ impl Catalog {
     ///
     /// # Errors
     /// Also [`QueryError::UnknownRequest`] when it is not kept.
-    pub fn past_request(&self, run: u64, id: u64) -> Result<RequestDetail, QueryError> {
+    pub(super) fn past_request(&self, run: u64, id: u64) -> Result<RequestDetail, QueryError> {
         let at = self.kept_history()?.requests();
         let now = at.unpublished.as_ref();
         let is_now = now.is_some_and(|now| now.run() == run && now.begin <= id);

@@ -22,7 +22,7 @@ use super::past_requests::{
 use crate::history::requests::TIMER;
 use crate::history::requests::read::RequestsAt;
 use crate::query::error::QueryError;
-use crate::query::past::PastRequests;
+use crate::query::question::PastRequests;
 use crate::query::read_model::{Scanned, TimerGroups, TimerSearch};
 use crate::query::timer_groups::{Numbers, ONE, Of, TimerSums};
 use crate::report::definition::{Field, KeySource};
@@ -48,7 +48,7 @@ impl Catalog {
     ///
     /// # Errors
     /// [`QueryError::NoHistory`].
-    pub fn past_timer_groups(
+    pub(super) fn past_timer_groups(
         &self,
         span: &Range<u64>,
         search: &TimerSearch,

@@ -124,6 +124,7 @@ impl Catalog {
             as_of_ms: look.unix_ms,
             key_columns: table.key_columns().to_vec(),
             table: table.read(&look, &self.defaults),
+            of_span: None,
         })
     }
 
@@ -140,6 +141,7 @@ impl Catalog {
                 columns: columns.clone().into(),
                 rows: Vec::new(),
             }),
+            of_span: None,
         };
         match (&table.samples, &self.status.profile) {
             (_, None) => {}

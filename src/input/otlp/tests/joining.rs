@@ -315,7 +315,7 @@ fn naive(spans: &[(u64, Json)]) -> Vec<Joined> {
 #[test]
 fn in_any_order_and_any_pieces_it_is_the_naive_join() {
     let mut dice = StdRng::seed_from_u64(40);
-    let mut spans: Vec<(u64, Json)> = (1..400)
+    let mut spans: Vec<(u64, Json)> = (1..150)
         .flat_map(|trace| some_trace(&mut dice, trace))
         .collect();
     let expected = naive(&spans);

@@ -1,12 +1,59 @@
-//! What can be asked of the past, and the answer.
+//! Questions: when and whose, and in which form a report, lines or requests are wanted; with the
+//! answers about the past.
+//!
+//! Front ends read them from parameters; [`Catalog`](super::catalog::Catalog) finds where the rows
+//! lie.
 
 use std::fmt;
 use std::ops::Range;
 
-use super::read_model::{ReportAnswer, RequestPage, RequestSearch};
+use super::read_model::{RequestPage, RequestSearch};
 use crate::limits::SHIPPED_AFTER_SECS;
 use crate::report::definition::Columns;
 use crate::series::Metric;
+
+/// A span of the past, and the one that it is compared with, unix seconds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Spans {
+    /// What is asked for.
+    pub span: Range<u64>,
+    /// With what it is compared.
+    pub before: Option<Range<u64>>,
+}
+
+/// The time that a question is about.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum When {
+    /// The window of a report as it stands, or the requests in memory.
+    #[default]
+    Now,
+    /// What history keeps of a span.
+    Span(Spans),
+}
+
+impl From<Option<Spans>> for When {
+    fn from(spans: Option<Spans>) -> Self {
+        spans.map_or(Self::Now, Self::Span)
+    }
+}
+
+/// Whose requests a question is about.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Whose {
+    /// This daemon's.
+    #[default]
+    Own,
+    /// Those of many, as far as they have been shipped.
+    Fleet(Fleet),
+}
+
+impl Whose {
+    /// Whether many are asked.
+    #[must_use]
+    pub const fn is_fleet(&self) -> bool {
+        matches!(self, Self::Fleet(_))
+    }
+}
 
 /// Which pinbads are asked together; of those that ship to the same ClickHouse.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -24,19 +71,21 @@ pub const fn shipped_until(now: u64) -> u64 {
     at - at % 60
 }
 
-/// A span of a report's past, or two to be compared.
+/// A report that is asked for.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct PastQuestion {
-    /// Unix seconds.
-    pub span: Range<u64>,
-    /// With what it is compared.
-    pub before: Option<Range<u64>>,
+pub struct ReportQuestion {
+    /// The time.
+    pub when: When,
+    /// Whose requests.
+    pub whose: Whose,
     /// In which columns.
     pub columns: Columns,
-    /// Key columns and the texts that they must show: as [`Catalog::report`](super::catalog::Catalog::report) has them.
+    /// The names of those that will be looked at, `None`: all; quantiles cost most. The answer has
+    /// the others nevertheless, perhaps as NULL; a name that the report does not have is no error.
+    pub needed: Option<Vec<String>>,
+    /// Key columns and the texts that they must show: the answer may leave out rows that do not
+    /// match, and a histogram view takes from there which row to spread out.
     pub equal: Vec<(String, String)>,
-    /// The past of these is wanted, not this daemon's own.
-    pub fleet: Option<Fleet>,
 }
 
 /// The span to compare with, of one that was made wider: as long as that, and where the two had nothing in common, it still
@@ -65,17 +114,11 @@ pub(crate) fn moved(wide: &Range<u64>, asked: &Range<u64>, before: &Range<u64>) 
     }
 }
 
-/// A report over a span of the past.
-#[derive(Debug)]
-pub struct PastAnswer {
-    /// The rows. `window_seconds` is the length of the span, `covered_seconds` in how many of its seconds requests were counted.
-    /// Compared with another span, each number is followed by that of before and by the change; sums have none where one of the
-    /// spans was counted for longer than the other.
-    pub report: ReportAnswer,
+/// What an answer about a span has beside its rows.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OfSpan {
     /// What was asked for, made wider: to whole minutes, and where no minutes are kept any more to hours or days.
-    pub span: Range<u64>,
-    /// The same of what it is compared with.
-    pub before: Option<Range<u64>>,
+    pub spans: Spans,
     /// The coarsest rows that it was made from.
     pub resolution_seconds: u64,
     /// By which part of itself a percentile may be off; `None`: the report has buckets of its own.
@@ -95,8 +138,8 @@ pub struct LineQuestion {
     pub span: Range<u64>,
     /// Seconds from point to point.
     pub step: u64,
-    /// As in [`PastQuestion`].
-    pub fleet: Option<Fleet>,
+    /// Whose requests.
+    pub whose: Whose,
 }
 
 /// Points of lines.
