@@ -46,7 +46,6 @@ use crate::query::catalog::Catalog;
 #[cfg(feature = "sql")]
 use crate::query::catalog::refill::Refill;
 use crate::query::definitions::Definitions;
-use crate::query::read_model::ReadModel;
 use crate::query::status::Status;
 use crate::report::definition::Defaults;
 use crate::shutdown::Shutdown;
@@ -336,7 +335,7 @@ impl Daemon {
             let run = move |stop: &Shutdown| writer.run(stop);
             Worker::start("snapshot", "the snapshot thread", run)
         });
-        let cannot_keep = !ReadModel::out_of_order(&*catalog).is_empty();
+        let cannot_keep = !catalog.out_of_order().is_empty();
         startup::log_ready(config, &receivers.addresses, &frontends, cannot_keep);
         let mark = kept_in(config).filter(|dir| dir.is_dir());
         let mark = mark.map(|dir| RunningMark::set(dir, &refilled(&catalog)));
