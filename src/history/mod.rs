@@ -17,6 +17,7 @@ pub(crate) mod histogram;
 pub(crate) mod import;
 pub mod inspect;
 pub(crate) mod lines;
+mod log;
 mod manifest;
 mod memory;
 mod merged;
@@ -41,10 +42,11 @@ pub(crate) mod unit;
 use crate::instruments::Instrument;
 
 /// What the threads of history do, and wait for.
-pub(crate) static INSTRUMENTS: [&Instrument; 12] = [
+pub(crate) static INSTRUMENTS: [&Instrument; 13] = [
     &requests::COLLECT,
     &thread::FLUSH,
     &thread::FLUSH_REQUESTS,
+    &thread::LOG,
     &thread::IMPORT,
     &publish::PUBLISH,
     &requests::PUBLISH_REQUESTS,

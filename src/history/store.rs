@@ -6,6 +6,7 @@
 //!     unshipped/                what a sink has not got yet: see `history::shipping`
 //!     pending/N.piece           what is not published yet: minutes of an hour, hours of a day, days of a month
 //!     pending/N.new             what is being written
+//!     pending/N.log             what is in memory: see `history::log`
 //!     rollup/report=NAME/resolution=minute/date=2026-11-22/13-HASH-N.parquet
 //!     rollup/report=NAME/resolution=hour/date=2026-11-22/HASH-N.parquet
 //!     rollup/report=NAME/resolution=day/date=2026-11-01/HASH-N.parquet
@@ -33,7 +34,8 @@ use tracing::{error, info, warn};
 use super::batch::{Batch, Scratch};
 use super::dataset::Coverage;
 use super::disk::{Disk, StoreError, failed};
-use super::manifest::Manifest;
+use super::log::Log;
+use super::manifest::{Manifest, UpTo};
 use super::parquet::order;
 use super::part::{Part, Parts, number_of};
 use super::pending::{Contents, PendingWriter};
@@ -47,6 +49,8 @@ use crate::state::folder::{HISTORY, LockedFolder};
 
 /// Bytes of commits after which the manifest is written anew.
 const LOG_BYTES_MAX: u64 = 256 << 10;
+/// The part of `history.size_max` that the log of seconds may take.
+const LOG_SHARE: u64 = 8;
 
 /// What was done since the start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -101,6 +105,8 @@ pub struct Store {
     pub(super) lost: Vec<Lost>,
     /// What is kept for a sink, if there is one.
     pub(super) shipping: Option<Shipping>,
+    /// What was added to the rows in memory and no commit has.
+    pub(super) seconds: Log,
     /// What was done.
     pub counts: Counts,
 }
@@ -209,6 +215,7 @@ impl Store {
             unread: None,
             lost: missing.iter().flat_map(|part| Lost::with(part)).collect(),
             shipping: None,
+            seconds: Log::default(),
             counts: Counts {
                 missing: missing.len() as u64,
                 returned: returned.len() as u64,
@@ -219,6 +226,9 @@ impl Store {
         store
             .disk
             .make_folder(&store.pending(), files::FOLDER_MODE)?;
+        let flushed_to = store.manifest.log.unwrap_or_default();
+        store.seconds = Log::find(&store.disk, &store.pending(), flushed_to)?;
+        store.seconds.bytes_max = retention.size_max / LOG_SHARE;
         orphans.iter().for_each(|file| store.orphan(file));
         store.show();
         Ok(store)
@@ -315,15 +325,15 @@ impl Store {
         now: u64,
         then: impl FnOnce(),
     ) -> Result<(), StoreError> {
-        self.write((Some(batch), &mut []), None, now, then)
+        self.write((Some(batch), &mut []), UpTo::default(), now, then)
     }
 
-    /// Writes rows and raw requests in one commit, which says up to where followed files were read for them. `then`: see
+    /// Writes rows and raw requests in one commit, which says how far everything was read for them. `then`: see
     /// [`flush`](Self::flush).
     pub(super) fn write(
         &mut self,
         (batch, requests): (Option<&Batch>, &mut [(f64, Kept)]),
-        files: Option<&Positions>,
+        up_to: UpTo<'_>,
         now: u64,
         then: impl FnOnce(),
     ) -> Result<(), StoreError> {
@@ -333,7 +343,8 @@ impl Store {
             let mut staged = staged.transpose()?.unwrap_or_default();
             let rows: u64 = staged.iter().map(|it| it.part.rows()).sum();
             staged.extend(store.stage_requests(requests, now)?);
-            store.commit_read(staged, Vec::new(), files, then)?;
+            store.commit_read(staged, Vec::new(), up_to, then)?;
+            store.seconds.forget(up_to.log.unwrap_or_default());
             store.counts.rows_written += rows;
             Ok(())
         })
@@ -473,7 +484,7 @@ impl Store {
         remove: Vec<Arc<Part>>,
         then: impl FnOnce(),
     ) -> Result<(), StoreError> {
-        self.commit_read(staged, remove, None, then)
+        self.commit_read(staged, remove, UpTo::default(), then)
     }
 
     /// The same of what was read up to there.
@@ -481,7 +492,7 @@ impl Store {
         &mut self,
         staged: Vec<Staged>,
         remove: Vec<Arc<Part>>,
-        files: Option<&Positions>,
+        up_to: UpTo<'_>,
         then: impl FnOnce(),
     ) -> Result<(), StoreError> {
         if !remove.iter().all(|part| self.manifest.has(part)) {
@@ -516,7 +527,7 @@ impl Store {
         }
         let (commit, line) = self
             .manifest
-            .commit(&add, &remove, files)
+            .commit(&add, &remove, up_to)
             .map_err(failed("write", &path))?;
         self.is_unsure = true;
         self.disk.append(&mut self.log, &path, &line)?;
