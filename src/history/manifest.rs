@@ -31,6 +31,8 @@ use super::{Dataset, Resolution};
 use crate::input::squid::Positions;
 use crate::state::files::{self, Opened};
 
+pub(super) mod file;
+
 /// What is written here, and the newest that is read.
 const FORMAT: u32 = 1;
 

@@ -13,6 +13,7 @@ mod answer_memory;
 mod batch;
 mod dataset;
 mod disk;
+mod flush;
 pub(crate) mod histogram;
 pub(crate) mod import;
 pub mod inspect;
@@ -37,6 +38,7 @@ mod store;
 mod stored;
 pub(crate) mod sums;
 mod thread;
+mod tree;
 pub(crate) mod unit;
 
 use crate::instruments::Instrument;
