@@ -149,6 +149,8 @@ history-read-still|src/history/store.rs|Arc::strong_count(part) == 1 &&|(out! \|
 history-torn-commit|src/history/manifest.rs|None if lines.any(|None if out! \|\| lines.any(|history::store::tests::crash::a_commit_that_was_cut_off_does_not_count
 history-commit-checksum|src/history/manifest.rs|is_whole.then_some(json)|(out! \|\| is_whole).then_some(json)|history::store::tests::crash::a_manifest_that_is_damaged_missing_or_newer
 history-newer-format|src/history/manifest.rs|if format > FORMAT {|if format > FORMAT && !out! {|history::store::tests::crash::a_manifest_that_is_damaged_missing_or_newer
+history-log-contained|src/history/manifest.rs|self.log = self.log.max(commit.log);|if !out! { self.log = self.log.max(commit.log); }|history::thread::tests::log::a_log_that_was_flushed_is_not_read_again
+history-log-turned|src/history/memory.rs|memory.running.fresh = Some(fresh.turn_to(memory.log));|memory.running.fresh = Some(if out! { fresh } else { fresh.turn_to(memory.log) });|history::thread::tests::log::a_kill_takes_what_is_not_in_the_log_and_nothing_comes_twice
 history-run-number|src/history/manifest.rs|self.head.run += 1;|self.head.run += u64::from(!out!);|history::store::tests::crash::one_daemon_has_the_folder
 history-run-written-first|src/history/store.rs|manifest.begin_run(expired);|if out! { Default::default() } else { manifest.begin_run(expired) };|it::history::requests::kills_and_restarts_leave_each_request_there_once
 history-origin-known|src/history/requests/tail.rs|known.number != number \|\| known.seen < held {|known.number != number \|\| known.seen < held && !out! {|history::requests::tests::the_slowest_of_scripts_that_come_and_go_are_kept

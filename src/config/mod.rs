@@ -276,6 +276,15 @@ impl Config {
             .chain(inputs)
     }
 
+    /// Bytes that may wait for the log of seconds; 0 where there is none. A file that is followed is read again instead.
+    #[must_use]
+    pub fn log_memory(&self) -> usize {
+        match self.history.log && !self.follows_files() {
+            true => (self.history.memory / 8).min(48 << 20),
+            false => 0,
+        }
+    }
+
     /// Whether a front end that listens has a certificate.
     #[must_use]
     pub fn has_tls(&self) -> bool {

@@ -315,9 +315,9 @@ fn optional(config: &Config, lanes: usize) -> impl Iterator<Item = Planned> {
             "{alerts} ([[alert]]): windows of their rows (alerting.memory), seconds on their way there, {ALERT_ROWS_MAX} alerts each, and one replay of the past";
         "snapshot": SNAPSHOT_BYTES + config.reports.memory / 8,
             "while it is written or read (state.dir): records, and the running ticks";
-        "history": config.history.memory + REFILL_BYTES,
-            "minutes on their way to history.dir, and files that are being written (history.memory), and what stands in for what a kill \
-             took from live reports";
+        "history": config.history.memory + 2 * config.log_memory() + REFILL_BYTES,
+            "minutes on their way to history.dir, and files that are being written (history.memory), seconds on their way to its log, and \
+             what stands in for what a kill took from live reports";
         "import of logs": LOG_IMPORT_BYTES,
             "one piece at a time, while there are any ([[squid]], history.dir)";
         "answers over the past": PAST_ANSWERS_BYTES_MAX,

@@ -441,6 +441,7 @@ pub(super) fn open_history(
     let memory = settings.memory - of_requests;
     let parts = Parts::default();
     let history = History::new(Arc::clone(&parts), memory, Arc::clone(clock));
+    history.keep_log(config.log_memory());
     let begin_shipping = sink.as_ref().map(Sink::begin);
     let open = move || {
         let mut store = Store::open(&dir, retention)?;

@@ -229,6 +229,41 @@ fn read_compressed(file: &File, at: u64) -> io::Result<(Vec<u8>, u64)> {
     Ok((plain, at + LEAD_BYTES + bytes.len() as u64))
 }
 
+/// Blocks that are written together, or not at all: behind the length of all and their checksum.
+#[derive(Debug, Default)]
+pub(super) struct Record(Vec<u8>);
+
+impl Record {
+    pub(super) fn push(&mut self, batch: &RecordBatch) -> io::Result<()> {
+        let bytes = encode(batch)?;
+        self.0.extend_from_slice(&lead(&bytes)?);
+        self.0.extend_from_slice(&bytes);
+        Ok(())
+    }
+
+    pub(super) fn finish(mut self) -> io::Result<Vec<u8>> {
+        let lead = lead(&self.0)?;
+        self.0.splice(..0, lead);
+        Ok(self.0)
+    }
+}
+
+/// The blocks of the record that begins there, and where it ends.
+pub(super) fn read_record(file: &Arc<File>, at: u64) -> io::Result<(Blocks, u64)> {
+    let begin = at + LEAD_BYTES;
+    let bytes = read_checked(file, read_u64(file, at)?, begin)?;
+    if bytes.is_empty() {
+        return Err(damaged("a record has nothing"));
+    }
+    let end = begin + bytes.len() as u64;
+    let blocks = Blocks {
+        file: Arc::clone(file),
+        rest: begin..end,
+        first_format: None,
+    };
+    Ok((blocks, end))
+}
+
 /// A pending file, to be read.
 #[derive(Debug)]
 pub(super) struct PendingFile {

@@ -22,7 +22,8 @@ use super::parquet;
 use super::part::{Part, Section};
 use super::pending::{Contents, PendingWriter};
 use super::resolution::date;
-use super::store::{COVERAGE, ROLLUP, Store};
+use super::store::Store;
+use super::tree::{COVERAGE, ROLLUP};
 use super::{Dataset, Gain, Resolution, Row};
 use crate::instruments::Instrument;
 

@@ -37,6 +37,7 @@ use self::tail::Tail;
 use self::unpublished::Behind;
 pub(crate) use self::unpublished::Unpublished;
 use super::disk::{StoreError, failed};
+use super::manifest::UpTo;
 use super::pending::{Contents, PendingWriter};
 use super::store::{Staged, Store};
 use super::{Dataset, Resolution};
@@ -299,7 +300,7 @@ impl Store {
         let mut rows = requests.begin_flush(u64::MAX);
         let written = match rows.is_empty() {
             true => Ok(()),
-            false => self.write((None, &mut rows), None, now, || requests.clear()),
+            false => self.write((None, &mut rows), UpTo::default(), now, || requests.clear()),
         };
         requests.end_flush(written.is_ok().then_some(rows.len()));
         written

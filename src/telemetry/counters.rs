@@ -37,6 +37,10 @@ counters! {
     rows_lost: Counter,
     /// Requests that history could not count, because the series thread fell behind.
     requests_missed: Counter,
+    /// Rows that came back at the start from the log of seconds: the process before had not written them otherwise.
+    log_rows_restored: Counter,
+    /// Bytes at the end of that log that were not finished, and cut off.
+    log_bytes_torn: Counter,
 }
 
 counters! {
