@@ -23,6 +23,7 @@ impl Catalog {
             covered_seconds: (uptime_ms / 1000).max(1),
             as_of_ms: self.clock.unix_ms(),
             key_columns: table.key_columns().to_vec(),
+            of_span: None,
             table: Box::new(Rows {
                 columns: table.columns(&self.defaults).into(),
                 rows: self.alerts.view().alerts.iter().map(row).collect(),
