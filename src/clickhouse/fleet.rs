@@ -21,7 +21,7 @@ use crate::history::histogram::of_counts;
 use crate::history::sums::{Histograms, Rows, Sums};
 use crate::history::{Coverage, Dataset};
 use crate::report::counts::Histogram;
-use crate::report::packed::Sum;
+use crate::report::gain::Sum;
 use crate::report::reading::Extremes;
 use crate::report::row_key::{key_texts, push_key};
 use crate::report::totals::Totals;

@@ -32,9 +32,9 @@ use crate::query::read_model::{
 };
 use crate::query::table::{Rows, Table};
 use crate::report::definition::{Columns, Definition};
+use crate::report::gain::Sum;
 use crate::report::histogram::BucketLayout;
 use crate::report::layout::ColumnLayout;
-use crate::report::packed::Sum;
 use crate::report::reading::Reading;
 use crate::report::row_key::{key_texts, push_key};
 use crate::series::{Metric, Span};
