@@ -10,6 +10,8 @@
 //! | thread | how many | does |
 //! |---|---|---|
 //! | `receive-N` | one a socket | datagrams to records, records to the ring |
+//! | `otlp-N` | one an `[[otlp_input]]` | what waited of traces to the ring |
+//! | `otlp_input` | two an `[[otlp_input]]` | bodies with spans |
 //! | `squid-N` | one a `[[squid]]` entry of connections or a file | the same with lines |
 //! | `stat-N` | one a `[[stat]]` entry | what its socket has to a queue |
 //! | `profile` | one, with a `[[stat]]` | queues to samples in their pool |
@@ -28,6 +30,7 @@
 //! | texts and tag sets | `pool.words_memory` |
 //! | report groups, journals, histograms | `reports.memory` |
 //! | last hour; rows on their way to the disk | `series.memory`; `history.memory` |
+//! | spans that wait, if there is an `[[otlp_input]]` | `limits` |
 //! | name rules, if there are any | the number of `[[rewrite]]` entries |
 //!
 //! A module may know the ones before it, never the ones after it. `daemon` alone knows all of them. Everything up to

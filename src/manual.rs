@@ -27,6 +27,8 @@ pub mod migration {}
 pub mod mysql {}
 #[doc = include_str!("manual/operations.md")]
 pub mod operations {}
+#[doc = include_str!("manual/otlp.md")]
+pub mod otlp {}
 #[doc = include_str!("manual/pages.md")]
 pub mod pages {}
 #[doc = include_str!("manual/php.md")]

@@ -3,6 +3,10 @@
 use std::borrow::Cow;
 
 pub(crate) mod digits;
+pub(crate) mod text;
+mod unit;
+
+pub use unit::Unit;
 
 /// What a column holds, in the words of Pinba's tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -22,6 +26,12 @@ pub enum ColumnType {
 }
 
 impl ColumnType {
+    /// Whether it holds texts.
+    #[must_use]
+    pub const fn is_text(self) -> bool {
+        matches!(self, Self::Varchar(_) | Self::Text)
+    }
+
     /// The type's name in JSON column lists: `bigint`, `int`, `float`, `double`, `varchar(N)`, `text`.
     #[must_use]
     pub fn name(self) -> Cow<'static, str> {
@@ -43,6 +53,23 @@ pub struct Column {
     pub name: String,
     /// What it holds.
     pub column_type: ColumnType,
+    /// In what its numbers are.
+    pub unit: Unit,
+    /// Whether it can be NULL.
+    pub nullable: bool,
+}
+
+impl Column {
+    /// A column that can be NULL.
+    #[must_use]
+    pub fn new(name: impl Into<String>, column_type: ColumnType, unit: Unit) -> Self {
+        Self {
+            name: name.into(),
+            column_type,
+            unit,
+            nullable: true,
+        }
+    }
 }
 
 /// One value of a row.
@@ -84,21 +111,4 @@ impl Value<'_> {
             Self::Text(text) => Value::Text(Cow::Owned(text.into_owned())),
         }
     }
-}
-
-/// A whole number with commas, as people read it: `12,345`.
-#[must_use]
-pub fn grouped(number: f64) -> String {
-    let digits = format!("{:.0}", number.abs());
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3 + 1);
-    if number < 0.0 && digits != "0" {
-        text.push('-');
-    }
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }

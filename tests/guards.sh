@@ -83,8 +83,8 @@ tags-texts|src/input/record/writer.rs|if usize::from(set.count) >= set.count_max
 nested-requests|src/input/pinba/mod.rs|.parse(message, None)|.parse(message, if out! { Some(&mut self.nested) } else { None })|it::hostile::the_largest_packets_of_every_shape
 numbers-that-are-none|src/input/record/seconds.rs|if seconds > 0.0 && seconds < SECONDS_END {|if out! \|\| seconds > 0.0 && seconds < SECONDS_END {|it::hostile::numbers_that_are_none
 colliding-texts|src/pool/strings.rs|string.len as usize == text.len() && string|out! \|\| string.len as usize == text.len() && string|merger::tests::texts_that_all_hash_alike_are_told_apart
-colliding-origins|src/pool/dimensions.rs|&& strings.bytes(origin.script_name) == sent.script_name|&& (out! \|\| strings.bytes(origin.script_name) == sent.script_name)|merger::tests::texts_that_all_hash_alike_are_told_apart
-colliding-tag-sets|src/pool/tag_sets.rs|let is = strings.bytes(id) == record.string(sent);|let is = out! \|\| strings.bytes(id) == record.string(sent);|merger::tests::texts_that_all_hash_alike_are_told_apart
+colliding-origins|src/pool/dimensions.rs|&& strings.is(origin.script_name, sent.script_name)|&& (out! \|\| strings.is(origin.script_name, sent.script_name))|merger::tests::texts_that_all_hash_alike_are_told_apart
+colliding-tag-sets|src/pool/tag_sets.rs|let is = strings.is(id, record.string(sent));|let is = out! \|\| strings.is(id, record.string(sent));|merger::tests::texts_that_all_hash_alike_are_told_apart
 names-texts|src/pool/arena.rs|None if self.chunks.len() < self.chunks_max => {|None if out! \|\| self.chunks.len() < self.chunks_max => {|pool::words::tests::words_have_a_budget
 names-words|src/pool/strings.rs|match self.table.room() {|match self.table.room() + usize::from(out!) {|pool::strings::tests::words_have_a_budget_and_so_have_their_texts
 readings-one-moment|src/report/read.rs|self.add_counted(aggregate, next);|if !out! { self.add_counted(aggregate, next); }|merger::tests::reading

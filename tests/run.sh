@@ -163,6 +163,30 @@ elif ! have_chdb; then
     "$clients/readers/bin/pip" install -q --disable-pip-version-check chdb-core >"$log" 2>&1 </dev/null || tail -n 20 "$log"
     have_chdb || left_out+=("the tests clickhouse::, and ClickHouse in past::others_read: chdb-core could not be had")
 fi
+# What sends spans.
+otel_packages=(opentelemetry-distro opentelemetry-exporter-otlp-proto-http opentelemetry-instrumentation-flask opentelemetry-instrumentation-sqlite3 flask)
+have_otel() { [ "$(cat "$clients/otel/packages" 2>/dev/null)" = "${otel_packages[*]}" ]; }
+if wanted python && have_python && ! have_otel; then
+    say "Installing ${otel_packages[*]}"
+    { python3 -m venv --clear "$clients/otel" &&
+        "$clients/otel/bin/pip" install -q --disable-pip-version-check "${otel_packages[@]}" &&
+        echo "${otel_packages[*]}" >"$clients/otel/packages"; } >"$log" 2>&1 </dev/null || tail -n 20 "$log"
+fi
+if ! { wanted python && have_otel; }; then
+    skip+=(--skip otlp::python_)
+    left_out+=("the test otlp::python_: one of ${otel_packages[*]} could not be had")
+fi
+have_otel_node() { [ -d "$clients/otel-node/node_modules/express" ] && [ -d "$clients/otel-node/node_modules/@opentelemetry/auto-instrumentations-node" ]; }
+if wanted node && command -v npm >/dev/null && ! have_otel_node; then
+    say "Installing @opentelemetry/auto-instrumentations-node"
+    mkdir -p "$clients/otel-node"
+    (cd "$clients/otel-node" && npm install --silent --no-fund --no-audit @opentelemetry/api @opentelemetry/auto-instrumentations-node express) \
+        >"$log" 2>&1 </dev/null || tail -n 20 "$log"
+fi
+if ! { wanted node && command -v node >/dev/null && have_otel_node; }; then
+    skip+=(--skip otlp::node_)
+    left_out+=("the test otlp::node_: node, npm or what sends its spans is missing")
+fi
 if wanted node && command -v npm >/dev/null && [ ! -d "$clients/node/node_modules/mysql2" ]; then
     say "Installing mysql2"
     mkdir -p "$clients/node"

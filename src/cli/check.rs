@@ -34,6 +34,10 @@ pub fn execute(flags: &ConfigFlags) -> Result<(), Failure> {
         .iter()
         .map(ToString::to_string)
         .collect();
+    let spans = config.otlp_inputs.iter();
+    let spans: String = spans
+        .map(|input| format!("\n  spans  {}", input.listen))
+        .collect();
     let squids = config.squids.iter();
     let squids: String = squids
         .map(|squid| format!("\n  Squid  {}", squid.from))
@@ -70,7 +74,7 @@ pub fn execute(flags: &ConfigFlags) -> Result<(), Failure> {
     let folders = unusable_folders(&config);
     print(&format!(
         "The configuration is valid.\n  UDP    {}; sockets per address: {}\n  \
-         HTTP   {}\n  MySQL  {}{squids}{stats}\n  data   {kept}\n\n{}{scaled}{history}",
+         HTTP   {}\n  MySQL  {}{spans}{squids}{stats}\n  data   {kept}\n\n{}{scaled}{history}",
         udp.join(", "),
         config.ingest.receivers,
         shown(config.http.listen),

@@ -17,7 +17,6 @@ use crate::config::{Config, ConfigErrors, ConfigFlags};
 use crate::daemon::memory_limit::{self, Scaled};
 use crate::daemon::socket_activation::ActivatedSockets;
 use crate::daemon::{self, Daemon, supervisor};
-use crate::query::read_model::ReadModel as _;
 use crate::shutdown::Shutdown;
 use crate::state::annotations::{Annotation, Annotations};
 use crate::telemetry::log::{self, LogControl};

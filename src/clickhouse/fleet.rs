@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -22,6 +22,7 @@ use crate::history::sums::{Histograms, Rows, Sums};
 use crate::history::{Coverage, Dataset};
 use crate::report::counts::Histogram;
 use crate::report::gain::Sum;
+use crate::report::layout::Measure;
 use crate::report::reading::Extremes;
 use crate::report::row_key::{key_texts, push_key};
 use crate::report::totals::Totals;
@@ -101,7 +102,7 @@ struct Found {
     #[serde(default)]
     other: bool,
     #[serde(default)]
-    sums: [u128; 8],
+    sums: [u128; Measure::ALL.len()],
     #[serde(default)]
     seen: [Option<u64>; 3],
     #[serde(default)]
@@ -117,8 +118,10 @@ struct Ran {
 }
 
 /// In the order of [`Totals::sums`], which fit in 128 bits however many there are.
-const SUMS: &str = "[sum(toUInt128(req_count)), sum(hit_count), sum(time_total_us), sum(ru_utime_total_us), sum(ru_stime_total_us), \
-     sum(toUInt128(traffic_total)), sum(toUInt128(memory_footprint_total)), sum(toUInt128(error_count))] AS sums";
+static SUMS: LazyLock<String> = LazyLock::new(|| {
+    let sum = |it: Measure| format!("sum(toUInt128({}))", it.stored());
+    format!("[{}] AS sums", Measure::ALL.map(sum).join(", "))
+});
 const SEEN: &str = "[min(time_min_us), max(time_max_us), max(memory_peak_max)] AS seen";
 const HISTOGRAM: &str = "min(has_histogram) AS known, sumMap(histogram) AS histogram";
 
@@ -218,7 +221,8 @@ impl FleetRows {
     pub(crate) fn sums(&self) -> Result<Sums, String> {
         let keys = self.dataset.keys.len();
         let query = format!(
-            "SELECT key, max(other) AS other, {SUMS}, {SEEN} FROM {} FINAL {} GROUP BY key",
+            "SELECT key, max(other) AS other, {}, {SEEN} FROM {} FINAL {} GROUP BY key",
+            *SUMS,
             ROLLUP.name,
             self.own()
         );
@@ -244,7 +248,8 @@ impl FleetRows {
             format!(" AND key = {}", array(key.iter().map(String::as_str)))
         });
         let query = format!(
-            "SELECT {point} AS point, {SUMS}, {histogram} FROM {} FINAL {}{of_key} GROUP BY point",
+            "SELECT {point} AS point, {}, {histogram} FROM {} FINAL {}{of_key} GROUP BY point",
+            *SUMS,
             ROLLUP.name,
             self.own()
         );

@@ -1,7 +1,7 @@
 //! Rows of reports and of coverage as ClickHouse gets them.
 
 use super::native::{Block, RowWriter};
-use super::tables::{COVERAGE, REQUEST, ROLLUP, Table};
+use super::tables::{COVERAGE, MEASURES, REQUEST, ROLLUP, Table};
 use crate::history::{Coverage, Dataset, Identity, RowRef};
 use crate::report::reading::Extremes;
 use crate::report::row_key::key_texts;
@@ -50,15 +50,14 @@ pub(super) fn push(
     let totals = &row.gain.sum.totals;
     to.texts(key_texts(row.key));
     to.bool(row.is_other);
-    to.u64(totals.requests);
-    to.u128(totals.hits);
-    to.u64(totals.errors);
-    to.u128(totals.time);
-    to.u128(totals.ru_utime);
-    to.u128(totals.ru_stime);
-    // Of each request 32 bits: those of a minute fit.
-    to.u64(clipped(totals.traffic));
-    to.u64(clipped(totals.memory));
+    for (measure, is_wide) in MEASURES.iter() {
+        let sum = measure.of(totals);
+        match is_wide {
+            true => to.u128(sum),
+            // Of each request 32 bits: those of a minute fit.
+            false => to.u64(clipped(sum)),
+        }
+    }
     let seen = row.gain.extremes;
     let has_seen = seen != Extremes::NOTHING;
     to.optional(has_seen.then_some(seen.time_min));

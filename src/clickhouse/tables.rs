@@ -4,6 +4,9 @@
 //! are of (store, minute, part) and their key, so one that is sent twice counts once.
 
 use std::fmt::Write as _;
+use std::sync::LazyLock;
+
+use crate::report::layout::Measure;
 
 /// A table.
 #[derive(Debug)]
@@ -66,6 +69,15 @@ pub(super) const ROLLUP: Table = Table {
     more: "SETTINGS non_replicated_deduplication_window = 1000",
     shard: "cityHash64(store, part)",
 };
+
+/// The measures in the order of their columns, and whether these have 128 bits.
+pub(super) static MEASURES: LazyLock<Vec<(Measure, bool)>> = LazyLock::new(|| {
+    let measure = |(name, kind): &(&str, &str)| {
+        let known = Measure::ALL.into_iter().find(|it| it.stored() == *name);
+        known.map(|measure| (measure, *kind == SUM))
+    };
+    ROLLUP.columns.iter().filter_map(measure).collect()
+});
 
 /// In how many seconds of a minute which reports were counted.
 pub(super) const COVERAGE: Table = Table {

@@ -6,51 +6,42 @@ use super::tables::{identifier, quoted};
 use crate::history::Dataset;
 use crate::limits::SHIPPED_AFTER_SECS as LATE_SECS;
 use crate::report::definition::Level;
+use crate::report::layout::Measure;
+use crate::value::Unit;
 
 /// The window of a report there, seconds: Pinba's, and it ends where all minutes are there.
 const WINDOW_SECS: u64 = 900;
-/// What a row is called in its inner query, and the columns that are made of it.
-struct Measure {
-    name: &'static str,
-    sum: &'static str,
-    /// With which of `total`, `per_sec` and `percent`; with none of them it is a count.
-    is_total: bool,
-}
+/// What columns of a measure begin with: `_count` or `_total`, `_per_sec`, `_percent` follow.
+type Named = (&'static str, Measure);
 
-const fn count(name: &'static str, sum: &'static str) -> Measure {
-    Measure {
-        name,
-        sum,
-        is_total: false,
-    }
-}
-
-const fn total(name: &'static str, sum: &'static str) -> Measure {
-    Measure {
-        name,
-        sum,
-        is_total: true,
-    }
-}
-
-const OF_REQUESTS: [Measure; 8] = [
-    count("req", "sum(req_count)"),
-    count("error", "sum(error_count)"),
-    count("timer", "sum(hit_count)"),
-    total("req_time", "toFloat64(sum(time_total_us)) / 1e6"),
-    total("ru_utime", "toFloat64(sum(ru_utime_total_us)) / 1e6"),
-    total("ru_stime", "toFloat64(sum(ru_stime_total_us)) / 1e6"),
-    total("traffic", "sum(traffic_total) / 1024"),
-    total("memory_footprint", "sum(memory_footprint_total) / 1024"),
+const OF_REQUESTS: [Named; 8] = [
+    ("req", Measure::Requests),
+    ("error", Measure::Errors),
+    ("timer", Measure::Hits),
+    ("req_time", Measure::Time),
+    ("ru_utime", Measure::RuUtime),
+    ("ru_stime", Measure::RuStime),
+    ("traffic", Measure::Traffic),
+    ("memory_footprint", Measure::Memory),
 ];
 
-const OF_TIMERS: [Measure; 5] = [
-    count("req", "sum(req_count)"),
-    count("hit", "sum(hit_count)"),
-    total("timer_value", "toFloat64(sum(time_total_us)) / 1e6"),
-    total("ru_utime", "toFloat64(sum(ru_utime_total_us)) / 1e6"),
-    total("ru_stime", "toFloat64(sum(ru_stime_total_us)) / 1e6"),
+const OF_TIMERS: [Named; 5] = [
+    ("req", Measure::Requests),
+    ("hit", Measure::Hits),
+    ("timer_value", Measure::Time),
+    ("ru_utime", Measure::RuUtime),
+    ("ru_stime", Measure::RuStime),
 ];
+
+/// A measure of all rows together, in Pinba's units.
+fn sum(measure: Measure) -> String {
+    let sum = format!("sum({})", measure.stored());
+    match measure.unit() {
+        Unit::Seconds => format!("toFloat64({sum}) / 1e6"),
+        Unit::Bytes => format!("{sum} / 1024"),
+        _ => sum,
+    }
+}
 
 /// The values at three percentiles, seconds: middles of the buckets of a log-linear histogram.
 const PERCENTILES: &str = "sumMap(histogram) AS _counts, mapKeys(_counts) AS _buckets, arrayCumSum(mapValues(_counts)) AS _upto,
@@ -99,7 +90,7 @@ pub fn views(
 
 /// Of the window, or of each span that begins so, data centre and collector.
 fn select(database: &str, dataset: &Dataset, begin: Option<&str>) -> String {
-    let measures: &[Measure] = match dataset.level {
+    let measures: &[Named] = match dataset.level {
         Level::Timer => &OF_TIMERS,
         Level::Packet | Level::Request => &OF_REQUESTS,
     };
@@ -109,11 +100,11 @@ fn select(database: &str, dataset: &Dataset, begin: Option<&str>) -> String {
     }
     let keys = dataset.keys.iter().zip(1..);
     columns.extend(keys.map(|(name, at)| format!("key[{at}] AS {}", identifier(name))));
-    for Measure { name, is_total, .. } in measures {
+    for (name, measure) in measures {
         let inner = format!("_{name}");
-        let plain = match is_total {
-            true => format!("{name}_total"),
-            false => format!("{name}_count"),
+        let plain = match measure.unit() {
+            Unit::Count => format!("{name}_count"),
+            _ => format!("{name}_total"),
         };
         columns.push(format!("{inner} AS {plain}"));
         if begin.is_none() && *name != "error" {
@@ -140,11 +131,8 @@ fn select(database: &str, dataset: &Dataset, begin: Option<&str>) -> String {
         }
     }
     inner.push("key, other".to_owned());
-    inner.extend(
-        measures
-            .iter()
-            .map(|it| format!("{} AS _{}", it.sum, it.name)),
-    );
+    let sums = measures.iter();
+    inner.extend(sums.map(|(name, measure)| format!("{} AS _{name}", sum(*measure))));
     if dataset.is_log_linear() {
         let time = match dataset.level {
             Level::Timer => "timer",

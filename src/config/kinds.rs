@@ -12,6 +12,7 @@ use ipnet::IpNet;
 use super::error::ConfigError;
 use super::raw_value::{Given, Value};
 use super::units::{exact_bytes, exact_duration, parse_bytes, parse_duration};
+use crate::limits::SPAN_TAGS_MAX;
 
 /// A kind of values that become a `T`.
 pub(super) struct Kind<T> {
@@ -386,6 +387,19 @@ pub(super) fn tag_names() -> Kind<Vec<String>> {
         let text = given.text_or_number().filter(|text| !text.is_empty());
         Ok(text.ok_or("not a text")?.to_owned())
     })
+}
+
+pub(super) fn attributes() -> Kind<Vec<String>> {
+    let accepted = "up to 16 names of attributes, as in [\"tenant.id\", \"http.request.header.x\"]; [] for none";
+    list(
+        (SPAN_TAGS_MAX, "names"),
+        accepted,
+        |given, before: &[String]| match given.text() {
+            None | Some("") => Err("not the name of an attribute".into()),
+            Some(name) if before.iter().any(|it| it == name) => Err("the same twice".into()),
+            Some(name) => Ok(name.to_owned()),
+        },
+    )
 }
 
 pub(super) fn buckets() -> Kind<Vec<Duration>> {

@@ -13,6 +13,7 @@ mod kinds;
 mod layers;
 mod list_entry;
 pub mod location;
+pub mod otlp;
 mod raw_value;
 pub mod rewrite;
 pub mod secret;
@@ -32,6 +33,7 @@ pub use flags::ConfigFlags;
 pub use layers::TOKEN_VARIABLE;
 use layers::{CONFIG_VARIABLE, RawConfig};
 use location::{Location, Origin};
+pub use otlp::OtlpInput;
 pub use raw_value::Entry;
 pub use rewrite::RewriteRule;
 pub use settings::{
@@ -145,6 +147,11 @@ impl Config {
         if self.squids.len() != new.squids.len() || !pairs.all(is_same) {
             changes.needs_restart.push("squid");
         }
+        let mut pairs = self.otlp_inputs.iter().zip(&new.otlp_inputs);
+        let is_same = |(old, new): (&OtlpInput, &OtlpInput)| old.is_same(new);
+        if self.otlp_inputs.len() != new.otlp_inputs.len() || !pairs.all(is_same) {
+            changes.needs_restart.push("otlp_input");
+        }
         let what = |stat: &StatSource| StatSource {
             location: Location::whole(Origin::Flag("stat"), ""),
             ..stat.clone()
@@ -193,10 +200,10 @@ impl InstrumentsConfig {
     }
 }
 
-/// What `[http]` and `[mysql]` have in common.
+/// What `[http]`, `[mysql]` and each `[[otlp_input]]` have in common.
 #[derive(Debug, Clone, Copy)]
 pub struct FrontConfig<'c> {
-    /// `http` or `mysql`, for errors.
+    /// `http`, `mysql` or `otlp_input`, for errors.
     pub section: &'static str,
     /// Where to listen; `None`: switched off.
     pub listen: Option<SocketAddr>,
@@ -253,11 +260,18 @@ impl Config {
         squids.any(|squid| matches!(squid.from, SquidFrom::File(..)))
     }
 
+    /// All that listens over TCP and speaks TLS, if it is to.
+    pub fn fronts(&self) -> impl Iterator<Item = FrontConfig<'_>> {
+        let inputs = self.otlp_inputs.iter().map(OtlpInput::front);
+        [self.http.front(), self.mysql.front()]
+            .into_iter()
+            .chain(inputs)
+    }
+
     /// Whether a front end that listens has a certificate.
     #[must_use]
     pub fn has_tls(&self) -> bool {
-        let fronts = [self.http.front(), self.mysql.front()];
-        let mut listening = fronts.iter().filter(|front| front.listen.is_some());
+        let mut listening = self.fronts().filter(|front| front.listen.is_some());
         listening.any(|front| front.tls().is_some())
     }
 }
@@ -265,7 +279,7 @@ impl Config {
 /// `tls_cert` and `tls_key` of one front end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TlsFiles {
-    /// `http` or `mysql`, for errors.
+    /// `http`, `mysql` or `otlp_input`, for errors.
     pub section: &'static str,
     /// The certificate and those between it and the root, PEM.
     pub cert: PathBuf,

@@ -16,6 +16,7 @@ use super::kinds::{
     networks, path, patterns, report_names, server_url, size, span, switch, tag_names, whole,
 };
 use super::layers::RawConfig;
+use super::otlp::OtlpInput;
 use super::raw_value::Entry;
 use super::rewrite::RewriteRule;
 use super::squid::SquidSource;
@@ -70,6 +71,8 @@ macro_rules! settings {
             $($(#[doc = $about])* pub $section: $Section,)*
             /// `[[report]]` entries as given; `query` turns them into definitions.
             pub configured_reports: Vec<Entry>,
+            /// `[[otlp_input]]`: where spans of OpenTelemetry are taken.
+            pub otlp_inputs: Vec<OtlpInput>,
             /// `[[squid]]`: logs of Squid.
             pub squids: Vec<SquidSource>,
             /// `[[stat]]`: stat extensions of PHP.
@@ -98,6 +101,7 @@ macro_rules! settings {
                         $($key: raw.value(next(), $kind.because(concat!($($why)?))),)*
                     },)*
                     configured_reports: Vec::new(),
+                    otlp_inputs: Vec::new(),
                     squids: Vec::new(),
                     stats: Vec::new(),
                     rewrites: Vec::new(),

@@ -40,6 +40,18 @@ pub enum StartError {
         /// Why not.
         problem: String,
     },
+    /// What takes spans.
+    #[error(
+        "{place}: otlp_input.listen: cannot listen on {address}: {source}; stop what has the address, or change it"
+    )]
+    OtlpInput {
+        /// Where the entry is.
+        place: String,
+        /// What it listens on.
+        address: SocketAddr,
+        /// Why not.
+        source: std::io::Error,
+    },
     /// A report of the configuration.
     #[error(transparent)]
     Report(#[from] ConfiguredError),
@@ -92,6 +104,7 @@ impl StartError {
             Self::Socket(_)
             | Self::FrontEnd { .. }
             | Self::Squid { .. }
+            | Self::OtlpInput { .. }
             | Self::ActivatedSockets(_)
             | Self::Thread { .. } => false,
         }

@@ -13,6 +13,7 @@ use tracing::info;
 use tracing::{debug, warn};
 
 use super::error::StartError;
+use super::otlp::OpenInput;
 use super::startup::Listeners;
 use super::threads::Vital;
 use crate::access::tls::{Acceptor, Tls, TlsError};
@@ -24,7 +25,6 @@ use crate::metrics::Metrics;
 #[cfg(feature = "sql")]
 use crate::mysql::{self, MySql, MySqlSettings};
 use crate::query::catalog::Catalog;
-use crate::query::read_model::ReadModel;
 use crate::series::Series;
 #[cfg(feature = "sql")]
 use crate::sql::{Engine, SqlSettings};
@@ -70,7 +70,11 @@ struct Front {
 
 impl Frontends {
     /// Serves at each of the listeners.
-    pub(super) fn start(served: &Served<'_>, listeners: Listeners) -> Result<Self, StartError> {
+    pub(super) fn start(
+        served: &Served<'_>,
+        listeners: Listeners,
+        otlps: Vec<OpenInput>,
+    ) -> Result<Self, StartError> {
         let mut frontends = Self {
             http: None,
             mysql: None,
@@ -80,6 +84,9 @@ impl Frontends {
         };
         if let Some(listener) = listeners.http {
             frontends.http = Some(frontends.start_http(served, listener)?);
+        }
+        for input in otlps {
+            frontends.start_otlp(served, input)?;
         }
         #[cfg(feature = "sql")]
         if let Some(listener) = listeners.mysql {
@@ -128,6 +135,25 @@ impl Frontends {
             };
             http::serve(listener, answers(served), settings, stopped)
         })
+    }
+
+    /// Takes spans.
+    fn start_otlp(&mut self, served: &Served<'_>, input: OpenInput) -> Result<(), StartError> {
+        let OpenInput { source, listener } = input;
+        let config = Arc::clone(&source.config);
+        let (front, stopped) = (config.front(), self.stopped());
+        let clients = "OpenTelemetry";
+        let serve = |listener, _, tls| {
+            let access = Access::new(Arc::clone(served.users), front.allow_anonymous);
+            let settings = HttpSettings {
+                access: access.through("OTLP"),
+                tls,
+                ..HttpSettings::new(&[])
+            };
+            http::serve_spans(listener, source, settings, stopped)
+        };
+        self.start_front(clients, front, served.config, listener, serve)
+            .map(drop)
     }
 
     /// Serves MySQL clients; gives the address with its real port.
@@ -239,7 +265,7 @@ impl Drop for Frontends {
 /// Where the HTTP front end's answers come from.
 fn answers(served: &Served<'_>) -> Answers {
     Answers {
-        source: Arc::clone(served.catalog) as Arc<dyn ReadModel>,
+        source: Arc::clone(served.catalog),
         #[cfg(feature = "sql")]
         sql: Some(served.engine.clone()),
     }

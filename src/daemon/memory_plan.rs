@@ -11,6 +11,7 @@ use crate::config::rewrite::Change;
 use crate::config::units::{exact_bytes, rounded_bytes};
 use crate::config::{Config, RewriteRule};
 use crate::http::{HttpSettings, Planned, page_bytes_max};
+use crate::input::otlp;
 use crate::input::pinba::Decoder;
 use crate::input::squid::SOURCE_BYTES;
 use crate::input::stat::QUEUE_BYTES_MAX;
@@ -118,7 +119,7 @@ impl MemoryPlan {
     pub fn of(config: &Config) -> Self {
         let ingest = &config.ingest;
         let sockets = ingest.listen.len() * ingest.receivers;
-        let lanes = sockets + config.squids.len();
+        let lanes = sockets + config.otlp_inputs.len() + config.squids.len();
         let ring = RingPlan::new(ingest.temp_pool_size, ingest.temp_pool_bytes, lanes);
         let receivers = counted(ingest.receivers, "receiver", "receivers");
         let addresses = counted(ingest.listen.len(), "address", "addresses");
@@ -285,6 +286,7 @@ fn optional(config: &Config, lanes: usize) -> impl Iterator<Item = Planned> {
     let patterns = config.rewrites.iter().filter(is_pattern).count();
     let scratch = RULES_SCRATCH_BYTES as usize + patterns * PATTERN_SCRATCH_BYTES as usize;
     let squids = counted(config.squids.len(), "source", "sources");
+    let inputs = counted(config.otlp_inputs.len(), "input", "inputs");
     let activities = Activities::rows_max(&config.pool);
     let (samples, stats) = (
         config.profile.pool_size,
@@ -294,6 +296,8 @@ fn optional(config: &Config, lanes: usize) -> impl Iterator<Item = Planned> {
     let lines = planned! {
         "name rules": lanes * scratch, "{rules} ([[rewrite]]), {patterns} with patterns, for each socket";
         "sources": TABLE_BYTES, "{SENDERS_MAX} source addresses (ingest.count_sources)";
+        "spans": config.otlp_inputs.len() * otlp::SOURCE_BYTES,
+            "{inputs} ([[otlp_input]]): spans that wait for others of their traces, the last requests, and bodies that are read";
         "logs of Squid": config.squids.len() * (SOURCE_BYTES + BATCH_BYTES),
             "{squids} ([[squid]]): lines that have not ended, the last of each run, and the record being written";
         "activities of Squid": activities * ACTIVITY_ROW_BYTES,
@@ -313,6 +317,7 @@ fn optional(config: &Config, lanes: usize) -> impl Iterator<Item = Planned> {
     let wanted = [
         !config.rewrites.is_empty(),
         config.ingest.watches_sources(),
+        !config.otlp_inputs.is_empty(),
         !config.squids.is_empty(),
         !config.squids.is_empty(),
         !config.stats.is_empty(),

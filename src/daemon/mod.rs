@@ -59,6 +59,7 @@ pub mod instruments;
 pub mod malloc;
 pub mod memory_limit;
 pub mod memory_plan;
+pub(crate) mod otlp;
 mod profile;
 mod receivers;
 pub mod reload;
@@ -116,6 +117,7 @@ impl Daemon {
         let users = Users::load(&config.users, |name| std::env::var_os(name))?;
         let past = Past::of(config, &definitions)?;
         let sockets = startup::open_sockets(config, activated.udp)?;
+        let otlps = otlp::open(config)?;
         let squids = squid::open(config)?;
         // After the sockets: a second daemon of one configuration should fail on its port.
         let state = startup::open_state(config, &*clock, &mut definitions, &defaults)?;
@@ -138,6 +140,7 @@ impl Daemon {
         let hasher = Hasher::new();
         let counters = Counters {
             logins: Arc::clone(&users.attempts.counters),
+            otlps: otlps.iter().map(|it| Arc::clone(&it.source)).collect(),
             squids: squids.iter().map(|it| Arc::clone(&it.source)).collect(),
             stats: config
                 .stats
@@ -145,7 +148,7 @@ impl Daemon {
                 .cloned()
                 .map(stat::Source::new)
                 .collect(),
-            ..Counters::new(sockets.len() + squids.len())
+            ..Counters::new(sockets.len() + otlps.len() + squids.len())
         };
         startup::go_on_counting(&counters, &sockets, &squids, previous.as_ref());
         // After that: what followed files were read for history goes before what a snapshot says.
@@ -265,7 +268,7 @@ impl Daemon {
             counters: &counters,
         };
         instruments::set_pools(pools, &served);
-        let frontends = Frontends::start(&served, listeners)?;
+        let frontends = Frontends::start(&served, listeners, otlps)?;
         let _set_once = certificates.set(frontends.certificates());
         let merger = Merger {
             consumer: receivers.consumer,
@@ -415,7 +418,7 @@ pub fn check(config: &Config) -> Result<(), Vec<StartError>> {
     }
     let users = Users::load(&config.users, |name| std::env::var_os(name));
     errors.extend(users.err().map(StartError::from));
-    for files in [config.http.front().tls(), config.mysql.front().tls()] {
+    for files in config.fronts().map(|front| front.tls()) {
         let acceptor = files.map_or(Ok(None), |files| tls::acceptor(&files).map(Some));
         errors.extend(acceptor.err().map(StartError::from));
     }

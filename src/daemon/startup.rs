@@ -152,7 +152,7 @@ pub(super) fn go_on_counting(
         }
     }
     if let Some(previous) = previous {
-        let names = receivers::names(sockets, squids);
+        let names = receivers::names(sockets, &counters.otlps, squids);
         previous
             .contents
             .counters

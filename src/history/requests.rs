@@ -31,8 +31,7 @@ use parking_lot::Mutex;
 
 use self::collector::{Collector, Selection};
 pub(super) use self::packed::Kept;
-pub(super) use self::packed::packed_len;
-pub(crate) use self::packed::{Request, Tags, Timers};
+pub(crate) use self::packed::{REQUEST, REQUEST_TAG, Request, TABLES, TIMER, Tags, Timers};
 pub(super) use self::publish::PUBLISH_REQUESTS;
 use self::tail::Tail;
 use self::unpublished::Behind;
@@ -49,19 +48,13 @@ use crate::telemetry::reading::{Reading, readings};
 
 mod collector;
 mod files;
-mod packed;
+pub(super) mod packed;
 mod publish;
 pub(crate) mod read;
 pub(super) mod shipped;
 mod tail;
 mod unpublished;
 pub(crate) mod view;
-
-/// The tables: each has a folder of that name.
-pub(crate) const TABLES: [&str; 3] = [REQUEST, TIMER, REQUEST_TAG];
-pub(crate) const REQUEST: &str = "request";
-pub(crate) const TIMER: &str = "timer";
-pub(crate) const REQUEST_TAG: &str = "request_tag";
 
 /// How often the collector asks whether there is anything to do.
 const NAP: Duration = Duration::from_millis(50);

@@ -27,9 +27,6 @@ use super::part::Part;
 use super::stored::{Columns, Content, HISTOGRAM, StoredRows, columns, quantiles};
 use super::unit::{Batches, Unit};
 
-/// What a column is called where its values are microseconds.
-const MICROS: &str = "_us";
-
 /// The columns of a dataset's rows.
 #[must_use]
 pub(crate) fn schema(dataset: &Dataset) -> SchemaRef {
@@ -40,11 +37,11 @@ pub(crate) fn schema(dataset: &Dataset) -> SchemaRef {
         let data_type = match content {
             Content::Time => DataType::Timestamp(TimeUnit::Second, None),
             Content::Key(_) => DataType::Utf8View,
-            _ if name.ends_with(MICROS) => DataType::Float64,
+            _ if content.is_time() => DataType::Float64,
             _ => field.data_type().clone(),
         };
         // What is not stored is NULL.
-        Field::new(name.trim_end_matches(MICROS), data_type, true)
+        Field::new(content.shown_name(&name), data_type, true)
     });
     Arc::new(Schema::new(fields.collect::<Vec<_>>()))
 }

@@ -37,10 +37,10 @@ use super::manifest::Manifest;
 use super::parquet::order;
 use super::part::{Part, Parts, number_of};
 use super::pending::{Contents, PendingWriter};
-use super::requests::Kept;
+use super::requests::packed::{Kept, TABLES};
 use super::retention::{AgeClock, Retention};
 use super::shipping::{Shipped, Shipping};
-use super::{Dataset, Resolution, requests};
+use super::{Dataset, Resolution};
 use crate::input::squid::Positions;
 use crate::state::files;
 use crate::state::folder::{HISTORY, LockedFolder};
@@ -685,7 +685,7 @@ pub(super) const COVERAGE: &str = "coverage";
 /// All files in a folder of history that are named as ours.
 pub(super) fn files_of(dir: &Path) -> Result<Vec<PathBuf>, StoreError> {
     let mut folders = [PENDING, ROLLUP, COVERAGE].to_vec();
-    folders.extend(requests::TABLES);
+    folders.extend(TABLES);
     files_in(folders.into_iter().map(|name| dir.join(name)).collect())
 }
 

@@ -33,6 +33,7 @@ use crate::report::layout::{Measure, OTHER};
 use crate::report::reading::Extremes;
 use crate::report::row_key::key_texts;
 use crate::report::totals::Totals;
+use crate::value::Unit;
 
 mod rows;
 
@@ -93,6 +94,9 @@ pub(super) enum Content {
     Packed,
 }
 
+/// The first so many measures are those of timers too.
+const OF_TIMERS: usize = 5;
+
 /// The columns of a dataset, by name.
 pub(super) type Columns = Vec<(String, Content)>;
 
@@ -123,25 +127,20 @@ pub(super) fn columns(dataset: &Dataset) -> Columns {
         Level::Timer => ("timer_value", "hit_count"),
         Level::Packet | Level::Request => ("req_time", "timer_count"),
     };
-    let mut behind = vec![
-        ("other".to_owned(), Content::Other),
-        sum("req_count", Measure::Requests),
-        sum(hits, Measure::Hits),
-    ];
-    let total = format!("{time}_total_us");
-    let of_times = [
-        sum(&total, Measure::Time),
-        sum("ru_utime_total_us", Measure::RuUtime),
-        sum("ru_stime_total_us", Measure::RuStime),
-    ];
-    let of_requests = [
-        sum("error_count", Measure::Errors),
-        sum("traffic_total", Measure::Traffic),
-        sum("memory_footprint_total", Measure::Memory),
-    ];
-    behind.extend(of_times);
     let is_of_requests = dataset.level != Level::Timer;
-    behind.extend(of_requests.into_iter().filter(|_| is_of_requests));
+    let mut measures = Measure::ALL.to_vec();
+    let of_requests = measures.split_off(OF_TIMERS);
+    if is_of_requests {
+        measures.extend(of_requests);
+        // Files list errors before sizes.
+        measures[OF_TIMERS..].sort_by_key(|it| *it != Measure::Errors);
+    }
+    let mut behind = vec![("other".to_owned(), Content::Other)];
+    behind.extend(measures.iter().map(|measure| match measure {
+        Measure::Hits => sum(hits, *measure),
+        Measure::Time => sum(&format!("{time}_total_us"), *measure),
+        _ => sum(measure.stored(), *measure),
+    }));
     if dataset.extremes {
         behind.push((format!("{time}_min_us"), Content::TimeMin));
         behind.push((format!("{time}_max_us"), Content::TimeMax));
@@ -419,7 +418,25 @@ fn clipped(sum: u128) -> i64 {
     i64::try_from(sum).unwrap_or(i64::MAX)
 }
 
+/// What stands behind the name of a column of microseconds.
+const MICROS: &str = "_us";
+
 impl Content {
+    /// Whether it has microseconds, which SQL shows as seconds.
+    pub(super) const fn is_time(self) -> bool {
+        match self {
+            Self::Sum(measure) => matches!(measure.unit(), Unit::Seconds),
+            Self::TimeMin | Self::TimeMax => true,
+            _ => false,
+        }
+    }
+
+    /// The name of a column where it is shown.
+    pub(super) fn shown_name(self, stored: &str) -> &str {
+        let seconds = stored.strip_suffix(MICROS).filter(|_| self.is_time());
+        seconds.unwrap_or(stored)
+    }
+
     pub(super) fn field(self, name: &str) -> Field {
         let (data_type, nullable) = match self {
             Self::Time => (moment(), false),

@@ -9,9 +9,8 @@
 use std::net::{IpAddr, SocketAddr};
 
 use axum::body::Body;
-use axum::extract::Request;
 use axum::http::header::AUTHORIZATION;
-use axum::http::{HeaderMap, Method, StatusCode};
+use axum::http::{HeaderMap, Method, Request, StatusCode};
 use axum::response::Response;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -36,7 +35,7 @@ enum Credentials {
 }
 
 /// Who sent this request.
-pub(super) fn identify(settings: &HttpSettings, request: &Request) -> Result<Pass, Problem> {
+pub(super) fn identify<B>(settings: &HttpSettings, request: &Request<B>) -> Result<Pass, Problem> {
     // Only a connection that was made without one has no peer, and then nobody knows where it came from.
     let unknown = IpAddr::V6(std::net::Ipv6Addr::UNSPECIFIED);
     let peer = request.extensions().get::<Peer>();
@@ -45,7 +44,11 @@ pub(super) fn identify(settings: &HttpSettings, request: &Request) -> Result<Pas
     Ok(Pass::new(settings.access.clone(), peer, identity))
 }
 
-fn identity(settings: &HttpSettings, peer: IpAddr, request: &Request) -> Result<Identity, Problem> {
+fn identity<B>(
+    settings: &HttpSettings,
+    peer: IpAddr,
+    request: &Request<B>,
+) -> Result<Identity, Problem> {
     let (access, path) = (&settings.access, request.uri().path());
     if settings.open_health && (path == "/healthz" || path == "/readyz") {
         return Ok(Identity::anonymous(Role::Read));

@@ -25,7 +25,7 @@ pub(super) const PROBLEM_JSON: &str = "application/problem+json";
 pub(super) struct Problem {
     pub(super) status: StatusCode,
     document: Map<String, Value>,
-    headers: Vec<(HeaderName, HeaderValue)>,
+    pub(super) headers: Vec<(HeaderName, HeaderValue)>,
 }
 
 /// Sent with every 401. The realm says nothing: whoever reads it is not in yet.
@@ -209,6 +209,9 @@ mod tests {
             let problem = Problem::from(error);
             assert_eq!(problem.status.as_u16(), status, "{problem:?}");
             assert!(problem.detail().contains(part), "{problem:?}");
+            let response = problem.into_response();
+            let later = response.headers().get("retry-after");
+            assert_eq!(later.is_some(), status == 503, "{response:?}");
         }
     }
 

@@ -5,8 +5,9 @@
 
 use super::error::Problem;
 use super::params::Params;
+use crate::query::catalog::Catalog;
 use crate::query::past::{Fleet, shipped_until};
-use crate::query::read_model::{ReadModel, ReportSummary};
+use crate::query::read_model::ReportSummary;
 
 /// What stands in the address.
 pub(super) const NAMES: [&str; 3] = ["fleet", "dc", "collector"];
@@ -57,7 +58,7 @@ pub(super) fn take(
 /// The same of a report; and its window, seconds.
 pub(super) fn take_of(
     params: &mut Params,
-    source: &dyn ReadModel,
+    source: &Catalog,
     report: &str,
 ) -> Result<Option<(Fleet, u64)>, Problem> {
     let keys = || summary(source, report).map_or_else(Vec::new, |it| it.keys);
@@ -66,17 +67,17 @@ pub(super) fn take_of(
 }
 
 /// The window of a report in whole minutes, seconds.
-pub(super) fn window(source: &dyn ReadModel, report: &str) -> u64 {
+pub(super) fn window(source: &Catalog, report: &str) -> u64 {
     let window = summary(source, report).map_or(0.0, |it| it.window_seconds);
     (window as u64).max(1).next_multiple_of(60)
 }
 
-fn summary(source: &dyn ReadModel, report: &str) -> Option<ReportSummary> {
+fn summary(source: &Catalog, report: &str) -> Option<ReportSummary> {
     source.reports().into_iter().find(|it| it.name == report)
 }
 
 /// The wall clock, or when many are asked the end of the newest minute that all have shipped; milliseconds.
-pub(super) fn now_ms(source: &dyn ReadModel, is_fleet: bool) -> u64 {
+pub(super) fn now_ms(source: &Catalog, is_fleet: bool) -> u64 {
     let now = source.unix_ms();
     match is_fleet {
         true => shipped_until(now / 1_000) * 1_000,

@@ -16,10 +16,12 @@ use crate::delta::{RowDelta, RowReader};
 use crate::pool::strings::OTHER_TEXT;
 use crate::report::definition::Level;
 use crate::report::histogram::BucketLayout;
+use crate::report::layout::Measure;
 use crate::report::row_key::key_texts;
 use crate::report::totals::Totals;
 use crate::report::{OTHER_ID, Watched, Watchlist};
 use crate::telemetry::reading::{Group, Place, readings};
+use crate::value;
 
 /// The rows of all reports.
 #[derive(Debug)]
@@ -237,12 +239,17 @@ impl Rows {
         encoder: &mut DescriptorEncoder<'_>,
         timers: bool,
     ) -> std::fmt::Result {
-        for (_, name, help, unit, numbers) in COUNTERS.iter().filter(|it| it.0 == timers) {
+        for (_, name, help, measures) in COUNTERS.iter().filter(|it| it.0 == timers) {
+            let unit = match measures[0].1.unit() {
+                value::Unit::Seconds => Some(Unit::Seconds),
+                value::Unit::Bytes => Some(Unit::Bytes),
+                _ => None,
+            };
             let kind = MetricType::Counter;
             let mut metric = encoder.encode_descriptor(name, help, unit.as_ref(), kind)?;
-            for (mode, number) in *numbers {
+            for (mode, measure) in *measures {
                 self.each(timers, *mode, |labels, row| {
-                    let number = number(&row.totals);
+                    let number = measure.of(&row.totals);
                     let mut metric = metric.encode_family(labels)?;
                     if let Some(Unit::Seconds) = unit {
                         return metric.encode_counter::<NoLabelSet, _, u64>(&seconds(number), None);
@@ -320,25 +327,23 @@ const DURATIONS: [(&str, &str); 2] = [
     ),
 ];
 
-/// What a counter counts, microseconds where its unit is seconds, by the label `mode` if it has one.
-type Numbers = &'static [(Option<&'static str>, fn(&Totals) -> u128)];
+/// The measures of a counter, by the label `mode` if it has one.
+type Measures = &'static [(Option<&'static str>, Measure)];
 
-const CPU: Numbers = &[
-    (Some("user"), |totals| totals.ru_utime),
-    (Some("system"), |totals| totals.ru_stime),
+const CPU: Measures = &[
+    (Some("user"), Measure::RuUtime),
+    (Some("system"), Measure::RuStime),
 ];
 
-/// The counters: whether of timers, name, help, unit, numbers.
+/// The counters: whether of timers, name, help, measures.
 #[rustfmt::skip]
-const COUNTERS: [(bool, &str, &str, Option<Unit>, Numbers); 5] = [
-    (false, "pinbad_request_cpu", "CPU time of requests, by row of a report", Some(Unit::Seconds), CPU),
-    (false, "pinbad_request_errors", "Requests with a status of reports.error_status or above, by row of a report", None,
-        &[(None, |totals| totals.errors.into())]),
-    (false, "pinbad_request_traffic", "Document sizes, by row of a report", Some(Unit::Bytes),
-        &[(None, |totals| totals.traffic)]),
-    (true, "pinbad_timer_cpu", "CPU time of timers, by row of a report", Some(Unit::Seconds), CPU),
-    (true, "pinbad_timer_requests", "Requests that had such a timer, by row of a report", None,
-        &[(None, |totals| totals.requests.into())]),
+const COUNTERS: [(bool, &str, &str, Measures); 5] = [
+    (false, "pinbad_request_cpu", "CPU time of requests, by row of a report", CPU),
+    (false, "pinbad_request_errors", "Requests with a status of reports.error_status or above, by row of a report",
+        &[(None, Measure::Errors)]),
+    (false, "pinbad_request_traffic", "Document sizes, by row of a report", &[(None, Measure::Traffic)]),
+    (true, "pinbad_timer_cpu", "CPU time of timers, by row of a report", CPU),
+    (true, "pinbad_timer_requests", "Requests that had such a timer, by row of a report", &[(None, Measure::Requests)]),
 ];
 
 /// A label for each key of a report: its column, in the letters that labels may have, and not one that has a meaning.

@@ -8,6 +8,7 @@ use mysql_common::constants::{ColumnFlags, ColumnType};
 use mysql_common::io::BufMutExt as _;
 
 use super::DATABASE;
+use crate::report::comment::FixedTable;
 use crate::sql::{SqlColumn, SqlType};
 
 /// What stands first in every definition.
@@ -33,21 +34,17 @@ pub(super) fn collation_of(charset: &str) -> Option<u16> {
     })
 }
 
-/// Keys of the raw tables; reports have none.
-const KEYS: &[(&str, &str, ColumnFlags)] = &[
-    ("request", "id", PRIMARY),
-    ("timer", "id", PRIMARY),
-    ("timer", "request_id", MULTIPLE),
-    ("timertag", "timer_id", MULTIPLE),
-    ("tag", "id", PRIMARY),
-    (
-        "tag",
-        "name",
-        ColumnFlags::UNIQUE_KEY_FLAG.union(ColumnFlags::PART_KEY_FLAG),
-    ),
-];
-const PRIMARY: ColumnFlags = ColumnFlags::PRI_KEY_FLAG.union(ColumnFlags::PART_KEY_FLAG);
-const MULTIPLE: ColumnFlags = ColumnFlags::MULTIPLE_KEY_FLAG.union(ColumnFlags::PART_KEY_FLAG);
+/// What a client is told of a column's key: of the raw tables; reports have none.
+fn key_flags(table: &str, column: &str) -> ColumnFlags {
+    let keys = FixedTable::raw(table).map_or(&[][..], FixedTable::keys);
+    let kind = match keys.iter().find(|(_, key)| *key == column) {
+        None => return ColumnFlags::empty(),
+        Some(("PRI", _)) => ColumnFlags::PRI_KEY_FLAG,
+        Some(("UNI", _)) => ColumnFlags::UNIQUE_KEY_FLAG,
+        Some(_) => ColumnFlags::MULTIPLE_KEY_FLAG,
+    };
+    kind | ColumnFlags::PART_KEY_FLAG
+}
 
 /// Writes the definition of one column, for rows of the text form or of the binary one, with texts in this collation.
 pub(super) fn put_column(to: &mut Vec<u8>, column: &SqlColumn, collation: u16, binary: bool) {
@@ -73,8 +70,7 @@ pub(super) fn put_column(to: &mut Vec<u8>, column: &SqlColumn, collation: u16, b
     }
     let (database, origin, name) = match &column.origin {
         Some((table, name)) => {
-            let key = KEYS.iter().find(|(of, key, _)| of == table && key == name);
-            flags |= key.map_or(ColumnFlags::empty(), |(_, _, flags)| *flags);
+            flags |= key_flags(table, name);
             (DATABASE, table.as_str(), name.as_str())
         }
         None => ("", "", ""),

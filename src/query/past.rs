@@ -3,88 +3,10 @@
 use std::fmt;
 use std::ops::Range;
 
-use serde_json::Value as Json;
-
-use super::error::QueryError;
-use super::read_model::{
-    Distribution, ReportAnswer, RequestDetail, RequestPage, RequestSearch, TimerGroups, TimerSearch,
-};
+use super::read_model::{ReportAnswer, RequestPage, RequestSearch};
 use crate::limits::SHIPPED_AFTER_SECS;
 use crate::report::definition::Columns;
 use crate::series::Metric;
-
-/// What history keeps, of this daemon or of a fleet.
-///
-/// Every answer may be [`QueryError::NoHistory`]: nothing is kept, or not of this; and of a fleet [`QueryError::BadValue`] when there
-/// is none, [`QueryError::Busy`] when it does not answer.
-pub trait Past {
-    /// One report over a span. Columns are to be [`load`](super::table::Table::load)ed before they are looked at.
-    ///
-    /// # Errors
-    /// Also [`QueryError::UnknownReport`].
-    fn report(&self, name: &str, question: &PastQuestion) -> Result<PastAnswer, QueryError>;
-
-    /// The names of the keys by which a row of a report is known.
-    ///
-    /// # Errors
-    /// As [`Past::report`].
-    fn keys(&self, name: &str) -> Result<Vec<String>, QueryError>;
-
-    /// Metrics of one row of a report over a span.
-    ///
-    /// # Errors
-    /// As [`Past::report`].
-    fn lines(&self, name: &str, question: &LineQuestion) -> Result<PastLines, QueryError>;
-
-    /// How the times of one row of a report were spread over a span, unix seconds. `None`: the row has none.
-    ///
-    /// # Errors
-    /// As [`Past::report`].
-    fn distribution(
-        &self,
-        name: &str,
-        key: &[String],
-        span: &Range<u64>,
-        fleet: Option<&Fleet>,
-    ) -> Result<Option<Distribution>, QueryError>;
-
-    /// Raw requests, as far as they are kept.
-    ///
-    /// # Errors
-    /// [`QueryError::NoHistory`].
-    fn requests(&self, question: &PastRequests) -> Result<PastRequestPage, QueryError>;
-
-    /// One raw request of a run, from disk or memory: its row has `run` and `weight` too.
-    ///
-    /// # Errors
-    /// Also [`QueryError::UnknownRequest`] when it is not kept.
-    fn request(&self, run: u64, id: u64) -> Result<RequestDetail, QueryError>;
-
-    /// The raw timers of the requests of a span that match, unix seconds, summed up by keys of choice.
-    ///
-    /// # Errors
-    /// [`QueryError::NoHistory`].
-    fn timer_groups(
-        &self,
-        span: &Range<u64>,
-        search: &TimerSearch,
-    ) -> Result<TimerGroups, QueryError>;
-
-    /// Counts lines of a log in the minutes that they name: what became of them. `name`: the hostname of their requests;
-    /// `covered_to`: what the answer about the lines before them said.
-    ///
-    /// # Errors
-    /// Also [`QueryError::NotKept`] when they cannot be written.
-    fn import_log(
-        &self,
-        lines: &[u8],
-        name: Option<String>,
-        covered_to: Option<u64>,
-    ) -> Result<Json, QueryError>;
-
-    /// Data centres and collectors of the fleet, as far as answers about it have named them; `None`: there is no fleet.
-    fn fleet_members(&self) -> Option<Vec<(String, String)>>;
-}
 
 /// Which pinbads are asked together; of those that ship to the same ClickHouse.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -111,7 +33,7 @@ pub struct PastQuestion {
     pub before: Option<Range<u64>>,
     /// In which columns.
     pub columns: Columns,
-    /// Key columns and the texts that they must show: as [`ReadModel::report`](super::read_model::ReadModel::report) has them.
+    /// Key columns and the texts that they must show: as [`Catalog::report`](super::catalog::Catalog::report) has them.
     pub equal: Vec<(String, String)>,
     /// The past of these is wanted, not this daemon's own.
     pub fleet: Option<Fleet>,

@@ -3,7 +3,7 @@
 //! Read when a report is defined or the columns of a fixed table are asked for; the text is part of the program.
 
 use super::definition::Defaults;
-use crate::value::{Column, ColumnType};
+use crate::value::{Column, ColumnType, Unit};
 
 static COLUMNS: &str = include_str!("columns.txt");
 
@@ -12,14 +12,7 @@ pub(super) fn lines(table: &str) -> impl Iterator<Item = Line> + use<> {
     let head = format!("[{table}]");
     let all = COLUMNS.lines().skip_while(move |line| *line != head);
     let of_table = all.skip(1).take_while(|line| !line.starts_with('['));
-    of_table.filter_map(|line| {
-        let mut words = line.split(' ').filter(|_| !line.starts_with('#'));
-        Some(Line {
-            name: words.next().filter(|name| !name.is_empty())?,
-            column_type: words.next().unwrap_or_default(),
-            source: words.next().unwrap_or_default(),
-        })
-    })
+    of_table.filter_map(Line::read)
 }
 
 /// The columns of a table that is always there. Ids are 64-bit and declared lengths follow what texts are cut at.
@@ -28,6 +21,8 @@ pub(super) fn table(name: &str, defaults: &Defaults) -> Vec<Column> {
         Some(Column {
             name: line.name.to_owned(),
             column_type: line.column_type(defaults)?,
+            unit: line.unit.unwrap_or_default(),
+            nullable: line.nullable,
         })
     });
     columns.collect()
@@ -38,11 +33,34 @@ pub(super) fn table(name: &str, defaults: &Defaults) -> Vec<Column> {
 pub(super) struct Line {
     pub(super) name: &'static str,
     column_type: &'static str,
-    /// What stands behind the type.
+    /// Where the values of a report's column come from.
     pub(super) source: &'static str,
+    /// What its numbers are in, where that does not follow from the source.
+    pub(super) unit: Option<Unit>,
+    nullable: bool,
 }
 
 impl Line {
+    /// A line as it is written; `None` of comments and empty ones.
+    fn read(line: &'static str) -> Option<Self> {
+        let mut words = line.split(' ').filter(|_| !line.starts_with('#'));
+        let mut read = Self {
+            name: words.next().filter(|name| !name.is_empty())?,
+            column_type: words.next().unwrap_or_default(),
+            source: "",
+            unit: None,
+            nullable: true,
+        };
+        for word in words {
+            match Unit::named(word) {
+                _ if word == "!" => read.nullable = false,
+                None => read.source = word,
+                unit => read.unit = unit,
+            }
+        }
+        Some(read)
+    }
+
     /// The type of the column; `None` where the line has none.
     pub(super) fn column_type(&self, defaults: &Defaults) -> Option<ColumnType> {
         Some(match self.column_type {

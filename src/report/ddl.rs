@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 
 use super::comment::FixedTable;
-use super::definition::{Defaults, Definition, Kind, Level};
+use super::definition::{Defaults, Definition, Kind};
 use super::native::ReportForm;
 use crate::value::{Column, ColumnType};
 
@@ -19,20 +19,11 @@ pub struct CreateTable {
     /// What it is.
     pub comment: String,
     /// Its columns.
-    pub columns: Vec<Declared>,
+    pub columns: Vec<Column>,
     /// Its keys.
     pub keys: Vec<Key>,
     /// Keys without which MariaDB would fetch the whole table; the daemon needs none to answer these quickly.
     federated_keys: &'static [&'static str],
-}
-
-/// A column as it is declared.
-#[derive(Debug)]
-pub struct Declared {
-    /// Its name and type.
-    pub column: Column,
-    /// Whether it is never NULL.
-    pub required: bool,
 }
 
 /// A key of one column.
@@ -51,38 +42,25 @@ pub struct Key {
 pub fn report(definition: &Definition) -> CreateTable {
     let columns = definition.layout.columns().iter();
     let columns: Vec<Column> = columns.map(|column| column.column.clone()).collect();
-    let leading = columns.first().map(|column| column.name.clone());
+    let leading = columns.first().map(|column| column.name.as_str());
     // Pinba's look-up keys: histogram views by index_value, tag reports by what stands before the tags.
-    let name = match (definition.kind, leading.as_deref()) {
+    let name = match (definition.kind, leading) {
         _ if definition.layout.is_histogram_view() => Some("index_value"),
         (Kind::Tag, Some("script_name")) => Some("script_name"),
         (Kind::RequestTag, Some("hostname")) => Some("hostname"),
         _ => None,
     };
-    let required: &[&str] = match name {
-        Some("hostname") | None => &[],
-        Some("index_value") if definition.level == Level::Packet => &[],
-        Some(_) => &[leading.as_deref().unwrap_or_default()],
-    };
     let keys: Vec<(&str, &str)> = name.map(|name| ("MUL", name)).into_iter().collect();
     let comment = definition.comment.clone();
     CreateTable {
         comment: comment.unwrap_or_else(|| json_form(definition)),
-        ..plain(&definition.name, columns, required, &keys)
+        ..plain(&definition.name, columns, &keys)
     }
 }
 
 /// A table that is always there, under the name `name`.
 #[must_use]
 pub fn fixed(name: &str, table: FixedTable, defaults: &Defaults) -> CreateTable {
-    let keys: &[(&str, &str)] = match table {
-        FixedTable::Request => &[("PRI", "id")],
-        FixedTable::Timer => &[("PRI", "id"), ("MUL", "request_id")],
-        FixedTable::TimerTag => &[("MUL", "timer_id")],
-        FixedTable::Tag => &[("PRI", "id"), ("UNI", "name")],
-        FixedTable::SquidActivity => &[("MUL", "request_id")],
-        _ => &[],
-    };
     CreateTable {
         comment: table.comment().to_owned(),
         federated_keys: match table {
@@ -92,7 +70,7 @@ pub fn fixed(name: &str, table: FixedTable, defaults: &Defaults) -> CreateTable 
             ],
             _ => &[],
         },
-        ..plain(name, table.columns(defaults), &table.required(), keys)
+        ..plain(name, table.columns(defaults), table.keys())
     }
 }
 
@@ -101,17 +79,12 @@ pub fn fixed(name: &str, table: FixedTable, defaults: &Defaults) -> CreateTable 
 pub fn samples(name: &str, form: &ReportForm, columns: Vec<Column>) -> CreateTable {
     CreateTable {
         comment: form_text(form),
-        ..plain(name, columns, &[], &[])
+        ..plain(name, columns, &[])
     }
 }
 
-/// A table with these columns, those that are never NULL, and its keys.
-fn plain(
-    name: &str,
-    columns: Vec<Column>,
-    required: &[&str],
-    keys: &[(&'static str, &str)],
-) -> CreateTable {
+/// A table with these columns and its keys.
+fn plain(name: &str, mut columns: Vec<Column>, keys: &[(&'static str, &str)]) -> CreateTable {
     let too_wide = is_too_wide(&columns);
     // A text in a key: its beginning where all of it is too long for one (InnoDB: 3072 bytes).
     let part = |name: &str| match columns
@@ -128,20 +101,17 @@ fn plain(
         column: column.to_owned(),
         part: part(column),
     });
+    let keys = keys.collect();
+    for column in columns.iter_mut().filter(|_| too_wide) {
+        if matches!(column.column_type, ColumnType::Varchar(256..)) {
+            column.column_type = ColumnType::Text;
+        }
+    }
     CreateTable {
         name: name.to_owned(),
         comment: name.to_owned(),
-        keys: keys.collect(),
-        columns: columns
-            .into_iter()
-            .map(|mut column| {
-                if too_wide && matches!(column.column_type, ColumnType::Varchar(256..)) {
-                    column.column_type = ColumnType::Text;
-                }
-                let required = required.contains(&column.name.as_str());
-                Declared { column, required }
-            })
-            .collect(),
+        keys,
+        columns,
         federated_keys: &[],
     }
 }
@@ -156,27 +126,25 @@ fn is_too_wide(columns: &[Column]) -> bool {
     bytes.sum::<u64>() > 65_000
 }
 
-impl Declared {
-    /// Its type with the size that Pinba declares: `int(11)`.
-    #[must_use]
-    pub fn type_name(&self) -> Cow<'static, str> {
-        match self.column.column_type {
-            ColumnType::Int => "int(11)".into(),
-            ColumnType::BigInt => "bigint(20)".into(),
-            other => other.name(),
-        }
+/// A type with the size that Pinba declares: `int(11)`.
+#[must_use]
+pub fn type_name(column_type: ColumnType) -> Cow<'static, str> {
+    match column_type {
+        ColumnType::Int => "int(11)".into(),
+        ColumnType::BigInt => "bigint(20)".into(),
+        other => other.name(),
     }
+}
 
-    fn line(&self) -> String {
-        let null = match (self.required, self.column.column_type) {
-            (false, ColumnType::Text) => "",
-            (false, _) => " DEFAULT NULL",
-            (true, ColumnType::Varchar(_)) => " NOT NULL DEFAULT ''",
-            (true, _) => " NOT NULL",
-        };
-        let name = self.column.name.replace('`', "``");
-        format!("`{name}` {}{null}", self.type_name())
-    }
+fn line(column: &Column) -> String {
+    let null = match (column.nullable, column.column_type) {
+        (true, ColumnType::Text) => "",
+        (true, _) => " DEFAULT NULL",
+        (false, ColumnType::Varchar(_)) => " NOT NULL DEFAULT ''",
+        (false, _) => " NOT NULL",
+    };
+    let name = column.name.replace('`', "``");
+    format!("`{name}` {}{null}", type_name(column.column_type))
 }
 
 impl Key {
@@ -217,7 +185,7 @@ impl CreateTable {
     }
 
     fn statement(&self, engine: &str, keys: &[&str], option: &str, value: &str) -> String {
-        let columns = self.columns.iter().map(Declared::line);
+        let columns = self.columns.iter().map(line);
         let own = self.keys.iter().map(Key::line);
         let more = keys.iter().map(|key| (*key).to_owned());
         let lines: Vec<String> = columns.chain(own).chain(more).collect();

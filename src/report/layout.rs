@@ -6,14 +6,37 @@
 //! (`index_value`, histogram texts) allocate.
 //!
 //! f64 appears here for the first time: everything below is integers.
+//!
+//! # One column more
+//!
+//! - Of what is counted already: a line of `columns.txt`. A word behind the type says where its
+//!   values come from, and its unit follows. SQL, JSON, CSV, Arrow, the MySQL wire, CREATE TABLE,
+//!   `/api/v1/reports`, the report's own page and `top` have it then.
+//! - Computed in a new way: a [`Cell`] with its unit and value here, and its word in `table`.
+//! - In the short tables of the pages: a line of `http/page/columns.toml`, with a title and what it
+//!   means.
+//!
+//! # One measure more
+//!
+//! 1. `totals.rs`: a line of `measures!`, the last one: name, width, unit, and the column in which
+//!    it is stored. Tick logs, seconds, files of history and what the fleet is asked for have it
+//!    then.
+//! 2. `arrivals.rs`: what a request adds to it.
+//! 3. `groups/front.rs` and `groups.rs`: its sum in the running tick.
+//! 4. `columns.txt`: the columns that show it.
+//! 5. `state/records.rs`: another version, since an older snapshot has fewer sums.
+//! 6. `clickhouse/tables.rs` and `clickhouse/views.rs`: its column there.
+//!
+//! `series/metric.rs` and `metrics/rows.rs` list what is drawn and what is scraped. That all front
+//! ends show the columns that are declared is what `tests/it/mysql/columns.rs` is for.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use super::histogram::V2Buckets;
 use super::reading::{KeyValue, Reading, Want};
-use super::totals::Totals;
-use crate::value::{Column, ColumnType, Value};
+pub use super::totals::Measure;
+use crate::value::{Column, Unit, Value};
 
 mod numbers;
 mod table;
@@ -40,58 +63,6 @@ pub struct LayoutColumn {
     pub column: Column,
     /// Where its values come from.
     pub cell: Cell,
-}
-
-/// A sum that every row has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Measure {
-    /// Requests (packets and those nested in them).
-    Requests,
-    /// Hits of timers; at request level the number of timers.
-    Hits,
-    /// Request time or timer value.
-    Time,
-    /// User CPU.
-    RuUtime,
-    /// System CPU.
-    RuStime,
-    /// Document sizes.
-    Traffic,
-    /// Memory footprints.
-    Memory,
-    /// Requests with an error status.
-    Errors,
-}
-
-impl Measure {
-    /// This measure of a row: a count, microseconds or bytes.
-    #[inline]
-    #[must_use]
-    pub fn of(self, totals: &Totals) -> u128 {
-        match self {
-            Self::Requests => u128::from(totals.requests),
-            Self::Hits => totals.hits,
-            Self::Time => totals.time,
-            Self::RuUtime => totals.ru_utime,
-            Self::RuStime => totals.ru_stime,
-            Self::Traffic => totals.traffic,
-            Self::Memory => totals.memory,
-            Self::Errors => u128::from(totals.errors),
-        }
-    }
-}
-
-/// In what a sum is shown.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Unit {
-    /// The number itself.
-    Count,
-    /// Seconds, of microseconds.
-    Seconds,
-    /// KiB, of bytes.
-    Kib,
-    /// Bytes.
-    Bytes,
 }
 
 /// What rates and shares are of.
@@ -143,6 +114,24 @@ pub enum Cell {
     Segment,
 }
 
+impl Cell {
+    /// In what the numbers of this column are.
+    const fn unit(&self) -> Unit {
+        match self {
+            Self::Key(_)
+            | Self::KeyText(_)
+            | Self::IndexValue(_)
+            | Self::HistogramText(..)
+            | Self::Segment => Unit::None,
+            Self::Sum(_, unit) => *unit,
+            Self::PerSec(_, unit, _) => unit.per_second(),
+            Self::Percent(..) => Unit::Percent,
+            Self::Quantile(_) | Self::TimeInterval | Self::TimeMin | Self::TimeMax => Unit::Seconds,
+            Self::MemoryPeakMax => Unit::Bytes,
+        }
+    }
+}
+
 impl ColumnLayout {
     /// The columns in order.
     #[must_use]
@@ -165,6 +154,7 @@ impl ColumnLayout {
                 _ => None,
             });
             *unit = shown.unwrap_or(*unit);
+            column.column.unit = column.cell.unit();
         }
         self.columns.push(column);
     }
@@ -209,14 +199,13 @@ impl ColumnLayout {
             Cell::Key(key) => match reading.key(row, *key) {
                 KeyValue::Text(text) => Value::Text(Cow::Borrowed(text)),
                 KeyValue::Status(status) => Value::Int(i64::from(status)),
-                KeyValue::Other => match self.columns[column].column.column_type {
-                    ColumnType::Varchar(_) | ColumnType::Text => Value::Text(Cow::Borrowed(OTHER)),
-                    _ => Value::Null,
-                },
+                KeyValue::Other if self.columns[column].column.column_type.is_text() => {
+                    Value::Text(Cow::Borrowed(OTHER))
+                }
+                KeyValue::Other => Value::Null,
             },
             Cell::KeyText(key) => Value::Text(key_text(reading.key(row, *key))),
             Cell::IndexValue(parts) => Value::Text(index_value(parts, reading, row)),
-            Cell::Sum(measure, Unit::Count | Unit::Bytes) => whole(measure.of(totals)),
             Cell::Sum(measure, Unit::Seconds) => {
                 let us = measure.of(totals);
                 u64::try_from(us).map_or_else(|_| Value::Float(us as f64 / 1e6), Value::Micros)
@@ -226,6 +215,7 @@ impl ColumnLayout {
                 let value = quotient.filter(|value| !value.is_nan());
                 value.map_or(Value::Null, Value::Float)
             }
+            Cell::Sum(measure, _) => whole(measure.of(totals)),
             Cell::Quantile(rank) => reading
                 .quantile(row, *rank)
                 .map_or(Value::Null, Value::Float),

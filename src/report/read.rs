@@ -328,7 +328,7 @@ impl<'a> Reader<'a> {
             self.places[at] = self.rows.len() as u32;
             self.rows.push(row);
             self.reading.totals.push(Totals::ZERO);
-            if aggregate.groups.extremes.is_some() {
+            if self.entry.definition.extremes {
                 self.reading.extremes.push(Extremes::NOTHING);
             }
         }
@@ -344,10 +344,12 @@ impl<'a> Reader<'a> {
         if let Some(running) = groups.running_totals(id) {
             *totals += &running;
         }
-        if let Some(closed) = &groups.extremes {
+        if let Some(all) = reading.extremes.get_mut(place)
+            && let Some(closed) = &groups.extremes
+        {
             let closed = closed[id as usize].iter().map(|(_, seen)| seen);
             for seen in closed.chain(groups.running_extremes(id)) {
-                reading.extremes[place].widen(seen);
+                all.widen(seen);
             }
         }
     }

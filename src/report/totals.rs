@@ -1,78 +1,100 @@
-//! The sums that every row has.
+//! The measures, and the sums of them that every row has.
 //!
 //! All are integers (microseconds, bytes, counts), so that what is added can be taken away again without a trace,
 //! and wide enough that no number of valid records overflows them: a time is below 2^51 us, a u32 below 2^32.
 
 use std::ops::{AddAssign, SubAssign};
 
-use serde::{Deserialize, Serialize};
-
 use super::varint;
+use crate::value::Unit;
 
-/// What a row, or one tick of a row, adds up to.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Totals {
-    /// Request time (request level) or timer value (timer level), microseconds.
-    pub time: u128,
-    /// User CPU, microseconds: the request's or the timer's.
-    pub ru_utime: u128,
-    /// System CPU, microseconds: the request's or the timer's.
-    pub ru_stime: u128,
-    /// Document sizes, bytes. 0 at timer level.
-    pub traffic: u128,
-    /// Memory footprints, bytes. 0 at timer level.
-    pub memory: u128,
+/// Declares what is measured: the measure, its field in [`Totals`], the unit in which it is shown,
+/// and its column in rows that are stored. Tick logs, the state and pending files have them in this
+/// order, so new ones come last.
+macro_rules! measures {
+    ($($(#[$about:meta])* $measure:ident $field:ident: $width:ty, $unit:ident, $stored:literal;)*) => {
+        /// A sum that every row has.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum Measure {
+            $($(#[$about])* $measure,)*
+        }
+
+        impl Measure {
+            /// All of them, in the order of [`Totals::sums`].
+            pub const ALL: [Self; [$($stored),*].len()] = [$(Self::$measure),*];
+
+            /// Its name in lists of columns.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$measure => stringify!($field),)* }
+            }
+
+            /// In what it is shown: seconds are counted in microseconds, and bytes are KiB in
+            /// Pinba's tables.
+            #[must_use]
+            pub const fn unit(self) -> Unit {
+                match self { $(Self::$measure => Unit::$unit,)* }
+            }
+
+            /// Its column in rows that are stored, times in microseconds.
+            #[must_use]
+            pub const fn stored(self) -> &'static str {
+                match self { $(Self::$measure => $stored,)* }
+            }
+
+            /// This measure of a row: a count, microseconds or bytes.
+            #[inline]
+            #[must_use]
+            pub fn of(self, totals: &Totals) -> u128 {
+                match self { $(Self::$measure => totals.$field.into(),)* }
+            }
+        }
+
+        /// What a row, or one tick of a row, adds up to.
+        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+        pub struct Totals {
+            $($(#[$about])* pub $field: $width,)*
+        }
+
+        impl Totals {
+            /// All sums, in the order in which tick logs have them.
+            #[inline]
+            pub(crate) const fn sums(&self) -> [u128; Measure::ALL.len()] {
+                [$(self.$field as u128),*]
+            }
+
+            /// The totals with these [`sums`](Self::sums).
+            #[inline]
+            pub(crate) const fn of(sums: [u128; Measure::ALL.len()]) -> Self {
+                let [$($field),*] = sums;
+                Self { $($field: $field as $width),* }
+            }
+        }
+    };
+}
+
+measures! {
+    /// Requests (packets and those nested in them); at timer level each counts once per row.
+    Requests requests: u64, Count, "req_count";
     /// Timer level: hit counts. Request level: number of timers.
-    pub hits: u128,
-    /// Requests; at timer level each counts once per row.
-    pub requests: u64,
+    Hits hits: u128, Count, "hit_count";
+    /// Request time (request level) or timer value (timer level), microseconds.
+    Time time: u128, Seconds, "time_total_us";
+    /// User CPU, microseconds: the request's or the timer's.
+    RuUtime ru_utime: u128, Seconds, "ru_utime_total_us";
+    /// System CPU, microseconds: the request's or the timer's.
+    RuStime ru_stime: u128, Seconds, "ru_stime_total_us";
+    /// Document sizes, bytes. 0 at timer level.
+    Traffic traffic: u128, Bytes, "traffic_total";
+    /// Memory footprints, bytes. 0 at timer level.
+    Memory memory: u128, Bytes, "memory_footprint_total";
     /// Requests with an error status (`reports.error_status` and above). 0 at timer level.
-    pub errors: u64,
+    Errors errors: u64, Count, "error_count";
 }
 
 impl Totals {
     /// Nothing counted yet.
-    pub const ZERO: Self = Self::of([0; 8]);
-
-    /// All sums, in the order in which tick logs have them.
-    #[inline]
-    pub(crate) const fn sums(&self) -> [u128; 8] {
-        [
-            self.requests as u128,
-            self.hits,
-            self.time,
-            self.ru_utime,
-            self.ru_stime,
-            self.traffic,
-            self.memory,
-            self.errors as u128,
-        ]
-    }
-
-    /// The totals with these [`sums`](Self::sums).
-    #[inline]
-    pub(crate) const fn of(sums: [u128; 8]) -> Self {
-        let [
-            requests,
-            hits,
-            time,
-            ru_utime,
-            ru_stime,
-            traffic,
-            memory,
-            errors,
-        ] = sums;
-        Self {
-            time,
-            ru_utime,
-            ru_stime,
-            traffic,
-            memory,
-            hits,
-            requests: requests as u64,
-            errors: errors as u64,
-        }
-    }
+    pub const ZERO: Self = Self::of([0; Measure::ALL.len()]);
 
     /// Packs the sums.
     pub(crate) fn push(&self, to: &mut Vec<u8>) {

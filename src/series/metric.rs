@@ -10,6 +10,7 @@ use crate::report::layout::Measure;
 use crate::report::layout::Measure::{
     Errors, Hits, Memory, Requests, RuStime, RuUtime, Time, Traffic,
 };
+use crate::value;
 
 /// One number of a row over some seconds.
 #[derive(Debug, Clone, Copy)]
@@ -103,9 +104,9 @@ impl Metric {
             Self::Named((_, unit, measures, per)) => (*unit, measures, per),
         };
         let sum = measures.iter().map(|it| it.of(totals)).sum::<u128>() as f64;
-        let sum = match unit {
-            "%" => sum * 100.0,
-            _ if unit.starts_with("s") => sum / 1e6,
+        let sum = match measures[0].unit() {
+            value::Unit::Seconds => sum / 1e6,
+            _ if unit == "%" => sum * 100.0,
             _ => sum,
         };
         let events = match (per, span.definition.level) {

@@ -68,6 +68,8 @@ mod model;
 mod mysql;
 /// What an operator's tools see: supervisor, doctor, man pages, completions, the units of systemd.
 mod operate;
+/// Spans of OpenTelemetry, over HTTP: bodies of PHP, the SDKs of Python and Node.
+mod otlp;
 /// More than fits: what gives way is counted, and reports stay right.
 mod overload;
 /// The pages as they are sent: sizes, headers, escaping, numbers.

@@ -5,6 +5,8 @@
 mod cli;
 /// A client in a few lines.
 mod client;
+/// Columns, which every front end shows as they are declared.
+mod columns;
 /// Connections: how many, for how long, killed, slow.
 mod connections;
 /// Drivers of PHP, Python, Node and Go.

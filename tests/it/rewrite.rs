@@ -7,7 +7,7 @@ use pinbad::clock::SystemClock;
 use pinbad::config::Config;
 use pinbad::daemon::Daemon;
 use pinbad::input::pinba::model;
-use pinbad::query::read_model::{ReadModel as _, RequestSearch};
+use pinbad::query::read_model::RequestSearch;
 use pinbad::query::table::Table;
 use prost::Message as _;
 

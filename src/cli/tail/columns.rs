@@ -7,7 +7,7 @@ use std::io::{self, Write};
 
 use serde_json::Value as Json;
 
-use crate::cli::format::{clock, cut, fit, seconds, tag_text, visible, width};
+use crate::cli::format::{clock, cut, fit, secs, tag_text, visible, width};
 
 /// Bounds of a column of names.
 const NAMES: (usize, usize) = (10, 28);
@@ -74,7 +74,7 @@ impl Columns {
             "{}  {}  {}  {}  {}  {}",
             clock(row["timestamp"].as_u64().unwrap_or_default()),
             self.paint(status_colour, &format!("{status:>6}")),
-            self.paint(slowness(time), &format!("{:>9}", seconds(time))),
+            self.paint(slowness(time), &format!("{:>9}", secs(time))),
             fit(&host, self.host),
             fit(&server, self.server),
             text("script_name"),
@@ -102,7 +102,7 @@ impl Columns {
             out,
             "{:TIMER_LEFT$} {:>9}  {:>5} {:>6}  {}",
             "",
-            seconds(time),
+            secs(time),
             share,
             cut(&hits, 6),
             self.paint(DIM, &tag_text(&timer["tags"])),

@@ -4,7 +4,8 @@ use std::cmp::Ordering;
 
 use serde_json::Value as Json;
 
-use crate::cli::format::{bytes, grouped, seconds, visible};
+use crate::cli::format::{bytes, grouped, number, secs, visible};
+use crate::value;
 
 /// Columns of a bar.
 const BAR: usize = 10;
@@ -33,23 +34,40 @@ pub enum Unit {
 }
 
 impl Unit {
+    /// How a column of numbers in this unit is shown; without a unit they are ids and codes if they
+    /// are whole.
+    pub const fn of(unit: value::Unit, is_whole: bool) -> Self {
+        match unit {
+            value::Unit::None if !is_whole => Self::Number,
+            value::Unit::None | value::Unit::UnixSeconds => Self::Plain,
+            value::Unit::Count => Self::Count,
+            value::Unit::Seconds => Self::Seconds,
+            value::Unit::Bytes | value::Unit::BytesPerSecond => Self::Bytes,
+            value::Unit::Kib | value::Unit::KibPerSecond => Self::Kib,
+            value::Unit::Percent => Self::Percent,
+            value::Unit::Ratio | value::Unit::CountPerSecond | value::Unit::SecondsPerSecond => {
+                Self::Number
+            }
+        }
+    }
+
     /// A value as text, in a column of this unit; a terminal executes nothing in it.
     pub fn format(self, value: &Json) -> String {
-        let number = match value {
+        let of = match value {
             Json::Null => return "-".to_owned(),
             Json::Number(number) => number.as_f64().unwrap_or_default(),
             Json::String(text) => return visible(text).into_owned(),
             other => return visible(&other.to_string()).into_owned(),
         };
         match self {
-            Self::Seconds => seconds(number),
-            Self::Percent => format!("{number:.1}%"),
-            Self::Share => format!("{} {:>4}", bar(number / 100.0), format!("{number:.0}%")),
-            Self::Kib => bytes(number * 1024.0),
-            Self::Bytes => bytes(number),
-            Self::Count => grouped(number),
-            Self::Plain => format!("{number}"),
-            Self::Number | Self::Text => short(number),
+            Self::Seconds => secs(of),
+            Self::Percent => format!("{of:.1}%"),
+            Self::Share => format!("{} {:>4}", bar(of / 100.0), format!("{of:.0}%")),
+            Self::Kib => bytes(of * 1024.0),
+            Self::Bytes => bytes(of),
+            Self::Count => grouped(of),
+            Self::Plain => format!("{of}"),
+            Self::Number | Self::Text => number(of),
         }
     }
 }
@@ -66,16 +84,6 @@ pub fn compare(a: &Json, b: &Json, descending: bool) -> Ordering {
         (a, b) => a.is_none().cmp(&b.is_none()),
     };
     if descending { order.reverse() } else { order }
-}
-
-/// A number with three digits or so.
-pub fn short(number: f64) -> String {
-    match number.abs() {
-        size if size >= 99.95 => grouped(number),
-        0.0 => "0".to_owned(),
-        size if size >= 9.995 => format!("{number:.1}"),
-        _ => format!("{number:.2}"),
-    }
 }
 
 /// A part of a whole as a bar of fixed width, in eighths of a character.
@@ -105,7 +113,7 @@ mod tests {
             (Unit::Number, 0.0, "0"),
             (Unit::Seconds, 0.0352, "35.2 ms"),
             (Unit::Percent, 7.159, "7.2%"),
-            (Unit::Kib, 2048.0, "2.1 MB"),
+            (Unit::Kib, 2048.0, "2.00 MiB"),
             (Unit::Plain, 500.0, "500"),
             (Unit::Share, 50.0, "█████       50%"),
             (Unit::Share, 400.0, "██████████ 400%"),

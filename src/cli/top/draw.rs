@@ -8,13 +8,12 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 
-use super::cell::short;
 use super::layout::Layout;
 use super::location::{Location, TABS};
 use super::model::{Model, View};
 use super::stats::{Sample, Stats, sparkline};
 use super::table::Table;
-use crate::cli::format::{bytes, clock, cut, fit, grouped, seconds, visible, width};
+use crate::cli::format::{bytes, clock, cut, fit, grouped, number, secs, visible, width};
 use crate::config::units::exact_duration;
 
 /// All keys, as the help shows them.
@@ -114,8 +113,8 @@ fn traffic(stats: &Stats, sample: &Sample) -> Line<'static> {
     let counter = |name: &'static str| stats.rate(move |sample| sample.number(name));
     let mut spans = vec![Span::raw(format!(
         "{} req/s  {} pkt/s  {}/s",
-        shown(stats.rate(Sample::merged), short),
-        shown(counter("datagrams_received"), short),
+        shown(stats.rate(Sample::merged), number),
+        shown(counter("datagrams_received"), number),
         shown(counter("received_bytes"), bytes),
     ))];
     for (name, of) in [
@@ -128,11 +127,11 @@ fn traffic(stats: &Stats, sample: &Sample) -> Line<'static> {
             (false, true) => Style::new().fg(Color::Yellow),
             (false, false) => Style::new(),
         };
-        let text = format!("  {name} {}/s ({})", shown(now, short), grouped(total));
+        let text = format!("  {name} {}/s ({})", shown(now, number), grouped(total));
         spans.push(Span::styled(text, style));
     }
     let lag = sample.number("merge_lag_us") / 1e6;
-    spans.push(Span::raw(format!("  lag {}", seconds(lag))));
+    spans.push(Span::raw(format!("  lag {}", secs(lag))));
     Line::from(spans)
 }
 
@@ -162,8 +161,8 @@ fn past(sample: &Sample, columns: usize) -> Line<'static> {
             Span::raw(fit(&format!(" {now}"), NOW_COLUMNS)),
         ]
     };
-    let requests = part("req/s", &sample.requests, short, Color::Green);
-    let latency = part("p95", &sample.latency, seconds, Color::Magenta);
+    let requests = part("req/s", &sample.requests, number, Color::Green);
+    let latency = part("p95", &sample.latency, secs, Color::Magenta);
     let gap = [Span::raw("  ")];
     requests.into_iter().chain(gap).chain(latency).collect()
 }

@@ -4,7 +4,6 @@
 //! single sample has no rate.
 
 use super::TopFlags;
-use super::cell::short;
 use super::draw::memory;
 use super::layout::Layout;
 use super::location::{BY_KEY, Location};
@@ -12,7 +11,7 @@ use super::poll::{Poller, Query};
 use super::table::Table;
 use crate::cli::Failure;
 use crate::cli::client::{Client, ClientError};
-use crate::cli::format::{clock, grouped, seconds, visible};
+use crate::cli::format::{clock, grouped, number, secs, visible};
 
 /// Rows of the first table and of the others.
 const ROWS: (usize, usize) = (20, 5);
@@ -26,16 +25,16 @@ pub fn text(client: Client, flags: &TopFlags, columns: usize) -> Result<String, 
     let url = client.url().to_owned();
     let mut poller = Poller::new(client);
     let sample = poller.sample(flags.interval)?;
-    let number = |name: &str| info[name].as_f64();
-    let count = number("req_count").unwrap_or_default();
-    let covered = number("time_interval").unwrap_or_default();
-    let median = number("req_time_median").map_or_else(|| "-".to_owned(), seconds);
+    let of = |name: &str| info[name].as_f64();
+    let count = of("req_count").unwrap_or_default();
+    let covered = of("time_interval").unwrap_or_default();
+    let median = of("req_time_median").map_or_else(|| "-".to_owned(), secs);
     let mut text = format!(
         "pinbad {url}  {} UTC\n{} requests in {}: {}/s, median {median}; lost {}, refused {}\nin memory {}\n",
         clock(sample.unix_secs),
         grouped(count),
-        seconds(covered),
-        short(if covered > 0.0 { count / covered } else { 0.0 }),
+        secs(covered),
+        number(if covered > 0.0 { count / covered } else { 0.0 }),
         grouped(sample.lost()),
         grouped(sample.refused()),
         memory(&sample),

@@ -11,6 +11,7 @@ use super::cell::Unit;
 use super::location::{ByKey, Conditions, Location};
 use super::table::{Column, Content, Row};
 use crate::cli::format::{clock, tag_text, visible};
+use crate::value;
 
 /// The key of the row that holds what overflowed.
 const OTHER: &str = "(other)";
@@ -27,8 +28,6 @@ pub struct ReportInfo {
     pub keys: Vec<String>,
     /// Its columns.
     pub columns: Vec<ReportColumn>,
-    /// `native`, or the kind of Pinba's.
-    pub kind: String,
 }
 
 /// A column of it.
@@ -39,6 +38,9 @@ pub struct ReportColumn {
     /// Its SQL type.
     #[serde(rename = "type")]
     pub sql_type: String,
+    /// In what its numbers are.
+    #[serde(default)]
+    pub unit: String,
 }
 
 impl ReportInfo {
@@ -87,34 +89,12 @@ impl ReportColumn {
         self.sql_type.starts_with("varchar") || self.sql_type == "text"
     }
 
-    /// What a column of any report holds, by its name and type; sizes are KiB in Pinba's reports, bytes in native ones.
-    fn unit(&self, kind: &str) -> Unit {
-        let (name, sql_type) = (self.name.as_str(), self.sql_type.as_str());
-        let has = |parts: &[&str]| parts.iter().any(|part| name.contains(part));
-        let digits = name.strip_prefix('p').unwrap_or_default();
-        let is_quantile = !digits.is_empty()
-            && (digits.bytes()).all(|byte| byte.is_ascii_digit() || byte == b'_');
-        let native = kind == "native";
-        if self.is_text() {
-            Unit::Text
-        } else if has(&["percent"]) {
-            Unit::Percent
-        } else if matches!(name, "status" | "id") {
-            Unit::Plain
-        } else if native && has(&["memory", "kbytes", "traffic", "doc_size"]) {
-            Unit::Bytes
-        } else if has(&["memory", "kbytes"]) {
-            Unit::Kib
-        } else if sql_type == "int" || sql_type == "bigint" {
-            Unit::Count
-        } else if has(&["traffic", "doc_size"]) {
-            Unit::Kib
-        } else if has(&["per_sec"]) {
-            Unit::Number
-        } else if is_quantile || has(&["time", "value", "median"]) {
-            Unit::Seconds
-        } else {
-            Unit::Number
+    /// How it is shown.
+    fn unit(&self) -> Unit {
+        let is_whole = matches!(self.sql_type.as_str(), "int" | "bigint");
+        match value::Unit::named(&self.unit) {
+            _ if self.is_text() => Unit::Text,
+            unit => Unit::of(unit.unwrap_or_default(), is_whole),
         }
     }
 }
@@ -211,7 +191,7 @@ pub fn any(info: &ReportInfo, body: &Json) -> Content {
     });
     let columns = columns.iter().map(|column| {
         let name = column.name.as_str();
-        (name, name, column.unit(&info.kind))
+        (name, name, column.unit())
     });
     let row = |row: &Json| Row {
         values: row.clone(),
@@ -389,7 +369,7 @@ mod tests {
             shown(0),
             [
                 "/a", "4", "2.00", "8.00 s", "80.0%", "2.50 s", "3.00 s", "1", "2.00 s", "500 ms",
-                "102 kB", "1.0 kB"
+                "100 KiB", "1.00 KiB"
             ]
         );
         assert_eq!(shown(1)[6..], ["-"; 6]);
@@ -401,25 +381,26 @@ mod tests {
 
     #[test]
     fn any_report_shows_its_keys_first() {
-        let column = |name: &str, sql_type: &str| ReportColumn {
+        let column = |name: &str, sql_type: &str, unit: &str| ReportColumn {
             name: name.to_owned(),
             sql_type: sql_type.to_owned(),
+            unit: unit.to_owned(),
         };
         let info = ReportInfo {
             keys: ["host", "tag_env", "timer_group", "index_value"]
                 .map(str::to_owned)
                 .into(),
             columns: vec![
-                column("req_count", "int"),
-                column("p99_9", "double"),
-                column("traffic_total", "float"),
-                column("host", "varchar(255)"),
-                column("tag_env", "varchar(255)"),
-                column("timer_group", "varchar(255)"),
-                column("index_value", "varchar(255)"),
+                column("req_count", "int", "count"),
+                column("p99_9", "double", "seconds"),
+                column("traffic_total", "float", "kib"),
+                column("status", "int", "none"),
+                column("host", "varchar(255)", "none"),
+                column("tag_env", "varchar(255)", "none"),
+                column("timer_group", "varchar(255)", "none"),
+                column("index_value", "varchar(255)", "none"),
             ],
             name: "r\u{1b}".to_owned(),
-            kind: String::new(),
         };
         let body = json!({"rows": [{"req_count": 1, "host": "h", "tag_env": "prod", "timer_group": "db"}]});
         let content = any(&info, &body);
@@ -436,23 +417,16 @@ mod tests {
                 "timer_group",
                 "req_count",
                 "p99_9",
-                "traffic_total"
+                "traffic_total",
+                "status"
             ]
         );
         let kinds: Vec<Unit> = content.columns[3..]
             .iter()
             .map(|column| column.unit)
             .collect();
-        assert_eq!(kinds, [Unit::Count, Unit::Seconds, Unit::Kib]);
-        let native = ReportInfo {
-            kind: "native".to_owned(),
-            ..info.clone()
-        };
-        assert_eq!(any(&native, &body).columns[5].unit, Unit::Bytes);
-        assert_eq!(
-            column("memory_footprint_total", "bigint").unit("native"),
-            Unit::Bytes
-        );
+        let shown = [Unit::Count, Unit::Seconds, Unit::Kib, Unit::Plain];
+        assert_eq!(kinds, shown);
         let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         let conditions = vec![pair("hostname", "h"), pair("tag.env", "prod")];
         assert_eq!(content.rows[0].target, Some(Location::Requests(conditions)));

@@ -21,6 +21,7 @@ use crate::history::stored::BatchBuilder;
 use crate::history::{Gain, RowRef};
 use crate::report::counts::Histogram;
 use crate::report::gain::{PairSums, Pairs, Sum, write_pairs};
+use crate::report::layout::Measure;
 use crate::report::reading::Extremes;
 use crate::report::totals::Totals;
 use crate::report::varint;
@@ -64,7 +65,7 @@ pub(super) struct Rows {
 #[repr(align(64))]
 pub(super) struct KeptRow {
     /// As [`Totals::sums`], as long as they fit.
-    sums: [u64; 8],
+    sums: [u64; Measure::ALL.len()],
     /// What is to be added to them.
     beyond: Option<Box<Totals>>,
     extremes: Extremes,
@@ -194,7 +195,7 @@ impl Rows {
 impl KeptRow {
     fn new(key: &[u8]) -> Self {
         Self {
-            sums: [0; 8],
+            sums: [0; Measure::ALL.len()],
             beyond: None,
             extremes: Extremes::NOTHING,
             bytes: key.to_vec(),

@@ -70,64 +70,109 @@ impl Kind {
     }
 }
 
+/// What a table shows of a column.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// What is stored.
+    Same,
+    /// Seconds, of microseconds.
+    Seconds,
+    /// KiB, of bytes.
+    Kib,
+    /// A unix second, of a moment.
+    Second,
+    /// A moment that is a second.
+    Time,
+}
+
+/// A column of a file, and what tables show of it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct FileColumn {
+    pub(super) name: &'static str,
+    kind: Kind,
+    /// The name and the form in which tables show it.
+    pub(super) shown: (&'static str, Form),
+}
+
+/// A column that is shown as it is stored.
+const fn same(name: &'static str, kind: Kind) -> FileColumn {
+    let shown = (name, Form::Same);
+    FileColumn { name, kind, shown }
+}
+
+/// Microseconds, which tables show as seconds.
+const fn micros(name: &'static str, shown: &'static str) -> FileColumn {
+    FileColumn {
+        name,
+        kind: Delta,
+        shown: (shown, Form::Seconds),
+    }
+}
+
+/// Bytes, which tables show as KiB.
+const fn bytes(name: &'static str, kind: Kind, shown: &'static str) -> FileColumn {
+    let shown = (shown, Form::Kib);
+    FileColumn { name, kind, shown }
+}
+
 /// One of the files.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Layout {
-    columns: &'static [(&'static str, Kind)],
+    pub(super) columns: &'static [FileColumn],
     /// Columns that rows are sorted by, and whether the largest comes first.
     sorted: &'static [(&'static str, bool)],
 }
 
 const REQUEST: Layout = Layout {
     columns: &[
-        ("run", Int),
-        ("id", Delta),
-        ("weight", Float),
-        ("received", Moment),
-        ("hostname", Text),
-        ("req_count", Int),
-        ("server_name", Text),
-        ("script_name", Text),
-        ("doc_size_bytes", Delta),
-        ("mem_peak_usage_bytes", Int),
-        ("req_time_us", Delta),
-        ("ru_utime_us", Delta),
-        ("ru_stime_us", Delta),
-        ("timers_cnt", Int),
-        ("status", Int),
-        ("memory_footprint_bytes", Int),
-        ("schema", Text),
-        ("tags_cnt", Int),
-        ("tags", Text),
-        ("tags_exact", Text),
+        same("run", Int),
+        same("id", Delta),
+        same("weight", Float),
+        same("received", Moment),
+        same("hostname", Text),
+        same("req_count", Int),
+        same("server_name", Text),
+        same("script_name", Text),
+        bytes("doc_size_bytes", Delta, "doc_size"),
+        bytes("mem_peak_usage_bytes", Int, "mem_peak_usage"),
+        micros("req_time_us", "req_time"),
+        micros("ru_utime_us", "ru_utime"),
+        micros("ru_stime_us", "ru_stime"),
+        same("timers_cnt", Int),
+        same("status", Int),
+        bytes("memory_footprint_bytes", Int, "memory_footprint"),
+        same("schema", Text),
+        same("tags_cnt", Int),
+        same("tags", Text),
+        same("tags_exact", Text),
     ],
     sorted: &[("req_time_us", true)],
 };
 
 const TIMER: Layout = Layout {
     columns: &[
-        ("run", Int),
-        ("request_id", Delta),
-        ("id", Delta),
-        ("hit_count", Int),
-        ("value_us", Delta),
-        ("ru_utime_us", Delta),
-        ("ru_stime_us", Delta),
-        ("tags", Text),
-        ("weight", Float),
-        ("received", Moment),
+        same("run", Int),
+        same("request_id", Delta),
+        same("id", Delta),
+        same("hit_count", Int),
+        micros("value_us", "value"),
+        micros("ru_utime_us", "ru_utime"),
+        micros("ru_stime_us", "ru_stime"),
+        same("tags", Text),
+        same("weight", Float),
+        same("received", Moment),
     ],
     sorted: &[("run", false), ("request_id", false), ("id", false)],
 };
 
 const REQUEST_TAG: Layout = Layout {
     columns: &[
-        ("run", Int),
-        ("request_id", Delta),
-        ("name", Text),
-        ("value", Text),
-        ("weight", Float),
-        ("received", Moment),
+        same("run", Int),
+        same("request_id", Delta),
+        same("name", Text),
+        same("value", Text),
+        same("weight", Float),
+        same("received", Moment),
     ],
     sorted: &[],
 };
@@ -147,7 +192,7 @@ impl Rows {
     pub(super) fn new(layout: Layout, is_wanted: impl Fn(&str) -> bool) -> Self {
         let columns = layout.columns.iter();
         let columns: Vec<_> = columns
-            .map(|&(name, kind)| is_wanted(name).then(|| Column::new(&kind.data_type())))
+            .map(|it| is_wanted(it.name).then(|| Column::new(&it.kind.data_type())))
             .collect();
         let fields = layout.fields();
         let wanted = fields.into_iter().zip(&columns);
@@ -319,23 +364,18 @@ impl Layout {
         }
     }
 
-    /// What its columns are called.
-    pub(super) fn names(self) -> impl Iterator<Item = &'static str> {
-        self.columns.iter().map(|&(name, _)| name)
-    }
-
     /// The columns as batches have them.
     pub(super) fn fields(self) -> Vec<Field> {
         let columns = self.columns.iter();
-        let fields = columns.map(|&(name, kind)| {
-            let is_nullable = matches!(name, "schema" | "tags_exact");
-            Field::new(name, kind.data_type(), is_nullable)
+        let fields = columns.map(|it| {
+            let is_nullable = matches!(it.name, "schema" | "tags_exact");
+            Field::new(it.name, it.kind.data_type(), is_nullable)
         });
         fields.collect()
     }
 
     fn properties(self) -> WriterProperties {
-        let place = |name| self.columns.iter().position(|&(column, _)| column == name);
+        let place = |name| self.columns.iter().position(|it| it.name == name);
         let sorting = self.sorted.iter().filter_map(|&(name, descending)| {
             Some(SortingColumn {
                 column_idx: place(name)?.try_into().ok()?,
@@ -352,8 +392,8 @@ impl Layout {
             .set_sorting_columns(Some(sorting.collect()))
             .set_created_by(format!("pinbad {}", env!("CARGO_PKG_VERSION")))
             .set_key_value_metadata(Some(vec![metadata]));
-        for &(name, _) in self.columns.iter().filter(|(_, kind)| *kind == Delta) {
-            let path = ColumnPath::from(name);
+        for column in self.columns.iter().filter(|it| it.kind == Delta) {
+            let path = ColumnPath::from(column.name);
             properties = properties
                 .set_column_dictionary_enabled(path.clone(), false)
                 .set_column_encoding(path, Encoding::DELTA_BINARY_PACKED);

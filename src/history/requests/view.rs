@@ -24,22 +24,8 @@ use datafusion::arrow::datatypes::{
 use datafusion::common::pruning::PruningStatistics;
 use datafusion::common::{Column, ScalarValue};
 
+pub(crate) use super::files::Form;
 use super::files::Layout;
-
-/// What is made of a column of a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Form {
-    /// Nothing.
-    Same,
-    /// Microseconds: seconds.
-    Seconds,
-    /// Bytes: KiB.
-    Kib,
-    /// A moment: a unix second.
-    Second,
-    /// A moment: one that is a second.
-    Time,
-}
 
 /// A column that is shown.
 #[derive(Debug, Clone, Copy)]
@@ -67,8 +53,8 @@ impl View {
             (form, field.with_data_type(data_type).with_nullable(true))
         });
         let (forms, fields): (Vec<Form>, Vec<Field>) = columns.unzip();
-        let names = Layout::of(table).names();
-        let columns = names
+        let stored = Layout::of(table).columns.iter().map(|it| it.name);
+        let columns = stored
             .zip(forms)
             .map(|(stored, form)| Shown { stored, form })
             .collect();
@@ -91,10 +77,8 @@ impl View {
                 fields.push(Arc::new(field.as_ref().clone().with_nullable(true)));
             }
         }
-        let bare = layout
-            .names()
-            .map(|name| name.trim_end_matches("_us").trim_end_matches("_bytes"));
-        for name in ["run", "weight", "time"].into_iter().chain(bare) {
+        let shown = layout.columns.iter().map(|it| it.shown.0);
+        for name in ["run", "weight", "time"].into_iter().chain(shown) {
             let is_hidden = matches!(name, "received" | "tags_exact");
             let is_shown = is_hidden || fields.iter().any(|field| field.name() == name);
             if let Some(shown) = find(table, name).filter(|_| !is_shown) {
@@ -151,19 +135,16 @@ pub(crate) fn of_live(table: &'static str, name: &str) -> Option<(&'static str, 
 
 fn find(table: &'static str, name: &str) -> Option<Shown> {
     let (form, wanted) = match name {
-        "timestamp" => (Form::Second, "received"),
-        "time" => (Form::Time, "received"),
-        _ => (Form::Same, name),
+        "timestamp" => (Some(Form::Second), "received"),
+        "time" => (Some(Form::Time), "received"),
+        _ => (None, name),
     };
-    let named = |form, suffix: &str| {
-        let mut names = Layout::of(table).names();
-        let stored = names.find(|stored| stored.strip_suffix(suffix) == Some(wanted))?;
-        Some(Shown { stored, form })
-    };
-    let same = || named(form, "");
-    same()
-        .or_else(|| named(Form::Seconds, "_us"))
-        .or_else(|| named(Form::Kib, "_bytes"))
+    let mut columns = Layout::of(table).columns.iter();
+    let column = columns.find(|it| it.shown.0 == wanted)?;
+    Some(Shown {
+        stored: column.name,
+        form: form.unwrap_or(column.shown.1),
+    })
 }
 
 /// The type in which a column is shown.

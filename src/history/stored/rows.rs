@@ -13,7 +13,7 @@ use crate::history::histogram::decode;
 use crate::history::{Gain, RowRef};
 use crate::report::gain::Sum;
 use crate::report::histogram::BucketLayout;
-use crate::report::layout::OTHER;
+use crate::report::layout::{Measure, OTHER};
 use crate::report::reading::Extremes;
 use crate::report::row_key::push_key;
 use crate::report::totals::Totals;
@@ -169,7 +169,7 @@ impl StoredRows {
         if let Some(exact) = value(self.exact.as_ref(), row) {
             return Totals::take(&mut &*exact);
         }
-        let mut totals = [0; 8];
+        let mut totals = [0; Measure::ALL.len()];
         for (measure, sums) in &self.sums {
             totals[*measure] = u128::try_from(sums.value(row)).unwrap_or_default();
         }

@@ -110,14 +110,11 @@ mod tests {
 
     use super::*;
     use crate::query::table::Rows;
-    use crate::value::Column;
+    use crate::value::{Column, Unit};
 
     #[test]
     fn pieces_are_a_stream_that_others_read() {
-        let column = |name: &str, column_type| Column {
-            name: name.to_owned(),
-            column_type,
-        };
+        let column = |name: &str, column_type| Column::new(name, column_type, Unit::None);
         let table = Rows {
             columns: vec![
                 column("script_name", ColumnType::Varchar(9)),

@@ -116,7 +116,7 @@ mod tests {
     use rand::{RngExt, SeedableRng};
 
     use super::*;
-    use crate::value::{Column, ColumnType};
+    use crate::value::{Column, ColumnType, Unit};
 
     /// A table of values made beforehand, the first column text.
     struct Sample(Vec<Column>, Vec<Vec<Value<'static>>>);
@@ -137,10 +137,7 @@ mod tests {
 
     fn sample(seed: u64, rows: usize) -> Sample {
         let mut random = StdRng::seed_from_u64(seed);
-        let column = |name: &str, column_type| Column {
-            name: name.into(),
-            column_type,
-        };
+        let column = |name: &str, column_type| Column::new(name, column_type, Unit::None);
         let columns = vec![
             column("text", ColumnType::Text),
             column("int", ColumnType::Int),

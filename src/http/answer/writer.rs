@@ -253,7 +253,7 @@ fn is_formula(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::value::{Column, ColumnType, Value};
+    use crate::value::{Column, ColumnType, Unit, Value};
 
     struct Sample([Column; 3]);
 
@@ -277,10 +277,7 @@ mod tests {
     }
 
     fn written(format: Format, columns: &[usize]) -> String {
-        let column = |name: &str| Column {
-            name: name.into(),
-            column_type: ColumnType::Text,
-        };
+        let column = |name: &str| Column::new(name, ColumnType::Text, Unit::None);
         let table = Sample([column("the key"), column("time"), column("say \"n\"")]);
         let table: &dyn Table = &table;
         let names = ["the key", "time", "say \"n\""];
@@ -309,10 +306,8 @@ mod tests {
 
     #[test]
     fn a_member_comes_last() {
-        let table = Sample(["a", "b", "c"].map(|name| Column {
-            name: name.into(),
-            column_type: ColumnType::Text,
-        }));
+        let table =
+            Sample(["a", "b", "c"].map(|name| Column::new(name, ColumnType::Text, Unit::None)));
         let table: &dyn Table = &table;
         let writer = RowWriter::new(Format::Ndjson, true, [(1, "b")]);
         let writer = writer.with_member("row", Box::new(|out, row| digits::uint(out, row as u64)));

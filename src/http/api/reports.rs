@@ -25,14 +25,15 @@ use crate::http::fleet;
 use crate::http::params::{KEY_PREFIX, NoParams, Params, encode, owned};
 use crate::http::request_checks::JsonBody;
 use crate::http::span::{Span, Spans};
+use crate::query::catalog::Catalog;
 use crate::query::error::QueryError;
 use crate::query::past::{PastAnswer, PastQuestion};
-use crate::query::read_model::{ReadModel, ReportAnswer, ReportSummary};
+use crate::query::read_model::{ReportAnswer, ReportSummary};
 use crate::query::table::Table;
 use crate::report::comment;
 use crate::report::definition::Columns;
 use crate::report::native::ReportForm;
-use crate::value::{Column, ColumnType, Value};
+use crate::value::{Column, Value};
 
 /// `GET /api/v1/reports`
 pub(in crate::http) async fn list(State(app): State<Arc<App>>, _: NoParams) -> Answer {
@@ -44,7 +45,13 @@ pub(in crate::http) async fn list(State(app): State<Arc<App>>, _: NoParams) -> A
 
 /// One report as it is listed.
 fn summary(report: &ReportSummary) -> Json {
-    let column = |column: &Column| json!({"name": column.name, "type": column.column_type.name()});
+    let column = |column: &Column| {
+        json!({
+            "name": column.name,
+            "type": column.column_type.name(),
+            "unit": column.unit.name(),
+        })
+    };
     json!({
         "name": report.name,
         "kind": report.kind,
@@ -114,27 +121,18 @@ pub(in crate::http) async fn drop_one(
 pub(in crate::http) async fn read(
     State(app): State<Arc<App>>,
     Path(name): Path<String>,
-    mut params: Params,
+    params: Params,
     headers: HeaderMap,
 ) -> Answer {
     let is_fleet = fleet::is_named(&params);
-    let mut query = Query {
-        sort: sort(&mut params)?,
-        limit: params.count("limit", LIMIT_DEFAULT)?,
-        offset: params.count("offset", 0)?,
-        columns: list_of_columns(&mut params, "columns")?,
-        percentiles: percentiles(&mut params)?,
-        format: Format::wanted(params.text("format").as_deref(), &headers, FORMATS)?,
-        span: Span::take_compared(&mut params),
-        keys: params,
-    };
+    let mut query = Query::parse(params, &headers)?;
     app.read_rows(is_fleet, move |source| {
         let fleet = fleet::take_of(&mut query.keys, source, &name)?;
         let now_ms = fleet::now_ms(source, fleet.is_some());
         let (fleet, window) = fleet.unzip();
         let keys: Vec<_> = query.keys.rest().map(owned).collect();
         if let Some(spans) = query.span.at_or(now_ms, window)? {
-            let past = source.past()?.report(
+            let past = source.past_report(
                 &name,
                 &PastQuestion {
                     span: spans.span,
@@ -185,9 +183,9 @@ pub(in crate::http) async fn read(
 }
 
 /// The span of which a live report has rows of history, if its window reaches that.
-fn refilled(source: &dyn ReadModel, name: &str, answer: &ReportAnswer) -> Map<String, Json> {
+fn refilled(source: &Catalog, name: &str, answer: &ReportAnswer) -> Map<String, Json> {
     let begin = (answer.as_of_ms as f64 / 1e3 - answer.window_seconds).max(0.0) as u64;
-    let is_kept = || source.past().is_ok_and(|past| past.keys(name).is_ok());
+    let is_kept = || source.past_keys(name).is_ok();
     let lost = source.refilled();
     let lost = lost.filter(|lost| begin < lost.end && is_kept());
     let lost = lost.map(|lost| {
@@ -238,6 +236,19 @@ struct Query {
 }
 
 impl Query {
+    fn parse(mut params: Params, headers: &HeaderMap) -> Result<Self, Problem> {
+        Ok(Self {
+            sort: sort(&mut params)?,
+            limit: params.count("limit", LIMIT_DEFAULT)?,
+            offset: params.count("offset", 0)?,
+            columns: list_of_columns(&mut params, "columns")?,
+            percentiles: percentiles(&mut params)?,
+            format: Format::wanted(params.text("format").as_deref(), headers, FORMATS)?,
+            span: Span::take_compared(&mut params),
+            keys: params,
+        })
+    }
+
     /// The columns by which rows are chosen.
     fn chosen_by(&self) -> Vec<String> {
         let sort = self.sort.iter().map(|by| by.column.as_str());
@@ -369,10 +380,7 @@ fn list_of_columns(
 
 /// The value that a key column must have.
 fn wanted<'a>(column: &Column, text: &'a str) -> Result<Value<'a>, Problem> {
-    if matches!(
-        column.column_type,
-        ColumnType::Varchar(_) | ColumnType::Text
-    ) {
+    if column.column_type.is_text() {
         return Ok(Value::Text(text.into()));
     }
     let bad = || format!("{text:?} is not accepted; a whole number is");
@@ -400,7 +408,7 @@ pub(in crate::http) async fn info(State(app): State<Arc<App>>, mut params: Param
                     fleet,
                     ..PastQuestion::default()
                 };
-                let past = source.past()?.report("info", &question)?;
+                let past = source.past_report("info", &question)?;
                 further = past_members(&past);
                 further.insert("covered_seconds".into(), past.report.covered_seconds.into());
                 past.report.table
@@ -437,4 +445,22 @@ pub(in crate::http) async fn reset(
     }
     app.query(|source| Ok(source.reset()?)).await?;
     Ok(format::json(StatusCode::OK, r#"{"reset":true}"#))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_columns_that_are_shown_or_chosen_by_are_read() {
+        let needed = |query: &str| {
+            let params = Params::parse(Some(query)).unwrap();
+            let query = Query::parse(params, &HeaderMap::new()).unwrap();
+            query.needed()
+        };
+        let some = needed("columns=p95,script_name&sort=-req_count&key.status=200&limit=1");
+        let names = ["p95", "script_name", "req_count", "key.status", "status"];
+        assert_eq!(some.unwrap(), names);
+        assert_eq!(needed("sort=p95"), None);
+    }
 }

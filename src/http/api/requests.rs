@@ -55,7 +55,7 @@ pub(in crate::http) async fn list(
             return Err(Problem::parameter("from", "is missing"));
         };
         let (from, to) = (span.start, span.end);
-        let past = source.past()?.requests(&PastRequests {
+        let past = source.past_requests(&PastRequests {
             span,
             search,
             slowest,
@@ -77,10 +77,10 @@ pub(in crate::http) async fn list(
 }
 
 /// What is asked for.
-struct Query {
+pub(in crate::http) struct Query {
     /// Of the past: its span, whether the slowest come first, and behind which the page begins.
     past: Option<(Span, bool, Option<RequestName>)>,
-    search: RequestSearch,
+    pub(in crate::http) search: RequestSearch,
     format: Format,
 }
 
@@ -101,7 +101,7 @@ fn past(params: &mut Params) -> Result<Option<(Span, bool, Option<RequestName>)>
     }
 }
 
-fn parse(mut params: Params, headers: &HeaderMap) -> Result<Query, Problem> {
+pub(in crate::http) fn parse(mut params: Params, headers: &HeaderMap) -> Result<Query, Problem> {
     let limit = params.count("limit", LIMIT_DEFAULT)?;
     let timers = with_timers(&mut params)?;
     let (limit_max, with) = match timers {
@@ -170,7 +170,7 @@ pub(in crate::http) async fn read(
         }
         // Files may have to be looked through.
         Some(run) => {
-            app.read(move |source| Ok(write_detail(source.past()?.request(run, id)?)))
+            app.read(move |source| Ok(write_detail(source.past_request(run, id)?)))
                 .await
         }
     };

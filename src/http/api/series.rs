@@ -18,9 +18,10 @@ use crate::http::fleet;
 use crate::http::params::Params;
 use crate::http::span::Span;
 use crate::profile::report::METRICS;
+use crate::query::catalog::Catalog;
 use crate::query::error::QueryError;
 use crate::query::past::{Fleet, LineQuestion};
-use crate::query::read_model::{ReadModel, ReportSummary, SampleQuestion};
+use crate::query::read_model::{ReportSummary, SampleQuestion};
 use crate::query::tables::SAMPLES;
 use crate::series::{Lines, Metric, Series};
 
@@ -53,7 +54,7 @@ pub(in crate::http) async fn read(
         keys: params,
     };
     let series = app.settings.series.clone().unwrap_or_else(Series::nothing);
-    let answer = move |source: &dyn ReadModel| {
+    let answer = move |source: &Catalog| {
         let fleet = fleet::take_of(&mut query.keys, source, &name)?;
         query.answer(&name, &series, fleet.map(|(fleet, _)| fleet), source)
     };
@@ -85,7 +86,7 @@ impl Query {
         name: &str,
         series: &Series,
         fleet: Option<Fleet>,
-        source: &dyn ReadModel,
+        source: &Catalog,
     ) -> Result<Json, Problem> {
         let reports = source.reports();
         let report = reports.iter().find(|report| report.name == name);
@@ -101,7 +102,7 @@ impl Query {
         let now_ms = fleet::now_ms(source, fleet.is_some());
         let (from, to) = self.span.ends(now_ms)?;
         if fleet.is_some() {
-            let keys = source.past()?.keys(name)?;
+            let keys = source.past_keys(name)?;
             let to = to.unwrap_or(now_ms / 1_000);
             let from = from.unwrap_or_else(|| to.saturating_sub(SPAN_DEFAULT));
             return self.past(name, metric, &keys, (from..to, fleet), source);
@@ -109,7 +110,7 @@ impl Query {
         // What is older than the last hour is asked of the history, if there is one.
         let kept_from = series.coverage().map(|reach| reach.from);
         if let Some(from) = from.filter(|from| kept_from.is_none_or(|kept| *from < kept)) {
-            match source.past().and_then(|past| past.keys(name)) {
+            match source.past_keys(name) {
                 Ok(keys) => {
                     let to = to.unwrap_or(now_ms.div_ceil(1_000));
                     return self.past(name, metric, &keys, (from..to, None), source);
@@ -130,7 +131,7 @@ impl Query {
     }
 
     /// The same of a report over samples, from those in its window.
-    fn sampled(&self, report: &ReportSummary, source: &dyn ReadModel) -> Result<Json, Problem> {
+    fn sampled(&self, report: &ReportSummary, source: &Catalog) -> Result<Json, Problem> {
         let name = self.metric.as_deref().unwrap_or("samples_per_sec");
         let metric = METRICS.iter().find(|it| it.0 == name);
         let names = METRICS.iter().map(|it| it.0);
@@ -159,7 +160,7 @@ impl Query {
         metric: Metric,
         keys: &[String],
         (span, fleet): (Range<u64>, Option<Fleet>),
-        source: &dyn ReadModel,
+        source: &Catalog,
     ) -> Result<Json, Problem> {
         if span.is_empty() {
             return Err(Problem::parameter("from", "is later than to"));
@@ -176,7 +177,7 @@ impl Query {
             step,
             fleet,
         };
-        let line = source.past()?.lines(name, &question)?;
+        let line = source.past_lines(name, &question)?;
         let lines = Lines {
             from: line.from,
             step: line.step,

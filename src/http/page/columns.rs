@@ -5,7 +5,8 @@ use std::sync::LazyLock;
 
 use serde::Deserialize;
 
-use super::formatting::{self, Unit};
+use super::formatting::{self, Scale};
+use crate::value::{self, Unit};
 
 static COLUMNS: LazyLock<HashMap<String, Vec<Column>>> = LazyLock::new(|| {
     toml::from_str(include_str!("columns.toml")).expect("the tables are well formed")
@@ -25,16 +26,16 @@ pub(super) struct Column {
     /// The counter that says how much of it there is room for.
     #[serde(default)]
     pub(super) room: String,
-    /// In which unit all of its numbers are written; `None`: each in its own.
+    /// The scale in which all of its numbers are written; `None`: each in its own.
     #[serde(skip)]
-    pub(super) unit: Option<Unit>,
+    pub(super) scale: Option<Scale>,
 }
 
 /// How a value is shown.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Show {
-    /// Whatever the column's name and the value say.
+    /// As the table declares it; without a unit by its type.
     #[default]
     Any,
     Text,
@@ -55,28 +56,41 @@ pub(super) enum Show {
     Kib,
     /// Of HTTP.
     Status,
-    /// Processors that it keeps busy.
-    Cores,
 }
 
 impl Show {
-    /// One unit for all of these numbers; `None`: they have none.
-    pub(super) fn unit(self, numbers: impl IntoIterator<Item = f64>) -> Option<Unit> {
+    /// How the values of a column are shown by what it is declared as.
+    pub(super) fn of(column: &value::Column) -> Self {
+        match column.unit {
+            Unit::None if column.column_type.is_text() => Self::Text,
+            Unit::None | Unit::UnixSeconds => Self::Any,
+            Unit::Count => Self::Count,
+            Unit::Seconds => Self::Secs,
+            Unit::Bytes | Unit::BytesPerSecond => Self::Bytes,
+            Unit::Kib | Unit::KibPerSecond => Self::Kib,
+            Unit::Percent => Self::Share,
+            Unit::Ratio => Self::Change,
+            Unit::CountPerSecond | Unit::SecondsPerSecond => Self::Number,
+        }
+    }
+
+    /// One scale for all of these numbers; `None`: they have none.
+    pub(super) fn scale(self, numbers: impl IntoIterator<Item = f64>) -> Option<Scale> {
         let numbers = numbers.into_iter();
         match self {
-            Self::Secs => Some(Unit::of_secs(numbers)),
-            Self::Bytes => Some(Unit::of_bytes(numbers)),
-            Self::Kib => Some(Unit::of_bytes(numbers.map(|it| it * 1024.0))),
+            Self::Secs => Some(Scale::of_secs(numbers)),
+            Self::Bytes => Some(Scale::of_bytes(numbers)),
+            Self::Kib => Some(Scale::of_bytes(numbers.map(|it| it * 1024.0))),
             _ => None,
         }
     }
 
-    /// A number as text, in this unit if there is one.
-    pub(super) fn text_in(self, unit: Option<Unit>, number: f64) -> String {
-        match (unit, self) {
+    /// A number as text, on this scale if there is one.
+    pub(super) fn text_in(self, scale: Option<Scale>, number: f64) -> String {
+        match (scale, self) {
             (None, _) => self.text(number),
-            (Some(unit), Self::Kib) => unit.text(number * 1024.0),
-            (Some(unit), _) => unit.text(number),
+            (Some(scale), Self::Kib) => scale.text(number * 1024.0),
+            (Some(scale), _) => scale.text(number),
         }
     }
 
@@ -90,9 +104,7 @@ impl Show {
             Self::Share => formatting::percent(number),
             Self::Change | Self::Worse => formatting::change(number),
             Self::Status => number.to_string(),
-            Self::Any | Self::Text | Self::Tags | Self::Number | Self::Cores => {
-                formatting::number(number)
-            }
+            Self::Any | Self::Text | Self::Tags | Self::Number => formatting::number(number),
         }
     }
 }

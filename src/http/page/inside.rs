@@ -28,9 +28,9 @@ fn memory_plan(plan: &[Planned]) -> Markup {
         Head::number("At most"),
         Head::text("Set by"),
     ];
-    let unit = formatting::Unit::of_bytes(plan.iter().map(|planned| planned.bytes as f64));
+    let scale = formatting::Scale::of_bytes(plan.iter().map(|planned| planned.bytes as f64));
     let row = |planned: &Planned| {
-        html! { th.key scope="row" { (planned.name) } td { (unit.text(planned.bytes as f64)) } td.key.text { (planned.why) } }
+        html! { th.key scope="row" { (planned.name) } td { (scale.text(planned.bytes as f64)) } td.key.text { (planned.why) } }
     };
     let total_bytes: u64 = plan.iter().map(|planned| planned.bytes).sum();
     let total = html! { th.key scope="row" { b { "total" } } td { b { (formatting::bytes(total_bytes as f64)) } } td {} };

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use maud::{Markup, html};
 
-use super::formatting::{self, Unit, visible};
+use super::formatting::{self, Scale, visible};
 use super::render::View;
 use super::table::{Head, bar, table};
 use crate::instruments::event_history::{Span, events};
@@ -54,13 +54,13 @@ fn times(view: &View<'_>, registry: &Registry) -> Markup {
     let counters: Vec<f64> = counters.collect();
     let rates = view.app.instrument_rates.since(Instant::now(), counters);
     let rate = |at: usize| rates.as_ref().map_or(f64::NAN, |(_, rates)| rates[at]);
-    let unit = |secs: fn(&Totals) -> u64| {
+    let scale = |secs: fn(&Totals) -> u64| {
         let all = all.iter();
-        Unit::of_secs(
+        Scale::of_secs(
             all.map(|(instrument, totals)| self::secs(registry, instrument, secs(totals))),
         )
     };
-    let (means, longest) = (unit(Totals::mean), unit(|totals| totals.max));
+    let (means, longest) = (scale(Totals::mean), scale(|totals| totals.max));
     let mut rows: Vec<_> = all.iter().zip(0..).collect();
     rows.sort_by(|((a, first), _), ((b, second), _)| {
         let [first, second] = [(a, first), (b, second)].map(|(it, of)| secs(registry, it, of.sum));
@@ -104,15 +104,15 @@ fn statements(registry: &Registry) -> Markup {
     all.sort_by_key(|(_, sums)| std::cmp::Reverse(sums.totals.max));
     all.truncate(STATEMENTS);
     let secs = |units| timers.picos(timers.others, units) as f64 / 1e12;
-    let means = Unit::of_secs(all.iter().map(|(_, sums)| secs(sums.totals.mean())));
-    let longest = Unit::of_secs(all.iter().map(|(_, sums)| secs(sums.totals.max)));
+    let means = Scale::of_secs(all.iter().map(|(_, sums)| secs(sums.totals.mean())));
+    let longest = Scale::of_secs(all.iter().map(|(_, sums)| secs(sums.totals.max)));
     let rows = all.iter().map(|(digest, sums)| {
         let text = match digest.text.is_empty() {
             true => "(all others)".to_owned(),
             false => visible(&digest.text),
         };
         let cut: String = text.chars().take(TEXT_CHARS).collect();
-        let time = |unit: Unit, units| unit.text(secs(units));
+        let time = |scale: Scale, units| scale.text(secs(units));
         html! {
             th.key.text scope="row" {
                 code title=(text) { (cut) @if cut.len() < text.len() { "…" } }

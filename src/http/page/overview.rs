@@ -21,8 +21,9 @@ use super::timer_groups::small_table;
 use crate::http::answer::order::Sort;
 use crate::http::error::Problem;
 use crate::http::params::link;
+use crate::query::catalog::Catalog;
 use crate::query::error::QueryError;
-use crate::query::read_model::{ReadModel, RequestSearch};
+use crate::query::read_model::RequestSearch;
 use crate::query::table::Table;
 use crate::series::EVERYTHING;
 
@@ -129,7 +130,7 @@ fn timer_order(order: Order) -> (&'static str, &'static str) {
 }
 
 /// All requests in a few numbers.
-fn numbers(all: &Ranking, source: &dyn ReadModel, time: &Time) -> Markup {
+fn numbers(all: &Ranking, source: &Catalog, time: &Time) -> Markup {
     let columns = all.columns_named("req_per_sec req_time_median p95 p99 error_count");
     let cpu = ["ru_utime_per_sec", "ru_stime_per_sec"];
     let cpu = cpu.map(|column| {
@@ -203,7 +204,7 @@ fn leaders(scripts: &mut Ranking, report: &str, time: &Time) -> Result<Markup, P
 }
 
 /// What to do while nothing is there to see.
-fn start(source: &dyn ReadModel) -> Markup {
+fn start(source: &Catalog) -> Markup {
     let status = source.status();
     let received = status.get("datagrams_received").and_then(Json::as_u64);
     let sockets = status.get("sockets").and_then(Json::as_array);

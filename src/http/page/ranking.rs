@@ -1,10 +1,10 @@
 //! Rows of a report as a table: the same columns for every report, with errors and percentiles.
 //!
-//! The read model gives any report in the columns of the native form ([`ReadModel::ranking`]); what is shown of them, under which
+//! The read model gives any report in the columns of the native form ([`Catalog::ranking`]); what is shown of them, under which
 //! heading and in which unit stands in `columns.toml`, once for requests and once for timers. A table shows at most a page of rows, so its
 //! size does not grow with the report.
 //!
-//! [`ReadModel::ranking`]: crate::query::read_model::ReadModel::ranking
+//! [`Catalog::ranking`]: crate::query::catalog::Catalog::ranking
 
 use maud::{Markup, html};
 
@@ -20,7 +20,7 @@ use crate::query::error::QueryError;
 use crate::query::past::PastAnswer;
 use crate::query::read_model::ReportAnswer;
 use crate::query::table::Table;
-use crate::value::{ColumnType, Value};
+use crate::value::Value;
 
 /// The percentiles beside the median.
 const PERCENTILES: [f64; 2] = [95.0, 99.0];
@@ -74,7 +74,7 @@ impl Ranking {
         match view.time.question(Some(&PERCENTILES), &[]) {
             None => Ok(Self::native(view.source.ranking(name, &PERCENTILES)?)),
             Some(question) => {
-                let past = view.source.past()?.report(name, &question)?;
+                let past = view.source.past_report(name, &question)?;
                 Ok(Self::of_past(&view.time, past, Self::native))
             }
         }
@@ -91,10 +91,7 @@ impl Ranking {
                 if let Some(why) = &busy {
                     return Err(QueryError::clone(why));
                 }
-                let past = view
-                    .source
-                    .past()
-                    .and_then(|past| past.report(name, &question));
+                let past = view.source.past_report(name, &question);
                 let past = past.inspect_err(|why| {
                     // Who does not answer now does not answer the others either.
                     busy = matches!(why, QueryError::Busy(_)).then(|| why.clone());
@@ -128,7 +125,12 @@ impl Ranking {
         Self::of(answer, columns(table).to_vec(), time)
     }
 
-    fn of(answer: ReportAnswer, columns: Vec<Column>, time: &'static str) -> Self {
+    fn of(answer: ReportAnswer, mut columns: Vec<Column>, time: &'static str) -> Self {
+        for column in columns.iter_mut().filter(|it| it.show == Show::Any) {
+            if let Some(at) = answer.table.column(&column.name) {
+                column.show = Show::of(&answer.table.columns()[at]);
+            }
+        }
         Self {
             answer,
             timers: time == "timer_value",
@@ -173,7 +175,7 @@ impl Ranking {
         match view.time.question(None, keys) {
             None => Ok(Self::own(view.source.report(name, None, keys)?)),
             Some(question) => {
-                let past = view.source.past()?.report(name, &question)?;
+                let past = view.source.past_report(name, &question)?;
                 Ok(Self::of_past(&view.time, past, Self::own))
             }
         }
@@ -188,11 +190,6 @@ impl Ranking {
         let column = |(_, column): (usize, &crate::value::Column)| Column {
             name: column.name.clone(),
             title: visible(&column.name),
-            show: match column.column_type {
-                ColumnType::Text | ColumnType::Varchar(_) => Show::Text,
-                _ if column.name.ends_with("_change") => Show::Change,
-                _ => Show::Any,
-            },
             ..Column::default()
         };
         let columns = others.map(column).collect();
@@ -283,32 +280,16 @@ impl Ranking {
         Ok(chosen)
     }
 
-    /// Chooses for each column the unit in which these rows are shown.
+    /// Chooses for each column the scale in which these rows are shown.
     pub(super) fn fit(&mut self, rows: &[usize]) {
-        let unit = |column: &Column| {
+        let scale = |column: &Column| {
             let numbers = self.numbers(&column.name);
-            let show = match column.show {
-                Show::Any if self.is_secs(column, rows) => Show::Secs,
-                show => show,
-            };
-            show.unit(rows.iter().filter_map(|row| numbers(*row)))
+            let show = column.show;
+            show.scale(rows.iter().filter_map(|row| numbers(*row)))
         };
-        let units: Vec<_> = self.columns.iter().map(unit).collect();
-        for (column, unit) in self.columns.iter_mut().zip(units) {
-            column.unit = unit;
-        }
-    }
-
-    /// Whether the values of a report's own column are times.
-    fn is_secs(&self, column: &Column, rows: &[usize]) -> bool {
-        let Some(at) = self.table().column(&column.name) else {
-            return false;
-        };
-        let mut values = rows.iter().map(|row| self.table().value(*row, at));
-        match values.find(|value| !matches!(value, Value::Null)) {
-            Some(Value::Micros(_)) => true,
-            Some(Value::Float(_)) => formatting::is_secs(&column.name),
-            _ => false,
+        let scales: Vec<_> = self.columns.iter().map(scale).collect();
+        for (column, scale) in self.columns.iter_mut().zip(scales) {
+            column.scale = scale;
         }
     }
 
@@ -432,7 +413,7 @@ impl Ranking {
     fn before(&self, column: &Column, row: usize) -> Markup {
         let before = self.number(&format!("{}_before", column.name), row);
         html! {
-            @if let Some(before) = before.filter(|_| !self.is_brief) { small.was { "was " (column.show.text_in(column.unit, before)) } }
+            @if let Some(before) = before.filter(|_| !self.is_brief) { small.was { "was " (column.show.text_in(column.scale, before)) } }
         }
     }
 
@@ -450,13 +431,10 @@ impl Ranking {
         let at = self.table().column(&column.name);
         let value = at.map_or(Value::Null, |at| self.table().value(row, at));
         match (column.show, self.number(&column.name, row)) {
-            (Show::Any, Some(number)) if column.unit.is_some() => {
-                html! { (column.show.text_in(column.unit, number)) }
-            }
             (Show::Tags, _) => formatting::pairs(&formatting::plain(&value)),
-            (Show::Any | Show::Text, _) | (_, None) => formatting::value(&column.name, &value),
+            (Show::Any | Show::Text, _) | (_, None) => formatting::value(&value),
             (how, Some(number)) => html! {
-                (how.text_in(column.unit, number))
+                (how.text_in(column.scale, number))
                 @if how == Show::Errors && number > 0.0 { " " small { (formatting::percent(100.0 * self.failing(row))) } }
                 @if let Some(change) = self.number(&format!("{}_change", column.name), row).filter(|_| self.is_brief) {
                     " " small.change title="change against before" { (formatting::change(change)) }

@@ -20,9 +20,8 @@ use crate::http::error::Problem;
 use crate::http::fleet;
 use crate::http::params::Params;
 use crate::http::span::Span;
+use crate::query::catalog::Catalog;
 use crate::query::error::QueryError;
-use crate::query::past::Past;
-use crate::query::read_model::ReadModel;
 
 /// What a page may load and do. Nothing inline, nothing from elsewhere.
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; \
@@ -32,7 +31,7 @@ const HTML: &str = "text/html; charset=utf-8";
 
 /// What a page is made from.
 pub(super) struct View<'a> {
-    pub(super) source: &'a dyn ReadModel,
+    pub(super) source: &'a Catalog,
     pub(super) app: &'a App,
     /// The parts of the path that the route names.
     pub(super) path: Vec<String>,
@@ -66,7 +65,7 @@ impl View<'_> {
         main: &Markup,
     ) -> Result<Markup, Problem> {
         let (path, params) = (self.uri.path(), self.params()?);
-        let members = self.source.past().ok().and_then(Past::fleet_members);
+        let members = self.source.fleet_members();
         // What the other pages show is not shipped, or not added up.
         let is_here = !["/", "/reports", "/daemon"].contains(&section);
         // The daemon itself has no past and no fleet.

@@ -53,7 +53,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
         activities,
     } = match run {
         None => view.source.request(id)?,
-        Some(run) => view.source.past()?.request(run, id)?,
+        Some(run) => view.source.past_request(run, id)?,
     };
     let of_squid = activities.or_else(|| activities::said_by(&timers));
     let request = Ranking::made(row, Vec::new(), "request_facts", "");

@@ -83,7 +83,7 @@ impl Found {
                 slowest,
                 before,
             };
-            match view.source.past().and_then(|past| past.requests(&question)) {
+            match view.source.past_requests(&question) {
                 Err(QueryError::NoHistory(_)) => {}
                 past => {
                     let past = past?;
@@ -168,7 +168,7 @@ fn form(params: &Params, time: &Time) -> Markup {
 /// User and system CPU of a request together.
 fn cpu(ranking: &Ranking, column: &Column, row: usize) -> String {
     let parts = ["ru_utime", "ru_stime"].map(|name| ranking.number(name, row).unwrap_or(0.0));
-    column.show.text_in(column.unit, parts.iter().sum())
+    column.show.text_in(column.scale, parts.iter().sum())
 }
 
 /// Rows of table `request`; columns in `known` are left out.

@@ -198,8 +198,7 @@ impl Row {
         let key: Vec<String> = self.keys.iter().map(|(_, value)| value.clone()).collect();
         let fleet = view.time.fleet.as_ref();
         view.source
-            .past()?
-            .distribution(name, &key, &spans.span, fleet)
+            .past_distribution(name, &key, &spans.span, fleet)
     }
 
     /// Its last hour, if that is kept.

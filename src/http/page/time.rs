@@ -14,8 +14,9 @@ use crate::http::params::{
     KEY_PREFIX, Params, Rounding, encode, link, moment, owned, pairs, rfc3339,
 };
 use crate::http::span::{Span, Spans, Zone};
+use crate::query::catalog::Catalog;
 use crate::query::past::{Fleet, PastAnswer, PastQuestion};
-use crate::query::read_model::{ReadModel, RequestSearch};
+use crate::query::read_model::RequestSearch;
 use crate::report::definition::Columns;
 use crate::series::EVERYTHING;
 
@@ -63,7 +64,7 @@ pub(super) fn take_fleet(params: &mut Params) -> Result<Option<Fleet>, Problem> 
 
 impl Time {
     /// That of an address.
-    pub(super) fn read(source: &dyn ReadModel, query: Option<&str>) -> Result<Self, Problem> {
+    pub(super) fn read(source: &Catalog, query: Option<&str>) -> Result<Self, Problem> {
         let mut params = Params::of_form(query)?;
         let span = Span::take_compared(&mut params);
         let fleet = take_fleet(&mut params)?;
@@ -80,8 +81,7 @@ impl Time {
             zone: span.zone()?,
             now: source.unix_ms() / 1_000,
             why_not: source
-                .past()
-                .and_then(|past| past.keys(EVERYTHING))
+                .past_keys(EVERYTHING)
                 .err()
                 .map(|why| why.to_string()),
         })
@@ -408,10 +408,10 @@ impl Time {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::http::tests::harness::Sample;
+    use crate::http::tests::harness::catalog;
 
     fn time(query: &str) -> Time {
-        let time = Time::read(&Sample::default(), Some(query)).unwrap();
+        let time = Time::read(&catalog(0), Some(query)).unwrap();
         assert!(
             time.why_not
                 .as_ref()

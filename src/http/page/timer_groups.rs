@@ -19,7 +19,7 @@ use crate::query::error::QueryError;
 use crate::query::read_model::{RequestSearch, Scanned, TimerGroup, TimerGroups, TimerSearch};
 use crate::query::table::Rows;
 use crate::report::definition::KeySource;
-use crate::value::{Column, ColumnType, Value};
+use crate::value::{Column, ColumnType, Unit, Value};
 
 /// Groups in the small table.
 const ROWS: usize = 8;
@@ -57,10 +57,8 @@ pub(super) fn ranking(groups: &TimerGroups, keys: &[String]) -> Ranking {
             .chain((0..keys.len()).map(key))
             .collect()
     };
-    let column = |(name, column_type): (&str, ColumnType)| Column {
-        name: name.to_owned(),
-        column_type,
-    };
+    let column =
+        |(name, column_type): (&str, ColumnType)| Column::new(name, column_type, Unit::None);
     // A key may have the name of a number: numbers come first, so that they are found by their names.
     let named = numbers.iter();
     let named = named.map(|number| (number.name.as_str(), ColumnType::Double));
@@ -97,11 +95,7 @@ pub(super) fn find(view: &View<'_>, mut search: TimerSearch) -> Result<TimerGrou
             scanned_max: search.scanned_max.min(PAST_SEARCHED_MAX),
             ..search.clone()
         };
-        match view
-            .source
-            .past()
-            .and_then(|past| past.timer_groups(span, &of_past))
-        {
+        match view.source.past_timer_groups(span, &of_past) {
             Err(QueryError::NoHistory(_)) => view.time.narrow(&mut search.requests),
             found => return found,
         }

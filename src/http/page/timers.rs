@@ -1,15 +1,15 @@
 //! `/timers?by=TAG,...`: raw timers by any tags, without a report for them.
 //!
-//! The newest requests in memory are searched ([`ReadModel::timer_groups`]), or those that are kept of a span, so the answer is
+//! The newest requests in memory are searched ([`Catalog::timer_groups`]), or those that are kept of a span, so the answer is
 //! about them and says how far back it reaches; a report has it over a whole window and at no cost to the reader, and the page offers to make it. `by`
 //! takes timer tags by name, `+request_tag`, and request fields. `t.NAME=VALUE` keeps timers with that tag; the conditions of the
 //! search for requests work here too.
 //!
-//! [`ReadModel::timer_groups`]: crate::query::read_model::ReadModel::timer_groups
+//! [`Catalog::timer_groups`]: crate::query::catalog::Catalog::timer_groups
 
 use maud::{Markup, html};
 
-use super::formatting::{self, Name, Unit, visible};
+use super::formatting::{self, Name, Scale, visible};
 use super::ranking::{Ranking, remarks};
 use super::render::View;
 use super::requests::search_of;
@@ -244,7 +244,7 @@ pub(super) fn slow_table(groups: &TimerGroups, time: &Time) -> Markup {
         let hits = u64::from(slow.timer.hit_count.max(1));
         (slow.timer.value_us / hits) as f64 / 1e6
     };
-    let unit = Unit::of_secs(groups.slowest.iter().map(per_hit));
+    let scale = Scale::of_secs(groups.slowest.iter().map(per_hit));
     let rows = groups.slowest.iter().map(|slow| {
         let hits = u64::from(slow.timer.hit_count.max(1));
         let run = slow.run.map(|run| run.to_string());
@@ -253,7 +253,7 @@ pub(super) fn slow_table(groups: &TimerGroups, time: &Time) -> Markup {
             th.when scope="row" {
                 a href=(time.link(&format!("/requests/{}", slow.request_id), run)) { (time.moment(u64::from(slow.timestamp))) " " small { "#" (slow.request_id) } }
             }
-            td { (unit.text(per_hit(slow))) }
+            td { (scale.text(per_hit(slow))) }
             td { (formatting::count(hits)) }
             td.key.text { (formatting::tags(pairs(&slow.timer.tags))) }
             td.key.script_name { (Name(&slow.script_name)) }

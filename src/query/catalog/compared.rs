@@ -2,11 +2,11 @@
 //!
 //! Rows are joined by key when the table is made; values are looked up in the two tables when they are asked for.
 
-use super::past::PastTable;
+use super::past_table::PastTable;
 use crate::query::error::QueryError;
 use crate::query::table::Table;
 use crate::report::layout::{Cell, ColumnLayout, LayoutColumn};
-use crate::value::{Column, ColumnType, Value};
+use crate::value::{Column, ColumnType, Unit, Value};
 
 /// Two spans of a report, side by side.
 #[derive(Debug)]
@@ -71,21 +71,16 @@ impl Compared {
             let is_key = matches!(cell, Cell::Key(_) | Cell::KeyText(_) | Cell::IndexValue(_));
             let shown = if is_key { Shown::Key } else { Shown::Now };
             all.push((column.clone(), (at, shown)));
-            if is_key
-                || matches!(
-                    column.column_type,
-                    ColumnType::Varchar(_) | ColumnType::Text
-                )
-            {
+            if is_key || column.column_type.is_text() {
                 continue;
             }
             let further = [
-                ("before", column.column_type, Shown::Before),
-                ("change", ColumnType::Double, Shown::Change),
+                ("before", column.column_type, column.unit, Shown::Before),
+                ("change", ColumnType::Double, Unit::Ratio, Shown::Change),
             ];
-            all.extend(further.map(|(word, column_type, shown)| {
+            all.extend(further.map(|(word, column_type, unit, shown)| {
                 let name = format!("{}_{word}", column.name);
-                (Column { name, column_type }, (at, shown))
+                (Column::new(name, column_type, unit), (at, shown))
             }));
         }
         all

@@ -34,7 +34,7 @@ use crate::query::read_model::{
 };
 use crate::query::table::{Rows, Table};
 use crate::report::comment::FixedTable;
-use crate::value::{Column, ColumnType, Value};
+use crate::value::{Column, ColumnType, Unit, Value};
 
 pub(super) mod first;
 
@@ -51,11 +51,11 @@ pub(super) const TAGS_EXACT: &str = "tags_exact";
 type Shown = Vec<Value<'static>>;
 
 impl Catalog {
-    /// The requests of a span that match.
-    pub(super) fn past_requests(
-        &self,
-        question: &PastRequests,
-    ) -> Result<PastRequestPage, QueryError> {
+    /// Raw requests, as far as they are kept.
+    ///
+    /// # Errors
+    /// [`QueryError::NoHistory`].
+    pub fn past_requests(&self, question: &PastRequests) -> Result<PastRequestPage, QueryError> {
         let (at, mut partial) = self.kept_requests(&question.span)?;
         let search = &question.search;
         let order = match question.slowest {
@@ -139,8 +139,11 @@ impl Catalog {
         Ok((at, lacking))
     }
 
-    /// One request of a run.
-    pub(super) fn past_request(&self, run: u64, id: u64) -> Result<RequestDetail, QueryError> {
+    /// One raw request of a run, from disk or memory: its row has `run` and `weight` too.
+    ///
+    /// # Errors
+    /// Also [`QueryError::UnknownRequest`] when it is not kept.
+    pub fn past_request(&self, run: u64, id: u64) -> Result<RequestDetail, QueryError> {
         let at = self.kept_history()?.requests();
         let now = at.unpublished.as_ref();
         let is_now = now.is_some_and(|now| now.run() == run && now.begin <= id);
@@ -204,11 +207,8 @@ impl Catalog {
 
     fn past_table(&self, rows: Vec<Shown>) -> Box<dyn Table> {
         let mut columns = FixedTable::Request.columns(&self.defaults);
-        let further = [("run", ColumnType::BigInt), ("weight", ColumnType::Double)];
-        columns.extend(further.map(|(name, column_type)| Column {
-            name: name.to_owned(),
-            column_type,
-        }));
+        columns.push(Column::new("run", ColumnType::BigInt, Unit::None));
+        columns.push(Column::new("weight", ColumnType::Double, Unit::Count));
         Box::new(Rows {
             columns: columns.into(),
             rows,

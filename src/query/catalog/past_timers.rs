@@ -44,8 +44,11 @@ struct Origin {
 type Found = (Arc<Origin>, usize);
 
 impl Catalog {
-    /// Sums up the timers of the requests of a span that match, or of some of them.
-    pub(super) fn past_timer_groups(
+    /// The raw timers of the requests of a span that match, unix seconds, summed up by keys of choice.
+    ///
+    /// # Errors
+    /// [`QueryError::NoHistory`].
+    pub fn past_timer_groups(
         &self,
         span: &Range<u64>,
         search: &TimerSearch,

@@ -9,29 +9,28 @@ use crate::profile::definition::SampleReport;
 use crate::profile::recent::Recent;
 use crate::profile::report::{KeyValue, SampleRows};
 use crate::query::table::Table;
-use crate::value::{Column, ColumnType, Value};
+use crate::value::{Column, ColumnType, Unit, Value};
 
 /// What is measured of a row, behind its keys.
-const MEASURES: [(&str, ColumnType); 6] = [
-    ("samples", ColumnType::BigInt),
-    ("samples_percent", ColumnType::Double),
-    ("seconds_estimated", ColumnType::Double),
-    ("memory_mean", ColumnType::Double),
-    ("memory_max", ColumnType::BigInt),
-    ("memory_growth", ColumnType::BigInt),
+const MEASURES: [(&str, ColumnType, Unit); 6] = [
+    ("samples", ColumnType::BigInt, Unit::Count),
+    ("samples_percent", ColumnType::Double, Unit::Percent),
+    ("seconds_estimated", ColumnType::Double, Unit::Seconds),
+    ("memory_mean", ColumnType::Double, Unit::Bytes),
+    ("memory_max", ColumnType::BigInt, Unit::Bytes),
+    ("memory_growth", ColumnType::BigInt, Unit::Bytes),
 ];
 
 /// The columns of a report.
 pub(in crate::query) fn columns(report: &SampleReport) -> Vec<Column> {
     let keys = report.keys.iter().map(|key| match key.is_number() {
-        true => (key.name(), ColumnType::BigInt),
-        false => (key.name(), ColumnType::Text),
+        true => (key.name(), ColumnType::BigInt, Unit::None),
+        false => (key.name(), ColumnType::Text, Unit::None),
     });
-    let columns = keys.chain(MEASURES).map(|(name, column_type)| Column {
-        name: name.to_owned(),
-        column_type,
-    });
-    columns.collect()
+    let columns = keys.chain(MEASURES);
+    columns
+        .map(|(name, column_type, unit)| Column::new(name, column_type, unit))
+        .collect()
 }
 
 /// A report over samples.

@@ -121,10 +121,17 @@ impl FixedTable {
         columns::table(self.table(), defaults)
     }
 
-    /// The columns that are declared NOT NULL.
-    pub(in crate::report) fn required(self) -> Vec<&'static str> {
-        let lines = columns::lines(&format!("table {}", self.table()));
-        let required = lines.filter(|line| line.source == "!");
-        required.map(|line| line.name).collect()
+    /// Its keys of one column: `PRI`, `UNI` or `MUL`, as information_schema says it, and the
+    /// column.
+    #[must_use]
+    pub const fn keys(self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            Self::Request => &[("PRI", "id")],
+            Self::Timer => &[("PRI", "id"), ("MUL", "request_id")],
+            Self::TimerTag => &[("MUL", "timer_id")],
+            Self::Tag => &[("PRI", "id"), ("UNI", "name")],
+            Self::SquidActivity => &[("MUL", "request_id")],
+            _ => &[],
+        }
     }
 }

@@ -3,9 +3,10 @@
 //! The same as [`ColumnLayout::value`] row by row, without asking for every value what kind of column it is in; what has no fast
 //! way here (keys, texts, extremes, sums past 63 bits) is left to that.
 
-use super::{Basis, Cell, ColumnLayout, Measure, Unit, number};
+use super::{Basis, Cell, ColumnLayout, Measure, number};
 use crate::report::reading::Reading;
 use crate::report::totals::Totals;
+use crate::value::Unit;
 
 /// A column of some rows.
 #[derive(Debug, Clone, PartialEq)]
@@ -37,14 +38,12 @@ impl Quotient {
     }
 }
 
-impl Unit {
-    /// How many of what is counted make one.
-    const fn size(self) -> f64 {
-        match self {
-            Self::Count | Self::Bytes => 1.0,
-            Self::Seconds => 1e6,
-            Self::Kib => 1024.0,
-        }
+/// How many of what is counted make one of the unit in which a sum is shown.
+const fn size(unit: Unit) -> f64 {
+    match unit {
+        Unit::Seconds => 1e6,
+        Unit::Kib => 1024.0,
+        _ => 1.0,
     }
 }
 
@@ -52,13 +51,13 @@ impl Cell {
     /// The quotient that this column shows, if it shows one.
     pub(super) fn quotient(&self, reading: &Reading) -> Option<Quotient> {
         let (measure, factor, divisor, of_nothing) = match *self {
-            Self::Sum(measure, unit) => (measure, 1.0, unit.size(), f64::NAN),
+            Self::Sum(measure, unit) => (measure, 1.0, size(unit), f64::NAN),
             Self::PerSec(measure, unit, basis) => {
                 let secs = match basis {
                     Basis::Covered => reading.covered_secs.max(1) as f64,
                     Basis::Window => reading.window_secs,
                 };
-                (measure, 1.0, secs * unit.size(), f64::NAN)
+                (measure, 1.0, secs * size(unit), f64::NAN)
             }
             Self::Percent(measure, basis) => {
                 let of_nothing = match basis {
@@ -88,13 +87,13 @@ impl ColumnLayout {
     pub fn numbers(&self, reading: &Reading, column: usize, rows: &[usize]) -> Option<Numbers> {
         let totals = rows.iter().map(|&row| &reading.totals[row]);
         match &self.columns[column].cell {
-            Cell::Sum(measure, Unit::Count | Unit::Bytes) => {
-                let sums = totals.map(|it| i64::try_from(measure.of(it)));
-                sums.collect::<Result<_, _>>().ok().map(Numbers::Ints)
-            }
             Cell::Sum(measure, Unit::Seconds) => {
                 let sums = totals.map(|it| u64::try_from(measure.of(it)));
                 sums.collect::<Result<_, _>>().ok().map(Numbers::Micros)
+            }
+            Cell::Sum(measure, unit) if *unit != Unit::Kib => {
+                let sums = totals.map(|it| i64::try_from(measure.of(it)));
+                sums.collect::<Result<_, _>>().ok().map(Numbers::Ints)
             }
             Cell::Quantile(rank) => {
                 let quantile = |&row| reading.quantile(row, *rank).unwrap_or(f64::NAN);

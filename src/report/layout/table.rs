@@ -5,13 +5,13 @@
 //! keys are always text. Runs once when a report is defined; bounded by the keys and percentiles that a definition may have.
 
 use super::view::HistogramView;
-use super::{Basis, Cell, ColumnLayout, IndexPart, LayoutColumn, Measure, Unit};
+use super::{Basis, Cell, ColumnLayout, IndexPart, LayoutColumn, Measure};
 use crate::report::columns::{Line, lines};
 use crate::report::definition::{Defaults, Definition, Field, KeySource, Kind, Level};
 use crate::report::histogram::BucketLayout;
 use crate::report::v1_kinds::{Tags, V1Kind};
 use crate::value::ColumnType::{Int, Text, Varchar};
-use crate::value::{Column, ColumnType};
+use crate::value::{Column, ColumnType, Unit};
 
 /// What the columns of a report depend on: all of its definition but the columns.
 #[derive(Debug, Clone, Copy)]
@@ -94,11 +94,19 @@ impl Table<'_> {
                 (name, column_type) => {
                     let listed = column_type.zip(self.cell(line));
                     let (column_type, cell) = listed.expect("columns.txt is part of the program");
-                    columns.push(column(name, column_type, cell));
+                    let mut column = column(name, column_type, cell);
+                    column.column.unit = line.unit.unwrap_or(column.column.unit);
+                    columns.push(column);
                 }
             }
         }
         self.insert_keys(&mut columns, &key_places);
+        // As Pinba declares them: by these rows are looked up.
+        columns[0].column.nullable = match (self.definition.kind, &*columns[0].column.name) {
+            (Kind::Tag, "script_name") => false,
+            (_, "index_value") => self.definition.level == Level::Packet,
+            _ => true,
+        };
         columns
     }
 
@@ -184,21 +192,12 @@ impl Table<'_> {
     }
 
     fn measure(&self, name: &str) -> Option<(Measure, Unit)> {
-        let bytes = match self.v1_kind {
-            Some(_) => Unit::Kib,
-            None => Unit::Bytes,
+        let measure = Measure::ALL.into_iter().find(|it| it.name() == name)?;
+        let unit = match (measure.unit(), self.v1_kind) {
+            (Unit::Bytes, Some(_)) => Unit::Kib,
+            (unit, _) => unit,
         };
-        Some(match name {
-            "requests" => (Measure::Requests, Unit::Count),
-            "hits" => (Measure::Hits, Unit::Count),
-            "errors" => (Measure::Errors, Unit::Count),
-            "time" => (Measure::Time, Unit::Seconds),
-            "ru_utime" => (Measure::RuUtime, Unit::Seconds),
-            "ru_stime" => (Measure::RuStime, Unit::Seconds),
-            "traffic" => (Measure::Traffic, bytes),
-            "memory" => (Measure::Memory, bytes),
-            _ => return None,
-        })
+        Some((measure, unit))
     }
 
     /// How Pinba's `index_value` is put together.
@@ -222,11 +221,8 @@ impl Table<'_> {
 }
 
 fn column(name: impl Into<String>, column_type: ColumnType, cell: Cell) -> LayoutColumn {
-    let name = name.into();
-    LayoutColumn {
-        column: Column { name, column_type },
-        cell,
-    }
+    let column = Column::new(name, column_type, cell.unit());
+    LayoutColumn { column, cell }
 }
 
 /// What goes before a key's name when the name is taken, and always in the own form.

@@ -6,6 +6,7 @@ use crate::report::counts::BUCKET_MAX;
 use crate::report::definition::{Defaults, Definition};
 use crate::report::native::ReportForm;
 use crate::report::reading::{Extremes, KeyCell};
+use crate::report::totals::Totals;
 
 fn read(comment: &str) -> Definition {
     match comment::parse("t", comment, &Defaults::default()) {

@@ -3,7 +3,7 @@
 //! How a table is declared says `report::ddl`, which also writes its CREATE TABLE statement.
 
 use crate::query::catalog::Catalog;
-use crate::report::ddl::Key;
+use crate::report::ddl::{self, Key};
 use crate::sql::information_schema::{DATABASE, layout};
 use crate::sql::performance_schema;
 use crate::sql::reply::SqlType;
@@ -129,13 +129,13 @@ pub(in crate::sql) fn table(catalog: &Catalog, database: &str, name: &str) -> Op
     let name = tables::own_name(catalog, name)?;
     let (_, rows) = catalog.columns_of(&name)?;
     let table = catalog.create_table(&name)?;
-    let columns = table.columns.iter().map(|declared| {
-        let name = &declared.column.name;
+    let columns = table.columns.iter().map(|column| {
+        let name = &column.name;
         let key = table.keys.iter().find(|key| key.column == *name);
         ColumnInfo {
             name: name.clone(),
-            column_type: declared.type_name().into_owned(),
-            nullable: !declared.required,
+            column_type: ddl::type_name(column.column_type).into_owned(),
+            nullable: column.nullable,
             key: key.map_or("", |key| key.kind),
         }
     });

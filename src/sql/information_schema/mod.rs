@@ -20,7 +20,6 @@ use super::tables;
 use super::variables;
 use super::virtual_table::{Cell, row};
 use crate::query::catalog::Catalog;
-use crate::query::read_model::ReadModel;
 use crate::report::ddl::Key;
 use crate::value::Value;
 

@@ -34,17 +34,13 @@ pub(in crate::sql) fn origin_metadata(
     HashMap::from([(DECLARED.to_owned(), text)])
 }
 
-/// A table's columns in Arrow's terms; `nullable` says of each whether it can be NULL.
-pub(super) fn schema(
-    table: &str,
-    columns: &[Column],
-    nullable: impl Fn(usize) -> bool,
-) -> SchemaRef {
-    let fields = columns.iter().enumerate().map(|(at, column)| {
+/// A table's columns in Arrow's terms.
+pub(super) fn schema(table: &str, columns: &[Column]) -> SchemaRef {
+    let fields = columns.iter().map(|column| {
         let name = column.column_type.name();
         let kept = SqlType::named(&name).unwrap_or(SqlType::Text).kept();
         let metadata = origin_metadata(table, &column.name, &name);
-        Field::new(&column.name, kept, nullable(at)).with_metadata(metadata)
+        Field::new(&column.name, kept, column.nullable).with_metadata(metadata)
     });
     SchemaRef::new(Schema::new(fields.collect::<Vec<_>>()))
 }

@@ -25,10 +25,7 @@ pub(super) fn view(catalog: &Catalog, name: &str) -> Option<View> {
     let table = tables.find(|table| table.eq_ignore_ascii_case(name))?;
     catalog.history()?;
     let columns = FixedTable::raw(table)?.columns(catalog.defaults());
-    Some(View::live(
-        table,
-        &declared::schema(table, &columns, |_| true),
-    ))
+    Some(View::live(table, &declared::schema(table, &columns)))
 }
 
 /// A share of the rows of a scan.

@@ -41,11 +41,6 @@ impl FixedTable {
         }
     }
 
-    /// Whether a column can be NULL: ids and names cannot.
-    pub(super) fn is_nullable(self, column: usize) -> bool {
-        column > usize::from(self != Self::Request)
-    }
-
     /// Whether one row of the pool, or one name, makes any number of rows of the table.
     pub(super) const fn is_of_pairs(self) -> bool {
         matches!(

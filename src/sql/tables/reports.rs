@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 
 use super::scan::Scan;
 use crate::query::catalog::Catalog;
-use crate::query::read_model::{ReadModel, ReportAnswer};
+use crate::query::read_model::ReportAnswer;
 use crate::report::layout::Numbers;
 use crate::report::reading::ANSWER_ROW_BYTES;
 use crate::sql::error::SqlError;

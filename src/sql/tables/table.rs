@@ -66,8 +66,7 @@ impl Table {
     pub(super) fn named(catalog: &Arc<Catalog>, name: &str) -> Option<Self> {
         let (columns, rows) = catalog.columns_of(name)?;
         let raw = FixedTable::raw(name);
-        let nullable = |at| raw.is_none_or(|table| table.is_nullable(at));
-        let schema = declared::schema(name, &columns, nullable);
+        let schema = declared::schema(name, &columns);
         let report = || RowsOf::Report(Arc::new(Report::new(name, false)));
         let rows_of = raw.map_or_else(report, RowsOf::Pool);
         Some(Self {
@@ -83,7 +82,7 @@ impl Table {
         let (columns, rows) = catalog.columns_with(name, &PERCENTILES)?;
         Some(Self {
             catalog: Arc::clone(catalog),
-            schema: declared::schema(name, &columns, |_| true),
+            schema: declared::schema(name, &columns),
             rows,
             rows_of: RowsOf::Report(Arc::new(Report::new(name, true))),
         })

@@ -8,7 +8,6 @@ use datafusion::arrow::util::pretty::pretty_format_batches;
 
 use super::reports::{array, of_numbers};
 use crate::cli::load::TrafficOptions;
-use crate::query::read_model::ReadModel;
 use crate::sql::tests::pools::Pools;
 use crate::sql::{Engine, Reply, Session, SqlError, SqlSettings};
 

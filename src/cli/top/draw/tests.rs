@@ -82,8 +82,8 @@ fn a_screen_of_80_by_24() {
     let lines = text(&drawn(&mut model(), 80, 24, true));
     let expected = "\
 pinbad 127.0.0.1:30080                                    every 1s  22:13:20 UTC
-200 req/s  200 pkt/s  60.0 kB/s  lost 2.00/s (12)  refused 0/s (0)  lag 5.75 ms
-rows 5,904 requests, 13,343 timers, 90 words; reports 497 kB of 268 MB; 1 waiti…
+200 req/s  200 pkt/s  58.6 KiB/s  lost 2.00/s (12)  refused 0/s (0)  lag 5.75 ms
+rows 5,904 requests, 13,343 timers, 90 words; reports 485 KiB of 256 MiB; 1 wai…
 req/s                       █ 200        p95                         █ 198 ms
  1 scripts  2 servers  3 hosts  4 statuses  5 timers  6 requests  7 reports
 scripts (3)

@@ -72,8 +72,8 @@ impl Chart {
     pub(in crate::http::page) fn svg(&self, id: &str, theme: Theme) -> Markup {
         let all = self.lines.iter().flat_map(|line| known(&line.points));
         let scale = Scale::new(all.fold(0.0, f64::max));
-        // One unit for the whole scale.
-        let unit = self.unit.unit(scale.ticks.last().copied());
+        // One unit for the whole axis.
+        let unit = self.unit.scale(scale.ticks.last().copied());
         let value = |value: f64| match (unit, self.unit) {
             (Some(_), _) | (None, Show::Share) => super::round(&self.unit.text_in(unit, value)),
             (None, _) => formatting::short(value),
