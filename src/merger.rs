@@ -168,11 +168,12 @@ impl Live {
         self.holds.lock_hold_leaving_us.raise_to_us_since(begun);
     }
 
-    /// From now on, what the groups of these reports gain is there to be read: the list of them, and where it is read. Half of
-    /// the bytes is for the second that runs, half for those that are over.
+    /// From now on, what the groups of these reports gain is there to be read: the list of them, and where it is read. A quarter
+    /// of the bytes is for seconds that are over, the rest for the one that runs and what is known of groups.
     pub fn watch(&mut self, mut choice: Choice, now_ms: u64, unix_ms: u64) -> (Watchlist, Reader) {
-        choice.bytes_max /= 2;
-        let reader = self.deltas.subscribe(choice.bytes_max, now_ms, unix_ms);
+        let waiting = choice.bytes_max / 4;
+        choice.bytes_max -= waiting;
+        let reader = self.deltas.subscribe(waiting, now_ms, unix_ms);
         (self.reports.watch(choice, &self.pool), reader)
     }
 
@@ -183,18 +184,12 @@ impl Live {
 
     /// The wall clock shows `unix_ms`: a new second of it ends the one before.
     pub fn advance_second(&mut self, now_ms: u64, unix_ms: u64) {
-        let Self {
-            deltas,
-            reports,
-            pool,
-            ..
-        } = self;
-        deltas.advance(now_ms, unix_ms, || {
-            (reports.take_deltas(pool), pool.requests.next_id())
-        });
+        if self.deltas.is_over(unix_ms) {
+            self.end_second(now_ms, unix_ms);
+        }
     }
 
-    /// Nothing more will be merged: the running second is over.
+    /// The running second is over, also when nothing more will be merged.
     pub fn end_second(&mut self, now_ms: u64, unix_ms: u64) {
         let Self {
             deltas,
@@ -202,9 +197,12 @@ impl Live {
             pool,
             ..
         } = self;
-        deltas.end_second(now_ms, unix_ms, || {
-            (reports.take_deltas(pool), pool.requests.next_id())
+        let is_known = deltas.end_second(now_ms, unix_ms, || {
+            (reports.take_second(pool), pool.requests.next_id())
         });
+        if !is_known {
+            reports.begin_directories(pool);
+        }
     }
 
     /// Takes in the records of one block; returns how many requests and timers they were.

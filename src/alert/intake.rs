@@ -123,7 +123,7 @@ impl RowReader for Intake {
             return;
         }
         let concerned = &self.concerned;
-        let is_concerned = || concerned.iter().any(|it| it.concerns(row.key));
+        let is_concerned = || concerned.iter().any(|it| it.concerns(&row.key.bytes()));
         if *self
             .ids
             .entry((report, row.id))
@@ -131,8 +131,8 @@ impl RowReader for Intake {
         {
             gain.rows.push(RowGain {
                 id: row.id,
-                key: row.key.into(),
-                packed: row.packed.0.into(),
+                key: row.key.bytes().into(),
+                packed: row.encoded.0.into(),
                 extremes: row.extremes,
             });
         }

@@ -15,7 +15,7 @@ use crate::config::Config;
 use crate::report::DefinedBy;
 use crate::report::builtin;
 use crate::report::definition::Defaults;
-use crate::report::packed::{write_pairs, write_totals};
+use crate::report::gain::encode;
 use crate::report::reading::Extremes;
 use crate::report::row_key::push_key;
 use crate::report::totals::Totals;
@@ -66,8 +66,7 @@ fn row(script: &str, (requests, errors): Seen) -> RowGain {
         time: u128::from(requests) * 1_000,
         ..Totals::ZERO
     };
-    write_totals(&mut packed, &totals, true);
-    write_pairs(&mut packed, [(700, requests)].into_iter());
+    encode(&mut packed, &totals, Some([(700, requests)].into_iter()));
     RowGain {
         id: script.bytes().fold(7, |id, byte| id * 31 + u64::from(byte)),
         key: key(script),

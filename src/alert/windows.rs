@@ -16,7 +16,7 @@ use hashbrown::HashMap;
 use super::rule::{Rule, Truth, Window, WindowRow};
 use super::state::{Judged, RuleState};
 use crate::report::counts::Histogram;
-use crate::report::packed::{Packed, Sum};
+use crate::report::gain::{EncodedGain, Sum};
 use crate::report::reading::Extremes;
 use crate::report::totals::Totals;
 
@@ -179,7 +179,7 @@ impl Windows {
                 continue;
             }
             let (sum, seen) = row.running.get_or_insert_default();
-            sum.add(Packed(packed));
+            sum.add(EncodedGain(packed));
             seen.widen(extremes);
         }
     }
@@ -199,7 +199,7 @@ impl Windows {
         let (over, lengths, mut bytes) = (self.over, &self.lengths, Vec::new());
         self.rows.retain(|_, row| {
             if let Some((sum, extremes)) = row.running.take() {
-                sum.pack(&mut bytes, true);
+                sum.encode(&mut bytes, true);
                 if room.take(FRAME_BYTES + bytes.len()) {
                     row.frames.push_back(Frame {
                         step: over,
@@ -216,7 +216,7 @@ impl Windows {
                 while let Some(frame) = row.frames.get(*first)
                     && frame.step + length <= over
                 {
-                    *totals -= &Packed(&frame.packed).read().0;
+                    *totals -= &EncodedGain(&frame.packed).read().0;
                     *first += 1;
                 }
             }
@@ -302,7 +302,7 @@ impl Row {
         let mut histogram = None;
         if rule.wants_histogram(&totals) && !is_partial {
             let mut sum = Sum::default();
-            frames().for_each(|it| sum.add(Packed(&it.packed)));
+            frames().for_each(|it| sum.add(EncodedGain(&it.packed)));
             let counts = sum.histogram().map(Histogram::iter);
             // Without one, some of it had found no room before it came here.
             is_partial = counts.is_none();

@@ -4,19 +4,21 @@
 //!   merger: groups --(the wall clock's second is over)--> Second --> queue --> rows of each report --> charts, metrics
 //! ```
 //!
-//! A [`Second`] has a record of each group that gained something, by aggregate: the texts of its key, its sums, its extremes and
-//! its histogram. It is made on the merger's thread, never changes, and refers to nothing else: a reader may keep it.
+//! A [`Second`] has a record of each group that gained something, by aggregate: the group's number, its sums, its extremes and
+//! its histogram; and the keys of groups that are new to the reader, which remembers them. It is made on the merger's thread.
 //!
 //! - A request belongs to the second that the wall clock shows when it is merged. Set back, the clock shows seconds again:
 //!   more was gained in them. Set forward, it leaves a gap. Nothing comes twice, and nothing is lost.
-//! - A second that is over is final; the merger ends the running one with its last run. What overflows into `(other)` for want of memory did so after its delta was written.
+//! - A second that is over is final; the merger ends the running one with its last run. What overflows into `(other)` for want of memory did so after it was written.
 //! - What a new report is filled with, and what a snapshot brings back, was gained before: it makes no deltas.
 //! - A report that is made in a second has what was gained since; one that is dropped, what was gained until then.
-//! - Reset and the end of a tick write down first what the running second has so far.
+//! - Reset and the end of a tick first log what the running second has so far.
 //!
-//! Memory is bounded. When the groups of one second take more than a log may, the further ones share a record of `(other)`.
-//! A reader that falls behind loses the oldest seconds, whose requests are counted; the merger never waits.
+//! Memory is bounded. When the groups of one second take more than a log may, or all groups that are known, the further ones
+//! share a record of `(other)`. A reader that falls behind loses what was gained in the oldest seconds, whose requests are
+//! counted, but not the keys of groups that were new in them; when these are too many, it begins anew. The merger never waits.
 
+mod groups;
 mod rows;
 
 use std::collections::VecDeque;
@@ -26,10 +28,11 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tracing::warn;
 
-pub use self::rows::{RowDelta, RowReader};
+use self::groups::Groups;
+pub use self::rows::{RowDelta, RowKey, RowReader};
 use crate::input::squid::{Followed, Positions};
 use crate::instruments::Instrument;
-use crate::report::Gained;
+use crate::report::SecondPart;
 use crate::shutdown::Shutdown;
 
 /// How often a reader looks for seconds that are over.
@@ -50,7 +53,9 @@ pub struct Second {
     /// How far everything had come when it ended.
     pub reached: Reached,
     /// One after the other, where the reports changed in it.
-    gained: Vec<Gained>,
+    parts: Vec<SecondPart>,
+    /// What its reader knows.
+    groups: Groups,
 }
 
 /// How far everything had come at the end of a second: all before that is in it or in earlier ones.
@@ -85,7 +90,10 @@ impl Stream {
             ..Queue::default()
         }));
         self.queue = Some(Arc::clone(&queue));
-        Reader { queue }
+        Reader {
+            queue,
+            groups: Groups::default(),
+        }
     }
 
     fn begin(&mut self, mono_ms: u64, unix_ms: u64) -> Second {
@@ -102,28 +110,18 @@ impl Stream {
         self.running.unix_secs != unix_ms / 1000
     }
 
-    /// The wall clock shows `unix_ms`. If the running second is over, it has what `take` returns.
-    pub(crate) fn advance(
-        &mut self,
-        now_ms: u64,
-        unix_ms: u64,
-        take: impl FnOnce() -> (Vec<Gained>, u64),
-    ) {
-        if self.is_over(unix_ms) {
-            self.end_second(now_ms, unix_ms, take);
-        }
-    }
-
-    /// The running second is over; `take` also returns the id that the next request gets.
+    /// The running second is over; `take` returns what it has, and the id that the next request gets. False when the reader
+    /// does not know any more which groups there are.
+    #[must_use]
     pub(crate) fn end_second(
         &mut self,
         now_ms: u64,
         unix_ms: u64,
-        take: impl FnOnce() -> (Vec<Gained>, u64),
-    ) {
+        take: impl FnOnce() -> (Vec<SecondPart>, u64),
+    ) -> bool {
         let mut over = self.begin(now_ms, unix_ms);
         let Some(queue) = &self.queue else {
-            return;
+            return true;
         };
         let passed = (now_ms.saturating_sub(over.mono_ms) + 500) / 1000;
         over.secs = passed.max(1);
@@ -133,9 +131,9 @@ impl Stream {
         {
             over.secs = secs;
         }
-        (over.gained, over.reached.next_id) = take();
+        (over.parts, over.reached.next_id) = take();
         over.reached.files = self.followed.positions();
-        QUEUE.lock(queue).push(over);
+        QUEUE.lock(queue).push(over)
     }
 
     /// So many requests were merged.
@@ -147,8 +145,9 @@ impl Stream {
 /// Seconds that wait for the reader.
 #[derive(Debug, Default)]
 struct Queue {
-    /// Each with its bytes.
-    seconds: VecDeque<(Second, usize)>,
+    seconds: VecDeque<Second>,
+    /// How many of these, the oldest, are dropped: of them only what happened to directories is kept.
+    dropped: usize,
     bytes: usize,
     bytes_max: usize,
     /// Requests of seconds that were dropped.
@@ -156,20 +155,36 @@ struct Queue {
 }
 
 impl Queue {
-    fn push(&mut self, second: Second) {
-        let bytes = second.gained.iter().map(Gained::bytes).sum();
-        self.bytes += bytes;
-        self.seconds.push_back((second, bytes));
-        while self.bytes > self.bytes_max && self.seconds.len() > 1 {
-            let dropped = self.pop();
-            self.missed += dropped.map_or(0, |second| second.requests);
+    /// False when so much happened to directories that even that is dropped.
+    fn push(&mut self, second: Second) -> bool {
+        let newest = second.bytes();
+        self.bytes += newest;
+        self.seconds.push_back(second);
+        while self.bytes > self.bytes_max && self.dropped + 1 < self.seconds.len() {
+            let second = &mut self.seconds[self.dropped];
+            self.bytes -= second.bytes();
+            second.parts.iter_mut().for_each(SecondPart::drop_gains);
+            self.bytes += second.bytes();
+            self.missed += second.requests;
+            self.dropped += 1;
         }
+        let is_known = self.bytes - newest <= self.bytes_max;
+        if !is_known {
+            let lost = self.seconds.drain(..).skip(self.dropped);
+            self.missed += lost.map(|it| it.requests).sum::<u64>();
+            (self.dropped, self.bytes) = (0, 0);
+        }
+        is_known
     }
 
-    fn pop(&mut self) -> Option<Second> {
-        let (second, bytes) = self.seconds.pop_front()?;
-        self.bytes -= bytes;
-        Some(second)
+    /// The oldest second, and the requests of those before it that were dropped; `None`: it is one of them.
+    fn pop(&mut self) -> Option<(Second, Option<u64>)> {
+        let second = self.seconds.pop_front()?;
+        self.bytes -= second.bytes();
+        let is_dropped = self.dropped > 0;
+        self.dropped -= usize::from(is_dropped);
+        let missed = (!is_dropped).then(|| std::mem::take(&mut self.missed));
+        Some((second, missed))
     }
 }
 
@@ -177,25 +192,30 @@ impl Queue {
 #[derive(Debug)]
 pub struct Reader {
     queue: Arc<Mutex<Queue>>,
+    groups: Groups,
 }
 
 impl Reader {
     /// Gives the seconds that are over to `take`, each with the requests of seconds before it that were dropped unread.
-    pub fn poll(&self, mut take: impl FnMut(&Second, u64)) {
+    pub fn poll(&mut self, mut take: impl FnMut(&Second, u64)) {
         loop {
-            let (second, missed) = {
-                let mut queue = QUEUE.lock(&self.queue);
-                (queue.pop(), std::mem::take(&mut queue.missed))
+            let next = QUEUE.lock(&self.queue).pop();
+            let Some((mut second, missed)) = next else {
+                return;
             };
-            let Some(second) = second else { return };
             let mut stage = TAKE_SECOND.begin();
+            self.groups.follow(&second.parts);
+            let Some(missed) = missed else { continue };
+            self.groups.sort(&second);
+            second.groups = std::mem::take(&mut self.groups);
             take(&second, missed);
+            self.groups = second.groups;
             stage.worked(second.requests);
         }
     }
 
     /// The same until a stop is asked for and once more then, on a thread of its own.
-    pub fn run(&self, shutdown: &Shutdown, mut take: impl FnMut(&Second, u64)) {
+    pub fn run(mut self, shutdown: &Shutdown, mut take: impl FnMut(&Second, u64)) {
         // On Linux this is the thread's own: whoever receives or merges goes first.
         if let Err(error) = rustix::process::setpriority_process(None, 5) {
             warn!(%error, "The series thread keeps its priority.");

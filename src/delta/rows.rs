@@ -1,18 +1,19 @@
 //! The rows of a report in a second: groups of one row added up.
 //!
-//! Groups are sorted by the ids of their rows, so that rows are put together one after the other and nothing is kept of one
-//! but its number. Most rows have one group: what that gained is handed on as it was written.
+//! Rows come in the order of their numbers, so that they are put together one after the other and nothing is kept of one. Most
+//! rows have one group: what that gained is handed on as it was written.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::Second;
-use crate::report::packed::{Packed, PairSums, Pairs, write_pairs, write_totals};
+use crate::report::gain::{EncodedGain, PairSums, Pairs, encode};
 use crate::report::reading::Extremes;
 use crate::report::totals::Totals;
-use crate::report::{Deltas, Watched};
+use crate::report::{KnownGroups, SecondLog, SecondPart, Watched};
 
-/// Records that are read ahead of their turn, all at once: in the order of ids they lie anywhere, and the memory takes as long
+/// Records that are read ahead of their turn, all at once: in the order of rows they lie anywhere, and the memory takes as long
 /// for one as for all of them.
 const AHEAD: usize = 16;
 
@@ -21,16 +22,40 @@ const AHEAD: usize = 16;
 pub struct RowDelta<'a> {
     /// Its id; [`OTHER_ID`](crate::report::OTHER_ID) for what has no row of its own.
     pub id: u64,
-    /// Its key: see [`key_texts`](crate::report::row_key::key_texts).
-    pub key: &'a [u8],
+    /// Its key.
+    pub key: RowKey<'a>,
     /// What it gained, sums and histogram.
-    pub packed: Packed<'a>,
+    pub encoded: EncodedGain<'a>,
     /// The sums of that.
     pub totals: Totals,
     /// Its histogram; `None` when it has none.
     pub times: Option<Pairs<'a>>,
     /// [`Extremes::NOTHING`] where the report keeps none.
     pub extremes: Extremes,
+}
+
+/// The key of a row.
+#[derive(Debug, Clone, Copy)]
+pub enum RowKey<'a> {
+    /// Itself.
+    Bytes(&'a [u8]),
+    /// The row of a report in which a group counts.
+    OfGroup(&'a Watched, &'a KnownGroups, u32),
+}
+
+impl<'a> RowKey<'a> {
+    /// Its texts: see [`key_texts`](crate::report::row_key::key_texts). Most readers need them once a row.
+    #[must_use]
+    pub fn bytes(&self) -> Cow<'a, [u8]> {
+        match *self {
+            Self::Bytes(key) => key.into(),
+            Self::OfGroup(report, groups, group) => {
+                let mut key = Vec::new();
+                report.keys.row_of(groups, group, &mut key);
+                key.into()
+            }
+        }
+    }
 }
 
 /// What takes in the rows of a second, report by report.
@@ -57,90 +82,83 @@ impl Second {
 
     /// The reports that were watched in it, each once.
     pub fn reports(&self) -> impl Iterator<Item = &Arc<Watched>> {
-        let all = self.gained.iter().flat_map(|it| it.reports.iter());
+        let all = self.parts.iter().flat_map(|it| it.reports.iter());
         let by_number: BTreeMap<u64, &Arc<Watched>> = all.map(|it| (it.number, it)).collect();
         by_number.into_values()
+    }
+
+    /// What the groups gained that may count in a report.
+    pub(super) fn logs(&self, report: &Watched) -> Vec<&SecondLog> {
+        let parts = self.parts.iter();
+        parts.filter_map(|it| it.of(report)).collect()
     }
 
     /// Records of groups that may count in a report and found no room.
     #[must_use]
     pub fn folded(&self, report: &Watched) -> u64 {
-        let parts = self.gained.iter().filter_map(|it| it.of(report));
-        parts.map(Deltas::folded).sum()
+        self.logs(report).iter().map(|it| it.folded).sum()
     }
 
-    /// Gives every row of a report that gained something to `each`, in the order of their ids.
+    /// Bytes on the heap.
+    pub(super) fn bytes(&self) -> usize {
+        size_of::<Self>() + self.parts.iter().map(SecondPart::bytes).sum::<usize>()
+    }
+
+    /// Gives every row of a report that gained something to `each`, always in the same order.
     pub fn rows(&self, report: &Watched, mut each: impl FnMut(&RowDelta<'_>)) {
-        let parts = self.gained.iter().filter_map(|it| it.of(report));
-        let parts: Vec<&Deltas> = parts.collect();
-        let mut key = Vec::new();
-        // Id of the row, place of the record.
-        let mut groups = Vec::new();
-        for (part, deltas) in parts.iter().enumerate() {
-            // Ids of rows, where they are known by a number.
-            let mut known: Vec<Option<Option<u64>>> = Vec::new();
-            let mut at = 0;
-            while let Some((group, next)) = deltas.at(at) {
-                let mut id = || report.row_of(&group, &mut key);
-                let id = match report.keys.number(&group) {
-                    Some(number) => {
-                        known.resize(known.len().max(number + 1), None);
-                        *known[number].get_or_insert_with(id)
-                    }
-                    None => id(),
-                };
-                groups.extend(id.map(|id| (id, part as u32, at as u32)));
-                at = next;
-            }
-        }
-        groups.sort_unstable();
-        let mut ahead = 0;
-        let mut record = |place: usize| {
-            if place >= ahead {
-                let coming = groups[place..].iter().take(AHEAD);
-                coming.for_each(|it| parts[it.1 as usize].touch(it.2 as usize));
-                ahead = place + AHEAD;
-            }
-            let (_, part, at) = groups[place];
-            let found = parts[part as usize].at(at as usize);
-            found.map(|(group, _)| group)
+        let logs = self.logs(report);
+        let Some((groups, rows)) = self.groups.of(report, &logs) else {
+            return;
         };
-        let (mut sums, mut packed) = (PairSums::default(), Vec::new());
-        let mut begin = 0;
-        for of_row in groups.chunk_by(|a, b| a.0 == b.0) {
-            let places = begin..begin + of_row.len();
-            begin = places.end;
-            let Some(first) = record(places.start) else {
-                continue;
-            };
-            let (mut extremes, mut gained) = first.gained();
-            if of_row.len() > 1 {
+        let place = |record: u32| {
+            let mut at = record as usize;
+            let mut logs = logs.iter().skip_while(|log| {
+                let is_behind = log.groups().len() <= at;
+                at -= if is_behind { log.groups().len() } else { 0 };
+                is_behind
+            });
+            let log = logs.next().expect("a record is of one of the logs");
+            (log, at)
+        };
+        let (records, mut ahead) = (rows.records(), 0);
+        let mut record = |at: usize| {
+            if at >= ahead {
+                let coming = records[at..].iter().take(AHEAD).map(|&it| place(it));
+                coming.for_each(|(log, at)| log.touch(at));
+                ahead = at + AHEAD;
+            }
+            let (log, at) = place(records[at]);
+            log.record(at)
+        };
+        let (mut sums, mut encoded) = (PairSums::default(), Vec::new());
+        for (id, places) in rows.rows() {
+            let (log, at) = place(records[places.start]);
+            let group = log.groups()[at];
+            let (mut extremes, mut gain) = record(places.start);
+            if places.len() > 1 {
                 let (mut all, mut has_times) = (Totals::ZERO, true);
-                for (more, gained) in places.filter_map(&mut record).map(|it| it.gained()) {
+                for (more, gain) in places.map(&mut record) {
                     extremes.widen(&more);
-                    let (totals, times) = gained.read();
+                    let (totals, times) = gain.read();
                     all += &totals;
                     has_times &= times.is_some();
                     times.into_iter().for_each(|times| sums.add(times));
                 }
-                packed.clear();
-                write_totals(&mut packed, &all, has_times);
-                if has_times {
-                    write_pairs(&mut packed, sums.drain());
-                } else {
+                encoded.clear();
+                encode(&mut encoded, &all, has_times.then(|| sums.drain()));
+                if !has_times {
                     sums = PairSums::default();
                 }
-                gained = Packed(&packed);
+                gain = EncodedGain(&encoded);
             }
             if !report.definition.extremes {
                 extremes = Extremes::NOTHING;
             }
-            report.keys.row_of(&first, &mut key);
-            let (totals, times) = gained.read();
+            let (totals, times) = gain.read();
             each(&RowDelta {
-                id: of_row[0].0,
-                key: &key,
-                packed: gained,
+                id,
+                key: RowKey::OfGroup(report, groups, group),
+                encoded: gain,
                 totals,
                 times,
                 extremes,

@@ -23,6 +23,7 @@ use crate::report::row_key::key_texts;
 use crate::report::{CONFIGURED, Choice, DefinedBy, OTHER_ID, Reports, Ticks, Watchlist, builtin};
 use crate::series::{Fold, Metric, Series};
 
+mod numbers;
 mod readers;
 
 use readers::{check_history, check_metrics, check_series};
@@ -118,7 +119,8 @@ impl Seen {
                 *self.covered.entry(at).or_default() += 1;
             }
             second.rows(report, |row| {
-                let key: Vec<&str> = key_texts(row.key).collect();
+                let key = row.key.bytes();
+                let key: Vec<&str> = key_texts(&key).collect();
                 let key = match row.id {
                     OTHER_ID => "(other)".to_owned(),
                     _ => key.join(" "),

@@ -19,9 +19,9 @@ use super::log::Fresh;
 use super::parquet::BATCH_ROWS;
 use super::row::{Gain, RowRef};
 use super::stored::{BatchBuilder, StoredRows, columns};
-use crate::delta::RowDelta;
+use crate::delta::{RowDelta, RowKey};
 use crate::pool::strings::OTHER_TEXT;
-use crate::report::packed::Packed;
+use crate::report::gain::EncodedGain;
 use crate::report::row_key::push_key;
 use crate::report::{FIRST_ID, OTHER_ID};
 
@@ -84,8 +84,8 @@ impl Batch {
         gain: &Gain,
     ) {
         let mut packed = Vec::new();
-        gain.sum.pack(&mut packed, true);
-        let packed = Packed(&packed);
+        gain.sum.encode(&mut packed, true);
+        let packed = EncodedGain(&packed);
         let (totals, times) = packed.read();
         let id = match is_other {
             true => OTHER_ID,
@@ -94,8 +94,8 @@ impl Batch {
         let extremes = gain.extremes;
         let row = RowDelta {
             id,
-            key,
-            packed,
+            key: RowKey::Bytes(key),
+            encoded: packed,
             totals,
             times,
             extremes,
@@ -123,7 +123,7 @@ impl Batch {
         if row.id == OTHER_ID {
             rows.add_other(other_key, gained, &mut self.scratch);
         } else {
-            rows.add((row.id, row.key), gained, &mut self.scratch);
+            rows.add((row.id, &row.key), gained, &mut self.scratch);
         }
         self.bytes += rows.bytes();
         self.bytes -= before;

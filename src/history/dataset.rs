@@ -4,9 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use super::Gain;
 use crate::report::definition::{Definition, Field, Key, KeySource, Level};
+use crate::report::gain::Sum;
 use crate::report::histogram::BucketLayout;
 use crate::report::key_names;
-use crate::report::packed::Sum;
 use crate::report::row_key::push_key;
 use crate::report::totals::Totals;
 

@@ -1,7 +1,7 @@
 //! Histograms as they are stored: in the column `histogram` of files, and in pending ones.
 //!
 //! ```text
-//!   | bits | pair | pair ...          pairs as `report::packed` writes them
+//!   | bits | pair | pair ...          pairs as `report::gain` writes them
 //!
 //!   bits 6, 4, 3: log-linear buckets, 2^bits of a doubling, of whole microseconds
 //!   bits 0:       the numbers of the report's own linear or `hv=` buckets
@@ -15,10 +15,10 @@
 use std::borrow::Cow;
 
 use crate::report::counts::{BUCKET_MAX, Histogram};
+use crate::report::gain::{Pairs, Sum, write_pairs};
 use crate::report::histogram::{
     BucketLayout, LOG_LINEAR_BITS, LOG_LINEAR_BUCKETS, Rank, octave_bounds, octave_bucket,
 };
-use crate::report::packed::{Pairs, Sum, write_pairs};
 
 /// Buckets of a doubling that there may be, as powers of two.
 const BITS: [u32; 3] = [LOG_LINEAR_BITS, 4, 3];

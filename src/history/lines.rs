@@ -11,7 +11,7 @@ use super::histogram::unfold;
 use super::plan::Plan;
 use super::stored::Want;
 use super::unit::{RowsAt, Unit, on_all_processors};
-use crate::report::packed::Sum;
+use crate::report::gain::Sum;
 
 /// What was gained in each step; `None` for no row at all.
 pub(crate) type Line = Vec<Option<Sum>>;

@@ -30,7 +30,7 @@ use super::stored::BatchBuilder;
 use super::{Dataset, Resolution};
 use crate::delta::RowDelta;
 use crate::report::OTHER_ID;
-use crate::report::packed::Packed;
+use crate::report::gain::EncodedGain;
 use crate::report::reading::Extremes;
 
 /// How files of the log end.
@@ -78,7 +78,8 @@ impl Fresh {
     }
 
     pub(super) fn add(&mut self, dataset: &Arc<Dataset>, time: u64, row: &RowDelta<'_>) {
-        let len = row.key.len() + row.packed.0.len();
+        let key = row.key.bytes();
+        let len = key.len() + row.encoded.0.len();
         self.bytes += size_of::<FreshRow>() + len;
         if self.is_full() {
             return;
@@ -108,12 +109,12 @@ impl Fresh {
         }
         rows.push(FreshRow {
             extremes: row.extremes,
-            key_len: row.key.len() as u32,
-            gained_len: row.packed.0.len() as u32,
+            key_len: key.len() as u32,
+            gained_len: row.encoded.0.len() as u32,
             is_other: row.id == OTHER_ID,
         });
-        bytes.extend_from_slice(row.key);
-        bytes.extend_from_slice(row.packed.0);
+        bytes.extend_from_slice(&key);
+        bytes.extend_from_slice(row.encoded.0);
     }
 
     /// How many rows.
@@ -154,7 +155,7 @@ impl FreshRows {
             (key, rest) = rest.split_at(row.key_len as usize);
             let gained;
             (gained, rest) = rest.split_at(row.gained_len as usize);
-            let (totals, pairs) = Packed(gained).read();
+            let (totals, pairs) = EncodedGain(gained).read();
             times.clear();
             let histogram = pairs.map_or(HistogramRef::Unknown, |pairs| {
                 times.push(lead);

@@ -1,8 +1,8 @@
 //! Rows of history: what a key of a report gained in a minute, an hour or a day.
 
 use crate::report::counts::Histogram;
+use crate::report::gain::Sum;
 use crate::report::histogram::BucketLayout;
-use crate::report::packed::Sum;
 use crate::report::reading::Extremes;
 use crate::report::totals::Totals;
 

@@ -113,14 +113,17 @@ impl ReportMetrics {
         let Self {
             edges, rows, other, ..
         } = self;
-        if let Some(row) = rows.get_mut(gained.key).filter(|_| gained.id != OTHER_ID) {
+        if let Some(row) = rows
+            .get_mut(&*gained.key.bytes())
+            .filter(|_| gained.id != OTHER_ID)
+        {
             row.add(gained, edges);
         } else if room == 0 || gained.id == OTHER_ID {
             other.add(gained, edges);
         } else {
             let mut row = Row::new(edges.len());
             row.add(gained, edges);
-            new.push((gained.key.into(), row));
+            new.push((gained.key.bytes().into(), row));
             if new.len() >= 2 * room {
                 heaviest(new, room, other);
             }

@@ -17,12 +17,12 @@ use super::budget::{Budget, Taken};
 use super::changes::Changes;
 use super::counts::grown;
 use super::definition::{Definition, Field, Filter, Key, KeySource, Level, Missing};
-use super::delta_log::Deltas;
 use super::group_cache::{GroupCache, SKIPPED};
 use super::group_key::{GroupKey, KeyIds, RecordIds, is_status, parts_of};
 use super::groups::Groups;
 use super::histogram::BucketLayout;
 use super::row_map::{NO_ROW, RowMap};
+use super::second_log::{SecondLog, SecondLogWriter};
 use super::tick_log::{TickHead, TickLog, TickLogReader, TickLogWriter};
 use super::totals::Totals;
 use super::window::Ticks;
@@ -66,8 +66,8 @@ impl Scope {
     }
 }
 
-/// What is written down of a group that gained something in a second, generously.
-const DELTA_BYTES: usize = 96;
+/// What the second log has of a group, generously.
+const LOGGED_BYTES: usize = 64;
 
 /// Reports that share groups.
 #[derive(Debug)]
@@ -107,8 +107,8 @@ pub(super) struct Aggregate {
     pub(super) flow: Flow,
     /// What was counted and moved since somebody began to read.
     pub(super) changes: Changes,
-    /// What groups gained in the running second, where somebody wants to know.
-    deltas: Option<Deltas>,
+    /// What groups gained in the running second, where somebody reads it.
+    second_log: Option<SecondLogWriter>,
     /// Its running tick is over, and some of its slots are closed.
     pub(super) is_closing: bool,
     /// Some of what a tick had gained that left the window is still there: not to be read.
@@ -181,7 +181,7 @@ impl Aggregate {
             version: 0,
             flow: Flow::default(),
             changes: Changes::default(),
-            deltas: None,
+            second_log: None,
             is_closing: false,
             is_leaving: false,
             is_filling: false,
@@ -283,32 +283,33 @@ impl Aggregate {
         memory.budget.changed(before, self.groups.heap_bytes());
     }
 
-    /// From now on, writes down what groups gain; what they have of the running second has been [taken](Self::take_deltas).
-    pub(super) fn watch(&mut self) {
-        self.groups.is_watched = true;
-        self.deltas = Some(Deltas::new(self.group_keys.len(), 0));
+    /// Keeps a second log from now on, or none; what groups gained before has been [taken](Self::take_second_log).
+    pub(super) fn watch(&mut self, new: Option<SecondLogWriter>) {
+        self.groups.is_watched = new.is_some();
+        self.second_log = new;
     }
 
-    /// May write down so much.
-    pub(super) fn allow_deltas(&mut self, bytes_max: usize) {
-        if let Some(deltas) = &mut self.deltas {
-            deltas.allow(bytes_max);
-        }
+    /// The second log, if there is one.
+    pub(super) fn second_log(&mut self) -> Option<&mut SecondLogWriter> {
+        self.second_log.as_mut()
     }
 
-    /// About what it writes down when all its groups gain something.
-    pub(super) fn deltas_bytes(&self) -> usize {
-        self.groups.keys.len() * DELTA_BYTES
+    /// About what it logs when all its groups gain something.
+    pub(super) fn logged_bytes(&self) -> usize {
+        self.groups.keys.len() * LOGGED_BYTES
     }
 
-    /// What groups gained since this was called last; `None`: nobody wants to know.
-    pub(super) fn take_deltas(&mut self, strings: &StringInterner) -> Option<Deltas> {
+    /// What groups gained since this was called last; `None`: nobody reads it. `is_over`: the second is.
+    pub(super) fn take_second_log(
+        &mut self,
+        is_over: bool,
+        strings: &StringInterner,
+    ) -> Option<SecondLog> {
         self.cut_second(strings);
-        let deltas = self.deltas.as_mut()?;
-        Some(deltas.take(strings))
+        Some(self.second_log.as_mut()?.take(is_over, &self.groups.keys))
     }
 
-    /// Cuts the running second: settles all slots, and writes down what groups gained if somebody wants to know. Also before
+    /// Cuts the running second: settles all slots, and logs what groups gained if somebody reads it. Also before
     /// slots are closed or give way.
     pub(super) fn cut_second(&mut self, strings: &StringInterner) {
         while self.cut_some(usize::MAX, strings) {}
@@ -317,26 +318,15 @@ impl Aggregate {
     /// The same for up to `slots` further slots; false when none is left.
     pub(super) fn cut_some(&mut self, slots: usize, strings: &StringInterner) -> bool {
         let Self {
-            groups,
-            deltas,
-            group_keys,
-            ..
+            groups, second_log, ..
         } = self;
-        let more = groups.cut_some(slots, |groups, gained| {
-            if let Some(deltas) = deltas {
-                let keys = (0..group_keys.len()).map(|at| groups.keys.key_id(gained.group, at));
-                deltas.write(
-                    keys,
-                    strings,
-                    gained.extremes,
-                    (&gained.totals, gained.pairs),
-                );
+        groups.cut_some(slots, |keys, gained| {
+            if let Some(log) = second_log {
+                let group = (gained.group, keys.key(gained.group));
+                let gain = (&gained.totals, gained.pairs);
+                log.write(group, strings, gained.extremes, gain);
             }
-        });
-        if let Some(deltas) = deltas {
-            deltas.forget_strings();
-        }
-        more
+        })
     }
 
     /// Filters, key ids, table.
@@ -400,6 +390,9 @@ impl Aggregate {
         let key_ids = self.groups.keys.key_ids(id);
         for row_map in self.row_maps.iter_mut().flatten() {
             row_map.remove_group(id, &key_ids);
+        }
+        if let Some(log) = &mut self.second_log {
+            log.directory.forget(id, key_ids.iter().copied());
         }
         for key_id in key_ids {
             strings.release(key_id);

@@ -21,9 +21,9 @@ use super::key_table::KeyTable;
 use super::reading::Extremes;
 use super::totals::Totals;
 
+mod cut_second;
 mod front;
 pub(super) mod overflow;
-mod seconds;
 
 /// No slot: the group gained nothing in the running tick.
 pub(super) const NO_SLOT: u32 = u32::MAX;

@@ -49,6 +49,11 @@ impl KeyTable {
         self.key_ids[id as usize * self.stride + at]
     }
 
+    /// The key ids of a combination, one after the other.
+    pub(super) fn key(&self, id: u32) -> impl Iterator<Item = u32> + '_ {
+        (0..self.stride).map(move |at| self.key_id(id, at))
+    }
+
     /// All key ids of a combination.
     pub(super) fn key_ids(&self, id: u32) -> KeyIds {
         let mut key_ids = [NONE; DEFINITION_KEYS_MAX];

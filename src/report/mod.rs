@@ -15,7 +15,9 @@
 //!
 //! ```text
 //!   Reports::cut_some      the wall clock's second is over: fronts are settled into slots,
-//!    -> Deltas             and what groups gained is written down, if somebody reads it (see `delta`)
+//!    -> SecondLogWriter    and what groups gained is logged by number, if somebody reads it;
+//!    -> Directory          the key of a group that is new to readers goes with it
+//!   Reports::take_second   the logs of all aggregates, of which the reader makes rows (see `delta`)
 //!   Reports::advance_some  a tick is over: slots go to the TickLog and into their groups,
 //!    -> close_some         as far as the Budget has room; the rest goes to `(other)`
 //!    -> retire_some        a tick leaves the window: its log is subtracted, groups without anything go
@@ -30,7 +32,7 @@
 //! | room | files |
 //! |---|---|
 //! | definitions | `definition`, `comment` (both COMMENT grammars), `v1_kinds`, `form` (TOML and JSON), `builtin`, `ddl` |
-//! | aggregation | `arrivals`, `aggregate`, `group_key`, `group_cache`, `groups`, `key_table`, `counts`, `tick_log`, `window`, `delta_log`, `packed`, `registry` |
+//! | aggregation | `arrivals`, `aggregate`, `group_key`, `group_cache`, `groups`, `key_table`, `counts`, `tick_log`, `window`, `gain`, `directory`, `second_log`, `registry` |
 //! | overflow | `aggregate::overflow`, `groups::overflow`, `budget` |
 //! | reading | `row_map`, `read`, `changes`, `reading`, `histogram`, `columns` and `layout` (columns of v1, v2, native), `row_key` |
 
@@ -45,7 +47,8 @@ pub mod comment;
 pub(crate) mod counts;
 pub mod ddl;
 pub mod definition;
-mod delta_log;
+mod directory;
+pub(crate) mod gain;
 mod group_cache;
 mod group_key;
 mod groups;
@@ -53,12 +56,12 @@ pub mod histogram;
 mod key_table;
 pub mod layout;
 pub mod native;
-pub(crate) mod packed;
 pub mod read;
 pub mod reading;
 pub(crate) mod registry;
 pub mod row_key;
 mod row_map;
+mod second_log;
 mod tick_log;
 pub mod totals;
 mod v1_kinds;
@@ -69,12 +72,13 @@ pub use self::aggregate::Flow;
 pub use self::aggregate::snapshot::{SavedAggregate, SavedPart};
 pub use self::arrivals::Arrivals;
 pub use self::definition::DefinedBy;
-pub use self::delta_log::{Deltas, GroupDelta};
+pub use self::directory::KnownGroups;
 pub(crate) use self::group_key::field_word;
 pub use self::registry::snapshot::{NotRestored, ReportsCut, ReportsRestore};
 pub use self::registry::watch::{
-    CONFIGURED, Choice, FIRST_ID, Gained, OTHER_ID, TOTAL_ID, Watched, WatchedReports, Watchlist,
-    key_names,
+    CONFIGURED, Choice, FIRST_ID, OTHER_ID, SecondPart, TOTAL_ID, Watched, WatchedReports,
+    Watchlist, key_names,
 };
 pub use self::registry::{Entry, Filling, Reports, Usage};
+pub use self::second_log::SecondLog;
 pub use self::window::Ticks;

@@ -1,11 +1,10 @@
-//! The row of a report in which a group counts, for readers of [`Deltas`](super::delta_log::Deltas): from the texts of the
-//! group's key, by the rules that `RowMap` has for their numbers. And the key of a row as bytes: each text behind its length.
+//! The row of a report in which a group counts, for readers of second logs: from the texts of the group's key, by the rules that `RowMap` has for their numbers. And the key of a row as bytes: each text behind its length.
 
 #[cfg(feature = "sql")]
 use std::cmp::Ordering;
 
 use super::definition::Key;
-use super::delta_log::GroupDelta;
+use super::directory::KnownGroups;
 use super::group_key::lacks;
 use crate::pool::strings::{EMPTY, NONE, OTHER, OTHER_TEXT};
 
@@ -25,17 +24,8 @@ pub enum RowOf {
 }
 
 impl RowKeys {
-    /// What groups of one log have in common that count in one row, when that is known without a look at the row's key.
-    pub(crate) fn number(&self, group: &GroupDelta<'_>) -> Option<usize> {
-        match &self.0[..] {
-            [] => Some(0),
-            [(at, _)] => Some(group.number(*at).map_or(0, |number| number as usize + 1)),
-            _ => None,
-        }
-    }
-
     /// Writes the key of a group's row, as [`push_key`] does.
-    pub fn row_of(&self, group: &GroupDelta<'_>, key: &mut Vec<u8>) -> RowOf {
+    pub fn row_of(&self, groups: &KnownGroups, group: u32, key: &mut Vec<u8>) -> RowOf {
         key.clear();
         let mut row = RowOf::Own;
         for (
@@ -45,7 +35,7 @@ impl RowKeys {
             },
         ) in &self.0
         {
-            let value = group.value(*at);
+            let value = groups.value(group, *at);
             let key_id = match value {
                 None => NONE,
                 Some(b"") => EMPTY,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::counts::Histogram;
-use super::packed::{Pairs, write_pairs};
+use super::gain::{Pairs, write_pairs};
 use super::totals::Totals;
 use super::varint;
 

@@ -7,7 +7,7 @@ use parking_lot::RwLockWriteGuard;
 use super::history::{COARSE_SECS, FINE_SECS, HOUR_SECS, Report, Slot};
 use super::{Shared, State, WRITE};
 use crate::delta::{RowDelta, RowReader, Second};
-use crate::report::packed::{Packed, Sum};
+use crate::report::gain::{EncodedGain, Sum};
 use crate::report::totals::Totals;
 use crate::report::{TOTAL_ID, Watched};
 
@@ -101,7 +101,7 @@ struct Adding<'a> {
 }
 
 impl Adding<'_> {
-    fn add(&mut self, row: u64, weight: f64, gained: Packed<'_>) {
+    fn add(&mut self, row: u64, weight: f64, gained: EncodedGain<'_>) {
         let (history, row) = (&mut self.state.history, (self.report, row));
         history.add(self.second, row, weight, gained);
     }
@@ -118,7 +118,7 @@ impl RowReader for Adding<'_> {
         if self.has_keys {
             // Its time, and a little for each request, so that requests without time count too.
             let weight = row.totals.time as f64 + row.totals.requests as f64;
-            self.add(row.id, weight, row.packed);
+            self.add(row.id, weight, row.encoded);
         }
     }
 
@@ -126,8 +126,8 @@ impl RowReader for Adding<'_> {
         let all = std::mem::take(&mut self.all);
         if all.totals != Totals::ZERO {
             let mut packed = std::mem::take(self.packed);
-            all.pack(&mut packed, true);
-            self.add(TOTAL_ID, f64::INFINITY, Packed(&packed));
+            all.encode(&mut packed, true);
+            self.add(TOTAL_ID, f64::INFINITY, EncodedGain(&packed));
             *self.packed = packed;
         }
         // Readers need not wait until all reports are added: what is added belongs to a second that they do not see yet.

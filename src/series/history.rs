@@ -8,7 +8,7 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::points::Points;
-use crate::report::packed::Packed;
+use crate::report::gain::EncodedGain;
 use crate::report::{FIRST_ID, OTHER_ID, TOTAL_ID};
 
 /// Seconds that are kept one by one.
@@ -111,7 +111,7 @@ impl History {
         second: u64,
         (report, id): (u64, u64),
         weight: f64,
-        gained: Packed<'_>,
+        gained: EncodedGain<'_>,
     ) {
         let Some(report) = self.reports.get_mut(&report) else {
             return;
@@ -272,7 +272,7 @@ fn first_without_room(rows: &[Heft], mut room: usize, bytes: impl Fn(&Heft) -> u
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::packed::{write_pairs, write_totals};
+    use crate::report::gain::encode;
     use crate::report::totals::Totals;
 
     /// A row of so many requests, of 50 different times.
@@ -283,8 +283,8 @@ mod tests {
             time: u128::from(requests) * 1000,
             ..Totals::ZERO
         };
-        write_totals(&mut packed, &totals, true);
-        write_pairs(&mut packed, (100..150).map(|bucket| (bucket, 1)));
+        let pairs = (100..150).map(|bucket| (bucket, 1));
+        encode(&mut packed, &totals, Some(pairs));
         packed
     }
 
@@ -295,11 +295,11 @@ mod tests {
         for second in 0..seconds {
             history.folded = 0;
             for row in 2..102 {
-                history.add(second, (7, row), row as f64, Packed(&gained(row)));
+                history.add(second, (7, row), row as f64, EncodedGain(&gained(row)));
                 assert!(history.bytes <= bytes_max);
             }
             let all = gained((2..102).sum());
-            history.add(second, (7, TOTAL_ID), f64::INFINITY, Packed(&all));
+            history.add(second, (7, TOTAL_ID), f64::INFINITY, EncodedGain(&all));
             history.slots.push_back(Slot {
                 second,
                 secs: 1,
@@ -375,7 +375,7 @@ mod tests {
         history.age();
         history.age();
         let row = (7, FIRST_ID);
-        history.add(3_691, row, 1.0, Packed(&gained(1)));
+        history.add(3_691, row, 1.0, EncodedGain(&gained(1)));
         assert!(history.reports[&7].rows[&FIRST_ID].is_full);
     }
 }

@@ -4,12 +4,12 @@
 //! so the running, unfinished point of a line shows the right height.
 
 use crate::report::definition::{Definition, Level};
+use crate::report::gain::Sum;
 use crate::report::histogram::{BucketLayout, Rank, Rounding};
 use crate::report::layout::Measure;
 use crate::report::layout::Measure::{
     Errors, Hits, Memory, Requests, RuStime, RuUtime, Time, Traffic,
 };
-use crate::report::packed::Sum;
 use crate::value;
 
 /// One number of a row over some seconds.

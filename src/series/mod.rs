@@ -39,8 +39,8 @@ pub const REPORTS_MAX: usize = 64;
 pub const EVERYTHING: &str = "info";
 
 /// How the memory is divided, in fortieths: for rows, for seconds on their way here. The rest is for what is at hand.
-const ROWS: usize = 30;
-const STREAM: usize = 8;
+const ROWS: usize = 28;
+const STREAM: usize = 11;
 
 pub(crate) static READ: Instrument = Instrument::wait("wait/synch/rwlock/series/read", "read_lock");
 pub(crate) static WRITE: Instrument =

@@ -1,10 +1,10 @@
 //! The past of one row: what it gained in each second, or in ten of them, packed one behind the other.
 //!
 //! ```text
-//!   point:   | seconds since the last one | bytes that follow | sums and histogram (see `packed`) |
+//!   point:   | seconds since the last one | bytes that follow | gain (see `report::gain`) |
 //! ```
 
-use crate::report::packed::{Packed, Sum};
+use crate::report::gain::{EncodedGain, Sum};
 use crate::report::varint;
 
 /// Points, oldest first.
@@ -19,7 +19,7 @@ pub(super) struct Points {
 
 impl Points {
     /// Adds what was gained in a second, with its histogram if it has one that is asked for.
-    pub(super) fn push(&mut self, second: u64, gained: Packed<'_>, with_histogram: bool) {
+    pub(super) fn push(&mut self, second: u64, gained: EncodedGain<'_>, with_histogram: bool) {
         let passed = second.saturating_sub(self.newest);
         let mut histogram = gained.histogram_bytes();
         let mut len = gained.0.len();
@@ -40,14 +40,14 @@ impl Points {
     }
 
     /// All of them, each with its second.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (u64, Packed<'_>)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u64, EncodedGain<'_>)> {
         let (mut rest, mut second) = (&self.bytes[..], 0);
         std::iter::from_fn(move || {
             second += varint::take(&mut rest) as u64;
             let len = varint::take(&mut rest) as usize;
             let (gained, behind) = rest.split_at_checked(len).filter(|_| len > 0)?;
             rest = behind;
-            Some((second, Packed(gained)))
+            Some((second, EncodedGain(gained)))
         })
     }
 
@@ -56,7 +56,7 @@ impl Points {
         let old = std::mem::take(self);
         let points = old.iter();
         let points = points.filter_map(|(second, gained)| Some((begin(second)?, gained)));
-        let points: Vec<(u64, Packed<'_>)> = points.collect();
+        let points: Vec<(u64, EncodedGain<'_>)> = points.collect();
         self.bytes.reserve_exact(old.bytes.len());
         let mut packed = Vec::new();
         for of_one in points.chunk_by(|a, b| a.0 == b.0) {
@@ -64,8 +64,8 @@ impl Points {
             if of_one.len() > 1 {
                 let mut sum = Sum::default();
                 of_one.iter().for_each(|(_, gained)| sum.add(*gained));
-                sum.pack(&mut packed, with_histograms);
-                gained = Packed(&packed);
+                sum.encode(&mut packed, with_histograms);
+                gained = EncodedGain(&packed);
             }
             self.push(begin, gained, with_histograms);
         }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::history::{COARSE_SECS, Slot};
 use super::metric::{Metric, Span};
 use super::{READ, REPORTS_MAX, Series};
-use crate::report::packed::Sum;
+use crate::report::gain::Sum;
 use crate::report::row_key::push_key;
 use crate::report::{TOTAL_ID, Watched};
 use crate::telemetry::reading::{Group, Place, readings};

@@ -5,7 +5,7 @@
 //! 64 bits of a keyed hash: keys are not compared.
 //!
 //! ```text
-//!   bytes of a row:  | key | length | pairs | length | pairs | ..          pairs as `report::packed` has them
+//!   bytes of a row:  | key | length | pairs | length | pairs | ..          pairs as `report::gain` has them
 //! ```
 
 use std::hint::black_box;
@@ -15,12 +15,13 @@ use std::ops::Range;
 use ahash::RandomState;
 use hashbrown::HashTable;
 
+use crate::delta::RowKey;
 use crate::history::histogram::{HistogramRef, lead};
 use crate::history::stored::BatchBuilder;
 use crate::history::{Gain, RowRef};
 use crate::report::counts::Histogram;
+use crate::report::gain::{PairSums, Pairs, Sum, write_pairs};
 use crate::report::layout::Measure;
-use crate::report::packed::{PairSums, Pairs, Sum, write_pairs};
 use crate::report::reading::Extremes;
 use crate::report::totals::Totals;
 use crate::report::varint;
@@ -87,7 +88,7 @@ impl Rows {
     /// Adds to the row of an id, whose key this is.
     pub(super) fn add(
         &mut self,
-        (id, key): (u64, &[u8]),
+        (id, key): (u64, &RowKey<'_>),
         gained: Gained<'_>,
         scratch: &mut Scratch,
     ) {
@@ -112,14 +113,14 @@ impl Rows {
     }
 
     /// The place of a row, which is made when it is missing.
-    fn place(&mut self, id: u64, key: &[u8]) -> usize {
+    fn place(&mut self, id: u64, key: &RowKey<'_>) -> usize {
         let mut near = self.ids[self.next..].iter().take(NEAR);
         let near = near.position(|&it| it == id);
         let place = near.map(|near| self.next + near).or_else(|| {
             let found = self.index.find(id, |&at| self.ids[at as usize] == id);
             found.map(|&at| at as usize)
         });
-        let place = place.unwrap_or_else(|| self.push(id, KeptRow::new(key)));
+        let place = place.unwrap_or_else(|| self.push(id, KeptRow::new(&key.bytes())));
         self.next = place + 1;
         place
     }

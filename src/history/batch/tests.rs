@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::*;
-use crate::report::packed::{Packed, write_pairs, write_totals};
+use crate::report::gain::{EncodedGain, encode};
 use crate::report::row_key::key_texts;
 use crate::report::totals::Totals;
 
@@ -32,10 +32,10 @@ fn gain(requests: u64) -> Gain {
         ..Totals::ZERO
     };
     let mut packed = Vec::new();
-    write_totals(&mut packed, &totals, true);
-    write_pairs(&mut packed, (0..100).map(|step| (700 + step * 3, requests)));
+    let pairs = (0..100).map(|step| (700 + step * 3, requests));
+    encode(&mut packed, &totals, Some(pairs));
     let mut gain = Gain::default();
-    gain.sum.add(Packed(&packed));
+    gain.sum.add(EncodedGain(&packed));
     gain
 }
 

@@ -11,9 +11,9 @@ use datafusion::arrow::datatypes::{Int32Type, Int64Type, TimestampMillisecondTyp
 use super::{Columns, Content};
 use crate::history::histogram::decode;
 use crate::history::{Gain, RowRef};
+use crate::report::gain::Sum;
 use crate::report::histogram::BucketLayout;
 use crate::report::layout::{Measure, OTHER};
-use crate::report::packed::Sum;
 use crate::report::reading::Extremes;
 use crate::report::row_key::push_key;
 use crate::report::totals::Totals;

@@ -11,8 +11,8 @@ use crate::history::histogram::{error, fold, settle};
 use crate::history::lines::{self, Asked};
 use crate::history::{Batch, Gain, Resolution, Retention, Store};
 use crate::report::definition::Level;
+use crate::report::gain::Sum;
 use crate::report::histogram::{BucketLayout, Rank, Rounding};
-use crate::report::packed::Sum;
 
 const DAY: u64 = 86_400;
 

@@ -12,7 +12,7 @@ use crate::clickhouse::{Counted, FleetRows, Points};
 use crate::history::{Coverage, Dataset, Resolution};
 use crate::query::error::QueryError;
 use crate::query::question::{Fleet, LineQuestion, Spans, moved, shipped_until};
-use crate::report::packed::Sum;
+use crate::report::gain::Sum;
 use crate::series::Metric;
 
 /// Seconds by which a collector may have counted for less than the span before that is said.

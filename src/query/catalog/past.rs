@@ -27,8 +27,8 @@ use crate::query::question::{
 use crate::query::read_model::{Distribution, ReportAnswer};
 use crate::query::table::{Rows, Table};
 use crate::report::definition::{Columns, Definition};
+use crate::report::gain::Sum;
 use crate::report::histogram::BucketLayout;
-use crate::report::packed::Sum;
 use crate::report::row_key::{key_texts, push_key};
 use crate::series::{Metric, Span};
 

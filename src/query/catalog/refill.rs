@@ -16,7 +16,7 @@ use crate::history::plan::Plan;
 use crate::history::{Batch, Coverage, Dataset, Gain, History, Part, Resolution};
 use crate::report::counts::Histogram;
 use crate::report::definition::Definition;
-use crate::report::packed::Sum;
+use crate::report::gain::Sum;
 use crate::report::reading::{Extremes, KeyValue, Reading, Want};
 use crate::report::row_key::push_key;
 use crate::report::{Entry, read};

@@ -22,7 +22,7 @@ use crate::history::unit::RowsAt;
 use crate::history::{Dataset, Resolution};
 use crate::limits::{ALERT_REPLAY_BYTES_MAX, ALERT_REPLAY_MS_MAX};
 use crate::query::error::QueryError;
-use crate::report::packed::Sum;
+use crate::report::gain::Sum;
 use crate::report::row_key::key_texts;
 
 /// Least window that minutes can say something about, seconds.
@@ -119,7 +119,7 @@ fn gained(report: &str, sums: &Sums, rules: &[Arc<Rule>], partial: &mut Vec<Stri
     let read = sums.histograms(&places, &mut |place, histogram| {
         let row = &sums.rows()[place];
         let mut packed = Vec::new();
-        Sum::of(row.totals, histogram.cloned()).pack(&mut packed, true);
+        Sum::of(row.totals, histogram.cloned()).encode(&mut packed, true);
         gain.rows.push(RowGain {
             id: ids.hash_one(&*row.key),
             key: row.key.clone(),

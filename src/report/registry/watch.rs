@@ -1,10 +1,10 @@
-//! Reports that are watched: what their groups gain is written down, for charts and metrics.
+//! Reports that are watched: what their groups gain goes to second logs, for charts, metrics and history.
 //!
 //! A [`Choice`] says which. When one comes or goes, what was gained until then is set apart, with the reports as they were:
 //! nothing is lost of one that goes, and one that comes has what was gained since, and nothing of another that had its
 //! place before. Readers share the list of those that are watched now ([`Watchlist`]), and need no other lock for it.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ahash::RandomState;
@@ -13,9 +13,10 @@ use parking_lot::RwLock;
 use super::{Entry, Reports};
 use crate::pool::Pool;
 use crate::report::definition::{DefinedBy, Definition};
-use crate::report::delta_log::{Deltas, GroupDelta};
+use crate::report::directory::KnownGroups;
 use crate::report::layout::Cell;
 use crate::report::row_key::{RowKeys, RowOf};
+use crate::report::second_log::{SecondLog, SecondLogWriter};
 
 /// Among names of reports: all that are not built in.
 pub const CONFIGURED: &str = "*";
@@ -40,7 +41,7 @@ pub struct Choice {
     pub alerted: Vec<String>,
     /// Those that are made later are watched as long as there are fewer.
     pub reports_max: usize,
-    /// What may be written down in a second, about.
+    /// What the logs of a second and what is known of groups may take, about.
     pub bytes_max: usize,
 }
 
@@ -100,8 +101,8 @@ impl Watched {
     }
 
     /// The id of the row in which a group counts, if it does; the row's key is put into `key`.
-    pub fn row_of(&self, group: &GroupDelta<'_>, key: &mut Vec<u8>) -> Option<u64> {
-        match self.keys.row_of(group, key) {
+    pub fn row_of(&self, groups: &KnownGroups, group: u32, key: &mut Vec<u8>) -> Option<u64> {
+        match self.keys.row_of(groups, group, key) {
             RowOf::None => None,
             RowOf::Other => Some(OTHER_ID),
             RowOf::Own => Some(self.row_id(key)),
@@ -143,27 +144,41 @@ impl Watchlist {
 
 /// What the groups of watched reports gained while the same ones were watched, in one second at most.
 #[derive(Debug)]
-pub struct Gained {
+pub struct SecondPart {
     /// The reports.
     pub reports: WatchedReports,
-    /// By number of the aggregate.
-    deltas: Vec<(usize, Deltas)>,
+    /// With the number of the aggregate.
+    logs: Vec<(usize, SecondLog)>,
 }
 
-impl Gained {
+impl SecondPart {
     /// What groups gained that may count in a report.
     #[must_use]
-    pub fn of(&self, report: &Watched) -> Option<&Deltas> {
+    pub fn of(&self, report: &Watched) -> Option<&SecondLog> {
         let is_watched = self.reports.iter().any(|it| it.number == report.number);
-        let mut deltas = self.deltas.iter().filter(|_| is_watched);
-        let found = deltas.find(|(aggregate, _)| *aggregate == report.aggregate);
-        found.map(|(_, deltas)| deltas)
+        let mut logs = self.logs.iter().filter(|_| is_watched);
+        let found = logs.find(|(aggregate, _)| *aggregate == report.aggregate);
+        found.map(|(_, log)| log)
+    }
+
+    /// The logs of all aggregates.
+    pub fn logs(&self) -> impl Iterator<Item = &SecondLog> {
+        self.logs.iter().map(|(_, log)| log)
+    }
+
+    /// Nobody will read what was gained; what happened to directories stays.
+    pub fn drop_gains(&mut self) {
+        self.logs.iter_mut().for_each(|(_, log)| log.drop_gains());
     }
 
     /// Bytes taken.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.deltas.iter().map(|(_, it)| it.bytes()).sum()
+        size_of::<Self>()
+            + self
+                .logs()
+                .map(|it| size_of::<SecondLog>() + it.bytes())
+                .sum::<usize>()
     }
 }
 
@@ -172,14 +187,15 @@ impl Gained {
 pub(super) struct Watch {
     choice: Choice,
     list: Watchlist,
-    /// How many reports have been watched so far.
+    /// How many reports have been watched so far, and directories begun.
     count: u64,
+    directories: u64,
     /// What was gained in the running second before the list changed.
-    gained: Vec<Gained>,
+    parts: Vec<SecondPart>,
 }
 
 impl Reports {
-    /// From now on, what the groups of these reports gain is written down, until it is taken.
+    /// From now on, what the groups of these reports gain is logged, until it is taken.
     pub fn watch(&mut self, choice: Choice, pool: &Pool) -> Watchlist {
         self.watch = Watch {
             choice,
@@ -201,13 +217,18 @@ impl Reports {
         self.watch.list.now()
     }
 
-    /// What was gained since this was called last.
-    pub fn take_deltas(&mut self, pool: &Pool) -> Vec<Gained> {
+    /// What was gained in the second that is over.
+    pub fn take_second(&mut self, pool: &Pool) -> Vec<SecondPart> {
         self.share_out();
-        let last = self.take_gained(pool);
-        let mut gained = std::mem::take(&mut self.watch.gained);
-        gained.push(last);
-        gained
+        let last = self.take_part(true, pool);
+        let mut parts = std::mem::take(&mut self.watch.parts);
+        parts.push(last);
+        parts
+    }
+
+    /// What readers knew of groups is lost: begins all directories anew. To be called when a second is over.
+    pub fn begin_directories(&mut self, pool: &Pool) {
+        self.follow_watched(true, pool);
     }
 
     /// After a report has come, or before the aggregate of one that was taken off the list goes.
@@ -238,47 +259,72 @@ impl Reports {
             }
         }
         if (before.len(), now.len()) != (stay, stay) {
-            let gained = self.take_gained(pool);
-            self.watch.gained.push(gained);
+            let part = self.take_part(false, pool);
+            self.watch.parts.push(part);
             *self.watch.list.0.write() = now.into();
-            for at in self.watched_aggregates() {
-                if let Some(aggregate) = &mut self.aggregates[at] {
-                    aggregate.watch();
-                }
-            }
-            self.share_out();
+            // Who begins to read knows nothing.
+            self.follow_watched(before.is_empty(), pool);
         }
     }
 
-    fn take_gained(&mut self, pool: &Pool) -> Gained {
+    fn take_part(&mut self, is_over: bool, pool: &Pool) -> SecondPart {
         let aggregates = self.aggregates.iter_mut().enumerate();
-        let deltas = aggregates.filter_map(|(at, aggregate)| {
-            let deltas = aggregate.as_mut()?.take_deltas(&pool.strings)?;
-            Some((at, deltas))
+        let logs = aggregates.filter_map(|(at, aggregate)| {
+            let log = aggregate
+                .as_mut()?
+                .take_second_log(is_over, &pool.strings)?;
+            Some((at, log))
         });
-        Gained {
+        SecondPart {
             reports: self.watch.list.now(),
-            deltas: deltas.collect(),
+            logs: logs.collect(),
         }
     }
 
-    fn watched_aggregates(&self) -> BTreeSet<usize> {
-        let reports = self.watch.list.now();
-        reports.iter().map(|it| it.aggregate).collect()
+    /// Has second logs of the aggregates of watched reports, and of no others. `anew`: with other directories.
+    fn follow_watched(&mut self, anew: bool, pool: &Pool) {
+        let watched = self.watched_aggregates();
+        for (at, aggregate) in self.aggregates.iter_mut().enumerate() {
+            let Some(aggregate) = aggregate else { continue };
+            let is_watched = watched.contains_key(&at);
+            if anew || is_watched != aggregate.second_log().is_some() {
+                self.watch.directories += 1;
+                let keys = aggregate.group_keys.len();
+                let new = || SecondLogWriter::new(self.watch.directories, keys, &pool.strings);
+                aggregate.watch(is_watched.then(new));
+            }
+        }
+        self.share_out();
     }
 
-    /// The aggregates of watched reports share what is left for this second.
+    /// The aggregates of watched reports, each with how many these are.
+    fn watched_aggregates(&self) -> BTreeMap<usize, usize> {
+        let mut aggregates = BTreeMap::new();
+        for report in &*self.watch.list.now() {
+            *aggregates.entry(report.aggregate).or_default() += 1;
+        }
+        aggregates
+    }
+
+    /// The aggregates of watched reports share what is left for the logs of this second, and for what is known of groups.
     fn share_out(&mut self) {
-        let written: usize = self.watch.gained.iter().map(Gained::bytes).sum();
-        let left = self.watch.choice.bytes_max.saturating_sub(written);
+        let bytes_max = self.watch.choice.bytes_max;
+        let written: usize = self.watch.parts.iter().map(SecondPart::bytes).sum();
         let watched = self.watched_aggregates();
         let aggregates = self.aggregates.iter_mut().enumerate();
-        let aggregates = aggregates.filter(|(at, _)| watched.contains(at));
-        let mut aggregates: Vec<_> = aggregates.filter_map(|(_, it)| it.as_mut()).collect();
-        aggregates.sort_unstable_by_key(|it| it.deltas_bytes());
-        let needs: Vec<usize> = aggregates.iter().map(|it| it.deltas_bytes() * 2).collect();
-        for (aggregate, share) in aggregates.into_iter().zip(shares(left, &needs)) {
-            aggregate.allow_deltas(share);
+        let mut aggregates: Vec<_> = aggregates
+            .filter_map(|(at, it)| {
+                let (it, &reports) = (it.as_mut()?, watched.get(&at)?);
+                let logged = it.logged_bytes() * 2;
+                Some((logged, reports, it.second_log()?))
+            })
+            .collect();
+        aggregates.sort_unstable_by_key(|&(logged, ..)| logged);
+        let needs: Vec<usize> = aggregates.iter().map(|it| it.0).collect();
+        let known: usize = aggregates.iter().map(|it| it.2.directory.bytes()).sum();
+        let shares = shares(bytes_max.saturating_sub(known + written), &needs);
+        for ((_, reports, log), share) in aggregates.into_iter().zip(shares) {
+            log.allow(share, reports);
         }
     }
 }

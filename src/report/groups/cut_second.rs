@@ -4,16 +4,16 @@
 //! Slots must be settled before they are closed, moved or taken over.
 
 use super::super::counts::{Sample, grown};
-use super::super::packed::PairSums;
+use super::super::gain::PairSums;
 use super::super::reading::Extremes;
 use super::super::totals::Totals;
-use super::Groups;
+use super::{Groups, KeyTable};
 
 /// Slots that are looked at ahead of their turn: their histograms and blocks lie anywhere.
 const AHEAD: usize = 8;
 
 /// What a group gained since the last cut.
-pub(in crate::report) struct Gained<'a> {
+pub(in crate::report) struct GroupGain<'a> {
     pub(in crate::report) group: u32,
     pub(in crate::report) totals: Totals,
     /// If the aggregate keeps them.
@@ -28,7 +28,7 @@ impl Groups {
     pub(in crate::report) fn cut_some(
         &mut self,
         slots: usize,
-        mut each: impl FnMut(&Self, &Gained<'_>),
+        mut each: impl FnMut(&KeyTable, &GroupGain<'_>),
     ) -> bool {
         let end = self.slots_used.min(self.cut.saturating_add(slots));
         let (mut samples, mut sums) = (Vec::new(), PairSums::default());
@@ -56,13 +56,13 @@ impl Groups {
                 sums.take(&mut pairs);
             }
             if self.is_watched {
-                let gained = Gained {
+                let gained = GroupGain {
                     group: slot.group,
                     totals: front.sums.totals(),
                     extremes: self.slot_extremes.get(at).map(|(_, second)| second),
                     pairs: &pairs,
                 };
-                each(self, &gained);
+                each(&self.keys, &gained);
             }
             self.settle(at, &pairs);
         }

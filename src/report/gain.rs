@@ -1,7 +1,7 @@
-//! Sums and histogram, packed: what a group gained in a second, or a row of the last hour.
+//! What was gained: sums and a histogram, and the bytes that both are encoded in.
 //!
-//! Written once, then read by whoever draws a line. A row of a few requests takes some
-//! fifteen bytes, a busy one little more than a byte for each distinct bucket. Tick logs have histograms like that too.
+//! Every log has gains in this form: the second log and the points of the last hour whole, tick logs and pending rows of history
+//! their parts. A row of a few requests takes some fifteen bytes, a busy one little more than a byte for each distinct bucket.
 //!
 //! ```text
 //!   | 1: with histogram, 0: without | requests | hits | time | utime | stime | traffic | memory | errors | pair | pair ...
@@ -15,10 +15,15 @@ use super::counts::{BUCKET_MAX, Histogram};
 use super::totals::Totals;
 use super::varint;
 
-/// Appends a row's sums; its histogram may follow ([`write_pairs`]).
-pub(crate) fn write_totals(to: &mut Vec<u8>, totals: &Totals, with_histogram: bool) {
-    to.push(u8::from(with_histogram));
+/// Appends what was gained. `pairs`: its histogram, buckets ascending, if it is known.
+pub(crate) fn encode(
+    to: &mut Vec<u8>,
+    totals: &Totals,
+    pairs: Option<impl Iterator<Item = (u32, u64)>>,
+) {
+    to.push(u8::from(pairs.is_some()));
     totals.push(to);
+    pairs.into_iter().for_each(|pairs| write_pairs(to, pairs));
 }
 
 /// Appends a histogram: buckets ascending.
@@ -36,11 +41,11 @@ pub(crate) fn write_pairs(to: &mut Vec<u8>, pairs: impl Iterator<Item = (u32, u6
     }
 }
 
-/// A packed row, to be read.
+/// An encoded gain.
 #[derive(Debug, Clone, Copy)]
-pub struct Packed<'a>(pub(crate) &'a [u8]);
+pub struct EncodedGain<'a>(pub(crate) &'a [u8]);
 
-impl<'a> Packed<'a> {
+impl<'a> EncodedGain<'a> {
     /// The sums, and the histogram that follows; `None` when it was left out.
     #[must_use]
     pub fn read(self) -> (Totals, Option<Pairs<'a>>) {
@@ -53,14 +58,14 @@ impl<'a> Packed<'a> {
     }
 }
 
-impl Packed<'_> {
+impl EncodedGain<'_> {
     /// How many of its bytes are a histogram.
     pub(crate) fn histogram_bytes(self) -> usize {
         self.read().1.map_or(0, |pairs| pairs.bytes.len())
     }
 }
 
-/// The (bucket, count) of a packed histogram, buckets ascending. Of any other bytes it makes pairs of any numbers.
+/// The (bucket, count) of an encoded histogram, buckets ascending. Of any other bytes it makes pairs of any numbers.
 #[derive(Debug, Clone)]
 pub struct Pairs<'a> {
     /// What follows.
@@ -147,7 +152,7 @@ impl PairSums {
     }
 }
 
-/// Packed rows added up.
+/// EncodedGain rows added up.
 #[cfg_attr(
     not(feature = "sql"),
     allow(unreachable_pub, reason = "history alone has it in its interface")
@@ -176,16 +181,15 @@ impl Sum {
         Self { totals, histogram }
     }
 
-    /// Packs it, with its histogram if it has one that is asked for; `to` has nothing else then.
-    pub(crate) fn pack(&self, to: &mut Vec<u8>, with_histogram: bool) {
+    /// Encodes it, with its histogram if it has one that is asked for; `to` has nothing else then.
+    pub(crate) fn encode(&self, to: &mut Vec<u8>, with_histogram: bool) {
         let histogram = self.histogram().filter(|_| with_histogram);
         to.clear();
-        write_totals(to, &self.totals, histogram.is_some());
-        write_pairs(to, histogram.into_iter().flat_map(Histogram::iter));
+        encode(to, &self.totals, histogram.map(Histogram::iter));
     }
 
     /// Adds what a row gained.
-    pub(crate) fn add(&mut self, gained: Packed<'_>) {
+    pub(crate) fn add(&mut self, gained: EncodedGain<'_>) {
         let (totals, pairs) = gained.read();
         self.add_read(&totals, pairs);
     }
@@ -233,19 +237,89 @@ impl Sum {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
+    use crate::report::tick_log::{TickLogReader, TickLogWriter};
+
+    /// Numbers below a power of two, which is random too, up to 2^`bits`.
+    fn random(seed: &mut u128, bits: u32) -> u128 {
+        *seed = seed
+            .wrapping_mul(0x2360_ED05_1FC6_5DA4_4385_DF64_9FCC_F645)
+            .wrapping_add(1);
+        let shift = (*seed >> 8) as u32 % (bits + 1);
+        seed.rotate_left(64)
+            .checked_shr(128 - shift)
+            .unwrap_or_default()
+    }
+
+    /// Whole, in parts, in a tick log, or added up: what comes out is the fold of what went in.
+    #[test]
+    fn gains_are_what_a_naive_fold_says() {
+        let mut seed = 1;
+        for round in 0..300 {
+            let (mut totals, mut counts) = (Totals::ZERO, BTreeMap::new());
+            let (mut sum, mut sums) = (Sum::default(), PairSums::default());
+            let mut log = TickLogWriter::default();
+            for group in 0..random(&mut seed, 4) as u32 {
+                let more = std::array::from_fn(|at| {
+                    let bits = if at == 0 || at == 7 { 60 } else { 120 };
+                    random(&mut seed, bits)
+                });
+                let more = Totals::of(more);
+                let mut pairs = BTreeMap::new();
+                for _ in 0..random(&mut seed, 9) {
+                    let bucket = random(&mut seed, 14) as u32;
+                    pairs.insert(bucket, random(&mut seed, 50) as u64 + 1);
+                }
+                let pairs: Vec<(u32, u64)> = pairs.into_iter().collect();
+                let mut bytes = Vec::new();
+                encode(&mut bytes, &more, Some(pairs.iter().copied()));
+                let encoded = EncodedGain(&bytes);
+                let (read, times) = encoded.read();
+                assert_eq!(
+                    (read, times.unwrap().collect::<Vec<_>>()),
+                    (more, pairs.clone())
+                );
+                log.pairs(group, &more, pairs.len(), pairs.iter().copied());
+                sum.add(encoded);
+                sums.add(pairs.iter().copied());
+                totals += &more;
+                for (bucket, count) in pairs {
+                    *counts.entry(bucket).or_insert(0) += count;
+                }
+            }
+            let counts: Vec<(u32, u64)> = counts.into_iter().collect();
+            let mut bytes = vec![7];
+            sum.encode(&mut bytes, true);
+            let (read, times) = EncodedGain(&bytes).read();
+            let times: Vec<(u32, u64)> = times.unwrap().collect();
+            assert_eq!((read, &times), (totals, &counts), "round {round}");
+            assert_eq!(sums.drain().collect::<Vec<_>>(), counts);
+            let (mut logged, mut in_log, mut pairs) =
+                (Totals::ZERO, PairSums::default(), Vec::new());
+            let mut reader = TickLogReader::new(log.unfinished());
+            while let Some((_, totals)) = reader.next(&mut pairs) {
+                logged += &totals;
+                in_log.add(pairs.iter().copied());
+            }
+            assert_eq!(
+                (logged, in_log.drain().collect::<Vec<_>>()),
+                (totals, counts)
+            );
+            sum.encode(&mut bytes, false);
+            assert!(EncodedGain(&bytes).read().1.is_none());
+            sum.add(EncodedGain(&bytes));
+            assert!(sum.histogram().is_none(), "what has none leaves none");
+        }
+    }
 
     #[test]
-    fn what_is_packed_is_read() {
+    fn the_widest_numbers_are_read() {
         let totals = Totals {
             requests: u64::MAX,
-            errors: 1,
             hits: u128::MAX,
-            time: 1 << 63,
-            ru_utime: (1 << 63) - 1,
-            ru_stime: 127,
-            traffic: 128,
-            memory: u128::from(u64::MAX) + 5,
+            ..Totals::ZERO
         };
         let pairs = [
             (0, 1),
@@ -256,16 +330,12 @@ mod tests {
             (u32::MAX, u64::MAX),
         ];
         let mut bytes = Vec::new();
-        write_totals(&mut bytes, &totals, true);
-        write_pairs(&mut bytes, pairs.iter().copied());
-        let (read, histogram) = Packed(&bytes).read();
-        assert_eq!(read, totals);
-        assert_eq!(histogram.unwrap().collect::<Vec<_>>(), pairs);
-
-        let mut without = Vec::new();
-        write_totals(&mut without, &Totals::ZERO, false);
-        let (read, histogram) = Packed(&without).read();
-        assert_eq!((read, histogram.is_none()), (Totals::ZERO, true));
+        encode(&mut bytes, &totals, Some(pairs.iter().copied()));
+        let (read, times) = EncodedGain(&bytes).read();
+        assert_eq!(
+            (read, times.unwrap().collect::<Vec<_>>()),
+            (totals, pairs.into())
+        );
     }
 
     #[test]

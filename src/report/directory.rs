@@ -1,0 +1,301 @@
+//! The directory: the keys of the groups that second logs speak of, each under a number.
+//!
+//! A group gets its number, and its key is written, when it gains something for the first time while somebody reads. When
+//! the group goes, the number is free with the end of the second: within one it stands for the same group. A reader applies
+//! the [`Changes`] of each second before it looks at what was gained, also of a second that it did not get to read.
+//!
+//! ```text
+//!   merger: Directory --(Changes, in each second log)--> KnownGroups: reader (see `delta`)
+//! ```
+//!
+//! Memory is bounded on both sides: groups for which there is no room are counted as [`OTHER_GROUP`], all of whose values are
+//! `(other)`, and when room is scarce, groups that gained nothing in a second are forgotten. Texts are there once, however many
+//! keys have them.
+
+use std::collections::HashMap;
+
+use ahash::RandomState;
+
+use super::key_table::KeyTable;
+use crate::pool::strings::{NONE, OTHER, StringInterner};
+
+/// All groups without a number of their own.
+pub(super) const OTHER_GROUP: u32 = 0;
+
+/// The number of a group that is not known, and of the text of a value that is none.
+const NOTHING: u32 = u32::MAX;
+
+/// What a text takes beside its bytes, at the reader's.
+const TEXT_BYTES: usize = 48;
+/// What a group takes beside its key, and about what it takes in each report.
+const GROUP_BYTES: usize = 16;
+const ROW_BYTES: usize = 16;
+
+/// What happened to a directory in one second.
+#[derive(Debug, Default)]
+pub struct Changes {
+    /// Numbers of groups that went in the second before, and of texts.
+    gone: [Vec<u32>; 2],
+    /// Numbers of texts that came, each with where it ends in `bytes`.
+    texts: Vec<(u32, u32)>,
+    bytes: Vec<u8>,
+    /// Numbers of groups that came, and for each the numbers of its values' texts.
+    groups: Vec<u32>,
+    values: Vec<u32>,
+}
+
+impl Changes {
+    /// Bytes taken.
+    pub(super) fn bytes(&self) -> usize {
+        let numbers = [&self.gone[0], &self.gone[1], &self.groups, &self.values];
+        let numbers: usize = numbers.iter().map(|it| it.capacity() * 4).sum();
+        numbers + self.texts.capacity() * 8 + self.bytes.capacity()
+    }
+}
+
+/// Numbers that are given again when the second is over in which they fell free.
+#[derive(Debug, Default)]
+struct Numbers {
+    end: u32,
+    free: Vec<u32>,
+    gone: Vec<u32>,
+}
+
+impl Numbers {
+    fn take(&mut self) -> u32 {
+        self.free.pop().unwrap_or_else(|| {
+            self.end += 1;
+            self.end - 1
+        })
+    }
+
+    fn end_second(&mut self) -> Vec<u32> {
+        let gone = std::mem::take(&mut self.gone);
+        self.free.extend(&gone);
+        gone
+    }
+
+    fn used(&self) -> usize {
+        self.end as usize - self.free.len()
+    }
+}
+
+/// A text: how many groups have it, and its length.
+#[derive(Debug, Clone, Copy, Default)]
+struct Text {
+    uses: u32,
+    len: u32,
+}
+
+/// The writer's end.
+#[derive(Debug)]
+pub(super) struct Directory {
+    /// Numbers of groups, by what they are to the aggregate.
+    number_of: Vec<u32>,
+    numbers: Numbers,
+    /// By number: the group, and whether it gained something in this second.
+    known: Vec<(u32, bool)>,
+    /// Numbers of texts, by string.
+    text_of: HashMap<u32, u32, RandomState>,
+    text_numbers: Numbers,
+    texts: Vec<Text>,
+    text_bytes: usize,
+    /// What a group takes.
+    group_bytes: usize,
+    changes: Changes,
+}
+
+impl Directory {
+    /// With [`OTHER_GROUP`] alone; a group has so many keys.
+    pub(super) fn new(keys: usize, strings: &StringInterner) -> Self {
+        let mut new = Self {
+            number_of: Vec::new(),
+            numbers: Numbers::default(),
+            known: Vec::new(),
+            text_of: HashMap::default(),
+            text_numbers: Numbers::default(),
+            texts: Vec::new(),
+            text_bytes: 0,
+            group_bytes: 0,
+            changes: Changes::default(),
+        };
+        new.push(NOTHING, std::iter::repeat_n(OTHER, keys), strings);
+        new
+    }
+
+    /// Groups have so many keys, and are read for so many reports.
+    pub(super) fn expect(&mut self, keys: usize, reports: usize) {
+        self.group_bytes = GROUP_BYTES + 4 * keys + ROW_BYTES * reports;
+    }
+
+    /// The number of a group that gained something, whose key has these strings.
+    #[inline]
+    pub(super) fn number(
+        &mut self,
+        group: u32,
+        key: impl Iterator<Item = u32>,
+        strings: &StringInterner,
+    ) -> u32 {
+        let at = group as usize;
+        match self.number_of.get(at) {
+            Some(&known) if known != NOTHING => {
+                self.known[known as usize].1 = true;
+                known
+            }
+            _ => {
+                let len = self.number_of.len().max(at + 1);
+                self.number_of.resize(len, NOTHING);
+                self.number_of[at] = self.push(group, key, strings);
+                self.number_of[at]
+            }
+        }
+    }
+
+    fn push(
+        &mut self,
+        group: u32,
+        key: impl Iterator<Item = u32>,
+        strings: &StringInterner,
+    ) -> u32 {
+        for string in key {
+            let text = match string {
+                NONE => NOTHING,
+                string => self.text(string, strings),
+            };
+            self.changes.values.push(text);
+        }
+        let number = self.numbers.take();
+        self.changes.groups.push(number);
+        let len = self.known.len().max(number as usize + 1);
+        self.known.resize(len, (NOTHING, false));
+        self.known[number as usize] = (group, true);
+        number
+    }
+
+    /// The number of the text of a string that a group has from now on.
+    fn text(&mut self, string: u32, strings: &StringInterner) -> u32 {
+        let Self {
+            text_numbers,
+            texts,
+            text_bytes,
+            changes,
+            ..
+        } = self;
+        let number = *self.text_of.entry(string).or_insert_with(|| {
+            let number = text_numbers.take();
+            let text = strings.bytes(string);
+            texts.resize(texts.len().max(number as usize + 1), Text::default());
+            texts[number as usize].len = text.len() as u32;
+            *text_bytes += TEXT_BYTES + text.len();
+            changes.bytes.extend_from_slice(text);
+            changes.texts.push((number, changes.bytes.len() as u32));
+            number
+        });
+        texts[number as usize].uses += 1;
+        number
+    }
+
+    /// A group goes whose key has these strings.
+    pub(super) fn forget(&mut self, group: u32, key: impl Iterator<Item = u32>) {
+        let Some(number) = self.number_of.get_mut(group as usize) else {
+            return;
+        };
+        let number = std::mem::replace(number, NOTHING);
+        if number == NOTHING {
+            return;
+        }
+        self.numbers.gone.push(number);
+        for string in key {
+            let Some(&number) = self.text_of.get(&string) else {
+                continue;
+            };
+            let text = &mut self.texts[number as usize];
+            text.uses -= 1;
+            if text.uses == 0 {
+                self.text_of.remove(&string);
+                self.text_numbers.gone.push(number);
+            }
+        }
+    }
+
+    /// The second is over. Where room `is_scarce`, forgets the groups that gained nothing in it, of those with these keys.
+    pub(super) fn end_second(&mut self, is_scarce: bool, keys: &KeyTable) -> Changes {
+        for at in 0..self.known.len() {
+            let (group, gained) = &mut self.known[at];
+            let group = *group;
+            let is_idle = !std::mem::take(gained);
+            let is_it = || self.number_of.get(group as usize) == Some(&(at as u32));
+            if is_scarce && is_idle && is_it() {
+                self.forget(group, keys.key(group));
+            }
+        }
+        let changes = self.take();
+        let gone = [&mut self.numbers, &mut self.text_numbers].map(Numbers::end_second);
+        let texts = gone[1].iter().map(|&text| self.texts[text as usize]);
+        let freed: usize = texts.map(|it| TEXT_BYTES + it.len as usize).sum();
+        self.text_bytes -= freed;
+        self.changes.gone = gone;
+        changes
+    }
+
+    /// What changed since this was called last.
+    pub(super) fn take(&mut self) -> Changes {
+        std::mem::take(&mut self.changes)
+    }
+
+    /// Bytes that readers have of it.
+    pub(super) fn bytes(&self) -> usize {
+        self.text_bytes + self.numbers.used() * self.group_bytes
+    }
+}
+
+/// What a reader knows of the groups of a directory.
+#[derive(Debug, Default)]
+pub struct KnownGroups {
+    /// How many keys a group has.
+    keys: usize,
+    /// By number.
+    texts: Vec<Box<[u8]>>,
+    /// `keys` a group.
+    values: Vec<u32>,
+}
+
+impl KnownGroups {
+    /// Groups with so many keys, none yet.
+    pub(super) fn new(keys: usize) -> Self {
+        Self {
+            keys,
+            ..Self::default()
+        }
+    }
+
+    /// Applies what happened; `went` is told the numbers of groups that are not known any more.
+    pub fn apply(&mut self, changes: &Changes, went: impl FnMut(u32)) {
+        let [groups, texts] = &changes.gone;
+        groups.iter().copied().for_each(went);
+        for &text in texts {
+            self.texts[text as usize] = Box::default();
+        }
+        let mut begin = 0;
+        for &(number, end) in &changes.texts {
+            let (number, end) = (number as usize, end as usize);
+            let len = self.texts.len().max(number + 1);
+            self.texts.resize_with(len, Box::default);
+            self.texts[number] = changes.bytes[begin..end].into();
+            begin = end;
+        }
+        for (at, &number) in changes.groups.iter().enumerate() {
+            let begin = number as usize * self.keys;
+            let end = begin + self.keys;
+            self.values.resize(self.values.len().max(end), NOTHING);
+            let values = &changes.values[at * self.keys..][..self.keys];
+            self.values[begin..end].copy_from_slice(values);
+        }
+    }
+
+    /// The value of a group's key `at`, if it has one.
+    pub(super) fn value(&self, group: u32, at: usize) -> Option<&[u8]> {
+        let text = self.values[group as usize * self.keys + at];
+        (text != NOTHING).then(|| &*self.texts[text as usize])
+    }
+}

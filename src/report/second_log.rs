@@ -1,0 +1,180 @@
+//! The second log: what each group of an aggregate gained in the second that runs, in columns.
+//!
+//! ```text
+//!   | number of the group (see `directory`) | extremes, if the aggregate keeps them | where its gain ends |
+//!   | gain | gain | ..                                                               as `gain` encodes them
+//! ```
+//!
+//! Written by the merger's thread at a cut, then never changed; whoever has it may keep it. A log is bounded: past its bytes
+//! all further groups share one last record, of [`OTHER_GROUP`].
+
+use super::counts::Histogram;
+use super::directory::{Changes, Directory, KnownGroups, OTHER_GROUP};
+use super::gain::{EncodedGain, encode};
+use super::key_table::KeyTable;
+use super::reading::Extremes;
+use super::totals::Totals;
+use crate::pool::strings::StringInterner;
+
+/// What groups of an aggregate gained. Several records may be of one group.
+#[derive(Debug, Default)]
+pub struct SecondLog {
+    /// Which directory has the numbers: no two are the same.
+    pub directory: u64,
+    /// How many keys a group has.
+    keys: usize,
+    /// What happened to the directory.
+    pub changes: Changes,
+    groups: Vec<u32>,
+    extremes: Vec<Extremes>,
+    ends: Vec<u32>,
+    gains: Vec<u8>,
+    /// Records that are in that of [`OTHER_GROUP`] for want of memory.
+    pub folded: u64,
+}
+
+impl SecondLog {
+    /// What a reader knows before the first log of its directory.
+    #[must_use]
+    pub fn nothing_known(&self) -> KnownGroups {
+        KnownGroups::new(self.keys)
+    }
+
+    /// The number of each record's group.
+    #[must_use]
+    pub fn groups(&self) -> &[u32] {
+        &self.groups
+    }
+
+    /// Record `at`: smallest and largest values, [`Extremes::NOTHING`] when the aggregate keeps none; what was gained.
+    #[must_use]
+    pub fn record(&self, at: usize) -> (Extremes, EncodedGain<'_>) {
+        let begin = at.checked_sub(1).map_or(0, |before| self.ends[before]);
+        let gain = &self.gains[begin as usize..self.ends[at] as usize];
+        let extremes = self.extremes.get(at).copied();
+        (extremes.unwrap_or_default(), EncodedGain(gain))
+    }
+
+    /// Reads a little of record `at`, so that it is at hand when its turn comes.
+    pub(crate) fn touch(&self, at: usize) {
+        let end = self.ends[at] as usize;
+        std::hint::black_box(self.gains.get(end.wrapping_sub(1)));
+    }
+
+    /// Nobody will read what was gained.
+    pub(crate) fn drop_gains(&mut self) {
+        *self = Self {
+            directory: self.directory,
+            keys: self.keys,
+            changes: std::mem::take(&mut self.changes),
+            ..Self::default()
+        };
+    }
+
+    /// Bytes taken.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.gains.capacity()
+            + self.groups.capacity() * 8
+            + self.extremes.capacity() * size_of::<Extremes>()
+            + self.changes.bytes()
+    }
+
+    fn push(
+        &mut self,
+        group: u32,
+        extremes: Option<&Extremes>,
+        totals: &Totals,
+        pairs: impl Iterator<Item = (u32, u64)>,
+    ) {
+        self.groups.push(group);
+        self.extremes.extend(extremes);
+        encode(&mut self.gains, totals, Some(pairs));
+        self.ends.push(self.gains.len() as u32);
+    }
+}
+
+/// Writes the log of the second that runs, and the directory.
+#[derive(Debug)]
+pub(super) struct SecondLogWriter {
+    pub(super) directory: Directory,
+    log: SecondLog,
+    bytes_max: usize,
+    /// What finds no room.
+    other: Option<(Totals, Option<Extremes>, Histogram)>,
+}
+
+impl SecondLogWriter {
+    /// Nothing yet; no other directory has this number.
+    pub(super) fn new(directory: u64, keys: usize, strings: &StringInterner) -> Self {
+        Self {
+            directory: Directory::new(keys, strings),
+            log: SecondLog {
+                directory,
+                keys,
+                ..SecondLog::default()
+            },
+            bytes_max: 0,
+            other: None,
+        }
+    }
+
+    /// Log and directory, which are read for so many reports, may take so many bytes more than the directory has.
+    pub(super) fn allow(&mut self, more: usize, reports: usize) {
+        self.directory.expect(self.log.keys, reports);
+        self.bytes_max = self.directory.bytes() + more;
+    }
+
+    /// Writes what a group gained, whose key has these strings.
+    pub(super) fn write(
+        &mut self,
+        (group, key): (u32, impl Iterator<Item = u32>),
+        strings: &StringInterner,
+        extremes: Option<&Extremes>,
+        (totals, pairs): (&Totals, &[(u32, u64)]),
+    ) {
+        let logged = self.log.gains.len() + self.log.groups.len() * 8;
+        if logged + self.directory.bytes() < self.bytes_max {
+            let number = self.directory.number(group, key, strings);
+            let pairs = pairs.iter().copied();
+            self.log.push(number, extremes, totals, pairs);
+            return;
+        }
+        self.log.folded += 1;
+        let other = self.other.get_or_insert_default();
+        other.0 += totals;
+        if let Some(extremes) = extremes {
+            other.1.get_or_insert_default().widen(extremes);
+        }
+        for &(bucket, count) in pairs {
+            other.2.add(bucket, count);
+        }
+    }
+
+    /// What was written, of groups with these keys; the next one has room for as much. `is_over`: the second is.
+    pub(super) fn take(&mut self, is_over: bool, keys: &KeyTable) -> SecondLog {
+        if let Some((totals, extremes, histogram)) = self.other.take() {
+            let pairs = histogram.iter();
+            self.log
+                .push(OTHER_GROUP, extremes.as_ref(), &totals, pairs);
+        }
+        let is_scarce = self.directory.bytes() > self.bytes_max / 2;
+        self.log.changes = match is_over {
+            true => self.directory.end_second(is_scarce, keys),
+            false => self.directory.take(),
+        };
+        self.log.gains.shrink_to_fit();
+        self.log.groups.shrink_to_fit();
+        self.log.ends.shrink_to_fit();
+        self.log.extremes.shrink_to_fit();
+        let next = SecondLog {
+            directory: self.log.directory,
+            keys: self.log.keys,
+            groups: Vec::with_capacity(self.log.groups.len()),
+            ends: Vec::with_capacity(self.log.ends.len()),
+            gains: Vec::with_capacity(self.log.gains.len()),
+            ..SecondLog::default()
+        };
+        std::mem::replace(&mut self.log, next)
+    }
+}
