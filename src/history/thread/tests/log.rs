@@ -234,10 +234,8 @@ fn without_a_log_none_is_written_and_one_that_is_there_is_read() {
 /// What gave way in memory does so again when the log is read: it is not in it.
 #[test]
 fn what_gives_way_is_not_logged() {
-    let mut batch = Batch {
-        fresh: Some(super::super::super::log::Fresh::new(1, 1 << 20)),
-        ..Batch::default()
-    };
+    let mut batch = Batch::default();
+    batch.fresh = Some(super::super::super::log::Fresh::new(1, 1 << 20));
     let dataset = dataset();
     for script in 0..100 {
         let mut key = Vec::new();
