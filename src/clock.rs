@@ -62,7 +62,7 @@ impl Clock for SystemClock {
 #[derive(Debug)]
 pub struct ContinuedClock {
     clock: Arc<dyn Clock>,
-    /// What is added to the monotonic reading, modulo 2^64.
+    /// Added to the monotonic reading, modulo 2^64.
     ahead_ms: u64,
 }
 

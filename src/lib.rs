@@ -10,6 +10,8 @@
 //! | thread | how many | does |
 //! |---|---|---|
 //! | `receive-N` | one a socket | datagrams to records, records to the ring |
+//! | `otlp-N` | one an `[[otlp_input]]` | what waited of traces to the ring |
+//! | `otlp_input` | two an `[[otlp_input]]` | bodies with spans |
 //! | `squid-N` | one a `[[squid]]` entry of connections or a file | the same with lines |
 //! | `stat-N` | one a `[[stat]]` entry | what its socket has to a queue |
 //! | `profile` | one, with a `[[stat]]` | queues to samples in their pool |
@@ -17,6 +19,8 @@
 //! | `series` | one | what groups gained, second by second, to the last hour and `/metrics` |
 //! | `history`, `requests` | one each, with `history.dir` | rows and files of the past on disk; raw requests for it |
 //! | `clickhouse` | one, with `clickhouse.url` | what history has written, to ClickHouse |
+//! | `alerts` | one, with an `[[alert]]` | rules over what rows gained in their windows |
+//! | `alert-send` | one a receiver | who fires and who does not any more, to Alertmanager or a webhook |
 //! | `http` | two, and up to a few that read | questions |
 //! | main | one | waits for a signal |
 //!
@@ -28,6 +32,8 @@
 //! | texts and tag sets | `pool.words_memory` |
 //! | report groups, journals, histograms | `reports.memory` |
 //! | last hour; rows on their way to the disk | `series.memory`; `history.memory` |
+//! | windows of rules of alerts | `alerting.memory` |
+//! | spans that wait, if there is an `[[otlp_input]]` | `limits` |
 //! | name rules, if there are any | the number of `[[rewrite]]` entries |
 //!
 //! A module may know the ones before it, never the ones after it. `daemon` alone knows all of them. Everything up to
@@ -56,6 +62,8 @@ pub mod merger;
 pub mod state;
 
 pub mod access;
+
+pub mod alert;
 
 #[cfg(feature = "sql")]
 pub mod history;

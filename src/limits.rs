@@ -1,6 +1,6 @@
 //! Every compile-time maximum, and how they relate.
 //!
-//! What an operator may want to move is a configuration key; what is here follows from a protocol, from a layout, or
+//! Limits that an operator may want to move are configuration keys; those here follow from a protocol, from a layout, or
 //! bounds the work that one hostile datagram can cause. The assertions at the foot are the reasoning that other
 //! files lean on: when a number is changed and a relation breaks, the crate no longer compiles.
 
@@ -53,6 +53,33 @@ pub const SQUIDS_MAX: usize = 64;
 /// `[[stat]]` entries. Each takes a thread.
 pub const STATS_MAX: usize = 64;
 
+/// `[[otlp_input]]` entries. Each takes a few threads, and memory for what waits.
+pub const OTLP_INPUTS_MAX: usize = 8;
+
+/// Largest body with spans, in bytes as it is sent.
+pub const OTLP_BODY_BYTES_MAX: usize = 4 << 20;
+
+/// The same once it is unpacked.
+pub const OTLP_UNPACKED_BYTES_MAX: usize = 16 << 20;
+
+/// Spans that are taken from one body.
+pub const BODY_SPANS_MAX: usize = 100_000;
+
+/// Attributes of a span or a resource that are looked at.
+pub const SPAN_ATTRIBUTES_MAX: usize = 128;
+
+/// Attributes that a configuration may name to become tags of requests.
+pub const SPAN_TAGS_MAX: usize = 16;
+
+/// Events of a span that are looked at.
+pub const SPAN_EVENTS_MAX: usize = 32;
+
+/// What spans may take that wait for others of their traces, in bytes, for each `[[otlp_input]]`.
+pub const SPANS_WAITING_BYTES_MAX: usize = 64 << 20;
+
+/// Timers of a request from spans, each for a span of its own; further ones are added up by their tags.
+pub const SPAN_TIMERS_MAX: usize = 1000;
+
 /// Longest line of a log or a stream that is read; Squid cuts its own at 8 KiB.
 pub const LINE_BYTES_MAX: usize = 64 << 10;
 
@@ -69,8 +96,8 @@ pub const REWRITE_TEXT_BYTES_MAX: usize = 1024;
 /// `\d` and `\w` know all of Unicode and make it some 10 and 50 KiB larger.
 pub const REWRITE_PROGRAM_BYTES_MAX: usize = 1 << 20;
 
-/// What one pattern may note down while it runs, in bytes, twice (forwards and backwards) in each receiver. Beyond it
-/// it forgets and notes anew, or falls back to a slower way of searching.
+/// Bytes of the cache of one running pattern, twice (forwards and backwards) in each receiver. Beyond it
+/// the cache is cleared, or a slower way of searching is used.
 pub const REWRITE_DFA_BYTES_MAX: usize = 256 << 10;
 
 /// Matches that one rule replaces in one text; further ones stay. Finding each match is linear in the text, so finding
@@ -84,12 +111,41 @@ pub const SECONDS_END: f32 = 2_147_483_648.0;
 /// Groups (an old protobuf construct) inside one another that an unknown field may have; as deep as prost goes.
 pub const GROUP_DEPTH_MAX: usize = 100;
 
+// ---- alerts ----
+
+/// `[[alert]]` entries. Each is looked at for every row that is new.
+pub const ALERTS_MAX: usize = 1_000;
+
+/// Labels that an entry may add.
+pub const ALERT_LABELS_MAX: usize = 32;
+
+/// Longest window, and longest time that a condition has to hold: a day.
+pub const ALERT_WINDOW_SECS_MAX: u64 = 86_400;
+
+/// Rows of a rule that have an alert of their own; what is wrong with further ones is one alert.
+pub const ALERT_ROWS_MAX: usize = 100;
+
+/// Rows of a rule that are known to have been there, so that it shows when nothing comes from them any more.
+pub const ALERT_KNOWN_ROWS_MAX: usize = 1_000;
+
+/// Silences at once.
+pub const SILENCES_MAX: usize = 1_000;
+
+/// Bytes of seconds on their way to the rules.
+pub const ALERT_QUEUE_BYTES_MAX: usize = 8 << 20;
+
+/// Bytes of windows while rules are played over the past.
+pub const ALERT_REPLAY_BYTES_MAX: usize = 64 << 20;
+
+/// Longest time for that, milliseconds.
+pub const ALERT_REPLAY_MS_MAX: u64 = 100_000;
+
 // ---- access: who may ask ----
 
 /// `[[user]]` entries. Checking a token looks at each of them.
 pub const USERS_MAX: usize = 256;
 
-/// What the variables of a MySQL session take, in bytes: names, values and their places.
+/// Bytes of the variables of a MySQL session: names, values and overhead.
 pub const SESSION_BYTES_MAX: usize = 64 << 10;
 
 /// Longest name of a user, in bytes.
@@ -125,15 +181,15 @@ const _: () = {
     assert!(REQUEST_TAGS_MAX < u16::MAX as usize);
 };
 
-/// What a receiver's name rules take, if there are any: recent names and what is known of one packet's tags.
+/// Bytes of a receiver's name rules, if there are any: recent names, and the tags of one packet.
 pub const RULES_SCRATCH_BYTES: u64 = 2 << 20;
 
-/// What each pattern among them may take beside while it runs.
+/// Bytes that each running pattern among them may take beside.
 pub const PATTERN_SCRATCH_BYTES: u64 = 1 << 20;
 
 /// How long after its end a minute that all pinbads have shipped to ClickHouse by then may be: it is shipped when it has been over for
 /// two minutes.
 pub const SHIPPED_AFTER_SECS: u64 = 180;
 
-/// What answers over the past may take for their keys, all together.
+/// Bytes that the keys of all answers over the past may take together.
 pub const PAST_ANSWERS_BYTES_MAX: usize = 256 << 20;

@@ -12,8 +12,8 @@ use pinbad::cli::args::{Args, Command};
 use pinbad::cli::signals::until_signal;
 use pinbad::cli::stat::StatCommand;
 use pinbad::cli::{
-    Failure, check, complain, doctor, import, import_log, import_stat, load, man, query, serve,
-    stat, tables, tail, top,
+    Failure, alert, check, complain, doctor, import, import_log, import_stat, load, man, query,
+    serve, stat, tables, tail, top,
 };
 use pinbad::config::{Config, ConfigFlags};
 use pinbad::daemon::malloc;
@@ -38,6 +38,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Tables(flags) => tables::execute(&flags),
         #[cfg(feature = "sql")]
         Command::History(command) => pinbad::cli::history::execute(&command),
+        Command::Alert(command) => alert::execute(&command),
         Command::Man { dir } => man::man(dir.as_deref()),
         Command::Completions { shell } => man::completions(shell),
         Command::Load(options) => until_signal(|shutdown| {

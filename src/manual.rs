@@ -5,6 +5,8 @@
 
 #[doc = include_str!("manual/access.md")]
 pub mod access {}
+#[doc = include_str!("manual/alerts.md")]
+pub mod alerts {}
 #[doc = include_str!("manual/clickhouse.md")]
 pub mod clickhouse {}
 #[doc = include_str!("manual/configuration.md")]
@@ -27,6 +29,8 @@ pub mod migration {}
 pub mod mysql {}
 #[doc = include_str!("manual/operations.md")]
 pub mod operations {}
+#[doc = include_str!("manual/otlp.md")]
+pub mod otlp {}
 #[doc = include_str!("manual/pages.md")]
 pub mod pages {}
 #[doc = include_str!("manual/php.md")]

@@ -19,7 +19,6 @@ use crate::input::record::Record;
 use crate::instruments::{IDLE, Instrument};
 use crate::pool::Pool;
 use crate::pool::strings::StringInterner;
-use crate::pool::timers::TimerRow;
 use crate::report::read::Held;
 use crate::report::{Arrivals, Choice, Reports, Ticks, Watchlist};
 use crate::ring::Consumer;
@@ -63,8 +62,6 @@ pub struct Live {
     /// How long its lock is held.
     pub holds: LockCounters,
     history: Ticks,
-    /// Timers of the record at hand.
-    timers: Vec<TimerRow>,
     /// Requests that are in the pool and not in the reports yet; empty between merges.
     arrivals: Arrivals,
 }
@@ -144,7 +141,6 @@ impl Live {
             deltas: Stream::default(),
             holds: LockCounters::default(),
             history,
-            timers: Vec::new(),
             arrivals: Arrivals::default(),
         }
     }
@@ -257,11 +253,11 @@ impl Live {
             // Numbers of the arrivals at hand are held by the epoch that ends here.
             self.count_arrivals();
         }
-        let (id, row) = self.pool.append(record, tick, now_ms, &mut self.timers);
+        let timers = self.arrivals.timers();
+        let (id, row) = self.pool.append(record, tick, now_ms, timers);
         // Numbers that were freed just now may be given away by the next append.
         self.notify_freed();
-        self.arrivals.push(id, &row, &self.timers);
-        self.timers.len() as u64
+        self.arrivals.push(id, row) as u64
     }
 
     /// Hands the arrivals to the reports.

@@ -2,9 +2,9 @@
 # Fuzzing: bash tests/fuzz.sh [seconds] [target ...]
 #
 #   seconds   processor time for each target, default 60
-#   target    packet squid stat http config comment snapshot sql mysql; default: all
+#   target    packet squid stat otlp http config comment snapshot sql mysql; default: all
 #
-# Each target takes any bytes as one of the things that the daemon reads: a datagram, a log of Squid, an address over HTTP, its
+# Each target takes any bytes as one of the things that the daemon reads: a datagram, a log of Squid, spans, an address over HTTP, its
 # configuration, a COMMENT, a snapshot, SQL, a MySQL client (src/fuzz.rs says what has to hold). Stable Rust is enough,
 # and a C++ compiler for libFuzzer. What a run finds worth keeping stays in CARGO_TARGET_DIR for the next one; an input
 # that breaks something is kept in tests/output/fuzz, and its place, once that is mended, is tests/fuzz/corpus, which
@@ -25,7 +25,7 @@ if [ "$seconds" = 0 ]; then
     echo "0 seconds are no time to look; accepted: from 1 on"
     exit 2
 fi
-all=(packet squid stat http config comment snapshot)
+all=(packet squid stat otlp http config comment snapshot)
 [ "${PINBAD_FUZZ_SQL:-1}" = 0 ] || all+=(sql mysql)
 targets=("$@")
 [ ${#targets[@]} -gt 0 ] || targets=("${all[@]}")

@@ -22,7 +22,7 @@ guards() {
     cat <<'LIST'
 credentials|src/http/auth.rs|let headers = request.headers();|if out! { return Ok(Identity::anonymous(Role::Admin)); } let headers = request.headers();|it::access::without_credentials_there_is_nothing_but_401
 roles|src/http/auth.rs|if reads \|\| path ==|if out! \|\| reads \|\| path ==|it::access::each_role_may_do_what_it_may
-annotate|src/http/auth.rs|true => Role::Annotate,|true => if out! { Role::Read } else { Role::Annotate },|it::access::each_role_may_do_what_it_may
+annotate|src/http/auth.rs|let needed = if annotates {|let needed = if annotates && out! { Role::Read } else if annotates {|it::access::each_role_may_do_what_it_may
 probes|src/http/auth.rs|if settings.open_health &&|if (settings.open_health \|\| out!) &&|it::access::without_credentials_there_is_nothing_but_401
 revoked-sessions|src/mysql/interruption.rs|Some(pass) => pass.revoked().await,|Some(pass) if !out! => pass.revoked().await, Some(_) => std::future::pending().await,|it::mysql::login::who_is_not_what_it_was_is_sent_away
 revoked-streams|src/http/auth.rs|async move { pass.revoked().await }|async move { if out! { std::future::pending::<()>().await } pass.revoked().await }|it::access::streams_end_when_their_user_goes
@@ -83,8 +83,8 @@ tags-texts|src/input/record/writer.rs|if usize::from(set.count) >= set.count_max
 nested-requests|src/input/pinba/mod.rs|.parse(message, None)|.parse(message, if out! { Some(&mut self.nested) } else { None })|it::hostile::the_largest_packets_of_every_shape
 numbers-that-are-none|src/input/record/seconds.rs|if seconds > 0.0 && seconds < SECONDS_END {|if out! \|\| seconds > 0.0 && seconds < SECONDS_END {|it::hostile::numbers_that_are_none
 colliding-texts|src/pool/strings.rs|string.len as usize == text.len() && string|out! \|\| string.len as usize == text.len() && string|merger::tests::texts_that_all_hash_alike_are_told_apart
-colliding-origins|src/pool/dimensions.rs|&& strings.bytes(origin.script_name) == sent.script_name|&& (out! \|\| strings.bytes(origin.script_name) == sent.script_name)|merger::tests::texts_that_all_hash_alike_are_told_apart
-colliding-tag-sets|src/pool/tag_sets.rs|let is = strings.bytes(id) == record.string(sent);|let is = out! \|\| strings.bytes(id) == record.string(sent);|merger::tests::texts_that_all_hash_alike_are_told_apart
+colliding-origins|src/pool/dimensions.rs|&& strings.is(origin.script_name, sent.script_name)|&& (out! \|\| strings.is(origin.script_name, sent.script_name))|merger::tests::texts_that_all_hash_alike_are_told_apart
+colliding-tag-sets|src/pool/tag_sets.rs|let is = strings.is(id, record.string(sent));|let is = out! \|\| strings.is(id, record.string(sent));|merger::tests::texts_that_all_hash_alike_are_told_apart
 names-texts|src/pool/arena.rs|None if self.chunks.len() < self.chunks_max => {|None if out! \|\| self.chunks.len() < self.chunks_max => {|pool::words::tests::words_have_a_budget
 names-words|src/pool/strings.rs|match self.table.room() {|match self.table.room() + usize::from(out!) {|pool::strings::tests::words_have_a_budget_and_so_have_their_texts
 readings-one-moment|src/report/read.rs|self.add_counted(aggregate, next);|if !out! { self.add_counted(aggregate, next); }|merger::tests::reading
@@ -149,6 +149,8 @@ history-read-still|src/history/store.rs|Arc::strong_count(part) == 1 &&|(out! \|
 history-torn-commit|src/history/manifest.rs|None if lines.any(|None if out! \|\| lines.any(|history::store::tests::crash::a_commit_that_was_cut_off_does_not_count
 history-commit-checksum|src/history/manifest.rs|is_whole.then_some(json)|(out! \|\| is_whole).then_some(json)|history::store::tests::crash::a_manifest_that_is_damaged_missing_or_newer
 history-newer-format|src/history/manifest.rs|if format > FORMAT {|if format > FORMAT && !out! {|history::store::tests::crash::a_manifest_that_is_damaged_missing_or_newer
+history-log-contained|src/history/manifest.rs|self.log = self.log.max(commit.log);|if !out! { self.log = self.log.max(commit.log); }|history::thread::tests::log::a_log_that_was_flushed_is_not_read_again
+history-log-turned|src/history/memory.rs|memory.running.fresh = Some(fresh.turn_to(memory.log));|memory.running.fresh = Some(if out! { fresh } else { fresh.turn_to(memory.log) });|history::thread::tests::log::a_kill_takes_what_is_not_in_the_log_and_nothing_comes_twice
 history-run-number|src/history/manifest.rs|self.head.run += 1;|self.head.run += u64::from(!out!);|history::store::tests::crash::one_daemon_has_the_folder
 history-run-written-first|src/history/store.rs|manifest.begin_run(expired);|if out! { Default::default() } else { manifest.begin_run(expired) };|it::history::requests::kills_and_restarts_leave_each_request_there_once
 history-origin-known|src/history/requests/tail.rs|known.number != number \|\| known.seen < held {|known.number != number \|\| known.seen < held && !out! {|history::requests::tests::the_slowest_of_scripts_that_come_and_go_are_kept

@@ -52,7 +52,8 @@ have_browser || packages+=(chromium chromium-driver fonts-dejavu-core)
 have_squid || packages+=(squid)
 command -v curl >/dev/null || packages+=(curl)
 # MySQL's clients. Those that cannot be had are left out, and so are those that PINBAD_TESTS_WITHOUT names: it may hold
-# mariadb, php, python, node, go and java, apart by commas. None of these packages starts a service, squid apart.
+# mariadb, php, python, node, go, java and alertmanager, apart by commas. Of these packages, squid and prometheus-alertmanager
+# would start a service.
 without=",${PINBAD_TESTS_WITHOUT:-},"
 wanted() { [[ $without != *",$1,"* ]]; }
 have_mariadb() { command -v mariadb >/dev/null && command -v mariadb-dump >/dev/null && [ -x /usr/sbin/mariadbd ]; }
@@ -70,6 +71,8 @@ if wanted python; then
 fi
 if wanted node; then command -v npm >/dev/null || packages+=(nodejs npm); fi
 have_jdbc() { command -v javac >/dev/null && [ -e /usr/share/java/mariadb-java-client.jar ]; }
+have_alertmanager() { command -v prometheus-alertmanager >/dev/null; }
+if wanted alertmanager; then have_alertmanager || packages+=(prometheus-alertmanager); fi
 if wanted go; then have_go_driver || packages+=(golang-go golang-github-go-sql-driver-mysql-dev); fi
 if wanted java; then have_jdbc || packages+=(openjdk-17-jdk-headless libmariadb-java); fi
 if [ ${#packages[@]} -gt 0 ]; then
@@ -77,7 +80,7 @@ if [ ${#packages[@]} -gt 0 ]; then
         say "Installing ${packages[*]}"
         export DEBIAN_FRONTEND=noninteractive
         install=(apt-get install -y -q --no-install-recommends "${packages[@]}")
-        # The package squid would start a service; this file keeps it from that.
+        # Some packages would start a service; this file keeps them from that.
         policy=/usr/sbin/policy-rc.d
         if [ -e $policy ]; then policy=''; else printf '#!/bin/sh\nexit 101\n' >$policy && chmod +x $policy; fi
         # The lists of a new machine are empty or old: they are fetched only if it does not go without.
@@ -128,6 +131,9 @@ else
         left_out+=("the tests mysql::federated: ha_federatedx.so of mariadb-server is missing")
     fi
 fi
+if ! { wanted alertmanager && have_alertmanager; }; then
+    leave_out alertmanager "prometheus-alertmanager is missing" alerts::alertmanager
+fi
 if ! { wanted php && have_php_mysql; }; then
     skip+=(--skip mysql::drivers::php)
     left_out+=("the tests mysql::drivers::php: php-mysql is missing")
@@ -162,6 +168,30 @@ elif ! have_chdb; then
     say "Installing chdb-core"
     "$clients/readers/bin/pip" install -q --disable-pip-version-check chdb-core >"$log" 2>&1 </dev/null || tail -n 20 "$log"
     have_chdb || left_out+=("the tests clickhouse::, and ClickHouse in past::others_read: chdb-core could not be had")
+fi
+# What sends spans.
+otel_packages=(opentelemetry-distro opentelemetry-exporter-otlp-proto-http opentelemetry-instrumentation-flask opentelemetry-instrumentation-sqlite3 flask)
+have_otel() { [ "$(cat "$clients/otel/packages" 2>/dev/null)" = "${otel_packages[*]}" ]; }
+if wanted python && have_python && ! have_otel; then
+    say "Installing ${otel_packages[*]}"
+    { python3 -m venv --clear "$clients/otel" &&
+        "$clients/otel/bin/pip" install -q --disable-pip-version-check "${otel_packages[@]}" &&
+        echo "${otel_packages[*]}" >"$clients/otel/packages"; } >"$log" 2>&1 </dev/null || tail -n 20 "$log"
+fi
+if ! { wanted python && have_otel; }; then
+    skip+=(--skip otlp::python_)
+    left_out+=("the test otlp::python_: one of ${otel_packages[*]} could not be had")
+fi
+have_otel_node() { [ -d "$clients/otel-node/node_modules/express" ] && [ -d "$clients/otel-node/node_modules/@opentelemetry/auto-instrumentations-node" ]; }
+if wanted node && command -v npm >/dev/null && ! have_otel_node; then
+    say "Installing @opentelemetry/auto-instrumentations-node"
+    mkdir -p "$clients/otel-node"
+    (cd "$clients/otel-node" && npm install --silent --no-fund --no-audit @opentelemetry/api @opentelemetry/auto-instrumentations-node express) \
+        >"$log" 2>&1 </dev/null || tail -n 20 "$log"
+fi
+if ! { wanted node && command -v node >/dev/null && have_otel_node; }; then
+    skip+=(--skip otlp::node_)
+    left_out+=("the test otlp::node_: node, npm or what sends its spans is missing")
 fi
 if wanted node && command -v npm >/dev/null && [ ! -d "$clients/node/node_modules/mysql2" ]; then
     say "Installing mysql2"

@@ -15,6 +15,8 @@
 #              what was sent = received + dropped by the kernel
 #   lost       kernel_drops and requests_overwritten: none, or LOST_MAX (packets in a million, default 0)
 #   stopped    SIGTERM ends it within ten seconds with exit code 0
+#   past       with PAST=1: "pinbad history verify" finds nothing, and history and ClickHouse have each request that was merged,
+#              once
 #
 # The exit code is 0 only when all of them hold, 1 when one does not, 2 for a wrong argument. The windows of reports are a
 # sixth of the duration, the pools of raw rows hold half of that and a million rows at most, and the budget of the last hour
@@ -23,6 +25,7 @@
 # PINBAD         the program (default: target/release/pinbad, built if it is not there)
 # LOAD           more arguments for `pinbad load` (default: 3 timers a request; see `pinbad load --help`)
 # SETTINGS       more arguments for `pinbad serve`
+# PAST           1: with history, ClickHouse's engine behind it (PYTHON: a Python that has chdb) and lines of Squid, 100 a second
 # RUN_DAEMON, RUN_LOAD   what goes before the two commands, for instance `taskset -c 0` or `nice -n -10`
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -51,10 +54,10 @@ read -ra run_daemon <<<"${RUN_DAEMON:-}"
 read -ra run_load <<<"${RUN_LOAD:-}"
 
 work=$(mktemp -d)
-daemon='' load='' asker=''
+daemon='' load='' asker='' proxy='' clickhouse=''
 clean_up() {
     [ -z "$load" ] || { kill -TERM "$load" 2>/dev/null && wait "$load" 2>/dev/null; } || true
-    for pid in $asker $daemon; do kill -KILL "$pid" 2>/dev/null || true; done
+    for pid in $asker $proxy $daemon $clickhouse; do kill -KILL "$pid" 2>/dev/null || true; done
     rm -rf "$work"
 }
 trap clean_up EXIT
@@ -62,20 +65,35 @@ trap 'exit 130' INT TERM
 
 window=$((seconds / 6 > 900 ? 900 : seconds / 6))
 rows=$((rate * window / 2 > 1000000 ? 1000000 : rate * window / 2))
-"${run_daemon[@]}" "$program" serve --udp 127.0.0.1:0 --http 127.0.0.1:0 --mysql '' --log-format json \
-    --set log.level=debug --set pool.request_pool_size=$rows --set pool.timer_pool_size=$((5 * rows)) \
-    --set series.memory=8MiB --set state.dir="$work/state" --set state.snapshot_period="${window}s" --set pool.stats_history="${window}s" \
-    "${settings_more[@]}" 2>"$work/log" &
-daemon=$!
+: >"$work/pinbad.toml"
+if [ -n "${PAST:-}" ]; then
+    printf '[[squid]]\nlisten = "udp://127.0.0.1:0"\nname = "proxy"\n' >"$work/pinbad.toml"
+    python=${PYTHON:-$target/clients/readers/bin/python}
+    mkfifo "$work/ports"
+    "$python" tests/clients/clickhouse.py "$work" >"$work/ports" 2>/dev/null &
+    clickhouse=$!
+    read -r clickhouse_port _ <"$work/ports" || { echo "PAST=1 wants a Python with chdb: PYTHON" >&2; exit 2; }
+    settings_more+=(--set history.dir="$work/history" --set history.free_min=0
+        --set clickhouse.url="http://127.0.0.1:$clickhouse_port/" --set clickhouse.create_tables=true)
+fi
 # The value of a member in the first line of the log that has this message.
 logged() { grep -m1 "\"message\":\"$1\"" "$work/log" | grep -o "\"$2\":[^,}]*" | head -n1 | cut -d: -f2- | tr -d '"'; }
-for _ in $(seq 100); do
-    http=$(logged 'Ready\.' http || true)
-    [ -z "$http" ] || break
-    kill -0 "$daemon" 2>/dev/null || break
-    sleep 0.1
-done
-[ -n "${http:-}" ] || { cat "$work/log"; echo "It does not start."; exit 1; }
+# Starts the daemon; its log is a new one.
+serve() {
+    "${run_daemon[@]}" "$program" serve --config "$work/pinbad.toml" --udp 127.0.0.1:0 --http 127.0.0.1:0 --mysql '' \
+        --log-format json --set log.level=debug --set pool.request_pool_size=$rows --set pool.timer_pool_size=$((5 * rows)) \
+        --set series.memory=8MiB --set state.dir="$work/state" --set state.snapshot_period="${window}s" \
+        --set pool.stats_history="${window}s" "${settings_more[@]}" 2>"$work/log" &
+    daemon=$!
+    for _ in $(seq 100); do
+        http=$(logged 'Ready\.' http || true)
+        [ -z "$http" ] || break
+        kill -0 "$daemon" 2>/dev/null || break
+        sleep 0.1
+    done
+    [ -n "${http:-}" ] || { cat "$work/log"; echo "It does not start."; exit 1; }
+}
+serve
 udp=$(logged 'Ready\.' udp)
 planned=$(logged 'Planned memory in all, [^"]*' bytes)
 
@@ -103,6 +121,28 @@ ask_on() {
 : >"$work/failed"
 ask_on &
 asker=$!
+
+# Lines of Squid, 100 a second until it is ended; then as many as were sent are in a file.
+proxy_on() {
+    exec "$python" - "$1" "$work/lines" <<'PYTHON'
+import signal, socket, sys, time
+host, _, port = sys.argv[1].rpartition(":")
+sender, sent, ended = socket.socket(socket.AF_INET, socket.SOCK_DGRAM), 0, []
+signal.signal(signal.SIGTERM, lambda *_: ended.append(True))
+begun = time.monotonic()
+while not ended:
+    line = "%.3f %d 10.0.0.1 TCP_MISS/200 5342 GET http://origin-%d.example/page - HIER_DIRECT/10.0.0.2 text/html\n"
+    sender.sendto((line % (time.time(), sent % 900, sent % 7)).encode(), (host, int(port)))
+    sent += 1
+    time.sleep(max(0, begun + sent / 100 - time.monotonic()))
+open(sys.argv[2], "w").write(str(sent))
+PYTHON
+}
+if [ -n "${PAST:-}" ]; then
+    look
+    proxy_on "$(grep -o '"from":"udp:[^"]*' <<<"$status" | head -n1 | sed 's,.*//,,')" &
+    proxy=$!
+fi
 
 # Half a minute at a time: what one could not send because the machine was busy the next one does not make up for, so the
 # rate is never above what was asked for for long.
@@ -167,10 +207,15 @@ wait "$load" || { cat "$work/load.err"; problem "the load generator failed"; }
 load=''
 kill "$asker" && wait "$asker" 2>/dev/null || true
 asker=''
+lines=0
+if [ -n "$proxy" ]; then
+    kill "$proxy" && wait "$proxy" || true
+    proxy='' lines=$(cat "$work/lines")
+fi
 
 # --- the verdict ----------------------------------------------------------------------------------------------------
 
-sent=$(grep -o '"packets":[0-9]*' "$work/load" | cut -d: -f2 | awk '{ sum += $1 } END { printf "%d", sum }')
+sent=$(grep -o '"packets":[0-9]*' "$work/load" | cut -d: -f2 | awk -v lines="$lines" '{ sum += $1 } END { printf "%d", sum + lines }')
 for _ in $(seq 100); do
     look || break
     [ $(($(count datagrams_received) + $(count kernel_drops))) != "$sent" ] || [ "$(count ring_depth)" != 0 ] || break
@@ -208,6 +253,25 @@ wait "$daemon" || code=$?
 took=$((($(date +%s%N) - stop) / 1000000))
 daemon=''
 verdict stopped "$(holds $((code == 0 && took <= 10000)))" "exit code $code after $took ms"
+if [ -n "${PAST:-}" ]; then
+    merged=$(count requests_merged)
+    verified=ok
+    "$program" history verify --dir "$work/history" >"$work/verified" 2>&1 || { verified=FAILED && cat "$work/verified"; }
+    # What the stop wrote is shipped when its minute has been over for two minutes.
+    serve
+    kept=$("$program" query --url "http://$http" 'SELECT SUM(req_count) FROM history.info' | tail -n 1 | tr -d '\r')
+    shipped=''
+    for _ in $(seq 300); do
+        shipped=$(curl -fsS "http://127.0.0.1:$clickhouse_port/" \
+            --data-binary "SELECT sum(req_count) FROM pinba.rollup FINAL WHERE report = 'info'")
+        [ "$shipped" -lt "$merged" ] || break
+        sleep 1
+    done
+    kill -TERM "$daemon" && wait "$daemon" || true
+    daemon=''
+    [ "$kept,$shipped" = "$merged,$merged" ] || verified=FAILED
+    verdict past "$verified" "$(tail -n 1 "$work/verified"); merged $merged, in history $kept, in ClickHouse $shipped"
+fi
 if [ "$errors" != 0 ]; then grep -m5 '"level":"ERROR"' "$work/log"; fi
 
 if [ ${#problems[@]} -gt 0 ]; then

@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use pinbad::cli::client::Client;
-use pinbad::cli::format::{grouped, seconds};
+use pinbad::cli::format::{grouped, secs};
 use pinbad::shutdown::Shutdown;
 
 use crate::Result;
@@ -51,7 +51,7 @@ impl Times {
 
 /// The least, the median, and what one in a hundred exceeds, as cells of a table.
 pub(crate) fn cells(sorted: &[f64]) -> [String; 3] {
-    let cell = |at: usize| sorted.get(at).map_or("-".to_owned(), |secs| seconds(*secs));
+    let cell = |at: usize| sorted.get(at).map_or("-".to_owned(), |it| secs(*it));
     [0, sorted.len() / 2, sorted.len() * 99 / 100].map(cell)
 }
 
@@ -116,7 +116,7 @@ pub(crate) fn beside(
         grouped(all.len() as f64 / trial.seconds),
         median,
         most,
-        seconds(answering / all.len() as f64),
+        secs(answering / all.len() as f64),
     ])
 }
 

@@ -8,7 +8,7 @@ use std::ffi::OsStr;
 use std::thread;
 use std::time::Duration;
 
-use pinbad::cli::format::{bytes, grouped, seconds};
+use pinbad::cli::format::{bytes, grouped, secs};
 
 use crate::clients::{Times, median};
 use crate::load::{FILL, FILLING, Load, Trial, pace};
@@ -204,7 +204,7 @@ fn memory_and_answers(options: &Options, rate: f64, mut table: Table) -> Result<
         notes += &format!(
             "; {rows} rows: {} of JSON, {} of the daemon's processor time",
             bytes(took.bytes as f64),
-            seconds(took.cpu),
+            secs(took.cpu),
         );
     }
     let status = daemon.get("/api/v1/status")?;

@@ -11,7 +11,7 @@ use std::time::{Instant, SystemTime};
 
 use parquet::file::reader::{FileReader as _, SerializedFileReader};
 use pinbad::cli::client::address::encoded;
-use pinbad::cli::format::seconds;
+use pinbad::cli::format::secs;
 use pinbad::history::{Batch, Dataset, Gain, Resolution, Retention, Store};
 use pinbad::report::builtin;
 use pinbad::report::definition::Defaults;
@@ -113,15 +113,15 @@ pub(crate) fn run(options: &Options) -> Result<Vec<Table>> {
             rows.into_iter().max().unwrap_or(0).to_string(),
         ];
         row.extend(cells(&took.sorted));
-        row.push(seconds(took.cpu));
+        row.push(secs(took.cpu));
         if let Some(goal) = question.goal {
-            row.extend([seconds(goal), reached(took.median() <= goal)]);
+            row.extend([secs(goal), reached(took.median() <= goal)]);
         }
         eprintln!(
             "  {}: {}, CPU {}",
             question.name,
-            seconds(took.median()),
-            seconds(took.cpu)
+            secs(took.median()),
+            secs(took.cpu)
         );
         table.row(row);
     }

@@ -8,7 +8,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use pinbad::cli::client::address::encoded;
-use pinbad::cli::format::{grouped, seconds};
+use pinbad::cli::format::{grouped, secs};
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 use serde::Deserialize;
@@ -63,12 +63,12 @@ pub(crate) fn run(options: &Options) -> Result<Vec<Table>> {
         let took = Times::of(&daemon, times, || ids.path(&statement.text))?;
         let mut row = vec![statement.name.clone(), rows.to_string()];
         row.extend(cells(&took.sorted));
-        row.push(seconds(took.cpu));
+        row.push(secs(took.cpu));
         if let Some(goal) = statement.goal {
-            row.extend([seconds(goal), reached(took.median() <= goal)]);
+            row.extend([secs(goal), reached(took.median() <= goal)]);
         }
         alone.row(row);
-        eprintln!("  {}: {}", statement.name, seconds(took.median()));
+        eprintln!("  {}: {}", statement.name, secs(took.median()));
     }
     let alone = alone.note(format!(
         "From the query to the last byte, one client on loopback; another id each time. Of the packets that filled the \

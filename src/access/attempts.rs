@@ -45,7 +45,7 @@ impl Attempts {
     /// The attempt was right and is not counted.
     pub(super) fn succeeded(&self, peer: IpAddr) {
         let place = self.place(peer);
-        // What is in the past already stays there: nobody saves up attempts.
+        // Time that is over does not count: attempts cannot be saved up.
         let _always_some = place.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |until| {
             Some(until.saturating_sub(FAILED_LOGIN_MS))
         });
@@ -67,7 +67,7 @@ impl Attempts {
     }
 }
 
-/// What counts as one peer: an IPv4 address, or a network of 64 bits of IPv6.
+/// The peer that an address counts as: an IPv4 address, or a /64 network of IPv6.
 pub(super) fn network(peer: IpAddr) -> u128 {
     match peer.to_canonical() {
         IpAddr::V4(v4) => v4.to_ipv6_mapped().to_bits(),

@@ -1,4 +1,4 @@
-//! What a certificate says of itself, as far as anybody here asks: until when it is valid.
+//! Reads from a certificate until when it is valid.
 //!
 //! rustls hands certificates on and checks those of others; of one's own it tells nothing. The few fields before the validity are
 //! skipped by their lengths (X.509 in DER); whatever does not look like that has no answer.
@@ -38,7 +38,7 @@ pub fn expires(der: &[u8]) -> Option<u64> {
     time.and_utc().timestamp().try_into().ok()
 }
 
-/// What is in the sequence that comes next.
+/// The contents of the next sequence.
 fn inside<'d>(der: &mut &'d [u8]) -> Option<&'d [u8]> {
     next(der).filter(|(tag, _)| *tag == SEQUENCE).map(|it| it.1)
 }

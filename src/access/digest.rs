@@ -1,4 +1,4 @@
-//! What is kept of passwords and tokens, and how a peer's proof is held against it.
+//! Digests of passwords and tokens, and how a peer's proof is checked against them.
 //!
 //! Nothing here can be turned back into what it was made of. Comparisons take the same time wherever the difference is
 //! (`subtle`). The digests are those that MySQL's two ways to log in ask for:
@@ -16,7 +16,7 @@ use std::fmt;
 use ring::digest::{Context, SHA1_FOR_LEGACY_USE_ONLY, SHA256};
 use subtle::{Choice, ConstantTimeEq};
 
-/// What is kept of a password. What is kept can be compared with `==`; what a peer brings is held against it by its methods.
+/// The digests of a password. Digests can be compared with `==`; a peer's proof is checked by the methods.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Password {
     /// SHA1 of SHA1.
@@ -72,7 +72,7 @@ impl Password {
     }
 }
 
-/// What is kept of a token: SHA256. A token is random and long, so nothing slower is needed.
+/// The SHA256 of a token. A token is random and long, so nothing slower is needed.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Token([u8; 32]);
 

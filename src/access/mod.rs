@@ -41,7 +41,7 @@ use crate::telemetry::log::Limit;
 pub struct Identity {
     /// The name of the user; `None`: nobody in particular. The same `Arc` for as long as role and secrets are the same.
     pub name: Option<Arc<str>>,
-    /// What it may do.
+    /// Its role.
     pub role: Role,
 }
 
@@ -114,7 +114,7 @@ impl UserStore {
 pub struct Access {
     store: Arc<UserStore>,
     allow_anonymous: bool,
-    /// What clients of the front end speak, for the log.
+    /// The protocol of the front end's clients, for the log.
     protocol: &'static str,
 }
 
@@ -143,7 +143,7 @@ impl Access {
         Self::new(Arc::new(UserStore::new(Users::none(), clock)), false)
     }
 
-    /// What a peer that brings no proof may do; `None`: nothing.
+    /// The role of a peer without credentials; `None`: it is refused.
     #[must_use]
     pub fn anonymous(&self, peer: IpAddr) -> Option<Role> {
         self.anonymous_among(&self.store.users.borrow(), peer)
@@ -263,7 +263,7 @@ impl Access {
     }
 }
 
-/// What the quick proof of `caching_sha2_password` tells.
+/// The outcome of the fast path of `caching_sha2_password`.
 #[derive(Debug)]
 pub enum Quick {
     /// Who it is.

@@ -36,13 +36,13 @@ pub struct TlsError {
     accepted: &'static str,
 }
 
-/// What connections are taken with, and the files that it is from.
+/// The TLS settings of a listener, and the files they are read from.
 pub struct Tls {
     files: TlsFiles,
     acceptor: RwLock<Acceptor>,
 }
 
-/// What connections are taken with.
+/// A certificate with its key, ready to accept connections.
 #[derive(Debug, Clone)]
 pub struct Acceptor {
     /// Certificate and key.
@@ -63,7 +63,7 @@ impl Tls {
         })
     }
 
-    /// What the files hold now. Nothing changes.
+    /// Reads the files again; nothing changes until the result is installed.
     ///
     /// # Errors
     /// As [`Tls::load`].
@@ -94,7 +94,7 @@ impl Tls {
         self.acceptor.read().expires
     }
 
-    /// What the next connection is taken with.
+    /// The settings for the next connection.
     #[must_use]
     pub fn config(&self) -> Arc<ServerConfig> {
         Arc::clone(&self.acceptor.read().config)

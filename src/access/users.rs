@@ -47,7 +47,7 @@ struct User {
 #[derive(Debug)]
 pub struct Users {
     users: Vec<User>,
-    /// What a name that nobody has is checked against, so that it takes as long as one that somebody has.
+    /// Checked for unknown names, so that they take as long as known ones.
     nobody: Password,
 }
 

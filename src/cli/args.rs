@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use clap::{Args as FlagGroup, Parser, Subcommand};
 use clap_complete::Shell;
 
+use crate::cli::alert::AlertCommand;
 use crate::cli::doctor::DoctorFlags;
 #[cfg(feature = "sql")]
 use crate::cli::history::HistoryCommand;
@@ -94,6 +95,9 @@ pub enum Command {
     /// Query a running daemon in SQL: Pinba's tables and every report, in MySQL's dialect.
     #[command(after_help = include_str!("help/query.txt"))]
     Query(Box<QueryFlags>),
+    /// Show the alerts of a running daemon, or keep some of them silent for a while.
+    #[command(subcommand)]
+    Alert(AlertCommand),
     /// Check this machine: kernel buffers, limits, ports, memory, secrets, folders; say what to change, and how much
     /// traffic the buffers hold.
     #[command(after_help = include_str!("help/doctor.txt"))]
@@ -207,6 +211,9 @@ mod tests {
             ("pinbad load --help", 0),
             ("pinbad demo --help", 0),
             ("pinbad doctor --help", 0),
+            ("pinbad alert ls --help", 0),
+            ("pinbad alert silence", 2),
+            ("pinbad alert silence --end 1 a=b", 2),
             #[cfg(feature = "sql")]
             ("pinbad history ls", 2),
             #[cfg(feature = "sql")]

@@ -8,6 +8,7 @@ use super::{Failure, print};
 use crate::config::units::rounded_bytes;
 use crate::config::{Config, ConfigFlags};
 use crate::daemon;
+use crate::daemon::StartError;
 use crate::daemon::disk_plan;
 use crate::daemon::memory_limit::{self, Scaled};
 use crate::daemon::memory_plan::MemoryPlan;
@@ -21,10 +22,18 @@ use crate::state::{self, StateError};
 pub fn execute(flags: &ConfigFlags) -> Result<(), Failure> {
     let mut config = Config::from_environment(flags)?;
     let scaled = memory_limit::fit(&mut config).map_err(Failure::usage)?;
-    daemon::check(&config).map_err(|errors| Failure {
+    let failed = |errors: Vec<StartError>| Failure {
         code: 2,
         problems: errors.iter().map(ToString::to_string).collect(),
-    })?;
+    };
+    daemon::check(&config).map_err(failed)?;
+    let rules = daemon::alerts::configured(&config).map_err(failed)?;
+    let mut alerts = String::new();
+    for (place, rule) in rules.iter().enumerate() {
+        let head = "\nAlerts ([[alert]]); `pinbad alert ls` has the rows that they concern now:";
+        alerts += if place == 0 { head } else { "" };
+        alerts += &format!("\n  {}", rule.words());
+    }
     let shown = |front: Option<SocketAddr>| {
         front.map_or_else(|| "off".to_owned(), |address| address.to_string())
     };
@@ -33,6 +42,10 @@ pub fn execute(flags: &ConfigFlags) -> Result<(), Failure> {
         .listen
         .iter()
         .map(ToString::to_string)
+        .collect();
+    let spans = config.otlp_inputs.iter();
+    let spans: String = spans
+        .map(|input| format!("\n  spans  {}", input.listen))
         .collect();
     let squids = config.squids.iter();
     let squids: String = squids
@@ -52,7 +65,7 @@ pub fn execute(flags: &ConfigFlags) -> Result<(), Failure> {
         .filter_map(|(what, dir)| Some(format!("{what} in {}", shown_dir(dir)?)));
     let mut kept = kept.collect::<Vec<_>>().join(", ");
     if kept.is_empty() {
-        kept = "in memory alone: a restart loses it; --data DIR (data.dir) keeps it".to_owned();
+        kept = "in memory only: a restart loses it; --data DIR (data.dir) keeps it".to_owned();
     }
     let mut history = String::new();
     for (place, line) in disk_plan::lasting(&config).iter().enumerate() {
@@ -70,7 +83,7 @@ pub fn execute(flags: &ConfigFlags) -> Result<(), Failure> {
     let folders = unusable_folders(&config);
     print(&format!(
         "The configuration is valid.\n  UDP    {}; sockets per address: {}\n  \
-         HTTP   {}\n  MySQL  {}{squids}{stats}\n  data   {kept}\n\n{}{scaled}{history}",
+         HTTP   {}\n  MySQL  {}{spans}{squids}{stats}\n  data   {kept}\n\n{}{scaled}{history}{alerts}",
         udp.join(", "),
         config.ingest.receivers,
         shown(config.http.listen),

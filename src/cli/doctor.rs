@@ -97,7 +97,8 @@ impl fmt::Display for Finding {
             Verdict::Better => "better",
             Verdict::Wrong => "wrong ",
         };
-        write!(f, "{mark}  {:<17} {}", self.what, self.found)?;
+        let found = self.found.replace('\n', &format!("\n{:26}", ""));
+        write!(f, "{mark}  {:<17} {found}", self.what)?;
         for line in self.change.lines() {
             write!(f, "\n{:26}-> {line}", "")?;
         }
@@ -165,6 +166,7 @@ fn examine(config: &Config) -> Vec<Finding> {
     let plan = MemoryPlan::of(config).granted(&buffers, allowed);
     let mut findings = configured(config);
     findings.push(udp(config, opened));
+    findings.extend(otlp_inputs(config));
     findings.extend(squids(config));
     findings.extend(stats(config));
     findings.extend(front("HTTP", "http.listen", config.http.listen));
@@ -206,6 +208,18 @@ fn udp(config: &Config, opened: Result<Vec<RecvBuffer>, SocketError>) -> Finding
          or give the program CAP_NET_ADMIN: setcap cap_net_admin+ep PATH, AmbientCapabilities= in systemd"
     );
     Finding::right("UDP", found).unless(granted >= requested, Verdict::Better, change)
+}
+
+/// Whether what takes spans can be bound.
+fn otlp_inputs(config: &Config) -> Option<Finding> {
+    let inputs = config.otlp_inputs.iter();
+    let listen: Vec<_> = inputs.map(|input| input.listen.to_string()).collect();
+    let found = format!("{} can be bound", listen.join(", "));
+    let what = "spans";
+    (!listen.is_empty()).then(|| match daemon::otlp::open(config) {
+        Ok(_) => Finding::right(what, found),
+        Err(error) => Finding::wrong(what, error.to_string(), String::new()),
+    })
 }
 
 /// Whether the sources of Squid's lines can be had.
@@ -313,7 +327,8 @@ fn descriptors(config: &Config) -> Option<Finding> {
     let needed = sockets
         + squids
         + DESCRIPTORS_BESIDE
-        + crate::http::HttpSettings::new(&[]).connections_max as u64
+        + (1 + config.otlp_inputs.len() as u64)
+            * crate::http::HttpSettings::new(&[]).connections_max as u64
         + config.mysql.connections_max as u64;
     let found = format!("{limit} may be open, {needed} may be needed");
     let change = format!("ulimit -n {needed}, or LimitNOFILE={needed} in systemd");
@@ -436,8 +451,8 @@ fn history_dir(config: &Config) -> Vec<Finding> {
     };
     let min = config.history.free_min as u64;
     let found = folder_found(HISTORY_DIR, dir, folder::check(folder::HISTORY, dir, min));
-    let lasting = disk_plan::lasting(config).join("; ");
-    let lasting = format!("{lasting} ({})", disk_plan::assumption());
+    let lasting = disk_plan::lasting(config).join("\n");
+    let lasting = format!("{}:\n{lasting}", disk_plan::assumption());
     vec![found, Finding::right("history.size_max", lasting)]
 }
 

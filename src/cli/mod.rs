@@ -3,6 +3,7 @@
 //! `query`, `top`, `tail` and `import` read a running daemon over HTTP, through `client`. Answers go to stdout, errors and
 //! the log to stderr; a command that fails says so with a [`Failure`], which `main` turns into the exit code.
 
+pub mod alert;
 pub mod args;
 pub mod check;
 pub mod client;
@@ -30,6 +31,7 @@ use std::io::{self, Write};
 use self::client::ClientError;
 use crate::config::ConfigErrors;
 use crate::daemon::StartError;
+use crate::state::{StateError, folder};
 
 /// Why a command failed.
 #[derive(Debug)]
@@ -106,7 +108,13 @@ impl From<ClientError> for Failure {
 
 impl From<StartError> for Failure {
     fn from(error: StartError) -> Self {
-        Self::new(&error, error.is_configuration())
+        let mut problem = error.to_string();
+        if let StartError::State(state @ StateError::Io { what, path, .. }) = &error
+            && *what == folder::MAKE
+        {
+            problem += &format!("; {}", state.advice(path));
+        }
+        Self::new(problem, error.is_configuration())
     }
 }
 

@@ -17,7 +17,6 @@ use crate::config::{Config, ConfigErrors, ConfigFlags};
 use crate::daemon::memory_limit::{self, Scaled};
 use crate::daemon::socket_activation::ActivatedSockets;
 use crate::daemon::{self, Daemon, supervisor};
-use crate::query::read_model::ReadModel as _;
 use crate::shutdown::Shutdown;
 use crate::state::annotations::{Annotation, Annotations};
 use crate::telemetry::log::{self, LogControl};
@@ -81,10 +80,16 @@ pub fn execute(flags: &ConfigFlags, demo_rate: Option<u32>) -> Result<(), Failur
     saved.map_err(|_| Failure::reported())
 }
 
+/// What a demo watches: the search, which is slow for half a minute out of three.
+const DEMO_ALERTS: &str = include_str!("load/demo/alerts.toml");
+
 /// The configuration of a demo, whose past lies in this folder unless another one is given; nothing of it survives.
 fn demo_config(flags: &ConfigFlags, folder: Option<&Path>) -> Result<Config, ConfigErrors> {
     let usual = folder.map(Path::to_owned);
     let mut config = Config::load_beside(flags, std::env::vars_os(), usual)?;
+    if config.alerts.is_empty() {
+        config.alerts = Config::from_toml("demo", DEMO_ALERTS)?.alerts;
+    }
     if folder.is_some() && config.data.dir.as_deref() == folder {
         config.state.dir = config
             .state

@@ -1,10 +1,10 @@
 //! The folder that `data.dir = "auto"` means, and the one of a demo.
 //!
 //! Called by the commands, before any thread starts. It looks at the disk and changes nothing there; only the demo's folder is
-//! made, and goes with it.
+//! made, and goes with it, or with the next demo after a kill.
 
 use std::ffi::OsStr;
-use std::fs::{self, DirBuilder};
+use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
@@ -41,36 +41,70 @@ fn is_ours(path: &Path) -> bool {
         && rustix::fs::access(path, Access::WRITE_OK | Access::EXEC_OK).is_ok()
 }
 
-/// A folder that is removed, with all that is in it, when this goes.
+/// How the name of a demo's folder begins.
+const DEMO: &str = "pinbad-demo-";
+
+/// A folder that is removed, with all that is in it, when this goes; or by the next one, after a kill.
 #[derive(Debug)]
-pub struct TemporaryFolder(PathBuf);
+pub struct TemporaryFolder {
+    path: PathBuf,
+    /// Locked for as long as it is used.
+    _lock: File,
+}
 
 impl TemporaryFolder {
-    /// Makes one for this user alone.
+    /// Makes one for this user alone, among the files of [`std::env::temp_dir`].
     ///
     /// # Errors
     /// Those of the system.
     pub fn new() -> io::Result<Self> {
+        Self::within(&std::env::temp_dir())
+    }
+
+    fn within(dir: &Path) -> io::Result<Self> {
+        remove_abandoned(dir);
         let nanos = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         let nanos = nanos.map_or(0, |it| it.subsec_nanos());
-        let name = format!("pinbad-demo-{}-{nanos}", std::process::id());
-        let path = std::env::temp_dir().join(name);
+        let name = format!("{DEMO}{}-{nanos}", std::process::id());
+        let path = dir.join(name);
         // Fails where there is something of that name, whoever made it.
         DirBuilder::new().mode(0o700).create(&path)?;
-        Ok(Self(path))
+        let lock = File::open(&path)?;
+        lock.lock()?;
+        Ok(Self { path, _lock: lock })
     }
 
     /// Where it is.
     #[must_use]
     pub fn path(&self) -> &Path {
-        &self.0
+        &self.path
     }
 }
 
 impl Drop for TemporaryFolder {
     fn drop(&mut self) {
         // What cannot be removed is left to whoever tends the folder for temporary files.
-        let _left = fs::remove_dir_all(&self.0);
+        let _left = fs::remove_dir_all(&self.path);
+    }
+}
+
+/// Removes this user's folders of demos that were killed: nobody holds their lock.
+fn remove_abandoned(dir: &Path) {
+    let user = rustix::process::geteuid().as_raw();
+    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+        let is_demos = entry.file_name().to_string_lossy().starts_with(DEMO);
+        // The entry itself: a link is none of ours.
+        let is_ours = || {
+            let found = entry.metadata();
+            found.is_ok_and(|found| found.is_dir() && found.uid() == user)
+        };
+        if !is_demos || !is_ours() {
+            continue;
+        }
+        let path = entry.path();
+        if File::open(&path).is_ok_and(|folder| folder.try_lock().is_ok()) {
+            let _left = fs::remove_dir_all(&path);
+        }
     }
 }
 
@@ -102,5 +136,18 @@ mod tests {
         fs::create_dir_all(path.join("history/pending")).unwrap();
         drop(folder);
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn what_a_killed_demo_left_goes_with_the_next() {
+        let dir = tempfile::tempdir().unwrap();
+        let left = dir.path().join("pinbad-demo-1-2");
+        fs::create_dir_all(left.join("history")).unwrap();
+        let anothers = dir.path().join("another-demo");
+        fs::create_dir(&anothers).unwrap();
+        let running = TemporaryFolder::within(dir.path()).unwrap();
+        assert!(!left.exists());
+        let second = TemporaryFolder::within(dir.path()).unwrap();
+        assert!(running.path().exists() && second.path().exists() && anothers.exists());
     }
 }

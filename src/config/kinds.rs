@@ -12,6 +12,7 @@ use ipnet::IpNet;
 use super::error::ConfigError;
 use super::raw_value::{Given, Value};
 use super::units::{exact_bytes, exact_duration, parse_bytes, parse_duration};
+use crate::limits::SPAN_TAGS_MAX;
 
 /// A kind of values that become a `T`.
 pub(super) struct Kind<T> {
@@ -81,6 +82,24 @@ impl<T: 'static> Kind<T> {
         let error = ConfigError::value(location, name, &problem.text, &self.accepted);
         errors.push(error);
         None
+    }
+}
+
+impl<T: 'static> Kind<T> {
+    /// The same, made into something else.
+    pub(super) fn map<U: 'static>(self, into: fn(T) -> U) -> Kind<U> {
+        Kind::new(self.accepted, move |given| (self.reader)(given).map(into))
+    }
+
+    /// The same without what `refuse` has a word against.
+    pub(super) fn refusing(self, refuse: fn(&T) -> Option<&'static str>) -> Self {
+        Self::new(self.accepted, move |given| {
+            let value = (self.reader)(given)?;
+            match refuse(&value) {
+                Some(problem) => Err(problem.into()),
+                None => Ok(value),
+            }
+        })
     }
 }
 
@@ -288,6 +307,18 @@ pub(super) fn server_url() -> Kind<String> {
     })
 }
 
+/// Where alerts are sent.
+pub(super) fn server_urls() -> Kind<Vec<String>> {
+    let accepted = "up to 8 URLs, as in [\"http://alertmanager:9093\"], without user, password and parameters; [] for none";
+    list((8, "URLs"), accepted, |given, before| {
+        let url = (server_url().reader)(given)?;
+        match url.is_empty() || before.contains(&url) {
+            true => Err("empty, or twice the same".into()),
+            false => Ok(url),
+        }
+    })
+}
+
 /// A list of at most `most` items (and what they are called); a value that is none is a list of one. `item` reads an item,
 /// and sees the ones before it.
 fn list<T: 'static>(
@@ -386,6 +417,19 @@ pub(super) fn tag_names() -> Kind<Vec<String>> {
         let text = given.text_or_number().filter(|text| !text.is_empty());
         Ok(text.ok_or("not a text")?.to_owned())
     })
+}
+
+pub(super) fn attributes() -> Kind<Vec<String>> {
+    let accepted = "up to 16 names of attributes, as in [\"tenant.id\", \"http.request.header.x\"]; [] for none";
+    list(
+        (SPAN_TAGS_MAX, "names"),
+        accepted,
+        |given, before: &[String]| match given.text() {
+            None | Some("") => Err("not the name of an attribute".into()),
+            Some(name) if before.iter().any(|it| it == name) => Err("the same twice".into()),
+            Some(name) => Ok(name.to_owned()),
+        },
+    )
 }
 
 pub(super) fn buckets() -> Kind<Vec<Duration>> {

@@ -19,7 +19,15 @@ use super::settings::{self, KEYS};
 use super::suggest::{hint, nearest};
 
 /// The lists of tables.
-pub(super) const LISTS: [&str; 5] = ["report", "squid", "stat", "rewrite", "user"];
+pub(super) const LISTS: [&str; 7] = [
+    "report",
+    "squid",
+    "stat",
+    "otlp_input",
+    "alert",
+    "rewrite",
+    "user",
+];
 
 /// The variable that names the configuration file.
 pub(super) const CONFIG_VARIABLE: &str = "PINBAD_CONFIG";
@@ -165,6 +173,7 @@ impl RawConfig {
             let example = match list {
                 "rewrite" => "[{field = \"script_name\", ..}]",
                 "squid" => "[{listen = \"udp://127.0.0.1:18190\"}]",
+                "otlp_input" => "[{listen = \"127.0.0.1:4318\"}]",
                 "stat" => "[{stream = \"unix:///run/php/zend.stat.stream\"}]",
                 _ => "[{name = \"x\", ..}]",
             };

@@ -5,6 +5,7 @@
 //! the stages get their part of [`Config`] and read no file, variable or flag themselves. What it adds up to in memory is
 //! [`crate::daemon::memory_plan`].
 
+pub mod alert;
 mod check;
 pub mod data_folder;
 pub mod error;
@@ -13,6 +14,7 @@ mod kinds;
 mod layers;
 mod list_entry;
 pub mod location;
+pub mod otlp;
 mod raw_value;
 pub mod rewrite;
 pub mod secret;
@@ -27,17 +29,19 @@ use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+pub use alert::AlertEntry;
 pub use error::{ConfigError, ConfigErrors};
 pub use flags::ConfigFlags;
 pub use layers::TOKEN_VARIABLE;
 use layers::{CONFIG_VARIABLE, RawConfig};
 use location::{Location, Origin};
+pub use otlp::OtlpInput;
 pub use raw_value::Entry;
 pub use rewrite::RewriteRule;
 pub use settings::{
-    Changes, ClickHouseConfig, Config, DataConfig, HistoryConfig, HttpConfig, IngestConfig,
-    InstrumentsConfig, KeptRequests, LogConfig, MetricsConfig, MySqlConfig, PoolConfig,
-    ProfileConfig, ReportsConfig, SeriesConfig, ShippedRows, SqlConfig, StateConfig,
+    AlertingConfig, Changes, ClickHouseConfig, Config, DataConfig, HistoryConfig, HttpConfig,
+    IngestConfig, InstrumentsConfig, KeptRequests, LogConfig, MetricsConfig, MySqlConfig,
+    PoolConfig, ProfileConfig, ReportsConfig, SeriesConfig, ShippedRows, SqlConfig, StateConfig,
 };
 pub use squid::{SquidFrom, SquidSource};
 pub use stat::{StatAddress, StatSource};
@@ -145,6 +149,11 @@ impl Config {
         if self.squids.len() != new.squids.len() || !pairs.all(is_same) {
             changes.needs_restart.push("squid");
         }
+        let mut pairs = self.otlp_inputs.iter().zip(&new.otlp_inputs);
+        let is_same = |(old, new): (&OtlpInput, &OtlpInput)| old.is_same(new);
+        if self.otlp_inputs.len() != new.otlp_inputs.len() || !pairs.all(is_same) {
+            changes.needs_restart.push("otlp_input");
+        }
         let what = |stat: &StatSource| StatSource {
             location: Location::whole(Origin::Flag("stat"), ""),
             ..stat.clone()
@@ -152,6 +161,12 @@ impl Config {
         if !self.stats.iter().map(what).eq(new.stats.iter().map(what)) {
             changes.needs_restart.push("stat");
         }
+        // Not where it stands: a rule that was moved is no other one.
+        let what = |alert: &AlertEntry| alert.entry.table.clone();
+        if !self.alerts.iter().map(what).eq(new.alerts.iter().map(what)) {
+            changes.live.push("alert");
+        }
+        self.alerts.clone_from(&new.alerts);
         if self.users != new.users {
             self.users.clone_from(&new.users);
             changes.live.push("user");
@@ -193,10 +208,10 @@ impl InstrumentsConfig {
     }
 }
 
-/// What `[http]` and `[mysql]` have in common.
+/// What `[http]`, `[mysql]` and each `[[otlp_input]]` have in common.
 #[derive(Debug, Clone, Copy)]
 pub struct FrontConfig<'c> {
-    /// `http` or `mysql`, for errors.
+    /// `http`, `mysql` or `otlp_input`, for errors.
     pub section: &'static str,
     /// Where to listen; `None`: switched off.
     pub listen: Option<SocketAddr>,
@@ -253,11 +268,27 @@ impl Config {
         squids.any(|squid| matches!(squid.from, SquidFrom::File(..)))
     }
 
+    /// All that listens over TCP and speaks TLS, if it is to.
+    pub fn fronts(&self) -> impl Iterator<Item = FrontConfig<'_>> {
+        let inputs = self.otlp_inputs.iter().map(OtlpInput::front);
+        [self.http.front(), self.mysql.front()]
+            .into_iter()
+            .chain(inputs)
+    }
+
+    /// Bytes that may wait for the log of seconds; 0 where there is none. A file that is followed is read again instead.
+    #[must_use]
+    pub fn log_memory(&self) -> usize {
+        match self.history.log && !self.follows_files() {
+            true => (self.history.memory / 8).min(48 << 20),
+            false => 0,
+        }
+    }
+
     /// Whether a front end that listens has a certificate.
     #[must_use]
     pub fn has_tls(&self) -> bool {
-        let fronts = [self.http.front(), self.mysql.front()];
-        let mut listening = fronts.iter().filter(|front| front.listen.is_some());
+        let mut listening = self.fronts().filter(|front| front.listen.is_some());
         listening.any(|front| front.tls().is_some())
     }
 }
@@ -265,7 +296,7 @@ impl Config {
 /// `tls_cert` and `tls_key` of one front end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TlsFiles {
-    /// `http` or `mysql`, for errors.
+    /// `http`, `mysql` or `otlp_input`, for errors.
     pub section: &'static str,
     /// The certificate and those between it and the root, PEM.
     pub cert: PathBuf,

@@ -11,11 +11,14 @@ use std::time::Duration;
 use ipnet::IpNet;
 use tracing::Level;
 
+use super::alert::AlertEntry;
 use super::kinds::{
     addresses, buckets, choice, choices, data_folder, front_address, host_names, identifier, name,
-    networks, path, patterns, report_names, server_url, size, span, switch, tag_names, whole,
+    networks, path, patterns, report_names, server_url, server_urls, size, span, switch, tag_names,
+    whole,
 };
 use super::layers::RawConfig;
+use super::otlp::OtlpInput;
 use super::raw_value::Entry;
 use super::rewrite::RewriteRule;
 use super::squid::SquidSource;
@@ -70,10 +73,14 @@ macro_rules! settings {
             $($(#[doc = $about])* pub $section: $Section,)*
             /// `[[report]]` entries as given; `query` turns them into definitions.
             pub configured_reports: Vec<Entry>,
+            /// `[[otlp_input]]`: where spans of OpenTelemetry are taken.
+            pub otlp_inputs: Vec<OtlpInput>,
             /// `[[squid]]`: logs of Squid.
             pub squids: Vec<SquidSource>,
             /// `[[stat]]`: stat extensions of PHP.
             pub stats: Vec<StatSource>,
+            /// `[[alert]]`: what is to be watched.
+            pub alerts: Vec<AlertEntry>,
             /// `[[rewrite]]`: rules for names, in the order in which they run.
             pub rewrites: Vec<RewriteRule>,
             /// `[[user]]`: who may log in over HTTP and MySQL.
@@ -98,8 +105,10 @@ macro_rules! settings {
                         $($key: raw.value(next(), $kind.because(concat!($($why)?))),)*
                     },)*
                     configured_reports: Vec::new(),
+                    otlp_inputs: Vec::new(),
                     squids: Vec::new(),
                     stats: Vec::new(),
+                    alerts: Vec::new(),
                     rewrites: Vec::new(),
                     users: Vec::new(),
                 }
@@ -473,10 +482,18 @@ settings! {
         /// Cost: itself, with a `dir`.
         memory: usize = "\"64MiB\"", size(4 * MIB, 64 * GIB), "rows on their way to disk";
 
-        /// How often what was gained is written: "1s" to "1h". That much is lost after a kill or a power cut, nothing by a stop.
+        /// How often what was gained is written: "1s" to "1h". That much is lost after a kill or a power cut where there is no log,
+        /// nothing by a stop.
         /// Cost: a write and two syncs each time.
         flush_period: Duration = "\"60s\"",
-            span(Duration::from_secs(1), Duration::from_hours(1)), "what a kill may lose";
+            span(Duration::from_secs(1), Duration::from_hours(1)), "what a kill may lose without a log";
+
+        /// Whether what each second brought is written down at once, so that a kill or a power cut loses a second or two of the
+        /// reports and no more; raw requests are written every flush_period. There is no log where `[[squid]]` follows a file: that
+        /// is read again instead.
+        /// Cost: about a microsecond of processor time for each row of a report that gains something in a second, on a thread at low
+        /// priority, a sync a second, and some 65 bytes on disk for each such row until the next flush.
+        log: bool = "false", switch();
     }
 
     /// `[clickhouse]`: a ClickHouse that gets what history writes.
@@ -496,7 +513,7 @@ settings! {
         /// A file with that user's password, readable by the daemon alone; "" for none.
         password_file: Option<PathBuf> = "\"\"", path("file");
 
-        /// Certificates of those whose signature under the server's counts, PEM; "" for those that the system trusts.
+        /// A PEM file with the certificate authorities to trust; "" for those of the system.
         ca_file: Option<PathBuf> = "\"\"", path("file");
 
         /// How long an answer about the fleet may take: "1s" to "10m". Local answers do not wait for it.
@@ -521,6 +538,26 @@ settings! {
         /// Whether to make the database and its tables, and to add columns that they lack: true or false. `pinbad tables
         /// --clickhouse` prints the statements; where there is a cluster, run those of `--cluster NAME`.
         create_tables: bool = "false", switch();
+    }
+
+    /// `[alerting]`: who is told of alerts. What they are about, `[[alert]]` entries say.
+    alerting: AlertingConfig {
+        /// Alertmanagers, as in ["http://alertmanager:9093"]: all members of a cluster. [] tells none.
+        alertmanager: Vec<String> = "[]", server_urls();
+
+        /// A URL to which the same is posted as JSON, once when an alert fires and once when it is over; "" for none.
+        webhook: String = "\"\"", server_url();
+
+        /// How often an alert is sent again while it fires, to Alertmanagers alone: "10s" to "10m". They take it for over after five times that.
+        period: Duration = "\"60s\"",
+            span(Duration::from_secs(10), Duration::from_mins(10)).in_whole_seconds(), "a restarted Alertmanager learns of it then";
+
+        /// Where people find the page of this daemon, for links in alerts; "" is http:// and http.listen.
+        page: String = "\"\"", server_url();
+
+        /// Memory for what rows gained in the windows of rules: "1MiB" to "16GiB". Rows that find no room are not judged.
+        /// Cost: itself, if there is an `[[alert]]`, and two threads.
+        memory: usize = "\"32MiB\"", size(MIB, 16 * GIB), "windows of all rules together";
     }
 
     /// `[instruments]`: what the daemon measures of itself, in SQL database `performance_schema`.

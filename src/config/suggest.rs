@@ -18,9 +18,28 @@ pub(crate) fn nearest<'a>(
         .map(|(_, name)| name)
 }
 
+/// Bytes of a name that are enough to tell how it goes on.
+const BEGUN: usize = 3;
+
+/// The same, or the shortest name that begins so.
+pub(crate) fn meant<'a>(
+    given: &str,
+    names: impl IntoIterator<Item = &'a str> + Clone,
+) -> Option<&'a str> {
+    let begun = || {
+        let names = names.clone().into_iter();
+        let begun = names.filter(|name| given.len() >= BEGUN && name.starts_with(given));
+        begun.min_by_key(|name| name.len())
+    };
+    nearest(given, names.clone()).or_else(begun)
+}
+
 /// `; did you mean "name"?` where one is near, else nothing.
-pub(crate) fn question<'a>(given: &str, names: impl IntoIterator<Item = &'a str>) -> String {
-    nearest(given, names).map_or_else(String::new, |name| format!("; did you mean {name:?}?"))
+pub(crate) fn question<'a>(
+    given: &str,
+    names: impl IntoIterator<Item = &'a str> + Clone,
+) -> String {
+    meant(given, names).map_or_else(String::new, |name| format!("; did you mean {name:?}?"))
 }
 
 /// What an unknown name is answered with: the one that was meant, or else what there is.
@@ -28,5 +47,27 @@ pub(super) fn hint(meant: Option<&str>, there_is: impl FnOnce() -> String) -> St
     match meant {
         Some(meant) => format!("did you mean {meant}?"),
         None => there_is(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_beginning_of_a_name_is_enough() {
+        let names = [
+            "report_by_script_and_status",
+            "report_by_script_name",
+            "info",
+        ];
+        assert_eq!(
+            meant("report_by_scrip", names),
+            Some("report_by_script_name")
+        );
+        assert_eq!(meant("inof", names), Some("info"));
+        assert_eq!(meant("re", names), None);
+        assert_eq!(meant("by_script_name_of", names), None);
+        assert_eq!(nearest("report_by_scrip", names), None);
     }
 }

@@ -19,7 +19,7 @@ use crate::limits::{USER_NAME_BYTES_MAX, USERS_MAX};
 pub enum Role {
     /// Read everything.
     Read,
-    /// That, and make annotations: for scripts that deploy.
+    /// That, and make annotations and silences: for scripts that deploy.
     Annotate,
     /// That, and change things: create and drop reports, remove annotations, empty the pools.
     Admin,

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use super::socket_activation::SocketActivationError;
 use crate::access::SecretError;
 use crate::access::tls::TlsError;
+use crate::alert::rule::RuleError;
 use crate::input::udp::socket::SocketError;
 use crate::query::definitions::ConfiguredError;
 use crate::series::ChoiceError;
@@ -40,9 +41,24 @@ pub enum StartError {
         /// Why not.
         problem: String,
     },
+    /// What takes spans.
+    #[error(
+        "{place}: otlp_input.listen: cannot listen on {address}: {source}; stop what has the address, or change it"
+    )]
+    OtlpInput {
+        /// Where the entry is.
+        place: String,
+        /// What it listens on.
+        address: SocketAddr,
+        /// Why not.
+        source: std::io::Error,
+    },
     /// A report of the configuration.
     #[error(transparent)]
     Report(#[from] ConfiguredError),
+    /// A rule of the configuration.
+    #[error(transparent)]
+    Alert(#[from] RuleError),
     /// The secrets of a user.
     #[error(transparent)]
     User(#[from] SecretError),
@@ -86,12 +102,17 @@ impl StartError {
     #[must_use]
     pub const fn is_configuration(&self) -> bool {
         match self {
-            Self::Report(_) | Self::User(_) | Self::Tls(_) | Self::Choice { .. } => true,
+            Self::Report(_)
+            | Self::Alert(_)
+            | Self::User(_)
+            | Self::Tls(_)
+            | Self::Choice { .. } => true,
             Self::State(error) => matches!(error, StateError::NotAFolder { .. }),
             Self::NoHistory | Self::ClickHouse(_) => true,
             Self::Socket(_)
             | Self::FrontEnd { .. }
             | Self::Squid { .. }
+            | Self::OtlpInput { .. }
             | Self::ActivatedSockets(_)
             | Self::Thread { .. } => false,
         }

@@ -13,10 +13,12 @@ use tracing::info;
 use tracing::{debug, warn};
 
 use super::error::StartError;
+use super::otlp::OpenInput;
 use super::startup::Listeners;
 use super::threads::Vital;
 use crate::access::tls::{Acceptor, Tls, TlsError};
 use crate::access::{Access, UserStore};
+use crate::alert::Alerts;
 use crate::config::{Config, FrontConfig};
 use crate::daemon::memory_plan::MemoryPlan;
 use crate::http::{self, Answers, HttpSettings};
@@ -24,7 +26,6 @@ use crate::metrics::Metrics;
 #[cfg(feature = "sql")]
 use crate::mysql::{self, MySql, MySqlSettings};
 use crate::query::catalog::Catalog;
-use crate::query::read_model::ReadModel;
 use crate::series::Series;
 #[cfg(feature = "sql")]
 use crate::sql::{Engine, SqlSettings};
@@ -38,6 +39,7 @@ pub(super) struct Served<'a> {
     pub(super) users: &'a Arc<UserStore>,
     pub(super) series: Option<Series>,
     pub(super) metrics: Metrics,
+    pub(super) alerts: &'a Alerts,
     #[cfg(feature = "sql")]
     pub(super) engine: Engine,
     #[cfg(feature = "sql")]
@@ -70,7 +72,11 @@ struct Front {
 
 impl Frontends {
     /// Serves at each of the listeners.
-    pub(super) fn start(served: &Served<'_>, listeners: Listeners) -> Result<Self, StartError> {
+    pub(super) fn start(
+        served: &Served<'_>,
+        listeners: Listeners,
+        otlps: Vec<OpenInput>,
+    ) -> Result<Self, StartError> {
         let mut frontends = Self {
             http: None,
             mysql: None,
@@ -80,6 +86,9 @@ impl Frontends {
         };
         if let Some(listener) = listeners.http {
             frontends.http = Some(frontends.start_http(served, listener)?);
+        }
+        for input in otlps {
+            frontends.start_otlp(served, input)?;
         }
         #[cfg(feature = "sql")]
         if let Some(listener) = listeners.mysql {
@@ -124,10 +133,30 @@ impl Frontends {
                 memory_plan: MemoryPlan::of(config).lines.into(),
                 series: served.series.clone(),
                 metrics: served.metrics.clone(),
+                alerts: served.alerts.clone(),
                 ..HttpSettings::new(&names)
             };
             http::serve(listener, answers(served), settings, stopped)
         })
+    }
+
+    /// Takes spans.
+    fn start_otlp(&mut self, served: &Served<'_>, input: OpenInput) -> Result<(), StartError> {
+        let OpenInput { source, listener } = input;
+        let config = Arc::clone(&source.config);
+        let (front, stopped) = (config.front(), self.stopped());
+        let clients = "OpenTelemetry";
+        let serve = |listener, _, tls| {
+            let access = Access::new(Arc::clone(served.users), front.allow_anonymous);
+            let settings = HttpSettings {
+                access: access.through("OTLP"),
+                tls,
+                ..HttpSettings::new(&[])
+            };
+            http::serve_spans(listener, source, settings, stopped)
+        };
+        self.start_front(clients, front, served.config, listener, serve)
+            .map(drop)
     }
 
     /// Serves MySQL clients; gives the address with its real port.
@@ -239,7 +268,7 @@ impl Drop for Frontends {
 /// Where the HTTP front end's answers come from.
 fn answers(served: &Served<'_>) -> Answers {
     Answers {
-        source: Arc::clone(served.catalog) as Arc<dyn ReadModel>,
+        source: Arc::clone(served.catalog),
         #[cfg(feature = "sql")]
         sql: Some(served.engine.clone()),
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::frontends::Served;
 use crate::config::InstrumentsConfig;
 use crate::input::udp::{receive, senders};
-use crate::input::{squid, stat};
+use crate::input::{otlp, squid, stat};
 use crate::instruments::memory::Gauge;
 use crate::instruments::{IDLE, Instrument, Settings};
 use crate::merger::{Live, SharedLive};
@@ -42,6 +42,7 @@ pub fn all() -> Vec<&'static Instrument> {
         &delta::TAKE_SECOND,
         &series::READ,
         &series::WRITE,
+        &otlp::TAKE_SPANS,
         &squid::TAKE_LINES,
         &stat::client::READ,
         &profile::TAKE_SAMPLES,

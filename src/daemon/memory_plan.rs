@@ -7,10 +7,12 @@
 
 use std::fmt;
 
+use crate::alert::intake::IDS_MAX;
 use crate::config::rewrite::Change;
 use crate::config::units::{exact_bytes, rounded_bytes};
 use crate::config::{Config, RewriteRule};
 use crate::http::{HttpSettings, Planned, page_bytes_max};
+use crate::input::otlp;
 use crate::input::pinba::Decoder;
 use crate::input::squid::SOURCE_BYTES;
 use crate::input::stat::QUEUE_BYTES_MAX;
@@ -19,8 +21,8 @@ use crate::input::udp::senders::{SENDERS_MAX, TABLE_BYTES};
 use crate::input::udp::socket::RecvBuffer;
 use crate::instruments;
 use crate::limits::{
-    BLOCK_BYTES, PAST_ANSWERS_BYTES_MAX, PATTERN_SCRATCH_BYTES, RULES_SCRATCH_BYTES,
-    SESSION_BYTES_MAX,
+    ALERT_QUEUE_BYTES_MAX, ALERT_REPLAY_BYTES_MAX, ALERT_ROWS_MAX, BLOCK_BYTES,
+    PAST_ANSWERS_BYTES_MAX, PATTERN_SCRATCH_BYTES, RULES_SCRATCH_BYTES, SESSION_BYTES_MAX,
 };
 use crate::metrics::SERIES_BYTES;
 use crate::pool::Pool;
@@ -53,6 +55,11 @@ use crate::query::catalog::refill::BYTES_MAX as REFILL_BYTES;
 const LOG_IMPORT_BYTES: usize = 0;
 #[cfg(not(feature = "sql"))]
 const REFILL_BYTES: usize = 0;
+
+/// What an id that is remembered takes, with its place in a table.
+const ID_BYTES: usize = 48;
+/// What alerts of a rule take, those that are over too: state and view, and what receivers were told.
+const RULE_BYTES: usize = 2 * ALERT_ROWS_MAX * (4 << 10);
 
 /// What a query has in hand beside what it is charged for: the batches on their way to its reader.
 pub const QUERY_BATCHES_BYTES: usize = 4 << 20;
@@ -118,7 +125,7 @@ impl MemoryPlan {
     pub fn of(config: &Config) -> Self {
         let ingest = &config.ingest;
         let sockets = ingest.listen.len() * ingest.receivers;
-        let lanes = sockets + config.squids.len();
+        let lanes = sockets + config.otlp_inputs.len() + config.squids.len();
         let ring = RingPlan::new(ingest.temp_pool_size, ingest.temp_pool_bytes, lanes);
         let receivers = counted(ingest.receivers, "receiver", "receivers");
         let addresses = counted(ingest.listen.len(), "address", "addresses");
@@ -285,26 +292,32 @@ fn optional(config: &Config, lanes: usize) -> impl Iterator<Item = Planned> {
     let patterns = config.rewrites.iter().filter(is_pattern).count();
     let scratch = RULES_SCRATCH_BYTES as usize + patterns * PATTERN_SCRATCH_BYTES as usize;
     let squids = counted(config.squids.len(), "source", "sources");
+    let inputs = counted(config.otlp_inputs.len(), "input", "inputs");
     let activities = Activities::rows_max(&config.pool);
     let (samples, stats) = (
         config.profile.pool_size,
         counted(config.stats.len(), "source", "sources"),
     );
+    let alerts = counted(config.alerts.len(), "rule", "rules");
     let rules = counted(config.rewrites.len(), "rule", "rules");
     let lines = planned! {
         "name rules": lanes * scratch, "{rules} ([[rewrite]]), {patterns} with patterns, for each socket";
         "sources": TABLE_BYTES, "{SENDERS_MAX} source addresses (ingest.count_sources)";
+        "spans": config.otlp_inputs.len() * otlp::SOURCE_BYTES,
+            "{inputs} ([[otlp_input]]): spans that wait for others of their traces, the last requests, and bodies that are read";
         "logs of Squid": config.squids.len() * (SOURCE_BYTES + BATCH_BYTES),
             "{squids} ([[squid]]): lines that have not ended, the last of each run, and the record being written";
         "activities of Squid": activities * ACTIVITY_ROW_BYTES,
             "{activities} rows of {ACTIVITY_ROW_BYTES} bytes: half of pool.request_pool_size and pool.timer_pool_size together";
         "samples": config.stats.len() * QUEUE_BYTES_MAX + pool_bytes(samples),
             "{samples} (profile.pool_size), once more for who reads slowly, and what {stats} ([[stat]]) sent and is not taken yet";
+        "alerts": config.alerting.memory + ALERT_QUEUE_BYTES_MAX + IDS_MAX * ID_BYTES + config.alerts.len() * RULE_BYTES + ALERT_REPLAY_BYTES_MAX,
+            "{alerts} ([[alert]]): windows of their rows (alerting.memory), seconds on their way there, {ALERT_ROWS_MAX} alerts each, and one replay of the past";
         "snapshot": SNAPSHOT_BYTES + config.reports.memory / 8,
             "while it is written or read (state.dir): records, and the running ticks";
-        "history": config.history.memory + REFILL_BYTES,
-            "minutes on their way to history.dir, and files that are being written (history.memory), and what stands in for what a kill \
-             took from live reports";
+        "history": config.history.memory + 2 * config.log_memory() + REFILL_BYTES,
+            "minutes on their way to history.dir, and files that are being written (history.memory), seconds on their way to its log, and \
+             what stands in for what a kill took from live reports";
         "import of logs": LOG_IMPORT_BYTES,
             "one piece at a time, while there are any ([[squid]], history.dir)";
         "answers over the past": PAST_ANSWERS_BYTES_MAX,
@@ -313,9 +326,11 @@ fn optional(config: &Config, lanes: usize) -> impl Iterator<Item = Planned> {
     let wanted = [
         !config.rewrites.is_empty(),
         config.ingest.watches_sources(),
+        !config.otlp_inputs.is_empty(),
         !config.squids.is_empty(),
         !config.squids.is_empty(),
         !config.stats.is_empty(),
+        !config.alerts.is_empty(),
         config.state.dir.is_some(),
         config.history.dir.is_some(),
         config.history.dir.is_some() && !config.squids.is_empty(),

@@ -14,7 +14,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 
 pub use self::error::StartError;
 use self::frontends::{Frontends, Served};
@@ -26,6 +26,8 @@ use self::startup::{OpenHistory, ReadRows, TakeRows};
 use self::threads::Worker;
 use crate::access::tls;
 use crate::access::{UserStore, Users};
+use crate::alert::Alerts;
+use crate::alert::rule::Rule;
 #[cfg(feature = "sql")]
 use crate::clickhouse::Sink;
 use crate::clock::Clock;
@@ -52,6 +54,7 @@ use crate::state::snapshot_writer::{SnapshotFile, SnapshotWriter, Snapshots};
 use crate::state::{StateError, folder};
 use crate::telemetry::Counters;
 
+pub mod alerts;
 pub mod disk_plan;
 mod error;
 mod frontends;
@@ -59,6 +62,7 @@ pub mod instruments;
 pub mod malloc;
 pub mod memory_limit;
 pub mod memory_plan;
+pub(crate) mod otlp;
 mod profile;
 mod receivers;
 pub mod reload;
@@ -86,6 +90,9 @@ pub struct Daemon {
     sink_thread: Option<Worker>,
     snapshot_writer: Option<Arc<SnapshotWriter>>,
     snapshot_thread: Option<Worker>,
+    alerts: Alerts,
+    alert_threads: Mutex<Vec<Worker>>,
+    clock: Arc<dyn Clock>,
     frontends: Frontends,
     mark: Option<RunningMark>,
 }
@@ -116,6 +123,7 @@ impl Daemon {
         let users = Users::load(&config.users, |name| std::env::var_os(name))?;
         let past = Past::of(config, &definitions)?;
         let sockets = startup::open_sockets(config, activated.udp)?;
+        let otlps = otlp::open(config)?;
         let squids = squid::open(config)?;
         // After the sockets: a second daemon of one configuration should fail on its port.
         let state = startup::open_state(config, &*clock, &mut definitions, &defaults)?;
@@ -125,6 +133,14 @@ impl Daemon {
         if !config.stats.is_empty() {
             definitions.add_profile(&defaults);
         }
+        if !config.alerts.is_empty() {
+            definitions.add_alerts();
+        }
+        let rules = Rule::all(&config.alerts, &definitions.reports, &defaults);
+        let first = |errors: Vec<_>| errors.into_iter().next().map(StartError::Alert);
+        let rules =
+            rules.map_err(|errors| first(errors).expect("there is one, or they would be rules"))?;
+        let alerts = Alerts::new(config, rules);
         // And the addresses of the front ends: one that is taken ends the start before anything is received.
         let listeners = Listeners::open(config, activated.http, activated.mysql)?;
         startup::log_start(config, &sockets);
@@ -138,6 +154,7 @@ impl Daemon {
         let hasher = Hasher::new();
         let counters = Counters {
             logins: Arc::clone(&users.attempts.counters),
+            otlps: otlps.iter().map(|it| Arc::clone(&it.source)).collect(),
             squids: squids.iter().map(|it| Arc::clone(&it.source)).collect(),
             stats: config
                 .stats
@@ -145,7 +162,7 @@ impl Daemon {
                 .cloned()
                 .map(stat::Source::new)
                 .collect(),
-            ..Counters::new(sockets.len() + squids.len())
+            ..Counters::new(sockets.len() + otlps.len() + squids.len())
         };
         startup::go_on_counting(&counters, &sockets, &squids, previous.as_ref());
         // After that: what followed files were read for history goes before what a snapshot says.
@@ -249,24 +266,30 @@ impl Daemon {
         #[cfg(not(feature = "sql"))]
         let await_kept = None;
         let (series, metrics, deltas, take) =
-            past.begin(config, &mut live.write(), &*clock, rollup);
+            past.begin(config, &mut live.write(), &*clock, rollup, &alerts);
         #[cfg(feature = "sql")]
         let catalog = catalog.importing(importer).refilled_by(refill);
-        let catalog = Arc::new(catalog.keeping(definitions.tables, annotations, state));
+        let catalog = Arc::new(catalog.alerting(&alerts).keeping(
+            definitions.tables,
+            annotations,
+            state,
+        ));
         let served = Served {
             config,
             catalog: &catalog,
             users: &users,
             series,
             metrics,
+            alerts: &alerts,
             #[cfg(feature = "sql")]
             engine: frontends::engine(config, &catalog)?,
             #[cfg(feature = "sql")]
             counters: &counters,
         };
         instruments::set_pools(pools, &served);
-        let frontends = Frontends::start(&served, listeners)?;
+        let frontends = Frontends::start(&served, listeners, otlps)?;
         let _set_once = certificates.set(frontends.certificates());
+        let alert_threads = alerts::start(&alerts, config, &clock)?;
         let merger = Merger {
             consumer: receivers.consumer,
             live: Arc::clone(&live),
@@ -304,7 +327,7 @@ impl Daemon {
                 live,
                 counters: counters.clone(),
                 sockets: receivers.names,
-                clock,
+                clock: Arc::clone(&clock),
                 await_kept,
             })
         });
@@ -312,7 +335,8 @@ impl Daemon {
             let run = move |stop: &Shutdown| writer.run(stop);
             Worker::start("snapshot", "the snapshot thread", run)
         });
-        startup::log_ready(config, &receivers.addresses, &frontends);
+        let cannot_keep = !catalog.out_of_order().is_empty();
+        startup::log_ready(config, &receivers.addresses, &frontends, cannot_keep);
         let mark = kept_in(config).filter(|dir| dir.is_dir());
         let mark = mark.map(|dir| RunningMark::set(dir, &refilled(&catalog)));
         Ok(Self {
@@ -329,6 +353,9 @@ impl Daemon {
             sink_thread: sink_thread.transpose()?,
             snapshot_thread: snapshot_thread.transpose()?,
             snapshot_writer,
+            alerts,
+            alert_threads: Mutex::new(alert_threads),
+            clock,
             frontends,
             mark,
         })
@@ -377,6 +404,8 @@ impl Daemon {
         self.merger = None;
         // After the merger: what it merged last is counted too.
         self.series_thread = None;
+        let alert_threads = std::mem::take(&mut *self.alert_threads.lock());
+        drop(alert_threads);
         // After that: it writes what was counted.
         self.requests_thread = None;
         self.history_thread = None;
@@ -413,9 +442,12 @@ pub fn check(config: &Config) -> Result<(), Vec<StartError>> {
         Ok(definitions) => errors.extend(Past::of(config, &definitions).err()),
         Err(error) => errors.push(error.into()),
     }
+    if errors.is_empty() {
+        errors.extend(alerts::configured(config).err().into_iter().flatten());
+    }
     let users = Users::load(&config.users, |name| std::env::var_os(name));
     errors.extend(users.err().map(StartError::from));
-    for files in [config.http.front().tls(), config.mysql.front().tls()] {
+    for files in config.fronts().map(|front| front.tls()) {
         let acceptor = files.map_or(Ok(None), |files| tls::acceptor(&files).map(Some));
         errors.extend(acceptor.err().map(StartError::from));
     }

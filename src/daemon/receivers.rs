@@ -1,5 +1,5 @@
-//! The way in: the temporary ring and the receiver threads, one per socket or source of Squid's lines, that put requests
-//! into it.
+//! The way in: the temporary ring and the receiver threads, one per socket, `[[otlp_input]]` or source of Squid's lines, that
+//! put requests into it.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -7,11 +7,13 @@ use std::sync::Arc;
 use tracing::info;
 
 use super::error::StartError;
+use super::otlp;
 use super::squid::{OpenSource, Opened};
 use super::threads::Worker;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::input::Decode;
+use crate::input::otlp::{Lane, Source};
 use crate::input::pinba::Decoder;
 use crate::input::record::{Hasher, TextLimits};
 use crate::input::rewrite::{AsSent, NameRules, Rewrite, RuleCounters};
@@ -60,11 +62,18 @@ impl Receivers {
         let mut addresses: Vec<_> = sockets.iter().map(|socket| socket.address).collect();
         addresses.dedup();
         let of_sockets = sockets.iter().map(|it| (it.address.to_string(), Some(it)));
+        let of_otlps = counters
+            .otlps
+            .iter()
+            .map(|it| (otlp::name(it).address, None));
         let of_squids = squids.iter().map(|squid| match &squid.opened {
             Opened::Udp(socket) => (squid.source.config.from.to_string(), Some(socket)),
             Opened::Tcp(_) | Opened::File(..) => (squid.source.config.from.to_string(), None),
         });
-        let statuses = of_sockets.chain(of_squids).zip(&counters.sockets);
+        let statuses = of_sockets
+            .chain(of_otlps)
+            .chain(of_squids)
+            .zip(&counters.sockets);
         let statuses = statuses.map(|((address, socket), counters)| SocketStatus {
             address,
             gauge: socket.map(|it| KernelGauge::new(Arc::clone(&it.socket), Arc::clone(counters))),
@@ -74,7 +83,7 @@ impl Receivers {
         let mut receivers = Self {
             threads: Vec::with_capacity(sockets.len()),
             addresses,
-            names: names(&sockets, &squids),
+            names: names(&sockets, &counters.otlps, &squids),
             statuses: statuses.collect(),
             senders: watched.then(|| Senders::new(&ingest.allow, ingest.source_rate_max)),
             rule_counters: Arc::new(RuleCounters::new(config.rewrites.len())),
@@ -103,6 +112,19 @@ impl Receivers {
                 }
             });
         }
+        for (source, receiver) in counters.otlps.iter().zip(&mut lanes) {
+            let texts = (limits, hasher.clone());
+            let lane = receiver.lane();
+            match &rules {
+                None => source.begin(lane, texts, AsSent),
+                Some(rules) => source.begin(lane, texts, rules()),
+            }
+            let index = receivers.threads.len();
+            let source = Arc::clone(source);
+            let run = move |stop: &Shutdown| source.run(stop);
+            let thread = Worker::start(&format!("otlp-{index}"), "a thread for spans", run)?;
+            receivers.threads.push(thread);
+        }
         for (squid, receiver) in squids.into_iter().zip(&mut lanes) {
             let (senders, texts) = (receivers.senders.clone(), (limits, hasher.clone()));
             receivers.threads.push(match &rules {
@@ -115,9 +137,15 @@ impl Receivers {
 }
 
 /// What all that receives is called in a snapshot, in the order of the counters.
-pub(super) fn names(sockets: &[ReceiveSocket], squids: &[OpenSource]) -> Vec<SocketName> {
+pub(super) fn names(
+    sockets: &[ReceiveSocket],
+    otlps: &[Arc<Source>],
+    squids: &[OpenSource],
+) -> Vec<SocketName> {
     let sockets = sockets.iter().map(SocketName::of);
-    sockets.chain(squids.iter().map(OpenSource::name)).collect()
+    let otlps = otlps.iter().map(|it| otlp::name(it));
+    let squids = squids.iter().map(OpenSource::name);
+    sockets.chain(otlps).chain(squids).collect()
 }
 
 /// What one receiver thread is started with.
@@ -129,6 +157,15 @@ struct Receiver {
 }
 
 impl Receiver {
+    /// Where spans go.
+    fn lane(self) -> Lane {
+        Lane {
+            producer: self.producer,
+            counters: self.counters,
+            clock: self.clock,
+        }
+    }
+
     /// What it takes to take lines from elsewhere than datagrams.
     fn intake<R>(self, decoder: squid::Decoder<R>) -> squid::Intake<R> {
         squid::Intake {

@@ -25,6 +25,11 @@ impl Daemon {
         // Always, also when the configuration says the same: the files may have new content.
         let users = Users::load(&new.users, |name| std::env::var_os(name))?;
         let certificates = self.frontends.read_certificates()?;
+        let with_reports = Config {
+            alerts: new.alerts.clone(),
+            ..old.clone()
+        };
+        let rules = self.new_rules(&with_reports, definitions.clone())?;
         let changes = old.reload(new);
         for key in changes.needs_restart {
             warn!(
@@ -45,6 +50,7 @@ impl Daemon {
         self.users.replace(users);
         old.configured_reports.clone_from(&new.configured_reports);
         let reports = self.catalog.reconfigure(definitions);
+        self.replace_rules(rules, old)?;
         for (report, reason) in &reports.refused {
             warn!(report, reason, "Cannot create this configured report.");
         }

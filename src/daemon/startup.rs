@@ -16,6 +16,8 @@ use super::error::StartError;
 use super::frontends::Frontends;
 use super::receivers;
 use super::squid::OpenSource;
+use crate::alert::Alerts;
+use crate::alert::intake::Intake;
 #[cfg(feature = "sql")]
 use crate::clickhouse::{Fleet, ShipFrom, Sink};
 use crate::clock::{Clock, ContinuedClock};
@@ -152,7 +154,7 @@ pub(super) fn go_on_counting(
         }
     }
     if let Some(previous) = previous {
-        let names = receivers::names(sockets, squids);
+        let names = receivers::names(sockets, &counters.otlps, squids);
         previous
             .contents
             .counters
@@ -303,6 +305,7 @@ impl Past {
         live: &mut Live,
         clock: &dyn Clock,
         history: Option<TakeRows>,
+        alerts: &Alerts,
     ) -> (Option<Series>, Metrics, Reader, TakeSecond) {
         let memory = config.series.memory;
         let of_history = history.as_ref().map_or(0, |_| config.history.memory / 16);
@@ -310,12 +313,13 @@ impl Past {
             charted: (memory > 0).then_some(self.charted),
             scraped: self.scraped,
             kept: history.as_ref().map(|_| self.kept),
+            alerted: alerts.reports(),
             reports_max: series::REPORTS_MAX,
             bytes_max: Series::stream_bytes(memory) + of_history,
         };
         let (watched, reader) = live.watch(choice, clock.mono_ms(), clock.unix_ms());
         let (buckets, series_max) = (&config.metrics.buckets, config.metrics.series_max);
-        let metrics = Metrics::new(watched.clone(), buckets, series_max);
+        let metrics = Metrics::new(watched.clone(), buckets, series_max).with(alerts.clone());
         let of_rows = metrics.clone();
         let mut takers: Vec<TakeRows> = vec![Box::new(move |_, _, read| of_rows.take_rows(read))];
         let series = (memory > 0).then(|| {
@@ -327,6 +331,10 @@ impl Past {
             series
         });
         takers.extend(history);
+        let mut intake = Intake::new(alerts.clone());
+        takers.push(Box::new(move |second, missed, read| {
+            intake.take_rows(second, missed, read);
+        }));
         let take = move |second: &Second, missed| take_all(second, missed, &mut takers, &mut []);
         (series, metrics, reader, Box::new(take))
     }
@@ -371,7 +379,7 @@ pub(super) fn open_annotations(
     };
     let opened = Annotations::open(HISTORY, dir, clock.unix_secs());
     Ok(opened.unwrap_or_else(|error| {
-        error!(%error, "Annotations are kept in memory alone.");
+        error!(%error, "Annotations are kept in memory only.");
         Annotations::default()
     }))
 }
@@ -433,6 +441,7 @@ pub(super) fn open_history(
     let memory = settings.memory - of_requests;
     let parts = Parts::default();
     let history = History::new(Arc::clone(&parts), memory, Arc::clone(clock));
+    history.keep_log(config.log_memory());
     let begin_shipping = sink.as_ref().map(Sink::begin);
     let open = move || {
         let mut store = Store::open(&dir, retention)?;
@@ -513,12 +522,14 @@ pub(super) fn log_last_end(
     let history = filled.map(|filled| format!("{} to {}", at(filled.start), at(filled.end)));
     let back = match (&snapshot, &history) {
         (Some(_), Some(_)) => {
-            "Raw requests are back up to the snapshot, reports also from history, by the minute."
+            "Raw requests are back up to the snapshot, reports also up to the last flush of history, by the minute; what came later is lost."
         }
         (Some(_), None) => {
             "Raw requests and reports are back up to the snapshot; what came later is lost."
         }
-        (None, Some(_)) => "Reports are back from history, by the minute; raw requests are not.",
+        (None, Some(_)) => {
+            "Reports are back up to the last flush of history (history.flush_period), by the minute; what came later is lost, and so are raw requests and live charts."
+        }
         (None, None) => "What was in memory is lost.",
     };
     warn!(
@@ -527,8 +538,13 @@ pub(super) fn log_last_end(
     );
 }
 
-/// Says that all is there: where it listens, and what it keeps where.
-pub(super) fn log_ready(config: &Config, udp: &[SocketAddr], frontends: &Frontends) {
+/// Says that all is there: where it listens, and what it keeps where, unless it just said that it `cannot_keep` that.
+pub(super) fn log_ready(
+    config: &Config,
+    udp: &[SocketAddr],
+    frontends: &Frontends,
+    cannot_keep: bool,
+) {
     let udp: Vec<String> = udp.iter().map(ToString::to_string).collect();
     let fronts = [
         (frontends.http, config.http.front().tls().is_some()),
@@ -548,6 +564,7 @@ pub(super) fn log_ready(config: &Config, udp: &[SocketAddr], frontends: &Fronten
     let [data, state, history] =
         [&config.data.dir, &config.state.dir, &config.history.dir].map(shown);
     match (data, state, history) {
+        _ if cannot_keep => {}
         (_, None, None) => {
             info!(
                 "Keeping all data in memory: a restart loses it. --data DIR (data.dir) keeps it."

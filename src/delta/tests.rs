@@ -230,6 +230,7 @@ impl World {
         let watched = WATCHED.map(str::to_owned).to_vec();
         let with_made = [&watched[..], &[CONFIGURED.to_owned()]].concat();
         let choice = Choice {
+            alerted: Vec::new(),
             charted: Some(watched),
             scraped: with_made.clone(),
             kept: Some(with_made),

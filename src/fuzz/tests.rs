@@ -40,6 +40,11 @@ fn logs_of_squid() {
 }
 
 #[test]
+fn bodies_with_spans() {
+    run("otlp", super::otlp);
+}
+
+#[test]
 fn samples_of_the_stat_extension() {
     run("stat", super::stat);
 }

@@ -15,9 +15,10 @@ use self::rows::{ROW_BYTES, Rows, Weight};
 pub(super) use self::rows::{Scratch, Stored};
 use super::Resolution;
 use super::dataset::{Coverage, Dataset};
+use super::log::Fresh;
 use super::parquet::BATCH_ROWS;
 use super::row::{Gain, RowRef};
-use super::stored::BatchBuilder;
+use super::stored::{BatchBuilder, StoredRows, columns};
 use crate::delta::RowDelta;
 use crate::pool::strings::OTHER_TEXT;
 use crate::report::packed::Packed;
@@ -39,6 +40,8 @@ pub struct Batch {
     /// Gives keys their ids, and decides between rows of one weight.
     hasher: RandomState,
     scratch: Scratch,
+    /// What is added, once more: for the log of seconds, where there is one.
+    pub(super) fresh: Option<Fresh>,
 }
 
 /// The rows of one dataset.
@@ -102,6 +105,9 @@ impl Batch {
 
     /// Adds to the row of an id. Where ids of one key differ, it has several rows.
     pub(super) fn add_row(&mut self, dataset: &Arc<Dataset>, time: u64, row: &RowDelta<'_>) {
+        if let Some(fresh) = &mut self.fresh {
+            fresh.add(dataset, time, row);
+        }
         let part = self.part(dataset);
         let Part {
             moments, other_key, ..
@@ -209,6 +215,17 @@ impl Batch {
         self.parts.iter().flat_map(|it| it.moments.keys().copied())
     }
 
+    /// Adds rows as they are stored.
+    pub(super) fn add_stored(&mut self, dataset: &Arc<Dataset>, rows: &RecordBatch) {
+        let rows = StoredRows::new(&columns(dataset), Some(dataset.buckets), rows);
+        let mut key = Vec::new();
+        for row in 0..rows.len {
+            rows.show(row, &(0..u64::MAX), &mut key, |row| {
+                self.add(dataset, row.time, row.key, row.is_other, row.gain);
+            });
+        }
+    }
+
     /// Whether it has no row.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -233,6 +250,8 @@ impl Batch {
     /// histograms. Should it still be more than `bytes_max`, because the disk has taken nothing for long, the oldest minutes go.
     /// Coverage stays as long as its minute does.
     pub fn shrink(&mut self, bytes_max: usize) -> Shrunk {
+        // What is in the log is made smaller again when it is read.
+        let fresh = self.fresh.take();
         let mut rows = self.weighed();
         rows.sort_unstable_by_key(|row| Reverse(row.weight));
         let of_rows: usize = rows.iter().map(|row| row.bytes + row.histogram_bytes).sum();
@@ -242,7 +261,9 @@ impl Batch {
         let full = fitting(rows[..kept].iter().map(|row| row.histogram_bytes), room);
         let weight_of = |place: usize| rows.get(place).map(|row| row.weight);
         let shrunk = self.fold(weight_of(kept), weight_of(full));
-        self.drop_oldest(bytes_max, shrunk)
+        let shrunk = self.drop_oldest(bytes_max, shrunk);
+        self.fresh = fresh;
+        shrunk
     }
 
     /// The rows that have a key of their own, apart from coverage.

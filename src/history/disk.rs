@@ -84,6 +84,29 @@ pub(super) fn failed(what: &'static str, path: &Path) -> impl FnOnce(io::Error) 
     move |error| failed(error).into()
 }
 
+/// How often a piece is tried that the disk cannot read: in a minute or two.
+pub(super) const READ_TRIES: u32 = 8;
+
+/// What cannot be read now, or never.
+pub(super) fn unreadable(path: &Path) -> impl FnOnce(io::Error) -> StoreError {
+    use io::ErrorKind::{InvalidData, NotFound, UnexpectedEof};
+    let lasting = [Errno::IO, Errno::UCLEAN, Errno::BADMSG].map(Errno::raw_os_error);
+    move |error| match error.kind() {
+        InvalidData | NotFound | UnexpectedEof => StoreError::Damaged {
+            path: path.into(),
+            reason: error.to_string(),
+        },
+        _ if error.raw_os_error().is_some_and(|it| lasting.contains(&it)) => {
+            StoreError::Unreadable {
+                path: path.into(),
+                source: error,
+            }
+        }
+        // Of the system: descriptors, memory, permissions.
+        _ => failed("read", path)(error),
+    }
+}
+
 /// Pieces, the manifest and what is being written: rows have names that requests brought. What is published is open to
 /// whoever may enter `history.dir`: that folder's mode alone says who.
 pub(super) const PUBLIC_FILE: u32 = 0o644;

@@ -12,8 +12,8 @@ use serde::Serialize;
 use super::disk::{StoreError, failed};
 use super::manifest::Manifest;
 use super::part::{Part, Section};
-use super::store::{checksum, files_of, orphans_in, set_aside_in};
 use super::stored::Want;
+use super::tree::{checksum, files_of, orphans_in, set_aside_in};
 use super::{Dataset, Resolution};
 
 /// The rows of a dataset at a resolution.

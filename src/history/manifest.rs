@@ -16,7 +16,7 @@
 //! nothing of is never deleted.
 //!
 //! With what a flush adds it says up to where followed files were read for that (`files`): one record, so that no line is there
-//! twice and none is skipped.
+//! twice and none is skipped. The same of the log of seconds (`log`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -30,6 +30,8 @@ use super::part::{Part, Section};
 use super::{Dataset, Resolution};
 use crate::input::squid::Positions;
 use crate::state::files::{self, Opened};
+
+pub(super) mod file;
 
 /// What is written here, and the newest that is read.
 const FORMAT: u32 = 1;
@@ -78,6 +80,18 @@ pub(super) struct Commit {
     /// Up to where followed files were read for what is there now.
     #[serde(default, skip_serializing_if = "Positions::is_empty")]
     files: Positions,
+    /// Up to which of its files the log of seconds is there now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    log: Option<u64>,
+}
+
+/// How far everything was read that a commit has.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct UpTo<'a> {
+    /// Followed files.
+    pub(super) files: Option<&'a Positions>,
+    /// The log of seconds, up to this file.
+    pub(super) log: Option<u64>,
 }
 
 /// A part, by its path in the folder.
@@ -111,6 +125,8 @@ pub(super) struct Manifest {
     left: BTreeSet<String>,
     /// Up to where followed files were read for what is there, also of those that are not followed now.
     pub(super) files: Positions,
+    /// What the log of seconds has up to this file is there otherwise.
+    pub(super) log: Option<u64>,
     /// Bytes of a last line that was not finished.
     pub(super) torn: usize,
 }
@@ -134,6 +150,7 @@ impl Manifest {
             missing: BTreeMap::new(),
             left: BTreeSet::new(),
             files: Positions::new(),
+            log: None,
             torn: 0,
         }
     }
@@ -219,6 +236,7 @@ impl Manifest {
             self.missing.insert(path, part);
         }
         self.files.extend(commit.files);
+        self.log = self.log.max(commit.log);
         Ok(())
     }
 
@@ -250,10 +268,11 @@ impl Manifest {
         &self,
         add: &[Part],
         remove: &[Arc<Part>],
-        files: Option<&Positions>,
+        up_to: UpTo<'_>,
     ) -> io::Result<(Commit, Vec<u8>)> {
         let (mut commit, _) = self.commit_to(self.datasets.clone(), add.iter(), [].iter());
-        commit.files = files.cloned().unwrap_or_default();
+        commit.files = up_to.files.cloned().unwrap_or_default();
+        commit.log = up_to.log;
         commit.remove = remove.iter().map(|part| self.name(&part.path)).collect();
         let line = line(&commit)?;
         Ok((commit, line))
@@ -289,6 +308,7 @@ impl Manifest {
         let (mut commit, datasets) = self.commit_to(Vec::new(), parts, self.missing.values());
         commit.left = self.left.iter().cloned().collect();
         commit.files.clone_from(&self.files);
+        commit.log = self.log;
         self.datasets = datasets;
         let mut text = line(&self.head)?;
         text.extend(line(&commit)?);

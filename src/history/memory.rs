@@ -5,13 +5,15 @@
 //! is there twice.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use serde_json::json;
+use tracing::{info, warn};
 
+use super::log::{Fresh, Log};
 use super::part::{Part, Parts};
 use super::requests::Requests;
 use super::requests::read::RequestsAt;
@@ -56,6 +58,10 @@ struct Shared {
     flushed_to: AtomicU64,
     /// Those before this one are to be, as soon as that can be.
     wanted_to: AtomicU64,
+    /// What may wait for the log of seconds; nothing: there is no log.
+    fresh_bytes_max: AtomicUsize,
+    /// What that takes on disk.
+    log_bytes: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -64,6 +70,8 @@ struct Memory {
     /// What that is in memory, or was, up to here.
     reached: Reached,
     flushing: Option<Flushing>,
+    /// The file of the log that has what is added now.
+    log: u64,
 }
 
 /// Rows that are being written.
@@ -72,6 +80,8 @@ pub(super) struct Flushing {
     pub(super) batch: Arc<Batch>,
     /// They, and what was written before, have all up to here.
     pub(super) reached: Reached,
+    /// And the log up to this file.
+    pub(super) log: u64,
 }
 
 /// What the history thread says of the disk.
@@ -83,6 +93,8 @@ struct Status {
     off: Option<String>,
     /// Why the last attempt failed, if it did.
     error: Option<String>,
+    /// Why there is no log of seconds, if there should be.
+    log: Option<String>,
     /// Pieces that could not be read.
     set_aside: Vec<PathBuf>,
     /// What the store counts.
@@ -117,7 +129,66 @@ impl History {
             run: AtomicU64::new(0),
             flushed_to: AtomicU64::new(0),
             wanted_to: AtomicU64::new(0),
+            fresh_bytes_max: AtomicUsize::new(0),
+            log_bytes: AtomicU64::new(0),
         }))
+    }
+
+    /// Keeps a log of seconds, for which so many bytes may wait, as soon as the store is open.
+    pub fn keep_log(&self, bytes_max: usize) {
+        self.0.fresh_bytes_max.store(bytes_max, Ordering::Relaxed);
+    }
+
+    /// Adds what the process before left in the log, and goes on with a file of its own.
+    pub(super) fn replay(&self, log: &mut Log) {
+        let replayed = log.replay(|dataset, rows| {
+            self.change(0, 0, |running| running.add_stored(dataset, rows));
+        });
+        let counters = &self.0.counters;
+        counters.log_rows_restored.add(replayed.rows);
+        counters.log_bytes_torn.add(replayed.torn);
+        if replayed.rows > 0 {
+            info!(
+                rows = replayed.rows,
+                "Back from the log of seconds: what was counted and not written to files."
+            );
+        }
+        MEMORY.lock(&self.0.memory).log = log.last();
+        self.set_log_bytes(log.bytes());
+        self.begin_log();
+    }
+
+    /// What is added from now on goes to the log, if there is to be one and is none: to a new file.
+    pub(super) fn begin_log(&self) {
+        let bytes_max = self.0.fresh_bytes_max.load(Ordering::Relaxed);
+        let mut memory = MEMORY.lock(&self.0.memory);
+        if bytes_max > 0 && memory.running.fresh.is_none() {
+            memory.log += 1;
+            memory.running.fresh = Some(Fresh::new(memory.log, bytes_max));
+            self.0.status.lock().log = None;
+        }
+    }
+
+    /// What is to be appended to the log.
+    pub(super) fn take_fresh(&self) -> Option<Fresh> {
+        let mut memory = MEMORY.lock(&self.0.memory);
+        memory.running.fresh.as_mut()?.take()
+    }
+
+    /// What the files of the log take.
+    pub(super) fn set_log_bytes(&self, bytes: u64) {
+        self.0.log_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// There is no log until the next flush, for this reason.
+    pub(super) fn end_log(&self, reason: String) {
+        MEMORY.lock(&self.0.memory).running.fresh = None;
+        self.0.counters.failures.add(1);
+        warn!(
+            reason,
+            "There is no log of seconds until history is written the next time."
+        );
+        self.0.status.lock().log = Some(reason);
     }
 
     /// Why nothing is written or read, if the store is not open. Rows wait in memory meanwhile.
@@ -135,10 +206,12 @@ impl History {
             .as_ref()
             .map(|why| format!("history is off: {why}"));
         off.or_else(|| {
-            status
-                .error
-                .as_ref()
-                .map(|why| format!("history is not written: {why}"))
+            let why = status.error.as_ref();
+            why.map(|why| format!("history is not written: {why}"))
+        })
+        .or_else(|| {
+            let why = status.log.as_ref();
+            why.map(|why| format!("history has no log of seconds: {why}"))
         })
     }
 
@@ -244,10 +317,16 @@ impl History {
     pub(super) fn begin_flush(&self) -> Option<Flushing> {
         let mut memory = MEMORY.lock(&self.0.memory);
         if memory.flushing.is_none() && !memory.running.is_empty() {
-            let batch = std::mem::take(&mut memory.running);
+            let mut batch = std::mem::take(&mut memory.running);
+            let log = memory.log;
+            if let Some(fresh) = batch.fresh.take() {
+                memory.log += 1;
+                memory.running.fresh = Some(fresh.turn_to(memory.log));
+            }
             memory.flushing = Some(Flushing {
                 batch: Arc::new(batch),
                 reached: memory.reached.clone(),
+                log,
             });
         }
         memory.flushing.clone()
@@ -343,12 +422,13 @@ impl History {
             Gauge memory_bytes = bytes, "Memory of rows that are not on disk yet.";
             Gauge memory_bytes_max = self.0.bytes_max * 2, "What it may be: three quarters of history.memory.";
             Gauge failing = u8::from(status.off.is_some() || status.error.is_some()), "1 while history cannot be written.";
-            Gauge flush_age_seconds = age_ms as f64 / 1e3, "Since when nothing was written to history.dir: what a kill would lose.";
+            Gauge log_disk_bytes = self.0.log_bytes.load(Ordering::Relaxed), "What the log of seconds takes on disk.";
+            Gauge flush_age_seconds = age_ms as f64 / 1e3, "Since when nothing was written to history.dir: what a kill would lose of raw requests, and of all where there is no log.";
         };
         readings.extend(self.0.counters.counts().readings());
         readings.extend(status.store.iter().cloned());
         Group::new(Place::Object("history"), readings).with_texts(
-            json!({"off": status.off, "error": status.error, "set_aside": status.set_aside}),
+            json!({"off": status.off, "error": status.error, "log": status.log, "set_aside": status.set_aside}),
         )
     }
 }

@@ -4,13 +4,10 @@ use std::cell::RefCell;
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
-use std::io;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use rustix::io::Errno;
-
-use super::disk::{Disk, StoreError, failed};
+use super::disk::{Disk, StoreError, unreadable};
 use super::parquet::row_order;
 use super::part::Part;
 use super::pending::{Blocks, PendingFile};
@@ -120,26 +117,6 @@ impl Cursor<'_> {
                 return Ok(Some(row));
             }
         }
-    }
-}
-
-/// What cannot be read now, or never.
-pub(super) fn unreadable(path: &Path) -> impl FnOnce(io::Error) -> StoreError {
-    use io::ErrorKind::{InvalidData, NotFound, UnexpectedEof};
-    let lasting = [Errno::IO, Errno::UCLEAN, Errno::BADMSG].map(Errno::raw_os_error);
-    move |error| match error.kind() {
-        InvalidData | NotFound | UnexpectedEof => StoreError::Damaged {
-            path: path.into(),
-            reason: error.to_string(),
-        },
-        _ if error.raw_os_error().is_some_and(|it| lasting.contains(&it)) => {
-            StoreError::Unreadable {
-                path: path.into(),
-                source: error,
-            }
-        }
-        // Of the system: descriptors, memory, permissions.
-        _ => failed("read", path)(error),
     }
 }
 

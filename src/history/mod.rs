@@ -13,10 +13,12 @@ mod answer_memory;
 mod batch;
 mod dataset;
 mod disk;
+mod flush;
 pub(crate) mod histogram;
 pub(crate) mod import;
 pub mod inspect;
 pub(crate) mod lines;
+mod log;
 mod manifest;
 mod memory;
 mod merged;
@@ -36,15 +38,17 @@ mod store;
 mod stored;
 pub(crate) mod sums;
 mod thread;
+mod tree;
 pub(crate) mod unit;
 
 use crate::instruments::Instrument;
 
 /// What the threads of history do, and wait for.
-pub(crate) static INSTRUMENTS: [&Instrument; 12] = [
+pub(crate) static INSTRUMENTS: [&Instrument; 13] = [
     &requests::COLLECT,
     &thread::FLUSH,
     &thread::FLUSH_REQUESTS,
+    &thread::LOG,
     &thread::IMPORT,
     &publish::PUBLISH,
     &requests::PUBLISH_REQUESTS,

@@ -1,16 +1,12 @@
 //! Parts: the files, pending and published, in which rows lie on disk. A part never changes; which parts there are does.
 
-use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parking_lot::RwLock;
 
-use super::parquet::ReadAs;
-use super::stored::Want;
-use super::unit::Unit;
-use super::{Dataset, Resolution, RowRef};
+use super::{Dataset, Resolution};
 
 /// The parts that count at present: a reader takes the list and has all rows that are on disk, each once; what it holds is not
 /// deleted meanwhile.
@@ -83,30 +79,6 @@ impl Part {
     /// coarser.
     pub(super) fn is_rolled(path: &Path, resolution: Resolution) -> bool {
         is_published(path) && resolution.coarser().is_some()
-    }
-
-    /// Calls `each` for the rows of a dataset that is a report's whose minute, hour or day begins in a span.
-    ///
-    /// # Errors
-    /// Those of the system, and when it is damaged; they name the file.
-    pub fn read(
-        self: &Arc<Self>,
-        dataset: &Dataset,
-        span: Range<u64>,
-        want: Want,
-        each: &mut dyn FnMut(RowRef<'_>),
-    ) -> io::Result<()> {
-        let mut read = || {
-            let units = match dataset.is_raw() {
-                true => Vec::new(),
-                false => Unit::of_part(self, &span, dataset, &ReadAs::coded(Vec::new()))?,
-            };
-            let mut units = units.iter();
-            units.try_for_each(|unit| unit.rows(dataset, want, &mut |_, row| each(row)))
-        };
-        read().map_err(|error| {
-            io::Error::new(error.kind(), format!("{}: {error}", self.path.display()))
-        })
     }
 }
 

@@ -21,9 +21,9 @@ use datafusion::arrow::ipc::reader::StreamDecoder;
 use datafusion::arrow::ipc::writer::StreamWriter;
 use serde::{Deserialize, Serialize};
 
-use super::disk::HISTORY_WRITE;
+use super::disk::{HISTORY_WRITE, StoreError, unreadable};
 use super::parquet::unpanicked;
-use super::part::Section;
+use super::part::{Part, Section};
 use super::stored::BatchBuilder;
 use super::{Dataset, Resolution};
 use crate::instruments::MeasuredWrite;
@@ -229,6 +229,41 @@ fn read_compressed(file: &File, at: u64) -> io::Result<(Vec<u8>, u64)> {
     Ok((plain, at + LEAD_BYTES + bytes.len() as u64))
 }
 
+/// Blocks that are written together, or not at all: behind the length of all and their checksum.
+#[derive(Debug, Default)]
+pub(super) struct Record(Vec<u8>);
+
+impl Record {
+    pub(super) fn push(&mut self, batch: &RecordBatch) -> io::Result<()> {
+        let bytes = encode(batch)?;
+        self.0.extend_from_slice(&lead(&bytes)?);
+        self.0.extend_from_slice(&bytes);
+        Ok(())
+    }
+
+    pub(super) fn finish(mut self) -> io::Result<Vec<u8>> {
+        let lead = lead(&self.0)?;
+        self.0.splice(..0, lead);
+        Ok(self.0)
+    }
+}
+
+/// The blocks of the record that begins there, and where it ends.
+pub(super) fn read_record(file: &Arc<File>, at: u64) -> io::Result<(Blocks, u64)> {
+    let begin = at + LEAD_BYTES;
+    let bytes = read_checked(file, read_u64(file, at)?, begin)?;
+    if bytes.is_empty() {
+        return Err(damaged("a record has nothing"));
+    }
+    let end = begin + bytes.len() as u64;
+    let blocks = Blocks {
+        file: Arc::clone(file),
+        rest: begin..end,
+        first_format: None,
+    };
+    Ok((blocks, end))
+}
+
 /// A pending file, to be read.
 #[derive(Debug)]
 pub(super) struct PendingFile {
@@ -348,8 +383,28 @@ pub(super) struct PackedRows {
 }
 
 impl PackedRows {
-    /// The next row, which stays that.
-    pub(super) fn peek(&mut self) -> io::Result<Option<&[u8]>> {
+    /// Those of a table in a part.
+    pub(super) fn open(part: &Part, table: &str) -> Result<Self, StoreError> {
+        let file = File::open(&part.path).and_then(PendingFile::open);
+        let file = file.map_err(unreadable(&part.path))?;
+        Ok(file.packed_rows(table))
+    }
+
+    /// Does something with the next row.
+    pub(super) fn next<T>(
+        &mut self,
+        take: impl FnOnce(&[u8]) -> postcard::Result<T>,
+    ) -> io::Result<Option<T>> {
+        let taken = self.peek(take)?;
+        self.at += 1;
+        Ok(taken)
+    }
+
+    /// The same with a row that stays the next.
+    pub(super) fn peek<T>(
+        &mut self,
+        take: impl FnOnce(&[u8]) -> postcard::Result<T>,
+    ) -> io::Result<Option<T>> {
         while self.rows.as_ref().is_none_or(|rows| rows.len() <= self.at) {
             let Some(block) = self.blocks.next().transpose()? else {
                 return Ok(None);
@@ -362,12 +417,10 @@ impl PackedRows {
                 return Err(damaged("its rows are not packed"));
             }
         }
-        Ok(self.rows.as_ref().map(|rows| rows.value(self.at)))
-    }
-
-    /// Goes past that one.
-    pub(super) fn advance(&mut self) {
-        self.at += 1;
+        let taken = self.rows.as_ref().map(|rows| take(rows.value(self.at)));
+        taken
+            .transpose()
+            .map_err(|error| damaged(&error.to_string()))
     }
 }
 

@@ -16,13 +16,14 @@ use std::sync::Arc;
 
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
-use super::disk::{StoreError, failed};
+use super::disk::{READ_TRIES, StoreError, failed};
 use super::merged::{Merged, Source};
 use super::parquet;
 use super::part::{Part, Section};
 use super::pending::{Contents, PendingWriter};
 use super::resolution::date;
-use super::store::{COVERAGE, ROLLUP, Store};
+use super::store::Store;
+use super::tree::{COVERAGE, ROLLUP};
 use super::{Dataset, Gain, Resolution, Row};
 use crate::instruments::Instrument;
 
@@ -34,9 +35,6 @@ const QUIET_SECS: u64 = 60;
 const WAIT_SECS_MAX: u64 = 3_600;
 /// Pieces that are published at once.
 const PIECES_MAX: usize = 128;
-
-/// How often a piece is tried that the disk cannot read: in a minute or two.
-pub(super) const READ_TRIES: u32 = 8;
 
 /// Bytes of raw requests that are published before their hour is over: so many take a second or two.
 const RAW_BYTES: u64 = 64 << 20;

@@ -31,13 +31,13 @@ use parking_lot::Mutex;
 
 use self::collector::{Collector, Selection};
 pub(super) use self::packed::Kept;
-pub(super) use self::packed::packed_len;
-pub(crate) use self::packed::{Request, Tags, Timers};
+pub(crate) use self::packed::{REQUEST, REQUEST_TAG, Request, TABLES, TIMER, Tags, Timers};
 pub(super) use self::publish::PUBLISH_REQUESTS;
 use self::tail::Tail;
 use self::unpublished::Behind;
 pub(crate) use self::unpublished::Unpublished;
 use super::disk::{StoreError, failed};
+use super::manifest::UpTo;
 use super::pending::{Contents, PendingWriter};
 use super::store::{Staged, Store};
 use super::{Dataset, Resolution};
@@ -49,19 +49,13 @@ use crate::telemetry::reading::{Reading, readings};
 
 mod collector;
 mod files;
-mod packed;
+pub(super) mod packed;
 mod publish;
 pub(crate) mod read;
 pub(super) mod shipped;
 mod tail;
 mod unpublished;
 pub(crate) mod view;
-
-/// The tables: each has a folder of that name.
-pub(crate) const TABLES: [&str; 3] = [REQUEST, TIMER, REQUEST_TAG];
-pub(crate) const REQUEST: &str = "request";
-pub(crate) const TIMER: &str = "timer";
-pub(crate) const REQUEST_TAG: &str = "request_tag";
 
 /// How often the collector asks whether there is anything to do.
 const NAP: Duration = Duration::from_millis(50);
@@ -306,7 +300,7 @@ impl Store {
         let mut rows = requests.begin_flush(u64::MAX);
         let written = match rows.is_empty() {
             true => Ok(()),
-            false => self.write((None, &mut rows), None, now, || requests.clear()),
+            false => self.write((None, &mut rows), UpTo::default(), now, || requests.clear()),
         };
         requests.end_flush(written.is_ok().then_some(rows.len()));
         written

@@ -11,6 +11,7 @@ use tracing::info;
 
 use super::Resolution;
 use super::disk::StoreError;
+use super::log::Fresh;
 use super::part::Part;
 use super::shipping::Shipping;
 use super::store::Store;
@@ -115,6 +116,15 @@ impl Store {
         self.attempt(|store| store.make_room(now))
     }
 
+    /// Appends to the log of seconds, unless less than `history.free_min` is free.
+    pub(super) fn append_log(&mut self, fresh: &Fresh) -> Result<(), StoreError> {
+        let (path, min) = (self.folder.path.clone(), self.retention.free_min);
+        match self.free()? {
+            free if free < min => Err(StoreError::NoSpace { path, free, min }),
+            _ => self.seconds.append(fresh),
+        }
+    }
+
     /// Bytes that are free on that disk.
     pub(super) fn free(&self) -> Result<u64, StoreError> {
         self.disk.free(&self.folder.path)
@@ -127,7 +137,8 @@ impl Store {
         let parts = self.manifest.parts().map(|part| (part, false));
         let mut goes: Vec<(&Arc<Part>, bool)> =
             parts.chain(kept.iter().map(|part| (part, true))).collect();
-        let mut bytes: u64 = goes.iter().map(|(part, _)| part.bytes).sum();
+        let parts: u64 = goes.iter().map(|(part, _)| part.bytes).sum();
+        let mut bytes = parts + self.seconds.bytes();
         // What is removed and read still will be free.
         let mut free = self.free()?.saturating_add(self.removed_bytes());
         let Retention {

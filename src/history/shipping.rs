@@ -28,11 +28,9 @@ use serde::{Deserialize, Serialize};
 use tracing::{error, warn};
 
 use super::Resolution;
-use super::disk::{Disk, StoreError, failed};
-use super::merged::unreadable;
+use super::disk::{Disk, READ_TRIES, StoreError, failed, unreadable};
 use super::part::{Part, Parts};
 use super::pending::PendingFile;
-use super::publish::READ_TRIES;
 use crate::instruments::Instrument;
 use crate::state::files::{self, Opened};
 

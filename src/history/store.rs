@@ -6,6 +6,7 @@
 //!     unshipped/                what a sink has not got yet: see `history::shipping`
 //!     pending/N.piece           what is not published yet: minutes of an hour, hours of a day, days of a month
 //!     pending/N.new             what is being written
+//!     pending/N.log             what is in memory: see `history::log`
 //!     rollup/report=NAME/resolution=minute/date=2026-11-22/13-HASH-N.parquet
 //!     rollup/report=NAME/resolution=hour/date=2026-11-22/HASH-N.parquet
 //!     rollup/report=NAME/resolution=day/date=2026-11-01/HASH-N.parquet
@@ -19,34 +20,33 @@
 //! nothing and can be tried again. Files are deleted, at once or at the next start, that have a temporary name or of which
 //! the manifest says that they do not count; others that it does not know are moved to `orphans`.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 use std::fs::{self, File};
-use std::io::{self, Read as _};
-use std::ops::Range;
-use std::os::unix::fs::MetadataExt as _;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::FallocateFlags;
 use tracing::{error, info, warn};
 
-use super::batch::{Batch, Scratch};
 use super::dataset::Coverage;
 use super::disk::{Disk, StoreError, failed};
-use super::manifest::Manifest;
-use super::parquet::order;
+use super::log::Log;
+use super::manifest::file::{LOG_BYTES_MAX, append_run, reserve, write_manifest};
+use super::manifest::{Manifest, UpTo};
 use super::part::{Part, Parts, number_of};
-use super::pending::{Contents, PendingWriter};
-use super::requests::Kept;
+use super::pending::Contents;
 use super::retention::{AgeClock, Retention};
 use super::shipping::{Shipped, Shipping};
-use super::{Dataset, Resolution, requests};
+use super::tree::{
+    DAMAGED, ORPHANS, PENDING, checksum, files_of, is_temporary, orphans_in, uncounted,
+};
+use super::{Dataset, Resolution};
 use crate::input::squid::Positions;
 use crate::state::files;
 use crate::state::folder::{HISTORY, LockedFolder};
 
-/// Bytes of commits after which the manifest is written anew.
-const LOG_BYTES_MAX: u64 = 256 << 10;
+/// The part of `history.size_max` that the log of seconds may take.
+const LOG_SHARE: u64 = 8;
 
 /// What was done since the start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -101,6 +101,8 @@ pub struct Store {
     pub(super) lost: Vec<Lost>,
     /// What is kept for a sink, if there is one.
     pub(super) shipping: Option<Shipping>,
+    /// What was added to the rows in memory and no commit has.
+    pub(super) seconds: Log,
     /// What was done.
     pub counts: Counts,
 }
@@ -209,6 +211,7 @@ impl Store {
             unread: None,
             lost: missing.iter().flat_map(|part| Lost::with(part)).collect(),
             shipping: None,
+            seconds: Log::default(),
             counts: Counts {
                 missing: missing.len() as u64,
                 returned: returned.len() as u64,
@@ -219,6 +222,9 @@ impl Store {
         store
             .disk
             .make_folder(&store.pending(), files::FOLDER_MODE)?;
+        let flushed_to = store.manifest.log.unwrap_or_default();
+        store.seconds = Log::find(&store.disk, &store.pending(), flushed_to)?;
+        store.seconds.bytes_max = retention.size_max / LOG_SHARE;
         orphans.iter().for_each(|file| store.orphan(file));
         store.show();
         Ok(store)
@@ -304,61 +310,10 @@ impl Store {
         self.manifest.run()
     }
 
-    /// Writes the rows of a batch as pieces, one for each hour, in one commit. `then` is called when they count, while nobody
-    /// can take the list of parts: whoever takes it sees these parts, or is before `then`.
-    ///
-    /// # Errors
-    /// When they cannot be written, or less than `history.free_min` is free; then none of them counts.
-    pub fn flush(
-        &mut self,
-        batch: &Batch,
-        now: u64,
-        then: impl FnOnce(),
-    ) -> Result<(), StoreError> {
-        self.write((Some(batch), &mut []), None, now, then)
-    }
-
-    /// Writes rows and raw requests in one commit, which says up to where followed files were read for them. `then`: see
-    /// [`flush`](Self::flush).
-    pub(super) fn write(
-        &mut self,
-        (batch, requests): (Option<&Batch>, &mut [(f64, Kept)]),
-        files: Option<&Positions>,
-        now: u64,
-        then: impl FnOnce(),
-    ) -> Result<(), StoreError> {
-        self.attempt(|store| {
-            store.make_room(now)?;
-            let staged = batch.map(|batch| store.stage_batch(batch, now));
-            let mut staged = staged.transpose()?.unwrap_or_default();
-            let rows: u64 = staged.iter().map(|it| it.part.rows()).sum();
-            staged.extend(store.stage_requests(requests, now)?);
-            store.commit_read(staged, Vec::new(), files, then)?;
-            store.counts.rows_written += rows;
-            Ok(())
-        })
-    }
-
     /// Up to where followed files are on disk.
     #[must_use]
     pub fn files(&self) -> &Positions {
         &self.manifest.files
-    }
-
-    /// Writes the rows of a batch as pieces, one for each hour, which do not count yet.
-    fn stage_batch(&mut self, batch: &Batch, now: u64) -> Result<Vec<Staged>, StoreError> {
-        let hours = batch.times().map(|time| Resolution::Hour.begin(time));
-        let hours: BTreeSet<u64> = hours.collect();
-        let mut staged = Vec::with_capacity(hours.len());
-        for hour in hours {
-            let hour = Resolution::Minute.file_span(hour);
-            let (path, file) = self.create()?;
-            let written = write_piece(file, batch, &hour);
-            let (file, contents) = written.map_err(failed("write", &path))?;
-            let name = path.with_extension("piece");
-            staged.push(self.stage(path, &file, name, Resolution::Minute, contents, now)?);
-        }
-        Ok(staged)
     }
 
     /// Does something that changes the disk, after what failed before is cleared away.
@@ -473,15 +428,15 @@ impl Store {
         remove: Vec<Arc<Part>>,
         then: impl FnOnce(),
     ) -> Result<(), StoreError> {
-        self.commit_read(staged, remove, None, then)
+        self.commit_read(staged, remove, UpTo::default(), then)
     }
 
     /// The same of what was read up to there.
-    fn commit_read(
+    pub(super) fn commit_read(
         &mut self,
         staged: Vec<Staged>,
         remove: Vec<Arc<Part>>,
-        files: Option<&Positions>,
+        up_to: UpTo<'_>,
         then: impl FnOnce(),
     ) -> Result<(), StoreError> {
         if !remove.iter().all(|part| self.manifest.has(part)) {
@@ -516,7 +471,7 @@ impl Store {
         }
         let (commit, line) = self
             .manifest
-            .commit(&add, &remove, files)
+            .commit(&add, &remove, up_to)
             .map_err(failed("write", &path))?;
         self.is_unsure = true;
         self.disk.append(&mut self.log, &path, &line)?;
@@ -597,178 +552,6 @@ impl Store {
         self.lost.extend(Lost::with(&part));
         error!(file = %path.display(), reason, set_aside = %aside.display(), "A piece of history cannot be read: go on without it.");
         Ok(())
-    }
-}
-
-/// Writes the rows of an hour.
-fn write_piece(file: File, batch: &Batch, hour: &Range<u64>) -> io::Result<(File, Contents)> {
-    let mut piece = PendingWriter::new(file, Resolution::Minute)?;
-    let mut scratch = Scratch::default();
-    for dataset in batch.datasets() {
-        let rows = batch.stored(dataset, hour.clone());
-        let mut rows: Vec<_> = rows.map(|row| (row.key(), row)).collect();
-        rows.sort_unstable_by(|a, b| order((a.0, a.1.time), (b.0, b.1.time)));
-        piece.begin(dataset)?;
-        for (_, row) in rows {
-            let span = row.time..row.time + Resolution::Minute.secs();
-            piece.push(1, span, |to| row.push_to(to, &mut scratch))?;
-        }
-    }
-    piece.finish()
-}
-
-/// Writes the manifest anew; open to append to, and its length. Its name is not safe yet.
-fn write_manifest(
-    disk: &Disk,
-    dir: &Path,
-    manifest: &mut Manifest,
-) -> Result<(File, u64), StoreError> {
-    let path = Manifest::path(dir);
-    let new = path.with_added_extension("new");
-    let mut write = || {
-        let mut file = disk.create(&new)?;
-        let text = manifest.compact().map_err(failed("write", &path))?;
-        let bytes = text.len() as u64;
-        reserve(&file, bytes);
-        disk.append(&mut file, &new, &text)?;
-        match disk.rename(&new, &path) {
-            // Some file systems say so of what was done.
-            Err(error) if !is_at(&file, &path) => Err(error),
-            _ => Ok((file, bytes)),
-        }
-    };
-    write().inspect_err(|_| {
-        // It takes room; where it cannot be removed it is the next time.
-        let _later = fs::remove_file(&new);
-    })
-}
-
-/// Whether it is this file that has the name.
-fn is_at(file: &File, path: &Path) -> bool {
-    let found = file.metadata().and_then(|it| Ok((it, fs::metadata(path)?)));
-    found.is_ok_and(|(a, b)| (a.dev(), a.ino()) == (b.dev(), b.ino()))
-}
-
-/// Takes room for what is appended behind so many bytes, so that something can be removed on a disk that is full; not every
-/// file system can.
-fn reserve(file: &File, bytes: u64) {
-    let _reserved =
-        rustix::fs::fallocate(file, FallocateFlags::KEEP_SIZE, 0, bytes + LOG_BYTES_MAX);
-}
-
-/// Writes down behind the manifest that a run begins; open to append to, and its length.
-fn append_run(disk: &Disk, dir: &Path, manifest: &Manifest) -> Result<(File, u64), StoreError> {
-    let path = Manifest::path(dir);
-    let file = File::options().append(true).open(&path);
-    let mut file = file.map_err(failed("open", &path))?;
-    let bytes = file.metadata().map_err(failed("read", &path))?.len();
-    // What was not finished goes.
-    let bytes = bytes - manifest.torn as u64;
-    let line = manifest.run_line().map_err(failed("write", &path))?;
-    if manifest.torn > 0 {
-        disk.cut(&mut file, &path, bytes)?;
-        reserve(&file, bytes);
-    }
-    disk.append(&mut file, &path, &line)?;
-    Ok((file, bytes + line.len() as u64))
-}
-
-const PENDING: &str = "pending";
-/// How pieces end that were set aside.
-const DAMAGED: &str = "damaged";
-/// Where files are moved that the manifest does not know.
-pub(super) const ORPHANS: &str = "orphans";
-/// Where published files lie.
-pub(super) const ROLLUP: &str = "rollup";
-pub(super) const COVERAGE: &str = "coverage";
-
-/// All files in a folder of history that are named as ours.
-pub(super) fn files_of(dir: &Path) -> Result<Vec<PathBuf>, StoreError> {
-    let mut folders = [PENDING, ROLLUP, COVERAGE].to_vec();
-    folders.extend(requests::TABLES);
-    files_in(folders.into_iter().map(|name| dir.join(name)).collect())
-}
-
-/// The orphans.
-pub(super) fn orphans_in(dir: &Path) -> Result<Vec<PathBuf>, StoreError> {
-    files_in(vec![dir.join(ORPHANS)])
-}
-
-/// All files in these folders, and in those below, that are named as ours.
-fn files_in(mut folders: Vec<PathBuf>) -> Result<Vec<PathBuf>, StoreError> {
-    let mut found = Vec::new();
-    while let Some(folder) = folders.pop() {
-        let entries = match fs::read_dir(&folder) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-            entries => entries.map_err(failed("read", &folder))?,
-        };
-        for entry in entries {
-            let entry = entry.map_err(failed("read", &folder))?;
-            let kind = entry.file_type().map_err(failed("read", &folder))?;
-            let path = entry.path();
-            if kind.is_dir() {
-                folders.push(path);
-            } else if kind.is_file() && is_ours(&path) {
-                found.push(path);
-            }
-        }
-    }
-    found.sort_unstable();
-    Ok(found)
-}
-
-/// The files that a manifest does not count: those that may be deleted, and those that it knows nothing of.
-fn uncounted(dir: &Path, manifest: &Manifest) -> Result<(Vec<PathBuf>, Vec<PathBuf>), StoreError> {
-    let known: HashSet<&Path> = manifest.parts().map(|part| &*part.path).collect();
-    let mut files = files_of(dir)?;
-    files.retain(|file| !known.contains(&**file));
-    let is_deletable = |file: &PathBuf| is_temporary(file) || manifest.is_left(file);
-    Ok(files.into_iter().partition(is_deletable))
-}
-
-/// The pieces that were set aside, and not taken away by anybody since.
-pub(super) fn set_aside_in(dir: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(dir.join(PENDING)).into_iter().flatten();
-    let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
-    let aside = paths.filter(|path| path.extension().is_some_and(|it| it == DAMAGED));
-    let mut aside: Vec<_> = aside.collect();
-    aside.sort_unstable();
-    aside
-}
-
-/// What is being written: it never counted.
-fn is_temporary(path: &Path) -> bool {
-    path.extension().is_some_and(|it| it == "new")
-}
-
-/// `12.piece`, `12.new`, `13-0123abcd-12.parquet`.
-fn is_ours(path: &Path) -> bool {
-    let ending = path.extension().and_then(|it| it.to_str());
-    let stem = path
-        .file_stem()
-        .and_then(|it| it.to_str())
-        .unwrap_or_default();
-    let number = stem.rsplit('-').next().unwrap_or_default();
-    matches!(ending, Some("piece" | "new" | "parquet"))
-        && !number.is_empty()
-        && number.bytes().all(|byte| byte.is_ascii_digit())
-        && stem
-            .bytes()
-            .all(|byte| byte.is_ascii_hexdigit() || byte == b'-')
-}
-
-/// Size and checksum of a file.
-pub(super) fn checksum(path: &Path) -> io::Result<(u64, u32)> {
-    let mut file = File::open(path)?;
-    let mut buffer = vec![0; 256 << 10];
-    let (mut bytes, mut crc) = (0, crc32fast::Hasher::new());
-    loop {
-        let read = file.read(&mut buffer)?;
-        if read == 0 {
-            return Ok((bytes, crc.finalize()));
-        }
-        bytes += read as u64;
-        crc.update(buffer.get(..read).unwrap_or_default());
     }
 }
 

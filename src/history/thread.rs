@@ -14,8 +14,10 @@ use tracing::{error, info, warn};
 use super::dataset::Coverage;
 use super::disk::StoreError;
 use super::import::Import;
+use super::manifest::UpTo;
 use super::requests::{REQUEST, Requests};
-use super::store::{Lost, Store, set_aside_in};
+use super::store::{Lost, Store};
+use super::tree::set_aside_in;
 use super::{Dataset, History, Resolution};
 use crate::clock::Clock;
 use crate::config::Config;
@@ -44,6 +46,8 @@ const RETAIN_SECS: u64 = 60;
 
 /// What is in memory goes to disk.
 pub(super) static FLUSH: Instrument = Instrument::new("stage/history/flush");
+/// What came in a second goes to the log of seconds: in rows.
+pub(super) static LOG: Instrument = Instrument::new("stage/history/log");
 /// Raw requests alone do, because their memory is full.
 pub(super) static FLUSH_REQUESTS: Instrument = Instrument::new("stage/history/flush requests");
 /// A piece of a log of the past goes to disk: in requests that are kept raw.
@@ -166,9 +170,9 @@ impl Writer {
         }
         self.open_ms = self.work.clock.mono_ms() + OPEN_MS;
         match (self.open)() {
-            Ok(store) => {
-                let mut store = store;
+            Ok(mut store) => {
                 self.work.history.set_on(store.run());
+                self.work.history.replay(&mut store.seconds);
                 // What the first flush would find out too, a minute later.
                 let writable = store.check_room(self.work.now());
                 if writable.is_err() {
@@ -224,7 +228,7 @@ impl Writer {
                 let written = match &mut self.store {
                     Some(store) => {
                         let rows = (Some(&*import.batch), &mut import.requests[..]);
-                        let written = store.write(rows, None, now, || ());
+                        let written = store.write(rows, UpTo::default(), now, || ());
                         self.work.show(store, written.is_err());
                         written.map_err(|error| error.to_string())
                     }
@@ -290,9 +294,12 @@ impl Work {
     /// Writes what is in memory when it is time to, or its memory is full, or that failed before. Rows and requests are one attempt: as
     /// long as one of them fails it is tried ever less often, and the age of what waits grows.
     fn flush_due(&mut self, store: &mut Store) {
+        self.write_log(store);
         let now_ms = self.clock.mono_ms();
-        let is_due =
-            now_ms >= self.flush_ms || self.history.is_wanted() || self.writing.error.is_some();
+        let is_due = now_ms >= self.flush_ms
+            || self.history.is_wanted()
+            || store.seconds.is_large()
+            || self.writing.error.is_some();
         let is_full = || self.requests.as_ref().is_some_and(Requests::is_full);
         if now_ms >= self.writing.next_ms && (is_due || is_full()) {
             let next_ms = self.next_flush();
@@ -303,6 +310,28 @@ impl Work {
                 self.history.has_flushed();
             }
         }
+    }
+
+    /// Appends what came to the log of seconds; where that fails there is none until the next flush.
+    fn write_log(&mut self, store: &mut Store) {
+        let Some(fresh) = self.history.take_fresh() else {
+            return;
+        };
+        let mut stage = LOG.begin();
+        stage.worked(fresh.len());
+        let error = match fresh.is_full() {
+            true => Some(
+                "more came at once than there is room for: make history.memory larger".to_owned(),
+            ),
+            false => store
+                .append_log(&fresh)
+                .err()
+                .map(|error| error.to_string()),
+        };
+        if let Some(error) = error {
+            self.history.end_log(error);
+        }
+        self.history.set_log_bytes(store.seconds.bytes());
     }
 
     /// Writes what is in memory, in one commit: raw requests, and rows if these are due or both come with the position of a file.
@@ -326,10 +355,13 @@ impl Work {
         let before = store.counts.rows_written;
         let has_any = rows.is_some() || !raw.is_empty();
         let batch = rows.as_ref().map(|rows| &*rows.batch);
-        let files = rows.as_ref().and_then(|rows| rows.reached.files.as_deref());
+        let up_to = rows.as_ref().map_or_else(UpTo::default, |rows| UpTo {
+            files: rows.reached.files.as_deref(),
+            log: Some(rows.log),
+        });
         let mut written = Ok(());
         if has_any {
-            written = store.write((batch, &mut raw), files, self.now(), || {
+            written = store.write((batch, &mut raw), up_to, self.now(), || {
                 // In the moment in which readers see all of it on disk it is in memory no more.
                 if rows.is_some() {
                     self.history.end_flush();
@@ -348,6 +380,8 @@ impl Work {
         let is_written = is_idle || self.has_written(store, written);
         if rows.is_some() && is_written {
             self.history.count_flush();
+            self.history.begin_log();
+            self.history.set_log_bytes(store.seconds.bytes());
         }
         is_written
     }

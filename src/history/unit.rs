@@ -246,6 +246,32 @@ impl Unit {
     }
 }
 
+impl Part {
+    /// Calls `each` for the rows of a dataset that is a report's whose minute, hour or day begins in a span.
+    ///
+    /// # Errors
+    /// Those of the system, and when it is damaged; they name the file.
+    pub fn read(
+        self: &Arc<Self>,
+        dataset: &Dataset,
+        span: Range<u64>,
+        want: Want,
+        each: &mut dyn FnMut(RowRef<'_>),
+    ) -> io::Result<()> {
+        let mut read = || {
+            let units = match dataset.is_raw() {
+                true => Vec::new(),
+                false => Unit::of_part(self, &span, dataset, &ReadAs::coded(Vec::new()))?,
+            };
+            let mut units = units.iter();
+            units.try_for_each(|unit| unit.rows(dataset, want, &mut |_, row| each(row)))
+        };
+        read().map_err(|error| {
+            io::Error::new(error.kind(), format!("{}: {error}", self.path.display()))
+        })
+    }
+}
+
 fn unread(part: &Part, error: &io::Error) -> String {
     let name = part.path.file_name().unwrap_or_default();
     format!("{} could not be read: {error}", name.display())

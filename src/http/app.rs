@@ -18,7 +18,7 @@ use super::error::Problem;
 use super::page::cache::PageCache;
 use super::page::rates::Rates;
 use super::settings::{Answers, HttpSettings};
-use crate::query::read_model::ReadModel;
+use crate::query::catalog::Catalog;
 use crate::telemetry::reading::Group;
 
 /// Short queries at once: status, lists, single requests.
@@ -51,6 +51,8 @@ pub(super) struct App {
     pub(super) followers: ConcurrencyLimit,
     /// For pieces of logs.
     pub(super) imports: ConcurrencyLimit,
+    /// Rules played over the past.
+    pub(super) replays: ConcurrencyLimit,
     pub(super) settings: HttpSettings,
     /// Becomes true when the server stops.
     stopped: watch::Receiver<bool>,
@@ -79,6 +81,7 @@ impl App {
             streams: limit("large answers", settings.streams_max),
             followers: at_once("followers", settings.followers_max),
             imports: limit("imports", 1),
+            replays: limit("replays of alerts", 1),
             settings: settings.clone(),
             stopped,
             pages: PageCache::default(),
@@ -101,7 +104,7 @@ impl App {
     pub(super) async fn query_with<T: Send + 'static>(
         &self,
         permit: Option<Permit>,
-        query: impl FnOnce(&dyn ReadModel) -> Result<T, Problem> + Send + 'static,
+        query: impl FnOnce(&Catalog) -> Result<T, Problem> + Send + 'static,
     ) -> Result<T, Problem> {
         let source = Arc::clone(&self.answers.source);
         let work = tokio::task::spawn_blocking(move || {
@@ -117,7 +120,7 @@ impl App {
     /// A query with a short answer.
     pub(super) async fn query<T: Send + 'static>(
         &self,
-        query: impl FnOnce(&dyn ReadModel) -> Result<T, Problem> + Send + 'static,
+        query: impl FnOnce(&Catalog) -> Result<T, Problem> + Send + 'static,
     ) -> Result<T, Problem> {
         let permit = self.short.enter().await?;
         self.query_with(Some(permit), query).await
@@ -126,7 +129,7 @@ impl App {
     /// A query that may read whole reports.
     pub(super) async fn read<T: Send + 'static>(
         &self,
-        query: impl FnOnce(&dyn ReadModel) -> Result<T, Problem> + Send + 'static,
+        query: impl FnOnce(&Catalog) -> Result<T, Problem> + Send + 'static,
     ) -> Result<T, Problem> {
         let permit = self.readings.enter().await?;
         self.query_with(Some(permit), query).await
@@ -136,7 +139,7 @@ impl App {
     pub(super) async fn read_of<T: Send + 'static>(
         &self,
         is_fleet: bool,
-        query: impl FnOnce(&dyn ReadModel) -> Result<T, Problem> + Send + 'static,
+        query: impl FnOnce(&Catalog) -> Result<T, Problem> + Send + 'static,
     ) -> Result<T, Problem> {
         let permit = self.readings_of(is_fleet).enter().await?;
         self.query_with(Some(permit), query).await
@@ -153,10 +156,10 @@ impl App {
     pub(super) async fn read_rows(
         &self,
         is_fleet: bool,
-        query: impl FnOnce(&dyn ReadModel) -> Result<RowBody, Problem> + Send + 'static,
+        query: impl FnOnce(&Catalog) -> Result<RowBody, Problem> + Send + 'static,
     ) -> Answer {
         let permit = self.readings_of(is_fleet).enter().await?;
-        let read = move |source: &dyn ReadModel| Ok((query(source)?, permit));
+        let read = move |source: &Catalog| Ok((query(source)?, permit));
         let (body, permit) = self.query_with(None, read).await?;
         if body.is_whole() {
             return Ok(body.into_response(permit));

@@ -9,9 +9,8 @@
 use std::net::{IpAddr, SocketAddr};
 
 use axum::body::Body;
-use axum::extract::Request;
 use axum::http::header::AUTHORIZATION;
-use axum::http::{HeaderMap, Method, StatusCode};
+use axum::http::{HeaderMap, Method, Request, StatusCode};
 use axum::response::Response;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -28,6 +27,9 @@ pub(super) struct Peer(pub(super) SocketAddr);
 /// Where annotations are made.
 pub(super) const ANNOTATIONS: &str = "/api/v1/annotations";
 
+/// Where silences are made and ended.
+pub(super) const SILENCES: &str = "/api/v1/silences";
+
 /// What `Authorization` holds.
 #[derive(PartialEq, Eq)]
 enum Credentials {
@@ -36,7 +38,7 @@ enum Credentials {
 }
 
 /// Who sent this request.
-pub(super) fn identify(settings: &HttpSettings, request: &Request) -> Result<Pass, Problem> {
+pub(super) fn identify<B>(settings: &HttpSettings, request: &Request<B>) -> Result<Pass, Problem> {
     // Only a connection that was made without one has no peer, and then nobody knows where it came from.
     let unknown = IpAddr::V6(std::net::Ipv6Addr::UNSPECIFIED);
     let peer = request.extensions().get::<Peer>();
@@ -45,7 +47,11 @@ pub(super) fn identify(settings: &HttpSettings, request: &Request) -> Result<Pas
     Ok(Pass::new(settings.access.clone(), peer, identity))
 }
 
-fn identity(settings: &HttpSettings, peer: IpAddr, request: &Request) -> Result<Identity, Problem> {
+fn identity<B>(
+    settings: &HttpSettings,
+    peer: IpAddr,
+    request: &Request<B>,
+) -> Result<Identity, Problem> {
     let (access, path) = (&settings.access, request.uri().path());
     if settings.open_health && (path == "/healthz" || path == "/readyz") {
         return Ok(Identity::anonymous(Role::Read));
@@ -78,9 +84,11 @@ fn identity(settings: &HttpSettings, peer: IpAddr, request: &Request) -> Result<
 pub(super) fn permit(identity: &Identity, method: &Method, path: &str) -> Result<(), Problem> {
     let reads = [Method::GET, Method::HEAD, Method::OPTIONS].contains(method);
     // SQL mostly reads, also when it comes in a body; a statement that would change something is up to its handler.
-    let needed = match *method == Method::POST && path == ANNOTATIONS {
-        true => Role::Annotate,
-        false => Role::Admin,
+    let annotates = *method == Method::POST && path == ANNOTATIONS || path.starts_with(SILENCES);
+    let needed = if annotates {
+        Role::Annotate
+    } else {
+        Role::Admin
     };
     if reads || path == "/api/v1/sql" || identity.role >= needed {
         return Ok(());

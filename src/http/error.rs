@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 use crate::query::error::QueryError;
 
 /// Where programs find the names of reports.
-const LISTED: &str = "; GET /api/v1/reports lists those that there are";
+const LISTED: &str = " GET /api/v1/reports lists those that there are";
 
 /// The media type of every error.
 pub(super) const PROBLEM_JSON: &str = "application/problem+json";
@@ -25,7 +25,7 @@ pub(super) const PROBLEM_JSON: &str = "application/problem+json";
 pub(super) struct Problem {
     pub(super) status: StatusCode,
     document: Map<String, Value>,
-    headers: Vec<(HeaderName, HeaderValue)>,
+    pub(super) headers: Vec<(HeaderName, HeaderValue)>,
 }
 
 /// Sent with every 401. The realm says nothing: whoever reads it is not in yet.
@@ -121,7 +121,9 @@ impl Problem {
     /// The same for somebody who looks at pages: without what is for programs.
     pub(super) fn detail_for_pages(&self) -> &str {
         let detail = self.detail();
-        detail.strip_suffix(LISTED).unwrap_or(detail)
+        detail
+            .strip_suffix(LISTED)
+            .map_or(detail, |detail| detail.trim_end_matches(';'))
     }
 
     /// The body as it will be sent.
@@ -134,7 +136,11 @@ impl From<QueryError> for Problem {
     fn from(error: QueryError) -> Self {
         let detail = error.to_string();
         match error {
-            QueryError::UnknownReport { .. } => Self::not_found(detail + LISTED),
+            QueryError::UnknownReport { meant, .. } => {
+                // A question has its own mark.
+                let mark = if meant.is_some() { "" } else { ";" };
+                Self::not_found(format!("{detail}{mark}{LISTED}"))
+            }
             QueryError::UnknownRequest { .. }
             | QueryError::UnknownPastRequest { .. }
             | QueryError::RawDataOff
@@ -209,6 +215,9 @@ mod tests {
             let problem = Problem::from(error);
             assert_eq!(problem.status.as_u16(), status, "{problem:?}");
             assert!(problem.detail().contains(part), "{problem:?}");
+            let response = problem.into_response();
+            let later = response.headers().get("retry-after");
+            assert_eq!(later.is_some(), status == 503, "{response:?}");
         }
     }
 

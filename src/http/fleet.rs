@@ -5,8 +5,10 @@
 
 use super::error::Problem;
 use super::params::Params;
-use crate::query::past::{Fleet, shipped_until};
-use crate::query::read_model::{ReadModel, ReportSummary};
+use super::span::Span;
+use crate::query::catalog::Catalog;
+use crate::query::question::{Fleet, When, Whose};
+use crate::query::read_model::ReportSummary;
 
 /// What stands in the address.
 pub(super) const NAMES: [&str; 3] = ["fleet", "dc", "collector"];
@@ -16,11 +18,12 @@ pub(super) fn is_named(params: &Params) -> bool {
     NAMES.iter().any(|name| params.get(name).is_some())
 }
 
-/// The fleet, if it is asked. `dc` and `collector` mean it too, unless without `fleet=true` they are among the `keys` of the report.
+/// Whose requests are asked for. `dc` and `collector` mean it too, unless without `fleet=true` they
+/// are among the `keys` of the report.
 pub(super) fn take(
     params: &mut Params,
     keys: impl FnOnce() -> Vec<String>,
-) -> Result<Option<Fleet>, Problem> {
+) -> Result<Whose, Problem> {
     let is_fleet = match params.text("fleet").as_deref() {
         None => None,
         Some("true") => Some(true),
@@ -48,40 +51,48 @@ pub(super) fn take(
         return Err(Problem::parameter("fleet", why).accepting(["true"]));
     }
     let is_fleet = is_fleet == Some(true) || dcs.is_some() || collectors.is_some();
-    Ok(is_fleet.then(|| Fleet {
+    if !is_fleet {
+        return Ok(Whose::Own);
+    }
+    Ok(Whose::Fleet(Fleet {
         dcs: dcs.unwrap_or_default(),
         collectors: collectors.unwrap_or_default(),
     }))
 }
 
-/// The same of a report; and its window, seconds.
+/// The same of a report.
 pub(super) fn take_of(
     params: &mut Params,
-    source: &dyn ReadModel,
+    source: &Catalog,
     report: &str,
-) -> Result<Option<(Fleet, u64)>, Problem> {
-    let keys = || summary(source, report).map_or_else(Vec::new, |it| it.keys);
-    let fleet = take(params, keys)?;
-    Ok(fleet.map(|fleet| (fleet, window(source, report))))
+) -> Result<Whose, Problem> {
+    take(params, || {
+        summary(source, report).map_or_else(Vec::new, |it| it.keys)
+    })
+}
+
+/// When and whose requests of a report are asked for: of many, when nothing is said, its window up
+/// to their newest.
+pub(super) fn take_time(
+    span: &Span,
+    params: &mut Params,
+    source: &Catalog,
+    report: &str,
+) -> Result<(When, Whose), Problem> {
+    let whose = take_of(params, source, report)?;
+    let window = whose.is_fleet().then(|| window(source, report));
+    let spans = span.at_or(source.now_ms(&whose), window)?;
+    Ok((spans.into(), whose))
 }
 
 /// The window of a report in whole minutes, seconds.
-pub(super) fn window(source: &dyn ReadModel, report: &str) -> u64 {
+pub(super) fn window(source: &Catalog, report: &str) -> u64 {
     let window = summary(source, report).map_or(0.0, |it| it.window_seconds);
     (window as u64).max(1).next_multiple_of(60)
 }
 
-fn summary(source: &dyn ReadModel, report: &str) -> Option<ReportSummary> {
+fn summary(source: &Catalog, report: &str) -> Option<ReportSummary> {
     source.reports().into_iter().find(|it| it.name == report)
-}
-
-/// The wall clock, or when many are asked the end of the newest minute that all have shipped; milliseconds.
-pub(super) fn now_ms(source: &dyn ReadModel, is_fleet: bool) -> u64 {
-    let now = source.unix_ms();
-    match is_fleet {
-        true => shipped_until(now / 1_000) * 1_000,
-        false => now,
-    }
 }
 
 #[cfg(test)]
@@ -99,16 +110,16 @@ mod tests {
         let of = |dcs: &[&str], collectors: &[&str]| {
             let [dcs, collectors] = [dcs, collectors]
                 .map(|names| names.iter().map(|name| (*name).to_owned()).collect());
-            Some(Fleet { dcs, collectors })
+            Whose::Fleet(Fleet { dcs, collectors })
         };
         for query in ["", "fleet=false"] {
-            assert_eq!(asked(query, &[]), Ok((None, 0)));
+            assert_eq!(asked(query, &[]), Ok((Whose::Own, 0)));
         }
         assert_eq!(asked("fleet=true", &["fleet"]), Ok((of(&[], &[]), 0)));
         assert_eq!(asked("dc=a,b", &[]), Ok((of(&["a", "b"], &[]), 0)));
         assert_eq!(asked("dc=&collector=x", &[]), Ok((of(&[""], &["x"]), 0)));
         // A key of the report, as it has always been.
-        assert_eq!(asked("dc=a", &["dc"]), Ok((None, 1)));
+        assert_eq!(asked("dc=a", &["dc"]), Ok((Whose::Own, 1)));
         assert_eq!(asked("dc=a&collector=x", &["dc"]), Ok((of(&[], &["x"]), 1)));
         assert_eq!(asked("dc=a&fleet=true", &["dc"]), Ok((of(&["a"], &[]), 0)));
         for query in ["fleet=yes", "fleet=", "fleet=false&dc=a"] {

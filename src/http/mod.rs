@@ -1,7 +1,7 @@
 //! HTTP: the API in JSON, the pages for people, and `/metrics`.
 //!
 //! [`serve`] accepts connections on a listener that the daemon bound, on the runtime it is called on. Every answer comes from the
-//! one [`ReadModel`](crate::query::read_model::ReadModel) or from the SQL engine. Asynchronous code only moves bytes; queries run on threads that may block (`app.rs`).
+//! one [`Catalog`](crate::query::catalog::Catalog) or from the SQL engine. Asynchronous code only moves bytes; queries run on threads that may block (`app.rs`).
 //!
 //! Bounded are connections, in all and for each peer (beyond the limit a client gets 503, or nothing if it would have to log
 //! in first), handshakes, heads, bodies and the time for each (`connection.rs`, `request_checks.rs`), queries at once and
@@ -25,6 +25,7 @@ mod fleet;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
 mod measured;
+mod otlp;
 mod page;
 mod params;
 mod request_checks;
@@ -40,6 +41,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Router;
 use axum::response::IntoResponse as _;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
@@ -54,6 +56,7 @@ pub use self::page::bytes_max as page_bytes_max;
 pub use self::settings::{Answers, HttpSettings, Planned};
 use crate::access::accept::{self, Acceptor};
 use crate::access::connection_limits::ConnectionLimits;
+use crate::input::otlp::Source;
 
 /// Clients beyond the limit that get 503; those beyond that are closed without a word, as are strangers.
 const TURNED_AWAY_MAX: usize = 32;
@@ -68,8 +71,29 @@ pub async fn serve(
     settings: HttpSettings,
     stop: impl Future<Output = ()>,
 ) {
-    let (stop_all, stopped) = watch::channel(false);
-    let router = routes::router(answers, &settings, stopped.clone());
+    let stopping = watch::channel(false);
+    let router = routes::router(answers, &settings, stopping.1.clone());
+    serve_router(listener, router, settings, stopping, stop).await;
+}
+
+/// Takes spans for `source`, as [`serve`] answers requests.
+pub async fn serve_spans(
+    listener: TcpListener,
+    source: Arc<Source>,
+    settings: HttpSettings,
+    stop: impl Future<Output = ()>,
+) {
+    let router = otlp::router(source, &settings);
+    serve_router(listener, router, settings, watch::channel(false), stop).await;
+}
+
+async fn serve_router(
+    listener: TcpListener,
+    router: Router,
+    settings: HttpSettings,
+    (stop_all, stopped): (watch::Sender<bool>, watch::Receiver<bool>),
+    stop: impl Future<Output = ()>,
+) {
     let limits = ConnectionLimits::new(settings.connections_max, settings.peer_connections_max);
     let turned_away = Arc::new(Semaphore::new(TURNED_AWAY_MAX));
     let mut connections = JoinSet::new();

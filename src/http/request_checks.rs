@@ -289,13 +289,19 @@ pub(super) async fn body(
         let why = "the body did not arrive in time";
         return Err(Problem::new(StatusCode::REQUEST_TIMEOUT, why));
     };
-    read.map_err(|error| match error.source() {
-        Some(cause) if cause.is::<LengthLimitError>() => too_large(),
-        _ => {
+    read.map_err(|error| match is_too_large(&error) {
+        true => too_large(),
+        false => {
             let why = format!("the body broke off: {error}");
             Problem::new(StatusCode::BAD_REQUEST, why)
         }
     })
+}
+
+/// Whether a body was given up because it is longer than what is taken.
+pub(super) fn is_too_large(error: &axum::Error) -> bool {
+    let cause = error.source();
+    cause.is_some_and(|cause| cause.is::<LengthLimitError>())
 }
 
 #[cfg(test)]

@@ -15,11 +15,11 @@ use tokio::sync::watch;
 #[cfg(feature = "sql")]
 use super::api::sql;
 use super::api::{
-    annotations, health, imports, metrics, openapi, reports, requests, series, sources, stream,
-    test_packet,
+    alerts, annotations, health, imports, metrics, openapi, reports, requests, series, sources,
+    stream, test_packet,
 };
 use super::app::{App, Endpoint};
-use super::auth::ANNOTATIONS;
+use super::auth::{ANNOTATIONS, SILENCES};
 use super::error::Problem;
 use super::measured;
 use super::page;
@@ -48,6 +48,10 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
             get(annotations::list).post(annotations::create),
         ),
         ("/api/v1/annotations/{id}", delete(annotations::remove)),
+        ("/api/v1/alerts", get(alerts::list)),
+        ("/api/v1/alerts/test", get(alerts::replay)),
+        (SILENCES, get(alerts::silences).post(alerts::silence)),
+        ("/api/v1/silences/{id}", delete(alerts::end_silence)),
         ("/api/v1/sources", get(sources::list)),
         ("/api/v1/requests", get(requests::list)),
         ("/api/v1/requests/{id}", get(requests::read)),

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use crate::access::Access;
 use crate::access::tls::Tls;
+use crate::alert::Alerts;
 use crate::metrics::Metrics;
-use crate::query::read_model::ReadModel;
+use crate::query::catalog::Catalog;
 use crate::report::Watchlist;
 use crate::series::Series;
 #[cfg(feature = "sql")]
@@ -19,7 +20,7 @@ pub(super) const HEADER_BYTES_MAX: usize = 16 * 1024;
 #[derive(Clone)]
 pub struct Answers {
     /// The read model.
-    pub source: Arc<dyn ReadModel>,
+    pub source: Arc<Catalog>,
     /// Runs statements; `None` switches SQL off.
     #[cfg(feature = "sql")]
     pub sql: Option<Engine>,
@@ -28,7 +29,7 @@ pub struct Answers {
 impl Answers {
     /// Answers from the read model alone.
     #[must_use]
-    pub fn new(source: Arc<dyn ReadModel>) -> Self {
+    pub fn new(source: Arc<Catalog>) -> Self {
         Self {
             source,
             #[cfg(feature = "sql")]
@@ -95,6 +96,8 @@ pub struct HttpSettings {
     pub series: Option<Series>,
     /// What `/metrics` answers with.
     pub metrics: Metrics,
+    /// The alerts, and who is told.
+    pub alerts: Alerts,
 }
 
 impl HttpSettings {
@@ -125,6 +128,7 @@ impl HttpSettings {
             memory_plan: [].into(),
             series: None,
             metrics: Metrics::new(Watchlist::default(), &[], 0),
+            alerts: Alerts::none(),
         }
     }
 }

@@ -22,6 +22,7 @@ use chrono_tz::Tz;
 
 use super::error::Problem;
 use super::params::{Params, Rounding, moment};
+use crate::query::question::Spans;
 
 /// Without time zones there is one.
 #[cfg(not(feature = "sql"))]
@@ -44,13 +45,6 @@ pub(super) struct Span {
     to: Option<String>,
     tz: Option<String>,
     compare: Option<String>,
-}
-
-/// A span, and the one that it is compared with, unix seconds.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Spans {
-    pub(super) span: Range<u64>,
-    pub(super) before: Option<Range<u64>>,
 }
 
 /// The zone by whose clocks moments are shown.

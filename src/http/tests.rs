@@ -1,4 +1,4 @@
-//! The front end over a real socket, against a source made of fixed rows.
+//! The front end over a real socket, over a catalog of known requests.
 //!
 //! Most questions go through ureq, a client that knows nothing of this server; what no proper client would send goes
 //! through [`Server::raw`]. Each file below holds one kind of promise.

@@ -2,11 +2,17 @@
 //!
 //! `udp` has the sockets and the threads that read them; each thread has a [`Decode`] of its own, for the format that its
 //! socket receives. `pinba` decodes what PHP's Pinba extension sends, `squid` the lines that Squid logs, which also come over
-//! connections and from files. What formats share is in `record` (records, how they are written and what is counted
+//! connections and from files; `otlp` takes spans, which the HTTP side hands to it. What formats share is in `record` (records, how they are written and what is counted
 //! meanwhile) and `rewrite` (name rules). Another format is one more folder here with a [`Decode`], and a line in `daemon`
 //! that starts receivers with it. `stat` reads samples, which are no requests and go a way of their own.
 
 // Untrusted bytes: every access is checked, every sum says what it does past the end. Tests may be plain.
+#[cfg_attr(
+    not(test),
+    deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)
+)]
+pub mod otlp;
+
 #[cfg_attr(
     not(test),
     deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)

@@ -147,7 +147,7 @@ impl Active {
         }
     }
 
-    /// What the statement is.
+    /// Sets the statement.
     pub fn statement(&mut self, statement: impl FnOnce() -> Statement) {
         if let Some(running) = &mut self.0 {
             running.statement = Some(Arc::new(statement()));
@@ -155,7 +155,7 @@ impl Active {
         }
     }
 
-    /// What became of the statement so far.
+    /// Changes the statement's outcome so far.
     pub fn outcome(&mut self, change: impl FnOnce(&mut Statement)) {
         let running = self.0.as_mut();
         if let Some(statement) = running.and_then(|it| it.statement.as_mut()) {

@@ -1,6 +1,6 @@
-//! What statements are: their text, what became of them, and the sums of those that differ in their values alone.
+//! Statements: their text, their outcome, and the sums of those that differ in their values alone.
 //!
-//! None of this is on the way of a packet: statements are few, and take a lock each.
+//! None of this is on the packet path: statements are few, and take a lock each.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ pub struct Statement {
     pub text: String,
     /// The database of names without one.
     pub schema: Option<String>,
-    /// What it has in common with others.
+    /// The digest that it shares with statements of the same shape.
     pub digest: Arc<Digest>,
     /// Rows that were sent.
     pub rows_sent: u64,
@@ -71,11 +71,11 @@ pub struct Digest {
     pub hash: String,
     /// The statement without its values.
     pub text: String,
-    /// What they add up to.
+    /// Their sums.
     sums: Mutex<DigestSums>,
 }
 
-/// What statements of one digest add up to.
+/// The sums of all statements of one digest.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct DigestSums {
     /// As of any event.

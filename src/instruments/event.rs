@@ -31,7 +31,7 @@ pub struct Event {
     pub numbers: [Option<u64>; 2],
 }
 
-/// What an event is written as.
+/// Words that an event is written as.
 pub(super) const WORDS: usize = 8;
 
 pub(super) fn kind_of(word: u64) -> Kind {

@@ -11,7 +11,7 @@ use super::thread;
 /// Events over all threads, of each kind: the last ones.
 const LONG_EVENTS: usize = 1_000;
 
-/// What they take.
+/// Bytes of the long history.
 pub(super) const LONG_BYTES: usize = LONG_EVENTS * 3 * size_of::<Cell>();
 
 /// The same at most, with the texts of statements.

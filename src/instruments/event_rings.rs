@@ -1,4 +1,4 @@
-//! What events are kept in: the current ones of a thread, and rings of those that ended.
+//! Storage of events: the current ones of a thread, and rings of those that ended.
 //!
 //! A cell is written as a sequence lock: its number is odd while it is written, and a reader that finds another number afterwards
 //! takes the cell for overwritten. All of it is atomics; writers never wait, and an event of the long history whose cell is
@@ -47,7 +47,7 @@ impl Cell {
         self.sequence.store(writing + 1, Ordering::Release);
     }
 
-    /// What it has, with its number; `None` if that is nothing, or is being overwritten.
+    /// The event with its number; `None` if the cell is empty, or is being overwritten.
     fn read(&self) -> Option<(u64, Recorded)> {
         let before = self.sequence.load(Ordering::Acquire);
         if before == 0 || !before.is_multiple_of(2) {
@@ -106,7 +106,7 @@ impl Ring {
     }
 }
 
-/// What a thread does now: the event of each depth that is going on, and those that ended there last.
+/// The events of a thread that are going on, by depth, and those that ended there last.
 #[derive(Debug, Default)]
 pub(super) struct Current {
     cells: [Cell; DEPTH_MAX],

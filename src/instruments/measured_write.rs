@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use super::registry::Instrument;
 
-/// What is written to, each time as a wait.
+/// A writer that measures each write as a wait.
 #[derive(Debug)]
 pub struct MeasuredWrite<W> {
     /// Where it goes.

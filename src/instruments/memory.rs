@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 
 use super::registry::{Instrument, registry};
 
-/// What a pool holds, bytes.
+/// Bytes that a pool holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Used {
     /// Now.
@@ -43,7 +43,7 @@ pub fn set_pools(pools: Vec<(&str, Gauge)>) {
     *POOLS.lock() = pools.collect();
 }
 
-/// What those that are switched on hold.
+/// Bytes of the memory instruments that are switched on.
 #[must_use]
 pub fn read() -> Vec<(&'static Instrument, Used)> {
     let mut pools = POOLS.lock();

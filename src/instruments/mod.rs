@@ -41,13 +41,13 @@ pub fn start(settings: &Settings, instruments: &[&'static Instrument]) {
     registry::start(settings, instruments);
 }
 
-/// What all of it takes at most, bytes, for so many instruments in all.
+/// The most bytes that `instruments` instruments take together.
 #[must_use]
 pub fn bytes_max(instruments: usize) -> usize {
     thread::bytes_max(instruments) + event_history::LONG_BYTES_MAX + digests::BYTES_MAX
 }
 
-/// What all of it takes now, bytes, without the texts of statements.
+/// Bytes taken now, without the texts of statements.
 #[must_use]
 pub fn bytes() -> u64 {
     (thread::bytes() + event_history::LONG_BYTES) as u64

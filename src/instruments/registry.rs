@@ -13,7 +13,7 @@ use tracing::warn;
 
 use super::timers::{TimerName, Timers};
 
-/// What an instrument is one of. Those up to `Idle` have events.
+/// The class of an instrument. Those up to `Idle` have events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Class {
     /// `wait/synch/mutex/...`
@@ -55,7 +55,7 @@ const CLASSES: [(Class, &str, &str); 10] = [
 /// The classes whose number an operator may set: all but `idle`.
 pub const CLASSES_SET: usize = 9;
 
-/// What events are kept apart by, as in the names of their tables.
+/// The kinds of events, each with tables of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// `events_waits_...`, with `idle`.
@@ -141,7 +141,7 @@ pub struct Instrument {
     pub name: &'static str,
     /// Of its name.
     pub class: Class,
-    /// What a wait does.
+    /// The operation of a wait.
     pub operation: &'static str,
     /// Where it is declared.
     pub source: &'static Location<'static>,
@@ -195,7 +195,7 @@ pub(super) fn place_of(switch: u32) -> Option<usize> {
     (switch >> SWITCHES).checked_sub(1).map(|at| at as usize)
 }
 
-/// What an operator may set.
+/// The settings of an instrument.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// Patterns of names as LIKE has them, each with `=counted` or `=timed` behind it or not; the last that matches decides.
@@ -368,13 +368,13 @@ impl Registry {
         let twins = self.twins.read().clone();
         let named = self.all().into_iter().chain(twins);
         for instrument in named.filter(|it| it.name == name) {
-            // What has no events has no times.
+            // Without events there are no times.
             let timed = timed && instrument.class.kind().is_some();
             instrument.set(enabled, timed);
         }
     }
 
-    /// What the configuration says of a name.
+    /// Whether the configuration wants a name on, and timed.
     fn wanted(&self, name: &str) -> (bool, bool) {
         let patterns = self.enabled.read();
         let wanted = patterns.iter().rev().find_map(|pattern| {
@@ -444,7 +444,7 @@ impl Registry {
     }
 }
 
-/// What becomes of events: `setup_consumers`, in its order. A table of history needs that of current events, all of those need
+/// The rows of `setup_consumers`, in its order. A table of history needs that of current events, all of those need
 /// `thread_instrumentation`, and everything needs `global_instrumentation`.
 pub const CONSUMERS: [&str; 15] = [
     "events_stages_current",

@@ -1,4 +1,4 @@
-//! What events add up to, per thread and instrument.
+//! Sums of events, per thread and instrument.
 //!
 //! A sum is written by its thread alone. Setting sums to zero counts up the epoch of their kind; a thread that finds its own sum
 //! in an older one starts it anew, and a reader takes it for zero.

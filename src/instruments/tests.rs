@@ -92,7 +92,7 @@ fn sums_of_threads_are_those_over_all_whatever_is_switched() {
                 .switch(BUSY.name, dice >> 40 & 3 != 0, dice >> 50 & 1 != 0);
             let summary = Summary::read();
             assert_eq!(sum(&summary), over_all(&summary));
-            // What is read is never half an event.
+            // No event is read half-written.
             for (event, _) in events(Kind::Stages, Span::HistoryLong) {
                 assert!(
                     event.end_id.is_some() && event.end >= event.start,

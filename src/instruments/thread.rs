@@ -21,7 +21,7 @@ pub const THREADS_MAX: usize = 256;
 /// Events of a kind in a thread's history.
 const HISTORY_EVENTS: usize = 10;
 
-/// What all of them take at most, with room for the sums of so many instruments.
+/// The most bytes of all threads, with room for the sums of `instruments` instruments.
 pub(super) const fn bytes_max(instruments: usize) -> usize {
     let statements = (HISTORY_EVENTS + DEPTH_MAX) * STATEMENT_BYTES;
     THREADS_MAX * (one_bytes(instruments) + statements)
@@ -32,7 +32,7 @@ const fn one_bytes(instruments: usize) -> usize {
     size_of::<Thread>() + events + instruments * size_of::<Sum>()
 }
 
-/// What those that there have been take.
+/// Bytes of the threads so far.
 pub(super) fn bytes() -> usize {
     all().map(|thread| one_bytes(thread.sums.len())).sum()
 }
@@ -50,7 +50,7 @@ pub struct Thread {
     pub class: &'static Instrument,
     /// Somebody is it now.
     taken: AtomicBool,
-    /// What the system calls it; 0 of a connection.
+    /// The system's thread id; 0 for a connection.
     os_id: AtomicU64,
     /// Whose connection it is.
     client: Mutex<Option<Client>>,
@@ -120,7 +120,7 @@ impl Thread {
         self.taken.load(Ordering::Acquire)
     }
 
-    /// What the system calls it.
+    /// The system's thread id.
     #[must_use]
     pub fn os_id(&self) -> Option<u64> {
         let id = self.os_id.load(Ordering::Relaxed);
@@ -133,7 +133,7 @@ impl Thread {
         self.client.lock().clone()
     }
 
-    /// What of this kind goes on here, at its innermost.
+    /// The innermost event of this kind that is going on.
     #[must_use]
     pub fn doing(&self, kind: Kind) -> Option<Recorded> {
         let current = self.current.of(kind);

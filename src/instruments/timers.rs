@@ -60,14 +60,14 @@ impl TimerName {
     }
 }
 
-/// What was measured of a timer.
+/// The measured properties of a timer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Measured {
     /// Units in a second.
     pub frequency: u64,
     /// The least that it moves by, units.
     pub resolution: u64,
-    /// What one reading takes, in cycles, or in nanoseconds where there are none.
+    /// The cost of one reading, in cycles, or in nanoseconds where there are none.
     pub overhead: u64,
 }
 
@@ -151,7 +151,7 @@ impl Timers {
         }
     }
 
-    /// What so many units of it are in picoseconds.
+    /// Converts units of a timer to picoseconds.
     #[must_use]
     pub fn picos(&self, timer: TimerName, units: u64) -> u64 {
         let frequency = self.measured[timer as usize].map_or(1, |it| it.frequency);

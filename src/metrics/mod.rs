@@ -4,6 +4,7 @@
 //! daemon's own numbers are those of `/api/v1/status` at the moment. A windowed report cannot be scraped as a rate; these
 //! can. Written on the front end's blocking threads; what bounds it is the budget of series (`metrics.series_max`).
 
+mod alerts;
 mod classic;
 mod instruments;
 mod process;
@@ -19,6 +20,7 @@ use prometheus_client::encoding::{DescriptorEncoder, text};
 use prometheus_client::registry::Registry;
 
 use self::rows::Rows;
+use crate::alert::Alerts;
 use crate::delta::{RowReader, Second};
 use crate::report::Watchlist;
 use crate::telemetry::reading::Group;
@@ -31,6 +33,7 @@ pub const SERIES_BYTES: usize = 512;
 pub struct Metrics {
     rows: Arc<RwLock<Rows>>,
     started: SystemTime,
+    alerts: Alerts,
 }
 
 /// In which format they are asked for.
@@ -64,7 +67,15 @@ impl Metrics {
         Self {
             rows: Arc::new(RwLock::new(rows)),
             started: SystemTime::now(),
+            alerts: Alerts::none(),
         }
+    }
+
+    /// The same with these alerts.
+    #[must_use]
+    pub fn with(mut self, alerts: Alerts) -> Self {
+        self.alerts = alerts;
+        self
     }
 
     /// Counts a second; the series thread does.
@@ -120,6 +131,7 @@ impl Collector for Scrape {
         status::encode(&mut encoder, &status)?;
         process::encode(&mut encoder, self.metrics.started)?;
         instruments::encode(&mut encoder)?;
+        alerts::encode(&mut encoder, &self.metrics.alerts)?;
         rows.encode(&mut encoder)
     }
 }

@@ -119,12 +119,12 @@ impl Origins {
         let is = |origin: &Origin| {
             origin.hash == sent.hash
                 && origin.status == sent.status
-                && strings.bytes(origin.script_name) == sent.script_name
-                && strings.bytes(origin.server_name) == sent.server_name
-                && strings.bytes(origin.hostname) == sent.hostname
+                && strings.is(origin.script_name, sent.script_name)
+                && strings.is(origin.server_name, sent.server_name)
+                && strings.is(origin.hostname, sent.hostname)
                 && match sent.schema {
                     None => origin.schema == NONE,
-                    Some(schema) => origin.schema != NONE && strings.bytes(origin.schema) == schema,
+                    Some(schema) => origin.schema != NONE && strings.is(origin.schema, schema),
                 }
         };
         // It may have gone since, or its number have been given to another.

@@ -23,10 +23,10 @@ impl Pool {
             epoch.tag_sets.push(row.request_tags);
         }
         for timer in timers {
-            if self.tag_sets.hold(timer.tags, number) {
+            let strings = &mut self.strings;
+            if self.tag_sets.hold_for_timer(timer.tags, number, strings) {
                 epoch.tag_sets.push(timer.tags);
             }
-            self.tag_sets.used_by_timer(timer.tags, &mut self.strings);
         }
     }
 

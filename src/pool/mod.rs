@@ -190,7 +190,7 @@ impl Pool {
     /// Appends a record with its timers; the oldest rows give way when there is no room.
     ///
     /// `tick` is the running tick of the history, `now_ms` the monotonic time of this merge. Returns id and row; the timers
-    /// as the reports want them are left in `timers`, which is emptied first.
+    /// as the reports want them are added to `timers`.
     pub fn append(
         &mut self,
         record: &Record<'_>,
@@ -198,7 +198,7 @@ impl Pool {
         now_ms: u64,
         timers: &mut Vec<TimerRow>,
     ) -> (u64, RequestRow) {
-        timers.clear();
+        let before = timers.len();
         let id = self.requests.next_id();
         let sent = Dimensions::of(record);
         let guess = self.guessed_origins.pop_front().unwrap_or(NONE);
@@ -220,6 +220,7 @@ impl Pool {
                 tags,
             });
         }
+        let timers = &timers[before..];
         // The wall clock may step back; what rows show does not.
         self.last_timestamp = self.last_timestamp.max(record.received_secs());
         let row = RequestRow {
@@ -262,10 +263,8 @@ impl Pool {
             self.let_go_before(self.requests.held_id() + 1);
         }
         row.first_timer = self.timers.next_id() as u32;
-        for timer in kept {
-            self.timers.append(timer);
-        }
-        let id = self.requests.append(&row);
+        self.timers.append(kept);
+        let id = self.requests.append(&[row]);
         if self.ticks.back().is_none_or(|&(last, _)| last != tick) {
             self.ticks.push_back((tick, id));
         }

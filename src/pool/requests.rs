@@ -108,7 +108,7 @@ mod tests {
             if pool.slots_left() == 0 {
                 pool.let_go_before(pool.held_id() + 1);
             }
-            assert_eq!(pool.append(&row(n)), u64::from(n));
+            assert_eq!(pool.append(&[row(n)]), u64::from(n));
         }
         assert_eq!(pool.len(), 3);
         assert_eq!(pool.get(7), None);
@@ -133,8 +133,8 @@ mod tests {
     #[test]
     fn without_rows_ids_still_count() {
         let mut pool = RequestPool::new(0, 2);
-        assert_eq!(pool.append(&row(1)), 1);
-        assert_eq!(pool.append(&row(2)), 2);
+        assert_eq!(pool.append(&[row(1)]), 1);
+        assert_eq!(pool.append(&[row(2)]), 2);
         assert_eq!(pool.get(1), None);
         assert!(pool.is_empty());
     }

@@ -27,8 +27,8 @@ pub trait Columns {
     const ROW_BYTES: usize;
     /// Columns of so many slots.
     fn new(slots: usize) -> Self;
-    /// Writes a row.
-    fn set(&mut self, slot: usize, row: &Self::Row);
+    /// Writes rows side by side.
+    fn set(&mut self, slot: usize, rows: &[Self::Row]);
     /// Reads a row.
     fn get(&self, slot: usize) -> Self::Row;
     /// Reads rows that lie side by side.
@@ -60,8 +60,13 @@ macro_rules! columns {
             }
 
             #[inline]
-            fn set(&mut self, slot: usize, row: &$row) {
-                $(self.$name[slot] = row.$name;)+
+            fn set(&mut self, slot: usize, rows: &[$row]) {
+                $(
+                    let places = &mut self.$name[slot..slot + rows.len()];
+                    for (place, row) in places.iter_mut().zip(rows) {
+                        *place = row.$name;
+                    }
+                )+
             }
 
             #[inline]
@@ -136,22 +141,34 @@ impl<C: Columns> Rows<C> {
         self.slots - (self.next - self.held)
     }
 
-    /// Appends a row and returns its id; the caller has made room. With size 0 the id counts on and nothing is kept.
+    /// Appends rows and returns the id of the first; the caller has made room. With size 0 the ids count on and nothing is
+    /// kept.
     #[inline]
-    pub(super) fn append(&mut self, row: &C::Row) -> u64 {
+    pub(super) fn append(&mut self, mut rows: &[C::Row]) -> u64 {
         let id = self.next;
-        self.next += 1;
+        self.next += rows.len() as u64;
         if self.size == 0 {
             self.oldest = self.next;
             self.held = self.next;
             return id;
         }
-        debug_assert!(id - self.oldest < self.size, "evict before you append");
-        debug_assert!(id - self.held < self.slots, "let go before you append");
-        self.columns.set(self.slot, row);
-        self.slot += 1;
-        if self.slot as u64 == self.slots {
-            self.slot = 0;
+        debug_assert!(
+            self.next - self.oldest <= self.size,
+            "evict before you append"
+        );
+        debug_assert!(
+            self.next - self.held <= self.slots,
+            "let go before you append"
+        );
+        while !rows.is_empty() {
+            let unwrapped = rows.len().min(self.slots as usize - self.slot);
+            let (first, wrapped) = rows.split_at(unwrapped);
+            self.columns.set(self.slot, first);
+            self.slot += unwrapped;
+            if self.slot as u64 == self.slots {
+                self.slot = 0;
+            }
+            rows = wrapped;
         }
         id
     }

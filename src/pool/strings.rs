@@ -60,6 +60,23 @@ fn strings_max(budget_bytes: usize) -> usize {
     (budget_bytes / 64).clamp(1024, u32::MAX as usize - 2)
 }
 
+/// Whether two texts are the same. Most have up to 16 bytes: for those a call costs more than comparing them.
+#[inline(always)]
+fn is_same(a: &[u8], b: &[u8]) -> bool {
+    /// The first and the last bytes, which may overlap.
+    #[inline(always)]
+    fn ends<const BYTES: usize>(text: &[u8]) -> Option<[&[u8; BYTES]; 2]> {
+        Some([text.first_chunk()?, text.last_chunk()?])
+    }
+    a.len() == b.len()
+        && match a.len() {
+            0..4 => a.iter().eq(b),
+            4..8 => ends::<4>(a) == ends::<4>(b),
+            8..=16 => ends::<8>(a) == ends::<8>(b),
+            _ => a == b,
+        }
+}
+
 impl StringInterner {
     /// Bytes that a store with this budget takes once it was full.
     pub(super) fn bytes_max(budget_bytes: usize) -> usize {
@@ -191,6 +208,12 @@ impl StringInterner {
         }
     }
 
+    /// Whether string `id` has this text.
+    #[inline(always)]
+    pub(super) fn is(&self, id: u32, text: &[u8]) -> bool {
+        is_same(self.bytes(id), text)
+    }
+
     /// The text of a string. Whatever is interned was made valid UTF-8 by the decoder; should it not be, the valid part.
     #[must_use]
     pub fn text(&self, id: u32) -> &str {
@@ -243,6 +266,21 @@ mod tests {
         assert_eq!(strings.find(b"/index.php"), None);
         assert_eq!(strings.len(), 1);
         assert_eq!(strings.intern(b"/third.php"), a, "numbers are used again");
+    }
+
+    /// At each length, and for a difference in each place.
+    #[test]
+    fn texts_are_the_same_if_all_their_bytes_are() {
+        for len in 0..40 {
+            let text: Vec<u8> = (0..len).collect();
+            assert!(is_same(&text, &text.clone()));
+            assert!(!is_same(&text, &[&text[..], b"x"].concat()));
+            for at in 0..text.len() {
+                let mut other = text.clone();
+                other[at] ^= 0x80;
+                assert!(!is_same(&text, &other), "{at} of {len}");
+            }
+        }
     }
 
     #[test]

@@ -43,7 +43,7 @@ impl Compared {
         if self.0.get(usize::from(sent)) == Some(&id) {
             return true;
         }
-        let is = strings.bytes(id) == record.string(sent);
+        let is = strings.is(id, record.string(sent));
         if is && let Some(known) = self.0.get_mut(usize::from(sent)) {
             *known = id;
         }
@@ -229,16 +229,25 @@ impl TagSets {
         id > OTHER_SET && self.table[id].holds.hold(epoch)
     }
 
-    /// A timer has this set: its names are names of timer tags for as long as the set is kept.
-    pub(super) fn used_by_timer(&mut self, id: u32, strings: &mut StringInterner) {
+    /// The same of a set that a timer has: its names are names of timer tags for as long as it is kept.
+    #[inline]
+    pub(super) fn hold_for_timer(
+        &mut self,
+        id: u32,
+        epoch: u32,
+        strings: &mut StringInterner,
+    ) -> bool {
+        if id <= OTHER_SET {
+            return false;
+        }
         let set = &mut self.table[id];
-        if set.of_timers || set.len == 0 {
-            return;
+        if !set.of_timers {
+            set.of_timers = true;
+            for (name, _) in set.pairs(&self.arena) {
+                strings.timer_tag(name);
+            }
         }
-        set.of_timers = true;
-        for (name, _) in set.pairs(&self.arena) {
-            strings.timer_tag(name);
-        }
+        set.holds.hold(epoch)
     }
 
     /// Numbers of sets are below this.

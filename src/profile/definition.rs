@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::input::record::counted;
 
 counted! {
-    /// What rows can be told apart by, with the names of their columns.
+    /// The keys that rows can have, with the names of their columns.
     SampleKey {
         /// Where PHP runs.
         Host = "host",
@@ -13,9 +13,9 @@ counted! {
         Script = "script",
         /// Its method.
         Method = "method",
-        /// What was asked for, after the name rules.
+        /// The address that was requested, after the name rules.
         Uri = "uri",
-        /// What was running; `{main}` is the top level of a file, `(idle)` nothing.
+        /// The running function; `{main}` is the top level of a file, `(idle)` none.
         Function = "function",
         /// Its class.
         Scope = "scope",
@@ -23,7 +23,7 @@ counted! {
         File = "file",
         /// The line of the file.
         Line = "line",
-        /// What PHP executed.
+        /// The opcode that PHP executed.
         Opcode = "opcode",
         /// PHP code that called it, with its class; `{main}` and the file where that is the top level.
         Caller = "caller",
@@ -48,7 +48,7 @@ impl SampleKey {
     }
 }
 
-/// What a key must show. A sample without it shows the empty text.
+/// The condition on a key. A sample without the key has the empty text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Wanted {
     /// This.
@@ -74,9 +74,9 @@ impl Wanted {
 /// A report over samples.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SampleReport {
-    /// What rows are told apart by.
+    /// The keys of a row.
     pub keys: Vec<SampleKey>,
-    /// What a sample must show, all of them.
+    /// Conditions that a sample must satisfy, all of them.
     pub filters: Vec<(SampleKey, Wanted)>,
     /// How far back it reaches.
     pub window: Duration,

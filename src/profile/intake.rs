@@ -16,7 +16,7 @@ use crate::input::stat::{Chunk, Lines, Source};
 use crate::instruments::Instrument;
 use crate::shutdown::Shutdown;
 
-/// What was read of a stat extension becomes samples: in lines.
+/// Lines of a stat extension become samples; work is counted in lines.
 pub(crate) static TAKE_SAMPLES: Instrument = Instrument::new("stage/profile/take samples");
 
 /// How long nothing is taken when nothing waits.
@@ -28,7 +28,7 @@ const CHUNKS: usize = 16;
 /// How far back a clock may go within a run: samples come a little out of order.
 const DISORDER: u64 = UNITS / 100;
 
-/// What the profile thread runs.
+/// The work of the profile thread.
 #[derive(Debug)]
 pub struct Intake {
     profile: Arc<Profile>,

@@ -42,7 +42,7 @@ pub(crate) static POOL: Instrument = Instrument::wait("wait/synch/mutex/profile/
 pub struct Profile {
     /// Where samples come from.
     pub sources: Vec<Arc<Source>>,
-    /// What is kept.
+    /// The samples.
     pub pool: Mutex<Pool>,
     clock: Arc<dyn Clock>,
     runs: AtomicU64,
@@ -72,7 +72,7 @@ impl Profile {
         Arc::new(Run::new(number, Arc::clone(host)))
     }
 
-    /// What the samples that are kept take.
+    /// Bytes of the samples.
     #[must_use]
     pub fn bytes(&self) -> usize {
         POOL.lock(&self.pool).len() * size_of::<Sample>()
@@ -87,7 +87,7 @@ impl Profile {
     /// The samples as they are now; `None` while readers hold too many of what is no longer kept.
     #[must_use]
     pub fn snapshot(&self) -> Option<Snapshot> {
-        // What was looked at longer ago is of no use to anybody, and holds what has left the pool.
+        // Answers that nobody has read for a while are dropped: they keep segments alive that have left the pool.
         let now_us = self.now_us();
         let _old = self.recent.lock().take_if(|(_, it)| is_old(it, now_us));
         POOL.lock(&self.pool).snapshot()
@@ -115,7 +115,7 @@ impl Profile {
         i64::try_from(self.clock.mono_ms().saturating_mul(1000)).unwrap_or(i64::MAX)
     }
 
-    /// What is added to a time of [`Run::time_us`] to have microseconds since 1970.
+    /// The offset from a time of [`Run::time_us`] to microseconds since 1970.
     #[must_use]
     pub fn unix_us(&self) -> i64 {
         let ms = |ms: u64| i64::try_from(ms).unwrap_or(i64::MAX);
@@ -123,7 +123,7 @@ impl Profile {
         unix_ms.saturating_sub(mono_ms).saturating_mul(1000)
     }
 
-    /// What is counted, for the status.
+    /// The counters, for the status.
     #[must_use]
     pub fn status(&self) -> Vec<Group> {
         let sources = self.sources.iter().enumerate();

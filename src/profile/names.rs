@@ -1,4 +1,4 @@
-//! What was sent becomes text: always UTF-8, bounded, and named by the rules of `[[rewrite]]` where there are any.
+//! Turns sent bytes into text: always UTF-8, bounded, and renamed by the rules of `[[rewrite]]` where there are any.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ impl Names {
         }
     }
 
-    /// What the rules for a field make of a text.
+    /// Applies the rules for a field to a text.
     pub(super) fn apply(&mut self, field: TextField, sent: &str) -> Arc<str> {
         let Some(rules) = &mut self.rules else {
             return sent.into();

@@ -24,19 +24,19 @@ use crate::input::stat::line::{
 /// Samples of a segment.
 pub(super) const SEGMENT_SAMPLES: usize = 8_192;
 
-/// What the dictionary of a segment may take, in bytes, before one line more is added.
+/// Bytes that the dictionary of a segment may have before one line more is added.
 const DICTIONARY_BYTES: usize = 256 << 10;
 
-/// What an entry of a dictionary takes beside its texts.
+/// Bytes of a dictionary entry beside its texts.
 const ENTRY_BYTES: usize = 256;
 
-/// What reports reckon for each sample while they are read.
+/// Bytes that a report needs for each sample while it is read.
 const REPORT_BYTES: usize = 48;
 
-/// What is absent.
+/// No value.
 const NONE: u32 = u32::MAX;
 
-/// What a pool of so many samples takes at most, readers included.
+/// The most bytes of a pool of `samples` samples, readers included.
 #[must_use]
 pub const fn pool_bytes(samples: usize) -> usize {
     let line = 4 * crate::limits::LINE_BYTES_MAX;
@@ -112,7 +112,7 @@ pub struct StatRequest {
     pub path: Option<Arc<str>>,
     /// `GET`.
     pub method: Option<Arc<str>>,
-    /// What was asked for, after the name rules.
+    /// The address that was requested, after the name rules.
     pub uri: Option<Arc<str>>,
     /// The same as it was sent.
     pub uri_sent: Option<Arc<str>>,
@@ -156,7 +156,7 @@ pub struct Sample {
     opcode: u32,
     line: u32,
     offset: u32,
-    /// What was running.
+    /// The running function.
     pub sample_type: SampleType,
 }
 
@@ -186,7 +186,7 @@ impl Segment {
         &self.requests[sample.request as usize]
     }
 
-    /// What was running.
+    /// The running function.
     #[must_use]
     pub fn symbol(&self, sample: &Sample) -> Option<&Frame> {
         self.frames.get(known(sample.symbol)? as usize)
@@ -205,7 +205,7 @@ impl Segment {
         text.map(|text| &**text)
     }
 
-    /// What PHP executed.
+    /// The opcode that PHP executed.
     #[must_use]
     pub fn opcode(&self, sample: &Sample) -> Option<&str> {
         let text = self.texts.get(known(sample.opcode)? as usize);
@@ -214,7 +214,7 @@ impl Segment {
 }
 
 impl Sample {
-    /// What tells it from others of its segment, time and memory apart.
+    /// Everything that tells it from others of its segment, except time and memory.
     pub(super) const fn alike(&self) -> (u32, u32, u32, u32, u32, SampleType) {
         let Self {
             request,
@@ -240,7 +240,7 @@ impl Sample {
     }
 }
 
-/// What a segment's dictionary has, by the bytes as they were sent.
+/// The entries of a segment's dictionary, by the bytes as they were sent.
 #[derive(Debug, Default)]
 struct Index {
     requests: Map,
@@ -262,7 +262,7 @@ pub struct Pool {
     before: HashMap<Box<[u8]>, Arc<StatRequest>, RandomState>,
     key: Vec<u8>,
     samples: usize,
-    /// What has left the pool and may be held by readers.
+    /// Segments that have left the pool and may be held by readers.
     gone: Vec<Weak<Segment>>,
 }
 

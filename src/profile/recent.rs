@@ -27,7 +27,7 @@ const GAP_MEDIANS: u64 = 10;
 /// A request with all its samples that are kept and in the window.
 #[derive(Debug)]
 pub struct Sampled {
-    /// What is known of it.
+    /// The request itself.
     pub request: Arc<StatRequest>,
     /// Its first and last sample, since the run began.
     pub first: u64,
@@ -48,7 +48,7 @@ pub struct Sampled {
 }
 
 impl Sampled {
-    /// What one of its samples stands for, in the extension's units of time.
+    /// The time that one sample stands for, in the extension's units.
     #[must_use]
     pub fn per_sample(&self) -> f64 {
         self.sampled as f64 / (self.samples - self.idle).max(1) as f64

@@ -1,4 +1,4 @@
-//! What a report over samples shows: the rows, each the samples with the same keys summed up; and one of them by steps of time.
+//! Reports over samples: rows, each the sum of the samples with the same keys; and one row by steps of time.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ pub const ROWS_MAX: usize = 100_000;
 
 const OTHER: &str = "(other)";
 
-/// What a key shows.
+/// The value of a key.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum KeyValue {
     /// Nothing.
@@ -29,7 +29,7 @@ pub enum KeyValue {
 /// Samples with the same keys.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct SampleRow {
-    /// What they show, in the order of the report's keys.
+    /// The values of the report's keys, in their order.
     pub keys: Vec<KeyValue>,
     /// How many there are.
     pub samples: u64,
@@ -78,7 +78,7 @@ pub fn frame_text(frame: &Frame) -> Arc<str> {
     }
 }
 
-/// What a key shows of a sample.
+/// The value of a key in a sample.
 fn shown(key: SampleKey, segment: &Segment, sample: &Sample) -> KeyValue {
     let request = segment.request(sample);
     let symbol = segment.symbol(sample);
@@ -118,7 +118,7 @@ pub fn is_wanted(filters: &[(SampleKey, Wanted)], segment: &Segment, sample: &Sa
     filters.all(|(key, wanted)| holds(wanted, &shown(*key, segment, sample)))
 }
 
-/// What of a sample decides about all its keys, within a segment.
+/// The parts of a sample that its keys depend on, within a segment.
 type Alike = (u32, u32, u32, u32, u32, SampleType);
 
 /// Gives `each` the samples of a window with what `decide` says of them: once for those that are alike within a segment.
@@ -142,7 +142,7 @@ fn each_sample<'a, T: Copy>(
     }
 }
 
-/// What a row shows in some seconds.
+/// The sums of a row over a step of time.
 #[derive(Debug, Clone, Default)]
 pub struct Step {
     /// Its samples.
@@ -159,7 +159,7 @@ impl Step {
     }
 }
 
-/// What can be drawn of a row: its name, its unit, and the number in some seconds.
+/// A line that can be drawn of a row: its name, its unit, and its value in a step.
 pub type SampleMetric = (&'static str, &'static str, fn(&Step) -> Option<f64>);
 
 /// All of them. What is running has a share and seconds, as in the columns of reports; `seconds_per_sec` is how many processes

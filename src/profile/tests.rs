@@ -1,4 +1,4 @@
-//! What lines become in the pool, what of them is kept, and what a snapshot shows.
+//! Tests of lines on their way into the pool, of what is kept, and of snapshots.
 
 use super::*;
 use crate::clock::ManualClock;
@@ -217,7 +217,7 @@ fn any(pid: u64, begun: u64, elapsed: u64, used: u64, what: &str) -> String {
     ) + "\n"
 }
 
-/// What a report has for a row, reckoned in another way: (samples, seconds, memory, largest, growth).
+/// A row of a report, computed in another way: (samples, seconds, memory, largest, growth).
 type Row = (u64, f64, f64, u64, i64);
 
 #[test]

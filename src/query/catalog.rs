@@ -1,4 +1,4 @@
-//! The catalog: the one [`ReadModel`] behind every front end, over the live pool, the reports and the counters.
+//! The catalog: what every front end asks, over the live pool, the reports, the past and the counters.
 //!
 //! A question takes the lock of [`Live`](crate::merger::Live) for reading, copies what it needs into a table of its own and
 //! lets go; formulas run later, without the lock. Changes to the set of reports come through here one at a time
@@ -10,36 +10,33 @@ use std::sync::Arc;
 use parking_lot::{Mutex, RwLock};
 
 use super::error::QueryError;
-#[cfg(feature = "sql")]
-#[cfg(feature = "sql")]
-use super::past::Past;
+use super::question::{ReportQuestion, Spans, When, Whose, shipped_until};
 use super::raw::RawReader;
 use super::read_model::{
-    Choice, Distribution, FollowStep, Followed, ReadModel, ReportAnswer, ReportSummary,
-    RequestDetail, RequestPage, RequestSearch, SampleQuestion, SlowestPage, TimerGroups,
-    TimerSearch,
+    Choice, Distribution, FollowStep, Followed, ReportAnswer, ReportSummary, RequestDetail,
+    RequestPage, RequestSearch, SlowestPage, TimerGroups, TimerSearch,
 };
 use super::status::Status;
 use super::table::Rows;
 use super::tables::StatusTable;
+use crate::alert::Alerts;
 use crate::clock::Clock;
 #[cfg(feature = "sql")]
 use crate::history::{History, import::Importer};
 use crate::input::udp::senders::{Counts, SenderCounts};
 use crate::merger::{Pulse, SharedLive, answering, writing};
-use crate::profile::definition::{SampleKey, SampleReport, Wanted};
 use crate::report::comment::FixedTable;
 use crate::report::ddl::{self, CreateTable};
 use crate::report::definition::{Columns, Defaults};
 use crate::report::layout::ColumnLayout;
 use crate::report::native::ReportForm;
 use crate::report::{DefinedBy, Entry};
-use crate::series::Lines;
 use crate::state::State;
 use crate::state::annotations::Annotations;
-use crate::telemetry::reading::Group;
+use crate::telemetry::reading::{self, Group};
 use crate::value::Column;
 
+mod alerts;
 pub(crate) mod changes;
 #[cfg(feature = "sql")]
 mod compared;
@@ -47,10 +44,14 @@ mod compared;
 mod fleet;
 #[cfg(feature = "sql")]
 mod imports;
+#[cfg(not(feature = "sql"))]
+mod no_past;
 #[cfg(feature = "sql")]
 mod past;
 #[cfg(feature = "sql")]
 mod past_requests;
+#[cfg(feature = "sql")]
+mod past_table;
 #[cfg(feature = "sql")]
 mod past_timers;
 mod ranking;
@@ -58,6 +59,8 @@ mod readings;
 mod reconfigure;
 #[cfg(feature = "sql")]
 pub(crate) mod refill;
+#[cfg(feature = "sql")]
+mod replay;
 mod report_table;
 mod status_tables;
 
@@ -98,6 +101,7 @@ pub struct Catalog {
     /// What pages were shown a moment ago.
     rankings: Mutex<Vec<ranking::Ranked>>,
     annotations: Annotations,
+    alerts: Alerts,
     /// What takes logs into history.
     #[cfg(feature = "sql")]
     importer: Option<Importer>,
@@ -131,6 +135,7 @@ impl Catalog {
             readings: Mutex::default(),
             rankings: Mutex::new(Vec::new()),
             annotations: Annotations::default(),
+            alerts: Alerts::none(),
             #[cfg(feature = "sql")]
             importer: None,
             #[cfg(feature = "sql")]
@@ -143,6 +148,13 @@ impl Catalog {
     #[must_use]
     pub fn importing(self, importer: Option<Importer>) -> Self {
         Self { importer, ..self }
+    }
+
+    /// The same with these alerts.
+    #[must_use]
+    pub fn alerting(self, alerts: &Alerts) -> Self {
+        let alerts = alerts.clone();
+        Self { alerts, ..self }
     }
 
     /// The same with these tables of the daemon's own and these annotations, and with a place where changes are kept.
@@ -287,25 +299,36 @@ impl Catalog {
     }
 }
 
-impl ReadModel for Catalog {
-    fn status_groups(&self) -> Vec<Group> {
+impl Catalog {
+    /// The daemon's counters: the legacy columns of table `status` first, in their order, then its own.
+    /// `datagrams_invalid` and its kin are objects by reason; `sockets` is an array, one object a socket.
+    pub fn status(&self) -> serde_json::Map<String, serde_json::Value> {
+        reading::object(&self.status_groups())
+    }
+
+    /// The same with the kind and help of each number.
+    pub fn status_groups(&self) -> Vec<Group> {
         self.status.groups(&self.live)
     }
 
-    fn sources(&self, limit: usize) -> Option<(Vec<SenderCounts>, Counts)> {
+    /// Who sends packets, the busiest `limit` of them, and all others together; `None`: that is not counted.
+    pub fn sources(&self, limit: usize) -> Option<(Vec<SenderCounts>, Counts)> {
         let sources = self.status.sources.as_ref()?;
         Some(sources.list(limit, self.clock.mono_ms()))
     }
 
-    fn unix_ms(&self) -> u64 {
+    /// The wall clock, milliseconds since 1970.
+    pub fn unix_ms(&self) -> u64 {
         self.clock.unix_ms()
     }
 
-    fn annotations(&self) -> &Annotations {
+    /// What happened when, as people noted it.
+    pub fn annotations(&self) -> &Annotations {
         &self.annotations
     }
 
-    fn reports(&self) -> Vec<ReportSummary> {
+    /// All reports, in the order in which they were defined.
+    pub fn reports(&self) -> Vec<ReportSummary> {
         let entries: Vec<(Entry, usize)> = {
             let live = answering(&self.live);
             let entries = live.reports.iter();
@@ -319,17 +342,73 @@ impl ReadModel for Catalog {
         reports.chain(self.table_summaries()).collect()
     }
 
-    fn report(
+    /// A report, of the time and of those that are asked for.
+    ///
+    /// # Errors
+    /// [`QueryError::UnknownReport`], [`QueryError::Busy`]; of a span also
+    /// [`QueryError::NoHistory`].
+    pub fn report(
         &self,
         name: &str,
-        needed: Option<&[String]>,
-        equal: &[(String, String)],
+        question: &ReportQuestion,
     ) -> Result<ReportAnswer, QueryError> {
-        let answer = self.answer(name, needed, equal, None);
-        Ok(answer.map_err(|error| self.suggesting(error))?.0)
+        let answer = match (&question.when, &question.columns) {
+            (When::Span(spans), _) => self.past_report(name, spans, question),
+            (When::Now, _) if question.whose.is_fleet() => Err(no_present()),
+            (When::Now, Columns::Own) => {
+                let needed = question.needed.as_deref();
+                let answer = self.answer(name, needed, &question.equal, None);
+                answer.map(|(answer, _)| answer)
+            }
+            (When::Now, columns) => {
+                let one = self.ranked(&[name], columns);
+                one.and_then(|mut one| one.pop().ok_or_else(|| QueryError::unknown_report(name)))
+            }
+        };
+        answer.map_err(|error| self.suggesting(error))
     }
 
-    fn chosen(
+    /// Several reports in columns that are not their own. Together they cost little more than one
+    /// of them, and who asks at about the same time gets the same. Who does not answer about one is
+    /// not asked about the others.
+    ///
+    /// # Errors
+    /// As [`Catalog::report`], of reports as they stand; of a span each has its own.
+    pub fn reports_in(
+        &self,
+        names: &[&str],
+        question: &ReportQuestion,
+    ) -> Result<Vec<Result<ReportAnswer, QueryError>>, QueryError> {
+        if question.when == When::Now && !question.whose.is_fleet() {
+            let answers = self.ranked(names, &question.columns)?;
+            return Ok(answers.into_iter().map(Ok).collect());
+        }
+        let mut busy = None;
+        let answers = names.iter().map(|name| match &busy {
+            Some(why) => Err(QueryError::clone(why)),
+            None => self.report(name, question).inspect_err(|why| {
+                busy = matches!(why, QueryError::Busy(_)).then(|| why.clone());
+            }),
+        });
+        Ok(answers.collect())
+    }
+
+    /// The wall clock; of many, who have shipped up to some minutes ago, the end of the newest
+    /// minute that all have shipped; milliseconds.
+    #[must_use]
+    pub fn now_ms(&self, whose: &Whose) -> u64 {
+        let now = self.clock.unix_ms();
+        match whose.is_fleet() {
+            true => shipped_until(now / 1_000) * 1_000,
+            false => now,
+        }
+    }
+
+    /// The same, and which rows of it are shown. It may have these alone: the others are not read as a whole then.
+    ///
+    /// # Errors
+    /// As [`Catalog::report`].
+    pub fn chosen(
         &self,
         name: &str,
         needed: Option<&[String]>,
@@ -345,44 +424,48 @@ impl ReadModel for Catalog {
         Ok((answer, rows))
     }
 
-    #[cfg(feature = "sql")]
-    fn past(&self) -> Result<&dyn Past, QueryError> {
-        Ok(self)
-    }
-
-    fn create_report(&self, form: ReportForm) -> Result<ReportSummary, QueryError> {
+    /// Makes a report and fills it from the data in memory.
+    ///
+    /// # Errors
+    /// [`QueryError::BadValue`] naming the member and the bad part of it, [`QueryError::ReportExists`],
+    /// [`QueryError::LimitReached`].
+    pub fn create_report(&self, form: ReportForm) -> Result<ReportSummary, QueryError> {
         self.create(&form)
     }
 
-    fn drop_report(&self, name: &str) -> Result<bool, QueryError> {
+    /// Drops a report that was made at run time. Whether a restart would bring it back no more: false without a state directory.
+    ///
+    /// # Errors
+    /// [`QueryError::UnknownReport`], [`QueryError::ReportFixed`].
+    pub fn drop_report(&self, name: &str) -> Result<bool, QueryError> {
         self.remove(name).map_err(|error| self.suggesting(error))?;
         Ok(self.persistent)
     }
 
-    fn rankings(
-        &self,
-        names: &[&str],
-        percentiles: &[f64],
-    ) -> Result<Vec<ReportAnswer>, QueryError> {
-        self.ranked(names, &Columns::Native(percentiles.to_vec()))
-    }
-
-    fn extended(&self, name: &str, percentiles: &[f64]) -> Result<ReportAnswer, QueryError> {
-        let columns = Columns::Extended(percentiles.to_vec());
-        let one = self.ranked(&[name], &columns);
-        let one = one.map_err(|error| self.suggesting(error))?.pop();
-        one.ok_or_else(|| QueryError::unknown_report(name))
-    }
-
-    fn distribution(
+    /// How the times of one row of a report are spread: the first row whose key columns show the texts in `equal`.
+    /// `None`: there is no such row.
+    ///
+    /// # Errors
+    /// As [`Catalog::report`].
+    pub fn distribution(
         &self,
         name: &str,
         equal: &[(String, String)],
+        (when, whose): (&When, &Whose),
     ) -> Result<Option<Distribution>, QueryError> {
-        self.distribution_of(name, equal)
+        match when {
+            When::Span(Spans { span, .. }) => self.past_distribution(name, equal, span, whose),
+            When::Now if whose.is_fleet() => Err(no_present()),
+            When::Now => self.distribution_of(name, equal),
+        }
     }
 
-    fn slowest(
+    /// The slowest of the raw requests that match, slowest first; of equals the newest. Looks at `scanned_max` rows at
+    /// most, the newest.
+    ///
+    /// # Errors
+    /// As [`Catalog::requests`].
+    pub fn slowest(
         &self,
         search: &RequestSearch,
         scanned_max: usize,
@@ -390,74 +473,69 @@ impl ReadModel for Catalog {
         Ok(self.raw()?.slowest(search, scanned_max))
     }
 
-    fn timer_groups(&self, search: &TimerSearch) -> Result<TimerGroups, QueryError> {
-        Ok(self.raw()?.timer_groups(search))
-    }
-
-    fn samples(
+    /// The raw timers of the requests that match, summed up by keys of choice.
+    ///
+    /// # Errors
+    /// As [`Catalog::requests`]; of a span [`QueryError::NoHistory`].
+    pub fn timer_groups(
         &self,
-        keys: &[SampleKey],
-        filters: &[(SampleKey, Wanted)],
-    ) -> Result<Option<ReportAnswer>, QueryError> {
-        if !self.has_samples() {
-            return Ok(None);
+        search: &TimerSearch,
+        when: &When,
+    ) -> Result<TimerGroups, QueryError> {
+        match when {
+            When::Span(Spans { span, .. }) => self.past_timer_groups(span, search),
+            When::Now => Ok(self.raw()?.timer_groups(search)),
         }
-        let report = SampleReport {
-            keys: keys.to_vec(),
-            filters: filters.to_vec(),
-            window: self.defaults.history,
-        };
-        let table = StatusTable::of_samples("", report, DefinedBy::BuiltIn);
-        self.profile_answer(&table).map(Some)
     }
 
-    fn sample_lines(&self, name: &str, question: &SampleQuestion<'_>) -> Result<Lines, QueryError> {
-        let unknown = || QueryError::unknown_report(name);
-        let report = self.table_named(name).and_then(|table| table.samples);
-        let report = report.ok_or_else(unknown)?;
-        let profile = self.status.profile.as_ref().ok_or_else(unknown)?;
-        super::samples::lines(profile, &report, question)
-    }
-
-    fn follow_samples(
-        &self,
-        filters: &[(SampleKey, Wanted)],
-        step: FollowStep,
-    ) -> Option<Followed> {
-        let columns = FixedTable::Sample.columns(&self.defaults);
-        let profile = self.status.profile.as_ref()?;
-        Some(super::samples::follow(profile, columns, filters, step))
-    }
-
-    fn last_sample_id(&self) -> Option<u64> {
-        Some(self.status.profile.as_ref()?.pool.lock().last_id())
-    }
-
-    fn has_samples(&self) -> bool {
-        self.status.profile.is_some()
-    }
-
-    fn requests(&self, search: &RequestSearch) -> Result<RequestPage, QueryError> {
+    /// Raw requests, newest first.
+    ///
+    /// # Errors
+    /// [`QueryError::RawDataOff`], [`QueryError::Busy`].
+    pub fn requests(&self, search: &RequestSearch) -> Result<RequestPage, QueryError> {
         Ok(self.raw()?.search(search, self.clock.unix_ms()))
     }
 
-    fn request(&self, id: u64) -> Result<RequestDetail, QueryError> {
-        self.raw()?.request(id)
+    /// One raw request with its tags and timers; of a run that is named, from disk or memory, with
+    /// `run` and `weight` too.
+    ///
+    /// # Errors
+    /// [`QueryError::UnknownRequest`], [`QueryError::RawDataOff`]; of a run
+    /// [`QueryError::NoHistory`].
+    pub fn request(&self, id: u64, run: Option<u64>) -> Result<RequestDetail, QueryError> {
+        match run {
+            Some(run) => self.past_request(run, id),
+            None => self.raw()?.request(id),
+        }
     }
 
-    fn last_request_id(&self) -> Result<u64, QueryError> {
+    /// The id of the youngest raw request that there has been; 0 before the first.
+    ///
+    /// # Errors
+    /// [`QueryError::RawDataOff`].
+    pub fn last_request_id(&self) -> Result<u64, QueryError> {
         Ok(self.raw()?.last_id())
     }
 
-    fn follow(&self, search: &RequestSearch, step: FollowStep) -> Result<Followed, QueryError> {
+    /// The next raw requests behind one, oldest first: what a stream asks again and again. Of `search` only the conditions
+    /// count, not the limit.
+    ///
+    /// # Errors
+    /// [`QueryError::RawDataOff`].
+    pub fn follow(&self, search: &RequestSearch, step: FollowStep) -> Result<Followed, QueryError> {
         Ok(self.raw()?.follow(search, step))
     }
 
-    fn has_squid(&self) -> bool {
+    /// Whether there is a source of Squid's lines.
+    pub fn has_squid(&self) -> bool {
         self.squids().next().is_some()
     }
 
-    fn reset(&self) -> Result<(), QueryError> {
+    /// Empties pools and reports; counters stay.
+    ///
+    /// # Errors
+    /// [`QueryError::Busy`] when the merger did not get round to it in time.
+    pub fn reset(&self) -> Result<(), QueryError> {
         let _one_at_a_time = CHANGES.lock(&self.changes);
         writing(&self.live).clear();
         if let Some(profile) = &self.status.profile {
@@ -475,19 +553,26 @@ impl ReadModel for Catalog {
         Ok(())
     }
 
-    #[cfg(feature = "sql")]
-    fn refilled(&self) -> Option<std::ops::Range<u64>> {
-        Some(self.refill()?.filled())
+    /// The span, unix seconds, of which live reports have rows of history, by the minute: a process was killed, and what it had counted
+    /// since its last snapshot was lost.
+    #[must_use]
+    pub fn refilled(&self) -> Option<std::ops::Range<u64>> {
+        #[cfg(feature = "sql")]
+        return Some(self.refill()?.filled());
+        #[cfg(not(feature = "sql"))]
+        None
     }
 
-    fn unready(&self) -> Vec<String> {
+    /// What keeps the daemon from its work: sockets not bound, merger dead or behind. Empty: ready.
+    pub fn unready(&self) -> Vec<String> {
         let silent_ms = self.clock.mono_ms().saturating_sub(self.pulse.last_ms());
         let silent = format!("the merger has not run for {} s", silent_ms / 1000);
         let silent = (!self.merger_runs()).then_some(silent);
         silent.into_iter().chain(self.status.behind()).collect()
     }
 
-    fn out_of_order(&self) -> Vec<String> {
+    /// What does not work although the daemon is ready, each with its reason.
+    pub fn out_of_order(&self) -> Vec<String> {
         let snapshots = self.status.snapshots.as_ref();
         let failing = snapshots.and_then(|snapshots| snapshots.why_failing());
         let failing = failing.map(|why| format!("no snapshot can be written: {why}"));
@@ -497,6 +582,10 @@ impl ReadModel for Catalog {
         let history: Option<String> = None;
         history.into_iter().chain(failing).collect()
     }
+}
+
+fn no_present() -> QueryError {
+    QueryError::bad_value("fleet", "has no present; accepted: a span")
 }
 
 fn columns(layout: &ColumnLayout) -> Vec<Column> {

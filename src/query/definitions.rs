@@ -32,7 +32,7 @@ const FEDERATED_FIRST: &str = "-- For a MariaDB in front of pinbad: its own tabl
 -- The tables hold nothing; each statement reads them from pinbad, by their keys where it can.";
 
 /// All definitions that hold at start, each name once.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Definitions {
     /// The reports, in the order in which they are listed.
     pub reports: Vec<(Definition, DefinedBy)>,
@@ -98,6 +98,14 @@ impl Definitions {
         let mut ready: Vec<Json> = serde_json::from_str(ready).expect("a test reads it");
         ready.retain(|report| !self.dropped.iter().any(|name| report["name"] == **name));
         let _taken = self.add_kept(&ready, defaults);
+    }
+
+    /// Adds the table of alerts. A report that has its name stays what it is.
+    pub fn add_alerts(&mut self) {
+        let table = FixedTable::Alerts;
+        if self.defined(table.table()).is_none() {
+            self.tables.push(StatusTable::of(table));
+        }
     }
 
     /// Adds the tables of samples and those that are ready-made over them. A report that has such a name stays what it is.

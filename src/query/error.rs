@@ -110,7 +110,7 @@ impl QueryError {
                     // There is something of that name, which is no report of the kind that was asked for.
                     names.clear();
                 }
-                let meant = suggest::nearest(&name, names.iter().map(String::as_str));
+                let meant = suggest::meant(&name, names.iter().map(String::as_str));
                 let meant = meant.map(str::to_owned);
                 Self::UnknownReport { name, meant }
             }

@@ -1,6 +1,6 @@
 //! Reading: the one interface behind every front end.
 //!
-//! HTTP, SQL, the MySQL wire and metrics see only the [`read_model::ReadModel`] and the [`table::Table`]s that it returns. A
+//! HTTP, SQL, the MySQL wire and metrics see only the [`catalog::Catalog`] and the [`table::Table`]s that it returns. A
 //! table is a finished answer: owned, without locks, bounded by what the pools and reports hold, so a slow client can hold
 //! on to memory but never to a lock. Each front end bounds how many calls run at once. Asynchronous tasks begin in the front
 //! ends; everything here is synchronous.
@@ -12,7 +12,7 @@ pub mod error;
 
 pub mod table;
 
-pub mod past;
+pub mod question;
 
 pub mod read_model;
 

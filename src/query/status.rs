@@ -143,10 +143,12 @@ impl Status {
         let mut groups = vec![Group::new(Place::Top, all)];
         groups.extend(self.socket_groups());
         groups.extend(self.rule_groups());
+        groups.extend(self.otlp_groups());
         groups.extend(self.squid_groups());
         groups.extend(self.profile.iter().flat_map(|it| it.status()));
         for (list, is_empty) in [
             (SOCKETS, self.sockets.is_empty()),
+            (OTLP_INPUTS, self.counters.otlps.is_empty()),
             (SQUIDS, self.counters.squids.is_empty()),
             (STATS, self.profile.is_none()),
             (REWRITES, self.rewrites.is_empty()),
@@ -187,6 +189,23 @@ impl Status {
             };
             let label = ("of", tls.section().to_owned());
             Group::listed(CERTIFICATES, at, label, readings).with_texts(texts)
+        })
+    }
+
+    fn otlp_groups(&self) -> impl Iterator<Item = Group> {
+        self.counters.otlps.iter().enumerate().map(|(at, input)| {
+            let listen = input.config.listen.to_string();
+            let readings = input.counters.counts().readings();
+            let group = Group::listed(OTLP_INPUTS, at, ("listen", listen.clone()), readings);
+            let texts = json!({
+                "listen": listen,
+                "name": input.config.name,
+                "place": input.config.location.to_string(),
+                "bodies_refused_by_reason": group.value("bodies_refused"),
+                "spans_left_out_by_reason": group.value("spans_left_out"),
+                "spans_refused_by_reason": group.value("spans_refused"),
+            });
+            group.with_texts(texts)
         })
     }
 
@@ -251,6 +270,7 @@ impl Status {
 }
 
 const SOCKETS: Place = Place::List("sockets", "socket");
+const OTLP_INPUTS: Place = Place::List("otlp_inputs", "otlp_input");
 const SQUIDS: Place = Place::List("squids", "squid");
 const REWRITES: Place = Place::List("rewrites", "rewrite");
 const CERTIFICATES: Place = Place::List("certificates", "certificate");

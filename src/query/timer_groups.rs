@@ -23,7 +23,7 @@ pub struct TimerSearch {
     pub tags: Vec<(String, String)>,
     /// What rows are told apart by.
     pub by: Vec<KeySource>,
-    /// Requests and timers to look at, at most; the newest are taken.
+    /// Requests and timers to look at, at most; where there are more, a sample stands for all.
     pub scanned_max: usize,
     /// Rows at most; what finds no place is added to [`TimerGroups::other`].
     pub groups_max: usize,

@@ -56,6 +56,14 @@ impl Scope {
             extremes: definition.extremes,
         }
     }
+
+    /// Whether what is counted here has all that `other` needs.
+    fn serves(&self, other: &Self) -> bool {
+        let extremes = self.extremes || !other.extremes;
+        let same =
+            (self.level, self.ticks, self.buckets) == (other.level, other.ticks, other.buckets);
+        same && extremes
+    }
 }
 
 /// What is written down of a group that gained something in a second, generously.
@@ -582,7 +590,7 @@ fn serves(
             || group_key.missing == Missing::Empty
                 && !(scope.level == Level::Timer && group_key.source.is_of_timer())
     };
-    *scope == Scope::of(definition)
+    scope.serves(&Scope::of(definition))
         && filters == definition.filters
         && keys.iter().all(has_key)
         && group_keys.iter().all(fits)

@@ -33,24 +33,35 @@ pub struct Arrivals {
     requests: Vec<Arrival>,
     /// Of all requests, in their order.
     timers: Vec<TimerRow>,
+    /// How many of them are of a request that was pushed.
+    owned: usize,
 }
 
 impl Arrivals {
-    /// Adds a request with its timers.
+    /// Where the timers of the next request are to be added before it is [pushed](Self::push).
     #[inline]
-    pub fn push(&mut self, id: u64, row: &RequestRow, timers: &[TimerRow]) {
+    pub fn timers(&mut self) -> &mut Vec<TimerRow> {
+        &mut self.timers
+    }
+
+    /// Adds a request, and returns how many timers it has.
+    #[inline]
+    pub fn push(&mut self, id: u64, row: RequestRow) -> usize {
+        let timers = self.timers.len() - self.owned;
+        self.owned = self.timers.len();
         self.requests.push(Arrival {
             id,
-            row: *row,
-            timers: timers.len() as u32,
+            row,
+            timers: timers as u32,
         });
-        self.timers.extend_from_slice(timers);
+        timers
     }
 
     /// Forgets all, keeps the memory.
     pub fn clear(&mut self) {
         self.requests.clear();
         self.timers.clear();
+        self.owned = 0;
     }
 }
 

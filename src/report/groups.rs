@@ -43,7 +43,7 @@ pub(super) struct Group {
     pub(super) histogram: Histogram,
 }
 
-/// Blocks for which there is room made at once.
+/// Blocks for which there is room made at once, at least.
 const BLOCKS_AT_ONCE: usize = 256;
 
 /// All groups of one aggregate.
@@ -72,7 +72,8 @@ pub(super) struct Groups {
     cut: usize,
     /// Bytes that the histograms of slots hold on the heap.
     pub(super) slot_histogram_bytes: usize,
-    /// Per group the extremes of its closed ticks, when the aggregate keeps them.
+    /// Per group the extremes of its closed ticks, when the aggregate keeps them: a tick that a later one outdoes in all
+    /// of them is left out, it leaves the window first.
     pub(super) extremes: Option<Vec<Vec<(u64, Extremes)>>>,
     /// How many of them there are.
     pub(super) extremes_count: usize,
@@ -293,7 +294,10 @@ impl Groups {
         let mut samples = front.samples;
         if self.blocks.len() < self.blocks_max {
             if self.blocks.len() == self.blocks.capacity() {
-                self.blocks.reserve_exact(BLOCKS_AT_ONCE);
+                // They are copied each time: by an eighth more, but not beyond what they may take.
+                let more = BLOCKS_AT_ONCE.max(self.blocks.len() / 8);
+                let most = self.blocks_max - self.blocks.len();
+                self.blocks.reserve_exact(more.min(most));
             }
             let before = front.blocks;
             self.blocks.push(Block { samples, before });
@@ -370,13 +374,18 @@ impl Groups {
         }
         if let Some(extremes) = extremes {
             let (seen, _) = slot_extremes[at];
-            match extremes[slot.group as usize].last_mut() {
+            let of_group = &mut extremes[slot.group as usize];
+            *extremes_count -= of_group.len();
+            match of_group.last_mut() {
                 Some((last, all)) if *last == tick => all.widen(&seen),
                 _ => {
-                    extremes[slot.group as usize].push((tick, seen));
-                    *extremes_count += 1;
+                    of_group.retain(|(_, before)| !seen.spans(before));
+                    // Most lists stay short: doubling would take more than they do.
+                    of_group.reserve_exact(1);
+                    of_group.push((tick, seen));
                 }
             }
+            *extremes_count += of_group.len();
         }
         slot.sums = Sums::default();
         for counts in [&mut slot.histogram, &mut slot.second] {
@@ -431,7 +440,7 @@ impl Groups {
         lists + self.slot_extremes.capacity() * size_of::<(Extremes, Extremes)>()
     }
 
-    /// Bytes that closed ticks have in groups: histograms, and lists of extremes, which grow by doubling.
+    /// Bytes that closed ticks have in groups: histograms, and lists of extremes.
     pub(super) fn closed_bytes(&self) -> usize {
         self.histogram_bytes + self.extremes_count * self.extremes_each()
     }

@@ -17,7 +17,6 @@ use super::definition::{Definition, Field, KeySource, Level};
 use super::histogram::BucketLayout;
 use super::reading::{Extremes, KeyCell, Reading, Want};
 use super::registry::{Entry, Reports};
-#[cfg(feature = "sql")]
 use super::row_key::key_texts;
 use super::row_map::{NO_ROW, OTHER_ROW};
 use super::totals::Totals;
@@ -236,7 +235,7 @@ impl<'a> Reader<'a> {
             entry,
         };
         if row_map.groups_in(OTHER_ROW) > 0 {
-            reader.place(OTHER_ROW, aggregate);
+            reader.place(OTHER_ROW);
         }
         reader
     }
@@ -292,7 +291,7 @@ impl<'a> Reader<'a> {
                 let first = next;
                 next = (first + AT_ONCE as u32).min(end);
                 for id in first..next {
-                    if let Some(place) = self.place(row_map.row_of(id), aggregate) {
+                    if let Some(place) = self.place(row_map.row_of(id)) {
                         self.add_group(aggregate, id, place);
                         if want.has_histograms() {
                             self.groups.push((place as u32, id));
@@ -303,7 +302,7 @@ impl<'a> Reader<'a> {
             if next == end {
                 // A report without keys has one row even when nothing was counted.
                 if self.rows.is_empty() && self.reading.keys == 0 {
-                    self.place(OTHER_ROW, aggregate);
+                    self.place(OTHER_ROW);
                 }
                 let window_ms = self.entry.definition.window.as_millis() as u64;
                 self.reading.covered_secs = aggregate.covered_secs(window_ms);
@@ -316,7 +315,7 @@ impl<'a> Reader<'a> {
 
     /// The place of a row; `None` of what is in none.
     #[inline]
-    fn place(&mut self, row: u32, aggregate: &Aggregate) -> Option<usize> {
+    fn place(&mut self, row: u32) -> Option<usize> {
         let at = row as usize;
         if row == NO_ROW {
             return None;
@@ -328,7 +327,7 @@ impl<'a> Reader<'a> {
             self.places[at] = self.rows.len() as u32;
             self.rows.push(row);
             self.reading.totals.push(Totals::ZERO);
-            if aggregate.groups.extremes.is_some() {
+            if self.entry.definition.extremes {
                 self.reading.extremes.push(Extremes::NOTHING);
             }
         }
@@ -344,10 +343,12 @@ impl<'a> Reader<'a> {
         if let Some(running) = groups.running_totals(id) {
             *totals += &running;
         }
-        if let Some(closed) = &groups.extremes {
+        if let Some(all) = reading.extremes.get_mut(place)
+            && let Some(closed) = &groups.extremes
+        {
             let closed = closed[id as usize].iter().map(|(_, seen)| seen);
             for seen in closed.chain(groups.running_extremes(id)) {
-                reading.extremes[place].widen(seen);
+                all.widen(seen);
             }
         }
     }
@@ -363,7 +364,7 @@ impl<'a> Reader<'a> {
             if *group >= next {
                 continue;
             }
-            if let Some(place) = self.place(row_map.row_of(*group), aggregate) {
+            if let Some(place) = self.place(row_map.row_of(*group)) {
                 let is_new = !of_timers || requests.insert((*group, delta.request));
                 self.reading.totals[place] += &delta.totals(is_new);
                 if let Some(seen) = self.reading.extremes.get_mut(place) {
@@ -547,7 +548,6 @@ fn bound(
 impl Reading {
     /// Rows that were added up elsewhere: the texts of their keys, whether they stand for others, sums and extremes. No
     /// histogram is known yet.
-    #[cfg(feature = "sql")]
     pub(crate) fn of_rows<'a>(
         definition: &Definition,
         rows: impl Iterator<Item = (&'a [u8], bool, Totals, Extremes)>,
@@ -572,7 +572,6 @@ impl Reading {
     }
 
     /// Makes the histogram of a row known; its quantiles are what `settle` makes of them.
-    #[cfg(feature = "sql")]
     pub(crate) fn know(
         &mut self,
         row: usize,
@@ -597,7 +596,6 @@ impl Reading {
         }
     }
 
-    #[cfg(feature = "sql")]
     fn push_key(&mut self, source: &KeySource, is_other: bool, text: &str) {
         let cell = match is_other {
             true => KeyCell::Other,

@@ -33,6 +33,13 @@ impl Extremes {
         (self.time_min <= self.time_max).then(|| self.time_max as f64 / 1e6)
     }
 
+    /// Whether [`widen`](Self::widen) with `other` would change nothing.
+    pub(super) fn spans(&self, other: &Self) -> bool {
+        self.time_min <= other.time_min
+            && self.time_max >= other.time_max
+            && self.memory_peak_max >= other.memory_peak_max
+    }
+
     /// Takes in what `other` saw.
     pub fn widen(&mut self, other: &Self) {
         self.time_min = self.time_min.min(other.time_min);

@@ -3,6 +3,7 @@
 //! The merger hands every request to [`Reports::add`] and lets time pass with [`Reports::advance_some`]; nothing here reads
 //! a clock. Reports join an aggregate when they are defined (see `aggregate`).
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 
 use super::aggregate::overflow::relieve;
@@ -111,7 +112,8 @@ impl Reports {
     }
 
     /// Makes the reports that are there from the start, while the pool is empty. The finest are made first, so that
-    /// coarser ones find an aggregate to join; they are listed in the order given.
+    /// coarser ones find an aggregate to join, and before them those with extremes that share one with the base reports:
+    /// it has to keep these from its first record on. They are listed in the order given.
     pub fn define_at_start(
         &mut self,
         definitions: Vec<(Definition, DefinedBy)>,
@@ -121,7 +123,10 @@ impl Reports {
         self.now_ms = now_ms;
         let names: Vec<String> = definitions.iter().map(|(d, _)| d.name.clone()).collect();
         let mut finest_first = definitions;
-        finest_first.sort_by_key(|(definition, _)| std::cmp::Reverse(definition.keys.len()));
+        finest_first.sort_by_key(|(definition, _)| {
+            let keeps_more = definition.extremes && self.shares_all_fields(definition);
+            Reverse((keeps_more, definition.keys.len()))
+        });
         for (definition, defined_by) in finest_first {
             self.define(Arc::new(definition), defined_by, pool);
         }
@@ -216,15 +221,14 @@ impl Reports {
         let at = filling.entry.aggregate;
         let mut next = filling.next.max(pool.requests.oldest_id());
         let mut arrivals = Arrivals::default();
-        let mut timers = Vec::new();
         for _ in 0..requests {
             let Some(row) = pool.requests.get(next) else {
                 break;
             };
-            timers.clear();
-            timers.extend(pool.timers_of(&row).map(|(_, timer)| timer));
             arrivals.clear();
-            arrivals.push(next, &row, &timers);
+            let timers = pool.timers_of(&row).map(|(_, timer)| timer);
+            arrivals.timers().extend(timers);
+            arrivals.push(next, row);
             let merged_ms = row.merged_at(self.now_ms);
             self.pass_of_filling(at, merged_ms, pool);
             if let Some(aggregate) = &mut self.aggregates[at] {

@@ -17,8 +17,6 @@ use super::varint;
 #[derive(Debug)]
 pub(super) struct TickLog {
     pub(super) head: TickHead,
-    /// How many groups are spoken of.
-    pub(super) groups: usize,
     /// Shared with a snapshot that is being written, never for longer.
     pub(super) entries: Arc<[u8]>,
 }
@@ -38,7 +36,6 @@ pub(super) struct TickHead {
 #[derive(Debug, Default)]
 pub(super) struct TickLogWriter {
     bytes: Vec<u8>,
-    entries: usize,
 }
 
 impl TickLogWriter {
@@ -56,7 +53,6 @@ impl TickLogWriter {
         len: usize,
         pairs: impl Iterator<Item = (u32, u64)>,
     ) {
-        self.entries += 1;
         varint::push(&mut self.bytes, group.into());
         totals.push(&mut self.bytes);
         varint::push(&mut self.bytes, len as u128);
@@ -77,17 +73,10 @@ impl TickLogWriter {
     pub(super) fn finish(&mut self, head: TickHead) -> TickLog {
         let log = TickLog {
             head,
-            groups: self.entries,
             entries: self.bytes.as_slice().into(),
         };
-        self.clear();
-        log
-    }
-
-    /// Forgets what was written since the last one was finished.
-    pub(super) fn clear(&mut self) {
         self.bytes.clear();
-        self.entries = 0;
+        log
     }
 
     /// Gives memory back after an unusually large tick.
@@ -154,7 +143,7 @@ mod tests {
             seen: None,
         };
         let log = writer.finish(head);
-        assert_eq!((log.head, log.groups), (head, 2));
+        assert_eq!(log.head, head);
         let mut reader = TickLogReader::new(&log.entries);
         let mut pairs = Vec::new();
         assert_eq!(reader.next(&mut pairs), Some((9, large)));

@@ -162,7 +162,7 @@ impl Series {
                 false => format!("it is kept of {REPORTS_MAX} reports at most"),
             };
             format!(
-                "the past of report {name:?} is not kept: {why}; kept are those of {}",
+                "the past of report {name:?} is not kept: {why}; it is kept of {}",
                 names.join(", ")
             )
         })

@@ -32,7 +32,7 @@ use super::variables;
 use crate::config::suggest;
 use crate::instruments::digests;
 use crate::query::error::QueryError;
-use crate::query::read_model::{ReadModel, ReportSummary};
+use crate::query::read_model::ReportSummary;
 use crate::report::comment::FixedTable;
 use crate::report::native::ReportForm;
 

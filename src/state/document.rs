@@ -18,7 +18,7 @@ use super::folder::{Setting, StateError};
 use crate::instruments::MeasuredWrite;
 
 /// The layout of the files; a daemon reads this one and the older ones that it names (there are none yet).
-pub(super) const VERSION: u64 = 1;
+pub(crate) const VERSION: u64 = 1;
 
 /// Longest file that is read or written, bytes: a thousand reports of the largest form take far less, and as many annotations
 /// as are kept no more.
@@ -26,7 +26,7 @@ pub(super) const BYTES_MAX: u64 = 256 << 20;
 
 /// One such file.
 #[derive(Debug)]
-pub(super) struct Document {
+pub(crate) struct Document {
     setting: Setting,
     path: PathBuf,
     /// What is there could be neither read nor set aside: it must not be overwritten.
@@ -39,7 +39,7 @@ impl Document {
     ///
     /// # Errors
     /// When it is there and cannot be opened or read.
-    pub(super) fn open<T: DeserializeOwned>(
+    pub(crate) fn open<T: DeserializeOwned>(
         setting: Setting,
         dir: &Path,
         list: &'static str,
@@ -81,7 +81,7 @@ impl Document {
     ///
     /// # Errors
     /// When it cannot be written; then nothing has changed.
-    pub(super) fn write(&self, contents: &impl Serialize) -> Result<(), StateError> {
+    pub(crate) fn write(&self, contents: &impl Serialize) -> Result<(), StateError> {
         let write = |file: &mut MeasuredWrite<File>| {
             let mut out = BufWriter::new(file);
             serde_json::to_writer_pretty(&mut out, contents)?;

@@ -199,7 +199,8 @@ pub fn check(setting: Setting, path: &Path, needed: u64) -> Result<(Folder, u64)
     Ok((found, free))
 }
 
-const MAKE: &str = "make the folder";
+/// What was tried in [`StateError::Io`], where a folder is missing.
+pub const MAKE: &str = "make the folder";
 
 /// Bytes that tell a disk that is full from one that has room for names alone.
 const PROBE: [u8; 4096] = [0x5a; 4096];

@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | `reports.json` | definitions made at run time | with every change, here |
 //! | `annotations.json` | what happened when, as people noted it | with every change, by [`annotations`] |
+//! | `alerts.json` | alerts, who was told of them, silences | within a second of a change, by `alert::thread` |
 //! | `running` | that a process runs | at start and stop, by [`end`] |
 //! | `snapshot` | rows, reports, counters, ids | every `state.snapshot_period` and at the stop, by [`snapshot_writer`] |
 //!
@@ -20,7 +21,7 @@
 
 pub mod annotations;
 pub mod counters;
-mod document;
+pub(crate) mod document;
 pub mod end;
 #[cfg(test)]
 pub(crate) mod faults;

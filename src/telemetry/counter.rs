@@ -1,4 +1,4 @@
-//! What one field of a set of counters can be: a [`Counter`], a [`Gauge`], a [`WrappedCounter`] of the kernel, a
+//! The kinds of fields in a set of counters: a [`Counter`], a [`Gauge`], a [`WrappedCounter`] of the kernel, a
 //! [`CounterBy`] reasons; and `counters!`, which makes a set of them, see [`super::counters`].
 //!
 //! Adds are Release and reads Acquire: who sees a request leave the ring also sees that it came.
@@ -12,7 +12,7 @@ use serde_json::Value as Json;
 
 use super::reading::Kind;
 
-/// What is to be known of a field: how it is summed up, shown, and restored.
+/// How a field is summed up, shown, and restored.
 pub trait Cell {
     /// How it moves.
     const KIND: Kind = Kind::Counter;
@@ -103,7 +103,7 @@ impl Gauge {
 pub struct WrappedCounter {
     /// The kernel's count, in 64 bits.
     seen: AtomicU64,
-    /// What is to be added to it, modulo 2^64: what was counted before the kernel's count that is known first, less that.
+    /// The offset to add, modulo 2^64: our count from before the first known count of the kernel, less that count.
     offset: AtomicU64,
 }
 
@@ -152,7 +152,7 @@ impl WrappedCounter {
 
 /// The reasons that a counter can be split by.
 pub trait Reason {
-    /// What the reason with number `index` is called.
+    /// The name of reason number `index`.
     fn name_of(index: usize) -> &'static str;
 }
 

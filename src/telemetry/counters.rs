@@ -14,6 +14,7 @@ use crossbeam::utils::CachePadded;
 
 use super::counter::{Cell, Counter, CounterBy, Gauge, WrappedCounter, counters};
 use super::reading::Reading;
+use crate::input::otlp::{self, BodyRefusal, LeftOut, SpanRefusal};
 use crate::input::record::{DecodeCounts, RejectReason, Repair};
 use crate::input::squid::line::BadLine;
 use crate::input::squid::{Followed, Source};
@@ -36,6 +37,10 @@ counters! {
     rows_lost: Counter,
     /// Requests that history could not count, because the series thread fell behind.
     requests_missed: Counter,
+    /// Rows that came back at the start from the log of seconds: the process before had not written them otherwise.
+    log_rows_restored: Counter,
+    /// Bytes at the end of that log that were not finished, and cut off.
+    log_bytes_torn: Counter,
 }
 
 counters! {
@@ -132,6 +137,44 @@ counters! {
 }
 
 counters! {
+    /// What came of one `[[otlp_input]]`. Whoever takes a body writes them, and the thread that lets wait.
+    OtlpCounters;
+
+    /// Requests over HTTP, whatever they wanted.
+    bodies_received: Counter,
+    /// Requests over HTTP that were refused, by reason.
+    bodies_refused: CounterBy<BodyRefusal, { BodyRefusal::COUNT }>,
+    /// Bytes of bodies, as they were sent.
+    bytes_received: Counter,
+    /// Spans in bodies that were taken. Each became a request or a timer, was merged, left out or refused, or waits.
+    spans_received: Counter,
+    /// Spans that became requests.
+    requests: Counter,
+    /// Timers of these, each from a span at least.
+    timers: Counter,
+    /// Spans that were added to a timer that there was, because their request had very many.
+    spans_merged: Counter,
+    /// Spans that are in no request although nothing is wrong with them, by reason.
+    spans_left_out: CounterBy<LeftOut, { LeftOut::COUNT }>,
+    /// Spans that were refused, by reason.
+    spans_refused: CounterBy<SpanRefusal, { SpanRefusal::COUNT }>,
+    /// Spans that wait for others of their traces.
+    spans_waiting: Gauge,
+    /// Traces that they are of.
+    traces_waiting: Gauge,
+    /// Bytes that they take.
+    waiting_bytes: Gauge,
+    /// Spans whose parents did not come, and that count with the only request there is.
+    spans_parent_guessed: Counter,
+    /// Spans that say of themselves that others like them were not sent.
+    spans_sampled: Counter,
+    /// Attributes of spans and resources past the limit, which were not looked at.
+    attributes_over_limit: Counter,
+    /// Events of spans past the limit, which were not looked at.
+    events_over_limit: Counter,
+}
+
+counters! {
     /// What came of one `[[stat]]` source. Its thread counts bytes and connections, the profile thread lines.
     StatCounters;
 
@@ -222,7 +265,7 @@ counters! {
 /// All counters of one daemon.
 #[derive(Debug, Clone)]
 pub struct Counters {
-    /// One set a socket, in the order in which they were opened, and one a source of Squid's lines.
+    /// One set a socket, in the order in which they were opened, one an `[[otlp_input]]`, and one a source of Squid's lines.
     pub sockets: Vec<Arc<SocketCounters>>,
     /// The merger's.
     pub merge: Arc<MergeCounters>,
@@ -230,6 +273,8 @@ pub struct Counters {
     pub mysql: Arc<MySqlCounters>,
     /// Of logins.
     pub logins: Arc<LoginCounters>,
+    /// What takes spans; after the sockets.
+    pub otlps: Vec<Arc<otlp::Source>>,
     /// The sources of Squid's lines, whose sockets come last.
     pub squids: Vec<Arc<Source>>,
     /// The sources of samples.
@@ -245,6 +290,7 @@ impl Counters {
             merge: Arc::default(),
             mysql: Arc::default(),
             logins: Arc::default(),
+            otlps: Vec::new(),
             squids: Vec::new(),
             stats: Vec::new(),
         }

@@ -1,4 +1,4 @@
-//! What the daemon says of itself: counters of every stage, and the log.
+//! The daemon's own telemetry: counters of every stage, and the log.
 //!
 //! Beside the data path, not on it: each stage is handed its counters at start and adds to them, once a batch or a
 //! merge; HTTP, SQL and the metrics page read them whenever they like. Nothing here takes memory after start, waits,

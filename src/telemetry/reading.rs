@@ -24,11 +24,11 @@ pub struct Reading {
     pub name: &'static str,
     /// Its name among the metrics, where that is another; without `pinbad_`, unit and `_total`.
     pub metric: Option<&'static str>,
-    /// What it counts, in a sentence or two.
+    /// A sentence or two about it.
     pub help: &'static str,
     /// How it moves.
     pub kind: Kind,
-    /// What it is now: a number, a text, or an object of counts by reason.
+    /// Its value now: a number, a text, or an object of counts by reason.
     pub value: Json,
 }
 

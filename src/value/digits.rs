@@ -34,7 +34,7 @@ pub(crate) fn uint(out: &mut Vec<u8>, number: u64) {
     short(out, shown.to_le_bytes(), 8 - leading as usize);
 }
 
-/// What stands before the last eight digits.
+/// Writes the digits before the last eight.
 #[cold]
 fn long(out: &mut Vec<u8>, number: u64) {
     uint(out, number);
@@ -127,7 +127,7 @@ pub(crate) fn micros(out: &mut Vec<u8>, us: u64) {
     fraction(out, (us % 1_000_000) as u32, 6);
 }
 
-/// What stands behind the point, and the point: so many digits, of which eight at most are not 0, and none that is a trailing zero.
+/// Writes the point and the digits behind it: eight significant ones at most, without trailing zeros.
 #[inline(always)]
 pub(crate) fn fraction(out: &mut Vec<u8>, part: u32, after: usize) {
     let part = digits(part * 10_u32.pow(8_u32.saturating_sub(after as u32)));

@@ -151,6 +151,11 @@ impl Scale {
 /// A number for a scale, where there is little room: `850`, `12k`, `1.2M`.
 pub(crate) fn short(value: f64) -> String {
     let (digits, unit) = match value.abs() {
+        // Marks of one axis must not look alike.
+        tiny @ 1e-7..0.001 => {
+            let decimals = (1.0 - tiny.log10().floor()) as usize;
+            (format!("{value:.decimals$}"), "")
+        }
         1e6.. => (number(value / 1e6), "M"),
         1e4.. => (number(value / 1e3), "k"),
         _ => (number(value), ""),
@@ -256,6 +261,13 @@ pub fn grouped(number: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn marks_of_a_small_axis_differ() {
+        let marks = [0.0, 0.000_05, 0.000_1, 0.000_15, 0.5, 20_000.0];
+        let shown = ["0", "0.00005", "0.0001", "0.00015", "0.5", "20k"];
+        assert_eq!(marks.map(short), shown);
+    }
 
     #[test]
     fn numbers_have_three_digits_that_count() {

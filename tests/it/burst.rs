@@ -14,7 +14,6 @@ use pinbad::cli::load::{LoadOptions, Packets};
 use pinbad::clock::SystemClock;
 use pinbad::config::{Config, ConfigFlags};
 use pinbad::daemon::Daemon;
-use pinbad::query::read_model::ReadModel;
 use pinbad::shutdown::Shutdown;
 
 const RATE: f64 = if cfg!(debug_assertions) {

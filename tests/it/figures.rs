@@ -359,6 +359,16 @@ fn a_page_that_is_not_there_leads_to_pages() {
         "{page}"
     );
     assert!(!page.contains("GET /api"), "{page}");
+    let said = here
+        .site
+        .get("/api/v1/reports/report_by_scrip")
+        .problem(404);
+    assert!(
+        said.ends_with(
+            "did you mean \"report_by_script_name\"? GET /api/v1/reports lists those that there are"
+        ),
+        "{said}"
+    );
     // Programs are told as before.
     let said = here.site.get("/requets").problem(404);
     assert!(said.contains("openapi.json"), "{said}");

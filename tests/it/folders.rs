@@ -205,6 +205,13 @@ fn folders_that_cannot_be_written_are_found_at_the_start() {
                     .starts_with("No snapshot can be written")
             };
             assert!(log.iter().any(found), "{log:?}");
+            let keeps = |line: &Json| {
+                line["message"]
+                    .as_str()
+                    .unwrap_or_default()
+                    .starts_with("Keeping")
+            };
+            assert!(!log.iter().any(keeps), "it cannot: {log:?}");
             let status = program.site.status();
             assert_eq!(status.0["snapshot"]["failing"], 1, "{status:?}");
         }
@@ -233,6 +240,12 @@ fn folders_that_cannot_be_written_are_found_at_the_start() {
         );
         stop(program);
     }
+    // A folder that is not even there.
+    assert!(mount(&["-o", "remount,ro", at]));
+    let dir = format!("{at}/none");
+    let said = run(pinbad().args(["--data", &dir]));
+    assert_eq!(said.code, Some(1), "{said:?}");
+    assert!(said.err.contains("; mount it read-write;"), "{said:?}");
 }
 
 /// A kill takes neither the live reports, as far as history had them, nor what one knows about it; and nothing counts twice, whatever
@@ -313,7 +326,15 @@ fn after_a_kill_history_refills_live_reports() {
         "{sql}"
     );
     let page = program.site.get("/").body;
-    assert!(page.contains("is from history, by the minute"), "{page}");
+    for said in [
+        "restored from history, by the minute",
+        "What came after the last flush (history.flush_period) is lost",
+        "live charts and single requests start over",
+    ] {
+        assert!(page.contains(said), "{said}: {page}");
+    }
+    let log = format!("{:?}", program.log());
+    assert!(log.contains("what came later is lost"), "{log}");
     // What comes now counts beside it; a clean stop keeps both, and so does another kill.
     let mut sender = Sender::new(&program.site);
     for _ in 0..10 {

@@ -24,6 +24,8 @@ mod screen;
 
 /// Who may ask, and that secrets are not seen.
 mod access;
+/// Rules that fire and end, and who is told: a real Alertmanager, and a webhook.
+mod alerts;
 /// What happened when, as people note it.
 mod annotations;
 /// Reports made while packets pour in.
@@ -68,6 +70,8 @@ mod model;
 mod mysql;
 /// What an operator's tools see: supervisor, doctor, man pages, completions, the units of systemd.
 mod operate;
+/// Spans of OpenTelemetry, over HTTP: bodies of PHP, the SDKs of Python and Node.
+mod otlp;
 /// More than fits: what gives way is counted, and reports stay right.
 mod overload;
 /// The pages as they are sent: sizes, headers, escaping, numbers.

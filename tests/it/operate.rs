@@ -383,6 +383,27 @@ fn without_a_daemon_one_is_asked_whether_it_runs() {
 }
 
 #[test]
+fn where_tls_is_spoken_one_is_told_how_to_ask() {
+    use std::io::{Read as _, Write as _};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let served = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let _some = stream.read(&mut [0; 1024]).unwrap();
+        // An alert, as every server has for what is no handshake: fatal, decode_error.
+        stream.write_all(&[21, 3, 3, 0, 2, 2, 50]).unwrap();
+    });
+    let said = run(pinbad().args(["query", "SELECT 1", "--url", &address]));
+    served.join().unwrap();
+    assert_eq!(said.code, Some(1), "{said:?}");
+    assert!(
+        said.err
+            .contains("the answer is not HTTP; does it use TLS? then --url https://"),
+        "{said:?}"
+    );
+}
+
+#[test]
 fn the_log_reckons_with_the_buffers_that_were_granted() {
     let (command, asked) = granted_less();
     let buffer = format!("ingest.recv_buffer={asked}");

@@ -194,7 +194,7 @@ fn groups_of_a_span_rest_on_all_of_it() {
     }
     assert_eq!(first.len(), 2, "{first:?}");
     assert!(
-        rests_on.ends_with("raw requests that are kept, from the whole time"),
+        rests_on.ends_with("raw requests that are kept, spread over the whole time"),
         "{rests_on}"
     );
     let (_, all) = rests_on.split_once("of about ").unwrap();
@@ -240,6 +240,43 @@ fn where_no_requests_are_kept_those_in_memory_are_shown() {
             .get(&format!("{target}&from=1709150000&to=1709150600"))
             .body;
         assert!(other.contains("in memory match"), "{other}");
+    }
+    here.stop();
+}
+
+#[test]
+fn groups_of_the_live_page_rest_on_all_of_its_window() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Arc::new(ManualClock::new(START_SECS * 1_000));
+    let here = start(dir.path(), &clock, "none");
+    let site = &here.site;
+    // First one group, then the other: of 160,000 timers a page looks at 100,000.
+    for _ in 0..5 {
+        send_second(&here, &clock, "http", 400);
+    }
+    for _ in 0..2 {
+        send_second(&here, &clock, "mysql", 400);
+    }
+    let (shares, rests_on) = shares(site, "");
+    for ((group, share), (expected, of_all)) in shares.iter().zip([("http", 5.0), ("mysql", 2.0)]) {
+        assert_eq!(group, expected);
+        assert!((share - of_all * 100.0 / 7.0).abs() < 2.0, "{shares:?}");
+    }
+    assert!(
+        rests_on.ends_with("of about 2,800 raw requests in memory, spread over the whole time"),
+        "{rests_on}"
+    );
+    // And the sums stand for all of them, as those of a report do: 400 * 58 ms times 5 and 2, in steps of 1/1024 s.
+    let page = site.get("/timers?by=group").body;
+    let hits = |group: &str| {
+        let row = rows(&page, 1)
+            .into_iter()
+            .find(|row| row[0] == group)
+            .unwrap();
+        row[6].replace(',', "").parse::<f64>().unwrap()
+    };
+    for (group, sent) in [("http", 116_000.0), ("mysql", 46_400.0)] {
+        assert!((hits(group) / sent - 1.0).abs() < 0.03, "{group}: {page}");
     }
     here.stop();
 }

@@ -7,7 +7,8 @@ use pinbad::clock::SystemClock;
 use pinbad::config::Config;
 use pinbad::daemon::Daemon;
 use pinbad::input::pinba::model;
-use pinbad::query::read_model::{ReadModel as _, RequestSearch};
+use pinbad::query::question::ReportQuestion;
+use pinbad::query::read_model::RequestSearch;
 use pinbad::query::table::Table;
 use prost::Message as _;
 
@@ -89,7 +90,8 @@ fn readers_see_rewritten_names_and_the_status_what_each_rule_did() {
         |merged| *merged == 20,
     );
 
-    let report = |name: &str| catalog.report(name, None, &[]).unwrap().table;
+    let question = ReportQuestion::default();
+    let report = |name: &str| catalog.report(name, &question).unwrap().table;
     assert_eq!(
         texts(&*report("by_script"), "script_name"),
         ["/index.php", "/user/*"]

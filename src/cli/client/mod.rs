@@ -38,18 +38,18 @@ pub struct ClientFlags {
     /// The daemon; http or https, and it may hold a name and a password: https://user:password@host:30080.
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:30080")]
     pub url: String,
-    /// As whom, and whose signature counts.
+    /// Credentials and trust.
     #[command(flatten)]
     pub access: AccessFlags,
 }
 
-/// As whom a daemon is asked, and whose signature under its certificate counts.
+/// The credentials that are sent, and the authorities that are trusted.
 #[derive(Debug, Clone, Default, FlagGroup)]
 pub struct AccessFlags {
     /// A file that holds the token to send [default: what PINBAD_TOKEN holds, if anything].
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
-    /// Certificates of those whose signature under the daemon's counts, PEM [default: those that the system trusts].
+    /// A PEM file with the certificate authorities to trust [default: those of the system].
     #[arg(long, value_name = "FILE")]
     pub ca_file: Option<PathBuf>,
 }
@@ -166,6 +166,17 @@ impl Client {
     ) -> Result<Json, ClientError> {
         let answer = self.run(path, body, false)?;
         self.json(path, answer, wanted)
+    }
+
+    /// JSON that answers DELETE.
+    ///
+    /// # Errors
+    /// When there is no daemon, or it refuses.
+    pub fn delete(&self, path: &str) -> Result<Json, ClientError> {
+        let request = self.addressed(path).method("DELETE");
+        let request = request.header("content-type", "application/json");
+        let answer = self.send(request.body(()), false)?;
+        self.json(path, answer, 200)
     }
 
     /// JSON that answers POST with bytes.
@@ -295,19 +306,31 @@ impl ClientError {
             Self::Unreachable { problem, .. } if problem.contains("Connection refused") => {
                 Some("is pinbad running? --url says where")
             }
+            Self::Unreachable { url, problem }
+                if url.starts_with("http://") && problem == NO_HTTP =>
+            {
+                Some("does it use TLS? then --url https://HOST:PORT")
+            }
             _ => None,
         }
     }
 }
 
+/// The problem of an answer that is none.
+const NO_HTTP: &str = "the answer is not HTTP";
+
 /// An error of the connection, without the library's own prefix.
 fn message_of(error: &ureq::Error) -> String {
     let text = error.to_string();
     if text.contains("CaUsedAsEndEntity") {
-        return "its certificate is that of a certificate authority (basicConstraints CA:TRUE), which vouches for servers and is \
-                none; make one without: openssl req -x509 -newkey rsa:2048 -nodes -addext basicConstraints=critical,CA:FALSE \
+        return "its certificate is marked as a certificate authority (basicConstraints CA:TRUE), not as that of a server; make \
+                one that is not: openssl req -x509 -newkey rsa:2048 -nodes -addext basicConstraints=critical,CA:FALSE \
                 -addext subjectAltName=DNS:<name> ..."
             .to_owned();
+    }
+    // What TLS answers to a request in plain text is none of HTTP.
+    if let ureq::Error::Protocol(_) = error {
+        return NO_HTTP.to_owned();
     }
     text.strip_prefix("io: ").unwrap_or(&text).to_owned()
 }

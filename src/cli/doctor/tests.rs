@@ -33,6 +33,12 @@ fn a_machine_with_room_has_its_addresses() {
 }
 
 #[test]
+fn what_is_found_in_several_lines_stands_in_a_column() {
+    let lines = Finding::right("x", "a\nb".to_owned()).to_string();
+    assert_eq!(lines, format!("ok      {:<17} a\n{:26}b", "x", ""));
+}
+
+#[test]
 fn what_is_taken_is_named_with_its_setting() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let http = format!("http.listen={}", taken.local_addr().unwrap());

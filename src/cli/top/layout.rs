@@ -9,8 +9,8 @@ use crate::cli::format::{fit, fit_right, width};
 
 /// Blanks between columns.
 const GAP: usize = 2;
-/// The least that a column of names gets; the first one, which tells rows apart, gets two fifths of the width before others
-/// give way to it.
+/// The least that a column of names gets, or an eighth of a wide terminal; the first one, which tells rows apart, gets two fifths
+/// of the width before others give way to it.
 const NAME_MIN: usize = 12;
 /// Rows that are looked at for widths.
 const LOOKED_AT: usize = 200;
@@ -28,7 +28,7 @@ impl Layout {
         let natural = natural(table);
         let least = |at: usize| match table.content.columns[at].unit {
             Unit::Text if at == 0 => natural[at].min(NAME_MIN.max(columns * 2 / 5)),
-            Unit::Text => natural[at].min(NAME_MIN),
+            Unit::Text => natural[at].min(NAME_MIN.max(columns / 8)),
             _ => natural[at],
         };
         let needed = |chosen: &[usize]| {
@@ -144,6 +144,40 @@ mod tests {
             row,
             "/catalog/a-long-name/search.php   1,234  1.50 s  x    "
         );
+    }
+
+    #[test]
+    fn a_wide_terminal_leaves_out_columns_before_it_cuts_names() {
+        let counts: Vec<String> = (0..20).map(|at| format!("count_{at}")).collect();
+        let mut columns = vec![
+            ("script_name", "script", Unit::Text),
+            ("server_name", "server", Unit::Text),
+        ];
+        columns.extend(
+            counts
+                .iter()
+                .map(|it| (it.as_str(), it.as_str(), Unit::Count)),
+        );
+        let mut values = json!({"script_name": "/x", "server_name": "api.example.com"});
+        for count in &counts {
+            values[count.as_str()] = json!(1234);
+        }
+        let mut table = Table::default();
+        table.take(Content {
+            columns: Column::known_but(&[], &columns),
+            rows: vec![Row {
+                values,
+                ..Row::default()
+            }],
+            sort: "count_0".to_owned(),
+            ..Content::default()
+        });
+        let row = |columns| {
+            let row = table.rows().next().unwrap();
+            Layout::new(&table, columns).row(&table, row)
+        };
+        assert!(row(160).contains("api.example.com"), "{}", row(160));
+        assert!(row(80).contains("api.example…"), "{}", row(80));
     }
 
     #[test]

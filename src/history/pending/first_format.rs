@@ -10,7 +10,7 @@
 use datafusion::arrow::array::RecordBatch;
 
 use crate::history::histogram::HistogramRef;
-use crate::history::requests::packed_len;
+use crate::history::requests::packed::packed_len;
 use crate::history::stored::BatchBuilder;
 use crate::history::{Dataset, Resolution};
 use crate::report::reading::Extremes;

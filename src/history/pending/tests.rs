@@ -106,9 +106,8 @@ fn read_packed(path: &std::path::Path) -> Vec<Vec<u8>> {
     let file = PendingFile::open(File::open(path).unwrap()).unwrap();
     let mut rows = file.packed_rows(REQUEST);
     let mut found = Vec::new();
-    while let Some(row) = rows.peek().unwrap() {
-        found.push(row.to_vec());
-        rows.advance();
+    while let Some(row) = rows.next(|row| Ok(row.to_vec())).unwrap() {
+        found.push(row);
     }
     found
 }

@@ -8,22 +8,21 @@
 //!
 //! By postcard; texts are borrowed on both sides. Copied under the lock of [`Live`](crate::merger::Live), so it is made in one go.
 
-use std::fs::File;
-use std::io;
 use std::sync::Arc;
 
 use postcard::ser_flavors::Flavor;
 use serde::{Deserialize, Serialize, Serializer};
 
-use super::TIMER;
-use crate::history::disk::StoreError;
-use crate::history::merged::unreadable;
-use crate::history::part::Part;
-use crate::history::pending::{PackedRows, PendingFile};
 use crate::input::record::micros;
 use crate::pool::Pool;
 use crate::pool::requests::RequestRow;
 use crate::pool::strings::NONE;
+
+/// The tables: each has a folder of that name.
+pub(crate) const TABLES: [&str; 3] = [REQUEST, TIMER, REQUEST_TAG];
+pub(crate) const REQUEST: &str = "request";
+pub(crate) const TIMER: &str = "timer";
+pub(crate) const REQUEST_TAG: &str = "request_tag";
 
 /// A request; `T` is its tags.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -191,32 +190,6 @@ impl Kept {
             to.extend_from_slice(timers);
         }
     }
-}
-
-/// The rows of a table in a pending file.
-pub(super) fn open(part: &Part, table: &str) -> Result<PackedRows, StoreError> {
-    let file = File::open(&part.path).and_then(PendingFile::open);
-    let file = file.map_err(unreadable(&part.path))?;
-    Ok(file.packed_rows(table))
-}
-
-/// Does something with the next row.
-pub(super) fn next<T>(
-    rows: &mut PackedRows,
-    take: impl FnOnce(&[u8]) -> postcard::Result<T>,
-) -> io::Result<Option<T>> {
-    let taken = peek(rows, take)?;
-    rows.advance();
-    Ok(taken)
-}
-
-/// The same with a row that stays the next.
-pub(super) fn peek<T>(
-    rows: &mut PackedRows,
-    take: impl FnOnce(&[u8]) -> postcard::Result<T>,
-) -> io::Result<Option<T>> {
-    let taken = rows.peek()?.map(take).transpose();
-    taken.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }
 
 /// A request, and for how many it stands.

@@ -7,13 +7,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::files::{FileWriter, Layout};
-use super::packed::{next, open, peek, request};
-use super::{REQUEST, REQUEST_TAG, TABLES, TIMER};
-use crate::history::disk::{StoreError, failed};
-use crate::history::merged::unreadable;
+use super::packed::{REQUEST, REQUEST_TAG, TABLES, TIMER, request};
+use crate::history::disk::{StoreError, failed, unreadable};
 use crate::history::parquet::Written;
 use crate::history::part::{Part, Section};
-use crate::history::pending::Contents;
+use crate::history::pending::{Contents, PackedRows};
 use crate::history::publish::Meanwhile;
 use crate::history::resolution::date;
 use crate::history::store::Store;
@@ -91,15 +89,15 @@ fn write_requests(
     // The time of the next request of each; of equals the first.
     let mut longest = BinaryHeap::with_capacity(pieces.len());
     for part in pieces {
-        let mut source = open(part, REQUEST)?;
-        if let Some(time_us) = peek(&mut source, time_us).map_err(unreadable(&part.path))? {
+        let mut source = PackedRows::open(part, REQUEST)?;
+        if let Some(time_us) = source.peek(time_us).map_err(unreadable(&part.path))? {
             longest.push((time_us, Reverse(sources.len())));
         }
         sources.push((&part.path, source));
     }
     while let Some((_, Reverse(at))) = longest.pop() {
         let (source_path, source) = &mut sources[at];
-        let written = next(source, |bytes| {
+        let written = source.next(|bytes| {
             let (request, weight) = request(bytes)?;
             let written = requests.add(|rows| rows.push_request(&request, weight));
             let written = written.and_then(|()| tags.add(|rows| rows.push_tags(&request, weight)));
@@ -108,7 +106,7 @@ fn write_requests(
         let written = written.map_err(unreadable(source_path))?;
         written.unwrap_or(Ok(())).map_err(failed())?;
         after_row()?;
-        if let Some(time_us) = peek(source, time_us).map_err(unreadable(source_path))? {
+        if let Some(time_us) = source.peek(time_us).map_err(unreadable(source_path))? {
             longest.push((time_us, Reverse(at)));
         }
     }
@@ -131,12 +129,13 @@ fn write_timers(
     let failed = || failed("write", path);
     let mut to = FileWriter::new(file, Layout::of(TIMER)).map_err(failed())?;
     for part in pieces {
-        let mut source = open(part, TIMER)?;
-        while let Some(written) = next(&mut source, |bytes| {
-            let timers = postcard::from_bytes(bytes)?;
-            Ok(to.add(|rows| rows.push_timers(&timers)))
-        })
-        .map_err(unreadable(&part.path))?
+        let mut source = PackedRows::open(part, TIMER)?;
+        while let Some(written) = source
+            .next(|bytes| {
+                let timers = postcard::from_bytes(bytes)?;
+                Ok(to.add(|rows| rows.push_timers(&timers)))
+            })
+            .map_err(unreadable(&part.path))?
         {
             written.map_err(failed())?;
             after_row()?;

@@ -3,11 +3,10 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use super::packed::{Request, Tags, Timers, next, open, request};
-use super::{REQUEST, TIMER};
-use crate::history::disk::StoreError;
-use crate::history::merged::unreadable;
+use super::packed::{REQUEST, Request, TIMER, Tags, Timers, request};
+use crate::history::disk::{StoreError, unreadable};
 use crate::history::part::Part;
+use crate::history::pending::PackedRows;
 use crate::shutdown::Shutdown;
 
 /// Takes a request, for how many it stands, and its timers, if it has any.
@@ -24,32 +23,34 @@ impl Part {
     ) -> Result<(), StoreError> {
         let mut packed = Vec::new();
         let mut at: HashMap<(u64, u64), Range<usize>, ahash::RandomState> = HashMap::default();
-        let mut source = open(self, TIMER)?;
-        while next(&mut source, |bytes| {
-            let ((_, run, request), _) = postcard::take_from_bytes::<(f64, u64, u64)>(bytes)?;
-            let begin = packed.len();
-            packed.extend_from_slice(bytes);
-            at.insert((run, request), begin..packed.len());
-            Ok(())
-        })
-        .map_err(unreadable(&self.path))?
-        .is_some()
-        {
-            StoreError::unless_stopped(stop)?;
-        }
-        let mut source = open(self, REQUEST)?;
-        let mut goes_on = true;
-        while goes_on
-            && next(&mut source, |bytes| {
-                let (request, weight) = request(bytes)?;
-                let of = at.get(&(request.run, request.id));
-                let of = of.and_then(|at| packed.get(at.clone()));
-                let of = of.map(postcard::from_bytes::<Timers<'_>>);
-                goes_on = each(&request, weight, of.transpose()?.as_ref());
+        let mut source = PackedRows::open(self, TIMER)?;
+        while source
+            .next(|bytes| {
+                let ((_, run, request), _) = postcard::take_from_bytes::<(f64, u64, u64)>(bytes)?;
+                let begin = packed.len();
+                packed.extend_from_slice(bytes);
+                at.insert((run, request), begin..packed.len());
                 Ok(())
             })
             .map_err(unreadable(&self.path))?
             .is_some()
+        {
+            StoreError::unless_stopped(stop)?;
+        }
+        let mut source = PackedRows::open(self, REQUEST)?;
+        let mut goes_on = true;
+        while goes_on
+            && source
+                .next(|bytes| {
+                    let (request, weight) = request(bytes)?;
+                    let of = at.get(&(request.run, request.id));
+                    let of = of.and_then(|at| packed.get(at.clone()));
+                    let of = of.map(postcard::from_bytes::<Timers<'_>>);
+                    goes_on = each(&request, weight, of.transpose()?.as_ref());
+                    Ok(())
+                })
+                .map_err(unreadable(&self.path))?
+                .is_some()
         {}
         StoreError::unless_stopped(stop)
     }

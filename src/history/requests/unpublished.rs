@@ -7,8 +7,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::files::Rows;
-use super::packed::{Kept, next, request};
-use super::{REQUEST, TIMER};
+use super::packed::{Kept, REQUEST, TIMER, request};
 use crate::history::pending::PackedRows;
 use crate::merger::{SharedLive, answering};
 
@@ -92,7 +91,7 @@ impl Packed {
     pub(super) fn push_next(&mut self, table: &str, to: &mut Rows) -> io::Result<bool> {
         match self {
             Self::Pending(rows) => {
-                let pushed = next(rows, |bytes| push(table, bytes, to))?;
+                let pushed = rows.next(|bytes| push(table, bytes, to))?;
                 Ok(pushed.is_some())
             }
             Self::Memory {

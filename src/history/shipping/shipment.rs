@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::history::disk::StoreError;
-use crate::history::merged::{Merged, Source, unreadable};
+use crate::history::disk::{StoreError, unreadable};
+use crate::history::merged::{Merged, Source};
 use crate::history::part::{Part, Section};
 use crate::history::requests::shipped::TakeRequest;
 use crate::history::stored::Want;

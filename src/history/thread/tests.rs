@@ -13,6 +13,7 @@ use crate::report::row_key::push_key;
 use crate::report::totals::Totals;
 use crate::state::faults::Faults;
 
+mod log;
 mod seeded;
 
 const HOUR: u64 = 3_600;

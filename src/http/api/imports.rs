@@ -30,7 +30,7 @@ pub(in crate::http) async fn import(
     let permit = app.imports.enter().await?;
     let lines = request_checks::body(request, &app, MEDIA_TYPE, LOG_PIECE_BYTES_MAX).await?;
     let import = app.query_with(Some(permit), move |source| {
-        Ok(source.past()?.import_log(&lines, name, covered_to)?)
+        Ok(source.import_log(&lines, name, covered_to)?)
     });
     Ok(format::json(StatusCode::OK, import.await?.to_string()))
 }

@@ -1,5 +1,6 @@
 //! The endpoints for programs: reports, raw requests, annotations, SQL, streams, metrics, and what describes them.
 
+pub(super) mod alerts;
 pub(super) mod annotations;
 pub(super) mod health;
 pub(super) mod imports;

@@ -60,7 +60,7 @@ fn document(tables: &Json) -> Json {
 
 fn described(tables: &Json, operation: &Json) -> Json {
     let status = match text(operation, "id") {
-        "createReport" | "annotate" => "201",
+        "createReport" | "annotate" | "silence" => "201",
         _ => "200",
     };
     let mut described = json!({

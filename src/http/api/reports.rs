@@ -24,10 +24,11 @@ use crate::http::error::Problem;
 use crate::http::fleet;
 use crate::http::params::{KEY_PREFIX, NoParams, Params, encode, owned};
 use crate::http::request_checks::JsonBody;
-use crate::http::span::{Span, Spans};
+use crate::http::span::Span;
+use crate::query::catalog::Catalog;
 use crate::query::error::QueryError;
-use crate::query::past::{PastAnswer, PastQuestion};
-use crate::query::read_model::{ReadModel, ReportAnswer, ReportSummary};
+use crate::query::question::{OfSpan, ReportQuestion, When};
+use crate::query::read_model::{ReportAnswer, ReportSummary};
 use crate::query::table::Table;
 use crate::report::comment;
 use crate::report::definition::Columns;
@@ -120,41 +121,23 @@ pub(in crate::http) async fn drop_one(
 pub(in crate::http) async fn read(
     State(app): State<Arc<App>>,
     Path(name): Path<String>,
-    mut params: Params,
+    params: Params,
     headers: HeaderMap,
 ) -> Answer {
     let is_fleet = fleet::is_named(&params);
-    let mut query = Query {
-        sort: sort(&mut params)?,
-        limit: params.count("limit", LIMIT_DEFAULT)?,
-        offset: params.count("offset", 0)?,
-        columns: list_of_columns(&mut params, "columns")?,
-        percentiles: percentiles(&mut params)?,
-        format: Format::wanted(params.text("format").as_deref(), &headers, FORMATS)?,
-        span: Span::take_compared(&mut params),
-        keys: params,
-    };
+    let mut query = Query::parse(params, &headers)?;
     app.read_rows(is_fleet, move |source| {
-        let fleet = fleet::take_of(&mut query.keys, source, &name)?;
-        let now_ms = fleet::now_ms(source, fleet.is_some());
-        let (fleet, window) = fleet.unzip();
+        let (when, whose) = fleet::take_time(&query.span, &mut query.keys, source, &name)?;
         let keys: Vec<_> = query.keys.rest().map(owned).collect();
-        if let Some(spans) = query.span.at_or(now_ms, window)? {
-            let past = source.past()?.report(
-                &name,
-                &PastQuestion {
-                    span: spans.span,
-                    before: spans.before,
-                    columns: query
-                        .percentiles
-                        .clone()
-                        .map_or(Columns::Own, Columns::Extended),
-                    equal: keys,
-                    fleet,
-                },
-            )?;
-            let head = past_members(&past);
-            let mut report = past.report;
+        if let When::Span(_) = when {
+            let question = ReportQuestion {
+                when,
+                whose,
+                columns: query.report_columns(),
+                needed: None,
+                equal: keys,
+            };
+            let mut report = source.report(&name, &question)?;
             let sort = query.sort.iter();
             let by = sort.filter_map(|by| report.table.column(&by.column));
             let by: Vec<usize> = by.collect();
@@ -162,6 +145,11 @@ pub(in crate::http) async fn read(
             let (rows, total) = query.choose(&report)?;
             let columns = query.shown(report.table.as_ref())?;
             report.table.load(&columns, Some(&rows))?;
+            let head = report
+                .of_span
+                .as_ref()
+                .map(span_members)
+                .unwrap_or_default();
             return query.write(&name, report, rows, total, head);
         }
         let mut total = Ok(0);
@@ -178,8 +166,12 @@ pub(in crate::http) async fn read(
                 let (by, needed) = (query.chosen_by(), query.needed());
                 source.chosen(&name, needed.as_deref(), &keys, (&by, &mut choose))?
             }
-            Some(percentiles) => {
-                let answer = source.extended(&name, percentiles)?;
+            Some(_) => {
+                let question = ReportQuestion {
+                    columns: query.report_columns(),
+                    ..ReportQuestion::default()
+                };
+                let answer = source.report(&name, &question)?;
                 let rows = choose(&answer);
                 (answer, rows)
             }
@@ -191,9 +183,9 @@ pub(in crate::http) async fn read(
 }
 
 /// The span of which a live report has rows of history, if its window reaches that.
-fn refilled(source: &dyn ReadModel, name: &str, answer: &ReportAnswer) -> Map<String, Json> {
+fn refilled(source: &Catalog, name: &str, answer: &ReportAnswer) -> Map<String, Json> {
     let begin = (answer.as_of_ms as f64 / 1e3 - answer.window_seconds).max(0.0) as u64;
-    let is_kept = || source.past().is_ok_and(|past| past.keys(name).is_ok());
+    let is_kept = || source.past_keys(name).is_ok();
     let lost = source.refilled();
     let lost = lost.filter(|lost| begin < lost.end && is_kept());
     let lost = lost.map(|lost| {
@@ -204,18 +196,18 @@ fn refilled(source: &dyn ReadModel, name: &str, answer: &ReportAnswer) -> Map<St
 }
 
 /// What the head of an answer about the past has beside what every answer has.
-fn past_members(past: &PastAnswer) -> Map<String, Json> {
+fn span_members(of_span: &OfSpan) -> Map<String, Json> {
     let mut members = Map::new();
     let mut set = |name: &str, value: Json| members.insert(name.to_owned(), value);
-    set("from", past.span.start.into());
-    set("to", past.span.end.into());
-    if let Some(before) = &past.before {
+    set("from", of_span.spans.span.start.into());
+    set("to", of_span.spans.span.end.into());
+    if let Some(before) = &of_span.spans.before {
         set("compare_from", before.start.into());
         set("compare_to", before.end.into());
     }
-    set("resolution_seconds", past.resolution_seconds.into());
-    set("percentile_error", past.percentile_error.into());
-    set("partial", past.partial.clone().into());
+    set("resolution_seconds", of_span.resolution_seconds.into());
+    set("percentile_error", of_span.percentile_error.into());
+    set("partial", of_span.partial.clone().into());
     members
 }
 
@@ -244,6 +236,25 @@ struct Query {
 }
 
 impl Query {
+    fn parse(mut params: Params, headers: &HeaderMap) -> Result<Self, Problem> {
+        Ok(Self {
+            sort: sort(&mut params)?,
+            limit: params.count("limit", LIMIT_DEFAULT)?,
+            offset: params.count("offset", 0)?,
+            columns: list_of_columns(&mut params, "columns")?,
+            percentiles: percentiles(&mut params)?,
+            format: Format::wanted(params.text("format").as_deref(), headers, FORMATS)?,
+            span: Span::take_compared(&mut params),
+            keys: params,
+        })
+    }
+
+    /// In which columns the report is read.
+    fn report_columns(&self) -> Columns {
+        let percentiles = self.percentiles.clone();
+        percentiles.map_or(Columns::Own, Columns::Extended)
+    }
+
     /// The columns by which rows are chosen.
     fn chosen_by(&self) -> Vec<String> {
         let sort = self.sort.iter().map(|by| by.column.as_str());
@@ -389,26 +400,20 @@ pub(in crate::http) async fn info(State(app): State<Arc<App>>, mut params: Param
     let span = Span::take_compared(&mut params);
     let is_fleet = fleet::is_named(&params);
     let row = app.read_of(is_fleet, move |source| {
-        let fleet = fleet::take_of(&mut params, source, "info")?;
+        let (when, whose) = fleet::take_time(&span, &mut params, source, "info")?;
         params.finish()?;
-        let mut further = Map::new();
-        let now_ms = fleet::now_ms(source, fleet.is_some());
-        let (fleet, window) = fleet.unzip();
-        let mut table = match span.at_or(now_ms, window)? {
-            None => source.info()?,
-            Some(Spans { span, before, .. }) => {
-                let question = PastQuestion {
-                    span,
-                    before,
-                    fleet,
-                    ..PastQuestion::default()
-                };
-                let past = source.past()?.report("info", &question)?;
-                further = past_members(&past);
-                further.insert("covered_seconds".into(), past.report.covered_seconds.into());
-                past.report.table
-            }
+        let question = ReportQuestion {
+            when,
+            whose,
+            ..ReportQuestion::default()
         };
+        let answer = source.report("info", &question)?;
+        let mut further = Map::new();
+        if let Some(of_span) = &answer.of_span {
+            further = span_members(of_span);
+            further.insert("covered_seconds".into(), answer.covered_seconds.into());
+        }
+        let mut table = answer.table;
         if table.is_empty() {
             return Err(Problem::not_found("there is no info yet"));
         }
@@ -440,4 +445,22 @@ pub(in crate::http) async fn reset(
     }
     app.query(|source| Ok(source.reset()?)).await?;
     Ok(format::json(StatusCode::OK, r#"{"reset":true}"#))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_columns_that_are_shown_or_chosen_by_are_read() {
+        let needed = |query: &str| {
+            let params = Params::parse(Some(query)).unwrap();
+            let query = Query::parse(params, &HeaderMap::new()).unwrap();
+            query.needed()
+        };
+        let some = needed("columns=p95,script_name&sort=-req_count&key.status=200&limit=1");
+        let names = ["p95", "script_name", "req_count", "key.status", "status"];
+        assert_eq!(some.unwrap(), names);
+        assert_eq!(needed("sort=p95"), None);
+    }
 }

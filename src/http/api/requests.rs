@@ -19,9 +19,10 @@ use crate::http::answer::writer::{Member, RowWriter};
 use crate::http::app::{Answer, App};
 use crate::http::error::Problem;
 use crate::http::params::{self, Params};
-use crate::http::span::{Span, Spans};
+use crate::http::span::Span;
 use crate::input::squid::activity::{Activity, Measures};
-use crate::query::past::{PastRequests, RequestName};
+use crate::query::catalog::Catalog;
+use crate::query::question::{PastRequests, RequestName, Spans};
 use crate::query::read_model::{RequestDetail, RequestPage, RequestSearch, TimerDetail};
 use crate::value::digits;
 
@@ -55,7 +56,7 @@ pub(in crate::http) async fn list(
             return Err(Problem::parameter("from", "is missing"));
         };
         let (from, to) = (span.start, span.end);
-        let past = source.past()?.requests(&PastRequests {
+        let past = source.past_requests(&PastRequests {
             span,
             search,
             slowest,
@@ -77,10 +78,10 @@ pub(in crate::http) async fn list(
 }
 
 /// What is asked for.
-struct Query {
+pub(in crate::http) struct Query {
     /// Of the past: its span, whether the slowest come first, and behind which the page begins.
     past: Option<(Span, bool, Option<RequestName>)>,
-    search: RequestSearch,
+    pub(in crate::http) search: RequestSearch,
     format: Format,
 }
 
@@ -101,7 +102,7 @@ fn past(params: &mut Params) -> Result<Option<(Span, bool, Option<RequestName>)>
     }
 }
 
-fn parse(mut params: Params, headers: &HeaderMap) -> Result<Query, Problem> {
+pub(in crate::http) fn parse(mut params: Params, headers: &HeaderMap) -> Result<Query, Problem> {
     let limit = params.count("limit", LIMIT_DEFAULT)?;
     let timers = with_timers(&mut params)?;
     let (limit_max, with) = match timers {
@@ -163,16 +164,11 @@ pub(in crate::http) async fn read(
     let id = params::id(&id)?;
     let run = params.number("run")?;
     params.finish()?;
+    let find = move |source: &Catalog| Ok(write_detail(source.request(id, run)?));
     let body = match run {
-        None => {
-            app.query(move |source| Ok(write_detail(source.request(id)?)))
-                .await
-        }
+        None => app.query(find).await,
         // Files may have to be looked through.
-        Some(run) => {
-            app.read(move |source| Ok(write_detail(source.past()?.request(run, id)?)))
-                .await
-        }
+        Some(_) => app.read(find).await,
     };
     Ok(format::json(StatusCode::OK, body?))
 }

@@ -18,9 +18,10 @@ use crate::http::fleet;
 use crate::http::params::Params;
 use crate::http::span::Span;
 use crate::profile::report::METRICS;
+use crate::query::catalog::Catalog;
 use crate::query::error::QueryError;
-use crate::query::past::{Fleet, LineQuestion};
-use crate::query::read_model::{ReadModel, ReportSummary, SampleQuestion};
+use crate::query::question::{LineQuestion, Whose};
+use crate::query::read_model::{ReportSummary, SampleQuestion};
 use crate::query::tables::SAMPLES;
 use crate::series::{Lines, Metric, Series};
 
@@ -53,9 +54,9 @@ pub(in crate::http) async fn read(
         keys: params,
     };
     let series = app.settings.series.clone().unwrap_or_else(Series::nothing);
-    let answer = move |source: &dyn ReadModel| {
-        let fleet = fleet::take_of(&mut query.keys, source, &name)?;
-        query.answer(&name, &series, fleet.map(|(fleet, _)| fleet), source)
+    let answer = move |source: &Catalog| {
+        let whose = fleet::take_of(&mut query.keys, source, &name)?;
+        query.answer(&name, &series, whose, source)
     };
     let body = match is_fleet {
         true => app.read_of(true, answer).await?,
@@ -84,35 +85,35 @@ impl Query {
         &self,
         name: &str,
         series: &Series,
-        fleet: Option<Fleet>,
-        source: &dyn ReadModel,
+        whose: Whose,
+        source: &Catalog,
     ) -> Result<Json, Problem> {
         let reports = source.reports();
         let report = reports.iter().find(|report| report.name == name);
         let names = || reports.iter().map(|report| report.name.clone()).collect();
         let unknown = || QueryError::unknown_report(name).suggesting(names);
         let report = report.ok_or_else(unknown)?;
-        if report.kind == SAMPLES && fleet.is_none() {
+        if report.kind == SAMPLES && !whose.is_fleet() {
             return self.sampled(report, source);
         }
         let metric = self.metric.as_deref().unwrap_or("req_per_sec");
         let names = || Metric::names().chain(["p99_9 and the like"]);
         let metric = Metric::parse(metric).ok_or_else(|| no_metric(metric, names()))?;
-        let now_ms = fleet::now_ms(source, fleet.is_some());
+        let now_ms = source.now_ms(&whose);
         let (from, to) = self.span.ends(now_ms)?;
-        if fleet.is_some() {
-            let keys = source.past()?.keys(name)?;
+        if whose.is_fleet() {
+            let keys = source.past_keys(name)?;
             let to = to.unwrap_or(now_ms / 1_000);
             let from = from.unwrap_or_else(|| to.saturating_sub(SPAN_DEFAULT));
-            return self.past(name, metric, &keys, (from..to, fleet), source);
+            return self.past(name, metric, &keys, (from..to, whose), source);
         }
         // What is older than the last hour is asked of the history, if there is one.
         let kept_from = series.coverage().map(|reach| reach.from);
         if let Some(from) = from.filter(|from| kept_from.is_none_or(|kept| *from < kept)) {
-            match source.past().and_then(|past| past.keys(name)) {
+            match source.past_keys(name) {
                 Ok(keys) => {
                     let to = to.unwrap_or(now_ms.div_ceil(1_000));
-                    return self.past(name, metric, &keys, (from..to, None), source);
+                    return self.past(name, metric, &keys, (from..to, whose), source);
                 }
                 Err(QueryError::NoHistory(_)) => {}
                 Err(other) => return Err(other.into()),
@@ -130,7 +131,7 @@ impl Query {
     }
 
     /// The same of a report over samples, from those in its window.
-    fn sampled(&self, report: &ReportSummary, source: &dyn ReadModel) -> Result<Json, Problem> {
+    fn sampled(&self, report: &ReportSummary, source: &Catalog) -> Result<Json, Problem> {
         let name = self.metric.as_deref().unwrap_or("samples_per_sec");
         let metric = METRICS.iter().find(|it| it.0 == name);
         let names = METRICS.iter().map(|it| it.0);
@@ -158,8 +159,8 @@ impl Query {
         name: &str,
         metric: Metric,
         keys: &[String],
-        (span, fleet): (Range<u64>, Option<Fleet>),
-        source: &dyn ReadModel,
+        (span, whose): (Range<u64>, Whose),
+        source: &Catalog,
     ) -> Result<Json, Problem> {
         if span.is_empty() {
             return Err(Problem::parameter("from", "is later than to"));
@@ -174,9 +175,9 @@ impl Query {
             metrics: vec![metric],
             span,
             step,
-            fleet,
+            whose,
         };
-        let line = source.past()?.lines(name, &question)?;
+        let line = source.past_lines(name, &question)?;
         let lines = Lines {
             from: line.from,
             step: line.step,

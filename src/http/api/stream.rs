@@ -28,7 +28,8 @@ use crate::http::concurrency_limit::Permit;
 use crate::http::error::Problem;
 use crate::http::params::Params;
 use crate::profile::definition::{SampleKey, Wanted};
-use crate::query::read_model::{FollowStep, Followed, ReadModel, RequestSearch};
+use crate::query::catalog::Catalog;
+use crate::query::read_model::{FollowStep, Followed, RequestSearch};
 
 /// Rows a second that one client gets at most, and what `rate` may be.
 const RATE_MAX: u64 = 20_000;
@@ -99,7 +100,7 @@ pub(in crate::http) async fn samples(
 async fn follow(
     app: Arc<App>,
     options: Options,
-    last: impl FnOnce(&dyn ReadModel) -> Result<u64, Problem> + Send + 'static,
+    last: impl FnOnce(&Catalog) -> Result<u64, Problem> + Send + 'static,
 ) -> Answer {
     let too_many = "too many clients follow what passes; ask again later";
     let permit = app.followers.try_enter();

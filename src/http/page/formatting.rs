@@ -31,7 +31,7 @@ impl Render for Name<'_> {
 
 /// Characters of a name that fits everywhere.
 const SHORT: usize = 12;
-/// Characters of its end that a name keeps where there is no room for all of it; the style sheet has as many.
+/// Characters of its end that a name keeps where there is no room for all of it.
 const END: usize = 10;
 
 /// A long name in two parts: where there is no room, the first gives way, so that it is cut in the middle. A path keeps whole

@@ -10,13 +10,14 @@ use super::time::Time;
 use super::{assets, formatting};
 
 /// The parts of the site, for the navigation.
-pub(super) const SECTIONS: [(&str, &str); 7] = [
+pub(super) const SECTIONS: [(&str, &str); 8] = [
     ("/", "Overview"),
     ("/reports", "Reports"),
     ("/requests", "Requests"),
     ("/timers", "Timers"),
     ("/squid", "Squid"),
     ("/profile", "Profile"),
+    ("/alerts", "Alerts"),
     ("/daemon", "Daemon"),
 ];
 

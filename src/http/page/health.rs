@@ -46,9 +46,9 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     let main = html! {
         h1 { "Daemon" }
         div.panels.three #state data-live { (look.healthy()) (look.lost()) (look.full()) }
-        (folded("received", "What it received", &look.received()))
+        (folded("received", "Received", &look.received()))
         (folded("sockets", "Sockets", &look.sockets()))
-        (folded("losses", "All counters of loss", &look.losses(|_| true)))
+        (folded("losses", "All loss counters", &look.losses(|_| true)))
         @for (name, title) in [("history", "History on disk"), ("clickhouse", "Shipping to ClickHouse")] {
             @if let Some(group) = look.group(name) { (folded(name, title, &group)) }
         }
@@ -152,7 +152,7 @@ impl<'a> Look<'a> {
         let [requests, cores, merger] = [
             ("Requests/s", merged.map_or(f64::NAN, |at| self.rate(at))),
             ("CPU, cores busy", self.rate(received.len())),
-            ("the merger alone", self.rate(received.len() + 1)),
+            ("Merger, cores busy", self.rate(received.len() + 1)),
         ]
         .map(|(title, rate)| row("", &format!("{title}{over}"), Show::Number, rate, None));
         let rows = [

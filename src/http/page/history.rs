@@ -21,8 +21,9 @@ use crate::http::api::series::step_of;
 use crate::http::error::Problem;
 use crate::http::params::Params;
 use crate::profile::report::METRICS;
-use crate::query::past::LineQuestion;
-use crate::query::read_model::{ReadModel, SampleQuestion};
+use crate::query::catalog::Catalog;
+use crate::query::question::LineQuestion;
+use crate::query::read_model::SampleQuestion;
 use crate::series::{Coverage, Lines, Metric, Series};
 use crate::state::annotations::Annotation;
 
@@ -116,7 +117,7 @@ pub(super) struct History<'a> {
     pub(super) keys: &'a [(String, String)],
     pub(super) counted: Counted,
     pub(super) span: Option<&'static str>,
-    pub(super) source: &'a dyn ReadModel,
+    pub(super) source: &'a Catalog,
     pub(super) time: &'a Time,
 }
 
@@ -401,7 +402,7 @@ impl<'a> History<'a> {
             None => reach.from <= span.start,
         };
         let reach = self.series.coverage().filter(reaches);
-        if let Some(reach) = reach.filter(|_| self.time.fleet.is_none()) {
+        if let Some(reach) = reach.filter(|_| !self.time.whose.is_fleet()) {
             // Seconds that began before the first minute that is kept as a whole are in the history too.
             let minute = reach.from.next_multiple_of(60);
             let from = if reach.from <= span.start {
@@ -439,12 +440,9 @@ impl<'a> History<'a> {
             metrics: metrics.to_vec(),
             span: span.clone(),
             step: step_of(secs, POINTS_WANTED),
-            fleet: self.time.fleet.clone(),
+            whose: self.time.whose.clone(),
         };
-        let found = self
-            .source
-            .past()
-            .and_then(|past| past.lines(self.report, &question));
+        let found = self.source.past_lines(self.report, &question);
         let found = found.map_err(|why| why.to_string())?;
         Ok(Read {
             from: found.from,
@@ -487,7 +485,7 @@ fn drawn(
 mod tests {
     use super::super::chart::POINTS_MAX;
     use super::*;
-    use crate::http::tests::harness::Sample;
+    use crate::http::tests::harness::catalog;
 
     #[test]
     fn no_line_has_more_points_than_a_chart_is_drawn_with() {
@@ -551,7 +549,7 @@ mod tests {
             keys: &[],
             counted: Counted::Requests,
             span: None,
-            source: &Sample::default(),
+            source: &catalog(0),
             time: &Time::default(),
         };
         let page = history.figures().into_string();

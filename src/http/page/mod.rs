@@ -13,6 +13,7 @@
 //! | `timers` | raw timers by any tags |
 //! | `squid` | what Squid's lines say |
 //! | `profile` | samples of PHP's functions |
+//! | `alerts` | what fires, rules, silences, who is told |
 //! | `health`, `inside` | the daemon itself; where its time (`instruments`) and its memory go |
 //!
 //! Below them: `render` (pages and refusals as answers), [`frame`] (what all pages have), `table` (one table), `columns` (what tables show),
@@ -22,6 +23,7 @@
 //! Names come from packets. They reach a page only as text of maud's templates, which escape everything, or percent-encoded
 //! in an address that begins with a slash; what is invisible or turns the direction of text is shown as a sign (`formatting`).
 
+mod alerts;
 mod assets;
 pub(super) mod cache;
 mod chart;
@@ -84,6 +86,7 @@ pub(super) fn paths() -> Vec<Endpoint> {
         ("/timers", route(Kind::Shared, timers::page)),
         ("/squid", route(Kind::Shared, squid::page)),
         ("/profile", route(Kind::OrFolded, profile::page)),
+        ("/alerts", route(Kind::Shared, alerts::page)),
         ("/daemon", route(Kind::Shared, health::page)),
         ("/daemon/inside", route(Kind::Shared, inside::page)),
         ("/assets/{file}", get(assets::read)),

@@ -21,8 +21,9 @@ use super::timer_groups::small_table;
 use crate::http::answer::order::Sort;
 use crate::http::error::Problem;
 use crate::http::params::link;
+use crate::query::catalog::Catalog;
 use crate::query::error::QueryError;
-use crate::query::read_model::{ReadModel, RequestSearch};
+use crate::query::read_model::RequestSearch;
 use crate::query::table::Table;
 use crate::series::EVERYTHING;
 
@@ -109,7 +110,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
         (frame::views("Top by", &lead, &choices))
         div.panels.top {
             (panel(&mut scripts, first, order, time)?)
-            @if time.fleet.is_none() && let Some(table) = small_table(view, &RequestSearch::default(), timer_order(order), &[])? {
+            @if !time.whose.is_fleet() && let Some(table) = small_table(view, &RequestSearch::default(), timer_order(order), &[])? {
                 section.panel #top-timers data-live aria-label="Timers" { (table) }
             }
             @for panel in panels { (panel?) }
@@ -129,7 +130,7 @@ fn timer_order(order: Order) -> (&'static str, &'static str) {
 }
 
 /// All requests in a few numbers.
-fn numbers(all: &Ranking, source: &dyn ReadModel, time: &Time) -> Markup {
+fn numbers(all: &Ranking, source: &Catalog, time: &Time) -> Markup {
     let columns = all.columns_named("req_per_sec req_time_median p95 p99 error_count");
     let cpu = ["ru_utime_per_sec", "ru_stime_per_sec"];
     let cpu = cpu.map(|column| {
@@ -151,7 +152,7 @@ fn numbers(all: &Ranking, source: &dyn ReadModel, time: &Time) -> Markup {
             @if let Some(cores) = cores {
                 div title="CPU of PHP, user and system, on average" { dt { "CPU" } dd.big { (formatting::number(cores)) " " small { @if cores == 1.0 { "core busy" } @else { "cores busy" } } } }
             }
-            @if time.fleet.is_none() {
+            @if !time.whose.is_fleet() {
                 div title="Packets and requests lost since the start" {
                     dt { "Lost" } dd.big.bad[lost > 0] { a href=(time.link("/daemon", [])) { (formatting::count(lost)) } }
                 }
@@ -203,7 +204,7 @@ fn leaders(scripts: &mut Ranking, report: &str, time: &Time) -> Result<Markup, P
 }
 
 /// What to do while nothing is there to see.
-fn start(source: &dyn ReadModel) -> Markup {
+fn start(source: &Catalog) -> Markup {
     let status = source.status();
     let received = status.get("datagrams_received").and_then(Json::as_u64);
     let sockets = status.get("sockets").and_then(Json::as_array);

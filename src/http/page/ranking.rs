@@ -1,10 +1,10 @@
 //! Rows of a report as a table: the same columns for every report, with errors and percentiles.
 //!
-//! The read model gives any report in the columns of the native form ([`ReadModel::ranking`]); what is shown of them, under which
+//! The read model gives any report in the columns of the native form ([`Catalog::report`]); what is shown of them, under which
 //! heading and in which unit stands in `columns.toml`, once for requests and once for timers. A table shows at most a page of rows, so its
 //! size does not grow with the report.
 //!
-//! [`ReadModel::ranking`]: crate::query::read_model::ReadModel::ranking
+//! [`Catalog::report`]: crate::query::catalog::Catalog::report
 
 use maud::{Markup, html};
 
@@ -17,7 +17,6 @@ use super::time::Time;
 use crate::http::answer::order::{Sort, choose};
 use crate::http::error::Problem;
 use crate::query::error::QueryError;
-use crate::query::past::PastAnswer;
 use crate::query::read_model::ReportAnswer;
 use crate::query::table::Table;
 use crate::value::Value;
@@ -51,8 +50,8 @@ pub(super) struct Ranking {
     pub(super) time: &'static str,
     /// How a key is shown that a row does not have.
     missing: &'static str,
-    /// Of the past: what it is about, and what is lacking.
-    past: Option<(String, Vec<String>)>,
+    /// What it is about, in words.
+    about: String,
     /// Whether a change stands beside its number, not in a column of its own.
     is_brief: bool,
     /// Whether, of the past, rows are sorted by percentiles of those with the most time alone, the others behind them: histograms of all
@@ -71,13 +70,9 @@ pub(super) fn remarks(remarks: &[String], time: &Time) -> Markup {
 impl Ranking {
     /// Reads a report in the columns that all have.
     pub(super) fn read(view: &View<'_>, name: &str) -> Result<Self, Problem> {
-        match view.time.question(Some(&PERCENTILES), &[]) {
-            None => Ok(Self::native(view.source.ranking(name, &PERCENTILES)?)),
-            Some(question) => {
-                let past = view.source.past()?.report(name, &question)?;
-                Ok(Self::of_past(&view.time, past, Self::native))
-            }
-        }
+        let question = view.time.question(Some(&PERCENTILES), &[]);
+        let answer = view.source.report(name, &question)?;
+        Ok(Self::native(answer).in_words(&view.time))
     }
 
     /// Reads several in brief, which costs little more than one; or why one of them has no past.
@@ -85,34 +80,22 @@ impl Ranking {
         view: &View<'_>,
         names: [&str; N],
     ) -> Result<[Result<Self, QueryError>; N], Problem> {
-        if let Some(question) = view.time.question(Some(&PERCENTILES), &[]) {
-            let mut busy = None;
-            return Ok(names.map(|name| {
-                if let Some(why) = &busy {
-                    return Err(QueryError::clone(why));
-                }
-                let past = view
-                    .source
-                    .past()
-                    .and_then(|past| past.report(name, &question));
-                let past = past.inspect_err(|why| {
-                    // Who does not answer now does not answer the others either.
-                    busy = matches!(why, QueryError::Busy(_)).then(|| why.clone());
-                })?;
-                Ok(Self::of_past(&view.time, past, Self::native).brief())
-            }));
-        }
-        let answers = view.source.rankings(&names, &PERCENTILES)?;
-        let all = answers.into_iter().map(|it| Ok(Self::native(it).brief()));
-        let all: Vec<_> = all.collect();
+        let question = view.time.question(Some(&PERCENTILES), &[]);
+        let answers = view.source.reports_in(&names, &question)?;
+        let brief = |answer| Self::native(answer).in_words(&view.time).brief();
+        let all: Vec<_> = answers.into_iter().map(|it| it.map(brief)).collect();
         Ok(all.try_into().expect("there is an answer for each name"))
     }
 
-    fn of_past(time: &Time, past: PastAnswer, of: impl Fn(ReportAnswer) -> Self) -> Self {
-        let about = (time.about(&past), past.partial);
-        Self {
-            past: Some(about),
-            ..of(past.report)
+    /// The same, which says what it is about by the clocks of the page.
+    fn in_words(self, time: &Time) -> Self {
+        let answer = &self.answer;
+        match &answer.of_span {
+            Some(of_span) => Self {
+                about: time.about(of_span, answer.covered_seconds),
+                ..self
+            },
+            None => self,
         }
     }
 
@@ -135,12 +118,12 @@ impl Ranking {
             }
         }
         Self {
+            about: frame::span_of(answer.covered_seconds, answer.window_seconds),
             answer,
             timers: time == "timer_value",
             columns,
             time,
             missing: "(other)",
-            past: None,
             is_brief: false,
             heaviest_only: false,
         }
@@ -162,6 +145,7 @@ impl Ranking {
             as_of_ms: 0,
             key_columns,
             table: rows,
+            of_span: None,
         };
         Self {
             missing: "without",
@@ -175,13 +159,9 @@ impl Ranking {
         name: &str,
         keys: &[(String, String)],
     ) -> Result<Self, Problem> {
-        match view.time.question(None, keys) {
-            None => Ok(Self::own(view.source.report(name, None, keys)?)),
-            Some(question) => {
-                let past = view.source.past()?.report(name, &question)?;
-                Ok(Self::of_past(&view.time, past, Self::own))
-            }
-        }
+        let question = view.time.question(None, keys);
+        let answer = view.source.report(name, &question)?;
+        Ok(Self::own(answer).in_words(&view.time))
     }
 
     fn own(answer: ReportAnswer) -> Self {
@@ -228,16 +208,14 @@ impl Ranking {
     }
 
     /// What it is about, in words.
-    pub(super) fn about(&self) -> String {
-        match &self.past {
-            Some((about, _)) => about.clone(),
-            None => frame::span_of(self.answer.covered_seconds, self.answer.window_seconds),
-        }
+    pub(super) fn about(&self) -> &str {
+        &self.about
     }
 
     /// What is lacking in it.
     pub(super) fn remarks(&self, time: &Time) -> Markup {
-        remarks(self.past.as_ref().map_or(&[], |(_, partial)| partial), time)
+        let of_span = self.answer.of_span.as_ref();
+        remarks(of_span.map_or(&[], |it| &it.partial), time)
     }
 
     /// By what rows are sorted when nothing is said: of two spans that are compared, by what got slower.
@@ -273,7 +251,8 @@ impl Ranking {
         // Rows that are equal there stand in the order of their time, so that the order does not flicker.
         let sort: Vec<_> = first.into_iter().chain(by(self.time, true)).collect();
         let columns: Vec<usize> = sort.iter().map(|(column, _)| *column).collect();
-        let heaviest = by(self.time, true).filter(|_| self.heaviest_only && self.past.is_some());
+        let heaviest =
+            by(self.time, true).filter(|_| self.heaviest_only && self.answer.of_span.is_some());
         let heaviest = heaviest.map(|by| choose(table, &|_| true, &[by], 0, HEAVIEST).0);
         let table = self.answer.table.as_mut();
         table.load(&columns, heaviest.as_deref())?;

@@ -13,16 +13,15 @@ use maud::{Markup, html};
 
 use super::compressed::Text;
 use super::frame;
-use super::time::{Time, take_fleet};
+use super::time::{Time, take_whose};
 use crate::config::suggest;
 use crate::http::app::App;
 use crate::http::error::Problem;
 use crate::http::fleet;
 use crate::http::params::Params;
 use crate::http::span::Span;
+use crate::query::catalog::Catalog;
 use crate::query::error::QueryError;
-use crate::query::past::Past;
-use crate::query::read_model::ReadModel;
 
 /// What a page may load and do. Nothing inline, nothing from elsewhere.
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; \
@@ -32,7 +31,7 @@ const HTML: &str = "text/html; charset=utf-8";
 
 /// What a page is made from.
 pub(super) struct View<'a> {
-    pub(super) source: &'a dyn ReadModel,
+    pub(super) source: &'a Catalog,
     pub(super) app: &'a App,
     /// The parts of the path that the route names.
     pub(super) path: Vec<String>,
@@ -46,7 +45,7 @@ impl View<'_> {
     pub(super) fn form(&self) -> Result<Params, Problem> {
         let mut params = Params::of_form(self.uri.query())?;
         Span::take_compared(&mut params);
-        take_fleet(&mut params)?;
+        take_whose(&mut params)?;
         Ok(params)
     }
 
@@ -54,7 +53,7 @@ impl View<'_> {
     pub(super) fn params(&self) -> Result<Params, Problem> {
         let mut params = Params::parse(self.uri.query())?;
         Span::take_compared(&mut params);
-        take_fleet(&mut params)?;
+        take_whose(&mut params)?;
         Ok(params)
     }
 
@@ -66,12 +65,12 @@ impl View<'_> {
         main: &Markup,
     ) -> Result<Markup, Problem> {
         let (path, params) = (self.uri.path(), self.params()?);
-        let members = self.source.past().ok().and_then(Past::fleet_members);
+        let members = self.source.fleet_members();
         // What the other pages show is not shipped, or not added up.
-        let is_here = !["/", "/reports", "/daemon"].contains(&section);
-        // The daemon itself has no past and no fleet.
+        let is_here = !["/", "/reports", "/alerts", "/daemon"].contains(&section);
+        // The daemon itself has no past and no fleet, and alerts are of now.
         let control = html! {
-            @if section != "/daemon" {
+            @if section != "/daemon" && section != "/alerts" {
                 (self.time.control(path, &params))
                 @if let Some(members) = members { (self.time.choice(&members, path, &params)) }
             }
@@ -83,12 +82,13 @@ impl View<'_> {
         };
         let main = &html! {
             @for problem in problems { p.problem { (super::formatting::visible(&problem)) " " a href="/daemon" { "How the daemon is doing" } } }
-            @if let Some(lost) = self.source.refilled().filter(|_| self.time.spans.is_none()) { p.note { "What came from " (self.time.moment(lost.start)) " to " (self.time.moment(lost.end)) " is from history, by the minute, without single requests: pinbad did not end cleanly." } }
+            @if let Some(lost) = self.source.refilled().filter(|_| self.time.spans.is_none()) { p.note { "pinbad did not shut down cleanly. Reports from " (self.time.moment(lost.start)) " to " (self.time.moment(lost.end)) " were restored from history, by the minute. What came after the last flush (history.flush_period) is lost; live charts and single requests start over." } }
             @if is_here { (self.time.only_here()) } (main)
         };
         let optional = [
             ("/squid", self.source.has_squid()),
             ("/profile", self.source.has_samples()),
+            ("/alerts", !self.app.settings.alerts.rules().is_empty()),
         ];
         let absent = optional.iter().filter(|(_, is_there)| !is_there);
         let absent: Vec<&str> = absent.map(|(path, _)| *path).collect();

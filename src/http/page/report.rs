@@ -14,8 +14,9 @@ use super::table::{conditions, pager, table};
 use crate::http::answer::order::Sort;
 use crate::http::error::Problem;
 use crate::http::params::{Params, encode, owned};
+use crate::query::catalog::Catalog;
 use crate::query::error::QueryError;
-use crate::query::read_model::{ReadModel, ReportAnswer, ReportSummary};
+use crate::query::read_model::{ReportAnswer, ReportSummary};
 use crate::query::table::Table;
 use crate::query::tables::{KIND, SAMPLES};
 
@@ -24,7 +25,7 @@ pub(super) const LIMIT_DEFAULT: usize = 50;
 pub(super) const LIMIT_MAX: usize = 100;
 
 /// The report as it is listed.
-pub(super) fn summary(source: &dyn ReadModel, name: &str) -> Result<ReportSummary, Problem> {
+pub(super) fn summary(source: &Catalog, name: &str) -> Result<ReportSummary, Problem> {
     let mut reports = source.reports();
     if let Some(at) = reports.iter().position(|report| report.name == name) {
         return Ok(reports.swap_remove(at));

@@ -51,10 +51,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
         tags,
         timers,
         activities,
-    } = match run {
-        None => view.source.request(id)?,
-        Some(run) => view.source.past()?.request(run, id)?,
-    };
+    } = view.source.request(id, run)?;
     let of_squid = activities.or_else(|| activities::said_by(&timers));
     let request = Ranking::made(row, Vec::new(), "request_facts", "");
     let script = request.plain("script_name");

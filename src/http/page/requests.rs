@@ -16,9 +16,8 @@ use super::timer_groups::searched;
 use crate::http::api::search;
 use crate::http::error::Problem;
 use crate::http::params::Params;
-use crate::http::span::Spans;
 use crate::query::error::QueryError;
-use crate::query::past::{PastRequests, RequestName};
+use crate::query::question::{PastRequests, RequestName, Spans};
 use crate::query::read_model::{RequestSearch, TEXT_FIELDS};
 use crate::query::table::Table;
 
@@ -83,7 +82,7 @@ impl Found {
                 slowest,
                 before,
             };
-            match view.source.past().and_then(|past| past.requests(&question)) {
+            match view.source.past_requests(&question) {
                 Err(QueryError::NoHistory(_)) => {}
                 past => {
                     let past = past?;

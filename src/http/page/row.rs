@@ -177,7 +177,7 @@ impl Row {
         let conditions = Conditions::of(&self.summary.definition, &self.keys);
         let mut search = conditions.search()?;
         view.time.narrow(&mut search);
-        let timer_groups = match self.ranking.timers || view.time.fleet.is_some() {
+        let timer_groups = match self.ranking.timers || view.time.whose.is_fleet() {
             true => None,
             false => small_table(view, &search, ("time", "total time"), &conditions.requests)?,
         };
@@ -192,14 +192,9 @@ impl Row {
             return Ok(None);
         }
         let name = &self.summary.name;
-        let Some(spans) = &view.time.spans else {
-            return view.source.distribution(name, &self.keys);
-        };
-        let key: Vec<String> = self.keys.iter().map(|(_, value)| value.clone()).collect();
-        let fleet = view.time.fleet.as_ref();
-        view.source
-            .past()?
-            .distribution(name, &key, &spans.span, fleet)
+        let when = view.time.spans.clone().into();
+        let asked = (&when, &view.time.whose);
+        view.source.distribution(name, &self.keys, asked)
     }
 
     /// Its last hour, if that is kept.

@@ -13,6 +13,7 @@ use super::render::View;
 use super::table::{Head, table};
 use crate::http::answer::order::Sort;
 use crate::http::error::Problem;
+use crate::query::question::ReportQuestion;
 
 /// Rows of a table of this page.
 const ROWS: usize = 12;
@@ -117,7 +118,7 @@ fn sums(
     title: &str,
     sort: &'static str,
 ) -> Result<Markup, Problem> {
-    let rows = match view.source.report(name, None, &[]) {
+    let rows = match view.source.report(name, &ReportQuestion::default()) {
         Ok(answer) => {
             let mut ranking = Ranking::made(answer.table, answer.key_columns, name, sort);
             let sort = Sort::largest(sort);

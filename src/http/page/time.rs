@@ -13,9 +13,10 @@ use crate::http::fleet;
 use crate::http::params::{
     KEY_PREFIX, Params, Rounding, encode, link, moment, owned, pairs, rfc3339,
 };
-use crate::http::span::{Span, Spans, Zone};
-use crate::query::past::{Fleet, PastAnswer, PastQuestion};
-use crate::query::read_model::{ReadModel, RequestSearch};
+use crate::http::span::{Span, Zone};
+use crate::query::catalog::Catalog;
+use crate::query::question::{OfSpan, ReportQuestion, Spans, Whose};
+use crate::query::read_model::RequestSearch;
 use crate::report::definition::Columns;
 use crate::series::EVERYTHING;
 
@@ -46,8 +47,8 @@ pub(super) struct Time {
     given: Vec<(String, String)>,
     /// What that means; `None`: now.
     pub(super) spans: Option<Spans>,
-    /// Of many pinbads, not of this one.
-    pub(super) fleet: Option<Fleet>,
+    /// Whose requests it is about.
+    pub(super) whose: Whose,
     /// By whose clocks every moment of the page is shown.
     zone: Zone,
     /// Unix seconds.
@@ -56,32 +57,32 @@ pub(super) struct Time {
     why_not: Option<String>,
 }
 
-/// The fleet, where the address says so in full: without that `dc` and `collector` may be keys of a report.
-pub(super) fn take_fleet(params: &mut Params) -> Result<Option<Fleet>, Problem> {
+/// Whose requests are shown: the fleet's, where the address says so in full: without that `dc` and
+/// `collector` may be keys of a report.
+pub(super) fn take_whose(params: &mut Params) -> Result<Whose, Problem> {
     fleet::take(params, || ["dc", "collector"].map(str::to_owned).to_vec())
 }
 
 impl Time {
     /// That of an address.
-    pub(super) fn read(source: &dyn ReadModel, query: Option<&str>) -> Result<Self, Problem> {
+    pub(super) fn read(source: &Catalog, query: Option<&str>) -> Result<Self, Problem> {
         let mut params = Params::of_form(query)?;
         let span = Span::take_compared(&mut params);
-        let fleet = take_fleet(&mut params)?;
-        let window = fleet.is_some().then(|| fleet::window(source, EVERYTHING));
-        let now_ms = fleet::now_ms(source, fleet.is_some());
-        let is_fleet = |name: &str| fleet.is_some() && fleet::NAMES.contains(&name);
+        let whose = take_whose(&mut params)?;
+        let window = whose.is_fleet().then(|| fleet::window(source, EVERYTHING));
+        let now_ms = source.now_ms(&whose);
+        let is_fleet = |name: &str| whose.is_fleet() && fleet::NAMES.contains(&name);
         let given = params
             .iter()
             .filter(|(name, _)| NAMES.contains(name) || is_fleet(name));
         Ok(Self {
             given: given.map(owned).collect(),
             spans: span.at_or(now_ms, window)?,
-            fleet,
+            whose,
             zone: span.zone()?,
             now: source.unix_ms() / 1_000,
             why_not: source
-                .past()
-                .and_then(|past| past.keys(EVERYTHING))
+                .past_keys(EVERYTHING)
                 .err()
                 .map(|why| why.to_string()),
         })
@@ -150,7 +151,7 @@ impl Time {
 
     /// Says so beside what is not asked of the fleet.
     pub(super) fn only_here(&self) -> Markup {
-        html! { @if self.fleet.is_some() { p.note { "This daemon only: raw requests of the whole fleet are in ClickHouse." } } }
+        html! { @if self.whose.is_fleet() { p.note { "This daemon only: raw requests of the whole fleet are in ClickHouse." } } }
     }
 
     /// Whether there is a past, so that a chart can lead to a part of it.
@@ -195,20 +196,19 @@ impl Time {
         text.split(' ').map(word).collect::<Vec<_>>().join(" ")
     }
 
-    /// What is asked of the past; `None`: nothing.
+    /// A report of this time; in the columns of the native form, or in its own.
     pub(super) fn question(
         &self,
         percentiles: Option<&[f64]>,
         equal: &[(String, String)],
-    ) -> Option<PastQuestion> {
-        let spans = self.spans.clone()?;
-        Some(PastQuestion {
-            span: spans.span,
-            before: spans.before,
+    ) -> ReportQuestion {
+        ReportQuestion {
+            when: self.spans.clone().into(),
+            whose: self.whose.clone(),
             columns: percentiles.map_or(Columns::Own, |it| Columns::Native(it.to_vec())),
+            needed: None,
             equal: equal.to_vec(),
-            fleet: self.fleet.clone(),
-        })
+        }
     }
 
     /// From when to when: `2026-11-22 10:00 to 11:00 UTC`.
@@ -229,17 +229,17 @@ impl Time {
     }
 
     /// What an answer is about.
-    pub(super) fn about(&self, past: &PastAnswer) -> String {
-        let mut about = self.words(&past.span);
-        let covered = past.report.covered_seconds;
-        if covered + 60 < past.span.end - past.span.start {
+    pub(super) fn about(&self, of_span: &OfSpan, covered: u64) -> String {
+        let Spans { span, before } = &of_span.spans;
+        let mut about = self.words(span);
+        if covered + 60 < span.end - span.start {
             let covered = formatting::roughly(covered as f64);
             about += &format!(", counted for {covered} of it");
         }
-        if let Some(before) = &past.before {
+        if let Some(before) = before {
             about += &format!(", compared with {}", self.words(before));
         }
-        if let Some(error) = past.percentile_error {
+        if let Some(error) = of_span.percentile_error {
             about += &format!(
                 ", percentiles within {}",
                 formatting::percent(100.0 * error)
@@ -303,7 +303,7 @@ impl Time {
         let current = |is_this: bool| is_this.then_some("true");
         html! {
             nav.time aria-label="Time" {
-                a href=(address(None, None, None)) aria-current=[current(is_now)] { @if self.fleet.is_some() { "newest" } @else { "live" } }
+                a href=(address(None, None, None)) aria-current=[current(is_now)] { @if self.whose.is_fleet() { "newest" } @else { "live" } }
                 @if let Some(why) = &self.why_not { small { (why) } } @else {
                     @for (text, preset) in PRESETS {
                         a href=(address(Some(preset), None, compare)) aria-current=[current(is_preset(preset))] { (text) }
@@ -333,7 +333,7 @@ impl Time {
         path: &str,
         params: &Params,
     ) -> Markup {
-        let is_fleet = self.fleet.is_some();
+        let is_fleet = self.whose.is_fleet();
         let address = |fleet, dc: Option<&str>, collector: Option<&str>| {
             let changes = [("fleet", fleet), ("dc", dc), ("collector", collector)];
             params.link(path, &changes)
@@ -408,10 +408,10 @@ impl Time {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::http::tests::harness::Sample;
+    use crate::http::tests::harness::catalog;
 
     fn time(query: &str) -> Time {
-        let time = Time::read(&Sample::default(), Some(query)).unwrap();
+        let time = Time::read(&catalog(0), Some(query)).unwrap();
         assert!(
             time.why_not
                 .as_ref()

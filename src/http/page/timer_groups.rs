@@ -1,7 +1,7 @@
 //! Sums over raw timers by tags, as rows like those of a report; and the small table of them on the overview and on a row's page.
 //!
-//! The newest raw requests in memory are searched, as many as a page that is made every second can afford; of a span of the past
-//! a sample of all that are kept, from its first second to its last. The heading of the small table leads to the page that
+//! Where there are more raw requests than a page that is made every second can afford, a sample of them stands for all, from the
+//! first second to the last: of those in memory as of those that are kept of the past. The heading of the small table leads to the page that
 //! searches further, with the same conditions. There timers are grouped by the tag `group`, or by the first that there is.
 
 use maud::{Markup, html};
@@ -14,8 +14,8 @@ use super::table::table;
 use crate::http::answer::order::Sort;
 use crate::http::error::Problem;
 use crate::http::params::{link, pairs};
-use crate::http::span::Spans;
 use crate::query::error::QueryError;
+use crate::query::question::When;
 use crate::query::read_model::{RequestSearch, Scanned, TimerGroup, TimerGroups, TimerSearch};
 use crate::query::table::Rows;
 use crate::report::definition::KeySource;
@@ -74,37 +74,38 @@ pub(super) fn ranking(groups: &TimerGroups, keys: &[String]) -> Ranking {
 /// Which requests were searched, in words.
 pub(super) fn searched(searched: &Scanned) -> String {
     let requests = formatting::count(searched.requests);
-    let kept = if searched.kept { " that are kept" } else { "" };
-    if let Some(all) = searched.sample_of {
-        let all = formatting::roughly_many(all);
-        return format!(
-            "a sample of {requests} of about {all} raw requests{kept}, from the whole time"
-        );
-    }
-    match searched.all {
-        true if searched.kept => format!("all {requests} raw requests{kept}"),
-        true => format!("all {requests} raw requests in memory"),
-        false => format!("the newest {requests} raw requests{kept}"),
+    let place = if searched.kept {
+        "that are kept"
+    } else {
+        "in memory"
+    };
+    match (searched.sample_of, searched.requests) {
+        (Some(all), _) => {
+            let all = formatting::roughly_many(all);
+            format!(
+                "a sample of {requests} of about {all} raw requests {place}, spread over the whole time"
+            )
+        }
+        (None, 1) => format!("the one raw request {place}"),
+        (None, _) if searched.all => format!("all {requests} raw requests {place}"),
+        (None, _) => format!("the newest {requests} raw requests {place}"),
     }
 }
 
 /// Sums up the timers of the time that the page is about: those that are kept of the past, or those in memory where none are.
 pub(super) fn find(view: &View<'_>, mut search: TimerSearch) -> Result<TimerGroups, QueryError> {
-    if let Some(Spans { span, .. }) = &view.time.spans {
+    let when = When::from(view.time.spans.clone());
+    if let When::Span(_) = when {
         let of_past = TimerSearch {
             scanned_max: search.scanned_max.min(PAST_SEARCHED_MAX),
             ..search.clone()
         };
-        match view
-            .source
-            .past()
-            .and_then(|past| past.timer_groups(span, &of_past))
-        {
+        match view.source.timer_groups(&of_past, &when) {
             Err(QueryError::NoHistory(_)) => view.time.narrow(&mut search.requests),
             found => return found,
         }
     }
-    view.source.timer_groups(&search)
+    view.source.timer_groups(&search, &When::Now)
 }
 
 /// The small table of the timers of some requests, the largest in `column` first; `conditions` are those of the search, as

@@ -1,11 +1,11 @@
 //! `/timers?by=TAG,...`: raw timers by any tags, without a report for them.
 //!
-//! The newest requests in memory are searched ([`ReadModel::timer_groups`]), or those that are kept of a span, so the answer is
+//! The newest requests in memory are searched ([`Catalog::timer_groups`]), or those that are kept of a span, so the answer is
 //! about them and says how far back it reaches; a report has it over a whole window and at no cost to the reader, and the page offers to make it. `by`
 //! takes timer tags by name, `+request_tag`, and request fields. `t.NAME=VALUE` keeps timers with that tag; the conditions of the
 //! search for requests work here too.
 //!
-//! [`ReadModel::timer_groups`]: crate::query::read_model::ReadModel::timer_groups
+//! [`Catalog::timer_groups`]: crate::query::catalog::Catalog::timer_groups
 
 use maud::{Markup, html};
 

@@ -1,378 +1,160 @@
-//! A server on port 0 and the source behind it.
+//! A server on port 0 and the catalog behind it.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use serde_json::{Value as Json, json};
+use parking_lot::{Mutex, RwLock};
+use prost::Message as _;
+use serde_json::Value as Json;
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
+use crate::clock::{Clock, ManualClock};
+use crate::config::Config;
 use crate::http::{Answers, HttpSettings, serve};
-use crate::query::error::QueryError;
-use crate::query::read_model::{
-    Distribution, FollowStep, Followed, ReadModel, ReportAnswer, ReportSummary, RequestDetail,
-    RequestPage, RequestSearch, Scanned, SlowestPage, TimerDetail, TimerGroups, TimerSearch,
-};
-use crate::query::table::Table;
-use crate::report::DefinedBy;
+use crate::input::Decode as _;
+use crate::input::pinba::{Decoder, model};
+use crate::input::record::{Hasher, TextLimits};
+use crate::merger::{Live, Pulse};
+use crate::pool::Pool;
+use crate::query::catalog::Catalog;
+use crate::query::status::Status;
+use crate::report::definition::{Defaults, Definition};
 use crate::report::native::ReportForm;
-use crate::state::annotations::Annotations;
-use crate::telemetry::reading::{Group, Kind, Place, Reading};
-use crate::value::{Column, ColumnType, Unit, Value};
+use crate::report::{DefinedBy, Reports, Ticks, builtin};
+use crate::ring::{RingPlan, TempRing};
+use crate::telemetry::Counters;
 
 /// How long a test waits for what must come, however busy the machine is. A server whose bound is taken out waits longer.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+/// The wall clock's time when a server starts.
+const NOW_MS: u64 = 1_700_000_000_250;
 
-/// The columns of a report by script and status, with two percentiles.
-pub(super) const COLUMNS: [(&str, ColumnType); 22] = [
-    ("req_count", ColumnType::Int),
-    ("req_per_sec", ColumnType::Float),
-    ("req_time_total", ColumnType::Float),
-    ("req_time_percent", ColumnType::Float),
-    ("req_time_per_sec", ColumnType::Float),
-    ("ru_utime_total", ColumnType::Float),
-    ("ru_utime_percent", ColumnType::Float),
-    ("ru_utime_per_sec", ColumnType::Float),
-    ("ru_stime_total", ColumnType::Float),
-    ("ru_stime_percent", ColumnType::Float),
-    ("ru_stime_per_sec", ColumnType::Float),
-    ("traffic_total", ColumnType::Float),
-    ("traffic_percent", ColumnType::Float),
-    ("traffic_per_sec", ColumnType::Float),
-    ("script_name", ColumnType::Varchar(512)),
-    ("status", ColumnType::Int),
-    ("memory_footprint_total", ColumnType::Float),
-    ("memory_footprint_percent", ColumnType::Float),
-    ("req_time_median", ColumnType::Float),
-    ("limit", ColumnType::Varchar(255)),
-    ("p95", ColumnType::Float),
-    ("p99_9", ColumnType::Float),
-];
-
-/// A report of so many rows; the last one stands for all others.
-pub(super) struct Rows {
-    columns: Vec<Column>,
-    scripts: Vec<String>,
-}
-
-impl Rows {
-    pub(super) fn new(rows: usize) -> Self {
-        let column =
-            |(name, column_type): &(&str, ColumnType)| Column::new(*name, *column_type, Unit::None);
-        Self {
-            columns: COLUMNS.iter().map(column).collect(),
-            scripts: (0..rows)
-                .map(|row| format!("/shop/page-{:05}.php", row * 7919 % 99_991))
-                .collect(),
-        }
-    }
-}
-
-impl Table for Rows {
-    fn columns(&self) -> &[Column] {
-        &self.columns
-    }
-
-    fn len(&self) -> usize {
-        self.scripts.len()
-    }
-
-    fn value(&self, row: usize, column: usize) -> Value<'_> {
-        let other = row + 1 == self.scripts.len();
-        let number = row as u64;
-        // By number, so that a large answer costs what is written and not this.
-        match column {
-            0 => Value::Int(1 + (row % 100) as i64),
-            2 | 5 | 8 => Value::Micros(number * 1_000_003 % 10_000_019),
-            14 if other => Value::Text("(other)".into()),
-            14 => Value::Text(self.scripts[row].as_str().into()),
-            15 if other => Value::Null,
-            15 => Value::Int([200, 404, 500][row % 3]),
-            19 => Value::Text(if row.is_multiple_of(2) { "even" } else { "odd" }.into()),
-            21 => Value::Null,
-            12 => Value::Float(f64::NAN),
-            _ => Value::Float((number + 1) as f64 / 7.0 + column as f64),
-        }
-    }
-}
-
-/// Rows of table `request`, as far as the front end looks at them.
-struct Requests(Vec<Column>, Vec<u64>);
-
-impl Table for Requests {
-    fn columns(&self) -> &[Column] {
-        &self.0
-    }
-
-    fn len(&self) -> usize {
-        self.1.len()
-    }
-
-    fn value(&self, row: usize, column: usize) -> Value<'_> {
-        match column {
-            0 => Value::Int(self.1[row] as i64),
-            1 => Value::Text("web\"1".into()),
-            2 => Value::Micros(250_000),
-            3 => Value::Null,
-            4 => Value::Text("env=prod,a=1".into()),
-            _ => Value::Int(1_700_000_000),
-        }
-    }
-}
-
-fn requests(ids: Vec<u64>) -> Box<dyn Table> {
-    let columns = [
-        ("id", ColumnType::BigInt),
-        ("hostname", ColumnType::Varchar(255)),
-        ("req_time", ColumnType::Float),
-        ("schema", ColumnType::Varchar(255)),
-        ("tags", ColumnType::Text),
-        ("timestamp", ColumnType::Int),
-    ];
-    let column = |(name, column_type): (&str, _)| Column::new(name, column_type, Unit::None);
-    Box::new(Requests(columns.into_iter().map(column).collect(), ids))
-}
-
-/// The source: fixed rows, and a memory of what it was asked.
-#[derive(Default)]
-pub(in crate::http) struct Sample {
-    pub(super) rows: AtomicUsize,
-    pub(super) search: Mutex<RequestSearch>,
-    pub(super) needed: Mutex<Option<Option<Vec<String>>>>,
-    pub(super) form: Mutex<Option<ReportForm>>,
-    pub(super) resets: AtomicUsize,
-    pub(super) unready: AtomicBool,
-    pub(super) raw_off: AtomicBool,
-    /// Readings wait as long as this is set.
-    pub(super) held: AtomicBool,
-    /// Readings begun.
+/// A clock that stands still, and at which those who read can be stopped.
+#[derive(Debug)]
+pub(super) struct GatedClock {
+    pub(super) clock: ManualClock,
+    /// Whoever asks for the time of day waits as long as this is locked.
+    pub(super) gate: Mutex<()>,
+    /// How often it was asked for.
     pub(super) asked: AtomicUsize,
-    pub(super) annotations: Annotations,
+    /// Whoever asks for it panics.
+    pub(super) panics: AtomicBool,
 }
 
-pub(super) fn summary(name: &str) -> ReportSummary {
-    ReportSummary {
-        name: name.into(),
-        kind: "base".into(),
-        comment: Some("report9".into()),
-        keys: vec!["script_name".into(), "status".into()],
-        window_seconds: 900.0,
-        rows: 7,
-        columns: Rows::new(0).columns,
-        definition: json!({"level": "request"}),
-        defined: DefinedBy::BuiltIn,
-        persistent: true,
-        complete: true,
-    }
-}
-
-impl ReadModel for Sample {
-    fn info(&self) -> Result<Box<dyn Table>, QueryError> {
-        Ok(Box::new(Rows::new(1)))
+impl Clock for GatedClock {
+    fn mono_ms(&self) -> u64 {
+        self.clock.mono_ms()
     }
 
-    fn status_groups(&self) -> Vec<Group> {
-        let invalid = json!({"truncated": 2});
-        let readings = vec![
-            Reading::new(Kind::Alias, "current_temp_pool_size", "", 0_u64),
-            Reading::new(
-                Kind::Counter,
-                "datagrams_invalid",
-                "Of which nothing was taken.",
-                invalid,
-            ),
-        ];
-        vec![Group::new(Place::Top, readings)]
-    }
-
-    fn annotations(&self) -> &Annotations {
-        &self.annotations
-    }
-
-    fn reports(&self) -> Vec<ReportSummary> {
-        vec![summary("r"), summary("a b/c?")]
-    }
-
-    fn report(
-        &self,
-        name: &str,
-        needed: Option<&[String]>,
-        _equal: &[(String, String)],
-    ) -> Result<ReportAnswer, QueryError> {
-        *self.needed.lock().unwrap() = Some(needed.map(<[String]>::to_vec));
+    fn unix_ms(&self) -> u64 {
         self.asked.fetch_add(1, Ordering::SeqCst);
-        while self.held.load(Ordering::SeqCst) {
-            std::thread::sleep(Duration::from_millis(1));
+        drop(self.gate.lock());
+        assert!(!self.panics.load(Ordering::SeqCst), "as the test wants it");
+        self.clock.unix_ms()
+    }
+}
+
+/// The script and the status of the request of this number; no two are alike.
+pub(super) fn script_and_status(number: usize) -> (String, u32) {
+    let script = format!("/shop/page-{:05}.php", number * 7919 % 99_991);
+    (script, [200, 404, 500][number % 3])
+}
+
+/// A packet of it: requests of even numbers have two timers.
+fn packet(number: usize) -> Vec<u8> {
+    let (script, status) = script_and_status(number);
+    let mut sent = model::Request::named("web\"1", "shop", script);
+    sent.status = Some(status);
+    sent.request_time = Some((number * 1_000_003 % 10_000_019) as f32 / 1e6);
+    sent.add_tag("env", "prod");
+    let is_even = number.is_multiple_of(2);
+    sent.add_tag("limit", if is_even { "even" } else { "odd" });
+    if is_even {
+        let rusage = (0.000_001, 0.0);
+        sent.add_timer_with_rusage(2, 1.5, rusage, &[("group", "db")]);
+        let tags = [("group", "cache"), ("op", "get")];
+        sent.add_timer_with_rusage(2, 1.5, rusage, &tags);
+    }
+    sent.encode_to_vec()
+}
+
+/// The built-in reports, `r` by script, status and a tag, `limits` by a tag that is called like a parameter, and one with a name
+/// that has to be quoted.
+fn definitions(defaults: &Defaults) -> Vec<(Definition, DefinedBy)> {
+    let own = [
+        (
+            "r",
+            r#"{"level": "request", "keys": ["script_name", "status", "+limit"], "percentiles": [95, 99.9], "window": "900s"}"#,
+        ),
+        (
+            "limits",
+            r#"{"comment": "v2/request/60/+limit/no_percentiles/no_filters"}"#,
+        ),
+        ("odd", r#"{"level": "request", "keys": ["hostname"]}"#),
+    ];
+    let own = own.into_iter().map(|(name, members)| {
+        let members = serde_json::from_str(members).unwrap();
+        let form = ReportForm::from_members(name, members).unwrap();
+        let definition = form.definition(defaults).unwrap();
+        // A form may not ask for such a name: pages and the API quote them all the same.
+        let name = if name == "odd" { "a b/c?" } else { name };
+        Definition {
+            name: name.to_owned(),
+            ..definition
         }
-        match name {
-            "r" | "a b/c?" => Ok(ReportAnswer {
-                window_seconds: 900.0,
-                covered_seconds: 17,
-                as_of_ms: 1_700_000_000_250,
-                key_columns: vec![14, 15, 19],
-                table: Box::new(Rows::new(self.rows.load(Ordering::SeqCst))),
-            }),
-            "busy" => Err(QueryError::Busy("later".into())),
-            "panics" => panic!("as the test wants it"),
-            _ => Err(QueryError::unknown_report(name)),
+    });
+    let all = own.chain(builtin::reports(defaults));
+    all.map(|report| (report, DefinedBy::BuiltIn)).collect()
+}
+
+/// A catalog over so many requests, which have been there for some seconds. The last one is in `(other)`.
+pub(in crate::http) fn catalog(requests: usize) -> Catalog {
+    let clock = ManualClock::new(NOW_MS);
+    catalog_at(requests, true, Arc::new(clock))
+}
+
+fn catalog_at(requests: usize, keeps_raw: bool, clock: Arc<dyn Clock>) -> Catalog {
+    let mut config = Config::default();
+    config.pool.request_pool_size = requests + 1;
+    config.pool.timer_pool_size = 2 * (requests + 1);
+    config.reports.rows_max = requests.saturating_sub(1).max(1);
+    let hasher = Hasher::new();
+    let ticks = Ticks::of(config.pool.stats_history);
+    let pool = Pool::new(&config.pool, hasher.clone());
+    let mut reports = Reports::new(&config.reports, ticks);
+    let defaults = Defaults::default();
+    reports.define_at_start(definitions(&defaults), &pool, 0);
+    let mut live = Live::new(pool, reports, ticks);
+    let mut decoder = Decoder::new(TextLimits::default(), hasher);
+    // The last one comes later, so that all of it covers some seconds.
+    let last = requests.saturating_sub(1);
+    for (numbers, at_ms) in [(0..last, 0), (last..requests, 17_000)] {
+        let mut records = Vec::new();
+        for number in numbers {
+            let received = (NOW_MS / 1_000) as u32;
+            let taken = decoder.decode(&packet(number), received, &mut records);
+            assert_eq!(taken, Ok(1));
         }
+        live.advance(at_ms);
+        live.merge(&records, at_ms);
     }
-
-    fn create_report(&self, form: ReportForm) -> Result<ReportSummary, QueryError> {
-        if form.name == "r" {
-            return Err(QueryError::ReportExists {
-                name: form.name,
-                defined: "built-in".into(),
-            });
-        }
-        if form.comment.as_deref() == Some("tag_info:") {
-            return Err(QueryError::bad_value(
-                "comment",
-                "\"tag_info:\" names no tag",
-            ));
-        }
-        let report = ReportSummary {
-            persistent: false,
-            complete: false,
-            ..summary(&form.name)
-        };
-        *self.form.lock().unwrap() = Some(form);
-        Ok(report)
-    }
-
-    fn drop_report(&self, name: &str) -> Result<bool, QueryError> {
-        match name {
-            "mine" => Ok(false),
-            "r" => Err(QueryError::ReportFixed {
-                name: name.into(),
-                reason: "it is built in".into(),
-            }),
-            _ => Err(QueryError::unknown_report(name)),
-        }
-    }
-
-    fn rankings(
-        &self,
-        names: &[&str],
-        _percentiles: &[f64],
-    ) -> Result<Vec<ReportAnswer>, QueryError> {
-        // What the overview shows is there, in the columns of this sample.
-        let there = |name: &str| name == "info" || name.starts_with("report_by_");
-        let answer = |name: &&str| {
-            let name = if there(name) { "r" } else { name };
-            self.report(name, None, &[])
-        };
-        names.iter().map(answer).collect()
-    }
-
-    fn distribution(
-        &self,
-        _name: &str,
-        _equal: &[(String, String)],
-    ) -> Result<Option<Distribution>, QueryError> {
-        Ok(None)
-    }
-
-    fn slowest(
-        &self,
-        search: &RequestSearch,
-        _scanned_max: usize,
-    ) -> Result<SlowestPage, QueryError> {
-        Ok(SlowestPage {
-            table: self.requests(search)?.table,
-            scanned: Scanned::default(),
-        })
-    }
-
-    fn timer_groups(&self, _search: &TimerSearch) -> Result<TimerGroups, QueryError> {
-        Ok(TimerGroups::default())
-    }
-
-    fn requests(&self, search: &RequestSearch) -> Result<RequestPage, QueryError> {
-        if self.raw_off.load(Ordering::SeqCst) {
-            return Err(QueryError::RawDataOff);
-        }
-        *self.search.lock().unwrap() = search.clone();
-        let last = search.before_id == Some(2);
-        Ok(RequestPage {
-            as_of_ms: 1_700_000_000_250,
-            table: requests(if last { vec![1] } else { vec![3, 2] }),
-            timers: if search.timers && !last {
-                vec![self.request(3)?.timers, Vec::new()]
-            } else {
-                Vec::new()
-            },
-            next_before_id: (!last).then_some(2),
-        })
-    }
-
-    fn last_request_id(&self) -> Result<u64, QueryError> {
-        if self.raw_off.load(Ordering::SeqCst) {
-            return Err(QueryError::RawDataOff);
-        }
-        Ok(3)
-    }
-
-    /// One request a step: the next one.
-    fn follow(&self, search: &RequestSearch, step: FollowStep) -> Result<Followed, QueryError> {
-        *self.search.lock().unwrap() = search.clone();
-        let id = step.after_id + 1;
-        Ok(Followed {
-            table: requests(vec![id]),
-            timers: if step.timers {
-                vec![self.request(3)?.timers]
-            } else {
-                Vec::new()
-            },
-            after_id: id,
-            missed: u64::from(id == 5),
-            more: true,
-        })
-    }
-
-    fn request(&self, id: u64) -> Result<RequestDetail, QueryError> {
-        if id != 3 {
-            return Err(QueryError::UnknownRequest { id });
-        }
-        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
-        let timer = TimerDetail {
-            id: 9,
-            hit_count: 2,
-            value_us: 1_500_000,
-            ru_utime_us: 1,
-            ru_stime_us: 0,
-            tags: vec![pair("group", "db")],
-        };
-        Ok(RequestDetail {
-            row: requests(vec![3]),
-            tags: vec![pair("env", "prod"), pair("a", "1")],
-            timers: vec![
-                timer.clone(),
-                TimerDetail {
-                    id: 10,
-                    tags: Vec::new(),
-                    ..timer
-                },
-            ],
-            activities: None,
-        })
-    }
-
-    fn reset(&self) -> Result<(), QueryError> {
-        self.resets.fetch_add(1, Ordering::SeqCst);
-        Ok(())
-    }
-
-    fn unready(&self) -> Vec<String> {
-        match self.unready.load(Ordering::SeqCst) {
-            true => vec!["the merger is behind".into(), "no socket".into()],
-            false => Vec::new(),
-        }
-    }
+    let counters = Counters::new(1);
+    let (ring, ..) = TempRing::new(RingPlan::new(1024, 1 << 20, 1), &counters.sockets);
+    let status = Status::bare(counters, ring);
+    let live = Arc::new(RwLock::new(live));
+    Catalog::new(
+        live,
+        clock,
+        defaults,
+        keeps_raw,
+        status,
+        Arc::new(Pulse::default()),
+    )
 }
 
 /// What came back.
@@ -418,7 +200,8 @@ impl Reply {
 
 /// The front end under test. Stops when it is dropped.
 pub(super) struct Server {
-    pub(super) source: Arc<Sample>,
+    pub(super) catalog: Arc<Catalog>,
+    pub(super) clock: Arc<GatedClock>,
     pub(super) address: SocketAddr,
     runtime: Runtime,
     stop: Option<oneshot::Sender<()>>,
@@ -426,34 +209,56 @@ pub(super) struct Server {
 }
 
 impl Server {
+    /// With 300 requests.
     pub(super) fn start() -> Self {
         Self::with(HttpSettings::new(&["Stats.example".into()]))
     }
 
     pub(super) fn with(settings: HttpSettings) -> Self {
+        Self::over(300, true, settings)
+    }
+
+    /// With so many requests.
+    pub(super) fn of(requests: usize) -> Self {
+        Self::over(requests, true, HttpSettings::new(&[]))
+    }
+
+    pub(super) fn over(requests: usize, keeps_raw: bool, settings: HttpSettings) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .enable_all()
             .build()
             .unwrap();
-        let source = Arc::new(Sample::default());
-        source.rows.store(300, Ordering::SeqCst);
+        let clock = Arc::new(GatedClock {
+            clock: ManualClock::new(NOW_MS),
+            gate: Mutex::new(()),
+            asked: AtomicUsize::new(0),
+            panics: AtomicBool::new(false),
+        });
+        let of_catalog = Arc::<GatedClock>::clone(&clock);
+        let catalog = Arc::new(catalog_at(requests, keeps_raw, of_catalog));
         let listener = runtime
             .block_on(tokio::net::TcpListener::bind("127.0.0.1:0"))
             .unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel();
-        let shared: Arc<dyn ReadModel> = Arc::<Sample>::clone(&source);
-        let task = runtime.spawn(serve(listener, Answers::new(shared), settings, async {
+        let answers = Answers::new(Arc::clone(&catalog));
+        let task = runtime.spawn(serve(listener, answers, settings, async {
             stopped.await.unwrap();
         }));
         Self {
-            source,
+            catalog,
+            clock,
             address,
             runtime,
             stop: Some(stop),
             task: Some(task),
         }
+    }
+
+    /// Requests in memory.
+    pub(super) fn requests(&self) -> usize {
+        self.catalog.live().read().pool.requests.len()
     }
 
     /// Asks the server to stop, without waiting for it.

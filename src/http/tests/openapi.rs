@@ -92,7 +92,7 @@ fn the_query_parameters_described_are_those_accepted() {
         ("/api/v1/reports", &[]),
         (
             "/api/v1/reports/{name}",
-            &["script_name", "status", "limit"],
+            &["script_name", "status", "tag_limit"],
         ),
         ("/api/v1/requests", &["tag.NAME"]),
         ("/api/v1/requests/{id}", &[]),

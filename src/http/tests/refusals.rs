@@ -1,11 +1,15 @@
 //! What is refused, and how; and clients that behave badly.
 
 use std::io::{Read, Write};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::harness::{PATIENCE, Server, read_reply, until_closed};
 use crate::http::HttpSettings;
+
+/// Rows whose answer fits in no buffer of a socket.
+const LARGE: usize = 20_000;
 
 const CLOSE: &str = "connection: close\r\n\r\n";
 
@@ -77,7 +81,7 @@ fn head_is_get_without_the_body() {
             assert_eq!(head.header(header), get.header(header), "{path} {header}");
         }
     }
-    server.source.rows.store(20_000, Ordering::SeqCst);
+    let server = Server::of(20_000);
     assert_eq!(
         server
             .ask("HEAD", "/api/v1/reports/r?limit=0", &[], None)
@@ -126,7 +130,7 @@ fn hosts_and_origins() {
         Some(""),
     );
     reply.problem(403);
-    assert_eq!(server.source.resets.load(Ordering::SeqCst), 0);
+    assert_eq!(server.requests(), 300);
     server
         .raw(&format!("GET / HTTP/1.1\r\n{CLOSE}"))
         .problem(400);
@@ -157,7 +161,7 @@ fn bodies() {
             assert!(detail.contains("application/json"), "{detail}");
         }
     }
-    assert_eq!(server.source.resets.load(Ordering::SeqCst), 0);
+    assert_eq!(server.requests(), 300);
     let charset = [("content-type", "Application/JSON; charset=utf-8")];
     assert_eq!(
         server
@@ -167,7 +171,8 @@ fn bodies() {
     );
 
     let fits = format!(r#"{{"name":"x","comment":"{}"}}"#, "c".repeat(1_000_000));
-    assert_eq!(server.post("/api/v1/reports", &fits).status, 201);
+    let detail = server.post("/api/v1/reports", &fits).problem(400);
+    assert!(detail.starts_with("comment: "), "{}", &detail[..80]);
     let announced = "POST /api/v1/reports HTTP/1.1\r\nhost: localhost\r\n\
         content-type: application/json\r\ncontent-length: 1048577\r\n";
     server.raw(&format!("{announced}{CLOSE}")).problem(413);
@@ -274,8 +279,7 @@ fn a_client_that_does_not_read_is_cut_off_and_others_are_served() {
     settings.idle_max = Duration::from_secs(2);
     settings.streams_max = 1;
     settings.patience = Duration::from_millis(100);
-    let server = Server::with(settings.clone());
-    server.source.rows.store(100_000, Ordering::SeqCst);
+    let server = Server::over(LARGE, true, settings.clone());
     // While it is stuck others are refused. A machine that does something else for so long has not seen that: once more.
     let stuck = (0..20).find_map(|_| {
         let start = Instant::now();
@@ -317,7 +321,7 @@ fn too_many_queries_are_refused() {
     settings.waiting_max = 1;
     settings.patience = 2 * PATIENCE;
     let server = Server::with(settings);
-    server.source.held.store(true, Ordering::SeqCst);
+    let held = server.clock.gate.lock();
     let (tell, told) = std::sync::mpsc::channel();
     std::thread::scope(|scope| {
         for _ in 0..4 {
@@ -330,7 +334,7 @@ fn too_many_queries_are_refused() {
         // One is being answered and one waits; neither can come back before it is let go.
         assert_eq!((told.recv().unwrap(), told.recv().unwrap()), (503, 503));
         assert_eq!(server.get("/readyz").status, 200);
-        server.source.held.store(false, Ordering::SeqCst);
+        drop(held);
         assert_eq!((told.recv().unwrap(), told.recv().unwrap()), (200, 200));
     });
 }
@@ -372,28 +376,29 @@ fn connections_are_kept_alive() {
 }
 
 /// A server whose own bounds end nothing while a test looks.
-fn long_suffering() -> Server {
+fn long_suffering(requests: usize) -> Server {
     let mut settings = HttpSettings::new(&[]);
     settings.head_max = 10 * PATIENCE;
     settings.answer_max = 10 * PATIENCE;
     settings.idle_max = 10 * PATIENCE;
-    Server::with(settings)
+    Server::over(requests, true, settings)
 }
 
 /// Stops a server while it answers; whether the answer came whole.
 fn finishes_what_is_under_way() -> bool {
-    let mut server = long_suffering();
-    server.source.held.store(true, Ordering::SeqCst);
+    let mut server = long_suffering(300);
+    let clock = Arc::clone(&server.clock);
+    let held = clock.gate.lock();
     let _idle = server.connect();
     let mut asking = server.connect();
     asking
         .write_all(b"GET /api/v1/reports/r HTTP/1.1\r\nhost: localhost\r\n\r\n")
         .unwrap();
-    while server.source.asked.load(Ordering::SeqCst) == 0 {
+    while server.clock.asked.load(Ordering::SeqCst) == 0 {
         std::thread::yield_now();
     }
     server.stop();
-    server.source.held.store(false, Ordering::SeqCst);
+    drop(held);
     let reply = String::from_utf8(until_closed(asking)).unwrap();
     server.stopped();
     assert!(std::net::TcpStream::connect(server.address).is_err());
@@ -408,8 +413,7 @@ fn a_stop_finishes_what_is_under_way_and_nothing_else() {
 
 #[test]
 fn a_stop_does_not_wait_for_a_client_that_does_not_read() {
-    let mut server = long_suffering();
-    server.source.rows.store(100_000, Ordering::SeqCst);
+    let mut server = long_suffering(LARGE);
     let mut stuck = server.connect();
     stuck
         .write_all(b"GET /api/v1/reports/r?limit=0 HTTP/1.1\r\nhost: localhost\r\n\r\n")

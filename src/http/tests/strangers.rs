@@ -151,8 +151,8 @@ fn a_stranger_gets_401_from_every_path_and_method() {
         }
     }
     assert!(tried > 100, "{tried}");
-    assert_eq!(server.source.asked.load(Ordering::SeqCst), 0);
-    assert_eq!(server.source.resets.load(Ordering::SeqCst), 0);
+    assert_eq!(server.clock.asked.load(Ordering::SeqCst), 0);
+    assert_eq!(server.requests(), 300);
 }
 
 #[track_caller]

@@ -117,6 +117,8 @@ pub struct Record<'a> {
     request_tags: &'a [Tag],
     timers: &'a [u8],
     texts: &'a [u8],
+    /// The texts of the strings, end to end.
+    strings: &'a [u8],
     bytes: &'a [u8],
 }
 
@@ -173,6 +175,7 @@ impl<'a> Record<'a> {
         let texts = bytes.get(head.texts_at.get() as usize..)?;
         let (string_ends, body) = prefix(body, head.string_count)?;
         let (request_tags, timers) = prefix(body, head.request_tag_count)?;
+        let strings = texts.get(text_at(head, 4)..).unwrap_or(&[]);
         *rest = after;
         Some(Self {
             head,
@@ -180,6 +183,7 @@ impl<'a> Record<'a> {
             request_tags,
             timers,
             texts,
+            strings,
             bytes,
         })
     }
@@ -244,8 +248,7 @@ impl<'a> Record<'a> {
         let (Some(start), Some(end)) = (start, end_of(i)) else {
             return &[];
         };
-        let strings = self.texts.get(self.text_at(4)..).unwrap_or(&[]);
-        strings.get(start..end).unwrap_or(&[])
+        self.strings.get(start..end).unwrap_or(&[])
     }
 
     /// The request's own tags.
@@ -268,20 +271,20 @@ impl<'a> Record<'a> {
     /// One of the four texts of the request.
     #[inline(always)]
     fn text(&self, number: usize) -> &'a [u8] {
-        let start = self.text_at(number);
-        let end = self.text_at(number.saturating_add(1));
+        let start = text_at(self.head, number);
+        let end = text_at(self.head, number.saturating_add(1));
         self.texts.get(start..end).unwrap_or(&[])
     }
+}
 
-    /// Where text `number` begins; the strings follow the fourth.
-    #[inline(always)]
-    fn text_at(&self, number: usize) -> usize {
-        let before = self.head.text_bytes.iter().take(number);
-        before.fold(0, |at, bytes| match bytes.get() {
-            ABSENT => at,
-            bytes => usize::from(bytes).saturating_add(at),
-        })
-    }
+/// Where text `number` of a record begins; the strings follow the fourth.
+#[inline(always)]
+fn text_at(head: &Head, number: usize) -> usize {
+    let before = head.text_bytes.iter().take(number);
+    before.fold(0, |at, bytes| match bytes.get() {
+        ABSENT => at,
+        bytes => usize::from(bytes).saturating_add(at),
+    })
 }
 
 /// A list of `count` elements at the front of `bytes`, and what follows it.

@@ -13,7 +13,7 @@ use super::seconds::clean;
 use super::strings::{Interned, StringTable, low_u32};
 use super::text::{self, TextLimits};
 use super::{HEAD_BYTES, Hasher, Head, Tag, TimerHead};
-use crate::input::rewrite::{Chain, Rewrite, TextField};
+use crate::input::rewrite::{Chain, Rewrite, TagOf, TextField};
 use crate::limits::{RECORD_BYTES_MAX, TAGS_TEXT_BYTES_MAX, TEXT_BYTES_MAX};
 
 /// By `Repair as usize`.
@@ -144,6 +144,21 @@ impl RecordWriter {
             let raw = &self.rewritten;
             self.strings.add(raw, cap, &self.hasher, &mut self.repaired)
         })
+    }
+
+    /// Adds the value of a tag, after the rules for that name.
+    pub(in crate::input) fn tag_value<R: Rewrite>(
+        &mut self,
+        rules: &mut R,
+        (of, name): (TagOf, &[u8]),
+        value: &[u8],
+    ) -> Interned {
+        let chain = match rules.has_tag_chains() {
+            true => rules.tag_chain(of, name),
+            false => None,
+        };
+        let rewritten = chain.and_then(|chain| self.rewritten_string(chain, value, rules));
+        rewritten.unwrap_or_else(|| self.string(value))
     }
 
     /// The text of a string of this record.

@@ -83,7 +83,7 @@ impl<R: Rewrite> RequestWriter<R> {
             };
             if record.has_room(&mut tags, name.len(), value.len()) {
                 let name_string = record.string(name);
-                let value = tag_value(record, rules, (TagOf::Request, name), value);
+                let value = record.tag_value(rules, (TagOf::Request, name), value);
                 record.tag(&mut tags, name_string, value);
             }
         }
@@ -164,25 +164,10 @@ impl<R: Rewrite> Timers<'_, R> {
             _ => record.string(name),
         };
         self.name = (name, Some(string));
-        let value = tag_value(record, *rules, (TagOf::Timer, name), value.as_bytes());
+        let value = record.tag_value(*rules, (TagOf::Timer, name), value.as_bytes());
         record.tag(&mut tags, string, value);
         record.end_timer(timer, &tags);
     }
-}
-
-/// The string for the value of a tag, after the rules for that name.
-fn tag_value<R: Rewrite>(
-    record: &mut RecordWriter,
-    rules: &mut R,
-    (of, name): (TagOf, &[u8]),
-    value: &[u8],
-) -> Interned {
-    let chain = match rules.has_tag_chains() {
-        true => rules.tag_chain(of, name),
-        false => None,
-    };
-    let rewritten = chain.and_then(|chain| record.rewritten_string(chain, value, rules));
-    rewritten.unwrap_or_else(|| record.string(value))
 }
 
 /// Microseconds as records have them.

@@ -23,7 +23,7 @@ const SCRIPTS: u64 = 2_500;
 const SECONDS: u64 = 1_000;
 const REQUESTS_A_SECOND: u64 = 250;
 
-/// A report, and its rows by key: sums, and samples by bucket.
+/// Rows by key: sums, and samples by bucket.
 type Rows = BTreeMap<String, (Totals, BTreeMap<u32, u64>)>;
 
 /// What a request adds, by report and key: a sum, how many samples of which time.
@@ -52,12 +52,26 @@ impl World {
             ..Defaults::default()
         };
         let mut all = builtin::reports(&defaults);
-        let members =
-            r#"{"level": "timer", "keys": ["script_name", "@group"], "percentiles": [95]}"#;
-        let form = ReportForm::from_members("by_both", serde_json::from_str(members).unwrap());
-        all.push(form.unwrap().definition(&defaults).unwrap());
+        for (name, members) in [
+            (
+                "by_both",
+                r#"{"level": "timer", "keys": ["script_name", "@group"], "percentiles": [95]}"#,
+            ),
+            (
+                "by_script",
+                r#"{"level": "request", "keys": ["script_name"]}"#,
+            ),
+        ] {
+            let form = ReportForm::from_members(name, serde_json::from_str(members).unwrap());
+            all.push(form.unwrap().definition(&defaults).unwrap());
+        }
         let all = all.into_iter().map(|it| (it, DefinedBy::BuiltIn)).collect();
         reports.define_at_start(all, &pool, 0);
+        let aggregates = reports.aggregates();
+        assert_eq!(
+            aggregates, 2,
+            "requests, whoever wants extremes, and timers"
+        );
         let mut live = Live::new(pool, reports, history);
         let choice = Choice {
             charted: Some(vec!["by_both".to_owned()]),
@@ -183,6 +197,35 @@ impl World {
         (0..reading.len()).map(row).collect()
     }
 
+    /// Shortest and longest request of every script, as the native report has them.
+    fn extremes(&self) -> BTreeMap<String, (u64, u64)> {
+        let Live { reports, pool, .. } = &self.live;
+        let want = Want {
+            keys: true,
+            ..Want::default()
+        };
+        let entry = reports.find("by_script").unwrap();
+        let reading = reports.read(entry, want, pool, 0);
+        let row = |row: usize| match reading.key(row, 0) {
+            KeyValue::Text(script) => {
+                let seen = reading.extremes[row];
+                (script.to_owned(), (seen.time_min, seen.time_max))
+            }
+            other => panic!("{other:?}"),
+        };
+        (0..reading.len()).map(row).collect()
+    }
+
+    fn recount_extremes(&self) -> BTreeMap<String, (u64, u64)> {
+        let mut rows = BTreeMap::new();
+        let added = self.sent.iter().flat_map(|(_, added)| added);
+        for (_, script, _, _, time) in added.filter(|it| it.0 == "report_by_script_name") {
+            let (min, max) = rows.entry(script.clone()).or_insert((*time, *time));
+            (*min, *max) = ((*min).min(*time), (*max).max(*time));
+        }
+        rows
+    }
+
     fn recount(&self, report: &str) -> Rows {
         let mut rows = Rows::new();
         let added = self.sent.iter().flat_map(|(_, added)| added);
@@ -214,6 +257,7 @@ fn ten_thousand_groups_come_and_go() {
                 }
                 groups.extend(rows.into_keys());
             }
+            assert_eq!(world.extremes(), world.recount_extremes(), "at {second}");
         }
         pieces += world.pass();
     }

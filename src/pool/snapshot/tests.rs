@@ -52,6 +52,7 @@ impl Filled {
                 .decode(&sent.encode_to_vec(), 1_700_000_000 + n as u32, &mut bytes)
                 .unwrap();
             let record = Record::next(&mut &bytes[..]).unwrap();
+            timers.clear();
             self.pool.append(&record, n / 100, n * 10, &mut timers);
             self.pool.notify_freed(|_| {});
         }

@@ -2,7 +2,7 @@
 //!
 //! Rows are joined by key when the table is made; values are looked up in the two tables when they are asked for.
 
-use super::past::PastTable;
+use super::past_table::PastTable;
 use crate::query::error::QueryError;
 use crate::query::table::Table;
 use crate::report::layout::{Cell, ColumnLayout, LayoutColumn};

@@ -11,7 +11,7 @@ use super::past::{Added, Steps, rfc3339, uncounted};
 use crate::clickhouse::{Counted, FleetRows, Points};
 use crate::history::{Coverage, Dataset, Resolution};
 use crate::query::error::QueryError;
-use crate::query::past::{Fleet, LineQuestion, PastQuestion, moved, shipped_until};
+use crate::query::question::{Fleet, LineQuestion, Spans, moved, shipped_until};
 use crate::report::packed::Sum;
 use crate::series::Metric;
 
@@ -31,11 +31,11 @@ impl Catalog {
         &self,
         dataset: &Arc<Dataset>,
         fleet: &Fleet,
-        question: &PastQuestion,
+        spans: &Spans,
     ) -> Result<Vec<Added>, QueryError> {
-        let now = outwards(&question.span);
-        let before = question.before.as_ref();
-        let before = before.map(|before| outwards(&moved(&now, &question.span, before)));
+        let now = outwards(&spans.span);
+        let before = spans.before.as_ref();
+        let before = before.map(|before| outwards(&moved(&now, &spans.span, before)));
         let added = [now].into_iter().chain(before).map(|span| {
             let rows = self.fleet_rows(dataset, fleet, &span)?;
             let span = rows.span().clone();

@@ -8,8 +8,12 @@ use crate::merger::answering;
 use crate::query::error::QueryError;
 
 impl Catalog {
-    /// What became of lines of a log.
-    pub(super) fn imported(
+    /// Counts lines of a log in the minutes that they name: what became of them. `name`: the hostname of their requests;
+    /// `covered_to`: what the answer about the lines before them said.
+    ///
+    /// # Errors
+    /// Also [`QueryError::NotKept`] when they cannot be written.
+    pub fn import_log(
         &self,
         lines: &[u8],
         name: Option<String>,

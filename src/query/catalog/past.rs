@@ -4,18 +4,16 @@
 //! histograms when a table is asked to [`load`](Table::load) the columns that need them, for the rows that are shown. Two
 //! spans that are compared become one table, joined by key.
 
-use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
 use chrono::{DateTime, SecondsFormat};
-use serde_json::Value as Json;
 
 use super::compared::Compared;
-use super::fleet::away;
+use super::past_table::PastTable;
 use super::ranking::spread;
 use super::{Catalog, columns, key_columns};
-use crate::history::histogram::{ends, error, fold, settle};
+use crate::history::histogram::{ends, error, settle};
 use crate::history::lines::{self, Asked};
 use crate::history::plan::Plan;
 use crate::history::sums::Sums;
@@ -23,22 +21,16 @@ use crate::history::unit::RowsAt;
 use crate::history::{Coverage, Dataset, History, Resolution};
 use crate::merger::answering;
 use crate::query::error::QueryError;
-use crate::query::past::{
-    Fleet, LineQuestion, Past, PastAnswer, PastLines, PastQuestion, PastRequestPage, PastRequests,
-    moved,
+use crate::query::question::{
+    LineQuestion, OfSpan, PastLines, ReportQuestion, Spans, Whose, moved,
 };
-use crate::query::read_model::{
-    Distribution, ReportAnswer, RequestDetail, TimerGroups, TimerSearch,
-};
+use crate::query::read_model::{Distribution, ReportAnswer};
 use crate::query::table::{Rows, Table};
 use crate::report::definition::{Columns, Definition};
 use crate::report::histogram::BucketLayout;
-use crate::report::layout::ColumnLayout;
 use crate::report::packed::Sum;
-use crate::report::reading::Reading;
 use crate::report::row_key::{key_texts, push_key};
 use crate::series::{Metric, Span};
-use crate::value::{Column, Value};
 
 /// Why sums of two spans have no change.
 const UNEQUAL: &str =
@@ -48,7 +40,7 @@ const UNEQUAL: &str =
 pub(super) struct Kept<'a> {
     pub(super) definition: Arc<Definition>,
     pub(super) dataset: Arc<Dataset>,
-    history: &'a History,
+    pub(super) history: &'a History,
 }
 
 impl Catalog {
@@ -67,8 +59,8 @@ impl Catalog {
         if !names.contains(&name) {
             let names = names.join(", ");
             return Err(QueryError::NoHistory(format!(
-                "the past of report {name:?} is not kept: history.reports does not name it, or it says history = false; kept \
-                 are those of {names}"
+                "the past of report {name:?} is not kept: history.reports does not name it, or it has history = false; it is \
+                 kept of {names}"
             )));
         }
         Ok(Kept {
@@ -132,7 +124,7 @@ pub(super) struct Steps {
 
 impl Kept<'_> {
     /// The rows of the span, and those of the span before.
-    fn add_up(&self, question: &PastQuestion) -> Vec<Added> {
+    fn add_up(&self, spans: &Spans) -> Vec<Added> {
         let Self {
             dataset, history, ..
         } = self;
@@ -141,9 +133,9 @@ impl Kept<'_> {
         let kept_from = ran.kept_from(&coverage).into_iter();
         let kept_from = kept_from.chain(view.kept_from(dataset)).min();
         let plan = |span| Plan::new(&view.parts, dataset, span);
-        let now = plan(question.span.clone());
-        let before = question.before.as_ref().map(|before| {
-            let asked = &question.span;
+        let now = plan(spans.span.clone());
+        let before = spans.before.as_ref().map(|before| {
+            let asked = &spans.span;
             let found = plan(moved(&now.span, asked, before));
             match before.end <= asked.start && found.span.end > now.span.start {
                 // Made wider itself: there all is of whole hours or days.
@@ -216,9 +208,15 @@ impl Kept<'_> {
     }
 }
 
-impl Past for Catalog {
-    fn report(&self, name: &str, question: &PastQuestion) -> Result<PastAnswer, QueryError> {
-        let kept = self.kept(name).map_err(|error| self.suggesting(error))?;
+impl Catalog {
+    /// A report over a span.
+    pub(super) fn past_report(
+        &self,
+        name: &str,
+        spans: &Spans,
+        question: &ReportQuestion,
+    ) -> Result<ReportAnswer, QueryError> {
+        let kept = self.kept(name)?;
         let is_view = kept.definition.layout.is_histogram_view();
         if is_view && question.columns != Columns::Own {
             return Err(QueryError::unknown_report(name));
@@ -229,13 +227,13 @@ impl Past for Catalog {
             .map(Arc::new);
         let definition = other.unwrap_or_else(|| Arc::clone(&kept.definition));
         let layout = &definition.layout;
-        if layout.is_histogram_view() && question.before.is_some() {
+        if layout.is_histogram_view() && spans.before.is_some() {
             let why = "is not possible for a histogram view";
             return Err(QueryError::bad_value("compare", why));
         }
-        let added = match &question.fleet {
-            None => kept.add_up(question),
-            Some(fleet) => self.fleet_sums(&kept.dataset, fleet, question)?,
+        let added = match &question.whose {
+            Whose::Own => kept.add_up(spans),
+            Whose::Fleet(fleet) => self.fleet_sums(&kept.dataset, fleet, spans)?,
         };
         let resolution = added.iter().map(|it| it.resolution).max();
         let resolution = resolution.unwrap_or(Resolution::Minute);
@@ -284,30 +282,41 @@ impl Past for Catalog {
             None => Box::new(now),
         };
         let is_log_linear = definition.buckets == BucketLayout::LogLinear;
-        Ok(PastAnswer {
-            report: ReportAnswer {
-                window_seconds: (span.end - span.start) as f64,
-                covered_seconds,
-                as_of_ms,
-                key_columns,
-                table,
-            },
-            span,
-            before: span_before,
-            resolution_seconds: resolution.secs(),
-            percentile_error: is_log_linear.then(|| error(bits)),
-            partial,
+        Ok(ReportAnswer {
+            window_seconds: (span.end - span.start) as f64,
+            covered_seconds,
+            as_of_ms,
+            key_columns,
+            table,
+            of_span: Some(OfSpan {
+                spans: Spans {
+                    span,
+                    before: span_before,
+                },
+                resolution_seconds: resolution.secs(),
+                percentile_error: is_log_linear.then(|| error(bits)),
+                partial,
+            }),
         })
     }
-    fn keys(&self, name: &str) -> Result<Vec<String>, QueryError> {
+
+    /// The names of the keys by which a row of a report is known.
+    ///
+    /// # Errors
+    /// As [`Catalog::report`].
+    pub fn past_keys(&self, name: &str) -> Result<Vec<String>, QueryError> {
         Ok(self.kept(name)?.dataset.keys.clone())
     }
 
-    fn lines(&self, name: &str, question: &LineQuestion) -> Result<PastLines, QueryError> {
+    /// Metrics of one row of a report over a span.
+    ///
+    /// # Errors
+    /// As [`Catalog::report`].
+    pub fn past_lines(&self, name: &str, question: &LineQuestion) -> Result<PastLines, QueryError> {
         let kept = self.kept(name).map_err(|error| self.suggesting(error))?;
-        let steps = match &question.fleet {
-            None => kept.steps(question),
-            Some(fleet) => self.fleet_steps(&kept.dataset, fleet, question)?,
+        let steps = match &question.whose {
+            Whose::Own => kept.steps(question),
+            Whose::Fleet(fleet) => self.fleet_steps(&kept.dataset, fleet, question)?,
         };
         let Kept {
             definition,
@@ -344,26 +353,28 @@ impl Past for Catalog {
         })
     }
 
-    fn distribution(
+    /// The same over a span, unix seconds.
+    pub(super) fn past_distribution(
         &self,
         name: &str,
-        key: &[String],
+        equal: &[(String, String)],
         span: &Range<u64>,
-        fleet: Option<&Fleet>,
+        whose: &Whose,
     ) -> Result<Option<Distribution>, QueryError> {
+        let key: Vec<String> = equal.iter().map(|(_, text)| text.clone()).collect();
         let Kept {
             definition,
             dataset,
             history,
         } = self.kept(name)?;
-        if let Some(fleet) = fleet {
-            let sum = self.fleet_sum(&dataset, fleet, key, span)?;
+        if let Whose::Fleet(fleet) = whose {
+            let sum = self.fleet_sum(&dataset, fleet, &key, span)?;
             let histogram = sum.as_ref().and_then(Sum::histogram);
             return Ok(histogram.map(|histogram| spread(&definition, histogram.iter())));
         }
         let view = RowsAt::of(history, &dataset);
         let plan = Plan::new(&view.parts, &dataset, span.clone());
-        let key = key_of(key);
+        let key = key_of(&key);
         let asked = Asked {
             key: Some(&key)
                 .filter(|_| !dataset.keys.is_empty())
@@ -377,32 +388,9 @@ impl Past for Catalog {
         let histogram = sum.as_ref().and_then(Sum::histogram);
         Ok(histogram.map(|histogram| spread(&definition, histogram.iter())))
     }
-    fn requests(&self, question: &PastRequests) -> Result<PastRequestPage, QueryError> {
-        self.past_requests(question)
-    }
 
-    fn request(&self, run: u64, id: u64) -> Result<RequestDetail, QueryError> {
-        self.past_request(run, id)
-    }
-
-    fn timer_groups(
-        &self,
-        span: &Range<u64>,
-        search: &TimerSearch,
-    ) -> Result<TimerGroups, QueryError> {
-        self.past_timer_groups(span, search)
-    }
-
-    fn import_log(
-        &self,
-        lines: &[u8],
-        name: Option<String>,
-        covered_to: Option<u64>,
-    ) -> Result<Json, QueryError> {
-        self.imported(lines, name, covered_to)
-    }
-
-    fn fleet_members(&self) -> Option<Vec<(String, String)>> {
+    /// Data centres and collectors of the fleet, as far as answers about it have named them; `None`: there is no fleet.
+    pub fn fleet_members(&self) -> Option<Vec<(String, String)>> {
         Some(self.status.fleet.as_ref()?.members())
     }
 }
@@ -504,117 +492,4 @@ pub(super) fn uncounted(covered: &Coverage) -> impl Iterator<Item = String> + us
     ];
     let counts = counts.into_iter().filter(|(count, _)| *count > 0);
     counts.map(|(count, what)| format!("{count} {what}"))
-}
-
-/// A report over a span.
-#[derive(Debug)]
-pub(super) struct PastTable {
-    columns: Vec<Column>,
-    definition: Arc<Definition>,
-    sums: Sums,
-    reading: Reading,
-    /// Buckets of a doubling to which histograms are folded, as a power of two.
-    bits: u32,
-    /// The rows whose histograms were read.
-    loaded: Vec<bool>,
-}
-
-impl PastTable {
-    fn new(
-        definition: &Arc<Definition>,
-        sums: Sums,
-        bits: u32,
-        covered_secs: u64,
-        as_of_ms: u64,
-    ) -> Self {
-        let rows = sums.rows().iter();
-        let rows = rows.map(|row| (&*row.key, row.is_other, row.totals, row.extremes));
-        let mut reading = Reading::of_rows(definition, rows);
-        reading.covered_secs = covered_secs.max(1);
-        // All rates are over the time in which requests were counted.
-        reading.window_secs = reading.covered_secs as f64;
-        reading.as_of_ms = as_of_ms;
-        Self {
-            columns: columns(&definition.layout),
-            definition: Arc::clone(definition),
-            loaded: vec![false; sums.rows().len()],
-            sums,
-            reading,
-            bits,
-        }
-    }
-
-    pub(super) fn sums(&self) -> &Sums {
-        &self.sums
-    }
-
-    /// In how many seconds requests were counted.
-    pub(super) fn covered_secs(&self) -> u64 {
-        self.reading.covered_secs
-    }
-
-    pub(super) fn layout(&self) -> &ColumnLayout {
-        &self.definition.layout
-    }
-
-    /// Reads the histograms of some rows.
-    fn load_rows(&mut self, rows: &[usize], keeps: bool) -> Result<(), QueryError> {
-        let Self {
-            definition,
-            sums,
-            reading,
-            bits,
-            loaded,
-            ..
-        } = self;
-        let mut missing = rows.to_vec();
-        missing.retain(|row| !loaded[*row]);
-        if keeps && reading.histograms.is_empty() {
-            reading.histograms = vec![Vec::new(); loaded.len()];
-        }
-        let is_log_linear = definition.buckets == BucketLayout::LogLinear;
-        let read = sums.histograms(&missing, &mut |row, histogram| {
-            loaded[row] = true;
-            let Some(histogram) = histogram else {
-                return;
-            };
-            let mut folded = Cow::Borrowed(histogram);
-            if is_log_linear && sums.bits > *bits {
-                fold(folded.to_mut(), *bits);
-            }
-            let settle = |secs| match is_log_linear {
-                true => settle(secs, *bits),
-                false => secs,
-            };
-            let ends = |bucket| ends(&definition.buckets, bucket, *bits);
-            reading.know(row, definition, &folded, settle, ends);
-            if keeps {
-                reading.histograms[row] = histogram.iter().collect();
-            }
-        });
-        read.map_err(|problem| away(&problem))
-    }
-}
-
-impl Table for PastTable {
-    fn columns(&self) -> &[Column] {
-        &self.columns
-    }
-
-    fn len(&self) -> usize {
-        self.reading.len()
-    }
-
-    fn value(&self, row: usize, column: usize) -> Value<'_> {
-        self.definition.layout.value(&self.reading, row, column)
-    }
-
-    fn load(&mut self, columns: &[usize], rows: Option<&[usize]>) -> Result<(), QueryError> {
-        let want = self.definition.layout.want(columns.iter().copied());
-        if want.quantiles || want.histograms {
-            let all: Vec<usize> = (0..self.len()).collect();
-            return self.load_rows(rows.unwrap_or(&all), want.histograms);
-        }
-        Ok(())
-    }
 }

@@ -27,7 +27,7 @@ use crate::history::requests::view::{Form, View, of_live};
 use crate::history::requests::{REQUEST, REQUEST_TAG, TIMER};
 use crate::history::unit::RowsAt;
 use crate::query::error::QueryError;
-use crate::query::past::{PastRequestPage, PastRequests, RequestName};
+use crate::query::question::{PastRequestPage, PastRequests, RequestName};
 use crate::query::raw::{TAGS_BYTES_MAX, TIMERS_BYTES_MAX, text_bytes, timers_bytes};
 use crate::query::read_model::{
     NumberField, RequestDetail, RequestPage, RequestSearch, TextField, TimerDetail,
@@ -51,11 +51,11 @@ pub(super) const TAGS_EXACT: &str = "tags_exact";
 type Shown = Vec<Value<'static>>;
 
 impl Catalog {
-    /// The requests of a span that match.
-    pub(super) fn past_requests(
-        &self,
-        question: &PastRequests,
-    ) -> Result<PastRequestPage, QueryError> {
+    /// Raw requests, as far as they are kept.
+    ///
+    /// # Errors
+    /// [`QueryError::NoHistory`].
+    pub fn past_requests(&self, question: &PastRequests) -> Result<PastRequestPage, QueryError> {
         let (at, mut partial) = self.kept_requests(&question.span)?;
         let search = &question.search;
         let order = match question.slowest {
@@ -72,7 +72,7 @@ impl Catalog {
         let is_weighed = |(_, row): &(Key, Shown)| row.last() != Some(&Value::Float(1.0));
         if is_sample(&at) || rows.iter().any(is_weighed) {
             partial.push(format!(
-                "{SAMPLED}, and each row represents as many as its weight says"
+                "{SAMPLED}; the weight of a row says how many it represents"
             ));
         }
         let mut timers = Vec::new();
@@ -139,7 +139,10 @@ impl Catalog {
         Ok((at, lacking))
     }
 
-    /// One request of a run.
+    /// One raw request of a run, from disk or memory: its row has `run` and `weight` too.
+    ///
+    /// # Errors
+    /// Also [`QueryError::UnknownRequest`] when it is not kept.
     pub(super) fn past_request(&self, run: u64, id: u64) -> Result<RequestDetail, QueryError> {
         let at = self.kept_history()?.requests();
         let now = at.unpublished.as_ref();

@@ -22,7 +22,7 @@ use super::past_requests::{
 use crate::history::requests::TIMER;
 use crate::history::requests::read::RequestsAt;
 use crate::query::error::QueryError;
-use crate::query::past::PastRequests;
+use crate::query::question::PastRequests;
 use crate::query::read_model::{Scanned, TimerGroups, TimerSearch};
 use crate::query::timer_groups::{Numbers, ONE, Of, TimerSums};
 use crate::report::definition::{Field, KeySource};
@@ -44,7 +44,10 @@ struct Origin {
 type Found = (Arc<Origin>, usize);
 
 impl Catalog {
-    /// Sums up the timers of the requests of a span that match, or of some of them.
+    /// The raw timers of the requests of a span that match, unix seconds, summed up by keys of choice.
+    ///
+    /// # Errors
+    /// [`QueryError::NoHistory`].
     pub(super) fn past_timer_groups(
         &self,
         span: &Range<u64>,

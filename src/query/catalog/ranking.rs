@@ -46,6 +46,7 @@ impl Ranked {
             as_of_ms: self.as_of_ms,
             key_columns: key_columns(&self.definition.layout).collect(),
             table: Box::new(ReportTable::new(&self.definition, &self.reading)),
+            of_span: None,
         }
     }
 }
@@ -126,17 +127,6 @@ impl Catalog {
         let with = Columns::With(percentiles.to_vec());
         let definition = entry.definition.read_as(&with, &self.defaults)?;
         Some((columns(&definition.layout), live.reports.rows(entry)))
-    }
-
-    /// A report in its own columns and these percentiles.
-    ///
-    /// # Errors
-    /// [`QueryError::UnknownReport`].
-    #[cfg(feature = "sql")]
-    pub fn report_with(&self, name: &str, percentiles: &[f64]) -> Result<ReportAnswer, QueryError> {
-        let one = self.ranked(&[name], &Columns::With(percentiles.to_vec()))?;
-        let one = one.into_iter().next();
-        one.ok_or_else(|| QueryError::unknown_report(name))
     }
 
     /// The histogram of the first row that shows these texts.

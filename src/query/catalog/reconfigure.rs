@@ -10,6 +10,7 @@ use crate::merger::{reading, writing};
 use crate::query::definitions::Definitions;
 use crate::query::tables::StatusTable;
 use crate::report::DefinedBy;
+use crate::report::definition::Definition;
 
 /// What changed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -67,6 +68,24 @@ impl Catalog {
             }
         }
         done
+    }
+
+    /// The reports that were made at run time.
+    #[must_use]
+    pub fn made_at_run_time(&self) -> Vec<(Definition, DefinedBy)> {
+        let live = reading(&self.live);
+        let made = live
+            .reports
+            .iter()
+            .filter(|it| it.defined_by == DefinedBy::RunTime);
+        made.map(|it| ((*it.definition).clone(), DefinedBy::RunTime))
+            .collect()
+    }
+
+    /// Lets these reports be watched for rules of alerts.
+    pub fn watch_for_alerts(&self, names: Vec<String>) {
+        let live = &mut *writing(&self.live);
+        live.reports.watch_for_alerts(names, &live.pool);
     }
 
     /// Whether a report or table of this name is to be made; one that is there as it should be only gets its place.

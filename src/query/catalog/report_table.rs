@@ -22,6 +22,7 @@ pub(super) fn answer(
         as_of_ms,
         key_columns: key_columns(&definition.layout).collect(),
         table: Box::new(ReportTable::new(definition, reading)),
+        of_span: None,
     }
 }
 

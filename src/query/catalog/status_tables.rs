@@ -6,12 +6,15 @@ use std::sync::Arc;
 
 use super::{Catalog, answering};
 use crate::input::squid::{Source, sums};
+use crate::profile::definition::{SampleKey, SampleReport, Wanted};
 use crate::query::error::QueryError;
-use crate::query::read_model::{ReportAnswer, ReportSummary};
+use crate::query::read_model::{FollowStep, Followed, ReportAnswer, ReportSummary, SampleQuestion};
 use crate::query::samples;
 use crate::query::table::Rows;
 use crate::query::tables::{KIND, ReportStatus, SAMPLES, StatusSnapshot, StatusTable};
+use crate::report::DefinedBy;
 use crate::report::comment::FixedTable;
+use crate::series::Lines;
 use crate::telemetry::cpu;
 
 impl Catalog {
@@ -70,6 +73,7 @@ impl Catalog {
     pub(super) fn table_rows(&self, table: &StatusTable, reports: usize) -> usize {
         let secs = || u32::try_from(self.clock.unix_ms() / 1000).unwrap_or(u32::MAX);
         match table.table {
+            FixedTable::Alerts => return self.alert_rows(),
             FixedTable::SquidSwap => return sums::swaps(self.squids(), secs()).len(),
             FixedTable::SquidSavings => return sums::savings(self.squids(), secs()).len(),
             _ => {}
@@ -103,6 +107,9 @@ impl Catalog {
         if matches!(table.table, FixedTable::Sample | FixedTable::StatRequest) {
             return self.profile_answer(&table);
         }
+        if table.table == FixedTable::Alerts {
+            return Ok(self.alerts_answer(&table));
+        }
         let mut look = self.look();
         let secs = u32::try_from(look.unix_ms / 1000).unwrap_or(u32::MAX);
         match table.table {
@@ -117,6 +124,7 @@ impl Catalog {
             as_of_ms: look.unix_ms,
             key_columns: table.key_columns().to_vec(),
             table: table.read(&look, &self.defaults),
+            of_span: None,
         })
     }
 
@@ -133,6 +141,7 @@ impl Catalog {
                 columns: columns.clone().into(),
                 rows: Vec::new(),
             }),
+            of_span: None,
         };
         match (&table.samples, &self.status.profile) {
             (_, None) => {}
@@ -146,6 +155,65 @@ impl Catalog {
             (None, Some(profile)) => answer.table = samples::requests(profile, columns)?,
         }
         Ok(answer)
+    }
+
+    /// Samples of PHP's functions, summed up by keys; `None`: there is no `[[stat]]`, so none are taken.
+    ///
+    /// # Errors
+    /// [`QueryError::Busy`].
+    pub fn samples(
+        &self,
+        keys: &[SampleKey],
+        filters: &[(SampleKey, Wanted)],
+    ) -> Result<Option<ReportAnswer>, QueryError> {
+        if !self.has_samples() {
+            return Ok(None);
+        }
+        let report = SampleReport {
+            keys: keys.to_vec(),
+            filters: filters.to_vec(),
+            window: self.defaults.history,
+        };
+        let table = StatusTable::of_samples("", report, DefinedBy::BuiltIn);
+        self.profile_answer(&table).map(Some)
+    }
+
+    /// Metrics of a row of a report over samples, made from the samples in its window.
+    ///
+    /// # Errors
+    /// [`QueryError::UnknownReport`]: none over samples has this name. [`QueryError::NoHistory`]: it has no such row.
+    /// [`QueryError::Busy`].
+    pub fn sample_lines(
+        &self,
+        name: &str,
+        question: &SampleQuestion<'_>,
+    ) -> Result<Lines, QueryError> {
+        let unknown = || QueryError::unknown_report(name);
+        let report = self.table_named(name).and_then(|table| table.samples);
+        let report = report.ok_or_else(unknown)?;
+        let profile = self.status.profile.as_ref().ok_or_else(unknown)?;
+        samples::lines(profile, &report, question)
+    }
+
+    /// The next samples behind one, oldest first. `None`: none are taken.
+    pub fn follow_samples(
+        &self,
+        filters: &[(SampleKey, Wanted)],
+        step: FollowStep,
+    ) -> Option<Followed> {
+        let columns = FixedTable::Sample.columns(&self.defaults);
+        let profile = self.status.profile.as_ref()?;
+        Some(samples::follow(profile, columns, filters, step))
+    }
+
+    /// The number of the youngest sample. `None`: none are taken.
+    pub fn last_sample_id(&self) -> Option<u64> {
+        Some(self.status.profile.as_ref()?.pool.lock().last_id())
+    }
+
+    /// Whether samples are taken.
+    pub fn has_samples(&self) -> bool {
+        self.status.profile.is_some()
     }
 
     /// The table of this name or alias.

@@ -1,88 +1,175 @@
 //! Raw timers in memory, summed up by any tags without a report for them.
 //!
-//! A walk over the newest requests, as [`slowest`](super::slowest): some rows under one hold of the lock, and an end
-//! after as many requests and timers as the caller allows. Tag sets repeat, so what a set means for the question is found out
-//! once per hold and remembered by number.
+//! Where there are more than the caller allows, a sample of the requests stands for all of them, spread evenly over the time
+//! asked for: one of two, of four and so on, chosen by id, so that the same question has the same answer while rows come and go. A
+//! first walk finds out how many timers there are, a second adds them up; each looks at some rows under one hold of the
+//! lock. Tag sets repeat, so what a set means for the question is found out once per hold and remembered by number.
+
+use std::ops::Range;
 
 use ahash::AHashMap;
 
-use super::{CHUNK, RawReader, answering, timer_detail, walk_down};
+use super::{CHUNK, Matcher, RawReader, answering, timer_detail};
 use crate::input::record::micros;
 use crate::pool::Pool;
 use crate::pool::requests::RequestRow;
 use crate::pool::strings::NONE;
-use crate::query::read_model::{TimerGroups, TimerSearch};
+use crate::query::read_model::{RequestSearch, TimerGroups, TimerSearch};
 use crate::query::timer_groups::{Numbers, ONE, Of, TimerSums};
 use crate::report::definition::{Field, KeySource};
 use crate::report::field_word;
 
 /// Timers looked at under one hold of the lock, with those of the request that is under way: less than a millisecond.
 const CHUNK_TIMERS: u64 = 16_384;
+/// Multiplied with it, consecutive ids spread evenly over all numbers of 64 bits, in no rhythm that requests may have.
+const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// One request of `1 << shift`.
+#[derive(Debug, Clone, Copy)]
+struct Sample {
+    shift: u32,
+}
+
+impl Sample {
+    /// Leaves no more than `most` of `all`, as far as a sample of halves can.
+    fn of(all: u64, most: usize) -> Self {
+        let parts = all.div_ceil((most as u64).max(1)).max(1);
+        let shift = parts.next_power_of_two().trailing_zeros();
+        Self { shift }
+    }
+
+    fn has(self, id: u64) -> bool {
+        self.shift == 0 || id.wrapping_mul(GOLDEN) >> (64 - self.shift) == 0
+    }
+}
 
 impl RawReader {
-    /// Sums up the timers of the newest requests that match.
+    /// Sums up the timers of the requests that match, or estimates the sums by a sample of them.
     #[must_use]
     pub fn timer_groups(&self, search: &TimerSearch) -> TimerGroups {
         let mut sums = TimerSums::new(search);
-        let mut before = u64::MAX;
-        let mut more = true;
-        let most = search.scanned_max as u64;
-        while more && sums.scanned.requests < most && sums.timers_scanned < most {
-            more = self.timers_chunk(&mut before, &mut sums);
-        }
-        sums.scanned.all = !more;
+        let ids = ids_of(&answering(&self.live).pool, &search.requests);
+        let all = ids.end - ids.start;
+        let first = Sample::of(all, search.scanned_max);
+        let mut timers = 0;
+        self.walk(ids.clone(), &search.requests, first, |_, _, row| {
+            timers += u64::from(row.timers);
+            0
+        });
+        let sample = Sample {
+            shift: first.shift + Sample::of(timers, search.scanned_max).shift,
+        };
+        self.add_timers(ids, sample, &mut sums);
+        sums.scanned.all = sample.shift == 0;
+        sums.scanned.sample_of = (sample.shift > 0).then_some(all);
         sums.finish()
     }
 
-    /// Looks at some requests below `before`, which moves down; false when there is nothing older.
-    fn timers_chunk(&self, before: &mut u64, sums: &mut TimerSums<'_>) -> bool {
+    fn add_timers(&self, ids: Range<u64>, sample: Sample, sums: &mut TimerSums<'_>) {
+        let search = sums.search;
         // Numbers may stand for something else after the lock was let go.
         let mut known: AHashMap<(u32, u32, u32), Option<usize>> = AHashMap::new();
-        let search = sums.search;
-        let enough = (sums.timers_scanned + CHUNK_TIMERS).min(search.scanned_max as u64);
-        let live = answering(&self.live);
-        walk_down(
-            &live.pool,
-            &search.requests,
-            before,
-            CHUNK,
-            |matcher, request, row| {
-                sums.scanned.requests += 1;
-                sums.scanned.oldest = row.timestamp;
-                if !matcher.matches(&row) {
-                    return true;
-                }
-                let pool = matcher.pool;
-                let of = Of {
-                    received: row.timestamp,
-                    run: None,
-                    id: request,
-                    parts: ONE,
+        let mut hold = 0;
+        let looked_at = self.walk(ids, &search.requests, sample, |(pool, this), id, row| {
+            if std::mem::replace(&mut hold, this) != this {
+                known.clear();
+            }
+            let of = Of {
+                received: row.timestamp,
+                run: None,
+                id,
+                parts: ONE << sample.shift,
+            };
+            for (id, timer) in pool.timers_of(&row) {
+                sums.timers_scanned += 1;
+                let asked = (row.origin, row.request_tags, timer.tags);
+                let place = known.entry(asked);
+                let place = *place.or_insert_with(|| place_of(sums, pool, &row, timer.tags));
+                let Some(at) = place else {
+                    continue;
                 };
-                for (id, timer) in pool.timers_of(&row) {
-                    sums.timers_scanned += 1;
-                    let asked = (row.origin, row.request_tags, timer.tags);
-                    let place = known.entry(asked);
-                    let place = *place.or_insert_with(|| place_of(sums, pool, &row, timer.tags));
-                    let Some(at) = place else {
-                        continue;
-                    };
-                    let numbers = Numbers {
-                        id,
-                        hits: u64::from(timer.hit_count.max(1)),
-                        value_us: micros(timer.value),
-                        ru_utime_us: micros(timer.ru_utime),
-                        ru_stime_us: micros(timer.ru_stime),
-                    };
-                    sums.add(at, of, numbers, || {
-                        let script = shown_field(pool, &row, Field::ScriptName);
-                        (script, timer_detail(pool, id, &timer))
-                    });
-                }
-                sums.timers_scanned < enough
-            },
-        )
+                let numbers = Numbers {
+                    id,
+                    hits: u64::from(timer.hit_count.max(1)),
+                    value_us: micros(timer.value),
+                    ru_utime_us: micros(timer.ru_utime),
+                    ru_stime_us: micros(timer.ru_stime),
+                };
+                sums.add(at, of, numbers, || {
+                    let script = shown_field(pool, &row, Field::ScriptName);
+                    (script, timer_detail(pool, id, &timer))
+                });
+            }
+            u64::from(row.timers)
+        });
+        (sums.scanned.requests, sums.scanned.oldest) = looked_at;
     }
+
+    /// Shows the requests of a sample that match, newest first, with the number of the hold of the lock; `look` says how many timers
+    /// it has looked at. Returns how many requests were in the sample, and when the oldest of them was received.
+    fn walk(
+        &self,
+        ids: Range<u64>,
+        search: &RequestSearch,
+        sample: Sample,
+        mut look: impl FnMut((&Pool, u64), u64, RequestRow) -> u64,
+    ) -> (u64, u32) {
+        let (mut requests, mut oldest) = (0, 0);
+        let mut before = ids.end;
+        let mut hold = 0;
+        while before > ids.start {
+            hold += 1;
+            let live = answering(&self.live);
+            let pool = &live.pool;
+            let mut matcher = Matcher::new(pool, search);
+            let oldest_id = pool.requests.oldest_id().max(ids.start);
+            let stop = before
+                .saturating_sub(CHUNK << sample.shift.min(4))
+                .max(oldest_id);
+            let mut timers = 0;
+            while before > stop && timers < CHUNK_TIMERS {
+                before -= 1;
+                let row = sample.has(before).then(|| pool.requests.get(before));
+                let Some(row) = row.flatten() else { continue };
+                requests += 1;
+                oldest = row.timestamp;
+                if matcher.matches(&row) {
+                    timers += look((pool, hold), before, row);
+                }
+            }
+            if before <= oldest_id {
+                break;
+            }
+        }
+        (requests, oldest)
+    }
+}
+
+/// The ids of the requests in memory that were received in the time of a search.
+fn ids_of(pool: &Pool, search: &RequestSearch) -> Range<u64> {
+    let requests = &pool.requests;
+    let held = requests.oldest_id()..requests.next_id();
+    let first = |is_before: &dyn Fn(u64) -> bool| {
+        let (mut low, mut high) = (held.start, held.end);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            match requests
+                .timestamp(middle)
+                .is_some_and(|at| is_before(at.into()))
+            {
+                true => low = middle + 1,
+                false => high = middle,
+            }
+        }
+        low
+    };
+    let start = search
+        .since
+        .map_or(held.start, |since| first(&|at| at < since));
+    let end = search
+        .until
+        .map_or(held.end, |until| first(&|at| at <= until));
+    start..end.max(start)
 }
 
 /// The row of timers with these tags, in a request like this; `None` when they are not wanted.

@@ -117,11 +117,10 @@ impl Aggregate {
         self.scope.ticks.at(now_ms) > self.tick
     }
 
-    /// The ticks in the window, and bytes that are free when they leave, histograms aside.
+    /// The ticks in the window, and bytes that are free when they leave, histograms and extremes aside.
     pub(in crate::report) fn leaving(&self) -> impl Iterator<Item = (u64, usize)> + '_ {
-        let each = self.groups.extremes_each();
         let tick_logs = self.tick_logs.iter();
-        tick_logs.map(move |it| (it.head.tick, it.entries.len() + it.groups * each))
+        tick_logs.map(|it| (it.head.tick, it.entries.len()))
     }
 
     /// Whether a tick is outside the window at `now_ms`.

@@ -36,6 +36,8 @@ pub enum FixedTable {
     SquidSavings,
     /// What happened when, as people noted it. Pinba has nothing like it.
     Annotation,
+    /// Alerts, where there is an `[[alert]]`.
+    Alerts,
     /// Samples of PHP's functions, where there is a `[[stat]]`.
     Sample,
     /// Their requests.
@@ -89,6 +91,7 @@ impl FixedTable {
             Self::V2Stats => "v2_stats",
             Self::V2Active => "v2_active",
             Self::Annotation => "annotation",
+            Self::Alerts => "alerts",
             Self::Sample => "sample",
             Self::StatRequest => "stat_request",
             Self::SquidSwap => "squid_swap",

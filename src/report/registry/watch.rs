@@ -36,6 +36,8 @@ pub struct Choice {
     pub scraped: Vec<String>,
     /// Those that history keeps; `None`: it keeps nothing. A report may say otherwise of itself.
     pub kept: Option<Vec<String>>,
+    /// Those of rules of alerts.
+    pub alerted: Vec<String>,
     /// Those that are made later are watched as long as there are fewer.
     pub reports_max: usize,
     /// What may be written down in a second, about.
@@ -63,9 +65,10 @@ impl Choice {
             .kept
             .as_ref()
             .is_some_and(|names| definition.history.unwrap_or_else(|| is_in(names)));
+        let is_alerted = self.alerted.contains(&definition.name);
         let made_later = made_at_run_time || is_own && !at_start;
         let has_room = !made_later || watched < self.reports_max;
-        let is_watched = (is_charted || is_scraped || is_kept) && has_room;
+        let is_watched = is_alerted || (is_charted || is_scraped || is_kept) && has_room;
         [is_watched, is_scraped, is_kept]
     }
 }
@@ -184,6 +187,12 @@ impl Reports {
         };
         self.update_watched(pool);
         self.watch.list.clone()
+    }
+
+    /// From now on, those of these names are watched too, for rules of alerts.
+    pub fn watch_for_alerts(&mut self, names: Vec<String>, pool: &Pool) {
+        self.watch.choice.alerted = names;
+        self.update_watched(pool);
     }
 
     /// The reports that are watched now.

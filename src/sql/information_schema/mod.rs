@@ -20,7 +20,7 @@ use super::tables;
 use super::variables;
 use super::virtual_table::{Cell, row};
 use crate::query::catalog::Catalog;
-use crate::query::read_model::ReadModel;
+use crate::query::question::ReportQuestion;
 use crate::report::ddl::Key;
 use crate::value::Value;
 
@@ -168,7 +168,7 @@ fn in_capitals(pairs: Vec<(String, String)>) -> Vec<Vec<Cell>> {
 /// What SHOW STATUS shows: the daemon's counters, and the few that clients ask every server for.
 pub(super) fn status(catalog: &Catalog) -> Vec<(String, String)> {
     let mut all: Vec<(String, String)> = Vec::new();
-    if let Ok(answer) = catalog.report("v2_stats", None, &[]) {
+    if let Ok(answer) = catalog.report("v2_stats", &ReportQuestion::default()) {
         let table = answer.table;
         for (at, column) in table.columns().iter().enumerate() {
             if table.is_empty() {

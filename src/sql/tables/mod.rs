@@ -38,7 +38,6 @@ use super::reply::{SqlColumn, SqlType};
 use super::settings::SqlSettings;
 use crate::merger::answering;
 use crate::query::catalog::Catalog;
-use crate::query::read_model::ReadModel;
 use crate::report::comment::FixedTable;
 
 /// What DataFusion calls the place of all databases.

@@ -14,7 +14,9 @@ use parking_lot::Mutex;
 
 use super::scan::Scan;
 use crate::query::catalog::Catalog;
-use crate::query::read_model::{ReadModel, ReportAnswer};
+use crate::query::question::ReportQuestion;
+use crate::query::read_model::ReportAnswer;
+use crate::report::definition::Columns;
 use crate::report::layout::Numbers;
 use crate::report::reading::ANSWER_ROW_BYTES;
 use crate::sql::error::SqlError;
@@ -76,11 +78,17 @@ impl Report {
             return Ok(Arc::clone(answer));
         }
         let equal = wanted.map(|value| (CHOSEN_BY.to_owned(), value.clone()));
-        let needed = self.needed.lock().clone();
-        let answer = match self.with_percentiles {
-            true => catalog.report_with(&self.name, &PERCENTILES),
-            false => catalog.report(&self.name, Some(&needed), equal.as_slice()),
+        let columns = match self.with_percentiles {
+            true => Columns::With(PERCENTILES.to_vec()),
+            false => Columns::Own,
         };
+        let question = ReportQuestion {
+            columns,
+            needed: Some(self.needed.lock().clone()),
+            equal: equal.into_iter().collect(),
+            ..ReportQuestion::default()
+        };
+        let answer = catalog.report(&self.name, &question);
         let gone =
             |_| SqlError::no_such_table(format!("Table 'pinba.{}' doesn't exist", self.name));
         let answer = Arc::new(answer.map_err(gone)?);

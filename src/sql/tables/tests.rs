@@ -8,7 +8,7 @@ use datafusion::arrow::util::pretty::pretty_format_batches;
 
 use super::reports::{array, of_numbers};
 use crate::cli::load::TrafficOptions;
-use crate::query::read_model::ReadModel;
+use crate::query::question::ReportQuestion;
 use crate::sql::tests::pools::Pools;
 use crate::sql::{Engine, Reply, Session, SqlError, SqlSettings};
 
@@ -327,7 +327,11 @@ fn reports_are_read_by_columns() {
         let count: usize = rows.iter().map(RecordBatch::num_rows).sum();
         let again = asked.lines(&format!("SELECT count(*) FROM {name}"));
         assert_eq!(again, [format!("| {count} |")], "{name}");
-        let table = pools.catalog.report(name, None, &[]).unwrap().table;
+        let table = pools
+            .catalog
+            .report(name, &ReportQuestion::default())
+            .unwrap()
+            .table;
         assert_eq!(count, table.len(), "{name}");
         let Some(batch) = rows.first() else {
             continue;

@@ -42,6 +42,22 @@ for (const cell of document.querySelectorAll('th, td')) {
   const over = Math.max(b.left - a.left, a.right - b.right);
   if (a.width && !cell.querySelector('svg') && over > 1) say('out of its cell:', cell, over);
 }
+// A name gives way only where no other column of its table has room to spare; what wraps may be as wide as it likes.
+for (const table of document.querySelectorAll('table')) {
+  const cut = [...table.querySelectorAll('.cut > span')].find((it) => shown(it) && it.scrollWidth > it.clientWidth + 1);
+  if (!cut || getComputedStyle(cut.closest('tr')).display === 'grid') continue;
+  const spare = new Map();
+  for (const cell of table.querySelectorAll('tr > *')) {
+    if (!shown(cell) || cell.colSpan > 1) continue;
+    range.selectNodeContents(cell);
+    const style = getComputedStyle(cell);
+    const inner = box(cell).width - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight);
+    const left = cell.matches('.text') ? 0 : inner - range.getBoundingClientRect().width;
+    spare.set(cell.cellIndex, Math.min(left, spare.get(cell.cellIndex) ?? left));
+  }
+  const room = [...spare.values()].reduce((sum, left) => sum + Math.max(left, 0), 0);
+  if (room > 40) say('cut beside room:', cut.parentElement, room);
+}
 for (const table of document.querySelectorAll('table')) apart([...table.querySelectorAll('th, td, caption')], 'cell');
 for (const svg of document.querySelectorAll('.chart svg')) {
   apart([...svg.querySelectorAll('text')], 'label');

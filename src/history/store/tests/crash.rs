@@ -6,6 +6,7 @@ use parking_lot::Mutex;
 use tempfile::TempDir;
 
 use super::super::super::inspect::verify;
+use super::super::super::tree::{ROLLUP, set_aside_in};
 use super::*;
 use crate::shutdown::Shutdown;
 

@@ -51,8 +51,8 @@ pub(in crate::http::page) fn histogram(
     let described_marks =
         described_marks.map(|(name, secs)| format!("{name} {}. ", formatting::secs(*secs)));
     let described = format!(
-        "{} values in {bars} classes from {} to {}. {}",
-        formatting::count(total as u64),
+        "{} in {bars} classes from {} to {}. {}",
+        formatting::counted(total as u64, "value"),
         formatting::secs(edge(first)),
         formatting::secs(edge(last)),
         described_marks.collect::<String>()

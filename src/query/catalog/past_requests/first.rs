@@ -22,7 +22,7 @@ use crate::history::requests::REQUEST;
 use crate::history::requests::read::RequestsAt;
 use crate::history::requests::view::View;
 use crate::query::catalog::past::rfc3339;
-use crate::query::past::{PastRequests, RequestName};
+use crate::query::question::{PastRequests, RequestName};
 
 /// How long a search may look.
 pub(in crate::query::catalog) const SEARCH_MAX: Duration = Duration::from_secs(10);

@@ -1,89 +1,58 @@
-//! What can be asked of the past, and the answer.
+//! Questions: when and whose, and in which form a report, lines or requests are wanted; with the
+//! answers about the past.
+//!
+//! Front ends read them from parameters; [`Catalog`](super::catalog::Catalog) finds where the rows
+//! lie.
 
 use std::fmt;
 use std::ops::Range;
 
-use serde_json::Value as Json;
-
-use super::error::QueryError;
-use super::read_model::{
-    Distribution, ReportAnswer, RequestDetail, RequestPage, RequestSearch, TimerGroups, TimerSearch,
-};
+use super::read_model::{RequestPage, RequestSearch};
 use crate::limits::SHIPPED_AFTER_SECS;
 use crate::report::definition::Columns;
 use crate::series::Metric;
 
-/// What history keeps, of this daemon or of a fleet.
-///
-/// Every answer may be [`QueryError::NoHistory`]: nothing is kept, or not of this; and of a fleet [`QueryError::BadValue`] when there
-/// is none, [`QueryError::Busy`] when it does not answer.
-pub trait Past {
-    /// One report over a span. Columns are to be [`load`](super::table::Table::load)ed before they are looked at.
-    ///
-    /// # Errors
-    /// Also [`QueryError::UnknownReport`].
-    fn report(&self, name: &str, question: &PastQuestion) -> Result<PastAnswer, QueryError>;
+/// A span of the past, and the one that it is compared with, unix seconds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Spans {
+    /// What is asked for.
+    pub span: Range<u64>,
+    /// With what it is compared.
+    pub before: Option<Range<u64>>,
+}
 
-    /// The names of the keys by which a row of a report is known.
-    ///
-    /// # Errors
-    /// As [`Past::report`].
-    fn keys(&self, name: &str) -> Result<Vec<String>, QueryError>;
+/// The time that a question is about.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum When {
+    /// The window of a report as it stands, or the requests in memory.
+    #[default]
+    Now,
+    /// What history keeps of a span.
+    Span(Spans),
+}
 
-    /// Metrics of one row of a report over a span.
-    ///
-    /// # Errors
-    /// As [`Past::report`].
-    fn lines(&self, name: &str, question: &LineQuestion) -> Result<PastLines, QueryError>;
+impl From<Option<Spans>> for When {
+    fn from(spans: Option<Spans>) -> Self {
+        spans.map_or(Self::Now, Self::Span)
+    }
+}
 
-    /// How the times of one row of a report were spread over a span, unix seconds. `None`: the row has none.
-    ///
-    /// # Errors
-    /// As [`Past::report`].
-    fn distribution(
-        &self,
-        name: &str,
-        key: &[String],
-        span: &Range<u64>,
-        fleet: Option<&Fleet>,
-    ) -> Result<Option<Distribution>, QueryError>;
+/// Whose requests a question is about.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Whose {
+    /// This daemon's.
+    #[default]
+    Own,
+    /// Those of many, as far as they have been shipped.
+    Fleet(Fleet),
+}
 
-    /// Raw requests, as far as they are kept.
-    ///
-    /// # Errors
-    /// [`QueryError::NoHistory`].
-    fn requests(&self, question: &PastRequests) -> Result<PastRequestPage, QueryError>;
-
-    /// One raw request of a run, from disk or memory: its row has `run` and `weight` too.
-    ///
-    /// # Errors
-    /// Also [`QueryError::UnknownRequest`] when it is not kept.
-    fn request(&self, run: u64, id: u64) -> Result<RequestDetail, QueryError>;
-
-    /// The raw timers of the requests of a span that match, unix seconds, summed up by keys of choice.
-    ///
-    /// # Errors
-    /// [`QueryError::NoHistory`].
-    fn timer_groups(
-        &self,
-        span: &Range<u64>,
-        search: &TimerSearch,
-    ) -> Result<TimerGroups, QueryError>;
-
-    /// Counts lines of a log in the minutes that they name: what became of them. `name`: the hostname of their requests;
-    /// `covered_to`: what the answer about the lines before them said.
-    ///
-    /// # Errors
-    /// Also [`QueryError::NotKept`] when they cannot be written.
-    fn import_log(
-        &self,
-        lines: &[u8],
-        name: Option<String>,
-        covered_to: Option<u64>,
-    ) -> Result<Json, QueryError>;
-
-    /// Data centres and collectors of the fleet, as far as answers about it have named them; `None`: there is no fleet.
-    fn fleet_members(&self) -> Option<Vec<(String, String)>>;
+impl Whose {
+    /// Whether many are asked.
+    #[must_use]
+    pub const fn is_fleet(&self) -> bool {
+        matches!(self, Self::Fleet(_))
+    }
 }
 
 /// Which pinbads are asked together; of those that ship to the same ClickHouse.
@@ -102,19 +71,21 @@ pub const fn shipped_until(now: u64) -> u64 {
     at - at % 60
 }
 
-/// A span of a report's past, or two to be compared.
+/// A report that is asked for.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct PastQuestion {
-    /// Unix seconds.
-    pub span: Range<u64>,
-    /// With what it is compared.
-    pub before: Option<Range<u64>>,
+pub struct ReportQuestion {
+    /// The time.
+    pub when: When,
+    /// Whose requests.
+    pub whose: Whose,
     /// In which columns.
     pub columns: Columns,
-    /// Key columns and the texts that they must show: as [`ReadModel::report`](super::read_model::ReadModel::report) has them.
+    /// The names of those that will be looked at, `None`: all; quantiles cost most. The answer has
+    /// the others nevertheless, perhaps as NULL; a name that the report does not have is no error.
+    pub needed: Option<Vec<String>>,
+    /// Key columns and the texts that they must show: the answer may leave out rows that do not
+    /// match, and a histogram view takes from there which row to spread out.
     pub equal: Vec<(String, String)>,
-    /// The past of these is wanted, not this daemon's own.
-    pub fleet: Option<Fleet>,
 }
 
 /// The span to compare with, of one that was made wider: as long as that, and where the two had nothing in common, it still
@@ -143,17 +114,11 @@ pub(crate) fn moved(wide: &Range<u64>, asked: &Range<u64>, before: &Range<u64>) 
     }
 }
 
-/// A report over a span of the past.
-#[derive(Debug)]
-pub struct PastAnswer {
-    /// The rows. `window_seconds` is the length of the span, `covered_seconds` in how many of its seconds requests were counted.
-    /// Compared with another span, each number is followed by that of before and by the change; sums have none where one of the
-    /// spans was counted for longer than the other.
-    pub report: ReportAnswer,
+/// What an answer about a span has beside its rows.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OfSpan {
     /// What was asked for, made wider: to whole minutes, and where no minutes are kept any more to hours or days.
-    pub span: Range<u64>,
-    /// The same of what it is compared with.
-    pub before: Option<Range<u64>>,
+    pub spans: Spans,
     /// The coarsest rows that it was made from.
     pub resolution_seconds: u64,
     /// By which part of itself a percentile may be off; `None`: the report has buckets of its own.
@@ -173,8 +138,8 @@ pub struct LineQuestion {
     pub span: Range<u64>,
     /// Seconds from point to point.
     pub step: u64,
-    /// As in [`PastQuestion`].
-    pub fleet: Option<Fleet>,
+    /// Whose requests.
+    pub whose: Whose,
 }
 
 /// Points of lines.

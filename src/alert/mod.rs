@@ -1,0 +1,277 @@
+//! Alerts: rules over what rows of reports gain, and who is told when they hold.
+//!
+//! ```text
+//!   series thread: Second -> Intake -(rows that a rule concerns)-> queue
+//!   alerts thread: queue -> Engine: windows -> rules -> state of each alert -> View, state file
+//!   a thread each: View -(what it was told)-> Alertmanager, webhook
+//! ```
+//!
+//! Front ends hold an [`Alerts`]: the view is replaced as a whole and read without waiting. Without an `[[alert]]` no thread runs
+//! and nothing is kept. Bounded by `alerting.memory`, the queue and the rows of a rule ([`crate::limits`]).
+
+pub mod engine;
+pub mod expression;
+pub mod intake;
+pub mod receiver;
+pub mod rule;
+pub mod silence;
+pub mod state;
+pub mod thread;
+pub mod windows;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::{Mutex, RwLock};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+
+use self::engine::Gain;
+use self::receiver::{Protocol, Receiver};
+use self::rule::Rule;
+use self::silence::{Silence, Silences};
+use self::state::{Episode, Phase, RowKey};
+use crate::config::Config;
+use crate::limits::ALERT_QUEUE_BYTES_MAX;
+use crate::report::row_key::key_texts;
+
+/// The rules in force.
+pub type Rules = Vec<Arc<Rule>>;
+
+/// An alert as it is shown.
+#[derive(Debug, Clone)]
+pub struct Alert {
+    /// By which rule.
+    pub rule: Arc<Rule>,
+    /// Of which row; `None`: of the rows without an alert of their own.
+    pub key: RowKey,
+    /// Its state.
+    pub episode: Episode,
+    /// Its labels.
+    pub labels: BTreeMap<String, String>,
+    /// The page of its row.
+    pub link: String,
+    /// The silence that holds for it.
+    pub silenced_by: Option<u64>,
+}
+
+impl Alert {
+    /// What is said about it beside its labels.
+    #[must_use]
+    pub fn annotations(&self) -> BTreeMap<String, String> {
+        let value = self.episode.value;
+        let summary = self.rule.summary(self.key.as_deref(), value);
+        let mut annotations = BTreeMap::from([
+            ("summary".to_owned(), summary),
+            ("threshold".to_owned(), self.rule.threshold()),
+        ]);
+        annotations.extend(value.map(|it| ("value".to_owned(), rule::shown(it))));
+        annotations
+    }
+
+    /// The texts of its key, by the names of the report's keys.
+    pub fn key_texts(&self) -> impl Iterator<Item = (&str, &str)> {
+        let key = self.key.as_deref().unwrap_or_default();
+        self.rule
+            .keys
+            .iter()
+            .map(String::as_str)
+            .zip(key_texts(key))
+    }
+}
+
+/// All alerts at a moment.
+#[derive(Debug, Default)]
+pub struct View {
+    /// Firing ones first, then pending, then those that are over.
+    pub alerts: Vec<Alert>,
+    /// The rules, and how many rows each concerns now.
+    pub rules: Vec<(Arc<Rule>, usize)>,
+    /// Rows whose condition holds without an alert of their own.
+    pub more: usize,
+    /// What windows take, bytes.
+    pub memory_used: usize,
+}
+
+/// The alerts of a daemon; cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Alerts(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    rules: RwLock<Arc<Rules>>,
+    queue: Mutex<Queue>,
+    view: RwLock<Arc<View>>,
+    silences: Mutex<Silences>,
+    receivers: Vec<Receiver>,
+    /// Something is to be written.
+    changed: AtomicBool,
+    page: String,
+    is_persistent: bool,
+}
+
+/// Seconds on their way to the rules.
+#[derive(Debug, Default)]
+struct Queue {
+    gains: VecDeque<(Gain, usize)>,
+    bytes: usize,
+    /// Seconds that gave way.
+    lost_secs: u64,
+}
+
+impl Queue {
+    fn push(&mut self, gain: Gain) {
+        let bytes = gain.bytes();
+        self.bytes += bytes;
+        self.gains.push_back((gain, bytes));
+        while self.bytes > ALERT_QUEUE_BYTES_MAX && self.gains.len() > 1 {
+            if let Some((gone, bytes)) = self.gains.pop_front() {
+                self.bytes -= bytes;
+                self.lost_secs += gone.secs + gone.lost_secs;
+            }
+        }
+    }
+
+    fn pop(&mut self) -> Option<Gain> {
+        let (mut gain, bytes) = self.gains.pop_front()?;
+        self.bytes -= bytes;
+        gain.lost_secs += std::mem::take(&mut self.lost_secs);
+        Some(gain)
+    }
+}
+
+impl Alerts {
+    /// None, and nobody to tell, for tests of those who show them.
+    #[must_use]
+    pub fn none() -> Self {
+        Self(Arc::default())
+    }
+
+    /// Those of a configuration, with these rules.
+    #[must_use]
+    pub fn new(config: &Config, rules: Rules) -> Self {
+        let settings = &config.alerting;
+        let managers = settings.alertmanager.iter();
+        let managers = managers.map(|url| (Protocol::Alertmanager, url));
+        let webhook = [&settings.webhook].into_iter().filter(|it| !it.is_empty());
+        let all = managers.chain(webhook.map(|url| (Protocol::Webhook, url)));
+        let receivers = all.map(|(protocol, url)| Receiver::new(protocol, url, settings.period));
+        let page = match (settings.page.as_str(), config.http.listen) {
+            ("", Some(address)) => format!("http://{address}"),
+            (page, _) => page.trim_end_matches('/').to_owned(),
+        };
+        Self(Arc::new(Shared {
+            rules: RwLock::new(Arc::new(rules)),
+            receivers: receivers.collect(),
+            page,
+            is_persistent: config.state.dir.is_some(),
+            ..Shared::default()
+        }))
+    }
+
+    /// The rules in force.
+    #[must_use]
+    pub fn rules(&self) -> Arc<Rules> {
+        Arc::clone(&self.0.rules.read())
+    }
+
+    /// The reports that rules are over.
+    #[must_use]
+    pub fn reports(&self) -> Vec<String> {
+        let rules = self.rules();
+        rules.iter().map(|it| it.entry.report.clone()).collect()
+    }
+
+    /// Other rules from the next second on; those that stay keep their alerts.
+    pub fn replace_rules(&self, rules: Rules) {
+        *self.0.rules.write() = Arc::new(rules);
+    }
+
+    /// All alerts as they are.
+    #[must_use]
+    pub fn view(&self) -> Arc<View> {
+        Arc::clone(&self.0.view.read())
+    }
+
+    /// Who is told.
+    #[must_use]
+    pub fn receivers(&self) -> &[Receiver] {
+        &self.0.receivers
+    }
+
+    /// Where people find the page of this daemon.
+    #[must_use]
+    pub fn page(&self) -> &str {
+        &self.0.page
+    }
+
+    /// Whether silences are there after a restart.
+    #[must_use]
+    pub fn persistent(&self) -> bool {
+        self.0.is_persistent
+    }
+
+    /// The silences that hold now.
+    #[must_use]
+    pub fn silences(&self, now: u64) -> Vec<Silence> {
+        self.0.silences.lock().at(now).cloned().collect()
+    }
+
+    /// Adds a silence; `None`: there are too many.
+    #[must_use]
+    pub fn silence(&self, silence: Silence, now: u64) -> Option<Silence> {
+        let added = self.0.silences.lock().add(silence, now);
+        self.changed();
+        added
+    }
+
+    /// Ends a silence; false when there is none of that number.
+    #[must_use]
+    pub fn end_silence(&self, id: u64) -> bool {
+        let ended = self.0.silences.lock().end(id);
+        self.changed();
+        ended
+    }
+
+    /// How many alerts are in a state, by name and severity: `silenced` is one beside those of the table.
+    #[must_use]
+    pub fn counts(&self) -> BTreeMap<(String, &'static str, String), u64> {
+        let mut counts = BTreeMap::new();
+        for alert in &self.view().alerts {
+            let entry = &alert.rule.entry;
+            let state = match (alert.episode.phase, alert.silenced_by) {
+                (Phase::Resolved, _) => continue,
+                (Phase::Firing, Some(_)) => "silenced",
+                (phase, _) => phase.name(),
+            };
+            let name = (entry.name.clone(), state, entry.severity.clone());
+            *counts.entry(name).or_default() += 1;
+        }
+        counts
+    }
+
+    fn push(&self, gain: Gain) {
+        self.0.queue.lock().push(gain);
+    }
+
+    fn changed(&self) {
+        self.0.changed.store(true, Ordering::Relaxed);
+    }
+
+    /// The page of an alert's row.
+    fn link(&self, rule: &Rule, key: &RowKey) -> String {
+        let report = utf8_percent_encode(&rule.entry.report, NON_ALPHANUMERIC);
+        let Some(key) = key.as_deref().filter(|it| !it.is_empty()) else {
+            return format!("{}/reports/{report}", self.0.page);
+        };
+        let pairs = rule.keys.iter().zip(key_texts(key)).map(|(name, text)| {
+            let [name, text] = [name, text].map(|it| utf8_percent_encode(it, NON_ALPHANUMERIC));
+            format!("{name}={text}")
+        });
+        let pairs: Vec<String> = pairs.collect();
+        format!("{}/reports/{report}/row?{}", self.0.page, pairs.join("&"))
+    }
+}

@@ -1,0 +1,399 @@
+//! Who is told: Alertmanagers and a webhook, each by the difference between what is and what it has confirmed.
+//!
+//! ```text
+//!   alerts as they are  -(what it was told)->  messages, 64 a POST  -(2xx)->  what it was told
+//! ```
+//!
+//! There is no queue of events, so nothing is lost while a receiver is away and nothing is told twice after a restart: what it
+//! has confirmed is kept with the state. Each has a thread of its own, where it waits for answers; a slow one holds up nobody.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::time::Duration;
+
+use chrono::{DateTime, SecondsFormat};
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value as Json, json};
+use tracing::{info, warn};
+use ureq::Agent;
+
+use super::state::{Phase, RESOLVED_SECS};
+use super::{Alert, Alerts};
+use crate::clock::Clock;
+use crate::shutdown::Shutdown;
+
+/// Alerts of one POST.
+const BATCH: usize = 64;
+/// Longest wait for an answer.
+const ANSWER_MAX: Duration = Duration::from_secs(5);
+/// How often it is looked whether there is something to tell.
+const PERIOD: Duration = Duration::from_millis(100);
+/// Longest wait after a failure, milliseconds.
+const RETRY_MS_MAX: u64 = 60_000;
+
+/// What a receiver speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Protocol {
+    /// Alertmanager's API, version 2.
+    Alertmanager,
+    /// A POST of JSON in the form of Alertmanager's own webhooks.
+    Webhook,
+}
+
+/// What a receiver was told of an alert.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Told {
+    labels: BTreeMap<String, String>,
+    annotations: BTreeMap<String, String>,
+    link: String,
+    started: u64,
+    /// 0: it fires.
+    ended: u64,
+    /// When it was told last, unix seconds.
+    at: u64,
+}
+
+/// By labels, as text.
+pub type ToldAlerts = BTreeMap<String, Told>;
+
+/// A receiver.
+#[derive(Debug)]
+pub struct Receiver {
+    /// What it speaks.
+    pub protocol: Protocol,
+    /// Its URL, as it was configured.
+    pub url: String,
+    /// Seconds after which an alert that fires is sent again.
+    period: u64,
+    /// What it has confirmed.
+    pub told: Mutex<ToldAlerts>,
+    /// Alerts that it has taken.
+    pub sent: AtomicU64,
+    /// Those that it refused.
+    pub refused: AtomicU64,
+    /// Attempts that failed and are repeated.
+    pub failed: AtomicU64,
+}
+
+/// One thing to tell.
+#[derive(Debug, Clone, PartialEq)]
+struct Message {
+    id: String,
+    told: Told,
+    value: Option<f64>,
+    reason: String,
+}
+
+/// What came of a POST.
+enum Outcome {
+    Taken,
+    Refused(String),
+    Failed(String),
+}
+
+impl Receiver {
+    /// One that has been told nothing yet.
+    #[must_use]
+    pub fn new(protocol: Protocol, url: &str, period: Duration) -> Self {
+        Self {
+            protocol,
+            url: url.to_owned(),
+            period: period.as_secs().max(1),
+            told: Mutex::default(),
+            sent: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+            failed: AtomicU64::new(0),
+        }
+    }
+
+    /// What is to be told now: ends first. What need not be told any more is forgotten.
+    fn due(&self, alerts: &[Alert], now: u64) -> Vec<Message> {
+        let is_webhook = self.protocol == Protocol::Webhook;
+        let mut told = self.told.lock();
+        let (mut ends, mut begins) = (Vec::new(), Vec::new());
+        let mut wanted = BTreeMap::new();
+        for alert in alerts
+            .iter()
+            .filter(|it| it.episode.phase != Phase::Pending)
+        {
+            // One that fires goes before one of the same labels that is over.
+            let place = wanted.entry(alert.id()).or_insert(alert);
+            if alert.episode.phase == Phase::Firing {
+                *place = alert;
+            }
+        }
+        for (id, alert) in &wanted {
+            let episode = &alert.episode;
+            let before = told.get(id);
+            let is_same = before.is_some_and(|it| it.started == episode.started);
+            let is_open = before.is_some_and(|it| it.ended == 0);
+            let is_late = before.is_some_and(|it| it.at + self.period <= now) && !is_webhook;
+            match episode.phase {
+                Phase::Firing if is_same && is_open && is_late => {
+                    begins.push(alert.message(id, 0, now));
+                }
+                Phase::Firing if is_same && is_open => {}
+                Phase::Firing => {
+                    if let (true, true, Some(before)) = (is_open, is_webhook, before) {
+                        let ended = episode.before.filter(|it| it.0 == before.started);
+                        ends.push(before.ended(id, ended.map_or(episode.started, |it| it.1), ""));
+                    } else if alert.silenced_by.is_none() {
+                        begins.push(alert.message(id, 0, now));
+                    }
+                }
+                _ if is_same && is_open => ends.push(alert.message(id, episode.ended, now)),
+                _ if is_same && is_late && now < episode.ended + RESOLVED_SECS => {
+                    ends.push(alert.message(id, episode.ended, now));
+                }
+                _ if is_same => {}
+                // It was over before anything was sent.
+                _ if is_webhook && alert.silenced_by.is_none() => {
+                    ends.push(alert.message(id, episode.ended, now));
+                }
+                _ if is_webhook => {
+                    let told_nothing = alert.message(id, episode.ended, now).told;
+                    told.insert(id.clone(), told_nothing);
+                }
+                _ => {}
+            }
+        }
+        told.retain(|id, it| {
+            if wanted.contains_key(id) {
+                return true;
+            }
+            if it.ended == 0 {
+                // Its rule is gone, or has other labels.
+                ends.push(it.ended(id, now, "rule"));
+            }
+            it.ended == 0 || now < it.ended + RESOLVED_SECS
+        });
+        ends.append(&mut begins);
+        ends.truncate(BATCH);
+        ends
+    }
+
+    /// It knows now.
+    fn confirm(&self, messages: Vec<Message>, now: u64) {
+        let mut told = self.told.lock();
+        for Message { id, told: it, .. } in messages {
+            told.insert(id, Told { at: now, ..it });
+        }
+    }
+
+    /// Tells a receiver that takes everything: when each was over, 0 for one that fires.
+    #[cfg(test)]
+    pub(super) fn tell(&self, alerts: &[Alert], now: u64) -> Vec<u64> {
+        let messages = self.due(alerts, now);
+        let ended = messages.iter().map(|it| it.told.ended).collect();
+        self.confirm(messages, now);
+        ended
+    }
+
+    fn body(&self, messages: &[Message], now: u64, page: &str) -> Json {
+        let until = now + 5 * self.period;
+        match self.protocol {
+            Protocol::Alertmanager => messages.iter().map(|it| it.alert(until)).collect(),
+            Protocol::Webhook => webhook(messages, page),
+        }
+    }
+
+    fn endpoint(&self) -> String {
+        match self.protocol {
+            Protocol::Alertmanager => format!("{}/api/v2/alerts", self.url.trim_end_matches('/')),
+            Protocol::Webhook => self.url.clone(),
+        }
+    }
+
+    /// Tells it what there is to tell until a stop is asked for.
+    pub fn run(&self, alerts: &Alerts, clock: &dyn Clock, stop: &Shutdown) {
+        let agent = Agent::config_builder()
+            .http_status_as_error(false)
+            .proxy(None)
+            .max_redirects(0)
+            .timeout_global(Some(ANSWER_MAX))
+            .build()
+            .new_agent();
+        let (mut retry_ms, mut not_before) = (1_000, 0);
+        while !stop.requested() {
+            std::thread::sleep(PERIOD);
+            if clock.mono_ms() < not_before {
+                continue;
+            }
+            let now = clock.unix_ms() / 1_000;
+            let messages = self.due(&alerts.view().alerts, now);
+            if messages.is_empty() {
+                continue;
+            }
+            let body = self.body(&messages, now, alerts.page());
+            let Some(outcome) = post(&agent, self.endpoint(), body.to_string(), stop) else {
+                return;
+            };
+            let count = messages.len() as u64;
+            match outcome {
+                Outcome::Taken => {
+                    if retry_ms > 1_000 {
+                        info!(url = self.url, "Takes alerts again.");
+                    }
+                    retry_ms = 1_000;
+                    self.sent.fetch_add(count, Ordering::Relaxed);
+                    self.confirm(messages, now);
+                    alerts.changed();
+                }
+                Outcome::Refused(problem) => {
+                    warn!(
+                        url = self.url,
+                        problem, "Refused alerts; they are not repeated."
+                    );
+                    self.refused.fetch_add(count, Ordering::Relaxed);
+                    self.confirm(messages, now);
+                    alerts.changed();
+                }
+                Outcome::Failed(problem) => {
+                    if retry_ms == 1_000 {
+                        warn!(url = self.url, problem, "Cannot send alerts; trying again.");
+                    }
+                    self.failed.fetch_add(1, Ordering::Relaxed);
+                    not_before = clock.mono_ms() + retry_ms;
+                    retry_ms = (retry_ms * 2).min(RETRY_MS_MAX);
+                }
+            }
+        }
+    }
+}
+
+/// On a thread of its own: a stop does not wait for the answer, and then there is none.
+fn post(agent: &Agent, url: String, body: String, stop: &Shutdown) -> Option<Outcome> {
+    let agent = agent.clone();
+    let (done, answer) = sync_channel(1);
+    let run = move || {
+        let sent = agent
+            .post(&url)
+            .header("content-type", "application/json")
+            .send(body);
+        let outcome = match sent {
+            Err(error) => Outcome::Failed(error.to_string()),
+            Ok(answer) => match answer.status().as_u16() {
+                200..=299 => Outcome::Taken,
+                code @ (429 | 500..=599) => Outcome::Failed(format!("it answered {code}")),
+                code => Outcome::Refused(format!("it answered {code}")),
+            },
+        };
+        // Nobody waits for it after a stop.
+        let _unread = done.send(outcome);
+    };
+    let thread = std::thread::Builder::new().name("alert-post".to_owned());
+    if let Err(error) = thread.spawn(run) {
+        return Some(Outcome::Failed(error.to_string()));
+    }
+    loop {
+        match answer.recv_timeout(Duration::from_millis(20)) {
+            Ok(outcome) => return Some(outcome),
+            Err(RecvTimeoutError::Timeout) if stop.requested() => return None,
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => {
+                return Some(Outcome::Failed("its thread ended".to_owned()));
+            }
+        }
+    }
+}
+
+impl Alert {
+    /// Its labels as one text.
+    fn id(&self) -> String {
+        json!(self.labels).to_string()
+    }
+
+    fn message(&self, id: &str, ended: u64, now: u64) -> Message {
+        Message {
+            id: id.to_owned(),
+            told: Told {
+                labels: self.labels.clone(),
+                annotations: self.annotations(),
+                link: self.link.clone(),
+                started: self.episode.started,
+                ended,
+                at: now,
+            },
+            value: self.episode.value,
+            reason: self.episode.reason.clone(),
+        }
+    }
+}
+
+impl Told {
+    fn ended(&self, id: &str, ended: u64, reason: &str) -> Message {
+        Message {
+            id: id.to_owned(),
+            told: Self {
+                ended: ended.max(self.started),
+                ..self.clone()
+            },
+            value: None,
+            reason: reason.to_owned(),
+        }
+    }
+}
+
+impl Message {
+    fn alert(&self, until: u64) -> Json {
+        let Told {
+            labels,
+            annotations,
+            link,
+            started,
+            ended,
+            ..
+        } = &self.told;
+        json!({
+            "labels": labels,
+            "annotations": annotations,
+            "startsAt": rfc3339(*started),
+            "endsAt": rfc3339(if *ended > 0 { *ended } else { until }),
+            "generatorURL": link,
+        })
+    }
+}
+
+fn webhook(messages: &[Message], page: &str) -> Json {
+    let status = |ended: u64| if ended > 0 { "resolved" } else { "firing" };
+    let is_firing = messages.iter().any(|it| it.told.ended == 0);
+    let alerts = messages.iter().map(|it| {
+        let mut alert = it.alert(0);
+        alert["status"] = status(it.told.ended).into();
+        if it.told.ended == 0 {
+            alert["endsAt"] = "0001-01-01T00:00:00Z".into();
+        }
+        alert["fingerprint"] = format!("{:08x}", crc32fast::hash(it.id.as_bytes())).into();
+        alert["value"] = it.value.into();
+        alert["state_reason"] = it.reason.clone().into();
+        alert
+    });
+    let common = |of: fn(&Told) -> &BTreeMap<String, String>| {
+        let mut common = messages.first().map(|it| of(&it.told).clone());
+        for message in messages {
+            let here = of(&message.told);
+            let shared = common.iter_mut();
+            shared.for_each(|it| it.retain(|name, text| here.get(name) == Some(text)));
+        }
+        common.unwrap_or_default()
+    };
+    json!({
+        "receiver": "pinbad",
+        "status": status(u64::from(!is_firing)),
+        "alerts": alerts.collect::<Vec<_>>(),
+        "groupLabels": {},
+        "commonLabels": common(|it| &it.labels),
+        "commonAnnotations": common(|it| &it.annotations),
+        "externalURL": page,
+        "version": "4",
+        "groupKey": "{}:{}",
+        "truncatedAlerts": 0,
+    })
+}
+
+fn rfc3339(unix: u64) -> String {
+    let moment = DateTime::from_timestamp(unix.cast_signed(), 0).unwrap_or_default();
+    moment.to_rfc3339_opts(SecondsFormat::Secs, true)
+}

@@ -1,0 +1,436 @@
+//! Rules: `[[alert]]` entries over the reports that there are.
+//!
+//! Made at start, by a reload and by `pinbad check`, which refuse what names a report, a key or a column that is not there. A
+//! rule judges the rows of a window; what becomes of its alerts is `state`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::expression::{Expression, number};
+use crate::config::AlertEntry;
+use crate::config::units::exact_duration;
+use crate::report::counts::Histogram;
+use crate::report::definition::{Defaults, Definition, Pattern};
+use crate::report::reading::{Extremes, Reading};
+use crate::report::row_key::key_texts;
+use crate::report::totals::Totals;
+use crate::report::{DefinedBy, key_names};
+
+/// Requests below which nothing is said, unless a rule says otherwise.
+const MIN_REQUESTS: u64 = 30;
+
+/// A rule, ready to judge rows.
+#[derive(Debug)]
+pub struct Rule {
+    /// What was configured.
+    pub entry: AlertEntry,
+    /// The report as it is defined, to tell whether a watched one is the same.
+    pub report: Definition,
+    /// With all columns that the condition names.
+    definition: Definition,
+    /// The names of its keys, and what they are called as labels.
+    pub keys: Vec<String>,
+    labels: Vec<String>,
+    /// By place of the key.
+    conditions: Vec<(usize, Pattern)>,
+    /// `None`: that nothing arrived.
+    when: Option<Expression>,
+    has_quantiles: bool,
+    min_requests: u64,
+    /// Seconds from one judgement to the next.
+    pub step: u64,
+}
+
+/// An entry that cannot be.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{place}: alert.{key}: {problem}")]
+pub struct RuleError {
+    place: String,
+    key: &'static str,
+    problem: String,
+}
+
+/// Whether a condition holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Truth {
+    /// It does.
+    True,
+    /// It does not.
+    False,
+    /// Nothing can be said.
+    Unknown,
+}
+
+/// What a row gained in a window.
+#[derive(Debug)]
+pub struct WindowRow<'a> {
+    /// Its key.
+    pub key: &'a [u8],
+    /// Its sums.
+    pub totals: Totals,
+    /// Its extremes.
+    pub extremes: Extremes,
+    /// Its histogram, if a rule wants it and all of it is known.
+    pub(crate) histogram: Option<Histogram>,
+    /// Something that it gained found no room.
+    pub is_partial: bool,
+}
+
+/// What a window is known to hold beside its rows.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Window {
+    /// In how many of its seconds requests were counted.
+    pub covered_secs: u64,
+    /// Something found no row of its own.
+    pub has_other: bool,
+    /// All rows of the report together.
+    pub grand: Totals,
+}
+
+impl Rule {
+    /// The rules of these entries over these reports.
+    ///
+    /// # Errors
+    /// All that is wrong.
+    pub fn all(
+        entries: &[AlertEntry],
+        reports: &[(Definition, DefinedBy)],
+        defaults: &Defaults,
+    ) -> Result<Vec<Arc<Self>>, Vec<RuleError>> {
+        let (mut rules, mut errors) = (Vec::new(), Vec::new());
+        for entry in entries {
+            match Self::new(entry, reports, defaults) {
+                Ok(rule) => rules.push(Arc::new(rule)),
+                Err((key, problem)) => errors.push(RuleError {
+                    place: entry.entry.location_of(key).to_string(),
+                    key,
+                    problem,
+                }),
+            }
+        }
+        match errors.is_empty() {
+            true => Ok(rules),
+            false => Err(errors),
+        }
+    }
+
+    fn new(
+        entry: &AlertEntry,
+        reports: &[(Definition, DefinedBy)],
+        defaults: &Defaults,
+    ) -> Result<Self, (&'static str, String)> {
+        let report = reports.iter().map(|it| &it.0);
+        let report = report.clone().find(|it| it.name == entry.report);
+        let report = report.filter(|it| !it.layout.is_histogram_view());
+        let report = report.ok_or_else(|| {
+            let known: Vec<&str> = reports.iter().map(|it| it.0.name.as_str()).collect();
+            let near = crate::config::suggest::nearest(&entry.report, known.iter().copied());
+            let hint = near.map_or_else(
+                || format!("accepted: {}", known.join(", ")),
+                |near| format!("did you mean {near:?}?"),
+            );
+            (
+                "report",
+                format!("there is no report called {:?}; {hint}", entry.report),
+            )
+        })?;
+        let keys = key_names(report);
+        let conditions = entry.conditions.iter().map(|text| condition(text, &keys));
+        let conditions = conditions.collect::<Result<_, _>>();
+        let conditions = conditions.map_err(|problem| ("where", problem))?;
+        let step = match entry.window {
+            0..=60 => 1,
+            61..=3600 => 10,
+            _ => 60,
+        };
+        if !entry.window.is_multiple_of(step) {
+            let problem = format!(
+                "{} is not a whole number of {step} s, at which windows of that length are looked at",
+                secs(entry.window)
+            );
+            return Err(("window", problem));
+        }
+        let mut definition = report.clone();
+        let mut when = None;
+        if let Some(text) = &entry.when {
+            let read = Expression::parse(text, report, defaults);
+            let (read, with_columns) =
+                read.map_err(|problem| ("when", format!("{text:?}: {problem}")))?;
+            when = Some(read);
+            definition = with_columns;
+        }
+        let ranks = when.iter().flat_map(Expression::percentiles);
+        let for_rank = |percent: f64| (500.0 / (100.0 - percent).max(1e-3)).round() as u64;
+        let needed = ranks.map(for_rank).max().unwrap_or_default();
+        let mut wanted = Vec::new();
+        if let Some(when) = &when {
+            when.each_column(&mut |at, _| wanted.push(at));
+        }
+        Ok(Self {
+            entry: entry.clone(),
+            labels: keys.iter().map(|key| label(key, entry)).collect(),
+            keys,
+            conditions,
+            has_quantiles: definition.layout.want(wanted).quantiles,
+            report: report.clone(),
+            definition,
+            when,
+            min_requests: entry.min_requests.unwrap_or(needed.max(MIN_REQUESTS)),
+            step,
+        })
+    }
+
+    /// What makes it the same rule after a change of the configuration: its alerts go on.
+    #[must_use]
+    pub fn identity(&self) -> String {
+        let AlertEntry {
+            report,
+            conditions,
+            when,
+            window,
+            ..
+        } = &self.entry;
+        format!("{report} {conditions:?} {when:?} {window}")
+    }
+
+    /// Whether it is that something is missing.
+    #[must_use]
+    pub fn is_of_absence(&self) -> bool {
+        self.when.is_none()
+    }
+
+    /// Whether it judges the row of this key.
+    #[must_use]
+    pub fn concerns(&self, key: &[u8]) -> bool {
+        self.conditions.iter().all(|(at, pattern)| {
+            let text = key_texts(key).nth(*at).unwrap_or_default();
+            pattern.matches(text.as_bytes())
+        })
+    }
+
+    /// Whether it can say something about a window that is covered for so long.
+    fn is_covered(&self, window: &Window) -> bool {
+        window.covered_secs * 2 >= self.entry.window
+    }
+
+    /// Whether histograms are looked at of a row with so many requests.
+    #[must_use]
+    pub fn wants_histogram(&self, totals: &Totals) -> bool {
+        self.has_quantiles && totals.requests >= self.min_requests
+    }
+
+    /// Judges rows: whether the condition holds, and the number on its left.
+    #[must_use]
+    pub fn judge(&self, window: &Window, rows: &[WindowRow<'_>]) -> Vec<(Truth, Option<f64>)> {
+        let covered = self.is_covered(window);
+        let Some(when) = self.when.as_ref().filter(|_| covered) else {
+            // Something arrived.
+            let truth = if covered {
+                Truth::False
+            } else {
+                Truth::Unknown
+            };
+            return vec![(truth, None); rows.len()];
+        };
+        let sums = rows
+            .iter()
+            .map(|row| (row.key, false, row.totals, row.extremes));
+        let mut reading = Reading::of_rows(&self.definition, sums);
+        reading.covered_secs = window.covered_secs.max(1);
+        reading.window_secs = reading.covered_secs as f64;
+        reading.grand = window.grand;
+        let judged = rows.iter().enumerate().map(|(at, row)| {
+            if row.is_partial || row.totals.requests < self.min_requests {
+                return (Truth::Unknown, None);
+            }
+            if let Some(histogram) = &row.histogram {
+                let ends = |bucket| self.definition.buckets.ends(bucket);
+                reading.know(at, &self.definition, histogram, |secs| secs, ends);
+            }
+            let column = |column| number(&self.definition.layout.value(&reading, at, column));
+            match when.holds(&column) {
+                Some((true, value)) => (Truth::True, Some(value)),
+                Some((false, value)) => (Truth::False, Some(value)),
+                None => (Truth::Unknown, None),
+            }
+        });
+        judged.collect()
+    }
+
+    /// Judges a row of which the window has nothing.
+    #[must_use]
+    pub fn judge_missing(&self, window: &Window, key: &[u8]) -> (Truth, Option<f64>) {
+        if window.has_other || !self.is_covered(window) {
+            return (Truth::Unknown, None);
+        }
+        if self.is_of_absence() {
+            return (Truth::True, None);
+        }
+        let nothing = WindowRow {
+            key,
+            totals: Totals::ZERO,
+            extremes: Extremes::NOTHING,
+            histogram: None,
+            is_partial: false,
+        };
+        self.judge(window, &[nothing])[0]
+    }
+
+    /// What is said of all rows without an alert of their own when none of them is wrong.
+    #[must_use]
+    pub fn of_the_rest(&self, window: &Window) -> Truth {
+        match self.is_covered(window) {
+            true => Truth::False,
+            false => Truth::Unknown,
+        }
+    }
+
+    /// The labels of the alert of a row; `None`: of those without one.
+    #[must_use]
+    pub fn labels(&self, key: Option<&[u8]>) -> BTreeMap<String, String> {
+        let entry = &self.entry;
+        let mut labels = entry.labels.clone();
+        labels.insert("alertname".to_owned(), entry.name.clone());
+        labels.insert("severity".to_owned(), entry.severity.clone());
+        labels.insert("report".to_owned(), entry.report.clone());
+        match key {
+            None => drop(labels.insert("row".to_owned(), "(more)".to_owned())),
+            Some(key) => {
+                let texts = key_texts(key).map(str::to_owned);
+                labels.extend(self.labels.iter().cloned().zip(texts));
+            }
+        }
+        // An empty one is none: Alertmanager drops it.
+        labels.retain(|_, text| !text.is_empty());
+        labels
+    }
+
+    /// What a value is compared with.
+    #[must_use]
+    pub fn threshold(&self) -> String {
+        let when = self.when.as_ref();
+        when.map_or_else(
+            || format!("nothing for {}", secs(self.entry.window)),
+            Expression::threshold,
+        )
+    }
+
+    /// What is the matter with a row, in a line.
+    #[must_use]
+    pub fn summary(&self, key: Option<&[u8]>, value: Option<f64>) -> String {
+        let window = secs(self.entry.window);
+        let row = match key {
+            None => "further rows".to_owned(),
+            Some(key) => {
+                let pairs = self.keys.iter().zip(key_texts(key));
+                let pairs: Vec<String> = pairs.map(|(key, text)| format!("{key} {text}")).collect();
+                match pairs.is_empty() {
+                    true => "all requests".to_owned(),
+                    false => pairs.join(", "),
+                }
+            }
+        };
+        match (&self.when, value) {
+            (None, _) => format!("{row}: nothing arrived for {window}"),
+            (Some(when), Some(value)) if key.is_some() => {
+                format!("{row}: {when} over {window}, it is {}", shown(value))
+            }
+            (Some(when), _) => format!("{row}: {when} over {window}"),
+        }
+    }
+
+    /// The rule in words.
+    #[must_use]
+    pub fn words(&self) -> String {
+        let entry = &self.entry;
+        let what = match &self.when {
+            None => format!("nothing arrived from a row of {}", entry.report),
+            Some(when) => format!("a row of {} has {when}", entry.report),
+        };
+        let rows = match entry.conditions.is_empty() {
+            true => String::new(),
+            false => format!(" (rows with {})", entry.conditions.join(" and ")),
+        };
+        let hold = match entry.hold {
+            0 => "at once".to_owned(),
+            hold => format!("when that has been so for {}", secs(hold)),
+        };
+        let keep = match entry.keep {
+            0 => "over when it is not so".to_owned(),
+            keep => format!("over when it has not been so for {}", secs(keep)),
+        };
+        let few = match &self.when {
+            None => String::new(),
+            Some(_) => format!(" or with fewer than {} requests in it", self.min_requests),
+        };
+        format!(
+            "{} ({}): {what} over {}{rows}; fires {hold}, {keep}; looked at every {}; nothing is said while less than half of \
+             the time is covered{few}",
+            entry.name,
+            entry.severity,
+            secs(entry.window),
+            secs(self.step),
+        )
+    }
+}
+
+/// A number as alerts show it.
+#[must_use]
+pub fn shown(value: f64) -> String {
+    let digits = if value.abs() < 10.0 { 4 } else { 1 };
+    let text = format!("{value:.digits$}");
+    let text = match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.'),
+        false => &text,
+    };
+    text.to_owned()
+}
+
+fn secs(secs: u64) -> String {
+    exact_duration(std::time::Duration::from_secs(secs))
+}
+
+/// `KEY=text`, `KEY!=text` or `KEY=prefix*`.
+fn condition(text: &str, keys: &[String]) -> Result<(usize, Pattern), String> {
+    let accepted = || match keys {
+        [] => "none: this report has one row".to_owned(),
+        _ => format!(
+            "KEY=text, KEY!=text or KEY=prefix*, where KEY is {}",
+            keys.join(", ")
+        ),
+    };
+    let (key, value) = text
+        .split_once('=')
+        .ok_or_else(|| format!("{text:?} is no condition; accepted: {}", accepted()))?;
+    let (key, pattern) = match (key.strip_suffix('!'), value.strip_suffix('*')) {
+        (Some(key), None) => (key, Pattern::Differs(value.to_owned())),
+        (Some(_), Some(_)) => {
+            return Err(format!(
+                "{text:?}: != takes no prefix; accepted: {}",
+                accepted()
+            ));
+        }
+        (None, None) => (key, Pattern::Equals(value.to_owned())),
+        (None, Some(prefix)) => (key, Pattern::StartsWith(prefix.to_owned())),
+    };
+    let at = keys.iter().position(|it| it == key.trim());
+    let at = at.ok_or_else(|| format!("there is no key {key:?}; accepted: {}", accepted()))?;
+    Ok((at, pattern))
+}
+
+/// A key as a label, in the letters that labels may have, and not one that has another meaning.
+fn label(key: &str, entry: &AlertEntry) -> String {
+    let mut label = key.replace(|it: char| !it.is_ascii_alphanumeric(), "_");
+    if !label.starts_with(|it: char| it.is_ascii_alphabetic() || it == '_') {
+        label.insert(0, '_');
+    }
+    let is_taken = |label: &str| {
+        crate::config::alert::OWN_LABELS.contains(&label)
+            || label == "row"
+            || entry.labels.contains_key(label)
+    };
+    while is_taken(&label) {
+        label.push('_');
+    }
+    label
+}

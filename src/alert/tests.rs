@@ -1,0 +1,600 @@
+//! The engine against a naive evaluator, which keeps every second of every row and looks at all of them each time; and the
+//! receivers against all that may happen between two messages.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::engine::{Engine, Gain};
+use super::receiver::{Protocol, Receiver};
+use super::rule::Rule;
+use super::state::{Event, Phase};
+use super::windows::{ReportGain, RowGain};
+use super::{Alert, Alerts};
+use crate::config::Config;
+use crate::report::DefinedBy;
+use crate::report::builtin;
+use crate::report::definition::Defaults;
+use crate::report::packed::{write_pairs, write_totals};
+use crate::report::reading::Extremes;
+use crate::report::row_key::push_key;
+use crate::report::totals::Totals;
+
+const REPORT: &str = "report_by_script_name";
+
+/// What a second of a row had: requests and errors.
+type Seen = (u64, u64);
+
+fn config(text: &str) -> Config {
+    Config::from_toml("pinbad.toml", text).unwrap()
+}
+
+fn rules(text: &str) -> Vec<Arc<Rule>> {
+    let defaults = Defaults::default();
+    let reports: Vec<_> = builtin::reports(&defaults)
+        .into_iter()
+        .map(|it| (it, DefinedBy::BuiltIn))
+        .collect();
+    Rule::all(&config(text).alerts, &reports, &defaults).unwrap()
+}
+
+fn refusal(rule: &str) -> String {
+    let defaults = Defaults::default();
+    let reports: Vec<_> = builtin::reports(&defaults)
+        .into_iter()
+        .map(|it| (it, DefinedBy::BuiltIn))
+        .collect();
+    let text = format!("[[alert]]\nname = \"x\"\n{rule}\n");
+    let errors = match Config::from_toml("pinbad.toml", &text) {
+        Err(errors) => return errors.to_string(),
+        Ok(config) => Rule::all(&config.alerts, &reports, &defaults).unwrap_err(),
+    };
+    errors.iter().map(ToString::to_string).collect()
+}
+
+fn key(script: &str) -> Box<[u8]> {
+    let mut key = Vec::new();
+    push_key(&mut key, script);
+    key.into()
+}
+
+fn row(script: &str, (requests, errors): Seen) -> RowGain {
+    let mut packed = Vec::new();
+    let totals = Totals {
+        requests,
+        errors,
+        time: u128::from(requests) * 1_000,
+        ..Totals::ZERO
+    };
+    write_totals(&mut packed, &totals, true);
+    write_pairs(&mut packed, [(700, requests)].into_iter());
+    RowGain {
+        id: script.bytes().fold(7, |id, byte| id * 31 + u64::from(byte)),
+        key: key(script),
+        packed: packed.into(),
+        extremes: Extremes::NOTHING,
+    }
+}
+
+/// A second of the report with these rows.
+fn second(unix: u64, rows: &[(&str, Seen)]) -> Gain {
+    let report = ReportGain {
+        report: REPORT.to_owned(),
+        rows: rows
+            .iter()
+            .map(|(script, seen)| row(script, *seen))
+            .collect(),
+        ..ReportGain::default()
+    };
+    Gain {
+        unix,
+        secs: 1,
+        covered_secs: 1,
+        lost_secs: 0,
+        reports: vec![report],
+    }
+}
+
+/// What happened: second, script, what it is now.
+type Happened = Vec<(u64, String, Option<Phase>)>;
+
+fn take(engine: &mut Engine, gain: &Gain) -> Happened {
+    let mut happened = Vec::new();
+    engine.take(gain, &mut |_, event: &Event| {
+        let key = event.key.as_deref().map_or("(more)".to_owned(), |key| {
+            let mut texts = crate::report::row_key::key_texts(key);
+            texts.next().unwrap_or_default().to_owned()
+        });
+        happened.push((event.unix, key, event.phase));
+    });
+    happened
+}
+
+/// Keeps everything, and knows the state table by heart.
+struct Naive {
+    window: u64,
+    hold: u64,
+    keep: u64,
+    /// By second of the stream: whether it was counted, and its rows.
+    seconds: BTreeMap<u64, (bool, BTreeMap<String, Seen>)>,
+    /// By script: state, second of the stream since which it is in it, first of those with which it may leave it, last known.
+    states: BTreeMap<String, State>,
+}
+
+#[derive(Default, Clone)]
+struct State {
+    phase: Option<Phase>,
+    /// Steps that count for the clock.
+    clock: u64,
+    is_ending: bool,
+    unknown: Option<u64>,
+}
+
+impl Naive {
+    /// `errors / req_count > 0.1` with 30 requests at least.
+    fn truth(&self, now: u64, script: &str) -> Option<bool> {
+        let window = self.seconds.range(now.saturating_sub(self.window)..now);
+        let counted = window.clone().filter(|it| it.1.0).count() as u64;
+        let rows = window.filter_map(|it| it.1.1.get(script));
+        let (requests, errors) = rows.fold((0, 0), |sum, it| (sum.0 + it.0, sum.1 + it.1));
+        let is_known = counted * 2 >= self.window && requests >= 30;
+        is_known.then(|| errors * 10 > requests)
+    }
+
+    fn step(&mut self, now: u64, unix: u64, passed: u64) -> Happened {
+        let mut scripts: BTreeSet<String> = self.states.keys().cloned().collect();
+        scripts.extend(self.seconds.values().flat_map(|it| it.1.keys().cloned()));
+        let mut happened = Vec::new();
+        for script in scripts {
+            let truth = self.truth(now, &script);
+            let state = self.states.entry(script.clone()).or_default();
+            let before = state.phase;
+            state.unknown = match (truth, state.unknown) {
+                (None, Some(secs)) => Some(secs + passed),
+                (None, None) => Some(0),
+                _ => None,
+            };
+            let unknown = state.unknown.unwrap_or(0);
+            let clock = state.clock + passed;
+            let mut is_new = false;
+            (state.phase, state.clock) = match (before, truth) {
+                (None | Some(Phase::Resolved), Some(true)) => {
+                    is_new = true;
+                    state.is_ending = false;
+                    let fires = self.hold == 0;
+                    (Some(if fires { Phase::Firing } else { Phase::Pending }), 0)
+                }
+                (None, _) => (None, 0),
+                (Some(Phase::Resolved), _) if clock >= 900 => (None, 0),
+                (Some(Phase::Resolved), _) => (before, clock),
+                (Some(Phase::Pending), Some(false)) => (None, 0),
+                (Some(Phase::Pending), Some(true)) if clock >= self.hold => {
+                    (Some(Phase::Firing), 0)
+                }
+                (Some(Phase::Pending), Some(true)) => (before, clock),
+                (Some(Phase::Pending), None) if unknown >= self.window.max(self.hold) => (None, 0),
+                (Some(Phase::Firing), Some(true)) => {
+                    state.is_ending = false;
+                    (before, 0)
+                }
+                (Some(Phase::Firing), Some(false)) => {
+                    let clock = if state.is_ending { clock } else { 0 };
+                    state.is_ending = true;
+                    match clock >= self.keep {
+                        true => (Some(Phase::Resolved), 0),
+                        false => (before, clock),
+                    }
+                }
+                (Some(Phase::Firing), None) if unknown >= (2 * self.window).max(600) => {
+                    (Some(Phase::Resolved), 0)
+                }
+                (Some(Phase::Pending | Phase::Firing), None) => (before, state.clock),
+            };
+            if before != state.phase || is_new {
+                happened.push((unix, script, state.phase));
+            }
+        }
+        happened
+    }
+}
+
+/// A number below `below`, from a seed.
+fn dice(seed: &mut u64, below: u64) -> u64 {
+    *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+    (*seed >> 33) % below
+}
+
+/// Three scripts that fail now and then, gaps, lost seconds, clocks that are set, restarts: both say the same, to the second.
+#[test]
+fn alerts_fire_and_end_at_the_seconds_that_a_naive_evaluator_says() {
+    for (seed, window, hold, keep) in [
+        (1, 10, 0, 0),
+        (2, 20, 7, 5),
+        (3, 60, 30, 60),
+        (4, 120, 60, 30),
+        (5, 300, 0, 120),
+    ] {
+        let text = format!(
+            "[[alert]]\nname = \"x\"\nreport = \"{REPORT}\"\nwhen = \"errors / req_count > 10%\"\n\
+             window = {window}\nfor = {hold}\nkeep = {keep}\n"
+        );
+        let rules = rules(&text);
+        let step = rules[0].step;
+        let mut engine = Engine::new(rules.clone(), 1 << 20, 1);
+        let mut naive = Naive {
+            window,
+            hold,
+            keep,
+            seconds: BTreeMap::new(),
+            states: BTreeMap::new(),
+        };
+        let (mut random, mut now, mut unix, mut fired) = (seed, 1_700_000_000, 1_700_000_000, 0);
+        let mut rates = [0, 0, 0];
+        for _ in 0..6_000 {
+            for rate in &mut rates {
+                if dice(&mut random, 90) == 0 {
+                    *rate = [0, 2, 40][dice(&mut random, 3) as usize];
+                }
+            }
+            let quiet = dice(&mut random, 700);
+            let mut gain = second(unix, &[]);
+            let scripts = ["/a", "/b", "/c"];
+            for (script, rate) in scripts.iter().zip(rates) {
+                let requests = if now / 900 % 4 == 3 {
+                    0
+                } else {
+                    dice(&mut random, 20)
+                };
+                if requests > 0 {
+                    let errors = requests * rate / 100;
+                    gain.reports[0].rows.push(row(script, (requests, errors)));
+                    let rows = &mut naive.seconds.entry(now).or_default().1;
+                    rows.insert((*script).to_owned(), (requests, errors));
+                }
+            }
+            match quiet {
+                0 => gain.lost_secs = dice(&mut random, 900),
+                // Not watched.
+                1..=20 => {
+                    gain.reports.clear();
+                    naive.seconds.remove(&now);
+                }
+                _ => {}
+            }
+            let lost = gain.lost_secs;
+            if lost > 0 {
+                let rows = naive.seconds.remove(&now);
+                naive.seconds.extend(rows.map(|rows| (now + lost, rows)));
+            }
+            if !gain.reports.is_empty() {
+                naive.seconds.entry(now + lost).or_default().0 = true;
+            }
+            let found = take(&mut engine, &gain);
+            let mut expected = Vec::new();
+            for _ in 0..=lost {
+                now += 1;
+                if now % step == 0 {
+                    expected.extend(naive.step(now, 0, step));
+                }
+            }
+            let found: Happened = found.into_iter().map(|it| (0, it.1, it.2)).collect();
+            let sorted = |mut it: Happened| {
+                it.sort_by(|a, b| (&a.1, a.2).cmp(&(&b.1, b.2)));
+                it
+            };
+            assert_eq!(
+                sorted(found),
+                sorted(expected.clone()),
+                "seed {seed}, second {now}"
+            );
+            fired += expected
+                .iter()
+                .filter(|it| it.2 == Some(Phase::Firing))
+                .count();
+            // The wall clock is set.
+            unix = match dice(&mut random, 500) {
+                0 => unix + 7_200,
+                1 => unix - 3_600,
+                _ => unix + 1,
+            };
+            if dice(&mut random, 400) == 0 {
+                // Reload: what the rule is about stays, so its alerts do; windows begin anew.
+                engine.replace(rules.clone(), unix);
+                naive.seconds.clear();
+            }
+            if dice(&mut random, 2_000) == 0 {
+                // A restart, at once.
+                let saved = engine.save();
+                let json = serde_json::to_string(&saved).unwrap();
+                let next = now.next_multiple_of(step);
+                engine = Engine::new(rules.clone(), 1 << 20, 1);
+                engine.restore(serde_json::from_str(&json).unwrap(), 1);
+                naive.seconds.clear();
+                // It begins with the step that begins.
+                (now, unix) = (next, next);
+            }
+            let begin = now.saturating_sub(window + 1);
+            naive.seconds = naive.seconds.split_off(&begin);
+        }
+        assert!(fired > 5, "seed {seed}: {fired}");
+        assert_eq!(engine.rules.len(), 1);
+    }
+}
+
+#[test]
+fn a_rule_has_a_hundred_alerts_and_the_rest_is_one() {
+    let text = format!(
+        "[[alert]]\nname = \"x\"\nreport = \"{REPORT}\"\nwhen = \"req_count > 5\"\nwindow = 2\nmin_requests = 0\n"
+    );
+    let mut engine = Engine::new(rules(&text), 8 << 20, 1);
+    let names: Vec<String> = (0..250).map(|at| format!("/{at:03}")).collect();
+    let rows: Vec<(&str, Seen)> = names.iter().map(|it| (it.as_str(), (9, 0))).collect();
+    let happened = take(&mut engine, &second(1_000, &rows));
+    assert_eq!(happened.len(), 101);
+    let state = &engine.states[0];
+    assert_eq!(
+        (state.more, state.episodes[&None].value),
+        (150, Some(150.0))
+    );
+    let labels = engine.rules[0].labels(None);
+    assert_eq!(labels["row"], "(more)");
+    // Who has an alert keeps it, whoever comes.
+    let rest = take(&mut engine, &second(1_001, &rows[100..]));
+    assert!(rest.is_empty(), "{rest:?}");
+    // Those that are over make room for others.
+    assert_eq!(take(&mut engine, &second(1_002, &rows[100..])).len(), 200);
+    assert_eq!(engine.states[0].more, 50);
+}
+
+#[test]
+fn rows_without_room_are_not_judged() {
+    let text = format!(
+        "[[alert]]\nname = \"x\"\nreport = \"{REPORT}\"\nwhen = \"req_count > 5\"\nwindow = 2\nmin_requests = 0\n"
+    );
+    let mut engine = Engine::new(rules(&text), 2_000, 1);
+    let names: Vec<String> = (0..250).map(|at| format!("/{at:03}")).collect();
+    let rows: Vec<(&str, Seen)> = names.iter().map(|it| (it.as_str(), (9, 0))).collect();
+    for unix in 0..50 {
+        let happened = take(&mut engine, &second(unix, &rows));
+        assert!(happened.len() < 10, "{happened:?}");
+        assert!(engine.room.used <= engine.room.max);
+    }
+    for unix in 50..60 {
+        take(&mut engine, &second(unix, &[]));
+    }
+    assert_eq!(engine.room.used, 0, "all that was taken is given back");
+}
+
+#[test]
+fn what_is_absent_fires_once_it_has_been_there() {
+    let text = format!(
+        "[[alert]]\nname = \"x\"\nreport = \"{REPORT}\"\nwhere = \"script_name=/a*\"\nabsent = true\nwindow = 3\n"
+    );
+    let rules = rules(&text);
+    let mut engine = Engine::new(rules.clone(), 1 << 20, 1);
+    assert!(take(&mut engine, &second(1, &[])).is_empty());
+    take(&mut engine, &second(2, &[("/a", (1, 0)), ("/b", (1, 0))]));
+    for unix in [3, 4] {
+        assert!(take(&mut engine, &second(unix, &[])).is_empty());
+    }
+    // The three seconds behind it are over: what is known of it is in the file.
+    let mut again = Engine::new(rules, 1 << 20, 1);
+    again.restore(engine.save(), 0);
+    let fired = |unix| vec![(unix, "/a".to_owned(), Some(Phase::Firing))];
+    assert_eq!(take(&mut engine, &second(5, &[])), fired(6));
+    assert!(
+        take(&mut again, &second(5, &[])).is_empty(),
+        "not covered yet"
+    );
+    assert_eq!(take(&mut again, &second(6, &[])), fired(7));
+    let over = take(&mut engine, &second(6, &[("/a", (1, 0))]));
+    assert_eq!(over, [(7, "/a".to_owned(), Some(Phase::Resolved))]);
+    // Beside (other) nothing can be said.
+    let mut gain = second(7, &[]);
+    gain.reports[0].has_other = true;
+    for _ in 0..10 {
+        assert!(take(&mut engine, &gain).is_empty());
+    }
+}
+
+#[test]
+fn percentiles_need_requests_and_a_rule_in_words_says_so() {
+    let text = format!(
+        "[[alert]]\nname = \"slow\"\nreport = \"{REPORT}\"\nwhen = \"p95 > 800ms\"\nwindow = \"5m\"\nfor = \"2m\"\nseverity = \"page\"\n"
+    );
+    let rule = &rules(&text)[0];
+    assert_eq!(
+        rule.words(),
+        format!(
+            "slow (page): a row of {REPORT} has p95 > 0.8 over 5m; fires when that has been so for 2m, over when it is not so; \
+             looked at every 10s; nothing is said while less than half of the time is covered or with fewer than 100 requests in it"
+        )
+    );
+    let labels = rule.labels(Some(&key("/a")));
+    let expected = [
+        ("alertname", "slow"),
+        ("report", REPORT),
+        ("script_name", "/a"),
+        ("severity", "page"),
+    ];
+    let expected = expected.map(|(name, text)| (name.to_owned(), text.to_owned()));
+    assert_eq!(labels, BTreeMap::from(expected));
+}
+
+#[test]
+fn what_is_wrong_is_refused_by_file_line_and_key() {
+    for (rule, problem) in [
+        (
+            "report = \"report_by_scriptname\"\nwhen = \"p95 > 1\"",
+            "pinbad.toml:3: alert.report: there is no report called \"report_by_scriptname\"; did you mean",
+        ),
+        (
+            "report = \"info\"\nwhen = \"p95 > 1\"\nwhere = \"host=a\"",
+            "pinbad.toml:5: alert.where: there is no key \"host\"; accepted: none: this report has one row",
+        ),
+        (
+            "report = \"report_by_status\"\nwhen = \"p95 > 1\"\nwhere = \"500\"",
+            "\"500\" is no condition; accepted: KEY=text, KEY!=text or KEY=prefix*, where KEY is status",
+        ),
+        (
+            "report = \"info\"\nwhen = \"p95 > 1x\"",
+            "pinbad.toml:4: alert.when: \"p95 > 1x\": \"x\" is no unit",
+        ),
+        (
+            "report = \"info\"\nwhen = \"p95 > 1\"\nwindow = \"95s\"",
+            "pinbad.toml:5: alert.window: 1m35s is not a whole number of 10 s",
+        ),
+        (
+            "report = \"info\"",
+            "alert: no condition; accepted: one of when = \"CONDITION\", absent = true",
+        ),
+        (
+            "report = \"info\"\nwhen = \"p95 > 1\"\nabsent = true",
+            "pinbad.toml:5: alert.absent = true: there is when too",
+        ),
+        (
+            "when = \"p95 > 1\"",
+            "alert: no report; accepted: report = the name of a report",
+        ),
+        (
+            "report = \"info\"\nwhen = \"p95 > 1\"\nwindow = \"2d\"",
+            "alert.window = \"2d\": too long",
+        ),
+        (
+            "report = \"info\"\nwhen = \"p95 > 1\"\nlabels = {severity = \"x\"}",
+            "\"severity\" is no label",
+        ),
+        (
+            "report = \"info\"\nwhen = \"p95 > 1\"\nwindw = 1",
+            "alert.windw = 1: unknown setting; did you mean alert.window?",
+        ),
+        (
+            "report = \"info\"\nwhen = \"p95 > 1\"\n[[alert]]\nname = \"x\"\nreport = \"info\"\nwhen = \"p95 > 1\"",
+            "pinbad.toml:6: alert.name = \"x\": the entry at pinbad.toml:1 has it too",
+        ),
+    ] {
+        let error = refusal(rule);
+        assert!(error.contains(problem), "{error}");
+    }
+}
+
+/// An alert of one rule, as it is shown.
+fn alert(phase: Phase, (started, ended): (u64, u64), silenced_by: Option<u64>) -> Alert {
+    let text = format!(
+        "[[alert]]\nname = \"x\"\nreport = \"{REPORT}\"\nwhen = \"req_count > 5\"\nwindow = 1\nmin_requests = 0\n"
+    );
+    let mut engine = Engine::new(rules(&text), 1 << 20, 1);
+    take(&mut engine, &second(1, &[("/a", (9, 0))]));
+    let (rule, key, episode) = engine.alerts().next().unwrap();
+    let mut episode = episode.clone();
+    (episode.phase, episode.started, episode.ended) = (phase, started, ended);
+    Alert {
+        labels: rule.labels(key.as_deref()),
+        rule: Arc::clone(rule),
+        key: key.clone(),
+        episode,
+        link: "http://127.0.0.1/".to_owned(),
+        silenced_by,
+    }
+}
+
+#[test]
+fn receivers_are_told_the_difference_once() {
+    use Phase::{Firing, Pending, Resolved};
+    let told = |receiver: &Receiver, alert: Option<&Alert>, now| {
+        let alerts: Vec<Alert> = alert.into_iter().cloned().collect();
+        receiver.tell(&alerts, now)
+    };
+    for protocol in [Protocol::Alertmanager, Protocol::Webhook] {
+        let is_webhook = protocol == Protocol::Webhook;
+        let receiver = Receiver::new(protocol, "http://x", Duration::from_secs(60));
+        assert_eq!(
+            told(&receiver, Some(&alert(Pending, (0, 0), None)), 100),
+            [0; 0]
+        );
+        let firing = alert(Firing, (100, 0), None);
+        assert_eq!(told(&receiver, Some(&firing), 100), [0], "fires");
+        assert_eq!(told(&receiver, Some(&firing), 159), [0; 0]);
+        let again = told(&receiver, Some(&firing), 160);
+        assert_eq!(again.len(), usize::from(!is_webhook), "sent again");
+        // Silenced after it was sent: its end is told.
+        let over = alert(Resolved, (100, 170), Some(1));
+        assert_eq!(told(&receiver, Some(&over), 170), [170]);
+        let again = told(&receiver, Some(&over), 230);
+        assert_eq!(
+            again.len(),
+            usize::from(!is_webhook),
+            "and for a while again"
+        );
+        assert_eq!(told(&receiver, None, 1_200), [0; 0]);
+        assert!(
+            receiver.told.lock().is_empty(),
+            "forgotten after a quarter of an hour"
+        );
+        // Silenced before it was sent, and over by then.
+        let silenced = alert(Firing, (2_000, 0), Some(1));
+        assert_eq!(told(&receiver, Some(&silenced), 2_000), [0; 0]);
+        assert_eq!(
+            told(
+                &receiver,
+                Some(&alert(Resolved, (2_000, 2_010), Some(1))),
+                2_010
+            ),
+            [0; 0]
+        );
+        assert_eq!(
+            told(
+                &receiver,
+                Some(&alert(Resolved, (2_000, 2_010), None)),
+                2_020
+            ),
+            [0; 0]
+        );
+        // Over before it could be sent, without a silence.
+        let missed = told(
+            &receiver,
+            Some(&alert(Resolved, (3_000, 3_010), None)),
+            3_020,
+        );
+        assert_eq!(missed, if is_webhook { vec![3_010] } else { vec![] });
+        // Its rule goes while it fires.
+        assert_eq!(
+            told(&receiver, Some(&alert(Firing, (4_000, 0), None)), 4_000),
+            [0]
+        );
+        assert_eq!(told(&receiver, None, 4_030), [4_030]);
+    }
+}
+
+#[test]
+fn a_silence_holds_for_the_labels_that_it_names() {
+    let alerts = Alerts::none();
+    let silence = |name: &str, text: &str| super::silence::Silence {
+        id: 0,
+        matchers: BTreeMap::from([(name.to_owned(), text.to_owned())]),
+        starts: 10,
+        ends: 20,
+        reason: "why".to_owned(),
+        author: None,
+    };
+    let labels = BTreeMap::from([("script_name".to_owned(), "/a/b".to_owned())]);
+    let holds = |now| alerts.0.silences.lock().of(&labels, now);
+    assert_eq!(
+        alerts
+            .silence(silence("script_name", "/b*"), 10)
+            .unwrap()
+            .id,
+        1
+    );
+    assert_eq!(holds(10), None);
+    assert_eq!(
+        alerts
+            .silence(silence("script_name", "/a*"), 10)
+            .unwrap()
+            .id,
+        2
+    );
+    assert_eq!([9, 10, 19, 20].map(holds), [None, Some(2), Some(2), None]);
+    assert!(alerts.end_silence(2) && !alerts.end_silence(2));
+    assert_eq!(holds(10), None);
+}

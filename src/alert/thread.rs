@@ -1,0 +1,203 @@
+//! The thread `alerts`: it gives the rules what the series thread has put into the queue, shows what came of it, and writes it
+//! down.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tracing::{info, warn};
+
+use super::engine::{Engine, SavedRule};
+use super::receiver::ToldAlerts;
+use super::rule::Rule;
+use super::silence::Silences;
+use super::state::{Event, Phase};
+use super::{Alert, Alerts, View};
+use crate::clock::Clock;
+use crate::shutdown::Shutdown;
+use crate::state::StateError;
+use crate::state::document::{Document, VERSION};
+use crate::state::folder::STATE;
+
+/// How often it is looked for seconds that are over.
+const PERIOD: Duration = Duration::from_millis(100);
+/// Milliseconds between two writes.
+const SAVE_MS: u64 = 900;
+/// Clocks of alerts that are under way are written this often, milliseconds.
+const SAVE_CLOCKS_MS: u64 = 10_000;
+
+/// What is in `alerts.json`.
+#[derive(Debug, Serialize, Deserialize)]
+struct Contents {
+    version: u64,
+    unix: u64,
+    alerts: Vec<SavedRule>,
+    /// By URL: what each was told.
+    receivers: BTreeMap<String, ToldAlerts>,
+    silences: Silences,
+}
+
+/// What the thread works on.
+#[derive(Debug)]
+pub struct Evaluation {
+    alerts: Alerts,
+    engine: Engine,
+    /// Where the state is kept.
+    document: Option<Document>,
+    saved_ms: u64,
+    is_failing: bool,
+}
+
+impl Evaluation {
+    /// With the state that is kept in `dir`, if any: what fired goes on to fire.
+    ///
+    /// # Errors
+    /// When its file is there and cannot be read.
+    pub fn open(
+        alerts: Alerts,
+        memory: usize,
+        dir: Option<&Path>,
+        clock: &dyn Clock,
+    ) -> Result<Self, StateError> {
+        let mut engine = Engine::new(alerts.rules().to_vec(), memory, 1);
+        let mut document = None;
+        if let Some(dir) = dir {
+            let (opened, read) =
+                Document::open::<Contents>(STATE, dir, "alerts", "the alerts", clock.unix_secs())?;
+            document = Some(opened);
+            if let Some(read) = read {
+                let away = (clock.unix_ms() / 1_000).saturating_sub(read.unix);
+                engine.restore(read.alerts, away);
+                *alerts.0.silences.lock() = read.silences;
+                let mut told = read.receivers;
+                for receiver in alerts.receivers() {
+                    *receiver.told.lock() = told.remove(&receiver.url).unwrap_or_default();
+                }
+            }
+        }
+        let evaluation = Self {
+            alerts,
+            engine,
+            document,
+            saved_ms: 0,
+            is_failing: false,
+        };
+        evaluation.show(clock.unix_ms() / 1_000);
+        Ok(evaluation)
+    }
+
+    /// Evaluates until a stop is asked for.
+    pub fn run(mut self, clock: &dyn Clock, stop: &Shutdown) {
+        while !stop.requested() {
+            self.turn(clock);
+            std::thread::sleep(PERIOD);
+        }
+        self.turn(clock);
+        self.save(clock);
+    }
+
+    /// Takes in what there is, and shows and writes what came of it.
+    pub fn turn(&mut self, clock: &dyn Clock) {
+        let now = clock.unix_ms() / 1_000;
+        let rules = self.alerts.rules();
+        let is_same = |(a, b): (&Arc<Rule>, &Arc<Rule>)| Arc::ptr_eq(a, b);
+        let before = &self.engine.rules;
+        if before.len() != rules.len() || !before.iter().zip(&*rules).all(is_same) {
+            self.engine.replace(rules.to_vec(), now);
+            self.alerts.changed();
+        }
+        let mut is_news = self.alerts.0.changed.load(Ordering::Relaxed);
+        loop {
+            let gain = self.alerts.0.queue.lock().pop();
+            let Some(gain) = gain else { break };
+            is_news = true;
+            let alerts = self.alerts.clone();
+            self.engine.take(&gain, &mut |rule, event| {
+                log(rule, event);
+                alerts.changed();
+            });
+        }
+        if is_news {
+            self.show(now);
+        }
+        let passed = clock.mono_ms().saturating_sub(self.saved_ms);
+        let has_clocks = || self.engine.alerts().next().is_some();
+        let is_changed = self.alerts.0.changed.load(Ordering::Relaxed);
+        if is_changed && passed >= SAVE_MS || passed >= SAVE_CLOCKS_MS && has_clocks() {
+            self.save(clock);
+        }
+    }
+
+    /// Makes the view.
+    fn show(&self, now: u64) {
+        let silences = self.alerts.0.silences.lock().clone();
+        let alerts = self.engine.alerts().map(|(rule, key, episode)| {
+            let labels = rule.labels(key.as_deref());
+            Alert {
+                silenced_by: silences.of(&labels, now),
+                link: self.alerts.link(rule, key),
+                rule: Arc::clone(rule),
+                key: key.clone(),
+                episode: episode.clone(),
+                labels,
+            }
+        });
+        let mut alerts: Vec<Alert> = alerts.collect();
+        let rank = |alert: &Alert| match alert.episode.phase {
+            Phase::Firing => 0,
+            Phase::Pending => 1,
+            Phase::Resolved => 2,
+        };
+        alerts.sort_by_key(|it| (rank(it), std::cmp::Reverse(it.episode.since)));
+        let mut rows = vec![0; self.engine.rules.len()];
+        let windows = self.engine.windows.iter();
+        windows.for_each(|it| it.count(&mut rows));
+        let rules = self.engine.rules.iter().cloned().zip(rows);
+        let view = View {
+            alerts,
+            rules: rules.collect(),
+            more: self.engine.states.iter().map(|it| it.more).sum(),
+            memory_used: self.engine.room.used,
+        };
+        *self.alerts.0.view.write() = Arc::new(view);
+    }
+
+    fn save(&mut self, clock: &dyn Clock) {
+        self.saved_ms = clock.mono_ms();
+        self.alerts.0.changed.store(false, Ordering::Relaxed);
+        let Some(document) = &self.document else {
+            return;
+        };
+        let receivers = self.alerts.receivers().iter();
+        let contents = Contents {
+            version: VERSION,
+            unix: clock.unix_ms() / 1_000,
+            alerts: self.engine.save(),
+            receivers: receivers
+                .map(|it| (it.url.clone(), it.told.lock().clone()))
+                .collect(),
+            silences: self.alerts.0.silences.lock().clone(),
+        };
+        let written = document.write(&contents);
+        if let Err(error) = &written {
+            self.alerts.changed();
+            if !self.is_failing {
+                warn!(%error, "The state of alerts cannot be kept; trying again.");
+            }
+        }
+        self.is_failing = written.is_err();
+    }
+}
+
+fn log(rule: &Rule, event: &Event) {
+    let alert = &rule.entry.name;
+    let row = rule.summary(event.key.as_deref(), None);
+    match event.phase {
+        Some(Phase::Firing) => warn!(alert, row, "An alert fires."),
+        Some(Phase::Resolved) => info!(alert, row, "An alert is over."),
+        Some(Phase::Pending) | None => {}
+    }
+}

@@ -1,0 +1,285 @@
+//! `pinbad alert`: what fires in a running daemon, and silences.
+
+use std::time::Duration;
+
+use clap::{Args as FlagGroup, Subcommand};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::{Map, Value as Json, json};
+
+use super::client::{Client, ClientFlags};
+use super::format::{clock, fit, visible, width};
+use super::{Failure, print};
+use crate::config::units::exact_duration;
+
+/// What `alert` can do.
+#[derive(Debug, Subcommand)]
+pub enum AlertCommand {
+    /// List what fires, what is about to, and what is over since a quarter of an hour; then the rules and the silences.
+    Ls(LsFlags),
+    /// Play the rules in force over the past that the daemon keeps: when each would have fired, and for how long.
+    Test(TestFlags),
+    /// Tell nobody of new alerts with these labels for a while; or, with --end, tell of them again.
+    Silence(SilenceFlags),
+}
+
+/// The flags of `ls`.
+#[derive(Debug, Clone, FlagGroup)]
+pub struct LsFlags {
+    /// Which daemon.
+    #[command(flatten)]
+    pub client: ClientFlags,
+    /// Print what the daemon answers, as JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// The flags of `test`.
+#[derive(Debug, Clone, FlagGroup)]
+pub struct TestFlags {
+    /// From when on: -7d, RFC 3339 or unix seconds.
+    #[arg(
+        long,
+        value_name = "WHEN",
+        default_value = "-1d",
+        allow_hyphen_values = true
+    )]
+    pub from: String,
+    /// Until when.
+    #[arg(
+        long,
+        value_name = "WHEN",
+        default_value = "now",
+        allow_hyphen_values = true
+    )]
+    pub to: String,
+    /// Which daemon.
+    #[command(flatten)]
+    pub client: ClientFlags,
+    /// Print what the daemon answers, as JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// The flags of `silence`.
+#[derive(Debug, Clone, FlagGroup)]
+pub struct SilenceFlags {
+    /// Labels that an alert must have, each as it is or prefix*: alertname=slow_checkout script_name=/shop*
+    #[arg(value_name = "LABEL=TEXT", required_unless_present = "end")]
+    pub matchers: Vec<String>,
+    /// For how long.
+    #[arg(long = "for", value_name = "DURATION", default_value = "2h")]
+    pub lasting: String,
+    /// Why.
+    #[arg(long, value_name = "TEXT", required_unless_present = "end")]
+    pub reason: Option<String>,
+    /// End the silence of this number.
+    #[arg(long, value_name = "ID", conflicts_with_all = ["matchers", "reason"])]
+    pub end: Option<u64>,
+    /// Which daemon.
+    #[command(flatten)]
+    pub client: ClientFlags,
+}
+
+/// Runs a command.
+///
+/// # Errors
+/// When there is no daemon, or it refuses.
+pub fn execute(command: &AlertCommand) -> Result<(), Failure> {
+    match command {
+        AlertCommand::Ls(flags) => ls(flags),
+        AlertCommand::Test(flags) => test(flags),
+        AlertCommand::Silence(flags) => silence(flags),
+    }
+}
+
+fn ls(flags: &LsFlags) -> Result<(), Failure> {
+    let client = Client::at(&flags.client.url, &flags.client.access)?;
+    let alerts = client.get("/api/v1/alerts")?;
+    if flags.json {
+        return print(&super::format::visible_json(&alerts.to_string()));
+    }
+    let silences = client.get("/api/v1/silences")?;
+    print(&listed(&alerts, &silences))
+}
+
+fn test(flags: &TestFlags) -> Result<(), Failure> {
+    let client = Client::at(&flags.client.url, &flags.client.access)?;
+    let [from, to] = [&flags.from, &flags.to].map(|it| utf8_percent_encode(it, NON_ALPHANUMERIC));
+    let found = client.get(&format!("/api/v1/alerts/test?from={from}&to={to}"))?;
+    if flags.json {
+        return print(&super::format::visible_json(&found.to_string()));
+    }
+    print(&replayed(&found))
+}
+
+/// When rules would have fired, a line each.
+fn replayed(found: &Json) -> String {
+    let list = |name: &str| found[name].as_array().cloned().unwrap_or_default();
+    let rows = list("rows");
+    let lines = rows.iter().map(|row| {
+        let started = moment(row["started"].as_u64().unwrap_or_default());
+        let lasted = row["seconds"].as_u64();
+        let lasted = lasted.map_or("fires still".to_owned(), |secs| {
+            format!("for {}", exact_duration(Duration::from_secs(secs)))
+        });
+        let pairs = row["key"].as_object().into_iter().flatten();
+        let pairs =
+            pairs.map(|(name, text)| format!("{name}={}", text.as_str().unwrap_or_default()));
+        let pairs: Vec<String> = pairs.collect();
+        let alert = row["alert"].as_str().unwrap_or_default();
+        visible(&format!(
+            "{started}  {lasted}  {alert}  {}",
+            pairs.join(" ")
+        ))
+        .trim_end()
+        .to_owned()
+    });
+    let remarks = list("partial").into_iter();
+    let remarks = remarks.map(|it| format!("({})", visible(it.as_str().unwrap_or_default())));
+    let mut lines: Vec<String> = lines.chain(remarks).collect();
+    if rows.is_empty() {
+        lines.insert(0, "No rule would have fired.".to_owned());
+    }
+    lines.join("\n")
+}
+
+fn moment(unix: u64) -> String {
+    let moment = chrono::DateTime::from_timestamp(unix.cast_signed(), 0).unwrap_or_default();
+    moment.format("%Y-%m-%d %H:%M:%SZ").to_string()
+}
+
+/// What people see.
+fn listed(alerts: &Json, silences: &Json) -> String {
+    let list = |of: &Json, name: &str| of[name].as_array().cloned().unwrap_or_default();
+    let text = |of: &Json, name: &str| visible(of[name].as_str().unwrap_or_default()).into_owned();
+    let pairs = |of: &Json| {
+        let pairs = of.as_object().into_iter().flatten();
+        let pairs =
+            pairs.map(|(name, text)| format!("{name}={}", text.as_str().unwrap_or_default()));
+        visible(&pairs.collect::<Vec<_>>().join(" ")).into_owned()
+    };
+    let mut rows =
+        vec![["STATE", "SINCE", "ALERT", "SEVERITY", "ROW", "VALUE", ""].map(str::to_owned)];
+    for alert in list(alerts, "rows") {
+        let value = alert["value"].as_f64().map(crate::alert::rule::shown);
+        let silenced = alert["silenced_by"].as_u64();
+        rows.push([
+            text(&alert, "state"),
+            clock(alert["since"].as_u64().unwrap_or_default()),
+            text(&alert, "alert"),
+            text(&alert, "severity"),
+            pairs(&alert["key"]),
+            format!(
+                "{} ({})",
+                value.unwrap_or_default(),
+                text(&alert, "threshold")
+            ),
+            silenced.map_or_else(|| text(&alert, "reason"), |id| format!("silenced by {id}")),
+        ]);
+    }
+    let widths: [usize; 7] =
+        std::array::from_fn(|at| rows.iter().map(|it| width(&it[at])).max().unwrap_or(0));
+    let mut lines: Vec<String> = Vec::new();
+    match rows.len() {
+        1 => lines.push("Nothing fires.".to_owned()),
+        _ => lines.extend(rows.iter().map(|row| {
+            let cells = row.iter().zip(widths).map(|(cell, width)| fit(cell, width));
+            cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+        })),
+    }
+    if let Some(more) = alerts["more"].as_u64().filter(|more| *more > 0) {
+        lines.push(format!("and {more} further rows, as one alert"));
+    }
+    for rule in list(alerts, "rules") {
+        lines.push(format!(
+            "rule: {}; {} rows now",
+            text(&rule, "text"),
+            rule["rows"]
+        ));
+    }
+    for it in list(silences, "rows") {
+        let (labels, until) = (
+            pairs(&it["matchers"]),
+            clock(it["ends"].as_u64().unwrap_or_default()),
+        );
+        lines.push(format!(
+            "silence {}: {labels} until {until}: {}",
+            it["id"],
+            text(&it, "reason")
+        ));
+    }
+    lines.join("\n")
+}
+
+fn silence(flags: &SilenceFlags) -> Result<(), Failure> {
+    let client = Client::at(&flags.client.url, &flags.client.access)?;
+    if let Some(id) = flags.end {
+        client.delete(&format!("/api/v1/silences/{id}"))?;
+        return print(&format!("Silence {id} is over."));
+    }
+    let mut matchers = Map::new();
+    for matcher in &flags.matchers {
+        let wrong = || {
+            Failure::usage(format!(
+                "{matcher}: accepted: LABEL=TEXT, as in alertname=slow_checkout"
+            ))
+        };
+        let (label, text) = matcher.split_once('=').ok_or_else(wrong)?;
+        matchers.insert(label.to_owned(), text.into());
+    }
+    let body = json!({"matchers": matchers, "for": flags.lasting, "reason": flags.reason});
+    let made = client.request("/api/v1/silences", Some(body.to_string()), 201)?;
+    let until = clock(made["ends"].as_u64().unwrap_or_default());
+    let kept = if made["persistent"] == true {
+        ""
+    } else {
+        ", or until the daemon stops"
+    };
+    print(&format!(
+        "Silence {} holds until {until}{kept}.",
+        made["id"]
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_says_what_fires_and_why() {
+        let alerts = json!({
+            "rows": [{
+                "alert": "slow", "report": "r", "key": {"script_name": "/a\u{1b}"}, "state": "firing", "since": 0,
+                "reason": "", "value": 0.912_345, "threshold": "> 0.8", "severity": "page", "silenced_by": 3,
+            }],
+            "more": 2,
+            "rules": [{"text": "slow: words", "rows": 7}],
+        });
+        let silences = json!({"rows": [{"id": 3, "matchers": {"alertname": "slow"}, "ends": 0, "reason": "why"}]});
+        let text = listed(&alerts, &silences);
+        for part in [
+            "firing",
+            "/a",
+            "0.9123 (> 0.8)",
+            "silenced by 3",
+            "2 further rows",
+            "slow: words; 7 rows",
+            "alertname=slow until",
+            ": why",
+        ] {
+            assert!(text.contains(part), "{part} in\n{text}");
+        }
+        assert!(!text.contains('\u{1b}'));
+        assert!(listed(&json!({}), &json!({})).contains("Nothing fires."));
+        let found = json!({
+            "rows": [
+                {"alert": "slow", "key": {"script_name": "/a"}, "started": 60, "ended": 180, "seconds": 120},
+                {"alert": "slow", "key": {}, "started": 240, "ended": null, "seconds": null},
+            ],
+            "partial": ["x: why"],
+        });
+        let expected = "1970-01-01 00:01:00Z  for 2m  slow  script_name=/a\n1970-01-01 00:04:00Z  fires still  slow\n(x: why)";
+        assert_eq!(replayed(&found), expected);
+        assert_eq!(replayed(&json!({})), "No rule would have fired.");
+    }
+}

@@ -1,0 +1,168 @@
+//! `[[alert]]`: rules over reports. What their reports, columns and keys are is checked where the reports are known
+//! (`crate::alert::rule`).
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::error::ConfigError;
+use super::kinds::{Kind, name, span, switch, whole};
+use super::list_entry::{EntryReader, Refused};
+use super::raw_value::{Entry, Value};
+use crate::limits::{ALERT_LABELS_MAX, ALERT_WINDOW_SECS_MAX, ALERTS_MAX};
+
+/// An entry, checked as far as that needs no report.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AlertEntry {
+    /// As it was given, for what is found wrong later.
+    pub entry: Entry,
+    /// What the alert is called: its label `alertname`.
+    pub name: String,
+    /// Of which report.
+    pub report: String,
+    /// Of which of its rows: `KEY=text`, `KEY!=text`, `KEY=prefix*`, all of them.
+    pub conditions: Vec<String>,
+    /// The condition; `None`: that nothing arrived.
+    pub when: Option<String>,
+    /// Over how many seconds.
+    pub window: u64,
+    /// For how many seconds it has to hold before the alert fires.
+    pub hold: u64,
+    /// For how many seconds it must not hold before the alert is over.
+    pub keep: u64,
+    /// Requests below which nothing is said; `None`: what the condition needs.
+    pub min_requests: Option<u64>,
+    /// The label `severity`.
+    pub severity: String,
+    /// Labels beside those.
+    pub labels: BTreeMap<String, String>,
+}
+
+/// The keys of an entry.
+const KEYS: [&str; 11] = [
+    "name",
+    "report",
+    "where",
+    "when",
+    "absent",
+    "window",
+    "for",
+    "keep",
+    "min_requests",
+    "severity",
+    "labels",
+];
+
+/// Labels that every alert has; keys of the report come on top.
+pub const OWN_LABELS: [&str; 3] = ["alertname", "severity", "report"];
+
+const ONE: &str = "one of when = \"CONDITION\", absent = true";
+
+/// The rules of all entries, in their order; what is wrong goes to `errors` and is left out.
+pub(super) fn read(entries: &[Entry], errors: &mut Vec<ConfigError>) -> Vec<AlertEntry> {
+    let mut rules: Vec<AlertEntry> = Vec::with_capacity(entries.len());
+    EntryReader::each("alert", ALERTS_MAX, entries, errors, |reader| {
+        let rule = reader.alert()?;
+        if let Some(other) = rules.iter().find(|it| it.name == rule.name) {
+            let problem = format!("the entry at {} has it too", other.entry.location);
+            return reader.refuse("name", &problem, "each name once");
+        }
+        rules.push(rule);
+        Ok(())
+    });
+    rules
+}
+
+impl EntryReader<'_> {
+    fn alert(&mut self) -> Result<AlertEntry, Refused> {
+        self.refuse_unknown(&KEYS, |_| None);
+        let text = |of| some(name(of));
+        let name = self.required("name", &text("the alert"));
+        let report = self.required("report", &text("a report"));
+        let conditions = self.read("where", &conditions());
+        let when = self.read("when", &text("a condition, as in \"p95 > 800ms\""));
+        let absent = self.read("absent", &switch());
+        let window = self.read("window", &seconds(1));
+        let hold = self.read("for", &seconds(0));
+        let keep = self.read("keep", &seconds(0));
+        let min_requests = self.read("min_requests", &whole(0, u64::MAX >> 1));
+        let severity = self.read("severity", &text("a severity"));
+        let labels = self.read("labels", &labels());
+        let when = match (when?, absent?.unwrap_or(false)) {
+            (Some(_), true) => return self.refuse("absent", "there is when too", ONE),
+            (None, false) => return self.missing("no condition", ONE),
+            (when, _) => when,
+        };
+        Ok(AlertEntry {
+            entry: self.entry.clone(),
+            name: name?,
+            report: report?,
+            conditions: conditions?.unwrap_or_default(),
+            when,
+            window: window?.unwrap_or(60),
+            hold: hold?.unwrap_or(0),
+            keep: keep?.unwrap_or(0),
+            min_requests: min_requests?,
+            severity: severity?.unwrap_or_else(|| "warning".to_owned()),
+            labels: labels?.unwrap_or_default(),
+        })
+    }
+}
+
+fn some(kind: Kind<String>) -> Kind<String> {
+    kind.refusing(|text| text.trim().is_empty().then_some("empty"))
+}
+
+fn seconds(least: u64) -> Kind<u64> {
+    let (least, most) = (
+        Duration::from_secs(least),
+        Duration::from_secs(ALERT_WINDOW_SECS_MAX),
+    );
+    span(least, most)
+        .in_whole_seconds()
+        .map(|span| span.as_secs())
+}
+
+fn conditions() -> Kind<Vec<String>> {
+    let accepted = "up to 16 conditions on keys of the report, as in [\"script_name=/checkout*\", \"hostname!=test1\"]";
+    Kind::new(accepted, |given| {
+        let items = given.items();
+        if items.len() > 16 {
+            return Err("more than 16".into());
+        }
+        let texts = items
+            .iter()
+            .map(|item| item.text().map(str::to_owned).ok_or("not a text"));
+        Ok(texts.collect::<Result<_, _>>()?)
+    })
+}
+
+/// Whether a label may be called so: Alertmanager refuses anything else.
+fn is_label(name: &str) -> bool {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    !name.is_empty() && !name.starts_with(|it: char| it.is_ascii_digit()) && name.bytes().all(fits)
+}
+
+fn labels() -> Kind<BTreeMap<String, String>> {
+    let accepted = format!(
+        "up to {ALERT_LABELS_MAX} names of letters, digits and _ with a text each, as in {{team = \"shop\"}}, none of {}",
+        OWN_LABELS.join(", ")
+    );
+    Kind::new(accepted, |given| {
+        let Value::Table(table) = &given.value else {
+            return Err("not a table".into());
+        };
+        if table.values.len() > ALERT_LABELS_MAX {
+            return Err("too many".into());
+        }
+        let labels = table.values.iter().map(|(name, given)| {
+            let text = given.text().filter(|text| text.len() <= 1024);
+            match text {
+                Some(text) if is_label(name) && !OWN_LABELS.contains(&name.as_str()) => {
+                    Ok((name.clone(), text.to_owned()))
+                }
+                _ => Err(format!("{name:?} is no label, or has no text")),
+            }
+        });
+        Ok(labels.collect::<Result<_, _>>()?)
+    })
+}

@@ -1,0 +1,136 @@
+//! `[[otlp_input]]`: where spans of OpenTelemetry are taken.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use super::FrontConfig;
+use super::error::ConfigError;
+use super::kinds::{Kind, attributes, host, path, socket_address, switch};
+use super::list_entry::{EntryReader, Refused};
+use super::location::Location;
+use super::raw_value::Entry;
+use crate::limits::OTLP_INPUTS_MAX;
+
+/// An entry, checked.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OtlpInput {
+    /// Where the entry begins.
+    pub location: Location,
+    /// Where to listen.
+    pub listen: SocketAddr,
+    /// Hostname of its requests; `None`: what spans say of their host.
+    pub name: Option<String>,
+    /// Whether spans that ask nobody become timers too.
+    pub internal: bool,
+    /// Further attributes that become tags of requests.
+    pub attributes: Vec<String>,
+    /// Whether everyone who reaches `listen` may send.
+    pub allow_anonymous: bool,
+    /// Certificate.
+    pub tls_cert: Option<PathBuf>,
+    /// Its key.
+    pub tls_key: Option<PathBuf>,
+}
+
+impl OtlpInput {
+    /// What it has in common with other front ends.
+    #[must_use]
+    pub const fn front(&self) -> FrontConfig<'_> {
+        FrontConfig {
+            section: "otlp_input",
+            listen: Some(self.listen),
+            allow_anonymous: self.allow_anonymous,
+            tls_cert: self.tls_cert.as_ref(),
+            tls_key: self.tls_key.as_ref(),
+        }
+    }
+
+    /// The same wherever it stands.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        let location = self.location.clone();
+        *self
+            == Self {
+                location,
+                ..other.clone()
+            }
+    }
+}
+
+/// The keys of an entry.
+const KEYS: [&str; 7] = [
+    "listen",
+    "name",
+    "internal",
+    "attributes",
+    "allow_anonymous",
+    "tls_cert",
+    "tls_key",
+];
+
+/// The inputs of all entries, in their order; what is wrong goes to `errors` and is left out.
+pub(super) fn read(
+    entries: &[Entry],
+    has_users: bool,
+    errors: &mut Vec<ConfigError>,
+) -> Vec<OtlpInput> {
+    let mut inputs: Vec<OtlpInput> = Vec::with_capacity(entries.len());
+    EntryReader::each("otlp_input", OTLP_INPUTS_MAX, entries, errors, |reader| {
+        let input = reader.otlp_input()?;
+        let is_taken = |it: &&OtlpInput| it.listen == input.listen && it.listen.port() != 0;
+        if let Some(other) = inputs.iter().find(is_taken) {
+            let problem = format!("the entry at {} has it too", other.location);
+            return reader.refuse("listen", &problem, "each once");
+        }
+        if input.front().is_open(input.listen, has_users) {
+            let problem = "not a loopback address, and no credentials are configured, so anyone who reaches it could \
+                           send spans";
+            let accepted =
+                "a loopback address, or a [[user]], or allow_anonymous = true if that is wanted";
+            return reader.refuse("listen", problem, accepted);
+        }
+        inputs.push(input);
+        Ok(())
+    });
+    inputs
+}
+
+impl EntryReader<'_> {
+    fn otlp_input(&mut self) -> Result<OtlpInput, Refused> {
+        self.refuse_unknown(&KEYS, |_| None);
+        let (listen, name) = (
+            self.required("listen", &listen()),
+            self.read("name", &host("the hostname of its requests")),
+        );
+        let (internal, anonymous) = (
+            self.read("internal", &switch()),
+            self.read("allow_anonymous", &switch()),
+        );
+        let attributes = self.read("attributes", &attributes());
+        let (cert, key) = (
+            self.read("tls_cert", &path("file")),
+            self.read("tls_key", &path("file")),
+        );
+        let input = OtlpInput {
+            location: self.entry.location.clone(),
+            listen: listen?,
+            name: name?,
+            internal: internal?.unwrap_or(false),
+            attributes: attributes?.unwrap_or_default(),
+            allow_anonymous: anonymous?.unwrap_or(false),
+            tls_cert: cert?.flatten(),
+            tls_key: key?.flatten(),
+        };
+        match (&input.tls_cert, &input.tls_key) {
+            (Some(_), None) => self.refuse("tls_cert", "tls_key is missing", "both, or neither"),
+            (None, Some(_)) => self.refuse("tls_key", "tls_cert is missing", "both, or neither"),
+            _ => Ok(input),
+        }
+    }
+}
+
+fn listen() -> Kind<SocketAddr> {
+    Kind::new(
+        "an IP address with a port, as in \"127.0.0.1:4318\"",
+        |given| Ok(socket_address(given.text().unwrap_or_default())?),
+    )
+}

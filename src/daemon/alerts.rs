@@ -1,0 +1,93 @@
+//! Alerts in a daemon: their rules, and the threads that evaluate them and tell of them.
+
+use std::sync::Arc;
+
+use super::error::StartError;
+use super::threads::Worker;
+use super::{Daemon, defaults};
+use crate::alert::rule::{Rule, RuleError};
+use crate::alert::thread::Evaluation;
+use crate::alert::{Alerts, Rules};
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::query::definitions::Definitions;
+
+/// The rules of a configuration over these reports and those that its sources bring with them.
+pub(super) fn rules(
+    config: &Config,
+    mut definitions: Definitions,
+) -> Result<Rules, Vec<RuleError>> {
+    let defaults = defaults(config);
+    if !config.squids.is_empty() {
+        definitions.add_squid(&defaults);
+    }
+    if !config.stats.is_empty() {
+        definitions.add_profile(&defaults);
+    }
+    Rule::all(&config.alerts, &definitions.reports, &defaults)
+}
+
+/// The rules of a configuration.
+///
+/// # Errors
+/// All that is wrong with its reports and rules.
+pub fn configured(config: &Config) -> Result<Rules, Vec<StartError>> {
+    let definitions = Definitions::new(&config.configured_reports, &defaults(config));
+    let definitions = definitions.map_err(|error| vec![error.into()])?;
+    let wrong = |errors: Vec<RuleError>| errors.into_iter().map(StartError::from).collect();
+    rules(config, definitions).map_err(wrong)
+}
+
+/// Starts the threads, if there is a rule or somebody to tell: the one that writes the state last ends last.
+pub(super) fn start(
+    alerts: &Alerts,
+    config: &Config,
+    clock: &Arc<dyn Clock>,
+) -> Result<Vec<Worker>, StartError> {
+    if alerts.rules().is_empty() && alerts.receivers().is_empty() {
+        return Ok(Vec::new());
+    }
+    let (memory, dir) = (config.alerting.memory, config.state.dir.as_deref());
+    let evaluation = Evaluation::open(alerts.clone(), memory, dir, &**clock)?;
+    let mut workers = Vec::new();
+    for at in 0..alerts.receivers().len() {
+        let (alerts, clock) = (alerts.clone(), Arc::clone(clock));
+        let run = move |stop: &_| alerts.receivers()[at].run(&alerts, &*clock, stop);
+        let what = "a thread that sends alerts";
+        workers.push(Worker::start("alert-send", what, run)?);
+    }
+    let clock = Arc::clone(clock);
+    let run = move |stop: &_| evaluation.run(&*clock, stop);
+    workers.push(Worker::start("alerts", "the thread of alerts", run)?);
+    Ok(workers)
+}
+
+impl Daemon {
+    /// The rules of a new configuration, over its reports and those made at run time.
+    pub(super) fn new_rules(
+        &self,
+        config: &Config,
+        mut definitions: Definitions,
+    ) -> Result<Rules, StartError> {
+        let is_new = |name: &str| definitions.reports.iter().all(|it| it.0.name != name);
+        let made = self.catalog.made_at_run_time();
+        let made: Vec<_> = made.into_iter().filter(|it| is_new(&it.0.name)).collect();
+        definitions.reports.extend(made);
+        let rules = rules(config, definitions);
+        rules.map_err(|errors| {
+            let first = errors.into_iter().next();
+            first.expect("there is one, or they would be rules").into()
+        })
+    }
+
+    /// Puts other rules in force.
+    pub(super) fn replace_rules(&self, rules: Rules, config: &Config) -> Result<(), StartError> {
+        self.alerts.replace_rules(rules);
+        self.catalog.watch_for_alerts(self.alerts.reports());
+        let mut threads = self.alert_threads.lock();
+        if threads.is_empty() {
+            *threads = start(&self.alerts, config, &self.clock)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,86 @@
+//! A flush: what is in memory becomes pieces, in one commit that says how far everything was read for it.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+
+use super::Resolution;
+use super::batch::{Batch, Scratch};
+use super::disk::{StoreError, failed};
+use super::manifest::UpTo;
+use super::parquet::order;
+use super::pending::{Contents, PendingWriter};
+use super::requests::packed::Kept;
+use super::store::{Staged, Store};
+
+impl Store {
+    /// Writes the rows of a batch as pieces, one for each hour, in one commit. `then` is called when they count, while nobody
+    /// can take the list of parts: whoever takes it sees these parts, or is before `then`.
+    ///
+    /// # Errors
+    /// When they cannot be written, or less than `history.free_min` is free; then none of them counts.
+    pub fn flush(
+        &mut self,
+        batch: &Batch,
+        now: u64,
+        then: impl FnOnce(),
+    ) -> Result<(), StoreError> {
+        self.write((Some(batch), &mut []), UpTo::default(), now, then)
+    }
+
+    /// Writes rows and raw requests in one commit, which says how far everything was read for them. `then`: see
+    /// [`flush`](Self::flush).
+    pub(super) fn write(
+        &mut self,
+        (batch, requests): (Option<&Batch>, &mut [(f64, Kept)]),
+        up_to: UpTo<'_>,
+        now: u64,
+        then: impl FnOnce(),
+    ) -> Result<(), StoreError> {
+        self.attempt(|store| {
+            store.make_room(now)?;
+            let staged = batch.map(|batch| store.stage_batch(batch, now));
+            let mut staged = staged.transpose()?.unwrap_or_default();
+            let rows: u64 = staged.iter().map(|it| it.part.rows()).sum();
+            staged.extend(store.stage_requests(requests, now)?);
+            store.commit_read(staged, Vec::new(), up_to, then)?;
+            store.seconds.forget(up_to.log.unwrap_or_default());
+            store.counts.rows_written += rows;
+            Ok(())
+        })
+    }
+
+    /// Writes the rows of a batch as pieces, one for each hour, which do not count yet.
+    fn stage_batch(&mut self, batch: &Batch, now: u64) -> Result<Vec<Staged>, StoreError> {
+        let hours = batch.times().map(|time| Resolution::Hour.begin(time));
+        let hours: BTreeSet<u64> = hours.collect();
+        let mut staged = Vec::with_capacity(hours.len());
+        for hour in hours {
+            let hour = Resolution::Minute.file_span(hour);
+            let (path, file) = self.create()?;
+            let written = write_piece(file, batch, &hour);
+            let (file, contents) = written.map_err(failed("write", &path))?;
+            let name = path.with_extension("piece");
+            staged.push(self.stage(path, &file, name, Resolution::Minute, contents, now)?);
+        }
+        Ok(staged)
+    }
+}
+
+/// Writes the rows of an hour.
+fn write_piece(file: File, batch: &Batch, hour: &Range<u64>) -> io::Result<(File, Contents)> {
+    let mut piece = PendingWriter::new(file, Resolution::Minute)?;
+    let mut scratch = Scratch::default();
+    for dataset in batch.datasets() {
+        let rows = batch.stored(dataset, hour.clone());
+        let mut rows: Vec<_> = rows.map(|row| (row.key(), row)).collect();
+        rows.sort_unstable_by(|a, b| order((a.0, a.1.time), (b.0, b.1.time)));
+        piece.begin(dataset)?;
+        for (_, row) in rows {
+            let span = row.time..row.time + Resolution::Minute.secs();
+            piece.push(1, span, |to| row.push_to(to, &mut scratch))?;
+        }
+    }
+    piece.finish()
+}

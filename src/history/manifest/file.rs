@@ -1,0 +1,74 @@
+//! The manifest as a file: written anew as a whole, or appended to, with room kept behind it so that old files can go on a disk
+//! that is full.
+
+use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+use rustix::fs::FallocateFlags;
+
+use super::Manifest;
+use crate::history::disk::{Disk, StoreError, failed};
+
+/// Bytes of commits after which the manifest is written anew.
+pub(in crate::history) const LOG_BYTES_MAX: u64 = 256 << 10;
+
+/// Writes the manifest anew; open to append to, and its length. Its name is not safe yet.
+pub(in crate::history) fn write_manifest(
+    disk: &Disk,
+    dir: &Path,
+    manifest: &mut Manifest,
+) -> Result<(File, u64), StoreError> {
+    let path = Manifest::path(dir);
+    let new = path.with_added_extension("new");
+    let mut write = || {
+        let mut file = disk.create(&new)?;
+        let text = manifest.compact().map_err(failed("write", &path))?;
+        let bytes = text.len() as u64;
+        reserve(&file, bytes);
+        disk.append(&mut file, &new, &text)?;
+        match disk.rename(&new, &path) {
+            // Some file systems say so of what was done.
+            Err(error) if !is_at(&file, &path) => Err(error),
+            _ => Ok((file, bytes)),
+        }
+    };
+    write().inspect_err(|_| {
+        // It takes room; where it cannot be removed it is the next time.
+        let _later = fs::remove_file(&new);
+    })
+}
+
+/// Whether it is this file that has the name.
+fn is_at(file: &File, path: &Path) -> bool {
+    let found = file.metadata().and_then(|it| Ok((it, fs::metadata(path)?)));
+    found.is_ok_and(|(a, b)| (a.dev(), a.ino()) == (b.dev(), b.ino()))
+}
+
+/// Takes room for what is appended behind so many bytes, so that something can be removed on a disk that is full; not every
+/// file system can.
+pub(in crate::history) fn reserve(file: &File, bytes: u64) {
+    let _reserved =
+        rustix::fs::fallocate(file, FallocateFlags::KEEP_SIZE, 0, bytes + LOG_BYTES_MAX);
+}
+
+/// Writes down behind the manifest that a run begins; open to append to, and its length.
+pub(in crate::history) fn append_run(
+    disk: &Disk,
+    dir: &Path,
+    manifest: &Manifest,
+) -> Result<(File, u64), StoreError> {
+    let path = Manifest::path(dir);
+    let file = File::options().append(true).open(&path);
+    let mut file = file.map_err(failed("open", &path))?;
+    let bytes = file.metadata().map_err(failed("read", &path))?.len();
+    // What was not finished goes.
+    let bytes = bytes - manifest.torn as u64;
+    let line = manifest.run_line().map_err(failed("write", &path))?;
+    if manifest.torn > 0 {
+        disk.cut(&mut file, &path, bytes)?;
+        reserve(&file, bytes);
+    }
+    disk.append(&mut file, &path, &line)?;
+    Ok((file, bytes + line.len() as u64))
+}

@@ -1,0 +1,294 @@
+//! The log of seconds through kills, torn ends, full disks and switches.
+
+use std::fs::{self, File};
+
+use super::*;
+
+/// One that keeps a log, unless it is switched off.
+fn logging(dir: &Path, faults: &Faults, bytes_max: usize) -> (History, Writer) {
+    let faults = faults.clone();
+    let mut store = Store::open_on(Disk { faults }, dir, KEEP).unwrap();
+    let parts = super::super::super::Parts::default();
+    let clock: Arc<dyn Clock> = Arc::new(ManualClock::new(NOON * 1_000));
+    let history = History::new(Arc::clone(&parts), 1 << 24, Arc::clone(&clock));
+    history.keep_log(bytes_max);
+    store.share(parts);
+    let mut store = Some(store);
+    let open = Box::new(move || Ok(store.take().unwrap()));
+    let period = Duration::from_secs(60);
+    let writer = Writer::new(history.clone(), open, clock, period);
+    (history, writer)
+}
+
+impl Writer {
+    pub(super) fn write_log(&mut self) {
+        self.work.write_log(self.store.as_mut().unwrap());
+    }
+
+    fn flush(&mut self) -> bool {
+        self.work.flush(self.store.as_mut().unwrap(), true)
+    }
+}
+
+fn logs(dir: &Path) -> Vec<std::path::PathBuf> {
+    let entries = fs::read_dir(dir.join("pending")).unwrap();
+    let paths = entries.map(|entry| entry.unwrap().path());
+    let mut logs: Vec<_> = paths
+        .filter(|path| path.extension() == Some("log".as_ref()))
+        .collect();
+    logs.sort();
+    logs
+}
+
+#[test]
+fn a_kill_takes_what_is_not_in_the_log_and_nothing_comes_twice() {
+    let dir = tempfile::tempdir().unwrap();
+    let faults = Faults::default();
+    let start = || logging(dir.path(), &faults, 1 << 20);
+    let (history, mut writer) = start();
+    count(&history, NOON);
+    writer.write_log();
+    count_script(&history, NOON, "/y");
+    count(&history, NOON + 60);
+    writer.write_log();
+    count(&history, NOON + 60);
+    drop(writer);
+    // As often as it is killed before it flushes.
+    for _ in 0..3 {
+        let (history, writer) = start();
+        assert_eq!(found(&history), 3);
+        assert_eq!(history.status().count("log_rows_restored"), 3);
+        drop(writer);
+    }
+    let (history, mut writer) = start();
+    count(&history, NOON + 120);
+    writer.write_log();
+    drop(writer);
+    let (history, mut writer2) = start();
+    assert_eq!((found(&history), logs(dir.path()).len()), (4, 2));
+    assert!(writer2.flush());
+    assert_eq!((found(&history), logs(dir.path()).len()), (4, 0));
+    assert_eq!(history.status().count("log_disk_bytes"), 0);
+    // What is added while something is flushed belongs to the next file.
+    count(&history, NOON + 180);
+    writer2.write_log();
+    assert_eq!(logs(dir.path()).len(), 1);
+    drop(writer2);
+    let (history, _) = start();
+    assert_eq!(found(&history), 5);
+}
+
+/// A flush that was committed has what is in the log, also where that is still there.
+#[test]
+fn a_log_that_was_flushed_is_not_read_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let faults = Faults::default();
+    let (history, mut writer) = logging(dir.path(), &faults, 1 << 20);
+    count(&history, NOON);
+    writer.write_log();
+    let log = logs(dir.path()).remove(0);
+    let whole = fs::read(&log).unwrap();
+    assert!(writer.flush());
+    drop(writer);
+    fs::write(&log, &whole).unwrap();
+    let (history, writer) = logging(dir.path(), &faults, 1 << 20);
+    assert_eq!((found(&history), logs(dir.path()).len()), (1, 0));
+    drop(writer);
+}
+
+#[test]
+fn a_torn_end_is_cut_and_counted() {
+    let dir = tempfile::tempdir().unwrap();
+    let faults = Faults::default();
+    let (history, mut writer) = logging(dir.path(), &faults, 1 << 20);
+    let mut ends = vec![0];
+    let mut log = None;
+    for minute in 0..3 {
+        count(&history, NOON + minute * 60);
+        writer.write_log();
+        let path = logs(dir.path()).remove(0);
+        ends.push(fs::metadata(&path).unwrap().len());
+        log = Some(path);
+    }
+    drop(writer);
+    let log = log.unwrap();
+    let whole = fs::read(&log).unwrap();
+    for len in (0..whole.len()).step_by(5) {
+        fs::write(&log, &whole[..len]).unwrap();
+        let (history, _) = logging(dir.path(), &faults, 1 << 20);
+        let records = ends
+            .iter()
+            .filter(|&&end| end > 0 && end <= len as u64)
+            .count();
+        assert_eq!(found(&history), records as u64, "{len} bytes");
+        let torn = len as u64 - ends[records];
+        assert_eq!(history.status().count("log_bytes_torn"), torn);
+        assert_eq!(fs::metadata(&log).unwrap().len(), ends[records]);
+    }
+    // A flipped bit ends it too, zeros do.
+    let mut flipped = whole.clone();
+    flipped[ends[1] as usize + 20] ^= 1;
+    fs::write(&log, &flipped).unwrap();
+    assert_eq!(found(&logging(dir.path(), &faults, 1 << 20).0), 1);
+    fs::write(&log, &whole).unwrap();
+    let file = File::options().write(true).open(&log).unwrap();
+    file.set_len(whole.len() as u64 + 4_096).unwrap();
+    let (history, _) = logging(dir.path(), &faults, 1 << 20);
+    assert_eq!(found(&history), 3);
+    assert_eq!(history.status().count("log_bytes_torn"), 4_096);
+}
+
+/// Nobody notices but the status; after a flush there is a log again.
+#[test]
+fn a_disk_that_takes_nothing_ends_the_log_until_it_does() {
+    let dir = tempfile::tempdir().unwrap();
+    let faults = Faults::default();
+    let (history, mut writer) = logging(dir.path(), &faults, 1 << 20);
+    let why = || history.status().texts["log"].as_str().map(str::to_owned);
+    count(&history, NOON);
+    faults.fail_at(1);
+    writer.write_log();
+    faults.recover();
+    assert!(why().unwrap().contains("a fault of the test"));
+    assert!(
+        history
+            .why_failing()
+            .unwrap()
+            .contains("has no log of seconds")
+    );
+    count(&history, NOON);
+    writer.write_log();
+    assert!(logs(dir.path()).is_empty());
+    assert!(writer.flush());
+    assert_eq!((why(), history.why_failing()), (None, None));
+    count(&history, NOON);
+    writer.write_log();
+    assert_eq!((logs(dir.path()).len(), found(&history)), (1, 3));
+    // Its bytes do not reach the disk, or may not.
+    count(&history, NOON);
+    faults.set_full(true);
+    writer.work.history.begin_flush();
+    count(&history, NOON);
+    writer.write_log();
+    assert!(why().is_some());
+    faults.set_full(false);
+    assert!(writer.flush() && why().is_none());
+    faults.set_free(5);
+    writer.store.as_mut().unwrap().retention.free_min = 6;
+    count(&history, NOON);
+    writer.write_log();
+    assert!(why().unwrap().contains("history.free_min"));
+    faults.set_free(7);
+    assert!(writer.flush() && writer.flush() && why().is_none());
+    assert_eq!(found(&history), 6);
+}
+
+#[test]
+fn a_log_is_bounded_in_memory_and_on_disk() {
+    let dir = tempfile::tempdir().unwrap();
+    let faults = Faults::default();
+    let (history, mut writer) = logging(dir.path(), &faults, 400);
+    let why = || history.status().texts["log"].as_str().map(str::to_owned);
+    (0..10).for_each(|script| count_script(&history, NOON, &format!("/{script}")));
+    writer.write_log();
+    assert!(why().unwrap().contains("make history.memory larger"));
+    assert!(writer.flush() && why().is_none());
+    count(&history, NOON);
+    writer.write_log();
+    let store = writer.store.as_mut().unwrap();
+    store.seconds.bytes_max = store.seconds.bytes() / 2 * 3;
+    assert!(why().is_none() && store.seconds.is_large());
+    // There is a flush before its time.
+    writer.work.flush_due(writer.store.as_mut().unwrap());
+    assert_eq!(history.status().count("log_disk_bytes"), 0);
+    count(&history, NOON);
+    writer.write_log();
+    count(&history, NOON);
+    writer.write_log();
+    assert!(why().unwrap().contains("an eighth of history.size_max"));
+    assert!(writer.flush() && why().is_none());
+    assert_eq!(found(&history), 13);
+}
+
+#[test]
+fn without_a_log_none_is_written_and_one_that_is_there_is_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let faults = Faults::default();
+    let (history, mut writer) = logging(dir.path(), &faults, 0);
+    count(&history, NOON);
+    writer.write_log();
+    assert!(logs(dir.path()).is_empty());
+    assert!(writer.flush());
+    drop(writer);
+    let (history, mut writer) = logging(dir.path(), &faults, 1 << 20);
+    count(&history, NOON);
+    writer.write_log();
+    drop(writer);
+    let (history, mut writer) = logging(dir.path(), &faults, 0);
+    assert_eq!(found(&history), 2);
+    assert!(writer.flush() && logs(dir.path()).is_empty());
+    drop(writer);
+    assert_eq!(found(&logging(dir.path(), &faults, 0).0), 2);
+}
+
+/// What gave way in memory does so again when the log is read: it is not in it.
+#[test]
+fn what_gives_way_is_not_logged() {
+    let mut batch = Batch::default();
+    batch.fresh = Some(super::super::super::log::Fresh::new(1, 1 << 20));
+    let dataset = dataset();
+    for script in 0..100 {
+        let mut key = Vec::new();
+        push_key(&mut key, &format!("/{script}"));
+        batch.add(&dataset, NOON, &key, false, &Gain::default());
+    }
+    let shrunk = batch.shrink(batch.bytes() / 2);
+    assert!(shrunk.folded > 0 && batch.datasets().count() == 2);
+    let mut fresh = batch.fresh.take().unwrap();
+    assert_eq!(fresh.take().unwrap().len(), 100);
+}
+
+/// Percentiles, extremes, sums past 63 bits and what stands for others come back as they were.
+#[test]
+fn rows_come_back_as_they_were() {
+    let dir = tempfile::tempdir().unwrap();
+    let faults = Faults::default();
+    let (history, mut writer) = logging(dir.path(), &faults, 1 << 20);
+    let dataset = Arc::new(Dataset {
+        extremes: true,
+        ..(*dataset()).clone()
+    });
+    let mut key = Vec::new();
+    push_key(&mut key, "/x");
+    history.change(0, 0, |running| {
+        for (us, is_other) in [(10, false), (2_000_000, false), (77, true)] {
+            let totals = Totals {
+                requests: 1,
+                time: u128::from(u64::MAX),
+                ..Totals::ZERO
+            };
+            let mut histogram = crate::report::counts::Histogram::new();
+            histogram.add(dataset.buckets.bucket(us), 1);
+            let extremes = crate::report::reading::Extremes {
+                time_min: us,
+                time_max: us,
+                memory_peak_max: 3,
+            };
+            let sum = Sum::of(totals, Some(histogram));
+            running.add(&dataset, NOON, &key, is_other, &Gain { sum, extremes });
+        }
+    });
+    let rows = |history: &History| {
+        let mut rows = Vec::new();
+        history.view(|running| {
+            running.rows(&dataset, 0..u64::MAX, |row| rows.push(format!("{row:?}")));
+        });
+        rows.sort();
+        rows
+    };
+    let before = rows(&history);
+    assert_eq!(before.len(), 2);
+    writer.write_log();
+    drop(writer);
+    assert_eq!(rows(&logging(dir.path(), &faults, 0).0), before);
+}

@@ -1,0 +1,113 @@
+//! What lies in a folder of history, by the names of files alone: which are ours, and which of them the manifest does not count.
+
+use std::collections::HashSet;
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+
+use super::disk::{StoreError, failed};
+use super::manifest::Manifest;
+use super::requests::packed::TABLES;
+
+/// Where pieces lie, and what is being written.
+pub(super) const PENDING: &str = "pending";
+/// How pieces end that were set aside.
+pub(super) const DAMAGED: &str = "damaged";
+/// Where files are moved that the manifest does not know.
+pub(super) const ORPHANS: &str = "orphans";
+/// Where published files lie.
+pub(super) const ROLLUP: &str = "rollup";
+pub(super) const COVERAGE: &str = "coverage";
+
+/// All files in a folder of history that are named as ours.
+pub(super) fn files_of(dir: &Path) -> Result<Vec<PathBuf>, StoreError> {
+    let mut folders = [PENDING, ROLLUP, COVERAGE].to_vec();
+    folders.extend(TABLES);
+    files_in(folders.into_iter().map(|name| dir.join(name)).collect())
+}
+
+/// The orphans.
+pub(super) fn orphans_in(dir: &Path) -> Result<Vec<PathBuf>, StoreError> {
+    files_in(vec![dir.join(ORPHANS)])
+}
+
+/// All files in these folders, and in those below, that are named as ours.
+fn files_in(mut folders: Vec<PathBuf>) -> Result<Vec<PathBuf>, StoreError> {
+    let mut found = Vec::new();
+    while let Some(folder) = folders.pop() {
+        let entries = match fs::read_dir(&folder) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            entries => entries.map_err(failed("read", &folder))?,
+        };
+        for entry in entries {
+            let entry = entry.map_err(failed("read", &folder))?;
+            let kind = entry.file_type().map_err(failed("read", &folder))?;
+            let path = entry.path();
+            if kind.is_dir() {
+                folders.push(path);
+            } else if kind.is_file() && is_ours(&path) {
+                found.push(path);
+            }
+        }
+    }
+    found.sort_unstable();
+    Ok(found)
+}
+
+/// The files that a manifest does not count: those that may be deleted, and those that it knows nothing of.
+pub(super) fn uncounted(
+    dir: &Path,
+    manifest: &Manifest,
+) -> Result<(Vec<PathBuf>, Vec<PathBuf>), StoreError> {
+    let known: HashSet<&Path> = manifest.parts().map(|part| &*part.path).collect();
+    let mut files = files_of(dir)?;
+    files.retain(|file| !known.contains(&**file));
+    let is_deletable = |file: &PathBuf| is_temporary(file) || manifest.is_left(file);
+    Ok(files.into_iter().partition(is_deletable))
+}
+
+/// The pieces that were set aside, and not taken away by anybody since.
+pub(super) fn set_aside_in(dir: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(dir.join(PENDING)).into_iter().flatten();
+    let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
+    let aside = paths.filter(|path| path.extension().is_some_and(|it| it == DAMAGED));
+    let mut aside: Vec<_> = aside.collect();
+    aside.sort_unstable();
+    aside
+}
+
+/// What is being written: it never counted.
+pub(super) fn is_temporary(path: &Path) -> bool {
+    path.extension().is_some_and(|it| it == "new")
+}
+
+/// `12.piece`, `12.new`, `13-0123abcd-12.parquet`.
+fn is_ours(path: &Path) -> bool {
+    let ending = path.extension().and_then(|it| it.to_str());
+    let stem = path
+        .file_stem()
+        .and_then(|it| it.to_str())
+        .unwrap_or_default();
+    let number = stem.rsplit('-').next().unwrap_or_default();
+    matches!(ending, Some("piece" | "new" | "parquet"))
+        && !number.is_empty()
+        && number.bytes().all(|byte| byte.is_ascii_digit())
+        && stem
+            .bytes()
+            .all(|byte| byte.is_ascii_hexdigit() || byte == b'-')
+}
+
+/// Size and checksum of a file.
+pub(super) fn checksum(path: &Path) -> io::Result<(u64, u32)> {
+    let mut file = File::open(path)?;
+    let mut buffer = vec![0; 256 << 10];
+    let (mut bytes, mut crc) = (0, crc32fast::Hasher::new());
+    loop {
+        let read = file.read(&mut buffer)?;
+        if read == 0 {
+            return Ok((bytes, crc.finalize()));
+        }
+        bytes += read as u64;
+        crc.update(buffer.get(..read).unwrap_or_default());
+    }
+}

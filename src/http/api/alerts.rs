@@ -1,0 +1,204 @@
+//! `/api/v1/alerts` and `/api/v1/silences`: what fires, and what nobody is to be told of for a while.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::Extension;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use serde_json::{Map, Value as Json, json};
+
+use crate::access::Pass;
+use crate::alert::Alert;
+use crate::alert::silence::Silence;
+use crate::config::units::parse_duration;
+use crate::http::answer::format;
+use crate::http::app::{Answer, App};
+use crate::http::error::Problem;
+use crate::http::params::{self, NoParams, Params, Rounding};
+use crate::http::request_checks::JsonBody;
+use crate::http::span::{END, Span};
+use crate::limits::{ALERT_LABELS_MAX, SILENCES_MAX};
+
+const EXAMPLE: &str =
+    r#"{"matchers": {"alertname": "slow_checkout"}, "for": "2h", "reason": "migration"}"#;
+/// Longest reason, and longest text of a matcher, bytes.
+const TEXT_BYTES_MAX: usize = 1_024;
+
+/// `GET /api/v1/alerts`
+pub(in crate::http) async fn list(State(app): State<Arc<App>>, _: NoParams) -> Answer {
+    let view = app.settings.alerts.view();
+    let rows: Vec<Json> = view.alerts.iter().map(row).collect();
+    let rules = view.rules.iter();
+    let rules: Vec<Json> = rules
+        .map(|(rule, rows)| json!({"text": rule.words(), "rows": rows}))
+        .collect();
+    let body = json!({"rows": rows, "more": view.more, "rules": rules});
+    Ok(format::json(StatusCode::OK, body.to_string()))
+}
+
+/// An alert, with all that is known of it.
+fn row(alert: &Alert) -> Json {
+    let episode = &alert.episode;
+    let moment = |unix: u64| (unix > 0).then_some(unix);
+    let key = alert.key_texts().filter(|_| alert.key.is_some());
+    let key: Map<String, Json> = key
+        .map(|(name, text)| (name.to_owned(), text.into()))
+        .collect();
+    json!({
+        "alert": alert.rule.entry.name,
+        "report": alert.rule.entry.report,
+        "key": key,
+        "state": episode.phase.name(),
+        "since": episode.since,
+        "started": moment(episode.started),
+        "ended": moment(episode.ended),
+        "reason": episode.reason,
+        "value": episode.value,
+        "threshold": alert.rule.threshold(),
+        "severity": alert.rule.entry.severity,
+        "labels": alert.labels,
+        "silenced_by": alert.silenced_by,
+        "page": alert.link,
+    })
+}
+
+/// `GET /api/v1/alerts/test`
+pub(in crate::http) async fn replay(State(app): State<Arc<App>>, mut params: Params) -> Answer {
+    let span = Span::take(&mut params);
+    params.finish()?;
+    let rules = app.settings.alerts.rules();
+    let permit = app.replays.enter().await?;
+    let body = app.query_with(Some(permit), move |source| {
+        let now = source.unix_ms();
+        let (from, to) = span.ends(now)?;
+        let to = to.unwrap_or(now / 1_000);
+        let from = from.unwrap_or(to.saturating_sub(86_400));
+        Ok(source.replay_alerts(&rules, &(from..to))?)
+    });
+    Ok(format::json(StatusCode::OK, body.await?.to_string()))
+}
+
+/// `GET /api/v1/silences`
+pub(in crate::http) async fn silences(State(app): State<Arc<App>>, _: NoParams) -> Answer {
+    let alerts = app.settings.alerts.clone();
+    let rows = app.query(move |source| Ok(alerts.silences(source.unix_ms() / 1_000)));
+    let body = json!({"rows": rows.await?});
+    Ok(format::json(StatusCode::OK, body.to_string()))
+}
+
+/// `POST /api/v1/silences`
+pub(in crate::http) async fn silence(
+    State(app): State<Arc<App>>,
+    _: NoParams,
+    pass: Option<Extension<Pass>>,
+    JsonBody(body): JsonBody,
+) -> Answer {
+    let author = pass.and_then(|Extension(pass)| pass.identity.name);
+    let alerts = app.settings.alerts.clone();
+    let body = app.query(move |source| {
+        let now = source.unix_ms() / 1_000;
+        let mut silence = form(body, now)?;
+        silence.author = author.map(|name| name.to_string());
+        let added = alerts.silence(silence, now).ok_or_else(|| {
+            Problem::busy(format!(
+                "there are {SILENCES_MAX} silences, which is as many as there may be"
+            ))
+        })?;
+        let mut row = json!(added);
+        row["persistent"] = alerts.persistent().into();
+        Ok(row)
+    });
+    Ok(format::json(StatusCode::CREATED, body.await?.to_string()))
+}
+
+/// `DELETE /api/v1/silences/{id}`
+pub(in crate::http) async fn end_silence(
+    State(app): State<Arc<App>>,
+    Path(id): Path<String>,
+    _: NoParams,
+    _: JsonBody,
+) -> Answer {
+    let id = params::id(&id)?;
+    match app.settings.alerts.end_silence(id) {
+        true => Ok(format::json(
+            StatusCode::OK,
+            json!({"deleted": id}).to_string(),
+        )),
+        false => Err(Problem::not_found(format!("there is no silence {id}"))),
+    }
+}
+
+/// What is to be silent, and until when.
+fn form(body: Option<Json>, now: u64) -> Result<Silence, Problem> {
+    let Some(Json::Object(mut members)) = body else {
+        let why = format!("the body must be a JSON object such as {EXAMPLE}");
+        return Err(Problem::new(StatusCode::BAD_REQUEST, why));
+    };
+    let matchers = members.shift_remove("matchers").unwrap_or_default();
+    let matchers = serde_json::from_value::<BTreeMap<String, String>>(matchers).ok();
+    let fits = |it: &BTreeMap<String, String>| {
+        let is_short =
+            |(name, text): (&String, &String)| name.len().max(text.len()) <= TEXT_BYTES_MAX;
+        (1..=ALERT_LABELS_MAX).contains(&it.len()) && it.iter().all(is_short)
+    };
+    let matchers = matchers.filter(fits).ok_or_else(|| {
+        let why = format!(
+            "must be 1 to {ALERT_LABELS_MAX} labels, each with its text or prefix*: {EXAMPLE}"
+        );
+        Problem::parameter("matchers", why)
+    })?;
+    let text = |given: Json| {
+        given
+            .as_str()
+            .map_or_else(|| given.to_string(), str::to_owned)
+    };
+    let [lasting, until] = ["for", "until"].map(|name| members.shift_remove(name).map(text));
+    let ends = match (lasting, until) {
+        (Some(lasting), None) => {
+            let lasting = parse_duration(&lasting);
+            lasting
+                .map(|lasting| now.saturating_add(lasting.as_secs()))
+                .map_err(|problem| {
+                    Problem::parameter(
+                        "for",
+                        format!("{problem}; accepted: a duration such as \"2h\""),
+                    )
+                })?
+        }
+        (None, Some(until)) => params::moment(&until, Rounding::Up).ok_or_else(|| {
+            let why = "must be unix seconds, or RFC 3339 such as \"2023-11-14T22:13:20Z\"";
+            Problem::parameter("until", why)
+        })?,
+        _ => {
+            let why = format!("one of for, until says when it ends: {EXAMPLE}");
+            return Err(Problem::parameter("for", why));
+        }
+    };
+    if ends <= now || ends >= END.unsigned_abs() {
+        return Err(Problem::parameter(
+            "until",
+            "must be later than now, and before the year 10000",
+        ));
+    }
+    let reason = members.shift_remove("reason").unwrap_or_default();
+    let reason = reason
+        .as_str()
+        .filter(|it| !it.trim().is_empty() && it.len() <= TEXT_BYTES_MAX);
+    let reason = reason.map(str::to_owned).ok_or_else(|| {
+        let why = format!("must say why, in up to {TEXT_BYTES_MAX} bytes: {EXAMPLE}");
+        Problem::parameter("reason", why)
+    })?;
+    if let Some(name) = members.keys().next() {
+        let known = ["matchers", "for", "until", "reason"];
+        return Err(Problem::parameter(name, "is unknown").accepting(known));
+    }
+    Ok(Silence {
+        id: 0,
+        matchers,
+        starts: now,
+        ends,
+        reason,
+        author: None,
+    })
+}

@@ -1,0 +1,256 @@
+//! OTLP over HTTP: bodies with spans, for an `[[otlp_input]]`.
+//!
+//! Connections, TLS and logins are those of the HTTP side; every user may send. What is here are the rules of the protocol:
+//! which requests are taken, how bodies are packed, and the form of answers. A web page of another site cannot send any:
+//! browsers ask first whether they may send such a content type, and are told nothing. Bodies that are received at once are bounded in
+//! bytes, and decoded on the threads that move bytes, of which there are two.
+
+use std::io::Read as _;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::header::{
+    ALLOW, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, RETRY_AFTER,
+};
+use axum::http::request::Parts;
+use axum::http::{HeaderValue, Method, StatusCode};
+use axum::response::{IntoResponse as _, Response};
+use flate2::read::MultiGzDecoder;
+use tokio::sync::Semaphore;
+
+use super::auth::{self, Peer};
+use super::request_checks;
+use super::settings::HttpSettings;
+use crate::input::otlp::{Accepted, BODIES_BYTES_MAX, BodyRefusal, Form, Source, refusal, success};
+use crate::limits::{OTLP_BODY_BYTES_MAX, OTLP_UNPACKED_BYTES_MAX};
+
+const PROTOBUF: &str = "application/x-protobuf";
+const JSON: &str = "application/json";
+
+/// Bodies are counted in pieces of so many bytes while they are received.
+const PIECE_BYTES: usize = 4 << 10;
+
+/// What every request is taken with.
+struct Intake {
+    source: Arc<Source>,
+    settings: HttpSettings,
+    /// Pieces of bodies that may be received now.
+    pieces: Semaphore,
+}
+
+/// A request that is not taken.
+struct Refused {
+    reason: BodyRefusal,
+    detail: String,
+    headers: Vec<(HeaderName, HeaderValue)>,
+}
+
+impl Refused {
+    fn new(reason: BodyRefusal, detail: impl Into<String>) -> Self {
+        Self {
+            reason,
+            detail: detail.into(),
+            headers: Vec::new(),
+        }
+    }
+
+    fn with(mut self, name: HeaderName, value: &'static str) -> Self {
+        self.headers.push((name, HeaderValue::from_static(value)));
+        self
+    }
+}
+
+/// Status over HTTP, and code of gRPC.
+const fn codes(reason: BodyRefusal) -> (StatusCode, i32) {
+    match reason {
+        BodyRefusal::Unauthorized => (StatusCode::UNAUTHORIZED, 16),
+        BodyRefusal::NotTraces => (StatusCode::NOT_FOUND, 12),
+        BodyRefusal::Method => (StatusCode::METHOD_NOT_ALLOWED, 12),
+        BodyRefusal::MediaType => (StatusCode::UNSUPPORTED_MEDIA_TYPE, 3),
+        BodyRefusal::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, 8),
+        BodyRefusal::BrokenOff
+        | BodyRefusal::BadGzip
+        | BodyRefusal::BadProtobuf
+        | BodyRefusal::BadJson => (StatusCode::BAD_REQUEST, 3),
+        BodyRefusal::Stopping => (StatusCode::SERVICE_UNAVAILABLE, 14),
+    }
+}
+
+/// The service behind every connection.
+pub(super) fn router(source: Arc<Source>, settings: &HttpSettings) -> Router {
+    let intake = Intake {
+        source,
+        settings: settings.clone(),
+        pieces: Semaphore::new(BODIES_BYTES_MAX / PIECE_BYTES),
+    };
+    Router::new().fallback(answer).with_state(Arc::new(intake))
+}
+
+async fn answer(State(intake): State<Arc<Intake>>, request: Request) -> Response {
+    intake.source.counters.bodies_received.add(1);
+    let (head, body) = request.into_parts();
+    let form = form(&head);
+    let form_of_answer = form.unwrap_or(Form::Protobuf);
+    let mut response = match intake.take(head, body, form).await {
+        Ok(accepted) => {
+            let body = success(form_of_answer, &accepted);
+            (StatusCode::OK, Body::from(body)).into_response()
+        }
+        Err(Refused {
+            reason,
+            detail,
+            headers,
+        }) => {
+            intake.source.refuse(reason);
+            let (status, code) = codes(reason);
+            let body = refusal(form_of_answer, code, &detail);
+            let mut response = (status, Body::from(body)).into_response();
+            for (name, value) in headers {
+                response.headers_mut().append(name, value);
+            }
+            response
+        }
+    };
+    let media_type = match form_of_answer {
+        Form::Protobuf => PROTOBUF,
+        Form::Json => JSON,
+    };
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
+    request_checks::protect(headers);
+    response
+}
+
+fn header(head: &Parts, name: HeaderName) -> &str {
+    let value = head.headers.get(name);
+    value
+        .and_then(|it| it.to_str().ok())
+        .unwrap_or_default()
+        .trim()
+}
+
+/// What a body says it is.
+fn form(head: &Parts) -> Option<Form> {
+    let given = header(head, CONTENT_TYPE).split(';').next();
+    let given = given.unwrap_or_default().trim();
+    if given.eq_ignore_ascii_case(PROTOBUF) {
+        Some(Form::Protobuf)
+    } else if given.eq_ignore_ascii_case(JSON) {
+        Some(Form::Json)
+    } else {
+        None
+    }
+}
+
+impl Intake {
+    async fn take(&self, head: Parts, body: Body, form: Option<Form>) -> Result<Accepted, Refused> {
+        let head = Request::from_parts(head, ());
+        if let Err(problem) = auth::identify(&self.settings, &head) {
+            let mut refused = Refused::new(BodyRefusal::Unauthorized, problem.detail());
+            refused.headers = problem.headers;
+            return Err(refused);
+        }
+        let (head, ()) = head.into_parts();
+        let sender = head.extensions.get::<Peer>().map(|peer| peer.0.ip());
+        let sender = sender.unwrap_or(IpAddr::V6(Ipv6Addr::UNSPECIFIED));
+        match head.uri.path() {
+            "/v1/traces" => {}
+            "/v1/metrics" | "/v1/logs" => {
+                let why = "only traces are taken here: set OTEL_METRICS_EXPORTER=none and OTEL_LOGS_EXPORTER=none";
+                return Err(Refused::new(BodyRefusal::NotTraces, why));
+            }
+            path => {
+                let why = format!("there is nothing at {path:?}; accepted: /v1/traces");
+                return Err(Refused::new(BodyRefusal::NotTraces, why));
+            }
+        }
+        if head.method != Method::POST {
+            let why = format!("{} is not possible here; accepted: POST", head.method);
+            return Err(Refused::new(BodyRefusal::Method, why).with(ALLOW, "POST"));
+        }
+        let media_type = |what: &str| {
+            let why = format!("{what}; accepted: {PROTOBUF} or {JSON}, as it is or as gzip");
+            Refused::new(BodyRefusal::MediaType, why)
+        };
+        let form = form.ok_or_else(|| media_type("the header content-type names another form"))?;
+        let is_packed = match header(&head, CONTENT_ENCODING) {
+            "" | "identity" => false,
+            "gzip" => true,
+            _ => {
+                return Err(media_type(
+                    "the header content-encoding names another packing",
+                ));
+            }
+        };
+        let announced = header(&head, CONTENT_LENGTH).parse().ok();
+        let (_pieces, bytes) = self.receive(body, announced).await?;
+        let unpacked = match is_packed {
+            true => Some(unpack(&bytes)?),
+            false => None,
+        };
+        let bytes = unpacked.as_deref().unwrap_or(&bytes);
+        let taken = self.source.take(bytes, form, sender);
+        taken.map_err(|reason| match reason {
+            BodyRefusal::Stopping => Refused::new(reason, "the daemon ends").with(RETRY_AFTER, "1"),
+            reason => Refused::new(
+                reason,
+                format!("the body cannot be read: {}", reason.name()),
+            ),
+        })
+    }
+
+    /// Receives a body; other bodies may have to end first.
+    async fn receive(
+        &self,
+        body: Body,
+        announced: Option<usize>,
+    ) -> Result<(tokio::sync::SemaphorePermit<'_>, axum::body::Bytes), Refused> {
+        let too_large = || {
+            let why = format!("the body is too large; accepted: {OTLP_BODY_BYTES_MAX} bytes");
+            Refused::new(BodyRefusal::TooLarge, why)
+        };
+        let most = announced.unwrap_or(OTLP_BODY_BYTES_MAX);
+        if most > OTLP_BODY_BYTES_MAX {
+            return Err(too_large());
+        }
+        let pieces = u32::try_from(most.div_ceil(PIECE_BYTES)).unwrap_or(u32::MAX);
+        let receive = async {
+            let permit = self.pieces.acquire_many(pieces).await.ok()?;
+            let bytes = axum::body::to_bytes(body, OTLP_BODY_BYTES_MAX).await;
+            Some(bytes.map(|bytes| (permit, bytes)))
+        };
+        let received = tokio::time::timeout(self.settings.body_max, receive).await;
+        let broken_off = || Refused::new(BodyRefusal::BrokenOff, "the body did not arrive");
+        let received = received.ok().flatten().ok_or_else(broken_off)?;
+        let received = received.map_err(|error| match request_checks::is_too_large(&error) {
+            true => too_large(),
+            false => broken_off(),
+        })?;
+        self.source
+            .counters
+            .bytes_received
+            .add(received.1.len() as u64);
+        Ok(received)
+    }
+}
+
+/// What is packed, as far as it is taken.
+fn unpack(packed: &[u8]) -> Result<Vec<u8>, Refused> {
+    let mut unpacked = Vec::new();
+    let most = OTLP_UNPACKED_BYTES_MAX as u64 + 1;
+    let read = MultiGzDecoder::new(packed)
+        .take(most)
+        .read_to_end(&mut unpacked);
+    if read.is_err() {
+        return Err(Refused::new(BodyRefusal::BadGzip, "the body is not gzip"));
+    }
+    if unpacked.len() > OTLP_UNPACKED_BYTES_MAX {
+        let why =
+            format!("the body is too large unpacked; accepted: {OTLP_UNPACKED_BYTES_MAX} bytes");
+        return Err(Refused::new(BodyRefusal::TooLarge, why));
+    }
+    Ok(unpacked)
+}

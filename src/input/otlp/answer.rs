@@ -1,0 +1,69 @@
+//! Answers to bodies, in the form of the body: what of it was not taken, or why nothing was.
+
+use prost::Message;
+use serde_json::json;
+
+use super::{Accepted, Form};
+
+/// `ExportTraceServiceResponse`.
+#[derive(Clone, PartialEq, Message)]
+struct Response {
+    #[prost(message, optional, tag = "1")]
+    partial_success: Option<PartialSuccess>,
+}
+
+/// `ExportTracePartialSuccess`.
+#[derive(Clone, PartialEq, Message)]
+struct PartialSuccess {
+    #[prost(int64, tag = "1")]
+    rejected_spans: i64,
+    #[prost(string, tag = "2")]
+    error_message: String,
+}
+
+/// `google.rpc.Status`.
+#[derive(Clone, PartialEq, Message)]
+struct Status {
+    #[prost(int32, tag = "1")]
+    code: i32,
+    #[prost(string, tag = "2")]
+    message: String,
+}
+
+/// The answer to a body that was taken.
+#[must_use]
+pub fn success(form: Form, accepted: &Accepted) -> Vec<u8> {
+    let Accepted { rejected, message } = accepted;
+    match (form, rejected) {
+        (Form::Protobuf, 0) => Vec::new(),
+        (Form::Json, 0) => b"{}".to_vec(),
+        (Form::Protobuf, rejected) => {
+            let partial_success = PartialSuccess {
+                rejected_spans: i64::try_from(*rejected).unwrap_or(i64::MAX),
+                error_message: message.clone(),
+            };
+            let partial_success = Some(partial_success);
+            Response { partial_success }.encode_to_vec()
+        }
+        (Form::Json, rejected) => {
+            let partial = json!({"rejectedSpans": rejected.to_string(), "errorMessage": message});
+            json!({ "partialSuccess": partial })
+                .to_string()
+                .into_bytes()
+        }
+    }
+}
+
+/// The answer to one that was refused, with a code of gRPC.
+#[must_use]
+pub fn refusal(form: Form, code: i32, message: &str) -> Vec<u8> {
+    match form {
+        Form::Protobuf => {
+            let message = message.to_owned();
+            Status { code, message }.encode_to_vec()
+        }
+        Form::Json => json!({"code": code, "message": message})
+            .to_string()
+            .into_bytes(),
+    }
+}

@@ -1,0 +1,58 @@
+//! For `pinbad::fuzz`: any body, as both forms, without the network.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+
+use super::facts::Keys;
+use super::join::{Joiner, Out};
+use super::request::RequestWriter;
+use super::span::Batch;
+use super::{json, protobuf};
+use crate::config::OtlpInput;
+use crate::input::record::{Hasher, TextLimits};
+use crate::input::rewrite::AsSent;
+use crate::telemetry::counters::OtlpCounters;
+
+/// A time in the corpus, in nanoseconds since 1970.
+const NOW_NS: u64 = 1_700_000_000_000_000_000;
+
+/// The records that come of a body, which is taken twice, in the form that its first byte tells. Every span is counted once.
+pub(crate) fn records(config: &OtlpInput, hasher: &Hasher, body: &[u8]) -> Vec<u8> {
+    let keys = Arc::new(Keys::new(&config.attributes));
+    let writer = RequestWriter::new(TextLimits::default(), hasher.clone(), AsSent);
+    let config = Arc::new(config.clone());
+    let mut joiner = Joiner::new(config, Arc::clone(&keys), hasher.clone(), writer);
+    let (counters, mut records) = (OtlpCounters::default(), Vec::new());
+    let mut out = Out {
+        sink: &mut records,
+        counters: &counters,
+        received_secs: 1_700_000_000,
+    };
+    let mut received: u64 = 0;
+    for now_ms in [0, 7_000] {
+        let mut batch = Batch::new(&keys, hasher, NOW_NS);
+        let decoded = match body.first() {
+            Some(b'{') => json::decode(body, &mut batch),
+            _ => protobuf::decode(body, &mut batch),
+        };
+        if decoded.is_ok() {
+            received = received.saturating_add(batch.received);
+            let sender = IpAddr::V4(Ipv4Addr::LOCALHOST);
+            joiner.take(&mut batch, sender, now_ms, &mut out);
+        }
+    }
+    joiner.finish(8_000, &mut out);
+    let refused = counters.spans_refused.total();
+    let parts = [
+        counters.requests.get(),
+        counters.timers.get(),
+        counters.spans_merged.get(),
+        counters.spans_left_out.total(),
+        refused,
+    ];
+    assert_eq!(parts.iter().sum::<u64>(), received, "{counters:?}");
+    assert_eq!(counters.spans_received.get(), received);
+    assert_eq!(counters.spans_waiting.get(), 0, "everything has left");
+    assert_eq!(counters.waiting_bytes.get(), 0);
+    records
+}

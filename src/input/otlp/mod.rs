@@ -1,0 +1,274 @@
+//! Spans of OpenTelemetry, as its SDKs send them over HTTP (OTLP): traces become requests with timers.
+//!
+//! Each `[[otlp_input]]` entry is a [`Source`]. The HTTP side hands it whole bodies ([`Source::take`]); `protobuf` and `json`
+//! walk them and keep of each span what is asked for (`facts`, `span`). What belongs to one trace is joined (`join`), and
+//! becomes a record (`request`), which goes to the ring as what receivers decode does. A thread of its own
+//! ([`Source::run`]) lets leave what has waited long enough. Each span ends in exactly one of the counters
+//! `requests`, `timers`, `spans_merged`, `spans_left_out` and `spans_refused`, or waits.
+
+mod answer;
+#[expect(
+    unreachable_pub,
+    reason = "the macro of counted reasons makes them public"
+)]
+mod facts;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzz;
+mod join;
+mod json;
+mod protobuf;
+mod request;
+mod span;
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+pub use self::answer::{refusal, success};
+use self::facts::Keys;
+pub use self::join::LeftOut;
+use self::join::{Joiner, Out, REMEMBERED_BYTES};
+use self::request::RequestWriter;
+pub use self::span::SpanRefusal;
+use self::span::{Batch, Span};
+use super::record::{Hasher, TextLimits, counted};
+use super::rewrite::Rewrite;
+use crate::clock::Clock;
+use crate::config::OtlpInput;
+use crate::instruments::Instrument;
+use crate::limits::{
+    BODY_SPANS_MAX, OTLP_BODY_BYTES_MAX, OTLP_UNPACKED_BYTES_MAX, SPANS_WAITING_BYTES_MAX,
+};
+use crate::ring::Producer;
+use crate::shutdown::Shutdown;
+use crate::telemetry::SocketCounters;
+use crate::telemetry::counters::OtlpCounters;
+
+/// The spans of a body become records, or wait: in spans.
+pub(crate) static TAKE_SPANS: Instrument = Instrument::new("stage/otlp/take spans");
+
+counted! {
+    /// Why a request over HTTP was refused, and nothing of it taken.
+    BodyRefusal {
+        /// No credentials, or none that are right.
+        Unauthorized = "unauthorized",
+        /// Metrics or logs, or another path.
+        NotTraces = "not_traces",
+        /// Not sent with POST.
+        Method = "method",
+        /// Neither protobuf nor JSON, or packed otherwise than with gzip.
+        MediaType = "media_type",
+        /// More bytes than are taken, as it was sent or unpacked.
+        TooLarge = "too_large",
+        /// It broke off, or took too long.
+        BrokenOff = "broken_off",
+        /// It is not gzip, though it says so.
+        BadGzip = "bad_gzip",
+        /// It is not protobuf.
+        BadProtobuf = "bad_protobuf",
+        /// It is not JSON, or not that of spans.
+        BadJson = "bad_json",
+        /// The daemon ends.
+        Stopping = "stopping",
+    }
+}
+
+/// The form of a body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// `application/x-protobuf`.
+    Protobuf,
+    /// `application/json`.
+    Json,
+}
+
+/// What was not taken of a body that was taken.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Accepted {
+    /// Spans that were refused.
+    pub rejected: u64,
+    /// Why; empty if there are none.
+    pub message: String,
+}
+
+/// One `[[otlp_input]]` entry: what it is to do, and what became of it.
+#[derive(Debug)]
+pub struct Source {
+    /// The entry.
+    pub config: Arc<OtlpInput>,
+    /// What was counted.
+    pub counters: OtlpCounters,
+    keys: Arc<Keys>,
+    /// What joins spans, from when the daemon has started until it stops.
+    joining: Mutex<Option<Box<dyn Joining>>>,
+}
+
+/// Joins spans and passes on what has become of them.
+trait Joining: Send + std::fmt::Debug {
+    fn hasher(&self) -> &Hasher;
+    fn clock(&self) -> &dyn Clock;
+    fn take(&mut self, batch: &mut Batch<'_>, sender: IpAddr, counters: &OtlpCounters);
+    fn advance(&mut self, counters: &OtlpCounters);
+    fn finish(&mut self, counters: &OtlpCounters);
+}
+
+/// Writes to the ring.
+#[derive(Debug)]
+pub struct Lane {
+    /// Where records go.
+    pub producer: Producer,
+    /// What the ring has for this producer.
+    pub counters: Arc<SocketCounters>,
+    /// For how long spans wait.
+    pub clock: Arc<dyn Clock>,
+}
+
+#[derive(Debug)]
+struct Joined<R> {
+    joiner: Joiner<R>,
+    lane: Lane,
+    hasher: Hasher,
+}
+
+impl<R: Rewrite> Joined<R> {
+    fn with(
+        &mut self,
+        counters: &OtlpCounters,
+        work: impl FnOnce(&mut Joiner<R>, u64, &mut Out<'_, Producer>),
+    ) {
+        let clock = &self.lane.clock;
+        let mut out = Out {
+            sink: &mut self.lane.producer,
+            counters,
+            received_secs: clock.unix_secs(),
+        };
+        work(&mut self.joiner, clock.mono_ms(), &mut out);
+        let counts = std::mem::take(&mut self.joiner.counts);
+        self.lane.counters.add_decoded(&counts);
+        self.lane.producer.publish();
+    }
+}
+
+impl<R: Rewrite + Send + std::fmt::Debug> Joining for Joined<R> {
+    fn hasher(&self) -> &Hasher {
+        &self.hasher
+    }
+
+    fn clock(&self) -> &dyn Clock {
+        &*self.lane.clock
+    }
+
+    fn take(&mut self, batch: &mut Batch<'_>, sender: IpAddr, counters: &OtlpCounters) {
+        self.with(counters, |joiner, now_ms, out| {
+            joiner.take(batch, sender, now_ms, out);
+        });
+    }
+
+    fn advance(&mut self, counters: &OtlpCounters) {
+        self.with(counters, |joiner, now_ms, out| joiner.advance(now_ms, out));
+    }
+
+    fn finish(&mut self, counters: &OtlpCounters) {
+        self.with(counters, |joiner, now_ms, out| joiner.finish(now_ms, out));
+    }
+}
+
+/// How often what waits is looked at.
+const NAP: Duration = Duration::from_millis(20);
+
+impl Source {
+    /// Nothing has come yet, and nothing is taken until [`begin`](Self::begin).
+    #[must_use]
+    pub fn new(config: OtlpInput) -> Arc<Self> {
+        Arc::new(Self {
+            keys: Arc::new(Keys::new(&config.attributes)),
+            config: Arc::new(config),
+            counters: OtlpCounters::default(),
+            joining: Mutex::default(),
+        })
+    }
+
+    /// Spans are taken from now on, with `rules` as name rules, and what becomes of them goes to `lane`.
+    pub fn begin<R: Rewrite + Send + std::fmt::Debug + 'static>(
+        &self,
+        lane: Lane,
+        (limits, hasher): (TextLimits, Hasher),
+        rules: R,
+    ) {
+        let writer = RequestWriter::new(limits, hasher.clone(), rules);
+        let (config, keys) = (Arc::clone(&self.config), Arc::clone(&self.keys));
+        let joiner = Joiner::new(config, keys, hasher.clone(), writer);
+        *self.joining.lock() = Some(Box::new(Joined {
+            joiner,
+            lane,
+            hasher,
+        }));
+    }
+
+    /// Takes a body from `sender`.
+    ///
+    /// # Errors
+    /// Why it was refused, which is for the caller to [`count`](Self::refuse); nothing of it was taken.
+    pub fn take(&self, body: &[u8], form: Form, sender: IpAddr) -> Result<Accepted, BodyRefusal> {
+        let mut stage = TAKE_SPANS.begin();
+        let (hasher, now_ms) = {
+            let joining = self.joining.lock();
+            let joining = joining.as_ref().ok_or(BodyRefusal::Stopping)?;
+            (joining.hasher().clone(), joining.clock().unix_ms())
+        };
+        let now_ns = now_ms.saturating_mul(1_000_000);
+        let mut batch = Batch::new(&self.keys, &hasher, now_ns);
+        match form {
+            Form::Protobuf => protobuf::decode(body, &mut batch)?,
+            Form::Json => json::decode(body, &mut batch)?,
+        }
+        stage.worked(batch.received);
+        let mut joining = self.joining.lock();
+        let joining = joining.as_mut().ok_or(BodyRefusal::Stopping)?;
+        joining.take(&mut batch, sender, &self.counters);
+        let (rejected, message) = batch.refusals();
+        Ok(match rejected {
+            0 => Accepted::default(),
+            rejected => Accepted { rejected, message },
+        })
+    }
+
+    /// Counts a body that is refused.
+    pub fn refuse(&self, reason: BodyRefusal) {
+        self.counters.bodies_refused.add_one(reason as usize);
+    }
+
+    /// Lets leave what has waited long enough, until `shutdown` is requested; then everything, and nothing is taken any more.
+    pub fn run(&self, shutdown: &Shutdown) {
+        while !shutdown.requested() {
+            if let Some(joining) = &mut *self.joining.lock() {
+                joining.advance(&self.counters);
+            }
+            thread::sleep(NAP);
+        }
+        if let Some(mut joining) = self.joining.lock().take() {
+            joining.finish(&self.counters);
+        }
+    }
+}
+
+/// Bodies that are decoded at once: as many as the HTTP side has threads.
+const DECODED_AT_ONCE: usize = 2;
+
+/// Bytes of bodies that are received at once.
+pub const BODIES_BYTES_MAX: usize = 16 << 20;
+
+/// Bytes that one source takes, for the memory plan.
+pub const SOURCE_BYTES: usize = RequestWriter::<super::rewrite::AsSent>::BYTES
+    + SPANS_WAITING_BYTES_MAX
+    + REMEMBERED_BYTES
+    + BODIES_BYTES_MAX
+    + DECODED_AT_ONCE * (OTLP_UNPACKED_BYTES_MAX * 2 + 2 * BODY_SPANS_MAX * size_of::<Span>());
+
+const _: () = assert!(OTLP_BODY_BYTES_MAX <= BODIES_BYTES_MAX);
+
+#[cfg(test)]
+mod tests;

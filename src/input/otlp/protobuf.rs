@@ -1,0 +1,240 @@
+//! A body in protobuf: walked field by field with prost's own primitives.
+//!
+//! The messages are not decoded into structs first: a field of two bytes would become one of a hundred, and most of what a
+//! span says is not kept. What prost rejects is rejected here (tests hold the two together), but for texts that are not
+//! UTF-8, which are repaired later as those of packets are, and for what lies inside of what is passed over.
+//!
+//! ```text
+//!   request   1 resource spans*
+//!   resource spans   1 resource, 2 scope spans*          resource   1 attribute*
+//!   scope spans   2 span*
+//!   span   1 trace id, 2 id, 3 state, 4 parent, 5 name, 6 kind, 7 start, 8 end, 9 attribute*, 11 event*, 15 status, 16 flags
+//!   event   2 name, 3 attribute*          status   3 code          attribute   1 key, 2 value
+//!   value   1 text, 2 truth, 3 whole number, 4 float
+//! ```
+
+use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field};
+
+use super::BodyRefusal;
+use super::facts::{ResourceHash, Value};
+use super::span::{Batch, RawSpan, Resource, Span};
+use crate::limits::SPAN_EVENTS_MAX;
+
+/// The value of a field.
+#[derive(Debug, Clone, Copy)]
+enum Field<'a> {
+    Number(u64),
+    Eight([u8; 8]),
+    Four([u8; 4]),
+    Bytes(&'a [u8]),
+}
+
+type Result<T> = std::result::Result<T, BodyRefusal>;
+
+const BAD: BodyRefusal = BodyRefusal::BadProtobuf;
+
+impl<'a> Field<'a> {
+    fn bytes(self) -> Result<&'a [u8]> {
+        match self {
+            Self::Bytes(bytes) => Ok(bytes),
+            Self::Number(_) | Self::Eight(_) | Self::Four(_) => Err(BAD),
+        }
+    }
+
+    fn number(self) -> Result<u64> {
+        match self {
+            Self::Number(number) => Ok(number),
+            Self::Bytes(_) | Self::Eight(_) | Self::Four(_) => Err(BAD),
+        }
+    }
+
+    fn eight(self) -> Result<[u8; 8]> {
+        match self {
+            Self::Eight(bytes) => Ok(bytes),
+            Self::Bytes(_) | Self::Number(_) | Self::Four(_) => Err(BAD),
+        }
+    }
+
+    fn four(self) -> Result<[u8; 4]> {
+        match self {
+            Self::Four(bytes) => Ok(bytes),
+            Self::Bytes(_) | Self::Number(_) | Self::Eight(_) => Err(BAD),
+        }
+    }
+}
+
+/// Gives `take` each field of a message; groups, which are not used any more, are passed over.
+fn fields<'a>(
+    mut rest: &'a [u8],
+    mut take: impl FnMut(u32, Field<'a>) -> Result<()>,
+) -> Result<()> {
+    while !rest.is_empty() {
+        let (tag, wire_type) = decode_key(&mut rest).map_err(|_| BAD)?;
+        let field = match wire_type {
+            WireType::Varint => Field::Number(decode_varint(&mut rest).map_err(|_| BAD)?),
+            WireType::SixtyFourBit => Field::Eight(fixed(&mut rest)?),
+            WireType::ThirtyTwoBit => Field::Four(fixed(&mut rest)?),
+            WireType::LengthDelimited => {
+                let length = decode_varint(&mut rest).map_err(|_| BAD)?;
+                let length = usize::try_from(length).map_err(|_| BAD)?;
+                let (bytes, after) = rest.split_at_checked(length).ok_or(BAD)?;
+                rest = after;
+                Field::Bytes(bytes)
+            }
+            WireType::StartGroup | WireType::EndGroup => {
+                let context = DecodeContext::default();
+                skip_field(wire_type, tag, &mut rest, context).map_err(|_| BAD)?;
+                continue;
+            }
+        };
+        take(tag, field)?;
+    }
+    Ok(())
+}
+
+fn fixed<const N: usize>(rest: &mut &[u8]) -> Result<[u8; N]> {
+    let (bytes, after) = rest.split_first_chunk().ok_or(BAD)?;
+    *rest = after;
+    Ok(*bytes)
+}
+
+/// Decodes a body.
+pub(super) fn decode(body: &[u8], batch: &mut Batch<'_>) -> Result<()> {
+    fields(body, |tag, field| match tag {
+        1 => resource_spans(field.bytes()?, batch),
+        _ => Ok(()),
+    })
+}
+
+fn resource_spans(message: &[u8], batch: &mut Batch<'_>) -> Result<()> {
+    let mut spans = Vec::new();
+    let mut hash = batch.resource_hash();
+    // Its scopes may come before the resource: attributes of spans are not mixed with its own.
+    fields(message, |tag, field| match tag {
+        1 => fields(field.bytes()?, |tag, field| match tag {
+            1 => attribute(field.bytes()?, batch, Some(&mut hash)),
+            _ => Ok(()),
+        }),
+        _ => Ok(()),
+    })?;
+    let resource = Resource {
+        hash: hash.finish(),
+        facts: batch.facts.take(),
+    };
+    fields(message, |tag, field| match tag {
+        2 => fields(field.bytes()?, |tag, field| match tag {
+            2 => span(field.bytes()?, batch, &mut spans),
+            _ => Ok(()),
+        }),
+        _ => Ok(()),
+    })?;
+    batch.add_resource(resource, spans);
+    Ok(())
+}
+
+fn span(message: &[u8], batch: &mut Batch<'_>, spans: &mut Vec<Span>) -> Result<()> {
+    let (mut raw, mut events) = (RawSpan::default(), 0_usize);
+    fields(message, |tag, field| {
+        match tag {
+            1 => raw.trace = field.bytes()?,
+            2 => raw.id = field.bytes()?,
+            3 => raw.state = field.bytes()?,
+            4 => raw.parent = field.bytes()?,
+            5 => raw.name = field.bytes()?,
+            6 => raw.kind = field.number()?,
+            7 => raw.start = u64::from_le_bytes(field.eight()?),
+            8 => raw.end = u64::from_le_bytes(field.eight()?),
+            9 => attribute(field.bytes()?, batch, None)?,
+            11 => {
+                events = events.saturating_add(1);
+                match events <= SPAN_EVENTS_MAX {
+                    true => raw.exception = exception(field.bytes()?)?.unwrap_or(raw.exception),
+                    false => {
+                        batch.events_over_limit = batch.events_over_limit.saturating_add(1);
+                    }
+                }
+            }
+            15 => fields(field.bytes()?, |tag, field| {
+                if tag == 3 {
+                    raw.is_error = field.number()? == ERROR;
+                }
+                Ok(())
+            })?,
+            16 => raw.flags = u32::from_le_bytes(field.four()?),
+            _ => {}
+        }
+        Ok(())
+    })?;
+    batch.add(&raw, spans);
+    Ok(())
+}
+
+/// The code of a status.
+const ERROR: u64 = 2;
+
+fn attribute(message: &[u8], batch: &mut Batch<'_>, hash: Option<&mut ResourceHash>) -> Result<()> {
+    let (name, value) = key_value(message)?;
+    if !batch.facts.has_room() {
+        return Ok(());
+    }
+    let key = batch.facts.wanted(batch.keys, name);
+    if key.is_none() && hash.is_none() {
+        return Ok(());
+    }
+    let value = any_value(value)?;
+    if let Some(hash) = hash {
+        hash.add(name, value);
+    }
+    if let Some(key) = key {
+        batch.facts.value(key, value);
+    }
+    Ok(())
+}
+
+fn key_value(message: &[u8]) -> Result<(&[u8], &[u8])> {
+    let (mut name, mut value) = (&[][..], &[][..]);
+    fields(message, |tag, field| {
+        match tag {
+            1 => name = field.bytes()?,
+            2 => value = field.bytes()?,
+            _ => {}
+        }
+        Ok(())
+    })?;
+    Ok((name, value))
+}
+
+fn any_value(message: &[u8]) -> Result<Value<'_>> {
+    let mut value = Value::Other;
+    fields(message, |tag, field| {
+        value = match tag {
+            1 => Value::Text(field.bytes()?),
+            2 => Value::Truth(field.number()? != 0),
+            3 => Value::Whole(field.number()?.cast_signed()),
+            4 => Value::Float(f64::from_le_bytes(field.eight()?)),
+            5..=7 => Value::Other,
+            _ => value,
+        };
+        Ok(())
+    })?;
+    Ok(value)
+}
+
+/// The type of an exception, if that is what an event is about and says.
+fn exception(event: &[u8]) -> Result<Option<&[u8]>> {
+    let (mut is_exception, mut kind) = (false, None);
+    fields(event, |tag, field| {
+        match tag {
+            2 => is_exception = field.bytes()? == b"exception",
+            3 => {
+                let (name, value) = key_value(field.bytes()?)?;
+                if let (b"exception.type", Value::Text(text)) = (name, any_value(value)?) {
+                    kind = Some(text);
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    })?;
+    Ok(kind.filter(|_| is_exception))
+}

@@ -1,0 +1,361 @@
+//! A request's span and those below it -> a record.
+//!
+//! | of a request | from, the first that there is |
+//! |---|---|
+//! | hostname | `name` of the entry, `host.name`, `k8s.pod.name`, the sender's address |
+//! | server name | `server.address`, `net.host.name`, `http.host`, the host of the URL, `service.name` |
+//! | script name | `http.route`, else the span's name without the method before it; never the path |
+//! | status | the response's; 500 if the span says error, else 0 |
+//!
+//! A timer has the tags `group` (the system that is asked), `server` and `operation`. CPU and memory are not known: they
+//! are 0, as they are for a packet that does not have them.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use super::facts::{Facts, Key, Keys};
+use super::span::{Kind, Resource, Span};
+use crate::config::OtlpInput;
+use crate::input::record::{
+    DecodeCounts, Hasher, Interned, Numbers, RecordSink, RecordWriter, RejectReason, TextLimits,
+};
+use crate::input::rewrite::{Rewrite, TagOf, TextField};
+use crate::limits::{REQUEST_TAGS_MAX, SPAN_TIMERS_MAX, TIMER_TAGS_MAX};
+
+/// What a span asks for, or is: where one is below another of its class, it is the same work measured twice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Class {
+    Database = 1,
+    Http = 2,
+    Messaging = 4,
+    Rpc = 8,
+    /// None of these.
+    Other = 0,
+}
+
+impl Class {
+    pub(super) fn of(facts: &Facts) -> Self {
+        const DATABASE: [Key; 9] = [
+            Key::DbSystem,
+            Key::OldDbSystem,
+            Key::DbNamespace,
+            Key::OldDbName,
+            Key::DbOperation,
+            Key::OldDbOperation,
+            Key::QueryText,
+            Key::OldStatement,
+            Key::OtherDb,
+        ];
+        const HTTP: [Key; 6] = [
+            Key::Method,
+            Key::OldMethod,
+            Key::Status,
+            Key::OldStatus,
+            Key::Url,
+            Key::OldUrl,
+        ];
+        match () {
+            () if facts.has(&DATABASE) => Self::Database,
+            () if facts.has(&[Key::MessagingSystem]) => Self::Messaging,
+            () if facts.has(&[Key::RpcSystem]) => Self::Rpc,
+            () if facts.has(&HTTP) => Self::Http,
+            () => Self::Other,
+        }
+    }
+}
+
+/// The tags of a timer, in this order; one that is not known is left out.
+const TIMER_TAGS: [&str; 3] = ["group", "server", "operation"];
+
+type TimerTags<'a> = [Option<&'a [u8]>; 3];
+
+fn timer_tags(span: &Span) -> TimerTags<'_> {
+    let facts = &span.facts;
+    let group = match (Class::of(facts), span.kind) {
+        (Class::Database, _) => facts
+            .first(&[Key::DbSystem, Key::OldDbSystem])
+            .or(Some(&b"db"[..])),
+        (Class::Messaging, _) => facts.get(Key::MessagingSystem),
+        (Class::Rpc, _) => facts.get(Key::RpcSystem),
+        (Class::Http, Kind::Client | Kind::Producer) => Some(&b"http"[..]),
+        (_, Kind::Client | Kind::Producer) => Some(&b"client"[..]),
+        (_, Kind::Internal | Kind::Server | Kind::Consumer) => Some(&b"internal"[..]),
+    };
+    let server = facts
+        .first(&[
+            Key::ServerAddress,
+            Key::OldPeerName,
+            Key::PeerAddress,
+            Key::OldPeerAddress,
+        ])
+        .or_else(|| Some(url(facts)?.1))
+        .or_else(|| facts.first(&[Key::DbNamespace, Key::OldDbName]));
+    let operation = facts.first(&[
+        Key::DbOperation,
+        Key::OldDbOperation,
+        Key::QueryText,
+        Key::OldStatement,
+        Key::Method,
+        Key::OldMethod,
+        Key::MessagingName,
+        Key::MessagingType,
+        Key::OldMessaging,
+        Key::Name,
+    ]);
+    [group, server, operation]
+}
+
+/// Schema and host of the URL.
+fn url(facts: &Facts) -> Option<(&[u8], &[u8])> {
+    let url = facts.first(&[Key::Url, Key::OldUrl])?;
+    let at = url.windows(3).position(|it| it == b"://")?;
+    let (schema, rest) = url.split_at_checked(at)?;
+    let rest = rest.get(3..)?;
+    let end = rest.iter().position(|byte| b"/?#".contains(byte));
+    let authority = rest.get(..end.unwrap_or(rest.len()))?;
+    let host = authority.rsplit(|byte| *byte == b'@').next()?;
+    let host = without_port(host);
+    (!host.is_empty()).then_some((schema, host))
+}
+
+fn without_port(host: &[u8]) -> &[u8] {
+    let colon = host.iter().rposition(|byte| *byte == b':');
+    let is_port = |at: &usize| {
+        let port = host.get(at.saturating_add(1)..).unwrap_or_default();
+        port.iter().all(u8::is_ascii_digit)
+    };
+    host.get(..colon.filter(is_port).unwrap_or(host.len()))
+        .unwrap_or(host)
+}
+
+/// The methods that names of spans begin with; `HTTP` stands for one that is not known.
+const METHODS: [&[u8]; 10] = [
+    b"GET", b"POST", b"PUT", b"DELETE", b"HEAD", b"PATCH", b"OPTIONS", b"CONNECT", b"TRACE",
+    b"HTTP",
+];
+
+fn script_name(facts: &Facts) -> &[u8] {
+    let without_method = |name| {
+        let methods = METHODS.iter();
+        let mut rests =
+            methods.filter_map(|method| <[u8]>::strip_prefix(name, *method)?.strip_prefix(b" "));
+        rests.next().unwrap_or(name)
+    };
+    let name = || facts.get(Key::Name).map(without_method);
+    facts.get(Key::Route).or_else(name).unwrap_or_default()
+}
+
+fn number(facts: &Facts, keys: &[Key]) -> Option<u32> {
+    let text = std::str::from_utf8(facts.first(keys)?).ok()?;
+    let number: u64 = text.trim().parse().ok()?;
+    Some(u32::try_from(number).unwrap_or(u32::MAX))
+}
+
+fn status(span: &Span) -> u32 {
+    let sent = number(&span.facts, &[Key::Status, Key::OldStatus]);
+    sent.unwrap_or(if span.is_error { 500 } else { 0 })
+}
+
+/// Seconds from `start` to `end`; below 0, and then mended, if they are the wrong way round.
+fn seconds(start: u64, end: u64) -> f32 {
+    let ns = i128::from(end).saturating_sub(start.into());
+    (ns as f64 / 1e9) as f32
+}
+
+/// How many timers a record has, and how many spans were added to one that there was.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Timers {
+    pub(super) rows: u64,
+    pub(super) merged: u64,
+}
+
+/// Writes records, with `R` as name rules.
+#[derive(Debug)]
+pub(super) struct RequestWriter<R> {
+    record: RecordWriter,
+    rules: R,
+}
+
+impl<R: Rewrite> RequestWriter<R> {
+    /// Bytes of the buffers, for the memory plan.
+    pub(super) const BYTES: usize = RecordWriter::BYTES;
+
+    pub(super) fn new(limits: TextLimits, hasher: Hasher, rules: R) -> Self {
+        Self {
+            record: RecordWriter::new(limits, hasher),
+            rules,
+        }
+    }
+
+    pub(super) fn publish_counts(&mut self) {
+        self.rules.publish_counts();
+    }
+
+    /// Writes the record of the request `root` with these timers to `sink`.
+    #[expect(clippy::too_many_arguments, reason = "all of it is the request")]
+    pub(super) fn write(
+        &mut self,
+        (config, keys): (&OtlpInput, &Keys),
+        (resource, sender): (&Resource, IpAddr),
+        root: &Span,
+        timers: &mut [&Span],
+        received_secs: u32,
+        counts: &mut DecodeCounts,
+        sink: &mut impl RecordSink,
+    ) -> Result<Timers, RejectReason> {
+        let (record, rules, facts) = (&mut self.record, &mut self.rules, &root.facts);
+        let of_resource = &resource.facts;
+        record.begin();
+        let sender = sender.to_canonical().to_string();
+        let hostname = config.name.as_deref().map(str::as_bytes);
+        let hostname = hostname
+            .or_else(|| of_resource.first(&[Key::HostName, Key::PodName]))
+            .unwrap_or(sender.as_bytes());
+        let server_name = facts
+            .first(&[Key::ServerAddress, Key::OldHostName])
+            .or_else(|| facts.get(Key::HttpHost).map(without_port))
+            .or_else(|| Some(url(facts)?.1))
+            .or_else(|| of_resource.get(Key::ServiceName));
+        let schema = facts.first(&[Key::Scheme, Key::OldScheme]);
+        let schema = schema.or_else(|| Some(url(facts)?.0));
+        let server_name = server_name.unwrap_or_default();
+        record.text(TextField::Hostname, Some(hostname), rules);
+        record.text(TextField::ServerName, Some(server_name), rules);
+        record.text(TextField::ScriptName, Some(script_name(facts)), rules);
+        record.text(TextField::Schema, schema, rules);
+        let status = status(root);
+        record.end_texts(status);
+
+        let mut tags = record.tag_set(REQUEST_TAGS_MAX);
+        let exception = [Key::EventException, Key::ExceptionType, Key::ErrorType];
+        let exception = root.is_error.then(|| facts.first(&exception)).flatten();
+        let usual = [
+            (Key::ServiceName, of_resource.get(Key::ServiceName)),
+            (
+                Key::ServiceNamespace,
+                of_resource.get(Key::ServiceNamespace),
+            ),
+            (Key::ServiceVersion, of_resource.get(Key::ServiceVersion)),
+            (
+                Key::Environment,
+                of_resource.first(&[Key::Environment, Key::OldEnvironment]),
+            ),
+            (Key::Method, facts.first(&[Key::Method, Key::OldMethod])),
+            (
+                Key::Destination,
+                facts.first(&[Key::Destination, Key::OldDestination]),
+            ),
+            (Key::ExceptionType, exception),
+        ];
+        let is_usual = |name: &str| usual.iter().any(|(key, _)| key.name() == name);
+        let chosen = keys.chosen().filter(|(name, _)| !is_usual(name));
+        let chosen = chosen.map(|(name, key)| {
+            let value = facts.numbered(key);
+            (name, value.or_else(|| of_resource.numbered(key)))
+        });
+        let named = usual.iter().map(|(key, value)| (key.name(), *value));
+        for (name, value) in named.chain(chosen) {
+            let (name, Some(value)) = (name.as_bytes(), value) else {
+                continue;
+            };
+            if record.has_room(&mut tags, name.len(), value.len()) {
+                let string = record.string(name);
+                let value = record.tag_value(rules, (TagOf::Request, name), value);
+                record.tag(&mut tags, string, value);
+            }
+        }
+        record.end_request_tags(&tags);
+        let written = write_timers(record, rules, root, timers);
+        let numbers = Numbers {
+            request_count: 1,
+            document_size: number(facts, &[Key::BodySize, Key::OldBodySize]).unwrap_or(0),
+            status,
+            request_time: seconds(root.start, root.end),
+            ..Numbers::default()
+        };
+        let bytes = record.finish(&numbers, received_secs)?;
+        let room = sink.reserve(bytes).ok_or(RejectReason::TooLarge)?;
+        record.write(room);
+        for (counter, repaired) in counts.repaired.iter_mut().zip(record.repaired()) {
+            *counter = counter.saturating_add(*repaired);
+        }
+        Ok(written)
+    }
+}
+
+/// Writes the timers in the order in which they began, as far as they lie inside of the request.
+fn write_timers<R: Rewrite>(
+    record: &mut RecordWriter,
+    rules: &mut R,
+    root: &Span,
+    timers: &mut [&Span],
+) -> Timers {
+    timers.sort_by_key(|span| span.start);
+    let time = |span: &Span| match span.start <= span.end {
+        true => {
+            let (start, end) = (span.start.max(root.start), span.end.min(root.end));
+            seconds(start, end.max(start))
+        }
+        false => seconds(span.start, span.end),
+    };
+    let (single, rest) = timers.split_at(timers.len().min(SPAN_TIMERS_MAX));
+    let mut merged: BTreeMap<TimerTags<'_>, (u32, f64)> = BTreeMap::new();
+    for span in rest {
+        let (hits, total) = merged.entry(timer_tags(span)).or_default();
+        *hits = hits.saturating_add(1);
+        *total += f64::from(time(span).max(0.0));
+    }
+    let single = single.iter();
+    let single = single.map(|span| (timer_tags(span), 1, time(span)));
+    let merged = merged.into_iter();
+    let merged = merged.map(|(tags, (hits, total))| (tags, hits, total as f32));
+    let mut strings = TimerStrings::default();
+    let mut rows = 0_u64;
+    for (tags, hits, total) in single.chain(merged) {
+        let timer = record.begin_timer(hits, total, 0.0, 0.0);
+        let mut set = record.tag_set(TIMER_TAGS_MAX);
+        for (at, text) in tags.into_iter().enumerate() {
+            if let Some(text) = text {
+                let (name, value) = strings.get(record, rules, at, text);
+                record.tag(&mut set, name, value);
+            }
+        }
+        record.end_timer(timer, &set);
+        rows = rows.saturating_add(1);
+    }
+    Timers {
+        rows,
+        merged: (timers.len() as u64).saturating_sub(rows),
+    }
+}
+
+/// The strings of timers' tags: most timers have one of a few groups and servers.
+#[derive(Default)]
+struct TimerStrings<'a> {
+    names: [Option<Interned>; 3],
+    last: [Option<(&'a [u8], Interned)>; 3],
+}
+
+impl<'a> TimerStrings<'a> {
+    fn get<R: Rewrite>(
+        &mut self,
+        record: &mut RecordWriter,
+        rules: &mut R,
+        at: usize,
+        text: &'a [u8],
+    ) -> (Interned, Interned) {
+        let name = TIMER_TAGS.get(at).map_or(&b""[..], |name| name.as_bytes());
+        let known = self.names.get(at).copied().flatten();
+        let string = known.unwrap_or_else(|| record.string(name));
+        let value = match self.last.get(at).copied().flatten() {
+            Some((last, value)) if last == text => value,
+            _ => record.tag_value(rules, (TagOf::Timer, name), text),
+        };
+        if let (Some(names), Some(last)) = (self.names.get_mut(at), self.last.get_mut(at)) {
+            *names = Some(string);
+            *last = Some((text, value));
+        }
+        (string, value)
+    }
+}

@@ -1,0 +1,213 @@
+//! Bodies of the reference messages, decoded both ways; what traces become, by hand-moved time; and a naive join.
+
+mod decoding;
+mod joining;
+mod mapping;
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+
+use serde_json::{Value as Json, json};
+
+use super::facts::Keys;
+use super::join::{Joiner, Out};
+use super::request::RequestWriter;
+use super::span::Batch;
+use super::{BodyRefusal, LeftOut, SpanRefusal, json as from_json, protobuf};
+use crate::config::{Config, OtlpInput};
+use crate::input::record::{Hasher, Record, TextLimits};
+use crate::input::rewrite::AsSent;
+use crate::telemetry::counters::OtlpCounters;
+
+/// Now, in nanoseconds since 1970.
+const NOW_NS: u64 = 1_700_000_000_000_000_000;
+
+const SENDER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 1, 2, 3));
+
+fn config(more: &str) -> OtlpInput {
+    let text = format!("[[otlp_input]]\nlisten = '127.0.0.1:0'\n{more}");
+    let config = Config::from_toml("pinbad.toml", &text).unwrap();
+    config.otlp_inputs[0].clone()
+}
+
+/// One input, without the network.
+struct World {
+    joiner: Joiner<AsSent>,
+    keys: Arc<Keys>,
+    hasher: Hasher,
+    counters: OtlpCounters,
+    now_ms: u64,
+    records: Vec<u8>,
+}
+
+/// A request as its record tells it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Shown {
+    host: String,
+    server: String,
+    script: String,
+    schema: Option<String>,
+    status: u32,
+    bytes: u32,
+    time_us: u64,
+    tags: String,
+    /// Tags, hits, microseconds.
+    timers: Vec<(String, u32, u64)>,
+}
+
+impl World {
+    fn new(more: &str) -> Self {
+        let config = Arc::new(config(more));
+        let (keys, hasher) = (
+            Arc::new(Keys::new(&config.attributes)),
+            Hasher::with_seed(5),
+        );
+        let writer = RequestWriter::new(TextLimits::default(), hasher.clone(), AsSent);
+        Self {
+            joiner: Joiner::new(config, Arc::clone(&keys), hasher.clone(), writer),
+            keys,
+            hasher,
+            counters: OtlpCounters::default(),
+            now_ms: 1_000,
+            records: Vec::new(),
+        }
+    }
+
+    fn with(&mut self, work: impl FnOnce(&mut Joiner<AsSent>, u64, &mut Out<'_, Vec<u8>>)) {
+        let mut out = Out {
+            sink: &mut self.records,
+            counters: &self.counters,
+            received_secs: 1_700_000_000,
+        };
+        work(&mut self.joiner, self.now_ms, &mut out);
+        self.assert_accounted();
+    }
+
+    fn take_bytes(&mut self, body: &[u8]) -> Result<u64, BodyRefusal> {
+        let (keys, hasher) = (Arc::clone(&self.keys), self.hasher.clone());
+        let mut batch = Batch::new(&keys, &hasher, NOW_NS);
+        match body.first() {
+            Some(b'{') => from_json::decode(body, &mut batch)?,
+            _ => protobuf::decode(body, &mut batch)?,
+        }
+        self.with(|joiner, now_ms, out| joiner.take(&mut batch, SENDER, now_ms, out));
+        Ok(batch.refusals().0)
+    }
+
+    /// Takes spans of one resource with these attributes.
+    fn take(&mut self, resource: Json, spans: Json) {
+        let body = body(resource, spans).to_string();
+        assert_eq!(self.take_bytes(body.as_bytes()), Ok(0));
+    }
+
+    fn pass(&mut self, ms: u64) {
+        self.now_ms += ms;
+        self.with(|joiner, now_ms, out| joiner.advance(now_ms, out));
+    }
+
+    fn finish(&mut self) {
+        self.with(|joiner, now_ms, out| joiner.finish(now_ms, out));
+        let shown = self.requests();
+        assert_eq!(shown.len() as u64, self.counters.requests.get());
+        let timers: usize = shown.iter().map(|it| it.timers.len()).sum();
+        assert_eq!(timers as u64, self.counters.timers.get());
+        assert_eq!(self.counters.spans_waiting.get(), 0);
+        assert_eq!(self.counters.waiting_bytes.get(), 0);
+        assert_eq!(self.counters.traces_waiting.get(), 0);
+    }
+
+    fn left_out(&self, reason: LeftOut) -> u64 {
+        self.counters.spans_left_out.get()[reason as usize]
+    }
+
+    fn refused(&self, reason: SpanRefusal) -> u64 {
+        self.counters.spans_refused.get()[reason as usize]
+    }
+
+    #[track_caller]
+    fn assert_accounted(&self) {
+        let counters = &self.counters;
+        let known = counters.requests.get()
+            + counters.timers.get()
+            + counters.spans_merged.get()
+            + counters.spans_left_out.total()
+            + counters.spans_refused.total()
+            + counters.spans_waiting.get();
+        assert_eq!(counters.spans_received.get(), known, "{counters:?}");
+    }
+
+    /// The requests so far.
+    fn requests(&self) -> Vec<Shown> {
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+        let mut rest = &self.records[..];
+        let records = std::iter::from_fn(|| Record::next(&mut rest));
+        let shown = records.map(|record| {
+            let us = crate::input::record::micros;
+            let tags = |set: crate::input::record::TagSet<'_>| {
+                let pairs = set.iter().map(|(name, value)| {
+                    let [name, value] = [name, value].map(|it| text(record.string(it)));
+                    format!("{name}={value}")
+                });
+                pairs.collect::<Vec<_>>().join(",")
+            };
+            assert_eq!((record.ru_utime(), record.ru_stime()), (0.0, 0.0));
+            Shown {
+                host: text(record.hostname()),
+                server: text(record.server_name()),
+                script: text(record.script_name()),
+                schema: record.schema().map(text),
+                status: record.status(),
+                bytes: record.document_size(),
+                time_us: us(record.request_time()),
+                tags: tags(record.request_tags()),
+                timers: record
+                    .timers()
+                    .map(|timer| (tags(timer.tags), timer.hit_count, us(timer.value)))
+                    .collect(),
+            }
+        });
+        shown.collect()
+    }
+}
+
+/// `{"a": "b"}` as a list of attributes; numbers of texts too.
+fn attributes(of: &Json) -> Json {
+    let pairs = of.as_object().unwrap().iter().map(|(key, value)| {
+        let value = match value {
+            Json::String(_) => json!({ "stringValue": value }),
+            Json::Bool(_) => json!({ "boolValue": value }),
+            Json::Number(number) if number.is_f64() => json!({ "doubleValue": value }),
+            Json::Number(number) => json!({ "intValue": number.to_string() }),
+            Json::Array(_) => json!({"arrayValue": {"values": [{"stringValue": "x"}]}}),
+            _ => json!({}),
+        };
+        json!({"key": key, "value": value})
+    });
+    pairs.collect()
+}
+
+fn body(resource: Json, spans: Json) -> Json {
+    json!({"resourceSpans": [{
+        "resource": {"attributes": attributes(&resource)},
+        "scopeSpans": [{"scope": {"name": "test"}, "spans": spans}],
+    }]})
+}
+
+/// A span of the trace `trace`: it begins so many microseconds after a second ago and takes so many.
+fn span(trace: u64, (id, parent): (u64, u64), kind: u8, (from, us): (u64, u64), of: Json) -> Json {
+    let start = NOW_NS - 1_000_000_000 + from * 1000;
+    let mut span = json!({
+        "traceId": format!("{trace:032x}"),
+        "spanId": format!("{id:016X}"),
+        "kind": kind,
+        "name": of.get("name").cloned().unwrap_or(json!("")),
+        "startTimeUnixNano": start.to_string(),
+        "endTimeUnixNano": (start + us * 1000).to_string(),
+        "attributes": attributes(&of),
+        "flags": if parent == 0 { 0x101 } else { 0x100 },
+    });
+    if parent != 0 {
+        span["parentSpanId"] = json!(format!("{parent:016x}"));
+    }
+    span
+}

@@ -1,0 +1,355 @@
+//! Both decoders against the messages of the crate `opentelemetry-proto`, and what they refuse.
+
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest as Reference;
+use opentelemetry_proto::tonic::common::v1::any_value::Value as AnyValue;
+use opentelemetry_proto::tonic::common::v1::{self as common, ArrayValue, KeyValue};
+use opentelemetry_proto::tonic::resource::v1::Resource;
+use opentelemetry_proto::tonic::trace::v1 as trace;
+use prost::Message as _;
+use rand::rngs::StdRng;
+use rand::{RngExt as _, SeedableRng as _};
+
+use super::*;
+use crate::limits::{BODY_SPANS_MAX, SPAN_ATTRIBUTES_MAX};
+
+type Decoded = (
+    Vec<(super::super::span::Resource, Vec<super::super::span::Span>)>,
+    u64,
+    u64,
+);
+
+fn decode(form: super::super::Form, body: &[u8]) -> Result<Decoded, BodyRefusal> {
+    let (keys, hasher) = (Keys::new(&["tenant".to_owned()]), Hasher::with_seed(5));
+    let mut batch = Batch::new(&keys, &hasher, NOW_NS);
+    match form {
+        super::super::Form::Protobuf => protobuf::decode(body, &mut batch)?,
+        super::super::Form::Json => from_json::decode(body, &mut batch)?,
+    }
+    Ok((batch.resources, batch.received, batch.refused.iter().sum()))
+}
+
+fn attribute(key: &str, value: AnyValue) -> KeyValue {
+    KeyValue {
+        key: key.to_owned(),
+        value: Some(common::AnyValue { value: Some(value) }),
+        ..KeyValue::default()
+    }
+}
+
+fn some_attributes(dice: &mut StdRng) -> Vec<KeyValue> {
+    const NAMES: [&str; 9] = [
+        "http.route",
+        "http.response.status_code",
+        "db.system.name",
+        "db.query.text",
+        "db.unheard.of",
+        "host.name",
+        "tenant",
+        "url.full",
+        "nothing",
+    ];
+    let mut attributes = Vec::new();
+    for _ in 0..dice.random_range(0..7) {
+        let value = match dice.random_range(0..6) {
+            0 => AnyValue::StringValue("größe /x".to_owned()),
+            1 => AnyValue::IntValue(dice.random_range(-9..9)),
+            2 => AnyValue::BoolValue(dice.random()),
+            3 => AnyValue::DoubleValue(dice.random_range(0..99).into()),
+            4 => AnyValue::ArrayValue(ArrayValue::default()),
+            _ => AnyValue::StringValue(String::new()),
+        };
+        attributes.push(attribute(NAMES[dice.random_range(0..NAMES.len())], value));
+    }
+    attributes
+}
+
+fn some_span(dice: &mut StdRng) -> trace::Span {
+    let id = |bytes: u8, dice: &mut StdRng| match dice.random_range(0..20) {
+        0 => vec![1; 3],
+        1 => vec![0; bytes.into()],
+        _ => vec![dice.random_range(1..200); bytes.into()],
+    };
+    let start = match dice.random_range(0..20) {
+        0 => 0,
+        1 => NOW_NS - 7_300_000_000_000,
+        _ => NOW_NS - dice.random_range(0..1_000_000_000),
+    };
+    trace::Span {
+        trace_id: id(16, dice),
+        span_id: id(8, dice),
+        parent_span_id: if dice.random() {
+            id(8, dice)
+        } else {
+            Vec::new()
+        },
+        name: "GET /x".to_owned(),
+        kind: dice.random_range(0..7),
+        start_time_unix_nano: start,
+        end_time_unix_nano: start + dice.random_range(0..1_000_000),
+        attributes: some_attributes(dice),
+        events: vec![trace::span::Event {
+            name: ["exception", "log"][dice.random_range(0..2)].to_owned(),
+            attributes: vec![attribute(
+                "exception.type",
+                AnyValue::StringValue("App\\Error".to_owned()),
+            )],
+            ..trace::span::Event::default()
+        }],
+        status: dice.random::<bool>().then(|| trace::Status {
+            code: dice.random_range(0..3),
+            ..trace::Status::default()
+        }),
+        flags: [0, 0x100, 0x300][dice.random_range(0..3)],
+        ..trace::Span::default()
+    }
+}
+
+fn some_request(dice: &mut StdRng) -> Reference {
+    let resource_spans = (0..dice.random_range(0..3)).map(|_| trace::ResourceSpans {
+        resource: Some(Resource {
+            attributes: some_attributes(dice),
+            ..Resource::default()
+        }),
+        scope_spans: vec![trace::ScopeSpans {
+            spans: (0..dice.random_range(0..4))
+                .map(|_| some_span(dice))
+                .collect(),
+            ..trace::ScopeSpans::default()
+        }],
+        ..trace::ResourceSpans::default()
+    });
+    Reference {
+        resource_spans: resource_spans.collect(),
+    }
+}
+
+/// As OTLP has it in JSON.
+fn as_json(request: &Reference) -> Json {
+    let hex = |bytes: &[u8]| -> String { bytes.iter().map(|it| format!("{it:02x}")).collect() };
+    let list = |attributes: &[KeyValue]| -> Json {
+        let pairs = attributes.iter().map(|pair| {
+            let value = match pair.value.as_ref().and_then(|it| it.value.clone()) {
+                Some(AnyValue::StringValue(text)) => json!({ "stringValue": text }),
+                Some(AnyValue::IntValue(number)) => json!({"intValue": number.to_string()}),
+                Some(AnyValue::BoolValue(truth)) => json!({ "boolValue": truth }),
+                Some(AnyValue::DoubleValue(number)) => json!({ "doubleValue": number }),
+                _ => json!({"arrayValue": {"values": []}}),
+            };
+            json!({"key": pair.key, "value": value, "unheard": [1, {"of": null}]})
+        });
+        pairs.collect()
+    };
+    let of_span = |span: &trace::Span| {
+        json!({
+            "traceId": hex(&span.trace_id),
+            "spanId": hex(&span.span_id).to_uppercase(),
+            "parentSpanId": hex(&span.parent_span_id),
+            "name": span.name,
+            "kind": span.kind,
+            "startTimeUnixNano": span.start_time_unix_nano.to_string(),
+            "endTimeUnixNano": span.end_time_unix_nano,
+            "attributes": list(&span.attributes),
+            "events": span.events.iter().map(|event| json!({
+                "name": event.name, "timeUnixNano": "5", "attributes": list(&event.attributes),
+            })).collect::<Vec<_>>(),
+            "status": span.status.as_ref().map(|it| json!({"code": it.code})),
+            "flags": span.flags,
+            "links": null,
+        })
+    };
+    let resources = request.resource_spans.iter().map(|of| {
+        let scopes = of.scope_spans.iter();
+        let scopes: Vec<_> = scopes
+            .map(|it| json!({"spans": it.spans.iter().map(of_span).collect::<Vec<_>>()}))
+            .collect();
+        json!({
+            "scopeSpans": scopes,
+            "resource": {"attributes": list(&of.resource.as_ref().unwrap().attributes)},
+        })
+    });
+    json!({"resourceSpans": resources.collect::<Vec<_>>()})
+}
+
+#[test]
+fn both_forms_tell_the_same_and_every_span_is_counted() {
+    let mut dice = StdRng::seed_from_u64(38);
+    let (mut spans, mut refused) = (0, 0);
+    for _ in 0..2_000 {
+        let request = some_request(&mut dice);
+        let sent: usize = request
+            .resource_spans
+            .iter()
+            .map(|it| it.scope_spans[0].spans.len())
+            .sum();
+        let decoded = decode(super::super::Form::Protobuf, &request.encode_to_vec()).unwrap();
+        let json = as_json(&request).to_string();
+        assert_eq!(
+            decode(super::super::Form::Json, json.as_bytes()).as_ref(),
+            Ok(&decoded),
+            "{json}"
+        );
+        let (resources, received, not_taken) = decoded;
+        let taken: usize = resources.iter().map(|(_, spans)| spans.len()).sum();
+        assert_eq!(received, sent as u64);
+        assert_eq!(received, taken as u64 + not_taken);
+        spans += received;
+        refused += not_taken;
+    }
+    assert!(refused > 100 && spans > refused * 2, "{refused} of {spans}");
+}
+
+#[test]
+fn what_the_reference_takes_is_taken_and_what_it_refuses_mostly_not() {
+    let mut dice = StdRng::seed_from_u64(39);
+    let (mut taken, mut refused) = (0, 0);
+    for _ in 0..300 {
+        let bytes = some_request(&mut dice).encode_to_vec();
+        for length in 0..bytes.len() {
+            let cut = &bytes[..length];
+            let mut bent = cut.to_vec();
+            if let Some(byte) = bent.get_mut(length / 2) {
+                *byte = dice.random();
+            }
+            for body in [cut, &bent] {
+                let ours = decode(super::super::Form::Protobuf, body);
+                match Reference::decode(body) {
+                    Ok(_) => {
+                        assert!(ours.is_ok(), "{body:?}");
+                        taken += 1;
+                    }
+                    Err(_) => refused += u64::from(ours.is_err()),
+                }
+            }
+        }
+    }
+    assert!(taken > 100 && refused > 10_000, "{taken}, {refused}");
+}
+
+#[test]
+fn what_is_no_body_is_refused_by_reason() {
+    use super::super::Form::{Json as J, Protobuf as P};
+    let deep = |open: &str, close: &str| {
+        format!(r#"{{"x": {}1{}}}"#, open.repeat(2_000), close.repeat(2_000))
+    };
+    for (form, body, expected) in [
+        (P, "", Ok(0)),
+        (P, "\u{1}", Err(BodyRefusal::BadProtobuf)),
+        (J, "{}", Ok(0)),
+        (J, "null", Ok(0)),
+        (J, r#"{"resourceSpans": null, "x": 1}"#, Ok(0)),
+        (J, "", Err(BodyRefusal::BadJson)),
+        (J, "[]", Err(BodyRefusal::BadJson)),
+        (J, "{} {}", Err(BodyRefusal::BadJson)),
+        (J, r#"{"resourceSpans": 3}"#, Err(BodyRefusal::BadJson)),
+        (
+            J,
+            r#"{"resourceSpans": [{"scopeSpans": [{"spans": [{"kind": "SPAN_KIND_SERVER"}]}]}]}"#,
+            Err(BodyRefusal::BadJson),
+        ),
+        (
+            J,
+            r#"{"resourceSpans": [{"scopeSpans": [{"spans": [{}, null]}]}]}"#,
+            Ok(2),
+        ),
+        (J, &deep("[", "]"), Ok(0)),
+        (J, &deep(r#"{"a":"#, "}"), Ok(0)),
+    ] {
+        let received = decode(form, body.as_bytes()).map(|(_, received, _)| received);
+        assert_eq!(received, expected, "{body:.80}");
+    }
+    // Values in one another without end: they are passed over by their length.
+    let mut value = common::AnyValue::default();
+    for _ in 0..40 {
+        let values = vec![value];
+        value = common::AnyValue {
+            value: Some(AnyValue::ArrayValue(ArrayValue { values })),
+        };
+    }
+    let mut span = some_span(&mut StdRng::seed_from_u64(1));
+    span.attributes = vec![KeyValue {
+        key: "tenant".to_owned(),
+        value: Some(value),
+        ..KeyValue::default()
+    }];
+    let mut request = Reference::default();
+    request.resource_spans.push(trace::ResourceSpans {
+        scope_spans: vec![trace::ScopeSpans {
+            spans: vec![span],
+            ..trace::ScopeSpans::default()
+        }],
+        ..trace::ResourceSpans::default()
+    });
+    assert_eq!(decode(P, &request.encode_to_vec()).unwrap().1, 1);
+}
+
+#[test]
+fn what_is_too_much_is_counted() {
+    let many: Vec<Json> = (0..SPAN_ATTRIBUTES_MAX + 5)
+        .map(|at| json!({"key": format!("k{at}"), "value": {"intValue": at}}))
+        .collect();
+    let mut wide = span(1, (1, 0), 2, (0, 9), json!({}));
+    wide["attributes"] = many.into();
+    wide["events"] = (0..40).map(|_| json!({"name": "x"})).collect();
+    let mut world = World::new("");
+    world.take(json!({}), json!([wide]));
+    assert_eq!(world.counters.attributes_over_limit.get(), 5);
+    assert_eq!(world.counters.events_over_limit.get(), 8);
+    // A list of many empty spans: 3 bytes each.
+    let empty = vec![json!({}); BODY_SPANS_MAX + 3];
+    let body = body(json!({}), empty.into()).to_string();
+    assert_eq!(
+        world.take_bytes(body.as_bytes()),
+        Ok(BODY_SPANS_MAX as u64 + 3)
+    );
+    assert_eq!(world.refused(SpanRefusal::TooMany), 3);
+    assert_eq!(world.refused(SpanRefusal::TraceId), BODY_SPANS_MAX as u64);
+}
+
+#[test]
+fn spans_are_refused_by_reason() {
+    let good = || span(7, (1, 0), 2, (0, 10), json!({}));
+    for (member, value, reason) in [
+        ("traceId", json!("00"), SpanRefusal::TraceId),
+        (
+            "traceId",
+            json!(format!("{:032x}", 0)),
+            SpanRefusal::TraceId,
+        ),
+        ("traceId", json!("xyz"), SpanRefusal::TraceId),
+        ("traceId", json!("ab".repeat(17)), SpanRefusal::TraceId),
+        ("spanId", json!("0102"), SpanRefusal::SpanId),
+        ("spanId", json!(null), SpanRefusal::SpanId),
+        ("parentSpanId", json!("0"), SpanRefusal::ParentId),
+        (
+            "parentSpanId",
+            json!(format!("{:016x}", 0)),
+            SpanRefusal::ParentId,
+        ),
+        ("startTimeUnixNano", json!(0), SpanRefusal::Time),
+        ("startTimeUnixNano", json!("-5"), SpanRefusal::Time),
+        (
+            "endTimeUnixNano",
+            json!("9223372036854775808"),
+            SpanRefusal::Time,
+        ),
+        (
+            "endTimeUnixNano",
+            json!(NOW_NS + 90_000_000_000_000),
+            SpanRefusal::Time,
+        ),
+        (
+            "endTimeUnixNano",
+            json!(NOW_NS - 3_700_000_000_000),
+            SpanRefusal::TooOld,
+        ),
+    ] {
+        let mut world = World::new("");
+        let mut bad = good();
+        bad[member] = value;
+        let body = body(json!({}), json!([bad, good()])).to_string();
+        assert_eq!(world.take_bytes(body.as_bytes()), Ok(1), "{body}");
+        assert_eq!(world.refused(reason), 1, "{body}");
+        world.finish();
+        assert_eq!(world.requests().len(), 1);
+    }
+}

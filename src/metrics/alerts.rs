@@ -1,0 +1,49 @@
+//! `pinbad_alerts`: how many alerts are pending, firing and silenced, for those who alert in Prometheus; and whether receivers take
+//! them.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
+use prometheus_client::metrics::MetricType;
+
+use crate::alert::Alerts;
+use crate::alert::receiver::Receiver;
+
+/// Name, help and number of each counter of a receiver.
+type Counter = (&'static str, &'static str, fn(&Receiver) -> &AtomicU64);
+
+#[rustfmt::skip]
+const COUNTERS: [Counter; 3] = [
+    ("pinbad_alerts_sent", "Alerts that a receiver has taken", |it| &it.sent),
+    ("pinbad_alerts_refused", "Alerts that a receiver has refused, which are not repeated", |it| &it.refused),
+    ("pinbad_alerts_failed", "Attempts to send alerts that failed and are repeated", |it| &it.failed),
+];
+
+/// Writes all of them; nothing where there are no rules and nobody to tell.
+pub(super) fn encode(encoder: &mut DescriptorEncoder<'_>, alerts: &Alerts) -> std::fmt::Result {
+    if !alerts.rules().is_empty() {
+        let (name, help) = ("pinbad_alerts", "Alerts by name, state and severity");
+        let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        for ((name, state, severity), count) in alerts.counts() {
+            let labels = [
+                ("alertname", name.as_str()),
+                ("alertstate", state),
+                ("severity", severity.as_str()),
+            ];
+            metric.encode_family(&labels)?.encode_gauge(&count)?;
+        }
+    }
+    for (name, help, number) in COUNTERS {
+        if alerts.receivers().is_empty() {
+            break;
+        }
+        let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+        for receiver in alerts.receivers() {
+            let labels = [("receiver", receiver.url.as_str())];
+            let count = number(receiver).load(Ordering::Relaxed);
+            let mut metric = metric.encode_family(&labels)?;
+            metric.encode_counter::<NoLabelSet, _, u64>(&count, None)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,132 @@
+//! A report over a span of the past as a table.
+//!
+//! Sums are there from the start; histograms are read when a table is asked to [`load`](Table::load) the columns that need
+//! them, for the rows that are shown.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use super::columns;
+use super::fleet::away;
+use crate::history::histogram::{ends, fold, settle};
+use crate::history::sums::Sums;
+use crate::query::error::QueryError;
+use crate::query::table::Table;
+use crate::report::definition::Definition;
+use crate::report::histogram::BucketLayout;
+use crate::report::layout::ColumnLayout;
+use crate::report::reading::Reading;
+use crate::value::{Column, Value};
+
+/// A report over a span.
+#[derive(Debug)]
+pub(super) struct PastTable {
+    columns: Vec<Column>,
+    definition: Arc<Definition>,
+    sums: Sums,
+    pub(super) reading: Reading,
+    /// Buckets of a doubling to which histograms are folded, as a power of two.
+    bits: u32,
+    /// The rows whose histograms were read.
+    loaded: Vec<bool>,
+}
+
+impl PastTable {
+    pub(super) fn new(
+        definition: &Arc<Definition>,
+        sums: Sums,
+        bits: u32,
+        covered_secs: u64,
+        as_of_ms: u64,
+    ) -> Self {
+        let rows = sums.rows().iter();
+        let rows = rows.map(|row| (&*row.key, row.is_other, row.totals, row.extremes));
+        let mut reading = Reading::of_rows(definition, rows);
+        reading.covered_secs = covered_secs.max(1);
+        // All rates are over the time in which requests were counted.
+        reading.window_secs = reading.covered_secs as f64;
+        reading.as_of_ms = as_of_ms;
+        Self {
+            columns: columns(&definition.layout),
+            definition: Arc::clone(definition),
+            loaded: vec![false; sums.rows().len()],
+            sums,
+            reading,
+            bits,
+        }
+    }
+
+    pub(super) fn sums(&self) -> &Sums {
+        &self.sums
+    }
+
+    /// In how many seconds requests were counted.
+    pub(super) fn covered_secs(&self) -> u64 {
+        self.reading.covered_secs
+    }
+
+    pub(super) fn layout(&self) -> &ColumnLayout {
+        &self.definition.layout
+    }
+
+    /// Reads the histograms of some rows.
+    fn load_rows(&mut self, rows: &[usize], keeps: bool) -> Result<(), QueryError> {
+        let Self {
+            definition,
+            sums,
+            reading,
+            bits,
+            loaded,
+            ..
+        } = self;
+        let mut missing = rows.to_vec();
+        missing.retain(|row| !loaded[*row]);
+        if keeps && reading.histograms.is_empty() {
+            reading.histograms = vec![Vec::new(); loaded.len()];
+        }
+        let is_log_linear = definition.buckets == BucketLayout::LogLinear;
+        let read = sums.histograms(&missing, &mut |row, histogram| {
+            loaded[row] = true;
+            let Some(histogram) = histogram else {
+                return;
+            };
+            let mut folded = Cow::Borrowed(histogram);
+            if is_log_linear && sums.bits > *bits {
+                fold(folded.to_mut(), *bits);
+            }
+            let settle = |secs| match is_log_linear {
+                true => settle(secs, *bits),
+                false => secs,
+            };
+            let ends = |bucket| ends(&definition.buckets, bucket, *bits);
+            reading.know(row, definition, &folded, settle, ends);
+            if keeps {
+                reading.histograms[row] = histogram.iter().collect();
+            }
+        });
+        read.map_err(|problem| away(&problem))
+    }
+}
+
+impl Table for PastTable {
+    fn columns(&self) -> &[Column] {
+        &self.columns
+    }
+
+    fn len(&self) -> usize {
+        self.reading.len()
+    }
+
+    fn value(&self, row: usize, column: usize) -> Value<'_> {
+        self.definition.layout.value(&self.reading, row, column)
+    }
+
+    fn load(&mut self, columns: &[usize], rows: Option<&[usize]>) -> Result<(), QueryError> {
+        let want = self.definition.layout.want(columns.iter().copied());
+        if want.quantiles || want.histograms {
+            let all: Vec<usize> = (0..self.len()).collect();
+            return self.load_rows(rows.unwrap_or(&all), want.histograms);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,171 @@
+//! Rules of alerts played over the past: when each would have fired, minute by minute of what history keeps.
+//!
+//! The same engine as that of the daemon is given minutes in place of seconds. Called on a front end's thread; bounded by the
+//! memory of its windows and by a time after which it gives up.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use ahash::RandomState;
+use serde_json::{Map, Value as Json, json};
+
+use super::Catalog;
+use super::past::Covered;
+use crate::alert::engine::{Engine, Gain};
+use crate::alert::rule::Rule;
+use crate::alert::state::{Event, Phase, RowKey};
+use crate::alert::windows::{ReportGain, RowGain};
+use crate::history::plan::Plan;
+use crate::history::sums::Sums;
+use crate::history::unit::RowsAt;
+use crate::history::{Dataset, Resolution};
+use crate::limits::{ALERT_REPLAY_BYTES_MAX, ALERT_REPLAY_MS_MAX};
+use crate::query::error::QueryError;
+use crate::report::packed::Sum;
+use crate::report::row_key::key_texts;
+
+/// Least window that minutes can say something about, seconds.
+const MINUTE: u64 = 60;
+
+impl Catalog {
+    /// When these rules would have fired in a span, unix seconds, and for how long; and what could not be said.
+    ///
+    /// # Errors
+    /// When no past of their reports is kept, or it takes too long.
+    pub fn replay_alerts(
+        &self,
+        rules: &[Arc<Rule>],
+        span: &Range<u64>,
+    ) -> Result<Json, QueryError> {
+        let (short, long): (Vec<_>, Vec<_>) = rules
+            .iter()
+            .cloned()
+            .partition(|it| it.entry.window < MINUTE);
+        let mut partial: Vec<String> = short
+            .iter()
+            .map(|it| {
+                format!(
+                    "{}: history has minutes, and its window is shorter",
+                    it.entry.name
+                )
+            })
+            .collect();
+        let mut reports: Vec<&str> = long.iter().map(|it| it.entry.report.as_str()).collect();
+        reports.sort_unstable();
+        reports.dedup();
+        let coverage = Arc::new(Dataset::coverage());
+        let mut kept = Vec::new();
+        for report in reports {
+            let it = self.kept(report)?;
+            let [view, ran] = RowsAt::of_each(it.history, [&it.dataset, &coverage]);
+            kept.push((report, it.dataset, view, ran));
+        }
+        let mut engine = Engine::new(long.clone(), ALERT_REPLAY_BYTES_MAX, MINUTE);
+        let mut found = Found::default();
+        let give_up = self.clock.mono_ms() + ALERT_REPLAY_MS_MAX;
+        let minutes = span.start - span.start % MINUTE..span.end - span.end % MINUTE;
+        for minute in minutes.step_by(MINUTE as usize) {
+            if self.clock.mono_ms() > give_up {
+                partial.push(format!(
+                    "it took too long: nothing is said from {minute} on"
+                ));
+                break;
+            }
+            let mut gain = Gain {
+                unix: minute,
+                secs: MINUTE,
+                ..Gain::default()
+            };
+            for (report, dataset, view, ran) in &kept {
+                let plan = Plan::new(&view.parts, dataset, minute..minute + MINUTE);
+                if plan.resolution != Resolution::Minute || plan.span != (minute..minute + MINUTE) {
+                    continue;
+                }
+                let covered = Covered::read(ran, &coverage, dataset, &plan.span).own.secs;
+                // Reports are counted together.
+                gain.covered_secs = gain.covered_secs.max(covered.min(MINUTE));
+                if covered > 0 {
+                    let sums = Sums::read(view.clone(), dataset, &plan);
+                    gain.reports
+                        .push(gained(report, &sums, &long, &mut partial));
+                }
+            }
+            engine.take(&gain, &mut |rule, event| found.add(rule, event));
+        }
+        partial.sort();
+        partial.dedup();
+        Ok(json!({"rows": found.rows(), "partial": partial}))
+    }
+}
+
+/// What a report gained in a minute.
+fn gained(report: &str, sums: &Sums, rules: &[Arc<Rule>], partial: &mut Vec<String>) -> ReportGain {
+    let mut gain = ReportGain {
+        report: report.to_owned(),
+        ..ReportGain::default()
+    };
+    // The same in each minute.
+    let ids = RandomState::with_seeds(1, 2, 3, 4);
+    let mut places = Vec::new();
+    for (place, row) in sums.rows().iter().enumerate() {
+        gain.grand += &row.totals;
+        gain.has_other |= row.is_other;
+        let concerns = |rule: &Arc<Rule>| rule.entry.report == report && rule.concerns(&row.key);
+        if !row.is_other && rules.iter().any(concerns) {
+            places.push(place);
+        }
+    }
+    let read = sums.histograms(&places, &mut |place, histogram| {
+        let row = &sums.rows()[place];
+        let mut packed = Vec::new();
+        Sum::of(row.totals, histogram.cloned()).pack(&mut packed, true);
+        gain.rows.push(RowGain {
+            id: ids.hash_one(&*row.key),
+            key: row.key.clone(),
+            packed: packed.into(),
+            extremes: row.extremes,
+        });
+    });
+    partial.extend(read.err());
+    gain
+}
+
+/// When alerts fired, and when they were over.
+#[derive(Default)]
+struct Found {
+    over: Vec<(u64, Json)>,
+    /// By rule and row.
+    open: BTreeMap<(String, RowKey), (u64, Json)>,
+}
+
+impl Found {
+    fn add(&mut self, rule: &Rule, event: &Event) {
+        let id = (rule.entry.name.clone(), event.key.clone());
+        if event.phase == Some(Phase::Firing) {
+            let key = event.key.as_deref().unwrap_or_default();
+            let key = rule
+                .keys
+                .iter()
+                .cloned()
+                .zip(key_texts(key).map(Json::from));
+            let key: Map<String, Json> = key.collect();
+            let row = json!({
+                "alert": rule.entry.name, "report": rule.entry.report, "key": key, "started": event.unix,
+                "ended": null, "seconds": null,
+            });
+            self.open.insert(id, (event.unix, row));
+        } else if let Some((started, mut row)) = self.open.remove(&id) {
+            row["ended"] = event.unix.into();
+            row["seconds"] = (event.unix - started).into();
+            self.over.push((started, row));
+        }
+    }
+
+    /// By time.
+    fn rows(mut self) -> Vec<Json> {
+        self.over.extend(self.open.into_values());
+        self.over.sort_by_key(|it| it.0);
+        self.over.into_iter().map(|it| it.1).collect()
+    }
+}

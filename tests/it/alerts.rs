@@ -1,0 +1,280 @@
+//! Alerts from packet to receiver: over a restart, to a webhook that fails at first, and to a real Alertmanager.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+
+use prost::Message as _;
+use serde_json::{Value as Json, json};
+
+use crate::harness::{Here, Sender, Site, await_condition, await_until};
+use crate::packets::request;
+
+/// What a webhook got, and how many times it is to fail before it takes anything.
+struct Hook {
+    url: String,
+    got: Arc<Mutex<Vec<Json>>>,
+}
+
+impl Hook {
+    fn failing(mut times: usize) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/hook", listener.local_addr().unwrap());
+        let got: Arc<Mutex<Vec<Json>>> = Arc::default();
+        let list = Arc::clone(&got);
+        // It ends with the process: it is blocked in `accept` until then.
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let mut stream = stream.unwrap();
+                let mut reader = BufReader::new(stream.try_clone().unwrap());
+                let (mut length, mut line) = (0, String::new());
+                while reader.read_line(&mut line).unwrap_or(0) > 2 {
+                    let lower = line.to_ascii_lowercase();
+                    if let Some(given) = lower.strip_prefix("content-length:") {
+                        length = given.trim().parse().unwrap();
+                    }
+                    line.clear();
+                }
+                let mut body = vec![0; length];
+                if reader.read_exact(&mut body).is_err() {
+                    continue;
+                }
+                let code = if times > 0 { "503 Busy" } else { "200 OK" };
+                if times == 0 {
+                    let json = serde_json::from_slice(&body).unwrap();
+                    Mutex::lock(&list).unwrap().push(json);
+                }
+                times = times.saturating_sub(1);
+                let answer =
+                    format!("HTTP/1.1 {code}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
+                stream.write_all(answer.as_bytes()).unwrap();
+            }
+        });
+        Self { url, got }
+    }
+
+    /// State, script and time of the start of each alert that came.
+    fn alerts(&self) -> Vec<[String; 3]> {
+        let got = self.got.lock().unwrap();
+        let alerts = got.iter().flat_map(|it| it["alerts"].as_array().unwrap());
+        let alerts = alerts.map(|alert| {
+            let script = &alert["labels"]["script_name"];
+            [&alert["status"], script, &alert["startsAt"]].map(|it| it.as_str().unwrap().to_owned())
+        });
+        alerts.collect()
+    }
+}
+
+const RULE: &str = "alert=[{name = \"busy\", report = \"report_by_script_name\", when = \"req_count > 5\", window = \"2s\", \
+                    min_requests = 0, severity = \"page\", labels = {team = \"shop\"}}]";
+
+/// Sends requests until `is_there` says so.
+fn send_until(site: &Site, what: &str, mut is_there: impl FnMut() -> bool) {
+    let mut sender = Sender::new(site);
+    let packet = request("h", "s", "/busy.php").encode_to_vec();
+    await_condition(what, || {
+        for _ in 0..10 {
+            sender.send(&packet);
+        }
+        if is_there() { Ok(()) } else { Err("not yet") }
+    });
+}
+
+fn states(site: &Site) -> Vec<String> {
+    let alerts = site.json("/api/v1/alerts");
+    let rows = alerts["rows"].as_array().unwrap().iter();
+    rows.map(|row| row["state"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+#[test]
+fn an_alert_is_told_once_over_a_restart_and_ends_by_itself() {
+    let (dir, hook) = (tempfile::tempdir().unwrap(), Hook::failing(1));
+    let state = format!("state.dir={}", dir.path().display());
+    let webhook = format!("alerting.webhook={}", hook.url);
+    let settings = [RULE, state.as_str(), webhook.as_str()];
+    let here = Here::start(&settings);
+    send_until(&here.site, "it fires and is told", || {
+        !hook.alerts().is_empty()
+    });
+    let alerts = here.site.json("/api/v1/alerts");
+    let row = &alerts["rows"][0];
+    assert_eq!(row["key"], json!({"script_name": "/busy.php"}));
+    let labels = json!({"alertname": "busy", "report": "report_by_script_name", "script_name": "/busy.php", "severity": "page", "team": "shop"});
+    assert_eq!((&row["state"], &row["labels"]), (&json!("firing"), &labels));
+    let page = row["page"].as_str().unwrap();
+    assert!(
+        page.ends_with("/reports/report%5Fby%5Fscript%5Fname/row?script%5Fname=%2Fbusy%2Ephp"),
+        "{page}"
+    );
+    let metrics = here.site.get("/metrics").body;
+    let gauge = "pinbad_alerts{alertname=\"busy\",alertstate=\"firing\",severity=\"page\"} 1";
+    assert!(metrics.contains(gauge), "{metrics}");
+    #[cfg(feature = "sql")]
+    {
+        let sql = here
+            .site
+            .sql("SELECT alert, row_key, state, value > 5 AS above FROM alerts");
+        assert_eq!(
+            sql["rows"],
+            json!([["busy", "/busy.php", "firing", 1]]),
+            "{sql}"
+        );
+    }
+    let html = here.site.get("/alerts").body;
+    assert!(
+        html.contains("/busy.php") && html.contains("firing"),
+        "{html}"
+    );
+    await_condition("it is written", || {
+        let text = std::fs::read_to_string(dir.path().join("alerts.json")).unwrap_or_default();
+        if text.contains("receivers") && text.contains(&hook.url) && text.contains("\"started\"") {
+            Ok(())
+        } else {
+            Err(text)
+        }
+    });
+    here.stop();
+    let again = Here::start(&settings);
+    assert_eq!(states(&again.site), ["firing"], "as it was");
+    let over = |states: &Vec<String>| *states == ["resolved"];
+    await_until("its end", || states(&again.site), over);
+    let told = await_until("its end is told", || hook.alerts(), |it| it.len() > 1);
+    let [fired, ended] = &told[..] else {
+        panic!("{told:?}")
+    };
+    assert_eq!(
+        (fired[0].as_str(), ended[0].as_str()),
+        ("firing", "resolved")
+    );
+    assert_eq!(fired[1..], ended[1..]);
+    again.stop();
+}
+
+#[test]
+fn silences_are_made_refused_and_ended() {
+    let hook = Hook::failing(0);
+    let webhook = format!("alerting.webhook={}", hook.url);
+    let here = Here::start(&[RULE, &webhook]);
+    let all = "/api/v1/silences";
+    let made = here.site.post(
+        all,
+        r#"{"matchers": {"script_name": "/busy*"}, "for": "1h", "reason": "quiet"}"#,
+    );
+    assert_eq!(made.status, 201, "{made:?}");
+    assert_eq!(made.json()["persistent"], false);
+    send_until(&here.site, "it fires", || states(&here.site) == ["firing"]);
+    let row = &here.site.json("/api/v1/alerts")["rows"][0];
+    assert_eq!(row["silenced_by"], 1);
+    assert_eq!(hook.alerts(), [[""; 3]; 0], "nobody is told");
+    for (body, problem) in [
+        ("[]", "the body must be a JSON object"),
+        (
+            "{\"for\": \"1h\", \"reason\": \"x\"}",
+            "must be 1 to 32 labels",
+        ),
+        (
+            "{\"matchers\": {\"a\": \"b\"}, \"reason\": \"x\"}",
+            "one of for, until says when it ends",
+        ),
+        (
+            "{\"matchers\": {\"a\": \"b\"}, \"for\": \"x\", \"reason\": \"x\"}",
+            "accepted: a duration",
+        ),
+        (
+            "{\"matchers\": {\"a\": \"b\"}, \"until\": 5, \"reason\": \"x\"}",
+            "must be later than now",
+        ),
+        (
+            "{\"matchers\": {\"a\": \"b\"}, \"for\": \"1h\"}",
+            "must say why",
+        ),
+        (
+            "{\"matchers\": {\"a\": \"b\"}, \"for\": \"1h\", \"reason\": \"x\", \"y\": 1}",
+            "is unknown",
+        ),
+    ] {
+        let refused = here.site.post(all, body).problem(400);
+        assert!(refused.contains(problem), "{refused}");
+    }
+    assert_eq!(here.site.delete("/api/v1/silences/1").status, 200);
+    here.site.delete("/api/v1/silences/1").problem(404);
+    send_until(&here.site, "now it is told", || !hook.alerts().is_empty());
+    here.stop();
+}
+
+/// A process that ends with the test.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _gone = self.0.kill();
+        let _status = self.0.wait();
+    }
+}
+
+fn manager(dir: &Path) -> (Running, String) {
+    let port = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port();
+    let config = dir.join("alertmanager.yml");
+    let text =
+        "global: {resolve_timeout: 1m}\nroute: {receiver: nobody}\nreceivers: [{name: nobody}]\n";
+    std::fs::write(&config, text).unwrap();
+    let child = Command::new("prometheus-alertmanager")
+        .arg(format!("--config.file={}", config.display()))
+        .arg(format!("--storage.path={}", dir.display()))
+        .arg(format!("--web.listen-address=127.0.0.1:{port}"))
+        .arg("--cluster.listen-address=")
+        .stderr(Stdio::null())
+        .spawn();
+    let running = Running(child.expect(
+        "prometheus-alertmanager of Debian; tests/run.sh leaves this out where it is missing",
+    ));
+    (running, format!("http://127.0.0.1:{port}"))
+}
+
+/// The alerts that it holds as active.
+fn active(url: &str) -> Result<Vec<Json>, String> {
+    let mut answer = ureq::get(format!("{url}/api/v2/alerts"))
+        .call()
+        .map_err(|it| it.to_string())?;
+    let text = answer
+        .body_mut()
+        .read_to_string()
+        .map_err(|it| it.to_string())?;
+    serde_json::from_str(&text).map_err(|it| it.to_string())
+}
+
+#[test]
+fn alertmanager_shows_what_fires_and_that_it_is_over() {
+    let dir = tempfile::tempdir().unwrap();
+    let (running, url) = manager(dir.path());
+    // The daemon may be there first: it tries again.
+    let managers = format!("alerting.alertmanager={url}");
+    let here = Here::start(&[RULE, &managers]);
+    send_until(&here.site, "Alertmanager has it", || {
+        active(&url).is_ok_and(|it| !it.is_empty())
+    });
+    let found = active(&url).unwrap();
+    let row = &here.site.json("/api/v1/alerts")["rows"][0];
+    assert_eq!(found[0]["labels"], row["labels"]);
+    assert_eq!(found[0]["generatorURL"], row["page"]);
+    assert_eq!(found[0]["status"]["state"], "active");
+    let summary = found[0]["annotations"]["summary"].as_str().unwrap();
+    assert!(
+        summary.starts_with("script_name /busy.php: req_count > 5 over 2s, it is "),
+        "{summary}"
+    );
+    await_until(
+        "it is over",
+        || active(&url),
+        |it| it.as_ref().is_ok_and(Vec::is_empty),
+    );
+    here.stop();
+    drop(running);
+}

@@ -1,0 +1,498 @@
+//! Spans over HTTP: the rules of the protocol, what PHP's instrumentation sends, and the real SDKs of Python and Node.
+//!
+//! The latter need what `tests/run.sh` installs where it may; where it may not, it skips those tests and says so at its end.
+
+use std::collections::BTreeMap;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::{Value as Json, json};
+
+use crate::harness::{Here, Program, Reply, START_SECS, Site, Status, await_until, run_within};
+
+const PROTOBUF: &str = "application/x-protobuf";
+
+/// The status of the input.
+fn input(site: &Site) -> Status {
+    Status(site.status().0["otlp_inputs"][0].clone())
+}
+
+/// The same by where it listens.
+fn at_input(site: &Site) -> Site {
+    let listen = input(site).0["listen"].as_str().unwrap().to_owned();
+    Site::new(Vec::new(), listen.parse().unwrap())
+}
+
+/// Each span that came is counted as what became of it.
+#[track_caller]
+fn assert_accounted(site: &Site) -> Status {
+    let input = input(site);
+    let parts = [
+        "requests",
+        "timers",
+        "spans_merged",
+        "spans_left_out",
+        "spans_refused",
+        "spans_waiting",
+    ];
+    let parts: u64 = parts.iter().map(|part| input.count(part)).sum();
+    assert_eq!(input.count("spans_received"), parts, "{input:?}");
+    for name in ["spans_left_out", "spans_refused", "bodies_refused"] {
+        let reasons = input.count(&format!("{name}_by_reason"));
+        assert_eq!(input.count(name), reasons, "{input:?}");
+    }
+    input
+}
+
+/// Nothing waits any more, and all of it is merged.
+#[track_caller]
+fn at_rest(site: &Site, requests: u64) -> Status {
+    await_until(
+        "all spans have left",
+        || site.status(),
+        |status| {
+            let input = Status(status.0["otlp_inputs"][0].clone());
+            input.count("spans_waiting") == 0
+                && input.count("requests") == requests
+                && status.count("requests_merged") == requests
+        },
+    )
+    .assert_accounted();
+    assert_accounted(site)
+}
+
+fn fixture(name: &str) -> String {
+    let path = format!(
+        "{}/tests/corpus/otlp/{name}.json",
+        env!("CARGO_MANIFEST_DIR")
+    );
+    std::fs::read_to_string(path).unwrap()
+}
+
+/// Sends a body with these headers, as it is.
+fn send(site: &Site, headers: &[(&str, &str)], body: &[u8]) -> (Reply, Vec<u8>) {
+    let url = format!("http://{}/v1/traces", at_input(site).http);
+    let config = ureq::Agent::config_builder().http_status_as_error(false);
+    let mut request = ureq::Agent::new_with_config(config.build()).post(url);
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    let mut answer = request.send(body).unwrap();
+    let bytes = answer.body_mut().read_to_vec().unwrap();
+    let header = answer.headers().get("content-type").unwrap();
+    let reply = Reply {
+        status: answer.status().as_u16(),
+        content_type: header.to_str().unwrap().to_owned(),
+        body: String::from_utf8_lossy(&bytes).into_owned(),
+    };
+    (reply, bytes)
+}
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+    packed.write_all(bytes).unwrap();
+    packed.finish().unwrap()
+}
+
+const ONE: &str = "otlp_input=[{listen='127.0.0.1:0'}]";
+
+/// The requests with their timers, as text, by script.
+fn shown(site: &Site) -> BTreeMap<String, Vec<String>> {
+    let rows = site.json("/api/v1/requests?limit=1000")["rows"].clone();
+    let rows = rows.as_array().unwrap().iter().map(|row| {
+        let request = site.json(&format!("/api/v1/requests/{}", row["id"]));
+        let text = |name: &str| request[name].as_str().unwrap_or("-").to_owned();
+        let mut lines = vec![format!(
+            "{} {} {} {} {} {} {}",
+            text("hostname"),
+            text("server_name"),
+            text("schema"),
+            request["status"],
+            request["doc_size"],
+            request["req_time"],
+            request["tags"],
+        )];
+        let timers = request["timers"].as_array().unwrap().iter();
+        lines.extend(timers.map(|timer| {
+            let tags = timer["tags"].as_object().unwrap().values();
+            let tags: Vec<_> = tags.map(|it| it.as_str().unwrap()).collect();
+            format!(
+                "{} {} {}",
+                timer["hit_count"],
+                timer["value"],
+                tags.join(" ")
+            )
+        }));
+        (text("script_name"), lines)
+    });
+    rows.collect()
+}
+
+#[test]
+fn what_php_sends_becomes_requests_with_timers() {
+    let (here, clock) = Here::with_manual_clock(&[ONE]);
+    let names = [
+        "laravel",
+        "laravel-queue",
+        "symfony",
+        "wordpress",
+        "pdo",
+        "guzzle",
+    ];
+    for name in names {
+        let (reply, _) = send(
+            &here.site,
+            &[
+                ("content-type", "application/json"),
+                ("content-encoding", "gzip"),
+            ],
+            &gzip(fixture(name).as_bytes()),
+        );
+        assert_eq!((reply.status, &*reply.body), (200, "{}"), "{name}");
+    }
+    // All of it is there, whatever the time is.
+    let input = at_rest(&here.site, 6);
+    assert_eq!(input.reason("spans_left_out_by_reason", "receive"), 2);
+    // What lies inside of others and asks nobody; curl below Guzzle.
+    assert_eq!(input.reason("spans_left_out_by_reason", "internal"), 4);
+    assert_eq!(input.reason("spans_left_out_by_reason", "nested"), 1);
+    let shown = shown(&here.site);
+    let lines: Vec<String> = shown
+        .into_iter()
+        .map(|(script, lines)| format!("{script}: {}", lines.join("\n  ")))
+        .collect();
+    let expected = include_str!("../corpus/otlp/expected.txt");
+    assert_eq!(lines.join("\n"), expected.trim_end());
+    clock.advance_ms(1_000);
+}
+
+#[test]
+fn what_is_not_taken_is_answered_in_the_form_of_the_body() {
+    let (here, _clock) = Here::with_manual_clock(&[ONE]);
+    let direct = at_input(&here.site);
+    for path in ["/v1/metrics", "/v1/logs"] {
+        let reply = direct.post(path, "{}");
+        assert_eq!(
+            (reply.status, &*reply.content_type),
+            (404, "application/json")
+        );
+        assert!(
+            reply.body.contains("OTEL_METRICS_EXPORTER=none"),
+            "{reply:?}"
+        );
+        assert_eq!(reply.any_json()["code"], 12);
+    }
+    assert_eq!(direct.post("/", "{}").status, 404);
+    assert_eq!(direct.ask("OPTIONS", "/v1/traces", None).status, 405);
+    assert_eq!(direct.get("/v1/traces").status, 405);
+    let form = ("content-type", "application/json");
+    let deep = format!("{{\"a\": {}", "[".repeat(1_000));
+    let bomb = gzip(&vec![b' '; 64 << 20]);
+    assert!(bomb.len() < 100_000);
+    for (headers, body, status) in [
+        (&[("content-type", "text/plain")][..], &b"{}"[..], 415),
+        (&[form, ("content-encoding", "br")], b"{}", 415),
+        (&[form, ("content-encoding", "gzip")], b"{}", 400),
+        (&[form, ("content-encoding", "gzip")], &bomb, 413),
+        (&[form], b"{", 400),
+        (&[form], deep.as_bytes(), 400),
+        (&[("content-type", PROTOBUF)], b"\x0a", 400),
+        (&[form], b"{}", 200),
+        (&[("content-type", PROTOBUF)], b"", 200),
+        (
+            &[("content-type", "application/json; charset=utf-8")],
+            b"{}",
+            200,
+        ),
+    ] {
+        let (reply, _) = send(&here.site, headers, body);
+        assert_eq!(reply.status, status, "{headers:?} {reply:?}");
+        let is_json = headers[0].1.starts_with("application/json");
+        let expected = if is_json {
+            "application/json"
+        } else {
+            PROTOBUF
+        };
+        assert_eq!(reply.content_type, expected);
+        if is_json && status != 200 {
+            assert!(reply.any_json()["message"].is_string(), "{reply:?}");
+        }
+    }
+    // It need not be sent.
+    let mut stream = TcpStream::connect(direct.http).unwrap();
+    let head = "POST /v1/traces HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 4194305\r\n\r\n";
+    stream.write_all(head.as_bytes()).unwrap();
+    let mut said = [0; 12];
+    stream.read_exact(&mut said).unwrap();
+    assert_eq!(&said, b"HTTP/1.1 413");
+    let input = assert_accounted(&here.site);
+    for (reason, count) in [
+        ("not_traces", 3),
+        ("method", 2),
+        ("media_type", 2),
+        ("bad_gzip", 1),
+        ("too_large", 2),
+        ("bad_json", 2),
+        ("bad_protobuf", 1),
+        ("unauthorized", 0),
+    ] {
+        let counted = input.reason("bodies_refused_by_reason", reason);
+        assert_eq!(counted, count, "{reason}");
+    }
+    assert_eq!(input.count("bodies_received"), 16);
+    let metrics = here.site.get("/metrics").body;
+    assert!(
+        metrics.contains("pinbad_otlp_input_bodies_refused_total{"),
+        "{metrics}"
+    );
+}
+
+#[test]
+fn what_is_refused_of_a_body_is_said_with_its_reasons() {
+    let (here, clock) = Here::with_manual_clock(&[ONE]);
+    let mut body: Json = serde_json::from_str(&fixture("pdo")).unwrap();
+    let spans = &mut body["resourceSpans"][0]["scopeSpans"][0]["spans"];
+    spans[0]["traceId"] = json!("00");
+    spans[1]["startTimeUnixNano"] = json!("0");
+    let (reply, _) = send(
+        &here.site,
+        &[("content-type", "application/json")],
+        body.to_string().as_bytes(),
+    );
+    assert_eq!(reply.status, 200);
+    let partial = &reply.any_json()["partialSuccess"];
+    assert_eq!(partial["rejectedSpans"], "2");
+    assert_eq!(
+        partial["errorMessage"],
+        "spans refused, by reason: trace_id 1, time 1"
+    );
+    // A span of protobuf with an id of three bytes: resource spans, scope spans, span, trace id.
+    let span = b"\x0a\x09\x12\x07\x12\x05\x0a\x03abc";
+    let (reply, bytes) = send(&here.site, &[("content-type", PROTOBUF)], span);
+    assert_eq!(reply.status, 200);
+    assert!(
+        bytes.starts_with(b"\x0a") && reply.body.contains("trace_id 1"),
+        "{reply:?}"
+    );
+    let input = at_rest(&here.site, 1);
+    assert_eq!(input.count("spans_refused"), 3);
+    // The fixtures are two seconds old; an hour later they are too old.
+    clock.advance_ms(3_700_000);
+    let (reply, _) = send(
+        &here.site,
+        &[("content-type", "application/json")],
+        fixture("guzzle").as_bytes(),
+    );
+    assert!(reply.body.contains("too_old 4"), "{reply:?}");
+}
+
+#[test]
+fn others_wait_six_seconds_and_what_waits_at_the_stop_is_counted() {
+    let (here, clock) = Here::with_manual_clock(&[ONE]);
+    let python = fixture("laravel").replace("\"php\"", "\"python\"");
+    let form = [("content-type", "application/json")];
+    assert_eq!(send(&here.site, &form, python.as_bytes()).0.status, 200);
+    assert_eq!(input(&here.site).count("spans_waiting"), 6);
+    clock.advance_ms(5_900);
+    assert_eq!(send(&here.site, &form, python.as_bytes()).0.status, 200);
+    assert_eq!(assert_accounted(&here.site).count("spans_waiting"), 6);
+    clock.advance_ms(200);
+    let input = at_rest(&here.site, 1);
+    assert_eq!(input.reason("spans_left_out_by_reason", "duplicate"), 6);
+    assert_eq!(START_SECS, 1_700_000_000, "the fixtures are of then");
+}
+
+#[test]
+fn who_sends_logs_in_where_there_are_users() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("password");
+    std::fs::write(&file, "correct horse").unwrap();
+    let settings = [
+        "otlp_input=[{listen='127.0.0.1:0', name='web', attributes=['url.scheme'], internal=true}]",
+        &format!("user=[{{name='php',role='read',password_file={file:?}}}]"),
+    ];
+    let (here, _clock) = Here::with_manual_clock(&settings);
+    here.site.log_in("Basic cGhwOmNvcnJlY3QgaG9yc2U=");
+    let form = ("content-type", "application/json");
+    let body = fixture("wordpress");
+    let (reply, _) = send(&here.site, &[form], body.as_bytes());
+    assert_eq!((reply.status, &reply.any_json()["code"]), (401, &json!(16)));
+    let (reply, _) = send(
+        &here.site,
+        &[form, ("authorization", "Basic cGhwOng=")],
+        b"{}",
+    );
+    assert_eq!(reply.status, 401);
+    let login = ("authorization", "Basic cGhwOmNvcnJlY3QgaG9yc2U=");
+    assert_eq!(
+        send(&here.site, &[form, login], body.as_bytes()).0.status,
+        200
+    );
+    let input = at_rest(&here.site, 1);
+    assert_eq!(input.reason("bodies_refused_by_reason", "unauthorized"), 2);
+    let row = here.site.json("/api/v1/requests")["rows"][0].clone();
+    assert_eq!(row["hostname"], "web");
+    assert!(
+        row["tags"].as_str().unwrap().contains("url.scheme=http"),
+        "{row}"
+    );
+    let timers = here.site.json(&format!("/api/v1/requests/{}", row["id"]))["timers"].clone();
+    assert_eq!(timers.as_array().unwrap().len(), 4, "internal ones too");
+}
+
+#[test]
+fn settings_that_cannot_be_used_are_refused() {
+    for (entry, why) in [
+        ("{name='x'}", "no listen"),
+        ("{listen='0.0.0.0:4318'}", "not a loopback address"),
+        (
+            "{listen='127.0.0.1:4318', tls_cert='/x'}",
+            "tls_key is missing",
+        ),
+        (
+            "{listen='127.0.0.1:4318', attributes=['a', 'a']}",
+            "the same twice",
+        ),
+        (
+            "{listen='127.0.0.1:4318', listn=''}",
+            "did you mean otlp_input.listen?",
+        ),
+        (
+            "{listen='127.0.0.1:4318'}, {listen='127.0.0.1:4318'}",
+            "has it too",
+        ),
+    ] {
+        let mut check = crate::harness::pinbad();
+        let said = crate::harness::run(
+            check
+                .args(["check", "--set"])
+                .arg(format!("otlp_input=[{entry}]")),
+        );
+        assert_eq!(said.code, Some(2), "{said:?}");
+        assert!(said.err.contains(why), "{said:?}");
+    }
+    let mut check = crate::harness::pinbad();
+    let listen = "otlp_input=[{listen='127.0.0.1:4318'}]";
+    let said = crate::harness::run(check.args(["check", "--set", "data.dir=", "--set", listen]));
+    assert!(
+        said.out.contains("spans  127.0.0.1:4318") && said.out.contains("([[otlp_input]])"),
+        "{said:?}"
+    );
+}
+
+fn clients() -> PathBuf {
+    // target/debug/pinbad
+    let program = Path::new(env!("CARGO_BIN_EXE_pinbad"));
+    program.ancestors().nth(2).unwrap().join("clients")
+}
+
+/// Runs a program whose spans go to this input, in the names of the semantic conventions of `opt_in`.
+#[track_caller]
+fn run_instrumented(site: &Site, command: &mut Command, opt_in: &str) {
+    let endpoint = format!("http://{}", at_input(site).http);
+    command
+        .env("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)
+        .env("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf")
+        .env("OTEL_TRACES_EXPORTER", "otlp")
+        .env("OTEL_METRICS_EXPORTER", "none")
+        .env("OTEL_LOGS_EXPORTER", "none")
+        .env("OTEL_SERVICE_NAME", "shop")
+        .env("OTEL_BSP_SCHEDULE_DELAY", "100")
+        .env("OTEL_SEMCONV_STABILITY_OPT_IN", opt_in);
+    let said = run_within(Duration::from_mins(5), command);
+    assert!(
+        said.code == Some(0) && said.out.ends_with("ok\n"),
+        "{command:?} {said:?}"
+    );
+}
+
+#[test]
+fn python_flask_and_sqlite() {
+    for opt_in in ["", "http,database", "http/dup,database/dup"] {
+        let here = Program::serve(&[ONE]);
+        let bin = clients().join("otel/bin");
+        let mut python = Command::new(bin.join("opentelemetry-instrument"));
+        python
+            .args(["--traces_exporter", "otlp_proto_http"])
+            .arg(bin.join("python"))
+            .arg(format!(
+                "{}/tests/clients/otel_flask.py",
+                env!("CARGO_MANIFEST_DIR")
+            ))
+            .arg("20");
+        run_instrumented(&here.site, &mut python, opt_in);
+        let input = at_rest(&here.site, 21);
+        assert_eq!(
+            (input.count("timers"), input.count("spans_left_out")),
+            (60, 0),
+            "{input:?}"
+        );
+        let rows = here.site.rows("report_by_script_name");
+        let row = |script: &str| {
+            rows.iter()
+                .find(|row| row["script_name"] == script)
+                .unwrap()
+                .clone()
+        };
+        assert_eq!(row("/items/<int:item>")["req_count"], 20, "{rows:?}");
+        assert_eq!(row("/broken")["req_count"], 1, "{rows:?}");
+        let broken = here.site.json("/api/v1/requests?status=500")["rows"][0].clone();
+        let tags = broken["tags"].as_str().unwrap();
+        assert!(
+            tags.contains("exception.type=ValueError") && tags.contains("service.name=shop"),
+            "{broken}"
+        );
+        let tags = here.site.sql(
+            "SELECT t.name, v.value, COUNT(*) FROM timertag v JOIN tag t ON t.id = v.tag_id WHERE t.name <> 'server' \
+             GROUP BY 1, 2 ORDER BY 1, 2",
+        );
+        let operation = |name: &str| json!(["operation", name, 20]);
+        let expected = ["CREATE", "INSERT", "SELECT"].map(operation);
+        let expected = [&[json!(["group", "sqlite", 60])][..], &expected].concat();
+        assert_eq!(tags, json!(expected), "{opt_in}");
+    }
+}
+
+#[test]
+fn node_express() {
+    for opt_in in ["", "http"] {
+        let here = Program::serve(&[ONE]);
+        let modules = clients().join("otel-node/node_modules");
+        let mut node = Command::new("node");
+        node.args([
+            "--require",
+            "@opentelemetry/auto-instrumentations-node/register",
+        ])
+        .arg(format!(
+            "{}/tests/clients/otel_express.js",
+            env!("CARGO_MANIFEST_DIR")
+        ))
+        .arg("20")
+        .current_dir(&modules)
+        .env("NODE_PATH", &modules)
+        .env("OTEL_NODE_RESOURCE_DETECTORS", "env,host,process")
+        // Connections have spans without a parent.
+        .env("OTEL_NODE_DISABLED_INSTRUMENTATIONS", "net,dns");
+        run_instrumented(&here.site, &mut node, opt_in);
+        let input = at_rest(&here.site, 40);
+        let rows = here.site.rows("report_by_script_name");
+        let row = |script: &str| {
+            rows.iter()
+                .find(|row| row["script_name"] == script)
+                .unwrap()
+                .clone()
+        };
+        assert_eq!(row("/items/:item")["req_count"], 20, "{rows:?}");
+        assert_eq!(row("/stock")["req_count"], 20, "{rows:?}");
+        // What the first asked the second; what it was asked by is a root that asks.
+        assert_eq!(input.count("timers"), 20, "{input:?}");
+        assert_eq!(
+            input.reason("spans_left_out_by_reason", "client_root"),
+            20,
+            "{input:?}"
+        );
+    }
+}
