@@ -217,7 +217,7 @@ pub(super) fn bar(part: f64) -> Markup {
     let width = (100.0 * part.clamp(0.0, 1.0)).round();
     html! {
         @if width > 0.0 {
-            svg.bar aria-hidden="true" { rect width={ (width) "%" } height="100%" {} }
+            svg.bar aria-hidden="true" { rect width={ (width) "%" } {} }
         }
     }
 }
