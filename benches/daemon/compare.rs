@@ -200,7 +200,7 @@ fn memory_and_answers(options: &Options, rate: f64, mut table: Table) -> Result<
             path.clone()
         })?;
         let name = format!("{report}, {} rows ({query})", grouped(rows as f64));
-        row(name, seconds, took.median(), goal);
+        row(name, secs, took.median(), goal);
         notes += &format!(
             "; {rows} rows: {} of JSON, {} of the daemon's processor time",
             bytes(took.bytes as f64),
@@ -210,7 +210,7 @@ fn memory_and_answers(options: &Options, rate: f64, mut table: Table) -> Result<
     let status = daemon.get("/api/v1/status")?;
     let held = status["lock_hold_answers_us"].as_f64().unwrap_or(0.0) / 1e6;
     let name = "the longest that any of these held the lock at once".to_owned();
-    row(name, seconds, held, 0.002);
+    row(name, secs, held, 0.002);
     Ok(table.note(notes + ".").note(format!(
         "Memory: a daemon with default settings, filled at {} packets/s, {} lost.",
         grouped(filled.rate()),

@@ -10,7 +10,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pinbad::cli::format::{bytes, grouped, secs};
+use pinbad::cli::format::{bytes, grouped, secs as seconds};
 use pinbad::shutdown::Shutdown;
 use serde_json::Value as Json;
 
@@ -98,7 +98,7 @@ pub(crate) fn run(options: &Options) -> Result<Table> {
             grouped(number("lines_dropped") as f64),
             share("stat-"),
             share("profile"),
-            secs(waits.longest.as_secs_f64()),
+            seconds(waits.longest.as_secs_f64()),
             grouped(waits.long as f64),
             bytes(daemon.resident_bytes()? as f64),
         ]);
