@@ -273,7 +273,7 @@ fn groups_of_the_live_page_rest_on_all_of_its_window() {
             .into_iter()
             .find(|row| row[0] == group)
             .unwrap();
-        row[6].replace(',', "").parse::<f64>().unwrap()
+        row[7].replace(',', "").parse::<f64>().unwrap()
     };
     for (group, sent) in [("http", 116_000.0), ("mysql", 46_400.0)] {
         assert!((hits(group) / sent - 1.0).abs() < 0.03, "{group}: {page}");

@@ -499,7 +499,7 @@ fn whatever_the_disk_does_each_line_is_there_once_of_other_seeds() {
 
 #[test]
 fn whatever_the_disk_does_packets_are_there_once_that_were_in_the_log() {
-    assert!(each_line_is_there_once(2, World::of_packets) > runs());
+    assert!(each_line_is_there_once(2, World::of_packets) > runs() / 4);
 }
 
 /// A disk that says it has what it has not: after a power cut something may be gone, and that is noticed or counted; nothing is
