@@ -302,17 +302,17 @@ impl Manifest {
         })
     }
 
-    /// The manifest as a whole, without what was removed and is gone; from then on commits follow that.
-    pub(super) fn compact(&mut self) -> io::Result<Vec<u8>> {
+    /// The manifest as a whole, without what was removed and is gone, and the numbers of datasets in it: commits that follow
+    /// it, and no others, go by these.
+    fn compact(&self) -> io::Result<(Vec<u8>, Vec<Arc<Dataset>>)> {
         let parts = self.parts.values().map(|part| &**part);
         let (mut commit, datasets) = self.commit_to(Vec::new(), parts, self.missing.values());
         commit.left = self.left.iter().cloned().collect();
         commit.files.clone_from(&self.files);
         commit.log = self.log;
-        self.datasets = datasets;
         let mut text = line(&self.head)?;
         text.extend(line(&commit)?);
-        Ok(text)
+        Ok((text, datasets))
     }
 
     /// The commit that adds these parts, where some datasets are known already; and those that are known then.

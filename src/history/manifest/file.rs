@@ -23,14 +23,17 @@ pub(in crate::history) fn write_manifest(
     let new = path.with_added_extension("new");
     let mut write = || {
         let mut file = disk.create(&new)?;
-        let text = manifest.compact().map_err(failed("write", &path))?;
+        let (text, datasets) = manifest.compact().map_err(failed("write", &path))?;
         let bytes = text.len() as u64;
         reserve(&file, bytes);
         disk.append(&mut file, &new, &text)?;
         match disk.rename(&new, &path) {
             // Some file systems say so of what was done.
             Err(error) if !is_at(&file, &path) => Err(error),
-            _ => Ok((file, bytes)),
+            _ => {
+                manifest.datasets = datasets;
+                Ok((file, bytes))
+            }
         }
     };
     write().inspect_err(|_| {

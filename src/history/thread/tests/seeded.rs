@@ -248,8 +248,9 @@ impl World {
     fn check_begun(&mut self) {
         let mut at_home = self.on_disk();
         let Some(life) = &self.life else { return };
+        let counts = life.writer.store.as_ref().unwrap().counts;
         let Some(packets) = &mut self.packets else {
-            assert_eq!(at_home.values().sum::<u64>(), life.read);
+            assert_eq!(at_home.values().sum::<u64>(), life.read, "{counts:?}");
             return;
         };
         life.history.view(|running| {
@@ -269,7 +270,7 @@ impl World {
         }
         assert_eq!(there.len() as u64, at_home.values().sum::<u64>());
         let lost: Vec<_> = packets.safe.difference(&there).collect();
-        assert!(lost.is_empty(), "{lost:?} were safe");
+        assert!(lost.is_empty(), "{lost:?} were safe: {counts:?}");
         packets.safe.clone_from(&there);
         packets.here = there;
         packets.fresh.clear();
