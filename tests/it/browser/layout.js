@@ -55,7 +55,7 @@ for (const table of document.querySelectorAll('table')) {
     const left = cell.matches('.text') ? 0 : inner - range.getBoundingClientRect().width;
     spare.set(cell.cellIndex, Math.min(left, spare.get(cell.cellIndex) ?? left));
   }
-  const room = [...spare.values()].reduce((sum, left) => sum + Math.max(left, 0), 0);
+  const room = Math.max(0, ...spare.values());
   if (room > 40) say('cut beside room:', cut.parentElement, room);
 }
 for (const table of document.querySelectorAll('table')) apart([...table.querySelectorAll('th, td, caption')], 'cell');
