@@ -215,6 +215,12 @@ impl Log {
             }
         }
         log.forget(flushed_to);
+        // The process before may have ended between writing and syncing. What comes back now is to stay.
+        for &number in log.files.keys() {
+            let path = log.path(number);
+            let file = File::open(&path).map_err(failed("read", &path))?;
+            disk.sync(&file, &path)?;
+        }
         Ok(log)
     }
 

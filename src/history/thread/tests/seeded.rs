@@ -62,7 +62,7 @@ struct World {
 struct Packets {
     /// Those that the process has.
     here: BTreeSet<u64>,
-    /// Those that came since the last attempt to write them to the log.
+    /// Those that came, while there was a log, since the last attempt to write them to it.
     fresh: BTreeSet<u64>,
     /// Those that a kill may not take.
     safe: BTreeSet<u64>,
@@ -79,6 +79,12 @@ fn key(number: u64) -> Vec<u8> {
 /// Of the lines of a file some have one key.
 fn key_of(line: u64) -> Vec<u8> {
     key(line % 3)
+}
+
+fn has_log(history: &History) -> bool {
+    let mut has_log = false;
+    history.view(|running| has_log = running.fresh.is_some());
+    has_log
 }
 
 impl World {
@@ -185,7 +191,10 @@ impl World {
             None => key_of,
             Some(packets) => {
                 packets.here.extend(read.clone());
-                packets.fresh.extend(read.clone());
+                // What comes while there is no log is safe when it is flushed.
+                if has_log(&life.history) {
+                    packets.fresh.extend(read.clone());
+                }
                 key
             }
         };
@@ -230,11 +239,6 @@ impl World {
     fn write_log(&mut self) {
         let (Some(life), Some(packets)) = (&mut self.life, &mut self.packets) else {
             return;
-        };
-        let has_log = |history: &History| {
-            let mut has_log = false;
-            history.view(|running| has_log = running.fresh.is_some());
-            has_log
         };
         let had_log = has_log(&life.history);
         life.writer.write_log();
