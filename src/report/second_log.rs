@@ -29,7 +29,7 @@ pub struct SecondLog {
     extremes: Vec<Extremes>,
     ends: Vec<u32>,
     gains: Vec<u8>,
-    /// Records that are in that of [`OTHER_GROUP`] for want of memory.
+    /// Records that count for the group `(other)` for want of memory.
     pub folded: u64,
 }
 

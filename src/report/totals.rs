@@ -20,7 +20,7 @@ macro_rules! measures {
         }
 
         impl Measure {
-            /// All of them, in the order of [`Totals::sums`].
+            /// Every measure, in the order in which sums are stored.
             pub const ALL: [Self; [$($stored),*].len()] = [$(Self::$measure),*];
 
             /// Its name in lists of columns.

@@ -1,8 +1,8 @@
 //! What is kept of the attributes of a span or a resource: texts of those that the mapping asks for, and nothing else.
 //!
 //! An attribute is known by its name when it is decoded; its value becomes a text, at most
-//! [`TEXT_BYTES_MAX`](crate::limits::TEXT_BYTES_MAX) of it. Lists, maps and bytes are passed over, and an empty text is as
-//! good as none. So a span takes a piece of memory in proportion to what it tells, however many attributes it has.
+//! [`TEXT_BYTES_MAX`] of it. Lists, maps and bytes are passed over, and an empty text is as good as
+//! none. So a span takes a piece of memory in proportion to what it tells, however many attributes it has.
 
 use std::fmt::Write as _;
 
