@@ -1,9 +1,10 @@
-//! The merger: one thread that turns what receivers left in the temporary ring into rows and report sums.
+//! The merger: one thread that turns the requests in the temporary ring into rows and report sums.
 //!
-//! Every gathering period it lets time pass (ticks close, what left a window is taken away), then drains the ring block
-//! by block: append to the pool, add to the reports. It alone writes what it keeps; readers share it under one lock,
-//! [`Live`], which the merger takes for one block at a time (a few hundred requests), so neither side waits long.
-//! When it falls behind, the ring fills and its oldest requests give way, counted; the merger itself never drops anything.
+//! Every gathering period it advances time (ticks close, data that left a window is removed), then
+//! drains the ring block by block: appends to the pool, adds to the reports. It alone writes this
+//! data; readers share it under one lock, [`Live`], which the merger takes for one block at a time
+//! (a few hundred requests), so neither side waits long. When it falls behind, the ring fills and
+//! its oldest requests are overwritten and counted; the merger itself never drops anything.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -32,37 +33,37 @@ pub(crate) static LIVE_READ: Instrument =
     Instrument::wait("wait/synch/rwlock/live/read", "read_lock");
 pub(crate) static LIVE_WRITE: Instrument =
     Instrument::wait("wait/synch/rwlock/live/write", "write_lock");
-/// The records of a block become rows and are counted in the reports.
+/// Turns the records of a block into rows and counts them in the reports.
 pub static MERGE_BLOCK: Instrument = Instrument::new("stage/merge/merge block");
-/// Raw rows leave the history.
+/// Removes raw rows that left the raw window.
 pub(crate) static EXPIRE_ROWS: Instrument = Instrument::new("stage/merge/reclaim rows");
 
-/// Records looked at together: what one reads from memory overlaps with what the others read.
+/// Records processed together, so that their memory reads overlap.
 const BATCH: usize = 32;
 
-/// Bytes of records that are read ahead at once. They lie in another core's cache, and where a record ends is said in its
-/// head: read one after the other, each would be waited for.
+/// Bytes of records prefetched at once. They lie in another core's cache, and the end of a record
+/// is only known from its header: read one after the other, each would stall.
 const READ_AHEAD: usize = 16 << 10;
 
-/// Longest sleep in one piece, so that a stop is noticed soon even with a long gathering period.
+/// Longest single sleep, so that a stop is noticed soon even with a long gathering period.
 const NAP_MAX: Duration = Duration::from_millis(50);
 
-/// How long a report is read before others have the lock.
+/// How long a report is read before others get the lock.
 const HOLD: Duration = Duration::from_micros(700);
 
-/// What the merger keeps and readers see: always as of the end of some block.
+/// The data that the merger writes and readers see: always as of the end of some block.
 #[derive(Debug)]
 pub struct Live {
     /// Raw rows and names.
     pub pool: Pool,
     /// The reports.
     pub reports: Reports,
-    /// What groups gain, second by second.
+    /// Gains of groups, second by second.
     pub deltas: Stream,
-    /// How long its lock is held.
+    /// Times for which the lock is held.
     pub holds: LockCounters,
     history: Ticks,
-    /// Requests that are in the pool and not in the reports yet; empty between merges.
+    /// Requests that are in the pool but not in the reports yet; empty between merges.
     arrivals: Arrivals,
 }
 
@@ -79,7 +80,7 @@ pub fn writing(live: &RwLock<Live>) -> RwLockWriteGuard<'_, Live> {
     LIVE_WRITE.write(live)
 }
 
-/// Takes the lock for an answer; how long it is held is in [`Live::holds`].
+/// Takes the lock for an answer; the time it is held goes to [`Live::holds`].
 #[must_use]
 pub fn answering(live: &SharedLive) -> Answering<'_> {
     let live = reading(live);
@@ -132,7 +133,7 @@ impl Held for Answering<'_> {
 }
 
 impl Live {
-    /// An empty pool and the reports over it; raw rows are kept for `history`.
+    /// An empty pool and the reports over it; `history` is the raw window.
     #[must_use]
     pub fn new(pool: Pool, reports: Reports, history: Ticks) -> Self {
         Self {
@@ -145,19 +146,19 @@ impl Live {
         }
     }
 
-    /// Lets time pass.
+    /// Advances time.
     pub fn advance(&mut self, now_ms: u64) {
         while self.advance_reports(now_ms) {}
         self.expire_rows(now_ms);
     }
 
-    /// Lets time pass for some of the reports. False when nothing is left to do.
+    /// Advances time for some of the reports. Returns false when nothing is left to do.
     fn advance_reports(&mut self, now_ms: u64) -> bool {
         self.reports
             .advance_some(now_ms, &mut self.pool, &self.holds)
     }
 
-    /// Lets time pass for the raw rows.
+    /// Advances time for the raw rows.
     fn expire_rows(&mut self, now_ms: u64) {
         let begun = Instant::now();
         if let Some(gone) = self.history.last_gone(self.history.at(now_ms)) {
@@ -168,8 +169,9 @@ impl Live {
         self.holds.lock_hold_leaving_us.raise_to_us_since(begun);
     }
 
-    /// From now on, what the groups of these reports gain is there to be read: the list of them, and where it is read. A quarter
-    /// of the bytes is for seconds that are over, the rest for the one that runs and what is known of groups.
+    /// Starts to record the gains of these reports' groups; returns the list of reports, and a
+    /// reader. A quarter of the bytes is for completed seconds, the rest for the running one and
+    /// for known groups.
     pub fn watch(&mut self, mut choice: Choice, now_ms: u64, unix_ms: u64) -> (Watchlist, Reader) {
         let waiting = choice.bytes_max / 4;
         choice.bytes_max -= waiting;
@@ -177,19 +179,20 @@ impl Live {
         (self.reports.watch(choice, &self.pool), reader)
     }
 
-    /// Cuts the running second of some groups if the wall clock shows another one. False when nothing is left to do.
+    /// Cuts the running second of some groups if the wall clock has moved on. Returns false when
+    /// nothing is left to do.
     fn cut_second(&mut self, unix_ms: u64) -> bool {
         self.deltas.is_over(unix_ms) && self.reports.cut_some(&self.pool)
     }
 
-    /// The wall clock shows `unix_ms`: a new second of it ends the one before.
+    /// Sets the wall clock to `unix_ms`: a new second ends the one before.
     pub fn advance_second(&mut self, now_ms: u64, unix_ms: u64) {
         if self.deltas.is_over(unix_ms) {
             self.end_second(now_ms, unix_ms);
         }
     }
 
-    /// The running second is over, also when nothing more will be merged.
+    /// Ends the running second, even if nothing more is merged.
     pub fn end_second(&mut self, now_ms: u64, unix_ms: u64) {
         let Self {
             deltas,
@@ -205,7 +208,7 @@ impl Live {
         }
     }
 
-    /// Takes in the records of one block; returns how many requests and timers they were.
+    /// Merges the records of one block; returns the number of requests and timers.
     pub fn merge(&mut self, records: &[u8], now_ms: u64) -> (u64, u64) {
         let mut stage = MERGE_BLOCK.begin();
         let merged = self.merge_records(records, now_ms);
@@ -213,7 +216,7 @@ impl Live {
         merged
     }
 
-    // Not inlined: beside the guard of a stage the compiler makes worse of it.
+    // Not inlined: next to the guard of a stage the compiler generates worse code.
     #[inline(never)]
     fn merge_records(&mut self, mut records: &[u8], now_ms: u64) -> (u64, u64) {
         let tick = self.history.at(now_ms);
@@ -245,20 +248,20 @@ impl Live {
         (requests, timers)
     }
 
-    /// Appends a record to the pool and puts it among the arrivals; returns how many timers it has.
+    /// Appends a record to the pool and to the arrivals; returns the number of its timers.
     fn append(&mut self, record: &Record<'_>, tick: u64, now_ms: u64) -> u64 {
         if self.pool.begins_epoch() {
-            // Numbers of the arrivals at hand are held by the epoch that ends here.
+            // Ids of the current arrivals are held by the epoch that ends here.
             self.count_arrivals();
         }
         let timers = self.arrivals.timers();
         let (id, row) = self.pool.append(record, tick, now_ms, timers);
-        // Numbers that were freed just now may be given away by the next append.
+        // Freed ids may be reused by the next append.
         self.notify_freed();
         self.arrivals.push(id, row) as u64
     }
 
-    /// Hands the arrivals to the reports.
+    /// Passes the arrivals to the reports.
     fn count_arrivals(&mut self) {
         self.reports.add(&self.arrivals, &mut self.pool);
         self.arrivals.clear();
@@ -276,14 +279,14 @@ impl Live {
     }
 }
 
-/// When the merger last ran: whether it is alive.
+/// When the merger last ran: its sign of life.
 #[derive(Debug, Default)]
 pub struct Pulse {
     last_ms: AtomicU64,
 }
 
 impl Pulse {
-    /// A merger that is about to run for the first time, at this monotonic time.
+    /// For a merger about to run for the first time, at this monotonic time.
     #[must_use]
     pub fn new(now_ms: u64) -> Self {
         Self {
@@ -301,9 +304,9 @@ impl Pulse {
 /// When the merger's next run is due.
 #[derive(Debug)]
 struct Schedule {
-    /// When it was due, going by the period.
+    /// The time it was due, by the period.
     due: Instant,
-    /// When it can begin at the earliest.
+    /// The earliest time it can begin.
     begins: Instant,
 }
 
@@ -315,40 +318,42 @@ impl Schedule {
         }
     }
 
-    /// A run has ended. If the next one is due already it begins at once, but missed ones are not made up for.
+    /// Schedules the next run after one has ended. It begins at once if already due, but missed
+    /// ones are not made up for.
     fn next(&mut self, now: Instant, period: Duration) {
         self.due = self.begins + period;
         self.begins = self.due.max(now);
     }
 
-    /// How late a run is that begins now.
+    /// Lag of a run that begins now.
     fn lag(&self, now: Instant) -> Duration {
         now.saturating_duration_since(self.due)
     }
 }
 
-/// The merger's state beside [`Live`].
+/// The merger's state apart from [`Live`].
 #[derive(Debug)]
 pub struct Merger {
-    /// The ring's end to take from.
+    /// The ring's consuming end.
     pub consumer: Consumer,
-    /// What it writes.
+    /// The data it writes.
     pub live: SharedLive,
-    /// What it counts.
+    /// Its counters.
     pub counters: Arc<MergeCounters>,
     /// Its sign of life.
     pub pulse: Arc<Pulse>,
-    /// Where ticks come from.
+    /// The source of ticks.
     pub clock: Arc<dyn Clock>,
-    /// How often it runs.
+    /// The interval between runs.
     pub period: Arc<GatheringPeriod>,
 }
 
-/// How often the merger runs; may be changed while it does.
+/// The interval between runs; may change at run time.
 pub type GatheringPeriod = AtomicCell<Duration>;
 
 impl Merger {
-    /// Merges every period until a stop is requested, then once more what is left. Runs on its own thread.
+    /// Merges every period until a stop is requested, then once more to drain the ring. Runs on its
+    /// own thread.
     pub fn run(mut self, shutdown: &Shutdown) {
         let mut schedule = Schedule::new(Instant::now());
         loop {
@@ -373,12 +378,12 @@ impl Merger {
         }
     }
 
-    /// One run.
+    /// Runs once.
     pub fn merge(&mut self) {
         let now_ms = self.clock.mono_ms();
         let unix_ms = self.clock.unix_ms();
         let mut live = writing(&self.live);
-        // Whoever waits for the lock has it in between.
+        // Lets threads that wait for the lock have it in between.
         let bump = |live: &mut RwLockWriteGuard<'_, Live>| {
             let _waiting = LIVE_WRITE.begin();
             RwLockWriteGuard::bump(live);
@@ -397,8 +402,8 @@ impl Merger {
         self.pulse.last_ms.store(now_ms, Ordering::Relaxed);
     }
 
-    /// Merges the next block; false when there is none. It is taken and counted while the lock is held: who looks at what is
-    /// merged finds just that in the counters, and a snapshot writes down both.
+    /// Merges the next block; returns false if there is none. Takes and counts it under the lock,
+    /// so that readers see counters and rows change together, and a snapshot saves both.
     fn merge_block(&mut self, now_ms: u64) -> bool {
         let mut live = writing(&self.live);
         let Some(block) = self.consumer.pop() else {

@@ -1,4 +1,4 @@
-//! `pinbad alert`: what fires in a running daemon, and silences.
+//! `pinbad alert`: firing alerts of a running daemon, and silences.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::format::{clock, fit, visible, width};
 use super::{Failure, print};
 use crate::config::units::exact_duration;
 
-/// What `alert` can do.
+/// The commands of `pinbad alert`.
 #[derive(Debug, Subcommand)]
 pub enum AlertCommand {
     /// List what fires, what is about to, and what is over since a quarter of an hour; then the rules and the silences.
@@ -83,7 +83,7 @@ pub struct SilenceFlags {
 /// Runs a command.
 ///
 /// # Errors
-/// When there is no daemon, or it refuses.
+/// Fails if there is no daemon, or it refuses.
 pub fn execute(command: &AlertCommand) -> Result<(), Failure> {
     match command {
         AlertCommand::Ls(flags) => ls(flags),
@@ -112,7 +112,7 @@ fn test(flags: &TestFlags) -> Result<(), Failure> {
     print(&replayed(&found))
 }
 
-/// When rules would have fired, a line each.
+/// Lists when rules would have fired, one line each.
 fn replayed(found: &Json) -> String {
     let list = |name: &str| found[name].as_array().cloned().unwrap_or_default();
     let rows = list("rows");
@@ -148,7 +148,7 @@ fn moment(unix: u64) -> String {
     moment.format("%Y-%m-%d %H:%M:%SZ").to_string()
 }
 
-/// What people see.
+/// Formats alerts and silences for people.
 fn listed(alerts: &Json, silences: &Json) -> String {
     let list = |of: &Json, name: &str| of[name].as_array().cloned().unwrap_or_default();
     let text = |of: &Json, name: &str| visible(of[name].as_str().unwrap_or_default()).into_owned();

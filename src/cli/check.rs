@@ -1,4 +1,4 @@
-//! `pinbad check`: whether the configuration is valid, what would listen where, and the memory plan.
+//! `pinbad check`: validates the configuration, and prints the listeners and the memory plan.
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -18,7 +18,7 @@ use crate::state::{self, StateError};
 /// Checks the configuration, and the secrets and certificates that it names.
 ///
 /// # Errors
-/// Everything that is wrong.
+/// All problems found.
 pub fn execute(flags: &ConfigFlags) -> Result<(), Failure> {
     let mut config = Config::from_environment(flags)?;
     let scaled = memory_limit::fit(&mut config).map_err(Failure::usage)?;
@@ -99,8 +99,8 @@ pub fn execute(flags: &ConfigFlags) -> Result<(), Failure> {
     }
 }
 
-/// What is wrong with the folders, and what to do about it. A daemon that runs has them, and who checks need not be the user that it
-/// runs as.
+/// Folders that cannot be used, and what to do about it. Those of a running daemon are locked, and
+/// the user who checks need not be the user it runs as.
 fn unusable_folders(config: &Config) -> Vec<String> {
     let state = config.state.dir.as_deref();
     let history = config.history.dir.as_deref();

@@ -1,9 +1,10 @@
-//! `pinbad doctor`: is this machine set up for what the configuration asks of it?
+//! `pinbad doctor`: checks whether this machine is set up for what the configuration asks of it.
 //!
-//! Checks what the kernel grants (receive buffers, descriptors, memory), whether the addresses can be bound, whether secrets
-//! and certificates can be read, whether `state.dir` and `history.dir` can be written or created, and says for each what to
-//! change and how. It binds what `serve` would bind, for a moment, so the addresses of a running daemon are reported as in use.
-//! Changes nothing. What cannot be read (no `/proc`, no permission) is left out.
+//! Checks what the kernel grants (receive buffers, descriptors, memory), whether the addresses can
+//! be bound, whether secrets and certificates can be read, whether `state.dir` and `history.dir`
+//! can be written or created, and says for each what to change and how. It briefly binds the
+//! addresses of `serve`, so those of a running daemon are reported as in use. Changes nothing.
+//! Unreadable sources (no `/proc`, no permission) are skipped.
 
 use std::fmt;
 use std::fs;
@@ -32,10 +33,10 @@ use crate::state::{self, Folder, StateError, folder};
 
 mod running;
 
-/// Descriptors beside connections and UDP sockets: log, runtimes, snapshot files.
+/// Descriptors in addition to connections and UDP sockets: log, runtimes, snapshot files.
 const DESCRIPTORS_BESIDE: u64 = 64;
 
-/// A certificate should be renewed before it has so few left.
+/// A certificate with fewer days left should be renewed.
 const DAYS_LEFT: u64 = 14;
 
 const USERS: &str = "users";
@@ -47,19 +48,19 @@ const HISTORY_DIR: &str = "history.dir";
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Finding {
     verdict: Verdict,
-    /// What was checked.
+    /// The thing checked.
     what: &'static str,
     found: String,
-    /// What to change, as commands or settings; empty when nothing.
+    /// The change to make, as commands or settings; empty if none.
     change: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verdict {
     Right,
-    /// It works, and could work better.
+    /// It works, but could work better.
     Better,
-    /// `serve` would fail, or lose packets, or could not write what should survive a restart.
+    /// `serve` would fail, lose packets, or fail to write data that should survive a restart.
     Wrong,
 }
 
@@ -77,7 +78,7 @@ impl Finding {
         Self::right(what, found).unless(false, Verdict::Wrong, change)
     }
 
-    /// The same finding; with this verdict, and what to change, unless something `holds`.
+    /// Returns the finding unchanged if `holds`, else with this verdict and change.
     fn unless(self, holds: bool, verdict: Verdict, change: String) -> Self {
         match holds {
             true => self,
@@ -126,7 +127,7 @@ pub struct DoctorFlags {
 /// Checks everything and prints the findings.
 ///
 /// # Errors
-/// When the configuration is not valid, one of the findings is wrong, or no daemon answers.
+/// Fails if the configuration is invalid, a finding is wrong, or no daemon answers.
 pub fn execute(flags: &DoctorFlags) -> Result<(), Failure> {
     if let Some(url) = &flags.running {
         return running::execute(url, &flags.access);
@@ -135,7 +136,7 @@ pub fn execute(flags: &DoctorFlags) -> Result<(), Failure> {
         return running::ready(url, &flags.access);
     }
     let mut config = Config::from_environment(&flags.config)?;
-    // What does not fit is among the findings.
+    // A plan that does not fit is among the findings.
     let _scaled = memory_limit::fit(&mut config);
     let findings = examine(&config);
     let text: Vec<String> = findings.iter().map(ToString::to_string).collect();
@@ -156,7 +157,7 @@ fn examine(config: &Config) -> Vec<Finding> {
     });
     let buffers = match &opened {
         Ok(buffers) => buffers.clone(),
-        // The address is in use; what the kernel would grant is known all the same.
+        // The address is in use, but the buffer the kernel would grant is known all the same.
         Err(_) => socket::grantable(requested).map_or_else(
             |_| Vec::new(),
             |buffer| vec![buffer; ingest.listen.len() * ingest.receivers],
@@ -184,7 +185,7 @@ fn examine(config: &Config) -> Vec<Finding> {
     findings
 }
 
-/// Whether the UDP addresses can be bound, and what buffers their sockets get.
+/// Checks whether the UDP addresses can be bound, and the buffers their sockets get.
 fn udp(config: &Config, opened: Result<Vec<RecvBuffer>, SocketError>) -> Finding {
     let buffers = match opened {
         Err(error) => return Finding::wrong("UDP", error.to_string(), String::new()),
@@ -210,7 +211,7 @@ fn udp(config: &Config, opened: Result<Vec<RecvBuffer>, SocketError>) -> Finding
     Finding::right("UDP", found).unless(granted >= requested, Verdict::Better, change)
 }
 
-/// Whether what takes spans can be bound.
+/// Checks whether the span listeners can be bound.
 fn otlp_inputs(config: &Config) -> Option<Finding> {
     let inputs = config.otlp_inputs.iter();
     let listen: Vec<_> = inputs.map(|input| input.listen.to_string()).collect();
@@ -222,7 +223,7 @@ fn otlp_inputs(config: &Config) -> Option<Finding> {
     })
 }
 
-/// Whether the sources of Squid's lines can be had.
+/// Checks whether the Squid log sources are available.
 fn squids(config: &Config) -> Vec<Finding> {
     if config.squids.is_empty() {
         return Vec::new();
@@ -246,7 +247,7 @@ fn squids(config: &Config) -> Vec<Finding> {
     found.collect()
 }
 
-/// Whether the sockets of stat extensions are there and let this user in.
+/// Checks whether the sockets of stat extensions exist and accept this user.
 fn stats(config: &Config) -> Vec<Finding> {
     let sockets = config.stats.iter().flat_map(|stat| {
         let control = stat.control.as_ref().map(|it| ("stat control", it));
@@ -276,7 +277,7 @@ fn stats(config: &Config) -> Vec<Finding> {
     found.collect()
 }
 
-/// Binds a front end's address.
+/// Checks whether the address of a front end can be bound.
 fn front(what: &'static str, key: &str, address: Option<SocketAddr>) -> Option<Finding> {
     let address = address?;
     Some(match TcpListener::bind(address) {
@@ -289,7 +290,7 @@ fn front(what: &'static str, key: &str, address: Option<SocketAddr>) -> Option<F
     })
 }
 
-/// What all UDP sockets of the machine may hold together.
+/// Checks the limit for all UDP sockets of the machine together.
 fn udp_memory(plan: &MemoryPlan, allowed: u64) -> Finding {
     let ours = plan.kernel.bytes;
     let found = format!(
@@ -305,7 +306,7 @@ fn udp_memory(plan: &MemoryPlan, allowed: u64) -> Finding {
     Finding::right("kernel memory", found).unless(ours <= allowed, Verdict::Better, change)
 }
 
-/// How long the buffers last.
+/// Says how long the buffers last.
 fn traffic(plan: &MemoryPlan) -> Finding {
     let backlog = plan.backlog.iter().map(|backlog| {
         let secs = backlog.ring_secs + backlog.kernel_secs;
@@ -319,7 +320,7 @@ fn traffic(plan: &MemoryPlan) -> Finding {
     Finding::right("buffers", found)
 }
 
-/// Whether connections and sockets fit under the limit of descriptors.
+/// Checks whether connections and sockets fit the limit of descriptors.
 fn descriptors(config: &Config) -> Option<Finding> {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current?;
     let sockets = (config.ingest.listen.len() * config.ingest.receivers) as u64;
@@ -336,9 +337,9 @@ fn descriptors(config: &Config) -> Option<Finding> {
     Some(finding.unless(limit >= needed, Verdict::Better, change))
 }
 
-/// Whether the memory plan fits into what the machine, or its control group, has.
+/// Checks whether the memory plan fits the memory of the machine or control group.
 fn memory(plan: &MemoryPlan, allowed: Option<u64>) -> Option<Finding> {
-    // Sockets hold no more than that together, whatever each of them may.
+    // Sockets never hold more together than this, whatever their own limits are.
     let sockets = allowed.map_or(plan.kernel.bytes, |allowed| allowed.min(plan.kernel.bytes));
     let needed = plan.total_bytes() + sockets;
     let available = available()?;
@@ -352,7 +353,7 @@ fn memory(plan: &MemoryPlan, allowed: Option<u64>) -> Option<Finding> {
     Some(finding.unless(needed <= available, Verdict::Wrong, change))
 }
 
-/// Available bytes: of the machine, and under the limit of the control group if there is one.
+/// Available bytes of the machine, or of its control group if that has fewer.
 fn available() -> Option<u64> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;
     let line = text
@@ -375,8 +376,8 @@ fn cores(config: &Config) -> Finding {
     Finding::right("cores", found).unless(receivers < cores, Verdict::Better, change)
 }
 
-/// What `pinbad check` would refuse, and the secrets and certificates that it would not. `state.dir` is left to
-/// [`state_dir`].
+/// The problems that `pinbad check` would find, in configuration, secrets and certificates.
+/// `state.dir` is left to [`state_dir`].
 fn configured(config: &Config) -> Vec<Finding> {
     let errors = daemon::check(config).err().unwrap_or_default();
     let wrong = errors.iter().filter_map(|error| {
@@ -403,7 +404,7 @@ fn configured(config: &Config) -> Vec<Finding> {
     findings
 }
 
-/// How long a certificate can be used.
+/// Says how long a certificate remains valid.
 fn certificate(files: &TlsFiles) -> Option<Finding> {
     let shown = files.cert.display();
     let found = format!("{shown} can be used with the key");
@@ -427,7 +428,7 @@ fn certificate(files: &TlsFiles) -> Option<Finding> {
     })
 }
 
-/// Whether anything is kept at all.
+/// Says whether anything is kept at all.
 fn kept(config: &Config) -> Option<Finding> {
     let is_kept = config.state.dir.is_some() || config.history.dir.is_some();
     let found = "everything is kept in memory: a restart loses it".to_owned();
@@ -438,13 +439,13 @@ fn kept(config: &Config) -> Option<Finding> {
     (!is_kept).then(|| Finding::right("data.dir", found).unless(false, Verdict::Better, change))
 }
 
-/// Whether `state.dir` can be written to, or created, and has room.
+/// Checks whether `state.dir` can be written or created, and has room.
 fn state_dir(config: &Config) -> Option<Finding> {
     let dir = config.state.dir.as_deref()?;
     Some(folder_found(STATE_DIR, dir, state::check(dir)))
 }
 
-/// The same of `history.dir`, and how long it lasts.
+/// Checks `history.dir` likewise, and says how long its space lasts.
 fn history_dir(config: &Config) -> Vec<Finding> {
     let Some(dir) = config.history.dir.as_deref() else {
         return Vec::new();

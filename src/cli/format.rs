@@ -1,8 +1,9 @@
-//! Text from outside on a terminal: what it holds is shown, nothing of it is executed.
+//! Text from outside, made safe for a terminal: shown, never executed.
 //!
-//! Names come from packets, and so may come escape sequences that clear a screen, retitle a window or type commands, and
-//! characters that turn the direction of a line. [`visible`] writes them out; everything that `tail` and `top` print of
-//! a daemon goes through it. Widths are counted in columns of the terminal, not in characters. Pure functions.
+//! Names come from packets and may contain escape sequences that clear a screen, retitle a window
+//! or type commands, and characters that reverse the direction of a line. [`visible`] escapes them;
+//! everything that `tail` and `top` print of a daemon goes through it. Widths are counted in
+//! columns of the terminal, not in characters. Pure functions.
 
 use std::borrow::Cow;
 
@@ -12,10 +13,10 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 use crate::value::text::written_out;
 pub use crate::value::text::{bytes, grouped, number, secs};
 
-/// What is cut off is marked with this.
+/// Marks a text that was cut.
 const CUT: char = '…';
 
-/// The text with every such character written out: `\x1b`, `\n`, `\u{202e}`.
+/// Escapes every such character: `\x1b`, `\n`, `\u{202e}`.
 pub fn visible(text: &str) -> Cow<'_, str> {
     written_out(text, |c| match c {
         '\n' => "\\n".to_owned(),
@@ -26,7 +27,7 @@ pub fn visible(text: &str) -> Cow<'_, str> {
     })
 }
 
-/// JSON text with such characters as JSON writes them out: `\u009b`. Says the same to whoever parses it.
+/// Escapes such characters in JSON text the way JSON does (`\u009b`). Parses to the same value.
 pub fn visible_json(line: &str) -> Cow<'_, str> {
     written_out(line, |c| {
         let units = c.encode_utf16(&mut [0; 2]).to_vec();
@@ -34,26 +35,26 @@ pub fn visible_json(line: &str) -> Cow<'_, str> {
     })
 }
 
-/// The columns that a text takes on a terminal.
+/// The width of a text on a terminal, in columns.
 pub fn width(text: &str) -> usize {
     text.width()
 }
 
-/// The text in exactly `columns` columns: filled up with blanks, or cut with a mark.
+/// Pads a text with blanks to exactly `columns` columns, or cuts it with a mark.
 pub fn fit(text: &str, columns: usize) -> String {
     let text = cut(text, columns);
     let missing = columns.saturating_sub(width(&text));
     format!("{text}{}", " ".repeat(missing))
 }
 
-/// The same, filled up on the left.
+/// Like [`fit`], padded on the left.
 pub fn fit_right(text: &str, columns: usize) -> String {
     let text = cut(text, columns);
     let missing = columns.saturating_sub(width(&text));
     format!("{}{text}", " ".repeat(missing))
 }
 
-/// The text in at most `columns` columns, cut with a mark where it is longer.
+/// Cuts a text to at most `columns` columns, with a mark.
 pub fn cut(text: &str, columns: usize) -> Cow<'_, str> {
     if width(text) <= columns {
         return Cow::Borrowed(text);
@@ -79,7 +80,7 @@ pub fn clock(unix_secs: u64) -> String {
     format!("{:02}:{:02}:{:02}", day / 3600, day / 60 % 60, day % 60)
 }
 
-/// Timer tags: `group=db server=db1`. A name with several values comes with each.
+/// Timer tags: `group=db server=db1`. A name with several values is repeated for each.
 pub fn tag_text(tags: &Json) -> String {
     let mut pairs = Vec::new();
     for (name, value) in tags.as_object().into_iter().flatten() {

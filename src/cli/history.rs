@@ -1,4 +1,5 @@
-//! `pinbad history`: what is in a folder of history, and whether it is whole. Runs beside the daemon: it locks and changes nothing.
+//! `pinbad history`: lists or verifies a history folder. Runs beside the daemon: it locks and
+//! changes nothing.
 
 use std::path::{Path, PathBuf};
 
@@ -68,7 +69,7 @@ fn ls(flags: &LsFlags) -> Result<(), Failure> {
     }
 }
 
-/// The pieces whose rows are lost, a line each.
+/// The pieces whose rows are lost, one line each.
 fn set_aside(dir: &Path) -> String {
     let files = inspect::set_aside(dir).into_iter();
     let lines = files.map(|file| format!("\nset aside, not readable: {}", file.display()));

@@ -1,8 +1,9 @@
-//! `pinbad import`: the reports of an old Pinba database, of either engine, made here.
+//! `pinbad import`: recreates the reports of an old Pinba database, of either engine.
 //!
-//! Reads CREATE TABLE statements ([`dump`]), compares each with the reports that exist, and creates the rest: in a running
-//! daemon over its HTTP interface, or as `[[report]]` entries on stdout. Called by `main`, on its thread. Every table that could
-//! not be taken is listed with the reason, and the others are taken all the same.
+//! Reads CREATE TABLE statements ([`dump`]), compares each with the existing reports, and creates
+//! the missing ones: in a running daemon over its HTTP interface, or as `[[report]]` entries on
+//! stdout. Called by `main`, on its thread. Every table that cannot be imported is listed with the
+//! reason; the others are imported all the same.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -27,13 +28,14 @@ pub mod dump;
 
 use dump::{Body, CreateTable};
 
-/// Where a daemon lists its reports and takes new ones.
+/// The endpoint that lists reports and accepts new ones.
 const REPORTS: &str = "/api/v1/reports";
 
-/// Longest dump that is read, bytes. What is wanted of it is a few kilobytes: `mysqldump --no-data`.
+/// Longest dump that is read, in bytes. A dump with all we need has a few kilobytes: `mysqldump
+/// --no-data`.
 const DUMP_BYTES_MAX: u64 = 1 << 30;
 
-/// What `import` takes.
+/// The flags of `import`.
 #[derive(Debug, Clone, Default, FlagGroup)]
 pub struct ImportFlags {
     /// What mysqldump or SHOW CREATE TABLE printed; - for stdin.
@@ -53,7 +55,7 @@ pub struct ImportFlags {
     pub print_config: bool,
 }
 
-/// What became of one table.
+/// The result for one table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Outcome {
     Taken(String),
@@ -61,10 +63,11 @@ enum Outcome {
     NotTaken(String),
 }
 
-/// Imports as the flags say; true when everything was taken or there already. `stdin` stands for the file `-`.
+/// Imports as the flags say; returns whether every table was imported or existed already. `stdin`
+/// stands for the file `-`.
 ///
 /// # Errors
-/// When there is nothing to import from, or nowhere to import to.
+/// Fails if there is nothing to import from, or nowhere to import to.
 pub fn execute(
     flags: &ImportFlags,
     config: &Config,
@@ -133,7 +136,7 @@ fn read(file: &Path, stdin: impl Read) -> Result<Vec<u8>, Failure> {
     }
 }
 
-/// Whether a statement is, or could be, a table of Pinba's.
+/// Returns whether a statement is, or could be, one of Pinba's tables.
 fn is_ours(table: &CreateTable) -> bool {
     match &table.body {
         Body::Options { engine, .. } => engine
@@ -143,13 +146,13 @@ fn is_ours(table: &CreateTable) -> bool {
     }
 }
 
-/// A report or table that exists.
+/// An existing report or table.
 #[derive(Debug, Clone, PartialEq)]
 struct Existing {
     name: String,
-    /// `None`: this program cannot read its definition.
+    /// `None` if this program cannot read its definition.
     target: Option<FormTarget>,
-    /// How a message calls it: its COMMENT, or "in the native form".
+    /// Its name in messages: its COMMENT, or "in the native form".
     label: String,
 }
 
@@ -166,7 +169,7 @@ impl Existing {
     }
 }
 
-/// What a form asks for, however that is written.
+/// The target that a form asks for, however it is written.
 fn target(form: &ReportForm, defaults: &Defaults) -> Result<FormTarget, FormError> {
     let mut target = read_form(form, defaults)?;
     if let FormTarget::Report(definition) = &mut target {
@@ -175,15 +178,15 @@ fn target(form: &ReportForm, defaults: &Defaults) -> Result<FormTarget, FormErro
     Ok(target)
 }
 
-/// The reports that exist, and where others are created.
+/// The existing reports, and where new ones are created.
 struct Importer {
     defaults: Defaults,
     existing: Vec<Existing>,
-    /// The daemon; `None`: a configuration file to be.
+    /// The daemon; `None` to write a configuration file.
     client: Option<Client>,
-    /// What was created.
+    /// The reports created so far.
     created: Vec<ReportForm>,
-    /// Whether all reports will be there after a restart of the daemon.
+    /// Whether all reports will survive a restart of the daemon.
     persistent: bool,
 }
 
@@ -211,7 +214,7 @@ impl Importer {
         let Some(reports) = body["reports"].as_array() else {
             return Err(client.refusal(REPORTS, 200, Ok(body)));
         };
-        // What the daemon takes where a definition names no window is the window of its base reports.
+        // A definition without a window gets the window of the daemon's base reports.
         let info = reports.iter().find(|report| report["name"] == "info");
         let window = info.and_then(|info| info["window_seconds"].as_f64());
         let window = window.and_then(|window| Duration::try_from_secs_f64(window).ok());
@@ -222,7 +225,7 @@ impl Importer {
         Ok(Self::new(&forms, defaults, Some(client)))
     }
 
-    /// Takes one table after the other.
+    /// Imports each table in turn.
     fn import(&mut self, tables: &[CreateTable]) -> Vec<(String, Outcome)> {
         let outcome = |table: &CreateTable| {
             let outcome = self.import_one(table).unwrap_or_else(Outcome::NotTaken);
@@ -231,7 +234,7 @@ impl Importer {
         tables.iter().map(outcome).collect()
     }
 
-    /// What becomes of a table; the error is the reason why it is not taken.
+    /// Imports one table; the error is the reason for leaving it out.
     fn import_one(&mut self, table: &CreateTable) -> Result<Outcome, String> {
         let name = &table.name;
         let comment = match &table.body {
@@ -288,18 +291,18 @@ impl Importer {
         Ok(())
     }
 
-    /// The configuration file.
+    /// The reports as a configuration file.
     fn config_text(&self) -> String {
         if self.created.is_empty() {
             return String::new();
         }
-        // Forms hold texts, numbers and lists of them, all of which TOML can say.
+        // Forms hold strings, numbers and lists of them, all of which TOML can express.
         let file = HashMap::from([("report", &self.created)]);
         toml::to_string(&file).unwrap_or_default()
     }
 }
 
-/// The definition of a report that a daemon lists; with the name alone when this program cannot read it.
+/// The definition of a report that a daemon lists; the name alone if this program cannot read it.
 fn listed(report: &Json) -> ReportForm {
     let name = report["name"].as_str().unwrap_or_default();
     if let Some(comment) = report["comment"].as_str() {
@@ -313,7 +316,7 @@ fn listed(report: &Json) -> ReportForm {
     })
 }
 
-/// A table of raw data: it is there under its own name, and cannot be made under another one.
+/// A table of raw data: it exists under its own name and cannot be created under another.
 fn raw(name: &str, table: FixedTable) -> Result<Outcome, String> {
     if name == table.table() {
         Ok(Outcome::AlreadyThere(String::new()))
@@ -325,7 +328,7 @@ fn raw(name: &str, table: FixedTable) -> Result<Outcome, String> {
     }
 }
 
-/// The form of a COMMENT. What stands there as JSON is unpacked, so that it can be read in a configuration file.
+/// The form of a COMMENT. JSON in it is unpacked, for readable configuration files.
 fn form_of(name: &str, comment: &str, defaults: &Defaults) -> Result<ReportForm, FormError> {
     if comment.starts_with('{')
         && let Comment::Report(definition) = read_comment(name, comment, defaults)?
@@ -335,7 +338,7 @@ fn form_of(name: &str, comment: &str, defaults: &Defaults) -> Result<ReportForm,
     Ok(ReportForm::of_comment(name, comment))
 }
 
-/// Lists what became of the tables; true when none was left.
+/// Lists the results; returns whether every table was imported.
 fn report_outcomes(
     outcomes: &[(String, Outcome)],
     others: usize,

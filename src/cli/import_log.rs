@@ -1,8 +1,10 @@
-//! `pinbad import-log`: logs of Squid, into the past that a running daemon keeps, or as if they came now.
+//! `pinbad import-log`: imports Squid logs into the history of a running daemon, or replays them as
+//! current traffic.
 //!
-//! Into the past they go piece by piece over the daemon's HTTP interface; each answer says how far it went, and that this much is
-//! on disk. As if they came now (`--live`) they go through a `[[squid]]` entry that listens for connections, which takes lines
-//! no faster than they are merged; what becomes of each is in its counters. Called by `main`, on its thread.
+//! Imports go piece by piece over the daemon's HTTP interface; each answer says how much is safely
+//! on disk. With `--live`, lines go through a `[[squid]]` entry that listens for connections, which
+//! takes lines no faster than they are merged and counts the result of each. Called by `main`, on
+//! its thread.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -21,7 +23,7 @@ use crate::daemon::local;
 use crate::input::squid::line::BadLine;
 use crate::limits::LOG_PIECE_BYTES_MAX;
 
-/// What `import-log` takes.
+/// The flags of `import-log`.
 #[derive(Debug, Clone, Default, FlagGroup)]
 pub struct ImportLogFlags {
     /// Logs in any of Squid's formats, in the order in which they were written; - for stdin.
@@ -47,7 +49,8 @@ pub struct ImportLogFlags {
     pub to: Option<SocketAddr>,
 }
 
-/// Sends the lines of a file, with a newline at its end; how many those were. `stdin` stands for the file `-`.
+/// Sends the lines of a file, with a newline at its end; returns how many there were. `stdin`
+/// stands for the file `-`.
 pub(super) fn send_lines(
     path: &Path,
     stdin: &mut impl Read,
@@ -79,13 +82,13 @@ pub(super) fn send_lines(
     Ok(lines)
 }
 
-/// How often progress is reported.
+/// Interval of progress reports.
 const PROGRESS: Duration = Duration::from_secs(2);
 
-/// Imports all lines, and says what became of them. `stdin` stands for the file `-`.
+/// Imports all lines and prints the results. `stdin` stands for the file `-`.
 ///
 /// # Errors
-/// When a file cannot be read, or nobody takes its lines.
+/// Fails if a file cannot be read, or nobody takes its lines.
 pub fn execute(
     flags: &ImportLogFlags,
     config: &Config,
@@ -125,14 +128,14 @@ pub fn execute(
     Ok(())
 }
 
-/// A log on its way.
+/// An import under way.
 struct LogImport<'a> {
     client: &'a Client,
     name: Option<&'a str>,
     shown: &'a str,
-    /// Until when it covers the time, as the daemon says.
+    /// The end of the time covered, as the daemon says.
     covered_to: Option<u64>,
-    /// What the daemon counted, by name; reasons have the names of their own.
+    /// The daemon's counts, by name; reasons have names of their own.
     counts: BTreeMap<String, u64>,
     begun: Instant,
 }
@@ -150,7 +153,7 @@ impl LogImport<'_> {
                 })?;
                 is_end = (read as u64) < room;
             }
-            // Whole lines, as long as there are such.
+            // Whole lines, if there are any.
             let end = piece.iter().rposition(|byte| *byte == b'\n');
             let whole = end.map_or(piece.len(), |end| end + 1);
             let sent = if is_end { piece.len() } else { whole };
@@ -166,7 +169,7 @@ impl LogImport<'_> {
         }
     }
 
-    /// Has the daemon take a piece; how much of it was taken.
+    /// Sends a piece to the daemon; returns how much of it was taken.
     fn send(&mut self, piece: &[u8]) -> Result<usize, Failure> {
         let mut path = "/api/v1/import?".to_owned();
         if let Some(name) = self.name {
@@ -200,7 +203,7 @@ impl LogImport<'_> {
         self.counts.get(name).copied().unwrap_or_default()
     }
 
-    /// What became of the lines so far.
+    /// The results so far.
     fn total(&self) -> String {
         let lines = self.count("lines");
         let mut total = format!(
@@ -231,7 +234,7 @@ impl LogImport<'_> {
     }
 }
 
-/// Sends all lines as if they came now, and waits until the daemon has read them.
+/// Sends all lines as current traffic, and waits until the daemon has read them.
 fn replay(
     flags: &ImportLogFlags,
     config: &Config,
@@ -260,7 +263,7 @@ fn replay(
         sent += send_lines(path, &mut stdin, &mut stream, cannot)?;
     }
     stream.shutdown(Shutdown::Write).map_err(cannot)?;
-    // The daemon says nothing, and closes when it has read all.
+    // The daemon sends nothing, and closes when it has read everything.
     io::copy(&mut stream, &mut io::sink()).map_err(cannot)?;
     writeln!(
         out,

@@ -1,8 +1,8 @@
-//! `pinbad import-stat`: a dump of the stat extension, given to a running daemon.
+//! `pinbad import-stat`: sends a dump of the stat extension to a running daemon.
 //!
-//! Goes through the daemon's own way in: it takes the place of the extension at the stream of a `[[stat]]` entry that nobody
-//! serves, and the daemon connects and reads. A connection for each file, because each is a run of its own. Called by `main`,
-//! on its thread.
+//! Takes the place of the extension at the stream of a `[[stat]]` entry that nobody serves, so that
+//! the daemon connects and reads as usual. Each file gets its own connection, because each is a run
+//! of its own. Called by `main`, on its thread.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -22,7 +22,7 @@ use crate::config::{Config, StatAddress};
 use crate::input::stat::client;
 use crate::shutdown::Shutdown;
 
-/// What `import-stat` takes.
+/// The flags of `import-stat`.
 #[derive(Debug, Clone, Default, FlagGroup)]
 pub struct ImportStatFlags {
     /// Dumps of samples, as stat.dump writes them; - for stdin.
@@ -36,13 +36,13 @@ pub struct ImportStatFlags {
     pub to: Option<String>,
 }
 
-/// How long the daemon may take to connect: it tries every five seconds.
+/// Longest wait for the daemon to connect: it tries every five seconds.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Gives all files to the daemon and waits until it has read them. `stdin` stands for the file `-`.
+/// Sends all files to the daemon and waits until it has read them. `stdin` stands for the file `-`.
 ///
 /// # Errors
-/// When a file cannot be read, or nobody takes its lines.
+/// Fails if a file cannot be read, or nobody takes its lines.
 pub fn execute(
     flags: &ImportStatFlags,
     config: &Config,
@@ -78,7 +78,7 @@ pub fn execute(
     .map_err(Failure::write)
 }
 
-/// Where the daemon connects. A Unix socket goes with it.
+/// The listener that the daemon connects to. Removes its Unix socket on drop.
 struct Listener {
     socket: OwnedFd,
     path: Option<PathBuf>,
@@ -90,7 +90,7 @@ impl Listener {
             StatAddress::Unix(path) => {
                 let nobody = |error: &io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
                 if UnixStream::connect(path).is_err_and(|error| nobody(&error)) {
-                    // What a process left behind that is gone.
+                    // Left behind by a process that is gone.
                     fs::remove_file(path)?;
                 }
                 (UnixListener::bind(path)?.into(), Some(path.clone()))
@@ -102,7 +102,7 @@ impl Listener {
         Ok(listener)
     }
 
-    /// The daemon's connection.
+    /// Accepts the daemon's connection.
     fn accept(&self) -> io::Result<File> {
         let since = Instant::now();
         loop {
@@ -122,13 +122,13 @@ impl Listener {
 impl Drop for Listener {
     fn drop(&mut self) {
         if let Some(path) = &self.path {
-            // One that is left is replaced the next time.
+            // A leftover is replaced next time.
             let _left = fs::remove_file(path);
         }
     }
 }
 
-/// Says that this was all, and waits until it was read: the daemon says nothing, and closes then.
+/// Ends the stream and waits until it was read: the daemon sends nothing, and then closes.
 fn end(mut stream: File) -> io::Result<()> {
     rustix::net::shutdown(&stream, rustix::net::Shutdown::Write)?;
     io::copy(&mut stream, &mut io::sink())?;

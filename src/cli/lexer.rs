@@ -1,14 +1,16 @@
-//! Text in MySQL's SQL as tokens: what `import` looks for in a dump, and where `query` cuts a text into statements.
+//! Splits MySQL's SQL into tokens: `import` searches dumps with it, `query` cuts a text into
+//! statements.
 //!
-//! Knows quotes, escapes and comments, and no grammar. What is in a conditional comment (`/*!40101 .. */`) is read, as the
-//! server does. Keeps nothing but its place in the text.
+//! Knows quotes, escapes and comments, and no grammar. The content of a conditional comment
+//! (`/*!40101 .. */`) is read, as the server does. Keeps nothing but its position in the text.
 
 use std::sync::LazyLock;
 
 use regex::bytes::Regex;
 
-/// The next piece of a text: blanks, comments, the frame of conditional comments (MariaDB's `/*M!100100 .. */` too), quoted
-/// texts (the quote twice is the quote, and but for names a backslash escapes), words, and any other byte.
+/// The next piece of a text: blanks, comments, the frame of conditional comments (MariaDB's
+/// `/*M!100100 .. */` too), quoted texts (a doubled quote stands for itself; outside of names a
+/// backslash escapes), words, and any other byte.
 static PIECE: LazyLock<Regex> = LazyLock::new(|| {
     let pieces = [
         r"[\t\n\x0c\r ]+|#[^\n]*|--(?:[\t\x0c\r ][^\n]*|\n|\z)",
@@ -22,9 +24,9 @@ static PIECE: LazyLock<Regex> = LazyLock::new(|| {
 /// A piece of SQL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Token<'a> {
-    /// A keyword, a name, a number.
+    /// A keyword, name or number.
     Word(&'a [u8]),
-    /// A name in backticks, or a text in quotes.
+    /// A name in backticks, or a quoted text.
     Quoted(String),
     /// Anything else.
     Symbol(u8),
@@ -37,7 +39,7 @@ impl Token<'_> {
         matches!(self, Self::Word(bytes) if bytes.eq_ignore_ascii_case(word.as_bytes()))
     }
 
-    /// The text of whatever can be a name or a value.
+    /// The text of any token that can be a name or a value.
     pub(super) fn into_text(self) -> Option<String> {
         match self {
             Self::Word(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
@@ -47,7 +49,7 @@ impl Token<'_> {
     }
 }
 
-/// What is left of a text.
+/// The rest of a text.
 #[derive(Debug)]
 pub(super) struct Lexer<'a> {
     rest: &'a [u8],
@@ -103,7 +105,8 @@ impl<'a> Iterator for Lexer<'a> {
     }
 }
 
-/// A text as it stands between two such quotes, escapes resolved. A quote that it cannot have, as 0: the client's output.
+/// Resolves the escapes of a quoted text. Pass 0 as `quote` for the client's output, where no quote
+/// is special.
 pub(super) fn unescaped(text: &[u8], quote: u8) -> Vec<u8> {
     let mut plain = Vec::with_capacity(text.len());
     let mut bytes = text.iter();
@@ -119,7 +122,7 @@ pub(super) fn unescaped(text: &[u8], quote: u8) -> Vec<u8> {
         } else {
             plain.push(byte);
             if byte == quote {
-                // It stands there twice.
+                // Skips the second of a doubled quote.
                 bytes.next();
             }
         }
@@ -127,7 +130,7 @@ pub(super) fn unescaped(text: &[u8], quote: u8) -> Vec<u8> {
     plain
 }
 
-/// The statements of a text, without the `;` behind each; what holds nothing but comments is none.
+/// The statements of a text without their `;`; those with nothing but comments are left out.
 pub(super) fn statements(text: &str) -> Vec<&str> {
     let mut lexer = Lexer::new(text.as_bytes());
     let (mut found, mut start, mut empty) = (Vec::new(), 0, true);

@@ -1,7 +1,8 @@
-//! The command line: `args` says which commands there are, and each command has a module of its name.
+//! The command line: `args` lists the commands; each has a module of its name.
 //!
-//! `query`, `top`, `tail` and `import` read a running daemon over HTTP, through `client`. Answers go to stdout, errors and
-//! the log to stderr; a command that fails says so with a [`Failure`], which `main` turns into the exit code.
+//! `query`, `top`, `tail` and `import` read a running daemon over HTTP, through `client`. Answers
+//! go to stdout, errors and the log to stderr; a command that fails says so with a [`Failure`],
+//! which `main` turns into the exit code.
 
 pub mod alert;
 pub mod args;
@@ -33,12 +34,12 @@ use crate::config::ConfigErrors;
 use crate::daemon::StartError;
 use crate::state::{StateError, folder};
 
-/// Why a command failed.
+/// The failure of a command.
 #[derive(Debug)]
 pub struct Failure {
     /// The exit code: 1 failure, 2 wrong usage or configuration.
     pub code: u8,
-    /// What [`complain`] is to print; nothing when that has been done.
+    /// Messages for [`complain`] to print; empty if they were printed already.
     pub problems: Vec<String>,
 }
 
@@ -53,7 +54,7 @@ impl Failure {
         Self::new(problem, true)
     }
 
-    /// A failure of the command, or of its usage.
+    /// A failure of the command or of its usage.
     pub fn new(problem: impl Display, is_usage: bool) -> Self {
         Self {
             code: if is_usage { 2 } else { 1 },
@@ -61,7 +62,8 @@ impl Failure {
         }
     }
 
-    /// What could not be written. A reader that goes away (`| head`) is no failure: the command ends, with exit code 0.
+    /// An I/O error of the output. A reader that goes away (`| head`) is no failure: the command
+    /// ends with exit code 0.
     #[expect(
         clippy::needless_pass_by_value,
         reason = "for `map_err`, which passes it on"
@@ -121,7 +123,7 @@ impl From<StartError> for Failure {
 /// Prints an answer on stdout.
 ///
 /// # Errors
-/// When it cannot be written.
+/// Fails if it cannot be written.
 pub fn print(answer: &str) -> Result<(), Failure> {
     writeln!(io::stdout(), "{answer}").map_err(Failure::write)
 }
@@ -132,7 +134,7 @@ pub fn print(answer: &str) -> Result<(), Failure> {
     reason = "errors of the command line have no other way out"
 )]
 pub fn complain(problem: impl Display) {
-    // Errors of a daemon quote names that came in packets.
+    // A daemon's errors quote names that came in packets.
     let problem = problem.to_string();
     let lines: Vec<_> = problem.lines().map(format::visible).collect();
     eprintln!("pinbad: {}", lines.join("\n"));

@@ -1,9 +1,10 @@
-//! `pinbad query`: statements sent to a running daemon, their rows printed while they come.
+//! `pinbad query`: sends statements to a running daemon and prints rows as they arrive.
 //!
-//! Called by `main`, on its thread. As a table on a terminal, as CSV into a file or a pipe, or as the flag says; all but the
-//! table is passed on to a file or a pipe as the daemon sends it. Several statements run one after the other, each in a session
-//! of its own, until one fails. A table's columns are as wide as its first `WIDTH_ROWS` rows need; on a terminal names are
-//! shown, never executed ([`format`](mod@crate::cli::format)), in whichever format. An answer whose end is missing is an error.
+//! Called by `main`, on its thread. Prints a table on a terminal, CSV into a file or pipe, or
+//! whatever the flag says; all but the table reaches a file or pipe as the daemon sends it.
+//! Statements run one after the other, each in its own session, until one fails. Column widths of a
+//! table come from its first `WIDTH_ROWS` rows; on a terminal names are shown, never executed
+//! ([`format`](mod@crate::cli::format)), in every format. A truncated answer is an error.
 
 use std::borrow::Cow;
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
@@ -16,16 +17,16 @@ use super::lexer::statements;
 use crate::cli::client::{Client, ClientFlags};
 use crate::cli::{Failure, format};
 
-/// Rows that a table's widths are taken from.
+/// Rows that determine the widths of a table.
 const WIDTH_ROWS: usize = 1_000;
 
-/// The widest a column gets.
+/// Largest width of a column.
 const WIDTH_MAX: usize = 100;
 
-/// The longest text that is read from stdin, bytes.
+/// Longest text read from stdin, in bytes.
 const TEXT_BYTES_MAX: u64 = 1 << 20;
 
-/// What `query` takes.
+/// The flags of `query`.
 #[derive(Debug, Clone, FlagGroup)]
 pub struct QueryFlags {
     /// Which daemon.
@@ -56,7 +57,7 @@ pub enum Format {
 /// Runs the statements and prints each answer to `out`, until one fails.
 ///
 /// # Errors
-/// When there is no daemon, a statement cannot be run, or an answer breaks off.
+/// Fails if there is no daemon, a statement fails, or an answer breaks off.
 pub fn execute(
     flags: &QueryFlags,
     terminal: bool,
@@ -77,7 +78,7 @@ pub fn execute(
     };
     let mut statements = statements(&text);
     if statements.is_empty() {
-        // The daemon says that there is none.
+        // Sent all the same: the daemon reports that there is no statement.
         statements.push(&text);
     }
     let mut out = BufWriter::new(out);
@@ -145,7 +146,7 @@ fn pass_on(mut answer: impl Read, out: &mut impl Write) -> Result<(), Failure> {
     }
 }
 
-/// Passes lines on to a terminal, which is to show what they hold. Their ends stay.
+/// Copies lines to a terminal with control characters escaped, except line ends.
 fn show_lines(
     mut answer: impl BufRead,
     show: impl Fn(&str) -> Cow<'_, str>,
@@ -172,7 +173,7 @@ struct Head {
     columns: Vec<Column>,
 }
 
-/// A column of a table that is being printed.
+/// A column of the table being printed.
 #[derive(Deserialize)]
 struct Column {
     name: String,
@@ -182,7 +183,7 @@ struct Column {
     width: usize,
 }
 
-/// The daemon's JSON has a row a line, which is all that this relies on beside JSON itself.
+/// Relies on one thing beyond JSON: the daemon sends a row per line.
 fn print_table(answer: impl BufRead, out: &mut impl Write) -> Result<(), Failure> {
     let missing = || broken_off("");
     let mut lines = answer.lines();
@@ -190,7 +191,8 @@ fn print_table(answer: impl BufRead, out: &mut impl Write) -> Result<(), Failure
         Some(line) => line.map_err(|error| unreadable(&error)),
         None => Err(missing()),
     };
-    // `{"columns":[..],"rows":[` and the rest in lines of its own; or all of it, when there are no rows.
+    // `{"columns":[..],"rows":[` with each row on its own line; or everything at once, if there are
+    // no rows.
     let head = next()?;
     if let Ok(done) = serde_json::from_str::<Json>(&head) {
         let affected = done["affected_rows"].as_u64().unwrap_or_default();
@@ -246,7 +248,7 @@ fn cell(value: &Json) -> String {
     }
 }
 
-/// Numbers stand to the right.
+/// Prints a row, with numbers aligned to the right.
 fn print_row(out: &mut impl Write, columns: &[Column], row: &[String]) -> Result<(), Failure> {
     const NUMBERS: [&str; 5] = ["bigint", "int", "float", "double", "decimal"];
     let cells = columns.iter().zip(row).map(|(column, cell)| {

@@ -1,4 +1,5 @@
-//! `pinbad serve` and `pinbad demo`: the daemon, until SIGTERM or SIGINT. SIGHUP reloads the configuration.
+//! `pinbad serve` and `pinbad demo`: run the daemon until SIGTERM or SIGINT. SIGHUP reloads the
+//! configuration.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,10 +22,11 @@ use crate::shutdown::Shutdown;
 use crate::state::annotations::{Annotation, Annotations};
 use crate::telemetry::log::{self, LogControl};
 
-/// Runs the daemon; with a demo rate, also sends it traffic, to its first address.
+/// Runs the daemon; with a demo rate, also sends traffic to its first address.
 ///
 /// # Errors
-/// When the configuration is not valid, the daemon cannot start, or the last snapshot cannot be written.
+/// Fails if the configuration is invalid, the daemon cannot start, or the last snapshot cannot be
+/// written.
 pub fn execute(flags: &ConfigFlags, demo_rate: Option<u32>) -> Result<(), Failure> {
     // Outlives the daemon.
     let folder = demo_rate.and_then(|_| TemporaryFolder::new().ok());
@@ -46,9 +48,9 @@ pub fn execute(flags: &ConfigFlags, demo_rate: Option<u32>) -> Result<(), Failur
             rounded_bytes(limit)
         );
     }
-    // Before any thread: it removes its variables from the environment.
+    // Before any thread starts, since it removes its variables from the environment.
     let activated = ActivatedSockets::from_environment(&config).map_err(Failure::failed)?;
-    // Signals first: one that arrives while the daemon is starting must not kill it half way.
+    // Signals first: one that arrives during startup must not kill the daemon half way.
     let mut signals = Signals::listen()?;
     let daemon = Daemon::start_with(&config, Arc::new(SystemClock::new()), activated)?;
     let shutdown = Shutdown::new();
@@ -76,14 +78,15 @@ pub fn execute(flags: &ConfigFlags, demo_rate: Option<u32>) -> Result<(), Failur
     }
     let saved = daemon.stop();
     tracing::info!("Stopped.");
-    // The log has the error.
+    // The error was logged.
     saved.map_err(|_| Failure::reported())
 }
 
-/// What a demo watches: the search, which is slow for half a minute out of three.
+/// The alerts of a demo: they watch the search, which is slow for half a minute out of three.
 const DEMO_ALERTS: &str = include_str!("load/demo/alerts.toml");
 
-/// The configuration of a demo, whose past lies in this folder unless another one is given; nothing of it survives.
+/// The configuration of a demo. Its history lies in `folder` unless the flags name another; nothing
+/// survives.
 fn demo_config(flags: &ConfigFlags, folder: Option<&Path>) -> Result<Config, ConfigErrors> {
     let usual = folder.map(Path::to_owned);
     let mut config = Config::load_beside(flags, std::env::vars_os(), usual)?;
@@ -99,7 +102,7 @@ fn demo_config(flags: &ConfigFlags, folder: Option<&Path>) -> Result<Config, Con
     Ok(config)
 }
 
-/// Takes over the configuration as it is now. An invalid one changes nothing.
+/// Applies the current configuration file. An invalid one changes nothing.
 fn reload(
     daemon: &Daemon,
     loaded: Result<(Config, Option<Scaled>), Failure>,
@@ -109,7 +112,7 @@ fn reload(
     let errors = match loaded {
         Ok((new, _)) => match daemon.reload(config, &new) {
             Ok(()) => {
-                // The log is there as long as the program is.
+                // The log lives as long as the program.
                 let _set = log.reload(LevelFilter::from_level(new.log.level));
                 return;
             }
@@ -122,7 +125,7 @@ fn reload(
     }
 }
 
-/// Sends the daemon what a small shop would, on a thread of its own.
+/// Sends the daemon the traffic of a small shop, on a thread of its own.
 fn start_demo(daemon: &Daemon, rate: u32, shutdown: &Shutdown) -> Option<JoinHandle<()>> {
     let target = daemon::local(*daemon.udp_addresses().first()?);
     let shutdown = shutdown.clone();
@@ -141,7 +144,7 @@ fn start_demo(daemon: &Daemon, rate: u32, shutdown: &Shutdown) -> Option<JoinHan
         .ok()
 }
 
-/// Marks a release of the small shop in the charts, as whoever releases would.
+/// Annotates the charts with a release of the shop, as a deploy script would.
 fn note_release(annotations: &Annotations, release: &str) {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let made = Annotation {

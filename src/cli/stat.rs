@@ -1,7 +1,8 @@
-//! `pinbad stat set`: settings of a running stat extension of PHP.
+//! `pinbad stat set`: changes settings of a running stat extension of PHP.
 //!
-//! A setting is a frame of 16 bytes: its id and its value. The extension says nothing, and waits for whoever stays connected, so the
-//! connection is opened, written to and closed. Ids other than the four that it knows kill PHP, so there is no way to name one.
+//! A setting is a frame of 16 bytes: its id and its value. The extension sends no reply and blocks
+//! on clients that stay connected, so the connection is opened, written to and closed. Ids other
+//! than the four known ones kill PHP, so the command offers no other.
 
 use std::io::{self, BufRead, Write};
 use std::path::PathBuf;
@@ -13,7 +14,7 @@ use crate::config::{Config, StatAddress};
 use crate::input::stat::client;
 use crate::shutdown::Shutdown;
 
-/// What `stat` can do.
+/// The commands of `pinbad stat`.
 #[derive(Debug, Clone, Subcommand)]
 pub enum StatCommand {
     /// Change a setting of a running extension.
@@ -21,7 +22,7 @@ pub enum StatCommand {
     Set(StatSetFlags),
 }
 
-/// What `stat set` takes.
+/// The flags of `stat set`.
 #[derive(Debug, Clone, FlagGroup)]
 pub struct StatSetFlags {
     /// What to set.
@@ -52,14 +53,14 @@ pub enum Setting {
 /// Shortest interval that the extension takes, in microseconds.
 const INTERVAL_MIN: i64 = 10;
 
-/// Who gets to know of a setting.
+/// The processes that a setting reaches.
 const REACHES: &str = "It reaches the process that owns the socket, and what that forks from now on. Workers that were \
                        forked before keep their settings until PHP-FPM is reloaded.";
 
-/// The frame of a setting.
+/// Encodes a setting.
 ///
 /// # Errors
-/// Why it is not sent.
+/// The reason why it is not sent.
 fn frame(setting: Setting, value: &str) -> Result<[u8; 16], String> {
     let switch = || match value {
         "on" | "1" => Ok(1),
@@ -93,7 +94,7 @@ fn frame(setting: Setting, value: &str) -> Result<[u8; 16], String> {
 /// Sends a setting. `input` answers questions.
 ///
 /// # Errors
-/// When the setting is refused, nobody says yes, or a socket cannot be written to.
+/// Fails if the setting is refused, nobody confirms, or a socket cannot be written to.
 pub fn execute(
     flags: &StatSetFlags,
     config: &Config,

@@ -1,4 +1,5 @@
-//! `pinbad tables`: a CREATE TABLE statement for everything that a daemon of this configuration would have.
+//! `pinbad tables`: prints a CREATE TABLE statement for every table that a daemon with this
+//! configuration has.
 
 use super::args::TablesFlags;
 use super::{Failure, complain, print};
@@ -17,7 +18,7 @@ use crate::{daemon, state};
 /// Prints the statements.
 ///
 /// # Errors
-/// When the configuration is not valid, or what `state.dir` keeps cannot be read.
+/// Fails if the configuration is invalid, or the content of `state.dir` cannot be read.
 pub fn execute(flags: &TablesFlags) -> Result<(), Failure> {
     let config = Config::from_environment(&flags.config)?;
     #[cfg(feature = "sql")]
@@ -47,7 +48,7 @@ pub fn execute(flags: &TablesFlags) -> Result<(), Failure> {
     print(statements.trim_end())
 }
 
-/// What makes the tables of ClickHouse, and views of the reports that are always there or configured.
+/// Statements for ClickHouse: its tables, and views of the built-in and configured reports.
 #[cfg(feature = "sql")]
 fn clickhouse_statements(config: &Config, flags: &TablesFlags) -> Result<String, Failure> {
     let (database, cluster) = (&config.clickhouse.database, flags.cluster.as_deref());
@@ -72,8 +73,8 @@ fn clickhouse_statements(config: &Config, flags: &TablesFlags) -> Result<String,
     Ok(format!("{};", statements.join(";\n\n")))
 }
 
-/// Where a MariaDB in front finds the daemon, from the value of `--federated`: `mysql://user[:password]@host:port`, the
-/// database left out; "" for the address of the configuration.
+/// The address at which a MariaDB in front finds the daemon, from the value of `--federated`:
+/// `mysql://user[:password]@host:port` without a database; "" for the address in the configuration.
 fn federated_server(given: &str, config: &Config) -> Result<String, String> {
     if given.is_empty() {
         let listen = config.mysql.listen.ok_or(

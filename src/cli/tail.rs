@@ -1,9 +1,10 @@
-//! `pinbad tail`: the requests of a running daemon as they pass, a line each.
+//! `pinbad tail`: prints the requests of a running daemon as they arrive, one per line.
 //!
-//! Called by `main`, on its thread; the connection is read on another one (`stream`), so a stop is noticed within a moment
-//! even while nothing comes. What passes is the daemon's stream with the filters that the flags name. A lost connection is
-//! said on stderr and taken up again where it broke, for as long as it takes; only the first one must succeed. Names are
-//! shown, never executed ([`format`](mod@crate::cli::format)).
+//! Called by `main`, on its thread; the connection is read on another one (`stream`), so a stop is
+//! noticed within a moment even while nothing arrives. Shows the daemon's stream with the filters
+//! that the flags name. A lost connection is reported on stderr and resumed where it broke, however
+//! long that takes; only the first must succeed. Names are shown, never executed
+//! ([`format`](mod@crate::cli::format)).
 
 use std::io::{self, BufWriter, Write};
 use std::time::Duration;
@@ -24,10 +25,10 @@ mod stream;
 use columns::Columns;
 use stream::Event;
 
-/// How long a stop may go unnoticed.
+/// Longest delay until a stop is noticed.
 const EVENT_WAIT: Duration = Duration::from_millis(100);
 
-/// What `tail` takes.
+/// The flags of `tail`.
 #[derive(Debug, Clone, FlagGroup)]
 pub struct TailFlags {
     /// Which daemon.
@@ -73,7 +74,7 @@ pub struct TailFlags {
     pub json: bool,
 }
 
-/// A duration as seconds with six decimals, as the daemon takes it.
+/// Formats a duration as seconds with six decimals, as the daemon expects.
 fn seconds(text: &str) -> Result<String, String> {
     let time = parse_duration(text)
         .map_err(|why| format!("{why}; accepted: 250ms, 1.5s, or seconds such as 0.25"))?;
@@ -87,7 +88,7 @@ fn pair(text: &str) -> Result<(String, String), String> {
     }
 }
 
-/// What to ask the daemon for, and how far it has come.
+/// The query for the daemon, and the progress made.
 struct StreamQuery {
     query: String,
     after_id: Option<u64>,
@@ -124,7 +125,7 @@ impl StreamQuery {
         }
     }
 
-    /// The path to connect to next; `None`: enough requests have come.
+    /// The path to connect to next; `None` once enough requests have arrived.
     fn path(&self) -> Option<String> {
         let mut path = self.query.clone();
         if let Some(id) = self.after_id {
@@ -150,10 +151,11 @@ impl StreamQuery {
     }
 }
 
-/// Prints requests until there are enough, or a stop. `colour`: the output is a terminal that may be coloured.
+/// Prints requests until there are enough, or a stop. `colour`: the output is a terminal that may
+/// be coloured.
 ///
 /// # Errors
-/// When the daemon cannot be asked at all, or refuses; when nothing can be written.
+/// Fails if the daemon cannot be reached at first, or refuses; or if output fails.
 pub fn execute(
     flags: &TailFlags,
     colour: bool,
@@ -184,14 +186,14 @@ pub fn execute(
 struct Printer<O: Write, E: Write> {
     out: BufWriter<O>,
     err: E,
-    /// `None`: lines as they come.
+    /// `None` prints lines as they come.
     columns: Option<Columns>,
-    /// Whether the connection is.
+    /// Whether the connection is lost.
     lost: bool,
 }
 
 impl<O: Write, E: Write> Printer<O, E> {
-    /// Output waits for more only while there is more.
+    /// Prints an event; `last` flushes the output, since nothing more is waiting.
     fn handle(&mut self, event: Event, last: bool) -> io::Result<()> {
         match event {
             Event::Connected => {
@@ -229,7 +231,7 @@ impl<O: Write, E: Write> Printer<O, E> {
         }
     }
 
-    /// A word about the connection, in its place between the lines.
+    /// Prints a note about the connection between the lines.
     fn notify(&mut self, text: &str) -> io::Result<()> {
         self.out.flush()?;
         writeln!(self.err, "pinbad: {}", format::visible(text))

@@ -1,5 +1,5 @@
-//! `[[alert]]`: rules over reports. What their reports, columns and keys are is checked where the reports are known
-//! (`crate::alert::rule`).
+//! `[[alert]]`: rules over reports. Reports, columns and keys are checked later, where the reports
+//! are known (`crate::alert::rule`).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,30 +10,31 @@ use super::list_entry::{EntryReader, Refused};
 use super::raw_value::{Entry, Value};
 use crate::limits::{ALERT_LABELS_MAX, ALERT_WINDOW_SECS_MAX, ALERTS_MAX};
 
-/// An entry, checked as far as that needs no report.
+/// An `[[alert]]` entry, checked as far as possible without its report.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AlertEntry {
-    /// As it was given, for what is found wrong later.
+    /// The entry as given, for errors found later.
     pub entry: Entry,
-    /// What the alert is called: its label `alertname`.
+    /// The label `alertname`.
     pub name: String,
-    /// Of which report.
+    /// The report to watch.
     pub report: String,
-    /// Of which of its rows: `KEY=text`, `KEY!=text`, `KEY=prefix*`, all of them.
+    /// Conditions on the rows to watch: `KEY=text`, `KEY!=text`, `KEY=prefix*`. Empty means all
+    /// rows.
     pub conditions: Vec<String>,
-    /// The condition; `None`: that nothing arrived.
+    /// The condition; `None` fires when nothing arrived.
     pub when: Option<String>,
-    /// Over how many seconds.
+    /// Length of the window in seconds.
     pub window: u64,
-    /// For how many seconds it has to hold before the alert fires.
+    /// Seconds the condition must hold before the alert fires.
     pub hold: u64,
-    /// For how many seconds it must not hold before the alert is over.
+    /// Seconds the condition must be false before the alert resolves.
     pub keep: u64,
-    /// Requests below which nothing is said; `None`: what the condition needs.
+    /// Fewest requests needed for a verdict; `None` uses the minimum of the condition.
     pub min_requests: Option<u64>,
     /// The label `severity`.
     pub severity: String,
-    /// Labels beside those.
+    /// Further labels.
     pub labels: BTreeMap<String, String>,
 }
 
@@ -52,12 +53,12 @@ const KEYS: [&str; 11] = [
     "labels",
 ];
 
-/// Labels that every alert has; keys of the report come on top.
+/// Labels that every alert has, in addition to the keys of its report.
 pub const OWN_LABELS: [&str; 3] = ["alertname", "severity", "report"];
 
 const ONE: &str = "one of when = \"CONDITION\", absent = true";
 
-/// The rules of all entries, in their order; what is wrong goes to `errors` and is left out.
+/// Reads the rules of all entries, in order; a faulty one adds to `errors` and is left out.
 pub(super) fn read(entries: &[Entry], errors: &mut Vec<ConfigError>) -> Vec<AlertEntry> {
     let mut rules: Vec<AlertEntry> = Vec::with_capacity(entries.len());
     EntryReader::each("alert", ALERTS_MAX, entries, errors, |reader| {
@@ -136,7 +137,7 @@ fn conditions() -> Kind<Vec<String>> {
     })
 }
 
-/// Whether a label may be called so: Alertmanager refuses anything else.
+/// Returns whether Alertmanager accepts `name` as a label name.
 fn is_label(name: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     !name.is_empty() && !name.starts_with(|it: char| it.is_ascii_digit()) && name.bytes().all(fits)

@@ -1,7 +1,7 @@
-//! From what was given to [`Config`]: reads each key, then checks those that must agree.
+//! Turns the given settings into a [`Config`]: reads each key, then checks those that must agree.
 //!
-//! A value that is refused is replaced by its default and reading goes on, so that all errors are found at once; the caller
-//! discards the result when there is any. Nothing is opened or bound here.
+//! A refused value is replaced by its default and reading goes on, so that all errors are found at
+//! once; the caller discards the result if there are any. Nothing is opened or bound here.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -15,13 +15,14 @@ use super::settings::{self, Key};
 use super::{Config, FrontConfig, alert, otlp, rewrite, squid, stat, user};
 use crate::limits::BLOCK_BYTES;
 
-/// Sockets in all, each with a thread and buffers of its own.
+/// Most sockets in all; each has its own thread and buffers.
 const SOCKETS_MAX: usize = 1024;
 
-/// What one request of the temporary pool is taken to need while `temp_pool_bytes` is 0.
+/// Assumed size of one request in the temporary pool while `temp_pool_bytes` is 0.
 const TEMP_REQUEST_BYTES: usize = 512;
 
-/// Reads and checks everything; what is wrong is added to the errors of `raw`, and the result is of use only if nothing was.
+/// Reads and checks everything. Problems are added to the errors of `raw`; the result is valid only
+/// if there are none.
 pub(super) fn check(raw: &mut RawConfig) -> Config {
     let mut config = Config::of_sections(raw);
     let [reports, squids, stats, otlps, alerts, rewrites, users] =
@@ -48,7 +49,7 @@ pub(super) fn check(raw: &mut RawConfig) -> Config {
 }
 
 impl Config {
-    /// Replaces zeros that stand for what this machine has, or for what another key says.
+    /// Replaces zeros that mean "as many as the machine has" or "as another key says".
     fn resolve_zeros(&mut self) {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let ingest = &mut self.ingest;
@@ -65,11 +66,13 @@ impl Config {
     }
 }
 
-/// What lies in a folder of the state. It used to be given as the whole of what is kept, and stays where it is.
+/// Files of a `state` folder. Configurations that used to name it as the only data folder keep it
+/// there.
 const FILES_OF_STATE: [&str; 3] = ["snapshot", "reports.json", "annotations.json"];
 
 impl Config {
-    /// Replaces "auto" by the folder that is `usual`, and puts what has no folder of its own under `data.dir`.
+    /// Replaces "auto" by `usual`, and puts `state` and `history` under `data.dir` unless they have
+    /// folders of their own.
     fn resolve_folders(&mut self, usual: Option<PathBuf>) {
         let data = &mut self.data.dir;
         if data.as_deref() == Some(Path::new(AUTO)) {
@@ -91,7 +94,7 @@ impl Config {
 }
 
 impl RawConfig {
-    /// The value of `key`, or its default when none was given or it is refused.
+    /// Reads the value of `key`; the default if none was given or it is refused.
     pub(super) fn value<T: 'static>(&mut self, key: &'static Key, kind: Kind<T>) -> T {
         let given = self.settings.get(key.name);
         let value = given.and_then(|given| kind.read(key.name, given, &mut self.errors));
@@ -115,7 +118,7 @@ impl RawConfig {
         }
     }
 
-    /// Certificate and key are given together or not at all.
+    /// Checks that certificate and key are given together or not at all.
     fn check_tls(&mut self, front: &FrontConfig<'_>) {
         let [cert, key] = ["tls_cert", "tls_key"].map(|name| format!("{}.{name}", front.section));
         let (given, missing) = match (front.tls_cert, front.tls_key) {
@@ -174,13 +177,13 @@ impl RawConfig {
         }
     }
 
-    /// Where the first was given, or else the second.
+    /// The location of `first` if it was given, else that of `second`.
     fn location_of_either(&self, first: &str, second: &str) -> Location {
         let given = self.settings.contains_key(first);
         self.location(if given { first } else { second })
     }
 
-    /// Where `name` was given, or its default.
+    /// The location of `name`, or of its default.
     fn location(&self, name: &str) -> Location {
         match self.settings.get(name) {
             Some(given) => given.location.clone(),

@@ -1,7 +1,8 @@
-//! The folder that `data.dir = "auto"` means, and the one of a demo.
+//! The folder that `data.dir = "auto"` means, and the temporary folder of a demo.
 //!
-//! Called by the commands, before any thread starts. It looks at the disk and changes nothing there; only the demo's folder is
-//! made, and goes with it, or with the next demo after a kill.
+//! Called by the commands, before any thread starts. Reads the disk and changes nothing, except for
+//! the demo's folder: it is created here and removed with the demo or, after a kill, by the next
+//! one.
 
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File};
@@ -11,27 +12,28 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::Access;
 
-/// What a package or an image makes for the daemon.
+/// The folder that packages and images create for the daemon.
 pub const USUAL: &str = "/var/lib/pinbad";
 
-/// The folders of a unit's `StateDirectory=`, by systemd.
+/// The variable in which systemd passes the folders of `StateDirectory=`.
 const VARIABLE: &str = "STATE_DIRECTORY";
 
-/// systemd's, else [`USUAL`] where it can be used.
+/// systemd's folder, else [`USUAL`] where it can be used.
 #[must_use]
 pub fn usual() -> Option<PathBuf> {
     found(std::env::var_os(VARIABLE).as_deref(), Path::new(USUAL))
 }
 
 fn found(variable: Option<&OsStr>, usual: &Path) -> Option<PathBuf> {
-    // Several are apart by colons.
+    // systemd separates several by colons.
     let first = variable.and_then(|all| std::env::split_paths(all).next());
     first
         .filter(|path| path.is_absolute())
         .or_else(|| is_ours(usual).then(|| usual.to_owned()))
 }
 
-/// Whether this user may write there. Root may everywhere: in another user's folder it would leave what that user cannot read.
+/// Returns whether this user should write there. Root always could, but in another user's folder it
+/// would leave files that user cannot read.
 fn is_ours(path: &Path) -> bool {
     let (Ok(found), user) = (fs::metadata(path), rustix::process::geteuid()) else {
         return false;
@@ -41,22 +43,22 @@ fn is_ours(path: &Path) -> bool {
         && rustix::fs::access(path, Access::WRITE_OK | Access::EXEC_OK).is_ok()
 }
 
-/// How the name of a demo's folder begins.
+/// Prefix of the name of a demo's folder.
 const DEMO: &str = "pinbad-demo-";
 
-/// A folder that is removed, with all that is in it, when this goes; or by the next one, after a kill.
+/// A folder that is removed with its content on drop or, after a kill, by the next one created.
 #[derive(Debug)]
 pub struct TemporaryFolder {
     path: PathBuf,
-    /// Locked for as long as it is used.
+    /// Locked as long as the folder is in use.
     _lock: File,
 }
 
 impl TemporaryFolder {
-    /// Makes one for this user alone, among the files of [`std::env::temp_dir`].
+    /// Creates a folder for this user alone in [`std::env::temp_dir`].
     ///
     /// # Errors
-    /// Those of the system.
+    /// Any I/O error.
     pub fn new() -> io::Result<Self> {
         Self::within(&std::env::temp_dir())
     }
@@ -67,14 +69,14 @@ impl TemporaryFolder {
         let nanos = nanos.map_or(0, |it| it.subsec_nanos());
         let name = format!("{DEMO}{}-{nanos}", std::process::id());
         let path = dir.join(name);
-        // Fails where there is something of that name, whoever made it.
+        // Fails if the name exists, whoever created it.
         DirBuilder::new().mode(0o700).create(&path)?;
         let lock = File::open(&path)?;
         lock.lock()?;
         Ok(Self { path, _lock: lock })
     }
 
-    /// Where it is.
+    /// The path of the folder.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -83,17 +85,17 @@ impl TemporaryFolder {
 
 impl Drop for TemporaryFolder {
     fn drop(&mut self) {
-        // What cannot be removed is left to whoever tends the folder for temporary files.
+        // Leftovers are a matter for whatever cleans the folder for temporary files.
         let _left = fs::remove_dir_all(&self.path);
     }
 }
 
-/// Removes this user's folders of demos that were killed: nobody holds their lock.
+/// Removes this user's folders of demos that were killed, which nobody has locked.
 fn remove_abandoned(dir: &Path) {
     let user = rustix::process::geteuid().as_raw();
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
         let is_demos = entry.file_name().to_string_lossy().starts_with(DEMO);
-        // The entry itself: a link is none of ours.
+        // Looks at the entry itself: a link is not ours.
         let is_ours = || {
             let found = entry.metadata();
             found.is_ok_and(|found| found.is_dir() && found.uid() == user)

@@ -1,21 +1,22 @@
-//! What is wrong with a configuration, in words for the person who wrote it.
+//! Errors of a configuration, worded for the person who wrote it.
 //!
-//! Each error is one line and names its location (file and line, variable or flag), the key, the value given and what is
-//! accepted. They are collected: three slips in a file are reported at once. `main` prints them and exits with code 2.
+//! Each error is one line and names its location (file and line, variable or flag), the key, the
+//! value given and what is accepted. They are collected: three slips in a file are reported at
+//! once. `main` prints them and exits with code 2.
 
 use std::fmt;
 
 use super::location::Location;
 
-/// One thing that is wrong.
+/// One problem in a configuration.
 #[derive(Debug, thiserror::Error)]
 #[error("{location}: {problem}")]
 pub struct ConfigError {
-    /// Where.
+    /// Where it is.
     pub(super) location: Location,
-    /// What, and what is accepted instead.
+    /// The problem, and what is accepted instead.
     problem: String,
-    /// Whether it is only that no setting has this variable.
+    /// Whether the problem is an environment variable that no setting has.
     pub(super) is_unknown_variable: bool,
 }
 
@@ -28,7 +29,7 @@ impl ConfigError {
         }
     }
 
-    /// A known key, or list, whose value at `location` is not accepted.
+    /// An error for a known key or list whose value at `location` is refused.
     pub(super) fn value(location: Location, key: &str, problem: &str, accepted: &str) -> Self {
         let given = location.given();
         Self::new(
@@ -38,7 +39,7 @@ impl ConfigError {
     }
 }
 
-/// All that is wrong with a configuration; one line each when shown. Never empty.
+/// All problems of a configuration; shown one per line. Never empty.
 #[derive(Debug)]
 pub struct ConfigErrors(pub Vec<ConfigError>);
 

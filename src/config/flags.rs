@@ -37,7 +37,7 @@ pub struct ConfigFlags {
 }
 
 impl ConfigFlags {
-    /// The flags that stand for one key: flag, key and the text given.
+    /// Flag, key and text of each flag that sets one key.
     pub(crate) fn shorthands(&self) -> Vec<(&'static str, &'static str, String)> {
         let udp = (!self.udp.is_empty()).then(|| self.udp.join(","));
         [

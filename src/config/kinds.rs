@@ -1,7 +1,7 @@
-//! The kinds of values that keys accept: how each is read, and how an error describes it.
+//! Kinds of values that keys accept: how each is read, and how errors describe it.
 //!
-//! A kind reads a [`Given`], which is the same wherever it came from, so a value means the same in the file, in a variable and
-//! in a flag. What it refuses gets a few words on what is wrong; [`Kind::accepted`] says what would be right.
+//! A kind reads a [`Given`], so a value means the same in the file, in a variable and in a flag. A
+//! refused value gets a few words on what is wrong; [`Kind::accepted`] says what would be right.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -14,9 +14,9 @@ use super::raw_value::{Given, Value};
 use super::units::{exact_bytes, exact_duration, parse_bytes, parse_duration};
 use crate::limits::SPAN_TAGS_MAX;
 
-/// A kind of values that become a `T`.
+/// A kind of values, read into a `T`.
 pub(super) struct Kind<T> {
-    /// What it accepts, in words.
+    /// The accepted values, in words.
     pub(super) accepted: String,
     reader: Reader<T>,
 }
@@ -25,9 +25,9 @@ type Reader<T> = Box<dyn Fn(&Given) -> Result<T, Problem>>;
 
 /// Why a value is not accepted.
 pub(super) struct Problem {
-    /// In a few words.
+    /// The reason, in a few words.
     text: String,
-    /// The item of a list that is wrong, if it is one.
+    /// Index of the list item at fault, if it is one item.
     item: Option<usize>,
     /// Whether the value may have a secret in it.
     is_secret: bool,
@@ -44,7 +44,7 @@ impl<S: Into<String>> From<S> for Problem {
 }
 
 impl<T: 'static> Kind<T> {
-    /// A kind that accepts, in words, `accepted`.
+    /// Creates a kind; `accepted` describes its values in errors.
     pub(super) fn new(
         accepted: impl Into<String>,
         reader: impl Fn(&Given) -> Result<T, Problem> + 'static,
@@ -55,7 +55,7 @@ impl<T: 'static> Kind<T> {
         }
     }
 
-    /// The same, with the reason for its range in what errors say; none if that is empty.
+    /// Adds the reason for the range to error messages; nothing if `why` is empty.
     pub(super) fn because(mut self, why: &str) -> Self {
         if !why.is_empty() {
             self.accepted += &format!(" ({why})");
@@ -63,7 +63,7 @@ impl<T: 'static> Kind<T> {
         self
     }
 
-    /// Reads the value of `name`; one that is not accepted is added to the errors.
+    /// Reads the value of `name`; a refused one is added to the errors.
     pub(super) fn read(
         &self,
         name: &str,
@@ -86,12 +86,12 @@ impl<T: 'static> Kind<T> {
 }
 
 impl<T: 'static> Kind<T> {
-    /// The same, made into something else.
+    /// Converts each value with `into`.
     pub(super) fn map<U: 'static>(self, into: fn(T) -> U) -> Kind<U> {
         Kind::new(self.accepted, move |given| (self.reader)(given).map(into))
     }
 
-    /// The same without what `refuse` has a word against.
+    /// Also refuses values for which `refuse` returns a reason.
     pub(super) fn refusing(self, refuse: fn(&T) -> Option<&'static str>) -> Self {
         Self::new(self.accepted, move |given| {
             let value = (self.reader)(given)?;
@@ -113,7 +113,7 @@ fn fit<N: TryFrom<u64>>(number: i128, least: u64, most: u64) -> Result<N, Proble
         .ok_or_else(|| "too large".into())
 }
 
-/// A whole number from the first to the second.
+/// An integer from `least` to `most`.
 pub(super) fn whole<N: TryFrom<u64> + 'static>(least: u64, most: u64) -> Kind<N> {
     Kind::new(
         format!("a whole number from {least} to {most}"),
@@ -141,7 +141,7 @@ pub(super) fn size(least: u64, most: u64) -> Kind<usize> {
 }
 
 impl Kind<usize> {
-    /// The same, or 0, which means this.
+    /// Also accepts 0, described in errors as `meaning`.
     pub(super) fn or_zero(self, meaning: &str) -> Self {
         let accepted = format!("{}, or 0: {meaning}", self.accepted);
         Self::new(accepted, move |given| {
@@ -171,7 +171,7 @@ pub(super) fn span(least: Duration, most: Duration) -> Kind<Duration> {
 }
 
 impl Kind<Duration> {
-    /// The same, in whole seconds.
+    /// Accepts whole seconds only.
     pub(super) fn in_whole_seconds(self) -> Self {
         Self::new(self.accepted, move |given| match (self.reader)(given)? {
             duration if duration.subsec_nanos() > 0 => Err("not in whole seconds".into()),
@@ -180,7 +180,7 @@ impl Kind<Duration> {
     }
 }
 
-/// One of these words.
+/// One of the given words.
 pub(super) fn choice<T: Copy>(choices: &'static [(&'static str, T)]) -> Kind<T> {
     let words: Vec<&str> = choices.iter().map(|(word, _)| *word).collect();
     Kind::new(words.join(", "), |given| {
@@ -189,7 +189,7 @@ pub(super) fn choice<T: Copy>(choices: &'static [(&'static str, T)]) -> Kind<T> 
     })
 }
 
-/// Some of these words.
+/// Any of the given words.
 pub(super) fn choices<T: Copy + 'static>(choices: &'static [(&'static str, T)]) -> Kind<Vec<T>> {
     let one = choice(choices);
     let accepted = format!("a list of some of {}", one.accepted);
@@ -227,7 +227,7 @@ pub(super) fn path(of: &str) -> Kind<Option<PathBuf>> {
     path_or(format!("the path of a {of}, or \"\" for none"))
 }
 
-/// What [`data_folder`] gives where the folder is to be found; one of that name is "./auto".
+/// The value of [`data_folder`] that asks to find a folder; a folder of that name is "./auto".
 pub(super) const AUTO: &str = "auto";
 
 /// The path of a directory, [`AUTO`], or "".
@@ -246,7 +246,7 @@ fn path_or(accepted: String) -> Kind<Option<PathBuf>> {
     })
 }
 
-/// A text of this kind that is shown as it is.
+/// A text that is shown as it is; `of` says what it names.
 pub(super) fn name(of: &str) -> Kind<String> {
     let accepted = format!("the name of {of}: at most 255 bytes without control characters");
     Kind::new(accepted, |given| {
@@ -258,7 +258,7 @@ pub(super) fn name(of: &str) -> Kind<String> {
     })
 }
 
-/// The name under which what comes from a source is counted.
+/// The host name under which requests of a source are counted.
 pub(super) fn host(of: &str) -> Kind<String> {
     Kind::new(format!("{of}, 1 to 255 bytes"), |given| {
         match given.text() {
@@ -282,7 +282,7 @@ pub(super) fn identifier() -> Kind<String> {
     })
 }
 
-/// Where a server is; without a password, since addresses are logged.
+/// The URL of a server; without a password, since URLs are logged.
 pub(super) fn server_url() -> Kind<String> {
     let accepted = "a URL, as in \"https://clickhouse:8443\", without user, password and parameters; \"\" for none";
     Kind::new(accepted, |given| {
@@ -307,7 +307,7 @@ pub(super) fn server_url() -> Kind<String> {
     })
 }
 
-/// Where alerts are sent.
+/// URLs that alerts are sent to.
 pub(super) fn server_urls() -> Kind<Vec<String>> {
     let accepted = "up to 8 URLs, as in [\"http://alertmanager:9093\"], without user, password and parameters; [] for none";
     list((8, "URLs"), accepted, |given, before| {
@@ -319,8 +319,8 @@ pub(super) fn server_urls() -> Kind<Vec<String>> {
     })
 }
 
-/// A list of at most `most` items (and what they are called); a value that is none is a list of one. `item` reads an item,
-/// and sees the ones before it.
+/// A list of at most `most` items, called by the given noun; a single value is a list of one.
+/// `item` reads an item and sees the ones before it.
 fn list<T: 'static>(
     (most, items_are): (usize, &'static str),
     accepted: &str,
@@ -364,7 +364,7 @@ pub(super) fn networks() -> Kind<Vec<IpNet>> {
         "up to 64 networks, as in [\"10.0.0.0/8\", \"2001:db8::/32\", \"192.0.2.7\"]; [] for none";
     list((64, "networks"), accepted, |given, _| {
         let text = given.text().unwrap_or_default();
-        // An address alone is a network of one.
+        // A plain address is a network of one.
         let alone = || text.parse().map(|address: IpAddr| address.into());
         let network: IpNet = text
             .parse()

@@ -1,7 +1,7 @@
-//! The configuration as it was given: file, environment and flags laid over each other, nothing checked but names.
+//! The configuration as given: file, environment and flags merged; only names are checked.
 //!
-//! [`RawConfig`] holds, for each key, the value of the strongest layer with its location. A layer is read to its end
-//! whatever is wrong in it: errors are collected. Runs at start only; the file is read by the caller.
+//! [`RawConfig`] holds the value and location of each key from the strongest layer. A layer is read
+//! to its end despite errors, which are collected. Runs at start only; the caller reads the file.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -32,10 +32,11 @@ pub(super) const LISTS: [&str; 7] = [
 /// The variable that names the configuration file.
 pub(super) const CONFIG_VARIABLE: &str = "PINBAD_CONFIG";
 
-/// The variable that holds the token of the commands that read a running daemon; no setting of the daemon itself.
+/// The variable with the token for commands that read a running daemon; not a setting of the
+/// daemon.
 pub const TOKEN_VARIABLE: &str = "PINBAD_TOKEN";
 
-/// Settings of Pinba's engines under the name they have in `my.cnf`.
+/// Settings of Pinba's engines, by their names in `my.cnf`.
 const PINBA_NAMES: [(&str, &str); 4] = [
     ("address", "ingest.listen"),
     ("port", "ingest.listen"),
@@ -43,24 +44,24 @@ const PINBA_NAMES: [(&str, &str); 4] = [
     ("default_history_time_sec", "pool.stats_history"),
 ];
 
-/// What was given, all layers together.
+/// The given settings, all layers merged.
 #[derive(Default)]
 pub(super) struct RawConfig {
-    /// By key or list; only what was given.
+    /// Values by key or list; only those that were given.
     pub(super) settings: BTreeMap<&'static str, Given>,
-    /// What was wrong so far.
+    /// Errors so far.
     pub(super) errors: Vec<ConfigError>,
-    /// What "auto" means for `data.dir`.
+    /// The folder that "auto" stands for in `data.dir`.
     pub(super) usual_folder: Option<PathBuf>,
 }
 
 impl RawConfig {
-    /// Lays a file over what is there; `name` is what errors call it.
+    /// Adds a file as the strongest layer so far; errors call it `name`.
     pub(super) fn add_file(&mut self, name: &str, text: &str) {
         let location = Location::whole(Origin::File(name.to_owned()), text);
         let (table, wrong) = DeTable::parse_recoverable(text);
         if !wrong.is_empty() {
-            // What could be recovered has holes; errors about those would only mislead.
+            // The recovered part has holes, so errors about it would only mislead.
             let errors = wrong.iter().map(|error| syntax(&location, error));
             self.errors.extend(errors);
             return;
@@ -101,7 +102,7 @@ impl RawConfig {
         }
     }
 
-    /// Lays the `PINBAD_` variables of an environment over what is there.
+    /// Adds the `PINBAD_` variables of an environment as the strongest layer so far.
     pub(super) fn add_variables(
         &mut self,
         variables: impl IntoIterator<Item = (OsString, OsString)>,
@@ -128,7 +129,7 @@ impl RawConfig {
         }
     }
 
-    /// Lays the flags of the command line over what is there.
+    /// Adds the flags of the command line as the strongest layer.
     pub(super) fn add_flags(&mut self, flags: &ConfigFlags) {
         let mut set: Vec<&str> = Vec::new();
         for pair in &flags.set {
@@ -158,13 +159,13 @@ impl RawConfig {
         }
     }
 
-    /// The text of a flag or a variable for the key or list `name`.
+    /// Adds the text of a flag or variable for the key or list `name`.
     fn add_text(&mut self, name: &'static str, location: Location) {
         let given = Given::from_text(of_list(name, location));
         self.settings.insert(name, given);
     }
 
-    /// The entries of one of [`LISTS`].
+    /// Returns the entries of one of [`LISTS`].
     pub(super) fn entries(&mut self, list: &'static str) -> Vec<Entry> {
         let Some(given) = self.settings.get(list) else {
             return Vec::new();
@@ -195,7 +196,7 @@ impl RawConfig {
     }
 }
 
-/// The location of something in `list`, which errors do not repeat if there may be secrets in it.
+/// The location of a part of `list`; hidden from errors if it may hold secrets.
 fn of_list(list: &str, location: Location) -> Location {
     match list {
         "user" => location.hidden(),
@@ -208,7 +209,7 @@ fn names() -> impl Iterator<Item = &'static str> {
     KEYS.iter().map(|key| key.name).chain(LISTS)
 }
 
-/// The entries of a table as they stand in the file (the map itself sorts by name).
+/// The entries of a table in file order (the map itself sorts by name).
 fn in_order<'t>(table: &'t DeTable<'_>) -> Vec<(&'t str, &'t Spanned<DeValue<'t>>)> {
     let mut entries: Vec<_> = table.iter().collect();
     entries.sort_by_key(|(name, _)| name.span().start);
@@ -227,7 +228,7 @@ fn syntax(location: &Location, error: &toml::de::Error) -> ConfigError {
     )
 }
 
-/// The key that was probably meant: misspelt, or right but in the wrong section, or under Pinba's name.
+/// The key probably meant: misspelt, in the wrong section, or given by Pinba's name.
 fn nearest_key(given: &str) -> Option<&'static str> {
     if let Some(name) = nearest(given, KEYS.iter().map(|key| key.name)) {
         return Some(name);
@@ -235,7 +236,7 @@ fn nearest_key(given: &str) -> Option<&'static str> {
     let last = given.rsplit('.').next().unwrap_or(given);
     let last = last.to_ascii_lowercase();
     let last = last.strip_prefix("pinba_").unwrap_or(&last);
-    // A name that several sections have says nothing ("listen"): only the section could tell.
+    // A name found in several sections ("listen") is ambiguous without the section.
     let mut same = KEYS.iter().filter(|key| key.parts().1 == last);
     match (same.next(), same.next()) {
         (Some(key), None) => Some(key.name),
@@ -246,7 +247,7 @@ fn nearest_key(given: &str) -> Option<&'static str> {
     }
 }
 
-/// A key that does not exist, with what was probably meant.
+/// The error for a key that does not exist, with a suggestion.
 fn unknown_key(name: &str, location: Location) -> ConfigError {
     let lower = name.to_ascii_lowercase();
     let secret = ["password", "token", "secret", "hash"];
@@ -267,7 +268,7 @@ fn unknown_key(name: &str, location: Location) -> ConfigError {
     ConfigError::new(location, problem)
 }
 
-/// A section, or a key outside of all sections, that does not exist.
+/// The error for an unknown section, or an unknown key outside of all sections.
 fn unknown_at_top(name: &str, value: &Spanned<DeValue<'_>>, location: &Location) -> ConfigError {
     let location = location.at(value.span());
     if !value.get_ref().is_table() && !value.get_ref().is_array() {
@@ -286,7 +287,8 @@ fn unknown_at_top(name: &str, value: &Spanned<DeValue<'_>>, location: &Location)
     ConfigError::new(location, format!("[{name}]: unknown section; {hint}"))
 }
 
-/// A `PINBAD_` variable that is no setting; [`super::Config`] lets it pass if a user's secret is in it.
+/// The error for a `PINBAD_` variable that is no setting; [`super::Config`] drops it if the
+/// variable holds a user's secret.
 fn unknown_variable(name: &str, location: Location) -> ConfigError {
     let mut known: Vec<String> = names().map(settings::variable).collect();
     known.push(CONFIG_VARIABLE.to_owned());
@@ -301,8 +303,9 @@ fn unknown_variable(name: &str, location: Location) -> ConfigError {
     error
 }
 
-/// Whether nobody set this variable: next to a service called `pinbad` (or `pinbad-http`), Kubernetes and Docker links put
-/// `PINBAD_SERVICE_HOST`, `PINBAD_PORT=udp://10.0.0.7:30002`, `PINBAD_PORT_30002_UDP_ADDR` and the like into every
+/// Returns whether a variable was set by a container platform. For a service called `pinbad` (or
+/// `pinbad-http`), Kubernetes and Docker links put `PINBAD_SERVICE_HOST`,
+/// `PINBAD_PORT=udp://10.0.0.7:30002`, `PINBAD_PORT_30002_UDP_ADDR` and the like into every
 /// container. They are neither settings nor slips, so they are ignored.
 fn is_service_link(name: &str, value: &str) -> bool {
     let links = "^[^=]*_(SERVICE_HOST=|SERVICE_PORT[_=]|PORT=(tcp|udp|sctp)://|PORT_[0-9]+_(TCP|UDP|SCTP)[_=])";

@@ -1,15 +1,16 @@
-//! Reading the entries of `[[rewrite]]`, `[[squid]]`, `[[stat]]` and `[[user]]` key by key; what is wrong is collected.
+//! Reads the entries of `[[rewrite]]`, `[[squid]]`, `[[stat]]` and `[[user]]` key by key and
+//! collects the errors.
 
 use super::error::ConfigError;
 use super::kinds::Kind;
 use super::raw_value::Entry;
 use super::suggest::nearest;
 
-/// Something in an entry is not accepted; the error has been recorded.
+/// Part of an entry was refused; the error is already recorded.
 #[derive(Debug)]
 pub(super) struct Refused;
 
-/// One entry while it is read.
+/// Reads one entry.
 pub(super) struct EntryReader<'e> {
     list: &'static str,
     pub(super) entry: &'e Entry,
@@ -17,7 +18,7 @@ pub(super) struct EntryReader<'e> {
 }
 
 impl EntryReader<'_> {
-    /// A reader for each of the entries of `list`, given to `read` in turn.
+    /// Calls `read` with a reader for each entry of `list`.
     pub(super) fn each(
         list: &'static str,
         most: usize,
@@ -30,7 +31,7 @@ impl EntryReader<'_> {
             errors.push(ConfigError::new(beyond.location.clone(), problem));
         }
         for entry in entries {
-            // What is refused has its error.
+            // The error is already recorded.
             let _left_out = read(&mut EntryReader {
                 list,
                 entry,
@@ -39,7 +40,8 @@ impl EntryReader<'_> {
         }
     }
 
-    /// Refuses keys that are not among `keys`; `hint` may know better than a list of all what is wrong with one.
+    /// Refuses keys that are not among `keys`; `hint` may give a better message than the list of
+    /// all keys.
     pub(super) fn refuse_unknown(&mut self, keys: &[&str], hint: impl Fn(&str) -> Option<String>) {
         let list = self.list;
         for (key, value) in &self.entry.values {
@@ -61,13 +63,13 @@ impl EntryReader<'_> {
         }
     }
 
-    /// Which of `keys` there are.
+    /// Returns those of `keys` that were given.
     pub(super) fn given<const N: usize>(&self, keys: [&'static str; N]) -> Vec<&'static str> {
         let given = |key: &&str| self.entry.values.contains_key(*key);
         keys.into_iter().filter(given).collect()
     }
 
-    /// The value of `key`, if there is one.
+    /// The value of `key`, if given.
     pub(super) fn read<T: 'static>(
         &mut self,
         key: &str,
@@ -81,7 +83,7 @@ impl EntryReader<'_> {
         read.map(Some).ok_or(Refused)
     }
 
-    /// The value of `key`, which has to be there.
+    /// The value of `key`, which is required.
     pub(super) fn required<T: 'static>(&mut self, key: &str, kind: &Kind<T>) -> Result<T, Refused> {
         match self.read(key, kind)? {
             Some(value) => Ok(value),
@@ -103,7 +105,7 @@ impl EntryReader<'_> {
         Err(Refused)
     }
 
-    /// Refuses the entry for what it does not have.
+    /// Refuses the entry because something is missing.
     pub(super) fn missing<T>(&mut self, problem: &str, accepted: &str) -> Result<T, Refused> {
         let problem = format!("{}: {problem}; accepted: {accepted}", self.list);
         self.errors

@@ -1,20 +1,20 @@
 //! Where a setting was given: a line of the file, a variable, a flag, or nowhere (the default).
 //!
-//! Every value carries its location through checking, so that an error found late, even one found by the report module
-//! in a `[[report]]` entry, still names file and line and shows the text that was given. The texts are kept whole for
-//! that, once, behind an `Arc`; a configuration is a few kilobytes.
+//! Every value carries its location through checking, so that an error found late, even by the
+//! report module in a `[[report]]` entry, still names file and line and shows the text given. The
+//! texts are kept whole for that, once, behind an `Arc`; a configuration is a few kilobytes.
 
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Longest piece of a given text that an error repeats, characters.
+/// Longest excerpt of a given text in an error, in characters.
 const GIVEN_CHARS_MAX: usize = 60;
 
-/// Where a text comes from.
+/// The source of a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
-    /// A configuration file, by the name it was opened with.
+    /// A configuration file, by the name used to open it.
     File(String),
     /// An environment variable.
     Variable(String),
@@ -24,19 +24,19 @@ pub enum Origin {
     Default(&'static str),
 }
 
-/// A range of one of the texts that settings were given in.
+/// A range of one of the given texts.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Location {
     origin: Arc<Origin>,
     text: Arc<str>,
-    /// Bytes of `text`.
+    /// Byte range in `text`.
     span: Range<usize>,
     /// Whether the text may be a secret, which [`Location::given`] does not show.
     pub(super) hidden: bool,
 }
 
 impl Location {
-    /// All of `text`.
+    /// The whole of `text`.
     #[must_use]
     pub fn whole(origin: Origin, text: &str) -> Self {
         Self {
@@ -56,31 +56,31 @@ impl Location {
         }
     }
 
-    /// The same location of what may be a secret.
+    /// Marks the text as a possible secret.
     #[must_use]
     pub(super) fn hidden(mut self) -> Self {
         self.hidden = true;
         self
     }
 
-    /// The text as a whole, whatever the range.
+    /// The whole text, regardless of the range.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Whether it is in a file.
+    /// Returns whether the location is in a file.
     pub(super) fn is_in_file(&self) -> bool {
         matches!(*self.origin, Origin::File(_))
     }
 
-    /// Where the text comes from.
+    /// The source of the text.
     #[must_use]
     pub fn origin(&self) -> &Origin {
         &self.origin
     }
 
-    /// The line in the file, from 1; `None` for what was not given in a file.
+    /// The line in the file, from 1; `None` if not in a file.
     #[must_use]
     pub fn line(&self) -> Option<usize> {
         let Origin::File(_) = *self.origin else {
@@ -90,7 +90,7 @@ impl Location {
         Some(1 + before.filter(|byte| *byte == b'\n').count())
     }
 
-    /// The text here, in one line and not too long.
+    /// The text at this location, on one line and shortened.
     #[must_use]
     pub fn given(&self) -> String {
         if self.hidden {
@@ -137,7 +137,8 @@ mod tests {
         let y = file.at(10..18);
         assert_eq!(format!("{y} {}", y.given()), "a.toml:2 [ 2, ]");
         assert_eq!(y.line(), Some(2));
-        // Past the end, as a parser may point when it misses something: the last line, and no panic.
+        // A parser that misses something may point past the end: that gives the last line, without
+        // a panic.
         assert_eq!(file.at(900..901).to_string(), "a.toml:5");
     }
 

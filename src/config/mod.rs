@@ -1,8 +1,9 @@
 //! The configuration: flags over environment over file over defaults, checked.
 //!
-//! `settings` declares every key once. `raw` lays the layers over each other, `check` makes of them a [`Config`], or a list
-//! of everything that is wrong, each with its file and line ([`ConfigErrors`]). Called by `main`, before any thread starts;
-//! the stages get their part of [`Config`] and read no file, variable or flag themselves. What it adds up to in memory is
+//! `settings` declares every key once. `layers` merges the layers; `check` turns them into a
+//! [`Config`], or a list of all errors, each with file and line ([`ConfigErrors`]). Called by
+//! `main`, before any thread starts; the stages get their part of [`Config`] and read no file,
+//! variable or flag themselves. The memory it implies is summed up in
 //! [`crate::daemon::memory_plan`].
 
 pub mod alert;
@@ -48,8 +49,8 @@ pub use stat::{StatAddress, StatSource};
 pub use user::ConfiguredUser;
 
 impl Config {
-    /// The configuration from flags, the environment of this process and the file that one of them names; what is to be kept goes to
-    /// the usual folder unless they say otherwise.
+    /// Loads the configuration from flags, the environment of this process and the file that one of
+    /// them names. Data goes to the usual folder unless they say otherwise.
     ///
     /// # Errors
     /// As [`Config::load`].
@@ -57,10 +58,11 @@ impl Config {
         Self::load_beside(flags, std::env::vars_os(), data_folder::usual())
     }
 
-    /// The configuration from flags, variables (`PINBAD_...` of those given) and the file that one of them names.
+    /// Loads the configuration from flags, `PINBAD_...` variables and the file that one of them
+    /// names.
     ///
     /// # Errors
-    /// Everything that is wrong, not just the first.
+    /// All errors, not just the first.
     pub fn load(
         flags: &ConfigFlags,
         variables: impl IntoIterator<Item = (OsString, OsString)>,
@@ -68,7 +70,7 @@ impl Config {
         Self::load_beside(flags, variables, None)
     }
 
-    /// The same, with what "auto" means for `data.dir`.
+    /// Like [`Config::load`], with the folder that "auto" stands for in `data.dir`.
     ///
     /// # Errors
     /// As [`Config::load`].
@@ -106,8 +108,8 @@ impl Config {
         Self::checked(raw)
     }
 
-    /// The configuration that a file of this text would give, without environment and flags; `name` is what errors call
-    /// it.
+    /// Reads the configuration from the text of a file, without environment and flags; errors call
+    /// it `name`.
     ///
     /// # Errors
     /// As [`Config::load`].
@@ -120,7 +122,7 @@ impl Config {
     fn checked(mut raw: RawConfig) -> Result<Self, ConfigErrors> {
         let config = check::check(&mut raw);
         let mut errors = raw.errors;
-        // A variable that is no setting may hold the secret of a user.
+        // An unknown variable may hold the secret of a user.
         for name in config.users.iter().flat_map(ConfiguredUser::variables) {
             let secret = Origin::Variable(name.to_owned());
             errors.retain(|error| !error.is_unknown_variable || *error.location.origin() != secret);
@@ -131,11 +133,11 @@ impl Config {
         }
     }
 
-    /// Takes over from `new` what can change while the daemon runs, except `[[report]]` entries. Gives the keys and lists
-    /// that did, and those that differ but need a restart, which keep their value.
+    /// Takes over from `new` the settings that can change at run time, except `[[report]]` entries.
+    /// Returns the keys and lists that changed, and those that need a restart and keep their value.
     pub fn reload(&mut self, new: &Self) -> Changes {
         let mut changes = self.take_live_keys(new);
-        // Not their locations: a line that was moved is no other rule.
+        // Ignores locations: a line that was moved is the same rule.
         let is_same = |(old, new): (&RewriteRule, &RewriteRule)| {
             (&old.field, &old.change, old.stop) == (&new.field, &new.change, new.stop)
         };
@@ -161,7 +163,7 @@ impl Config {
         if !self.stats.iter().map(what).eq(new.stats.iter().map(what)) {
             changes.needs_restart.push("stat");
         }
-        // Not where it stands: a rule that was moved is no other one.
+        // Ignores locations: a rule that was moved is the same rule.
         let what = |alert: &AlertEntry| alert.entry.table.clone();
         if !self.alerts.iter().map(what).eq(new.alerts.iter().map(what)) {
             changes.live.push("alert");
@@ -176,14 +178,14 @@ impl Config {
 }
 
 impl Default for Config {
-    /// What holds when nothing is configured.
+    /// The configuration when nothing is set.
     fn default() -> Self {
         Self::checked(RawConfig::default()).expect("the defaults are within their own ranges")
     }
 }
 
 impl IngestConfig {
-    /// Whether packets are told apart by their source address.
+    /// Returns whether packets are counted or limited by source address.
     #[must_use]
     pub fn watches_sources(&self) -> bool {
         self.count_sources || self.source_rate_max > 0 || !self.allow.is_empty()
@@ -191,7 +193,7 @@ impl IngestConfig {
 }
 
 impl InstrumentsConfig {
-    /// How many instruments there may be, class by class.
+    /// Limits on instruments, by class.
     #[must_use]
     pub fn classes_max(&self) -> [usize; 9] {
         [
@@ -208,12 +210,12 @@ impl InstrumentsConfig {
     }
 }
 
-/// What `[http]`, `[mysql]` and each `[[otlp_input]]` have in common.
+/// Settings shared by `[http]`, `[mysql]` and each `[[otlp_input]]`.
 #[derive(Debug, Clone, Copy)]
 pub struct FrontConfig<'c> {
     /// `http`, `mysql` or `otlp_input`, for errors.
     pub section: &'static str,
-    /// Where to listen; `None`: switched off.
+    /// The address to listen on; `None` if switched off.
     pub listen: Option<SocketAddr>,
     /// Whether everyone who reaches `listen` may read.
     pub allow_anonymous: bool,
@@ -222,13 +224,14 @@ pub struct FrontConfig<'c> {
 }
 
 impl FrontConfig<'_> {
-    /// Whether everyone who reaches `address` could read everything there: a loopback address is reachable from this machine
-    /// alone, any other needs users who can log in, or the operator's word.
+    /// Returns whether listening on `address` needs no further permission: a loopback address is
+    /// reachable from this machine alone; any other needs users who can log in, or
+    /// `allow_anonymous`.
     pub(crate) fn is_open(&self, address: SocketAddr, users: bool) -> bool {
         !users && !self.allow_anonymous && !address.ip().to_canonical().is_loopback()
     }
 
-    /// Certificate and key; `None`: without TLS.
+    /// Certificate and key; `None` without TLS.
     #[must_use]
     pub fn tls(&self) -> Option<TlsFiles> {
         Some(TlsFiles {
@@ -239,11 +242,11 @@ impl FrontConfig<'_> {
     }
 }
 
-/// What these sections have in common.
+/// Implements the shared settings for each section.
 macro_rules! fronts {
     ($($Section:ident: $section:literal),*) => {
         $(impl $Section {
-            /// What this front end has in common with the other.
+            /// The settings this front end shares with the others.
             #[must_use]
             pub fn front(&self) -> FrontConfig<'_> {
                 FrontConfig {
@@ -261,14 +264,14 @@ macro_rules! fronts {
 fronts!(HttpConfig: "http", MySqlConfig: "mysql");
 
 impl Config {
-    /// Whether a source of Squid's lines is a file.
+    /// Returns whether any Squid source is a file.
     #[must_use]
     pub fn follows_files(&self) -> bool {
         let mut squids = self.squids.iter();
         squids.any(|squid| matches!(squid.from, SquidFrom::File(..)))
     }
 
-    /// All that listens over TCP and speaks TLS, if it is to.
+    /// All TCP front ends that may speak TLS.
     pub fn fronts(&self) -> impl Iterator<Item = FrontConfig<'_>> {
         let inputs = self.otlp_inputs.iter().map(OtlpInput::front);
         [self.http.front(), self.mysql.front()]
@@ -276,7 +279,8 @@ impl Config {
             .chain(inputs)
     }
 
-    /// Bytes that may wait for the log of seconds; 0 where there is none. A file that is followed is read again instead.
+    /// Bytes that may wait for the log of seconds; 0 without a log. A followed file is read again
+    /// instead.
     #[must_use]
     pub fn log_memory(&self) -> usize {
         match self.history.log && !self.follows_files() {
@@ -285,7 +289,7 @@ impl Config {
         }
     }
 
-    /// Whether a front end that listens has a certificate.
+    /// Returns whether any active front end has a certificate.
     #[must_use]
     pub fn has_tls(&self) -> bool {
         let mut listening = self.fronts().filter(|front| front.listen.is_some());
@@ -298,7 +302,7 @@ impl Config {
 pub struct TlsFiles {
     /// `http`, `mysql` or `otlp_input`, for errors.
     pub section: &'static str,
-    /// The certificate and those between it and the root, PEM.
+    /// The certificate followed by intermediates, PEM.
     pub cert: PathBuf,
     /// Its private key, PEM.
     pub key: PathBuf,

@@ -1,4 +1,4 @@
-//! `[[otlp_input]]`: where spans of OpenTelemetry are taken.
+//! `[[otlp_input]]`: listeners for OpenTelemetry spans.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -11,29 +11,29 @@ use super::location::Location;
 use super::raw_value::Entry;
 use crate::limits::OTLP_INPUTS_MAX;
 
-/// An entry, checked.
+/// A checked entry.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OtlpInput {
     /// Where the entry begins.
     pub location: Location,
-    /// Where to listen.
+    /// The address to listen on.
     pub listen: SocketAddr,
-    /// Hostname of its requests; `None`: what spans say of their host.
+    /// Hostname of its requests; `None` takes the host from the spans.
     pub name: Option<String>,
-    /// Whether spans that ask nobody become timers too.
+    /// Whether internal spans become timers too.
     pub internal: bool,
-    /// Further attributes that become tags of requests.
+    /// Further attributes to turn into request tags.
     pub attributes: Vec<String>,
     /// Whether everyone who reaches `listen` may send.
     pub allow_anonymous: bool,
-    /// Certificate.
+    /// The certificate.
     pub tls_cert: Option<PathBuf>,
-    /// Its key.
+    /// The private key.
     pub tls_key: Option<PathBuf>,
 }
 
 impl OtlpInput {
-    /// What it has in common with other front ends.
+    /// The settings it shares with other front ends.
     #[must_use]
     pub const fn front(&self) -> FrontConfig<'_> {
         FrontConfig {
@@ -45,7 +45,7 @@ impl OtlpInput {
         }
     }
 
-    /// The same wherever it stands.
+    /// Compares everything but the location.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         let location = self.location.clone();
         *self
@@ -67,7 +67,7 @@ const KEYS: [&str; 7] = [
     "tls_key",
 ];
 
-/// The inputs of all entries, in their order; what is wrong goes to `errors` and is left out.
+/// Reads the inputs of all entries, in order; a faulty one adds to `errors` and is left out.
 pub(super) fn read(
     entries: &[Entry],
     has_users: bool,

@@ -1,4 +1,4 @@
-//! A value as it was given, whether in the file, in a variable or in a flag.
+//! A value as given in the file, a variable or a flag.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use toml::de::{DeValue, ValueDeserializer};
 
 use super::location::Location;
 
-/// The keys of `[[user]]` whose values are no secrets, so that errors may repeat them.
+/// The keys of `[[user]]` whose values are not secret, so that errors may repeat them.
 pub(super) const SHOWN: [&str; 6] = [
     "name",
     "role",
@@ -23,40 +23,40 @@ pub(super) const SHOWN: [&str; 6] = [
 pub(super) struct Given {
     /// The value.
     pub(super) value: Value,
-    /// Where.
+    /// Where it was given.
     pub(super) location: Location,
 }
 
-/// The forms of TOML that keys accept.
+/// The TOML types that keys accept.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Value {
     /// A string, or bare text of a flag or variable.
     Text(String),
-    /// An integer, always decimal, or a float, as it was written: `units` reads the decimals exactly.
+    /// An integer (always decimal) or a float, as written: `units` reads the decimals exactly.
     Number(String),
     /// true or false.
     Switch(bool),
     /// An array.
     List(Vec<Given>),
-    /// A table, which lists have for entries.
+    /// A table: an entry of a list.
     Table(Entry),
-    /// A date, which nothing accepts.
+    /// A date, which no key accepts.
     Other,
 }
 
-/// An entry of `[[report]]`, `[[squid]]`, `[[stat]]`, `[[rewrite]]` or `[[user]]`, as it was given.
+/// An entry of `[[report]]`, `[[squid]]`, `[[stat]]`, `[[rewrite]]` or `[[user]]`, as given.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Entry {
     /// Where the entry begins; shows as "pinbad.toml:12" or "--set".
     pub location: Location,
     /// Its keys and values.
     pub table: toml::Table,
-    /// The same with the location of each, for errors about one of them.
+    /// Values with their locations, for errors.
     pub(super) values: BTreeMap<String, Given>,
 }
 
 impl Entry {
-    /// Where the value of `key` stands; the entry's own location when it has no such key.
+    /// The location of the value of `key`; that of the entry if there is no such key.
     #[must_use]
     pub fn location_of(&self, key: &str) -> &Location {
         let value = self.values.get(key);
@@ -65,12 +65,13 @@ impl Entry {
 }
 
 impl Given {
-    /// A TOML value in the text of `location`.
+    /// Converts a TOML value found in the text of `location`.
     pub(super) fn from_toml(toml: &Spanned<DeValue<'_>>, text: &Location) -> Self {
         let location = text.at(toml.span());
         let value = match toml.get_ref() {
             DeValue::String(text) => Value::Text(text.to_string()),
-            // Hexadecimal and the like become decimal; what is beyond 128 bits is out of every range anyway.
+            // Hexadecimal and the like become decimal; numbers beyond 128 bits are out of every
+            // range anyway.
             DeValue::Integer(number) => Value::Number(
                 i128::from_str_radix(number.as_str(), number.radix())
                     .map_or_else(|_| number.to_string(), |number| number.to_string()),
@@ -101,7 +102,7 @@ impl Given {
         Self { value, location }
     }
 
-    /// The text of a flag or a variable: TOML, or else itself.
+    /// Reads the text of a flag or variable as TOML, else as plain text.
     pub(super) fn from_text(location: Location) -> Self {
         match DeValue::parse(location.text()) {
             Ok(value) => Self::from_toml(&value, &location),
@@ -112,7 +113,7 @@ impl Given {
         }
     }
 
-    /// The text, if it is one.
+    /// The text, if it is a string.
     pub(super) fn text(&self) -> Option<&str> {
         match &self.value {
             Value::Text(text) => Some(text),
@@ -128,10 +129,11 @@ impl Given {
         }
     }
 
-    /// The items of a list; a value alone is a list of one, and "" or what a shell leaves of `[]` one of none.
+    /// The items of a list. A single value is a list of one; "" or a shell's remains of `[]` is
+    /// empty.
     ///
-    /// A shell eats the quotes of `["127.0.0.1:0","[::1]:0"]` unless they are quoted again; what is left of a list
-    /// (`[127.0.0.1:0,[::1]:0]`) is still clear, and so is `127.0.0.1:0,[::1]:0`.
+    /// A shell eats the quotes of `["127.0.0.1:0","[::1]:0"]` unless they are quoted again; the
+    /// remainder (`[127.0.0.1:0,[::1]:0]`) is still clear, and so is `127.0.0.1:0,[::1]:0`.
     pub(super) fn items(&self) -> Vec<Self> {
         let items = match &self.value {
             Value::List(items) => items.clone(),

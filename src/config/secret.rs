@@ -1,22 +1,23 @@
-//! A text that is never shown: not in errors, not in the log, not by `{:?}`.
+//! A text that never shows up in errors, in the log or in `{:?}`.
 //!
-//! Made where the configuration is read, taken apart where `access` turns it into a digest. What it holds can be had only
-//! by asking for it by name ([`Secret::reveal`]), so that a search for that word finds every place where it can get out.
+//! Created where the configuration is read, consumed where `access` turns it into a digest. The
+//! content is only available through [`Secret::reveal`], so a search for that word finds every
+//! place where it can get out.
 
 use std::fmt;
 
-/// A password or token as it was given.
+/// A password or token as given.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Vec<u8>);
 
 impl Secret {
-    /// Takes the bytes in.
+    /// Wraps the bytes.
     #[must_use]
     pub fn new(bytes: impl Into<Vec<u8>>) -> Self {
         Self(bytes.into())
     }
 
-    /// The bytes, for making a digest or a header of them and for nothing else.
+    /// The bytes, to compute a digest or a header from them and for nothing else.
     #[must_use]
     pub fn reveal(&self) -> &[u8] {
         &self.0

@@ -1,8 +1,10 @@
-//! Every key of the configuration, declared once: documentation, type, default, what it accepts and why no more than that.
+//! Every key of the configuration, declared once: documentation, type, default, accepted values and
+//! the reason for their range.
 //!
-//! From this table follow the structs of [`Config`], `config/pinbad.toml` (a test writes it from the comments below, see
-//! `tests.rs`), `--set`, the `PINBAD_` variables, the error texts, and what a reload can change (`live`) and what needs a
-//! restart. A new key is one declaration here and its use.
+//! The structs of [`Config`], `config/pinbad.toml` (written by a test from the comments below, see
+//! `tests.rs`), `--set`, the `PINBAD_` variables, error texts, and the split into keys that a
+//! reload can change (`live`) and keys that need a restart all follow from this table. A new key is
+//! one declaration here and its use.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -31,15 +33,15 @@ use crate::telemetry::log::LogFormat;
 pub(crate) struct Key {
     /// Section and name, as in `--set`: "pool.stats_history".
     pub(crate) name: &'static str,
-    /// The default, as it would stand in the file.
+    /// The default, as written in the file.
     pub(crate) default: &'static str,
-    /// The lines above it in `config/pinbad.toml`.
+    /// The comment lines above the key in `config/pinbad.toml`.
     #[cfg(test)]
     pub(super) comment: &'static [&'static str],
 }
 
 impl Key {
-    /// Section and name apart.
+    /// Splits the name into section and key.
     pub(super) fn parts(&self) -> (&'static str, &'static str) {
         self.name
             .split_once('.')
@@ -49,7 +51,7 @@ impl Key {
 
 /// Declares sections, their keys and the structs that hold their values.
 ///
-/// A key is `name: Type = default, kind, "why the range", live;` with the last two left out where they do not apply.
+/// A key is `name: Type = default, kind, "why the range", live;`; the last two are optional.
 macro_rules! settings {
     ($(
         $(#[doc = $about:literal])*
@@ -66,20 +68,20 @@ macro_rules! settings {
             }
         )*
 
-        /// Everything that `serve` needs to know. Made once at start; nothing below `main` reads a file, an environment
-        /// variable or a flag.
+        /// Everything that `serve` needs to know. Created once at start; nothing below `main` reads
+        /// a file, an environment variable or a flag.
         #[derive(Debug, Clone, PartialEq)]
         pub struct Config {
             $($(#[doc = $about])* pub $section: $Section,)*
             /// `[[report]]` entries as given; `query` turns them into definitions.
             pub configured_reports: Vec<Entry>,
-            /// `[[otlp_input]]`: where spans of OpenTelemetry are taken.
+            /// `[[otlp_input]]`: listeners for OpenTelemetry spans.
             pub otlp_inputs: Vec<OtlpInput>,
             /// `[[squid]]`: logs of Squid.
             pub squids: Vec<SquidSource>,
-            /// `[[stat]]`: stat extensions of PHP.
+            /// `[[stat]]`: PHP processes with the stat extension.
             pub stats: Vec<StatSource>,
-            /// `[[alert]]`: what is to be watched.
+            /// `[[alert]]`: rules over reports.
             pub alerts: Vec<AlertEntry>,
             /// `[[rewrite]]`: rules for names, in the order in which they run.
             pub rewrites: Vec<RewriteRule>,
@@ -114,8 +116,8 @@ macro_rules! settings {
                 }
             }
 
-            /// Takes over the keys of `new` that can change while the daemon runs. Gives those that did, and those that
-            /// differ but need a restart, which keep their value.
+            /// Takes over the keys of `new` that can change at run time. Returns the keys that
+            /// changed, and those that need a restart and keep their value.
             pub(super) fn take_live_keys(&mut self, new: &Self) -> Changes {
                 let mut changes = Changes::default();
                 $($(
@@ -137,19 +139,19 @@ macro_rules! settings {
     };
 }
 
-/// The keys and lists in which two configurations differ.
+/// Keys and lists in which two configurations differ.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Changes {
-    /// Those that change while the daemon runs.
+    /// Those that changed at once.
     pub live: Vec<&'static str>,
     /// Those that need a restart.
     pub needs_restart: Vec<&'static str>,
 }
 
-/// What is shipped to ClickHouse.
+/// Rows to ship to ClickHouse.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ShippedRows {
-    /// What keys of reports gained, by the minute.
+    /// Gains of report keys per minute.
     Rollups,
     /// Raw requests.
     Requests,
@@ -159,10 +161,10 @@ const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 
-/// Which raw requests history keeps.
+/// Raw requests that history keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeptRequests {
-    /// The slowest of each script, errors, and a sample of the others.
+    /// The slowest of each script, errors, and a sample of the rest.
     Tail,
     /// All.
     All,
@@ -610,7 +612,7 @@ settings! {
     }
 }
 
-/// The key of this name.
+/// Finds a key by name.
 pub(crate) fn find(name: &str) -> Option<&'static Key> {
     KEYS.iter().find(|key| key.name == name)
 }

@@ -11,27 +11,27 @@ use super::location::Location;
 use super::raw_value::Entry;
 use crate::limits::SQUIDS_MAX;
 
-/// An entry, checked.
+/// A checked entry.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SquidSource {
     /// Where the entry begins.
     pub location: Location,
-    /// Where lines come from.
+    /// The source of the lines.
     pub from: SquidFrom,
-    /// Hostname of its requests; `None`: the address of who sends.
+    /// Hostname of its requests; `None` uses the sender's address.
     pub name: Option<String>,
-    /// Whether requests have a tag with the client's address.
+    /// Whether requests get a tag with the client's address.
     pub client: bool,
 }
 
-/// Where lines come from.
+/// The source of log lines.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SquidFrom {
     /// Datagrams: `udp://ADDRESS`.
     Udp(SocketAddr),
     /// Connections: `tcp://ADDRESS`.
     Tcp(SocketAddr),
-    /// A file that is followed, and whether from its end when it is seen for the first time.
+    /// A file to follow, and whether to start at its end when it is first seen.
     File(PathBuf, bool),
 }
 
@@ -52,7 +52,7 @@ const LISTEN: &str =
     "\"udp://\" or \"tcp://\" and an IP address with a port, as in \"udp://127.0.0.1:18190\"";
 const ONE: &str = "one of listen, path";
 
-/// The sources of all entries, in their order; what is wrong goes to `errors` and is left out.
+/// Reads the sources of all entries, in order; a faulty one adds to `errors` and is left out.
 pub(super) fn read(entries: &[Entry], errors: &mut Vec<ConfigError>) -> Vec<SquidSource> {
     let mut sources: Vec<SquidSource> = Vec::with_capacity(entries.len());
     EntryReader::each("squid", SQUIDS_MAX, entries, errors, |reader| {

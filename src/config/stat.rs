@@ -1,4 +1,4 @@
-//! `[[stat]]`: `stat` extensions of PHP whose samples are read.
+//! `[[stat]]`: PHP `stat` extensions to read samples from.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -11,27 +11,27 @@ use super::location::Location;
 use super::raw_value::Entry;
 use crate::limits::STATS_MAX;
 
-/// An entry, checked.
+/// A checked entry.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StatSource {
     /// Where the entry begins.
     pub location: Location,
-    /// Where the extension gives its samples.
+    /// The socket on which the extension sends samples.
     pub stream: StatAddress,
-    /// Where it takes settings, if that is wanted.
+    /// The socket on which it takes settings, if wanted.
     pub control: Option<StatAddress>,
-    /// Host of its samples; `None`: the name of this machine, or the address of another.
+    /// Host of its samples; `None` uses the name of this machine, or the address of a remote one.
     pub name: Option<String>,
-    /// What is cut from the beginning of paths.
+    /// Prefix to cut from paths.
     pub root: Option<String>,
 }
 
 /// A socket of the extension.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StatAddress {
-    /// `unix://PATH`, or a path alone.
+    /// `unix://PATH`, or a plain path.
     Unix(PathBuf),
-    /// `tcp://HOST:PORT`, looked up at each connect.
+    /// `tcp://HOST:PORT`, resolved at each connect.
     Tcp(String),
 }
 
@@ -45,10 +45,10 @@ impl fmt::Display for StatAddress {
 }
 
 impl StatAddress {
-    /// Reads one as the extension's own settings have it.
+    /// Parses an address as written in the extension's own settings.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// A description of the problem.
     pub fn parse(text: &str) -> Result<Self, &'static str> {
         if let Some(address) = text.strip_prefix("tcp://") {
             let (host, port) = address
@@ -85,11 +85,11 @@ const HOST_BYTES_MAX: usize = 253;
 /// The keys of an entry.
 const KEYS: [&str; 4] = ["stream", "control", "name", "root"];
 
-/// What addresses are accepted.
+/// The accepted addresses, for error messages.
 pub const ACCEPTED: &str = "\"unix://\" and the path of a socket, or \"tcp://\" and a host with a port, as in \
                             \"unix:///run/php/zend.stat.stream\" or \"tcp://web1:7000\"";
 
-/// The sources of all entries, in their order; what is wrong goes to `errors` and is left out.
+/// Reads the sources of all entries, in order; a faulty one adds to `errors` and is left out.
 pub(super) fn read(entries: &[Entry], errors: &mut Vec<ConfigError>) -> Vec<StatSource> {
     let mut sources: Vec<StatSource> = Vec::with_capacity(entries.len());
     EntryReader::each("stat", STATS_MAX, entries, errors, |reader| {

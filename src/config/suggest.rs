@@ -1,12 +1,12 @@
-//! What was probably meant by a name that does not exist.
+//! Suggestions for names that do not exist.
 
-/// The nearest of `names`, if it is but a typing error away.
+/// The closest of `names`, if a typing error could explain the difference.
 pub(crate) fn nearest<'a>(
     given: &str,
     names: impl IntoIterator<Item = &'a str>,
 ) -> Option<&'a str> {
     let given = given.to_ascii_lowercase();
-    // One error in four letters; with more the suggestion is a guess at something else.
+    // One error in four letters; beyond that a suggestion would be a guess.
     let distance_max = (given.chars().count() / 4).clamp(1, 4);
     let distances = names.into_iter().map(|name| {
         let distance = strsim::osa_distance(&given, &name.to_ascii_lowercase());
@@ -18,10 +18,10 @@ pub(crate) fn nearest<'a>(
         .map(|(_, name)| name)
 }
 
-/// Bytes of a name that are enough to tell how it goes on.
+/// Shortest beginning of a name, in bytes, that is completed.
 const BEGUN: usize = 3;
 
-/// The same, or the shortest name that begins so.
+/// The closest name, or the shortest one with that beginning.
 pub(crate) fn meant<'a>(
     given: &str,
     names: impl IntoIterator<Item = &'a str> + Clone,
@@ -34,7 +34,7 @@ pub(crate) fn meant<'a>(
     nearest(given, names.clone()).or_else(begun)
 }
 
-/// `; did you mean "name"?` where one is near, else nothing.
+/// Returns `; did you mean "name"?` if a name is close, else nothing.
 pub(crate) fn question<'a>(
     given: &str,
     names: impl IntoIterator<Item = &'a str> + Clone,
@@ -42,7 +42,7 @@ pub(crate) fn question<'a>(
     meant(given, names).map_or_else(String::new, |name| format!("; did you mean {name:?}?"))
 }
 
-/// What an unknown name is answered with: the one that was meant, or else what there is.
+/// The hint for an unknown name: a suggestion, or else the list of names.
 pub(super) fn hint(meant: Option<&str>, there_is: impl FnOnce() -> String) -> String {
     match meant {
         Some(meant) => format!("did you mean {meant}?"),

@@ -1,4 +1,4 @@
-//! Configuration from all its layers: who wins, what is refused, and the exact words of it.
+//! Configuration from all its layers: precedence, refusals, and their exact wording.
 
 mod precedence;
 
@@ -10,7 +10,7 @@ use crate::telemetry::log::LogFormat;
 
 const FILE: &str = "pinbad.toml";
 
-/// The lines that a file of this text is refused with.
+/// The error lines for a file with this text.
 fn errors_of(text: &str) -> Vec<String> {
     lines(Config::from_toml(FILE, text))
 }
@@ -157,7 +157,7 @@ fn sample() -> String {
         for key in KEYS.iter().filter(|key| key.parts().0 == section) {
             assert!(!key.comment.is_empty(), "{} has no comment", key.name);
             for line in key.comment {
-                // Double brackets are code only for rustdoc, which would take them for a link.
+                // Double brackets count as code for rustdoc only, which would take them for a link.
                 text += &format!("#{}\n", line.replace("`[", "[").replace("]`", "]"));
             }
             text += &format!("{} = {}\n\n", key.parts().1, key.default);
@@ -166,7 +166,7 @@ fn sample() -> String {
     text
 }
 
-/// With `BLESS=1` in the environment it writes the sections of the file anew.
+/// With `BLESS=1` in the environment, rewrites the sections of the file.
 #[test]
 fn the_sample_file_is_what_the_settings_declare() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/config/pinbad.toml");

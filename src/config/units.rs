@@ -1,16 +1,17 @@
 //! Sizes and durations as people write them: "64MB", "64MiB", "10ms", "1h30m".
 //!
-//! Pure functions, called while settings are checked and while the memory plan is printed. Whole arithmetic all the
-//! way: "0.1s" is 100 ms, not the nearest float. A text that could mean two things (`64M`: 1000 or 1024?) is refused
-//! with a reason instead of guessed; what is refused never becomes a value, so nothing here can overflow a pool.
+//! Pure functions, called while settings are checked and while the memory plan is printed. All
+//! arithmetic is on integers: "0.1s" is 100 ms, not the nearest float. A text that could mean two
+//! things (`64M`: 1000 or 1024?) is refused with a reason instead of guessed, and a refused text
+//! never becomes a value, so nothing here can overflow a pool.
 
 use std::time::Duration;
 
-/// Digits after the point that a number keeps; nanoseconds are the finest thing anything here is measured in.
+/// Digits kept after the point; nanoseconds are the finest unit here.
 const DECIMALS: usize = 9;
 const ONE: u128 = 1_000_000_000;
 
-/// What the last letters of a size mean, in bytes. 1000 without an `i`, 1024 with it, whatever the case.
+/// Size units in bytes: powers of 1000, or of 1024 with an `i`; case does not matter.
 const SIZE_UNITS: [(&str, u64); 9] = [
     ("TiB", 1 << 40),
     ("GiB", 1 << 30),
@@ -23,7 +24,7 @@ const SIZE_UNITS: [(&str, u64); 9] = [
     ("B", 1),
 ];
 
-/// Units of time in nanoseconds, the largest first: the order in which they may follow each other.
+/// Units of time in nanoseconds, largest first: the order in which they may follow each other.
 const TIME_UNITS: [(&str, u128); 5] = [
     ("d", 86_400 * ONE),
     ("h", 3_600 * ONE),
@@ -35,7 +36,7 @@ const TIME_UNITS: [(&str, u128); 5] = [
 /// Reads a size: "64MB" (1000 x 1000), "64MiB" (1024 x 1024), "65536" (bytes).
 ///
 /// # Errors
-/// Says in a few words what is wrong with the text.
+/// A description of the problem, in a few words.
 pub fn parse_bytes(text: &str) -> Result<u64, String> {
     let text = text.trim();
     let (number, unit) = split_number(text);
@@ -64,14 +65,14 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
 /// Reads a duration: "10ms", "15m", "1h30m", "0.5s"; a plain number is seconds.
 ///
 /// # Errors
-/// Says in a few words what is wrong with the text.
+/// A description of the problem, in a few words.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let mut rest = text.trim();
     if let Some(seconds) = parse_decimal(rest) {
         return to_duration(seconds);
     }
     let mut nanos: u128 = 0;
-    // The part of TIME_UNITS that may still follow: "30m1h" is more likely a slip than meant.
+    // The units that may still follow: "30m1h" is more likely a slip than intended.
     let mut units = &TIME_UNITS[..];
     while !rest.is_empty() {
         let (number, after) = split_number(rest);
@@ -117,7 +118,7 @@ fn split_number(text: &str) -> (&str, &str) {
     text.split_at(end)
 }
 
-/// "1.5" as 1_500_000_000 (times [`ONE`]); `None` when it is not a plain decimal number.
+/// Converts "1.5" to 1_500_000_000 (times [`ONE`]); `None` if it is not a plain decimal number.
 fn parse_decimal(text: &str) -> Option<u128> {
     let (whole, decimals) = text.split_once('.').unwrap_or((text, "0"));
     let digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
@@ -129,7 +130,8 @@ fn parse_decimal(text: &str) -> Option<u128> {
     whole.checked_mul(ONE)?.checked_add(decimals)
 }
 
-/// A size as [`parse_bytes`] reads it, exactly and as short as it goes: "256KiB", "64MB", "1001".
+/// Formats a size exactly, as short as possible, so that [`parse_bytes`] reads it: "256KiB",
+/// "64MB", "1001".
 #[must_use]
 pub fn exact_bytes(bytes: u64) -> String {
     let whole = |(_, factor): &&(&str, u64)| *factor > 1 && bytes.is_multiple_of(*factor);
@@ -140,7 +142,7 @@ pub fn exact_bytes(bytes: u64) -> String {
         .unwrap_or_else(|| bytes.to_string())
 }
 
-/// A size for reading: "128.5 MiB".
+/// Formats a size for people: "128.5 MiB".
 #[must_use]
 #[expect(clippy::cast_precision_loss, reason = "one decimal is shown")]
 pub fn rounded_bytes(bytes: u64) -> String {
@@ -153,7 +155,8 @@ pub fn rounded_bytes(bytes: u64) -> String {
     }
 }
 
-/// A duration as [`parse_duration`] reads it: "1h30m", "10ms", "7d"; finer than a millisecond is left out.
+/// Formats a duration so that [`parse_duration`] reads it: "1h30m", "10ms", "7d"; cuts below a
+/// millisecond.
 #[must_use]
 pub fn exact_duration(duration: Duration) -> String {
     let mut nanos = duration.as_nanos();

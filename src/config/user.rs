@@ -1,8 +1,9 @@
 //! `[[user]]`: who may log in, with which role, and where their secrets are.
 //!
-//! Each entry becomes a [`ConfiguredUser`], or errors with file, line and key. No secret is read here: `access` does that
-//! when the daemon starts, from the files and variables that the entries name. A secret that stands in the configuration
-//! itself is kept as a [`Secret`], and no error repeats what may be one.
+//! Each entry becomes a [`ConfiguredUser`], or errors with file, line and key. No secret is read
+//! here: `access` does that when the daemon starts, from the files and variables that the entries
+//! name. A secret given in the configuration itself is kept as a [`Secret`], and no error repeats a
+//! possible one.
 
 use std::path::PathBuf;
 
@@ -14,19 +15,19 @@ use super::raw_value::{Entry, SHOWN};
 use super::secret::Secret;
 use crate::limits::{USER_NAME_BYTES_MAX, USERS_MAX};
 
-/// What a user may do.
+/// The permissions of a user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Role {
     /// Read everything.
     Read,
-    /// That, and make annotations and silences: for scripts that deploy.
+    /// `Read`, plus creating annotations and silences: for scripts that deploy.
     Annotate,
-    /// That, and change things: create and drop reports, remove annotations, empty the pools.
+    /// `Annotate`, plus creating and dropping reports, removing annotations, emptying the pools.
     Admin,
 }
 
 impl Role {
-    /// As it is written: `read`, `annotate` or `admin`.
+    /// The name in the configuration: `read`, `annotate` or `admin`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -37,43 +38,43 @@ impl Role {
     }
 }
 
-/// Where a secret is.
+/// The place of a secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SecretFrom {
-    /// The content of this file, less the line end.
+    /// The content of a file, without the line end.
     File(PathBuf),
-    /// The value of this variable of the environment.
+    /// The value of an environment variable.
     Variable(String),
-    /// In the configuration itself.
+    /// The configuration itself.
     Inline(Secret),
 }
 
-/// What a password is checked against.
+/// How to check a password.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ConfiguredPassword {
-    /// The password itself.
+    /// Against the password itself.
     Plain(SecretFrom),
-    /// What MySQL's `mysql_native_password` keeps of it: SHA1 of SHA1, 20 bytes.
+    /// Against the hash of MySQL's `mysql_native_password`: SHA1 of SHA1, 20 bytes.
     NativeHash(Secret),
 }
 
-/// An entry, checked.
+/// A checked entry.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ConfiguredUser {
     /// Where the entry begins.
     pub location: Location,
     /// The name to log in with.
     pub name: String,
-    /// What it may do.
+    /// The user's permissions.
     pub role: Role,
-    /// For HTTP basic authentication and MySQL.
+    /// Password for HTTP basic authentication and MySQL.
     pub password: Option<ConfiguredPassword>,
-    /// For HTTP bearer authentication.
+    /// Token for HTTP bearer authentication.
     pub token: Option<SecretFrom>,
 }
 
 impl ConfiguredUser {
-    /// The variables of the environment that hold its secrets.
+    /// The environment variables that hold its secrets.
     pub fn variables(&self) -> impl Iterator<Item = &str> {
         let password = match &self.password {
             Some(ConfiguredPassword::Plain(from)) => Some(from),
@@ -97,7 +98,7 @@ const HASH: &str = "\"*\" and 40 hexadecimal digits, as MySQL's mysql.user has i
 const PASSWORDS: &str = "one of password_file, password_env, mysql_native_hash, password";
 const TOKENS: &str = "one of token_file, token_env";
 
-/// The users of all entries; what is wrong goes to `errors` and is left out.
+/// Reads the users of all entries; a faulty one adds to `errors` and is left out.
 pub(super) fn read(entries: &[Entry], errors: &mut Vec<ConfigError>) -> Vec<ConfiguredUser> {
     let mut users: Vec<ConfiguredUser> = Vec::with_capacity(entries.len());
     EntryReader::each("user", USERS_MAX, entries, errors, |reader| {
@@ -118,7 +119,7 @@ impl EntryReader<'_> {
             let hint = "a token is kept in a file (token_file) or in the environment (token_env)";
             (key == "token").then(|| hint.to_owned())
         });
-        // All of them before the first `?`, so that every slip is reported.
+        // Reads all of them before the first `?`, so that every slip is reported.
         let name = self.required("name", &user_name());
         let roles = choice(&[
             ("read", Role::Read),
@@ -170,7 +171,7 @@ impl EntryReader<'_> {
         }
     }
 
-    /// The one of `keys` that is given.
+    /// Returns the one of `keys` that is given.
     fn only_one<const N: usize>(
         &mut self,
         keys: [&'static str; N],
@@ -227,7 +228,7 @@ fn inline() -> Kind<SecretFrom> {
     })
 }
 
-/// "*2470C0C0..." as 20 bytes.
+/// Parses "*2470C0C0..." into 20 bytes.
 fn native_hash() -> Kind<ConfiguredPassword> {
     Kind::new(HASH, |given| {
         let digits = given.text().and_then(|text| text.strip_prefix('*'));

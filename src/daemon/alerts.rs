@@ -1,4 +1,4 @@
-//! Alerts in a daemon: their rules, and the threads that evaluate them and tell of them.
+//! Alerts in a daemon: their rules, and the threads that evaluate them and notify receivers.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::query::definitions::Definitions;
 
-/// The rules of a configuration over these reports and those that its sources bring with them.
+/// The rules of a configuration, over these reports and those that come with its sources.
 pub(super) fn rules(
     config: &Config,
     mut definitions: Definitions,
@@ -30,7 +30,7 @@ pub(super) fn rules(
 /// The rules of a configuration.
 ///
 /// # Errors
-/// All that is wrong with its reports and rules.
+/// All problems of its reports and rules.
 pub fn configured(config: &Config) -> Result<Rules, Vec<StartError>> {
     let definitions = Definitions::new(&config.configured_reports, &defaults(config));
     let definitions = definitions.map_err(|error| vec![error.into()])?;
@@ -38,7 +38,8 @@ pub fn configured(config: &Config) -> Result<Rules, Vec<StartError>> {
     rules(config, definitions).map_err(wrong)
 }
 
-/// Starts the threads, if there is a rule or somebody to tell: the one that writes the state last ends last.
+/// Starts the threads, if there is a rule or a receiver; the one that writes the state last ends
+/// last.
 pub(super) fn start(
     alerts: &Alerts,
     config: &Config,
@@ -63,7 +64,7 @@ pub(super) fn start(
 }
 
 impl Daemon {
-    /// The rules of a new configuration, over its reports and those made at run time.
+    /// The rules of a new configuration, over its reports and those created at run time.
     pub(super) fn new_rules(
         &self,
         config: &Config,
@@ -80,7 +81,7 @@ impl Daemon {
         })
     }
 
-    /// Puts other rules in force.
+    /// Replaces the rules in force.
     pub(super) fn replace_rules(&self, rules: Rules, config: &Config) -> Result<(), StartError> {
         self.alerts.replace_rules(rules);
         self.catalog.watch_for_alerts(self.alerts.reports());

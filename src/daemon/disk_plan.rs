@@ -1,26 +1,28 @@
-//! How long the disk lasts that history may take: for `pinbad check` and `pinbad doctor`, reckoned and not measured.
+//! Estimates how long the disk space for history lasts, for `pinbad check` and `pinbad doctor`.
 
 use crate::config::units::rounded_bytes;
 use crate::config::{Config, HistoryConfig, KeptRequests};
 
-/// What a row takes in a file, its histogram included: of a minute in which some requests came, of an hour or a day.
+/// Bytes of a row in a file, including its histogram: of a minute with some requests, and of an
+/// hour or day.
 const MINUTE_ROW_BYTES: u64 = 90;
 const COARSE_ROW_BYTES: u64 = 160;
 
-/// A raw request with its four timers, in files.
+/// Bytes of a raw request with four timers in a file.
 const REQUEST_BYTES: u64 = 30;
 
-/// Keys that gain something in a minute, in all reports together.
+/// Keys with a gain per minute, in all reports together.
 const RATES: [u64; 3] = [100, 1_000, 10_000];
 
-/// With `history.requests = "all"`: requests a second.
+/// Requests per second, with `history.requests = "all"`.
 const REQUEST_RATES: [u64; 2] = [1_000, 10_000];
-/// With "tail": scripts that are busy, of which so many requests are kept in each flush period, beside errors and a sample.
+/// Busy scripts, with "tail": that many requests of each are kept per flush period, in addition to
+/// errors and a sample.
 const SCRIPTS: [u64; 2] = [100, 2_000];
 const SLOWEST: u64 = 10;
 const SAMPLED: u64 = 1_024 + 2_048;
 
-/// What is kept within `history.size_max`, for each of some rates; nothing without `history.dir`.
+/// How much time fits within `history.size_max`, for some rates; empty without `history.dir`.
 #[must_use]
 pub fn lasting(config: &Config) -> Vec<String> {
     let history = &config.history;
@@ -31,7 +33,7 @@ pub fn lasting(config: &Config) -> Vec<String> {
     rows.into_iter().chain(requests(config)).collect()
 }
 
-/// What raw requests take: they have what the rows leave of `history.size_max`.
+/// How much time raw requests cover: they get the part of `history.size_max` that rows leave.
 fn requests(config: &Config) -> Vec<String> {
     let history = &config.history;
     let size_max = history.size_max as u64;
@@ -98,7 +100,7 @@ fn lasting_at(rows: u64, history: &HistoryConfig) -> String {
     }
 }
 
-/// What [`lasting`] goes by.
+/// The assumptions of [`lasting`].
 #[must_use]
 pub fn assumption() -> String {
     format!(

@@ -1,4 +1,4 @@
-//! Why the daemon did not start.
+//! Errors that prevent the daemon from starting.
 
 use std::net::SocketAddr;
 
@@ -11,13 +11,13 @@ use crate::query::definitions::ConfiguredError;
 use crate::series::ChoiceError;
 use crate::state::StateError;
 
-/// Why the daemon did not start.
+/// An error that prevents the daemon from starting.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// A UDP address.
+    /// A UDP address cannot be used.
     #[error(transparent)]
     Socket(#[from] SocketError),
-    /// The address of a front end.
+    /// The address of a front end cannot be bound.
     #[error(
         "{section}.listen: cannot listen on {address}: {source}; change `{section}.listen` or use --{section}"
     )]
@@ -26,79 +26,79 @@ pub enum StartError {
         section: &'static str,
         /// The address.
         address: SocketAddr,
-        /// Why.
+        /// The cause.
         source: std::io::Error,
     },
-    /// A source of Squid's lines.
+    /// A Squid log source cannot be opened.
     #[error(
         "{place}: squid: cannot take lines from {from}: {problem}; stop what has the address, or change it"
     )]
     Squid {
-        /// Where the entry is.
+        /// The location of the entry.
         place: String,
-        /// What it listens on.
+        /// The address or file.
         from: String,
-        /// Why not.
+        /// The problem.
         problem: String,
     },
-    /// What takes spans.
+    /// A span listener cannot be bound.
     #[error(
         "{place}: otlp_input.listen: cannot listen on {address}: {source}; stop what has the address, or change it"
     )]
     OtlpInput {
-        /// Where the entry is.
+        /// The location of the entry.
         place: String,
-        /// What it listens on.
+        /// The address to listen on.
         address: SocketAddr,
-        /// Why not.
+        /// The cause.
         source: std::io::Error,
     },
-    /// A report of the configuration.
+    /// A report of the configuration is invalid.
     #[error(transparent)]
     Report(#[from] ConfiguredError),
-    /// A rule of the configuration.
+    /// A rule of the configuration is invalid.
     #[error(transparent)]
     Alert(#[from] RuleError),
-    /// The secrets of a user.
+    /// A user's secret cannot be used.
     #[error(transparent)]
     User(#[from] SecretError),
-    /// Certificate or key.
+    /// A certificate or key cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsError),
-    /// A list of reports.
+    /// A list of reports is invalid.
     #[error("{key}: {source}")]
     Choice {
         /// The setting.
         key: &'static str,
-        /// What is wrong with it.
+        /// The problem.
         source: ChoiceError,
     },
-    /// The folder of what survives a restart.
+    /// The state folder cannot be used.
     #[error(transparent)]
     State(#[from] StateError),
-    /// What this program cannot do is asked for.
+    /// The configuration asks for history, but this build does not support it.
     #[error(
         "history.dir: this program was built without SQL, and so without history; accepted: \"\""
     )]
     NoHistory,
-    /// What ships to ClickHouse.
+    /// Shipping to ClickHouse cannot start.
     #[error("{0}")]
     ClickHouse(String),
-    /// A socket that was handed over.
+    /// A socket passed by the supervisor cannot be used.
     #[error(transparent)]
     ActivatedSockets(#[from] SocketActivationError),
-    /// A thread or the runtime.
+    /// A thread or runtime cannot be created.
     #[error("cannot start {what}: {source}")]
     Thread {
-        /// What was to be started.
+        /// The thing to start.
         what: &'static str,
-        /// Why not.
+        /// The cause.
         source: std::io::Error,
     },
 }
 
 impl StartError {
-    /// Whether it is the configuration that has to change, and not the machine.
+    /// Whether the configuration has to change, as opposed to the machine.
     #[must_use]
     pub const fn is_configuration(&self) -> bool {
         match self {

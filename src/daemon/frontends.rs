@@ -1,7 +1,7 @@
 //! The front ends: HTTP and the MySQL wire, each on a runtime of its own.
 //!
-//! Their addresses are bound before anything is received, so that one in use ends the start; they are served once the catalog
-//! is there, until [`Frontends::stop`].
+//! Their addresses are bound before anything is received, so that one in use aborts the start; they
+//! are served once the catalog is ready, until [`Frontends::stop`].
 
 use std::future::Future;
 use std::net::{SocketAddr, TcpListener};
@@ -32,7 +32,7 @@ use crate::sql::{Engine, SqlSettings};
 #[cfg(feature = "sql")]
 use crate::telemetry::Counters;
 
-/// What front ends answer from.
+/// The parts of the daemon that front ends read from.
 pub(super) struct Served<'a> {
     pub(super) config: &'a Config,
     pub(super) catalog: &'a Arc<Catalog>,
@@ -46,23 +46,23 @@ pub(super) struct Served<'a> {
     pub(super) counters: &'a Counters,
 }
 
-/// The front ends that run.
+/// The running front ends.
 #[derive(Debug)]
 pub(super) struct Frontends {
-    /// Where HTTP is served, with the real port.
+    /// The address of HTTP, with the real port.
     pub(super) http: Option<SocketAddr>,
-    /// Where MySQL clients are served, likewise.
+    /// The address for MySQL clients, with the real port.
     pub(super) mysql: Option<SocketAddr>,
     stop: watch::Sender<bool>,
     running: Vec<Front>,
-    /// The certificates of those that speak TLS.
+    /// The certificates of front ends with TLS.
     certificates: Vec<Arc<Tls>>,
 }
 
-/// TLS of a front end, and what it is to take connections with.
+/// TLS of a front end, and the new acceptor for its connections.
 pub(super) type NewCertificate = (Arc<Tls>, Acceptor);
 
-/// A front end: its task, on a runtime of its own.
+/// A front end: its task, on its own runtime.
 #[derive(Debug)]
 struct Front {
     name: &'static str,
@@ -71,7 +71,7 @@ struct Front {
 }
 
 impl Frontends {
-    /// Serves at each of the listeners.
+    /// Serves on each of the listeners.
     pub(super) fn start(
         served: &Served<'_>,
         listeners: Listeners,
@@ -101,19 +101,20 @@ impl Frontends {
         Ok(frontends)
     }
 
-    /// The certificates of those that have one.
+    /// The certificates of front ends that have one.
     pub(super) fn certificates(&self) -> Vec<Arc<Tls>> {
         self.certificates.clone()
     }
 
-    /// What the files of certificates and keys hold now, for each front end that has them; nothing changes yet.
+    /// Reads the files of certificates and keys again, for each front end that has them; nothing
+    /// changes yet.
     pub(super) fn read_certificates(&self) -> Result<Vec<NewCertificate>, TlsError> {
         let each = self.certificates.iter();
         each.map(|tls| Ok((Arc::clone(tls), tls.read_again()?)))
             .collect()
     }
 
-    /// Serves HTTP; gives the address with its real port.
+    /// Serves HTTP; returns the address with its real port.
     fn start_http(
         &mut self,
         served: &Served<'_>,
@@ -140,7 +141,7 @@ impl Frontends {
         })
     }
 
-    /// Takes spans.
+    /// Serves an OTLP input.
     fn start_otlp(&mut self, served: &Served<'_>, input: OpenInput) -> Result<(), StartError> {
         let OpenInput { source, listener } = input;
         let config = Arc::clone(&source.config);
@@ -159,7 +160,7 @@ impl Frontends {
             .map(drop)
     }
 
-    /// Serves MySQL clients; gives the address with its real port.
+    /// Serves MySQL clients; returns the address with its real port.
     #[cfg(feature = "sql")]
     fn start_mysql(
         &mut self,
@@ -185,7 +186,8 @@ impl Frontends {
         )
     }
 
-    /// Starts a front end on a runtime of its own. `serve` gets the listener, the address to reach it by, and TLS.
+    /// Starts a front end on its own runtime. `serve` gets the listener, the address to reach it
+    /// by, and TLS.
     fn start_front<S: Future<Output = ()> + Send + 'static>(
         &mut self,
         clients: &'static str,
@@ -214,7 +216,7 @@ impl Frontends {
         let tls = tls.transpose()?;
         let encrypted = tls.is_some();
         self.certificates.extend(tls.clone());
-        // Who set TLS for the other one may think that it holds for both.
+        // An operator who set up TLS for one front end may think that it covers both.
         let is_wanted = !config.users.is_empty() || config.has_tls();
         if !encrypted && !address.ip().to_canonical().is_loopback() && is_wanted {
             let section = front.section;
@@ -238,7 +240,7 @@ impl Frontends {
         Ok(bound)
     }
 
-    /// Done when the front ends are to stop.
+    /// Completes when the front ends are to stop.
     fn stopped(&self) -> impl Future<Output = ()> + Send + 'static {
         let mut stopped = self.stop.subscribe();
         async move {
@@ -247,7 +249,7 @@ impl Frontends {
         }
     }
 
-    /// Ends them, and waits for that.
+    /// Stops the front ends and waits for them.
     pub(super) fn stop(&mut self) {
         self.stop.send_replace(true);
         for front in self.running.drain(..) {
@@ -265,7 +267,7 @@ impl Drop for Frontends {
     }
 }
 
-/// Where the HTTP front end's answers come from.
+/// The sources of the HTTP front end's answers.
 fn answers(served: &Served<'_>) -> Answers {
     Answers {
         source: Arc::clone(served.catalog),
@@ -274,7 +276,7 @@ fn answers(served: &Served<'_>) -> Answers {
     }
 }
 
-/// The one engine of all front ends: what bounds queries bounds those of all together.
+/// The engine shared by all front ends, so that limits of queries hold for all together.
 #[cfg(feature = "sql")]
 pub(super) fn engine(config: &Config, catalog: &Arc<Catalog>) -> Result<Engine, StartError> {
     let sql = &config.sql;

@@ -1,4 +1,4 @@
-//! All instruments, wherever they are declared, registered when a daemon starts.
+//! Registers all instruments, wherever they are declared, when a daemon starts.
 
 use std::sync::Arc;
 
@@ -22,7 +22,8 @@ use crate::state::{annotations, files, snapshot};
 use crate::{clickhouse, history, sql};
 use crate::{delta, http, instruments, merger, profile, series};
 
-/// All but the threads, the routes of HTTP and the pools of memory, which are named where they are made.
+/// All instruments except threads, routes of HTTP and memory pools, which are named where they are
+/// created.
 #[must_use]
 pub fn all() -> Vec<&'static Instrument> {
     let all = vec![
@@ -65,10 +66,10 @@ pub fn all() -> Vec<&'static Instrument> {
     all
 }
 
-/// A pool of memory and how much it holds.
+/// A memory pool and a gauge of its size.
 type Pool = (&'static str, Gauge);
 
-/// Pools that are there before anything is served.
+/// Pools that exist before anything is served.
 pub(super) fn pools(live: &SharedLive, status: &Status) -> Vec<Pool> {
     let of_live = |read: fn(&Live) -> usize| -> Gauge {
         let live = Arc::downgrade(live);
@@ -110,7 +111,7 @@ pub(super) fn pools(live: &SharedLive, status: &Status) -> Vec<Pool> {
     pools
 }
 
-/// Shows what they hold, and what front ends do.
+/// Registers the gauges of pools, including those of front ends.
 pub(super) fn set_pools(mut pools: Vec<Pool>, served: &Served<'_>) {
     if let Some(series) = served.series.clone() {
         let bytes = move || Some(series.status().count("memory_bytes"));
@@ -124,7 +125,7 @@ pub(super) fn set_pools(mut pools: Vec<Pool>, served: &Served<'_>) {
     instruments::memory::set_pools(pools);
 }
 
-/// Registers them, as `[instruments]` says.
+/// Registers them as `[instruments]` says.
 pub(super) fn start(config: &InstrumentsConfig) {
     let settings = Settings {
         enabled: config.enabled.clone(),

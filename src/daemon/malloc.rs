@@ -1,28 +1,33 @@
-//! How the heap is shared by threads: two arenas of the C library instead of eight a core, and pages of their own for large blocks.
+//! Tunes the heap: two arenas of the C library instead of eight per core, and separate pages for
+//! large blocks.
 //!
-//! glibc gives threads that allocate arenas of their own, and an arena keeps the pages of the largest moment that it has seen.
-//! Threads that answer come and go, so which arenas see a large report or a query is chance: resident memory climbed for hours
-//! by a step of some MiB whenever another one saw its first. All of them in two are at their largest within minutes.
+//! glibc gives allocating threads arenas of their own, and an arena keeps the pages of its peak.
+//! Threads that answer requests come and go, so which arenas see a large report or query is chance:
+//! resident memory climbed for hours by some MiB whenever another one saw its first. With two
+//! arenas all of them reach their peak within minutes.
 //!
-//! A block that is freed leaves its pages to its arena, however large it is: glibc raises the bound from which blocks have pages of
-//! their own to the largest that it has seen freed. With a fixed bound the large buffers of answers and deltas go back to the
-//! system: 250 MB became 235 with a million requests of five timers. What is free at the end of an arena goes back from the same bound
-//! on: with glibc's, 128 KiB, each piece of a large answer got new pages, a third of the system's time for it.
+//! A freed block leaves its pages to its arena, however large it is: glibc raises the threshold for
+//! separate pages to the largest block it has seen freed. With a fixed threshold the large buffers
+//! of answers and deltas go back to the system: 250 MB became 235 with a million requests of five
+//! timers. Free memory at the end of an arena is returned above the same threshold: with glibc's,
+//! 128 KiB, each piece of a large answer got new pages, which cost a third of the system time.
 //!
-//! Nobody waits for it: receivers and merger take no memory for a packet (`tests/it/memory.rs`).
+//! This slows nothing down: receivers and merger allocate nothing per packet
+//! (`tests/it/memory.rs`).
 //!
 //! The `unsafe` code is a call without pointers.
 
-/// Arenas of the heap, the first of them that of the main thread.
+/// Arenas of the heap, including that of the main thread.
 pub const ARENAS_MAX: i32 = 2;
 
-/// Blocks of so many bytes have pages of their own, and an arena keeps so many that are free at its end.
+/// Blocks of this size get pages of their own, and an arena keeps up to this much free memory at
+/// its end.
 const OWN_PAGES_BYTES: i32 = 4 << 20;
 
-/// Sets it up. To be called before there is another thread.
+/// Sets up the allocator. Call it before there is another thread.
 ///
-/// What the operator has set (`MALLOC_ARENA_MAX`, `MALLOC_MMAP_THRESHOLD_`, or the same in `GLIBC_TUNABLES`) stays as it is. With
-/// another C library than glibc it does nothing.
+/// Settings of the operator (`MALLOC_ARENA_MAX`, `MALLOC_MMAP_THRESHOLD_`, or the same in
+/// `GLIBC_TUNABLES`) are kept. Does nothing with C libraries other than glibc.
 pub fn set_up() {
     let set = |name: &str, part: &str| {
         std::env::var_os(name).is_some_and(|value| value.to_string_lossy().contains(part))

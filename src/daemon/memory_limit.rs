@@ -1,8 +1,10 @@
-//! The memory that the control group allows, against the plan: what has its default is made smaller until the plan fits, so that the
-//! kernel has no reason to kill a daemon in a small container.
+//! Fits the memory plan to the limit of the control group: settings left at their default are
+//! reduced until the plan fits, so that the kernel has no reason to kill a daemon in a small
+//! container.
 //!
-//! Called by the commands once the configuration is read, before anything is made from it. What was configured stays as it is; where
-//! that does not fit, the start is refused. The machine's own memory is `doctor`'s: others may let go of theirs.
+//! Called by the commands once the configuration is read, before anything is made from it.
+//! Configured settings are kept; if they do not fit, the start is refused. The machine's own memory
+//! is a matter for `doctor`: other processes may free theirs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,16 +14,16 @@ use crate::config::Config;
 use crate::config::units::{exact_bytes, rounded_bytes};
 use crate::input::udp::kernel;
 
-/// Where control groups are.
+/// Where control groups are mounted.
 const GROUPS: &str = "/sys/fs/cgroup";
 
-/// The part of the limit that the plan may take: files that are read, page tables and the like count too.
+/// The part of the limit that the plan may take: page cache, page tables and the like count too.
 const USED: f64 = 0.95;
 
-/// Steps between all of a default and what is left of it at least.
+/// Steps between all of a default and its minimum.
 const STEPS: u32 = 64;
 
-/// What does not fit.
+/// The plan does not fit.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "memory: the plan needs up to {}, and this control group may have {} (memory.max, MemoryMax=, --memory); accepted: a larger limit, \
@@ -32,16 +34,16 @@ pub struct TooMuch {
     limit: u64,
 }
 
-/// What was made smaller.
+/// The settings that were reduced.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Scaled {
-    /// What the control group may have.
+    /// The limit of the control group.
     pub limit: u64,
-    /// The settings, as one would write them.
+    /// The settings, as written in a configuration.
     pub settings: Vec<String>,
 }
 
-/// A setting that can be made smaller, and its least value.
+/// A setting that can be reduced, and its minimum.
 struct Scalable {
     name: &'static str,
     least: usize,
@@ -74,10 +76,10 @@ const SCALABLE: [Scalable; 11] = scalable! {
     sql.memory: 16 * MIB;
 };
 
-/// Makes what has its default smaller until the plan fits into what the control group of this process may have.
+/// Reduces default settings until the plan fits the limit of this process's control group.
 ///
 /// # Errors
-/// When it does not fit.
+/// Fails if it cannot fit.
 pub fn fit(config: &mut Config) -> Result<Option<Scaled>, TooMuch> {
     match limit() {
         Some(limit) => fit_into(config, limit),
@@ -115,7 +117,7 @@ fn fit_into(config: &mut Config, limit: u64) -> Result<Option<Scaled>, TooMuch> 
     Ok(Some(Scaled { limit, settings }))
 }
 
-/// With so many 64ths of what has its default.
+/// The configuration with `step` 64ths of each default.
 fn scaled(config: &Config, step: u32) -> Config {
     let (mut smaller, mut default) = (config.clone(), Config::default());
     for it in &SCALABLE {
@@ -129,7 +131,7 @@ fn scaled(config: &Config, step: u32) -> Config {
     smaller
 }
 
-/// What the plan needs at most, socket buffers included.
+/// The most that the plan needs, including socket buffers.
 fn needed(config: &Config) -> u64 {
     let plan = MemoryPlan::of(config);
     let sockets =
@@ -137,7 +139,8 @@ fn needed(config: &Config) -> u64 {
     plan.total_bytes() + sockets
 }
 
-/// Bytes that the control group of this process, or one around it, may have; `None`: as many as there are.
+/// Memory limit in bytes of the control group of this process or an enclosing one; `None` if there
+/// is none.
 #[must_use]
 pub fn limit() -> Option<u64> {
     limit_of(
@@ -166,7 +169,7 @@ fn limit_of(groups: &str, root: &Path) -> Option<u64> {
         let read = around.filter_map(|dir| fs::read_to_string(dir.join(file)).ok());
         limits.extend(read.filter_map(|text| text.trim().parse::<u64>().ok()));
     }
-    // Version 1 has no word for none.
+    // Version 1 has no value for no limit.
     limits.into_iter().min().filter(|limit| *limit < 1 << 60)
 }
 

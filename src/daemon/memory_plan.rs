@@ -1,9 +1,10 @@
-//! The memory plan: what each pool takes at most and why, and how long the buffers last.
+//! The memory plan: the most that each pool takes and why, and how long the buffers last.
 //!
-//! Pure arithmetic over [`Config`] and the constants of the stages: shown by `pinbad check`, and with the socket buffers that
-//! the kernel granted ([`MemoryPlan::granted`]) by `pinbad doctor` and in the log of a start. No pool grows, so the total
-//! bounds the resident size whatever is sent; pages that were never written to are not resident, so a daemon that is not full
-//! takes less. The socket buffers belong to the kernel and are shown apart.
+//! Pure arithmetic over [`Config`] and the constants of the stages: shown by `pinbad check`, and
+//! with the socket buffers that the kernel granted ([`MemoryPlan::granted`]) by `pinbad doctor` and
+//! in the log of a start. No pool grows, so the total bounds the resident size whatever is sent;
+//! pages never written to are not resident, so a daemon that is not full takes less. The socket
+//! buffers belong to the kernel and are shown separately.
 
 use std::fmt;
 
@@ -38,15 +39,15 @@ use crate::state::annotations::{
     ANNOTATION_BYTES_MAX, ANNOTATIONS_MAX, BYTES_MAX as ANNOTATIONS_BYTES,
 };
 
-/// Code, thread stacks, HTTP connections, the allocator's own: 14 MB with nothing sent, and what small pieces leave
-/// unused in the heap.
+/// Code, thread stacks, HTTP connections, the allocator itself: 14 MB with nothing sent, plus
+/// fragmentation of the heap.
 pub const BASE_BYTES: usize = if cfg!(feature = "sql") {
     48 << 20
 } else {
     16 << 20
 };
 
-/// What an import of logs takes.
+/// Memory of a log import.
 #[cfg(feature = "sql")]
 use crate::history::import::BYTES as LOG_IMPORT_BYTES;
 #[cfg(feature = "sql")]
@@ -56,37 +57,40 @@ const LOG_IMPORT_BYTES: usize = 0;
 #[cfg(not(feature = "sql"))]
 const REFILL_BYTES: usize = 0;
 
-/// What an id that is remembered takes, with its place in a table.
+/// Bytes of a remembered id, with its place in a table.
 const ID_BYTES: usize = 48;
-/// What alerts of a rule take, those that are over too: state and view, and what receivers were told.
+/// Memory for alerts of a rule, including resolved ones: state and view, and the record of
+/// notifications.
 const RULE_BYTES: usize = 2 * ALERT_ROWS_MAX * (4 << 10);
 
-/// What a query has in hand beside what it is charged for: the batches on their way to its reader.
+/// Memory of a query beyond its reservation: the batches on their way to its reader.
 pub const QUERY_BATCHES_BYTES: usize = 4 << 20;
-/// What a connection of the MySQL wire takes: 64 KiB each for a packet, for what a client sends ahead and for the piece of an
-/// answer that is being sent; TLS has its share in them, because a client has one of the three in use. And its variables.
+/// Memory of a MySQL connection: 64 KiB each for a packet, for data that a client sends ahead and
+/// for the piece of an answer being sent (TLS shares these, because a client uses one of the three
+/// at a time), plus its variables.
 pub const MYSQL_CONNECTION_BYTES: usize = (192 << 10) + SESSION_BYTES_MAX;
 
-/// What a snapshot takes beside what the reports have in their running ticks: a block and its texts, as they are and
-/// compressed, and what waits for the disk.
+/// Memory of a snapshot in addition to the running ticks of reports: a block and its texts, plain
+/// and compressed, and data waiting for the disk.
 pub const SNAPSHOT_BYTES: usize = 24 << 20;
 
-/// What a client that follows the requests takes: the piece that is being sent, the next one, and the one being made, of 256
-/// rows with ordinary names each.
+/// Memory of a client that follows the requests: the piece being sent, the next one, and the one
+/// being made, of 256 rows with ordinary names each.
 pub const FOLLOWER_BYTES: usize = 384 << 10;
 
-/// The packet that durations are reckoned with: the stock extension, one request, no timers.
+/// Size of the packet assumed in estimates: the stock extension, one request, no timers.
 pub const TYPICAL_PACKET_BYTES: u64 = 171;
-/// What that packet is as a record in the temporary pool: 203 on average.
+/// Size of that packet as a record in the temporary pool: 203 on average.
 pub const TYPICAL_RECORD_BYTES: u64 = 208;
-/// What the kernel charges a socket buffer for it (`skb->truesize`): measured on Linux 6.18 over loopback. Other
-/// kernels charge 768; the driver of a network card that hands up whole pages charges 2 KiB and more.
+/// The kernel's charge to a socket buffer for it (`skb->truesize`): measured on Linux 6.18 over
+/// loopback. Other kernels charge 768; the driver of a network card that passes on whole pages
+/// charges 2 KiB and more.
 pub const TYPICAL_PACKET_CHARGE: u64 = 832;
 
-/// Rates that the plan reckons with, packets per second.
+/// Rates assumed in estimates, in packets per second.
 const RATES: [u64; 2] = [10_000, 100_000];
 
-/// What the daemon takes.
+/// The memory that the daemon takes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MemoryPlan {
     /// A line for each pool inside the process.
@@ -97,18 +101,18 @@ pub struct MemoryPlan {
     pub backlog: Vec<Backlog>,
 }
 
-/// How many seconds of traffic fit before something is lost.
+/// Seconds of traffic that fit before something is lost.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Backlog {
-    /// The traffic, all addresses together.
+    /// The traffic of all addresses together.
     pub packets_per_second: u64,
-    /// In the temporary pool, while the merger stands still.
+    /// In the temporary pool, while the merger is stuck.
     pub ring_secs: f64,
-    /// In the socket buffers, while the receivers stand still.
+    /// In the socket buffers, while the receivers are stuck.
     pub kernel_secs: f64,
 }
 
-/// Lines of the plan: the name of a pool, its bytes, and why so many.
+/// Lines of the plan: name of a pool, its bytes, and the reason.
 macro_rules! planned {
     ($($name:literal: $bytes:expr, $why:literal;)*) => {
         vec![$(Planned {
@@ -120,7 +124,7 @@ macro_rules! planned {
 }
 
 impl MemoryPlan {
-    /// The plan of a configuration.
+    /// The plan for a configuration.
     #[must_use]
     pub fn of(config: &Config) -> Self {
         let ingest = &config.ingest;
@@ -141,7 +145,7 @@ impl MemoryPlan {
         lines.extend(stores(config));
         lines.extend(front_ends(config));
         lines.extend(optional(config, lanes));
-        // The kernel doubles what is asked for, to make room for its own overhead (socket(7)).
+        // The kernel doubles the requested size to make room for its own overhead (socket(7)).
         let mut kernel = planned! {
             "kernel socket buffers": sockets * 2 * ingest.recv_buffer,
                 "{receivers}, {buffer} (ingest.recv_buffer) each, doubled by the kernel; not part of the process, and \
@@ -150,7 +154,7 @@ impl MemoryPlan {
         let kernel = kernel.remove(0);
         let block_requests =
             (BLOCK_BYTES as u64 / TYPICAL_RECORD_BYTES).min(ring.block_requests_max.into());
-        // More may fit by chance; so many always do.
+        // More may fit by chance; this many always do.
         let ring_requests = (ring.blocks as u64 * block_requests).min(requests as u64);
         let backlog = RATES.map(|packets_per_second| Backlog {
             packets_per_second,
@@ -164,9 +168,10 @@ impl MemoryPlan {
         }
     }
 
-    /// The same plan with the socket buffers as the kernel has granted them, and, where it is known, with what all UDP
-    /// sockets of this machine may hold together. Packets are reckoned to be spread evenly, so what is lost first is what
-    /// the smallest buffer does not take. Without buffers it is still those that the configuration asks for.
+    /// The plan with the socket buffers that the kernel granted, and, if known, the limit for all
+    /// UDP sockets of the machine together. Packets are assumed to be spread evenly, so the
+    /// smallest buffer overflows first. Without buffers it keeps those that the configuration
+    /// requests.
     #[must_use]
     pub fn granted(mut self, buffers: &[RecvBuffer], allowed_bytes: Option<u64>) -> Self {
         let mut usable = self.kernel.bytes;
@@ -194,7 +199,7 @@ impl MemoryPlan {
         self.lines.iter().map(|line| line.bytes).sum()
     }
 
-    /// Writes the plan to the log, a line a pool: for those who look closely, `pinbad check` has it too.
+    /// Logs the plan, one line per pool; `pinbad check` prints it too.
     pub fn log(&self) {
         for line in self.lines.iter().chain([&self.kernel]) {
             tracing::debug!(
@@ -223,7 +228,7 @@ fn size(bytes: usize) -> String {
     exact_bytes(bytes as u64)
 }
 
-/// The main pool, the reports, and what is made of them second by second.
+/// The main pool, the reports, and their data by second.
 fn stores(config: &Config) -> Vec<Planned> {
     let pool = &config.pool;
     let pools = Pool::bytes_max(pool);
@@ -248,7 +253,7 @@ fn stores(config: &Config) -> Vec<Planned> {
     }
 }
 
-/// What clients are answered from, and the process itself.
+/// The front ends, and the process itself.
 fn front_ends(config: &Config) -> Vec<Planned> {
     let (sql, mysql) = (&config.sql, &config.mysql);
     let http = HttpSettings::new(&[]);
@@ -286,7 +291,7 @@ fn front_ends(config: &Config) -> Vec<Planned> {
     }
 }
 
-/// What only some configurations take.
+/// Pools that only some configurations have.
 fn optional(config: &Config, lanes: usize) -> impl Iterator<Item = Planned> {
     let is_pattern = |rule: &&RewriteRule| matches!(rule.change, Change::Pattern(..));
     let patterns = config.rewrites.iter().filter(is_pattern).count();
@@ -345,7 +350,7 @@ pub(crate) fn counted(count: usize, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
 }
 
-/// How long socket buffers of so many bytes last.
+/// How long socket buffers of this size last.
 fn kernel_seconds(bytes: u64, packets_per_second: u64) -> f64 {
     seconds(bytes / TYPICAL_PACKET_CHARGE, packets_per_second)
 }

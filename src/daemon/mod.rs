@@ -1,14 +1,15 @@
-//! The daemon: all stages built in path order, each on its named threads, and stopped in the same order.
+//! The daemon: builds all stages in path order, each on its named threads, and stops them in the
+//! same order.
 //!
 //! ```text
 //!   receivers (one a socket) -> ring -> merger -> Live <- catalog <- http, mysql
 //! ```
 //!
-//! [`Daemon::start`] returns once every socket is bound, so what is sent afterwards is received. Receivers run while the
-//! snapshot is still being read: packets wait in the temporary ring meanwhile. Stopping goes from the sockets inwards:
-//! receivers first, then the merger drains the ring, then history is written, then the front ends end, then the snapshot is
-//! written. A panic on one
-//! of these threads ends the process (`threads`).
+//! [`Daemon::start`] returns once every socket is bound, so packets sent afterwards are received.
+//! Receivers run while the snapshot is still being read: packets wait in the temporary ring
+//! meanwhile. Stopping goes from the sockets inwards: receivers first, then the merger drains the
+//! ring, then history is written, then the front ends end, then the snapshot is written. A panic on
+//! one of these threads ends the process (`threads`).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -101,13 +102,13 @@ impl Daemon {
     /// Builds every stage and starts its threads.
     ///
     /// # Errors
-    /// When an address cannot be bound, a report cannot be defined, `state.dir` cannot be used, or the system gives no
-    /// thread; whatever had been started is stopped again.
+    /// Fails if an address cannot be bound, a report cannot be defined, `state.dir` cannot be used,
+    /// or the system cannot create a thread; everything already started is stopped again.
     pub fn start(config: &Config, clock: Arc<dyn Clock>) -> Result<Self, StartError> {
         Self::start_with(config, clock, ActivatedSockets::default())
     }
 
-    /// The same with sockets that somebody else opened, which take the place of those of the configuration.
+    /// Starts with sockets opened elsewhere, in place of those of the configuration.
     ///
     /// # Errors
     /// As [`start`](Self::start).
@@ -125,7 +126,7 @@ impl Daemon {
         let sockets = startup::open_sockets(config, activated.udp)?;
         let otlps = otlp::open(config)?;
         let squids = squid::open(config)?;
-        // After the sockets: a second daemon of one configuration should fail on its port.
+        // After the sockets: a second daemon with the same configuration should fail on its port.
         let state = startup::open_state(config, &*clock, &mut definitions, &defaults)?;
         if !config.squids.is_empty() {
             definitions.add_squid(&defaults);
@@ -141,7 +142,8 @@ impl Daemon {
         let rules =
             rules.map_err(|errors| first(errors).expect("there is one, or they would be rules"))?;
         let alerts = Alerts::new(config, rules);
-        // And the addresses of the front ends: one that is taken ends the start before anything is received.
+        // The addresses of the front ends too: one in use aborts the start before anything is
+        // received.
         let listeners = Listeners::open(config, activated.http, activated.mysql)?;
         startup::log_start(config, &sockets);
 
@@ -165,7 +167,7 @@ impl Daemon {
             ..Counters::new(sockets.len() + otlps.len() + squids.len())
         };
         startup::go_on_counting(&counters, &sockets, &squids, previous.as_ref());
-        // After that: what followed files were read for history goes before what a snapshot says.
+        // After that: positions of followed files in history take precedence over the snapshot.
         #[cfg(feature = "sql")]
         let OpenHistory {
             history,
@@ -191,7 +193,7 @@ impl Daemon {
         let live = Arc::new(RwLock::new(
             startup.live(previous, snapshots.as_deref().zip(dir)),
         ));
-        // Before the first merge: it begins with the rows that are merged now.
+        // Before the first merge: history begins with the rows merged from now on.
         #[cfg(feature = "sql")]
         let requests = history_writer
             .as_mut()
@@ -361,25 +363,25 @@ impl Daemon {
         })
     }
 
-    /// The UDP addresses that are bound, with real ports.
+    /// The bound UDP addresses, with real ports.
     #[must_use]
     pub fn udp_addresses(&self) -> &[SocketAddr] {
         &self.udp
     }
 
-    /// The HTTP address that is bound, with its real port.
+    /// The bound HTTP address, with its real port.
     #[must_use]
     pub fn http_address(&self) -> Option<SocketAddr> {
         self.frontends.http
     }
 
-    /// The address of the MySQL wire that is bound, with its real port.
+    /// The bound MySQL address, with its real port.
     #[must_use]
     pub fn mysql_address(&self) -> Option<SocketAddr> {
         self.frontends.mysql
     }
 
-    /// What the front ends read from.
+    /// The catalog that front ends read from.
     #[must_use]
     pub fn catalog(&self) -> &Arc<Catalog> {
         &self.catalog
@@ -388,7 +390,7 @@ impl Daemon {
     /// Stops every stage and waits for it, then writes the snapshot.
     ///
     /// # Errors
-    /// When it cannot be written; everything has stopped all the same.
+    /// Fails if the snapshot cannot be written; everything has stopped all the same.
     pub fn stop(mut self) -> std::io::Result<()> {
         self.stop_all()
     }
@@ -398,18 +400,18 @@ impl Daemon {
         self.profile = None;
         self.receivers.clear();
         if let Some(thread) = &self.snapshot_thread {
-            // One that is being written right now is given up: the last one will have more.
+            // A snapshot in progress is abandoned: the last one will have more.
             thread.request_stop();
         }
         self.merger = None;
-        // After the merger: what it merged last is counted too.
+        // After the merger, so that the last merged requests are counted too.
         self.series_thread = None;
         let alert_threads = std::mem::take(&mut *self.alert_threads.lock());
         drop(alert_threads);
-        // After that: it writes what was counted.
+        // After that, since it writes what was counted.
         self.requests_thread = None;
         self.history_thread = None;
-        // What is written last is shipped after the next start.
+        // The last files are shipped after the next start.
         self.sink_thread = None;
         self.frontends.stop();
         self.snapshot_thread = None;
@@ -426,16 +428,15 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        // What went wrong is in the log.
+        // Errors are in the log.
         let _logged = self.stop_all();
     }
 }
 
-/// Checks what a configuration names: reports, secrets, certificates, a `state.dir` or `history.dir` that is no file. Starts nothing and
-/// binds nothing.
+/// Checks the reports, secrets and certificates that a configuration names, and that `state.dir`
+/// and `history.dir` are not files. Starts and binds nothing. binds nothing.
 ///
-/// # Errors
-/// Everything that a start could not use.
+/// Everything that a start could not use. Everything that a start could not use.
 pub fn check(config: &Config) -> Result<(), Vec<StartError>> {
     let mut errors = Vec::new();
     match Definitions::new(&config.configured_reports, &defaults(config)) {
@@ -451,7 +452,7 @@ pub fn check(config: &Config) -> Result<(), Vec<StartError>> {
         let acceptor = files.map_or(Ok(None), |files| tls::acceptor(&files).map(Some));
         errors.extend(acceptor.err().map(StartError::from));
     }
-    // The user who runs this need not be the daemon's: permissions are left to `doctor`.
+    // The user who runs this need not be the daemon's, so permissions are left to `doctor`.
     for (setting, dir) in [
         (folder::STATE, &config.state.dir),
         (folder::HISTORY, &config.history.dir),
@@ -469,13 +470,13 @@ pub fn check(config: &Config) -> Result<(), Vec<StartError>> {
     }
 }
 
-/// The folder that says how the process before ended.
+/// The folder that records how the previous process ended.
 fn kept_in(config: &Config) -> Option<&Path> {
     let dirs = [&config.state.dir, &config.history.dir];
     dirs.into_iter().flatten().next().map(PathBuf::as_path)
 }
 
-/// What history stands in for what was lost.
+/// The spans of lost data that history replaces.
 fn refilled(catalog: &Catalog) -> Vec<Lost> {
     #[cfg(feature = "sql")]
     return catalog.refilled_spans();
@@ -486,7 +487,7 @@ fn refilled(catalog: &Catalog) -> Vec<Lost> {
     }
 }
 
-/// Whether history is asked for that this program cannot keep.
+/// Fails if the configuration asks for history and this build has none.
 fn no_history(config: &Config) -> Result<(), StartError> {
     match cfg!(feature = "sql") || config.history.dir.is_none() {
         true => Ok(()),
@@ -494,7 +495,7 @@ fn no_history(config: &Config) -> Result<(), StartError> {
     }
 }
 
-/// What report definitions take from the configuration.
+/// Defaults of report definitions, from the configuration.
 #[must_use]
 pub fn defaults(config: &Config) -> Defaults {
     let length = |bytes: usize| u16::try_from(bytes).unwrap_or(u16::MAX);
@@ -506,7 +507,7 @@ pub fn defaults(config: &Config) -> Defaults {
     }
 }
 
-/// Where to send so that it arrives at `bound` on this machine.
+/// An address of this machine from which packets reach `bound`.
 #[must_use]
 pub fn local(bound: SocketAddr) -> SocketAddr {
     let ip = match bound.ip() {

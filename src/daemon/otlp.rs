@@ -1,4 +1,5 @@
-//! `[[otlp_input]]`: what takes spans is bound before anything is received, as front ends are, and served like HTTP.
+//! `[[otlp_input]]`: listeners for spans, bound before anything is received, like front ends, and
+//! served like HTTP.
 
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -14,12 +15,12 @@ pub(crate) struct OpenInput {
     pub(super) listener: TcpListener,
 }
 
-/// Binds what the entries listen on. Each says from then on where that is.
+/// Binds the addresses of the entries, and records each bound address.
 pub(crate) fn open(config: &Config) -> Result<Vec<OpenInput>, StartError> {
     let opened = config.otlp_inputs.iter().map(|input| {
         let bind = || -> std::io::Result<_> {
             let listener = TcpListener::bind(input.listen)?;
-            // More may wait to be accepted than the standard library has it.
+            // A larger backlog than the standard library's.
             rustix::net::listen(&listener, 1024)?;
             Ok((listener.local_addr()?, listener))
         };
@@ -37,7 +38,7 @@ pub(crate) fn open(config: &Config) -> Result<Vec<OpenInput>, StartError> {
     opened.collect()
 }
 
-/// What a status and a snapshot call the socket counters of a source.
+/// The name of a source's socket counters in status and snapshot.
 pub(super) fn name(source: &Source) -> SocketName {
     SocketName {
         address: format!("otlp://{}", source.config.listen),

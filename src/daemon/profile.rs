@@ -1,4 +1,4 @@
-//! `[[stat]]`: a thread for each socket, and one that makes samples of what they read.
+//! `[[stat]]`: a thread for each socket, and one that turns the data into samples.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::profile::{Intake, Names, Profile};
 use crate::shutdown::Shutdown;
 use crate::telemetry::Counters;
 
-/// The profile and its threads. Dropping it stops them, those that read first.
+/// The profile and its threads. Dropping it stops them, readers first.
 #[derive(Debug)]
 pub(super) struct RunningProfile {
     pub(super) profile: Arc<Profile>,

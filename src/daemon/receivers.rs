@@ -1,5 +1,5 @@
-//! The way in: the temporary ring and the receiver threads, one per socket, `[[otlp_input]]` or source of Squid's lines, that
-//! put requests into it.
+//! The receiving side: the temporary ring and the receiver threads, one per socket,
+//! `[[otlp_input]]` or Squid log source, that push requests into it.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -28,16 +28,16 @@ use crate::shutdown::Shutdown;
 use crate::state::counters::SocketName;
 use crate::telemetry::{Counters, SocketCounters};
 
-/// What receives, and what others need to know of it.
+/// The receivers, and the data about them that other stages need.
 pub(super) struct Receivers {
     pub(super) threads: Vec<Worker>,
-    /// The addresses that are bound.
+    /// The bound addresses.
     pub(super) addresses: Vec<SocketAddr>,
-    /// The sockets, as snapshots call them.
+    /// The names of the sockets in snapshots.
     pub(super) names: Vec<SocketName>,
     /// The sockets, as the status shows them.
     pub(super) statuses: Vec<SocketStatus>,
-    /// Who sends, if that is counted.
+    /// Counts by sender, if enabled.
     pub(super) senders: Option<Arc<Senders>>,
     pub(super) rule_counters: Arc<RuleCounters>,
     pub(super) ring: Arc<TempRing>,
@@ -46,7 +46,7 @@ pub(super) struct Receivers {
 }
 
 impl Receivers {
-    /// Makes the ring and starts a thread for each socket and each source.
+    /// Creates the ring and starts a thread for each socket and each source.
     pub(super) fn start(
         config: &Config,
         sockets: Vec<ReceiveSocket>,
@@ -136,7 +136,7 @@ impl Receivers {
     }
 }
 
-/// What all that receives is called in a snapshot, in the order of the counters.
+/// The names of all sources in a snapshot, in the order of the counters.
 pub(super) fn names(
     sockets: &[ReceiveSocket],
     otlps: &[Arc<Source>],
@@ -148,7 +148,7 @@ pub(super) fn names(
     sockets.chain(otlps).chain(squids).collect()
 }
 
-/// What one receiver thread is started with.
+/// The parts of one receiver thread.
 struct Receiver {
     index: usize,
     producer: Producer,
@@ -157,7 +157,7 @@ struct Receiver {
 }
 
 impl Receiver {
-    /// Where spans go.
+    /// The lane for spans.
     fn lane(self) -> Lane {
         Lane {
             producer: self.producer,
@@ -166,7 +166,7 @@ impl Receiver {
         }
     }
 
-    /// What it takes to take lines from elsewhere than datagrams.
+    /// The intake for lines that do not arrive as datagrams.
     fn intake<R>(self, decoder: squid::Decoder<R>) -> squid::Intake<R> {
         squid::Intake {
             decoder,
@@ -176,7 +176,7 @@ impl Receiver {
         }
     }
 
-    /// Starts the thread of a source of Squid's lines; the socket, if it is one of datagrams, belongs to it.
+    /// Starts the thread of a Squid log source, which owns the socket if there is one.
     fn start_squid<R: Rewrite + Send + 'static>(
         self,
         OpenSource { source, opened }: OpenSource,

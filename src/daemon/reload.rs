@@ -1,9 +1,10 @@
-//! A new configuration for a running daemon: what can change does, what needs a restart is named in the log.
+//! Applies a new configuration to a running daemon; the log names settings that need a restart.
 //!
-//! `main` reads the configuration again on SIGHUP, from the same file, environment and flags as at start, and calls
-//! [`Daemon::reload`] only with a valid one: a bad file changes nothing. Files with secrets and certificates are read before
-//! anything changes, so a bad one of these changes nothing either. Keys declared `live` in `config::settings`, `[[report]]`
-//! entries, users and certificates take effect; every other key keeps its value, also for the next comparison.
+//! `main` reads the configuration again on SIGHUP, from the same file, environment and flags as at
+//! start, and calls [`Daemon::reload`] only with a valid one: a bad file changes nothing. Files
+//! with secrets and certificates are read before anything changes, so a bad one of these changes
+//! nothing either. Keys declared `live` in `config::settings`, `[[report]]` entries, users and
+//! certificates take effect; every other key keeps its value, also for the next comparison.
 
 use tracing::{info, warn};
 
@@ -13,16 +14,17 @@ use crate::config::Config;
 use crate::query::definitions::Definitions;
 
 impl Daemon {
-    /// Takes over what can change from `new`, in place of `old`, which is brought up to date, and logs what did. The level of
-    /// the log is the caller's to change.
+    /// Takes over the changeable settings of `new` into `old`, and logs them. The log level is left
+    /// to the caller.
     ///
     /// # Errors
-    /// When a `[[report]]` of it cannot be defined, or a file or variable with a secret or certificate cannot be used; then
-    /// nothing has changed.
+    /// Fails if a `[[report]]` cannot be defined, or a file or variable with a secret or
+    /// certificate cannot be used; then nothing has changed.
     pub fn reload(&self, old: &mut Config, new: &Config) -> Result<(), StartError> {
-        // What definitions leave open comes from the settings in force, which need not be the new ones.
+        // Definitions get their defaults from the settings in force, which may differ from the new
+        // ones.
         let definitions = Definitions::new(&new.configured_reports, &defaults(old))?;
-        // Always, also when the configuration says the same: the files may have new content.
+        // Always, even if the configuration is unchanged: the files may have new content.
         let users = Users::load(&new.users, |name| std::env::var_os(name))?;
         let certificates = self.frontends.read_certificates()?;
         let with_reports = Config {

@@ -1,9 +1,12 @@
-//! Socket activation: sockets that systemd, or whoever speaks its protocol, opened and hands over.
+//! Socket activation: takes sockets opened by systemd, or another supervisor with the same
+//! protocol.
 //!
-//! `LISTEN_FDS` is their number, from descriptor 3 on, `LISTEN_PID` the process that they are for, `LISTEN_FDNAMES` their
-//! names. A socket named `udp`, `http` or `mysql` is that; any other is recognised by its type and port: UDP is for packets,
-//! TCP for the front end whose `listen` has its port. Read once, before any thread starts; they replace the sockets that
-//! `daemon` would open. They outlive the process: what arrives between two processes waits in the kernel.
+//! `LISTEN_FDS` is their number, from descriptor 3 on, `LISTEN_PID` the process that they are for,
+//! `LISTEN_FDNAMES` their names. A socket named `udp`, `http` or `mysql` is used for that; any
+//! other is recognised by its type and port: UDP is for packets, TCP for the front end whose
+//! `listen` has its port. Read once, before any thread starts; they replace the sockets that
+//! `daemon` would open. They outlive the process: data that arrives between two processes waits in
+//! the kernel.
 
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 
@@ -11,7 +14,7 @@ use listenfd::ListenFd;
 
 use crate::config::Config;
 
-/// The sockets that were handed over, by what they are for.
+/// The sockets passed by the supervisor, by use.
 #[derive(Debug, Default)]
 pub struct ActivatedSockets {
     /// For packets, each with a receiver.
@@ -28,12 +31,13 @@ pub struct ActivatedSockets {
 pub struct SocketActivationError(String);
 
 impl ActivatedSockets {
-    /// The sockets that the environment hands to this process, if any. Call it once, before any thread starts.
+    /// The sockets that the environment passes to this process, if any. Call it once, before any
+    /// thread starts.
     ///
     /// # Errors
-    /// The first descriptor that cannot be used.
+    /// The first unusable descriptor.
     pub fn from_environment(config: &Config) -> Result<Self, SocketActivationError> {
-        // `from_env` removes the variables, so that no child is misled by them.
+        // `from_env` removes the variables, so that no child process is misled by them.
         let names = std::env::var("LISTEN_FDNAMES").unwrap_or_default();
         let mut fds = ListenFd::from_env();
         let names: Vec<&str> = names.split(':').collect();
@@ -100,7 +104,7 @@ impl ActivatedSockets {
         }
     }
 
-    /// As for addresses of the configuration.
+    /// Applies the same check as for configured addresses.
     fn check_exposure(&self, config: &Config) -> Result<(), SocketActivationError> {
         let anybody = !config.users.is_empty();
         let with_password = config.users.iter().any(|user| user.password.is_some());

@@ -1,4 +1,4 @@
-//! `[[squid]]`: what the sources of Squid's lines are opened as.
+//! `[[squid]]`: opens the sources of Squid's log lines.
 
 use std::net::TcpListener;
 use std::path::PathBuf;
@@ -16,14 +16,14 @@ pub(crate) struct OpenSource {
     pub(crate) opened: Opened,
 }
 
-/// What it is read from.
+/// An opened source.
 pub(crate) enum Opened {
     Udp(ReceiveSocket),
     Tcp(TcpListener),
     File(PathBuf, bool),
 }
 
-/// Binds what the sources listen on. Each says from then on where that is.
+/// Binds the addresses of the sources, and records each bound address.
 pub(crate) fn open(config: &Config) -> Result<Vec<OpenSource>, StartError> {
     let opened = config.squids.iter().map(|squid| {
         let opened = open_one(squid, config.ingest.recv_buffer).map_err(|problem| {
@@ -72,7 +72,7 @@ fn open_one(squid: &SquidSource, recv_buffer: usize) -> Result<Opened, String> {
 }
 
 impl OpenSource {
-    /// What a snapshot calls its counters.
+    /// The name of its counters in a snapshot.
     pub(super) fn name(&self) -> SocketName {
         SocketName {
             address: self.source.config.from.to_string(),

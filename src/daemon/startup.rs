@@ -1,5 +1,5 @@
-//! What a process starts with: the sockets that it opens or was handed over, `state.dir`, the restored snapshot, and the
-//! definitions of what the last hour and the metrics keep.
+//! Startup: opens sockets or takes those passed by a supervisor, opens `state.dir`, restores the
+//! snapshot, and resolves the reports of the last hour, metrics and history.
 //!
 //! Called by [`Daemon::start`](super::Daemon::start), on its thread, before anything is received.
 
@@ -55,7 +55,7 @@ use crate::state::snapshot_writer::{self, RestoredSnapshot, SnapshotFile, Snapsh
 use crate::state::{self, State, StateError};
 use crate::telemetry::Counters;
 
-/// What the rows and reports of a process begin with.
+/// The inputs for the initial rows and reports of a process.
 pub(super) struct Startup<'a> {
     pub(super) config: &'a Config,
     pub(super) hasher: &'a Hasher,
@@ -64,7 +64,8 @@ pub(super) struct Startup<'a> {
 }
 
 impl Startup<'_> {
-    /// What the snapshot has, or nothing when there is none, or it turns out to be damaged after all.
+    /// Restores the snapshot; starts empty if there is none, or it turns out to be damaged after
+    /// all.
     pub(super) fn live(
         self,
         previous: Option<SnapshotFile>,
@@ -130,7 +131,7 @@ impl Startup<'_> {
     }
 }
 
-/// The clock that goes on where the snapshot's ended.
+/// A clock that continues where the snapshot's ended.
 pub(super) fn continued(clock: Arc<dyn Clock>, previous: Option<&SnapshotFile>) -> Arc<dyn Clock> {
     match previous {
         None => clock,
@@ -141,7 +142,7 @@ pub(super) fn continued(clock: Arc<dyn Clock>, previous: Option<&SnapshotFile>) 
     }
 }
 
-/// Lets counters go on where those of the snapshot ended, before anything counts.
+/// Continues counters where those of the snapshot ended, before anything counts.
 pub(super) fn go_on_counting(
     counters: &Counters,
     sockets: &[ReceiveSocket],
@@ -162,7 +163,7 @@ pub(super) fn go_on_counting(
     }
 }
 
-/// Opens the sockets of the configuration, or takes those that were handed over in their place.
+/// Opens the sockets of the configuration, unless the supervisor passed some.
 pub(super) fn open_sockets(
     config: &Config,
     handed: Vec<UdpSocket>,
@@ -195,10 +196,10 @@ pub(super) fn open_sockets(
     Ok(sockets)
 }
 
-/// Whether what is sent to an address comes to a socket.
+/// Whether packets sent to an address arrive at a socket.
 fn receives_at(socket: &ReceiveSocket, address: &SocketAddr) -> bool {
     let (bound, ip) = (socket.address, address.ip());
-    // One of IPv6 may take IPv4 too.
+    // An IPv6 socket may accept IPv4 too.
     let is_both = || bound.is_ipv6() && !socket.socket.only_v6().unwrap_or(true);
     bound == *address
         || bound.port() == address.port()
@@ -206,14 +207,14 @@ fn receives_at(socket: &ReceiveSocket, address: &SocketAddr) -> bool {
             && (bound.is_ipv4() == ip.is_ipv4() || is_both())
 }
 
-/// The listeners of the front ends; `None`: it is switched off.
+/// The listeners of the front ends; `None` for one that is switched off.
 pub(super) struct Listeners {
     pub(super) http: Option<TcpListener>,
     pub(super) mysql: Option<TcpListener>,
 }
 
 impl Listeners {
-    /// Binds the addresses of the configuration, unless listeners were handed over.
+    /// Binds the addresses of the configuration, unless listeners were passed.
     pub(super) fn open(
         config: &Config,
         http: Option<TcpListener>,
@@ -236,7 +237,7 @@ fn open_front(
     };
     let open = || -> std::io::Result<TcpListener> {
         let listener = TcpListener::bind(address)?;
-        // More may wait to be accepted than the standard library has it.
+        // A larger backlog than the standard library's.
         rustix::net::listen(&listener, 1024)?;
         Ok(listener)
     };
@@ -247,23 +248,23 @@ fn open_front(
     })
 }
 
-/// What the last hour, the metrics and history keep: their reports, by name.
+/// Names of the reports in the last hour, the metrics and history.
 pub(super) struct Past {
     charted: Vec<String>,
     scraped: Vec<String>,
     kept: Vec<String>,
 }
 
-/// What takes seconds in, and the requests that were missed before each.
+/// Receives each second, with the number of requests missed before it.
 pub(super) type TakeSecond = Box<dyn FnMut(&Second, u64) + Send>;
 
-/// The same, with its rows from elsewhere: they are put together once for all who take them.
+/// Receives each second with shared access to its rows, which are assembled once for all receivers.
 pub(super) type TakeRows = Box<dyn FnMut(&Second, u64, ReadRows<'_>) + Send>;
 
-/// What gives a reader the rows.
+/// Feeds the rows to a reader.
 pub(super) type ReadRows<'a> = &'a mut dyn FnMut(&mut dyn RowReader);
 
-/// Gives the rows of a second to all of these, and to the readers that there are already.
+/// Passes the rows of a second to all of these, and to the readers already given.
 fn take_all(
     second: &Second,
     missed: u64,
@@ -298,7 +299,8 @@ impl Past {
         })
     }
 
-    /// Makes the first two, what gives them and history seconds from now on, and what takes those in.
+    /// Creates the last hour and the metrics, and the function that passes each second to them and
+    /// to history.
     pub(super) fn begin(
         self,
         config: &Config,
@@ -340,7 +342,7 @@ impl Past {
     }
 }
 
-/// Opens `state.dir`, where one is configured, and adds what is kept there.
+/// Opens `state.dir`, if configured, and adds the reports kept there.
 pub(super) fn open_state(
     config: &Config,
     clock: &dyn Clock,
@@ -365,8 +367,8 @@ pub(super) fn open_state(
     Ok(Some(state))
 }
 
-/// Opens the annotations in `state.dir`, or in `history.dir`; without either, or where the latter cannot be read, they are kept in
-/// memory.
+/// Opens the annotations in `state.dir`, or in `history.dir`; without either, or if the latter
+/// cannot be read, they are kept in memory.
 pub(super) fn open_annotations(
     config: &Config,
     clock: &dyn Clock,
@@ -384,7 +386,7 @@ pub(super) fn open_annotations(
     }))
 }
 
-/// History: none, or what is kept, what writes it and what ships it.
+/// History: absent, or the stored data, its writer and its shipper.
 #[cfg(feature = "sql")]
 #[derive(Default)]
 pub(super) struct OpenHistory {
@@ -394,7 +396,7 @@ pub(super) struct OpenHistory {
     pub(super) fleet: Option<Fleet>,
 }
 
-/// Opens `history.dir`, where one is configured; when it cannot be opened the writer tries again.
+/// Opens `history.dir`, if configured; if that fails the writer tries again.
 #[cfg(feature = "sql")]
 pub(super) fn open_history(
     config: &Config,
@@ -410,7 +412,7 @@ pub(super) fn open_history(
         .filter(|it| it.is_followed())
         .cloned()
         .collect();
-    // Something else has that name: the configuration is wrong.
+    // Not a folder: the configuration is wrong.
     if let Err(error @ StateError::NotAFolder { .. }) = crate::state::folder::find(HISTORY, &dir) {
         return Err(error.into());
     }
@@ -474,7 +476,7 @@ pub(super) fn open_history(
     })
 }
 
-/// What a snapshot waits for: what it has of followed files is in history by then.
+/// Makes a snapshot wait until its requests from followed files are in history.
 #[cfg(feature = "sql")]
 pub(super) fn await_kept(config: &Config, history: Option<&History>) -> Option<AwaitKept> {
     let history = history.filter(|_| config.follows_files())?.clone();
@@ -483,7 +485,7 @@ pub(super) fn await_kept(config: &Config, history: Option<&History>) -> Option<A
     }))
 }
 
-/// Reads from history what the process before lost, if it was killed.
+/// Reads data that the previous process lost from history, if it was killed.
 #[cfg(feature = "sql")]
 pub(super) fn refill(
     last_end: Option<&LastEnd>,
@@ -499,13 +501,13 @@ pub(super) fn refill(
     Refill::read(history, reports, live.reports.error_status(), &spans)
 }
 
-/// When the snapshot was finished that came back.
+/// When the restored snapshot was finished.
 fn restored_secs(snapshots: Option<&Snapshots>) -> Option<u64> {
     let restored = snapshots.and_then(|snapshots| snapshots.status().restored);
     restored.map(|restored| restored.time as u64)
 }
 
-/// Says what came back after an end that was not clean.
+/// Logs what was restored after an unclean end.
 pub(super) fn log_last_end(
     last_end: Option<&LastEnd>,
     snapshots: Option<&Snapshots>,
@@ -538,7 +540,8 @@ pub(super) fn log_last_end(
     );
 }
 
-/// Says that all is there: where it listens, and what it keeps where, unless it just said that it `cannot_keep` that.
+/// Logs that the daemon is ready: where it listens, and what it keeps where, unless it has just
+/// logged that it `cannot_keep` that.
 pub(super) fn log_ready(
     config: &Config,
     udp: &[SocketAddr],
@@ -550,7 +553,7 @@ pub(super) fn log_ready(
         (frontends.http, config.http.front().tls().is_some()),
         (frontends.mysql, config.mysql.front().tls().is_some()),
     ];
-    // Where one of them has it, it is said of both.
+    // If one of them has TLS, it is logged for both.
     let says_tls = fronts
         .iter()
         .any(|(address, tls)| address.is_some() && *tls);
@@ -583,7 +586,7 @@ pub(super) fn log_ready(
     }
 }
 
-/// Whether all that is kept lies in `data.dir`.
+/// Whether all stored data lies in `data.dir`.
 fn is_within(config: &Config) -> bool {
     let data = config.data.dir.as_deref();
     let mut dirs = [&config.state.dir, &config.history.dir]
@@ -592,7 +595,7 @@ fn is_within(config: &Config) -> bool {
     data.is_some_and(|data| dirs.all(|dir| dir.starts_with(data)))
 }
 
-/// Says what was bound and what it may take.
+/// Logs the bound addresses and the memory plan.
 pub(super) fn log_start(config: &Config, sockets: &[ReceiveSocket]) {
     for socket in sockets {
         let buffer = &socket.buffer;

@@ -1,8 +1,9 @@
 //! Notifications to systemd, or another supervisor that speaks its protocol.
 //!
-//! Ready when every socket is bound, reloading and stopping when that begins, and watchdog notifications as often as
-//! `WatchdogSec=` requires, but only while the merger runs: a daemon that stands still is restarted. Without
-//! `NOTIFY_SOCKET` in the environment all of it does nothing. Called by `serve`; the watchdog has a thread of its own.
+//! Reports ready when every socket is bound, then reloading and stopping when they begin, and
+//! watchdog notifications as often as `WatchdogSec=` requires, but only while the merger runs: a
+//! daemon that is stuck is restarted. Does nothing without `NOTIFY_SOCKET` in the environment.
+//! Called by `serve`; the watchdog has its own thread.
 
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use tracing::warn;
 
 use crate::shutdown::Shutdown;
 
-/// Within this time the watchdog thread notices a stop.
+/// Longest delay until the watchdog thread notices a stop.
 const NAP: Duration = Duration::from_millis(100);
 
 /// Every socket is bound.
@@ -32,7 +33,8 @@ pub fn stopping() {
     notify(&[NotifyState::Stopping]);
 }
 
-/// Notifies the watchdog until `shutdown`, as long as `alive` says so. Does nothing without a watchdog.
+/// Notifies the watchdog until `shutdown`, as long as `alive` returns true. Does nothing without a
+/// watchdog.
 pub fn watch(shutdown: &Shutdown, alive: impl Fn() -> bool + Send + 'static) {
     let Some(limit) = sd_notify::watchdog_enabled() else {
         return;
@@ -47,7 +49,8 @@ pub fn watch(shutdown: &Shutdown, alive: impl Fn() -> bool + Send + 'static) {
     }
 }
 
-/// Three notifications in the time in which the supervisor expects one, but none while it is not `alive`.
+/// Sends three notifications in the time in which the supervisor expects one, but none while not
+/// `alive`.
 fn watchdog(limit: Duration, shutdown: &Shutdown, alive: impl Fn() -> bool, notify: impl Fn()) {
     let every = limit / 3;
     let nap = NAP.min(every);
@@ -104,7 +107,7 @@ mod tests {
             });
             until(&given, 3);
             alive.store(false, Ordering::SeqCst);
-            // One may be on its way.
+            // One may be in flight.
             until(&asked, asked.load(Ordering::SeqCst) + 2);
             let before = given.load(Ordering::SeqCst);
             until(&asked, asked.load(Ordering::SeqCst) + 3);

@@ -1,9 +1,10 @@
-//! The daemon's own threads: started here, joined here, and none of them dies alone.
+//! The daemon's own threads: started and joined here; none of them dies alone.
 //!
-//! A receiver that is gone leaves a socket that still takes its senders' packets; a merger that is gone leaves reports half
-//! counted, for the next snapshot to write over a good one. Nothing of that mends itself, so a panic on any of these
-//! threads ends the process at once ([`Vital`]): a supervisor starts it anew from the last snapshot, which the panic did not
-//! touch. What clients ask for runs in tasks of its own, where a panic ends that answer and no more.
+//! A dead receiver leaves a socket that still takes its senders' packets; a dead merger leaves
+//! reports half counted, for the next snapshot to write over a good one. Neither repairs itself, so
+//! a panic on any of these threads ends the process at once ([`Vital`]): a supervisor restarts it
+//! from the last snapshot, which the panic did not touch. Client requests run in tasks of their
+//! own, where a panic ends only that answer.
 
 use std::thread::JoinHandle;
 
@@ -17,7 +18,7 @@ pub(super) struct Vital(pub(super) String);
 impl Drop for Vital {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            // What went wrong and where stands on stderr.
+            // The panic message is on stderr already.
             tracing::error!(
                 thread = self.0,
                 "A thread panicked, which is a defect of pinbad: the process ends, so that it can be started anew."
@@ -35,10 +36,10 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    /// Starts a thread of this name; `what` is what an error calls it.
+    /// Starts a thread of this name; errors call it `what`.
     ///
     /// # Errors
-    /// When the system gives none.
+    /// Fails if the system cannot create it.
     pub(super) fn start(
         name: &str,
         what: &'static str,
@@ -59,7 +60,7 @@ impl Worker {
         })
     }
 
-    /// Asks it to end.
+    /// Requests a stop.
     pub(super) fn request_stop(&self) {
         self.stop.request();
     }
@@ -69,7 +70,7 @@ impl Drop for Worker {
     fn drop(&mut self) {
         self.stop.request();
         if let Some(thread) = self.thread.take() {
-            // A panic on it has ended the process.
+            // A panic on it has already ended the process.
             let _ended = thread.join();
         }
     }
@@ -82,7 +83,7 @@ mod tests {
 
     use super::*;
 
-    /// In a process of its own, which is this test once more.
+    /// Runs in its own process, which is this test once more.
     #[test]
     fn a_thread_that_panics_ends_the_process() {
         const ASKED: &str = "A_THREAD_IS_TO_PANIC";

@@ -1,7 +1,8 @@
-//! The settings that MySQL clients can look up: Pinba's, and those of the server that depend on the configuration.
+//! System variables for MySQL clients: Pinba's, and those of the server that depend on the
+//! configuration.
 //!
-//! Pinba was configured by `pinba_...` variables of the MySQL server, and tools that show how it is set up read them back
-//! (`SHOW VARIABLES LIKE 'pinba_%'`). Called once, when the SQL engine is made.
+//! Pinba was configured by `pinba_...` variables of the MySQL server, and tools that show its setup
+//! read them back (`SHOW VARIABLES LIKE 'pinba_%'`). Called once, when the SQL engine is created.
 
 use crate::config::Config;
 

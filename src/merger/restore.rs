@@ -1,17 +1,18 @@
-//! What the merger keeps, restored from a snapshot: rows, then reports, before anything is merged.
+//! Restores the merger's data from a snapshot: rows, then reports, before anything is merged.
 //!
-//! Called at start, by whoever reads the snapshot, on a [`Live`] that is empty and not shared yet. Time is that of the
-//! running process already: what has left its window since the snapshot was written is left out, or leaves at the end.
+//! Called at start by the reader of the snapshot, on a [`Live`] that is empty and not shared yet.
+//! Time is that of the running process already: data that has left its window since the snapshot
+//! was written is left out, or expires at the end.
 
 use super::Live;
 use crate::pool::snapshot::{Damage, PoolIds, SavedRows};
 use crate::report::{NotRestored, ReportsRestore};
 
 impl Live {
-    /// Takes in a chunk of raw rows; returns how many of them are still in the history.
+    /// Adds a chunk of raw rows; returns how many of them are still in the raw window.
     ///
     /// # Errors
-    /// When it cannot be one.
+    /// Fails if the chunk is not valid.
     pub fn restore_rows(&mut self, rows: &SavedRows, now_ms: u64) -> Result<u64, Damage> {
         let history = self.history;
         let gone = history.last_gone(history.at(now_ms));
@@ -22,8 +23,8 @@ impl Live {
         taken
     }
 
-    /// Ends the restoring: ids go on where they were, reports that did not come back are filled from the raw rows, and what
-    /// expired meanwhile leaves. Returns what was left out.
+    /// Completes the restore: ids continue where they were, reports that were not restored are
+    /// filled from the raw rows, and expired data leaves. Returns what was left out.
     pub fn finish_restore(
         &mut self,
         ids: Option<PoolIds>,

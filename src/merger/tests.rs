@@ -26,7 +26,7 @@ mod churn;
 mod memory;
 mod reading;
 
-/// What a report counted, by its keys.
+/// The counts of a report, by key.
 fn counted(live: &Live, name: &str) -> BTreeMap<String, u64> {
     let entry = live.reports.find(name).unwrap();
     let reading = live.reports.read(entry, Want::default(), &live.pool, 0);
@@ -44,7 +44,7 @@ fn counted(live: &Live, name: &str) -> BTreeMap<String, u64> {
         .collect()
 }
 
-/// The keyed hash cannot be chosen from outside; and were it, each name would still be itself.
+/// The keyed hash cannot be chosen from outside; even with equal hashes, names stay distinct.
 #[test]
 fn texts_that_all_hash_alike_are_told_apart() {
     let history = Ticks::of(Duration::from_secs(60));
@@ -105,13 +105,14 @@ fn texts_that_all_hash_alike_are_told_apart() {
     assert_eq!(counted(&live, "report_by_script_name"), scripts);
     assert_eq!(counted(&live, "by_group"), groups);
     assert_eq!(counted(&live, "by_both"), both);
-    // They leave as what they were, too.
+    // They are also evicted under their own names.
     live.advance(200_000);
     assert!(counted(&live, "report_by_script_name").is_empty());
     assert_eq!(live.pool.requests.len(), 0);
 }
 
-/// Whoever holds what is live, as a snapshot does, finds in the counters what is in there, no more and no less.
+/// A reader that holds the lock, such as a snapshot, finds exactly the merged requests in the
+/// counters.
 #[test]
 fn what_is_merged_is_counted_while_the_lock_is_held() {
     let hasher = Hasher::new();
@@ -144,7 +145,7 @@ fn what_is_merged_is_counted_while_the_lock_is_held() {
         });
         while !done.load(Ordering::Relaxed) {
             let live = live.read();
-            // Long enough for the merger to want to go on.
+            // Long enough for the merger to try to continue.
             std::thread::yield_now();
             let rows = live.pool.requests.next_id() - 1;
             let socket = counters.sockets[0].counts();
@@ -159,7 +160,7 @@ fn what_is_merged_is_counted_while_the_lock_is_held() {
     });
 }
 
-/// A merger that is behind says by how much, and is on time again once it has caught up.
+/// A merger that is behind reports the lag, and is on time again once it has caught up.
 #[test]
 fn the_lag_is_counted_from_when_a_run_was_due() {
     let period = Duration::from_secs(1);
@@ -177,7 +178,7 @@ fn the_lag_is_counted_from_when_a_run_was_due() {
         assert_eq!(schedule.begins, end, "at once");
         assert_eq!(schedule.lag(end), secs(3));
     }
-    // A run that is short again: missed ones are not made up for.
+    // A short run again: missed ones are not made up for.
     schedule.next(start + secs(13), period);
     assert_eq!(schedule.begins, start + secs(14));
     assert_eq!(schedule.lag(start + secs(14)), Duration::ZERO);

@@ -1,7 +1,8 @@
-//! Rows of an Arrow batch as packets: the text form, and the binary form of prepared statements.
+//! Encodes rows of an Arrow batch as packets: in the text form, and in the binary form of prepared
+//! statements.
 //!
-//! Called by the session, a batch at a time. A value that its column's type cannot carry (NaN, a moment beyond the year 9999)
-//! is NULL.
+//! Called by the session, a batch at a time. A value that its column's type cannot carry (NaN, a
+//! time beyond the year 9999) is NULL.
 
 use chrono::{Datelike as _, Timelike as _};
 use datafusion::arrow::record_batch::RecordBatch;
@@ -16,7 +17,7 @@ const NULL: u8 = 0xFB;
 /// Bits of the NULL map before the first column's.
 const NULL_OFFSET: usize = 2;
 
-/// The cells of a batch for which so many columns were announced.
+/// The cells of a batch for which `announced` columns were announced.
 pub(super) fn of(batch: &RecordBatch, announced: usize) -> Result<Vec<Cells>, SqlError> {
     let came = batch.num_columns();
     if came != announced {
@@ -68,12 +69,12 @@ fn is_null(value: &Value<'_>) -> bool {
     }
 }
 
-/// The value as text with its length before it.
+/// Writes a value as text, preceded by its length.
 fn put_text(to: &mut Vec<u8>, value: &Value<'_>) {
     if let Value::Text(text) = value {
         return to.put_lenenc_str(text.as_bytes());
     }
-    // Everything else is shorter than 251 bytes: its length is one byte, known when it is written.
+    // Everything else is shorter than 251 bytes, so its length is one byte, filled in afterwards.
     let length = to.len();
     to.push(0);
     value.put(to);
@@ -82,7 +83,7 @@ fn put_text(to: &mut Vec<u8>, value: &Value<'_>) {
 
 fn put_binary(to: &mut Vec<u8>, value: &Value<'_>) {
     let binary = match value {
-        // Whatever the column is declared as: whole numbers are announced as BIGINT.
+        // Whatever the column's declared type, integers are announced as BIGINT.
         Value::Int(number) => Binary::Int(*number),
         Value::UInt(number) => Binary::UInt(*number),
         Value::Double(number) => Binary::Double(*number),

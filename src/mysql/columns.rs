@@ -1,7 +1,7 @@
-//! Column definitions: what a client is told of each column before the rows.
+//! Column definitions, sent to the client before the rows.
 //!
-//! Clients act upon them: PHP rounds a float to `decimals` digits, Python makes bytes of what has charset 63, JDBC shows
-//! lengths. The values are those that MySQL sends for Pinba's tables.
+//! Clients act upon them: PHP rounds a float to `decimals` digits, Python turns values with charset
+//! 63 into bytes, JDBC shows lengths. The values are those that MySQL sends for Pinba's tables.
 
 use mysql_common::collations::Collation;
 use mysql_common::constants::{ColumnFlags, ColumnType};
@@ -11,11 +11,11 @@ use super::DATABASE;
 use crate::report::comment::FixedTable;
 use crate::sql::{SqlColumn, SqlType};
 
-/// What stands first in every definition.
+/// First field of every definition.
 const CATALOG: &str = "def";
 /// Bytes after the names.
 const FIXED_BYTES: u8 = 12;
-/// The charset of what is no text.
+/// The charset of values that are not text.
 const BINARY: u16 = 63;
 /// `decimals` of a number with as many digits as it needs.
 const ANY_DECIMALS: u8 = 31;
@@ -34,7 +34,7 @@ pub(super) fn collation_of(charset: &str) -> Option<u16> {
     })
 }
 
-/// What a client is told of a column's key: of the raw tables; reports have none.
+/// The key flags of a column: raw tables have keys, reports have none.
 fn key_flags(table: &str, column: &str) -> ColumnFlags {
     let keys = FixedTable::raw(table).map_or(&[][..], FixedTable::keys);
     let kind = match keys.iter().find(|(_, key)| *key == column) {
@@ -46,11 +46,12 @@ fn key_flags(table: &str, column: &str) -> ColumnFlags {
     kind | ColumnFlags::PART_KEY_FLAG
 }
 
-/// Writes the definition of one column, for rows of the text form or of the binary one, with texts in this collation.
+/// Writes the definition of one column, for rows of the text or binary form, with texts in this
+/// collation.
 pub(super) fn put_column(to: &mut Vec<u8>, column: &SqlColumn, collation: u16, binary: bool) {
     let (mut kind, length, decimals) = shape(column, collation);
-    // Pinba declares numbers of rows as INT, which has four bytes in the binary form: too few for a daemon that has run for
-    // some weeks. The wider form carries every value.
+    // Pinba declares row counts as INT, which has four bytes in the binary form: too few for a
+    // daemon that has run for some weeks. The wider form carries every value.
     if binary && kind == ColumnType::MYSQL_TYPE_LONG {
         kind = ColumnType::MYSQL_TYPE_LONGLONG;
     }
@@ -75,7 +76,7 @@ pub(super) fn put_column(to: &mut Vec<u8>, column: &SqlColumn, collation: u16, b
         }
         None => ("", "", ""),
     };
-    // A column with a name of its own comes without what the statement calls its table.
+    // A column with a name of its own comes without the table's alias.
     let table = column.table.as_deref();
     let table = table.or(column.origin.as_ref().map(|(table, _)| table.as_str()));
     let table = table.unwrap_or_default();
@@ -103,8 +104,8 @@ pub(super) fn put_parameter(to: &mut Vec<u8>) {
     );
 }
 
-/// The packet: database, table, its own name, column, its own name; then what has a fixed length. (`mysql_common` has it
-/// too, but writes length and charset in the wrong order.)
+/// The packet: database, table, its own name, column, its own name; then the fields of fixed
+/// length. (`mysql_common` has it too, but writes length and charset in the wrong order.)
 fn put_definition(
     to: &mut Vec<u8>,
     names: [&str; 5],
@@ -125,7 +126,7 @@ fn put_definition(
     to.extend_from_slice(&[decimals, 0, 0]);
 }
 
-/// What COM_FIELD_LIST adds to a definition: the default, of which there is none.
+/// The default value that COM_FIELD_LIST adds to a definition; there never is one.
 pub(super) fn put_no_default(to: &mut Vec<u8>) {
     to.push(0xFB);
 }
@@ -147,7 +148,7 @@ fn shape(column: &SqlColumn, collation: u16) -> (ColumnType, u32, u8) {
             let length = characters.saturating_mul(bytes.into());
             (ColumnType::MYSQL_TYPE_VAR_STRING, length, 0)
         }
-        // A column that is declared as text is one; an expression is just long.
+        // A column declared as text is one; an expression is just long.
         SqlType::Text if column.origin.is_some() => (ColumnType::MYSQL_TYPE_BLOB, TEXT_BYTES, 0),
         SqlType::Text => (ColumnType::MYSQL_TYPE_VAR_STRING, TEXT_BYTES, ANY_DECIMALS),
         SqlType::Datetime(0) => (ColumnType::MYSQL_TYPE_DATETIME, 19, 0),

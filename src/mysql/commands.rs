@@ -1,4 +1,5 @@
-//! Statements, in text or prepared, and lists of fields: what the engine answers, written as packets.
+//! Executes statements, in text or prepared, and lists of fields; writes the engine's answers as
+//! packets.
 
 use std::sync::Arc;
 
@@ -19,7 +20,7 @@ const FLUSH: usize = 64 << 10;
 
 impl Client {
     pub(super) async fn query(&mut self, body: &[u8]) -> Result<(), CommandError> {
-        // Before it is cut: a packet may be many times as long as a statement.
+        // Before the text is split: a packet may be many times as long as a statement.
         self.service.engine.check_length(body.len())?;
         let mut pieces = sql::split(utf8(body)?).peekable();
         let Some(first) = pieces.next() else {
@@ -59,9 +60,9 @@ impl Client {
         }
     }
 
-    /// Sends rows as they are made.
+    /// Sends rows as they are produced.
     async fn rows(&mut self, mut rows: Rows, more: bool, binary: bool) -> Result<(), CommandError> {
-        // What fails at once fails before the columns are told.
+        // An immediate failure is reported before the columns are sent.
         let mut batch = wait(&mut self.frames, &mut self.watch, rows.next()).await?;
         if let Some(Err(error)) = batch {
             return Err(error.into());
@@ -88,7 +89,7 @@ impl Client {
         Ok(())
     }
 
-    /// Definitions of columns, and the end of them where the client wants one.
+    /// Writes column definitions, and their end if the client wants one.
     fn put_columns(&mut self, columns: &[SqlColumn], binary: bool) {
         let collation = self.collation();
         for column in columns {
@@ -104,7 +105,7 @@ impl Client {
         }
     }
 
-    /// How texts are announced: as the client asked last.
+    /// The collation for texts, as the client last set it.
     fn collation(&self) -> u16 {
         let named = self.session.variables.get("character_set_results");
         named
@@ -170,8 +171,8 @@ impl Client {
         self.service.counters.mysql_statements.add(1);
         let id = statement_id(body)?;
         let statement = self.statements.get(id, "mysqld_stmt_execute")?;
-        // The kind of cursor and a count of one: without a cursor all rows are sent at once, which clients that wish for
-        // one understand.
+        // Skips the cursor type and a count of one: without a cursor all rows are sent at once,
+        // which clients that ask for one understand.
         let values = statement.values(body.get(9..).ok_or_else(|| malformed(""))?)?;
         let text = Arc::clone(&statement.prepared.text);
         let run = self.service.engine.run(&mut self.session, &text, &values);

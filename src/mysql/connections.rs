@@ -1,7 +1,8 @@
-//! The connections there are, so that one can be ended from another.
+//! The registry of connections, so that one can be ended from another.
 //!
-//! Each has a number, as clients know it, and a `Fate` that says whether its query, or all of it, shall end. Kept by
-//! the session for as long as it lives; as many as `mysql.connections_max`.
+//! Each has a number known to clients, and a `Wish` that says whether its query, or the whole
+//! connection, shall end. An entry lasts as long as its session; there are up to
+//! `mysql.connections_max`.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -14,26 +15,26 @@ use super::errors::error;
 use crate::access::Identity;
 use crate::sql::SqlError;
 
-/// What others want of a connection.
+/// Requests by others to end a connection or its query.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Wish {
-    /// How often a query of it was to end.
+    /// How many times its query was to end.
     pub(super) queries_ended: u64,
-    /// It shall end.
+    /// Whether the connection shall end.
     pub(super) end: bool,
 }
 
-/// Whose a connection is, by what was proved and not by the name that was said.
+/// The owner of a connection, by proven identity and not by the name given.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Owner {
-    /// A user's.
+    /// A user.
     User(Arc<str>),
-    /// Of somebody without a proof, from there.
+    /// A client from this address that gave no proof.
     Anonymous(IpAddr),
 }
 
 impl Owner {
-    /// Of who was let in from `peer`.
+    /// The owner for an identity that was admitted from `peer`.
     pub(super) fn of(identity: &Identity, peer: IpAddr) -> Self {
         match &identity.name {
             Some(name) => Self::User(Arc::clone(name)),
@@ -44,7 +45,7 @@ impl Owner {
 
 #[derive(Debug)]
 struct Entry {
-    /// `None`: nobody's, because nobody is logged in yet.
+    /// `None` before login.
     owner: Option<Owner>,
     wish: watch::Sender<Wish>,
 }
@@ -59,7 +60,7 @@ struct Table {
 #[derive(Debug, Default)]
 pub(super) struct Connections(Mutex<Table>);
 
-/// A connection's place among them, until it is dropped.
+/// A connection's entry in the registry; removed on drop.
 #[derive(Debug)]
 pub(super) struct Registered {
     pub(super) id: u32,
@@ -67,20 +68,20 @@ pub(super) struct Registered {
     wish: watch::Receiver<Wish>,
 }
 
-/// What is to be ended.
+/// The target of a KILL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Victim {
-    /// The statement that runs, if one does.
+    /// The running statement, if any.
     Query,
     /// The connection.
     Connection,
 }
 
 impl Connections {
-    /// A place for a new connection.
+    /// Registers a new connection.
     pub(super) fn enter(self: &Arc<Self>) -> Registered {
         let mut table = self.0.lock();
-        // Numbers come round after four billion connections; one that is still there is not given again.
+        // Numbers wrap after four billion connections; one in use is not given again.
         loop {
             table.last = table.last.wrapping_add(1).max(1);
             if !table.entries.contains_key(&table.last) {
@@ -103,13 +104,13 @@ impl Connections {
         }
     }
 
-    /// How many there are.
+    /// The number of connections.
     pub(super) fn len(&self) -> usize {
         self.0.lock().entries.len()
     }
 
-    /// Ends what runs on connection `id`, or the connection, for `owner`; others', and those that are nobody's, only for
-    /// an administrator.
+    /// Ends the statement or the whole of connection `id` on behalf of `owner`; only an
+    /// administrator may end connections of others, or of nobody.
     pub(super) fn kill(
         &self,
         id: u64,
@@ -134,14 +135,14 @@ impl Connections {
 }
 
 impl Registered {
-    /// Says whose connection it is.
+    /// Sets the owner of the connection.
     pub(super) fn set_owner(&self, owner: Owner) {
         if let Some(entry) = self.all.0.lock().entries.get_mut(&self.id) {
             entry.owner = Some(owner);
         }
     }
 
-    /// What others want of it, for one who waits.
+    /// A receiver for wishes, to wait on.
     pub(super) fn wish(&self) -> watch::Receiver<Wish> {
         self.wish.clone()
     }

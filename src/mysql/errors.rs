@@ -1,9 +1,9 @@
-//! The errors that the wire itself answers with; statements have the engine's.
+//! Errors of the wire itself; statements have the engine's.
 
 use super::frames::FrameError;
 use crate::sql::SqlError;
 
-/// An error by its number and SQLSTATE.
+/// An error with a number and SQLSTATE.
 pub(super) fn error(code: u16, state: &'static str, message: impl Into<String>) -> SqlError {
     SqlError {
         code,
@@ -12,29 +12,29 @@ pub(super) fn error(code: u16, state: &'static str, message: impl Into<String>) 
     }
 }
 
-/// A text that is not UTF-8.
+/// The error for a text that is not UTF-8.
 pub(super) fn not_utf8() -> SqlError {
     let message = "Invalid utf8mb4 character string; only UTF-8 is understood";
     error(1300, "HY000", message)
 }
 
-/// A packet that ends too early, or has not the values that were announced.
+/// The error for a packet that is truncated or lacks announced values.
 pub(super) fn malformed(what: &str) -> SqlError {
     let message = format!("Malformed communication packet{what}");
     error(1835, "HY000", message)
 }
 
-/// A command that MySQL has and this server has not, or that neither has.
+/// The error for an unknown or unsupported command.
 pub(super) fn unknown_command() -> SqlError {
     error(1047, "08S01", "Unknown command")
 }
 
-/// A login packet that is none.
+/// The error for an invalid login packet.
 pub(super) fn bad_handshake() -> SqlError {
     error(1043, "08S01", "Bad handshake")
 }
 
-/// The budget of all connections is used up.
+/// The error when the budget of all connections is used up.
 pub(super) fn no_statement_memory() -> SqlError {
     SqlError::out_of_memory(
         "the memory of all connections is used up (mysql.memory); close statements",
@@ -42,7 +42,7 @@ pub(super) fn no_statement_memory() -> SqlError {
 }
 
 impl FrameError {
-    /// What a client is told about its frames; `None` when there is nobody to tell.
+    /// The error to send to the client; `None` if it cannot be reached.
     pub(super) fn answer(&self) -> Option<SqlError> {
         Some(match self {
             Self::Gone(_) | Self::Tls(_) | Self::Late(_) => return None,

@@ -1,15 +1,16 @@
-//! What MariaDB's FEDERATED engine asks, told so that it understands the answer.
+//! Adjusts statements of MariaDB's FEDERATED engine so that it understands the answer.
 //!
-//! For a key of several texts the engine asks by prefix (`(`server_name` LIKE 's1%')  AND  (`hostname` = 'h1')`), takes rows
-//! as long as they have the key it looks for, and stops at the first that has not: it expects rows in the order of its key.
-//! From a table that has no order it would lose rows without a word (`s1.example` behind `s1.example.org`). So
-//! such a statement, and no other, is given the order that brings the rows of the key first. Called by the session with
-//! each text; whatever does not look exactly like that is left as it is.
+//! For a key of several texts the engine asks by prefix (`(`server_name` LIKE 's1%')  AND
+//! (`hostname` = 'h1')`), takes rows as long as they have the key it looks for, and stops at the
+//! first that does not: it expects rows in the order of its key. From an unordered table it would
+//! silently lose rows (`s1.example` behind `s1.example.org`). So exactly such statements get an
+//! order that brings the rows of the key first. Called by the session with each text; anything else
+//! is left unchanged.
 
-/// Between two conditions.
+/// Separates two conditions.
 const AND: &str = "  AND  ";
 
-/// The statement with its order; `None` when it is none of the engine's.
+/// The statement with its order; `None` if it is not one of the engine's.
 pub(super) fn ordered(text: &str) -> Option<String> {
     let (head, mut rest) = text.split_once(" WHERE  (`")?;
     let columns = head.strip_prefix("SELECT `")?;
@@ -51,12 +52,12 @@ pub(super) fn ordered(text: &str) -> Option<String> {
     Some(format!("{} ORDER BY {order}", text.trim_end()))
 }
 
-/// A name as it stands between backticks.
+/// Whether a text can stand between backticks.
 fn is_name(name: &str) -> bool {
     !name.is_empty() && !name.contains('`')
 }
 
-/// What stands before the quote that ends a literal, and what follows it.
+/// Splits at the quote that ends a literal.
 fn literal(text: &str) -> Option<(&str, &str)> {
     let mut bytes = text.bytes().enumerate();
     while let Some((at, byte)) = bytes.next() {

@@ -1,10 +1,11 @@
-//! Frames: how packets travel. Four bytes of head (length, number), up to 16 MiB of body; a longer packet takes several.
+//! Frames, which carry packets: a header of four bytes (length, number) and a body of up to 16 MiB;
+//! a longer packet takes several.
 //!
-//! Called by the session, one per connection, on the wire's threads. Reading takes memory only as bytes arrive, never
-//! because a head announced them, and large packets take theirs from a [`Budget`] that all connections share; a packet
-//! that is over a limit is read to its end and thrown away, so that the client can be told. Writing goes to
-//! a buffer that is sent when it has grown, and waits for a slow client only so long. Whatever is wrong with a frame
-//! ends in a [`FrameError`].
+//! Called by the session, one per connection, on the wire's threads. Memory is allocated as bytes
+//! arrive, never because a header announced them, and large packets take theirs from a [`Budget`]
+//! shared by all connections; a packet over a limit is read to its end and discarded, so that the
+//! client can be told. Output is buffered, sent when the buffer is large enough, and waits for a
+//! slow client only for a limited time. Every malformed frame ends in a [`FrameError`].
 
 use std::io;
 use std::sync::Arc;
@@ -17,22 +18,22 @@ use tokio_rustls::TlsAcceptor;
 
 /// A frame of this many bytes is followed by another one of the same packet.
 const FRAME_MAX: usize = (1 << 24) - 1;
-/// The packet by which clients say that they leave.
+/// The packet with which clients take their leave.
 const QUIT: [u8; 5] = [1, 0, 0, 0, 1];
-/// Bytes of a frame's head.
+/// Bytes of a frame's header.
 const HEAD: usize = 4;
-/// What is read ahead of a client at most, bytes.
+/// Most bytes read ahead from a client.
 const READ_AHEAD: usize = 16 << 10;
-/// A packet up to here is nobody's business; what is larger comes out of the budget.
+/// Packets up to this size are free; larger ones take from the budget.
 const SMALL: usize = 64 << 10;
-/// An output buffer that grew beyond this is given back.
+/// An output buffer larger than this is freed.
 const OUTPUT_KEPT: usize = 256 << 10;
 
-/// What packets of all connections may take together, beyond the small ones, in KiB.
+/// Memory for large packets of all connections together, in KiB.
 #[derive(Debug, Clone)]
 pub(super) struct Budget(Arc<Semaphore>);
 
-/// A part of the budget, until it is dropped.
+/// A part of the budget; returned on drop.
 #[derive(Debug, Default)]
 pub(super) struct Share(Option<OwnedSemaphorePermit>);
 
@@ -42,7 +43,7 @@ impl Budget {
         Self(Arc::new(Semaphore::new(kib)))
     }
 
-    /// Takes `bytes` more into `share`; false when so much is not left.
+    /// Adds `bytes` to `share`; false if the budget does not have them.
     pub(super) fn take(&self, share: &mut Share, bytes: usize) -> bool {
         let Ok(kib) = u32::try_from(bytes.div_ceil(1 << 10)) else {
             return false;
@@ -61,14 +62,14 @@ impl Budget {
 /// One packet.
 #[derive(Debug, Default)]
 pub(super) struct Packet {
-    /// Its bytes, without heads.
+    /// Its bytes, without headers.
     pub(super) bytes: Vec<u8>,
-    /// What it took of the budget.
+    /// Its share of the budget.
     share: Share,
 }
 
 impl Packet {
-    /// Adds bytes; false when the budget does not give the room for them.
+    /// Adds bytes; false if the budget does not have room for them.
     fn add(&mut self, bytes: &[u8], limit: usize, budget: &Budget) -> bool {
         let (used, has) = (self.bytes.len(), self.bytes.capacity());
         let needed = used + bytes.len();
@@ -84,25 +85,25 @@ impl Packet {
     }
 }
 
-/// Why there is no packet.
+/// The reason why there is no packet.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum FrameError {
     /// The client has gone, properly or not.
     #[error("the client has gone: {0}")]
     Gone(#[from] io::Error),
-    /// TLS could not be agreed upon.
+    /// The TLS handshake failed.
     #[error("TLS: {0}")]
     Tls(io::Error),
-    /// Nothing came, or nothing could be sent, for too long.
+    /// Nothing arrived, or nothing could be sent, for too long.
     #[error("{0}")]
     Late(&'static str),
-    /// Frames do not count up.
+    /// Frame numbers are not consecutive.
     #[error("got packets out of order")]
     OutOfOrder,
-    /// More than a packet may have. It was read to its end: the connection can go on.
+    /// The packet is over its limit. It was read to its end, so the connection can go on.
     #[error("a packet of more than {0} bytes")]
     TooLarge(usize),
-    /// The budget is used up. The packet was read to its end: the connection can go on.
+    /// The budget is used up. The packet was read to its end, so the connection can go on.
     #[error("the memory for large packets is used up")]
     NoMemory,
 }
@@ -112,7 +113,7 @@ pub(super) enum FrameError {
 pub struct Patience {
     /// For the next byte of a packet that has begun.
     pub read: Duration,
-    /// For the client to take the next bytes of an answer.
+    /// For the client to accept the next bytes of an answer.
     pub write: Duration,
 }
 
@@ -120,15 +121,15 @@ pub struct Patience {
 pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
-/// The same, read ahead.
+/// The same, with read-ahead.
 trait Buffered: AsyncBufRead + AsyncWrite + Send + Unpin {}
 impl<S: AsyncBufRead + AsyncWrite + Send + Unpin> Buffered for S {}
 
-/// A connection's packets.
+/// The packets of a connection.
 pub(super) struct Frames {
     stream: Box<dyn Buffered>,
     output: Vec<u8>,
-    /// The number of the next frame, whoever sends it.
+    /// The number of the next frame in either direction.
     sequence: u8,
     budget: Budget,
     patience: Patience,
@@ -145,7 +146,7 @@ impl Frames {
         }
     }
 
-    /// The conversation under TLS from here on; the client may have begun with it already.
+    /// Continues under TLS; the client may have started the handshake already.
     pub(super) async fn under(
         self,
         tls: TlsAcceptor,
@@ -160,12 +161,12 @@ impl Frames {
         })
     }
 
-    /// The next packet begins a command.
+    /// Restarts the numbering: the next packet begins a command.
     pub(super) fn restart(&mut self) {
         self.sequence = 0;
     }
 
-    /// The next packet, of at most `limit` bytes, which has to begin within `wait`.
+    /// Reads the next packet, of at most `limit` bytes, which has to begin within `wait`.
     pub(super) async fn read(
         &mut self,
         limit: usize,
@@ -209,7 +210,7 @@ impl Frames {
         }
     }
 
-    /// What the client has sent, at least a byte.
+    /// Waits for at least one byte from the client.
     async fn ahead(&mut self, wait: Duration) -> Result<&[u8], FrameError> {
         match timeout(wait, self.stream.fill_buf()).await {
             Err(_) => Err(FrameError::Late("the client sent nothing for too long")),
@@ -219,7 +220,8 @@ impl Frames {
         }
     }
 
-    /// Returns when the client has gone or leaves. One that has asked for more waits for answers, even if it closed its side.
+    /// Returns when the client has gone or leaves. A client that sent more commands still waits for
+    /// answers, even if it closed its side.
     pub(super) async fn gone(&mut self) {
         if let Ok(ahead) = self.stream.fill_buf().await
             && !ahead.is_empty()
@@ -262,7 +264,7 @@ impl Frames {
         self.output.len()
     }
 
-    /// Sends what waits.
+    /// Sends the output.
     pub(super) async fn flush(&mut self) -> Result<(), FrameError> {
         let late = |_| FrameError::Late("the client took nothing for too long");
         let mut sent = 0;
@@ -281,7 +283,7 @@ impl Frames {
         Ok(flush.await.map_err(late)??)
     }
 
-    /// Sends what waits, then says that there is no more.
+    /// Sends the output, then closes the sending side.
     pub(super) async fn close(&mut self) {
         if self.flush().await.is_ok() {
             // A client that does not wait for it loses nothing.

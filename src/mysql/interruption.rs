@@ -1,4 +1,5 @@
-//! What ends a statement or a connection from outside: KILL, a user that is gone, a stop, a client that went away.
+//! Ends statements and connections from outside: KILL, a removed user, a stop, a client that went
+//! away.
 
 use std::future::Future;
 
@@ -10,16 +11,16 @@ use super::frames::{FrameError, Frames};
 use crate::access::Pass;
 use crate::sql::SqlError;
 
-/// Why a command has no proper end.
+/// The reason why a command failed or broke off.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CommandError {
-    /// The client is told, and goes on.
+    /// The client is told, and continues.
     #[error(transparent)]
     Reported(SqlError),
-    /// The client is told, and that is all.
+    /// The client is told, and the connection ends.
     #[error(transparent)]
     Fatal(SqlError),
-    /// There is nobody to tell.
+    /// The client cannot be reached.
     #[error(transparent)]
     Lost(FrameError),
 }
@@ -41,7 +42,7 @@ impl From<FrameError> for CommandError {
 }
 
 impl CommandError {
-    /// KILL, of the statement or of the connection.
+    /// The error after KILL of a statement or connection.
     pub(super) fn killed(victim: Victim) -> Self {
         match victim {
             Victim::Query => {
@@ -52,29 +53,29 @@ impl CommandError {
     }
 }
 
-/// What may come between.
+/// The events that may interrupt a command.
 #[derive(Debug)]
 pub(super) struct Watch {
     pub(super) wish: watch::Receiver<Wish>,
     pub(super) stop: watch::Receiver<bool>,
-    /// Whoever is logged in; `None`: nobody yet.
+    /// The pass of the client; `None` before login.
     pub(super) pass: Option<Pass>,
     /// How many queries had been ended when this one began.
     pub(super) seen: u64,
 }
 
 impl Watch {
-    /// From here on, a statement runs.
+    /// Records that a statement starts.
     pub(super) fn begin(&mut self) {
         self.seen = self.wish.borrow_and_update().queries_ended;
     }
 
-    /// Waits for what ends the connection.
+    /// Waits for an event that ends the connection.
     pub(super) async fn ended(&mut self) -> CommandError {
         self.wait(u64::MAX).await
     }
 
-    /// The same, or a query after so many that were ended.
+    /// Waits for such an event, or for a query to be ended after `seen` others.
     async fn wait(&mut self, seen: u64) -> CommandError {
         tokio::select! {
             wish = self.wish.wait_for(|wish| wish.end || wish.queries_ended > seen) => match wish {
@@ -101,7 +102,7 @@ async fn revoked(pass: Option<&Pass>) {
     }
 }
 
-/// Waits for what the engine does, as long as anybody wants it.
+/// Waits for the engine, unless interrupted.
 pub(super) async fn wait<T>(
     frames: &mut Frames,
     watch: &mut Watch,

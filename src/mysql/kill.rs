@@ -1,18 +1,18 @@
-//! `KILL [HARD|SOFT] [CONNECTION|QUERY] n`: the one statement that the wire answers itself, because it is about
-//! connections.
+//! `KILL [HARD|SOFT] [CONNECTION|QUERY] n`: the one statement that the wire handles itself, because
+//! it concerns connections.
 
 use super::connections::Victim;
 use crate::sql::SqlError;
 
-/// What a KILL says.
+/// A parsed KILL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Kill {
-    /// Of which connection.
+    /// The number of the connection.
     pub(super) id: u64,
     pub(super) victim: Victim,
 }
 
-/// `None` when the statement is another one.
+/// Parses a KILL; `None` for any other statement.
 pub(super) fn parse(text: &str) -> Option<Result<Kill, SqlError>> {
     let text = without_comments(text);
     let mut words = text.split_ascii_whitespace();
@@ -44,7 +44,7 @@ pub(super) fn parse(text: &str) -> Option<Result<Kill, SqlError>> {
     })
 }
 
-/// The text behind the comments that it begins with.
+/// The text after leading comments.
 fn without_comments(text: &str) -> &str {
     let mut text = text.trim_start();
     while let Some(rest) = text.strip_prefix("/*") {

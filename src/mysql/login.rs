@@ -1,9 +1,10 @@
-//! The beginning of a conversation: greeting, TLS if the client wants it, who it is, which database.
+//! The login: greeting, TLS if the client wants it, identity, database.
 //!
-//! Called once per connection by the session, which gives it a time limit, and once more for each change of user. The
-//! greeting offers `mysql_native_password` with a salt of this connection's own. `caching_sha2_password` is taken under TLS
-//! only, by its quick proof or by the password itself; any other client is asked for the former. Whoever is not let in
-//! is told so before the connection ends.
+//! Called once per connection by the session, which sets a time limit, and again for each change of
+//! user. The greeting offers `mysql_native_password` with a salt for this connection.
+//! `caching_sha2_password` is accepted under TLS only, by its fast proof or by the password itself;
+//! other clients are asked to use the former. A client that is rejected is told so before the
+//! connection ends.
 
 use std::net::IpAddr;
 
@@ -24,24 +25,24 @@ use crate::access::{Access, Denied, Identity, Pass, Quick};
 use crate::limits::USER_NAME_BYTES_MAX;
 use crate::sql::{SqlError, VERSION};
 
-/// The longest packet before a client is known, bytes: names, a proof and the attributes of a connection.
+/// Longest packet before login, in bytes: names, a proof and connection attributes.
 const LOGIN_BYTES_MAX: usize = 64 << 10;
-/// A packet of this many bytes is the wish for TLS.
+/// A packet of this length is the request for TLS.
 const TLS_REQUEST_BYTES: usize = 32;
 /// The collation of the greeting: utf8mb4_general_ci.
 const COLLATION: u8 = 45;
 
-/// What a client mixes its password with.
+/// The salt that a client mixes its password with.
 type Salt = [u8; 20];
 
 const NATIVE: &[u8] = b"mysql_native_password";
 const CACHING_SHA2: &[u8] = b"caching_sha2_password";
 
-/// More data for the plugin of the client: it is known by its quick proof; it shall say its password.
+/// Data for the client's plugin: the fast proof was accepted; send the password.
 const SHA2_KNOWN: [u8; 2] = [0x01, 0x03];
 const SHA2_SAY_IT: [u8; 2] = [0x01, 0x04];
 
-/// What is offered; a client's other wishes are not heard.
+/// Capabilities on offer; others that a client requests are ignored.
 pub(super) const OFFERED: CapabilityFlags = CapabilityFlags::CLIENT_LONG_PASSWORD
     .union(CapabilityFlags::CLIENT_FOUND_ROWS)
     .union(CapabilityFlags::CLIENT_LONG_FLAG)
@@ -59,15 +60,15 @@ pub(super) const OFFERED: CapabilityFlags = CapabilityFlags::CLIENT_LONG_PASSWOR
     .union(CapabilityFlags::CLIENT_PLUGIN_AUTH_LENENC_CLIENT_DATA)
     .union(CapabilityFlags::CLIENT_DEPRECATE_EOF);
 
-/// What a login needs to know.
+/// The context of a login.
 pub(super) struct Entrance<'s> {
     pub(super) service: &'s MySql,
     pub(super) peer: IpAddr,
-    /// When the login has to be done.
+    /// When the login must be complete.
     pub(super) deadline: Instant,
 }
 
-/// A client that was let in.
+/// A client that was admitted.
 #[derive(Debug)]
 pub(super) struct Login {
     pub(super) terms: Terms,
@@ -77,16 +78,16 @@ pub(super) struct Login {
     pub(super) pass: Pass,
 }
 
-/// What was agreed upon when the conversation began; it holds for every change of user.
+/// The terms of the connection; they hold for every change of user.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Terms {
     pub(super) capabilities: CapabilityFlags,
     salt: Salt,
-    /// Whether nobody can listen.
+    /// Whether nobody can eavesdrop.
     secret: bool,
 }
 
-/// Who a client says it is.
+/// The identity that a client claims.
 struct Claim {
     user: Vec<u8>,
     proof: Vec<u8>,
@@ -96,7 +97,7 @@ struct Claim {
 }
 
 impl Entrance<'_> {
-    /// Greets a client, which is number `id`, and finds out who it is. One that is not let in has been told, where that was
+    /// Greets client number `id` and authenticates it. A client that is rejected has been told, if
     /// possible.
     pub(super) async fn greet(
         &self,
@@ -146,7 +147,7 @@ impl Entrance<'_> {
         }
     }
 
-    /// Lets a client in as somebody else, or not; the salt is the one of its login.
+    /// Authenticates the client as another user; the salt is that of its login.
     pub(super) async fn change(
         &self,
         frames: &mut Frames,
@@ -157,13 +158,13 @@ impl Entrance<'_> {
         self.admit(frames, claim, login.terms).await
     }
 
-    /// What the client says next, in what is left of the time for the login.
+    /// Reads the client's next packet, within the time left for the login.
     async fn read(&self, frames: &mut Frames) -> Result<Vec<u8>, FrameError> {
         let left = self.deadline.saturating_duration_since(Instant::now());
         Ok(frames.read(LOGIN_BYTES_MAX, left).await?.bytes)
     }
 
-    /// What a client answers when it is asked for its proof by another plugin.
+    /// Asks the client to prove itself with another plugin; returns its answer.
     async fn asked_by(
         &self,
         frames: &mut Frames,
@@ -176,7 +177,7 @@ impl Entrance<'_> {
         self.read(frames).await
     }
 
-    /// Finds out whether a claim is true.
+    /// Verifies a claim.
     async fn admit(
         &self,
         frames: &mut Frames,
@@ -197,22 +198,22 @@ impl Entrance<'_> {
         let mut proved = None;
         match claim.plugin.as_deref() {
             None | Some(NATIVE) => {}
-            // Whoever needs no password says so by any plugin.
+            // A client that needs no password may use any plugin.
             Some(CACHING_SHA2) if access.has_no_users() => {}
-            // It may come to asking for the password itself, which nobody else may hear: without TLS it is the other
-            // plugin, from whose proof nothing can be learned.
+            // This may lead to asking for the password itself, which nobody else may hear: without
+            // TLS the other plugin is used, whose proof reveals nothing.
             Some(CACHING_SHA2) if terms.secret => {
-                // libmysqlclient says nothing until it has been given a salt for this plugin.
+                // libmysqlclient sends nothing until it gets a salt for this plugin.
                 if proof.is_empty() && switches {
                     proof = self.asked_by(frames, CACHING_SHA2, salt).await?;
                 }
-                // Its own way of saying that there is no password is a NUL.
+                // An empty password is sent as a NUL.
                 if proof == [0] {
                     proof.clear();
                 }
                 if !proof.is_empty() {
                     proved = Some(match access.sha2(peer, &user, salt, &proof) {
-                        // Whoever it says that it is: the question tells nothing of the name.
+                        // Whatever the name: the question reveals nothing about it.
                         Ok(Quick::Unproved(attempt)) => {
                             frames.packet(|body| body.extend_from_slice(&SHA2_SAY_IT));
                             frames.flush().await?;
@@ -254,13 +255,13 @@ impl Entrance<'_> {
 }
 
 impl Terms {
-    /// Whether both sides can do this.
+    /// Whether both sides have this capability.
     pub(super) fn has(&self, capability: CapabilityFlags) -> bool {
         self.capabilities.contains(capability)
     }
 }
 
-/// A fresh salt: printable, as MySQL's are, because clients take it for a C string.
+/// A fresh salt: printable, as MySQL's are, because clients treat it as a C string.
 fn new_salt() -> Result<Salt, String> {
     let random = rustls::crypto::ring::default_provider().secure_random;
     let mut salt = [0; 20];
@@ -304,7 +305,7 @@ fn capabilities_of(packet: &[u8]) -> CapabilityFlags {
     CapabilityFlags::from_bits_truncate(bits)
 }
 
-/// A client's answer to the greeting.
+/// Parses a client's answer to the greeting.
 fn response(packet: &[u8]) -> Result<Claim, SqlError> {
     let capabilities = capabilities_of(packet);
     let needed = CapabilityFlags::CLIENT_PROTOCOL_41 | CapabilityFlags::CLIENT_SECURE_CONNECTION;
@@ -316,7 +317,7 @@ fn response(packet: &[u8]) -> Result<Claim, SqlError> {
                       client",
         ));
     }
-    // Attributes say nothing that is needed here, and end the packet.
+    // Attributes come last and are not needed here.
     let mut packet = packet.to_vec();
     let heard = capabilities - CapabilityFlags::CLIENT_CONNECT_ATTRS;
     packet[..4].copy_from_slice(&heard.bits().to_le_bytes());
@@ -332,8 +333,8 @@ fn response(packet: &[u8]) -> Result<Claim, SqlError> {
     })
 }
 
-/// Reads COM_CHANGE_USER (`mysql_common` reads it too, but keeps it to itself). One that ends after the database is old but
-/// fine; attributes are not looked at.
+/// Parses COM_CHANGE_USER (the parser of `mysql_common` is private). An old packet may end after
+/// the database; attributes are ignored.
 fn change_of_user(packet: &[u8], login: &Login) -> std::io::Result<Claim> {
     let mut rest = ParseBuf(packet.get(1..).unwrap_or_default());
     let user: RawBytes<'_, NullBytes> = rest.parse(())?;
@@ -351,8 +352,8 @@ fn change_of_user(packet: &[u8], login: &Login) -> std::io::Result<Claim> {
     })
 }
 
-/// Who a client is by what `mysql_native_password` made of its password; with no password, or when there are no
-/// users, whoever may come without one.
+/// Authenticates by the proof of `mysql_native_password`; without a password, or if there are no
+/// users, as whoever may come without one.
 fn native(
     access: &Access,
     peer: IpAddr,

@@ -1,14 +1,15 @@
 //! The MySQL wire: Pinba's tables for every tool that speaks to MySQL or MariaDB.
 //!
-//! [`serve`] accepts connections on a listener that the daemon bound, on the runtime it is called on; each is a task
-//! (`session`) that takes packets off the socket (`frames`), finds out who is there (`login`), gives
-//! statements to the [`Engine`] and writes its Arrow batches as rows (`columns`, `cells`). Statements run on the
-//! engine's threads; here only bytes are moved.
+//! [`serve`] accepts connections on a listener that the daemon bound, on the runtime it is called
+//! on. Each is a task (`session`) that reads packets from the socket (`frames`), authenticates the
+//! client (`login`), passes statements to the [`Engine`] and writes its Arrow batches as rows
+//! (`columns`, `cells`). Statements run on the engine's threads; this module only moves bytes.
 //!
-//! Bounded are connections (beyond the cap a client is told error 1040), the time for a login, for the rest of a packet
-//! and for taking an answer, idle time, the size of packets, prepared statements per connection, and, over all connections
-//! together, the memory of large packets and of prepared statements (`mysql.memory`). A slow client holds up
-//! its own query only. Whatever a client does wrong is answered with an ERR packet.
+//! Bounds: connections (beyond the cap a client gets error 1040), the time for a login, for the
+//! rest of a packet and for accepting an answer, idle time, the size of packets, prepared
+//! statements per connection, and, over all connections, the memory of large packets and prepared
+//! statements (`mysql.memory`). A slow client holds up only its own query. Every client error is
+//! answered with an ERR packet.
 
 mod cells;
 mod columns;
@@ -45,35 +46,36 @@ use crate::config::MySqlConfig;
 use crate::sql::Engine;
 use crate::telemetry::counters::MySqlCounters;
 
-/// What stands before the version in the greeting: clients of MariaDB strip it, others take the server for MySQL 5.5.
+/// Prefix of the version in the greeting: clients of MariaDB strip it, others take the server for
+/// MySQL 5.5.
 const VERSION_PREFIX: &str = "5.5.5-";
 /// The database.
 const DATABASE: &str = "pinba";
 
-/// Clients beyond the cap that are told so; those beyond that are closed without a word.
+/// Clients beyond the cap that get an error; further ones are just closed.
 const TURNED_AWAY_MAX: usize = 32;
-/// How long such a client may take to read why.
+/// How long such a client may take to read it.
 const TURNED_AWAY_TIME: Duration = Duration::from_secs(1);
-/// How long answers under way may take to finish after a stop.
+/// Time for answers in progress to finish after a stop.
 const STOP_GRACE: Duration = Duration::from_millis(500);
 
-/// What bounds the wire.
+/// Limits of the wire.
 #[derive(Debug, Clone)]
 pub struct MySqlSettings {
-    /// Who may come in.
+    /// Access rules.
     pub access: Access,
     /// TLS for clients that ask for it.
     pub tls: Option<Arc<Tls>>,
-    /// What an operator may set.
+    /// Limits from the configuration.
     pub limits: MySqlConfig,
-    /// How long a client may take to log in.
+    /// Time limit for a login.
     pub login_max: Duration,
-    /// How long a client may take for the rest of a packet, and to take its answer.
+    /// Time limits for the rest of a packet, and for accepting an answer.
     pub patience: Patience,
 }
 
 impl MySqlSettings {
-    /// With these limits.
+    /// Settings with these limits.
     #[must_use]
     pub fn new(access: Access, tls: Option<Arc<Tls>>, limits: MySqlConfig) -> Self {
         Self {
@@ -89,7 +91,7 @@ impl MySqlSettings {
     }
 }
 
-/// What all connections share.
+/// State shared by all connections.
 pub struct MySql {
     engine: Engine,
     settings: MySqlSettings,
@@ -108,7 +110,7 @@ impl std::fmt::Debug for MySql {
 }
 
 impl MySql {
-    /// A wire over `engine`.
+    /// Creates the wire over `engine`.
     #[must_use]
     pub fn new(engine: Engine, settings: MySqlSettings, counters: Arc<MySqlCounters>) -> Self {
         Self {
@@ -138,7 +140,7 @@ impl MySql {
     }
 }
 
-/// Serves clients until `stop` is done, then gives answers under way a moment.
+/// Serves clients until `stop` completes, then gives answers in progress a moment.
 pub async fn serve(listener: TcpListener, service: MySql, stop: impl Future<Output = ()>) {
     let service = Arc::new(service);
     let connections_max = service.settings.limits.connections_max;
@@ -190,7 +192,8 @@ pub async fn serve(listener: TcpListener, service: MySql, stop: impl Future<Outp
 }
 
 impl MySql {
-    /// What a client that sends these bytes and then closes its side is answered: for tests that send what no client would.
+    /// The answer to a client that sends these bytes and then closes its side, for tests that send
+    /// invalid data.
     #[doc(hidden)]
     pub async fn converse(self: &Arc<Self>, bytes: &[u8]) -> Vec<u8> {
         use tokio::io::AsyncReadExt;
@@ -202,7 +205,7 @@ impl MySql {
         let peer = std::net::Ipv4Addr::LOCALHOST.into();
         let drive = session::drive(here, peer, Arc::clone(self), entry, stopped);
         let send = async {
-            // It may be sent away before it has said everything.
+            // The connection may be closed before everything is written.
             let _sent_away = commands.write_all(bytes).await;
             let _gone = commands.shutdown().await;
         };
@@ -212,7 +215,7 @@ impl MySql {
         heard
     }
 
-    /// Connections that are open.
+    /// Number of open connections.
     #[must_use]
     pub fn connections(&self) -> usize {
         self.connections.len()
@@ -224,7 +227,8 @@ impl MySql {
     }
 }
 
-/// Options of a client's socket: answers are short, and a client whose machine is gone must not hold a place for hours.
+/// Sets socket options: answers are short, and a client whose machine is gone must not keep its
+/// place for hours.
 fn prepare(stream: &TcpStream) {
     let keepalive = socket2::TcpKeepalive::new().with_time(Duration::from_secs(120));
     let set = stream

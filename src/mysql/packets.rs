@@ -1,6 +1,6 @@
-//! The packets that answer: OK, EOF, ERR, and the words they are made of.
+//! The response packets OK, EOF and ERR.
 //!
-//! `mysql_common` knows how a client reads them; to write OK and EOF is ours. Called by the session; nothing here
+//! `mysql_common` can parse them, but not write OK and EOF. Called by the session; nothing here
 //! waits or fails.
 
 use mysql_common::constants::{CapabilityFlags, StatusFlags};
@@ -8,13 +8,13 @@ use mysql_common::io::BufMutExt as _;
 
 use crate::sql::SqlError;
 
-/// The longest text of an error, bytes: what libmysqlclient has room for.
+/// Longest error message, in bytes: libmysqlclient has no room for more.
 const MESSAGE_MAX: usize = 511;
 
-/// Warnings of a statement that brings rows: there never are any.
+/// Warning count of a statement with rows: always zero.
 const WARNINGS: [u8; 2] = [0, 0];
 
-/// OK: something was done, and so many warnings are there.
+/// OK: a statement was executed, with this many warnings.
 pub(super) fn ok(
     to: &mut Vec<u8>,
     affected_rows: u64,
@@ -62,7 +62,7 @@ pub(super) fn error(to: &mut Vec<u8>, error: &SqlError) {
     to.extend_from_slice(cut(&error.message).as_bytes());
 }
 
-/// ERR before the client has said what it understands: without the state.
+/// ERR before the client's capabilities are known: without the state.
 pub(super) fn early_error(to: &mut Vec<u8>, code: u16, message: &str) {
     to.push(0xFF);
     to.extend_from_slice(&code.to_le_bytes());

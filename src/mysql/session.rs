@@ -1,8 +1,9 @@
-//! One client: its commands in turn, each answered before the next is read.
+//! One client: executes its commands in turn, answering each before reading the next.
 //!
-//! Runs as a task on the wire's threads, from the greeting until the client goes, is sent away, or the daemon stops.
-//! While a statement runs, the socket is watched: a client that goes ends its statement, and so does KILL. What a client does
-//! wrong is answered with an ERR packet and the conversation goes on; only frames that do not count up end it.
+//! Runs as a task on the wire's threads, from the greeting until the client leaves, is rejected, or
+//! the daemon stops. While a statement runs, the socket is watched: a client that leaves ends its
+//! statement, and so does KILL. Client errors are answered with an ERR packet and the session goes
+//! on; only misnumbered frames end it.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -26,7 +27,7 @@ use crate::access::Role;
 use crate::instruments::{self, Foreground, IDLE};
 use crate::sql::{Session, SqlError};
 
-// The commands that are answered, as they stand at the beginning of a packet.
+// The supported commands, by the first byte of a packet.
 const CHANGE_USER: u8 = Command::COM_CHANGE_USER as u8;
 const FIELD_LIST: u8 = Command::COM_FIELD_LIST as u8;
 const INIT_DB: u8 = Command::COM_INIT_DB as u8;
@@ -44,7 +45,7 @@ const STMT_PREPARE: u8 = Command::COM_STMT_PREPARE as u8;
 const STMT_RESET: u8 = Command::COM_STMT_RESET as u8;
 const STMT_SEND_LONG_DATA: u8 = Command::COM_STMT_SEND_LONG_DATA as u8;
 
-/// A client that was let in.
+/// A client that was admitted.
 pub(super) struct Client {
     pub(super) frames: Frames,
     pub(super) service: Arc<MySql>,
@@ -54,7 +55,7 @@ pub(super) struct Client {
     pub(super) login: Login,
     pub(super) session: Session,
     pub(super) statements: Statements,
-    /// Several statements in one text.
+    /// Whether a text may hold several statements.
     pub(super) multi: bool,
     /// The connection, as instruments see it.
     connection: Arc<Foreground>,
@@ -80,7 +81,7 @@ pub(super) async fn drive(
         pass: None,
         seen: 0,
     };
-    // The login's own steps are bounded one by one; this is for all of them, and for what it writes.
+    // Each step of the login has its own limit; this one covers all of them, and the output.
     let greeting = timeout_at(entrance.deadline, entrance.greet(stream, place.id));
     let greeted = tokio::select! {
         greeted = greeting => greeted,
@@ -129,7 +130,8 @@ impl Client {
             let idle = IDLE.begin_in_task();
             let packet = tokio::select! {
                 biased;
-                // Nothing is asked, so nothing is answered: the client finds the connection closed.
+                // Nothing was asked, so nothing is answered: the client finds the connection
+                // closed.
                 _ = self.watch.ended() => return,
                 packet = self.frames.read(packet_max, idle_max) => packet,
             };
@@ -146,7 +148,7 @@ impl Client {
         }
     }
 
-    /// Sends the answer to a command, and the error it ended with; whether the conversation goes on.
+    /// Sends the answer to a command or its error; returns whether the session goes on.
     async fn conclude(&mut self, done: Result<(), CommandError>) -> bool {
         let last = matches!(done, Err(CommandError::Fatal(_)));
         match done {
@@ -167,7 +169,7 @@ impl Client {
         sent && !last
     }
 
-    /// After the login: the session begins, and the client is told.
+    /// Starts the session after login, and confirms to the client.
     fn arrive(&mut self) -> Result<(), CommandError> {
         self.begin_session();
         if let Some(database) = self.login.database.take() {
@@ -177,7 +179,7 @@ impl Client {
         Ok(())
     }
 
-    /// A new session for whoever is logged in.
+    /// Starts a new session for the current user.
     fn begin_session(&mut self) {
         let user = format!("{}@{}", self.login.user, self.peer);
         self.place.set_owner(self.owner());
@@ -196,7 +198,7 @@ impl Client {
         self.statements.clear();
     }
 
-    /// Who this is, whatever it is called.
+    /// The identity of the client, independent of its name.
     fn owner(&self) -> Owner {
         Owner::of(&self.login.pass.identity, self.peer)
     }
@@ -272,7 +274,7 @@ impl Client {
         Ok(())
     }
 
-    /// The flags of the session in every answer.
+    /// Status flags of the session for an answer.
     fn status(&self, more: bool) -> StatusFlags {
         let mut status = StatusFlags::empty();
         status.set(
@@ -305,7 +307,7 @@ impl Client {
             .packet(|body| packets::end_of_rows(body, capabilities, status));
     }
 
-    /// Sends what waits, unless the connection is to end while the client takes nothing.
+    /// Sends the output, unless the connection is to end while the client accepts nothing.
     pub(super) async fn send(&mut self) -> Result<(), CommandError> {
         tokio::select! {
             biased;
@@ -340,7 +342,7 @@ impl Client {
         match change.await {
             Ok(login) => self.login = login,
             Err(CommandError::Lost(error)) => return Err(CommandError::Lost(error)),
-            // Whoever is not let in as somebody else is nobody: as MySQL does it.
+            // As in MySQL, a client that fails to change the user is nobody.
             Err(CommandError::Reported(error) | CommandError::Fatal(error)) => {
                 self.service.counters.mysql_logins_refused.add(1);
                 return Err(CommandError::Fatal(error));

@@ -1,8 +1,8 @@
-//! The prepared statements of one connection, and the values that come for them.
+//! The prepared statements of one connection, and their parameter values.
 //!
-//! Bounded by `mysql.statements_max` in number, and by the budget of all connections in bytes (texts, and values sent in
-//! pieces). What a client gets wrong here is an error of the next EXECUTE at the latest, because sending values in
-//! pieces has no answer.
+//! Bounded by `mysql.statements_max` in number, and by the budget of all connections in bytes
+//! (texts, and values sent in pieces). Errors of a client surface at the next EXECUTE at the
+//! latest, because sending values in pieces has no answer.
 
 use std::collections::HashMap;
 
@@ -15,20 +15,20 @@ use super::errors::{error, malformed, no_statement_memory, not_utf8};
 use super::frames::{Budget, Share};
 use crate::sql::{Literal, Prepared, SqlError};
 
-/// The type byte's bit for numbers without a sign.
+/// Bit of the type byte for unsigned numbers.
 const UNSIGNED: u8 = 0x80;
 
 /// One prepared statement.
 #[derive(Debug)]
 pub(super) struct Statement {
     pub(super) prepared: Prepared,
-    /// Type and sign of each value, as they were given last.
+    /// Type and sign of each value, as last given.
     types: Vec<(u8, bool)>,
-    /// Values that came in pieces, by the number of their `?`.
+    /// Values sent in pieces, by parameter number.
     long: HashMap<u16, Vec<u8>>,
-    /// Why the next EXECUTE fails.
+    /// The error for the next EXECUTE.
     spoilt: Option<SqlError>,
-    /// Of the budget, for the text and the columns.
+    /// Share of the budget for text and columns.
     _share: Share,
     long_share: Share,
 }
@@ -42,7 +42,7 @@ pub(super) struct Statements {
     budget: Budget,
 }
 
-/// The number by which a client means the statement it prepared last.
+/// The number by which a client refers to its latest statement.
 const LAST: u32 = u32::MAX;
 
 impl Statements {
@@ -55,7 +55,7 @@ impl Statements {
         }
     }
 
-    /// Keeps a statement and gives its number.
+    /// Stores a statement and returns its number.
     pub(super) fn add(&mut self, prepared: Prepared) -> Result<u32, SqlError> {
         if self.list.len() >= self.max {
             let problem = format!(
@@ -91,7 +91,7 @@ impl Statements {
         Ok(self.last)
     }
 
-    /// A failed PREPARE: the client's "last one" means nothing.
+    /// Records a failed PREPARE: there is no latest statement.
     pub(super) fn none_prepared(&mut self) {
         while self.list.contains_key(&self.last) {
             self.last = self.last.wrapping_add(1);
@@ -114,7 +114,8 @@ impl Statements {
         self.list.clear();
     }
 
-    /// Keeps a piece of a value. What is wrong comes out when the statement is executed: there is no answer to this.
+    /// Stores a piece of a value. Errors surface when the statement is executed, since there is no
+    /// answer to this.
     pub(super) fn add_long(&mut self, body: &[u8], value_max: usize) {
         let budget = self.budget.clone();
         if let Some((id, rest)) = body.split_first_chunk()
@@ -167,22 +168,22 @@ impl Statement {
         self.long_share = Share::default();
     }
 
-    /// As after PREPARE.
+    /// Resets to the state after PREPARE.
     pub(super) fn reset(&mut self) {
         self.forget_long();
         self.spoilt = None;
     }
 
-    /// The values of an EXECUTE, from what follows its head.
+    /// The values of an EXECUTE, parsed after its header.
     ///
     /// # Errors
-    /// When the packet is not what PREPARE announced.
+    /// Fails if the packet does not match the PREPARE.
     pub(super) fn values(&mut self, body: &[u8]) -> Result<Vec<Literal>, SqlError> {
         let values = match self.spoilt.take() {
             Some(error) => Err(error),
             None => self.read_values(body),
         };
-        // They are for one execution.
+        // They apply to one execution.
         self.reset();
         values
     }
@@ -221,7 +222,7 @@ impl Statement {
     }
 }
 
-/// A packet that ends too early or names no type.
+/// The error for a packet that is truncated or lacks types.
 fn mismatch() -> SqlError {
     malformed(": the values are not those that the statement takes")
 }
@@ -232,12 +233,12 @@ fn text(bytes: Vec<u8>) -> Result<Literal, SqlError> {
         .map_err(|_| not_utf8())
 }
 
-/// The next value, of this type.
+/// Parses the next value, of this type.
 fn value(kind: u8, unsigned: bool, rest: &mut ParseBuf<'_>) -> Result<Literal, SqlError> {
     use ColumnType as T;
 
     let kind = match T::try_from(kind) {
-        // What no client sends; `mysql_common` panics at some of them.
+        // Types that no client sends; `mysql_common` panics at some of them.
         Err(_)
         | Ok(
             T::MYSQL_TYPE_NEWDATE
@@ -254,7 +255,7 @@ fn value(kind: u8, unsigned: bool, rest: &mut ParseBuf<'_>) -> Result<Literal, S
     };
     let mut sign = ColumnFlags::empty();
     sign.set(ColumnFlags::UNSIGNED_FLAG, unsigned);
-    // Of a moment or a span of time, which are as long as they have to be.
+    // Dates and times have variable length.
     let length = rest.0.first().copied();
     let value = ValueDeserializer::<BinValue>::deserialize((kind, sign), rest);
     Ok(match value.map_err(|_| mismatch())?.0 {
@@ -287,7 +288,7 @@ fn value(kind: u8, unsigned: bool, rest: &mut ParseBuf<'_>) -> Result<Literal, S
     })
 }
 
-/// A number as a literal; what is none could not be written as one.
+/// A number as a literal; NULL if it is not finite.
 fn float(value: f64) -> Literal {
     if value.is_finite() {
         Literal::Float(value)

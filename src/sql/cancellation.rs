@@ -1,8 +1,10 @@
-//! What accompanies a statement wherever it is worked on: its deadline, whether it was cancelled, what its texts take.
+//! The state of a running statement: its deadline, whether it was cancelled, and the memory of its
+//! texts.
 //!
-//! Functions run deep inside DataFusion's tasks, both while planning (constants) and while executing, and are told nothing of
-//! the statement. So the [`StatementGuard`] is bound to the task ([`scope`]) and inherited by whatever DataFusion spawns. Texts
-//! that functions make count as memory of queries (`sql.memory`) until the last array that holds them is dropped.
+//! Functions run deep inside DataFusion's tasks, both while planning (constants) and while
+//! executing, and know nothing of the statement. So the [`StatementGuard`] is bound to the task
+//! ([`scope`]) and inherited by every task that DataFusion spawns. Texts made by functions count as
+//! memory of queries (`sql.memory`) until the last array that holds them is dropped.
 
 use std::any::Any;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -20,35 +22,36 @@ use super::session::Session;
 use super::settings::SqlSettings;
 use crate::instruments::summary::Summary;
 
-/// Longer constants stay calls in the plan, which may copy what it has for a constant.
+/// Longer constants stay calls in the plan, because plans may copy constants.
 const FOLDED_MAX: usize = 4 << 10;
 
-/// What all constants of a statement that are longer may take together, bytes.
+/// Most bytes for all longer constants of a statement together.
 const CONSTANTS_MAX: usize = 32 << 20;
 
 tokio::task_local! {
     static GUARD: Arc<StatementGuard>;
 }
 
-/// Whether a statement still goes on, and what it took.
+/// Whether a statement should go on, and what it has used.
 #[derive(Debug)]
 pub(super) struct StatementGuard {
     until: Instant,
-    /// The error of one that takes longer.
+    /// The error of a statement that takes longer.
     late: SqlError,
     /// Nobody wants the rows any more.
     left: AtomicBool,
-    /// Its plan runs.
+    /// Its plan is running.
     runs: AtomicBool,
     /// Bytes of long constants.
     constants: AtomicUsize,
     pool: Arc<dyn MemoryPool>,
-    /// What instruments added up to when the statement asked first.
+    /// Sums over the instruments, read once per statement.
     summary: OnceLock<Arc<Summary>>,
 }
 
 impl StatementGuard {
-    /// What goes with a statement that begins now: it may take `sql.time_max`, or what its session set below that.
+    /// The guard of a statement that starts now: it may take `sql.time_max`, or less if its session
+    /// says so.
     pub(super) fn new(
         session: &Session,
         settings: &SqlSettings,
@@ -87,41 +90,42 @@ impl StatementGuard {
         })
     }
 
-    /// What instruments add up to, for all tables of the statement the same.
+    /// Sums over the instruments, the same for all tables of the statement.
     pub(super) fn summary(&self) -> Arc<Summary> {
         Arc::clone(self.summary.get_or_init(|| Arc::new(Summary::read())))
     }
 
-    /// When its time is over.
+    /// The deadline.
     pub(super) fn until(&self) -> Instant {
         self.until
     }
 
-    /// The error when it is.
+    /// The error of a statement past its deadline.
     pub(super) fn late(&self) -> SqlError {
         self.late.clone()
     }
 
-    /// Fails when the statement should end.
+    /// Fails if the statement should end.
     pub(super) fn check(&self) -> Result<()> {
         if self.left.load(Ordering::Relaxed) || Instant::now() >= self.until {
-            // Who left hears nothing of it.
+            // A client that left does not see the message.
             return Err(self.late().into());
         }
         Ok(())
     }
 
-    /// The rows are not wanted any more.
+    /// Records that nobody wants the rows any more.
     pub(super) fn leave(&self) {
         self.left.store(true, Ordering::Relaxed);
     }
 
-    /// From now on the plan runs.
+    /// Records that the plan starts to run.
     pub(super) fn run(&self) {
         self.runs.store(true, Ordering::Relaxed);
     }
 
-    /// Counts a constant of so many bytes. While planning a long one fails, and DataFusion leaves it to be calculated later.
+    /// Counts a constant of `bytes` bytes. Fails for a long one while planning, so that DataFusion
+    /// leaves it to be calculated at run time.
     pub(super) fn constant(&self, bytes: usize) -> Result<()> {
         if bytes <= FOLDED_MAX {
             return Ok(());
@@ -139,18 +143,18 @@ impl StatementGuard {
         }
     }
 
-    /// Nothing yet, of the memory of all queries.
+    /// An empty reservation of the memory of all queries.
     pub(super) fn reservation(&self) -> MemoryReservation {
         MemoryConsumer::new("texts").register(&self.pool)
     }
 }
 
-/// The statement that is worked on here.
+/// The guard of the statement that this task works for.
 pub(super) fn current() -> Option<Arc<StatementGuard>> {
     GUARD.try_with(Arc::clone).ok()
 }
 
-/// Work for a statement.
+/// Runs `work` on behalf of a statement.
 pub(super) fn scope<T>(
     guard: Arc<StatementGuard>,
     work: impl Future<Output = T>,
@@ -158,9 +162,9 @@ pub(super) fn scope<T>(
     GUARD.scope(guard, work)
 }
 
-/// From now on what DataFusion spawns is work for the same statement.
+/// Makes tasks that DataFusion spawns inherit the statement of their parent.
 pub(super) fn inherit_in_spawned_tasks() {
-    // It was set already by an engine before this one.
+    // An earlier engine of this process set it already.
     let _set_already = set_join_set_tracer(&Inherit);
 }
 

@@ -1,11 +1,11 @@
-//! What a statement is to the instruments: its verb, and its text without values.
+//! How the instruments identify a statement: by its verb, and by its text without values.
 
 use datafusion::sql::sqlparser::tokenizer::Token;
 
 use super::dialect::lex::{Mode, tokens};
 use crate::instruments::Instrument;
 
-/// By the first word; the last is of all others.
+/// Instruments by first word; the last is for all others.
 pub(crate) static VERBS: [Instrument; 17] = [
     Instrument::new("statement/sql/select"),
     Instrument::new("statement/sql/with"),
@@ -26,7 +26,7 @@ pub(crate) static VERBS: [Instrument; 17] = [
     Instrument::new("statement/sql/other"),
 ];
 
-/// Words that are written in capitals, unless they are quoted.
+/// Words written in capitals unless they are quoted.
 const KEYWORDS: &str = " ALL AND AS ASC BETWEEN BY CASE CREATE CROSS DATABASES DESC DESCRIBE DISTINCT DO DROP ELSE END \
     EXISTS EXPLAIN FOR FROM FULL GROUP HAVING IN INNER INTERVAL INTO IS JOIN LEFT LIKE LIMIT NOT NULL OFFSET ON OR ORDER \
     OUTER OVER RIGHT SELECT SET SHOW STATUS TABLE TABLES THEN TRUNCATE UNION UPDATE USE USING VALUES VARIABLES WHEN WHERE \
@@ -51,10 +51,11 @@ pub(super) fn verb(text: &str) -> &'static Instrument {
     VERBS.iter().find(is).unwrap_or(&VERBS[VERBS.len() - 1])
 }
 
-/// The statement without its values, as MySQL writes it: keywords in capitals, names in backticks, lists of values as `...`.
+/// The statement without its values, as MySQL writes it: keywords in capitals, names in backticks,
+/// lists of values as `...`.
 pub(super) fn digest(text: &str, mode: Mode) -> String {
     let Ok(tokens) = tokens(text, mode) else {
-        // What cannot be read may be a value from its beginning to its end.
+        // An unreadable statement may be one value from beginning to end.
         return "...".to_owned();
     };
     let mut words: Vec<String> = Vec::new();

@@ -1,7 +1,8 @@
 //! The engine: SQL text in, a `Reply` out.
 //!
-//! A statement is parsed, rewritten to what DataFusion understands, planned against the tables as they are now, and run on the
-//! engine's own threads. Batches reach the front end through a short channel, so a slow client holds up only its own query.
+//! A statement is parsed, rewritten for DataFusion, planned against the current tables, and run on
+//! the engine's own threads. Batches reach the front end through a short channel, so a slow client
+//! holds up only its own query.
 
 use std::sync::Arc;
 
@@ -26,13 +27,13 @@ use super::snapshot::Snapshots;
 use super::tables;
 use crate::query::catalog::Catalog;
 
-/// Stack of the engine's threads, bytes; used only as far as statements need it.
+/// Stack of the engine's threads, in bytes; used only as far as statements need it.
 const STACK: usize = 8 << 20;
 
-/// Bytes read ahead of a merge whose inputs are in order.
+/// Bytes read ahead of a merge of sorted inputs.
 const READ_AHEAD: usize = 4 << 20;
 
-/// Values of a joined table that are looked up one by one.
+/// Values of a joined table that are passed to the other scan one by one.
 const LOOKUPS: usize = 4_096;
 
 /// Runs statements. Cheap to clone.
@@ -43,15 +44,15 @@ pub struct Engine(pub(super) Arc<Inner>);
 pub(super) struct Inner {
     pub(super) catalog: Arc<Catalog>,
     pub(super) state: SessionState,
-    /// The same for queries that begin at a few rows.
+    /// The same on one thread, for queries that start from few rows.
     pub(super) single_threaded: SessionState,
-    /// What operators mean.
+    /// The semantics of operators.
     pub(super) operators: MysqlOperators,
     pub(super) settings: SqlSettings,
     pub(super) plans: Plans,
-    /// Places for queries that are planned or run.
+    /// Permits to plan and run queries.
     pub(super) running: Arc<Semaphore>,
-    /// `None` only while it is being dropped.
+    /// `None` only during drop.
     runtime: Option<tokio::runtime::Runtime>,
 }
 
@@ -64,28 +65,28 @@ impl Drop for Inner {
     }
 }
 
-/// A statement that was prepared.
+/// A prepared statement.
 #[derive(Debug, Clone)]
 pub struct Prepared {
     /// The text.
     pub text: Arc<str>,
-    /// How many `?` it has.
+    /// Number of `?` in it.
     pub parameters: usize,
-    /// The columns of its answer; none when it brings no rows.
+    /// The columns of its answer; empty if it returns no rows.
     pub columns: Arc<[SqlColumn]>,
 }
 
 impl Engine {
-    /// An engine over what a daemon keeps.
+    /// Creates an engine over a daemon's tables.
     ///
     /// # Errors
-    /// When the system gives no threads.
+    /// Fails if the system cannot create threads.
     pub fn new(catalog: Arc<Catalog>, settings: SqlSettings) -> std::io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(settings.threads)
             .thread_name("sql")
             .on_thread_start(run::give_way)
-            // A statement may be deep, as deep as `limits::nesting` allows.
+            // A statement may be as deep as `limits::nesting` allows.
             .thread_stack_size(STACK)
             .enable_time()
             .build()?;
@@ -95,10 +96,10 @@ impl Engine {
             .with_create_default_catalog_and_schema(false)
             .with_default_catalog_and_schema("def", "pinba")
             .with_information_schema(false)
-            // Of two tables that are joined one is small, as a rule: read first and as a whole, it tells the scan of the other
-            // which rows are wanted.
+            // Usually one of two joined tables is small: reading it first and as a whole tells the
+            // scan of the other one which rows are wanted.
             .with_repartition_joins(false)
-            // Kept back for merging what was spilled; nothing is.
+            // Would be reserved for merging spilled data; nothing is spilled.
             .with_sort_spill_reservation_bytes(0);
         let disk = DiskManagerBuilder::default().with_mode(DiskManagerMode::Disabled);
         let environment = RuntimeEnvBuilder::new()
@@ -107,23 +108,24 @@ impl Engine {
             .build_arc()
             .unwrap_or_else(|_| Arc::new(RuntimeEnv::default()));
         let options = config.options_mut();
-        // Scans divide themselves; dealing out the rows of one that is in order would only lose the order.
+        // Scans partition themselves; distributing the rows of an ordered one would only lose the
+        // order.
         options.optimizer.enable_round_robin_repartition = false;
-        // What brings few rows is not divided either.
+        // Small results are not partitioned either.
         options
             .execution
             .use_row_number_estimates_to_optimize_partitioning = true;
-        // What is read ahead where a sort was not needed: the default is a gigabyte.
+        // The read-ahead where a sort was not needed; the default is a gigabyte.
         options.execution.sort_pushdown_buffer_capacity = READ_AHEAD;
-        // So many values of a joined table are told to the scan of the other one by one.
+        // Up to this many values of a joined table reach the scan of the other one by one.
         options
             .optimizer
             .hash_join_inlist_pushdown_max_distinct_values = LOOKUPS;
         options.sql_parser.dialect = datafusion::config::Dialect::MySQL;
-        // Names are put in lower case before.
+        // Names are converted to lower case earlier.
         options.sql_parser.enable_ident_normalization = false;
         options.sql_parser.parse_float_as_decimal = true;
-        // As in MySQL: NULL is less than everything.
+        // As in MySQL, NULL sorts before everything.
         options.sql_parser.default_null_ordering = "nulls_min".to_owned();
         let databases = tables::databases(&catalog, &settings).map_err(std::io::Error::other)?;
         let mut state = SessionStateBuilder::new()
@@ -157,13 +159,13 @@ impl Engine {
         })))
     }
 
-    /// What all queries hold in memory together.
+    /// A gauge of the memory that all queries hold together.
     pub fn memory_gauge(&self) -> impl Fn() -> Option<u64> + use<> {
         let memory = Arc::downgrade(&self.0.state.runtime_env().memory_pool);
         move || Some(memory.upgrade()?.reserved() as u64)
     }
 
-    /// Whether no query runs and nothing is held for one.
+    /// Whether no query runs and none holds memory.
     pub(super) fn is_at_rest(&self) -> bool {
         let memory = &self.0.state.runtime_env().memory_pool;
         let free = self.0.running.available_permits();
@@ -177,20 +179,21 @@ impl Engine {
             .ok_or_else(|| SqlError::busy("the daemon stops"))
     }
 
-    /// What a query runs in: the engine's settings, and the rows that there are when it reads any.
+    /// The context of a query: the engine's settings, and a snapshot of the rows once it reads any.
     pub(super) fn context(&self) -> Arc<TaskContext> {
         let state = &self.0.state;
         let snapshots = Arc::new(Snapshots::new(self.0.catalog.live()));
         let config = state.config().clone().with_extension(snapshots);
         let (id, runtime) = (String::new(), Arc::clone(state.runtime_env()));
-        // A plan has its functions in it; the lists of all of them, some hundreds, are for those that come over a wire.
+        // A plan contains its functions; the lists of all functions, hundreds of them, only serve
+        // plans received over a wire.
         let (scalar, higher, sums, windows) = Default::default();
         Arc::new(TaskContext::new(
             None, id, config, scalar, higher, sums, windows, runtime,
         ))
     }
 
-    /// What goes with a statement that begins now.
+    /// The guard of a statement that starts now.
     pub(super) fn guard(&self, session: &Session) -> Arc<StatementGuard> {
         let pool = &self.0.state.runtime_env().memory_pool;
         StatementGuard::new(session, &self.0.settings, pool)

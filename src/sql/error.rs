@@ -1,13 +1,14 @@
-//! Why a statement got no answer: MySQL's numbers, which its clients act upon, and a text for the person who asked.
+//! Errors of statements: MySQL's error numbers, which its clients act upon, and a text for people.
 //!
-//! The MySQL wire sends number, state and text as they are; HTTP makes a problem document of them (`status` says which kind).
+//! The MySQL wire sends number, state and text as they are; HTTP turns them into a problem document
+//! (`status` says which kind).
 
 use datafusion::common::{DataFusionError, SchemaError};
 
 use crate::config::suggest;
 use crate::instruments::Active;
 
-/// Why a statement got no answer.
+/// The error of a statement.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct SqlError {
@@ -15,11 +16,11 @@ pub struct SqlError {
     pub code: u16,
     /// SQLSTATE.
     pub state: &'static str,
-    /// What was wrong and what is accepted.
+    /// The problem, and what is accepted.
     pub message: String,
 }
 
-/// What is said of a name without a database.
+/// The message for a name without a database.
 pub(super) const NO_DATABASE: &str = "No database selected";
 
 macro_rules! errors {
@@ -35,7 +36,7 @@ macro_rules! errors {
 }
 
 errors! {
-    /// ER_PARSE_ERROR: not SQL that is understood.
+    /// ER_PARSE_ERROR: the text is not valid SQL.
     parse = 1064 "42000";
     /// ER_NO_SUCH_TABLE.
     no_such_table = 1146 "42S02";
@@ -43,7 +44,7 @@ errors! {
     no_such_column = 1054 "42S22";
     /// ER_BAD_DB_ERROR: no such database.
     no_such_database = 1049 "42000";
-    /// ER_NOT_SUPPORTED_YET: understood, and not done here.
+    /// ER_NOT_SUPPORTED_YET: valid, but not supported.
     not_supported = 1235 "42000";
     /// ER_OPTION_PREVENTS_STATEMENT: a write to tables that can only be read.
     read_only = 1290 "HY000";
@@ -53,7 +54,7 @@ errors! {
     no_such_function = 1305 "42000";
     /// ER_TABLE_EXISTS_ERROR.
     table_exists = 1050 "42S01";
-    /// ER_BAD_TABLE_ERROR: what was to be dropped is not there.
+    /// ER_BAD_TABLE_ERROR: the table to drop does not exist.
     unknown_table = 1051 "42S02";
     /// ER_SPECIFIC_ACCESS_DENIED_ERROR.
     access_denied = 1227 "42000";
@@ -63,15 +64,15 @@ errors! {
     timeout = 1969 "70100";
     /// ER_OUT_OF_RESOURCES: the memory of queries is used up.
     out_of_memory = 1041 "HY000";
-    /// ER_TOO_BIG_SELECT: more rows than an answer may have.
+    /// ER_TOO_BIG_SELECT: more rows than allowed.
     too_many_rows = 1104 "42000";
     /// ER_CON_COUNT_ERROR: too many queries at once.
     busy = 1040 "08004";
-    /// ER_OPERAND_COLUMNS: several values where there can be one.
+    /// ER_OPERAND_COLUMNS: several values where one is expected.
     several_values = 1241 "21000";
     /// ER_TOO_LONG_IDENT.
     too_long_name = 1059 "42000";
-    /// ER_WRONG_ARGUMENTS: a value that cannot be used.
+    /// ER_WRONG_ARGUMENTS: an unusable value.
     wrong_arguments = 1210 "HY000";
     /// ER_NO_DB_ERROR: a name without a database, and none was chosen.
     no_database = 1046 "3D000";
@@ -115,7 +116,7 @@ impl From<DataFusionError> for SqlError {
                     valid_fields,
                 } => {
                     let names = valid_fields.iter().map(|field| field.name.as_str());
-                    // Some have names of ours.
+                    // Some have internal names.
                     let names = names.filter(|name| !name.contains(char::is_control));
                     let question = suggest::question(&field.name, names);
                     let name = field.flat_name();
@@ -141,14 +142,14 @@ impl From<DataFusionError> for SqlError {
 }
 
 impl SqlError {
-    /// A statement that would write.
+    /// The error of a statement that would write.
     pub(super) fn writes(statement: &str) -> Self {
         Self::read_only(format!(
             "The pinbad server is running with the --read-only option so it cannot execute this statement: {statement}"
         ))
     }
 
-    /// A statement that is measured ends with it.
+    /// Ends the measurement of a statement with this error.
     pub(super) fn tell(&self, event: &mut Active) {
         let error = (self.code, self.state, self.message.clone());
         event.outcome(|statement| statement.error = Some(error));
@@ -173,7 +174,7 @@ impl SqlError {
     }
 }
 
-/// For [`DataFusionError::External`]: an error of ours on its way through the engine.
+/// Wraps an error of ours in [`DataFusionError::External`] for its way through the engine.
 impl From<SqlError> for DataFusionError {
     fn from(error: SqlError) -> Self {
         Self::External(Box::new(error))

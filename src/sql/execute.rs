@@ -1,7 +1,8 @@
-//! Runs statements: what each does to its session, and the way of a query from text to plan.
+//! Runs statements: their effect on the session, and the path of a query from text to plan.
 //!
-//! Front ends call this from their own tasks; parsing and planning run on the engine's threads, whose stacks are deep, so that a
-//! statement that takes long or makes the planner panic harms no other. Dropping the future ends the statement.
+//! Front ends call this from their own tasks; parsing and planning run on the engine's threads,
+//! whose stacks are deep, so that a slow statement, or one that makes the planner panic, harms no
+//! other. Dropping the future ends the statement.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,7 +37,7 @@ use crate::query::read_model::ReportSummary;
 use crate::report::comment::FixedTable;
 use crate::report::native::ReportForm;
 
-/// A query that was planned.
+/// A planned query.
 #[derive(Debug)]
 pub(super) struct Query {
     pub(super) plan: LogicalPlan,
@@ -48,7 +49,7 @@ impl Engine {
     /// Runs one statement, with a value for each `?` in it.
     ///
     /// # Errors
-    /// What is wrong with it, or with the time.
+    /// Errors of the statement, or a timeout.
     pub async fn run(
         &self,
         session: &mut Session,
@@ -80,7 +81,8 @@ impl Engine {
         values: &[Literal],
     ) -> Result<Reply, SqlError> {
         self.check_length(text.len())?;
-        // One way to the engine's threads and back: waking a thread costs as much as planning something small.
+        // Goes to the engine's threads and back just once: waking a thread costs as much as
+        // planning a small query.
         let (engine, asking) = (self.clone(), session.clone());
         let (text, given) = (text.to_owned(), values.to_vec());
         let guard = self.guard(session);
@@ -114,7 +116,7 @@ impl Engine {
         }
     }
 
-    /// Runs a statement that was parsed.
+    /// Runs a parsed statement.
     fn execute<'a>(
         &'a self,
         session: &'a mut Session,
@@ -168,7 +170,7 @@ impl Engine {
     /// A database by its name.
     ///
     /// # Errors
-    /// When there is none of that name; it says which there are.
+    /// Fails if there is no database of that name; the error lists those that exist.
     pub fn database(&self, name: &str) -> Result<String, SqlError> {
         let mut all = tables::database_names(&self.0.catalog);
         let known = all.find(|known| known.eq_ignore_ascii_case(name));
@@ -179,10 +181,10 @@ impl Engine {
         })
     }
 
-    /// Plans one statement whose `?` have no values yet.
+    /// Plans a statement whose `?` have no values yet.
     ///
     /// # Errors
-    /// What is wrong with it: the same as when it is run.
+    /// The errors that running it would give.
     pub async fn prepare(&self, session: &Session, text: &str) -> Result<Prepared, SqlError> {
         self.check_length(text.len())?;
         let (engine, session, text) = (self.clone(), session.clone(), Arc::<str>::from(text));
@@ -211,10 +213,10 @@ impl Engine {
         prepare.await
     }
 
-    /// Whether so many bytes may be looked at: also for who cuts them into statements first.
+    /// Checks the length of a text; also for callers that split it into statements first.
     ///
     /// # Errors
-    /// When it is more than `sql.text_max`.
+    /// Fails if it is longer than `sql.text_max`.
     pub fn check_length(&self, bytes: usize) -> Result<(), SqlError> {
         let most = self.0.settings.text_max;
         if bytes > most {
@@ -225,10 +227,10 @@ impl Engine {
         Ok(())
     }
 
-    /// Plans a query against the tables as they are now.
+    /// Plans a query against the current tables.
     ///
     /// # Errors
-    /// What is wrong with it, or not done here.
+    /// Errors of the query, or of unsupported parts.
     pub(super) async fn plan(
         &self,
         query: Box<ast::Query>,
@@ -250,7 +252,7 @@ impl Engine {
         planned.map_err(|error| self.suggesting(error))
     }
 
-    /// Says which table was probably meant by one that there is not.
+    /// Adds a suggestion to the error for a table that does not exist.
     fn suggesting(&self, mut error: SqlError) -> SqlError {
         let lacking = error.message.strip_prefix("Table '");
         let lacking = lacking.and_then(|rest| rest.strip_suffix("' doesn't exist"));
@@ -265,12 +267,12 @@ impl Engine {
         error
     }
 
-    /// Plans a query as it is written.
+    /// Plans a query as written.
     async fn plan_once(
         &self,
         mut query: Box<ast::Query>,
         items: &Items,
-        // Not shared: it goes from thread to thread with the statement.
+        // Not shared: it moves from thread to thread with the statement.
         context: &mut Context<'_>,
     ) -> Result<Query, SqlError> {
         let names = rewrite(&mut *query, items, context)?;
@@ -285,7 +287,7 @@ impl Engine {
         };
         let plan = self.0.operators.finish(plan)?;
         plan_size::check(&plan)?;
-        // (1, 2) can be compared, and not shown.
+        // (1, 2) can be compared, but not returned.
         let mut fields = plan.schema().fields().iter();
         if fields.any(|field| field.data_type().is_nested()) {
             return Err(SqlError::several_values(
@@ -301,7 +303,7 @@ impl Engine {
         })
     }
 
-    /// Plans a query with its values, in a place that it keeps, and starts it.
+    /// Plans a query with its values, holding a permit from then on, and starts it.
     async fn answer(
         &self,
         session: &Session,
@@ -313,7 +315,7 @@ impl Engine {
         let context = Context::new(session, &self.0.settings, Some(values));
         let query = self.plan(query, items, context).await?;
         if !query.sleep.is_zero() {
-            // Who sleeps keeps nobody from anything.
+            // A sleeping statement needs no permit.
             drop(place);
             tokio::time::sleep(query.sleep).await;
             place = self.place().await?;
@@ -322,7 +324,7 @@ impl Engine {
         self.start(place, plan, query.columns).await
     }
 
-    /// The same, on the engine's threads.
+    /// The part of [`answer`](Self::answer) that runs on the engine's threads.
     async fn run_query(
         &self,
         session: &Session,
@@ -335,8 +337,9 @@ impl Engine {
         self.on_own_threads(&self.guard(session), answer).await
     }
 
-    /// Does something for a statement on the engine's threads; ends it when nobody waits any more, or when its time is over: a
-    /// thread that cannot be interrupted then goes on, in the place of the statement, and nobody waits for it.
+    /// Runs work for a statement on the engine's threads. Ends it when nobody waits any more, or at
+    /// the deadline: a thread that cannot be interrupted then continues, holding the statement's
+    /// permit, and nobody waits for it.
     pub(super) async fn on_own_threads<T: Send + 'static>(
         &self,
         watch: &Arc<StatementGuard>,
@@ -362,7 +365,7 @@ impl Engine {
         }
     }
 
-    /// Does something that may block.
+    /// Runs work that may block.
     async fn blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
@@ -371,7 +374,7 @@ impl Engine {
         done.map_err(|_| SqlError::internal("the change could not be made: a defect of the daemon"))
     }
 
-    /// Makes a report; says what is odd about the statement.
+    /// Creates a report; returns warnings about the statement.
     async fn create(&self, session: &Session, create: Create) -> Result<Vec<String>, SqlError> {
         may_change(self, session, create.database.as_deref())?;
         let (catalog, name) = (Arc::clone(&self.0.catalog), create.name);
@@ -442,7 +445,7 @@ impl Engine {
         Ok(())
     }
 
-    /// What an expression is.
+    /// Evaluates an expression.
     async fn evaluate(
         &self,
         session: &Session,
@@ -477,7 +480,7 @@ impl Engine {
     }
 }
 
-/// Whether reports may be made and dropped.
+/// Checks whether reports may be created and dropped.
 fn may_change(engine: &Engine, session: &Session, given: Option<&str>) -> Result<(), SqlError> {
     let database = match given {
         Some(given) => engine.database(given)?,
@@ -494,7 +497,8 @@ fn may_change(engine: &Engine, session: &Session, given: Option<&str>) -> Result
     }
 }
 
-/// Says which columns a report has, if the statement that made it names one that it has not.
+/// Names the columns of a report, if the statement that created it listed one that it does not
+/// have.
 fn other_columns(made: &ReportSummary, written: &[String]) -> Vec<String> {
     let own = || made.columns.iter().map(|column| column.name.as_str());
     let is_there = |name: &&String| own().any(|own| own.eq_ignore_ascii_case(name));
@@ -515,7 +519,7 @@ fn other_columns(made: &ReportSummary, written: &[String]) -> Vec<String> {
     )]
 }
 
-/// Columns by the names that MySQL gives them.
+/// Replaces the names of columns by those that MySQL gives them.
 fn named(columns: Arc<[SqlColumn]>, names: &ColumnNames) -> Arc<[SqlColumn]> {
     let named = columns.iter().map(|column| {
         let mut column = column.clone();

@@ -1,8 +1,9 @@
-//! Any text, through everything that looks at a statement before it is run ([`fuzz_text`]), and through a whole engine
+//! Runs any text through every stage before execution ([`fuzz_text`]), and through a whole engine
 //! ([`fuzz_run`]).
 //!
-//! The entries for random texts: tests with a fixed seed (`fuzz/tests.rs`) and a fuzz target call them. Nothing here may
-//! panic, overflow a stack, take long or leave anything behind, whatever the text is; what it says is not looked at.
+//! Entry points for random texts, called by tests with a fixed seed (`fuzz/tests.rs`) and by a fuzz
+//! target. Nothing may panic, overflow a stack, take long or leave anything behind, whatever the
+//! text is; the results are not checked.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +16,8 @@ use super::session::{Literal, Session};
 use super::settings::SqlSettings;
 use super::statement::{self, Parsed, Statement};
 
-/// Cuts a text into statements, reads each of them and rewrites those that are queries. How many were fit to be planned.
+/// Splits a text into statements, reads each of them and rewrites the queries. Returns how many
+/// could be planned.
 #[must_use]
 pub fn fuzz_text(text: &str) -> usize {
     let settings = SqlSettings::default();
@@ -45,15 +47,15 @@ pub fn fuzz_text(text: &str) -> usize {
     fit
 }
 
-/// How much longer than `time_max` a statement may take, and how long an engine may take to come to rest.
+/// How far a statement may exceed `time_max`, and how long an engine may take to come to rest.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Runs a text, statement by statement, as one client of an engine whose time for a query is short, and reads all answers.
-/// How many statements were answered.
+/// Runs a text, statement by statement, as one client of an engine with a short time limit, and
+/// reads all answers. Returns how many statements were answered.
 ///
 /// # Errors
-/// When it did harm: the daemon says of itself that it has a defect, a statement does not end, or the engine holds memory
-/// or a place for a query when all is over.
+/// Fails if the daemon reports a defect of its own, a statement does not end, or the engine still
+/// holds memory or a permit when everything is over.
 pub async fn fuzz_run(engine: &Engine, text: &str) -> Result<usize, String> {
     let mut session = Session::new(1, "fuzz@localhost", false);
     session.database = Some("pinba".to_owned());

@@ -1,14 +1,14 @@
-//! Tables and lists whose columns stand in a text file, read once.
+//! Tables and lists whose columns are declared in a text file, read once.
 //!
 //! ```text
 //! # a comment
 //! NAME|OTHER_NAME: COLUMN, COLUMN bigint, COLUMN varchar(64)!,
 //!   COLUMN
-//! = a row | that is | always | there
+//! = a row | that is | always | present
 //! + what | all rows | have in common | ?
 //! ```
 //!
-//! A column has the usual type of its table unless a type follows its name; `!` is never NULL.
+//! A column without a type has the usual type of its table; `!` means that it is never NULL.
 
 use super::reply::SqlType;
 use super::virtual_table::{Cell, NULL, VirtualTable};
@@ -17,7 +17,7 @@ use super::virtual_table::{Cell, NULL, VirtualTable};
 #[derive(Debug, Clone)]
 pub(super) struct Column {
     pub(super) name: &'static str,
-    /// The type as it is written.
+    /// The type as written.
     pub(super) declared: &'static str,
     sql_type: SqlType,
     pub(super) required: bool,
@@ -29,19 +29,19 @@ pub(super) struct Layout {
     pub(super) name: &'static str,
     pub(super) columns: Vec<Column>,
     rows: Vec<Vec<Cell>>,
-    /// What its other rows have in common.
+    /// The values that its other rows share.
     form: Vec<&'static str>,
 }
 
-/// All of a file, in its order.
+/// All layouts of a file, in order.
 #[derive(Debug)]
 pub(super) struct Layouts(pub(super) Vec<Layout>);
 
 impl Layouts {
-    /// Those of a file; `usual` is the type of columns without one, by the name of their table.
+    /// Reads a file; `usual` returns the type of columns without one, by table name.
     pub(super) fn read(text: &'static str, usual: fn(&str) -> &'static str) -> Self {
         let mut all: Vec<Layout> = Vec::new();
-        // The tables that are written last.
+        // Index of the first table of the latest heading.
         let mut last = 0;
         for line in text.lines().filter(|line| !line.starts_with('#')) {
             if let Some(row) = line.strip_prefix('=') {
@@ -81,7 +81,7 @@ impl Layouts {
         Self(all)
     }
 
-    /// One by its name in any case.
+    /// Finds one by name, in any case.
     pub(super) fn named(&self, name: &str) -> Option<&Layout> {
         let mut all = self.0.iter();
         all.find(|it| it.name.eq_ignore_ascii_case(name))
@@ -92,7 +92,7 @@ impl Column {
     fn read(written: &'static str, usual: &'static str) -> Self {
         let required = written.ends_with('!');
         let written = written.trim_end_matches('!');
-        // Names of lists may have blanks, and so may types.
+        // Names of lists may contain blanks, and so may types.
         let typed = written.match_indices(' ').find_map(|(at, _)| {
             let (name, declared) = (&written[..at], &written[at + 1..]);
             type_of(declared).map(|sql_type| (name, declared, sql_type))
@@ -109,7 +109,7 @@ impl Column {
 }
 
 impl Layout {
-    /// It with the rows that are always there.
+    /// The table with its fixed rows.
     pub(super) fn table(&self) -> VirtualTable {
         let columns = self.columns.iter();
         VirtualTable {
@@ -120,7 +120,7 @@ impl Layout {
         }
     }
 
-    /// A row with these values where rows differ.
+    /// A row with these values in the places where rows differ.
     pub(super) fn row_of(&self, values: Vec<Cell>) -> Vec<Cell> {
         let mut values = values.into_iter();
         let form = self.form.iter().map(|written| match written.trim() {
@@ -131,7 +131,7 @@ impl Layout {
     }
 }
 
-/// A type as clients of MySQL write it.
+/// Parses a type in MySQL's notation.
 fn type_of(declared: &str) -> Option<SqlType> {
     let known = match declared {
         "bigint(20)" => SqlType::BigInt,
@@ -145,7 +145,7 @@ fn type_of(declared: &str) -> Option<SqlType> {
     Some(known)
 }
 
-/// A cell as it is written.
+/// Parses a cell.
 fn cell(written: &str) -> Cell {
     match written.trim() {
         "NULL" => NULL,

@@ -1,12 +1,13 @@
-//! SQL over everything that is in memory: Pinba's tables, by their names, for HTTP and for the MySQL wire.
+//! SQL over all data in memory: Pinba's tables, under their names, for HTTP and for the MySQL wire.
 //!
-//! Apache DataFusion plans and runs; what is ours are the tables (`tables`: scans over the live pools and reports), MySQL's
-//! dialect where users rely on it (`dialect`), and the guards. A front end makes one [`Session`] per connection and
-//! gives text to the [`Engine`]; it gets a [`Reply`]: rows as a stream of Arrow batches, or that something was done.
+//! Apache DataFusion plans and runs statements; our own parts are the tables (`tables`: scans over
+//! the live pools and reports), MySQL's dialect where users rely on it (`dialect`), and the guards.
+//! A front end creates one [`Session`] per connection and passes text to the [`Engine`]; it gets a
+//! [`Reply`]: rows as a stream of Arrow batches, or a confirmation.
 //!
-//! Queries run on the engine's own threads, at low priority, and look at the pools in short pieces, so that ingest is not
-//! kept waiting; time, memory, rows and the number of queries at once are bounded by [`SqlSettings`]. A reader that goes
-//! away (the reply is dropped) ends its query.
+//! Queries run on the engine's own threads, at low priority, and read the pools in short pieces, so
+//! that ingest does not wait; time, memory, rows and the number of concurrent queries are bounded
+//! by [`SqlSettings`]. Dropping the reply ends its query.
 
 mod cancellation;
 mod dialect;

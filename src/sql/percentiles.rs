@@ -1,8 +1,10 @@
-//! `p50`, `p90`, `p95` and `p99` of every report by name, though `SELECT *` does not show them: as MySQL has invisible columns.
+//! `p50`, `p90`, `p95` and `p99` of every report, which can be named but are not part of `SELECT
+//! *`, like MySQL's invisible columns.
 //!
-//! A statement is planned without them first, so what was understood before means the same still. Only when it names one of
-//! them and there is no such column is it planned anew, against reports that have them; where it says `*` it is told before
-//! which columns that are. Runs on the engine's threads; works on sqlparser's tree, before it is rewritten.
+//! A statement is first planned without them, so existing statements keep their meaning. Only if it
+//! names one of them and no such column exists, it is planned again, against reports that have
+//! them; before that, each `*` is replaced by the visible columns. Runs on the engine's threads;
+//! works on sqlparser's tree, before it is rewritten.
 
 use std::collections::HashSet;
 use std::convert::Infallible;
@@ -25,15 +27,15 @@ const NAMED: [&str; 4] = ["p50", "p90", "p95", "p99"];
 /// The percentiles in them.
 pub(super) const PERCENTILES: [f64; 4] = [50.0, 90.0, 95.0, 99.0];
 
-/// Behind the name of a table whose percentiles are wanted.
+/// Suffix of the name of a table whose percentiles are wanted.
 const MARK: char = '\u{1}';
 
-/// The name of a table as it is asked for when its percentiles are wanted.
+/// Marks the name of a table whose percentiles are wanted.
 pub(super) fn marked(table: &str) -> String {
     format!("{table}{MARK}")
 }
 
-/// The name of such a table.
+/// The name without the mark; `None` if it has none.
 pub(super) fn unmarked(table: &str) -> Option<&str> {
     table.strip_suffix(MARK)
 }
@@ -42,7 +44,7 @@ fn is_one(name: &str) -> bool {
     NAMED.iter().any(|own| name.eq_ignore_ascii_case(own))
 }
 
-/// Whether one of them stands anywhere in a query.
+/// Whether one of them occurs anywhere in a query.
 pub(super) fn are_named(query: &Query) -> bool {
     let found = visit_expressions(query, |expr| {
         let name = match expr {
@@ -65,21 +67,21 @@ pub(super) fn is_lacking(error: &SqlError) -> bool {
     error.code == 1054 && is_one(name)
 }
 
-/// Writes out what `*` means, so that it does not mean them.
+/// Expands `*`, so that it does not include them.
 pub(super) fn write_out(query: &mut Query, catalog: &Catalog, database: Option<&str>) {
     let mut stars = Stars {
         catalog,
         database,
         local: HashSet::new(),
     };
-    // It breaks off nowhere.
+    // The visitor never breaks off.
     let _done: ControlFlow<Infallible> = VisitMut::visit(query, &mut stars);
 }
 
 struct Stars<'a> {
     catalog: &'a Catalog,
     database: Option<&'a str>,
-    /// Names that WITH gave.
+    /// Names defined by WITH.
     local: HashSet<String>,
 }
 
@@ -128,7 +130,8 @@ impl VisitorMut for Stars<'_> {
 }
 
 impl Stars<'_> {
-    /// What a statement calls a table, and its columns if they have to be written out; `None`: of a join in parentheses.
+    /// The statement's name for a table, and its columns if they have to be expanded; `None` for a
+    /// join in parentheses.
     fn columns(&self, table: &TableFactor) -> Option<(String, Option<Vec<String>>)> {
         match table {
             TableFactor::Table { name, alias, .. } => {
@@ -157,7 +160,7 @@ impl Stars<'_> {
     }
 }
 
-/// All columns of a table as items of a SELECT.
+/// Adds all columns of a table to the items of a SELECT.
 fn all((table, columns): &(String, Option<Vec<String>>), items: &mut Vec<SelectItem>) {
     let table = ident(table.as_str());
     match columns {

@@ -1,8 +1,9 @@
-//! From a statement to the plan that runs: for all threads, for one, or one that was made before.
+//! Physical planning: for all threads, for one, or from a cached plan.
 //!
-//! A query that reads few rows spends its time in planning, so it is planned for one thread: the tables decide from their
-//! conditions which it is. What pages about one request ask (`SELECT * FROM request WHERE id = 7`, or its timers with their
-//! tags) they ask for many, so such plans are kept for a moment and run with other numbers ([`Plans`]).
+//! A query that reads few rows spends its time in planning, so it is planned for one thread; the
+//! tables decide that from their conditions. Pages about one request ask the same statement
+//! (`SELECT * FROM request WHERE id = 7`, or its timers with their tags) for many requests, so such
+//! plans are cached briefly and run with other numbers ([`Plans`]).
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
@@ -27,7 +28,8 @@ use super::session::{Literal, Session};
 use super::statement::{self, Statement};
 use super::tables::{brings_few, with_number};
 
-/// A statement of names, compared for being equal, that ends with a number: without other values, calls and sub-queries.
+/// Matches statements of names compared for equality that end in a number: without other values,
+/// calls and sub-queries.
 static ABOUT_ONE: LazyLock<Regex> = LazyLock::new(|| {
     let (names, number) = (r"(?:[a-z_`][\w`]*|[\s.,*=])+", r"('\d{1,18}'|\d{1,18}|\?)");
     let end = r"(?:\s+limit\s+\d+)?\s*;?\s*$";
@@ -35,29 +37,30 @@ static ABOUT_ONE: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(&text).expect("the tests use it")
 });
 
-/// Names of what is no column but a value of the session.
+/// Names that are values of the session, not columns.
 const VALUES: [&str; 3] = ["current_", "local", "utc_"];
 
-/// Stands for that number in a plan that is kept.
+/// Stands for that number in a cached plan.
 const OURS: i64 = 8_088_405_913_107_421_861;
 
-/// The longest statement whose plan is kept, bytes.
+/// Longest statement whose plan is cached, in bytes.
 const TEXT_MAX: usize = 2_000;
 
-/// Plans that are kept.
+/// Most plans cached.
 const PLANS_MAX: usize = 32;
 
-/// How long a plan is kept: it was made for as many rows as the tables had.
+/// Lifetime of a cached plan, which depends on the number of rows in the tables.
 const KEPT: Duration = Duration::from_secs(10);
 
 /// A plan and the columns of its answer.
 pub(super) type Plan = (Arc<dyn ExecutionPlan>, Arc<[SqlColumn]>);
 
-/// Plans with a number of ours in place of the one at the end of their statements, by database and text; `None` where the number
-/// may mean more than that. Raw tables are always there and never change their columns.
+/// Plans with [`OURS`] in place of the number at the end of their statements, by database and text;
+/// `None` where the number has further effects. Raw tables always exist and never change their
+/// columns.
 pub(super) type Plans = Mutex<HashMap<(Option<String>, String), (Instant, Option<Plan>)>>;
 
-/// Whether a plan begins at a few rows.
+/// Whether a plan starts from few rows.
 fn begins_at_few(plan: &LogicalPlan) -> bool {
     let begins = plan.exists(|node| match node {
         LogicalPlan::TableScan(scan) => {
@@ -69,7 +72,7 @@ fn begins_at_few(plan: &LogicalPlan) -> bool {
     begins.unwrap_or(false)
 }
 
-/// The statement with our number at its end, and the number that was there.
+/// Replaces the number at the end of a statement by [`OURS`]; returns both.
 fn with_ours(text: &str, values: &[Literal]) -> Option<(String, i64)> {
     let is_value = |name: &&str| text.to_ascii_lowercase().contains(name);
     if text.len() > TEXT_MAX || VALUES.iter().any(is_value) {
@@ -86,10 +89,10 @@ fn with_ours(text: &str, values: &[Literal]) -> Option<(String, i64)> {
 }
 
 impl Engine {
-    /// The plan that runs.
+    /// Creates the physical plan.
     ///
     /// # Errors
-    /// What DataFusion cannot do.
+    /// Errors of DataFusion.
     pub(super) async fn physical(
         &self,
         plan: &LogicalPlan,
@@ -103,10 +106,10 @@ impl Engine {
         Ok(planner.create_physical_plan(&plan, state).await?)
     }
 
-    /// The plan of a statement that is like one before, and a place to run it in.
+    /// Returns the cached plan of a statement like an earlier one, and a permit to run it.
     ///
     /// # Errors
-    /// When no place becomes free; DataFusion's.
+    /// Fails if no permit becomes free; DataFusion's errors.
     pub(super) async fn kept(
         &self,
         session: &Session,
@@ -127,7 +130,7 @@ impl Engine {
             Some((_, plan)) => plan,
             None => {
                 let made = self.plan_for_ours(session, &key.1).await;
-                // What is wrong with it is said of the statement as it is.
+                // Errors are reported for the original statement.
                 let plan = made.unwrap_or_default();
                 let mut plans = self.0.plans.lock();
                 if plans.len() >= PLANS_MAX {
@@ -141,13 +144,13 @@ impl Engine {
             return Ok(None);
         };
         let (plan, _) = with_number(plan, OURS, number)?;
-        // What joins tell the scans while they run is of one run.
+        // Drops the hints that joins gave the scans in an earlier run.
         let dynamic = FilterPushdown::new_post_optimization();
         let plan = dynamic.optimize(plan, self.0.state.config_options())?;
         Ok(Some((place, (plan, columns))))
     }
 
-    /// A plan to be kept, if it is good for other numbers.
+    /// Makes a plan to cache, if it is valid for other numbers.
     async fn plan_for_ours(&self, session: &Session, text: &str) -> Result<Option<Plan>, SqlError> {
         let parsed = statement::parse(text, Mode::default())?;
         let Statement::Query(query) = parsed.statement else {
@@ -156,7 +159,7 @@ impl Engine {
         let context = Context::new(session, &self.0.settings, Some(&[]));
         let query = self.plan(query, &parsed.items, context).await?;
         let plan = self.physical(&query.plan).await?;
-        // Scans show how many conditions they have, other nodes show what they are.
+        // Scans show the number of their conditions, other nodes their content.
         let elsewhere = displayable(&*plan).indent(true).to_string();
         let (_, is_good) = with_number(Arc::clone(&plan), OURS, 0)?;
         let is_good = is_good && !elsewhere.contains(&OURS.to_string());
@@ -174,7 +177,7 @@ mod tests {
     use crate::sql::settings::SqlSettings;
     use crate::sql::tests::pools::Pools;
 
-    /// Whether the plan of a statement is kept.
+    /// Whether the plan of a statement is cached.
     async fn is_kept(engine: &Engine, session: &Session, text: &str) -> bool {
         let plan = engine.kept(session, text, &[]).await;
         plan.expect(text).is_some()
@@ -200,7 +203,7 @@ mod tests {
         let engine =
             Engine::new(Arc::clone(&pools.catalog), SqlSettings::default()).expect("threads");
         let mut session = Session::new(1, "test", false);
-        // 1 has left, 9999 is still to come.
+        // 1 was evicted, 9999 has not arrived yet.
         for id in ["1", "300", "700", "9999"] {
             for (select, table, key) in [
                 ("*", "request", "id"),
@@ -214,7 +217,7 @@ mod tests {
                 for limit in ["", " LIMIT 1"] {
                     let short = format!("SELECT {select} FROM {table} WHERE {key} = {id}{limit}");
                     assert!(is_kept(&engine, &session, &short).await, "{short}");
-                    // Something more, and it is planned.
+                    // Anything more, and it is planned anew.
                     let long =
                         format!("SELECT {select} FROM {table} WHERE {key} = {id} AND 1 = 1{limit}");
                     assert!(!is_kept(&engine, &session, &long).await, "{long}");
@@ -223,7 +226,7 @@ mod tests {
                     let long_answer =
                         answer(engine.run(&mut session, &long, &[]).await.expect("rows")).await;
                     assert_eq!(short_answer, long_answer, "{short}");
-                    // And so does a value.
+                    // A parameter works the same way.
                     let asked = format!("SELECT {select} FROM {table} WHERE {key} = ?{limit}");
                     let prepared = engine.prepare(&session, &asked).await.expect("prepared");
                     assert_eq!(
@@ -247,7 +250,7 @@ mod tests {
         }
     }
 
-    /// Joins of one request, kept and not, bring the same.
+    /// Joins for one request return the same rows with and without the cache.
     #[tokio::test]
     async fn joins_bring_the_same() {
         let mut pools = Pools::new(500, 5_000);

@@ -1,4 +1,4 @@
-//! What a statement brings: rows as they are made, or word that something was done.
+//! The answer to a statement: rows as they are produced, or a confirmation.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::instruments::Active;
 pub enum Reply {
     /// Rows.
     Rows(Rows),
-    /// It is done, and there are none.
+    /// Done, without rows.
     Done,
 }
 
@@ -33,13 +33,13 @@ pub enum SqlType {
     Float,
     /// `double`.
     Double,
-    /// `decimal` with so many digits, so many of them after the point.
+    /// `decimal(digits, scale)`.
     Decimal(u8, u8),
-    /// `varchar` of so many characters.
+    /// `varchar(characters)`.
     Varchar(u32),
     /// `text`.
     Text,
-    /// `datetime` with so many digits after the second.
+    /// `datetime(digits)`.
     Datetime(u8),
     /// `date`.
     Date,
@@ -48,7 +48,7 @@ pub enum SqlType {
 }
 
 impl SqlType {
-    /// The type that is written so; of integers, texts and datetimes those that tables have.
+    /// Parses a type; of integers, texts and datetimes those that tables have.
     pub(super) fn named(name: &str) -> Option<Self> {
         Some(match name {
             "bigint" => Self::BigInt,
@@ -65,7 +65,7 @@ impl SqlType {
         })
     }
 
-    /// The type in which values of a table's column are kept.
+    /// The Arrow type of a table's column.
     pub(super) const fn kept(self) -> DataType {
         match self {
             Self::BigInt | Self::Int => DataType::Int64,
@@ -100,11 +100,12 @@ impl fmt::Display for SqlType {
 /// One column of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SqlColumn {
-    /// As the statement names it.
+    /// Its name in the statement.
     pub name: String,
-    /// The column of a table that it shows, if it shows one: table and column, both by their own names.
+    /// The column of a table that it shows unchanged, if any: table and column, both by their own
+    /// names.
     pub origin: Option<(String, String)>,
-    /// What the statement calls that table.
+    /// The statement's name for that table.
     pub table: Option<String>,
     /// Its type.
     pub sql_type: SqlType,
@@ -112,22 +113,22 @@ pub struct SqlColumn {
     pub nullable: bool,
 }
 
-/// Rows as they are made. Dropping this ends the query.
+/// Rows as they are produced. Dropping this ends the query.
 #[derive(Debug)]
 pub struct Rows {
     /// The columns; batches have them in this order.
     pub columns: Arc<[SqlColumn]>,
-    /// The same in Arrow's terms: the schema of every batch.
+    /// The columns in Arrow's terms: the schema of every batch.
     pub schema: SchemaRef,
-    /// The statement, which lasts until its rows are sent.
+    /// The instrument of the statement, which lasts until its rows are sent.
     pub(super) event: Box<Active>,
     pub(super) batches: mpsc::Receiver<Result<RecordBatch, SqlError>>,
-    /// Ends the task that makes them.
+    /// Ends the task that produces the rows.
     pub(super) _running: Option<Running>,
 }
 
 impl Rows {
-    /// Rows that are there already.
+    /// Rows that exist already.
     pub(super) fn ready(batch: RecordBatch, columns: Arc<[SqlColumn]>) -> Self {
         let schema = batch.schema();
         let (sender, batches) = mpsc::channel(1);
@@ -141,7 +142,7 @@ impl Rows {
         }
     }
 
-    /// The next batch; `None` after the last. After an error there is no more.
+    /// The next batch; `None` after the last. There are no more after an error.
     pub async fn next(&mut self) -> Option<Result<RecordBatch, SqlError>> {
         let next = self.batches.recv().await;
         match &next {
@@ -156,7 +157,7 @@ impl Rows {
     }
 }
 
-/// A task that ends when this is dropped.
+/// A task that is aborted on drop.
 #[derive(Debug)]
 pub(super) struct Running {
     task: tokio::task::AbortHandle,
@@ -168,7 +169,7 @@ impl Running {
         Self { task, watch }
     }
 
-    /// The task is over, and what it worked for goes on.
+    /// Drops this without ending the statement: its task is over, but the statement goes on.
     pub(super) fn finish(mut self) {
         self.watch = None;
     }

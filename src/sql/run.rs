@@ -1,10 +1,12 @@
-//! Runs a plan on the engine's own threads, within the limits, until its rows are sent or nobody wants them.
+//! Runs a plan on the engine's own threads, within the limits, until its rows are sent or unwanted.
 //!
-//! The threads run at low priority, so receivers and the merger go first. A query waits briefly for a permit; it ends when its
-//! reader is gone, its time is over, its answer is too long, or all queries together exceed their memory. Nothing spills to disk.
+//! The threads run at low priority, so receivers and the merger go first. A query waits briefly for
+//! a permit; it ends when its reader is gone, its time is over, its answer is too long, or all
+//! queries together exceed their memory. Nothing spills to disk.
 //!
-//! A join cannot be interrupted from outside, so plans are made [`interruptible`]: the output of a join passes a node that
-//! yields, and a join condition is a function call, which checks whether the statement should end.
+//! A join cannot be interrupted from outside, so plans are made [`interruptible`]: the output of a
+//! join passes a node that yields, and a join condition is a function call, which checks whether
+//! the statement should end.
 
 use std::sync::Arc;
 use std::task::Poll;
@@ -33,30 +35,30 @@ use super::settings::SqlSettings;
 use crate::config::units::exact_bytes;
 use crate::instruments::{Active, Instrument};
 
-/// Batches that are made and not yet taken.
+/// Batches produced ahead of the reader.
 const BATCHES_AHEAD: usize = 2;
 
-/// How long a query waits for a place.
+/// Longest wait for a permit.
 const PLACE_WAIT: Duration = Duration::from_millis(500);
 
-/// Waiting for a place.
+/// Waits for a permit.
 pub(crate) static PLACE: Instrument = Instrument::wait("wait/synch/cond/sql/permit", "wait");
 
-/// How much nicer than the rest the engine's threads are.
+/// Niceness of the engine's threads relative to the others.
 const NICENESS: i32 = 10;
 
-/// Makes the calling thread one that gives way. On Linux priorities belong to threads; elsewhere to the process, which is
-/// left as it is. A refusal changes nothing but the pace.
+/// Lowers the priority of the calling thread. On Linux priorities belong to threads; elsewhere to
+/// the process, which is left alone. A refusal only affects speed.
 pub(super) fn give_way() {
     #[cfg(target_os = "linux")]
     let _refused = rustix::process::setpriority_process(None, NICENESS);
 }
 
 impl Engine {
-    /// A place among the queries that may be planned and run at once; waits a moment for it.
+    /// Acquires a permit to plan and run a query; waits briefly.
     ///
     /// # Errors
-    /// When none becomes free.
+    /// Fails if none becomes free.
     pub(super) async fn place(&self) -> std::result::Result<OwnedSemaphorePermit, SqlError> {
         let free = Arc::clone(&self.0.running);
         if let Ok(place) = Arc::clone(&free).try_acquire_owned() {
@@ -73,11 +75,11 @@ impl Engine {
         }
     }
 
-    /// Runs a plan for the statement that is worked on, in the place where it was planned: here for as long as it need not wait,
-    /// which is all of what brings few rows, and then in a task of its own.
+    /// Runs a plan for the current statement under the permit it was planned with: right here as
+    /// long as it need not wait, which covers small results, and after that in a task of its own.
     ///
     /// # Errors
-    /// DataFusion's. What goes wrong later comes with the rows.
+    /// Errors of DataFusion. Later ones come with the rows.
     pub(super) async fn start(
         &self,
         place: OwnedSemaphorePermit,
@@ -118,7 +120,7 @@ impl Engine {
     }
 }
 
-/// A schema with the names that the answer's columns have.
+/// Renames the columns of a schema to those of the answer.
 fn schema_named(schema: &Schema, columns: &[SqlColumn]) -> SchemaRef {
     let fields = schema.fields().iter().zip(columns);
     let fields: Vec<_> = fields
@@ -127,7 +129,7 @@ fn schema_named(schema: &Schema, columns: &[SqlColumn]) -> SchemaRef {
     Arc::new(Schema::new(fields))
 }
 
-/// Sends the rows of a plan to who wants them.
+/// Sends the rows of a plan to the reader.
 async fn run(
     plan: Arc<dyn ExecutionPlan>,
     context: Arc<TaskContext>,
@@ -163,7 +165,7 @@ async fn run(
     Ok(())
 }
 
-/// The plan with joins that notice when they should end.
+/// Makes the joins of a plan notice when they should end.
 pub(super) fn interruptible(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
     plan.transform_up(|node| {
         if let Some(join) = node.downcast_ref::<NestedLoopJoinExec>() {
@@ -188,7 +190,7 @@ pub(super) fn interruptible(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn Exec
                 join,
             )))));
         }
-        // One row may make many: who reads them without a pause yields here.
+        // One row may produce many: this node yields if they are read without a pause.
         Ok(
             match node.is::<HashJoinExec>() || node.is::<CrossJoinExec>() {
                 true => Transformed::yes(Arc::new(CooperativeExec::new(node))),

@@ -1,7 +1,8 @@
 //! The state of a connection: its database, its variables, its user.
 //!
-//! A front end creates one per connection and passes it to the engine with each statement; USE, SET and transactions change it.
-//! What can be SET is bounded: names of 64 characters, and [`SESSION_BYTES_MAX`] for all names and values together.
+//! A front end creates one per connection and passes it to the engine with each statement; USE, SET
+//! and transactions change it. Variables are bounded: names of 64 characters, and
+//! [`SESSION_BYTES_MAX`] for all names and values together.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -13,10 +14,11 @@ use chrono::{DateTime, Utc};
 use super::error::SqlError;
 use crate::limits::SESSION_BYTES_MAX;
 
-/// The longest name of a variable, as in MySQL.
+/// Longest name of a variable, as in MySQL.
 const NAME_CHARS_MAX: usize = 64;
 
-/// What a variable counts for beside its name and its value: its share of a table that has just grown, and what the heap adds.
+/// Overhead of a variable, in addition to its name and value: its share of a table that has just
+/// grown, and of the heap.
 const VARIABLE_BYTES: usize = 160;
 
 /// A value given for a `?`.
@@ -24,9 +26,9 @@ const VARIABLE_BYTES: usize = 160;
 pub enum Literal {
     /// NULL.
     Null,
-    /// A whole number.
+    /// An integer.
     Int(i64),
-    /// A whole number beyond `i64`.
+    /// An integer beyond `i64`.
     UInt(u64),
     /// A number.
     Float(f64),
@@ -34,7 +36,7 @@ pub enum Literal {
     Text(String),
 }
 
-/// Without quotes.
+/// Shows the value without quotes.
 impl fmt::Display for Literal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -47,24 +49,24 @@ impl fmt::Display for Literal {
     }
 }
 
-/// One connection, as the engine sees it.
+/// A connection, as the engine sees it.
 #[derive(Debug, Clone)]
 pub struct Session {
-    /// The database of names without one.
+    /// The default database.
     pub database: Option<String>,
-    /// Who asks, as `USER()` says it: `name@host`.
+    /// The user as in `USER()`: `name@host`.
     pub user: String,
-    /// Whether reports may be made and dropped.
+    /// Whether reports may be created and dropped.
     pub admin: bool,
     /// `CONNECTION_ID()`.
     pub id: u64,
-    /// Whether a transaction was begun and not ended. It has no effect on what is read.
+    /// Whether a transaction is open. It has no effect on reads.
     pub in_transaction: bool,
-    /// What was SET, by lower-case name. Shared with the statement that runs.
+    /// Variables that were SET, by lower-case name. Shared with the running statement.
     pub variables: Arc<HashMap<String, String>>,
-    /// What was odd about the last statement that brought no rows.
+    /// Warnings of the last statement without rows.
     pub warnings: Vec<String>,
-    /// The user's own variables, by lower-case name without its `@`.
+    /// User variables, by lower-case name without the `@`.
     pub user_variables: Arc<HashMap<String, Literal>>,
 }
 
@@ -91,7 +93,7 @@ impl Session {
         set.is_none_or(|value| value != "OFF")
     }
 
-    /// Whether `sql_mode` has this word.
+    /// Whether `sql_mode` contains this word.
     pub(super) fn has_mode(&self, word: &str) -> bool {
         let modes = self.variables.get("sql_mode");
         modes.is_some_and(|modes| {
@@ -100,24 +102,24 @@ impl Session {
         })
     }
 
-    /// The zone of the session's clock.
+    /// The session's time zone.
     pub(super) fn time_zone(&self) -> &str {
         let set = self.variables.get("time_zone");
         set.map_or("SYSTEM", String::as_str)
     }
 
-    /// What the clock stands at, if it was SET.
+    /// The fixed time of the session's clock, if it was SET.
     pub(super) fn timestamp(&self) -> Option<DateTime<Utc>> {
         let seconds: f64 = self.number("timestamp").filter(|seconds| *seconds > 0.0)?;
         DateTime::from_timestamp_micros((seconds * 1e6) as i64)
     }
 
-    /// A number that was SET.
+    /// A numeric variable that was SET.
     pub(super) fn number<T: FromStr>(&self, name: &str) -> Option<T> {
         self.variables.get(name)?.parse().ok()
     }
 
-    /// Remembers a system variable; `None` for its default.
+    /// Sets a system variable; `None` restores its default.
     pub(super) fn set(&mut self, name: &str, value: Option<String>) -> Result<(), SqlError> {
         let Some(value) = value else {
             Arc::make_mut(&mut self.variables).remove(name);
@@ -129,7 +131,7 @@ impl Session {
         Ok(())
     }
 
-    /// Gives variables the values that they had before a statement.
+    /// Restores variables to their values before a statement.
     pub(super) fn put_back<'a>(
         &mut self,
         before: &HashMap<String, String>,
@@ -144,7 +146,7 @@ impl Session {
         }
     }
 
-    /// Remembers a variable of the user's.
+    /// Sets a user variable.
     pub(super) fn set_own(&mut self, name: &str, value: Literal) -> Result<(), SqlError> {
         let known = self.user_variables.get(name).map(Literal::text_bytes);
         self.check_room(name, known, value.text_bytes())?;
@@ -152,7 +154,8 @@ impl Session {
         Ok(())
     }
 
-    /// Whether a value of `size` bytes can be kept under this name, where one of `known` bytes may be already.
+    /// Checks whether there is room for a value of `size` bytes under this name, where one of
+    /// `known` bytes may exist.
     fn check_room(&self, name: &str, known: Option<usize>, size: usize) -> Result<(), SqlError> {
         if let Some((end, _)) = name.char_indices().nth(NAME_CHARS_MAX) {
             return Err(SqlError::too_long_name(format!(
@@ -181,7 +184,7 @@ impl Session {
 }
 
 impl Literal {
-    /// Bytes that it has beside its place.
+    /// Bytes on the heap.
     fn text_bytes(&self) -> usize {
         match self {
             Self::Text(text) => text.len(),
@@ -194,7 +197,7 @@ impl Literal {
 mod tests {
     use super::*;
 
-    /// As large as the heap makes it, for a session that has as many as it may, of this length.
+    /// A session with as many variables of this length as allowed, and its size on the heap.
     fn filled(value: usize) -> (Session, usize) {
         let mut session = Session::new(1, "me@here", false);
         let text = "x".repeat(value);

@@ -1,25 +1,25 @@
-//! What bounds SQL.
+//! Limits of SQL.
 
 use std::time::Duration;
 
-/// The limits of queries, each and all together.
+/// Limits of queries, each and all together.
 #[derive(Debug, Clone)]
 pub struct SqlSettings {
-    /// Threads that queries run on; also how many pieces a scan is divided into.
+    /// Threads that run queries; also the number of partitions of a scan.
     pub threads: usize,
-    /// Queries at once.
+    /// Concurrent queries.
     pub queries_max: usize,
-    /// How long a query may take.
+    /// Longest duration of a query.
     pub time_max: Duration,
-    /// What all queries together may hold in memory, bytes.
+    /// Memory of all queries together, in bytes.
     pub memory_max: usize,
     /// Rows in one answer.
     pub rows_max: u64,
     /// Bytes in one statement.
     pub text_max: usize,
-    /// Whether texts are compared and grouped without telling upper and lower case apart.
+    /// Whether texts are compared and grouped without regard to case.
     pub case_insensitive: bool,
-    /// System variables beside those that are always there: `pinba_port` and its kin, by lower-case name.
+    /// Additional system variables: `pinba_port` and the like, by lower-case name.
     pub variables: Vec<(String, String)>,
 }
 

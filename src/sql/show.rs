@@ -1,7 +1,8 @@
 //! The answers to SHOW, DESCRIBE and EXPLAIN.
 //!
-//! Each is a virtual table built on the spot, with MariaDB's columns (`information_schema/layout.txt`). LIKE filters by the first
-//! column; WHERE is a condition over all of them and is planned like any other.
+//! Each is a virtual table built on the spot, with MariaDB's columns
+//! (`information_schema/layout.txt`). LIKE filters by the first column; WHERE is a condition over
+//! all of them, planned as usual.
 
 use std::sync::Arc;
 
@@ -64,7 +65,7 @@ impl Engine {
         answer.await
     }
 
-    /// What a SHOW shows, before LIKE and WHERE.
+    /// The rows of a SHOW, before LIKE and WHERE.
     pub(super) fn list(&self, session: &Session, show: &Show) -> Result<VirtualTable, SqlError> {
         let catalog = &self.0.catalog;
         let of_database = || match show.database.as_ref().or(session.database.as_ref()) {
@@ -161,7 +162,7 @@ impl Engine {
         Ok(shown)
     }
 
-    /// The plan of a query, a line a row.
+    /// The plan of a query, one line per row.
     pub(super) async fn explain(
         &self,
         session: &Session,
@@ -192,7 +193,7 @@ impl Engine {
     }
 }
 
-/// ER_BAD_FIELD_ERROR, the number of all warnings that there are.
+/// ER_BAD_FIELD_ERROR, the number of every warning here.
 const WARNING: i64 = 1054;
 
 fn pairs(pairs: Vec<(String, String)>) -> Vec<Vec<Cell>> {
@@ -204,15 +205,15 @@ fn table_status(catalog: &Catalog, database: &str, like: Option<&str>) -> Vec<Ve
     if database == INFORMATION_SCHEMA {
         return Vec::new();
     }
-    // One table by its name, as FederatedX asks with each statement: the others are not looked at.
+    // A single table by name, as FederatedX asks with each statement: the others are not looked at.
     let exact = like.filter(|name| !name.contains('%'));
     let one = exact.and_then(|name| describe::table(catalog, database, &name.replace('\\', "")));
     let tables = one.map_or_else(|| describe::tables(catalog, database), |one| vec![one]);
     let rows = tables.into_iter().map(|mut table| {
-        // A client that reads 0 or 1 rows may take the table for a constant.
+        // A client that sees 0 or 1 rows may treat the table as a constant.
         table.rows = table.rows.max(2);
         let mut row = describe::listed_row(database, table, 100);
-        // Neither its database nor its kind.
+        // Without database and kind.
         row.remove(3);
         row.split_off(2)
     });

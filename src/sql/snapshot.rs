@@ -1,8 +1,10 @@
-//! Which rows of the pools one query sees, settled when it first reads any: one that reads none does not wait for their lock.
+//! The rows of the pools that one query sees. Taken at its first read, so a query that reads none
+//! does not wait for the lock.
 //!
-//! Two ranges of ids, taken under one short hold of the lock of [`Live`](crate::merger::Live). Merged rows never change, and
-//! evicted ones are held for a while, so a scan reads one moment without a copy; a scan that comes too late for a row fails
-//! ([`expired`]). It travels in the extensions of the [`TaskContext`], so a plan holds no data and can run again.
+//! Two ranges of ids, taken under one short hold of the lock of [`Live`](crate::merger::Live).
+//! Merged rows never change, and evicted ones are held for a while, so a scan sees one moment
+//! without a copy; a scan that comes too late for a row fails ([`expired`]). It travels in the
+//! extensions of the [`TaskContext`], so a plan holds no data and can run again.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +16,7 @@ use datafusion::execution::TaskContext;
 use super::error::SqlError;
 use crate::merger::{SharedLive, answering};
 
-/// The rows of one query.
+/// The rows visible to one query.
 #[derive(Debug)]
 pub(super) struct Snapshot {
     /// Ids of requests.
@@ -22,11 +24,11 @@ pub(super) struct Snapshot {
     /// Ids of their timers.
     pub(super) timers: Range<u64>,
     pub(super) live: SharedLive,
-    /// Rows of the pools that were looked at.
+    /// Pool rows read so far.
     rows_read: AtomicU64,
 }
 
-/// The snapshot of a query, once it reads the pools.
+/// The snapshot of a query, taken at its first read.
 #[derive(Debug)]
 pub(super) struct Snapshots {
     live: SharedLive,
@@ -34,7 +36,7 @@ pub(super) struct Snapshots {
 }
 
 impl Snapshots {
-    /// Of a query that is about to run.
+    /// For a query about to run.
     pub(super) fn new(live: &SharedLive) -> Self {
         Self {
             live: Arc::clone(live),
@@ -44,7 +46,7 @@ impl Snapshots {
 }
 
 impl Snapshot {
-    /// What is in the pools now.
+    /// Takes a snapshot of the pools.
     fn take(live: &SharedLive) -> Self {
         let (requests, timers) = {
             let live = answering(live);
@@ -62,7 +64,7 @@ impl Snapshot {
         }
     }
 
-    /// The snapshot of the query that runs. For whoever does not hold the lock.
+    /// The snapshot of the running query. Takes the lock, so the caller must not hold it.
     pub(super) fn of(context: &TaskContext) -> Result<Arc<Self>> {
         let found = context.session_config().get_extension::<Snapshots>();
         let nowhere = || DataFusionError::Internal("a query without a snapshot".to_owned());
@@ -71,19 +73,19 @@ impl Snapshot {
         Ok(Arc::clone(snapshots.taken.get_or_init(take)))
     }
 
-    /// So many rows were looked at.
+    /// Counts rows read.
     pub(super) fn count_rows(&self, rows: u64) {
         self.rows_read.fetch_add(rows, Ordering::Relaxed);
     }
 
-    /// Rows of the pools that were looked at so far.
+    /// Pool rows read so far.
     #[cfg(test)]
     pub(super) fn rows_read(&self) -> u64 {
         self.rows_read.load(Ordering::Relaxed)
     }
 }
 
-/// A row of the snapshot is gone.
+/// The error for a row of the snapshot that is gone.
 pub(super) fn expired() -> DataFusionError {
     SqlError::interrupted(
         "the query took so long that rows it began with have left the pool (snapshot expired); ask for less, or read faster",

@@ -1,8 +1,9 @@
-//! What a statement is: read once, by sqlparser's parser.
+//! Reads statements, with sqlparser's parser.
 //!
-//! SELECT and its kin are sqlparser's trees; what it does not know as MySQL's clients write it is read here, token by token:
-//! SET, USE, transactions, SHOW and DESCRIBE, CREATE TABLE and DROP TABLE for reports. Writes and what is not known are
-//! refused with MySQL's errors.
+//! SELECT and the like become sqlparser's trees; statements that it does not parse as MySQL's
+//! clients write them are read here, token by token: SET, USE, transactions, SHOW and DESCRIBE,
+//! CREATE TABLE and DROP TABLE for reports. Writes and unknown statements are refused with MySQL's
+//! errors.
 
 mod set;
 mod show;
@@ -19,51 +20,51 @@ use super::dialect::tokens::{Items, Tokens};
 use super::error::SqlError;
 use super::performance_schema::LAYOUTS;
 
-/// A statement that was read.
+/// A parsed statement.
 #[derive(Debug)]
 pub(super) struct Parsed {
     pub(super) statement: Statement,
-    /// How many `?` it has.
+    /// Number of `?` in it.
     pub(super) parameters: usize,
-    /// How the items of its SELECTs are written.
+    /// The items of its SELECTs as written.
     pub(super) items: Items,
 }
 
-/// What a statement is.
+/// The kinds of statements.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Statement {
-    /// Rows.
+    /// Returns rows.
     Query(Box<Query>),
-    /// The same, without its rows.
+    /// Runs a query and discards its rows.
     Do(Box<Query>),
-    /// Its plan.
+    /// Returns the plan of a query.
     Explain(Box<Query>),
     Set(Vec<Setting>),
     /// `SET STATEMENT ... FOR`: settings for one statement.
     SetFor(Vec<Setting>, Box<Statement>),
     Use(String),
-    /// A transaction begins, or ends.
+    /// Begins or ends a transaction.
     Begin,
     End,
-    /// Done by doing nothing.
+    /// Has no effect.
     Nothing,
     Show(Box<Show>),
     Create(Create),
     Drop(Drop),
     Update(Update),
-    /// `TRUNCATE`, of a table of events or sums.
+    /// `TRUNCATE` of a table of events or sums.
     Truncate(Option<String>, String),
 }
 
-/// `CREATE TABLE ... ENGINE=PINBA COMMENT='...'`: a report is its comment. The names of columns are compared with those that it
-/// has; their types, keys and other options are passed over.
+/// `CREATE TABLE ... ENGINE=PINBA COMMENT='...'`: the comment defines the report. Column names are
+/// compared with those of the report; types, keys and other options are ignored.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Create {
     pub(super) database: Option<String>,
     pub(super) name: String,
     pub(super) if_not_exists: bool,
     pub(super) comment: String,
-    /// The names of its columns, as they are written.
+    /// The names of its columns, as written.
     pub(super) columns: Vec<String>,
 }
 
@@ -74,21 +75,21 @@ pub(super) struct Drop {
     pub(super) if_exists: bool,
 }
 
-/// `UPDATE` of a table that says how the daemon measures itself.
+/// `UPDATE` of a table that configures instruments.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Update {
     pub(super) database: Option<String>,
     pub(super) table: String,
-    /// Columns and what they become, as it is written.
+    /// Columns and their new values, as written.
     pub(super) settings: Vec<(String, String)>,
-    /// Which rows, as it is written: from WHERE on.
+    /// The rest, from WHERE on, as written.
     pub(super) rows: String,
 }
 
 /// Reads a statement.
 ///
 /// # Errors
-/// When it cannot be parsed, writes, or is not supported.
+/// Fails if it cannot be parsed, writes, or is not supported.
 pub(super) fn parse(text: &str, mode: Mode) -> Result<Parsed, SqlError> {
     let Tokens {
         tokens,
@@ -107,7 +108,7 @@ pub(super) fn parse(text: &str, mode: Mode) -> Result<Parsed, SqlError> {
     })
 }
 
-/// A query that brings what expressions are.
+/// A query that evaluates expressions.
 ///
 /// # Errors
 /// Never.
@@ -125,12 +126,12 @@ fn wrong(error: ParserError) -> SqlError {
     SqlError::parse(error.to_string())
 }
 
-/// Statements that write, or change the server.
+/// Verbs of statements that write, or change the server.
 const WRITES: &str = "ALTER BACKUP BINLOG CALL CHANGE CREATE DELETE DROP GRANT HANDLER IMPORT INSERT INSTALL \
     LOAD MERGE OPTIMIZE PREPARE EXECUTE DEALLOCATE PURGE RENAME REPAIR REPLACE RESET REVOKE \
     SHUTDOWN START STOP UNINSTALL XA";
 
-/// A statement and how far it is read.
+/// A statement and the read position.
 struct Reader<'a> {
     text: &'a str,
     parser: Parser<'static>,
@@ -221,7 +222,7 @@ impl Reader<'_> {
         self.parser.parse_query().map_err(wrong)
     }
 
-    /// What follows CREATE TABLE.
+    /// Reads after CREATE TABLE.
     fn create(&mut self) -> Result<Statement, SqlError> {
         let if_not_exists = self.words("IF NOT EXISTS");
         let (database, name) = self.table()?;
@@ -275,7 +276,7 @@ impl Reader<'_> {
         }))
     }
 
-    /// What follows UPDATE: of a table that can be, everything.
+    /// Reads after UPDATE, in full if the table can be updated.
     fn update(&mut self) -> Result<Statement, SqlError> {
         let _ = self.words("LOW_PRIORITY") || self.words("IGNORE");
         let (database, table) = match self.table() {
@@ -287,7 +288,7 @@ impl Reader<'_> {
         }
         let mut settings = Vec::new();
         loop {
-            // The last part of it: there is one table.
+            // The last part of the name: there is only one table.
             let (_, column) = self.table()?;
             if !self.parser.consume_token(&Token::Eq) {
                 return Err(self.wrong());
@@ -313,7 +314,7 @@ impl Reader<'_> {
         })))
     }
 
-    /// Takes these words and signs, in any case, if they come next, all of them.
+    /// Consumes these words and signs, in any case, if all of them come next.
     fn words(&mut self, words: &str) -> bool {
         let is_next = |(at, word): (usize, &str)| {
             let token = &self.parser.peek_nth_token_ref(at).token;
@@ -326,7 +327,7 @@ impl Reader<'_> {
         found
     }
 
-    /// A statement whose other words ask for nothing here.
+    /// Returns a statement whose remaining words have no effect here.
     fn skip_to(&mut self, statement: Statement) -> Statement {
         while self.parser.next_token().token != Token::EOF {}
         statement
@@ -350,7 +351,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A text in quotes: what it says.
+    /// The value of a text in quotes.
     fn quoted_text(&mut self) -> Result<String, SqlError> {
         match self.parser.next_token().token {
             Token::SingleQuotedString(text) | Token::DoubleQuotedString(text) => Ok(text),
@@ -358,7 +359,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Refuses whatever is left.
+    /// Refuses leftover tokens.
     fn end(&self) -> Result<(), SqlError> {
         match self.parser.peek_token_ref().token {
             Token::EOF => Ok(()),
@@ -375,7 +376,7 @@ impl Reader<'_> {
         }
     }
 
-    /// MySQL's error 1064, with what stands here.
+    /// MySQL's error 1064 at this position.
     fn wrong(&self) -> SqlError {
         let near: String = match self.rest() {
             "" => "the end".to_owned(),
@@ -386,14 +387,14 @@ impl Reader<'_> {
         ))
     }
 
-    /// The same with the token that was taken.
+    /// MySQL's error 1064 at the token just consumed.
     fn wrong_before(&mut self) -> SqlError {
         self.parser.prev_token();
         self.wrong()
     }
 }
 
-/// Whether a line of CREATE TABLE that begins with this word is of a key, not of a column.
+/// Whether a line of CREATE TABLE that begins with this word declares a key, not a column.
 fn is_key(word: &str) -> bool {
     let words = [
         "PRIMARY",

@@ -16,7 +16,7 @@ use super::snapshot::Snapshot;
 use super::statement::{self, Statement};
 
 impl Engine {
-    /// The plan of a SELECT, and how many rows it looked at when it ran.
+    /// The plan of a SELECT, and the number of rows it read.
     pub(super) async fn rows_read(&self, text: &str) -> Result<(String, usize, u64), SqlError> {
         let session = Session::new(0, "test", false);
         let parsed = statement::parse(text, Mode::default())?;

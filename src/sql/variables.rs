@@ -1,7 +1,8 @@
-//! System variables: what clients ask for and SET before they ask for anything else.
+//! System variables, which clients read and SET before anything else.
 //!
-//! A session's own setting comes first, then what the daemon was configured with (`pinba_...`), then the value in
-//! `variables.txt`. What changes answers is honoured, or refused; what changes nothing here is remembered.
+//! The session's own setting comes first, then the daemon's configuration (`pinba_...`), then the
+//! value in `variables.txt`. Variables that affect answers are honoured or refused; others are just
+//! remembered.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -17,7 +18,7 @@ pub const VERSION: &str = "10.11.14-MariaDB-pinba";
 const DATA: &str = include_str!("variables.txt");
 
 struct Variable {
-    /// As in `variables.txt`.
+    /// Access as in `variables.txt`.
     access: &'static str,
     /// Whether it is ON or OFF.
     switch: bool,
@@ -44,14 +45,14 @@ static VARIABLES: LazyLock<BTreeMap<&'static str, Variable>> = LazyLock::new(|| 
         .collect()
 });
 
-/// The name under which a variable is kept.
+/// The canonical name of a variable.
 pub(crate) fn canonical(name: &str) -> &str {
     let variable = VARIABLES.get(name);
     let alias = variable.filter(|variable| variable.access == "alias");
     alias.map_or(name, |alias| alias.value)
 }
 
-/// All variables and what they are for a session, by name.
+/// All variables and their values in a session, by name.
 pub(crate) fn all(session: Option<&Session>, settings: &SqlSettings) -> Vec<(String, String)> {
     let names = VARIABLES.keys().copied();
     let configured = settings.variables.iter().map(|(name, _)| name.as_str());
@@ -60,7 +61,7 @@ pub(crate) fn all(session: Option<&Session>, settings: &SqlSettings) -> Vec<(Str
     values.collect::<BTreeMap<_, _>>().into_iter().collect()
 }
 
-/// What a variable is; `None` when there is none of that name.
+/// The value of a variable; `None` if it does not exist.
 fn value(name: &str, session: Option<&Session>, settings: &SqlSettings) -> Option<String> {
     let name = canonical(name);
     if let Some(set) = session.and_then(|session| session.variables.get(name)) {
@@ -86,10 +87,10 @@ fn unknown(name: &str) -> SqlError {
     SqlError::unknown_variable(format!("Unknown system variable '{name}'"))
 }
 
-/// What `@@name` is: `name` with its scope, in lower case.
+/// The value of `@@name`: `name` with its scope, in lower case.
 ///
 /// # Errors
-/// When there is none of that name.
+/// Fails if there is none of that name.
 pub(crate) fn lookup(
     name: &str,
     session: &Session,
@@ -112,10 +113,10 @@ pub(crate) fn lookup(
     })
 }
 
-/// Sets a variable of a session; `None` for its default.
+/// Sets a variable of a session; `None` restores its default.
 ///
 /// # Errors
-/// When there is none of that name, it cannot be set, or not to this value.
+/// Fails if it does not exist, cannot be set, or not to this value.
 pub(crate) fn set(
     session: &mut Session,
     settings: &SqlSettings,
@@ -150,7 +151,7 @@ pub(crate) fn set(
     }
 }
 
-/// A value as it is kept.
+/// Validates a value and returns its canonical form.
 fn checked(name: &str, variable: &Variable, value: String) -> Result<String, SqlError> {
     let wrong = || {
         SqlError::wrong_value(format!(

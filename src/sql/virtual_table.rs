@@ -1,6 +1,7 @@
-//! Small tables made on the spot: the answers of SHOW, and information_schema.
+//! Small tables built on the spot: the answers of SHOW, and information_schema.
 //!
-//! Rows of texts and numbers under named columns, turned into one batch; never larger than a list of all tables and columns.
+//! Rows of texts and numbers under named columns, turned into one batch; never larger than a list
+//! of all tables and columns.
 
 use std::sync::Arc;
 
@@ -39,13 +40,13 @@ pub(super) struct VirtualTable {
 }
 
 impl VirtualTable {
-    /// Keeps the rows whose first value is like a pattern.
+    /// Keeps the rows whose first value matches a pattern.
     pub(super) fn keep_like(&mut self, pattern: &str) {
         let is_like = |cell: &Cell| cell.as_str().is_some_and(|text| like(text, pattern));
         self.rows.retain(|row| row.first().is_some_and(is_like));
     }
 
-    /// The columns as an answer has them.
+    /// The columns of the answer.
     pub(super) fn answer_columns(&self) -> Arc<[SqlColumn]> {
         let columns = self.columns.iter().map(|(name, sql_type)| SqlColumn {
             name: name.clone(),
@@ -57,7 +58,7 @@ impl VirtualTable {
         columns.collect()
     }
 
-    /// It as a table of this name, for statements.
+    /// A provider of this table for statements.
     pub(super) fn provider(&self, name: &str) -> Result<Arc<dyn TableProvider>, DataFusionError> {
         let batch = self.batch(|column, of| {
             let declared = origin_metadata(name, column, &of.to_string());
@@ -67,7 +68,7 @@ impl VirtualTable {
         Ok(Arc::new(table))
     }
 
-    /// All rows; `field` names each column.
+    /// All rows as a batch; `field` names each column.
     pub(super) fn batch(
         &self,
         field: impl Fn(&str, SqlType) -> Field,
@@ -90,7 +91,7 @@ impl VirtualTable {
     }
 }
 
-/// MySQL's LIKE as SHOW uses it: cases are not told apart.
+/// MySQL's LIKE as in SHOW, ignoring case.
 pub(super) fn like(text: &str, pattern: &str) -> bool {
     let scalar = |text: &str| StringArray::new_scalar(text);
     let likeness = ilike(&scalar(text), &scalar(pattern));

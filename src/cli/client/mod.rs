@@ -1,8 +1,9 @@
-//! A running daemon, asked over its HTTP interface: what `import`, `tail` and `top` share.
+//! A client of a running daemon's HTTP interface, shared by `import`, `tail` and `top`.
 //!
-//! Blocking: whoever must not wait for an answer asks on a thread of its own, as `tail` does for streams. Every
-//! question has time limits and every answer a largest size. No proxy: the environment's is for the world outside. Who one
-//! is ([`credentials`]) comes from the address, a file or the environment and goes along with every question.
+//! Blocking: callers that must not wait use a thread of their own, as `tail` does for streams.
+//! Every request has time limits and every answer a size limit. Proxies of the environment are
+//! ignored: they are for the outside world. Credentials ([`credentials`]) come from the address, a
+//! file or the environment and accompany every request.
 
 use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -27,9 +28,9 @@ const CONNECT_MAX: Duration = Duration::from_secs(5);
 const ANSWER_MAX: Duration = Duration::from_secs(120);
 /// Longest silence of a stream: three heartbeats.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
-/// Longest answer that is read, bytes.
+/// Longest answer that is read, in bytes.
 const ANSWER_BYTES_MAX: u64 = 256 << 20;
-/// Longest refusal that is read, bytes.
+/// Longest error answer that is read, in bytes.
 const REFUSAL_BYTES_MAX: u64 = 64 << 10;
 
 /// Which daemon, and as whom.
@@ -54,51 +55,52 @@ pub struct AccessFlags {
     pub ca_file: Option<PathBuf>,
 }
 
-/// Why the daemon did not answer as asked.
+/// An error of a request to the daemon.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ClientError {
-    /// The address, the file of the token or the like.
+    /// The address, the token file or the like is wrong.
     #[error("{0}")]
     Usage(String),
-    /// Nobody there, or the connection broke.
+    /// Nothing listens there, or the connection broke.
     #[error("{url}: {problem}")]
     Unreachable {
-        /// The daemon.
+        /// The URL of the daemon.
         url: String,
-        /// What went wrong.
+        /// The error.
         problem: String,
     },
-    /// Somebody else's answer.
+    /// The answer came from something else.
     #[error("{url}: this is no pinbad, it answered {answered}")]
     NotOurs {
-        /// What was asked.
+        /// The URL requested.
         url: String,
-        /// What came.
+        /// The answer.
         answered: String,
     },
     /// A refusal, in the daemon's words.
     #[error("{detail}")]
     Refused {
-        /// 404, for instance.
+        /// The status, for instance 404.
         status: u16,
-        /// Why.
+        /// The reason.
         detail: String,
     },
 }
 
-/// A daemon.
+/// A client of one daemon.
 #[derive(Debug, Clone)]
 pub struct Client {
     url: String,
-    /// What the header `Authorization` holds.
+    /// The value of the header `Authorization`.
     authorization: Option<Secret>,
     agent: Agent,
-    /// Longest wait for an answer that is no stream.
+    /// Longest wait for an answer that is not a stream.
     longest: Duration,
 }
 
 impl Client {
-    /// The daemon at this URL, with the credentials that the flags or the environment give; nothing is asked yet.
+    /// A client for the daemon at this URL, with credentials from the flags or the environment;
+    /// sends nothing yet.
     ///
     /// # Errors
     /// [`ClientError::Usage`].
@@ -107,8 +109,9 @@ impl Client {
         Self::new(url, token, flags.ca_file.as_deref())
     }
 
-    /// The daemon at this URL (`http://127.0.0.1:30080`, the scheme may be left out); a name and a password in it count for
-    /// more than `authorization`. `ca_file`: whose signature counts, if not those that the system trusts.
+    /// A client for the daemon at this URL (`http://127.0.0.1:30080`, the scheme may be left out);
+    /// a name and password in it take precedence over `authorization`. `ca_file` replaces the
+    /// certificate authorities of the system.
     ///
     /// # Errors
     /// [`ClientError::Usage`].
@@ -135,29 +138,29 @@ impl Client {
         })
     }
 
-    /// The same with another limit to the time that an answer may take.
+    /// Sets another time limit for answers.
     pub fn patient_for(mut self, longest: Duration) -> Self {
         self.longest = longest;
         self
     }
 
-    /// Where it is, without name and password.
+    /// The URL, without name and password.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// GET of JSON.
+    /// Sends GET and returns the JSON answer.
     ///
     /// # Errors
-    /// When there is no daemon, or it refuses.
+    /// Fails if there is no daemon, or it refuses.
     pub fn get(&self, path: &str) -> Result<Json, ClientError> {
         self.request(path, None, 200)
     }
 
-    /// JSON that answers GET, or POST with a body, with the `wanted` status.
+    /// Sends GET, or POST with a body, and returns the JSON answer if it has the `wanted` status.
     ///
     /// # Errors
-    /// When there is no daemon, or it refuses.
+    /// Fails if there is no daemon, or it refuses.
     pub fn request(
         &self,
         path: &str,
@@ -168,10 +171,10 @@ impl Client {
         self.json(path, answer, wanted)
     }
 
-    /// JSON that answers DELETE.
+    /// Sends DELETE and returns the JSON answer.
     ///
     /// # Errors
-    /// When there is no daemon, or it refuses.
+    /// Fails if there is no daemon, or it refuses.
     pub fn delete(&self, path: &str) -> Result<Json, ClientError> {
         let request = self.addressed(path).method("DELETE");
         let request = request.header("content-type", "application/json");
@@ -179,10 +182,10 @@ impl Client {
         self.json(path, answer, 200)
     }
 
-    /// JSON that answers POST with bytes.
+    /// Sends bytes by POST and returns the JSON answer.
     ///
     /// # Errors
-    /// When there is no daemon, or it refuses.
+    /// Fails if there is no daemon, or it refuses.
     pub fn send_bytes(&self, path: &str, bytes: &[u8]) -> Result<Json, ClientError> {
         let request = self.addressed(path).method("POST");
         let request = request.header("content-type", "application/octet-stream");
@@ -205,10 +208,11 @@ impl Client {
         }
     }
 
-    /// An answer to GET, or to POST with a body, that is read while it is made, or goes on and on.
+    /// Sends GET, or POST with a body, and returns the body as a reader, for long or endless
+    /// answers.
     ///
     /// # Errors
-    /// When there is no daemon, or it refuses.
+    /// Fails if there is no daemon, or it refuses.
     pub fn stream(
         &self,
         path: &str,
@@ -239,7 +243,7 @@ impl Client {
         self.send(request.body(body), stream)
     }
 
-    /// A request for a path, as whoever asks.
+    /// A request for a path, with the credentials.
     fn addressed(&self, path: &str) -> ureq::http::request::Builder {
         let request = Request::builder().uri(format!("{}{path}", self.url));
         match &self.authorization {
@@ -272,7 +276,8 @@ impl Client {
         }
     }
 
-    /// What an answer that is none means: a refusal in the daemon's own form, or somebody else's.
+    /// The error for an unexpected answer: a refusal in the daemon's own form, or an answer from
+    /// something else.
     pub fn refusal(&self, path: &str, status: u16, body: Result<Json, String>) -> ClientError {
         let detail = |body: &Json| Some(body.get("detail")?.as_str()?.to_owned());
         let text = match body {
@@ -299,7 +304,7 @@ fn read(answer: &mut Response<Body>, bytes_max: u64) -> Result<String, String> {
 }
 
 impl ClientError {
-    /// What to do about it, where something can be said.
+    /// A hint on what to do, if there is one.
     #[must_use]
     pub fn advice(&self) -> Option<&'static str> {
         match self {
@@ -316,10 +321,10 @@ impl ClientError {
     }
 }
 
-/// The problem of an answer that is none.
+/// The problem of an answer that is not HTTP.
 const NO_HTTP: &str = "the answer is not HTTP";
 
-/// An error of the connection, without the library's own prefix.
+/// The message of a connection error, without the library's prefix.
 fn message_of(error: &ureq::Error) -> String {
     let text = error.to_string();
     if text.contains("CaUsedAsEndEntity") {
@@ -328,7 +333,7 @@ fn message_of(error: &ureq::Error) -> String {
                 -addext subjectAltName=DNS:<name> ..."
             .to_owned();
     }
-    // What TLS answers to a request in plain text is none of HTTP.
+    // A TLS server answers a plain-text request with something that is not HTTP.
     if let ureq::Error::Protocol(_) = error {
         return NO_HTTP.to_owned();
     }

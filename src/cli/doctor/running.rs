@@ -1,7 +1,8 @@
-//! `pinbad doctor --running`: what holds a running daemon up most, in a sentence.
+//! `pinbad doctor --running`: says in a sentence what holds a running daemon up most.
 //!
-//! Reads its instruments twice, a second apart, over HTTP: which thread spent the largest part of that second in one stage or wait,
-//! unless something has been waiting for longer than that already. Changes nothing.
+//! Reads its instruments twice, a second apart, over HTTP, and finds the thread that spent the
+//! largest part of that second in one stage or wait, unless something has been waiting for longer
+//! than that already. Changes nothing.
 
 use std::collections::HashMap;
 use std::thread::sleep;
@@ -12,13 +13,14 @@ use serde_json::{Value as Json, json};
 use crate::cli::client::{AccessFlags, Client, ClientError};
 use crate::cli::{Failure, format, print};
 
-/// Between the two readings.
+/// Time between the two readings.
 const APART: Duration = Duration::from_secs(1);
 
-/// A stage or wait that takes more of a second than this holds others up.
+/// A stage or wait that takes more than this part of a second is a bottleneck.
 const NARROW: f64 = 0.5;
 
-/// What goes on, and is neither rest nor a socket nobody sent to.
+/// Finds stages and waits in progress for more than a second, except idling and sockets without
+/// traffic.
 const STUCK: &str = "SELECT t.NAME, e.EVENT_NAME, e.TIMER_WAIT / 1e12 FROM (
     SELECT THREAD_ID, EVENT_NAME, END_EVENT_ID, TIMER_WAIT FROM performance_schema.events_waits_current
     UNION ALL SELECT THREAD_ID, EVENT_NAME, END_EVENT_ID, TIMER_WAIT FROM performance_schema.events_stages_current) e
@@ -26,20 +28,20 @@ const STUCK: &str = "SELECT t.NAME, e.EVENT_NAME, e.TIMER_WAIT / 1e12 FROM (
     WHERE e.END_EVENT_ID IS NULL AND e.TIMER_WAIT > 1000000000000
     AND e.EVENT_NAME <> 'idle' AND e.EVENT_NAME NOT LIKE 'wait/io/socket/%'";
 
-/// What each thread has spent.
+/// Reads the time that each thread has spent, by stage and wait.
 const SPENT: &str = "SELECT t.NAME, s.EVENT_NAME, s.SUM_TIMER_WAIT / 1e12, t.THREAD_ID FROM (
     SELECT * FROM performance_schema.events_waits_summary_by_thread_by_event_name
     UNION ALL SELECT * FROM performance_schema.events_stages_summary_by_thread_by_event_name) s
     JOIN performance_schema.threads t ON t.THREAD_ID = s.THREAD_ID
     WHERE s.COUNT_STAR > 0 AND s.EVENT_NAME <> 'idle' AND s.EVENT_NAME NOT LIKE 'wait/io/socket/%'";
 
-/// A thread, what it does, and for how many seconds or for which part of one.
+/// A thread, its stage or wait, and the time in seconds or as a part of one.
 type Spent = (String, String, f64);
 
 /// Prints the sentence.
 ///
 /// # Errors
-/// When there is no daemon, or it refuses.
+/// Fails if there is no daemon, or it refuses.
 pub(super) fn execute(url: &str, access: &AccessFlags) -> Result<(), Failure> {
     let client = Client::at(url, access)?;
     let (before, began) = (spent(&client)?, Instant::now());
@@ -59,10 +61,10 @@ pub(super) fn execute(url: &str, access: &AccessFlags) -> Result<(), Failure> {
     )))
 }
 
-/// Prints whether it is ready, and what does not work all the same.
+/// Prints whether the daemon is ready, and anything that does not work nevertheless.
 ///
 /// # Errors
-/// When it is not, or there is no daemon.
+/// Fails if it is not ready, or there is no daemon.
 pub(super) fn ready(url: &str, access: &AccessFlags) -> Result<(), Failure> {
     let answer = Client::at(url, access)?.get("/readyz")?;
     let detail = answer["detail"].as_str();
@@ -70,7 +72,7 @@ pub(super) fn ready(url: &str, access: &AccessFlags) -> Result<(), Failure> {
     print(&format::visible(&format!("ready{detail}")))
 }
 
-/// By thread and instrument.
+/// Time spent by thread and instrument.
 fn spent(client: &Client) -> Result<HashMap<(String, String), Spent>, ClientError> {
     let rows = rows(client, SPENT)?;
     let spent = rows.iter().map(|row| {
@@ -91,7 +93,7 @@ fn text(value: &Json) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-/// Numbers with many digits come as texts.
+/// Numbers with many digits arrive as strings.
 fn number(value: &Json) -> f64 {
     let written = value.as_str().and_then(|text| text.parse().ok());
     value.as_f64().or(written).unwrap_or(0.0)

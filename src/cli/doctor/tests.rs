@@ -1,4 +1,4 @@
-//! What `doctor` finds on this machine, for settings that fit it and for settings that do not.
+//! Findings of `doctor` on this machine, for settings that fit it and settings that do not.
 
 use super::*;
 
@@ -55,7 +55,7 @@ fn what_is_taken_is_named_with_its_setting() {
     assert!(udp.found.contains("ingest.listen"), "{udp}");
 }
 
-/// The seconds of the `buffers` line, at 10,000 a second.
+/// The seconds in the `buffers` line, at 10,000 requests a second.
 fn seconds(findings: &[Finding]) -> f64 {
     let said = found(findings, "buffers").found;
     let spans = said.split_once("hold ").unwrap().1;
@@ -64,7 +64,8 @@ fn seconds(findings: &[Finding]) -> f64 {
 
 #[test]
 fn seconds_are_those_of_what_the_kernel_grants() {
-    // More than most kernels allow all sockets together; and where the address is taken they are asked all the same.
+    // More than most kernels allow all sockets together; the limit is known even if the address is
+    // taken.
     let udp = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let taken = format!("ingest.listen={}", udp.local_addr().unwrap());
     for listen in [FREE[0], &taken] {
@@ -135,7 +136,7 @@ fn a_state_dir_is_there_or_can_be_made() {
     assert!(made.found.contains("a/b will be created; "), "{made}");
     assert_eq!(folder.path().read_dir().unwrap().count(), 0);
 
-    // Where nobody can make one, root neither.
+    // Nobody can create one there, not even root.
     let not = state_dir(std::path::Path::new("/proc/1/pinbad"));
     assert_eq!(not.verdict, Verdict::Wrong, "{not}");
     assert!(

@@ -1,9 +1,10 @@
-//! The CREATE TABLE statements in what MySQL's tools print.
+//! Finds the CREATE TABLE statements in the output of MySQL's tools.
 //!
-//! Reads `mysqldump` (of MySQL and MariaDB) and `SHOW CREATE TABLE` as the client shows it: in a box, with `\G`, or
-//! tab-separated with `\n` for line ends. Only as much SQL as it takes to find the statements, their names, engines
-//! and COMMENTs, whatever else is in the file: comments, conditional comments, data, views. Pure; works through the text
-//! once and keeps nothing but what it found. A text that is no SQL at all has no statements.
+//! Reads `mysqldump` (of MySQL and MariaDB) and `SHOW CREATE TABLE` as the client shows it: in a
+//! box, with `\G`, or tab-separated with `\n` for line ends. Knows just enough SQL to find the
+//! statements, their names, engines and COMMENTs among anything else in the file: comments,
+//! conditional comments, data, views. Pure; reads the text once and keeps only what it found. A
+//! text without SQL has no statements.
 
 use std::borrow::Cow;
 use std::iter::Peekable;
@@ -15,27 +16,27 @@ use crate::cli::lexer::{Lexer, Token, unescaped};
 pub struct CreateTable {
     /// The table's name, without its database.
     pub name: String,
-    /// What follows the name.
+    /// The rest of the statement.
     pub body: Body,
 }
 
-/// What a statement says.
+/// The content of a statement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Body {
     /// Columns and options.
     Options {
-        /// As written; `None`: the server's default.
+        /// As written; `None` is the server's default.
         engine: Option<String>,
-        /// Its text, escapes resolved.
+        /// Its text, with escapes resolved.
         comment: Option<String>,
     },
     /// `LIKE` another table.
     Like,
-    /// The text ends in the middle of it.
+    /// The text ends in the middle of the statement.
     Cut,
 }
 
-/// All CREATE TABLE statements of a text, in their order.
+/// All CREATE TABLE statements of a text, in order.
 pub fn statements(text: &[u8]) -> Vec<CreateTable> {
     let text = plain(text);
     let mut parser = Parser(Lexer::new(&text).peekable());
@@ -50,8 +51,8 @@ pub fn statements(text: &[u8]) -> Vec<CreateTable> {
     found
 }
 
-/// The text as MySQL would be given it: UTF-16 (a redirect of PowerShell's) made UTF-8, and tab-separated answers to
-/// SHOW CREATE TABLE with their line ends back.
+/// The text as MySQL would receive it: UTF-16 (from PowerShell's redirects) becomes UTF-8, and
+/// tab-separated answers to SHOW CREATE TABLE get their line ends back.
 fn plain(text: &[u8]) -> Cow<'_, [u8]> {
     let wide = |order: fn([u8; 2]) -> u16| {
         let (pairs, _) = text.as_chunks::<2>();
@@ -74,7 +75,7 @@ fn plain(text: &[u8]) -> Cow<'_, [u8]> {
     if !text.split(|byte| *byte == b'\n').any(escaped) {
         return text;
     }
-    // The client ends a row with its line, not with a semicolon.
+    // In the client's output a line ends a row, not a semicolon.
     let lines = text.split(|byte| *byte == b'\n');
     let lines = lines.map(|line| match escaped(line) {
         true => [&unescaped(line, b'\0')[..], b";"].concat(),
@@ -94,7 +95,7 @@ impl Parser<'_> {
         self.0.next_if(|token| token.is_word(word)).is_some()
     }
 
-    /// What follows CREATE; `None` when it is no table, or no statement but a heading.
+    /// Parses after CREATE; `None` if it is not a table, or a heading and not a statement.
     fn create_table(&mut self) -> Option<CreateTable> {
         while self.word("OR") || self.word("REPLACE") || self.word("TEMPORARY") {}
         if !self.word("TABLE") {
@@ -120,13 +121,13 @@ impl Parser<'_> {
         Some(CreateTable { name, body })
     }
 
-    /// A name; what cannot be one is left to be read again.
+    /// Reads a name; a token that cannot be one stays unread.
     fn name(&mut self) -> Option<String> {
         let can_be = |token: &Token<'_>| !matches!(token, Token::Symbol(_) | Token::Cut);
         self.0.next_if(can_be)?.into_text()
     }
 
-    /// Goes past the bracket that closes the one just read; false when there is none.
+    /// Skips past the bracket that closes the one just read; returns false if there is none.
     fn skip_brackets(&mut self) -> bool {
         let mut open = 1;
         for token in &mut self.0 {
@@ -142,11 +143,11 @@ impl Parser<'_> {
         false
     }
 
-    /// The options after the columns: in any order, with or without `=`, up to the end of the statement, or of what
-    /// stands for it in the client's output.
+    /// Reads the options after the columns, in any order, with or without `=`, up to the end of the
+    /// statement or its equivalent in the client's output.
     fn options(&mut self) -> Body {
         let (mut engine, mut comment) = (None, None);
-        // Without a semicolon the next statement ends this one.
+        // Without a semicolon the next CREATE ends this statement.
         while let Some(token) = self.0.next_if(|token| !token.is_word("CREATE")) {
             match token {
                 Token::Symbol(b';' | b'|' | b'*') => break,
@@ -162,7 +163,7 @@ impl Parser<'_> {
         Body::Options { engine, comment }
     }
 
-    /// The value of an option.
+    /// Reads the value of an option.
     fn value(&mut self) -> Option<String> {
         let _sign = self.symbol(b'=');
         self.name()

@@ -1,13 +1,15 @@
-//! Import from the tables that Pinba and pinba2 bring along, up to the reports that a daemon defines from what is printed.
+//! Imports the tables that Pinba and pinba2 ship, up to the reports that a daemon defines from the
+//! printed forms.
 //!
-//! What is there already, what is taken and what cannot be is told apart, and the printed sums add up.
+//! Existing, imported and refused tables are told apart, and the printed sums add up.
 
 use super::*;
 
-/// The default tables of Pinba (both of its versions), as mysqldump prints them, and what a user adds.
+/// The default tables of Pinba (both versions), as mysqldump prints them, and tables a user might
+/// add.
 const PINBA: &str = include_str!("tests/pinba.sql");
 
-/// Tables of pinba2, as its users make them.
+/// Tables of pinba2, as its users create them.
 const PINBA2: &str = include_str!("tests/pinba2.sql");
 
 fn printed(text: &str, config: &Config) -> (Vec<(String, Outcome)>, String) {
@@ -23,7 +25,7 @@ fn of(config: &str) -> Config {
     Config::from_toml("pinbad.toml", config).unwrap()
 }
 
-/// What was not there already, a line a table.
+/// Tables that did not exist yet, one per line.
 fn not_there(outcomes: &[(String, Outcome)]) -> Vec<String> {
     outcomes
         .iter()
@@ -50,7 +52,7 @@ fn the_default_tables_of_pinba_are_there_and_those_of_a_user_are_made() {
             "requests_of_old: COMMENT 'request': raw data is always there as `request` and cannot have another name",
         ]
     );
-    // What is printed makes the same reports.
+    // The printed forms define the same reports.
     let config = of(&text);
     let made = Definitions::new(&config.configured_reports, &Defaults::default()).unwrap();
     let names: Vec<&str> = made.reports[19..]
@@ -71,7 +73,7 @@ fn the_default_tables_of_pinba_are_there_and_those_of_a_user_are_made() {
         Some("tag_report:group:min_time=0.5,tag.env=it's")
     );
     assert_eq!(made.tables[5].name, "who");
-    // A second time there is nothing left to do.
+    // A second import finds nothing left to do.
     let (outcomes, text) = printed(PINBA, &config);
     assert_eq!(not_there(&outcomes).len(), 1);
     assert_eq!(text, "");
@@ -109,7 +111,7 @@ fn what_tables_prints_is_read_back() {
     let defaults = Defaults::default();
     let there = Definitions::new(&config.configured_reports, &defaults).unwrap();
     let statements = there.statements(&defaults, None);
-    // Another engine, and MariaDB's own tools in between, change neither names nor COMMENTs.
+    // Another engine, and a dump by MariaDB's own tools, change neither names nor COMMENTs.
     assert_eq!(
         statements.matches("ENGINE=PINBA").count(),
         8 + 19 + 2 + 1,
@@ -117,7 +119,7 @@ fn what_tables_prints_is_read_back() {
     );
     let (outcomes, text) = printed(&statements, &config);
     assert_eq!((not_there(&outcomes), text.as_str()), (Vec::new(), ""));
-    // To a daemon that has none of it, everything that is not built in is new, and stays what it was.
+    // For a daemon without any of them, everything that is not built in is new and stays the same.
     let (outcomes, text) = printed(&statements, &Config::default());
     assert_eq!(not_there(&outcomes).len(), 3);
     let again = of(&text);

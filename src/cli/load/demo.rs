@@ -1,19 +1,21 @@
 //! The traffic of `pinbad demo`: a small shop's day, compressed to ten minutes.
 //!
-//! Three sites on seven hosts, some forty scripts of different shapes, each waiting for its own mix of databases,
-//! caches and other services. Visitors come and go in a daily wave. Things happen that a newcomer may find:
+//! Three sites on seven hosts, some forty scripts of different shapes, each waiting for its own mix
+//! of databases, caches and other services. Visitors come and go in a daily wave. Events for a
+//! newcomer to find:
 //!
-//! | what | where it shows |
+//! | event | where it shows |
 //! |---|---|
 //! | a search that is slow for half a minute out of three | one script; its timers name one database server |
-//! | a host that is slower than its like | hosts by p95; the time is outside of timers |
+//! | a host that is slower than the others | hosts by p95; the time is outside of timers |
 //! | a host that fails for a while | errors by host; half of them wait for a service |
-//! | an outage of the payments | errors by script; the timers wait for one service |
+//! | an outage of the payment service | errors by script; the timers wait for one service |
 //! | releases, host by host, one of which makes a script slow | marks in the charts; timers by the tag `release` |
 //!
-//! Packets go over UDP to the daemon's own socket, so that the demonstration takes the real path. [`run`] is one
-//! thread's loop; it holds one request at a time. While nobody listens (the daemon is starting, or ending) packets are
-//! lost and counted. [`Shop`] makes the requests from a time that is handed in, so a test sees a whole day at once.
+//! Packets go over UDP to the daemon's own socket, so that the demo takes the real path. [`run`] is
+//! the loop of one thread and holds one request at a time. Packets sent while nobody listens (the
+//! daemon is starting or ending) are lost and counted. [`Shop`] makes the requests from a time that
+//! is passed in, so a test can run a whole day at once.
 
 use std::f64::consts::TAU;
 use std::io;
@@ -37,22 +39,24 @@ mod scripts;
 
 use scripts::{CAST, Cast, Script, Site};
 
-/// Average requests a second when nothing else is said.
+/// Average requests a second by default.
 pub const RATE_DEFAULT: f64 = 200.0;
 
 /// A day, from one morning to the next.
 const DAY: Duration = Duration::from_secs(600);
 /// The seed of the demo: it plays the same day each time.
 const SEED: u64 = 30_002;
-/// No sleep is longer, so that a stop is heard soon; none shorter, so that a high rate does not wake for each request.
+/// Bounds of a sleep: short enough to notice a stop soon, long enough not to wake for each request
+/// at a high rate.
 const SLEEP: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
 
-/// Sends the shop's requests to `target`, on average `rate` a second, until `shutdown` is requested. Blocks: give it a
-/// thread. `note` is told of each release when the first host has it. A `rate` that is not above zero sends nothing. Returns how
-/// many packets the kernel took, and how many it refused, most likely because nobody listened.
+/// Sends the shop's requests to `target`, on average `rate` a second, until `shutdown` is
+/// requested. Blocks: give it a thread. Calls `note` with each release when the first host gets it.
+/// Sends nothing if `rate` is not above zero. Returns how many packets the kernel took, and how
+/// many it refused, most likely because nobody listened.
 ///
 /// # Errors
-/// When no socket can be opened towards `target`.
+/// Fails if no socket can be opened towards `target`.
 pub fn run(
     target: SocketAddr,
     rate: f64,
@@ -82,7 +86,7 @@ pub fn run(
     Ok((sent, refused))
 }
 
-/// The shop: which request comes when.
+/// The shop: generates the requests and their times.
 #[derive(Debug)]
 pub struct Shop {
     rng: StdRng,
@@ -92,7 +96,7 @@ pub struct Shop {
 }
 
 impl Shop {
-    /// A shop that is asked `rate` times a second on average. The same seed gives the same requests.
+    /// A shop with `rate` requests a second on average. The same seed gives the same requests.
     pub fn new(seed: u64, rate: f64) -> Self {
         Self {
             rng: StdRng::seed_from_u64(seed),
@@ -106,12 +110,12 @@ impl Shop {
         }
     }
 
-    /// When the next request comes, measured from the start of the demo.
+    /// Time of the next request, from the start of the demo.
     pub const fn next_at(&self) -> Duration {
         self.next_at
     }
 
-    /// The next request; the one after it is on its way.
+    /// Takes the next request and schedules the one after it.
     pub fn next_request(&mut self) -> Request {
         let at = self.next_at;
         let gap: f64 = Exp1.sample(&mut self.rng);
@@ -128,7 +132,7 @@ impl Shop {
             left -= script.weight;
             left < 0.0
         });
-        // Rounding may leave a little.
+        // Rounding may leave a remainder.
         let found = found.or_else(|| CAST.scripts().next());
         found.expect("the cast has scripts")
     }
@@ -151,7 +155,7 @@ impl Shop {
         let spread =
             LogNormal::new(0.0, script.spread).expect("a spread that is finite and positive");
         let mut secs = script.median_ms / 1000.0 * spread.sample(rng);
-        // Busy hours are slower for all.
+        // Busy hours are slower for everyone.
         secs *= 0.85 + 0.25 * wave(at);
         let time = whole_micros(match failing || unpaid {
             true => 0.004,
@@ -174,9 +178,10 @@ impl Shop {
         let env = ["production", "staging"][usize::from(staging)];
         let mut tags = [("env", env), ("release", release)];
         packet::set_request_tags(&mut request, &mut tags);
-        // In calls, in waiting for what does not answer, and in PHP itself.
+        // Time in calls, waiting for an unresponsive service, and in PHP itself.
         let (mut called, mut waited, mut own) = (Duration::ZERO, Duration::ZERO, time);
-        // Who is let in is asked of a service that does not answer: half of the requests fail at once, half after waiting for it.
+        // Sign-in uses a service that does not answer: half of the requests fail at once, half
+        // after waiting for it.
         if failing && rng.random_bool(0.5) {
             waited = AUTH_TIMEOUT;
             add_call(
@@ -215,7 +220,7 @@ impl Shop {
             if hits == 0 && late.is_zero() {
                 continue;
             }
-            // One query for each row, where there was one for all.
+            // One query per row instead of one for all.
             let times = if reads && careless { CARELESS_TIMES } else { 1 };
             let backend = &backends[&call.backend];
             let server = match backend.servers.len() {
@@ -240,12 +245,12 @@ impl Shop {
             called += value;
             waited += late;
         }
-        // What timers of PHP's own work took is part of the request's.
+        // The work PHP did during timers is part of the request's.
         let cpu = |own: Duration, timers: &[f32]| packet::seconds(own) + timers.iter().sum::<f32>();
         let [user, system] = [0.55..0.8, 0.04..0.08].map(|part| share(own, rng.random_range(part)));
         request.ru_utime = Some(cpu(user, &request.timer_ru_utime));
         request.ru_stime = Some(cpu(system, &request.timer_ru_stime));
-        // Its processors are busy with something else half of the time.
+        // Something else uses its processors half of the time.
         let stolen = if host == SLOW_HOST {
             own * 2
         } else {
@@ -270,54 +275,54 @@ fn add_call(
     packet::add_timer(request, hits, value, &mut tags);
 }
 
-/// How busy the shop is at `at`, 1 on average: up to half more at noon, as much less at night. It opens in
+/// Load at `at`, 1 on average: up to half more at noon, as much less at night. The demo starts in
 /// mid-morning.
 fn wave(at: Duration) -> f64 {
     1.0 + 0.5 * (TAU * at.as_secs_f64() / DAY.as_secs_f64()).sin()
 }
 
-/// Something that comes again: its period, and when in it, in seconds.
+/// A recurring event: its period, and when it happens within the period, in seconds.
 type Phase = (u64, Range<u64>);
 
 /// The search is slow for 35 s out of three minutes.
 const REGRESSION: Phase = (180, 20..55);
 const SLOW_SCRIPT: &str = "/catalog/search.php";
-/// Replicas of the database, and the one that makes it slow.
+/// Replicas of the database, and the one that is slow.
 const REPLICAS: u32 = 3;
 const SLOW_REPLICA: u32 = 1;
 /// One host answers with errors for 14 s out of four minutes.
 const ERRORS: Phase = (240, 30..44);
 const BROKEN_HOST: &str = "api-02";
-/// One host has a neighbour that takes its processors.
+/// The host with a neighbour that takes its processors.
 const SLOW_HOST: &str = "web-03";
-/// Nobody can pay for 40 s out of five minutes.
+/// Payments fail for 40 s out of five minutes.
 const OUTAGE: Phase = (300, 70..110);
-/// How long a request waits for the payments.
+/// How long a request waits for the payment service.
 const PAYMENT_TIMEOUT: Duration = Duration::from_secs(3);
-/// One release asks the database for each row of a page.
+/// The release that queries the database for each row of a page.
 const CARELESS_RELEASE: &str = "2024.49.0";
 const CARELESS_SCRIPT: &str = "/catalog/reviews.php";
 const CARELESS_TIMES: u32 = 4;
-/// How long a request waits for the service that does not answer.
+/// How long a request waits for the unresponsive service.
 const AUTH_TIMEOUT: Duration = Duration::from_secs(5);
 
 fn in_phase(at: Duration, (period, seconds): Phase) -> bool {
     seconds.contains(&(at.as_secs() % period))
 }
 
-/// How many releases the host at this place has had at `at`: every five minutes there is a new one, and the next host gets it
-/// eight seconds later.
+/// Number of releases that the host at this place has had at `at`: there is a new one every five
+/// minutes, and each host gets it eight seconds after the one before.
 fn rollouts(at: Duration, place: u64) -> u64 {
     (at.as_secs() + 270).saturating_sub(place * 8) / 300
 }
 
-/// What the release of this number is called.
+/// The name of a release.
 fn release(number: u64) -> &'static str {
     const RELEASES: [&str; 4] = ["2024.48.3", CARELESS_RELEASE, "2024.49.1", "2024.50.0"];
     RELEASES[number as usize % RELEASES.len()]
 }
 
-/// The release that `host` runs.
+/// The release that `host` runs at `at`.
 fn release_of(host: &str, at: Duration) -> &'static str {
     let mut hosts = CAST.hosts.iter();
     let place = hosts.position(|known| known == host).unwrap_or(0);
@@ -329,7 +334,7 @@ fn draw_status(rng: &mut StdRng, script: &Script) -> u32 {
         0..2 => 500,
         2..12 => 404,
         12..16 => 403,
-        // Forms answer with a redirect to what they did.
+        // Forms answer with a redirect to their result.
         16..400 if script.redirects => 302,
         16..40 => 304,
         _ => 200,

@@ -1,8 +1,8 @@
-//! What `pinbad load` can be asked for: its flags, their units, limits and defaults.
+//! The flags of `pinbad load`, with their units, limits and defaults.
 //!
-//! Two structs: [`TrafficOptions`] says what the packets hold (tests and benches make one by hand), [`LoadOptions`]
-//! adds where they go, how fast and how long. Read once by `main`; every number is limited here, so that nothing after
-//! it can be asked for more memory than the machine has.
+//! Two structs: [`TrafficOptions`] describes the packets (tests and benches create it directly);
+//! [`LoadOptions`] adds target, rate and duration. Read once by `main`; every number is limited
+//! here, so that no later stage can be asked for more memory than the machine has.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::Duration;
@@ -125,27 +125,27 @@ pub struct LoadOptions {
     pub traffic: TrafficOptions,
 }
 
-/// What a run takes that is given neither a time nor a count.
+/// Duration of a run with neither a time nor a count.
 const DURATION: Duration = Duration::from_secs(10);
 
 impl LoadOptions {
-    /// What these flags stand for, with spaces between them.
+    /// Parses flags separated by spaces.
     ///
     /// # Errors
-    /// What is wrong with them.
+    /// The error of the command line parser.
     pub fn parse(flags: &str) -> Result<Self, clap::Error> {
         let load = Self::augment_args(Command::new("load").no_binary_name(true));
         Self::from_arg_matches(&load.try_get_matches_from(flags.split_whitespace())?)
     }
 
-    /// When the run ends, if the clock ends it.
+    /// Duration of the run, if the clock ends it.
     pub(super) fn time_planned(&self) -> Option<Duration> {
         let default = || self.count.is_none().then_some(DURATION);
         self.duration.or_else(default)
     }
 
-    /// Packets in all, if that is limited: the count, and what the rate gives in the time; at full speed only the clock
-    /// knows.
+    /// Number of packets, if limited: the count, or as many as the rate gives in the time; at full
+    /// speed only the clock ends the run.
     pub(super) fn packets_planned(&self) -> Option<u64> {
         let time = self.time_planned().filter(|_| self.rate > 0.0);
         let by_rate = time.map(|time| ((time.as_secs_f64() * self.rate).round() as u64).max(1));
@@ -165,8 +165,8 @@ fn up_to(low: u32, high: u32) -> clap::builder::RangedI64ValueParser<u32> {
     clap::value_parser!(u32).range(i64::from(low)..=i64::from(high))
 }
 
-/// `HOST:PORT`; a name that has both kinds of address means the IPv4 one, since that is what the daemon listens on
-/// unasked.
+/// Parses `HOST:PORT`; a name with both kinds of address means the IPv4 one, since that is what the
+/// daemon listens on by default.
 fn parse_target(text: &str) -> Result<SocketAddr, String> {
     let found: Vec<SocketAddr> = text
         .to_socket_addrs()
@@ -177,7 +177,7 @@ fn parse_target(text: &str) -> Result<SocketAddr, String> {
     first.ok_or_else(|| "no address found for that name".to_owned())
 }
 
-/// Packets a second, zero or more.
+/// Parses packets a second, zero or more.
 fn parse_rate(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(rate) if (0.0..=1e9).contains(&rate) => Ok(rate),
@@ -185,7 +185,7 @@ fn parse_rate(text: &str) -> Result<f64, String> {
     }
 }
 
-/// How long a run takes, as durations are written in the configuration, but not nothing.
+/// Parses a duration as in the configuration, except zero.
 fn parse_duration(text: &str) -> Result<Duration, String> {
     match units::parse_duration(text)? {
         Duration::ZERO => Err("expected a time above zero".to_owned()),

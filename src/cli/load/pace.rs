@@ -1,56 +1,59 @@
-//! When to send how many: a schedule that is precise on average and never bursts far above its rate.
+//! The schedule of a sender: precise on average, never bursting far above its rate.
 //!
-//! Packet number k (from 0) is due at k/rate. Packets leave in slots of half a millisecond, so that a fast sender does
-//! not wake for each of them and a receiver never meets more than two slots at once. A sender that was kept from
-//! running catches up at no more than twice the rate, and counts what it sent late. No I/O and no clock in here: `run`
-//! passes the time in.
+//! Packet number k (from 0) is due at k/rate. Packets leave in slots of half a millisecond, so that
+//! a fast sender does not wake for each of them and a receiver never meets more than two slots at
+//! once. A sender that was kept from running catches up at no more than twice the rate, and counts
+//! late packets. No I/O and no clock in here: `run` passes the time in.
 
 use std::time::Duration;
 
 use super::sender::BATCH_PACKETS_MAX;
 
-/// The packets of this much time leave together. Sleeps end some 60 us too late, so shorter slots could not be kept;
-/// longer ones would fill an ordinary receive buffer (some 270 small packets) at rates that a receiver keeps up with.
+/// Length of a slot, whose packets leave together. Sleeps end some 60 us too late, so shorter slots
+/// could not be kept; longer ones would fill an ordinary receive buffer (some 270 small packets) at
+/// rates that a receiver can keep up with.
 const SLOT: Duration = Duration::from_micros(500);
-/// A packet that leaves later than this after it was due counts as late.
+/// A packet that leaves this long after it was due counts as late.
 pub(super) const LATE: Duration = Duration::from_millis(10);
-/// How long after the end of a run packets that are still due may leave: a sleep that took too long costs none.
+/// How long after the end of a run packets that are still due may leave, so that a sleep that took
+/// too long costs none.
 const GRACE: Duration = Duration::from_millis(50);
 
 /// The schedule of one sender.
 #[derive(Debug)]
 pub(super) struct Pace {
-    /// Packets a second; 0: no schedule.
+    /// Packets a second; 0 for no schedule.
     rate: f64,
-    /// Packets that leave together.
+    /// Packets in a slot.
     slot: u64,
     /// Packets to send in all.
     planned: u64,
-    /// No packet leaves after this, measured from the start.
+    /// No packet leaves after this time, measured from the start.
     end: Duration,
-    /// Packets that left so far.
+    /// Packets sent so far.
     pub(super) packets_sent: u64,
-    /// Those of them that left more than [`LATE`] after they were due.
+    /// Packets sent more than [`LATE`] after they were due.
     pub(super) packets_late: u64,
-    /// What is left of the slot that is leaving.
+    /// Packets left in the current slot.
     leaving: u64,
-    /// The limit on catching up.
+    /// Limit on catching up.
     not_before: Duration,
 }
 
-/// What to do next.
+/// The next step of a sender.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Send this many, then say how many were [`sent`](Pace::sent).
+    /// Send up to this many, then report how many were [`sent`](Pace::sent).
     Send(usize),
     /// Sleep this long, then ask again.
     Wait(Duration),
-    /// All sent, or the time is over.
+    /// All packets are sent, or the time is over.
     Done,
 }
 
 impl Pace {
-    /// `rate` packets a second (0: as fast as asked) until `planned` were sent or `duration` is over.
+    /// Schedules `rate` packets a second (0: as fast as possible) until `planned` were sent or
+    /// `duration` is over.
     pub(super) fn new(rate: f64, planned: u64, duration: Option<Duration>) -> Self {
         let grace = if rate > 0.0 { GRACE } else { Duration::ZERO };
         let slot = (rate * SLOT.as_secs_f64()).max(1.0) as u64;
@@ -66,7 +69,7 @@ impl Pace {
         }
     }
 
-    /// What to do at `now`, measured from the start.
+    /// Returns the next step at `now`, measured from the start.
     pub(super) fn next(&mut self, now: Duration) -> Step {
         const BATCH: u64 = BATCH_PACKETS_MAX as u64;
         let left = self.planned - self.packets_sent;
@@ -95,7 +98,7 @@ impl Pace {
         Step::Send(self.leaving.min(BATCH) as usize)
     }
 
-    /// `packets` packets left at `now`.
+    /// Records that `packets` packets left at `now`.
     pub(super) fn sent(&mut self, packets: usize, now: Duration) {
         let packets = packets as u64;
         if self.rate > 0.0 && now > self.due_at(self.packets_sent) + SLOT + LATE {
@@ -115,7 +118,8 @@ impl Pace {
 mod tests {
     use super::*;
 
-    /// Runs a schedule on a clock that is moved by hand; a sleep takes `oversleep` too long. Returns what left when.
+    /// Runs a schedule on a clock moved by hand, with sleeps that take `oversleep` too long.
+    /// Returns times and numbers of packets sent.
     fn run(pace: &mut Pace, oversleep: Duration) -> Vec<(Duration, usize)> {
         let (mut now, mut sends) = (Duration::ZERO, Vec::new());
         loop {
@@ -141,7 +145,7 @@ mod tests {
             let sends = run(&mut pace, Duration::from_micros(60));
             assert_eq!(pace.packets_sent, planned, "at {rate}");
             assert_eq!(pace.packets_late, 0, "at {rate}");
-            // At any time as many have left as were due, but for two slots.
+            // At any time as many packets were sent as were due, give or take two slots.
             let mut sent = 0;
             for (at, packets) in sends {
                 sent += packets;

@@ -1,11 +1,13 @@
-//! A request put together the way the PHP extension does it (packet layout, dictionary order, merged timers).
+//! Builds a request the way the PHP extension does (packet layout, dictionary order, merged
+//! timers).
 //!
-//! Both traffics, `traffic` and `demo`, describe a request in texts; this turns the texts into dictionary indexes.
-//! What the extension does and a receiver may come to rely on is kept here: the dictionary is de-duplicated, request
-//! tags come before timer tags, a request tag adds its value before its name and a timer tag its name before its
-//! value, tags stand sorted by name, and timers with equal tags are sent as one with their hits and times summed.
-//! Encoding is prost's: unpacked repeated fields in the order of their numbers, which is the extension's order too.
-//! Not the hot path: packets are made before they are sent, so a linear search in a short dictionary is fine.
+//! `traffic` and `demo` describe a request in texts; this turns the texts into dictionary indexes.
+//! It reproduces what a receiver may come to rely on: the dictionary is de-duplicated, request tags
+//! come before timer tags, a request tag adds its value before its name and a timer tag its name
+//! before its value, tags are sorted by name, and timers with equal tags are sent as one with their
+//! hits and times summed. Encoding is prost's: unpacked repeated fields in the order of their
+//! numbers, which is the extension's order too. Not the hot path: packets are made before they are
+//! sent, so a linear search in a short dictionary is fine.
 
 use std::time::Duration;
 
@@ -13,22 +15,23 @@ use prost::Message;
 
 use crate::input::pinba::model::Request;
 
-/// `secs` as PHP's clocks measure it: to the microsecond.
+/// Rounds `secs` to the microsecond, as PHP's clocks measure it.
 pub(super) fn whole_micros(secs: f64) -> Duration {
     Duration::from_micros((secs * 1e6) as u64)
 }
 
-/// A part of `time`, to the microsecond.
+/// Returns a part of `time`, rounded to the microsecond.
 pub(super) fn share(time: Duration, part: f64) -> Duration {
     whole_micros(time.as_secs_f64() * part)
 }
 
-/// Seconds as the wire carries them.
+/// Converts to seconds as on the wire.
 pub(super) const fn seconds(time: Duration) -> f32 {
     time.as_secs_f32()
 }
 
-/// Adds request tags. Call it once, before any timer: the extension fills the dictionary in that order.
+/// Adds request tags. Call it once, before adding timers: the extension fills the dictionary in
+/// that order.
 pub(super) fn set_request_tags<T: AsRef<[u8]>>(request: &mut Request, tags: &mut [(T, T)]) {
     tags.sort_unstable_by(|a, b| a.0.as_ref().cmp(b.0.as_ref()));
     for (name, value) in tags {
@@ -36,8 +39,8 @@ pub(super) fn set_request_tags<T: AsRef<[u8]>>(request: &mut Request, tags: &mut
     }
 }
 
-/// Adds a timer, or adds its hits and time to the timer that has exactly these tags. PHP itself works in a little of `busy`, the
-/// part of `value` in which it did not just wait.
+/// Adds a timer, or adds its hits and time to the timer with exactly these tags. PHP itself works
+/// during a little of `busy`, the part of `value` in which it did not just wait.
 pub(super) fn add_timer<T: AsRef<[u8]>>(
     request: &mut Request,
     hits: u32,
@@ -57,7 +60,7 @@ pub(super) fn add_timer<T: AsRef<[u8]>>(
     }
 }
 
-/// The timer whose tags are these, names and values alike.
+/// Finds the timer with exactly these tags.
 fn find_timer<T: AsRef<[u8]>>(request: &Request, tags: &[(T, T)]) -> Option<usize> {
     let is_word = |index: &u32, text: &T| request.dictionary[*index as usize] == text.as_ref();
     let mut start = 0;
@@ -73,13 +76,14 @@ fn find_timer<T: AsRef<[u8]>>(request: &Request, tags: &[(T, T)]) -> Option<usiz
     })
 }
 
-/// Fills the datagram up to `bytes` with dictionary words that nothing refers to (within one byte: a word costs at
-/// least two). A request that is longer already stays as it is. Keys and numbers are untouched, so two sizes of the
-/// same seed compare.
+/// Pads the datagram to `bytes` with dictionary words that nothing refers to (within one byte: a
+/// word takes at least two). Longer requests stay as they are. Keys and numbers are untouched, so
+/// different sizes of the same seed are comparable.
 pub(super) fn pad_to(request: &mut Request, bytes: usize) {
     loop {
         let missing = bytes.saturating_sub(request.encoded_len());
-        // Field number and length take two bytes up to 127 bytes of text; longer gaps take more words.
+        // Field number and length take two bytes up to 127 bytes of text; longer gaps take more
+        // words.
         let Some(text_bytes) = missing.checked_sub(2) else {
             return;
         };

@@ -1,8 +1,8 @@
-//! The packets of a run, encoded before it begins, so that sending costs no more than the kernel's part.
+//! The packets of a run, encoded in advance, so that sending costs no more than the kernel's part.
 //!
-//! Made once from `traffic`, then shared read-only by the senders, which go round in them, each from a place of its own. All
-//! packets stand in one buffer, in the order of sending. Bounded by [`BYTES_MAX`]; what does not fit is an error before
-//! anything is sent.
+//! Made once from `traffic`, then shared read-only by the senders, which cycle through them, each
+//! from its own position. All packets stand in one buffer, in the order of sending. Bounded by
+//! [`BYTES_MAX`]; exceeding it is an error before anything is sent.
 
 use std::io;
 
@@ -15,14 +15,14 @@ use super::totals::{Tally, Totals};
 use super::traffic::Traffic;
 use super::{LoadOptions, TrafficOptions};
 
-/// The most memory that prepared packets may take, bytes.
+/// Most memory for prepared packets, in bytes.
 const BYTES_MAX: usize = 2 << 30;
 
-/// Packets that are ready to be sent, as often as wanted: for whoever sends the same ones at several rates.
+/// Packets ready to be sent any number of times, also by several runs at different rates.
 #[derive(Debug)]
 pub struct Packets {
     bytes: Vec<u8>,
-    /// Where each packet begins, and where the last ends.
+    /// Start of each packet, and the end of the last.
     bounds: Vec<usize>,
 }
 
@@ -30,7 +30,7 @@ impl Packets {
     /// Encodes the packets that `options` describe, no more than will be sent.
     ///
     /// # Errors
-    /// When a packet does not fit a datagram, or all of them do not fit the memory for them.
+    /// Fails if a packet does not fit a datagram, or all of them do not fit the memory for them.
     pub fn prepare(options: &LoadOptions) -> io::Result<Self> {
         let planned = options.packets_planned().unwrap_or(u64::MAX);
         let packets = planned.min(u64::from(options.corpus)) as usize;
@@ -41,7 +41,7 @@ impl Packets {
         })
     }
 
-    /// The first `packets` packets (at least 1) of the traffic that `options` describe.
+    /// Encodes the first `packets` packets (at least 1) of the traffic that `options` describe.
     fn new(options: &TrafficOptions, packets: usize) -> io::Result<Self> {
         let mut traffic = Traffic::new(options);
         let (mut bytes, mut bounds) = (Vec::new(), vec![0]);
@@ -65,8 +65,8 @@ impl Packets {
         Ok(Self { bytes, bounds })
     }
 
-    /// The same packets in an order in which many of equal length follow one another: every few thousand of them by length,
-    /// otherwise in the order of their seed.
+    /// Reorders the packets so that many of equal length follow one another: sorted by length
+    /// within groups of a few thousand, otherwise in the order of their seed.
     fn in_runs(&self) -> Self {
         const TOGETHER: usize = 4_096;
         let mut order: Vec<usize> = (0..self.len()).collect();
@@ -81,12 +81,12 @@ impl Packets {
         Self { bytes, bounds }
     }
 
-    /// How many packets there are; at least 1.
+    /// Number of packets; at least 1.
     pub(super) const fn len(&self) -> usize {
         self.bounds.len() - 1
     }
 
-    /// Mean length of a packet, bytes.
+    /// Mean length of a packet, in bytes.
     pub fn bytes_mean(&self) -> f64 {
         self.bytes.len() as f64 / self.len() as f64
     }
@@ -96,7 +96,7 @@ impl Packets {
         &self.bytes[self.bounds[index]..self.bounds[index + 1]]
     }
 
-    /// What senders have sent, each from its place in the corpus onwards: `(first packet, packets sent)`.
+    /// Totals of the packets sent; `senders` holds `(first packet, packets sent)` for each.
     pub(super) fn totals(&self, senders: &[(usize, u64)]) -> Totals {
         let mut tally = Tally::default();
         let len = self.len() as u64;

@@ -1,12 +1,15 @@
-//! `sendmmsg`: up to 64 packets for one call into the kernel.
+//! `sendmmsg`: up to 64 packets per system call.
 //!
-//! One function, called by each sending thread of `run` on its own sockets. It keeps nothing between calls.
+//! One function, called by each sending thread of `run` on its own sockets. It keeps nothing
+//! between calls.
 //!
-//! Packets of equal length that follow one another can go as one message, which the kernel cuts up at the end of the
-//! way (`UDP_SEGMENT`, Linux 4.18): they arrive as they would have alone, for a fifth of the sender's time.
+//! Consecutive packets of equal length can go as one message that the kernel splits at the end of
+//! its path (`UDP_SEGMENT`, Linux 4.18): they arrive as separate datagrams, for a fifth of the
+//! sender's time.
 //!
-//! This file contains `unsafe` because no library that we have sets that option. The invariant: the pointer that the
-//! kernel gets is made from a reference to an `int` that is alive during the call. It does not leave this file.
+//! This file contains `unsafe` because none of our libraries sets that option. The invariant: the
+//! pointer passed to the kernel is made from a reference to an `int` that is alive during the call.
+//! It does not leave this file.
 #![expect(
     unsafe_code,
     reason = "UDP_SEGMENT has no safe wrapper among our dependencies"
@@ -20,15 +23,16 @@ use rustix::net::{MMsgHdr, SendAncillaryBuffer, SendFlags, sendmmsg, sendmsg};
 
 use crate::limits::UDP_PAYLOAD_BYTES_MAX;
 
-/// Packets in one batch at most. The kernel takes as many segments of one message.
+/// Most packets in one batch, and most segments that the kernel takes in one message.
 pub(super) const BATCH_PACKETS_MAX: usize = 64;
 
-/// Sends `packets` (the first 64 of them) on a connected socket and returns how many the kernel took, from the front.
-/// Up to `segments_max` neighbours of equal length are one message; 1: none are, and never were on this socket, which
-/// remembers the length.
+/// Sends `packets` (the first 64 of them) on a connected socket and returns how many the kernel
+/// took, from the front. Up to `segments_max` neighbours of equal length are one message; with 1,
+/// none are, and none ever were on this socket, which remembers the length.
 ///
 /// # Errors
-/// What the kernel says when it takes not even the first; an error of a later packet is met again by the next call.
+/// The kernel's error if it does not take even the first; an error of a later packet is met again
+/// by the next call.
 pub(super) fn send_batch(
     socket: BorrowedFd<'_>,
     packets: &[&[u8]],
@@ -67,7 +71,7 @@ pub(super) fn send_batch(
     Ok(sent)
 }
 
-/// Has the kernel cut longer messages of this socket into datagrams of `bytes` bytes.
+/// Makes the kernel split longer messages of this socket into datagrams of `bytes` bytes.
 fn cut_into(socket: BorrowedFd<'_>, bytes: usize) -> io::Result<()> {
     let bytes = bytes as libc::c_int;
     // SAFETY: the file descriptor is open (borrowed), and the pointer is to an int, as the length says.
@@ -101,7 +105,7 @@ mod tests {
         (to, from)
     }
 
-    /// Sends all of `packets`, and looks that they arrive as they are and in order.
+    /// Sends all of `packets` and checks that they arrive unchanged and in order.
     fn assert_arrive(packets: &[Vec<u8>], segments_max: usize) {
         let (to, from) = pair();
         let slices: Vec<&[u8]> = packets.iter().map(Vec::as_slice).collect();
@@ -139,13 +143,14 @@ mod tests {
                 .map(|(i, bytes)| vec![(i % 251) as u8; bytes])
                 .collect();
             assert_arrive(&packets, segments_max);
-            // All of them would be longer than a message can be.
+            // Together longer than a message can be.
             let long: Vec<Vec<u8>> = (0..9).map(|i| vec![i; 9000]).collect();
             assert_arrive(&long, segments_max);
         }
     }
 
-    /// Batches of both sides at once on several threads: every byte of every packet, in order, whatever the lengths are.
+    /// Batches on both sides at once on several threads: every byte of every packet, in order,
+    /// whatever the lengths.
     #[test]
     fn what_many_threads_send_in_batches_arrives_in_batches_byte_for_byte() {
         use crate::input::udp::batch::Batch;
@@ -227,9 +232,9 @@ mod tests {
             }
         }
 
-        // Nobody is there any more, and nobody else gets the port.
+        // Nobody listens there any more, and nobody else gets the port.
         to.connect(to.local_addr().unwrap()).unwrap();
-        // The first packet goes out; the answer that nobody is there comes back with the second.
+        // The first packet goes out; the ICMP error comes back with the second.
         let refused = (0..10).find_map(|_| send_batch(from.as_fd(), &[b"packet"], 1).err());
         assert_eq!(refused.unwrap().kind(), io::ErrorKind::ConnectionRefused);
     }

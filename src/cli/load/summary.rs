@@ -1,6 +1,7 @@
-//! The totals that `load` prints at its end: for reading, or as one JSON object.
+//! The totals that `load` prints at its end: as text, or as one JSON object.
 //!
-//! Filled by `run`. "Sent" means taken by the kernel; whether a receiver had room is in the receiver's counters.
+//! Filled by `run`. "Sent" means taken by the kernel; whether a receiver had room is in the
+//! receiver's counters.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -11,25 +12,25 @@ use super::Sent;
 use super::totals::Totals;
 use crate::cli::format::grouped;
 
-/// What was sent, and how it went.
+/// The result of a run.
 #[derive(Debug)]
 pub struct Summary {
-    /// Where to.
+    /// The destination.
     pub target: SocketAddr,
-    /// How sending went.
+    /// The senders' counts.
     pub sent: Sent,
-    /// What the sent packets add up to.
+    /// Sums over the sent packets.
     pub totals: Totals,
 }
 
 impl Summary {
-    /// Packets that were planned and not sent.
+    /// Planned packets that were not sent.
     pub fn missed(&self) -> u64 {
         let planned = self.sent.planned.unwrap_or_default();
         planned.saturating_sub(self.totals.packets)
     }
 
-    /// All of it as a JSON object.
+    /// The summary as a JSON object.
     pub fn to_json(&self) -> Json {
         let round = |number: f64| (number * 1000.0).round() / 1000.0;
         let (sent, packets) = (&self.sent, self.totals.packets as f64);
@@ -53,7 +54,7 @@ impl Summary {
 }
 
 impl fmt::Display for Summary {
-    /// The JSON, a line for each number.
+    /// The JSON, one number per line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let json = self.to_json();
         let number = |name: &str| json[name].as_f64().unwrap_or_default();

@@ -1,8 +1,9 @@
-//! What a run of packets adds up to, exactly: the other side of the ledger when a daemon's reports are checked.
+//! Exact sums over the packets of a run, to check a daemon's reports against.
 //!
-//! Times are added as the daemon adds them: each wire float becomes whole microseconds once. Kept by whoever makes
-//! packets (one thread); distinct keys are counted by their 64-bit hashes, so a tally costs about 16 bytes a distinct
-//! key and may, with a chance of one in ten million at a million keys, be one short.
+//! Times are added as the daemon adds them: each wire float becomes whole microseconds once. Kept
+//! by the one thread that makes the packets; distinct keys are counted by their 64-bit hashes, so a
+//! tally costs about 16 bytes per distinct key and may, with a chance of one in ten million at a
+//! million keys, be one short.
 
 use std::collections::{BTreeMap, HashSet};
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash};
@@ -18,9 +19,9 @@ use crate::input::record::micros;
 pub struct Totals {
     /// Datagrams.
     pub packets: u64,
-    /// Their payload, bytes.
+    /// Their payload, in bytes.
     pub bytes: u64,
-    /// Requests in them, nested ones included.
+    /// Requests, including nested ones.
     pub requests: u64,
     /// Timers in all requests.
     pub timers: u64,
@@ -38,14 +39,14 @@ pub struct Totals {
     pub document_bytes: u64,
     /// Requests by status.
     pub statuses: BTreeMap<u32, u64>,
-    /// How many different keys the requests had: `hosts`, `servers`, `scripts`, `hosts_servers_scripts`, `schemas` (an
-    /// absent one being one of them), `request_tag_sets` (the empty one included), `timer_tag_sets`.
+    /// Numbers of distinct keys: `hosts`, `servers`, `scripts`, `hosts_servers_scripts`, `schemas`
+    /// (none counts as one), `request_tag_sets` (including the empty one), `timer_tag_sets`.
     pub distinct: BTreeMap<&'static str, u64>,
 }
 
 type Hashes = HashSet<u64, BuildHasherDefault<DefaultHasher>>;
 
-/// Totals in the making.
+/// Accumulates totals.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     sums: Totals,
@@ -118,7 +119,7 @@ impl Tally {
     }
 }
 
-/// A tag set by its texts; the indexes differ from packet to packet.
+/// A tag set as texts, since indexes differ from packet to packet.
 fn tag_set<'a>(request: &'a Request, names: &[u32], values: &[u32]) -> Vec<[Option<&'a [u8]>; 2]> {
     let text = |index: &u32| Some(request.dictionary.get(*index as usize)?.as_slice());
     let pairs = names.iter().zip(values);
@@ -127,7 +128,7 @@ fn tag_set<'a>(request: &'a Request, names: &[u32], values: &[u32]) -> Vec<[Opti
         .collect()
 }
 
-/// A nested request has the fields of a packet but for the requests in it.
+/// A nested request as a packet without further requests.
 fn unnested(nested: &NestedRequest) -> Request {
     let nested = NestedRequest {
         requests: Vec::new(),

@@ -1,10 +1,10 @@
-//! What `load` sends: seeded requests that look like a busy site's.
+//! The traffic of `load`: seeded requests that look like those of a busy site.
 //!
-//! Latencies are log-normal with a median and a spread of each script's own, a few scripts get most of the requests,
-//! nearly all answers are 200, and timers name backends that the script waits for. The same seed and options give the
-//! same packets, byte for byte (as long as `rand` stays at its locked version). Used by `packets` before a run, and by
-//! tests and benches directly. Texts are made per request, so this is for preparing packets, not for sending them at
-//! full speed.
+//! Latencies are log-normal with a median and spread for each script, a few scripts get most of the
+//! requests, nearly all responses are 200, and timers name backends that the script waits for. The
+//! same seed and options give the same packets, byte for byte (as long as `rand` stays at its
+//! locked version). Used by `packets` before a run, and by tests and benches directly. Texts are
+//! made per request, so this is for preparing packets, not for sending them at full speed.
 
 use std::time::Duration;
 
@@ -20,9 +20,9 @@ use super::packet::{self, share, whole_micros};
 use super::totals::{Tally, Totals};
 use super::vocabulary::{self, BACKENDS};
 
-/// How steeply popularity falls with the rank.
+/// How steeply popularity falls with rank.
 const ZIPF_EXPONENT: f64 = 1.05;
-/// Requests take no less and no more than this.
+/// Bounds of request times.
 const REQUEST_SECS: (f64, f64) = (0.0002, 60.0);
 
 /// A source of packets.
@@ -31,25 +31,26 @@ pub struct Traffic {
     options: TrafficOptions,
     rng: StdRng,
     scripts: Vec<Script>,
-    /// Requests made so far; `Distribution::Each` counts through the keys with it.
+    /// Requests made so far; `Distribution::Each` uses it to enumerate the keys.
     made: u64,
     tally: Tally,
     encoded: Vec<u8>,
 }
 
-/// How one script behaves.
+/// The behaviour of one script.
 #[derive(Debug)]
 struct Script {
     name: String,
     time: LogNormal<f64>,
     document: LogNormal<f64>,
     memory_peak: u32,
-    /// Where in the list of backends and operations its timers begin.
+    /// Where its timers start in the list of backends and operations.
     first_call: u32,
 }
 
 impl Traffic {
-    /// Traffic as `options` describe it. Takes time and memory in proportion to the number of scripts.
+    /// Traffic as `options` describe it. Takes time and memory in proportion to the number of
+    /// scripts.
     pub fn new(options: &TrafficOptions) -> Self {
         let mut rng = StdRng::seed_from_u64(options.seed);
         let scripts = (0..options.scripts)
@@ -65,7 +66,7 @@ impl Traffic {
         }
     }
 
-    /// The next packet, encoded. It is added to [`totals`](Self::totals).
+    /// Encodes the next packet and adds it to [`totals`](Self::totals).
     pub fn packet(&mut self) -> &[u8] {
         let request = self.next_request();
         self.encoded = request.encode_to_vec();
@@ -73,12 +74,12 @@ impl Traffic {
         &self.encoded
     }
 
-    /// What all packets taken by [`packet`](Self::packet) add up to.
+    /// Sums over all packets returned by [`packet`](Self::packet).
     pub fn totals(&self) -> Totals {
         self.tally.totals()
     }
 
-    /// The next packet before it is encoded; not counted in the totals.
+    /// The next packet before encoding; not counted in the totals.
     pub fn next_request(&mut self) -> Request {
         let mut request = self.request();
         for _ in 0..self.options.nested {
@@ -111,7 +112,7 @@ impl Traffic {
             memory_footprint: Some(rng.random_range(256..4096) * 4096),
             schema: draw_schema(rng, options.schemas)
                 .map(|number| vocabulary::schema(number).into()),
-            // The request count stays 0: nothing in the extension counts it up.
+            // The request count stays 0: nothing in the extension increments it.
             ..Request::named(
                 vocabulary::host(host),
                 vocabulary::server(server),
@@ -128,7 +129,7 @@ impl Traffic {
         request
     }
 
-    /// Numbers of the next request's host, server and script.
+    /// Draws host, server and script of the next request.
     fn keys(&mut self) -> [u32; 3] {
         let options = &self.options;
         let counts = [options.hosts, options.servers, options.scripts];
@@ -155,7 +156,7 @@ impl Traffic {
 
 impl Script {
     fn new(index: u32, rng: &mut StdRng) -> Self {
-        // Most scripts answer within 5 to 150 ms, one in twenty takes its time.
+        // Most scripts answer within 5 to 150 ms, one in twenty takes longer.
         let slow = if rng.random_bool(0.05) { 10.0 } else { 1.0 };
         let median = slow * 0.005 * 30_f64.powf(rng.random());
         let log_normal = |median: f64, spread| {
@@ -165,14 +166,14 @@ impl Script {
             name: vocabulary::script(index),
             time: log_normal(median, rng.random_range(0.3..0.8)),
             document: log_normal(rng.random_range(800.0..60_000.0), 0.5),
-            // The allocator of PHP takes memory from the system by 2 MiB.
+            // PHP's allocator takes memory from the system in units of 2 MiB.
             memory_peak: rng.random_range(1..24) * 2_097_152,
             first_call: rng.random(),
         }
     }
 }
 
-/// The timers of a request that took `time`: together they explain a good part of it.
+/// Adds the timers of a request that took `time`: together they explain a good part of it.
 fn add_timers(
     request: &mut Request,
     rng: &mut StdRng,
@@ -194,8 +195,8 @@ fn add_timers(
     }
 }
 
-/// What timer number `timer` of a request stands for: its tags and its most hits. Calls of one request differ as long as the
-/// options allow for so many tag sets; where they do not, equal timers are merged, as PHP does.
+/// The tags and the most hits of timer number `timer` of a request. Calls of one request differ as
+/// long as the options allow enough tag sets; otherwise equal timers are merged, as in PHP.
 fn call(
     options: &TrafficOptions,
     first_call: u32,
@@ -242,13 +243,13 @@ fn call(
     (tags, hits_max)
 }
 
-/// A number below `count`, 0 being the most frequent.
+/// Draws a number below `count`; 0 is the most frequent.
 fn draw_zipf(rng: &mut StdRng, count: u32) -> u32 {
     let zipf = Zipf::new(f64::from(count), ZIPF_EXPONENT).expect("a count of at least 1");
     zipf.sample(rng) as u32 - 1
 }
 
-/// 0 (status 200) for 93 of 100 requests.
+/// Draws 0 (status 200) for 93 of 100 requests.
 fn draw_status(rng: &mut StdRng, statuses: u32) -> u32 {
     if statuses == 1 || rng.random_bool(0.93) {
         0
@@ -257,7 +258,7 @@ fn draw_status(rng: &mut StdRng, statuses: u32) -> u32 {
     }
 }
 
-/// Nine of ten requests have the first schema; none has one when there are none.
+/// Draws the first schema for nine of ten requests; `None` if there are none.
 fn draw_schema(rng: &mut StdRng, schemas: u32) -> Option<u32> {
     match schemas {
         0 => None,

@@ -1,7 +1,8 @@
-//! Requests in aligned columns, and their timers beneath them.
+//! Formats requests in aligned columns, with their timers beneath them.
 //!
-//! Columns of names grow with what comes, up to a bound, so that lines stay aligned without knowing what is still to come; what
-//! is longer is cut. The script, which is what one looks for, and the tags come last and are whole. Used by `tail` alone.
+//! Columns of names grow with their content, up to a bound, so that lines stay aligned without
+//! knowledge of the future; longer names are cut. The script, which is what one looks for, and the
+//! tags come last and are shown whole. Used by `tail` alone.
 
 use std::io::{self, Write};
 
@@ -9,9 +10,9 @@ use serde_json::Value as Json;
 
 use crate::cli::format::{clock, cut, fit, secs, tag_text, visible, width};
 
-/// Bounds of a column of names.
+/// Smallest and largest width of a column of names.
 const NAMES: (usize, usize) = (10, 28);
-/// The width of everything before the first name.
+/// The heading up to the first name.
 const LEFT: &str = "UTC       STATUS       TIME  ";
 /// Columns of a timer before its tags.
 const TIMER_LEFT: usize = 17;
@@ -21,10 +22,10 @@ const YELLOW: &str = "\u{1b}[33m";
 const DIM: &str = "\u{1b}[2m";
 const PLAIN: &str = "\u{1b}[0m";
 
-/// What takes this long is slow, and very slow; seconds.
+/// Times in seconds from which on a request is slow, or very slow.
 const SLOW_SECS: (f64, f64) = (0.3, 1.0);
 
-/// Prints rows.
+/// Prints rows in columns.
 #[derive(Debug)]
 pub(super) struct Columns {
     colour: bool,
@@ -43,7 +44,7 @@ impl Columns {
         }
     }
 
-    /// The heading, the first time.
+    /// Prints the heading, the first time.
     pub(super) fn begin(&mut self, out: &mut impl Write) -> io::Result<()> {
         if std::mem::replace(&mut self.begun, true) {
             return Ok(());
@@ -56,7 +57,7 @@ impl Columns {
         writeln!(out, "{}", self.paint(DIM, &format!("{LEFT}{names}")))
     }
 
-    /// One request.
+    /// Prints one request.
     pub(super) fn row(&mut self, out: &mut impl Write, row: &Json) -> io::Result<()> {
         let text = |name: &str| visible(row[name].as_str().unwrap_or_default());
         let (host, server) = (text("hostname"), text("server_name"));
@@ -90,7 +91,7 @@ impl Columns {
         Ok(())
     }
 
-    /// One timer: hits, time, share of the request's time, tags.
+    /// Formats one timer: hits, time, share of the request's time, tags.
     fn timer(&self, out: &mut impl Write, timer: &Json, request_secs: f64) -> io::Result<()> {
         let time = timer["value"].as_f64().unwrap_or_default();
         let share = match request_secs {

@@ -1,8 +1,10 @@
-//! The daemon's stream of requests, read line by line on a thread of its own, and connected again when it breaks.
+//! The daemon's stream of requests, read line by line on its own thread and reconnected when it
+//! breaks.
 //!
-//! The thread (`lines`) blocks in the socket, while whoever takes the lines waits with a time limit and can see a stop. Between
-//! the two is a channel of `WAITING` lines: when it is full the thread waits, then the connection, and the daemon counts what
-//! is missed. The thread ends with the receiver; it is not joined, because it may block in the socket.
+//! The thread (`lines`) blocks in the socket, while the consumer waits with a time limit and can
+//! notice a stop. Between them is a channel of `WAITING` lines: when it is full the thread waits,
+//! then the connection, and the daemon counts the requests missed. The thread ends with the
+//! receiver; it is not joined, because it may block in the socket.
 
 use std::io::{self, BufRead, BufReader, Read};
 use std::thread;
@@ -13,31 +15,31 @@ use crossbeam::channel::{Receiver, SendError, Sender, bounded};
 use super::StreamQuery;
 use crate::cli::client::{Client, ClientError};
 
-/// Lines on the way.
+/// Capacity of the channel, in lines.
 const WAITING: usize = 256;
-/// Longest line, bytes: one request with all its timers.
+/// Longest line, in bytes: one request with all its timers.
 const LINE_BYTES_MAX: u64 = 32 << 20;
 /// First and longest pause between two attempts.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(5));
 
-/// What happened; an error: the daemon refuses, or was never there, and it is over.
+/// An event; an error is final: the daemon refuses, or was never there.
 pub(super) type News = Result<Event, ClientError>;
 
-/// What may be followed by more.
+/// An event after which more may follow.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Event {
-    /// There is a connection.
+    /// The connection was made.
     Connected,
     /// A line, without its end. Heartbeats are empty lines and are left out.
     Line(String),
-    /// The connection is lost or did not come about, and will be tried again after a pause.
+    /// The connection broke or failed; it is retried after a pause.
     Lost(ClientError),
 }
 
 /// Starts to read.
 ///
 /// # Errors
-/// When the system gives no thread.
+/// Fails if the system cannot create a thread.
 pub(super) fn follow(client: Client, query: StreamQuery) -> io::Result<Receiver<News>> {
     let (sender, receiver) = bounded(WAITING);
     thread::Builder::new()
@@ -46,7 +48,7 @@ pub(super) fn follow(client: Client, query: StreamQuery) -> io::Result<Receiver<
     Ok(receiver)
 }
 
-/// Ends when all that was asked for has come, or when nobody listens any more, which a send finds out.
+/// Ends when everything requested has arrived, or when a send finds no receiver.
 fn run(
     client: &Client,
     mut query: StreamQuery,
@@ -63,7 +65,7 @@ fn run(
                     problem: read(stream, &mut query, events)?,
                 }
             }
-            // Too many at once: there may be room later.
+            // Too many streams at once: there may be room later.
             Err(
                 lost @ (ClientError::Unreachable { .. } | ClientError::Refused { status: 503, .. }),
             ) if connected => lost,
@@ -78,7 +80,7 @@ fn run(
     Ok(())
 }
 
-/// Reads one answer to its end and says how it ended.
+/// Reads one answer to its end and returns how it ended.
 fn read(
     stream: impl Read,
     query: &mut StreamQuery,

@@ -1,4 +1,4 @@
-//! One value of a table: JSON as the daemon sent it, how it is written out by its column's unit, and how two compare. Pure.
+//! One value of a table: formats the daemon's JSON by the column's unit, and compares values. Pure.
 
 use std::cmp::Ordering;
 
@@ -7,35 +7,34 @@ use serde_json::Value as Json;
 use crate::cli::format::{bytes, grouped, number, secs, visible};
 use crate::value;
 
-/// Columns of a bar.
+/// Width of a bar.
 const BAR: usize = 10;
 
-/// What a column's numbers are.
+/// The unit of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
-    /// Text; the others are numbers.
+    /// Text; all others are numbers.
     Text,
-    /// Something that can be counted.
+    /// A count.
     Count,
     /// Seconds.
     Seconds,
-    /// Hundredths.
+    /// Percent.
     Percent,
-    /// Hundredths, with a bar.
+    /// Percent, with a bar.
     Share,
     /// KiB.
     Kib,
     /// Bytes.
     Bytes,
-    /// A number as it is: an id, a status.
+    /// A plain number: an id, a status.
     Plain,
-    /// Any other number: so many a second, for instance.
+    /// Any other number, such as a rate.
     Number,
 }
 
 impl Unit {
-    /// How a column of numbers in this unit is shown; without a unit they are ids and codes if they
-    /// are whole.
+    /// The unit of a column of numbers; without one, whole numbers are ids and codes.
     pub const fn of(unit: value::Unit, is_whole: bool) -> Self {
         match unit {
             value::Unit::None if !is_whole => Self::Number,
@@ -51,7 +50,7 @@ impl Unit {
         }
     }
 
-    /// A value as text, in a column of this unit; a terminal executes nothing in it.
+    /// Formats a value; escapes anything that a terminal would execute.
     pub fn format(self, value: &Json) -> String {
         let of = match value {
             Json::Null => return "-".to_owned(),
@@ -72,7 +71,7 @@ impl Unit {
     }
 }
 
-/// The order of two values; what is missing comes last either way.
+/// Compares two values; missing ones sort last in either order.
 pub fn compare(a: &Json, b: &Json, descending: bool) -> Ordering {
     if a.is_null() || b.is_null() {
         return a.is_null().cmp(&b.is_null());
@@ -86,7 +85,7 @@ pub fn compare(a: &Json, b: &Json, descending: bool) -> Ordering {
     if descending { order.reverse() } else { order }
 }
 
-/// A part of a whole as a bar of fixed width, in eighths of a character.
+/// A fraction as a bar of fixed width, in eighths of a character.
 fn bar(part: f64) -> String {
     const EIGHTHS: [char; 8] = [' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉'];
     let eighths = (part.clamp(0.0, 1.0) * (BAR * 8) as f64).round() as usize;

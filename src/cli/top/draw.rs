@@ -1,7 +1,8 @@
-//! The screen as lines of styled text, for whatever size it has.
+//! Draws the screen as lines of styled text, for any size.
 //!
-//! From the top: the daemon's health, the tabs, the tables, the keys. A small terminal shows fewer of them, the table longest.
-//! Colours carry no information of their own. Called by the event loop, once for each change.
+//! From the top: the daemon's health, the tabs, the tables, the keys. A small terminal shows fewer
+//! of them, the table longest. Colours carry no information of their own. Called by the event loop
+//! after each change.
 
 use ratatui::Frame;
 use ratatui::style::{Color, Modifier, Style};
@@ -16,12 +17,12 @@ use super::table::Table;
 use crate::cli::format::{bytes, clock, cut, fit, grouped, number, secs, visible, width};
 use crate::config::units::exact_duration;
 
-/// All keys, as the help shows them.
+/// The text of the help: all keys.
 const KEYS: &str = include_str!("../help/top_keys.txt");
 
-/// Below this many lines only the table and the keys are drawn.
+/// Below this height only the table and the keys are drawn.
 const TINY: usize = 8;
-/// From here on there is room for everything.
+/// From this height on everything is drawn.
 const FULL: usize = 18;
 
 const HEADING: Style = Style::new().fg(Color::Cyan).add_modifier(Modifier::BOLD);
@@ -29,7 +30,7 @@ const ALARM: Style = Style::new().fg(Color::Red).add_modifier(Modifier::BOLD);
 const DIM: Style = Style::new().add_modifier(Modifier::DIM);
 const SELECTED: Style = Style::new().add_modifier(Modifier::REVERSED);
 
-/// Draws everything, without colours if there shall be none.
+/// Draws everything, with or without colours.
 pub fn draw(frame: &mut Frame<'_>, model: &mut Model, colour: bool) {
     let area = frame.area();
     let lines = lines(model, area.width.into(), area.height.into());
@@ -42,7 +43,7 @@ pub fn draw(frame: &mut Frame<'_>, model: &mut Model, colour: bool) {
     }
 }
 
-/// The lines of a screen of that size.
+/// The lines of a screen of this size.
 fn lines(model: &mut Model, columns: usize, height: usize) -> Vec<Line<'static>> {
     if height == 0 {
         return Vec::new();
@@ -135,7 +136,7 @@ fn traffic(stats: &Stats, sample: &Sample) -> Line<'static> {
     Line::from(spans)
 }
 
-/// What the daemon has in memory.
+/// The contents and size of the daemon's memory.
 pub(super) fn memory(sample: &Sample) -> String {
     format!(
         "{} requests, {} timers, {} words; reports {} of {}",
@@ -147,7 +148,7 @@ pub(super) fn memory(sample: &Sample) -> String {
     )
 }
 
-/// Two sparklines beside each other.
+/// Two sparklines side by side.
 fn past(sample: &Sample, columns: usize) -> Line<'static> {
     const NOW_COLUMNS: usize = 10;
     let half = columns.saturating_sub(2) / 2;
@@ -167,7 +168,8 @@ fn past(sample: &Sample, columns: usize) -> Line<'static> {
     requests.into_iter().chain(gap).chain(latency).collect()
 }
 
-/// The tables, or why there are none, in at most `room` lines. Gives the rows of the table that keys move in.
+/// The tables, or why there are none, in at most `room` lines. Also returns the number of rows of
+/// the table in focus.
 fn body(
     model: &mut Model,
     columns: usize,
@@ -206,7 +208,7 @@ fn body(
     page_rows
 }
 
-/// One table: what it is, its headings, its rows from the offset on.
+/// The lines of one table: title, headings, and rows from the offset on.
 fn table_lines(
     table: &mut Table,
     columns: usize,
@@ -218,7 +220,7 @@ fn table_lines(
         return Vec::new();
     }
     let mut lines = Vec::with_capacity(height);
-    // With few lines the rows are what counts.
+    // With few lines the rows come first.
     if height > 3 {
         lines.push(caption(table, focused, typing));
     }

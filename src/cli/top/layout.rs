@@ -1,7 +1,8 @@
-//! Columns in the width there is: which of them fit, how wide each is, and the text of a row.
+//! Fits columns into a width: which are shown, how wide each is, and the text of a row.
 //!
-//! Numbers take what they need; names share what is left, down to a smallest width; columns that do not fit are left out at
-//! the right, but never the one that is sorted by. The screen and the plain output are both made from this. Pure.
+//! Numbers take what they need; names share the rest, down to a smallest width; columns that do not
+//! fit are dropped from the right, but never the sorted one. Used by the screen and by the plain
+//! output. Pure.
 
 use super::cell::Unit;
 use super::table::{Column, Row, Table};
@@ -9,10 +10,10 @@ use crate::cli::format::{fit, fit_right, width};
 
 /// Blanks between columns.
 const GAP: usize = 2;
-/// The least that a column of names gets, or an eighth of a wide terminal; the first one, which tells rows apart, gets two fifths
-/// of the width before others give way to it.
+/// Smallest width of a column of names, unless an eighth of the terminal is more. The first, which
+/// identifies rows, keeps two fifths of the width before others are dropped for it.
 const NAME_MIN: usize = 12;
-/// Rows that are looked at for widths.
+/// Rows that determine the widths.
 const LOOKED_AT: usize = 200;
 
 /// The columns to show.
@@ -23,7 +24,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// The layout of a table in so many columns of the terminal.
+    /// Lays a table out in this many columns of the terminal.
     pub fn new(table: &Table, columns: usize) -> Self {
         let natural = natural(table);
         let least = |at: usize| match table.content.columns[at].unit {
@@ -38,7 +39,7 @@ impl Layout {
         let sorted = table.sort().0;
         let mut chosen: Vec<usize> = (0..natural.len()).collect();
         while chosen.len() > 1 && needed(&chosen) > columns {
-            // The last that is neither the sorted one nor the first, which names the row.
+            // The last that is neither sorted nor the first, which names the row.
             let Some(out) = chosen.iter().rposition(|at| *at != sorted && *at != 0) else {
                 break;
             };
@@ -55,7 +56,7 @@ impl Layout {
         }
     }
 
-    /// The headings, the sorted one marked.
+    /// The headings, with a mark at the sorted one.
     pub fn heading(&self, table: &Table) -> String {
         let (sorted, descending) = table.sort();
         self.line(table, |at| {
@@ -67,7 +68,7 @@ impl Layout {
         })
     }
 
-    /// The texts of a row.
+    /// The text of a row.
     pub fn row(&self, table: &Table, row: &Row) -> String {
         self.line(table, |at| {
             let column = &table.content.columns[at];
@@ -85,7 +86,7 @@ impl Layout {
     }
 }
 
-/// What each column would take.
+/// The natural width of each column.
 fn natural(table: &Table) -> Vec<usize> {
     let widest = |column: &Column| {
         let rows = table.rows().take(LOOKED_AT);

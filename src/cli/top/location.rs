@@ -1,8 +1,8 @@
-//! What a view shows: a tab, or what was opened from it.
+//! The content of a view: a tab, or a page opened from it.
 
 use crate::cli::format::visible;
 
-/// A report by one key that every daemon has: the title of its tab, the heading of its key, its key.
+/// A report by one key that every daemon has: title of its tab, heading of its key, its key.
 pub type ByKey = (&'static str, &'static str, &'static str);
 
 /// The first tabs.
@@ -24,10 +24,10 @@ pub const TABS: [Location; 7] = [
     Location::Reports,
 ];
 
-/// Parameters of a search for requests, and their values.
+/// Parameters of a search for requests, with their values.
 pub type Conditions = Vec<(String, String)>;
 
-/// What a view shows.
+/// The content of a view.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Location {
     /// A tab with a report.
@@ -41,7 +41,7 @@ pub enum Location {
     Reports,
     /// A report.
     Report(String),
-    /// The requests that meet these conditions: their timers, and the slowest of them.
+    /// Requests that meet these conditions: their timers, and the slowest of them.
     Requests(Conditions),
     /// One request.
     Request(u64),

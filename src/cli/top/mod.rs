@@ -1,4 +1,4 @@
-//! `pinbad top`: what is slow in a running daemon, live on a terminal or once as plain text.
+//! `pinbad top`: shows what is slow in a running daemon, live on a terminal or once as plain text.
 //!
 //! ```text
 //!   keys -> model -> draw          `live`, the main thread
@@ -7,9 +7,10 @@
 //!             poll                 a thread of its own, which polls the daemon over HTTP
 //! ```
 //!
-//! Called by `main`. Reads the daemon over its HTTP interface, so it shows one on another machine as well. `model`, `table`,
-//! `layout` and `draw` are pure; only `live` uses the terminal. Text from outside is escaped where a value becomes text. Memory is
-//! bounded by the rows of an answer and the polls that are remembered.
+//! Called by `main`. Reads the daemon over its HTTP interface, so the daemon may run on another
+//! machine. `model`, `table`, `layout` and `draw` are pure; only `live` uses the terminal. Text
+//! from outside is escaped where a value becomes text. Memory is bounded by the rows of an answer
+//! and the number of polls remembered.
 
 use std::io::{IsTerminal, stdin, stdout};
 use std::time::Duration;
@@ -37,10 +38,10 @@ pub mod views;
 
 /// Longest wait for one answer.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
-/// The width of plain output that does not go to a terminal.
+/// Width of plain output that does not go to a terminal.
 const PLAIN_COLUMNS: usize = 160;
 
-/// What `top` takes.
+/// The flags of `top`.
 #[derive(Debug, Clone, FlagGroup)]
 pub struct TopFlags {
     /// Which daemon.
@@ -72,10 +73,10 @@ fn interval(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Runs until a key or a signal ends it; or prints once. `colour`: whether there may be colours.
+/// Runs until a key or signal ends it, or prints once. `colour` allows colours.
 ///
 /// # Errors
-/// When the daemon does not answer (printing once), or the terminal cannot be used.
+/// Fails if the daemon does not answer (when printing once), or the terminal cannot be used.
 pub fn execute(flags: &TopFlags, colour: bool, shutdown: &Shutdown) -> Result<(), Failure> {
     let client = Client::at(&flags.client.url, &flags.client.access)?.patient_for(ANSWER_MAX);
     let output = stdout().is_terminal();

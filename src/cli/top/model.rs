@@ -1,8 +1,9 @@
-//! The state of the screen, and what keys do to it.
+//! The state of the screen, and how keys change it.
 //!
-//! The tab, the views opened from it (a stack), the tables of each view with their sort, filter and selection, the daemon's
-//! [`Stats`], and the connection. Keys change the first of these, updates from the poller the others; [`Model::query`] is what
-//! to poll next. Pure: no terminal, no thread, no clock. At most `OPENED_MAX` views are open.
+//! The tab, the views opened from it (a stack), the tables of each view with sort, filter and
+//! selection, the daemon's [`Stats`], and the connection. Keys change the former, updates from the
+//! poller the latter two; [`Model::query`] is the next poll. Pure: no terminal, no thread, no
+//! clock. At most `OPENED_MAX` views are open.
 
 use std::time::Duration;
 
@@ -14,9 +15,9 @@ use super::stats::Stats;
 use super::table::Table;
 use crate::cli::format::visible;
 
-/// Most views that are open on top of a tab.
+/// Most views open on top of a tab.
 const OPENED_MAX: usize = 16;
-/// Longest filter, characters.
+/// Longest filter, in characters.
 const FILTER_MAX: usize = 100;
 /// Shortest and longest time between two polls.
 pub const INTERVALS: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(3600));
@@ -24,17 +25,17 @@ pub const INTERVALS: (Duration, Duration) = (Duration::from_millis(200), Duratio
 /// A tab or an opened view, with its tables.
 #[derive(Debug, Clone, Default)]
 pub struct View {
-    /// What it shows.
+    /// The content to show.
     pub location: Location,
     /// Lines above the tables.
     pub about: Vec<(&'static str, String)>,
     /// The tables.
     pub tables: Vec<Table>,
-    /// The table that keys move in.
+    /// The table in focus.
     pub focus: usize,
     /// Why it cannot be shown.
     pub refused: Option<String>,
-    /// Whether an update has come.
+    /// Whether an update has arrived.
     pub loaded: bool,
     serial: u64,
     /// The column to sort by, as given at the start.
@@ -52,7 +53,7 @@ impl View {
         }
     }
 
-    /// The table that keys move in.
+    /// The table in focus.
     pub fn table(&self) -> Option<&Table> {
         self.tables.get(self.focus)
     }
@@ -76,13 +77,13 @@ impl View {
 /// The whole state.
 #[derive(Debug, Default)]
 pub struct Model {
-    /// Where the daemon is.
+    /// The URL of the daemon.
     pub url: String,
     /// Its counters and rates.
     pub stats: Stats,
-    /// Why it does not answer, if it does not.
+    /// Why the daemon does not answer, if so.
     pub lost: Option<String>,
-    /// Which tab.
+    /// The current tab.
     pub tab: usize,
     /// Whether the keys are shown.
     pub help: bool,
@@ -92,7 +93,7 @@ pub struct Model {
     pub paused: bool,
     /// Time between two polls.
     pub interval: Duration,
-    /// Rows of the table that were drawn last.
+    /// Rows of the table drawn last.
     pub page_rows: usize,
     tabs: Vec<View>,
     opened: Vec<View>,
@@ -100,7 +101,7 @@ pub struct Model {
 }
 
 impl Model {
-    /// At the first tab, or at a report; sorted by this column.
+    /// Starts at the first tab, or at a report; sorted by this column.
     pub fn new(url: &str, report: Option<&str>, sort: Option<&str>, interval: Duration) -> Self {
         let view = |(location, serial): (&Location, u64)| View::new(location.clone(), serial);
         let mut model = Self {
@@ -124,12 +125,12 @@ impl Model {
         self.opened.last().unwrap_or(&self.tabs[self.tab])
     }
 
-    /// The current view, to be changed.
+    /// The current view, mutable.
     pub fn view_mut(&mut self) -> &mut View {
         self.opened.last_mut().unwrap_or(&mut self.tabs[self.tab])
     }
 
-    /// The names of what was opened, from the tab on.
+    /// The names of the open views, starting with the tab.
     pub fn path(&self) -> Vec<String> {
         let tab = std::iter::once(&self.tabs[self.tab]);
         tab.chain(&self.opened)
@@ -137,7 +138,7 @@ impl Model {
             .collect()
     }
 
-    /// What to poll next.
+    /// The next poll.
     pub fn query(&self) -> Query {
         let view = self.view();
         let table = view.tables.first();
@@ -151,7 +152,7 @@ impl Model {
         }
     }
 
-    /// An update from the poller.
+    /// Applies an update from the poller.
     pub fn take(&mut self, updates: Update) {
         self.lost = None;
         let paused = self.paused;
@@ -172,7 +173,7 @@ impl Model {
         all.find(|view| view.serial == serial)
     }
 
-    /// What a key does; false: quit.
+    /// Handles a key; returns false to quit.
     pub fn press(&mut self, key: KeyEvent) -> bool {
         if key.kind == KeyEventKind::Release {
             return true;
@@ -232,7 +233,7 @@ impl Model {
         self.interval = interval.clamp(INTERVALS.0, INTERVALS.1);
     }
 
-    /// Changes the table that keys move in, if there is one.
+    /// Changes the table in focus, if there is one.
     fn in_table(&mut self, change: impl FnOnce(&mut Table)) {
         let view = self.view_mut();
         if let Some(table) = view.tables.get_mut(view.focus) {
@@ -261,7 +262,7 @@ impl Model {
         self.in_table(|table| table.move_selection(by.saturating_mul(rows)));
     }
 
-    /// So many tabs to the right, wrapping.
+    /// Moves this many tabs to the right, wrapping.
     fn turn(&mut self, by: isize) {
         let count = self.tabs.len().cast_signed();
         let to = (self.tab.cast_signed() + by).rem_euclid(count);
@@ -277,7 +278,7 @@ impl Model {
         }
     }
 
-    /// The other table, or the next tab where there is only one.
+    /// Moves to the other table, or to the next tab if there is only one.
     fn other_table(&mut self) {
         let view = self.view_mut();
         if view.tables.len() > 1 {
@@ -320,7 +321,7 @@ impl Model {
         }
     }
 
-    /// All tags together, then by one after the other.
+    /// Cycles through grouping by all tags together, then by each tag.
     fn group(&mut self) {
         let view = self.view_mut();
         let mut choices = view.tables.iter().map(|table| &table.content.choices[..]);

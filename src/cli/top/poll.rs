@@ -1,8 +1,9 @@
-//! Polls the daemon, on a thread of its own, so that the screen responds however slow the daemon is.
+//! Polls the daemon on its own thread, so that the screen responds however slow the daemon is.
 //!
-//! The screen sends what it shows ([`Query`]); the thread `poll` fetches that and the counters once an interval and sends the
-//! tables made of it ([`Update`]). A new query is fetched at once. Answers are bounded by their row limits and by the client's;
-//! the channel holds `WAITING` updates, and when it is full the thread waits. It ends when the screen has ended.
+//! The screen sends the view to fetch ([`Query`]); the thread `poll` fetches it and the counters
+//! once an interval and sends the resulting tables ([`Update`]). A new query is fetched at once.
+//! Answers are bounded by their row limits and by the client's; the channel holds `WAITING`
+//! updates, and when it is full the thread waits. The thread ends after the screen.
 
 use std::io;
 use std::thread;
@@ -20,40 +21,40 @@ use crate::cli::client::address::encoded;
 use crate::cli::client::{Client, ClientError};
 use crate::cli::format::visible;
 
-/// Updates in the channel.
+/// Capacity of the channel, in updates.
 const WAITING: usize = 4;
-/// Row limit of a report, and the limit where the daemon cannot sort or a filter is set.
+/// Row limit of a report, and the limit if the daemon cannot sort or a filter is set.
 const ROWS: (usize, usize) = (1_000, 10_000);
 /// Points of history at the start: five minutes by the second.
 const PAST_POINTS: u64 = 300;
 /// Newest requests whose timers are added up.
 const TIMER_REQUESTS: usize = 300;
-/// Slowest requests that are shown.
+/// Slowest requests shown.
 const SLOWEST: usize = 100;
-/// Row limit of a search for the slowest, and how many searches.
+/// Row limit of a search for the slowest requests, and most searches.
 const SEARCH: (usize, usize) = (1_000, 3);
 
-/// What to fetch.
+/// A view to fetch.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Query {
-    /// Comes back with the answer.
+    /// Returned with the answer.
     pub serial: u64,
-    /// What is shown.
+    /// The content to show.
     pub location: Location,
-    /// The daemon's sort order.
+    /// Sort order for the daemon.
     pub sort: Option<String>,
     /// Whether more rows than usual are needed.
     pub all: bool,
     /// The tag by which timers are added up.
     pub tag: Option<String>,
-    /// How often.
+    /// Time between two polls.
     pub interval: Duration,
 }
 
-/// What the poller reports.
+/// A message from the poller.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Update {
-    /// The counters, so long after the previous ones.
+    /// The counters, and the time since the previous ones.
     Sample(Sample, Duration),
     /// The tables of a view, or why the daemon refuses them.
     Page(u64, Result<Page, String>),
@@ -61,7 +62,7 @@ pub enum Update {
     Lost(ClientError),
 }
 
-/// What a view shows.
+/// The content of a view.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Page {
     /// Lines above the tables.
@@ -73,7 +74,7 @@ pub struct Page {
 /// Starts the thread. Of several queries the last counts.
 ///
 /// # Errors
-/// When the system gives no thread.
+/// Fails if the system cannot create a thread.
 pub fn start(client: Client, first: Query) -> io::Result<(Sender<Query>, Receiver<Update>)> {
     let (queries, wanted) = unbounded();
     let (updates, update) = bounded(WAITING);
@@ -83,7 +84,7 @@ pub fn start(client: Client, first: Query) -> io::Result<(Sender<Query>, Receive
     Ok((queries, update))
 }
 
-/// Ends when the screen has ended, which a send finds out.
+/// Ends when a send finds that the screen is gone.
 fn run(
     mut poller: Poller,
     mut query: Query,
@@ -107,7 +108,7 @@ fn run(
                 }
             }
         }
-        // One request does not change.
+        // A single request does not change.
         let again = !matches!(query.location, Location::Request(_)) || shown != Some(query.serial);
         if again && sampled.is_some() {
             updates
@@ -143,21 +144,21 @@ fn unix_secs() -> u64 {
     now.unwrap_or_default().as_secs()
 }
 
-/// Fetches one thing after the other.
+/// Fetches views and counters.
 #[derive(Debug)]
 pub struct Poller {
     client: Client,
-    /// The report that was fetched last.
+    /// The report fetched last.
     info: Option<ReportInfo>,
 }
 
 impl Poller {
-    /// Nothing is fetched yet.
+    /// A poller that has fetched nothing yet.
     pub fn new(client: Client) -> Self {
         Self { client, info: None }
     }
 
-    /// What the daemon kept of a metric, in steps of about the interval; nothing where it keeps nothing.
+    /// The daemon's history of a metric, in steps of about the interval; empty if it keeps none.
     fn past(&self, metric: &str, interval: Duration) -> Vec<Option<f64>> {
         let step = interval.as_secs().clamp(1, 3_600);
         let from = unix_secs().saturating_sub((step * PAST_POINTS).min(3_600));
@@ -169,10 +170,10 @@ impl Poller {
         points.map(Json::as_f64).collect()
     }
 
-    /// The counters, and the last minutes.
+    /// Fetches the counters, and the last minutes.
     ///
     /// # Errors
-    /// When there is no daemon, or it refuses.
+    /// Fails if there is no daemon, or it refuses.
     pub fn sample(&self, interval: Duration) -> Result<Sample, ClientError> {
         Ok(Sample {
             status: self.client.get("/api/v1/status")?,
@@ -182,10 +183,10 @@ impl Poller {
         })
     }
 
-    /// What a view shows.
+    /// Fetches the content of a view.
     ///
     /// # Errors
-    /// When there is no daemon, or it refuses.
+    /// Fails if there is no daemon, or it refuses.
     pub fn page(&mut self, query: &Query) -> Result<Page, ClientError> {
         let mut about = Vec::new();
         let tables = match &query.location {
@@ -226,7 +227,7 @@ impl Poller {
         if self.info.as_ref().is_none_or(|info| info.name != name) {
             let list = self.client.get("/api/v1/reports")?;
             let mut listed = list["reports"].as_array().into_iter().flatten();
-            // One that is not listed may have an alias; if not, reading it says so.
+            // A report that is not listed may have an alias; otherwise reading it gives an error.
             let listed = listed.find(|listed| listed["name"] == name);
             self.info = listed.map(ReportInfo::of);
         }
@@ -270,8 +271,9 @@ impl Poller {
         }
     }
 
-    /// The slowest of all that are in memory. The newest say what is slow among them; then a search from that time on finds
-    /// those that are slower, wherever they are, unless they are too many: then the bound is raised and it begins anew.
+    /// The slowest requests in memory. The newest show what counts as slow; a search above that
+    /// time then finds slower ones, wherever they are. If it finds too many, the bound is raised
+    /// and the search starts anew.
     fn slowest(&self, conditions: &Conditions, newest: Vec<Json>) -> Result<Content, ClientError> {
         let time = |row: &Json| row["req_time"].as_f64().unwrap_or_default();
         let slowest_first = |mut rows: Vec<Json>| {

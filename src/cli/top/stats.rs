@@ -1,7 +1,8 @@
 //! The daemon's health: rates from its counters, and its last minutes.
 //!
-//! A rate is the difference of a counter over the time between two polls; a counter that shrinks means that the daemon was
-//! restarted, and rates begin anew. The minutes are those that the daemon keeps. Pure; times come from the poller.
+//! A rate is the difference of a counter over the time between two polls; a counter that shrinks
+//! means that the daemon was restarted, and rates start anew. The minutes come from the daemon.
+//! Pure; times come from the poller.
 
 use std::time::Duration;
 
@@ -12,16 +13,16 @@ use serde_json::Value as Json;
 pub struct Sample {
     /// `/api/v1/status`.
     pub status: Json,
-    /// Requests a second of the last minutes, the newest last; empty where the daemon keeps no series.
+    /// Requests a second in the last minutes, newest last; empty if the daemon keeps no series.
     pub requests: Vec<Option<f64>>,
-    /// The 95th percentile of their times, seconds.
+    /// The 95th percentile of their times, in seconds.
     pub latency: Vec<Option<f64>>,
     /// Wall clock of this machine, unix seconds.
     pub unix_secs: u64,
 }
 
 impl Sample {
-    /// A number of the status; for an object of counters their sum.
+    /// A number in the status; for an object of counters, their sum.
     pub fn number(&self, name: &str) -> f64 {
         match &self.status[name] {
             Json::Object(reasons) => reasons.values().filter_map(Json::as_f64).sum(),
@@ -34,7 +35,7 @@ impl Sample {
         self.number("requests_merged")
     }
 
-    /// Requests that were sent and are in no report.
+    /// Requests that were sent but are in no report.
     pub fn lost(&self) -> f64 {
         self.number("kernel_drops") + self.number("requests_overwritten")
     }
@@ -45,17 +46,17 @@ impl Sample {
     }
 }
 
-/// The last samples, and what is computed from both.
+/// The last two samples, and values computed from both.
 #[derive(Debug, Clone, Default)]
 pub struct Stats {
     /// The last sample.
     pub sample: Option<Sample>,
-    /// The one before it, and the seconds between them; `None` where there can be no rates.
+    /// The sample before it, and the seconds between them; `None` if there can be no rates.
     before: Option<(Sample, f64)>,
 }
 
 impl Stats {
-    /// Another sample, so long after the previous one.
+    /// Adds a sample, taken `since` the previous one.
     pub fn take(&mut self, sample: Sample, since: Duration) {
         let merged = sample.merged();
         let before = self.sample.replace(sample);
@@ -64,14 +65,14 @@ impl Stats {
             .map(|before| (before, since.as_secs_f64()));
     }
 
-    /// What a sum of counters gained a second, between the last two samples.
+    /// Gain per second of a sum of counters, between the last two samples.
     pub fn rate(&self, of: impl Fn(&Sample) -> f64) -> Option<f64> {
         let (before, seconds) = self.before.as_ref()?;
         Some((of(self.sample.as_ref()?) - of(before)).max(0.0) / seconds)
     }
 }
 
-/// A row of blocks for the newest values that fit, the highest of which is as high as a line; a gap is a blank.
+/// A row of blocks for the newest values that fit, scaled to the highest; a gap is a blank.
 pub fn sparkline(values: &[Option<f64>], columns: usize) -> String {
     const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let shown = values.iter().skip(values.len().saturating_sub(columns));

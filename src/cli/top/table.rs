@@ -1,7 +1,8 @@
 //! A table: its latest rows, with the sort, filter and selection of its reader.
 //!
-//! Each update replaces the rows; sort, filter and selection stay. The selection stays at the top until it is moved; from then
-//! on it follows its row, by the row's name. Pure: no drawing, no clock, no daemon.
+//! Each update replaces the rows; sort, filter and selection stay. The selection stays at the top
+//! until it is moved; after that it follows its row, by the row's name. Pure: no drawing, no clock,
+//! no daemon.
 
 use ratatui::style::Color;
 use serde_json::Value as Json;
@@ -13,18 +14,18 @@ use crate::cli::format::{grouped, visible};
 /// A column.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Column {
-    /// The member of a row that it shows.
+    /// The member of a row to show.
     pub name: String,
     /// Its heading.
     pub title: String,
-    /// What it shows.
+    /// Its unit.
     pub unit: Unit,
-    /// Whether the daemon knows it and can sort by it.
+    /// Whether the daemon can sort by it.
     pub known: bool,
 }
 
 impl Column {
-    /// Columns by name, heading and unit; the daemon cannot sort by them.
+    /// Columns by name, heading and unit, by which the daemon cannot sort.
     pub fn list(columns: &[(&str, &str, Unit)]) -> Vec<Self> {
         let column = |(name, title, unit): &(&str, &str, Unit)| Self {
             name: (*name).to_owned(),
@@ -35,7 +36,7 @@ impl Column {
         columns.iter().map(column).collect()
     }
 
-    /// The same, the daemon can sort by all but these.
+    /// Columns by which the daemon can sort, except for `unknown`.
     pub fn known_but(unknown: &[&str], columns: &[(&str, &str, Unit)]) -> Vec<Self> {
         let mut columns = Self::list(columns);
         for column in &mut columns {
@@ -50,31 +51,31 @@ impl Column {
 pub struct Row {
     /// An object with a member for each column, and others.
     pub values: Json,
-    /// Where it leads.
+    /// The view it opens.
     pub target: Option<Location>,
-    /// How it stands out, if it does.
+    /// Its colour, if it stands out.
     pub colour: Color,
 }
 
 /// An update of a table.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Content {
-    /// What it is.
+    /// The title.
     pub title: String,
     /// The columns; texts that name the row come first.
     pub columns: Vec<Column>,
     /// The rows, in any order.
     pub rows: Vec<Row>,
-    /// How many rows there are, if not all came.
+    /// The number of rows, if not all were sent.
     pub total: Option<u64>,
     /// The column to sort by until somebody chooses another.
     pub sort: String,
-    /// By what rows may be grouped instead, if by anything.
+    /// Tags by which rows may be grouped instead.
     pub choices: Vec<String>,
 }
 
 impl Content {
-    /// The texts in a row: what tells it from others, and what a filter looks at.
+    /// The texts in a row: they identify it, and filters match them.
     fn name(&self, row: &Row) -> String {
         let texts = self.columns.iter();
         let texts = texts.filter_map(|column| row.values[&column.name].as_str().map(visible));
@@ -96,22 +97,23 @@ impl Content {
 pub struct Table {
     /// The last update.
     pub content: Content,
-    /// Only rows with this text are shown, whatever the case of its letters; see [`set_filter`](Self::set_filter).
+    /// Shows only rows with this text, ignoring case; see [`set_filter`](Self::set_filter).
     pub filter: String,
-    /// The place of the selected row among those shown.
+    /// Position of the selected row among those shown.
     pub selected: usize,
-    /// The first row that is drawn.
+    /// The first row drawn.
     pub offset: usize,
     /// Numbers of the rows shown, in order.
     order: Vec<usize>,
-    /// What was chosen: the column's name, and whether the largest comes first.
+    /// The chosen sort: the column's name, and whether the largest comes first.
     sort: Option<(String, bool)>,
     /// The name of the selected row, once the selection was moved.
     held: Option<String>,
 }
 
 impl Table {
-    /// An empty table that will be sorted by this column; the largest come first unless it says otherwise (`+name`).
+    /// An empty table to be sorted by this column, largest first unless the column says otherwise
+    /// (`+name`).
     pub fn sorted_by(column: Option<&str>) -> Self {
         let sort = column.map(|name| match name.strip_prefix('+') {
             Some(name) => (name.to_owned(), false),
@@ -123,7 +125,7 @@ impl Table {
         }
     }
 
-    /// New rows.
+    /// Replaces the rows.
     pub fn take(&mut self, content: Content) {
         self.content = content;
         self.arrange();
@@ -134,7 +136,7 @@ impl Table {
         self.order.iter().map(|row| &self.content.rows[*row])
     }
 
-    /// `37`, `3 of 37` with a filter, `1,000 of 12,345` where not all came.
+    /// `37`; `3 of 37` with a filter; `1,000 of 12,345` if not all were sent.
     pub fn counted(&self) -> String {
         let all = self.content.total.unwrap_or(self.content.rows.len() as u64);
         match self.order.len() as u64 {
@@ -143,7 +145,7 @@ impl Table {
         }
     }
 
-    /// The number of the column that it is sorted by, and whether the largest comes first.
+    /// The number of the sort column, and whether the largest comes first.
     pub fn sort(&self) -> (usize, bool) {
         let chosen = self
             .sort
@@ -159,7 +161,7 @@ impl Table {
         unknown.then_some(name.as_str())
     }
 
-    /// The chosen sort as the daemon understands it: `None` when it does not know the column.
+    /// The chosen sort in the daemon's syntax; `None` if it cannot sort by that column.
     pub fn known_sort(&self) -> Option<String> {
         let (column, descending) = self.sort();
         let column = self.content.columns.get(column).filter(|it| it.known)?;
@@ -167,12 +169,12 @@ impl Table {
         Some(format!("{sign}{}", column.name))
     }
 
-    /// Whether a column was chosen that the daemon does not know.
+    /// Whether the chosen column is one by which the daemon cannot sort.
     pub fn sorts_locally(&self) -> bool {
         !self.content.columns.is_empty() && self.known_sort().is_none()
     }
 
-    /// Sorts by the column so many places further to the right.
+    /// Sorts by the column this many places to the right.
     pub fn move_sort(&mut self, by: isize) {
         let last = self.content.columns.len().saturating_sub(1);
         let to = self.sort().0.saturating_add_signed(by).min(last);
@@ -192,7 +194,7 @@ impl Table {
         }
     }
 
-    /// Lets only rows through that have this text.
+    /// Shows only rows that contain this text.
     pub fn set_filter(&mut self, filter: String) {
         self.filter = filter;
         self.arrange();
@@ -203,18 +205,18 @@ impl Table {
         self.content.rows.get(*self.order.get(self.selected)?)
     }
 
-    /// Selects the row so many places further down.
+    /// Moves the selection down by this many rows.
     pub fn move_selection(&mut self, by: isize) {
         let last = self.order.len().saturating_sub(1);
         self.selected = self.selected.saturating_add_signed(by).min(last);
         self.held = match self.selected {
-            // At the top one wants to see who is first, not where somebody went.
+            // At the top the selection stays with the first place, not with the row.
             0 => None,
             _ => self.selected_row().map(|row| self.content.name(row)),
         };
     }
 
-    /// Filters, sorts, and finds the selected row again.
+    /// Filters and sorts, and finds the selected row again.
     fn arrange(&mut self) {
         let (column, descending) = self.sort();
         let Content { columns, rows, .. } = &self.content;

@@ -1,7 +1,8 @@
 //! The daemon's answers as tables.
 //!
-//! The first tabs show reports that every daemon has, with a choice of columns; any other report is shown whole, its keys first.
-//! A row opens its requests where its keys are fields or tags that the daemon can search by. Called on the polling thread. Pure.
+//! The first tabs show reports that every daemon has, with selected columns; any other report is
+//! shown whole, keys first. A row opens its requests if its keys are fields or tags that the daemon
+//! can search by. Called on the polling thread. Pure.
 
 use ratatui::style::Color;
 use serde::Deserialize;
@@ -13,9 +14,9 @@ use super::table::{Column, Content, Row};
 use crate::cli::format::{clock, tag_text, visible};
 use crate::value;
 
-/// The key of the row that holds what overflowed.
+/// The key of the overflow row.
 const OTHER: &str = "(other)";
-/// Medians that stand out a little, and much; seconds.
+/// Medians in seconds that stand out a little, and a lot.
 const SLOW_SECS: (f64, f64) = (0.5, 2.0);
 
 /// A report as the daemon lists it.
@@ -38,18 +39,18 @@ pub struct ReportColumn {
     /// Its SQL type.
     #[serde(rename = "type")]
     pub sql_type: String,
-    /// In what its numbers are.
+    /// The unit of its numbers.
     #[serde(default)]
     pub unit: String,
 }
 
 impl ReportInfo {
-    /// From an element of `/api/v1/reports`.
+    /// Reads an element of `/api/v1/reports`.
     pub fn of(listed: &Json) -> Self {
         Self::deserialize(listed).unwrap_or_default()
     }
 
-    /// From the rows of a report that is not listed, as by an alias: texts are its keys.
+    /// Infers a report that is not listed (as by an alias) from its rows: texts are its keys.
     pub fn seen(name: &str, body: &Json) -> Self {
         let first = rows(body).first().and_then(Json::as_object);
         let columns = first.into_iter().flatten().map(|(name, value)| {
@@ -59,13 +60,13 @@ impl ReportInfo {
         Self::of(&json!({"name": name, "columns": columns.collect::<Vec<_>>()}))
     }
 
-    /// Its keys without the legacy one, which says the same once more.
+    /// Its keys without the legacy one, which repeats them.
     fn own_keys(&self) -> impl Iterator<Item = &str> + Clone {
         let keys = self.keys.iter().map(String::as_str);
         keys.filter(|key| *key != "index_value")
     }
 
-    /// The column to sort by at first: time, else a count, else any number.
+    /// The column to sort by initially: time, else a count, else any number.
     pub fn first_sort(&self) -> Option<&str> {
         const WANTED: [&str; 5] = [
             "req_time_total",
@@ -89,7 +90,7 @@ impl ReportColumn {
         self.sql_type.starts_with("varchar") || self.sql_type == "text"
     }
 
-    /// How it is shown.
+    /// The unit to format it by.
     fn unit(&self) -> Unit {
         let is_whole = matches!(self.sql_type.as_str(), "int" | "bigint");
         match value::Unit::named(&self.unit) {
@@ -103,7 +104,7 @@ fn rows(body: &Json) -> &[Json] {
     body["rows"].as_array().map_or(&[], Vec::as_slice)
 }
 
-/// An object with further members; what is no object counts as an empty one.
+/// An object with further members; anything else counts as an empty object.
 pub(super) fn with<const N: usize>(object: &Json, more: [(&str, Json); N]) -> Json {
     let mut members = object.as_object().cloned().unwrap_or_default();
     members.extend(more.map(|(name, value)| (name.to_owned(), value)));
@@ -116,13 +117,13 @@ pub(super) fn cpu(row: &Json, names: [&str; 2]) -> Option<f64> {
     Some(user? + system?)
 }
 
-/// A part of a whole; of nothing there is none.
+/// A fraction of a whole; `None` if the whole is nothing.
 pub(super) fn part(of: f64, whole: f64) -> Option<f64> {
     (whole > 0.0).then(|| of / whole)
 }
 
-/// What a tab shows of its report, which is asked for with the 95th percentile and so with the native columns too: traffic,
-/// times, errors, processor and memory of each key.
+/// The table of a tab: traffic, times, errors, processor and memory of each key. The report is
+/// requested with the 95th percentile and therefore has its native columns too.
 pub fn by_key(&(title, heading, key): &ByKey, body: &Json) -> Content {
     let unit = match key {
         "status" => Unit::Plain,
@@ -178,13 +179,13 @@ pub fn by_key(&(title, heading, key): &ByKey, body: &Json) -> Content {
     }
 }
 
-/// Any report as it is, its keys first.
+/// Any report with all its columns, keys first.
 pub fn any(info: &ReportInfo, body: &Json) -> Content {
     let is_key = |column: &ReportColumn| info.keys.contains(&column.name);
     let mut columns: Vec<&ReportColumn> = info.columns.iter().collect();
     columns
         .retain(|column| !is_key(column) || column.name != "index_value" || info.keys.len() == 1);
-    // Texts name a row; they come before numbers even if they are no keys.
+    // Texts name a row; they come before numbers even if they are not keys.
     columns.sort_by_key(|column| match is_key(column) {
         true => 0,
         false => 1 + u8::from(!column.is_text()),
@@ -236,7 +237,7 @@ pub fn list(body: &Json) -> Content {
     }
 }
 
-/// Single requests, without the columns of the conditions: those are the same in all rows.
+/// Single requests, without the columns of the conditions, which are the same in all rows.
 pub fn slowest(title: String, conditions: &Conditions, requests: &[Json]) -> Content {
     let mut columns = Column::list(&[
         ("script_name", "script", Unit::Text),
@@ -270,7 +271,7 @@ pub fn slowest(title: String, conditions: &Conditions, requests: &[Json]) -> Con
     }
 }
 
-/// What is known of one request, line by line.
+/// The details of one request, line by line.
 pub fn about(request: &Json) -> Vec<(&'static str, String)> {
     let shown = |name: &str, unit: Unit| unit.format(&request[name]);
     let [script, server, host, schema] =
@@ -302,7 +303,7 @@ pub fn about(request: &Json) -> Vec<(&'static str, String)> {
     lines
 }
 
-/// The requests that have these keys, where each can be searched by.
+/// The requests with these keys, if the daemon can search by them.
 fn requests<'a>(keys: impl Iterator<Item = &'a str>, row: &Json) -> Option<Location> {
     let mut conditions = Conditions::new();
     for key in keys {
@@ -310,7 +311,7 @@ fn requests<'a>(keys: impl Iterator<Item = &'a str>, row: &Json) -> Option<Locat
             Json::String(text) if text == OTHER => return None,
             Json::String(text) => text.clone(),
             Json::Number(number) => number.to_string(),
-            // A whole number of the row of all others; a schema that is not there is the empty text.
+            // NULL is an absent schema, or a numeric key in the overflow row.
             _ if key == "schema" => String::new(),
             _ => return None,
         };
@@ -321,7 +322,7 @@ fn requests<'a>(keys: impl Iterator<Item = &'a str>, row: &Json) -> Option<Locat
             "host" => "hostname".to_owned(),
             key => match key.strip_prefix("tag_") {
                 Some(tag) if tag != "value" && !tag.ends_with("_value") => format!("tag.{tag}"),
-                // The tag of a timer: it does not choose requests, what stands beside it may.
+                // A timer's tag does not select requests; the other keys may.
                 _ => continue,
             },
         };
@@ -334,7 +335,7 @@ fn status_colour(row: &Json) -> Color {
     colour(row["status"].as_f64(), (400.0, 500.0))
 }
 
-/// From the first bound on a warning, from the second on worse.
+/// Colour of a value: a warning from the first bound on, critical from the second.
 fn colour(of: Option<f64>, (warning, critical): (f64, f64)) -> Color {
     match of {
         Some(number) if number >= critical => Color::Red,

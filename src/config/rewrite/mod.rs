@@ -1,8 +1,8 @@
 //! `[[rewrite]]`: rules that rewrite names before anything is counted under them.
 //!
-//! Each entry becomes a [`RewriteRule`], or errors with file, line and key. Patterns are compiled here, once, with limits on
-//! their size, so that `pinbad check` finds what a start would find; `input::rewrite::NameRules` runs them in the receiver
-//! threads.
+//! Each entry becomes a [`RewriteRule`], or errors with file, line and key. Patterns are compiled
+//! once, here, with limits on their size, so that `pinbad check` finds the same problems as a
+//! start; `input::rewrite::NameRules` runs them in the receiver threads.
 
 mod template;
 
@@ -21,29 +21,29 @@ use crate::limits::{
 };
 pub use template::{Piece, Template};
 
-/// A rule, checked.
+/// A checked rule.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RewriteRule {
     /// Where the entry begins.
     pub location: Location,
-    /// Which text it is about.
+    /// The text to rewrite.
     pub field: RewriteField,
-    /// Which texts match, and what becomes of them.
+    /// The match and its replacement.
     pub change: Change,
-    /// Whether no further rule runs on a text that matched.
+    /// Whether a match ends the rewriting of that text.
     pub stop: bool,
 }
 
-/// The text that a rule is about. Shows as it is written.
+/// The text that a rule rewrites. Displays as written in the configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum RewriteField {
-    /// `script_name` and the like.
+    /// A field such as `script_name`.
     Text(TextField),
-    /// `+name` or `@name`: the value of the tags of this name.
+    /// The value of all tags of a name: `+name` or `@name`.
     Tag(TagOf, String),
 }
 
-/// A text of a request, tags apart.
+/// A text field of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum TextField {
     /// The physical host.
@@ -52,11 +52,11 @@ pub enum TextField {
     ServerName,
     /// The script.
     ScriptName,
-    /// The schema; a rule is asked about it only when it was sent.
+    /// The schema; rewritten only if one was sent.
     Schema,
 }
 
-/// The names of the fields, by `TextField as usize`.
+/// Names of the fields, indexed by `TextField as usize`.
 pub const TEXT_FIELDS: [(&str, TextField); 4] = [
     ("hostname", TextField::Hostname),
     ("server_name", TextField::ServerName),
@@ -64,7 +64,7 @@ pub const TEXT_FIELDS: [(&str, TextField); 4] = [
     ("schema", TextField::Schema),
 ];
 
-/// Whose tag it is.
+/// The owner of a tag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum TagOf {
     /// The request's: `+name`.
@@ -73,20 +73,20 @@ pub enum TagOf {
     Timer,
 }
 
-/// What a rule does to a text. All comparing is by case unless a pattern says `(?i)`.
+/// The rewriting of a text. Matching is case-sensitive unless a pattern says `(?i)`.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Change {
-    /// Each match of a regular expression becomes what the template says.
+    /// Replaces each match of a regular expression by the template.
     Pattern(Pattern, Template),
-    /// Everything from the first occurrence of this on goes.
+    /// Cuts the text at the first occurrence of this.
     Cut(String),
-    /// Each segment between slashes that is nothing but digits becomes this.
+    /// Replaces each path segment that consists of digits alone.
     Digits(String),
-    /// A text that begins with the first becomes the second, all of it.
+    /// Replaces a text that begins with the first string by the second, as a whole.
     Prefix(String, String),
 }
 
-/// A compiled regular expression; equal to another of the same source text.
+/// A compiled regular expression; equal if the source texts are equal.
 #[derive(Debug, Clone)]
 pub struct Pattern(pub Regex);
 
@@ -97,7 +97,7 @@ impl PartialEq for Pattern {
 }
 
 impl Change {
-    /// The key that says what matches.
+    /// The key that holds the match.
     #[must_use]
     pub const fn form(&self) -> &'static str {
         match self {
@@ -108,7 +108,7 @@ impl Change {
         }
     }
 
-    /// What is searched for, as given; `None` for digits.
+    /// The text to search for, as given; `None` for digits.
     #[must_use]
     pub fn pattern(&self) -> Option<&str> {
         match self {
@@ -144,7 +144,7 @@ const KEYS: [&str; 7] = [
     "field", "pattern", "cut", "digits", "prefix", "replace", "stop",
 ];
 
-/// The rules of all entries, in their order; what is wrong goes to `errors` and is left out.
+/// Reads the rules of all entries, in order; a faulty one adds to `errors` and is left out.
 pub(super) fn read(entries: &[Entry], errors: &mut Vec<ConfigError>) -> Vec<RewriteRule> {
     let mut rules = Vec::with_capacity(entries.len());
     EntryReader::each("rewrite", REWRITES_MAX, entries, errors, |reader| {
@@ -157,7 +157,7 @@ pub(super) fn read(entries: &[Entry], errors: &mut Vec<ConfigError>) -> Vec<Rewr
 impl EntryReader<'_> {
     fn rule(&mut self) -> Result<RewriteRule, Refused> {
         self.refuse_unknown(&KEYS, |_| None);
-        // All three before the first `?`, so that every slip is reported.
+        // Reads all three before the first `?`, so that every slip is reported.
         let (field, change) = (self.required("field", &field()), self.change());
         let stop = self.read("stop", &switch());
         Ok(RewriteRule {
@@ -207,7 +207,7 @@ impl EntryReader<'_> {
         }
     }
 
-    /// `form` has no use for a `replace`.
+    /// Refuses a `replace` that `form` does not use.
     fn refuse_replace(&mut self, form: &str, accepted: &str) -> Result<(), Refused> {
         match self.given(["replace"])[..] {
             [] => Ok(()),
@@ -241,7 +241,7 @@ fn short(given: &Given) -> Result<&str, String> {
     }
 }
 
-/// The same where it cannot be empty: an empty text is found everywhere, which nobody means.
+/// A text that must not be empty: an empty text is found everywhere, which nobody means.
 fn some(given: &Given) -> Result<&str, String> {
     match short(given)? {
         "" => Err("empty".to_owned()),
@@ -269,7 +269,8 @@ fn pattern() -> Kind<Regex> {
     })
 }
 
-/// Why a pattern cannot be compiled, in one line: the last of what `regex` says, which draws the place above it.
+/// The reason why a pattern does not compile, as one line: the last line of the error of `regex`,
+/// which draws the place above it.
 fn why(error: &regex::Error) -> String {
     if let regex::Error::CompiledTooBig(bytes) = error {
         return format!(

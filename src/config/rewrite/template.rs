@@ -1,15 +1,15 @@
-//! The `replace` of a pattern: text with groups of the match in it.
+//! The `replace` of a pattern: text with references to groups of the match.
 //!
-//! `$1` to `$99` and `${1}` stand for a group by number (`$0` for all of the match), `${name}` for one by name, `$$` for
-//! a dollar. Whatever else begins with a dollar is refused, and so is a group that the pattern does not have: a slip
-//! would otherwise show as a name with a hole in it, in every report.
+//! `$1` to `$99` and `${1}` stand for a group by number (`$0` for the whole match), `${name}` for
+//! one by name, `$$` for a dollar. Any other use of a dollar is refused, and so is a group that the
+//! pattern does not have: a slip would otherwise show as a name with a hole in it, in every report.
 
 use regex::Regex;
 
-/// What a match becomes.
+/// The replacement for a match.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Template {
-    /// As it was given.
+    /// The source text.
     pub source: String,
     /// Its pieces, in order.
     pub pieces: Vec<Piece>,
@@ -18,17 +18,17 @@ pub struct Template {
 /// A piece of a [`Template`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Piece {
-    /// As it stands.
+    /// Literal text.
     Text(String),
-    /// The text of this group; nothing where the group has no part in the match.
+    /// The text of a group; empty if the group took no part in the match.
     Group(usize),
 }
 
 impl Template {
-    /// The template for matches of `regex`.
+    /// Parses a template for matches of `regex`.
     ///
     /// # Errors
-    /// What is wrong with it, in a few words.
+    /// A description of the problem, in a few words.
     pub fn parse(source: &str, regex: &Regex) -> Result<Self, String> {
         let marks = r"\$(?:(?<dollar>\$)|\{(?<name>[^}]*)(?<end>\}?)|(?<number>[0-9]{1,2}))?|\\(?<escaped>[0-9])";
         let marks = Regex::new(marks).expect("a test uses it");
@@ -46,8 +46,8 @@ impl Template {
             } else if part("dollar").is_some() {
                 push_text(&mut pieces, "$");
             } else {
-                // Of digits two at most, as PHP has it: "$1000" is the first group and "000" in nobody's mind, but
-                // `${1}000` is there.
+                // At most two digits, as in PHP: nobody expects "$1000" to be the first group and
+                // "000", and there is `${1}000` for that.
                 let group = part("name").or(part("number"));
                 let group = group.ok_or("a dollar that stands for no group")?;
                 pieces.push(Piece::Group(number(group, regex)?));
@@ -60,7 +60,7 @@ impl Template {
         })
     }
 
-    /// Whether it needs to know the groups of a match.
+    /// Returns whether the template refers to any group.
     #[must_use]
     pub fn has_groups(&self) -> bool {
         let mut pieces = self.pieces.iter();

@@ -1,4 +1,4 @@
-//! Entries as typed, and what becomes of them.
+//! Entries as written, and the rules they become.
 
 use crate::config::Config;
 
@@ -75,7 +75,7 @@ fn all_fields_are_named() {
     }
 }
 
-/// An entry for script names with this in it, from line 3 on.
+/// Errors for a script-name entry with this body, which starts at line 3.
 fn refused(body: &str) -> String {
     let errors = errors(&format!("[[rewrite]]\nfield = 'script_name'\n{body}\n"));
     assert_eq!(errors.len(), 1, "{errors:#?}");

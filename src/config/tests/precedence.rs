@@ -1,4 +1,4 @@
-//! Flags, environment, file and defaults: which wins, how each is written, and by what name it is refused.
+//! Flags, environment, file and defaults: their precedence, syntax and names in errors.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Entries, right and wrong; and that no error repeats a secret.
+//! Valid and invalid entries; no error repeats a secret.
 
 use crate::config::secret::Secret;
 use crate::config::user::{ConfiguredPassword, Role, SecretFrom};
@@ -141,7 +141,7 @@ fn what_is_wrong_is_named_with_what_is_accepted() {
     );
 }
 
-/// Whatever is wrong around it, the secret is in no error and no `{:?}`.
+/// No error and no `{:?}` shows the secret, whatever else is wrong.
 #[test]
 fn no_error_and_no_debug_repeats_a_secret() {
     let secret = "hunter2-hunter2-hunter2";
@@ -223,7 +223,7 @@ fn a_password_on_the_command_line_is_refused_and_says_why() {
     assert_eq!(Config::load(&flags, []).unwrap().users.len(), 1);
 }
 
-/// `PINBAD_...` variables must be settings, unless a user's secret is in one.
+/// `PINBAD_...` variables must be settings, unless one holds a user's secret.
 #[test]
 fn a_variable_that_holds_a_secret_is_no_unknown_setting() {
     let flags = ConfigFlags {
@@ -241,7 +241,7 @@ fn a_variable_that_holds_a_secret_is_no_unknown_setting() {
     assert!(!errors[0].contains("hunter2"), "{errors:?}");
 }
 
-/// What is not loopback wants credentials that the front end can check.
+/// An address that is not loopback needs credentials that the front end can check.
 #[test]
 fn users_open_an_address_that_is_not_loopback() {
     let with = |user: &str, section: &str| {

@@ -30,7 +30,7 @@ fn every_line_follows_its_settings() {
         ("timers", 80_000),
         ("reports", 16 << 20),
         ("answers", 6 * 100_000 * 230 + (32 << 20)),
-        // Pages of the last second, rows that they share, and the sums of two that are being made.
+        // Pages of the last second, rows they share, and sums of two being made.
         (
             "pages",
             (8 << 20) + 25_000 * 230 + 2 * (1000 * 6 * 2 * 512 + 300_000 * 40),
@@ -54,7 +54,7 @@ fn every_line_follows_its_settings() {
 fn without_raw_requests_there_are_no_raw_timers() {
     let plan = plan("[pool]\nrequest_pool_size = 0\n");
     assert_eq!((bytes(&plan, "requests"), bytes(&plan, "timers")), (0, 0));
-    // Names are let go of some time after their last request.
+    // Names are released some time after their last request.
     assert!(bytes(&plan, "request dimensions") > 6 << 20);
 }
 
@@ -100,7 +100,7 @@ fn buffers_last_as_long_as_the_tighter_bound() {
     );
 }
 
-/// A socket that asked for 1 MiB and got so much.
+/// A socket that requested 1 MiB and got `bytes`.
 fn granted(bytes: usize) -> RecvBuffer {
     RecvBuffer {
         asked_bytes: 1 << 20,
@@ -113,7 +113,7 @@ fn granted(bytes: usize) -> RecvBuffer {
 fn seconds_are_those_of_the_buffers_that_were_granted() {
     let asked = plan(TWO_BY_THREE);
     let seconds = |bytes: u64| (bytes / TYPICAL_PACKET_CHARGE) as f64 / 10_000.0;
-    // One has less than the others, and the traffic is the same for all.
+    // One is smaller than the others, and the traffic is the same for all.
     let mut buffers = [granted(1 << 20); 6];
     buffers[4] = granted(64 << 10);
     let less = asked.clone().granted(&buffers, None);
@@ -122,14 +122,14 @@ fn seconds_are_those_of_the_buffers_that_were_granted() {
     assert_eq!(less.kernel.bytes, 5 * (2 << 20) + (128 << 10));
     let why = "6 sockets, granted 64KiB of 1MiB (ingest.recv_buffer) each, ";
     assert!(less.kernel.why.starts_with(why), "{}", less.kernel.why);
-    // All together may hold less than each of them; what there is room for is not made larger by it.
+    // The limit for all may be lower than their sum; it never enlarges a buffer.
     let all = [granted(1 << 20); 6];
     for (allowed, usable) in [(5 << 20, 5 << 20), (1 << 40, 12 << 20)] {
         let bound = asked.clone().granted(&all, Some(allowed));
         assert_eq!(bound.backlog[0].kernel_secs, seconds(usable));
         assert_eq!(bound.kernel.bytes, 12 << 20);
     }
-    // More receivers than configured, as when they are handed over.
+    // More receivers than configured, as when sockets are passed in.
     let more = asked.clone().granted(&[granted(1 << 20); 12], None);
     assert_eq!(more.backlog[0].kernel_secs, seconds(24 << 20));
     assert_eq!(asked.clone().granted(&[], None), asked);
@@ -137,7 +137,7 @@ fn seconds_are_those_of_the_buffers_that_were_granted() {
     assert_eq!(unknown.backlog[0].kernel_secs, seconds(1 << 20));
 }
 
-/// What the stock extension sends without timers, as it arrives.
+/// Packets of the stock extension without timers.
 fn typical_packets() -> Vec<Vec<u8>> {
     let mut traffic =
         crate::cli::load::traffic::Traffic::new(&crate::cli::load::TrafficOptions::default());

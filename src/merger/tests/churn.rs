@@ -1,5 +1,6 @@
-//! Ten thousand groups that come and go, over a thousand seconds, against a naive fold of the records in the window: every sum
-//! and every bucket of every row; and what readers see between the pieces in which time passes.
+//! Ten thousand groups that come and go, over a thousand seconds, compared with a naive fold of the
+//! records in the window: every sum and every bucket of every row; and what readers see between the
+//! steps in which time advances.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -26,7 +27,7 @@ const REQUESTS_A_SECOND: u64 = 250;
 /// Rows by key: sums, and samples by bucket.
 type Rows = BTreeMap<String, (Totals, BTreeMap<u32, u64>)>;
 
-/// What a request adds, by report and key: a sum, how many samples of which time.
+/// The gain of a request, by report and key: a sum, and a number of samples of one time.
 type Added = Vec<(&'static str, String, Totals, u64, u64)>;
 
 struct World {
@@ -34,7 +35,7 @@ struct World {
     decoder: Decoder,
     now_ms: u64,
     seed: u64,
-    /// What was merged in each second of the window.
+    /// Gains merged in each second of the window.
     sent: Vec<(u64, Added)>,
 }
 
@@ -97,7 +98,7 @@ impl World {
         (self.seed >> 33) % below
     }
 
-    /// Requests of some scripts, which are others a few seconds later, and of one that is always there.
+    /// Sends requests of some scripts, which change every few seconds, and of one that stays.
     fn send(&mut self, second: u64) {
         let mut records = Vec::new();
         let mut added = Added::new();
@@ -141,7 +142,8 @@ impl World {
         self.sent.push((second, added));
     }
 
-    /// A second passes as it does for a merger; readers have a look after every piece of it. Returns how many these were.
+    /// Advances a second as the merger does; readers look after every step. Returns the number of
+    /// steps.
     fn pass(&mut self) -> usize {
         self.now_ms += 1_000;
         let mut pieces = 0;
@@ -160,7 +162,8 @@ impl World {
         pieces
     }
 
-    /// All requests of the window, the running second of which is `running` seconds after the last one.
+    /// Checks all requests of the window, whose running second is `running` seconds after the last
+    /// one.
     fn assert_requests(&self, running: u64) {
         let last = self.sent.last().map_or(0, |it| it.0) + running;
         let seconds = self

@@ -1,5 +1,6 @@
-//! What the reports take, against `reports.memory`: names that never come twice, names that come again in every tick, and whatever
-//! chance has it. At every look the memory is within the budget, and the rows of every report add up to what was sent.
+//! The memory of reports compared with `reports.memory`: names that never repeat, names that repeat
+//! in every tick, and random ones. At every check the memory is within the budget, and the rows of
+//! every report add up to what was sent.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -20,10 +21,10 @@ use crate::report::{DefinedBy, builtin};
 const HISTORY: Duration = Duration::from_secs(60);
 const MEMORY: usize = 4 << 20;
 
-/// The longest time that counts as one.
+/// Longest time that is counted.
 const TIME_MAX_SECS: u32 = 2_147_483_520;
 
-/// Reports that share groups with others and that do not, over three windows.
+/// Reports that share groups and reports that do not, over three windows.
 const FORMS: [(&str, &str, &str, &str); 5] = [
     ("by_group", "timer", r#"["@group"]"#, "1m"),
     ("by_env", "request", r#"["+env"]"#, "1m"),
@@ -65,12 +66,12 @@ fn empty(hasher: &Hasher, memory_bytes: usize, window: Duration) -> Live {
     Live::new(pool, reports, history)
 }
 
-/// One that nothing was merged into.
+/// An empty instance.
 pub(super) fn empty_live(hasher: &Hasher) -> Live {
     empty(hasher, MEMORY, HISTORY)
 }
 
-/// A request in which everything is called by `name`, the status too; `steps` of 1/64 second.
+/// A request with every field named `name`, the status too; it takes `steps` times 1/64 second.
 #[derive(Debug, Clone, Copy)]
 struct Sent {
     name: u32,
@@ -114,19 +115,19 @@ impl Sent {
     }
 }
 
-/// The reports, and a recount of what they were sent.
+/// The reports, and a recount of what they received.
 struct Bounded {
     live: Live,
     decoder: Decoder,
     records: Vec<u8>,
-    /// What was sent and not merged: sums of requests, of timers.
+    /// Sent but not merged: sums of requests, and of timers.
     waiting: Vec<(Totals, Totals)>,
     memory: usize,
     now_ms: u64,
-    /// When it was merged, sums of requests, of timers.
+    /// Merge time, sums of requests, and of timers.
     sent: Vec<(u64, Totals, Totals)>,
     most: usize,
-    /// What the stream of deltas has of requests.
+    /// The requests in the stream of deltas.
     reader: Reader,
     gained: Totals,
 }
@@ -226,7 +227,7 @@ impl Bounded {
         self.live.reports.read(entry, want, &self.live.pool, 0)
     }
 
-    /// All rows of every report together are what was sent within its window.
+    /// Checks that the rows of every report add up to what was sent within its window.
     #[track_caller]
     fn assert_sums(&self) {
         for entry in self.live.reports.iter() {
@@ -262,7 +263,7 @@ impl Bounded {
         }
     }
 
-    /// Requests of the row whose first key is this.
+    /// Requests of the row whose first key is `key`.
     fn requests_of(&self, report: &str, key: &str) -> u64 {
         let reading = self.read(report);
         let mut rows = 0..reading.len();
@@ -284,7 +285,8 @@ impl Bounded {
         all.any(|entry| !self.live.reports.usage(entry).has_histograms)
     }
 
-    /// Nothing comes until all windows are empty; then what comes has rows of its own, to the last request.
+    /// Waits until all windows are empty; then new requests have rows of their own, to the last
+    /// one.
     fn assert_recovers(&mut self) {
         for _ in 0..200 {
             self.pass(1_000);
@@ -316,7 +318,7 @@ impl Bounded {
         assert_eq!(self.folded(), folded);
         for name in 0..20_u32 {
             let each = u64::from(name % 3 + 1);
-            // The second that runs is empty.
+            // The running second is empty.
             for (report, key, seconds) in [
                 ("report_by_script_name", "script", 59),
                 ("report_by_hostname", "host", 59),
@@ -334,7 +336,7 @@ impl Bounded {
     }
 }
 
-/// Sends in each second one request of each of these names.
+/// Sends one request of each of these names in each second.
 fn send_each_second(seconds: u32, names: impl Fn(u32) -> std::ops::Range<u32>) -> Bounded {
     let mut bounded = Bounded::new(MEMORY);
     for second in 0..seconds {
@@ -360,7 +362,8 @@ fn names_without_end() {
     assert!(bounded.folded() > 0 && bounded.is_short());
 }
 
-/// The shortcuts to where all these names went take what they may; they are the first to go then, not the rows of others.
+/// The shortcuts for names take up to their budget; they are dropped first, not the rows of other
+/// keys.
 #[test]
 fn names_without_end_over_long_ticks() {
     let mut bounded = Bounded::over(MEMORY, Duration::from_secs(3_600));
@@ -402,7 +405,7 @@ fn names_that_recur() {
     bounded.assert_recovers();
 }
 
-/// First without end, then the same in every tick: those that are known already, and those that found no room.
+/// First endless names, then the same in every tick: known ones, and ones that found no room.
 #[test]
 fn names_without_end_that_recur() {
     let mut bounded = send_each_second(70, |second| match second {
@@ -412,7 +415,7 @@ fn names_without_end_that_recur() {
     bounded.assert_recovers();
 }
 
-/// Who sends more in a tick than those who flood it has a row, and all of it is in there.
+/// A key with more requests in a tick than those that flood it has a row, with all of them.
 #[test]
 fn what_comes_often_keeps_its_row() {
     let mut bounded = Bounded::new(2 * MEMORY);
@@ -447,13 +450,13 @@ fn what_comes_often_keeps_its_row() {
     }
 }
 
-/// A time up to a quarter of an hour, rarely one that was there.
+/// A time up to a quarter of an hour, rarely a repeated one.
 fn any_steps(seed: &mut u32) -> u32 {
     *seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
     *seed >> 8 & 0xffff
 }
 
-/// Few names with times without end: histograms are what grows.
+/// Few names with endless distinct times: histograms grow.
 #[test]
 fn times_without_end() {
     let mut bounded = Bounded::new(MEMORY);
@@ -476,7 +479,7 @@ fn times_without_end() {
     bounded.assert_recovers();
 }
 
-/// All of it in one tick, beside names that were known: what the running tick has grows until it has to give back.
+/// All in one tick, next to known names: the running tick grows until it has to give back.
 #[test]
 fn times_without_end_in_one_tick() {
     let mut bounded = send_each_second(20, |second| second * 100..second * 100 + 100);
@@ -497,8 +500,8 @@ fn times_without_end_in_one_tick() {
     bounded.assert_recovers();
 }
 
-/// Where nothing is left for closed ticks, sums grow until a slot is full, and then that of all others too: what that one had
-/// goes without its times.
+/// With nothing left for closed ticks, sums grow until a slot is full, and then that of the total
+/// too: the gain of the former loses its times.
 #[test]
 fn sums_without_end() {
     let mut bounded = send_each_second(70, |_| 0..1_000);
@@ -531,7 +534,7 @@ fn sums_without_end() {
     bounded.assert_recovers();
 }
 
-/// Within a third of the budget nothing folds, however unevenly it comes.
+/// Within a third of the budget nothing overflows, however uneven the traffic.
 #[test]
 fn what_fits_is_not_folded() {
     let mut bounded = Bounded::new(16 << 20);

@@ -1,4 +1,4 @@
-//! A report that is read piece by piece while requests are merged has the sums that it has when read at once.
+//! A report read piece by piece while requests are merged has the same sums as one read at once.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -63,7 +63,7 @@ fn merge(live: &mut Live, decoder: &mut Decoder, random: &mut StdRng, now_ms: u6
     live.merge(&records, now_ms);
 }
 
-/// Whoever reads is interrupted all the time; requests are merged then, and now and then a tick ends.
+/// A reader that is interrupted all the time: requests are merged then, and sometimes a tick ends.
 struct Interrupted {
     live: Live,
     decoder: Decoder,
@@ -73,7 +73,7 @@ struct Interrupted {
     pieces: u64,
     was_over: Cell<bool>,
     entry: Entry,
-    /// What is read at once now.
+    /// The report read at once at this moment.
     at_once: Rc<RefCell<Reading>>,
 }
 
@@ -144,7 +144,7 @@ fn pieces_are_of_one_moment() {
             );
         }
         held.read_at_once();
-        // While nothing is merged, all of it is the same.
+        // While nothing is merged, everything is equal.
         held.merges = false;
         let (reading, version) = read(&mut held, &entry, ALL, None, 0).unwrap();
         assert_eq!(version, Some(held.live.reports.version(&entry)));

@@ -1,4 +1,4 @@
-//! Batches as rows of either form.
+//! Batches as rows of both forms.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Frames against a stream in memory.
+//! Frames over a stream in memory.
 
 use tokio::io::DuplexStream;
 
@@ -103,7 +103,7 @@ async fn large_packets_share_a_budget() {
     });
     let first = frames.read(1 << 20, PATIENCE.read).await.unwrap();
     frames.restart();
-    // While the first is held, there is not enough for the second; small ones come through all the same.
+    // While the first is held, the second does not fit; small ones pass all the same.
     let second = read(&mut frames, 1 << 20).await;
     assert!(matches!(second, Err(FrameError::NoMemory)), "{second:?}");
     frames.restart();
@@ -134,7 +134,7 @@ async fn nobody_waits_for_ever() {
         read(&mut frames, 100).await,
         Err(FrameError::Late(_))
     ));
-    // The client takes nothing.
+    // The client reads nothing.
     frames.packet(|body| body.resize(body.len() + (1 << 17), 0));
     assert!(matches!(frames.flush().await, Err(FrameError::Late(_))));
 }
@@ -158,7 +158,7 @@ async fn a_client_that_goes_is_noticed_and_what_it_sent_before_is_kept() {
     assert_eq!(read(&mut frames, 100).await.unwrap(), [1]);
     frames.gone().await;
 
-    // One that has asked for more before it closed its side gets its answers.
+    // A client that sent more before closing its side gets its answers.
     let (mut frames, mut client) = self::frames(0);
     client.write_all(&frame(0, b"early")).await.unwrap();
     client.shutdown().await.unwrap();

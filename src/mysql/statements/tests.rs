@@ -57,7 +57,7 @@ fn every_type_that_clients_send() {
             Literal::Int(-3),
         ]
     );
-    // Cut anywhere, it is an error and nothing else.
+    // Truncated anywhere, it is an error and nothing worse.
     for end in 0..body.len() {
         assert_eq!(values(9, &body[..end]).unwrap_err().code, 1835, "{end}");
     }
@@ -89,7 +89,7 @@ fn values_in_pieces() {
         statement.values(&body).unwrap(),
         [Literal::Text("заbc".into())]
     );
-    // They were for that one execution.
+    // They applied to that one execution.
     assert_eq!(statement.values(&body).unwrap_err().code, 1835);
     for (parameter, text, code) in [
         (1, &b"x"[..], 1210),
@@ -100,7 +100,7 @@ fn values_in_pieces() {
         let statement = statements.get(id, "x").unwrap();
         assert_eq!(statement.values(&body).unwrap_err().code, code);
     }
-    // RESET forgets them, and what was wrong with them.
+    // RESET forgets them and their errors.
     statements.add_long(&piece(id, 9, b"x"), 100);
     let statement = statements.get(id, "x").unwrap();
     statement.reset();

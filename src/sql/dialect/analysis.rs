@@ -1,8 +1,9 @@
-//! What can only be put right when tables and types are known: one pass over DataFusion's plan, before it is optimized.
+//! Corrections that need tables and types: one pass over DataFusion's plan, before it is optimized.
 //!
-//! Conditions and values; IN, COALESCE and UNION of several types; sub-queries for one row of an order and those that look at the rows of an
-//! aggregate, which DataFusion does not join; with `sql.case_insensitive` texts that are grouped, ordered or told apart; truths,
-//! which are numbers in an answer.
+//! Covers conditions and values; IN, COALESCE and UNION over several types; sub-queries for one row
+//! of an order, and those that refer to rows of an aggregate, which DataFusion does not join; with
+//! `sql.case_insensitive`, grouping, ordering and DISTINCT of texts; and booleans, which are
+//! numbers in an answer.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -23,18 +24,19 @@ use super::coercion::{Class, MysqlOperators, call, class, double, number};
 use crate::sql::cancellation;
 use crate::sql::error::SqlError;
 
-/// Rows that a sub-query for one row of an order may skip: they are kept in memory for each row around it.
+/// Most rows that a sub-query for one row of an order may skip, since they are kept in memory for
+/// each outer row.
 const SKIP_MAX: usize = 1_000_000;
 
 impl MysqlOperators {
-    /// Puts right what DataFusion plans without asking.
+    /// Applies the corrections.
     ///
     /// # Errors
-    /// DataFusion's; sub-queries that cannot be done.
+    /// Errors of DataFusion; sub-queries that are not supported.
     pub(crate) fn finish(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
         let changed = Cell::new(false);
         let plan = plan.transform_up_with_subqueries(|plan| {
-            // What stands above a plan whose types changed.
+            // Rebuilds the nodes above a plan whose types changed.
             let plan = match changed.get() {
                 true => plan.recompute_schema()?,
                 false => plan,
@@ -48,7 +50,7 @@ impl MysqlOperators {
         truths_as_numbers(plan.data)
     }
 
-    /// The expressions of one plan.
+    /// Corrects the expressions of one node.
     fn expressions(&self, plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
         let schema = match plan.inputs().as_slice() {
             [] => Arc::clone(plan.schema()),
@@ -74,7 +76,7 @@ impl MysqlOperators {
         match expr {
             Expr::InList(list) => self.in_list(list, schema),
             Expr::ScalarFunction(call) if call.name() == "coalesce" => coalesced(call, schema),
-            // What is a condition, or a value, already.
+            // Already a condition, or a value.
             Expr::ScalarFunction(mut call) if matches!(call.name(), "__truth" | "__value") => {
                 let given = call.args[0].get_type(schema);
                 let is_truth = given.is_ok_and(|given| class(&given) == Class::Truth);
@@ -92,7 +94,7 @@ impl MysqlOperators {
                 let AggregateFunction { func, mut params } = counted;
                 for argument in &mut params.args {
                     match argument {
-                        // Several values as one text: each of them.
+                        // Several values as one text: each is compared.
                         Expr::ScalarFunction(all) if all.name() == "__tuple" => {
                             fold(&mut all.args, schema)?;
                         }
@@ -127,7 +129,7 @@ impl MysqlOperators {
             }
             made.push(value);
         }
-        // Values of several kinds: numbers decide, as in MySQL.
+        // Values of several types: numbers decide, as in MySQL.
         if class(&of.get_type(schema)?) == Class::Real {
             let reals = made.into_iter().map(|value| {
                 let class = class(&value.get_type(schema)?);
@@ -139,7 +141,7 @@ impl MysqlOperators {
         Ok(Transformed::yes(Expr::InList(list)))
     }
 
-    /// One plan whose expressions are done.
+    /// Corrects one node whose expressions are done.
     fn shape(&self, plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
         match plan {
             LogicalPlan::Union(union) => united(union),
@@ -164,7 +166,7 @@ impl MysqlOperators {
     }
 }
 
-/// Of texts and other values COALESCE makes texts.
+/// COALESCE of texts and other values returns texts.
 fn coalesced(mut call_of: ScalarFunction, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let classes = call_of.args.iter();
     let classes = classes.map(|argument| Ok(class(&argument.get_type(schema)?)));
@@ -178,13 +180,13 @@ fn coalesced(mut call_of: ScalarFunction, schema: &DFSchema) -> Result<Transform
     Ok(Transformed::new_transformed(made, mixed))
 }
 
-/// Whether there are texts and values that are none.
+/// Whether there are both texts and other values.
 fn is_mixed(mut classes: impl Iterator<Item = Class> + Clone) -> bool {
     classes.clone().any(|class| class == Class::Text)
         && classes.any(|class| !matches!(class, Class::Text | Class::Null))
 }
 
-/// A union of texts and numbers is one of texts.
+/// A union of texts and numbers returns texts.
 fn united(union: Union) -> Result<Transformed<LogicalPlan>> {
     let mixed = |at: usize| {
         let fields = union.inputs.iter().map(|input| input.schema().field(at));
@@ -217,7 +219,7 @@ fn truths_as_numbers(plan: LogicalPlan) -> Result<LogicalPlan> {
     }
 }
 
-/// A plan's rows with other columns in the places of some, under the same names.
+/// Replaces some columns of a plan, under the same names.
 fn with_columns(
     plan: LogicalPlan,
     other: impl Fn(usize, &Expr) -> Option<Expr>,
@@ -234,8 +236,8 @@ fn with_columns(
     LogicalPlanBuilder::from(plan).project(items)?.build()
 }
 
-/// Texts without what tells cases apart; not those of sub-queries: what is grouped by stands twice, and nested there would be
-/// no end of it.
+/// Folds the case of texts, except in sub-queries: a grouping expression occurs twice, and nesting
+/// would double it each time.
 fn fold<'a>(exprs: impl IntoIterator<Item = &'a mut Expr>, schema: &DFSchema) -> Result<()> {
     for expr in exprs {
         let is_query = |expr: &Expr| Ok(matches!(expr, Expr::ScalarSubquery(_)));
@@ -246,7 +248,7 @@ fn fold<'a>(exprs: impl IntoIterator<Item = &'a mut Expr>, schema: &DFSchema) ->
     Ok(())
 }
 
-/// Groups of texts without telling cases apart; each shows the first text that it has.
+/// Groups texts regardless of case; each group shows its first text.
 fn folded(groups: Aggregate) -> Result<Transformed<LogicalPlan>> {
     let Aggregate {
         input,
@@ -271,7 +273,7 @@ fn folded(groups: Aggregate) -> Result<Transformed<LogicalPlan>> {
         }
         let first = first_value(given, vec![]);
         let column = |expr: &Expr| Column::new_unqualified(expr.schema_name().to_string());
-        // NULL where rows are added up over all of them.
+        // NULL in the row of a total over the column.
         let text = when(
             Expr::Column(column(by)).is_not_null(),
             Expr::Column(column(&first)),
@@ -292,8 +294,9 @@ fn folded(groups: Aggregate) -> Result<Transformed<LogicalPlan>> {
     Ok(Transformed::yes(shown.build()?))
 }
 
-/// A sub-query that looks at the row around it and wants one row of an order, as Pinboard writes percentiles:
-/// `(SELECT r.x FROM request r WHERE r.host = q.host ORDER BY r.x DESC LIMIT n, 1)` is the `n + 1`th value of its rows.
+/// A sub-query that refers to the outer row and wants one row of an order, as Pinboard writes
+/// percentiles: `(SELECT r.x FROM request r WHERE r.host = q.host ORDER BY r.x DESC LIMIT n, 1)` is
+/// value `n + 1` of its rows.
 fn one_row(query: Subquery) -> Result<Transformed<Expr>> {
     let (LogicalPlan::Limit(limit), false) = (&*query.subquery, query.outer_ref_columns.is_empty())
     else {
@@ -314,7 +317,7 @@ fn one_row(query: Subquery) -> Result<Transformed<Expr>> {
     }
     let wanted = Column::from(limit.input.schema().qualified_field(0));
     let (mut rows, mut orders) = (&limit.input, Vec::new());
-    // What it is ordered by may be more than it shows.
+    // The order may use more columns than are shown.
     if let LogicalPlan::Projection(shown) = &**rows
         && let LogicalPlan::Sort(_) = &*shown.input
     {
@@ -352,7 +355,8 @@ fn one_row(query: Subquery) -> Result<Transformed<Expr>> {
     })))
 }
 
-/// Sub-queries beside aggregates look at columns of the first row of each group, where those are not grouped.
+/// Sub-queries next to aggregates see columns that are not grouped as those of the first row of
+/// each group.
 fn beside_aggregates(shown: Projection) -> Result<Transformed<LogicalPlan>> {
     let (having, below) = match &*shown.input {
         LogicalPlan::Filter(having) => (Some(having.predicate.clone()), &*having.input),

@@ -1,7 +1,9 @@
-//! Type coercion as MySQL does it, while DataFusion plans operators; `analysis` does the rest over the plan.
+//! MySQL's type coercion, applied while DataFusion plans operators; `analysis` does the rest over
+//! the plan.
 //!
-//! MySQL compares a text with a number as numbers and calculates with texts; FLOAT columns are calculated as doubles.
-//! Constants are converted on the spot, so that the tables can still look them up, columns by a function.
+//! MySQL compares a text with a number as numbers and calculates with texts; FLOAT columns are
+//! calculated as doubles. Constants are converted on the spot, so that the tables can still look
+//! them up; columns by a function.
 
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::{DFSchema, ExprSchema, Result};
@@ -11,14 +13,14 @@ use datafusion::sql::sqlparser::ast::BinaryOperator;
 
 use crate::sql::{cancellation, functions};
 
-/// Plans operators as MySQL means them.
+/// Plans operators with MySQL's semantics.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct MysqlOperators {
-    /// Whether texts are compared without telling cases apart.
+    /// Whether texts are compared without regard to case.
     pub(crate) case_insensitive: bool,
 }
 
-/// What a type is to MySQL's operators.
+/// The class of a type, for MySQL's operators.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Class {
     Null,
@@ -49,7 +51,7 @@ pub(super) fn call(name: &str, argument: Expr) -> Expr {
     functions::call(name, vec![argument])
 }
 
-/// What a constant text says.
+/// The text of a constant.
 fn constant(expr: &Expr) -> Option<&str> {
     match expr {
         Expr::Literal(value, _) => value.try_as_str().flatten(),
@@ -57,7 +59,7 @@ fn constant(expr: &Expr) -> Option<&str> {
     }
 }
 
-/// As a number.
+/// Converts to a number.
 pub(super) fn number(expr: Expr, class: Class) -> Expr {
     match class {
         Class::Text => match constant(&expr) {
@@ -71,7 +73,8 @@ pub(super) fn number(expr: Expr, class: Class) -> Expr {
     }
 }
 
-/// A constant like `7e0`, as which some clients send 7, as a whole number beside one: so tables can look it up.
+/// Turns a constant like `7e0`, as some clients send 7, into an integer next to one, so that tables
+/// can look it up.
 fn whole(expr: &Expr, beside: Class) -> Option<Expr> {
     match expr {
         Expr::ScalarFunction(call) if beside == Class::Whole && call.name() == "__real" => {
@@ -82,7 +85,7 @@ fn whole(expr: &Expr, beside: Class) -> Option<Expr> {
     }
 }
 
-/// As a double, if the other side is one.
+/// Converts to a double, if the other side is one.
 pub(super) fn double(expr: Expr, schema: &dyn ExprSchema) -> Result<Expr> {
     if let Expr::Literal(value, metadata) = &expr
         && let Ok(value) = value.cast_to(&DataType::Float64)
@@ -96,7 +99,7 @@ pub(super) fn double(expr: Expr, schema: &dyn ExprSchema) -> Result<Expr> {
 }
 
 impl MysqlOperators {
-    /// Two sides that are compared.
+    /// Converts two sides of a comparison.
     pub(super) fn compared(
         &self,
         left: Expr,
@@ -131,7 +134,7 @@ impl MysqlOperators {
         })
     }
 
-    /// Two sides that are calculated with.
+    /// Converts two sides of a calculation.
     fn calculated(left: Expr, right: Expr, schema: &dyn ExprSchema) -> Result<(Expr, Expr)> {
         let (l, r) = (
             class(&left.get_type(schema)?),
@@ -159,12 +162,14 @@ impl ExprPlanner for MysqlOperators {
         expr: RawBinaryExpr,
         schema: &DFSchema,
     ) -> Result<PlannerResult<RawBinaryExpr>> {
-        // What many operators mean takes long to find out: once each knows the types of all that is in it.
+        // Resolving nested operators takes long, because each looks up the types of everything
+        // inside it.
         if let Some(watch) = cancellation::current() {
             watch.check()?;
         }
         let RawBinaryExpr { op, left, right } = expr;
-        // Outer columns of a sub-query have types of their own; whatever has none is DataFusion's to judge.
+        // Outer columns of a sub-query have types of their own; an expression without a type is
+        // left to DataFusion.
         if left.get_type(schema).is_err() || right.get_type(schema).is_err() {
             return Ok(PlannerResult::Original(RawBinaryExpr { op, left, right }));
         }
@@ -180,7 +185,7 @@ impl ExprPlanner for MysqlOperators {
                 let (left, right) = Self::calculated(left, right, schema)?;
                 let types = [left.get_type(schema)?, right.get_type(schema)?];
                 if types == [DataType::Int64, DataType::Int64] {
-                    // DataFusion's would come out wrong when they are too large.
+                    // DataFusion's operators would overflow silently.
                     let name = match op {
                         BinaryOperator::Plus => "__plus",
                         BinaryOperator::Minus => "__minus",

@@ -1,4 +1,4 @@
-//! What a statement is read against: its session, the values for its `?`, and the clock.
+//! The context of a statement: its session, the values for its `?`, and the clock.
 
 use std::cell::Cell;
 
@@ -11,19 +11,19 @@ use crate::sql::session::{Literal, Session};
 use crate::sql::settings::SqlSettings;
 use crate::sql::variables;
 
-/// What a statement is read against.
+/// The context in which a statement is read.
 #[derive(Debug)]
 pub(crate) struct Context<'a> {
     pub(crate) session: &'a Session,
     settings: &'a SqlSettings,
-    /// `None` while it is only prepared.
+    /// `None` while it is only being prepared.
     values: Option<&'a [Literal]>,
-    /// What the clock of the session shows, and what it would show in Greenwich.
+    /// The time on the session's clock, and in UTC.
     pub(crate) now: NaiveDateTime,
     pub(crate) now_utc: NaiveDateTime,
-    /// What rewriting may still copy.
+    /// Budget for copies made by rewriting.
     pub(crate) copies: Copies,
-    /// How long SLEEP wants to sleep, seconds.
+    /// Total time of SLEEP calls, in seconds.
     pub(crate) sleep: Cell<f64>,
     /// Whether reports have their percentiles as columns.
     pub(crate) with_percentiles: Cell<bool>,
@@ -50,20 +50,21 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Whether texts are compared and grouped without telling upper and lower case apart.
+    /// Whether texts are compared and grouped without regard to case.
     pub(crate) const fn case_insensitive(&self) -> bool {
         self.settings.case_insensitive
     }
 
-    /// Whether there are no values yet, and what stands for them is never looked at.
+    /// Whether the statement is only being prepared: there are no values yet, and those that stand
+    /// for them are never looked at.
     pub(crate) const fn is_preparing(&self) -> bool {
         self.values.is_none()
     }
 
-    /// What a placeholder stands for: `?` and its number, `@name` or `@@name`.
+    /// The value of a placeholder: `?` with its number, `@name` or `@@name`.
     ///
     /// # Errors
-    /// When there are fewer values, or no such system variable.
+    /// Fails if there are fewer values, or no such system variable.
     pub(crate) fn value(&self, placeholder: &str) -> Result<Literal, SqlError> {
         if let Some(name) = placeholder.strip_prefix("@@") {
             return variables::lookup(name, self.session, self.settings);

@@ -1,7 +1,7 @@
-//! sqlparser's MySQL, put right where it does not read what MySQL reads.
+//! sqlparser's MySQL dialect, corrected where it deviates from MySQL.
 //!
-//! `DIV` takes one operand and not all that follows it, `MOD` is an operator, shifts and `^` bind as in MySQL, `XOR` binds
-//! less than AND; quotes are read as the session's `sql_mode` says.
+//! `DIV` takes one operand instead of everything that follows, `MOD` is an operator, shifts and `^`
+//! bind as in MySQL, `XOR` binds less tightly than AND; quotes follow the session's `sql_mode`.
 
 use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr};
 use datafusion::sql::sqlparser::dialect::{Dialect, MySqlDialect, Precedence};
@@ -11,7 +11,7 @@ use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 
 use super::lex::{Mode, is_word};
 
-/// How deep sqlparser may go; parentheses were counted before.
+/// Recursion limit of sqlparser; parentheses were counted before.
 const DEPTH_MAX: usize = 300;
 
 const MYSQL: MySqlDialect = MySqlDialect {};

@@ -1,8 +1,9 @@
-//! A statement's text as sqlparser's tokens; a text of several statements, cut into them.
+//! Splits a statement into sqlparser's tokens, and a text into statements.
 //!
-//! Comments are blanked first, in MariaDB's way: the content of `/*! ... */` and `/*M! ... */` counts, unless it is meant
-//! for a later version. What is left goes to sqlparser's tokenizer. The span of a token has its first and last byte in the
-//! text, counted from 1, as columns of line 1. Linear in the text; quoted text that is not closed is an error.
+//! Comments are blanked first, as in MariaDB: the content of `/*! ... */` and `/*M! ... */` counts,
+//! unless it is meant for a later version. The rest goes to sqlparser's tokenizer. The span of a
+//! token holds its first and last byte in the text, counted from 1, as columns of line 1. Linear in
+//! the text; an unclosed quote is an error.
 
 use std::ops::Range;
 
@@ -12,14 +13,14 @@ use super::grammar::Grammar;
 use crate::sql::error::SqlError;
 use crate::sql::session::Session;
 
-/// How a statement's quotes and bars are read: what `sql_mode` says of them.
+/// How quotes and bars are read, according to `sql_mode`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Mode {
     /// `"x"` is a name.
     pub(crate) ansi_quotes: bool,
     /// `a || b` joins texts.
     pub(crate) pipes_as_concat: bool,
-    /// A backslash in a text stands for itself.
+    /// A backslash in a text is an ordinary character.
     pub(crate) no_backslash_escapes: bool,
 }
 
@@ -31,7 +32,7 @@ impl Mode {
         no_backslash_escapes: false,
     };
 
-    /// That of a session.
+    /// The mode of a session.
     pub(crate) fn of(session: &Session) -> Self {
         let has = |word| session.has_mode(word);
         Self {
@@ -47,19 +48,19 @@ const VERSION: u32 = 101_114;
 
 /// A piece of a text.
 enum Piece {
-    /// A byte that is none of the others.
+    /// Any other byte.
     Code,
     Quoted,
-    /// A comment, or a mark around one whose content counts.
+    /// A comment, or a delimiter of one whose content counts.
     Comment,
     Semicolon,
 }
 
-/// The pieces of a text, one by one: where quoted text and comments are.
+/// Splits a text at quoted texts and comments.
 fn pieces(text: &str, mode: Mode) -> impl Iterator<Item = (Piece, Range<usize>)> {
     let bytes = text.as_bytes();
     let is_blank = |byte: &u8| byte.is_ascii_whitespace() || byte.is_ascii_control();
-    // Where the next begins, and how many comments whose content counts are open.
+    // Start of the next piece, and the number of open comments whose content counts.
     let (mut start, mut open) = (0, 0_usize);
     std::iter::from_fn(move || {
         let at = start;
@@ -91,13 +92,13 @@ fn pieces(text: &str, mode: Mode) -> impl Iterator<Item = (Piece, Range<usize>)>
     })
 }
 
-/// Where a mark stands next, or the text ends.
+/// The position of the next mark, or of the end of the text.
 fn find(text: &str, from: usize, mark: &str) -> usize {
     let length = text[from..].find(mark);
     length.map_or(text.len(), |length| from + length)
 }
 
-/// Where the content of a `/*!` or `/*M!` comment begins, if its content is to be executed.
+/// The start of the content of a `/*!` or `/*M!` comment, if it is to be executed.
 fn counted_comment(bytes: &[u8], at: usize) -> Option<usize> {
     let rest = &bytes[at + 2..];
     let (mark, ours) = match rest {
@@ -112,12 +113,13 @@ fn counted_comment(bytes: &[u8], at: usize) -> Option<usize> {
     }
     let number = |number, digit: &u8| number * 10 + u32::from(digit - b'0');
     let version = digits.iter().fold(0, number);
-    // As MariaDB does: what is meant for MySQL 5.7 and later is not for it.
+    // MariaDB skips comments meant for MySQL 5.7 and later.
     let counts = version <= VERSION && (ours || !(50_700..100_000).contains(&version));
     counts.then_some(at + 2 + mark + digits.len())
 }
 
-/// Where quoted text ends. A doubled quote stands for itself; so does, in texts, what follows a backslash.
+/// The end of a quoted text. A doubled quote is an ordinary character; so is, in texts, any
+/// character after a backslash.
 fn quoted_end(bytes: &[u8], at: usize, backslash: bool) -> usize {
     let quote = bytes[at];
     let mut at = at + 1;
@@ -132,7 +134,7 @@ fn quoted_end(bytes: &[u8], at: usize, backslash: bool) -> usize {
     bytes.len()
 }
 
-/// Cuts a text into its statements, one by one as they are wanted; those of nothing but comments are left out.
+/// Splits a text into its statements, lazily; those with nothing but comments are left out.
 pub fn split(text: &str) -> impl Iterator<Item = &str> {
     let mut pieces = pieces(text, Mode::default());
     let mut start = 0;
@@ -156,7 +158,7 @@ pub fn split(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The text with blanks where comments and control characters were: every token stays where it is.
+/// Replaces comments and control characters by blanks, so that every token keeps its position.
 fn without_comments(text: &str, mode: Mode) -> String {
     let mut bytes = text.as_bytes().to_vec();
     for (piece, at) in pieces(text, mode) {
@@ -169,14 +171,14 @@ fn without_comments(text: &str, mode: Mode) -> String {
             bytes[at].fill(b' ');
         }
     }
-    // Comments begin and end at characters.
+    // Comments begin and end at character boundaries.
     String::from_utf8(bytes).unwrap_or_default()
 }
 
-/// Cuts a statement into tokens, without blanks and the semicolons at its end.
+/// Splits a statement into tokens, without blanks and the semicolons at its end.
 ///
 /// # Errors
-/// When quoted text is not closed.
+/// Fails on an unclosed quote.
 pub(crate) fn tokens(text: &str, mode: Mode) -> Result<Vec<TokenWithSpan>, SqlError> {
     let code = without_comments(text, mode);
     let mut tokens = Tokenizer::new(&Grammar(mode), &code)
@@ -208,13 +210,13 @@ pub(crate) fn tokens(text: &str, mode: Mode) -> Result<Vec<TokenWithSpan>, SqlEr
     Ok(tokens)
 }
 
-/// Where a token stands in the text.
+/// The range of a token in the text.
 pub(crate) fn range_of(token: &TokenWithSpan) -> Range<usize> {
     let bytes = |location: Location| (location.column as usize).saturating_sub(1);
     bytes(token.span.start)..bytes(token.span.end)
 }
 
-/// Whether a token is this word, not quoted, in any case.
+/// Whether a token is this word, unquoted, in any case.
 pub(crate) fn is_word(token: &Token, word: &str) -> bool {
     matches!(token, Token::Word(it) if it.quote_style.is_none() && it.value.eq_ignore_ascii_case(word))
 }
@@ -291,7 +293,7 @@ mod tests {
         for _ in 0..1000 {
             assert_eq!(split(&many).next(), Some("a"));
         }
-        // Cut to its end each time, it would be a minute.
+        // Tokenizing to the end for each statement would take a minute.
         assert!(start.elapsed().as_secs() < 5);
     }
 

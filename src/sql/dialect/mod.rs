@@ -1,8 +1,9 @@
-//! MySQL's dialect: what its users write, made into what DataFusion plans.
+//! MySQL's dialect, translated for DataFusion.
 //!
-//! In this order: `lex` cuts a text into sqlparser's tokens, `tokens` makes them what its parser (`grammar`) reads, `rewrite`
-//! turns MySQL's forms into DataFusion's, while DataFusion plans, `coercion` makes operators do what MySQL's do with the types
-//! at hand, and `analysis` puts the rest right over the plan. All of it works on one statement and is bounded by its length and by `sql::limits`.
+//! The stages: `lex` splits a text into sqlparser's tokens, `tokens` prepares them for its parser
+//! (`grammar`), `rewrite` turns MySQL's forms into DataFusion's. While DataFusion plans, `coercion`
+//! gives operators MySQL's semantics for the types at hand, and `analysis` corrects the rest over
+//! the plan. Everything works on one statement and is bounded by its length and by `sql::limits`.
 
 pub(crate) mod analysis;
 pub(crate) mod coercion;

@@ -1,8 +1,10 @@
-//! A statement's tokens made ready for sqlparser's parser: the few things of MySQL's that it does not read.
+//! Prepares the tokens of a statement for sqlparser's parser: the few parts of MySQL's syntax that
+//! it does not read.
 //!
-//! One pass over the tokens, in place. Variables become placeholders (`@x`, `@@x`) and each `?` gets its number; values take
-//! their places later, on the tree. Modifiers and locks that ask for nothing here become blanks. On the way it is noted how
-//! each item of each SELECT is written, which is what MySQL calls the column.
+//! One pass over the tokens, in place. Variables become placeholders (`@x`, `@@x`) and each `?`
+//! gets its number; values are filled in later, on the tree. Modifiers and locks without effect
+//! here become blanks. The text of each item of each SELECT is recorded on the way, because MySQL
+//! names columns by it.
 
 use std::collections::HashMap;
 
@@ -12,26 +14,26 @@ use super::lex::{Mode, is_word, range_of, tokens};
 use crate::sql::error::SqlError;
 use crate::sql::limits::nesting;
 
-/// The items of each SELECT as they are written, by the column where its SELECT stands.
+/// The items of each SELECT as written, by the column at which the SELECT stands.
 pub(crate) type Items = HashMap<u64, Vec<String>>;
 
-/// Modifiers of SELECT that ask for nothing here.
+/// Modifiers of SELECT without effect here.
 const MODIFIERS: &str = "SQL_NO_CACHE SQL_CACHE SQL_CALC_FOUND_ROWS SQL_SMALL_RESULT SQL_BIG_RESULT \
     SQL_BUFFER_RESULT HIGH_PRIORITY STRAIGHT_JOIN";
 
-/// What may stand between the modifiers of SELECT.
+/// Quantifiers that may stand among the modifiers of SELECT.
 const QUANTIFIERS: &str = "ALL DISTINCT DISTINCTROW";
 
 /// Words that end the items of a SELECT.
 const AFTER_ITEMS: &str = "FROM INTO WHERE GROUP HAVING ORDER LIMIT UNION EXCEPT INTERSECT WINDOW PROCEDURE FOR \
     LOCK FETCH";
 
-/// A statement ready for the parser.
+/// A statement prepared for the parser.
 #[derive(Debug)]
 pub(crate) struct Tokens<'a> {
     text: &'a str,
     pub(crate) tokens: Vec<TokenWithSpan>,
-    /// How many `?` there are.
+    /// Number of `?`.
     pub(crate) parameters: usize,
     pub(crate) items: Items,
 }
@@ -40,7 +42,7 @@ impl<'a> Tokens<'a> {
     /// Reads a statement.
     ///
     /// # Errors
-    /// When something quoted is not closed, or when it is too deep or has too many operators.
+    /// Fails if a quote is not closed, or the statement is too deep or has too many operators.
     pub(crate) fn read(text: &'a str, mode: Mode) -> Result<Self, SqlError> {
         let tokens = tokens(text, mode)?;
         nesting::check(&tokens)?;
@@ -157,7 +159,7 @@ impl<'a> Tokens<'a> {
         }
     }
 
-    /// Leaves the modifiers of a SELECT out and notes its items.
+    /// Blanks the modifiers of a SELECT and records its items.
     fn select(&mut self, at: usize) {
         let mut first = at + 1;
         loop {
@@ -199,7 +201,7 @@ impl<'a> Tokens<'a> {
         self.items.insert(column, items);
     }
 
-    /// The text from one token to before another; of texts alone, what they say.
+    /// The text from one token up to another; for string literals alone, their values.
     fn written(&self, start: usize, end: usize) -> String {
         let item = &self.tokens[start.min(end)..end];
         let said = item.iter().map(|token| match &token.token {

@@ -1,4 +1,4 @@
-//! Statements through the engine, against reports that have no rows.
+//! Runs statements through the engine, against reports that have no rows.
 
 use std::time::Instant;
 
@@ -53,8 +53,9 @@ async fn ask(engine: &Engine, session: &mut Session, text: &str) -> Result<Vec<S
     rows(engine.run(session, text, &[]).await?).await
 }
 
-/// Runs a script as sqllogictest has them, in one session: `query`, whose answer begins with the names of its columns if it is
-/// `query names`; `statement ok`; `statement error CODE`. What `define NAME` gives stands for `$NAME`.
+/// Runs a script in sqllogictest's format, in one session: `query`, whose answer begins with the
+/// names of its columns if it is `query names`; `statement ok`; `statement error CODE`. `$NAME`
+/// stands for the value of `define NAME`.
 async fn run_script(engine: &Engine, session: &mut Session, script: &str) {
     let mut defined: Vec<(String, &str)> = Vec::new();
     let mut wrong = Vec::new();
@@ -140,7 +141,7 @@ async fn scripts_answer_as_they_say() {
     assert_eq!(results.map(String::as_str), Some("utf8mb4"));
 }
 
-/// The values of a percentile count with the memory of queries, in groups and in windows.
+/// The values of a percentile count as memory of queries, in groups and in windows.
 #[tokio::test]
 async fn percentiles_take_no_more_than_they_may() {
     let digits = "(SELECT 0 d UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4 UNION ALL SELECT 5 UNION ALL SELECT 6 UNION ALL SELECT 7 UNION ALL SELECT 8 UNION ALL SELECT 9)";
@@ -242,7 +243,7 @@ async fn tables_are_described() {
     assert_eq!(error.expect_err("no admin").code, 1227);
 }
 
-/// Waits until nothing is held for any statement.
+/// Waits until no statement holds anything.
 async fn at_rest(engine: &Engine) {
     let wait = async {
         while !engine.is_at_rest() {
@@ -292,7 +293,7 @@ async fn what_grows_when_it_is_written_out_is_refused() {
                 + " FROM (SELECT id x FROM request) t"
         }),
     ];
-    // Many beside one another are no matter.
+    // Many side by side are fine.
     let flags = vec!["IF(req_time > 1, 1, 0)"; 30].join(" + ");
     let text = format!("SELECT IF({flags} > 3, 1, 0) FROM request");
     assert!(ask(&engine, &mut session, &text).await.is_ok());
@@ -320,7 +321,7 @@ async fn texts_take_no_more_than_they_may() {
     };
     for (text, wanted) in [
         ("LENGTH(REPEAT('a', 10000000))", Ok("10000000")),
-        // What would be 400 MB, but for that.
+        // Would be 400 MB without the limit.
         (
             "REGEXP_REPLACE(REPEAT('a', 20000), 'a', REPEAT('b', 20000))",
             Ok("NULL"),
@@ -347,7 +348,7 @@ async fn texts_take_no_more_than_they_may() {
         let answer = answer.map_err(|error| error.code);
         assert_eq!(answer, wanted.map(str::to_owned), "{text}");
     }
-    // Each is twice as long as the one in it.
+    // Each is twice as long as the one inside it.
     let quotes = format!("SELECT LENGTH({})", nested("QUOTE(", ")", 26));
     let length = ask(&engine, &mut session, &quotes).await;
     let length = length.expect("a length")[1].parse::<usize>();
@@ -361,7 +362,7 @@ async fn texts_take_no_more_than_they_may() {
     );
     let few = columns.replace("20000", "100");
     assert!(ask(&engine, &mut session, &few).await.is_ok());
-    // What is collected of many rows was counted before.
+    // The values collected from many rows are counted earlier.
     let all =
         "SELECT LENGTH(GROUP_CONCAT(REPEAT(column_name, 20000))) FROM information_schema.columns";
     let error = ask(&engine, &mut session, all).await;
@@ -369,7 +370,8 @@ async fn texts_take_no_more_than_they_may() {
     at_rest(&engine).await;
 }
 
-/// Long before it would be over if nothing ended it, however busy the machine is.
+/// Asserts that the statement ended long before it would have by itself, however busy the machine
+/// is.
 #[track_caller]
 fn assert_soon(start: Instant) {
     let took = start.elapsed();
@@ -383,7 +385,8 @@ async fn what_takes_too_long_ends_while_it_calculates() {
         ..SqlSettings::default()
     });
     let mut session = Session::new(5, "me@here", false);
-    // A table's every column is looked for in many megabytes, many times: one batch, minutes.
+    // Every column of a table is searched in many megabytes, many times: one batch that takes
+    // minutes.
     let looks = (0..10).map(|at| format!("LOCATE(column_name, REPEAT('a', {}))", 1_000_000 + at));
     let looks: Vec<_> = looks.collect();
     let text = format!(
@@ -393,10 +396,10 @@ async fn what_takes_too_long_ends_while_it_calculates() {
     let start = Instant::now();
     let error = ask(&engine, &mut session, &text).await.expect_err("long");
     assert_eq!(error.code, 1969, "{error}");
-    // It ends, too, and does not only leave its client.
+    // The work ends too, not just the client's wait.
     at_rest(&engine).await;
     assert_soon(start);
-    // Nor does what makes its own rows.
+    // The same for functions that generate their own rows.
     let start = Instant::now();
     for next in ["x + 1", "1"] {
         let text = format!(
@@ -407,7 +410,7 @@ async fn what_takes_too_long_ends_while_it_calculates() {
         at_rest(&engine).await;
     }
     assert_soon(start);
-    // What cannot be interrupted keeps its client no longer than it may.
+    // Work that cannot be interrupted keeps its client no longer than the limit.
     let (release, held) = std::sync::mpsc::channel::<()>();
     let watch = engine.guard(&Session::new(1, "me@here", false));
     let stuck = engine.on_own_threads(&watch, async move {

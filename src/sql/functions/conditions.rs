@@ -7,19 +7,20 @@ use regex::Regex;
 
 use super::{FunctionDef, nullable, strict};
 
-/// A compiled expression may take this much.
+/// Most memory of a compiled expression, in bytes.
 const REGEX_BYTES_MAX: usize = 1 << 20;
 
-/// What one replacement may bring in, bytes: much more than a text may have, and little enough to be made and thrown away.
+/// Most bytes that one replacement may add: much more than a text may have, and few enough to be
+/// made and thrown away.
 const GROWN_MAX: usize = 4 * super::TEXT_MAX;
 
 pub(super) fn functions() -> Vec<FunctionDef> {
     vec![
         strict("__truth", (1, 1), |a| a[0].is_true())
             .identity_for(|given| *given == DataType::Boolean),
-        // A truth beside other values is 1 or 0.
+        // A boolean used as a value is 1 or 0.
         strict("__value", (1, 1), |a| a[0].int()).identity_for(|given| *given != DataType::Boolean),
-        // The condition of a join: a call looks whether the statement should end.
+        // The condition of a join: the call checks whether the statement should end.
         nullable("__interruptible", (1, 1), |_| None::<bool>).identity_for(|_| true),
         strict("__int", (1, 1), |a| a[0].int()),
         strict("__xor", (2, 2), |a| a[0].is_true() != a[1].is_true()),
@@ -38,7 +39,7 @@ pub(super) fn functions() -> Vec<FunctionDef> {
             Some(found.map_or("", |found| found.as_str()).to_owned())
         }),
         strict("regexp_replace", (3, 3), |a| {
-            // MySQL's \1 is $1 there.
+            // MySQL's \1 is $1 in `regex`.
             let to = replacement(&a[2].to_text().replace('$', "$$"));
             let text = a[0].to_text();
             with_regex(&a[1].to_text(), |regex| replaced(regex, &text, &to))?
@@ -46,9 +47,9 @@ pub(super) fn functions() -> Vec<FunctionDef> {
     ]
 }
 
-/// The text with all that is found in it replaced; `None` as soon as it is too long.
+/// Replaces all matches in a text; `None` as soon as it is too long.
 fn replaced(regex: &Regex, text: &str, to: &str) -> Option<String> {
-    // Each group that is named brings in at most the whole text.
+    // Each group reference adds at most the whole text.
     let groups = to.matches("${").count();
     if text.len().checked_mul(groups)? > GROWN_MAX {
         return None;
@@ -68,7 +69,7 @@ fn replaced(regex: &Regex, text: &str, to: &str) -> Option<String> {
     Some(made)
 }
 
-/// `\1` as `${1}`, what follows another backslash as it stands.
+/// Converts `\1` to `${1}`, and any other escaped character to itself.
 fn replacement(to: &str) -> String {
     let mut made = String::with_capacity(to.len());
     let mut signs = to.chars();
@@ -83,10 +84,10 @@ fn replacement(to: &str) -> String {
     made
 }
 
-/// Whether an expression can be used at all, checked when a statement is planned.
+/// Validates an expression while a statement is planned.
 ///
 /// # Errors
-/// What is wrong with it.
+/// A description of the problem.
 pub(crate) fn check_regex(pattern: &str) -> Result<(), String> {
     compile(pattern).map(drop)
 }
@@ -98,7 +99,7 @@ fn compile(pattern: &str) -> Result<Regex, String> {
         .map_err(|error| error.to_string())
 }
 
-/// Does something with a compiled expression; the last one of each thread is kept.
+/// Applies `work` to a compiled expression; each thread caches the last one.
 fn with_regex<T>(pattern: &str, work: impl FnOnce(&Regex) -> T) -> Option<T> {
     thread_local! {
         static LAST: RefCell<Option<(String, Regex)>> = const { RefCell::new(None) };

@@ -14,7 +14,7 @@ pub(super) fn functions() -> Vec<FunctionDef> {
         }),
         strict("__real", (1, 1), |a| a[0].real()).identity_for(|given| *given == DataType::Float64),
         strict("__signed", (1, 1), |a| match &a[0] {
-            // What stands before the point, not rounded.
+            // Truncates at the point instead of rounding.
             Value::Text(text) => text_prefix(text),
             Value::UInt(value) => value.cast_signed(),
             other => other.int(),
@@ -50,7 +50,7 @@ fn moment(names: &'static str, returns: Returns) -> FunctionDef {
     })
 }
 
-/// The whole number that a text begins with.
+/// The integer that a text begins with.
 fn text_prefix(text: &str) -> i64 {
     let whole = Prefix::of(text).whole;
     match whole.parse() {

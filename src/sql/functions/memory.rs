@@ -1,7 +1,8 @@
-//! Counts what functions keep as memory of queries: texts that they make, numbers of percentiles.
+//! Counts data kept by functions as memory of queries: texts they make, and numbers of percentiles.
 //!
-//! One [`Room`] per call of a function on a batch, or per group. Small results are free; beyond that memory is reserved before a text is
-//! kept, and released when the last array that shares it is dropped. Without room the call fails (`ResourcesExhausted`).
+//! One [`Room`] per call of a function on a batch, or per group. Small results are free; beyond
+//! that, memory is reserved before a text is kept, and released when the last array that shares it
+//! is dropped. Without room the call fails (`ResourcesExhausted`).
 
 use std::sync::Arc;
 
@@ -14,24 +15,24 @@ use datafusion::execution::memory_pool::MemoryReservation;
 use crate::sql::cancellation;
 use crate::sql::error::SqlError;
 
-/// Bytes that are not counted.
+/// Bytes not counted.
 const FREE: usize = 16 << 10;
 
-/// Reserved at a time, bytes.
+/// Step of reservations, in bytes.
 const STEP: usize = 64 << 10;
 
-/// Bytes when no statement is known that they are for.
+/// Limit in bytes outside of any statement.
 const UNGUARDED_MAX: usize = 32 << 20;
 
-/// Memory of queries that grows with what a function keeps.
+/// Memory of queries that grows with the data a function keeps.
 #[derive(Debug, Default)]
 pub(super) struct Room(Option<MemoryReservation>);
 
 impl Room {
-    /// Room for so many bytes in all.
+    /// Reserves room for `bytes` bytes in all.
     ///
     /// # Errors
-    /// When there is none.
+    /// Fails if there is none.
     pub(super) fn hold(&mut self, bytes: usize) -> Result<()> {
         if bytes <= self.0.as_ref().map_or(FREE, MemoryReservation::size) {
             return Ok(());
@@ -46,15 +47,15 @@ impl Room {
         }
     }
 
-    /// Whether what is kept is counted here.
+    /// Whether the data is counted here.
     pub(super) fn is_counted(&self) -> bool {
         self.0.is_some()
     }
 
-    /// The array of these texts, which holds the memory as long as it is there.
+    /// Ties the reservation to the array: it is released with the array.
     ///
     /// # Errors
-    /// Arrow's, if the texts were none.
+    /// Errors of Arrow.
     pub(super) fn with(self, array: ArrayRef) -> Result<ArrayRef> {
         let (Some(reservation), Some(texts)) = (self.0, array.as_string_view_opt()) else {
             return Ok(array);
@@ -75,7 +76,7 @@ impl Room {
     }
 }
 
-/// Bytes that are counted until they are dropped.
+/// Bytes that count until they are dropped.
 struct Counted {
     buffer: Buffer,
     _reservation: Arc<MemoryReservation>,

@@ -1,9 +1,10 @@
 //! MySQL's functions for DataFusion.
 //!
-//! A function is one [`FunctionDef`] in the list of its module: names, number of arguments, result type, and what it does with
-//! one row of [`Value`]s. Functions are pure: the session's time, zone and user are already literals in the statement. They never
-//! fail on values, and a text beyond 16 MB is NULL, as in MySQL. A call fails when its texts exceed the memory of queries, or when
-//! the statement should end ([`cancellation`]).
+//! A function is one [`FunctionDef`] in the list of its module: names, number of arguments, result
+//! type, and a kernel over one row of [`Value`]s. Functions are pure: the session's time, zone and
+//! user are already literals in the statement. They never fail on values, and a text beyond 16 MB
+//! is NULL, as in MySQL. A call fails if its texts exceed the memory of queries, or if the
+//! statement should end ([`cancellation`]).
 
 mod conditions;
 mod convert;
@@ -39,13 +40,13 @@ pub(crate) use self::time::{shown, zone};
 use super::cancellation::{self, StatementGuard};
 use super::error::SqlError;
 
-/// No text that a function makes is longer: `max_allowed_packet`.
+/// Longest text that a function may return: `max_allowed_packet`.
 pub(crate) const TEXT_MAX: usize = 16 << 20;
 
-/// Rows between two looks at whether the statement still goes on.
+/// Rows between two checks whether the statement should end.
 const ROWS_PER_CHECK: usize = 16;
 
-/// What is known of the arguments when a statement is planned.
+/// The arguments as known when a statement is planned.
 #[derive(Debug)]
 struct ArgumentInfo<'a> {
     types: &'a [DataType],
@@ -53,7 +54,7 @@ struct ArgumentInfo<'a> {
 }
 
 impl ArgumentInfo<'_> {
-    /// An argument that is a number in the statement.
+    /// An argument that is a number literal.
     fn int(&self, at: usize) -> Option<i64> {
         let value = self.values.get(at).copied().flatten()?;
         let cells = Cells::new(&value.to_array().ok()?).ok()?;
@@ -62,7 +63,7 @@ impl ArgumentInfo<'_> {
     }
 }
 
-/// What a function in Rust answers with; its type in SQL and the value there.
+/// A Rust result of a function, with its SQL type and value.
 trait Answer: 'static {
     const TYPE: DataType;
 
@@ -109,23 +110,23 @@ fn seconds_type(_: &ArgumentInfo<'_>) -> DataType {
     SECONDS
 }
 
-/// What a function does with the arguments of one row.
+/// Computes one row from its arguments.
 type RowKernel = Box<dyn for<'a> Fn(&'a [Value<'a>]) -> Value<'a> + Send + Sync>;
 
-/// All rows at once; `None` when these arguments are better looked at row by row.
+/// Computes all rows at once; `None` if these arguments are better handled row by row.
 type ColumnKernel = fn(&[ArrayRef]) -> Result<Option<ArrayRef>>;
 
-/// A function of MySQL's.
+/// One of MySQL's functions.
 struct FunctionDef {
-    /// Its names, with blanks between.
+    /// Its names, separated by blanks.
     names: &'static str,
-    /// The least and the most arguments.
+    /// Fewest and most arguments.
     arguments: (usize, usize),
     returns: Returns,
     row: RowKernel,
-    /// For those where it is worth it.
+    /// For functions where it is worth it.
     columns: Option<ColumnKernel>,
-    /// Whether the function says its first argument unchanged when that has this type.
+    /// Whether the function returns its first argument unchanged if that has this type.
     identity: fn(&DataType) -> bool,
 }
 
@@ -167,7 +168,7 @@ fn nullable<R: Answer>(
     def(names, arguments, |_| R::TYPE, move |a| row(a).value())
 }
 
-/// A function that is NULL when an argument is.
+/// A function that returns NULL if an argument is NULL.
 fn strict<R: Answer>(
     names: &'static str,
     arguments: (usize, usize),
@@ -184,7 +185,7 @@ fn of_text<R: Answer>(
     strict(names, (1, 1), move |a| row(&a[0].to_text()))
 }
 
-/// A function whose type depends on its arguments, NULL when one of them is.
+/// A function whose type depends on its arguments; returns NULL if one of them is NULL.
 fn typed(
     names: &'static str,
     arguments: (usize, usize),
@@ -199,7 +200,7 @@ fn typed(
     })
 }
 
-/// As many arguments as one likes.
+/// Any number of arguments.
 const MANY: usize = usize::MAX;
 
 static DEFS: LazyLock<Vec<FunctionDef>> = LazyLock::new(|| {
@@ -231,25 +232,25 @@ static ALL: LazyLock<HashMap<&'static str, Arc<ScalarUDF>>> = LazyLock::new(|| {
     named.collect()
 });
 
-/// All of them, to be registered.
+/// All functions, for registration.
 pub(crate) fn functions() -> impl Iterator<Item = Arc<ScalarUDF>> {
     ALL.values().cloned()
 }
 
-/// Whether one of them has this name.
+/// Whether a function of this name exists.
 pub(crate) fn is_known(name: &str) -> bool {
     ALL.contains_key(name)
 }
 
-/// One of them, to be called.
+/// A call of one of them.
 pub(crate) fn call(name: &str, arguments: Vec<Expr>) -> Expr {
     ALL[name].call(arguments)
 }
 
-/// An expression that fails when the statement should end.
+/// Wraps an expression so that it fails when the statement should end.
 ///
 /// # Errors
-/// When it has no type.
+/// Fails if the expression has no type.
 pub(crate) fn interruptible(
     expr: Arc<dyn PhysicalExpr>,
     schema: &Schema,
@@ -260,11 +261,11 @@ pub(crate) fn interruptible(
     Ok(Arc::new(call))
 }
 
-/// A [`FunctionDef`] as DataFusion wants it.
+/// A [`FunctionDef`] as a DataFusion function.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Function {
     name: &'static str,
-    /// Which of [`DEFS`] it is.
+    /// Its index in [`DEFS`].
     at: usize,
     signature: Signature,
 }
@@ -274,7 +275,7 @@ impl Function {
         &DEFS[self.at]
     }
 
-    /// Whether a call of these types is its only argument.
+    /// Whether a call with these types returns its first argument.
     fn is_identity(&self, types: &[DataType]) -> bool {
         matches!(types, [only] if (self.def().identity)(only))
     }
@@ -305,7 +306,8 @@ impl ScalarUDFImpl for Function {
         internal_err!("the type of {} depends on its arguments", self.name)
     }
 
-    /// The type for these arguments: one that a [`Builder`] makes, or that of the argument when that is the answer.
+    /// The result type for these arguments: one that a [`Builder`] makes, or that of the argument
+    /// if it is returned unchanged.
     fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
         let fields = args.arg_fields.iter();
         let types: Vec<DataType> = fields.map(|field| field.data_type().clone()).collect();
@@ -368,7 +370,7 @@ impl ScalarUDFImpl for Function {
     }
 }
 
-/// The rows of a call, and how many bytes of text they are.
+/// Computes the rows of a call, and counts their bytes of text.
 fn rows_of(
     def: &FunctionDef,
     arguments: &[ColumnarValue],

@@ -1,7 +1,7 @@
-//! Functions of numbers: arithmetic, rounding, bits, and mathematics.
+//! Numeric functions: arithmetic, rounding, bits, and mathematics.
 //!
-//! Integers and decimals are exact up to 38 digits, doubles beyond; a division adds four digits after the point. Division by
-//! zero and whatever is not finite is NULL.
+//! Integers and decimals are exact up to 38 digits, doubles beyond; a division adds four digits
+//! after the point. Division by zero and results that are not finite are NULL.
 
 mod arithmetic;
 mod bits;
@@ -109,7 +109,7 @@ fn bits(names: &'static str, of: fn(u64, u64) -> u64) -> FunctionDef {
     strict(names, (2, 2), move |a| of(word(&a[0]), word(&a[1])))
 }
 
-/// The greatest or the least: of texts, of moments, of numbers.
+/// The greatest or least of texts, datetimes or numbers.
 fn extreme<'a>(a: &'a [Value<'a>], greatest: bool) -> Option<Value<'a>> {
     let is_text = |it: &Value<'_>| matches!(it, Value::Text(_));
     let is_time = |it: &Value<'_>| matches!(it, Value::Datetime(_) | Value::Date(_));
@@ -133,7 +133,7 @@ fn extreme<'a>(a: &'a [Value<'a>], greatest: bool) -> Option<Value<'a>> {
     best.cloned()
 }
 
-/// A number in a statement, for conversions made when it is planned.
+/// A number literal, for conversions made while planning.
 pub(crate) fn literal_number(text: &str) -> ScalarValue {
     let trimmed = text.trim();
     match trimmed.parse::<i64>() {

@@ -1,9 +1,10 @@
-//! PERCENTILE_CONT, PERCENTILE_DISC and PERCENTILE: exact percentiles of a group or of a window's partition.
+//! PERCENTILE_CONT, PERCENTILE_DISC and PERCENTILE: exact percentiles of a group or of a window's
+//! partition.
 //!
-//! The second argument is a constant: 0.95, or 95 for PERCENTILE. PERCENTILE_CONT interpolates between the two nearest values, as
-//! MEDIAN does; the others return an existing value, by nearest rank. Of histograms (database `history`) they return what the
-//! histograms added up show. A group's values are kept until it is evaluated and count
-//! as memory of queries.
+//! The second argument is a constant: 0.95, or 95 for PERCENTILE. PERCENTILE_CONT interpolates
+//! between the two nearest values, as MEDIAN does; the others return an existing value, by nearest
+//! rank. For histograms (database `history`) they return the percentile of their sum. A group's
+//! values are kept until it is evaluated and count as memory of queries.
 
 use std::mem::size_of_val;
 use std::sync::Arc;
@@ -29,7 +30,7 @@ use crate::sql::tables::history::BUCKETS;
 
 mod histograms;
 
-/// All of them, to be registered.
+/// All of them, for registration.
 pub(crate) fn aggregates() -> [Arc<AggregateUDF>; 3] {
     [
         ("percentile_cont", 1, true),
@@ -46,11 +47,12 @@ pub(crate) fn aggregates() -> [Arc<AggregateUDF>; 3] {
     })
 }
 
-/// One of the functions: `(numbers, part)`, and a third argument when the numbers are ordered from the largest down.
+/// One of the functions: `(numbers, part)`, with a third argument if the numbers are ordered from
+/// the largest down.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Percentile {
     name: &'static str,
-    /// The part that is all of them: 1 or 100.
+    /// The value that stands for 100 percent: 1 or 100.
     whole: u32,
     interpolates: bool,
     signature: Signature,
@@ -100,7 +102,7 @@ impl AggregateUDFImpl for Percentile {
         &self.signature
     }
 
-    /// What is one of the numbers has their type.
+    /// Results that are one of the numbers have their type.
     fn return_type(&self, given: &[DataType]) -> Result<DataType> {
         Ok(match &given[0] {
             same @ (DataType::Int64 | DataType::Float32) if !self.interpolates => same.clone(),
@@ -155,11 +157,11 @@ struct Values {
     values: Vec<f64>,
     /// From 0 to 1.
     part: f64,
-    /// The part is counted from the largest.
+    /// Whether the part is counted from the largest.
     from_above: bool,
     interpolates: bool,
     returns: DataType,
-    /// What DataFusion does not count with its own.
+    /// Memory that DataFusion does not count itself.
     room: Room,
 }
 
@@ -169,7 +171,7 @@ impl Values {
         let numbers = numbers.as_primitive::<Float64Type>();
         let bytes = (self.values.len() + numbers.len()) * size_of::<f64>();
         if bytes > self.values.capacity() * size_of::<f64>() {
-            // Growing doubles what is there.
+            // Growing doubles the capacity.
             self.room.hold(2 * bytes)?;
             let more = 2 * bytes / size_of::<f64>() - self.values.len();
             self.values.reserve_exact(more);
@@ -187,7 +189,7 @@ impl Values {
         let count = self.values.len();
         let last = count.checked_sub(1)?;
         if !self.interpolates {
-            // How many values make up the part: the least number of them that does.
+            // The smallest number of values that makes up the part.
             let mut enough = (self.part * count as f64).ceil() as usize;
             if enough > 1 && (enough - 1) as f64 / count as f64 >= self.part {
                 enough -= 1;
@@ -200,11 +202,11 @@ impl Values {
         } else {
             self.part
         };
-        // Counted from 1 and weighed as MariaDB does it, so that the digits are the same.
+        // Counted from 1 and weighted as in MariaDB, so that the digits are the same.
         let place = 1.0 + part * last as f64;
         let below = place.floor() as usize;
         let low = self.at(below - 1);
-        // What follows a rank that was looked for is at least as large.
+        // Values after a selected rank are at least as large.
         let above = self.values[below..].iter().copied();
         match above.min_by(f64::total_cmp) {
             Some(high) if place.fract() > 0.0 => {

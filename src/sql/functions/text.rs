@@ -1,4 +1,4 @@
-//! Functions of texts. Positions and lengths count characters; comparisons are by bytes.
+//! Text functions. Positions and lengths count characters; comparisons are by bytes.
 
 use std::borrow::Cow;
 
@@ -16,7 +16,7 @@ pub(super) fn functions() -> Vec<FunctionDef> {
             joined(parts.skip(1)).filter(|_| !a[0].is_null())
         }),
         strict("left", (2, 2), |a| part(&a[0].to_text(), 0, count(&a[1]))),
-        // What fits into so many bytes: GROUP_CONCAT.
+        // Cuts to a number of bytes: GROUP_CONCAT.
         strict("__left_bytes", (2, 2), |a| {
             let text = a[0].to_text();
             text[..text.floor_char_boundary(count(&a[1]))].to_owned()
@@ -71,7 +71,7 @@ pub(super) fn functions() -> Vec<FunctionDef> {
                     let parts = [part(&text, 0, from - 1).into(), a[3].to_text(), rest.into()];
                     joined(parts.into_iter())
                 }
-                // After the last character nothing is replaced.
+                // Nothing is replaced after the last character.
                 _ => Some(text.into_owned()),
             }
         }),
@@ -138,7 +138,7 @@ pub(super) fn functions() -> Vec<FunctionDef> {
         }),
         nullable("charset", (1, 1), |_| "utf8mb4".to_owned()),
         nullable("collation", (1, 1), |_| "utf8mb4_general_ci".to_owned()),
-        // A pattern of LIKE with another escape as one with backslashes.
+        // Converts a LIKE pattern with another escape to one with backslashes.
         strict("__escaped", (2, 2), |a| {
             let (pattern, escape) = (a[0].to_text(), a[1].to_text());
             let mut made = String::with_capacity(pattern.len());
@@ -155,12 +155,12 @@ pub(super) fn functions() -> Vec<FunctionDef> {
             }
             made
         }),
-        // One text for several values, for COUNT(DISTINCT a, b).
+        // Joins several values into one text, for COUNT(DISTINCT a, b).
         strict("__tuple", (1, MANY), |a| {
             let texts = a.iter().map(Value::to_text);
             joined(texts.map(|text| format!("{}:{text}", text.len()).into()))
         }),
-        // What texts are compared by when case is not told apart: MySQL's _ci ignores blanks at the end, too.
+        // The text to compare if case is ignored: MySQL's _ci ignores trailing blanks too.
         typed(
             "__fold",
             (1, 1),
@@ -174,12 +174,12 @@ pub(super) fn functions() -> Vec<FunctionDef> {
     ]
 }
 
-/// Which one it is, from 1; 0 when it is none.
+/// A position, from 1; 0 if nothing was found.
 fn position(found: Option<usize>) -> i64 {
     found.map_or(0, |at| at as i64 + 1)
 }
 
-/// So many; none when it is less than none.
+/// A count; 0 if negative.
 fn count(of: &Value<'_>) -> usize {
     usize::try_from(of.int()).unwrap_or(0)
 }
@@ -195,7 +195,7 @@ fn joined<'a>(parts: impl Iterator<Item = Cow<'a, str>>) -> Option<String> {
     Some(all)
 }
 
-/// Some characters of a text.
+/// A substring, in characters.
 fn part(text: &str, skip: usize, take: usize) -> String {
     text.chars().skip(skip).take(take).collect()
 }

@@ -1,6 +1,7 @@
-//! Functions of dates and times; the work is in `calendar`, `formats` and `zones`.
+//! Date and time functions; the work is in `calendar`, `formats` and `zones`.
 //!
-//! A datetime has no zone. Functions that need one (from and to Unix seconds) take the session's as an argument.
+//! A datetime has no zone. Functions that need one (from and to Unix seconds) take the session's as
+//! an argument.
 
 mod calendar;
 mod formats;
@@ -16,7 +17,7 @@ pub(crate) use self::zones::{shown, zone};
 use super::value::{Value, date_time, rescale};
 use super::{Answer, ArgumentInfo, FunctionDef, SECONDS, seconds_type, strict, typed};
 
-/// Microseconds.
+/// Microseconds in a second.
 const SECOND: i64 = 1_000_000;
 
 pub(super) fn functions() -> Vec<FunctionDef> {
@@ -110,17 +111,17 @@ pub(super) fn functions() -> Vec<FunctionDef> {
     ]
 }
 
-/// A function of one moment.
+/// A function of one datetime.
 fn of_moment<R: Answer>(names: &'static str, of: fn(NaiveDateTime) -> R) -> FunctionDef {
     strict(names, (1, 1), move |a| a[0].date_time().map(of))
 }
 
-/// A whole number of a moment or of a time of day.
+/// An integer from a datetime or time of day.
 fn of_clock(names: &'static str, of: fn(NaiveDateTime) -> u32) -> FunctionDef {
     strict(names, (1, 1), move |a| Some(i64::from(of(clock(&a[0])?))))
 }
 
-/// Days since the year 0.
+/// Days since year 0.
 fn days(at: NaiveDateTime) -> i64 {
     i64::from(at.num_days_from_ce()) + 365
 }
@@ -133,7 +134,7 @@ fn clock_text(seconds: i64) -> String {
     format!("{sign}{hours:02}:{minutes:02}:{seconds:02}")
 }
 
-/// Whole seconds unless what is given has a fraction.
+/// Whole seconds unless the argument has a fraction.
 fn fraction_type(known: &ArgumentInfo<'_>) -> DataType {
     match &known.types[0] {
         given if given.is_integer() || given.is_null() => SECONDS,
@@ -141,7 +142,7 @@ fn fraction_type(known: &ArgumentInfo<'_>) -> DataType {
     }
 }
 
-/// A day if the format has no time in it.
+/// A date if the format has no time in it.
 fn read_type(known: &ArgumentInfo<'_>) -> DataType {
     let format = known.values.get(1).copied().flatten();
     let format = format.and_then(|format| format.try_as_str().flatten());
@@ -151,7 +152,7 @@ fn read_type(known: &ArgumentInfo<'_>) -> DataType {
     }
 }
 
-/// A day stays a day; a text becomes a moment.
+/// A date stays a date; a text becomes a datetime.
 fn added_type(known: &ArgumentInfo<'_>) -> DataType {
     match &known.types[0] {
         DataType::Timestamp(unit, _) => DataType::Timestamp(*unit, None),
@@ -159,7 +160,7 @@ fn added_type(known: &ArgumentInfo<'_>) -> DataType {
     }
 }
 
-/// A moment, or the first day at a time of day.
+/// A datetime, or a time of day on the first day.
 fn clock(of: &Value<'_>) -> Option<NaiveDateTime> {
     match (of, seconds(of)) {
         (Value::Text(text), Some(seconds)) if !text.contains('-') => {
@@ -169,7 +170,7 @@ fn clock(of: &Value<'_>) -> Option<NaiveDateTime> {
     }
 }
 
-/// Seconds since midnight, of a moment or of `hh:mm:ss`.
+/// Seconds since midnight, of a datetime or of `hh:mm:ss`.
 fn seconds(of: &Value<'_>) -> Option<i64> {
     let text = of.to_text();
     let digits = text.trim_start().trim_start_matches('-');

@@ -1,6 +1,8 @@
-//! One value with MySQL's conversions: a text is the number it begins with, a datetime the number `YYYYMMDDhhmmss`.
+//! One value with MySQL's conversions: a text is the number it begins with, a datetime the number
+//! `YYYYMMDDhhmmss`.
 //!
-//! Nothing here fails: what cannot be converted is 0 or NULL. `cells` reads and writes Arrow's arrays row by row.
+//! Nothing here fails: a value that cannot be converted is 0 or NULL. `cells` reads and writes
+//! Arrow's arrays row by row.
 
 mod cells;
 mod datetimes;
@@ -24,19 +26,19 @@ pub(crate) enum Value<'a> {
     Null,
     Int(i64),
     UInt(u64),
-    /// A number and how many of its digits stand after the point.
+    /// A number and its digits after the point.
     Decimal(i128, i8),
     Double(f64),
     Float(f32),
     Text(Cow<'a, str>),
-    /// Microseconds since 1970, on the clock of the session.
+    /// Microseconds since 1970, in the session's time zone.
     Datetime(i64),
     /// Days since 1970.
     Date(i32),
 }
 
 impl<'a> Value<'a> {
-    /// A text.
+    /// A text value.
     pub(crate) fn text(text: impl Into<Cow<'a, str>>) -> Self {
         Value::Text(text.into())
     }
@@ -50,7 +52,7 @@ impl<'a> Value<'a> {
         Value::Int(i64::from(of))
     }
 
-    /// As a condition: whether it is a number other than 0.
+    /// The value as a condition: whether it is a number other than 0.
     pub(crate) fn is_true(&self) -> bool {
         match self {
             Value::Int(value) => *value != 0,
@@ -60,7 +62,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// As a double.
+    /// Converts to a double.
     pub(crate) fn real(&self) -> f64 {
         match self {
             Value::Null => 0.0,
@@ -74,7 +76,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// As a whole number, rounded.
+    /// Converts to an integer, rounded.
     pub(crate) fn int(&self) -> i64 {
         match self {
             Value::Null => 0,
@@ -94,13 +96,13 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// A moment written without signs, as a number.
+    /// A datetime formatted as digits only, as a number.
     fn digits(&self, form: &str) -> i64 {
         let text = self.date_time().map(|at| at.format(form).to_string());
         text.and_then(|text| text.parse().ok()).unwrap_or(0)
     }
 
-    /// As text; NULL stays what it is to the caller (an empty text here).
+    /// Converts to text; callers handle NULL (an empty text here).
     pub(crate) fn to_text(&self) -> Cow<'_, str> {
         match self {
             Value::Text(text) => Cow::Borrowed(text.as_ref()),
@@ -130,7 +132,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// As a moment on the session's clock, microseconds; `None` when it is none.
+    /// Converts to microseconds in the session's time zone; `None` if it is no datetime.
     pub(crate) fn micros(&self) -> Option<i64> {
         match self {
             Value::Datetime(micros) => Some(*micros),
@@ -141,12 +143,12 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// As a moment, in parts.
+    /// Converts to a datetime.
     pub(crate) fn date_time(&self) -> Option<NaiveDateTime> {
         self.micros().and_then(date_time)
     }
 
-    /// As a number of any kind: texts and times become one.
+    /// Converts texts and times to numbers.
     pub(crate) fn number(&self) -> Self {
         match self {
             Value::Text(_) | Value::Float(_) => Value::Double(self.real()),
@@ -155,7 +157,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// As a number with digits after the point; `None` for doubles.
+    /// Converts to a decimal and its scale; `None` for doubles.
     pub(crate) fn decimal(&self) -> Option<(i128, i8)> {
         match self {
             Value::Int(value) => Some((i128::from(*value), 0)),

@@ -1,4 +1,4 @@
-//! Random texts: soups of SQL's words, and statements that users write, cut and mixed.
+//! Random texts: sequences of SQL's words, and users' statements, cut and mixed.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use super::*;
 use crate::cli::load::TrafficOptions;
 use crate::sql::tests::pools::Pools;
 
-/// The statements that are compared with MariaDB's answers, without the marks before them.
+/// The statements that are compared with MariaDB's answers, without their marks.
 const CORPUS: &str = include_str!("../../../tests/sql/corpus.sql");
 
 fn corpus() -> impl Iterator<Item = &'static str> {
@@ -18,7 +18,7 @@ fn corpus() -> impl Iterator<Item = &'static str> {
     statements.filter(|statement| !statement.is_empty())
 }
 
-/// Statements that are answered.
+/// Statements that succeed.
 const STATEMENTS: [&str; 16] = [
     "SELECT server_name, script_name, status, max(hostname) AS hostname, count(*) AS count FROM request WHERE status >= 500 GROUP BY server_name, script_name, status",
     "SELECT \"srv\" AS s, (SELECT r.req_time FROM request r WHERE r.server_name = r2.server_name ORDER BY r.req_time DESC LIMIT 3, 1) as p, max(req_time) FROM request r2 WHERE r2.hostname = \"h\"",
@@ -170,7 +170,7 @@ fn no_text_does_harm() {
     assert!(fit > 25, "{fit} of them are statements");
 }
 
-/// Texts are run, too: over pools with some rows, and whatever they asked for is over and let go afterwards.
+/// Runs texts over pools with some rows; afterwards nothing is running or held.
 #[test]
 fn no_text_that_is_run_does_harm() {
     let mut pools = Pools::new(2_000, 5_000);

@@ -1,6 +1,7 @@
-//! Tables described: columns, keys and comments, for DESCRIBE, SHOW and information_schema.
+//! Descriptions of tables: columns, keys and comments, for DESCRIBE, SHOW and information_schema.
 //!
-//! How a table is declared says `report::ddl`, which also writes its CREATE TABLE statement.
+//! The declaration of a table comes from `report::ddl`, which also writes its CREATE TABLE
+//! statement.
 
 use crate::query::catalog::Catalog;
 use crate::report::ddl::{self, Key};
@@ -10,7 +11,7 @@ use crate::sql::reply::SqlType;
 use crate::sql::tables::{self, history};
 use crate::sql::virtual_table::{Cell, row};
 
-/// A column as it is declared.
+/// A column as declared.
 #[derive(Debug)]
 pub(in crate::sql) struct ColumnInfo {
     pub(in crate::sql) name: String,
@@ -28,7 +29,7 @@ impl ColumnInfo {
         words.next().unwrap_or_default()
     }
 
-    /// Characters at most, of texts.
+    /// Largest length of texts, in characters.
     pub(in crate::sql) fn length(&self) -> Option<i64> {
         match self.data_type() {
             "text" => Some(65_535),
@@ -42,16 +43,16 @@ impl ColumnInfo {
     }
 }
 
-/// A table as it is declared.
+/// A table as declared.
 #[derive(Debug)]
 pub(in crate::sql) struct TableInfo {
     pub(in crate::sql) name: String,
     pub(in crate::sql) comment: String,
-    /// About.
+    /// Approximate number of rows.
     pub(in crate::sql) rows: usize,
     pub(in crate::sql) columns: Vec<ColumnInfo>,
     pub(in crate::sql) keys: Vec<Key>,
-    /// The statement, without a semicolon; none of a view.
+    /// The CREATE statement, without a semicolon; `None` for a view.
     pub(in crate::sql) statement: Option<String>,
 }
 
@@ -72,7 +73,8 @@ pub(in crate::sql) fn tables(catalog: &Catalog, database: &str) -> Vec<TableInfo
     tables.collect()
 }
 
-/// A table of a database as `information_schema.tables` lists it. Bytes a row are what clients take for the cost of reading it.
+/// The row of `information_schema.tables` for a table. Clients take bytes per row for the cost of
+/// reading it.
 pub(in crate::sql) fn listed_row(database: &str, table: TableInfo, row_bytes: usize) -> Vec<Cell> {
     let (kind, temporary) = match database {
         DATABASE => (row!["SYSTEM VIEW", "MEMORY", 11_i64, "Fixed"], "Y"),
@@ -88,7 +90,7 @@ pub(in crate::sql) fn listed_row(database: &str, table: TableInfo, row_bytes: us
     layout::row_of("TABLES", values)
 }
 
-/// The keys of a table as SHOW INDEX lists them.
+/// The keys of a table, as in SHOW INDEX.
 pub(in crate::sql) fn index_rows(info: &TableInfo) -> Vec<Vec<Cell>> {
     let rows = info.keys.iter().map(|key| {
         let mut columns = info.columns.iter();
@@ -101,7 +103,7 @@ pub(in crate::sql) fn index_rows(info: &TableInfo) -> Vec<Vec<Cell>> {
     rows.collect()
 }
 
-/// One table, described; `None` when there is none of that name.
+/// Describes one table; `None` if it does not exist.
 pub(in crate::sql) fn table(catalog: &Catalog, database: &str, name: &str) -> Option<TableInfo> {
     if database == DATABASE {
         let columns = layout::table(name)?.columns.into_iter();
@@ -149,7 +151,7 @@ pub(in crate::sql) fn table(catalog: &Catalog, database: &str, name: &str) -> Op
     })
 }
 
-/// A table of what the daemon says of itself.
+/// Describes a table of instruments.
 fn of_instruments(name: &str) -> Option<TableInfo> {
     let table = performance_schema::LAYOUTS.named(name)?;
     let columns = table.columns.iter().map(|column| ColumnInfo {
@@ -182,7 +184,7 @@ fn of_instruments(name: &str) -> Option<TableInfo> {
     })
 }
 
-/// A table of the past: it has no keys, and cannot be made by a statement.
+/// Describes a table of history: it has no keys, and no statement creates it.
 fn of_history(catalog: &Catalog, name: &str) -> Option<TableInfo> {
     let schema = history::columns(catalog, name)?;
     let columns = schema.fields().iter().map(|field| ColumnInfo {

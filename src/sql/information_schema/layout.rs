@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use crate::sql::layout::Layouts;
 use crate::sql::virtual_table::{Cell, VirtualTable};
 
-/// What the names of lists begin with.
+/// Prefix of the names of lists.
 const LIST: &str = "SHOW ";
 
 pub(in crate::sql) static LAYOUTS: LazyLock<Layouts> = LazyLock::new(|| {
@@ -16,7 +16,7 @@ pub(in crate::sql) static LAYOUTS: LazyLock<Layouts> = LazyLock::new(|| {
     Layouts::read(include_str!("layout.txt"), text)
 });
 
-/// A row of a table or of a list, with these values where rows differ.
+/// A row of a table or list, with these values in the places where rows differ.
 pub(super) fn row_of(name: &str, values: Vec<Cell>) -> Vec<Cell> {
     let layout = LAYOUTS.named(name);
     layout.map_or_else(Vec::new, |it| it.row_of(values))
@@ -28,12 +28,12 @@ pub(in crate::sql) fn tables() -> impl Iterator<Item = &'static str> {
     names.filter(|name| !name.starts_with(LIST))
 }
 
-/// A table by its name in any case, with the rows that are always there.
+/// A table by name, in any case, with its fixed rows.
 pub(super) fn table(name: &str) -> Option<VirtualTable> {
     LAYOUTS.named(name).map(|it| it.table())
 }
 
-/// A list of SHOW's, with the rows that are always there.
+/// A list of SHOW, with its fixed rows.
 pub(in crate::sql) fn list(name: &str) -> VirtualTable {
     table(&format!("{LIST}{name}")).unwrap_or_default()
 }

@@ -1,8 +1,9 @@
-//! Database `information_schema`: what there is, as tables that can be filtered, joined and sorted.
+//! Database `information_schema`: metadata as tables that can be filtered, joined and sorted.
 //!
-//! Grafana, JDBC, mysqldump and Pinboard's migrations ask here. A table is made when a statement that names it is planned, from
-//! the catalog as it is then; the largest (`columns`) has a row for each column of each report. What this server never has
-//! (triggers, routines, views ...) are tables without rows.
+//! Used by Grafana, JDBC, mysqldump and Pinboard's migrations. A table is built when a statement
+//! that names it is planned, from the catalog at that time; the largest (`columns`) has a row for
+//! each column of each report. Features that this server lacks (triggers, routines, views ...) have
+//! tables without rows.
 
 pub(super) mod describe;
 pub(super) mod layout;
@@ -27,17 +28,17 @@ use crate::value::Value;
 /// Its name.
 pub(super) const DATABASE: &str = "information_schema";
 
-/// What MySQL calls the place of all databases, in lists.
+/// The catalog name that MySQL shows in lists.
 pub(super) const CATALOG: &str = "def";
 
 /// The collation of all texts.
 pub(super) const COLLATION: &str = "utf8mb4_general_ci";
 
-/// What clients ask every server for, and never changes here.
+/// Counters that clients expect of every server, and that never change here.
 const FIXED: &str = "Aborted_clients=0 Connections=1 Open_tables=0 Queries=0 Questions=0 Slow_queries=0 \
     Threads_connected=1 Threads_running=1";
 
-/// The database in its catalog.
+/// The database in DataFusion's catalog.
 #[derive(Debug, Clone)]
 pub(super) struct InformationSchema {
     pub(super) catalog: Arc<Catalog>,
@@ -45,7 +46,7 @@ pub(super) struct InformationSchema {
 }
 
 impl InformationSchema {
-    /// The rows of a table that are not always there.
+    /// The variable rows of a table.
     fn rows(&self, name: &str) -> Vec<Vec<Cell>> {
         match name {
             "SCHEMATA" => {
@@ -111,7 +112,7 @@ impl InformationSchema {
         tables
             .flat_map(|(_, table)| describe::index_rows(&table))
             .map(|mut shown| {
-                // The key has a database of its own, between its uniqueness and its name.
+                // The key's database stands between its uniqueness and its name.
                 shown.insert(2, "pinba".into());
                 shown.splice(0..0, row![CATALOG, "pinba"]);
                 shown
@@ -165,7 +166,8 @@ fn in_capitals(pairs: Vec<(String, String)>) -> Vec<Vec<Cell>> {
     rows.collect()
 }
 
-/// What SHOW STATUS shows: the daemon's counters, and the few that clients ask every server for.
+/// The content of SHOW STATUS: the daemon's counters, and the few that clients expect of every
+/// server.
 pub(super) fn status(catalog: &Catalog) -> Vec<(String, String)> {
     let mut all: Vec<(String, String)> = Vec::new();
     if let Ok(answer) = catalog.report("v2_stats", &ReportQuestion::default()) {

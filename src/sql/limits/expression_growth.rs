@@ -1,18 +1,19 @@
-//! Copies of parts of a tree, counted: what MySQL writes once and DataFusion wants twice.
+//! Counts copies of subtrees: operands that MySQL writes once and DataFusion needs twice.
 //!
-//! BETWEEN, NULLIF, CASE with an operand, AVG and some more become forms in which an operand stands twice, and what stands in
-//! such an operand was rewritten before: nested thirty deep, a statement of 350 bytes would be 2^30 nodes. So every copy is
-//! made here, and is measured before it is made. One [`Copies`] per statement; past [`COPIED_MAX`] the statement is refused.
+//! BETWEEN, NULLIF, CASE with an operand, AVG and some more become forms in which an operand occurs
+//! twice, and its own content was rewritten before: nested thirty deep, a statement of 350 bytes
+//! would become 2^30 nodes. So every copy is made here, and measured before it is made. One
+//! [`Copies`] per statement; past [`COPIED_MAX`] the statement is refused.
 
 use std::cell::Cell;
 use std::fmt::Display;
 
 use crate::sql::error::SqlError;
 
-/// What all copies of a statement may have together, bytes of SQL: tens of thousands of nodes.
+/// Most bytes of SQL in all copies of a statement: tens of thousands of nodes.
 pub(in crate::sql) const COPIED_MAX: usize = 256 << 10;
 
-/// What a statement may still copy.
+/// The remaining budget for copies.
 #[derive(Debug)]
 pub(in crate::sql) struct Copies(Cell<usize>);
 
@@ -23,10 +24,10 @@ impl Default for Copies {
 }
 
 impl Copies {
-    /// A copy of an expression, or of a part of one.
+    /// Copies an expression, or a part of one.
     ///
     /// # Errors
-    /// [`SqlError::parse`] when the statement has grown too much; then nothing was copied.
+    /// [`SqlError::parse`] if the statement has grown too much; then nothing was copied.
     pub(in crate::sql) fn of<T: Clone + Display>(&self, given: &T) -> Result<T, SqlError> {
         let Some(left) = self.0.get().checked_sub(given.to_string().len()) else {
             return Err(SqlError::parse(format!(

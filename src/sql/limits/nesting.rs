@@ -1,16 +1,17 @@
-//! What would make parsing and planning slow or deep is refused: operators, joins, nesting, parts of a name.
+//! Refuses statements that would make parsing and planning slow or deep: operators, joins, nesting,
+//! parts of a name.
 //!
-//! Each stage walks the tree by recursion, so what bounds the tree bounds the stack. The limits are far beyond what anybody
-//! writes by hand; a statement that a program made too long is told what to write instead.
+//! Each stage walks the tree recursively, so bounding the tree bounds the stack. The limits are far
+//! beyond anything written by hand; the errors for generated statements say what to write instead.
 
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 
 use crate::sql::error::SqlError;
 
-/// Operators in one statement: each may make the tree one deeper.
+/// Operators in one statement: each may add a level to the tree.
 const OPERATORS_MAX: usize = 2_000;
 
-/// How deep parentheses may be nested.
+/// Most levels of parentheses.
 const NESTING_MAX: usize = 100;
 
 /// Selects, joins and cases in one statement.
@@ -25,7 +26,7 @@ const OPERATORS: &str = "AND OR XOR NOT DIV MOD LIKE RLIKE REGEXP IS BETWEEN COL
 /// Words that make a plan larger.
 const TABLES: &str = "SELECT JOIN UNION EXCEPT INTERSECT MINUS STRAIGHT_JOIN CASE";
 
-/// Refuses a statement that is too much for the stages after this one.
+/// Refuses a statement that is too complex for the later stages.
 ///
 /// # Errors
 /// [`SqlError::parse`].

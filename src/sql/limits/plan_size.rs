@@ -1,8 +1,9 @@
-//! Refuses statements that the optimizer would blow up, before it does.
+//! Refuses statements that would explode in the optimizer.
 //!
-//! DataFusion expands some forms (COALESCE, BETWEEN, CASE of booleans) and pushes conditions into derived tables, replacing each
-//! column by its expression: thirty nested `SELECT x + x AS x FROM (...)` below a WHERE are 2^30 nodes. So each expression is
-//! weighed as if fully expanded. Runs once per statement, on the engine's threads, in time linear in the plan.
+//! DataFusion expands some forms (COALESCE, BETWEEN, CASE of booleans) and pushes conditions into
+//! derived tables, replacing each column by its expression: thirty nested `SELECT x + x AS x FROM
+//! (...)` below a WHERE are 2^30 nodes. So each expression is weighed as if fully expanded. Runs
+//! once per statement, on the engine's threads, in time linear in the plan.
 
 use std::collections::HashMap;
 
@@ -12,16 +13,17 @@ use datafusion::logical_expr::{Expr, LogicalPlan};
 
 use crate::sql::error::SqlError;
 
-/// Nodes that may be made beside those that are written.
+/// Most nodes that expansion may add.
 const GROWN_MAX: u64 = 250_000;
 
 /// Bytes of a literal that weigh as much as a node.
 const LITERAL: usize = 64;
 
-/// What a constant that is not calculated yet may become, in nodes: constants that are longer are not copied (`cancellation`).
+/// Weight of a constant that is not calculated yet, in nodes: longer constants are not copied
+/// (`cancellation`).
 const CONSTANT: u64 = 64;
 
-/// The columns of a plan that are more than a column, in nodes.
+/// Weights of columns that are expressions, in nodes.
 type Weights = HashMap<Column, u64>;
 
 /// Refuses a plan that would grow too much.
@@ -39,10 +41,11 @@ pub(in crate::sql) fn check(plan: &LogicalPlan) -> Result<(), SqlError> {
     }
 }
 
-/// The weights of the columns of a plan; what its expressions grow by is added to `grown`.
+/// Weighs the columns of a plan; adds the growth of its expressions to `grown`.
 fn weigh(plan: &LogicalPlan, grown: &mut u64) -> Weights {
     let mut known = Weights::new();
-    // What stands for the columns of a UNION and of everything else that has no expressions of its own: the heaviest there are.
+    // The heaviest expression for each column of a UNION and of other nodes without expressions of
+    // their own.
     let mut by_place: Vec<u64> = Vec::new();
     let inputs = plan.inputs();
     for input in &inputs {
@@ -75,7 +78,7 @@ fn weigh(plan: &LogicalPlan, grown: &mut u64) -> Weights {
     });
     let weights: Vec<u64> = match plan {
         LogicalPlan::Projection(_) => made,
-        // Groups come first, and what is calculated of many rows is not moved.
+        // Groups come first, and aggregates are not moved.
         LogicalPlan::Aggregate(aggregate) => {
             made.truncate(aggregate.group_expr.len());
             made
@@ -95,9 +98,9 @@ fn weigh(plan: &LogicalPlan, grown: &mut u64) -> Weights {
 
 /// The weight of one expression.
 struct Weight {
-    /// With everything written out.
+    /// Nodes when fully expanded.
     full: u64,
-    /// The same without what is written already.
+    /// Nodes that expansion adds.
     grown: u64,
 }
 
@@ -132,7 +135,7 @@ fn weight(expr: &Expr, known: &Weights) -> Weight {
                 ]);
             }
             Expr::Case(case) => {
-                // Of one or two truths: each condition stands in what follows, too.
+                // CASE of one or two booleans: each condition is repeated in those that follow.
                 let often = match case.when_then_expr.len() {
                     1 | 2 => times.saturating_mul(3),
                     _ => times,

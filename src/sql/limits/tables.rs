@@ -1,8 +1,9 @@
-//! How many tables a statement has when each name that WITH gave is what it stands for.
+//! Counts the tables of a statement with each name of WITH expanded.
 //!
-//! DataFusion plans the query behind such a name once for each place where it is used: `b AS (SELECT ... FROM a p, a q), c AS
-//! (SELECT ... FROM b p, b q), ...` is 2^n tables in n lines. Counted here on the tree, before anything is planned. The name of
-//! a recursive query, inside of itself, is one table: its rows are kept, not planned anew.
+//! DataFusion plans the query behind such a name once per use: `b AS (SELECT ... FROM a p, a q), c
+//! AS (SELECT ... FROM b p, b q), ...` is 2^n tables in n lines. Counted on the tree, before
+//! anything is planned. The name of a recursive query, within itself, is one table: its rows are
+//! kept, not planned again.
 
 use std::ops::ControlFlow;
 
@@ -12,10 +13,10 @@ use datafusion::sql::sqlparser::ast::{
 
 use crate::sql::error::SqlError;
 
-/// Tables in one statement, written out.
+/// Most tables in one expanded statement.
 const TABLES_MAX: u64 = 120;
 
-/// Refuses a statement, or a part of one, that is too many tables.
+/// Refuses a statement, or a part of one, with too many tables.
 ///
 /// # Errors
 /// [`SqlError::parse`].
@@ -31,18 +32,18 @@ pub(in crate::sql) fn check(tree: &impl Visit) -> Result<(), SqlError> {
     Ok(())
 }
 
-/// The tables of the queries that are around, the whole statement first.
+/// Tables of the enclosing queries, the whole statement first.
 struct Count(Vec<Level>);
 
 #[derive(Default)]
 struct Level {
-    /// The names that its WITH gives, first to last, and for those that were counted their tables.
+    /// The names its WITH defines, in order, with the tables of those counted already.
     names: Vec<(String, Option<u64>)>,
     tables: u64,
 }
 
 impl Count {
-    /// The tables that a name in FROM is.
+    /// The number of tables behind a name in FROM.
     fn tables_of(&self, name: &str) -> u64 {
         let names = self.0.iter().rev().flat_map(|level| &level.names);
         let mut counted = names.filter_map(|(own, tables)| (own == name).then_some(*tables)?);
@@ -67,7 +68,7 @@ impl Visitor for Count {
     fn post_visit_query(&mut self, _query: &Query) -> ControlFlow<()> {
         let own = self.0.pop().map_or(0, |level| level.tables);
         if let Some(outer) = self.0.last_mut() {
-            // The queries of WITH come first, in their order.
+            // The queries of WITH come first, in order.
             match outer.names.iter_mut().find(|(_, tables)| tables.is_none()) {
                 Some((_, tables)) => *tables = Some(own),
                 None => outer.tables = outer.tables.saturating_add(own),
@@ -90,7 +91,7 @@ impl Visitor for Count {
     }
 }
 
-/// The SELECTs that look at no table: each is one itself.
+/// The number of SELECTs without a table: each counts as one.
 fn without_from(body: &SetExpr) -> u64 {
     match body {
         SetExpr::Select(select) => u64::from(select.from.is_empty()),

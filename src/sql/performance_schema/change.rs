@@ -1,4 +1,5 @@
-//! UPDATE of `setup_...` tables and TRUNCATE of events and sums: what an operator may change of the instruments, as an admin.
+//! UPDATE of `setup_...` tables and TRUNCATE of events and sums: the changes that an admin may make
+//! to instruments.
 
 use super::{DATABASE, LAYOUTS};
 use crate::instruments::digests;
@@ -13,13 +14,13 @@ use crate::sql::reply::Reply;
 use crate::sql::session::{Literal, Session};
 use crate::sql::statement::Update;
 
-/// What is refused, whatever it is.
+/// The error for every unsupported change.
 fn usage() -> SqlError {
     SqlError::performance_schema_usage("Invalid performance_schema usage")
 }
 
 impl Engine {
-    /// Whether this session may change this table.
+    /// Checks whether this session may change this table.
     fn may_change_instruments(
         &self,
         session: &Session,
@@ -41,10 +42,11 @@ impl Engine {
         registry().ok_or_else(usage)
     }
 
-    /// Updates a `setup_...` table: reads the rows that are meant, with their new values, and switches what they name.
+    /// Updates a `setup_...` table: reads the selected rows with their new values, and switches the
+    /// instruments they name.
     ///
     /// # Errors
-    /// When the session may not, or this cannot be set.
+    /// Fails if the session may not, or the value cannot be set.
     pub(in crate::sql) async fn update(
         &self,
         session: &mut Session,
@@ -103,10 +105,10 @@ impl Engine {
         Ok(())
     }
 
-    /// Empties a table of events, or sets its sums to zero.
+    /// Empties a table of events, or resets sums to zero.
     ///
     /// # Errors
-    /// When the session may not, or the table is none of those.
+    /// Fails if the session may not, or the table cannot be truncated.
     pub(in crate::sql) fn truncate(
         &self,
         session: &Session,
@@ -137,7 +139,7 @@ impl Engine {
     }
 }
 
-/// YES or NO.
+/// Parses YES or NO.
 fn switch(value: &str, column: &str, row: usize) -> Result<bool, SqlError> {
     match value.to_ascii_uppercase().as_str() {
         "YES" => Ok(true),

@@ -1,7 +1,8 @@
-//! Database `performance_schema`: what the daemon's instruments say, in MySQL's tables.
+//! Database `performance_schema`: the daemon's instruments, in MySQL's tables.
 //!
-//! A table is made when a statement that names it is planned. Sums of threads and over all threads that one statement names are
-//! those of one moment. `setup_...` tables take UPDATE, events and sums TRUNCATE ([`change`]); nothing else is written.
+//! A table is built when a statement that names it is planned. Sums by thread and overall sums in
+//! one statement are of the same moment. `setup_...` tables accept UPDATE, events and sums TRUNCATE
+//! ([`change`]); nothing else can be written.
 
 pub(super) mod change;
 mod rows;
@@ -29,7 +30,7 @@ pub(super) static LAYOUTS: LazyLock<Layouts> = LazyLock::new(|| {
     all
 });
 
-/// The database in its catalog.
+/// The database in DataFusion's catalog.
 #[derive(Debug)]
 pub(super) struct PerformanceSchema;
 
@@ -59,7 +60,7 @@ impl SchemaProvider for PerformanceSchema {
     }
 }
 
-/// What SHOW STATUS says of what found no room.
+/// Counters of SHOW STATUS for instruments and threads beyond the limits.
 pub(super) fn status() -> impl Iterator<Item = (String, String)> {
     let classes = registry().map(|it| it.lost()).unwrap_or_default();
     let classes = classes

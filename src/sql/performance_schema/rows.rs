@@ -1,5 +1,5 @@
-//! The rows of each table: what there is to say, by the name of the column. What has no value is NULL, or 0 where a column cannot be
-//! NULL.
+//! The rows of each table, with cells by column name. A missing value is NULL, or 0 if the column
+//! cannot be NULL.
 
 use crate::instruments::digests;
 use crate::instruments::event::Recorded;
@@ -83,7 +83,7 @@ pub(super) fn of(table: &Layout, summary: &Summary) -> Vec<Vec<Cell>> {
             };
             events(kind, span).into_iter().map(event).collect()
         }
-        // Of transactions there are none.
+        // There are no transactions.
         _ => Vec::new(),
     }
 }
@@ -110,7 +110,7 @@ struct Rows<'a> {
 }
 
 impl Rows<'_> {
-    /// A row of what `value` says of each column.
+    /// A row whose cells come from `value`, by column name.
     fn row(&self, value: impl Fn(&str) -> Cell) -> Vec<Cell> {
         let columns = self.table.columns.iter();
         let cells = columns.map(|column| match value(column.name) {
@@ -196,14 +196,14 @@ impl Rows<'_> {
         }
     }
 
-    /// What all sums have.
+    /// The columns that all sums share.
     fn totals(&self, timer: TimerName, totals: &Totals, column: &str) -> Cell {
         let picos = |units| self.registry.timers.picos(timer, units).into();
         match column {
             "COUNT_STAR" => totals.count.into(),
             "SUM_TIMER_WAIT" => picos(totals.sum),
             "MIN_TIMER_WAIT" => picos(totals.min),
-            // Of those that had times: MariaDB divides by all.
+            // The mean over timed events: MariaDB divides by all.
             "AVG_TIMER_WAIT" => picos(totals.mean()),
             "MAX_TIMER_WAIT" => picos(totals.max),
             "SUM_ERRORS" => totals.errors.into(),
@@ -215,7 +215,7 @@ impl Rows<'_> {
     fn digest(&self, (digest, sums): &digests::Row, column: &str) -> Cell {
         match column {
             "SCHEMA_NAME" => digest.schema.as_deref().into(),
-            // Those that found no room have neither, and share a row.
+            // Statements beyond the limit have neither, and share a row.
             "DIGEST" | "DIGEST_TEXT" if digest.text.is_empty() => NULL,
             "DIGEST" => digest.hash.as_str().into(),
             "DIGEST_TEXT" => digest.text.as_str().into(),

@@ -1,7 +1,7 @@
 //! SET: variables of the session, of the user, names of character sets.
 //!
-//! Values are expressions, which the engine works out. What is the daemon's own (global variables, passwords, roles) is
-//! refused: it is set in the configuration.
+//! Values are expressions, which the engine evaluates. Settings of the daemon (global variables,
+//! passwords, roles) are refused: they belong to the configuration.
 
 use datafusion::sql::sqlparser::ast::{Expr, Ident};
 use datafusion::sql::sqlparser::tokenizer::Token;
@@ -11,15 +11,15 @@ use crate::sql::dialect::lex::is_word;
 use crate::sql::error::SqlError;
 use crate::sql::variables::canonical;
 
-/// One of SET's: a system variable, or `@` and a variable of the user's.
+/// One assignment of SET: a system variable, or `@` and a user variable.
 #[derive(Debug, Clone, PartialEq)]
 pub(in crate::sql) struct Setting {
     pub(in crate::sql) name: String,
-    /// `None` for its default.
+    /// `None` restores its default.
     pub(in crate::sql) value: Option<Expr>,
 }
 
-/// What SET NAMES sets.
+/// The variables that SET NAMES sets.
 const CHARSETS: [&str; 3] = [
     "character_set_client",
     "character_set_connection",
@@ -27,7 +27,7 @@ const CHARSETS: [&str; 3] = [
 ];
 
 impl Reader<'_> {
-    /// What follows SET.
+    /// Reads after SET.
     pub(super) fn set(&mut self) -> Result<Statement, SqlError> {
         let for_one = self.words("STATEMENT");
         let mut settings = Vec::new();
@@ -102,7 +102,7 @@ impl Reader<'_> {
         }])
     }
 
-    /// An expression; a word alone is one, whatever it means elsewhere.
+    /// Reads an expression; a bare word is one too, whatever it means elsewhere.
     fn value(&mut self) -> Result<Expr, SqlError> {
         let after = &self.parser.peek_nth_token_ref(1).token;
         let alone = matches!(after, Token::EOF | Token::Comma) || is_word(after, "FOR");

@@ -1,4 +1,4 @@
-//! SHOW, DESCRIBE and EXPLAIN: what is asked for, read to the end.
+//! SHOW, DESCRIBE and EXPLAIN, read to the end.
 
 use datafusion::sql::sqlparser::ast::Expr;
 use datafusion::sql::sqlparser::tokenizer::Token;
@@ -9,12 +9,12 @@ use crate::sql::error::SqlError;
 /// A SHOW.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(in crate::sql) struct Show {
-    /// The list that is shown, by its words in capitals.
+    /// The list to show, by its words in capitals.
     pub(in crate::sql) list: &'static str,
     pub(in crate::sql) full: bool,
     pub(in crate::sql) global: bool,
     pub(in crate::sql) database: Option<String>,
-    /// A table, if the list is one of a table's.
+    /// The table, if the list belongs to one.
     pub(in crate::sql) table: String,
     /// `LIKE 'pattern'`.
     pub(in crate::sql) like: Option<String>,
@@ -22,7 +22,7 @@ pub(in crate::sql) struct Show {
     pub(in crate::sql) condition: Option<Expr>,
 }
 
-/// The words of each list, the list that they mean, and what follows them.
+/// The words of each list, the list they mean, and the clauses that follow.
 const LISTS: &str = include_str!("show.txt");
 
 impl Reader<'_> {
@@ -55,7 +55,7 @@ impl Reader<'_> {
         })))
     }
 
-    /// What follows SHOW.
+    /// Reads after SHOW.
     pub(super) fn show(&mut self) -> Result<Statement, SqlError> {
         let mut show = Show::default();
         let _ = self.words("EXTENDED");

@@ -32,7 +32,7 @@ fn small_statements() {
     assert!(matches!(is("DO 1, sleep(0)"), Statement::Do(_)));
 }
 
-/// Settings as they are read, with their values written out.
+/// Settings as read, with their values written out.
 fn set(settings: Vec<Setting>) -> Vec<String> {
     let settings = settings.into_iter().map(|Setting { name, value }| {
         let at = if name.starts_with('@') { "" } else { "@@" };

@@ -1,7 +1,8 @@
-//! The columns of the raw tables, in Pinba's units: seconds to the microsecond, sizes in KiB, a tag set as one text.
+//! The columns of the raw tables, in Pinba's units: seconds to the microsecond, sizes in KiB, a tag
+//! set as one text.
 //!
-//! Each column is a function that reads it for some rows of a [`Piece`], under the lock of `Live`. Texts are places in the
-//! dictionary of the scan; arrays of them are made without the lock.
+//! Each column is a function that reads it for some rows of a [`Piece`], under the lock of `Live`.
+//! Texts are indexes into the dictionary of the scan; arrays of them are built without the lock.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -85,32 +86,32 @@ pub(super) const SQUID_ACTIVITY: [Read; 7] = [
     |it| it.doubles(|of| Some(of.resident_ms? as f64 / 1e3)),
 ];
 
-/// A column of some rows.
+/// The values of a column for some rows.
 #[derive(Debug, Clone)]
 pub(super) enum Values {
     Array(ArrayRef),
-    /// Places in the dictionary.
+    /// Indexes into the dictionary.
     Texts(Vec<u32>),
 }
 
-/// Rows of a pool that were found under one hold of its lock; they may lie in two parts.
+/// Pool rows read under one hold of the lock; they may lie in two parts.
 pub(super) struct Piece<'a> {
     pub(super) pool: &'a Pool,
-    /// The id of the first of all.
+    /// The id of the first row.
     pub(super) first: u64,
-    /// Which of them are read.
+    /// The rows to read.
     pub(super) rows: &'a [u32],
     pub(super) requests: [RequestSlices<'a>; 2],
     pub(super) timers: [TimerSlices<'a>; 2],
     /// The requests that the timers belong to.
     pub(super) owners: &'a [i64],
-    /// For tables with one row for each tag.
+    /// Pairs, for tables with one row per tag.
     pub(super) pairs: &'a Pairs,
     pub(super) texts: &'a mut Texts,
 }
 
-/// Rows of tags: the id of what has the tag, its name and its value. Or those of activities: the id of the request and what is
-/// known.
+/// Rows of tags: the id of the tag's owner, its name and its value. Or rows of activities: the id
+/// of the request and its details.
 #[derive(Debug, Default)]
 pub(super) struct Pairs {
     pub(super) ids: Vec<i64>,
@@ -134,7 +135,7 @@ impl Pairs {
         self.values.push(value);
     }
 
-    /// The activities of those of these requests that came from Squid.
+    /// Adds the activities of those of these requests that came from Squid.
     pub(super) fn push_activities(&mut self, pool: &Pool, requests: &Range<u64>, reverse: bool) {
         let mut found: Vec<(u64, Measures)> = pool.activities.within(requests).collect();
         if reverse {
@@ -170,7 +171,7 @@ impl<'a> Piece<'a> {
         Values::Array(Arc::new(Float64Array::from_iter(self.rows.iter().map(of))))
     }
 
-    /// Words of activities: each has a number, from `first` on in the dictionary.
+    /// Adds words of activities, which have dictionary numbers from `first` on.
     fn words(
         &mut self,
         first: usize,
@@ -204,7 +205,8 @@ impl<'a> Piece<'a> {
         }))
     }
 
-    /// The place of a text: strings and tag sets take turns behind what has none.
+    /// The dictionary index of a text. Number 0 is no text; strings have odd numbers, tag sets even
+    /// ones.
     #[inline]
     fn string(&mut self, id: u32) -> u32 {
         let pool = self.pool;
@@ -234,7 +236,7 @@ fn gather<T: Copy, U>(
     values.collect()
 }
 
-/// Seconds as they count: to the microsecond.
+/// Seconds as they are counted: to the microsecond.
 #[inline]
 fn seconds(sent: f32) -> f32 {
     (micros(sent) as f64 / 1e6) as f32

@@ -1,7 +1,8 @@
 //! The declared type of a column, carried in the metadata of Arrow's fields.
 //!
-//! Arrow has `Int64` where Pinba's tables declare `int`, and no lengths of texts. Front ends that report types (the MySQL wire)
-//! get the declared ones wherever an answer shows a table's column unchanged.
+//! Arrow has `Int64` where Pinba's tables declare `int`, and no lengths of texts. Front ends that
+//! report types (the MySQL wire) get the declared ones wherever an answer shows a table's column
+//! unchanged.
 
 use std::collections::HashMap;
 
@@ -13,7 +14,7 @@ use crate::value::Column;
 /// The key in a field's metadata.
 const DECLARED: &str = "pinbad";
 
-/// Between the parts of the value.
+/// Separates the parts of the value.
 const BETWEEN: char = '\t';
 
 /// A column as its table declares it.
@@ -24,7 +25,7 @@ pub(super) struct Declared<'a> {
     pub(super) sql_type: SqlType,
 }
 
-/// The metadata of a column that some other module declares.
+/// The metadata of a column that another module declares.
 pub(in crate::sql) fn origin_metadata(
     table: &str,
     column: &str,
@@ -34,7 +35,7 @@ pub(in crate::sql) fn origin_metadata(
     HashMap::from([(DECLARED.to_owned(), text)])
 }
 
-/// A table's columns in Arrow's terms.
+/// The Arrow schema of a table's columns.
 pub(super) fn schema(table: &str, columns: &[Column]) -> SchemaRef {
     let fields = columns.iter().map(|column| {
         let name = column.column_type.name();
@@ -45,12 +46,12 @@ pub(super) fn schema(table: &str, columns: &[Column]) -> SchemaRef {
     SchemaRef::new(Schema::new(fields.collect::<Vec<_>>()))
 }
 
-/// What a field was declared as, if it shows a column as it is.
+/// The declaration of a field, if it shows a column unchanged.
 pub(super) fn declared(field: &FieldRef) -> Option<Declared<'_>> {
     let mut parts = field.metadata().get(DECLARED)?.split(BETWEEN);
     let (table, column) = (parts.next()?, parts.next()?);
     let sql_type = SqlType::named(parts.next()?)?;
-    // A cast keeps the metadata and changes the type.
+    // A cast keeps the metadata but changes the type.
     (*field.data_type() == sql_type.kept()).then_some(Declared {
         table,
         column,

@@ -1,8 +1,9 @@
 //! Conditions that a scan of the pools tests itself, so that only matching rows are materialised.
 //!
-//! They come from the statement, and from joins and sorts above the scan while it runs (hints, which those test again). What a
-//! condition says of ids, owners or timestamps becomes [`Ranges`] and decides which rows are read at all. DataFusion evaluates
-//! everything else: a condition on one text column once per distinct text, others on the rows of a piece.
+//! They come from the statement, and at run time from joins and sorts above the scan (hints, which
+//! those test again). Conditions on ids, owners or timestamps become [`Ranges`] and decide which
+//! rows are read at all. DataFusion evaluates everything else: a condition on one text column once
+//! per distinct text, others on the rows of a piece.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -23,7 +24,7 @@ use super::columns::Values;
 use super::ranges::Ranges;
 use super::texts::Texts;
 
-/// Whether an expression depends on nothing but the columns of one row.
+/// Whether an expression depends on the columns of one row only.
 pub(super) fn is_testable(expr: &Expr) -> bool {
     let foreign = expr.exists(|inner| {
         Ok(matches!(
@@ -40,17 +41,17 @@ pub(super) fn is_testable(expr: &Expr) -> bool {
     matches!(foreign, Ok(false)) && !expr.is_volatile()
 }
 
-/// An expression of the statement, in terms of the columns of a table.
+/// Converts an expression of the statement to one over the columns of a table.
 ///
 /// # Errors
-/// When it is of something else.
+/// Fails if it refers to anything else.
 pub(super) fn physical(expr: &Expr, schema: &SchemaRef) -> Result<Arc<dyn PhysicalExpr>> {
     let schema = DFSchema::try_from(Arc::clone(schema))?;
     let expr = unnormalize_col(expr.clone());
     create_physical_expr(&expr, &schema, &Default::default(), &Default::default())
 }
 
-/// An expression with other numbers for its columns.
+/// Renumbers the columns of an expression.
 pub(super) fn with_columns(
     expr: Arc<dyn PhysicalExpr>,
     number: impl Fn(usize) -> usize,
@@ -66,7 +67,8 @@ pub(super) fn with_columns(
     moved.data()
 }
 
-/// The column that an expression is about, and the whole numbers for which it is true; `None` when it is not as simple as that.
+/// The column of a simple expression, and the integers for which it is true; `None` if it is not
+/// that simple.
 pub(super) fn ranges(expr: &Arc<dyn PhysicalExpr>) -> Option<(usize, Ranges)> {
     let column = |expr: &Arc<dyn PhysicalExpr>| Some(expr.downcast_ref::<Column>()?.index());
     let number = |expr: &Arc<dyn PhysicalExpr>| match expr.downcast_ref::<Literal>()?.value() {
@@ -106,31 +108,31 @@ pub(super) fn ranges(expr: &Arc<dyn PhysicalExpr>) -> Option<(usize, Ranges)> {
     Some((column, Ranges::between(low, high)))
 }
 
-/// The tests of rows.
+/// The tests on rows.
 #[derive(Debug, Default)]
 pub(super) struct Filter {
-    /// The columns of the table that they read.
+    /// The table's columns that they read.
     pub(super) columns: Vec<usize>,
     tests: Vec<Test>,
 }
 
 #[derive(Debug)]
 struct Test {
-    /// Which of the filter's columns it reads.
+    /// The filter's columns that it reads.
     columns: Vec<usize>,
-    /// These columns.
+    /// The schema of these columns.
     schema: SchemaRef,
-    /// In terms of these columns.
+    /// The expression over these columns.
     expr: Arc<dyn PhysicalExpr>,
-    /// Of one column of texts: whether it is true, by the place of a text in the dictionary.
+    /// For one text column: the result, by dictionary index.
     passes: Option<Vec<bool>>,
 }
 
 impl Filter {
-    /// Tests in terms of a table's columns.
+    /// Creates a filter from tests over a table's columns.
     ///
     /// # Errors
-    /// When they are not.
+    /// Fails if they refer to anything else.
     pub(super) fn new(table: &Schema, tests: &[Arc<dyn PhysicalExpr>]) -> Result<Self> {
         let read = |test: &Arc<dyn PhysicalExpr>| {
             let read = collect_columns(test);
@@ -141,7 +143,7 @@ impl Filter {
         let tests = tests.iter().map(|test| {
             let own = Vec::from_iter(read(test));
             let place = |columns: &[usize], at| columns.partition_point(|&column| column < at);
-            // Whatever is promised of a column, a dictionary may have NULL.
+            // A dictionary may contain NULL even if the column does not.
             let fields = own
                 .iter()
                 .map(|&at| table.field(at).clone().with_nullable(true));
@@ -161,12 +163,12 @@ impl Filter {
         })
     }
 
-    /// Whether every row passes.
+    /// Whether there are no tests, so that every row passes.
     pub(super) fn is_empty(&self) -> bool {
         self.tests.is_empty()
     }
 
-    /// The dictionary began anew.
+    /// Forgets results by dictionary index, after the dictionary was reset.
     pub(super) fn forget(&mut self) {
         let tests = self.tests.iter_mut();
         tests
@@ -174,16 +176,16 @@ impl Filter {
             .for_each(Vec::clear);
     }
 
-    /// About what it takes.
+    /// Approximate memory in bytes.
     pub(super) fn memory(&self) -> usize {
         let passes = self.tests.iter().filter_map(|test| test.passes.as_ref());
         passes.map(Vec::len).sum()
     }
 
-    /// Which of these rows pass; `read` are the filter's columns of all of them.
+    /// The rows that pass; `read` holds the filter's columns for all of them.
     ///
     /// # Errors
-    /// DataFusion's.
+    /// Errors of DataFusion.
     pub(super) fn passing(
         &mut self,
         mut rows: Vec<u32>,
@@ -217,7 +219,7 @@ impl Filter {
     }
 }
 
-/// For which rows an expression is true.
+/// Evaluates an expression to a mask of rows.
 fn evaluate(
     expr: &Arc<dyn PhysicalExpr>,
     schema: &SchemaRef,

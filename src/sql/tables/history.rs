@@ -1,10 +1,12 @@
-//! Database `history`: what reports counted in minutes, hours and days, from disk and from what is on its way there.
+//! Database `history`: report rows by minute, hour and day, from disk and from memory not yet
+//! written.
 //!
-//! A table a report, as it is defined now. Each row is what a key gained in the minute, hour or day that begins at `time` (UTC);
-//! there may be several of one key and time, so rows are there to be added up: SUM, MAX, `PERCENTILE(histogram, 95)`. Everything is
-//! in it once: in minutes as far as they are kept, before that in hours, then in days. `resolution = 'hour'` in a statement
-//! asks for hours (or days) of the whole time instead, which are fewer rows. Beside them there are `request`, `timer` and
-//! `request_tag` (`past_requests`).
+//! Each report is a table, as currently defined. A row holds the gain of a key in the minute, hour
+//! or day that begins at `time` (UTC); a key and time may have several rows, so rows are to be
+//! aggregated: SUM, MAX, `PERCENTILE(histogram, 95)`. Everything is included once: minutes as far
+//! back as they are kept, before that hours, then days. `resolution = 'hour'` in a statement
+//! selects hours (or days) for the whole time instead, which are fewer rows. In addition there are
+//! `request`, `timer` and `request_tag` (`past_requests`).
 
 use std::io;
 use std::ops::Range;
@@ -40,24 +42,24 @@ use crate::query::catalog::Catalog;
 /// The database.
 pub(in crate::sql) const DATABASE: &str = "history";
 
-/// The columns that stand before those of the files' own.
+/// The columns before those of the files.
 const TIME: usize = 0;
 const RESOLUTION: usize = 1;
 
-/// What the field of histograms says of their buckets.
+/// The metadata key for the buckets of histograms.
 pub(in crate::sql) const BUCKETS: &str = "pinbad.buckets";
 
-/// What a batch may take, bytes: rows of hours with their histograms.
+/// Target size of a batch, in bytes: rows of hours with their histograms.
 const BATCH_BYTES: usize = 4 << 20;
 
-/// From so many rows on histograms are read in the order of the parts, if these are not too many: of each there is a batch of so many rows
-/// in memory.
+/// From this many rows on, histograms are read in the order of the parts, unless there are too many
+/// parts: each needs a batch of this many rows in memory.
 const ORDERED_ROWS: u64 = 100_000;
 const ORDERED_READS_MAX: usize = 128;
 const ORDERED_BATCH_ROWS: usize = 512;
 const ORDERED_BYTES: usize = 64 << 10;
 
-/// The names of its tables, in their order; none without a history.
+/// The names of its tables, in order; none without history.
 pub(in crate::sql) fn names(catalog: &Catalog) -> Vec<String> {
     let mut names: Vec<String> = datasets(catalog).map(|it| it.report).collect();
     if catalog.history().is_some() {
@@ -67,7 +69,7 @@ pub(in crate::sql) fn names(catalog: &Catalog) -> Vec<String> {
     names
 }
 
-/// The columns of a table; `None` when there is none of this name.
+/// The columns of a table; `None` if it does not exist.
 pub(in crate::sql) fn columns(catalog: &Catalog, name: &str) -> Option<SchemaRef> {
     let view = past_requests::view(catalog, name);
     let view = view.map(|view| Arc::clone(&view.schema));
@@ -104,7 +106,7 @@ fn schema(dataset: &Dataset) -> SchemaRef {
     Arc::new(Schema::new(fields))
 }
 
-/// The database in its catalog.
+/// The database in DataFusion's catalog.
 #[derive(Debug)]
 pub(super) struct HistoryTables(pub(super) Arc<Catalog>);
 
@@ -150,8 +152,8 @@ impl TableProvider for HistoryTable {
         TableType::Base
     }
 
-    /// What is said of resolution and time decides which files are read, what is said of keys which pages of them. Who asked tests
-    /// the rows again, but for the resolution.
+    /// Conditions on resolution and time select files, conditions on keys select pages. DataFusion
+    /// tests the rows again, except for the resolution.
     fn supports_filters_pushdown(
         &self,
         filters: &[&Expr],
@@ -161,7 +163,7 @@ impl TableProvider for HistoryTable {
         let is_exact =
             |it: Resolution, filter: &Expr| equal_text(filter, "resolution") == Some(it.name());
         let supports = |filter: &&Expr| match resolution(filter) {
-            // All rows are shown as rows of it.
+            // All rows are shown with that resolution.
             Some(asked) if is_exact(asked, filter) => TableProviderFilterPushDown::Exact,
             None if times(filter).is_none() && !is_of_key(filter) => {
                 TableProviderFilterPushDown::Unsupported
@@ -242,7 +244,7 @@ impl TableProvider for HistoryTable {
     }
 }
 
-/// Where a column of a table stands in the batches of files.
+/// The index of a table's column in the batches of files.
 fn stored(column: usize) -> Option<usize> {
     match column {
         TIME => Some(TIME),
@@ -258,7 +260,7 @@ fn resolution(filter: &Expr) -> Option<Resolution> {
     all.find(|resolution| resolution.name().eq_ignore_ascii_case(name))
 }
 
-/// The span outside of which a condition holds for no time.
+/// The span outside of which a condition is never true.
 fn times(filter: &Expr) -> Option<Range<u64>> {
     let at_least = |from: i64| u64::try_from(from).unwrap_or_default();
     let up_to = |to: i64| at_least(to.saturating_add(1));
@@ -289,7 +291,7 @@ fn times(filter: &Expr) -> Option<Range<u64>> {
     }
 }
 
-/// Whether an expression is the time, in whatever unit.
+/// Whether an expression is the time column, in any unit.
 fn is_time(expr: &Expr) -> bool {
     match expr {
         Expr::Column(column) => column.name == "time",
@@ -298,7 +300,7 @@ fn is_time(expr: &Expr) -> bool {
     }
 }
 
-/// The second in which a moment lies.
+/// The second of a timestamp literal.
 fn seconds(expr: &Expr) -> Option<i64> {
     let Expr::Literal(value, _) = expr else {
         return None;
@@ -313,19 +315,19 @@ fn seconds(expr: &Expr) -> Option<i64> {
     }
 }
 
-/// What a scan shows.
+/// The output of a scan.
 #[derive(Debug, Clone)]
 struct Scan {
     dataset: Arc<Dataset>,
     wanted: Wanted,
-    /// The one that is asked for.
+    /// The resolution asked for.
     resolution: Option<Resolution>,
-    /// Columns of the table.
+    /// The table's columns to show.
     shown: Vec<usize>,
     schema: SchemaRef,
 }
 
-/// Some rows to be read.
+/// Rows to read.
 #[derive(Debug, Clone)]
 struct Read {
     rows: Rows,
@@ -334,7 +336,7 @@ struct Read {
 }
 
 impl Read {
-    /// How many they may be.
+    /// Upper bound of their number.
     fn rows(&self) -> u64 {
         match &self.rows {
             Rows::OnDisk(part) => part.rows(),
@@ -343,7 +345,7 @@ impl Read {
     }
 }
 
-/// Where they lie.
+/// Where rows lie.
 #[derive(Debug, Clone)]
 enum Rows {
     OnDisk(Arc<Part>),
@@ -351,10 +353,10 @@ enum Rows {
 }
 
 impl Scan {
-    /// What is to be read of these times, each row once.
+    /// The reads that cover these times, each row once.
     fn reads(&self, from: &RowsAt, times: &Range<u64>) -> Vec<Read> {
         let asked = self.resolution;
-        // A row that is shown as one of an hour has the time of its begin.
+        // A row shown by the hour has the time of the hour's start.
         let times = match asked.map(Resolution::secs) {
             None => times.clone(),
             Some(secs) => times.start - times.start % secs..times.end.saturating_add(secs),
@@ -388,7 +390,8 @@ impl Scan {
         reads
     }
 
-    /// The order in which histograms of many rows are read, so that those of a group follow each other and need not be kept.
+    /// The order in which histograms of many rows are read, so that those of a group are adjacent
+    /// and need not be kept.
     fn order(&self) -> Option<LexOrdering> {
         let mut fields = self.schema.fields().iter();
         let has_histogram = fields.any(|field| *field.data_type() == DataType::Binary);
@@ -400,7 +403,7 @@ impl Scan {
         LexOrdering::new(order.map(|it| PhysicalSortExpr::new_default(Arc::new(it))))
     }
 
-    /// Rows in this order, of which all are in memory.
+    /// Sorts rows that are all in memory.
     fn sorted(&self, batches: Batches, order: &LexOrdering) -> Result<RecordBatch> {
         let batches: Vec<RecordBatch> = batches.collect::<io::Result<_>>()?;
         let all = concat_batches(&self.schema, &batches)?;
@@ -409,7 +412,7 @@ impl Scan {
         Ok(take_record_batch(&all, &order)?)
     }
 
-    /// The batches of a read, in the columns that are shown.
+    /// The batches of a read, with the columns to show.
     fn batches(self: &Arc<Self>, read: &Read) -> io::Result<Batches> {
         let stored: Batches = match &read.rows {
             Rows::OnDisk(part) => Box::new(self.wanted.of_part(part, &read.times)?),
@@ -421,7 +424,7 @@ impl Scan {
         ))
     }
 
-    /// A batch of files' columns as one of the table's.
+    /// Converts a batch of a file's columns to the table's.
     fn shown(&self, stored: &RecordBatch, of: Resolution) -> io::Result<RecordBatch> {
         let rows = stored.num_rows();
         let shown = self.resolution.unwrap_or(of);
@@ -459,7 +462,7 @@ fn stored_place(wanted: &Wanted, column: usize) -> usize {
 struct Share {
     scan: Arc<Scan>,
     reads: Vec<Read>,
-    /// The order in which each of them is to be.
+    /// The order required of each.
     order: Option<LexOrdering>,
 }
 
@@ -468,11 +471,11 @@ impl PartitionStream for Share {
         &self.scan.schema
     }
 
-    /// Files are opened one after the other, when their batches are asked for.
+    /// Opens files one after the other, as their batches are requested.
     fn execute(&self, context: Arc<TaskContext>) -> SendableRecordBatchStream {
         let memory = MemoryConsumer::new("history").register(context.memory_pool());
         let held = memory.try_grow(match &self.order {
-            // What merges them counts its batches.
+            // The merging node counts its batches.
             Some(_) => ORDERED_BYTES,
             None => BATCH_BYTES,
         });
@@ -506,7 +509,7 @@ impl PartitionStream for Share {
     }
 }
 
-/// All of a scan, merged in the order in which each part is.
+/// The whole scan, merged from parts in order.
 #[derive(Debug)]
 struct Ordered {
     scan: Arc<Scan>,
@@ -545,7 +548,7 @@ impl PartitionStream for Ordered {
     }
 }
 
-/// The times of a part for which there is nothing finer.
+/// The times of a part that no finer part covers.
 fn without_finer(part: &Part, parts: &[&Arc<Part>]) -> Vec<Range<u64>> {
     let secs = part.resolution.secs();
     let finer = parts.iter().filter(|it| it.resolution < part.resolution);

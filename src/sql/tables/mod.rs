@@ -1,7 +1,8 @@
 //! The tables that statements can name, as DataFusion's catalog.
 //!
-//! Database `pinba` has the raw tables, the status tables and every report, looked up while planning, so a new report is there
-//! at once; `history` has what reports counted before. Values are read when the plan runs.
+//! Database `pinba` has the raw tables, the status tables and every report, looked up while
+//! planning, so a new report is visible at once; `history` has the past of reports. Values are read
+//! when the plan runs.
 
 mod columns;
 pub(super) mod declared;
@@ -40,7 +41,7 @@ use crate::merger::answering;
 use crate::query::catalog::Catalog;
 use crate::report::comment::FixedTable;
 
-/// What DataFusion calls the place of all databases.
+/// DataFusion's name for the catalog of all databases.
 pub(crate) const CATALOG: &str = "def";
 
 /// The database.
@@ -49,7 +50,7 @@ const DATABASE: &str = "pinba";
 /// All databases.
 ///
 /// # Errors
-/// DataFusion's.
+/// Errors of DataFusion.
 pub(super) fn databases(
     catalog: &Arc<Catalog>,
     settings: &SqlSettings,
@@ -70,7 +71,7 @@ pub(super) fn databases(
     Ok(Arc::new(all))
 }
 
-/// The names of the databases that there are, in their order.
+/// The names of all databases, in order.
 pub(super) fn database_names(catalog: &Catalog) -> impl Iterator<Item = &'static str> + use<> {
     let history = catalog.history().map(|_| history::DATABASE);
     let others = [
@@ -106,7 +107,7 @@ impl SchemaProvider for PinbaTables {
     }
 }
 
-/// The names of all tables, in their order.
+/// The names of all tables, in order.
 pub(super) fn names(catalog: &Catalog) -> Vec<String> {
     let reports = catalog.reports().into_iter().map(|report| report.name);
     let raw = FixedTable::RAW.map(FixedTable::table).into_iter();
@@ -116,7 +117,7 @@ pub(super) fn names(catalog: &Catalog) -> Vec<String> {
     names
 }
 
-/// The name of a table as it is, for one that is written in other case.
+/// The exact name of a table whose name is written in another case.
 pub(super) fn own_name(catalog: &Catalog, name: &str) -> Option<String> {
     let lower = name.to_lowercase();
     for name in [name, &lower] {
@@ -140,7 +141,8 @@ pub(super) fn columns_of(plan: &LogicalPlan) -> Arc<[SqlColumn]> {
         .collect()
 }
 
-/// What the statement calls the table of a column of a plan's answer, whatever it calls the column.
+/// The statement's name for the table behind a column of the answer, whatever the column's own
+/// name.
 fn table_of(plan: &LogicalPlan, at: usize) -> Option<&str> {
     match plan {
         LogicalPlan::Projection(projection) => {
@@ -165,7 +167,7 @@ fn table_of(plan: &LogicalPlan, at: usize) -> Option<&str> {
     }
 }
 
-/// A column of an answer, and what the statement calls its table.
+/// A column of an answer, given the statement's name for its table.
 pub(super) fn column_of(table: Option<&str>, field: &FieldRef) -> SqlColumn {
     let declared = declared::declared(field);
     SqlColumn {

@@ -1,12 +1,13 @@
-//! Which timers belong to which requests: a request knows its first timer; the next request's first timer ends them.
+//! Finds the requests of timers: a request knows its first timer; the first timer of the next
+//! request ends them.
 //!
-//! Called under the lock of `Live`; `None` is what is not held any more.
+//! Called under the lock of `Live`; `None` means that rows are no longer held.
 
 use std::ops::Range;
 
 use crate::pool::Pool;
 
-/// The first of these ids that is not before something, which they are in the order of.
+/// The first of these ids for which `is_before` is false; the ids are sorted by it.
 pub(super) fn first_from(ids: Range<u64>, is_before: impl Fn(u64) -> Option<bool>) -> Option<u64> {
     let Range { mut start, mut end } = ids;
     while start < end {
@@ -25,11 +26,11 @@ pub(super) fn first_timer(pool: &Pool, request: u64) -> Option<u64> {
     Some(pool.timers.full_id(low))
 }
 
-/// The requests of these timers. `None` when they are not held any more.
+/// The requests of these timers; `None` if they are no longer held.
 pub(super) fn owners(pool: &Pool, timers: &Range<u64>, requests: &Range<u64>) -> Option<Vec<i64>> {
     let mut owners = Vec::with_capacity((timers.end - timers.start) as usize);
     let mut timer = timers.start;
-    // The last request behind `from` and before `to` that begins at or before a timer.
+    // The last request after `from` and before `to` that begins at or before a timer.
     let find = |timer: u64, from: u64, to: u64| {
         let is_before = |request| Some(first_timer(pool, request)? <= timer);
         Some(first_from(from + 1..to, is_before)? - 1)
@@ -43,7 +44,7 @@ pub(super) fn owners(pool: &Pool, timers: &Range<u64>, requests: &Range<u64>) ->
             false => timers.end,
         };
         if begins <= timer {
-            // Requests without timers lie between: leap over them, further each time.
+            // Requests without timers lie between: skip them in growing steps.
             let mut to = next;
             let mut step = 1;
             while to < requests.end && first_timer(pool, to)? <= timer {

@@ -1,8 +1,8 @@
 //! Tables `request`, `timer` and `request_tag` of database `history`: raw requests of the past.
 //!
-//! Their columns are those of the live tables, then `run`, `weight`, `time` and what else files have. All conditions on rows
-//! are tested in the scan, and so is what a sort with a limit comes to know while it runs: what is said in files of the
-//! columns decides what is read at all.
+//! They have the columns of the live tables, then `run`, `weight`, `time` and the further columns
+//! of files. All conditions on rows are tested in the scan, and so are bounds that a sort with a
+//! limit finds at run time; column statistics of the files decide what is read at all.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::history::requests::view::View;
 use crate::query::catalog::Catalog;
 use crate::report::comment::FixedTable;
 
-/// The columns of a table; `None` when it is none of these.
+/// The columns of a table; `None` if it is none of these.
 pub(super) fn view(catalog: &Catalog, name: &str) -> Option<View> {
     let mut tables = TABLES.into_iter();
     let table = tables.find(|table| table.eq_ignore_ascii_case(name))?;
@@ -31,7 +31,7 @@ pub(super) fn view(catalog: &Catalog, name: &str) -> Option<View> {
 /// A share of the rows of a scan.
 ///
 /// # Errors
-/// When there is no memory for it.
+/// Fails if there is not enough memory.
 pub(super) fn batches(
     scan: &Scan,
     view: &Arc<View>,

@@ -2,12 +2,12 @@
 
 use std::collections::VecDeque;
 
-/// Ranges with both ends in them, ascending and apart.
+/// Inclusive ranges, ascending and disjoint.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Ranges(Vec<(i64, i64)>);
 
 impl Ranges {
-    /// The numbers from `low` to `high`, both of them in it; none when `low` is above `high`.
+    /// The numbers from `low` to `high`, inclusive; none if `low` is above `high`.
     pub(super) fn between(low: i64, high: i64) -> Self {
         Self(if low <= high {
             vec![(low, high)]
@@ -35,7 +35,7 @@ impl Ranges {
         Self(ranges)
     }
 
-    /// What is in both.
+    /// The intersection.
     pub(super) fn and(&self, other: &Self) -> Self {
         let (mut at, mut others) = (self.0.iter().peekable(), other.0.iter().peekable());
         let mut both = Vec::new();
@@ -55,7 +55,7 @@ impl Ranges {
         Self(both)
     }
 
-    /// What is in either.
+    /// The union.
     pub(super) fn or(&self, other: &Self) -> Self {
         Self::from_pairs([&self.0[..], &other.0].concat())
     }
@@ -65,7 +65,7 @@ impl Ranges {
         &self.0
     }
 
-    /// How many numbers are in it.
+    /// The number of integers in it.
     pub(super) fn count(&self) -> u64 {
         let lengths = self
             .0
@@ -74,7 +74,7 @@ impl Ranges {
         lengths.fold(0, u64::saturating_add)
     }
 
-    /// One of so many parts that are about as long as each other.
+    /// One of `parts` parts of about equal length.
     pub(super) fn part(&self, at: usize, parts: usize) -> Self {
         let (Some(&(low, _)), Some(&(_, high))) = (self.0.first(), self.0.last()) else {
             return self.clone();
@@ -105,7 +105,7 @@ mod tests {
         }
     }
 
-    /// Every operation against the same on sets of small numbers.
+    /// Compares every operation with sets of small numbers.
     #[test]
     fn as_sets() {
         let mut seed = 7u64;

@@ -3,10 +3,10 @@
 use super::columns::{self, Read};
 use crate::report::comment::FixedTable;
 
-/// A column whose values rise from row to row, so that a condition on it says which rows to read.
+/// A column whose values rise from row to row, so that conditions on it select rows to read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RowKey {
-    /// The id of the row that is read: of a request, a timer, or a name of tags.
+    /// The id of the row: of a request, a timer, or a tag name.
     Id,
     /// The request of a timer.
     Owner,
@@ -14,11 +14,11 @@ pub(super) enum RowKey {
     Timestamp,
 }
 
-/// Request's column of tags.
+/// The column of tags in `request`.
 pub(super) const TAGS: usize = 15;
 
 impl FixedTable {
-    /// How its columns are read, in their order.
+    /// Functions that read its columns, in order.
     pub(super) const fn reads(self) -> &'static [Read] {
         match self {
             Self::Request => &columns::REQUEST,
@@ -31,7 +31,7 @@ impl FixedTable {
         }
     }
 
-    /// What a column says of the rows to read.
+    /// The key that a column is, if any.
     pub(super) const fn key(self, column: usize) -> Option<RowKey> {
         match (self, column) {
             (_, 0) => Some(RowKey::Id),
@@ -41,7 +41,7 @@ impl FixedTable {
         }
     }
 
-    /// Whether one row of the pool, or one name, makes any number of rows of the table.
+    /// Whether one row of the pool, or one name, yields any number of rows.
     pub(super) const fn is_of_pairs(self) -> bool {
         matches!(
             self,
@@ -49,7 +49,7 @@ impl FixedTable {
         )
     }
 
-    /// Whether its rows are read by the ids of timers.
+    /// Whether its rows are read by timer id.
     pub(super) const fn by_timers(self) -> bool {
         matches!(self, Self::Timer | Self::TimerTag)
     }

@@ -1,8 +1,9 @@
-//! Reads the rows of a scan of the pools: a batch is what one hold of the lock brings.
+//! Reads the rows of a pool scan: each batch comes from one hold of the lock.
 //!
-//! Conditions on ids, requests and timestamps decide which ids are read (`narrowing`). Then up to [`HOLD_ROWS`] rows are read per
-//! hold of the lock of `Live`, some fifty microseconds: first the columns that the [`Filter`] tests; it runs without the lock;
-//! then the columns shown, of the rows that passed. A row that is neither live nor held any more ends the scan with an error.
+//! Conditions on ids, requests and timestamps decide which ids are read (`narrowing`). Then up to
+//! [`HOLD_ROWS`] rows are read per hold of the lock of `Live`, some fifty microseconds: first the
+//! columns that the [`Filter`] tests; it runs without the lock; then the columns to show, for the
+//! rows that passed. A row that is neither live nor held any more ends the scan with an error.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -29,13 +30,14 @@ mod narrowing;
 /// Rows read under one hold of the lock, when few columns are shown.
 const HOLD_ROWS: u64 = 8_192;
 
-/// Tag pairs that are read under one hold of the lock, and at least one row: rows with thousands of them come in smaller pieces.
+/// Tag pairs read under one hold of the lock (at least one row): rows with thousands of them come
+/// in smaller pieces.
 const HOLD_PAIRS: usize = 1 << 16;
 
-/// Holds without a row before others may have the thread.
+/// Holds without a result before the reader yields its thread.
 const HOLDS_IDLE_MAX: usize = 64;
 
-/// Requests that are looked up under one hold of the lock.
+/// Requests looked up under one hold of the lock.
 const LOOKUPS: usize = 512;
 
 /// The reader of one partition.
@@ -45,18 +47,18 @@ pub(super) struct Reader {
     table: FixedTable,
     snapshot: Arc<Snapshot>,
     partition: usize,
-    /// The generations of the filters of other nodes, added up, when they were last read.
+    /// Sum of the generations of dynamic filters at the last read.
     generation: Option<u64>,
-    /// The conditions of the statement that ids do not settle.
+    /// Conditions of the statement that ids do not settle.
     conditions: Vec<Arc<dyn PhysicalExpr>>,
     filter: Filter,
-    /// Rows that are still wanted.
+    /// Rows still wanted.
     wanted: usize,
-    /// Ids to read.
+    /// Ids still to read.
     left: VecDeque<(i64, i64)>,
     texts: Texts,
     pairs: Pairs,
-    /// What it holds of the memory of queries.
+    /// Its share of the memory of queries.
     memory: MemoryReservation,
 }
 
@@ -84,7 +86,7 @@ impl Reader {
         }
     }
 
-    /// The next batch; one without rows when nothing was found in a while; `None` at the end.
+    /// The next batch; an empty one if nothing was found for a while; `None` at the end.
     pub(super) fn next(&mut self) -> Result<Option<RecordBatch>> {
         self.narrow()?;
         for _ in 0..HOLDS_IDLE_MAX {
@@ -110,7 +112,7 @@ impl Reader {
         Ok(Some(RecordBatch::new_empty(Arc::clone(&self.scan.schema))))
     }
 
-    /// Takes the first of these ids, in the order of reading, and leaves the others for the next hold.
+    /// Takes the first of these ids, in reading order, and leaves the others for the next hold.
     fn take(&mut self, (low, high): (i64, i64), rows: u64) -> Range<u64> {
         let all = (high - low + 1).cast_unsigned();
         let rows = rows.min(all).cast_signed();
@@ -127,10 +129,10 @@ impl Reader {
         from.cast_unsigned()..to.cast_unsigned()
     }
 
-    /// Reads the first of these rows of the pool, as many as one hold of the lock is for.
+    /// Reads the first of these pool rows, as many as fit one hold of the lock.
     fn read(&mut self, ids: (i64, i64)) -> Result<RecordBatch> {
         let shown = Arc::clone(&self.scan.columns);
-        // Without columns and conditions there is nothing to read: the count is all.
+        // Without columns and conditions there is nothing to read but the count.
         let counts = shown.is_empty() && self.filter.is_empty() && !self.table.is_of_pairs();
         let mut most = match counts {
             true => u64::MAX,
@@ -172,7 +174,8 @@ impl Reader {
         self.batch(rows.len(), read)
     }
 
-    /// Brings rows that passed into their order and leaves out those beyond the limit. Tags were read in that order.
+    /// Orders the rows that passed and cuts those beyond the limit. Tags were read in that order
+    /// already.
     fn cut(&self, rows: &mut Vec<u32>) {
         if self.scan.reverse && !self.table.is_of_pairs() {
             rows.reverse();
@@ -180,8 +183,8 @@ impl Reader {
         rows.truncate(self.wanted);
     }
 
-    /// Reads the tags of these rows, if they are rows of the table or will be shown: of as many as may be read under one hold. The
-    /// others are left for the next.
+    /// Reads the tags of these rows if the table or its output needs them, for as many rows as fit
+    /// one hold. The others are left for the next.
     fn begin(&mut self, pool: &Pool, ids: Range<u64>) -> Result<Range<u64>> {
         self.pairs.clear();
         let mut columns = self.scan.columns.iter().chain(&self.filter.columns);
@@ -231,7 +234,7 @@ impl Reader {
         Ok(self.take(ids, rows as u64))
     }
 
-    /// Reads columns of some of the rows that began with [`begin`](Self::begin).
+    /// Reads columns of some of the rows that [`begin`](Self::begin) selected.
     fn fill(
         &mut self,
         pool: &Pool,
@@ -245,7 +248,7 @@ impl Reader {
             _ if table.by_timers() => (0..0, ids.clone()),
             _ => (ids.clone(), 0..0),
         };
-        // What they have may be something else by now if they are not held any more.
+        // Slots of rows that are no longer held may have been reused.
         let held = pool
             .requests
             .slices(requests)
@@ -274,7 +277,7 @@ impl Reader {
         Ok(read.collect())
     }
 
-    /// What was read, as a batch.
+    /// Builds a batch from the values read.
     fn batch(&mut self, rows: usize, read: Vec<Values>) -> Result<RecordBatch> {
         let arrays = read.into_iter().map(|values| self.texts.array(values));
         let arrays = arrays.collect::<Result<_>>()?;

@@ -1,4 +1,4 @@
-//! Reports and status tables as rows of the engine: read from the read model once per statement, in batches.
+//! Reports and status tables as rows of the engine: read once per statement, in batches.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -27,15 +27,15 @@ use crate::value::Value;
 /// Rows in a batch.
 pub(super) const BATCH_ROWS: usize = 8_192;
 
-/// The column by whose value a row of a histogram view is chosen.
+/// The column that selects a row of a histogram view.
 const CHOSEN_BY: &str = "index_value";
 
-/// The value that a condition chooses a row of a histogram by.
+/// The value by which a condition selects a row of a histogram.
 pub(super) fn index_value(filter: &Expr) -> Option<&str> {
     equal_text(filter, CHOSEN_BY)
 }
 
-/// The text that a condition wants a column to equal.
+/// The text that a condition compares a column with.
 pub(super) fn equal_text<'a>(filter: &'a Expr, column_name: &str) -> Option<&'a str> {
     let Expr::BinaryExpr(binary) = filter else {
         return None;
@@ -49,15 +49,15 @@ pub(super) fn equal_text<'a>(filter: &'a Expr, column_name: &str) -> Option<&'a 
     is_wanted.then(|| value.try_as_str()).flatten().flatten()
 }
 
-/// A report or a status table, and the moment of it that all scans of a statement see.
+/// A report or a status table, at the moment that all scans of a statement see.
 #[derive(Debug)]
 pub(super) struct Report {
     pub(super) name: String,
-    /// Whether it has its percentiles.
+    /// Whether its percentiles are included.
     with_percentiles: bool,
-    /// The columns that some scan shows: what is not needed is not calculated.
+    /// The columns that any scan shows: others are not calculated.
     pub(super) needed: Mutex<Vec<String>>,
-    /// What was read, by the row of a histogram that is wanted.
+    /// Answers read so far, by the selected row of a histogram.
     answers: Mutex<Vec<(Option<String>, Arc<ReportAnswer>)>>,
 }
 
@@ -71,7 +71,7 @@ impl Report {
         }
     }
 
-    /// Reads it, or has it already.
+    /// Reads it, or returns the earlier answer.
     fn read(&self, catalog: &Catalog, wanted: Option<&String>) -> Result<Arc<ReportAnswer>> {
         let mut answers = self.answers.lock();
         if let Some((_, answer)) = answers.iter().find(|(of, _)| of.as_ref() == wanted) {
@@ -96,7 +96,7 @@ impl Report {
         Ok(answer)
     }
 
-    /// The rows of one piece of a scan.
+    /// The rows of one partition of a scan.
     pub(super) fn batches(
         &self,
         scan: &Scan,

@@ -1,9 +1,9 @@
 //! The scan of a table as a plan node.
 //!
-//! It holds no data: the [`Snapshot`] tells which rows of the pools exist when it runs; of the past it has what there was when it
-//! was planned, on disk, on its way there, and in memory. Conditions of the statement are tested in
-//! the scan of a raw table, and dynamic filters of joins and sorts narrow it further. Raw rows come in the order of their ids, so
-//! ordering by id or timestamp, either way, is free.
+//! It holds no data: the [`Snapshot`] says which pool rows exist when it runs; a table of history
+//! has the data of planning time: on disk, being written, and in memory. Conditions of the statement
+//! are tested in the scan of a raw table, and dynamic filters of joins and sorts narrow it further.
+//! Raw rows come in order of their ids, so ordering by id or timestamp, either way, is free.
 
 use std::fmt;
 use std::sync::Arc;
@@ -50,31 +50,31 @@ use crate::merger::answering;
 use crate::report::comment::FixedTable;
 use crate::sql::snapshot::Snapshot;
 
-/// Below so many rows a scan is one piece: dividing it costs more than it saves.
+/// Below this many rows a scan has one partition: dividing it costs more than it saves.
 const PIECE_ROWS: usize = if cfg!(test) { 128 } else { 65_536 };
 
 /// A scan.
 #[derive(Debug, Clone)]
 pub(super) struct Scan {
     pub(super) table: Table,
-    /// What it shows.
+    /// The schema of its output.
     pub(super) schema: SchemaRef,
-    /// The columns of the table that it shows.
+    /// The table's columns to show.
     pub(super) columns: Arc<[usize]>,
-    /// Conditions of the statement, in terms of the columns of the table.
+    /// Conditions of the statement, over the table's columns.
     pub(super) conditions: Arc<[Arc<dyn PhysicalExpr>]>,
-    /// The row of a histogram that is wanted.
+    /// The selected row of a histogram.
     pub(super) index_value: Option<String>,
-    /// Filters of other nodes, which may change while it runs, in terms of the columns that are shown; of a table of the past in those
-    /// of the table.
+    /// Dynamic filters of other nodes, over the columns shown; for a table of history, over the
+    /// table's columns.
     pub(super) filters: Vec<Arc<dyn PhysicalExpr>>,
-    /// Rows that are enough.
+    /// Most rows wanted.
     pub(super) fetch: Option<usize>,
-    /// Newest first.
+    /// Whether the newest come first.
     pub(super) reverse: bool,
-    /// Rows that were expected of it when it was planned.
+    /// Rows expected when it was planned.
     rows: usize,
-    /// Of a table of the past: what it reads.
+    /// The data of a table of history.
     pub(super) past: Option<Arc<RequestsAt>>,
     properties: Arc<PlanProperties>,
 }
@@ -121,22 +121,22 @@ impl Scan {
         })
     }
 
-    /// What a column of the output says of the rows to read.
+    /// The key that an output column is, if any.
     fn key(&self, at: usize) -> Option<RowKey> {
         self.table.key(*self.columns.get(at)?)
     }
 
-    /// In how many pieces it is read.
+    /// The number of partitions.
     pub(super) fn pieces(&self) -> usize {
         self.properties.partitioning.partition_count()
     }
 }
 
-/// A plan to be run again, with one number for another in the conditions of its scans; and whether it is of raw tables only and
-/// looks for that number.
+/// Replaces a number in the conditions of a plan's scans, so that it can run again. Also returns
+/// whether the plan reads raw tables only and looks for that number.
 ///
 /// # Errors
-/// DataFusion's.
+/// Errors of DataFusion.
 pub(in crate::sql) fn with_number(
     plan: Arc<dyn ExecutionPlan>,
     from: i64,
@@ -170,7 +170,7 @@ pub(in crate::sql) fn with_number(
     Ok((again.data()?, is_raw && found))
 }
 
-/// How many rows a scan of a raw table may bring, and whether it is worth to divide.
+/// The number of rows a scan of a raw table may return, and whether it is worth dividing.
 fn expected(
     of: FixedTable,
     table: &Table,
@@ -179,7 +179,7 @@ fn expected(
 ) -> (usize, bool) {
     let ids = table.rows;
     let requests = answering(table.catalog.live()).pool.requests.len().max(1);
-    // Two tags a timer are usual.
+    // Two tags per timer are usual.
     let rows_of_id = match of {
         FixedTable::TimerTag => 2,
         FixedTable::SquidActivity => Activity::COUNT,
@@ -207,14 +207,14 @@ fn expected(
     (rows, !few && ids >= PIECE_ROWS)
 }
 
-/// Batches, each made when it is asked for: by then a node above knows what it looks for. One without rows stands for a while in
-/// which nothing was found.
+/// Batches, each read on request: by then a node above knows what it looks for. An empty one means
+/// that nothing was found for a while.
 pub(super) fn batches_of(
     mut next: impl FnMut() -> Result<Option<RecordBatch>> + Send + 'static,
 ) -> BoxStream<'static, Result<RecordBatch>> {
     let poll = move |context: &mut Context<'_>| match next() {
         Ok(Some(batch)) if batch.num_rows() == 0 => {
-            // Others may want the thread.
+            // Lets others have the thread.
             context.waker().wake_by_ref();
             Poll::Pending
         }
@@ -279,7 +279,7 @@ impl ExecutionPlan for Scan {
         Ok(self)
     }
 
-    /// Without the filters of an earlier run.
+    /// Drops the filters of an earlier run.
     fn reset_state(self: Arc<Self>) -> Result<Arc<dyn ExecutionPlan>> {
         Ok(Arc::new(Self {
             filters: Vec::new(),
@@ -316,7 +316,7 @@ impl ExecutionPlan for Scan {
     ) -> Result<Arc<Statistics>> {
         let pieces = args.partition().map_or(1, |_| self.pieces());
         let mut statistics = Statistics::new_unknown(&self.schema);
-        // Never exact: the plan may run again, when there are other rows.
+        // Never exact: the plan may run again, over other rows.
         statistics.num_rows = Precision::Inexact(self.rows.div_ceil(pieces));
         Ok(Arc::new(statistics))
     }
@@ -340,10 +340,10 @@ impl ExecutionPlan for Scan {
         _config: &ConfigOptions,
     ) -> Result<FilterPushdownPropagation<Arc<dyn ExecutionPlan>>> {
         let filters = result.parent_filters;
-        // They are hints: who made them tests the rows again.
+        // They are hints: the nodes they come from test the rows again.
         let answer = vec![PushedDown::No; filters.len()];
         let answer = FilterPushdownPropagation::with_parent_pushdown_result(answer);
-        // With a limit in the scan, whoever filters wants the rows within the limit filtered, not the other way round.
+        // A filter above a limit applies to the limited rows, not the other way round.
         let tests = !matches!(self.table.rows_of, RowsOf::Report(_));
         if phase == FilterPushdownPhase::Pre || self.fetch.is_some() || !tests {
             return Ok(answer);
@@ -380,8 +380,8 @@ impl ExecutionPlan for Scan {
         for sort in order {
             let column = sort.expr.downcast_ref::<Column>();
             let key = column.and_then(|column| self.key(column.index()));
-            // Requests of timers rise with the timers, and timestamps with the requests; but rows of one request, or of
-            // one second, are told apart only by what comes next in the order.
+            // The requests of timers rise with the timers, and timestamps with the requests; but
+            // rows of one request, or of one second, are ordered only by the next sort key.
             if key.is_none()
                 || *reverse.get_or_insert(sort.options.descending) != sort.options.descending
             {

@@ -1,7 +1,8 @@
-//! A table of database `pinba`: raw data, a report or a status table; or raw data of database `history`.
+//! A table of database `pinba`: raw data, a report or a status table; or raw data of database
+//! `history`.
 //!
-//! Raw tables test every condition that depends on one row only (`filter`); of a report only the choice of a histogram's row is
-//! pushed down.
+//! Raw tables test every condition that depends on one row only (`filter`); for a report only the
+//! selection of a histogram's row is pushed down.
 
 use std::sync::Arc;
 
@@ -25,10 +26,10 @@ use crate::query::catalog::Catalog;
 use crate::report::comment::FixedTable;
 use crate::sql::percentiles::PERCENTILES;
 
-/// Ids that are few.
+/// Most ids that count as few.
 const FEW: u64 = 1_000;
 
-/// Whether a scan of a table with these conditions looks at a few rows, found by their ids.
+/// Whether a scan of a table with these conditions reads few rows, found by id.
 pub(in crate::sql) fn brings_few(table: &dyn TableProvider, conditions: &[Expr]) -> bool {
     let Some(table) = table.downcast_ref::<Table>() else {
         return false;
@@ -48,12 +49,12 @@ pub(in crate::sql) fn brings_few(table: &dyn TableProvider, conditions: &[Expr])
 pub(super) struct Table {
     pub(super) catalog: Arc<Catalog>,
     pub(super) schema: SchemaRef,
-    /// Rows when it was looked up; of a table of tags, what has tags.
+    /// Rows when it was looked up; for a table of tags, the number of tag owners.
     pub(super) rows: usize,
     pub(super) rows_of: RowsOf,
 }
 
-/// Where its rows come from.
+/// The source of its rows.
 #[derive(Debug, Clone)]
 pub(super) enum RowsOf {
     Pool(FixedTable),
@@ -62,7 +63,7 @@ pub(super) enum RowsOf {
 }
 
 impl Table {
-    /// The table of this name, as it is written; `None` when there is none.
+    /// The table of this exact name; `None` if it does not exist.
     pub(super) fn named(catalog: &Arc<Catalog>, name: &str) -> Option<Self> {
         let (columns, rows) = catalog.columns_of(name)?;
         let raw = FixedTable::raw(name);
@@ -77,7 +78,7 @@ impl Table {
         })
     }
 
-    /// A report of this name, its percentiles among its columns; `None` when there is none.
+    /// A report of this name with its percentile columns; `None` if it does not exist.
     pub(super) fn with_percentiles(catalog: &Arc<Catalog>, name: &str) -> Option<Self> {
         let (columns, rows) = catalog.columns_with(name, &PERCENTILES)?;
         Some(Self {
@@ -88,7 +89,7 @@ impl Table {
         })
     }
 
-    /// The table of this name in database `history`, if it is one of raw data.
+    /// The raw table of this name in database `history`, if it is one.
     pub(super) fn past(catalog: &Arc<Catalog>, name: &str) -> Option<Self> {
         let (view, history) = (past_requests::view(catalog, name)?, catalog.history()?);
         Some(Self {
@@ -107,7 +108,7 @@ impl Table {
         }
     }
 
-    /// What a column says of the rows to read.
+    /// The key that a column is, if any.
     pub(super) fn key(&self, column: usize) -> Option<RowKey> {
         match &self.rows_of {
             RowsOf::Pool(table) => table.key(column),
@@ -134,7 +135,7 @@ impl TableProvider for Table {
             RowsOf::Pool(_) | RowsOf::Past(..) if is_testable(filter) => {
                 TableProviderFilterPushDown::Exact
             }
-            // A report has all its rows nevertheless.
+            // A report returns all its rows nevertheless.
             RowsOf::Report(_) if index_value(filter).is_some() => {
                 TableProviderFilterPushDown::Inexact
             }
@@ -159,7 +160,7 @@ impl TableProvider for Table {
             let filter = physical(filter, &self.schema)?;
             conditions.extend(split_conjunction(&filter).into_iter().cloned());
         }
-        // What is wanted of the past is found by its readers alone.
+        // Readers of history find the limit themselves.
         let limit = limit.filter(|_| !matches!(self.rows_of, RowsOf::Past(..)));
         let threads = state.config().target_partitions().max(1);
         let mut scan = Scan::new(self, columns, conditions, limit, threads)?;

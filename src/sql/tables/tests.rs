@@ -1,4 +1,4 @@
-//! The tables of raw data against the pools they show, and scans with conditions against scans without.
+//! Compares the raw tables with the pools they show, and scans with conditions with scans without.
 
 mod conditions;
 
@@ -120,7 +120,7 @@ fn many_seconds_are_tested() {
     assert_eq!(asked.lines(&text), ["| 500 | 0 |"]);
 }
 
-/// A join that starts from few rows looks at few rows; an order by id and a limit too.
+/// A join that starts from few rows reads few rows; so do an order by id and a limit.
 #[test]
 fn few_rows_are_looked_at_for_few() {
     let mut pools = Pools::new(20_000, 60_000);
@@ -188,7 +188,8 @@ fn few_rows_are_looked_at_for_few() {
     }
 }
 
-/// A query that would go on for ages ends when its time is over, or when nobody waits, and leaves its thread.
+/// A query that would run for ages ends at its deadline, or when nobody waits, and frees its
+/// thread.
 #[test]
 fn what_takes_too_long_ends() {
     let mut pools = Pools::new(20_000, 60_000);
@@ -206,7 +207,7 @@ fn what_takes_too_long_ends() {
     ] {
         let error = asked.try_rows(text).unwrap_err();
         assert_eq!(error.code, 1969, "{text}: {error}");
-        // Its thread is free again: there is only one. A small question may take too long itself on a busy machine.
+        // The only thread is free again. Even a small query may time out on a busy machine.
         let small = "SELECT count(*) FROM tag";
         let answered = (0..100).any(|_| asked.try_rows(small).is_ok());
         assert!(answered, "nothing is answered after {text}");
@@ -270,7 +271,7 @@ fn limits_are_named() {
     });
 }
 
-/// What is gone is not made up for: the query ends.
+/// Evicted rows are not made up for: the query fails.
 #[test]
 fn a_snapshot_expires_or_stays_what_it_was() {
     let mut pools = Pools::new(40_000, 120_000);
@@ -305,7 +306,8 @@ fn a_snapshot_expires_or_stays_what_it_was() {
     });
 }
 
-/// Whole columns of a report are what its values are one by one; and SQL has them all, divided among threads or not.
+/// Whole columns of a report equal its values one by one; and SQL returns them all, with or without
+/// partitions.
 #[test]
 fn reports_are_read_by_columns() {
     let mut pools = Pools::new(50_000, 0);
@@ -355,7 +357,7 @@ fn reports_are_read_by_columns() {
     assert!(fast > 100, "{fast}");
 }
 
-/// A statement that asks for a report twice sees one moment of it.
+/// A statement that names a report twice sees one moment of it.
 #[test]
 fn a_report_is_read_once() {
     let mut pools = Pools::new(1_000, 0);
@@ -407,7 +409,8 @@ fn columns_are_what_they_were_declared_as() {
     assert_eq!(shown[0].table.as_deref(), Some("r"));
 }
 
-/// An order by id or timestamp is that of the rows, whichever way, with conditions and limits, in one piece or more.
+/// An order by id or timestamp is correct in either direction, with conditions and limits, in one
+/// partition or more.
 #[test]
 fn orders_are_right() {
     let mut pools = Pools::new(1_000, 3_000);

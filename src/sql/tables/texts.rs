@@ -1,8 +1,9 @@
-//! Dictionaries of a scan: each distinct text is copied once, rows refer to its place.
+//! Dictionaries of a scan: each distinct text is copied once, rows refer to its index.
 //!
-//! Pool rows have ids where tables show texts. A dictionary gives each id that it meets a place in a list and copies its text under
-//! the lock; a column is then the list taken at the places of its rows, which copies no text. Within one query an id
-//! means one thing (see `snapshot`). A dictionary beyond [`KNOWN_MAX`] starts anew, so its size is bounded.
+//! Pool rows have ids where tables show texts. A dictionary assigns each new id an index and copies
+//! its text under the lock; a column is then taken from the list by the indexes of its rows, which
+//! copies no text. Within one query an id has one meaning (see `snapshot`). A dictionary beyond
+//! [`KNOWN_MAX`] is reset, so its size is bounded.
 
 use std::sync::Arc;
 
@@ -15,31 +16,32 @@ use super::columns::Values;
 /// Entries of a list.
 const KNOWN_MAX: usize = 32_768;
 
-/// Pieces of a list: each has buffers of its own, and arrays with many buffers are slow.
+/// Most parts of a list: each has buffers of its own, and arrays with many buffers are slow.
 const PIECES_MAX: usize = 64;
 
-/// Bytes of texts after which it begins anew.
+/// Bytes of text after which it is reset.
 const BYTES_MAX: usize = 8 << 20;
 
 const UNKNOWN: u32 = u32::MAX;
 
-/// The numbers met so far, and their texts in the order of their places.
+/// The numbers met so far, and their texts by index.
 #[derive(Debug, Default)]
 pub(super) struct Texts {
-    /// By number: its place in the list.
+    /// Index in the list, by number.
     places: Vec<u32>,
-    /// Entries of the list.
+    /// Length of the list.
     known: u32,
     pieces: usize,
     list: Option<ArrayRef>,
-    /// What is not in `list` yet.
+    /// Texts not in `list` yet.
     new: StringViewBuilder,
-    /// Bytes of all texts.
+    /// Total bytes of text.
     bytes: usize,
 }
 
 impl Texts {
-    /// Before the rows of a batch: places given from now on hold until the batch is made. Whether the list began anew.
+    /// Call before the rows of a batch: indexes given from now on are valid until the batch is
+    /// built. Returns whether the list was reset.
     pub(super) fn begin(&mut self) -> bool {
         let full =
             self.known as usize > KNOWN_MAX || self.pieces > PIECES_MAX || self.bytes > BYTES_MAX;
@@ -49,7 +51,7 @@ impl Texts {
         full
     }
 
-    /// The place of a number, with its text when it is new.
+    /// The index of a number; adds its text if it is new.
     #[inline]
     pub(super) fn place<T: AsRef<str>>(
         &mut self,
@@ -70,13 +72,13 @@ impl Texts {
         place
     }
 
-    /// About what it takes.
+    /// Approximate memory in bytes.
     pub(super) fn memory(&self) -> usize {
-        // A view in the list, and one in the piece that it grew by.
+        // A view in the list, and one in the part it grew by.
         self.places.len() * size_of::<u32>() + self.known as usize * 32 + self.bytes
     }
 
-    /// All texts so far, by their places.
+    /// All texts so far, by index.
     pub(super) fn list(&mut self) -> Result<&ArrayRef> {
         let new: ArrayRef = Arc::new(self.new.finish());
         let list = match self.list.take() {

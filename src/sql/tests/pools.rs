@@ -1,4 +1,4 @@
-//! A catalog over pools that a test fills as it likes, without sockets and threads.
+//! A catalog over pools that a test fills directly, without sockets and threads.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ pub(crate) struct Pools {
 }
 
 impl Pools {
-    /// Pools of so many rows, with the built-in reports.
+    /// Pools with this capacity, and the built-in reports.
     pub(crate) fn new(requests: usize, timers: usize) -> Self {
         let mut config = Config::default();
         config.pool.request_pool_size = requests;
@@ -62,7 +62,7 @@ impl Pools {
         }
     }
 
-    /// Takes in packets, all in one merge.
+    /// Receives packets, all in one merge.
     pub(crate) fn receive<'a>(&mut self, packets: impl IntoIterator<Item = &'a [u8]>) {
         let mut records = Vec::new();
         for packet in packets {
@@ -75,7 +75,7 @@ impl Pools {
         live.merge(&records, self.now_ms);
     }
 
-    /// Takes in so many packets of generated traffic, a hundred a second.
+    /// Receives generated packets, a hundred a second.
     pub(crate) fn fill(&mut self, options: &TrafficOptions, packets: usize) {
         let mut traffic = Traffic::new(options);
         let mut left = packets;

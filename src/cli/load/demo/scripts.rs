@@ -1,11 +1,12 @@
-//! The cast of the demo as `shop.toml` has it: machines, sites, scripts, and what each script waits for.
+//! The cast of the demo from `shop.toml`: machines, sites, scripts, and the services that scripts
+//! wait for.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use serde::Deserialize;
 
-/// All of it.
+/// The whole cast.
 pub(super) static CAST: LazyLock<Cast> =
     LazyLock::new(|| toml::from_str(include_str!("shop.toml")).expect("a test reads it"));
 
@@ -14,7 +15,7 @@ pub(super) struct Cast {
     /// All machines, in the order in which they get a new release.
     pub(super) hosts: Vec<String>,
     pub(super) backends: HashMap<String, Backend>,
-    /// What scripts wait for.
+    /// The calls of scripts, by name.
     pub(super) calls: HashMap<String, Vec<Call>>,
     sites: Vec<Site>,
 }
@@ -35,7 +36,7 @@ pub(super) struct Site {
     scripts: Vec<Script>,
 }
 
-/// What a timer is about.
+/// The backend that a timer waits for.
 #[derive(Debug, Deserialize)]
 pub(super) struct Backend {
     /// Value of the tag `group`.
@@ -44,14 +45,14 @@ pub(super) struct Backend {
     pub(super) servers: Vec<String>,
 }
 
-/// One kind of wait of a script.
+/// One kind of call that scripts wait for.
 #[derive(Debug, Deserialize)]
 pub(super) struct Call {
     pub(super) backend: String,
     pub(super) operation: String,
-    /// Hits in a request, on average.
+    /// Hits per request, on average.
     pub(super) hits: f64,
-    /// The part of the request's time that goes to it.
+    /// Its share of the request's time.
     pub(super) share: f64,
 }
 
@@ -59,16 +60,16 @@ pub(super) struct Call {
 #[derive(Debug, Deserialize)]
 pub(super) struct Script {
     pub(super) path: String,
-    /// How often it is asked for, compared with the others.
+    /// Relative frequency.
     pub(super) weight: f64,
     pub(super) median_ms: f64,
     /// Sigma of the logarithm of its times.
     pub(super) spread: f64,
     pub(super) document_kb: f64,
     pub(super) memory_mb: u32,
-    /// Its calls, by their name.
+    /// The name of its calls.
     pub(super) calls: String,
-    /// It takes forms.
+    /// Whether it handles forms.
     #[serde(default)]
     pub(super) redirects: bool,
 }

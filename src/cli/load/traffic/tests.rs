@@ -1,6 +1,7 @@
-//! Generated packets: the same for the same seed, as large as the measurements say, and decoded by the daemon as they are.
+//! Generated packets: the same for the same seed, as large as measured ones, and decoded by the
+//! daemon unchanged.
 //!
-//! What the generator says it sent is held against a naive recount of the decoded packets.
+//! The generator's totals are compared with a naive recount of the decoded packets.
 
 use super::*;
 
@@ -98,7 +99,7 @@ fn the_daemon_takes_every_packet_as_it_is() {
     );
 }
 
-/// What a server checks before it takes a request.
+/// Checks a request as a server does.
 fn assert_valid(request: &Request) {
     assert_eq!(request.missing_field(), None);
     let timers = request.timer_hit_count.len();
@@ -149,7 +150,7 @@ fn timers_are_as_many_as_asked_for() {
             assert!(request.timer_tag_count.iter().all(|count| *count == tags));
         }
     }
-    // More than there are tag sets: 5 groups on 2 servers.
+    // More timers than tag sets: 5 groups on 2 servers.
     let options = TrafficOptions {
         tag_values: 2,
         ..with_timers(40, 2)
@@ -201,7 +202,7 @@ fn traffic_looks_like_a_site() {
         (20..200).contains(&mean_ms),
         "requests take {mean_ms} ms on average"
     );
-    // The long tail: nearly all scripts are seen, few of them often.
+    // The long tail: nearly all scripts occur, few of them often.
     assert!(
         totals.distinct["scripts"] > 450,
         "{} scripts",
@@ -254,7 +255,8 @@ fn totals_equal_a_naive_recount() {
     assert_eq!(totals.statuses.values().sum::<u64>(), 2000);
 }
 
-/// Microseconds nearest to `seconds`, ties to even, in whole numbers only: a float is `mantissa * 2^exponent`.
+/// The microseconds nearest to `seconds`, ties to even, in integers only: a float is `mantissa *
+/// 2^exponent`.
 fn micros_of(seconds: f32) -> i128 {
     let bits = seconds.to_bits();
     let exponent = i32::try_from(bits >> 23 & 0xff).unwrap();

@@ -1,7 +1,8 @@
-//! Aggregates: which functions are, where they stand, and what MySQL's are called and give here.
+//! Aggregates: which functions are, where they occur, and MySQL's names and result types.
 //!
-//! `select` and `fold` ask whether a SELECT has any; `calls` hands over each call of one. Sums of whole numbers get the type
-//! that MySQL gives them (`__sum_type`), AVG is a sum divided as MySQL divides, GROUP_CONCAT is `string_agg` of texts.
+//! `select` and `fold` ask whether a SELECT contains any; `calls` passes each call of one. Sums of
+//! integers get MySQL's type (`__sum_type`), AVG is a sum divided as in MySQL, GROUP_CONCAT is
+//! `string_agg` of texts.
 
 use std::ops::ControlFlow;
 
@@ -18,7 +19,7 @@ use super::select::item_expr;
 use crate::sql::dialect::context::Context;
 use crate::sql::error::SqlError;
 
-/// What makes one row of many, if it has no OVER.
+/// Functions that aggregate rows, unless they have OVER.
 const AGGREGATES: &str = "any_value approx_distinct approx_median approx_percentile_cont avg bit_and bit_or \
     bit_xor bool_and bool_or corr count first_value group_concat max last_value median min \
     nth_value percentile percentile_cont percentile_disc std stddev stddev_pop stddev_samp \
@@ -40,7 +41,7 @@ pub(super) fn is_aggregate_call(expr: &Expr) -> bool {
     }
 }
 
-/// Looks for aggregates outside of sub-queries.
+/// Searches for aggregates outside of sub-queries.
 struct FindAggregate {
     inside: usize,
 }
@@ -66,7 +67,7 @@ impl Visitor for FindAggregate {
     }
 }
 
-/// Whether a SELECT makes one row of many without saying GROUP BY.
+/// Whether a SELECT aggregates without GROUP BY.
 pub(super) fn is_aggregate(select: &Select, orders: &[OrderByExpr]) -> bool {
     let has_aggregate = |expr| Visit::visit(expr, &mut FindAggregate { inside: 0 }).is_break();
     let in_items = select.projection.iter().filter_map(item_expr);
@@ -77,7 +78,7 @@ pub(super) fn is_aggregate(select: &Select, orders: &[OrderByExpr]) -> bool {
         .any(has_aggregate)
 }
 
-/// What an aggregate of MySQL's is called here.
+/// The DataFusion name of one of MySQL's aggregates.
 fn standard_name(name: &str) -> &str {
     match name {
         "std" | "stddev" => "stddev_pop",
@@ -89,7 +90,7 @@ fn standard_name(name: &str) -> &str {
     }
 }
 
-/// An aggregate, or any function with OVER, as the one that does the same here.
+/// Rewrites an aggregate, or any function with OVER, to its equivalent.
 pub(super) fn rewrite(
     mut call_of: Function,
     name: &str,
@@ -111,7 +112,7 @@ pub(super) fn rewrite(
             let all = unnamed(list)?;
             list.args = vec![argument(call("__tuple", all))];
         }
-        // Texts are added up as the numbers they begin with.
+        // Texts are summed as the numbers they begin with.
         "sum" => {
             wrap(list, "__number")?;
             return Ok(call("__sum_type", vec![Expr::Function(call_of)]));
@@ -180,7 +181,7 @@ pub(super) fn rewrite(
                 _ => call("concat", all),
             };
             if distinct {
-                // What is told apart is what is put in order.
+                // DISTINCT values are also the values to order by.
                 for clause in &mut list.clauses {
                     if let FunctionArgumentClause::OrderBy(orders) = clause {
                         orders.truncate(1);
@@ -201,7 +202,7 @@ fn argument(expr: Expr) -> FunctionArg {
     FunctionArg::Unnamed(FunctionArgExpr::Expr(expr))
 }
 
-/// Each argument as an argument of another function.
+/// Wraps each argument in a call of another function.
 fn wrap(list: &mut FunctionArgumentList, name: &str) -> Result<(), SqlError> {
     let all = unnamed(list)?;
     list.args = all

@@ -1,6 +1,6 @@
 //! Builders of trees: calls, literals, operators.
 //!
-//! Names are put in backticks, so that none is taken for a keyword.
+//! Names are put in backticks, so that none is mistaken for a keyword.
 
 use datafusion::sql::sqlparser::ast::helpers::attached_token::AttachedToken;
 use datafusion::sql::sqlparser::ast::{
@@ -39,12 +39,12 @@ fn value(value: Value) -> Expr {
     Expr::Value(ValueWithSpan::from(value))
 }
 
-/// A text in the statement.
+/// A string literal.
 pub(super) fn text(text: impl Into<String>) -> Expr {
     value(Value::SingleQuotedString(text.into()))
 }
 
-/// A number in the statement.
+/// A number literal.
 pub(super) fn number(number: impl ToString) -> Expr {
     value(Value::Number(number.to_string(), false))
 }
@@ -62,12 +62,12 @@ pub(super) fn name_of(function: &Function) -> Option<String> {
     }
 }
 
-/// An expression out of its place, to be put into another.
+/// Takes an expression out of its place, to be put into another.
 pub(super) fn take(expr: &mut Expr) -> Expr {
     std::mem::replace(expr, null())
 }
 
-/// NOT of it, in parentheses.
+/// Negates an expression, in parentheses.
 pub(super) fn not(expr: Expr) -> Expr {
     Expr::UnaryOp {
         op: UnaryOperator::Not,
@@ -75,7 +75,7 @@ pub(super) fn not(expr: Expr) -> Expr {
     }
 }
 
-/// An operator between two.
+/// A binary operation.
 pub(super) fn binary(left: Expr, op: BinaryOperator, right: Expr) -> Expr {
     Expr::BinaryOp {
         left: Box::new(left),

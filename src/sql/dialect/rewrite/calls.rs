@@ -1,9 +1,10 @@
 //! Calls of functions by name.
 //!
-//! Aggregates go to `aggregates`. What only the session knows (its clock, its user, its database) is put into the statement as a
-//! literal; forms that DataFusion has otherwise (IF, IFNULL, NULLIF) become those; the rest is called by its name if it is a
-//! function of `functions`, or one of the few of DataFusion's that do what MySQL's do. No other one of DataFusion's is called:
-//! some take days over long texts and cannot be interrupted.
+//! Aggregates go to `aggregates`. Values of the session (its clock, user and database) become
+//! literals; functions that DataFusion expresses differently (IF, IFNULL, NULLIF) are converted;
+//! the rest are called by name if they are in `functions`, or among the few of DataFusion's that
+//! match MySQL's. Other functions of DataFusion are not reachable: some take days on long texts and
+//! cannot be interrupted.
 
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList,
@@ -20,13 +21,13 @@ use crate::sql::error::SqlError;
 use crate::sql::functions;
 use crate::sql::variables::VERSION;
 
-/// Functions of DataFusion's that are MySQL's: each takes as long as its arguments are.
+/// DataFusion's functions that match MySQL's and take time in proportion to their arguments.
 const FROM_DATAFUSION: [&str; 3] = ["coalesce", "cot", "grouping"];
 
-/// Functions that are called with OVER only.
+/// Functions that need OVER.
 const WINDOWS: &str = "cume_dist dense_rank lag lead ntile percent_rank rank row_number";
 
-/// There is no such function.
+/// The error for an unknown function.
 fn unknown(name: &str, context: &Context<'_>) -> SqlError {
     let database = context
         .session
@@ -37,7 +38,7 @@ fn unknown(name: &str, context: &Context<'_>) -> SqlError {
     SqlError::no_such_function(format!("FUNCTION {database}{name} does not exist"))
 }
 
-/// A call as what does the same here; its arguments are done already.
+/// Rewrites a call to its equivalent; its arguments are done already.
 pub(super) fn rewrite(mut call_of: Function, context: &Context<'_>) -> Result<Expr, SqlError> {
     let Some(name) = name_of(&call_of) else {
         return Err(SqlError::no_such_function(format!(
@@ -152,7 +153,7 @@ pub(super) fn rewrite(mut call_of: Function, context: &Context<'_>) -> Result<Ex
     })
 }
 
-/// What the session says: who asks, where, and what its clock shows; `None` when the function is another one.
+/// Values of the session: user, database, clock; `None` for any other function.
 fn of_session(name: &str, arguments: usize, context: &Context<'_>) -> Option<Expr> {
     let now = match name.starts_with("utc") {
         true => context.now_utc,
@@ -180,7 +181,7 @@ fn of_session(name: &str, arguments: usize, context: &Context<'_>) -> Option<Exp
     })
 }
 
-/// Arguments that are expressions and nothing more.
+/// Takes the arguments if they are plain expressions.
 fn plain_arguments(call_of: &mut Function, name: &str) -> Result<Vec<Expr>, SqlError> {
     let FunctionArguments::List(list) = &mut call_of.args else {
         return Err(SqlError::parse(format!("{name}(SELECT ...) is no call")));
@@ -192,7 +193,7 @@ fn plain_arguments(call_of: &mut Function, name: &str) -> Result<Vec<Expr>, SqlE
     unnamed(list)
 }
 
-/// The arguments, taken out.
+/// Takes the arguments out.
 pub(super) fn unnamed(list: &mut FunctionArgumentList) -> Result<Vec<Expr>, SqlError> {
     list.args
         .drain(..)

@@ -1,6 +1,7 @@
-//! Conditions and values: MySQL takes each for the other, DataFusion does not.
+//! Conditions and values: interchangeable in MySQL, but not in DataFusion.
 //!
-//! Types are not known yet, so both are calls, which `analysis` takes out where the types are right already.
+//! Types are not known yet, so both are wrapped in calls, which `analysis` removes where the types
+//! are right already.
 
 use std::ops::ControlFlow;
 
@@ -9,11 +10,11 @@ use datafusion::sql::sqlparser::ast::{Expr, Visit, Visitor};
 use super::build::{call, take};
 use crate::sql::error::SqlError;
 
-/// How deep CASEs may be nested in the condition of a CASE: DataFusion looks at what may be NULL there more than once, and so at
-/// each level below.
+/// Most levels of CASE within the condition of a CASE: DataFusion checks nullability there more
+/// than once, and so again at each level below.
 const DEPTH_MAX: usize = 10;
 
-/// How deep CASEs are nested.
+/// Nesting depth of CASE.
 #[derive(Default)]
 struct Depth {
     here: usize,
@@ -35,7 +36,7 @@ impl Visitor for Depth {
     }
 }
 
-/// Makes true or false of whatever stands where a condition is wanted.
+/// Converts an expression used as a condition to a boolean.
 pub(super) fn as_condition(expr: &mut Expr) {
     *expr = call("__truth", vec![take(expr)]);
 }
@@ -43,7 +44,7 @@ pub(super) fn as_condition(expr: &mut Expr) {
 /// The condition of a CASE.
 ///
 /// # Errors
-/// [`SqlError::parse`] when too many others are nested in it.
+/// [`SqlError::parse`] if it nests too many others.
 pub(super) fn as_case_condition(expr: &mut Expr) -> Result<(), SqlError> {
     let mut depth = Depth::default();
     let _ = expr.visit(&mut depth);
@@ -56,7 +57,7 @@ pub(super) fn as_case_condition(expr: &mut Expr) -> Result<(), SqlError> {
     Ok(())
 }
 
-/// A truth beside other values is 1 or 0.
+/// Converts a boolean used as a value to 1 or 0.
 pub(super) fn as_value(expr: &mut Expr) {
     *expr = call("__value", vec![take(expr)]);
 }

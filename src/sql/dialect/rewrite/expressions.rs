@@ -1,7 +1,7 @@
-//! Single expressions: operators, literals and forms of MySQL's as those that do the same here.
+//! Rewrites single expressions: MySQL's operators, literals and forms.
 //!
-//! Called for each expression after those in it; calls by name go to `calls`. Names with two leading underscores are functions
-//! of `functions` that stand for MySQL's operators and casts.
+//! Called for each expression after those inside it; calls by name go to `calls`. Names with two
+//! leading underscores are functions of `functions` that implement MySQL's operators and casts.
 
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, CastKind, Expr, TrimWhereField, UnaryOperator, Value,
@@ -15,10 +15,10 @@ use super::types::{cast, date_arithmetic};
 use crate::sql::dialect::context::Context;
 use crate::sql::error::SqlError;
 
-/// Values in an IN of tuples.
+/// Most values in an IN of tuples.
 const TUPLES_MAX: usize = 200;
 
-/// One expression, those in it being done already.
+/// Rewrites one expression whose children are done already.
 pub(super) fn rewrite(expr: &mut Expr, context: &Context<'_>) -> Result<(), SqlError> {
     match expr {
         Expr::Function(_) => {
@@ -146,7 +146,7 @@ pub(super) fn rewrite(expr: &mut Expr, context: &Context<'_>) -> Result<(), SqlE
         } => {
             *expr = match data_type {
                 Some(data_type) => cast(take(inner), &data_type.to_string())?,
-                // CONVERT(x USING utf8mb4): all texts are.
+                // CONVERT(x USING utf8mb4): all texts are utf8mb4.
                 None => call("__text", vec![take(inner)]),
             };
         }

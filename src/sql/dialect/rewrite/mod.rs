@@ -1,8 +1,9 @@
-//! MySQL's forms as DataFusion's, on sqlparser's tree, in one pass.
+//! Rewrites MySQL's forms to DataFusion's, on sqlparser's tree, in one pass.
 //!
-//! On the way down (`names`) values take the places of placeholders and columns get their names; on the way up functions and
-//! operators become those of `functions`, and a SELECT is adapted where MySQL takes more than the standard (`select`). Tables
-//! get their database. Types are not known here; see `coercion` for those.
+//! On the way down (`names`) values replace placeholders and columns get their names; on the way up
+//! functions and operators become those of `functions`, and a SELECT is adapted where MySQL accepts
+//! more than the standard (`select`). Tables get their database. Types are not known here; see
+//! `coercion` for those.
 
 mod aggregates;
 mod build;
@@ -33,7 +34,7 @@ use crate::sql::tables::CATALOG;
 /// Rewrites a query, or another tree.
 ///
 /// # Errors
-/// What cannot be done, by its name.
+/// Fails on unsupported parts, naming them.
 pub(crate) fn rewrite(
     tree: &mut (impl Visit + VisitMut),
     items: &Items,
@@ -52,10 +53,10 @@ pub(crate) fn rewrite(
     }
 }
 
-/// Rewrites a condition that belongs to no SELECT: that of SHOW ... WHERE.
+/// Rewrites a condition that belongs to no SELECT, as in SHOW ... WHERE.
 ///
 /// # Errors
-/// What cannot be done, by its name.
+/// Fails on unsupported parts, naming them.
 pub(crate) fn rewrite_condition(
     condition: &mut Expr,
     context: &Context<'_>,
@@ -65,14 +66,14 @@ pub(crate) fn rewrite_condition(
     Ok(())
 }
 
-/// What is said of whatever is no SELECT.
+/// The error for anything but a SELECT.
 const READ_ONLY: &str = "the tables of this server can only be read";
 
 struct Rewriter<'a> {
     items: &'a Items,
     context: &'a Context<'a>,
     names: ColumnNames,
-    /// Names that WITH gave.
+    /// Names defined by WITH.
     local: HashSet<String>,
 }
 
@@ -129,7 +130,7 @@ fn to_flow(result: Result<(), SqlError>) -> ControlFlow<SqlError> {
     }
 }
 
-/// A name in lower case, as it stands.
+/// Converts a name to lower case in place.
 fn lower(name: &mut Ident) {
     name.value = name.value.to_lowercase();
     name.quote_style = Some('`');
@@ -225,7 +226,7 @@ impl Rewriter<'_> {
     }
 }
 
-/// The names and the condition of a join.
+/// Converts the names in a join to lower case, and its condition to a boolean.
 fn lower_join(join: &mut JoinOperator) {
     let (JoinOperator::Join(constraint)
     | JoinOperator::Inner(constraint)
@@ -249,7 +250,7 @@ fn lower_join(join: &mut JoinOperator) {
         JoinConstraint::On(condition) => conditions::as_condition(condition),
         JoinConstraint::Natural | JoinConstraint::None => {}
     }
-    // MySQL's JOIN and CROSS JOIN are the same.
+    // In MySQL, JOIN and CROSS JOIN are the same.
     match join {
         JoinOperator::CrossJoin(
             constraint @ (JoinConstraint::On(_) | JoinConstraint::Using(_)),

@@ -1,5 +1,5 @@
-//! Names and values: what MySQL calls the columns of a SELECT, what stands for `?` and variables, and names in lower case,
-//! because MySQL does not tell cases apart.
+//! Names and values: MySQL's names for the columns of a SELECT, the values of `?` and variables,
+//! and names in lower case, because MySQL ignores their case.
 
 use std::collections::{HashMap, HashSet};
 
@@ -15,13 +15,13 @@ use crate::sql::dialect::tokens::Items;
 use crate::sql::error::SqlError;
 use crate::sql::session::Literal;
 
-/// Functions that may be written without their parentheses.
+/// Functions that may be called without parentheses.
 const BARE: [&str; 4] = ["utc_date", "utc_time", "utc_timestamp", "current_user"];
 
-/// Between the name of a column and what makes it different from the others in the plan.
+/// Separates the name of a column from a suffix that makes it unique in the plan.
 const MARK: char = '\u{1}';
 
-/// What MySQL calls columns, by what the plan calls them.
+/// MySQL's names of columns, by their names in the plan.
 pub(crate) type ColumnNames = HashMap<String, String>;
 
 fn is_bare_call(name: &Ident) -> bool {
@@ -29,7 +29,7 @@ fn is_bare_call(name: &Ident) -> bool {
     name.quote_style.is_none() && bare.any(|bare| bare.eq_ignore_ascii_case(&name.value))
 }
 
-/// `FROM DUAL` is no FROM.
+/// Removes `FROM DUAL`.
 pub(super) fn without_dual(select: &mut Select) {
     if let [from] = select.from.as_slice()
         && from.joins.is_empty()
@@ -40,7 +40,7 @@ pub(super) fn without_dual(select: &mut Select) {
     }
 }
 
-/// Gives each item the name that MySQL gives it, and makes names different that must be.
+/// Gives each item MySQL's name, and makes names unique where necessary.
 pub(super) fn name_items(select: &mut Select, items: &Items, names: &mut ColumnNames) {
     let written = items
         .get(&select.select_token.0.span.start.column)
@@ -84,7 +84,7 @@ pub(super) fn name_items(select: &mut Select, items: &Items, names: &mut ColumnN
     }
 }
 
-/// The names in an expression.
+/// Converts the names in an expression to lower case.
 pub(super) fn lower_names(expr: &mut Expr) {
     match expr {
         Expr::Identifier(name) if is_bare_call(name) => {
@@ -92,7 +92,7 @@ pub(super) fn lower_names(expr: &mut Expr) {
         }
         Expr::Identifier(name) => lower(name),
         Expr::CompoundIdentifier(parts) => {
-            // `pinba.request.id`: the tables go by their own names in the plan.
+            // `pinba.request.id`: tables have plain names in the plan.
             if parts.len() == 3 {
                 parts.remove(0);
             }
@@ -106,7 +106,7 @@ pub(super) fn lower_names(expr: &mut Expr) {
                 }
                 None => {}
             }
-            // TIMESTAMPDIFF(MINUTE, a, b): the unit is no column.
+            // TIMESTAMPDIFF(MINUTE, a, b): the unit is not a column.
             let name = function.name.to_string().to_ascii_lowercase();
             if matches!(name.as_str(), "timestampdiff" | "timestampadd")
                 && let FunctionArguments::List(list) = &mut function.args
@@ -121,7 +121,7 @@ pub(super) fn lower_names(expr: &mut Expr) {
     }
 }
 
-/// A value as if it had been written.
+/// A value as a literal.
 pub(super) fn literal(value: Literal) -> Value {
     match value {
         Literal::Float(value) if value.is_finite() => Value::Number(format!("{value:e}"), false),
@@ -131,7 +131,7 @@ pub(super) fn literal(value: Literal) -> Value {
     }
 }
 
-/// How many rows LIMIT takes and leaves out.
+/// Evaluates LIMIT and OFFSET.
 pub(super) fn limits(clause: &mut LimitClause, context: &Context<'_>) -> Result<(), SqlError> {
     let rows = match clause {
         LimitClause::LimitOffset { limit, offset, .. } => {
@@ -148,7 +148,7 @@ pub(super) fn limits(clause: &mut LimitClause, context: &Context<'_>) -> Result<
             Value::Number(written, _) => Literal::Text(written.clone()),
             _ => continue,
         };
-        // Clients give a number, a fraction or a text, and 18446744073709551615 for all that is left.
+        // Clients send a number, a fraction or a text, and 18446744073709551615 for no limit.
         let whole = rows.to_string().trim().parse().ok();
         let whole = whole.filter(|rows: &f64| *rows >= 0.0 && rows.fract() == 0.0);
         let whole = whole.ok_or_else(|| {

@@ -1,6 +1,7 @@
-//! LIKE with ESCAPE, and REGEXP, both with or without telling cases apart.
+//! LIKE with ESCAPE, and REGEXP, both with or without regard to case.
 //!
-//! A literal pattern of REGEXP is compiled here: an invalid one is refused before the statement runs.
+//! A literal pattern of REGEXP is compiled here, so an invalid one is refused before the statement
+//! runs.
 
 use datafusion::sql::sqlparser::ast::{Expr, ValueWithSpan};
 
@@ -9,7 +10,7 @@ use crate::sql::dialect::context::Context;
 use crate::sql::error::SqlError;
 use crate::sql::functions;
 
-/// LIKE; without telling cases apart if that is how texts are compared.
+/// LIKE; ignores case if texts are compared that way.
 pub(super) fn like(
     inner: Expr,
     pattern: Expr,
@@ -31,7 +32,7 @@ pub(super) fn like(
     })
 }
 
-/// A pattern whose escape is the backslash.
+/// Converts a pattern to one with the backslash as escape.
 fn like_pattern(pattern: Expr, escape: Option<ValueWithSpan>) -> Result<Expr, SqlError> {
     let escape = escape.map(|escape| escape.into_string().unwrap_or_default());
     match escape {
@@ -43,7 +44,7 @@ fn like_pattern(pattern: Expr, escape: Option<ValueWithSpan>) -> Result<Expr, Sq
     }
 }
 
-/// REGEXP and RLIKE; a pattern that is written out is checked now.
+/// REGEXP and RLIKE; checks a literal pattern.
 pub(super) fn regexp(inner: Expr, pattern: Expr, context: &Context<'_>) -> Result<Expr, SqlError> {
     let mut pattern = pattern;
     if let Expr::Value(literal) = &pattern

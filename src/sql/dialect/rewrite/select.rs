@@ -1,7 +1,8 @@
 //! The shape of a SELECT: names of its columns, HAVING without groups, columns beside groups.
 //!
-//! MySQL calls a column by the text of its expression, lets HAVING look at aliases, and lets a SELECT with groups show columns
-//! that are not grouped (those of some row of the group: the first that is met).
+//! MySQL names a column by the text of its expression, lets HAVING refer to aliases, and lets a
+//! SELECT with groups show columns that are not grouped (with the value of some row of the group;
+//! here, the first one).
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -24,10 +25,10 @@ const TABLES_MAX: usize = 61;
 /// Columns of one SELECT, or of one GROUP BY: MySQL's own limit of a table.
 const COLUMNS_MAX: usize = 4_096;
 
-/// Columns of a GROUP BY ... WITH ROLLUP: the rows are grouped once for each, by all of them.
+/// Columns of a GROUP BY ... WITH ROLLUP, which groups the rows once per column.
 const ROLLUP_MAX: usize = 64;
 
-/// Puts the SELECTs of a query right; what is in them is done already.
+/// Adapts the SELECTs of a query; their expressions are done already.
 pub(super) fn shape(query: &mut Query, context: &Context<'_>) -> Result<(), SqlError> {
     let orders = match &mut query.order_by {
         Some(order_by) => orders(order_by)?,
@@ -96,7 +97,7 @@ fn one(
             as_condition(condition);
         }
     } else if let Some(mut condition) = select.having.take() {
-        // HAVING without groups is WHERE that knows the aliases.
+        // HAVING without groups is a WHERE that may use aliases.
         let aliases = aliases(select);
         let substituted = visit_expressions_mut(&mut condition, |expr| {
             if let Expr::Identifier(name) = expr
@@ -121,7 +122,7 @@ fn one(
     Ok(())
 }
 
-/// What a query is ordered by; ORDER BY NULL is no order.
+/// The ORDER BY of a query, without NULL, which is no order.
 fn orders(order_by: &mut OrderBy) -> Result<&mut Vec<OrderByExpr>, SqlError> {
     let OrderByKind::Expressions(orders) = &mut order_by.kind else {
         return Err(SqlError::parse("ORDER BY ALL is not MySQL's"));
@@ -152,7 +153,7 @@ fn roll_up(group_by: &mut GroupByExpr) -> Result<(), SqlError> {
     }
 }
 
-/// What each alias of a SELECT stands for.
+/// The expression behind each alias of a SELECT.
 fn aliases(select: &Select) -> HashMap<String, Expr> {
     let aliased = select.projection.iter().filter_map(|item| match item {
         SelectItem::ExprWithAlias { expr, alias } => Some((alias.value.clone(), expr.clone())),
@@ -168,7 +169,7 @@ pub(super) fn item_expr(item: &SelectItem) -> Option<&Expr> {
     }
 }
 
-/// Columns that are neither grouped nor in an aggregate become those of the first row of the group.
+/// Takes columns that are neither grouped nor in an aggregate from the first row of the group.
 fn loosen(select: &mut Select, orders: &mut [OrderByExpr]) -> Result<(), SqlError> {
     let aliases = aliases(select);
     let mut grouped = Vec::new();
@@ -216,13 +217,14 @@ fn loosen(select: &mut Select, orders: &mut [OrderByExpr]) -> Result<(), SqlErro
 struct Loosen<'a> {
     grouped: &'a [Expr],
     aliases: &'a HashMap<String, Expr>,
-    /// How many sub-queries are around.
+    /// Nesting depth of sub-queries.
     inside: usize,
-    /// Aggregates and grouped expressions on the way down; a placeholder stands for each, so that nobody looks into it.
+    /// Aggregates and grouped expressions set aside on the way down; a placeholder stands for each,
+    /// so that they are not visited.
     kept: Vec<Expr>,
 }
 
-/// Stands for an expression that is kept.
+/// Stands for an expression that was set aside.
 const KEPT: Value = Value::Placeholder(String::new());
 
 impl<'a> Loosen<'a> {
@@ -246,7 +248,7 @@ impl<'a> Loosen<'a> {
         let own = parts(expr);
         self.grouped.iter().any(|grouped| match own.is_empty() {
             true => grouped == expr,
-            // As far as both are written: `hostname` is `request.hostname`.
+            // `hostname` matches `request.hostname`.
             false => {
                 let grouped = parts(grouped);
                 !grouped.is_empty() && own.iter().zip(&grouped).all(|(left, right)| left == right)

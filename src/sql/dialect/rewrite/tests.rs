@@ -1,4 +1,4 @@
-//! What MySQL's forms become.
+//! MySQL's forms after rewriting.
 
 use super::*;
 use crate::sql::dialect::lex::Mode;
@@ -101,7 +101,7 @@ fn what_cannot_be_done_is_named() {
     }
 }
 
-/// Calls nested so often, each in the first argument of the next.
+/// Calls nested `often` times, each in the first argument of the next.
 fn nested(before: &str, after: &str, often: usize) -> String {
     format!("SELECT {}1{}", before.repeat(often), after.repeat(often))
 }
@@ -148,10 +148,10 @@ fn names_of_with_count_as_what_they_stand_for() {
         assert!(error.message.contains("128 tables"), "{error}");
     }
     assert!(made(&chain("SELECT 1 x", 100)).is_err());
-    // A name hides that of a query around, and one of another WITH does not count.
+    // A name hides the same name of an outer query; one of another WITH does not count.
     let hidden = "WITH a AS (SELECT 1 x UNION SELECT 2), b AS (WITH a AS (SELECT 1 x) SELECT x FROM a) SELECT * FROM b";
     assert!(made(hidden).is_ok());
-    // Inside of itself, and before it is made, a name is one table.
+    // Within itself, and before it is complete, a name is one table.
     let recursive = "WITH RECURSIVE a AS (SELECT 1 x UNION ALL SELECT x + 1 FROM a WHERE x < 3) SELECT p.x FROM a p, a q";
     assert!(made(recursive).is_ok());
     // Commas are joins.

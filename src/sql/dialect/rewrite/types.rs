@@ -5,7 +5,7 @@ use datafusion::sql::sqlparser::ast::{Expr, Interval};
 use super::build::{call, number, text};
 use crate::sql::error::SqlError;
 
-/// CAST and CONVERT, the type as it is written.
+/// CAST and CONVERT to a type as written.
 pub(super) fn cast(inner: Expr, data_type: &str) -> Result<Expr, SqlError> {
     let upper = data_type.replace('`', "").to_ascii_uppercase();
     let (name, size) = match upper.split_once('(') {
@@ -41,7 +41,7 @@ pub(super) fn cast(inner: Expr, data_type: &str) -> Result<Expr, SqlError> {
     })
 }
 
-/// A day or a moment so many of a unit later, or earlier.
+/// Adds or subtracts an amount of a unit to a date or datetime.
 pub(super) fn moved(to: Expr, by: Expr, unit: &str, back: bool) -> Expr {
     let by = match back {
         true => call("__neg", vec![call("__real", vec![by])]),
@@ -50,7 +50,7 @@ pub(super) fn moved(to: Expr, by: Expr, unit: &str, back: bool) -> Expr {
     call("__date_add", vec![to, by, text(unit)])
 }
 
-/// The same by an INTERVAL.
+/// Adds or subtracts an INTERVAL.
 pub(super) fn date_arithmetic(to: Expr, interval: Interval, back: bool) -> Result<Expr, SqlError> {
     const UNITS: &str = "MICROSECOND SECOND MINUTE HOUR DAY WEEK MONTH QUARTER YEAR";
     let unit = interval.leading_field.map(|unit| unit.to_string());

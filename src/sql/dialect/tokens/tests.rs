@@ -1,4 +1,4 @@
-//! Statements as clients write them, beside what the parser gets.
+//! Statements as clients write them, and the tokens that the parser gets.
 
 use super::*;
 
@@ -6,7 +6,7 @@ fn read(text: &str) -> Tokens<'_> {
     Tokens::read(text, Mode::default()).expect(text)
 }
 
-/// The tokens that are left, with blanks between them.
+/// The remaining tokens, separated by blanks.
 fn left(text: &str) -> String {
     let tokens = read(text).tokens.into_iter();
     let tokens = tokens.filter(|token| !matches!(token.token, Token::Whitespace(_)));

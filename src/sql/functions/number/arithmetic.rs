@@ -1,6 +1,7 @@
 //! Division with MySQL's digits, remainders, and integer arithmetic that detects overflow.
 //!
-//! Decimals have 128 bits; a division that needs more continues in doubles, an overflowing BIGINT is an error as in MySQL.
+//! Decimals have 128 bits; a division that needs more continues in doubles, an overflowing BIGINT
+//! is an error as in MySQL.
 
 use datafusion::arrow::array::{ArrayRef, Datum, Float64Array};
 use datafusion::arrow::compute::kernels::{self, numeric};
@@ -17,10 +18,10 @@ use crate::sql::functions::value::{Value, aligned};
 /// Digits that a division adds: `div_precision_increment`.
 const DIVISION_DIGITS: i8 = 4;
 
-/// Digits after the point at most.
+/// Most digits after the point.
 const SCALE_MAX: i8 = 30;
 
-/// Four digits more than what is divided; a double if one side is.
+/// Four digits more than the dividend; a double if either side is one.
 pub(super) fn division_type(known: &ArgumentInfo<'_>) -> DataType {
     let [left, right] = known.types else {
         return DataType::Float64;
@@ -55,7 +56,7 @@ pub(super) fn divide<'a>(a: &'a [Value<'a>]) -> Option<Value<'a>> {
     Some(Value::Decimal(whole + if up { away } else { 0 }, scale))
 }
 
-/// Doubles by doubles, a column at a time.
+/// Divides doubles, a column at a time.
 pub(super) fn divide_reals(a: &[ArrayRef]) -> Result<Option<ArrayRef>> {
     let types = a.iter().map(|side| side.data_type());
     if !types.clone().any(DataType::is_floating) || !types.clone().all(DataType::is_numeric) {
@@ -67,7 +68,7 @@ pub(super) fn divide_reals(a: &[ArrayRef]) -> Result<Option<ArrayRef>> {
     Ok(Some(numeric::div(&left, &nullif(&right, &zero)?)?))
 }
 
-/// Whole numbers, calculated so that none comes out wrong.
+/// Integer arithmetic with an error on overflow.
 pub(super) fn checked(
     a: &[ArrayRef],
     how: fn(&dyn Datum, &dyn Datum) -> std::result::Result<ArrayRef, ArrowError>,
@@ -108,7 +109,7 @@ pub(super) fn remainder<'a>(a: &'a [Value<'a>]) -> Option<Value<'a>> {
     }
 }
 
-/// The minus before a number.
+/// Unary minus.
 pub(super) fn negate(number: Value<'_>) -> Value<'_> {
     match number {
         Value::Int(value) => Value::Int(value.saturating_neg()),

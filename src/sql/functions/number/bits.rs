@@ -10,7 +10,7 @@ pub(super) fn word(of: &Value<'_>) -> u64 {
     }
 }
 
-/// A shift; by 64 and more nothing is left.
+/// A shift; by 64 or more the result is 0.
 pub(super) fn shift(value: u64, by: u64, how: fn(u64, u32) -> Option<u64>) -> u64 {
     u32::try_from(by)
         .ok()
@@ -18,7 +18,7 @@ pub(super) fn shift(value: u64, by: u64, how: fn(u64, u32) -> Option<u64>) -> u6
         .unwrap_or(0)
 }
 
-/// CONV: a whole number from one base to another.
+/// CONV: converts an integer from one base to another.
 pub(super) fn conv(a: &[Value<'_>]) -> Option<String> {
     let base = |of: &Value<'_>| {
         let base = u32::try_from(of.int()).ok();

@@ -8,14 +8,14 @@ use super::types::common;
 use crate::sql::functions::ArgumentInfo;
 use crate::sql::functions::value::{Value, rescale};
 
-/// What becomes of the digits that are cut off.
+/// How to drop digits.
 #[derive(Clone, Copy)]
 pub(super) enum Rounding {
     Nearest,
     Down,
 }
 
-/// The type after ROUND: as many digits after the point as are asked for, and room for a carry.
+/// The type after ROUND: the requested digits after the point, and room for a carry.
 pub(super) fn rounded_type(known: &ArgumentInfo<'_>) -> DataType {
     let DataType::Decimal128(all, scale) = known.types[0] else {
         return common(&known.types[..1], true);
@@ -44,7 +44,7 @@ pub(super) fn cut<'a>(a: &'a [Value<'a>], rounding: Rounding) -> Option<Value<'a
                     .checked_pow(u32::from(scale.abs_diff(wanted)))
                     .map(|by| value / by),
             };
-            // Digits before the point that were cut are zeros.
+            // Dropped digits before the point become zeros.
             let kept = kept.and_then(|kept| rescale(kept, wanted, wanted.max(0)));
             Value::Decimal(kept.unwrap_or(0), wanted.max(0))
         }

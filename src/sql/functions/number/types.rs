@@ -4,7 +4,7 @@ use datafusion::arrow::datatypes::DataType;
 
 use crate::sql::functions::{ArgumentInfo, SECONDS};
 
-/// Whether it is a number as it stands.
+/// Whether it is a numeric type.
 pub(super) fn is_number(given: &DataType) -> bool {
     given.is_numeric() || given.is_null()
 }
@@ -17,7 +17,7 @@ fn is_whole(given: &DataType) -> bool {
         )
 }
 
-/// Digits, and those after the point; `None` for what is calculated as a double.
+/// Precision and scale; `None` for types calculated as doubles.
 pub(super) fn digits(given: &DataType) -> Option<(u8, i8)> {
     match given {
         DataType::Decimal128(digits, scale) => Some((*digits, *scale)),
@@ -28,7 +28,7 @@ pub(super) fn digits(given: &DataType) -> Option<(u8, i8)> {
     }
 }
 
-/// The type of a sum: of whole numbers a decimal, so that none overflows.
+/// The type of a sum: a decimal for integers, so that none overflows.
 pub(super) fn sum_type(known: &ArgumentInfo<'_>) -> DataType {
     match &known.types[0] {
         DataType::Int64 | DataType::UInt64 => DataType::Decimal128(33, 0),
@@ -36,12 +36,12 @@ pub(super) fn sum_type(known: &ArgumentInfo<'_>) -> DataType {
     }
 }
 
-/// The type of arithmetic with these, texts being numbers.
+/// The type of arithmetic on these types; texts count as numbers.
 pub(super) fn arithmetic_type(known: &ArgumentInfo<'_>) -> DataType {
     common(known.types, true)
 }
 
-/// The type of a whole quotient.
+/// The type of an integer quotient.
 pub(super) fn whole_type(known: &ArgumentInfo<'_>) -> DataType {
     match known.types.iter().all(|given| *given == DataType::UInt64) {
         true => DataType::UInt64,
@@ -49,12 +49,12 @@ pub(super) fn whole_type(known: &ArgumentInfo<'_>) -> DataType {
     }
 }
 
-/// The type of the one of these that is chosen.
+/// The type of a choice between these.
 pub(super) fn common_type(known: &ArgumentInfo<'_>) -> DataType {
     common(known.types, false)
 }
 
-/// The type that has room for all of these; texts count as numbers when it is arithmetic, or when there are numbers.
+/// The type with room for all of these; texts count as numbers in arithmetic, or next to numbers.
 pub(super) fn common(types: &[DataType], arithmetic: bool) -> DataType {
     let is_text = |given: &DataType| given.is_string() || matches!(given, DataType::Dictionary(..));
     let is_time = |given: &DataType| matches!(given, DataType::Timestamp(..) | DataType::Date32);

@@ -1,4 +1,4 @@
-//! Percentiles of histograms, added up for one group or for many at once.
+//! Percentiles of summed histograms, for one group or for many at once.
 
 use std::mem::size_of_val;
 use std::sync::Arc;
@@ -15,17 +15,17 @@ use crate::report::counts::Histogram;
 use crate::report::histogram::{BucketLayout, LOG_LINEAR_BITS, Rank, Rounding};
 use crate::sql::error::SqlError;
 
-/// What the allocator adds.
+/// Overhead of an allocation.
 const ALLOCATION: usize = 16;
 
-/// The histograms of one group, added up: of times, in seconds.
+/// The summed histogram of one group: of times, in seconds.
 #[derive(Debug)]
 pub(super) struct Histograms {
     all: Histogram,
     /// From 0 to 1.
     part: f64,
     buckets: BucketLayout,
-    /// The coarsest that was added.
+    /// Bits of the coarsest histogram added.
     bits: u32,
 }
 
@@ -96,16 +96,16 @@ pub(super) struct Groups {
     buckets: BucketLayout,
     part: f64,
     groups: Vec<Group>,
-    /// What they take beside themselves.
+    /// Bytes on the heap.
     bytes: usize,
 }
 
-/// Those of one.
+/// The histograms of one group.
 #[derive(Debug, Default)]
 enum Group {
     #[default]
     Nothing,
-    /// As it is stored: most groups have no more where rows are grouped by all keys.
+    /// As stored: groups by all keys mostly have just one.
     One(Box<[u8]>),
     Several(Box<Histograms>),
 }
@@ -198,7 +198,7 @@ impl GroupsAccumulator for Groups {
         filter: Option<&BooleanArray>,
     ) -> Result<Vec<ArrayRef>> {
         let wanted = match filter {
-            // What is not true is left out.
+            // Only rows where the filter is true count.
             Some(filter) if filter.null_count() > 0 => {
                 nullif(&values[0], &not(&prep_null_mask_filter(filter))?)?
             }
@@ -235,7 +235,7 @@ mod tests {
 
     const GROUPS: usize = 40;
 
-    /// Some histograms, as minutes or as hours have them, and NULLs.
+    /// Some histograms, as minutes or hours have them, and NULLs.
     fn rows(random: &mut StdRng, count: usize) -> Vec<(usize, Option<Vec<u8>>, bool)> {
         let rows = (0..count).map(|_| {
             let mut times = Histogram::new();

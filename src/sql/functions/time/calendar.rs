@@ -1,22 +1,24 @@
 //! Weeks in MySQL's modes, parts of a datetime, and arithmetic with units.
 //!
-//! Months and years are steps on the calendar, clamped to the last day of a month; all other units are microseconds.
+//! Months and years are steps on the calendar, clamped to the last day of a month; all other units
+//! are microseconds.
 
 use chrono::{Datelike, Months, NaiveDate, NaiveDateTime, TimeDelta, Timelike};
 
 use super::SECOND;
 use crate::sql::functions::value::{Prefix, Value};
 
-/// MySQL's weeks by their eight modes: bit 0 Monday first, bit 1 no week 0, bit 2 the first full week is the first.
+/// MySQL's week numbers in their eight modes: bit 0 Monday first, bit 1 no week 0, bit 2 the first
+/// full week is the first.
 pub(super) fn week(date: NaiveDate, mode: i64) -> (i32, i64) {
     let monday = mode & 1 != 0;
-    // With Monday the last bit means the opposite.
+    // With Monday the last bit has the opposite meaning.
     let full = (mode & 4 != 0) == monday;
     let weekday = match monday {
         true => date.weekday().num_days_from_monday(),
         false => date.weekday().num_days_from_sunday(),
     };
-    // The day of a week whose year is that of the week: the first one, or the one in the middle.
+    // The day whose year is that of the week: the first, or the middle one.
     let days = if full { 0 } else { 3 } - i64::from(weekday);
     let by = |days| {
         date.checked_add_signed(TimeDelta::days(days))
@@ -32,7 +34,7 @@ pub(super) fn week(date: NaiveDate, mode: i64) -> (i32, i64) {
     }
 }
 
-/// A part of a moment, or several in one number, as EXTRACT names them.
+/// Extracts a part, or several as one number, as EXTRACT names them.
 pub(super) fn extract(unit: &str, at: NaiveDateTime) -> Option<i64> {
     let (date, time) = (
         i64::from(at.year()) * 10_000 + i64::from(at.month()) * 100 + i64::from(at.day()),
@@ -60,13 +62,13 @@ pub(super) fn extract(unit: &str, at: NaiveDateTime) -> Option<i64> {
     })
 }
 
-/// Months, or microseconds.
+/// A number of months, or of microseconds.
 enum Span {
     Months(i64),
     Micros(i64),
 }
 
-/// One of a unit.
+/// The span of a unit.
 fn unit_of(name: &str) -> Option<Span> {
     Some(match name.to_ascii_uppercase().as_str() {
         "MICROSECOND" => Span::Micros(1),
@@ -82,7 +84,7 @@ fn unit_of(name: &str) -> Option<Span> {
     })
 }
 
-/// So many of a unit; only seconds may have a fraction.
+/// A number of units; only seconds may have a fraction.
 fn span(amount: &str, unit: &str) -> Option<Span> {
     let number = Prefix::of(amount).real();
     let whole = || match amount.trim().parse::<i64>() {
@@ -96,7 +98,7 @@ fn span(amount: &str, unit: &str) -> Option<Span> {
     })
 }
 
-/// A moment so many of a unit later; `None` beyond the years that MySQL has.
+/// Adds an amount of a unit; `None` outside MySQL's range of years.
 pub(super) fn added<'a>(to: &Value<'a>, amount: &str, unit: &str) -> Option<Value<'a>> {
     let at = to.date_time()?;
     let micros = match span(amount, unit)? {
@@ -110,12 +112,12 @@ pub(super) fn added<'a>(to: &Value<'a>, amount: &str, unit: &str) -> Option<Valu
             at.and_utc().timestamp_micros()
         }
     };
-    // A year of more than four digits is none.
+    // Years have at most four digits.
     let years = -62_135_596_800 * SECOND..=253_402_300_799 * SECOND;
     years.contains(&micros).then_some(Value::Datetime(micros))
 }
 
-/// Whole units between two moments, towards zero.
+/// Whole units between two datetimes, rounded towards zero.
 pub(super) fn difference(unit: &str, from: NaiveDateTime, to: NaiveDateTime) -> Option<i64> {
     let micros = to.and_utc().timestamp_micros() - from.and_utc().timestamp_micros();
     let by = match unit_of(unit)? {

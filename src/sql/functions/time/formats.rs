@@ -1,15 +1,15 @@
-//! DATE_FORMAT and STR_TO_DATE, by chrono's formats.
+//! DATE_FORMAT and STR_TO_DATE, with chrono's formats.
 
 use chrono::format::{Parsed, StrftimeItems, parse_and_remainder};
 use chrono::{Datelike, NaiveDateTime};
 
 use super::calendar::week;
 
-/// The signs of DATE_FORMAT, each before the same as chrono has it.
+/// The specifiers of DATE_FORMAT, each followed by chrono's equivalent.
 const SIGNS: &str = "Y%Y y%y m%m c%-m d%d e%-d H%H k%-H h%I I%I l%-I i%M s%S S%S f%6f p%p T%T r%r \
     a%a W%A b%b M%B w%w j%j";
 
-/// A format as chrono has it; `other` is a sign that chrono has not.
+/// Translates a format to chrono's; `other` handles specifiers that chrono lacks.
 fn translated(format: &str, other: impl Fn(char) -> Option<String>) -> Option<String> {
     let mut made = String::with_capacity(2 * format.len());
     let mut signs = format.chars();
@@ -27,7 +27,7 @@ fn translated(format: &str, other: impl Fn(char) -> Option<String>) -> Option<St
     Some(made)
 }
 
-/// A moment by the signs of DATE_FORMAT.
+/// Formats a datetime with DATE_FORMAT's specifiers.
 pub(super) fn formatted(at: NaiveDateTime, format: &str) -> String {
     let week = |mode| week(at.date(), mode);
     let format = translated(format, |sign| {
@@ -54,14 +54,14 @@ pub(super) fn formatted(at: NaiveDateTime, format: &str) -> String {
     at.format(&format.unwrap_or_default()).to_string()
 }
 
-/// STR_TO_DATE: the usual signs. What follows the last of them is not looked at.
+/// STR_TO_DATE with the usual specifiers. Text after the last one is ignored.
 pub(super) fn read(text: &str, format: &str) -> Option<i64> {
-    // A fraction has as many digits as it has.
+    // A fraction may have any number of digits.
     let format = translated(format, |_| None)?.replace(".%6f", "%.f");
     let mut parsed = Parsed::new();
     parse_and_remainder(&mut parsed, text.trim_start(), StrftimeItems::new(&format)).ok()?;
     let date = parsed.to_naive_date().ok()?;
-    // A time may be left out from its end.
+    // The time may be incomplete at its end.
     let hour = parsed.hour_div_12().unwrap_or(0) * 12 + parsed.hour_mod_12().unwrap_or(0);
     let minute = parsed.minute().unwrap_or(0);
     let at = date.and_hms_opt(hour, minute, parsed.second().unwrap_or(0))?;

@@ -1,7 +1,8 @@
 //! Time zones: local time at an instant, and the instant of a local time.
 //!
-//! A zone is a name of the built-in database (`Europe/Berlin`), an offset (`+02:00`), or `SYSTEM`, the daemon's own. A local
-//! time that occurs twice means the first; one that is skipped does not exist.
+//! A zone is a name of the built-in database (`Europe/Berlin`), an offset (`+02:00`), or `SYSTEM`,
+//! the daemon's own. A local time that occurs twice means the first occurrence; one that is skipped
+//! does not exist.
 
 use chrono::{Offset, TimeZone};
 use datafusion::arrow::array::timezone::Tz;
@@ -9,7 +10,7 @@ use datafusion::arrow::array::timezone::Tz;
 use super::SECOND;
 use crate::sql::functions::value::date_time;
 
-/// A zone by its name or by its distance; `SYSTEM` is the daemon's own.
+/// A zone by name or offset; `SYSTEM` is the daemon's own.
 pub(crate) fn zone(name: &str) -> Option<Tz> {
     match name {
         "Z" | "UTC" => "+00:00".parse().ok(),
@@ -17,7 +18,7 @@ pub(crate) fn zone(name: &str) -> Option<Tz> {
     }
 }
 
-/// What the clocks of a zone show at a moment since 1970.
+/// Local time in a zone at a time since 1970; all in microseconds.
 pub(crate) fn shown(micros: i64, name: &str) -> Option<i64> {
     let at = date_time(micros)?;
     let offset = match name.eq_ignore_ascii_case("SYSTEM") {
@@ -27,7 +28,7 @@ pub(crate) fn shown(micros: i64, name: &str) -> Option<i64> {
     micros.checked_add(i64::from(offset.local_minus_utc()) * SECOND)
 }
 
-/// When the clocks of a zone show this.
+/// The time since 1970 of a local time in a zone.
 pub(super) fn unix(shown: i64, name: &str) -> Option<i64> {
     let at = date_time(shown)?;
     let offset = match name.eq_ignore_ascii_case("SYSTEM") {

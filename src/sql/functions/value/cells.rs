@@ -1,6 +1,7 @@
 //! Arrow's columns as values, and values as columns.
 //!
-//! [`Cells`] casts a column once to one of the types that values have. A [`Builder`] converts each value to the result type.
+//! [`Cells`] casts a column once to one of the types of values. A [`Builder`] converts each value
+//! to the result type.
 
 use datafusion::arrow::array::{
     Array, ArrayAccessor, ArrayBuilder, ArrayRef, AsArray, BinaryArray, BooleanArray,
@@ -33,7 +34,7 @@ pub(crate) enum Cells {
 }
 
 impl Cells {
-    /// From an array of any type that a query can have.
+    /// Reads an array of any type that a query can have.
     pub(crate) fn new(array: &ArrayRef) -> Result<Self> {
         let as_type = |wanted: &DataType| cast(array, wanted);
         Ok(match array.data_type() {
@@ -102,14 +103,14 @@ fn digits(bytes: &BinaryArray) -> StringViewArray {
     texts.collect::<Vec<Option<String>>>().into()
 }
 
-/// Makes an array of values.
+/// Builds an array from values.
 pub(crate) struct Builder {
     data_type: DataType,
     array: Box<dyn ArrayBuilder>,
 }
 
 impl Builder {
-    /// For arrays of this type, one that functions have.
+    /// For arrays of this type, one that functions return.
     pub(crate) fn new(data_type: &DataType) -> Self {
         Self {
             data_type: data_type.clone(),
@@ -173,7 +174,7 @@ impl Builder {
         array.expect("the builder of the type it was made for")
     }
 
-    /// The array.
+    /// Returns the array.
     pub(crate) fn finish(mut self) -> ArrayRef {
         self.array.finish()
     }

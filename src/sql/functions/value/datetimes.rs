@@ -1,11 +1,11 @@
 //! Datetimes (microseconds since 1970) and dates (days since 1970): parts, and parsing.
 //!
-//! Parsing takes `YYYY-MM-DD hh:mm:ss.ffffff` with any separators and a missing end, or all digits in one number; `None` is
-//! MySQL's NULL for what is no date.
+//! Parsing accepts `YYYY-MM-DD hh:mm:ss.ffffff` with any separators and a missing end, or all
+//! digits in one number; `None` is MySQL's NULL for an invalid date.
 
 use chrono::{NaiveDate, NaiveDateTime, NaiveTime};
 
-/// A moment in parts.
+/// Converts microseconds to a datetime.
 pub(crate) fn date_time(micros: i64) -> Option<NaiveDateTime> {
     chrono::DateTime::from_timestamp_micros(micros).map(|at| at.naive_utc())
 }

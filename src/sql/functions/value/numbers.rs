@@ -1,8 +1,8 @@
-//! Numbers as texts, texts as the numbers they begin with, and decimals with other digits after the point.
+//! Numbers as texts, texts as the numbers they begin with, and changes of a decimal's scale.
 
 use crate::value::digits;
 
-/// Other digits after the point, rounded half away from zero; `None` beyond 38 digits.
+/// Changes the scale, rounding half away from zero; `None` beyond 38 digits.
 pub(crate) fn rescale(value: i128, from: i8, to: i8) -> Option<i128> {
     let by = 10_i128.checked_pow(u32::from(from.abs_diff(to)))?;
     if to >= from {
@@ -15,14 +15,14 @@ pub(crate) fn rescale(value: i128, from: i8, to: i8) -> Option<i128> {
     }
 }
 
-/// Two decimals with the same digits after the point, and how many those are; `None` beyond 38 digits.
+/// Brings two decimals to the same scale, and returns it; `None` beyond 38 digits.
 pub(crate) fn aligned(left: (i128, i8), right: (i128, i8)) -> Option<(i128, i128, i8)> {
     let scale = left.1.max(right.1);
     let left = rescale(left.0, left.1, scale)?;
     Some((left, rescale(right.0, right.1, scale)?, scale))
 }
 
-/// `-12.50`: digits of which `scale` stand after the point.
+/// Appends `-12.50`: digits of which `scale` stand after the point.
 pub(super) fn put_decimal(to: &mut Vec<u8>, value: i128, scale: i8) {
     if value < 0 {
         to.push(b'-');
@@ -41,7 +41,8 @@ pub(super) fn put_decimal(to: &mut Vec<u8>, value: i128, scale: i8) {
     to.extend_from_slice(rest);
 }
 
-/// A double: the fewest digits that bring it back, with an exponent from 1e15 on and below 1e-15.
+/// Appends a double: the fewest digits that restore it, with an exponent from 1e15 on and below
+/// 1e-15.
 pub(super) fn put_double(to: &mut Vec<u8>, value: f64) {
     let size = value.abs();
     if (1e-5..1e15).contains(&size) || value.to_bits() == 0 {
@@ -53,7 +54,7 @@ pub(super) fn put_double(to: &mut Vec<u8>, value: f64) {
     }
 }
 
-/// A float: six digits, otherwise like a double.
+/// Appends a float: six digits, otherwise like a double.
 pub(super) fn put_float(to: &mut Vec<u8>, value: f32) {
     let (value, size) = (f64::from(value), f64::from(value.abs()));
     if !(1e-6..1e9).contains(&size) {
@@ -68,7 +69,8 @@ pub(super) fn put_float(to: &mut Vec<u8>, value: f32) {
     }
     // How far the point is behind the first digit of 0.000001.
     let place = POWERS.iter().filter(|power| **power <= size).count();
-    // The digits as a whole number: every float times 10^11 is exact in a double; above 1e9 a quotient would not be.
+    // The digits as an integer: every float times 10^11 is exact in a double; above 1e9 a quotient
+    // would not be.
     let power = 10_u64.pow(place.abs_diff(SIX_DIGITS) as u32);
     if place > SIX_DIGITS {
         let digits = (size / power as f64).round_ties_even() as u64;
@@ -80,14 +82,14 @@ pub(super) fn put_float(to: &mut Vec<u8>, value: f32) {
     }
 }
 
-/// Of what a float with six digits may be, each at which another digit comes to stand before the point.
+/// Powers of ten in the range printed without an exponent, each adding a digit before the point.
 const POWERS: [f64; 14] = [
     1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8,
 ];
-/// So many of them are passed by a number of six digits before the point.
+/// How many of them a number with six digits before the point exceeds.
 const SIX_DIGITS: usize = 11;
 
-/// What was put, as a text.
+/// The text that `put` appends.
 pub(crate) fn text_of(put: impl FnOnce(&mut Vec<u8>)) -> String {
     let mut text = Vec::new();
     put(&mut text);
@@ -98,7 +100,7 @@ pub(crate) fn text_of(put: impl FnOnce(&mut Vec<u8>)) -> String {
 pub(crate) struct Prefix<'a> {
     /// With sign and exponent.
     pub(crate) all: &'a str,
-    /// What stands before the point, with the sign.
+    /// The digits before the point, with the sign.
     pub(crate) whole: &'a str,
     /// The digits after it.
     pub(crate) fraction: &'a str,
@@ -129,7 +131,7 @@ impl<'a> Prefix<'a> {
         }
     }
 
-    /// As a double, 0 if there is none.
+    /// Converts to a double, 0 if there is no number.
     pub(crate) fn real(&self) -> f64 {
         let value: f64 = self.all.parse().unwrap_or(0.0);
         value.clamp(f64::MIN, f64::MAX)

@@ -17,7 +17,8 @@ use crate::report::comment::FixedTable;
 use crate::sql::snapshot::expired;
 
 impl Reader {
-    /// Brings ids and filter up to what the conditions say, at the start and whenever the filters of other nodes say more.
+    /// Updates ids and filter to the conditions, at the start and whenever a dynamic filter
+    /// changes.
     pub(super) fn narrow(&mut self) -> Result<()> {
         let generation = self.scan.filters.iter().map(snapshot_generation).sum();
         if self.generation == Some(generation) {
@@ -41,7 +42,7 @@ impl Reader {
                 hints.extend(split_conjunction(&of_table).into_iter().cloned());
             }
         }
-        // What is always true says nothing, and what is calculated anew would say something else.
+        // A constant says nothing, and a volatile expression would give another result.
         hints.retain(|hint| !hint.is::<Literal>() && !is_volatile(hint));
         let left = Ranges::from_pairs(std::mem::take(&mut self.left).into());
         let (left, hints) = self.settle(left, &hints)?;
@@ -51,7 +52,7 @@ impl Reader {
         Ok(())
     }
 
-    /// What conditions leave of these ids, and those of them that rows have to be tested for.
+    /// The ids that conditions leave, and the conditions still to be tested row by row.
     fn settle(
         &self,
         mut ids: Ranges,
@@ -64,7 +65,7 @@ impl Reader {
             ids = match known {
                 Some((RowKey::Id, wanted)) => ids.and(&wanted),
                 Some((RowKey::Owner, wanted)) => ids.and(&self.of_requests(&wanted)?),
-                // More seconds than that cover what there is anyway.
+                // More seconds than that cover everything anyway.
                 Some((RowKey::Timestamp, wanted)) if wanted.pairs().len() <= LOOKUPS => {
                     ids.and(&self.of_timestamps(&wanted)?)
                 }
@@ -77,7 +78,8 @@ impl Reader {
         Ok((ids, tests))
     }
 
-    /// The requests whose timestamps are in these ranges. Timestamps never fall from one request to the next.
+    /// The requests with timestamps in these ranges. Timestamps never fall from one request to the
+    /// next.
     fn of_timestamps(&self, timestamps: &Ranges) -> Result<Ranges> {
         let live = answering(&self.snapshot.live);
         let (held, ids) = (&live.pool.requests, &self.snapshot.requests);

@@ -1,8 +1,8 @@
-//! Conditions that a scan tests by itself against the same above it, over random statements.
+//! Compares conditions tested by a scan with the same conditions above it, over random statements.
 
 use super::*;
 
-/// A small generator, so that a failure can be had again.
+/// A small random generator, so that a failure can be reproduced.
 struct Dice(u64);
 
 impl Dice {
@@ -19,7 +19,7 @@ impl Dice {
     }
 }
 
-/// What conditions are made of: a table, its columns by kind, and values that are there.
+/// The material of conditions: a table, its columns by kind, and existing values.
 struct Ground {
     table: &'static str,
     ints: &'static [(&'static str, i64, i64)],
@@ -150,7 +150,7 @@ fn condition(dice: &mut Dice, ground: &Ground) -> String {
     }
 }
 
-/// Whatever a scan tests by itself, it passes the rows that DataFusion passes.
+/// A scan passes exactly the rows that DataFusion's filter passes.
 #[test]
 fn conditions_in_the_scan_are_those_above_it() {
     let mut pools = Pools::new(400, 1_000);
