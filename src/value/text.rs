@@ -40,7 +40,7 @@ const fn is_hidden(character: char) -> bool {
 /// For what is no number.
 pub(crate) const UNKNOWN: &str = "\u{2013}";
 
-/// A number with three digits that count: `0.0123`, `1.23`, `12.3`, `1,234`.
+/// A number with three digits that count: `0.0123`, `1.23`, `12.3`, `1,234`; `<0.0001` below that.
 pub fn number(number: f64) -> String {
     match number.abs() {
         size if !size.is_finite() => UNKNOWN.to_owned(),
@@ -49,6 +49,7 @@ pub fn number(number: f64) -> String {
         9.995.. => format!("{number:.1}"),
         0.0995.. => format!("{number:.2}"),
         0.000_05.. => format!("{number:.4}"),
+        _ if number > 0.0 => "<0.0001".to_owned(),
         _ => format!("{number:.1e}"),
     }
 }
