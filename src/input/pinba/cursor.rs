@@ -84,8 +84,8 @@ impl<'a> Cursor<'a> {
         Some(u32::from(value))
     }
 
-    /// The next four numbers of a list, if all of them come as [`next_number`](Self::next_number) takes them and `key` is a
-    /// single byte.
+    /// The next four numbers of a list, if all of them come as [`next_number`](Self::next_number)
+    /// takes them and `key` is a single byte.
     #[inline(always)]
     pub(super) fn next_numbers(&mut self, key: u32) -> Option<[u32; 4]> {
         let (&bytes, rest) = self.rest.split_first_chunk()?;

@@ -54,7 +54,7 @@ impl RecordSink for Vec<u8> {
     }
 }
 
-/// A float by its bits: that of `zerocopy` is read and written by calls that the compiler does not take in.
+/// A float by its bits: `zerocopy` reads and writes its own by calls that are not inlined.
 #[derive(Debug, Clone, Copy, Default, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(transparent)]
 struct F32(U32);
