@@ -168,17 +168,19 @@ impl Pool {
         }
     }
 
-    /// Guesses the numbers of origins and tag sets that [`append`](Self::append) will need for these records. All those of one
-    /// kind at once: the reads of memory that one waits for overlap with those of the others.
+    /// Guesses the numbers of origins and tag sets that [`append`](Self::append) will need for these
+    /// records: the reads of memory that one waits for overlap with those of the others.
     pub fn prefetch(&mut self, records: &[Record<'_>]) {
-        let origins = records.iter().map(|it| it.identity_hash());
-        let origins = origins.map(|hash| self.origins.guess(hash));
         self.guessed_origins.clear();
-        self.guessed_origins.extend(origins);
-        let timers = records.iter().flat_map(Record::timers);
-        let tag_sets = timers.map(|timer| self.tag_sets.guess(timer.tags.hash()));
         self.guessed_tag_sets.clear();
-        self.guessed_tag_sets.extend(tag_sets);
+        for record in records {
+            let origin = self.origins.guess(record.identity_hash());
+            self.guessed_origins.push_back(origin);
+            for timer in record.timers() {
+                let tags = self.tag_sets.guess(timer.tags.hash());
+                self.guessed_tag_sets.push_back(tags);
+            }
+        }
     }
 
     /// Whether the next request begins an epoch.

@@ -4,8 +4,10 @@
 //! those above them go without histograms, and the total of a report, which weighs most, stays.
 
 use std::cmp::Reverse;
-use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+
+use ahash::RandomState;
 
 use super::points::Points;
 use crate::report::gain::EncodedGain;
@@ -21,8 +23,8 @@ pub(super) const HOUR_SECS: u64 = 3_600;
 /// What becomes of a weight in ten seconds: half of it is gone after ten minutes.
 const FADING: f64 = 0.988_514;
 
-/// What a row takes beside its points: its place in a tree whose nodes are two thirds full, what `malloc` adds, and its entry in the
-/// list of all rows while room is made.
+/// What a row takes beside its points: its place in a table that is two thirds full, what `malloc`
+/// adds, and its entry in the list of all rows while room is made.
 const ROW_BYTES: usize = (size_of::<Row>() + size_of::<u64>()) * 3 / 2 + 16 + size_of::<Heft>();
 
 /// Some seconds: one, or the ten of the wall clock that they were added up to.
@@ -73,7 +75,7 @@ pub(super) struct Report {
     /// The first second in which it was watched.
     pub(super) since: u64,
     /// By id, with all of them together under [`TOTAL_ID`].
-    pub(super) rows: BTreeMap<u64, Row>,
+    pub(super) rows: HashMap<u64, Row, RandomState>,
     /// Seconds in which some rows gained what is in the total alone.
     pub(super) folded: BTreeSet<u64>,
 }
@@ -195,6 +197,7 @@ impl History {
                 row.is_full |= has_room;
                 row.points.bytes() > 0
             });
+            report.rows.shrink_to(report.rows.len() * 2);
         }
         self.slots = slots;
         self.weight_min = if has_room {
@@ -250,7 +253,8 @@ impl History {
         let (mut all, mut counts) = (0, [0; 2]);
         let newest = self.end().unwrap_or_default().saturating_sub(1);
         for report in self.reports.values() {
-            for row in report.rows.range(FIRST_ID..).map(|(_, row)| row) {
+            let rows = report.rows.iter().filter(|(id, _)| **id >= FIRST_ID);
+            for (_, row) in rows {
                 all += 1;
                 counts[usize::from(row.is_full)] += usize::from(row.points.newest == newest);
             }
@@ -356,11 +360,13 @@ mod tests {
         assert_eq!(requests(total), 100 * (2..102).sum::<u64>());
         assert!(total.points.histograms > 0);
         // From the heaviest down: full, sums, folded.
-        let kept: Vec<_> = report
+        let mut kept: Vec<_> = report
             .rows
-            .range(FIRST_ID..)
+            .iter()
+            .filter(|(id, _)| **id >= FIRST_ID)
             .map(|(id, row)| (*id, row.is_full))
             .collect();
+        kept.sort_unstable();
         let last = 102 - rows as u64;
         let expected = (last..102).map(|id| (id, id >= 102 - full as u64));
         assert_eq!(kept, expected.collect::<Vec<_>>());

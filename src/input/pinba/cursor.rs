@@ -84,6 +84,21 @@ impl<'a> Cursor<'a> {
         Some(u32::from(value))
     }
 
+    /// The next four numbers of a list, if all of them come as [`next_number`](Self::next_number)
+    /// takes them and `key` is a single byte.
+    #[inline(always)]
+    pub(super) fn next_numbers(&mut self, key: u32) -> Option<[u32; 4]> {
+        let (&bytes, rest) = self.rest.split_first_chunk()?;
+        let pairs = u64::from_le_bytes(bytes);
+        let keys = u64::from(key).wrapping_mul(0x0001_0001_0001_0001);
+        if key >= 0x80 || pairs & 0x80ff_80ff_80ff_80ff != keys {
+            return None;
+        }
+        self.rest = rest;
+        let [_, a, _, b, _, c, _, d] = bytes;
+        Some([a.into(), b.into(), c.into(), d.into()])
+    }
+
     /// The next float of a list, if `key` comes next in its shortest form.
     #[inline(always)]
     pub(super) fn next_float(&mut self, key: u32) -> Option<f32> {

@@ -304,6 +304,10 @@ const fn groups_max(outer: bool) -> usize {
 #[inline(always)]
 fn number_run(cursor: &mut Cursor<'_>, key: u32, list: &mut Vec<u32>) -> Result<(), RejectReason> {
     list.push(cursor.uint32()?);
+    // Four in one comparison: a packet's tags are some thirty numbers.
+    while let Some(numbers) = cursor.next_numbers(key) {
+        list.extend_from_slice(&numbers);
+    }
     while let Some(number) = cursor.next_number(key) {
         list.push(number);
     }

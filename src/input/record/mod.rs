@@ -25,7 +25,7 @@ mod strings;
 mod text;
 mod writer;
 
-use zerocopy::little_endian::{F32, U16, U32, U64};
+use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 pub use self::counts::DecodeCounts;
@@ -51,6 +51,25 @@ pub trait RecordSink {
 impl RecordSink for Vec<u8> {
     fn reserve(&mut self, _bytes: usize) -> Option<&mut Vec<u8>> {
         Some(self)
+    }
+}
+
+/// A float by its bits: `zerocopy` reads and writes its own by calls that are not inlined.
+#[derive(Debug, Clone, Copy, Default, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(transparent)]
+struct F32(U32);
+
+impl F32 {
+    #[inline(always)]
+    const fn get(self) -> f32 {
+        f32::from_bits(self.0.get())
+    }
+}
+
+impl From<f32> for F32 {
+    #[inline(always)]
+    fn from(float: f32) -> Self {
+        Self(float.to_bits().into())
     }
 }
 
