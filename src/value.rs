@@ -100,6 +100,17 @@ impl Value<'_> {
         }
     }
 
+    /// It as a number; times in seconds.
+    #[must_use]
+    pub fn number(&self) -> Option<f64> {
+        match self {
+            Self::Int(number) => Some(*number as f64),
+            Self::Micros(us) => Some(*us as f64 / 1e6),
+            Self::Float(number) => Some(*number),
+            Self::Null | Self::Text(_) => None,
+        }
+    }
+
     /// The same value, borrowing nothing.
     #[must_use]
     pub fn into_owned(self) -> Value<'static> {

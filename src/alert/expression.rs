@@ -12,7 +12,7 @@
 use std::fmt;
 
 use crate::report::definition::{Columns, Defaults, Definition};
-use crate::value::{Unit, Value};
+use crate::value::Unit;
 
 /// What a row is compared with, and how.
 #[derive(Debug, Clone, PartialEq)]
@@ -397,16 +397,6 @@ pub(super) fn percent(name: &str) -> Option<f64> {
         && rank.bytes().all(|it| it.is_ascii_digit() || it == b'_');
     let percent: f64 = is_rank.then(|| rank.replacen('_', ".", 1))?.parse().ok()?;
     (percent > 0.0 && percent <= 100.0).then_some(percent)
-}
-
-/// A cell's number.
-pub(super) fn number(value: &Value<'_>) -> Option<f64> {
-    match value {
-        Value::Int(number) => Some(*number as f64),
-        Value::Float(number) => Some(*number),
-        Value::Micros(us) => Some(*us as f64 / 1e6),
-        Value::Null | Value::Text(_) => None,
-    }
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::expression::{Expression, number};
+use super::expression::Expression;
 use crate::config::AlertEntry;
 use crate::config::units::exact_duration;
 use crate::report::counts::Histogram;
@@ -247,7 +247,7 @@ impl Rule {
                 let ends = |bucket| self.definition.buckets.ends(bucket);
                 reading.know(at, &self.definition, histogram, |secs| secs, ends);
             }
-            let column = |column| number(&self.definition.layout.value(&reading, at, column));
+            let column = |column| self.definition.layout.value(&reading, at, column).number();
             match when.holds(&column) {
                 Some((true, value)) => (Truth::True, Some(value)),
                 Some((false, value)) => (Truth::False, Some(value)),

@@ -256,7 +256,7 @@ mod tests {
             ("--log-format", "log.format"),
             ("--log-level", "log.level"),
         ] {
-            let default = crate::config::settings::find(key).unwrap().default;
+            let default = crate::config::key::find(key).unwrap().default;
             let default = format!("[default: {}]", default.trim_matches(['"', '[', ']']));
             let at = help.find(flag).unwrap_or_else(|| panic!("{flag}"));
             let end = help[at..].find("\n\n").map_or(help.len(), |end| at + end);

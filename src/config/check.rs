@@ -7,11 +7,11 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use super::error::ConfigError;
+use super::key::{self, Key};
 use super::kinds::{AUTO, Kind};
 use super::layers::{LISTS, RawConfig};
 use super::location::{Location, Origin};
 use super::raw_value::Given;
-use super::settings::{self, Key};
 use super::{Config, FrontConfig, alert, otlp, rewrite, squid, stat, user};
 use crate::limits::BLOCK_BYTES;
 
@@ -187,7 +187,7 @@ impl RawConfig {
     fn location(&self, name: &str) -> Location {
         match self.settings.get(name) {
             Some(given) => given.location.clone(),
-            None => default_location(settings::find(name).expect("it is the name of a key")),
+            None => default_location(key::find(name).expect("it is the name of a key")),
         }
     }
 }

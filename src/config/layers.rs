@@ -13,9 +13,10 @@ use toml::de::{DeTable, DeValue};
 
 use super::error::ConfigError;
 use super::flags::ConfigFlags;
+use super::key;
 use super::location::{Location, Origin};
 use super::raw_value::{Entry, Given, Value};
-use super::settings::{self, KEYS};
+use super::settings::KEYS;
 use super::suggest::{hint, nearest};
 
 /// The lists of tables.
@@ -70,7 +71,7 @@ impl RawConfig {
             if let Some(list) = LISTS.into_iter().find(|list| *list == name) {
                 let given = Given::from_toml(value, &of_list(list, location.clone()));
                 self.settings.insert(list, given);
-            } else if settings::sections().contains(&name) {
+            } else if key::sections().contains(&name) {
                 self.add_section(name, value, &location);
             } else {
                 self.errors.push(unknown_at_top(name, value, &location));
@@ -92,7 +93,7 @@ impl RawConfig {
         };
         for (name, value) in in_order(table) {
             let full = format!("{section}.{name}");
-            if let Some(key) = settings::find(&full) {
+            if let Some(key) = key::find(&full) {
                 let given = Given::from_toml(value, location);
                 self.settings.insert(key.name, given);
             } else {
@@ -121,7 +122,7 @@ impl RawConfig {
                 continue;
             };
             let location = Location::whole(origin, value.trim());
-            if let Some(key) = names().find(|key| settings::variable(key) == name) {
+            if let Some(key) = names().find(|key| key::variable(key) == name) {
                 self.add_text(key, location);
             } else if !is_service_link(&name, &value) {
                 self.errors.push(unknown_variable(&name, location));
@@ -257,11 +258,8 @@ fn unknown_key(name: &str, location: Location) -> ConfigError {
     };
     let section = name.split('.').next().unwrap_or(name);
     let meant = nearest_key(name).or_else(|| nearest(name, LISTS));
-    let hint = hint(meant, || match &settings::names_in(section)[..] {
-        [] => format!(
-            "accepted are the sections {}",
-            settings::sections().join(", ")
-        ),
+    let hint = hint(meant, || match &key::names_in(section)[..] {
+        [] => format!("accepted are the sections {}", key::sections().join(", ")),
         names => format!("[{section}] takes {}", names.join(", ")),
     });
     let problem = format!("{name} = {}: unknown setting; {hint}", location.given());
@@ -274,7 +272,7 @@ fn unknown_at_top(name: &str, value: &Spanned<DeValue<'_>>, location: &Location)
     if !value.get_ref().is_table() && !value.get_ref().is_array() {
         return unknown_key(name, location);
     }
-    let sections = settings::sections();
+    let sections = key::sections();
     let hint = match nearest(name, sections.iter().copied().chain(LISTS)) {
         Some(list) if LISTS.contains(&list) => format!("did you mean [[{list}]]?"),
         Some(section) => format!("did you mean [{section}]?"),
@@ -290,7 +288,7 @@ fn unknown_at_top(name: &str, value: &Spanned<DeValue<'_>>, location: &Location)
 /// The error for a `PINBAD_` variable that is no setting; [`super::Config`] drops it if the
 /// variable holds a user's secret.
 fn unknown_variable(name: &str, location: Location) -> ConfigError {
-    let mut known: Vec<String> = names().map(settings::variable).collect();
+    let mut known: Vec<String> = names().map(key::variable).collect();
     known.push(CONFIG_VARIABLE.to_owned());
     let meant = nearest(name, known.iter().map(String::as_str));
     let hint = hint(meant, || {
@@ -332,7 +330,7 @@ mod tests {
         ] {
             assert_eq!(nearest_key(given), meant, "{given}");
         }
-        assert_eq!(nearest("htpp", settings::sections()), Some("http"));
+        assert_eq!(nearest("htpp", key::sections()), Some("http"));
         assert_eq!(nearest("state", ["http", "mysql"]), None);
     }
 }

@@ -11,6 +11,7 @@ mod check;
 pub mod data_folder;
 pub mod error;
 pub mod flags;
+pub(crate) mod key;
 mod kinds;
 mod layers;
 mod list_entry;

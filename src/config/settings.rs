@@ -14,6 +14,7 @@ use ipnet::IpNet;
 use tracing::Level;
 
 use super::alert::AlertEntry;
+use super::key::Key;
 use super::kinds::{
     addresses, buckets, choice, choices, data_folder, front_address, host_names, identifier, name,
     networks, path, patterns, report_names, server_url, server_urls, size, span, switch, tag_names,
@@ -28,26 +29,6 @@ use super::stat::StatSource;
 use super::user::ConfiguredUser;
 use crate::limits::BLOCK_BYTES;
 use crate::telemetry::log::LogFormat;
-
-/// One key.
-pub(crate) struct Key {
-    /// Section and name, as in `--set`: "pool.stats_history".
-    pub(crate) name: &'static str,
-    /// The default, as written in the file.
-    pub(crate) default: &'static str,
-    /// The comment lines above the key in `config/pinbad.toml`.
-    #[cfg(test)]
-    pub(super) comment: &'static [&'static str],
-}
-
-impl Key {
-    /// Splits the name into section and key.
-    pub(super) fn parts(&self) -> (&'static str, &'static str) {
-        self.name
-            .split_once('.')
-            .expect("the macro joins both with a dot")
-    }
-}
 
 /// Declares sections, their keys and the structs that hold their values.
 ///
@@ -610,30 +591,4 @@ settings! {
             ("error", Level::ERROR), ("warn", Level::WARN), ("info", Level::INFO), ("debug", Level::DEBUG), ("trace", Level::TRACE),
         ]), live;
     }
-}
-
-/// Finds a key by name.
-pub(crate) fn find(name: &str) -> Option<&'static Key> {
-    KEYS.iter().find(|key| key.name == name)
-}
-
-/// The sections, in the order of the file.
-pub(super) fn sections() -> Vec<&'static str> {
-    let mut sections: Vec<&str> = KEYS.iter().map(|key| key.parts().0).collect();
-    sections.dedup();
-    sections
-}
-
-/// The names inside one section.
-pub(super) fn names_in(section: &str) -> Vec<&'static str> {
-    let parts = KEYS.iter().map(Key::parts);
-    parts
-        .filter(|(of, _)| *of == section)
-        .map(|(_, name)| name)
-        .collect()
-}
-
-/// The variable of the environment that sets `name`: "pool.stats_history" is `PINBAD_POOL_STATS_HISTORY`.
-pub(super) fn variable(name: &str) -> String {
-    format!("PINBAD_{}", name.replace('.', "_").to_ascii_uppercase())
 }

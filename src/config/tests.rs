@@ -4,7 +4,8 @@ mod precedence;
 
 use std::time::Duration;
 
-use super::settings::{KEYS, find, sections, variable};
+use super::key::{find, sections, variable};
+use super::settings::KEYS;
 use super::*;
 use crate::telemetry::log::LogFormat;
 

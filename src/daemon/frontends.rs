@@ -14,7 +14,7 @@ use tracing::{debug, warn};
 
 use super::error::StartError;
 use super::otlp::OpenInput;
-use super::startup::Listeners;
+use super::sockets::Listeners;
 use super::threads::Vital;
 use crate::access::tls::{Acceptor, Tls, TlsError};
 use crate::access::{Access, UserStore};

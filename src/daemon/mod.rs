@@ -21,9 +21,10 @@ pub use self::error::StartError;
 use self::frontends::{Frontends, Served};
 use self::profile::RunningProfile;
 use self::receivers::Receivers;
-use self::startup::{Listeners, Past, Startup};
+use self::sockets::Listeners;
 #[cfg(feature = "sql")]
 use self::startup::{OpenHistory, ReadRows, TakeRows};
+use self::startup::{Past, Startup};
 use self::threads::Worker;
 use crate::access::tls;
 use crate::access::{UserStore, Users};
@@ -68,6 +69,7 @@ mod profile;
 mod receivers;
 pub mod reload;
 pub mod socket_activation;
+mod sockets;
 pub(crate) mod squid;
 mod startup;
 pub mod supervisor;
@@ -123,7 +125,7 @@ impl Daemon {
         let mut definitions = Definitions::new(&config.configured_reports, &defaults)?;
         let users = Users::load(&config.users, |name| std::env::var_os(name))?;
         let past = Past::of(config, &definitions)?;
-        let sockets = startup::open_sockets(config, activated.udp)?;
+        let sockets = sockets::open_sockets(config, activated.udp)?;
         let otlps = otlp::open(config)?;
         let squids = squid::open(config)?;
         // After the sockets: a second daemon with the same configuration should fail on its port.

@@ -1,9 +1,9 @@
-//! Startup: opens sockets or takes those passed by a supervisor, opens `state.dir`, restores the
-//! snapshot, and resolves the reports of the last hour, metrics and history.
+//! What a process starts with: `state.dir`, the restored snapshot, and the definitions of what the last hour and the metrics
+//! keep.
 //!
 //! Called by [`Daemon::start`](super::Daemon::start), on its thread, before anything is received.
 
-use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::net::SocketAddr;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -32,7 +32,7 @@ use crate::input::record::Hasher;
 #[cfg(feature = "sql")]
 use crate::input::squid::Source;
 use crate::input::udp::kernel;
-use crate::input::udp::socket::{self, ReceiveSocket, SocketError};
+use crate::input::udp::socket::ReceiveSocket;
 use crate::merger::Live;
 #[cfg(feature = "sql")]
 use crate::merger::SharedLive;
@@ -163,92 +163,7 @@ pub(super) fn go_on_counting(
     }
 }
 
-/// Opens the sockets of the configuration, unless the supervisor passed some.
-pub(super) fn open_sockets(
-    config: &Config,
-    handed: Vec<UdpSocket>,
-) -> Result<Vec<ReceiveSocket>, SocketError> {
-    let (listen, buffer) = (&config.ingest.listen, config.ingest.recv_buffer);
-    if handed.is_empty() {
-        return socket::open(listen, config.ingest.receivers, buffer);
-    }
-    let sockets = socket::adopt(handed, buffer)?;
-    let bound = |address: &SocketAddr| sockets.iter().any(|it| receives_at(it, address));
-    for address in listen.iter().filter(|address| !bound(address)) {
-        warn!(
-            %address,
-            "Not received on, though it is in ingest.listen: the sockets that were handed over take the place of all."
-        );
-    }
-    let is_wanted = |socket: &ReceiveSocket| {
-        let wanted = |address: &&SocketAddr| {
-            socket.address == **address
-                || address.ip().is_unspecified() && receives_at(socket, address)
-        };
-        listen.iter().any(|address| wanted(&address))
-    };
-    for socket in sockets.iter().filter(|socket| !is_wanted(socket)) {
-        warn!(
-            address = %socket.address,
-            "Received on, though it is not in ingest.listen: it was handed over. With systemd change ListenDatagram= of pinbad.socket."
-        );
-    }
-    Ok(sockets)
-}
-
-/// Whether packets sent to an address arrive at a socket.
-fn receives_at(socket: &ReceiveSocket, address: &SocketAddr) -> bool {
-    let (bound, ip) = (socket.address, address.ip());
-    // An IPv6 socket may accept IPv4 too.
-    let is_both = || bound.is_ipv6() && !socket.socket.only_v6().unwrap_or(true);
-    bound == *address
-        || bound.port() == address.port()
-            && bound.ip().is_unspecified()
-            && (bound.is_ipv4() == ip.is_ipv4() || is_both())
-}
-
-/// The listeners of the front ends; `None` for one that is switched off.
-pub(super) struct Listeners {
-    pub(super) http: Option<TcpListener>,
-    pub(super) mysql: Option<TcpListener>,
-}
-
-impl Listeners {
-    /// Binds the addresses of the configuration, unless listeners were passed.
-    pub(super) fn open(
-        config: &Config,
-        http: Option<TcpListener>,
-        mysql: Option<TcpListener>,
-    ) -> Result<Self, StartError> {
-        Ok(Self {
-            http: open_front("http", config.http.listen, http)?,
-            mysql: open_front("mysql", config.mysql.listen, mysql)?,
-        })
-    }
-}
-
-fn open_front(
-    section: &'static str,
-    address: Option<SocketAddr>,
-    handed: Option<TcpListener>,
-) -> Result<Option<TcpListener>, StartError> {
-    let Some(address) = address.filter(|_| handed.is_none()) else {
-        return Ok(handed);
-    };
-    let open = || -> std::io::Result<TcpListener> {
-        let listener = TcpListener::bind(address)?;
-        // A larger backlog than the standard library's.
-        rustix::net::listen(&listener, 1024)?;
-        Ok(listener)
-    };
-    open().map(Some).map_err(|source| StartError::FrontEnd {
-        section,
-        address,
-        source,
-    })
-}
-
-/// Names of the reports in the last hour, the metrics and history.
+/// What the last hour, the metrics and history keep: their reports, by name.
 pub(super) struct Past {
     charted: Vec<String>,
     scraped: Vec<String>,

@@ -20,7 +20,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use http_body_util::LengthLimitError;
-use serde_json::Value as Json;
+use serde_json::{Map, Value as Json};
 
 use super::answer::endless::Endless;
 use super::app::App;
@@ -258,6 +258,15 @@ impl FromRequest<Arc<App>> for JsonBody {
         })?;
         Ok(Self(Some(document)))
     }
+}
+
+/// The members of a body that must be an object.
+pub(super) fn members(body: Option<Json>, example: &str) -> Result<Map<String, Json>, Problem> {
+    let Some(Json::Object(members)) = body else {
+        let why = format!("the body must be a JSON object such as {example}");
+        return Err(Problem::new(StatusCode::BAD_REQUEST, why));
+    };
+    Ok(members)
 }
 
 /// A body that is said to be of `media_type`, of at most `bytes_max`.

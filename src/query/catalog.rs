@@ -10,14 +10,13 @@ use std::sync::Arc;
 use parking_lot::{Mutex, RwLock};
 
 use super::error::QueryError;
-use super::question::{ReportQuestion, Spans, When, Whose, shipped_until};
+use super::question::{ReportQuestion, RequestQuestion, Spans, When, Whose, shipped_until};
 use super::raw::RawReader;
 use super::read_model::{
-    Choice, Distribution, FollowStep, Followed, ReportAnswer, ReportSummary, RequestDetail,
-    RequestPage, RequestSearch, SlowestPage, TimerGroups, TimerSearch,
+    Distribution, FollowStep, Followed, ReportAnswer, ReportSummary, RequestDetail, RequestPage,
+    RequestSearch, TimerGroups, TimerSearch,
 };
 use super::status::Status;
-use super::table::Rows;
 use super::tables::StatusTable;
 use crate::alert::Alerts;
 use crate::clock::Clock;
@@ -62,15 +61,16 @@ pub(crate) mod refill;
 #[cfg(feature = "sql")]
 mod replay;
 mod report_table;
+mod selected;
 mod status_tables;
 
 use changes::CHANGES;
 use readings::Readings;
-use report_table::{ReportTable, answer};
 
 pub use ranking::RANKED_ROWS_MAX;
 pub use readings::READINGS_BYTES_MAX;
 pub use reconfigure::Reconfigured;
+pub use selected::SelectedRows;
 
 /// How long the merger may be silent before the daemon is not ready.
 const MERGER_SILENT_MS_MAX: u64 = 5_000;
@@ -170,30 +170,6 @@ impl Catalog {
         self.persistent = state.is_some();
         self.changes = Mutex::new(state);
         self
-    }
-
-    /// A report or another table, and whether it has the chosen rows alone.
-    fn answer(
-        &self,
-        name: &str,
-        needed: Option<&[String]>,
-        equal: &[(String, String)],
-        choice: Option<Choice<'_>>,
-    ) -> Result<(ReportAnswer, bool), QueryError> {
-        let Some((entry, reading, is_chosen)) = self.reading(name, needed, choice) else {
-            return Ok((self.table_answer(name)?, false));
-        };
-        let mut answer = answer(&entry.definition, &reading, self.clock.unix_ms());
-        let layout = &entry.definition.layout;
-        if layout.is_histogram_view() {
-            let chosen = equal.iter().find(|(column, _)| column == "index_value");
-            let chosen = chosen.map(|(_, value)| value.as_str());
-            answer.table = Box::new(Rows {
-                columns: columns(layout).into(),
-                rows: layout.segments(&reading, chosen),
-            });
-        }
-        Ok((answer, is_chosen))
     }
 
     /// With the report that was probably meant by one that there is not. Takes the lock: nobody here may hold it.
@@ -355,11 +331,7 @@ impl Catalog {
         let answer = match (&question.when, &question.columns) {
             (When::Span(spans), _) => self.past_report(name, spans, question),
             (When::Now, _) if question.whose.is_fleet() => Err(no_present()),
-            (When::Now, Columns::Own) => {
-                let needed = question.needed.as_deref();
-                let answer = self.answer(name, needed, &question.equal, None);
-                answer.map(|(answer, _)| answer)
-            }
+            (When::Now, Columns::Own) => self.own(name, question),
             (When::Now, columns) => {
                 let one = self.ranked(&[name], columns);
                 one.and_then(|mut one| one.pop().ok_or_else(|| QueryError::unknown_report(name)))
@@ -404,26 +376,6 @@ impl Catalog {
         }
     }
 
-    /// The same, and which rows of it are shown. It may have these alone: the others are not read as a whole then.
-    ///
-    /// # Errors
-    /// As [`Catalog::report`].
-    pub fn chosen(
-        &self,
-        name: &str,
-        needed: Option<&[String]>,
-        equal: &[(String, String)],
-        (by, choose): Choice<'_>,
-    ) -> Result<(ReportAnswer, Vec<usize>), QueryError> {
-        let answer = self.answer(name, needed, equal, Some((by, &mut *choose)));
-        let (answer, is_chosen) = answer.map_err(|error| self.suggesting(error))?;
-        let rows = match is_chosen {
-            true => (0..answer.table.len()).collect(),
-            false => choose(&answer),
-        };
-        Ok((answer, rows))
-    }
-
     /// Makes a report and fills it from the data in memory.
     ///
     /// # Errors
@@ -460,19 +412,6 @@ impl Catalog {
         }
     }
 
-    /// The slowest of the raw requests that match, slowest first; of equals the newest. Looks at `scanned_max` rows at
-    /// most, the newest.
-    ///
-    /// # Errors
-    /// As [`Catalog::requests`].
-    pub fn slowest(
-        &self,
-        search: &RequestSearch,
-        scanned_max: usize,
-    ) -> Result<SlowestPage, QueryError> {
-        Ok(self.raw()?.slowest(search, scanned_max))
-    }
-
     /// The raw timers of the requests that match, summed up by keys of choice.
     ///
     /// # Errors
@@ -488,12 +427,15 @@ impl Catalog {
         }
     }
 
-    /// Raw requests, newest first.
+    /// Raw requests, newest or slowest first; of equally slow ones the newest.
     ///
     /// # Errors
-    /// [`QueryError::RawDataOff`], [`QueryError::Busy`].
-    pub fn requests(&self, search: &RequestSearch) -> Result<RequestPage, QueryError> {
-        Ok(self.raw()?.search(search, self.clock.unix_ms()))
+    /// [`QueryError::RawDataOff`], [`QueryError::Busy`]; of a span [`QueryError::NoHistory`].
+    pub fn requests(&self, question: &RequestQuestion) -> Result<RequestPage, QueryError> {
+        match &question.when {
+            When::Span(Spans { span, .. }) => self.past_requests(span, question),
+            When::Now => Ok(self.raw()?.requests(question, self.clock.unix_ms())),
+        }
     }
 
     /// One raw request with its tags and timers; of a run that is named, from disk or memory, with

@@ -7,7 +7,7 @@
 use std::fmt;
 use std::ops::Range;
 
-use super::read_model::{RequestPage, RequestSearch};
+use super::read_model::RequestSearch;
 use crate::limits::SHIPPED_AFTER_SECS;
 use crate::report::definition::Columns;
 use crate::series::Metric;
@@ -157,16 +157,16 @@ pub struct PastLines {
     pub partial: Vec<String>,
 }
 
-/// Which raw requests of the past are wanted.
+/// Raw requests that are asked for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct PastRequests {
-    /// When they were received, unix seconds.
-    pub span: Range<u64>,
-    /// What they are like, and how many; `before_id` does not count.
+pub struct RequestQuestion {
+    /// Those in memory, or those that history keeps of a span.
+    pub when: When,
+    /// What they are like, and how many; of a span `before_id` does not count.
     pub search: RequestSearch,
-    /// The slowest, and those first; else the newest.
-    pub slowest: bool,
-    /// Only requests older than this one: the next page.
+    /// The slowest, and those first: in memory of so many of the newest that match or not. Else the newest.
+    pub slowest: Option<usize>,
+    /// Of a span: only requests older than this one, the next page.
     pub before: Option<RequestName>,
 }
 
@@ -201,17 +201,6 @@ impl RequestName {
         };
         numbers.next().is_none().then_some(name)
     }
-}
-
-/// Raw requests of the past.
-#[derive(Debug)]
-pub struct PastRequestPage {
-    /// The columns of table `request`, then `run` and `weight`: for how many requests it stands.
-    pub page: RequestPage,
-    /// What to ask for as `before` to get the next page.
-    pub next_before: Option<RequestName>,
-    /// What is lacking, for people.
-    pub partial: Vec<String>,
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::error::QueryError;
+use super::question::RequestQuestion;
 use super::read_model::{
     NumberField, RequestDetail, RequestPage, RequestSearch, TextField, TimerDetail,
 };
@@ -136,9 +137,26 @@ impl RawReader {
         }
     }
 
-    /// The newest requests that match, newest first.
+    /// Requests that match, newest or slowest first.
     #[must_use]
-    pub fn search(&self, search: &RequestSearch, as_of_ms: u64) -> RequestPage {
+    pub fn requests(&self, question: &RequestQuestion, as_of_ms: u64) -> RequestPage {
+        let mut page = RequestPage {
+            as_of_ms,
+            table: self.table(Vec::new()),
+            timers: Vec::new(),
+            next_before_id: None,
+            next_before: None,
+            scanned: None,
+            partial: Vec::new(),
+        };
+        match question.slowest {
+            Some(scanned_max) => self.slowest(&question.search, scanned_max, &mut page),
+            None => self.newest(&question.search, &mut page),
+        }
+        page
+    }
+
+    fn newest(&self, search: &RequestSearch, page: &mut RequestPage) {
         let mut found = Matches::default();
         let mut before = search.before_id.unwrap_or(u64::MAX);
         let mut more = true;
@@ -153,12 +171,9 @@ impl RawReader {
                 found.has_room(search.limit) && found.bytes() < bytes_max
             });
         }
-        RequestPage {
-            as_of_ms,
-            next_before_id: (more && !found.rows.is_empty()).then_some(before),
-            table: self.table(found.rows),
-            timers: found.timers,
-        }
+        page.next_before_id = (more && !found.rows.is_empty()).then_some(before);
+        page.timers = found.timers;
+        page.table = self.table(found.rows);
     }
 
     fn table(&self, rows: Vec<Shown>) -> Box<dyn Table> {

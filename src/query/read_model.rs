@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use super::question::OfSpan;
+use super::question::{OfSpan, RequestName};
 use super::table::Table;
 pub use super::timer_groups::{SlowTimer, TAG_NAMES_MAX, TimerGroup, TimerGroups, TimerSearch};
 pub use crate::config::rewrite::{TEXT_FIELDS, TextField};
@@ -54,10 +54,6 @@ pub struct ReportSummary {
     /// Whether all data in memory that belongs to it is in it: false while a new report is being filled.
     pub complete: bool,
 }
-
-/// Which rows of a report are wanted: the columns by which they are chosen, and what chooses them, in the order in which they are
-/// shown, when these columns can be read. It may be asked more than once: the last time counts.
-pub type Choice<'a> = (&'a [String], &'a mut dyn FnMut(&ReportAnswer) -> Vec<usize>);
 
 /// One report at one moment: its sums, that is. The percentiles of many rows may be of some
 /// milliseconds later. Or over a span; compared with another, each number is followed by that of
@@ -144,17 +140,23 @@ pub enum NumberField {
     Timestamp,
 }
 
-/// Some raw requests, newest first.
+/// Some raw requests, the newest or the slowest first.
 #[derive(Debug)]
 pub struct RequestPage {
     /// Wall-clock milliseconds since 1970 at the moment of reading.
     pub as_of_ms: u64,
-    /// The columns of table `request`.
+    /// The columns of table `request`; of a span also `run` and `weight`: for how many requests it stands.
     pub table: Box<dyn Table>,
     /// For each row its timers; empty when they were not asked for.
     pub timers: Vec<Vec<TimerDetail>>,
     /// What to ask for as `before_id` to get the next page; `None`: nothing older matches, as far as is known.
     pub next_before_id: Option<u64>,
+    /// The same of a span, as `before`.
+    pub next_before: Option<RequestName>,
+    /// What the slowest in memory are the slowest of.
+    pub scanned: Option<Scanned>,
+    /// What is lacking, for people.
+    pub partial: Vec<String>,
 }
 
 /// How the times of one row of a report are spread.
@@ -176,15 +178,6 @@ pub struct DistributionBucket {
     pub high_us: u64,
     /// How many.
     pub count: u64,
-}
-
-/// The slowest raw requests.
-#[derive(Debug)]
-pub struct SlowestPage {
-    /// The columns of table `request`.
-    pub table: Box<dyn Table>,
-    /// What they are the slowest of.
-    pub scanned: Scanned,
 }
 
 /// Which part of the raw rows an answer was made from.

@@ -34,7 +34,7 @@
 //! | definitions | `definition`, `comment` (both COMMENT grammars), `v1_kinds`, `form` (TOML and JSON), `builtin`, `ddl` |
 //! | aggregation | `arrivals`, `aggregate`, `group_key`, `group_cache`, `groups`, `key_table`, `counts`, `tick_log`, `window`, `gain`, `directory`, `second_log`, `registry` |
 //! | overflow | `aggregate::overflow`, `groups::overflow`, `budget` |
-//! | reading | `row_map`, `read`, `changes`, `reading`, `histogram`, `columns` and `layout` (columns of v1, v2, native), `row_key` |
+//! | reading | `row_map`, `read`, `selection`, `changes`, `reading`, `histogram`, `columns` and `layout` (columns of v1, v2, native), `row_key` |
 
 mod aggregate;
 mod arrivals;
@@ -62,6 +62,7 @@ pub(crate) mod registry;
 pub mod row_key;
 mod row_map;
 mod second_log;
+pub mod selection;
 mod tick_log;
 pub mod totals;
 mod v1_kinds;

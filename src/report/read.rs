@@ -13,12 +13,11 @@ use ahash::AHashSet;
 
 use super::aggregate::Aggregate;
 use super::counts::Histogram;
-use super::definition::{Definition, Field, KeySource, Level};
-use super::histogram::BucketLayout;
-use super::reading::{Extremes, KeyCell, Reading, Want};
+use super::definition::Level;
+use super::reading::{Extremes, KeyCell, Reading, Want, bound};
 use super::registry::{Entry, Reports};
-use super::row_key::key_texts;
 use super::row_map::{NO_ROW, OTHER_ROW};
+use super::selection::RowSelection;
 use super::totals::Totals;
 use crate::pool::strings::{OTHER, StringInterner};
 
@@ -60,44 +59,61 @@ impl Held for (&Reports, &StringInterner) {
     }
 }
 
-/// Which rows are wanted: what must be there of all rows to choose among them, no histograms, and what chooses, without the lock: the
-/// rows in their order, or all (`None`). It may be asked again: the last time counts.
-pub type Choice<'a> = (Want, &'a mut dyn FnMut(&Arc<Reading>) -> Option<Vec<usize>>);
-
-/// Reads a report, and says of which version all of it is, if it is of one. `None`: some report was dropped meanwhile, perhaps
-/// this one.
-pub fn read(
-    held: &mut impl Held,
-    entry: &Entry,
-    want: Want,
-    choice: Option<Choice<'_>>,
-    as_of_ms: u64,
-) -> Option<(Reading, Option<(usize, u64)>)> {
-    read_into(Reading::default(), held, entry, want, choice, as_of_ms)
+/// A report that was read.
+#[derive(Debug)]
+pub struct Read {
+    /// Its rows, or those that were selected, in their order.
+    pub reading: Reading,
+    /// The version of the report that all of it is of, if it is of one.
+    pub version: Option<(usize, u64)>,
+    /// How rows were selected, unless the reading has all.
+    pub selected: Option<Selected>,
 }
 
-/// The same in the memory of another reading, whose pages are there already.
+/// How rows of a report were selected.
+#[derive(Debug)]
+pub struct Selected {
+    /// All rows, as far as they had to be known.
+    pub from: Reading,
+    /// How far that is.
+    pub want: Want,
+    /// Rows that matched, before they were cut.
+    pub total: usize,
+}
+
+/// Reads a report. `None`: some report was dropped meanwhile, perhaps this one.
+pub fn read(held: &mut impl Held, entry: &Entry, want: Want, as_of_ms: u64) -> Option<Reading> {
+    let memory = Reading::default();
+    let read = read_into(memory, held, entry, want, None, as_of_ms);
+    read.map(|read| read.reading)
+}
+
+/// The same in the memory of another reading, whose pages are there already. With a selection, what is wanted is read of its
+/// rows alone, if they can be found without histograms.
 pub fn read_into(
     mut memory: Reading,
     held: &mut impl Held,
     entry: &Entry,
     want: Want,
-    mut choice: Option<Choice<'_>>,
+    selection: Option<&RowSelection<'_>>,
     as_of_ms: u64,
-) -> Option<(Reading, Option<(usize, u64)>)> {
+) -> Option<Read> {
+    let layout = &entry.definition.layout;
+    let selection = selection.map(|selection| (layout.want(selection.chosen_by()), selection));
+    let selection = selection.filter(|(by, _)| !by.has_histograms());
     let removals = held.live().0.removals();
     for _ in 0..ATTEMPTS {
         wait_while_leaving(held, entry, removals)?;
         let memory = std::mem::take(&mut memory);
         let reader = Reader::new(memory, held.live().0, entry, as_of_ms);
-        let read = reader.read(held, want, choice.as_mut());
+        let read = reader.read(held, want, selection);
         if read.is_some() || held.live().0.removals() != removals {
             return read;
         }
     }
     wait_while_leaving(held, entry, removals)?;
     let reader = Reader::new(memory, held.live().0, entry, as_of_ms);
-    reader.read(&mut held.live(), want, choice.as_mut())
+    reader.read(&mut held.live(), want, selection)
 }
 
 /// Waits while a tick leaves the window, which the merger does piece by piece: in between, rows are of different windows.
@@ -240,30 +256,29 @@ impl<'a> Reader<'a> {
         reader
     }
 
-    /// What is read, and its version; `None` when it must begin anew.
+    /// What is read; `None` when it must begin anew.
     fn read(
         mut self,
         held: &mut impl Held,
         want: Want,
-        choice: Option<&mut Choice<'_>>,
-    ) -> Option<(Reading, Option<(usize, u64)>)> {
+        selection: Option<(Want, &RowSelection<'_>)>,
+    ) -> Option<Read> {
         self.read_sums(held, want)?;
         let version = held.live().0.version(self.entry);
-        self.read_rows(held, choice.as_ref().map_or(want, |(by, _)| *by))?;
+        self.read_rows(held, selection.map_or(want, |(by, _)| by))?;
+        let mut selected = None;
         held.unlocked(|| {
             self.reading.add_up();
             self.reading.text.shrink_to_fit();
-            if let Some((_, choose)) = choice {
-                let all = Arc::new(std::mem::take(&mut self.reading));
-                self.reading = match choose(&all) {
-                    Some(rows) => self.choose(&all, &rows),
-                    None => Arc::unwrap_or_clone(all),
-                };
-            }
+            selected = selection.and_then(|(_, selection)| self.select(selection));
         });
         self.read_rows(held, want)?;
         let now = held.live().0.version(self.entry);
-        Some((self.reading, (now == version).then_some(version)))
+        Some(Read {
+            reading: self.reading,
+            version: (now == version).then_some(version),
+            selected,
+        })
     }
 
     /// The aggregate as it is now, if what was read is of any use still.
@@ -377,8 +392,14 @@ impl<'a> Reader<'a> {
         self.counted = counted.len();
     }
 
-    /// From now on these rows are read alone: what is there of them.
-    fn choose(&mut self, all: &Reading, rows: &[usize]) -> Reading {
+    /// From now on the selected rows are read alone, unless they are all in their order.
+    fn select(&mut self, selection: &RowSelection<'_>) -> Option<Selected> {
+        let (all, layout) = (&self.reading, &self.entry.definition.layout);
+        let value = |row, column| layout.value(all, row, column);
+        let (rows, total) = selection.rows(all.len(), &value);
+        if rows.len() == all.len() && rows.is_sorted() {
+            return None;
+        }
         let mut places = vec![NO_ROW; self.rows.len()];
         for (&row, place) in rows.iter().zip(0..) {
             places[row] = place;
@@ -388,7 +409,12 @@ impl<'a> Reader<'a> {
             *place != NO_ROW
         });
         self.rows = rows.iter().map(|&row| self.rows[row]).collect();
-        all.only(rows)
+        let only = all.only(&rows);
+        Some(Selected {
+            from: std::mem::replace(&mut self.reading, only),
+            want: self.has,
+            total,
+        })
     }
 
     /// Reads of all rows what is wanted and not there.
@@ -522,98 +548,5 @@ impl<'a> Reader<'a> {
         }
         // What is left is of the row at hand.
         rows.pairs.drain(..first);
-    }
-}
-
-/// Takes quantiles of a row down to the longest time, as far as it can be told; where it is kept, [`Reading::quantile`]
-/// does so.
-fn bound(
-    definition: &Definition,
-    quantiles: &mut [f64],
-    time_us: u128,
-    pairs: impl IntoIterator<Item = (u32, u64)>,
-    ends: impl Fn(u32) -> (u64, u64),
-) {
-    let from = definition.bounded_from().min(quantiles.len());
-    let bounded = &mut quantiles[from..];
-    if definition.extremes || bounded.is_empty() {
-        return;
-    }
-    if let Some(longest) = BucketLayout::longest_at_least(time_us, pairs, ends) {
-        let bounded = bounded.iter_mut();
-        bounded.for_each(|quantile| *quantile = quantile.min(longest));
-    }
-}
-
-impl Reading {
-    /// Rows that were added up elsewhere: the texts of their keys, whether they stand for others, sums and extremes. No
-    /// histogram is known yet.
-    pub(crate) fn of_rows<'a>(
-        definition: &Definition,
-        rows: impl Iterator<Item = (&'a [u8], bool, Totals, Extremes)>,
-    ) -> Self {
-        let mut reading = Self {
-            keys: definition.keys.len(),
-            ranks: definition.ranks().len(),
-            ..Self::default()
-        };
-        for (key, is_other, totals, extremes) in rows {
-            reading.grand += &totals;
-            reading.totals.push(totals);
-            if definition.extremes {
-                reading.extremes.push(extremes);
-            }
-            for (key, text) in definition.keys.iter().zip(key_texts(key)) {
-                reading.push_key(&key.source, is_other, text);
-            }
-        }
-        reading.quantiles = vec![f64::NAN; reading.len() * reading.ranks];
-        reading
-    }
-
-    /// Makes the histogram of a row known; its quantiles are what `settle` makes of them.
-    pub(crate) fn know(
-        &mut self,
-        row: usize,
-        definition: &Definition,
-        histogram: &Histogram,
-        settle: impl Fn(f64) -> f64,
-        ends: impl Fn(u32) -> (u64, u64),
-    ) {
-        let total = histogram.iter().map(|(_, count)| count).sum();
-        let mut quantiles = Vec::with_capacity(self.ranks);
-        let buckets = &definition.buckets;
-        buckets.quantiles(&definition.ranks(), total, histogram.iter(), &mut quantiles);
-        if total > 0 {
-            let quantiles = quantiles.iter_mut();
-            quantiles.for_each(|quantile| *quantile = settle(*quantile));
-        }
-        let time = self.totals[row].time;
-        bound(definition, &mut quantiles, time, histogram.iter(), ends);
-        let places = self.quantiles[row * self.ranks..].iter_mut();
-        for (place, quantile) in places.zip(quantiles) {
-            *place = quantile;
-        }
-    }
-
-    fn push_key(&mut self, source: &KeySource, is_other: bool, text: &str) {
-        let cell = match is_other {
-            true => KeyCell::Other,
-            false => self.cell(source, text),
-        };
-        self.key_cells.push(cell);
-    }
-
-    /// The value of a key, of which the text is put down.
-    fn cell(&mut self, source: &KeySource, text: &str) -> KeyCell {
-        if let KeySource::Field(Field::Status) = source {
-            return KeyCell::Status(text.parse().unwrap_or(0));
-        }
-        let at = self.text.len() as u32;
-        self.text.push_str(text);
-        KeyCell::Text {
-            at,
-            len: text.len() as u32,
-        }
     }
 }

@@ -4,6 +4,10 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::counts::Histogram;
+use super::definition::{Definition, Field, KeySource};
+use super::histogram::BucketLayout;
+use super::row_key::key_texts;
 use super::totals::Totals;
 
 /// What a row of a report takes in an answer under way, all columns and their percentiles: measured.
@@ -223,6 +227,99 @@ impl Reading {
         let value = *self.quantiles.get(row * self.ranks + rank)?;
         let longest = self.extremes.get(row).and_then(Extremes::longest_secs);
         (!value.is_nan()).then(|| longest.map_or(value, |longest| value.min(longest)))
+    }
+}
+
+/// Takes quantiles of a row down to the longest time, as far as it can be told; where it is kept, [`Reading::quantile`]
+/// does so.
+pub(super) fn bound(
+    definition: &Definition,
+    quantiles: &mut [f64],
+    time_us: u128,
+    pairs: impl IntoIterator<Item = (u32, u64)>,
+    ends: impl Fn(u32) -> (u64, u64),
+) {
+    let from = definition.bounded_from().min(quantiles.len());
+    let bounded = &mut quantiles[from..];
+    if definition.extremes || bounded.is_empty() {
+        return;
+    }
+    if let Some(longest) = BucketLayout::longest_at_least(time_us, pairs, ends) {
+        let bounded = bounded.iter_mut();
+        bounded.for_each(|quantile| *quantile = quantile.min(longest));
+    }
+}
+
+impl Reading {
+    /// Rows that were added up elsewhere: the texts of their keys, whether they stand for others, sums and extremes. No
+    /// histogram is known yet.
+    pub(crate) fn of_rows<'a>(
+        definition: &Definition,
+        rows: impl Iterator<Item = (&'a [u8], bool, Totals, Extremes)>,
+    ) -> Self {
+        let mut reading = Self {
+            keys: definition.keys.len(),
+            ranks: definition.ranks().len(),
+            ..Self::default()
+        };
+        for (key, is_other, totals, extremes) in rows {
+            reading.grand += &totals;
+            reading.totals.push(totals);
+            if definition.extremes {
+                reading.extremes.push(extremes);
+            }
+            for (key, text) in definition.keys.iter().zip(key_texts(key)) {
+                reading.push_key(&key.source, is_other, text);
+            }
+        }
+        reading.quantiles = vec![f64::NAN; reading.len() * reading.ranks];
+        reading
+    }
+
+    /// Makes the histogram of a row known; its quantiles are what `settle` makes of them.
+    pub(crate) fn know(
+        &mut self,
+        row: usize,
+        definition: &Definition,
+        histogram: &Histogram,
+        settle: impl Fn(f64) -> f64,
+        ends: impl Fn(u32) -> (u64, u64),
+    ) {
+        let total = histogram.iter().map(|(_, count)| count).sum();
+        let mut quantiles = Vec::with_capacity(self.ranks);
+        let buckets = &definition.buckets;
+        buckets.quantiles(&definition.ranks(), total, histogram.iter(), &mut quantiles);
+        if total > 0 {
+            let quantiles = quantiles.iter_mut();
+            quantiles.for_each(|quantile| *quantile = settle(*quantile));
+        }
+        let time = self.totals[row].time;
+        bound(definition, &mut quantiles, time, histogram.iter(), ends);
+        let places = self.quantiles[row * self.ranks..].iter_mut();
+        for (place, quantile) in places.zip(quantiles) {
+            *place = quantile;
+        }
+    }
+
+    fn push_key(&mut self, source: &KeySource, is_other: bool, text: &str) {
+        let cell = match is_other {
+            true => KeyCell::Other,
+            false => self.cell(source, text),
+        };
+        self.key_cells.push(cell);
+    }
+
+    /// The value of a key, of which the text is put down.
+    pub(super) fn cell(&mut self, source: &KeySource, text: &str) -> KeyCell {
+        if let KeySource::Field(Field::Status) = source {
+            return KeyCell::Status(text.parse().unwrap_or(0));
+        }
+        let at = self.text.len() as u32;
+        self.text.push_str(text);
+        KeyCell::Text {
+            at,
+            len: text.len() as u32,
+        }
     }
 }
 

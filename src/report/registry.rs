@@ -454,9 +454,7 @@ impl Reports {
     pub fn read(&self, entry: &Entry, want: Want, pool: &Pool, unix_ms: u64) -> Reading {
         let want = Want { keys: true, ..want };
         let mut held = (self, &pool.strings);
-        let (reading, _) = read::read(&mut held, entry, want, None, unix_ms)
-            .expect("nothing is dropped meanwhile");
-        reading
+        read::read(&mut held, entry, want, unix_ms).expect("nothing is dropped meanwhile")
     }
 
     /// How often a report was dropped or everything cleared.

@@ -7,10 +7,13 @@
 mod program;
 mod sender;
 mod status;
+mod traffic;
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::net::SocketAddr;
+#[cfg(feature = "sql")]
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -22,6 +25,7 @@ use serde_json::{Value as Json, json};
 pub(crate) use self::program::{Program, Said, clean, pinbad, program, run, run_within};
 pub(crate) use self::sender::Sender;
 pub(crate) use self::status::Status;
+pub(crate) use self::traffic::{Dice, Over, Traffic};
 
 /// Where the wall clock of a [`ManualClock`] starts: 2023-11-14 22:13:20 UTC.
 pub(crate) const START_SECS: u64 = 1_700_000_000;
@@ -314,6 +318,15 @@ impl Here {
             site,
             daemon: Some(daemon),
         }
+    }
+
+    /// With a clock of the test's and a history in `dir` that is flushed every minute; other settings win.
+    #[cfg(feature = "sql")]
+    pub(crate) fn with_history(dir: &Path, clock: &Arc<ManualClock>, others: &[&str]) -> Self {
+        let dir = format!("history.dir={}", dir.display());
+        let settings = [&dir, "history.free_min=0", "history.flush_period=60s"];
+        let clock = Arc::<ManualClock>::clone(clock);
+        Self::with_clock(&[&settings, others].concat(), clock)
     }
 
     /// What its front ends read from.

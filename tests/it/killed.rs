@@ -5,15 +5,13 @@
     reason = "figures of the full size are for whoever runs the tests"
 )]
 
-use std::net::{SocketAddr, UdpSocket};
 use std::process::Stdio;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use pinbad::input::pinba::model;
 use prost::Message as _;
 
-use crate::harness::{Program, Site, await_condition};
+use crate::harness::{Dice, Over, Program, Site, Traffic, await_condition};
 use crate::restart::{Holder, number};
 
 /// Seconds between two snapshots.
@@ -34,64 +32,6 @@ fn packet(n: u64) -> Vec<u8> {
     sent.encode_to_vec()
 }
 
-/// Sends numbered packets at a steady rate while it may.
-struct Traffic {
-    sent: AtomicU64,
-    on: AtomicBool,
-    idle: AtomicBool,
-    over: AtomicBool,
-}
-
-impl Traffic {
-    fn run(&self, rate: u64, to: SocketAddr) {
-        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-        // What was missed while the machine did something else is not made up for: losses are counted in packets.
-        let step = Duration::from_millis(2);
-        let burst = (rate / 500).max(1);
-        while !self.over.load(Ordering::SeqCst) {
-            let on = self.on.load(Ordering::SeqCst);
-            self.idle.store(!on, Ordering::SeqCst);
-            for _ in 0..if on { burst } else { 0 } {
-                let n = self.sent.load(Ordering::SeqCst);
-                socket.send_to(&packet(n), to).unwrap();
-                self.sent.store(n + 1, Ordering::SeqCst);
-            }
-            std::thread::sleep(step);
-        }
-    }
-
-    fn start(&self) {
-        self.on.store(true, Ordering::SeqCst);
-    }
-
-    /// Stops sending, and gives how many were sent.
-    fn pause(&self) -> u64 {
-        self.on.store(false, Ordering::SeqCst);
-        self.idle.store(false, Ordering::SeqCst);
-        await_condition("nothing is sent", || {
-            if self.idle.load(Ordering::SeqCst) {
-                Ok(())
-            } else {
-                Err(())
-            }
-        });
-        self.sent.load(Ordering::SeqCst)
-    }
-}
-
-/// Random enough, and the same every time.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
-        (self.0 >> 33) % end
-    }
-}
-
 /// With `PINBAD_KILLS=100 PINBAD_KILL_RATE=5000` and a release build in `PINBAD_TEST_PROGRAM` at full size.
 #[test]
 fn killed_at_any_moment_it_loses_what_came_since_the_last_snapshot_and_nothing_else() {
@@ -108,22 +48,18 @@ fn killed_at_any_moment_it_loses_what_came_since_the_last_snapshot_and_nothing_e
         // However long it takes to start, what comes meanwhile finds room.
         "ingest.recv_buffer=64MB".to_owned(),
     ];
-    let traffic = Traffic {
-        sent: AtomicU64::new(0),
-        on: AtomicBool::new(false),
-        idle: AtomicBool::new(true),
-        over: AtomicBool::new(false),
-    };
+    let traffic = Traffic::default();
+    let to = Some(holder.address(0));
     let (mut lost, mut lost_most, mut while_writing, mut while_starting) = (0, 0, 0, 0);
     // The most that one kill may cost.
     let bound = rate * (PERIOD_SECS + WRITING_SECS);
     std::thread::scope(|scope| {
-        scope.spawn(|| traffic.run(rate, holder.address(0)));
-        let _over = Over(&traffic.over);
+        scope.spawn(|| traffic.run(rate, packet));
+        let _over = Over(&traffic);
         for kill in 0..kills {
             if dice.below(4) == 0 {
                 // Before it answers, perhaps before it has read anything.
-                traffic.start();
+                traffic.turn(to);
                 let (mut command, sockets) = holder.command("");
                 command.arg("serve").stderr(Stdio::null());
                 for setting in &settings {
@@ -136,13 +72,13 @@ fn killed_at_any_moment_it_loses_what_came_since_the_last_snapshot_and_nothing_e
                 std::thread::sleep(Duration::from_millis(dice.below(200)));
                 child.kill().unwrap();
                 child.wait().unwrap();
-                traffic.pause();
+                traffic.turn(None);
                 while_starting += 1;
             }
             // It starts while packets pour in.
-            traffic.start();
+            traffic.turn(to);
             let mut program = holder.start(&settings);
-            let sent = traffic.pause();
+            let sent = traffic.turn(None);
             let now_lost = look(&program, sent);
             assert!(
                 now_lost >= lost,
@@ -155,18 +91,18 @@ fn killed_at_any_moment_it_loses_what_came_since_the_last_snapshot_and_nothing_e
             );
             lost = now_lost;
             lost_most = lost_most.max(since);
-            traffic.start();
+            traffic.turn(to);
             std::thread::sleep(Duration::from_millis(
                 dice.below(1_000 * PERIOD_SECS + 1_500),
             ));
             program.signal("KILL");
             program.wait();
-            traffic.pause();
+            traffic.turn(None);
             while_writing += u64::from(dir.path().join("snapshot.new").exists());
         }
         let program = holder.start(&settings);
-        lost = look(&program, traffic.pause());
-        let sent = traffic.sent.load(Ordering::SeqCst);
+        lost = look(&program, traffic.turn(None));
+        let sent = traffic.turn(None);
         let restored = program.site.status().0["snapshot"]["restored"]["requests"].as_u64();
         assert!(restored > Some(0), "nothing came back of {kills} lives");
         let gaps = gaps(&program.site, sent);
@@ -184,15 +120,6 @@ fn killed_at_any_moment_it_loses_what_came_since_the_last_snapshot_and_nothing_e
         assert!(longest <= 2 * bound);
         drop(program);
     });
-}
-
-/// Ends the traffic, also of a test that fails.
-struct Over<'a>(&'a AtomicBool);
-
-impl Drop for Over<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::SeqCst);
-    }
 }
 
 /// Looks at a daemon that has just started and to which nothing is sent: its sums hold, raw rows and reports agree with its

@@ -12,11 +12,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use prost::Message as _;
 use serde_json::Value as Json;
 
 use crate::harness::{Here, Program, Sender, Site, await_condition, await_until, pinbad, run};
-use crate::packets::request;
+use crate::packets::packet;
 
 /// Samples by name and labels.
 type Samples = BTreeMap<String, f64>;
@@ -44,13 +43,6 @@ fn samples_when(site: &Site, sample: &str, count: f64) -> Samples {
         || samples(site),
         |samples| samples.get(sample) == Some(&count),
     )
-}
-
-fn packet(script: &str, status: u32, time: f32) -> Vec<u8> {
-    let mut packet = request("h", "s", script);
-    packet.status = Some(status);
-    packet.request_time = Some(time);
-    packet.encode_to_vec()
 }
 
 const COUNT: &str = "pinbad_request_duration_seconds_count";

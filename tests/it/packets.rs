@@ -50,6 +50,14 @@ pub(crate) fn request(host: &str, server: &str, script: &str) -> Request {
     request
 }
 
+/// The packet of such a request for a script, with this status and time.
+pub(crate) fn packet(script: &str, status: u32, time: f32) -> Vec<u8> {
+    let mut packet = request("h", "s", script);
+    packet.status = Some(status);
+    packet.request_time = Some(time);
+    packet.encode_to_vec()
+}
+
 /// The same as a nested request.
 pub(crate) fn nested(host: &str, server: &str, script: &str) -> NestedRequest {
     let bytes = request(host, server, script).encode_to_vec();

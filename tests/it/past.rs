@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use chrono::DateTime;
-use pinbad::clock::{Clock, ManualClock};
+use pinbad::clock::{Clock as _, ManualClock};
 use prost::Message as _;
 use serde_json::{Value as Json, json};
 
@@ -34,10 +34,7 @@ pub(crate) struct Sent {
 }
 
 pub(crate) fn start(dir: &Path, clock: &Arc<ManualClock>) -> Here {
-    let clock: Arc<dyn Clock> = Arc::<ManualClock>::clone(clock);
-    let dir = format!("history.dir={}", dir.display());
-    let settings = [&dir, "history.free_min=0", "history.flush_period=60s"];
-    Here::with_clock(&settings, clock)
+    Here::with_history(dir, clock, &[])
 }
 
 pub(crate) fn pass(site: &Site, clock: &ManualClock, ms: u64) {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use pinbad::clock::{Clock, ManualClock};
+use pinbad::clock::{Clock as _, ManualClock};
 use prost::Message as _;
 use serde_json::{Value as Json, json};
 
@@ -28,19 +28,14 @@ struct Sent {
 }
 
 fn start(dir: &Path, clock: &Arc<ManualClock>, keep: &str) -> Here {
-    let clock: Arc<dyn Clock> = Arc::<ManualClock>::clone(clock);
-    let dir = format!("history.dir={}", dir.display());
     let keep = format!("history.requests={keep}");
     let settings = [
-        &dir,
         &keep,
-        "history.free_min=0",
-        "history.flush_period=60s",
         "mysql.listen=127.0.0.1:0",
         "pool.request_pool_size=20000",
         "pool.stats_history=1h",
     ];
-    Here::with_clock(&settings, clock)
+    Here::with_history(dir, clock, &settings)
 }
 
 fn send(here: &Here, clock: &ManualClock, run: u64, count: u64, sent: &mut Vec<Sent>) {

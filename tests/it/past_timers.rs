@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use pinbad::clock::{Clock, ManualClock};
+use pinbad::clock::ManualClock;
 use pinbad::input::pinba::model::Request;
 use prost::Message as _;
 
@@ -27,17 +27,8 @@ const TAGS: [(&str, &str, &str); 5] = [
 ];
 
 fn start(dir: &Path, clock: &Arc<ManualClock>, keep: &str) -> Here {
-    let clock: Arc<dyn Clock> = Arc::<ManualClock>::clone(clock);
-    let dir = format!("history.dir={}", dir.display());
     let keep = format!("history.requests={keep}");
-    let settings = [
-        &dir,
-        &keep,
-        "history.free_min=0",
-        "history.flush_period=60s",
-        "pool.stats_history=1h",
-    ];
-    Here::with_clock(&settings, clock)
+    Here::with_history(dir, clock, &[&keep, "pool.stats_history=1h"])
 }
 
 fn send(here: &Here) {

@@ -7,7 +7,7 @@ use pinbad::clock::SystemClock;
 use pinbad::config::Config;
 use pinbad::daemon::Daemon;
 use pinbad::input::pinba::model;
-use pinbad::query::question::ReportQuestion;
+use pinbad::query::question::{ReportQuestion, RequestQuestion};
 use pinbad::query::read_model::RequestSearch;
 use pinbad::query::table::Table;
 use prost::Message as _;
@@ -101,7 +101,11 @@ fn readers_see_rewritten_names_and_the_status_what_each_rule_did() {
         limit: 100,
         ..RequestSearch::default()
     };
-    let page = catalog.requests(&search).unwrap();
+    let question = RequestQuestion {
+        search,
+        ..RequestQuestion::default()
+    };
+    let page = catalog.requests(&question).unwrap();
     let mut raw = texts(&*page.table, "script_name");
     raw.dedup();
     assert_eq!(raw, ["/index.php", "/user/*"]);

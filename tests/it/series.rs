@@ -1,21 +1,12 @@
 //! The last hour over HTTP: what is drawn is what was sent, second by second; what is not kept says so; and what it takes of
 //! memory stays in its budget under a flood of names.
 
-use pinbad::input::pinba::model::Request;
-use prost::Message as _;
 use serde_json::Value as Json;
 
 use crate::harness::{Here, START_SECS, Sender, await_condition};
-use crate::packets::request;
+use crate::packets::packet;
 
 const GROUPS: &str = r#"report=[{name = "groups", comment = "tag_info:group"}]"#;
-
-fn packet(script: &str, status: u32, time: f32) -> Vec<u8> {
-    let mut packet: Request = request("h", "s", script);
-    packet.status = Some(status);
-    packet.request_time = Some(time);
-    packet.encode_to_vec()
-}
 
 /// A line, once it is as long as it must be: the series thread may be a moment behind the clock.
 fn line(here: &Here, query: &str, to: u64) -> Json {

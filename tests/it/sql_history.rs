@@ -1,6 +1,5 @@
 //! Database `history` over HTTP: every row of the past is there once, by whatever resolution and from wherever it is read.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use pinbad::clock::{Clock, ManualClock};
@@ -18,20 +17,11 @@ use crate::packets::request;
 /// 2024-02-28 22:00:00 UTC.
 const START_MS: u64 = 1_709_157_600_000;
 
-fn start(dir: &Path, clock: &Arc<ManualClock>) -> Here {
-    let clock: Arc<dyn Clock> = Arc::<ManualClock>::clone(clock);
-    let dir = format!("history.dir={}", dir.display());
-    Here::with_clock(
-        &[&dir, "history.flush_period=60s", "history.free_min=0"],
-        clock,
-    )
-}
-
 #[test]
 fn everything_is_there_once() {
     let dir = tempfile::tempdir().unwrap();
     let clock = Arc::new(ManualClock::new(START_MS));
-    let mut here = start(dir.path(), &clock);
+    let mut here = Here::with_history(dir.path(), &clock, &[]);
     // Requests, and those of /1, by the begin of their hour.
     let mut sent: Vec<(u64, u64, u64)> = Vec::new();
     for step in 0..60_u64 {
@@ -52,7 +42,7 @@ fn everything_is_there_once() {
         noticed(&here.site);
         if step == 29 {
             here.stop();
-            here = start(dir.path(), &clock);
+            here = Here::with_history(dir.path(), &clock, &[]);
         }
     }
     let site = &here.site;

@@ -77,7 +77,9 @@ impl ArrowRows {
                     Value::Int(number) => Some(number),
                     _ => None,
                 }))),
-                DataType::Float64 => Arc::new(Float64Array::from_iter(values.map(number))),
+                DataType::Float64 => Arc::new(Float64Array::from_iter(
+                    values.map(|it| it.number().filter(|it| it.is_finite())),
+                )),
                 _ => Arc::new(StringArray::from_iter(values.map(|it| match it {
                     Value::Text(text) => Some(text),
                     _ => None,
@@ -91,15 +93,6 @@ impl ArrowRows {
         writer.write(&batch)?;
         out.append(writer.get_mut());
         Ok(())
-    }
-}
-
-fn number(value: Value<'_>) -> Option<f64> {
-    match value {
-        Value::Int(number) => Some(number as f64),
-        Value::Micros(us) => Some(us as f64 / 1e6),
-        Value::Float(number) => Some(number).filter(|number| number.is_finite()),
-        Value::Null | Value::Text(_) => None,
     }
 }
 

@@ -16,7 +16,7 @@ use crate::http::answer::format;
 use crate::http::app::{Answer, App};
 use crate::http::error::Problem;
 use crate::http::params::{self, NoParams, Params, Rounding};
-use crate::http::request_checks::JsonBody;
+use crate::http::request_checks::{JsonBody, members};
 use crate::http::span::{END, Span};
 use crate::limits::{ALERT_LABELS_MAX, SILENCES_MAX};
 
@@ -131,10 +131,7 @@ pub(in crate::http) async fn end_silence(
 
 /// What is to be silent, and until when.
 fn form(body: Option<Json>, now: u64) -> Result<Silence, Problem> {
-    let Some(Json::Object(mut members)) = body else {
-        let why = format!("the body must be a JSON object such as {EXAMPLE}");
-        return Err(Problem::new(StatusCode::BAD_REQUEST, why));
-    };
+    let mut members = members(body, EXAMPLE)?;
     let matchers = members.shift_remove("matchers").unwrap_or_default();
     let matchers = serde_json::from_value::<BTreeMap<String, String>>(matchers).ok();
     let fits = |it: &BTreeMap<String, String>| {

@@ -13,7 +13,7 @@ use crate::http::answer::format;
 use crate::http::app::{Answer, App};
 use crate::http::error::Problem;
 use crate::http::params::{self, NoParams, Params, Rounding};
-use crate::http::request_checks::JsonBody;
+use crate::http::request_checks::{JsonBody, members};
 use crate::http::span::{END, Span};
 use crate::query::error::QueryError;
 use crate::state::StateError;
@@ -100,10 +100,7 @@ fn not_kept(error: StateError) -> Problem {
 
 /// What is to be noted, and its time if that is given.
 fn form(body: Option<Json>) -> Result<(Option<u64>, Annotation), Problem> {
-    let Some(Json::Object(mut members)) = body else {
-        let why = format!("the body must be a JSON object such as {EXAMPLE}");
-        return Err(Problem::new(StatusCode::BAD_REQUEST, why));
-    };
+    let mut members = members(body, EXAMPLE)?;
     let text = match members.shift_remove("text") {
         Some(Json::String(text)) if !text.trim().is_empty() => text,
         Some(_) => {

@@ -1,8 +1,7 @@
 //! `/api/v1/reports` and what is below it: list, read, make and drop reports; `/api/v1/info` and `/api/v1/reset`.
 //!
-//! Reading is the work of this front end that can be large: the read model hands over the whole report as a table, and here rows
-//! are filtered by key, sorted, cut and written. Parameters are checked twice: their form before the read model is queried,
-//! the columns they name against the table that came back, so that a report that was replaced in between cannot be misread.
+//! Parameters are checked twice: their form before a report is looked for, the columns they name against those it has. What is
+//! read are the rows that they select; here these are written.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -17,22 +16,22 @@ use crate::config::suggest;
 use crate::http::answer::body::RowBody;
 use crate::http::answer::format::{self, Format};
 use crate::http::answer::json as write;
-use crate::http::answer::order::{Sort, choose};
+use crate::http::answer::order::Sort;
 use crate::http::answer::writer::RowWriter;
 use crate::http::app::{Answer, App};
 use crate::http::error::Problem;
 use crate::http::fleet;
-use crate::http::params::{KEY_PREFIX, NoParams, Params, encode, owned};
-use crate::http::request_checks::JsonBody;
+use crate::http::params::{NoParams, Params, encode, owned};
+use crate::http::request_checks::{JsonBody, members};
 use crate::http::span::Span;
-use crate::query::catalog::Catalog;
+use crate::query::catalog::{Catalog, SelectedRows};
 use crate::query::error::QueryError;
-use crate::query::question::{OfSpan, ReportQuestion, When};
+use crate::query::question::{OfSpan, ReportQuestion};
 use crate::query::read_model::{ReportAnswer, ReportSummary};
-use crate::query::table::Table;
 use crate::report::comment;
 use crate::report::definition::Columns;
 use crate::report::native::ReportForm;
+use crate::report::selection::RowSelection;
 use crate::value::{Column, Value};
 
 /// `GET /api/v1/reports`
@@ -87,10 +86,7 @@ pub(in crate::http) async fn create(
 /// An object with a name; the rest is for the read model to check.
 fn form(body: Option<Json>) -> Result<ReportForm, Problem> {
     const EXAMPLE: &str = r#"{"name": "by_group", "comment": "tag_info:group"}"#;
-    let Some(Json::Object(mut definition)) = body else {
-        let why = format!("the body must be a JSON object such as {EXAMPLE}");
-        return Err(Problem::new(StatusCode::BAD_REQUEST, why));
-    };
+    let mut definition = members(body, EXAMPLE)?;
     let bad = |why: String| Err(Problem::parameter("name", why));
     match definition.shift_remove("name") {
         Some(Json::String(name)) if !name.is_empty() => {
@@ -128,56 +124,20 @@ pub(in crate::http) async fn read(
     let mut query = Query::parse(params, &headers)?;
     app.read_rows(is_fleet, move |source| {
         let (when, whose) = fleet::take_time(&query.span, &mut query.keys, source, &name)?;
-        let keys: Vec<_> = query.keys.rest().map(owned).collect();
-        if let When::Span(_) = when {
-            let question = ReportQuestion {
-                when,
-                whose,
-                columns: query.report_columns(),
-                needed: None,
-                equal: keys,
-            };
-            let mut report = source.report(&name, &question)?;
-            let sort = query.sort.iter();
-            let by = sort.filter_map(|by| report.table.column(&by.column));
-            let by: Vec<usize> = by.collect();
-            report.table.load(&by, None)?;
-            let (rows, total) = query.choose(&report)?;
-            let columns = query.shown(report.table.as_ref())?;
-            report.table.load(&columns, Some(&rows))?;
-            let head = report
-                .of_span
-                .as_ref()
-                .map(span_members)
-                .unwrap_or_default();
-            return query.write(&name, report, rows, total, head);
-        }
-        let mut total = Ok(0);
-        let mut choose = |answer: &ReportAnswer| {
-            let (rows, all) = match query.choose(answer) {
-                Ok((rows, all)) => (rows, Ok(all)),
-                Err(problem) => (Vec::new(), Err(problem)),
-            };
-            total = all;
-            rows
+        let question = ReportQuestion {
+            when,
+            whose,
+            columns: query.report_columns(),
+            needed: None,
+            equal: query.keys.rest().map(owned).collect(),
         };
-        let (answer, rows) = match &query.percentiles {
-            None => {
-                let (by, needed) = (query.chosen_by(), query.needed());
-                source.chosen(&name, needed.as_deref(), &keys, (&by, &mut choose))?
-            }
-            Some(_) => {
-                let question = ReportQuestion {
-                    columns: query.report_columns(),
-                    ..ReportQuestion::default()
-                };
-                let answer = source.report(&name, &question)?;
-                let rows = choose(&answer);
-                (answer, rows)
-            }
+        let selection = |all: &[Column], keys: &[usize]| query.selection(all, keys);
+        let selected = source.select(&name, &question, selection)?;
+        let head = match &selected.answer.of_span {
+            Some(of_span) => span_members(of_span),
+            None => refilled(source, &name, &selected.answer),
         };
-        let head = refilled(source, &name, &answer);
-        query.write(&name, answer, rows, total?, head)
+        Ok(query.write(&name, selected, head))
     })
     .await
 }
@@ -255,93 +215,58 @@ impl Query {
         percentiles.map_or(Columns::Own, Columns::Extended)
     }
 
-    /// The columns by which rows are chosen.
-    fn chosen_by(&self) -> Vec<String> {
-        let sort = self.sort.iter().map(|by| by.column.as_str());
-        let keys = || self.keys.rest().map(|(name, _)| name);
-        let bare = keys().filter_map(|key| key.strip_prefix(KEY_PREFIX));
-        sort.chain(keys()).chain(bare).map(str::to_owned).collect()
-    }
-
-    /// The columns that will be read; `None`: all.
-    fn needed(&self) -> Option<Vec<String>> {
-        let shown = self.columns.clone()?;
-        Some(shown.into_iter().chain(self.chosen_by()).collect())
-    }
-
-    /// The numbers of the columns that are shown.
-    fn shown(&self, table: &dyn Table) -> Result<Vec<usize>, Problem> {
-        match &self.columns {
-            None => Ok((0..table.columns().len()).collect()),
-            Some(names) => {
-                let columns = names.iter().map(|name| column(table, "columns", name));
-                columns.collect()
-            }
-        }
-    }
-
-    /// Checks the query against what the report has. Gives the rows that are shown, and how many there are before they are cut.
-    fn choose(&self, answer: &ReportAnswer) -> Result<(Vec<usize>, usize), Problem> {
-        let table = answer.table.as_ref();
-        let all = table.columns();
-        self.shown(table)?;
-        let sort = self.sort.iter();
-        let sort = sort.map(|by| Ok((column(table, "sort", &by.column)?, by.descending)));
-        let sort = sort.collect::<Result<Vec<_>, Problem>>()?;
-        let keys = self.keys.keys(&answer.keys(), all)?;
-        let keys = keys.into_iter().map(|(key, text)| {
-            let column = answer.key_columns[key];
-            Ok((column, wanted(&all[column], text)?))
+    /// Checks the query against the columns that the report has. Gives the rows and columns that are shown.
+    fn selection(&self, all: &[Column], keys: &[usize]) -> Result<RowSelection<'_>, Problem> {
+        let shown = self.columns.as_ref().map(|names| {
+            let columns = names.iter().map(|name| column(all, "columns", name));
+            columns.collect::<Result<_, _>>()
         });
-        let keys: Vec<(usize, Value<'_>)> = keys.collect::<Result<_, Problem>>()?;
-        let keep = |row| {
-            keys.iter()
-                .all(|(column, wanted)| table.value(row, *column) == *wanted)
-        };
-        Ok(choose(table, &keep, &sort, self.offset, self.limit))
+        let columns = shown.transpose()?;
+        let sort = self.sort.iter();
+        let sort = sort.map(|by| Ok((column(all, "sort", &by.column)?, by.descending)));
+        let order = sort.collect::<Result<_, Problem>>()?;
+        let names: Vec<&str> = keys.iter().map(|key| all[*key].name.as_str()).collect();
+        let equal = self.keys.keys(&names, all)?.into_iter();
+        let equal = equal.map(|(key, text)| Ok((keys[key], wanted(&all[keys[key]], text)?)));
+        Ok(RowSelection {
+            columns,
+            equal: equal.collect::<Result<_, Problem>>()?,
+            order,
+            offset: self.offset,
+            limit: self.limit,
+        })
     }
 
     /// Writes the answer's beginning.
-    fn write(
-        &self,
-        name: &str,
-        answer: ReportAnswer,
-        rows: Vec<usize>,
-        total: usize,
-        further: Map<String, Json>,
-    ) -> Result<RowBody, Problem> {
-        let table = answer.table.as_ref();
-        let (all, columns) = (table.columns(), self.shown(table)?);
-        let named = columns.iter().map(|at| (*at, all[*at].name.as_str()));
+    fn write(&self, name: &str, selected: SelectedRows, further: Map<String, Json>) -> RowBody {
+        let answer = selected.answer;
+        let all = answer.table.columns();
+        let named = selected
+            .columns
+            .iter()
+            .map(|at| (*at, all[*at].name.as_str()));
         let writer = RowWriter::new(self.format, true, named);
         let mut head = json!({
             "report": name,
             "window_seconds": write::number(answer.window_seconds),
             "covered_seconds": answer.covered_seconds,
             "as_of": write::number(answer.as_of_ms as f64 / 1e3),
-            "total_rows": total,
+            "total_rows": selected.total,
         });
         if let Some(head) = head.as_object_mut() {
             head.extend(further);
         }
-        Ok(RowBody::start(
-            answer.table,
-            rows,
-            writer,
-            &head,
-            &json!({}),
-        ))
+        RowBody::start(answer.table, selected.rows, writer, &head, &json!({}))
     }
 }
 
 /// The number of a column.
-fn column(table: &dyn Table, parameter: &str, name: &str) -> Result<usize, Problem> {
-    table.column(name).ok_or_else(|| {
-        let names = table.columns().iter().map(|column| column.name.as_str());
-        let question = suggest::question(name, names);
+fn column(all: &[Column], parameter: &str, name: &str) -> Result<usize, Problem> {
+    let names = || all.iter().map(|column| column.name.as_str());
+    names().position(|other| other == name).ok_or_else(|| {
+        let question = suggest::question(name, names());
         let why = format!("there is no column {name:?}{question}");
-        let problem = Problem::parameter(parameter, why);
-        problem.accepting(table.columns().iter().map(|column| column.name.as_str()))
+        Problem::parameter(parameter, why).accepting(names())
     })
 }
 
@@ -445,22 +370,4 @@ pub(in crate::http) async fn reset(
     }
     app.query(|source| Ok(source.reset()?)).await?;
     Ok(format::json(StatusCode::OK, r#"{"reset":true}"#))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_columns_that_are_shown_or_chosen_by_are_read() {
-        let needed = |query: &str| {
-            let params = Params::parse(Some(query)).unwrap();
-            let query = Query::parse(params, &HeaderMap::new()).unwrap();
-            query.needed()
-        };
-        let some = needed("columns=p95,script_name&sort=-req_count&key.status=200&limit=1");
-        let names = ["p95", "script_name", "req_count", "key.status", "status"];
-        assert_eq!(some.unwrap(), names);
-        assert_eq!(needed("sort=p95"), None);
-    }
 }

@@ -8,13 +8,12 @@ use std::sync::Arc;
 
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode};
-use serde_json::{Map, Value as Json, json};
+use serde_json::{Map, json};
 
 use super::search::{conditions, range, with_timers};
 use crate::http::answer::body::RowBody;
 use crate::http::answer::format::{self, Format};
 use crate::http::answer::json as write;
-use crate::http::answer::order::choose;
 use crate::http::answer::writer::{Member, RowWriter};
 use crate::http::app::{Answer, App};
 use crate::http::error::Problem;
@@ -22,7 +21,7 @@ use crate::http::params::{self, Params};
 use crate::http::span::Span;
 use crate::input::squid::activity::{Activity, Measures};
 use crate::query::catalog::Catalog;
-use crate::query::question::{PastRequests, RequestName, Spans};
+use crate::query::question::{RequestName, RequestQuestion, Spans, When};
 use crate::query::read_model::{RequestDetail, RequestPage, RequestSearch, TimerDetail};
 use crate::value::digits;
 
@@ -47,32 +46,22 @@ pub(in crate::http) async fn list(
         format,
     } = parse(params, &headers)?;
     app.read_rows(false, move |source| {
-        let Some((span, slowest, before)) = past else {
-            let page = source.requests(&search)?;
-            let tail = json!({"next_before_id": page.next_before_id});
-            return Ok(write_page(page, format, Map::new(), &tail));
+        let (when, slowest, before) = match past {
+            None => (When::Now, None, None),
+            Some((span, slowest, before)) => {
+                let spans = span.at(source.unix_ms())?;
+                let spans = spans.ok_or_else(|| Problem::parameter("from", "is missing"))?;
+                (When::Span(spans), slowest.then_some(0), before)
+            }
         };
-        let Some(Spans { span, .. }) = span.at(source.unix_ms())? else {
-            return Err(Problem::parameter("from", "is missing"));
-        };
-        let (from, to) = (span.start, span.end);
-        let past = source.past_requests(&PastRequests {
-            span,
+        let question = RequestQuestion {
+            when,
             search,
             slowest,
             before,
-        })?;
-        let mut head = Map::new();
-        head.insert("from".into(), from.into());
-        head.insert("to".into(), to.into());
-        head.insert("partial".into(), past.partial.into());
-        let next = past.next_before.map(|it| it.to_string());
-        Ok(write_page(
-            past.page,
-            format,
-            head,
-            &json!({"next_before_id": null, "next_before": next}),
-        ))
+        };
+        let page = source.requests(&question)?;
+        Ok(write_page(page, &question.when, format))
     })
     .await
 }
@@ -137,22 +126,23 @@ pub(in crate::http) fn parse(mut params: Params, headers: &HeaderMap) -> Result<
     })
 }
 
-fn write_page(
-    page: RequestPage,
-    format: Format,
-    further: Map<String, Json>,
-    tail: &Json,
-) -> RowBody {
+fn write_page(page: RequestPage, when: &When, format: Format) -> RowBody {
     let table = page.table;
     let mut head = Map::new();
     head.insert("as_of".into(), write::number(page.as_of_ms as f64 / 1e3));
-    head.extend(further);
+    let mut tail = json!({"next_before_id": page.next_before_id});
+    if let When::Span(Spans { span, .. }) = when {
+        head.insert("from".into(), span.start.into());
+        head.insert("to".into(), span.end.into());
+        head.insert("partial".into(), page.partial.into());
+        tail["next_before"] = page.next_before.map(|it| it.to_string()).into();
+    }
     let mut writer = RowWriter::of_table(format, table.as_ref());
     if !page.timers.is_empty() {
         writer = writer.with_member("timers", timers_member(page.timers));
     }
-    let (rows, _) = choose(table.as_ref(), &|_| true, &[], 0, 0);
-    RowBody::start(table, rows, writer, &head.into(), tail)
+    let rows = (0..table.len()).collect();
+    RowBody::start(table, rows, writer, &head.into(), &tail)
 }
 
 /// `GET /api/v1/requests/{id}`

@@ -13,7 +13,7 @@ use serde_json::Value as Json;
 use super::formatting::{self, visible};
 use super::frame;
 use super::history::{self, Counted, History};
-use super::ranking::{Ranking, number_of};
+use super::ranking::Ranking;
 use super::render::View;
 use super::table::{Head, table};
 use super::time::Time;
@@ -164,7 +164,7 @@ fn numbers(all: &Ranking, source: &Catalog, time: &Time) -> Markup {
 /// The scripts that stand out: which takes the most time, which is slow, which fails.
 fn leaders(scripts: &mut Ranking, report: &str, time: &Time) -> Result<Markup, Problem> {
     let (requests, longest) = (scripts.table().column("req_count"), scripts.time);
-    let requests = |table: &dyn Table, row| number_of(&table.value(row, requests?));
+    let requests = |table: &dyn Table, row| table.value(row, requests?).number();
     let busy = |table: &dyn Table, row| requests(table, row).unwrap_or(0.0) >= STANDS_OUT;
     let any = |_: &dyn Table, _| true;
     let mut first = |column: &str, keep: &dyn Fn(&dyn Table, usize) -> bool| {

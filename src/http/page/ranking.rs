@@ -14,11 +14,12 @@ use super::frame;
 use super::render::View;
 use super::table::{Head, bar};
 use super::time::Time;
-use crate::http::answer::order::{Sort, choose};
+use crate::http::answer::order::Sort;
 use crate::http::error::Problem;
 use crate::query::error::QueryError;
 use crate::query::read_model::ReportAnswer;
 use crate::query::table::Table;
+use crate::report::selection::select;
 use crate::value::Value;
 
 /// The percentiles beside the median.
@@ -236,7 +237,7 @@ impl Ranking {
         &mut self,
         keep: &dyn Fn(&dyn Table, usize) -> bool,
         sort: &Sort,
-        (offset, limit): (usize, usize),
+        page: (usize, usize),
     ) -> Result<(Vec<usize>, usize), Problem> {
         let table = self.table();
         let by = |name: &str, descending| Some((table.column(name)?, descending));
@@ -251,10 +252,13 @@ impl Ranking {
         let columns: Vec<usize> = sort.iter().map(|(column, _)| *column).collect();
         let heaviest =
             by(self.time, true).filter(|_| self.heaviest_only && self.answer.of_span.is_some());
-        let heaviest = heaviest.map(|by| choose(table, &|_| true, &[by], 0, HEAVIEST).0);
-        let table = self.answer.table.as_mut();
-        table.load(&columns, heaviest.as_deref())?;
-        let chosen = choose(table, &|row| keep(table, row), &sort, offset, limit);
+        let value = |row, column| table.value(row, column);
+        let heaviest =
+            heaviest.map(|by| select(table.len(), &value, &|_| true, &[by], (0, HEAVIEST)).0);
+        self.answer.table.load(&columns, heaviest.as_deref())?;
+        let table = self.table();
+        let value = |row, column| table.value(row, column);
+        let chosen = select(table.len(), &value, &|row| keep(table, row), &sort, page);
         self.load(&chosen.0)?;
         self.fit(&chosen.0);
         Ok(chosen)
@@ -447,7 +451,7 @@ impl Ranking {
     pub(super) fn numbers(&self, column: &str) -> impl Fn(usize) -> Option<f64> {
         let table = self.table();
         let column = table.column(column);
-        move |row| number_of(&table.value(row, column?))
+        move |row| table.value(row, column?).number()
     }
 }
 
@@ -457,15 +461,5 @@ fn declared(columns: &mut [Column], table: &dyn Table) {
         if let Some(at) = table.column(&column.name) {
             column.show = Show::of(&table.columns()[at]);
         }
-    }
-}
-
-/// A value as a number.
-pub(super) fn number_of(value: &Value<'_>) -> Option<f64> {
-    match value {
-        Value::Int(number) => Some(*number as f64),
-        Value::Micros(us) => Some(*us as f64 / 1e6),
-        Value::Float(number) => Some(*number),
-        Value::Null | Value::Text(_) => None,
     }
 }

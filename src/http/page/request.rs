@@ -13,7 +13,7 @@ use maud::{Markup, Render, html};
 
 use super::formatting::{self, Name, visible};
 use super::frame;
-use super::ranking::{Ranking, number_of};
+use super::ranking::Ranking;
 use super::render::View;
 use super::table::{Head, pager, table};
 use super::time::Time;
@@ -103,7 +103,7 @@ fn facts(request: &Ranking, script: &str, time: &Time) -> Markup {
                     } }
                 }
             }
-            @if let Some(received) = request.table().column("timestamp").and_then(|at| number_of(&request.table().value(0, at))) {
+            @if let Some(received) = request.table().column("timestamp").and_then(|at| request.table().value(0, at).number()) {
                 div { dt { "Received" } dd { (time.moment(received as u64)) } }
             }
         }

@@ -7,7 +7,7 @@ use maud::{Markup, html};
 
 use super::columns::{Column, Show, columns};
 use super::formatting;
-use super::ranking::{Ranking, number_of, remarks};
+use super::ranking::{Ranking, remarks};
 use super::render::View;
 use super::report::{LIMIT_DEFAULT, LIMIT_MAX};
 use super::table::{self, Head};
@@ -17,7 +17,7 @@ use crate::http::api::search;
 use crate::http::error::Problem;
 use crate::http::params::Params;
 use crate::query::error::QueryError;
-use crate::query::question::{PastRequests, RequestName, Spans};
+use crate::query::question::{RequestName, RequestQuestion, When};
 use crate::query::read_model::{RequestSearch, TEXT_FIELDS};
 use crate::query::table::Table;
 
@@ -75,39 +75,32 @@ impl Found {
     ) -> Result<Self, QueryError> {
         let time = &view.time;
         let known = columns_of(&search);
-        if let Some(Spans { span, .. }) = &time.spans {
-            let question = PastRequests {
-                span: span.clone(),
-                search: search.clone(),
-                slowest,
-                before,
-            };
-            match view.source.past_requests(&question) {
-                Err(QueryError::NoHistory(_)) => {}
-                past => {
-                    let past = past?;
-                    let order = if slowest { "slowest first" } else { NEWEST };
-                    let rows = html! {
-                        (remarks(&past.partial, time))
-                        (rows(past.page.table, order, &known, time))
-                    };
-                    let next = past.next_before;
-                    let next = next.map(|next| ("before", next.to_string()));
-                    return Ok(Self { rows, next });
-                }
-            }
-        }
-        if slowest {
-            let found = view.source.slowest(&search, SEARCHED_MAX)?;
-            let order = format!("the slowest of {}", searched(&found.scanned));
-            let rows = rows(found.table, &order, &known, time);
-            return Ok(Self { rows, next: None });
-        }
-        let found = view.source.requests(&search)?;
-        let next = found.next_before_id;
+        let question = RequestQuestion {
+            when: time.spans.clone().into(),
+            search,
+            slowest: slowest.then_some(SEARCHED_MAX),
+            before,
+        };
+        let found = match view.source.requests(&question) {
+            Err(QueryError::NoHistory(_)) => view.source.requests(&RequestQuestion {
+                when: When::Now,
+                ..question
+            }),
+            found => found,
+        };
+        let found = found?;
+        let order = match &found.scanned {
+            Some(scanned) => format!("the slowest of {}", searched(scanned)),
+            None if slowest => "slowest first".to_owned(),
+            None => NEWEST.to_owned(),
+        };
+        let next = found.next_before_id.map(|id| ("before_id", id.to_string()));
         Ok(Self {
-            rows: rows(found.table, NEWEST, &known, time),
-            next: next.map(|id| ("before_id", id.to_string())),
+            rows: html! {
+                (remarks(&found.partial, time))
+                (rows(found.table, &order, &known, time))
+            },
+            next: next.or_else(|| Some(("before", found.next_before?.to_string()))),
         })
     }
 }
@@ -188,7 +181,11 @@ fn rows(requests: Box<dyn Table>, order: &str, known: &[&str], time: &Time) -> M
         let plain = |column| formatting::plain(&ranking.table().value(row, column));
         let (id, run) = (plain(id), run.map(plain));
         let run = run.as_deref().map(|run| ("run", run));
-        let received = number_of(&ranking.table().value(row, timestamp)).unwrap_or(0.0);
+        let received = ranking
+            .table()
+            .value(row, timestamp)
+            .number()
+            .unwrap_or(0.0);
         html! {
             th.when scope="row" { a href=(time.link(&format!("/requests/{id}"), run)) { (time.moment(received as u64)) " " small { "#" (id) } } }
             @for column in &ranking.columns {

@@ -1,8 +1,7 @@
 //! A report read piece by piece while requests are merged has the same sums as one read at once.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::rc::Rc;
 
 use prost::Message as _;
 use rand::rngs::StdRng;
@@ -14,8 +13,9 @@ use crate::input::Decode as _;
 use crate::input::pinba::{Decoder, model};
 use crate::input::record::{Hasher, TextLimits};
 use crate::report::Entry;
-use crate::report::read::{Held, read};
+use crate::report::read::{Held, read_into};
 use crate::report::reading::{KeyValue, Reading, Want};
+use crate::report::selection::RowSelection;
 use crate::report::totals::Totals;
 
 const ALL: Want = Want {
@@ -73,14 +73,14 @@ struct Interrupted {
     pieces: u64,
     was_over: Cell<bool>,
     entry: Entry,
-    /// The report read at once at this moment.
-    at_once: Rc<RefCell<Reading>>,
+    /// The report as it is read at once, at each moment since it began to be read in pieces.
+    at_once: Vec<Reading>,
 }
 
 impl Interrupted {
-    fn read_at_once(&self) {
+    fn read_at_once(&mut self) {
         let Live { reports, pool, .. } = &self.live;
-        *self.at_once.borrow_mut() = reports.read(&self.entry, ALL, pool, 0);
+        self.at_once.push(reports.read(&self.entry, ALL, pool, 0));
     }
 }
 
@@ -126,9 +126,8 @@ fn pieces_are_of_one_moment() {
         pieces: 0,
         was_over: Cell::new(false),
         entry: entries[0].clone(),
-        at_once: Rc::default(),
+        at_once: Vec::new(),
     };
-    let at_once = Rc::clone(&held.at_once);
     for round in 0..100 {
         let entry = entries[round % entries.len()].clone();
         let name = &entry.definition.name;
@@ -143,38 +142,45 @@ fn pieces_are_of_one_moment() {
                 held.now_ms,
             );
         }
+        held.at_once.clear();
         held.read_at_once();
         // While nothing is merged, everything is equal.
         held.merges = false;
-        let (reading, version) = read(&mut held, &entry, ALL, None, 0).unwrap();
-        assert_eq!(version, Some(held.live.reports.version(&entry)));
-        assert_eq!(
-            rows(&entry, &reading),
-            rows(&entry, &at_once.borrow()),
-            "{name}"
-        );
-        held.merges = true;
-        let (mut all, mut shown) = (Rows::new(), 0);
-        let mut choose = |reading: &Arc<Reading>| {
-            let now = at_once.borrow();
-            let sums = |reading: &Reading| {
-                let totals = reading.totals.iter().zip(0..);
-                let sums =
-                    totals.map(|(totals, at)| format!("{totals:?} {:?}", reading.extremes.get(at)));
-                let mut sums: Vec<String> = sums.collect();
-                sums.sort();
-                (sums, reading.grand, reading.covered_secs)
-            };
-            assert_eq!(sums(reading), sums(&now), "{name}");
-            all = rows(&entry, &now);
-            let rows: Vec<usize> = (0..reading.len()).rev().step_by(3).collect();
-            shown = rows.len();
-            Some(rows)
+        let read = |held: &mut Interrupted, selection| {
+            read_into(Reading::default(), held, &entry, ALL, selection, 0).unwrap()
         };
-        let choice = Some((Want::default(), &mut choose as _));
-        let (some, _) = read(&mut held, &entry, ALL, choice, 0).unwrap();
-        let some = rows(&entry, &some);
-        assert_eq!(some.len(), shown, "{name}");
+        let whole = read(&mut held, None);
+        assert_eq!(whole.version, Some(held.live.reports.version(&entry)));
+        let now = rows(&entry, &held.at_once[0]);
+        assert_eq!(rows(&entry, &whole.reading), now, "{name}");
+        held.merges = true;
+        let layout = &entry.definition.layout;
+        let sum = (0..layout.columns().len()).find(|at| layout.want([*at]) == Want::default());
+        let selection = RowSelection {
+            order: vec![(sum.unwrap(), true)],
+            offset: 1,
+            limit: 7,
+            ..RowSelection::default()
+        };
+        let some = read(&mut held, Some(&selection));
+        let selected = some.selected.unwrap();
+        let sums = |reading: &Reading| {
+            let totals = reading.totals.iter().zip(0..);
+            let sums =
+                totals.map(|(totals, at)| format!("{totals:?} {:?}", reading.extremes.get(at)));
+            let mut sums: Vec<String> = sums.collect();
+            sums.sort();
+            (sums, reading.grand, reading.covered_secs)
+        };
+        let from = sums(&selected.from);
+        let moment = held.at_once.iter().find(|moment| sums(moment) == from);
+        let all = rows(
+            &entry,
+            moment.unwrap_or_else(|| panic!("{name}: of no one moment")),
+        );
+        assert_eq!(selected.total, all.len(), "{name}");
+        let some = rows(&entry, &some.reading);
+        assert_eq!(some.len(), (all.len() - 1).min(7), "{name}");
         for (key, (totals, _, histogram)) in some {
             let (sums, _, before) = &all[&key];
             assert_eq!(&totals, sums, "{name}: {key}");

@@ -17,18 +17,11 @@ impl Catalog {
 
     /// The table as it stands.
     pub(super) fn alerts_answer(&self, table: &StatusTable) -> ReportAnswer {
-        let uptime_ms = self.clock.mono_ms().saturating_sub(self.started_ms);
-        ReportAnswer {
-            window_seconds: 0.0,
-            covered_seconds: (uptime_ms / 1000).max(1),
-            as_of_ms: self.clock.unix_ms(),
-            key_columns: table.key_columns().to_vec(),
-            of_span: None,
-            table: Box::new(Rows {
-                columns: table.columns(&self.defaults).into(),
-                rows: self.alerts.view().alerts.iter().map(row).collect(),
-            }),
-        }
+        let rows = Rows {
+            columns: table.columns(&self.defaults).into(),
+            rows: self.alerts.view().alerts.iter().map(row).collect(),
+        };
+        self.answer_of(table, Box::new(rows))
     }
 }
 

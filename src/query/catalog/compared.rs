@@ -101,12 +101,7 @@ impl Compared {
 
 /// By which part of the one before a number is more; none without either, or of nothing.
 fn change(now: &Value<'_>, before: &Value<'_>) -> Option<f64> {
-    let number = |value: &Value<'_>| match value {
-        Value::Int(number) => Some(*number as f64),
-        Value::Micros(us) => Some(*us as f64 / 1e6),
-        Value::Float(number) => Some(*number).filter(|number| number.is_finite()),
-        Value::Null | Value::Text(_) => None,
-    };
+    let number = |value: &Value<'_>| value.number().filter(|number| number.is_finite());
     let (now, before) = number(now).zip(number(before))?;
     (before != 0.0).then(|| (now - before) / before)
 }

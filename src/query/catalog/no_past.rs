@@ -9,10 +9,10 @@ use super::Catalog;
 use crate::alert::rule::Rule;
 use crate::query::error::QueryError;
 use crate::query::question::{
-    LineQuestion, PastLines, PastRequestPage, PastRequests, ReportQuestion, Spans, Whose,
+    LineQuestion, PastLines, ReportQuestion, RequestQuestion, Spans, Whose,
 };
 use crate::query::read_model::{
-    Distribution, ReportAnswer, RequestDetail, TimerGroups, TimerSearch,
+    Distribution, ReportAnswer, RequestDetail, RequestPage, TimerGroups, TimerSearch,
 };
 
 macro_rules! nothing_kept {
@@ -30,7 +30,7 @@ nothing_kept! {
     past_keys(&str) -> Vec<String>;
     past_lines(&str, &LineQuestion) -> PastLines;
     past_distribution(&str, &[(String, String)], &Range<u64>, &Whose) -> Option<Distribution>;
-    past_requests(&PastRequests) -> PastRequestPage;
+    past_requests(&Range<u64>, &RequestQuestion) -> RequestPage;
     past_request(u64, u64) -> RequestDetail;
     past_timer_groups(&Range<u64>, &TimerSearch) -> TimerGroups;
     import_log(&[u8], Option<String>, Option<u64>) -> Json;

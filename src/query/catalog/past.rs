@@ -12,7 +12,8 @@ use chrono::{DateTime, SecondsFormat};
 use super::compared::Compared;
 use super::past_table::PastTable;
 use super::ranking::spread;
-use super::{Catalog, columns, key_columns};
+use super::report_table::segments;
+use super::{Catalog, key_columns};
 use crate::history::histogram::{ends, error, settle};
 use crate::history::lines::{self, Asked};
 use crate::history::plan::Plan;
@@ -25,7 +26,7 @@ use crate::query::question::{
     LineQuestion, OfSpan, PastLines, ReportQuestion, Spans, Whose, moved,
 };
 use crate::query::read_model::{Distribution, ReportAnswer};
-use crate::query::table::{Rows, Table};
+use crate::query::table::Table;
 use crate::report::definition::{Columns, Definition};
 use crate::report::gain::Sum;
 use crate::report::histogram::BucketLayout;
@@ -269,15 +270,7 @@ impl Catalog {
             }
             None if layout.is_histogram_view() => {
                 now.load(&[], None)?;
-                let chosen = question
-                    .equal
-                    .iter()
-                    .find(|(column, _)| column == "index_value");
-                let chosen = chosen.map(|(_, value)| value.as_str());
-                Box::new(Rows {
-                    columns: columns(layout).into(),
-                    rows: layout.segments(&now.reading, chosen),
-                })
+                segments(layout, &now.reading, &question.equal)
             }
             None => Box::new(now),
         };

@@ -27,7 +27,7 @@ use crate::history::requests::view::{Form, View, of_live};
 use crate::history::requests::{REQUEST, REQUEST_TAG, TIMER};
 use crate::history::unit::RowsAt;
 use crate::query::error::QueryError;
-use crate::query::question::{PastRequestPage, PastRequests, RequestName};
+use crate::query::question::{RequestName, RequestQuestion};
 use crate::query::raw::{TAGS_BYTES_MAX, TIMERS_BYTES_MAX, text_bytes, timers_bytes};
 use crate::query::read_model::{
     NumberField, RequestDetail, RequestPage, RequestSearch, TextField, TimerDetail,
@@ -55,17 +55,21 @@ impl Catalog {
     ///
     /// # Errors
     /// [`QueryError::NoHistory`].
-    pub fn past_requests(&self, question: &PastRequests) -> Result<PastRequestPage, QueryError> {
-        let (at, mut partial) = self.kept_requests(&question.span)?;
+    pub(super) fn past_requests(
+        &self,
+        span: &Range<u64>,
+        question: &RequestQuestion,
+    ) -> Result<RequestPage, QueryError> {
+        let (at, mut partial) = self.kept_requests(span)?;
         let search = &question.search;
         let order = match question.slowest {
-            true => Order::Slowest,
-            false => Order::Newest,
+            Some(_) => Order::Slowest,
+            None => Order::Newest,
         };
         let columns = self.past_columns();
         let bytes = |row: &Shown| row.iter().map(text_bytes).sum();
         let mut first = First::of(order, search.limit, TAGS_BYTES_MAX, bytes);
-        first.find(&at, question, &mut partial, |batch, row| {
+        first.find(&at, (span, question), &mut partial, |batch, row| {
             shown(batch, row, &columns)
         });
         let (mut rows, mut is_full) = first.finish();
@@ -83,14 +87,13 @@ impl Catalog {
             rows.truncate(timers.len());
         }
         let last = rows.last().map(|(key, _)| key.name(order));
-        Ok(PastRequestPage {
-            page: RequestPage {
-                as_of_ms: self.clock.unix_ms(),
-                table: self.past_table(rows.into_iter().map(|(_, row)| row).collect()),
-                timers,
-                next_before_id: None,
-            },
-            next_before: last.filter(|_| is_full && !question.slowest),
+        Ok(RequestPage {
+            as_of_ms: self.clock.unix_ms(),
+            table: self.past_table(rows.into_iter().map(|(_, row)| row).collect()),
+            timers,
+            next_before_id: None,
+            next_before: last.filter(|_| is_full && order == Order::Newest),
+            scanned: None,
             partial,
         })
     }
@@ -225,8 +228,7 @@ pub(super) fn is_sample(at: &RequestsAt) -> bool {
 }
 
 /// What a request must be like.
-fn conditions(question: &PastRequests) -> Vec<Expr> {
-    let PastRequests { span, search, .. } = question;
+fn conditions((span, question): (&Range<u64>, &RequestQuestion)) -> Vec<Expr> {
     let RequestSearch {
         since,
         until,
@@ -236,7 +238,7 @@ fn conditions(question: &PastRequests) -> Vec<Expr> {
         numbers,
         tags,
         ..
-    } = search;
+    } = &question.search;
     let at_least = |name, least: u64| ident(name).gt_eq(lit(clipped(least)));
     let at_most = |name, most: u64| ident(name).lt_eq(lit(clipped(most)));
     let mut all = vec![

@@ -22,7 +22,7 @@ use super::past_requests::{
 use crate::history::requests::TIMER;
 use crate::history::requests::read::RequestsAt;
 use crate::query::error::QueryError;
-use crate::query::question::PastRequests;
+use crate::query::question::RequestQuestion;
 use crate::query::read_model::{Scanned, TimerGroups, TimerSearch};
 use crate::query::timer_groups::{Numbers, ONE, Of, TimerSums};
 use crate::report::definition::{Field, KeySource};
@@ -76,10 +76,9 @@ fn requests_of(
     search: &TimerSearch,
     partial: &mut Vec<String>,
 ) -> (HashMap<(i64, i64), Found>, Scanned) {
-    let question = PastRequests {
-        span: span.clone(),
+    let question = RequestQuestion {
         search: search.requests.clone(),
-        ..PastRequests::default()
+        ..RequestQuestion::default()
     };
     let cost = |(origin, timers): &Found| {
         let keys = origin.keys.iter().flatten().map(String::len);
@@ -89,7 +88,7 @@ fn requests_of(
     let mut known: HashSet<Arc<Origin>> = HashSet::new();
     let most = search.scanned_max;
     let mut first = First::of(Order::Shuffled, most, most, cost);
-    first.find(at, &question, partial, |batch, row| {
+    first.find(at, (span, &question), partial, |batch, row| {
         let origin = Arc::new(Origin::of(search, batch, row));
         let same = known.get(&origin).map(Arc::clone);
         let origin = same.unwrap_or_else(|| {

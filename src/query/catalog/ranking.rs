@@ -10,16 +10,15 @@ use std::time::{Duration, Instant};
 
 #[cfg(feature = "sql")]
 use super::columns;
-use super::{Catalog, ReportTable, key_columns};
+use super::{Catalog, key_columns, report_table};
 use crate::merger::{Live, answering};
 use crate::query::error::QueryError;
 use crate::query::read_model::{Distribution, DistributionBucket, ReportAnswer};
 use crate::report::definition::{Columns, Definition};
 use crate::report::reading::{Reading, Want};
+use crate::report::selection::RowSelection;
 use crate::report::{Entry, read};
-#[cfg(feature = "sql")]
-use crate::value::Column;
-use crate::value::Value;
+use crate::value::{Column, Value};
 
 /// How long others are shown the same reading. Pages ask when a second has passed, all of them at about that moment.
 const SHARED_FOR: Duration = Duration::from_millis(200);
@@ -40,14 +39,7 @@ pub(super) struct Ranked {
 
 impl Ranked {
     fn answer(&self) -> ReportAnswer {
-        ReportAnswer {
-            window_seconds: self.reading.window_secs,
-            covered_seconds: self.reading.covered_secs,
-            as_of_ms: self.as_of_ms,
-            key_columns: key_columns(&self.definition.layout).collect(),
-            table: Box::new(ReportTable::new(&self.definition, &self.reading)),
-            of_span: None,
-        }
+        report_table::answer(&self.definition, &self.reading, &[], self.as_of_ms)
     }
 }
 
@@ -85,8 +77,7 @@ impl Catalog {
                 let of = &_of.definition;
                 return Self::read_refilled(&mut live, refill, of, entry, want, as_of_ms);
             }
-            let read = read::read(&mut live, entry, want, None, as_of_ms);
-            read.map(|(reading, _)| reading)
+            read::read(&mut live, entry, want, as_of_ms)
         });
         let readings: Option<Vec<Reading>> = read.collect();
         drop(live);
@@ -138,51 +129,47 @@ impl Catalog {
         let mut live = answering(&self.live);
         let entry = with_rows(&live, name)?.clone();
         let layout = &entry.definition.layout;
-        let wanted: Vec<(usize, &str)> = key_columns(layout)
-            .filter_map(|at| {
-                let column = &layout.columns()[at].column.name;
-                let (_, text) = equal.iter().find(|(name, _)| name == column)?;
-                Some((at, text.as_str()))
-            })
-            .collect();
-        let shows = |reading: &Reading, row: usize| {
-            let value = |at| layout.value(reading, row, at);
-            wanted
-                .iter()
-                .all(|&(at, text)| is_shown_as(&value(at), text))
+        let keys = key_columns(layout).filter_map(|at| {
+            let column = &layout.columns()[at].column;
+            let (_, text) = equal.iter().find(|(name, _)| *name == column.name)?;
+            Some(shown_as(column, text).map(|value| (at, value)))
+        });
+        let Some(keys) = keys.collect() else {
+            return Ok(None);
         };
-        let keys = Want {
-            keys: true,
-            ..Want::default()
+        let selection = RowSelection {
+            equal: keys,
+            limit: 1,
+            ..RowSelection::default()
         };
         let want = Want {
+            keys: true,
+            quantiles: false,
             histograms: true,
-            ..keys
-        };
-        let mut choose = |reading: &Arc<Reading>| {
-            let first = (0..reading.len()).find(|&row| shows(reading, row));
-            Some(first.into_iter().collect())
         };
         let now_ms = self.clock.unix_ms();
         #[cfg(feature = "sql")]
-        if let Some(refill) = self.refill() {
+        let refilled = self.refill().map(|refill| {
             let of = &entry.definition;
-            let read = Self::read_refilled(&mut live, &refill, of, &entry, want, now_ms);
-            drop(live);
-            let Some(mut reading) = read else {
-                return self.distribution_of(name, equal);
-            };
-            let first = (0..reading.len()).find(|&row| shows(&reading, row));
-            let histogram = first.map(|row| std::mem::take(&mut reading.histograms[row]));
-            return Ok(histogram.map(|histogram| spread(of, histogram)));
-        }
-        let read = read::read(&mut live, &entry, want, Some((keys, &mut choose)), now_ms);
+            Self::read_refilled(&mut live, &refill, of, &entry, want, now_ms)
+        });
+        #[cfg(not(feature = "sql"))]
+        let refilled = None;
+        let read = refilled.unwrap_or_else(|| {
+            let (memory, selection) = (Reading::default(), Some(&selection));
+            let read = read::read_into(memory, &mut live, &entry, want, selection, now_ms)?;
+            Some(read.reading)
+        });
         drop(live);
-        let Some((reading, _)) = read else {
+        let Some(mut reading) = read else {
             return self.distribution_of(name, equal);
         };
-        let row = reading.histograms.into_iter().next();
-        Ok(row.map(|histogram| spread(&entry.definition, histogram)))
+        let value = |row, column| layout.value(&reading, row, column);
+        let (rows, _) = selection.rows(reading.len(), &value);
+        let histogram = rows
+            .first()
+            .map(|row| std::mem::take(&mut reading.histograms[*row]));
+        Ok(histogram.map(|histogram| spread(&entry.definition, histogram)))
     }
 }
 
@@ -213,12 +200,12 @@ fn with_rows<'a>(live: &'a Live, name: &str) -> Result<&'a Entry, QueryError> {
     entry.ok_or_else(|| QueryError::unknown_report(name))
 }
 
-/// Whether a key shows as this text; a number that is not there (in the row for all others) as the empty one.
-fn is_shown_as(value: &Value<'_>, text: &str) -> bool {
-    match value {
-        Value::Text(shown) => shown == text,
-        Value::Int(number) => text.parse() == Ok(*number),
-        Value::Null => text.is_empty(),
-        Value::Micros(_) | Value::Float(_) => false,
+/// The value of a key that is shown as this text, if there is one; where no number is there (in the row for all others), it
+/// is the empty text.
+fn shown_as<'a>(column: &Column, text: &'a str) -> Option<Value<'a>> {
+    match (column.column_type.is_text(), text) {
+        (true, text) => Some(Value::Text(text.into())),
+        (false, "") => Some(Value::Null),
+        (false, text) => text.parse().ok().map(Value::Int),
     }
 }

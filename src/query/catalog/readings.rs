@@ -7,12 +7,11 @@
 use std::sync::Arc;
 
 use super::Catalog;
-use super::report_table::answer;
 use crate::merger::answering;
-use crate::query::read_model::Choice;
 use crate::report::definition::Definition;
+use crate::report::read;
 use crate::report::reading::{ANSWER_ROW_BYTES, Reading, Want};
-use crate::report::{Entry, read};
+use crate::report::selection::RowSelection;
 
 /// Rows from which on some are chosen before the others are read.
 const CHOSEN_FROM: usize = 4_096;
@@ -87,35 +86,30 @@ impl Readings {
 }
 
 impl Catalog {
-    /// A report and its reading, the last one again if nothing changed since, and whether that has the chosen rows alone. `None`
-    /// when there is no such report.
+    /// A report that was found a moment ago, the last reading again if nothing changed since; and how many rows there are to
+    /// select from, if it has the selected ones alone. `None` when there is no such report any more.
     pub(super) fn reading(
         &self,
-        name: &str,
-        needed: Option<&[String]>,
-        mut choice: Option<Choice<'_>>,
-    ) -> Option<(Entry, Arc<Reading>, bool)> {
+        definition: &Arc<Definition>,
+        selection: &RowSelection<'_>,
+    ) -> Option<(Arc<Reading>, Option<usize>)> {
         // Dropped last: large ones take their time, and the merger waits for the lock.
         let mut stale;
-        // One hold of the lock for both: without it the report might be dropped in between.
         let mut live = answering(&self.live);
-        let entry = live.reports.find(name)?.clone();
-        let (definition, layout) = (&entry.definition, &entry.definition.layout);
-        let wanted = |needed: Option<&[String]>| {
-            let columns = layout.columns().iter().enumerate();
-            let is_needed = |name| needed.is_none_or(|needed| needed.contains(name));
-            let columns = columns.filter(|(_, column)| is_needed(&column.column.name));
-            layout.want(columns.map(|(at, _)| at))
-        };
-        let want = wanted(needed);
+        let entry = live.reports.find(&definition.name)?.clone();
+        if !Arc::ptr_eq(&entry.definition, definition) {
+            return None;
+        }
+        let layout = &definition.layout;
+        let want = layout.want(selection.needed(layout.columns().len()));
         #[cfg(feature = "sql")]
         if let Some(refill) = self.refill() {
             let now_ms = self.clock.unix_ms();
             let read = Self::read_refilled(&mut live, &refill, definition, &entry, want, now_ms);
             drop(live);
             return match read {
-                Some(reading) => Some((entry, Arc::new(reading), false)),
-                None => self.reading(name, needed, choice),
+                Some(reading) => Some((Arc::new(reading), None)),
+                None => self.reading(definition, selection),
             };
         }
         let version = live.reports.version(&entry);
@@ -132,7 +126,7 @@ impl Catalog {
                 })
             });
             if let Some(reading) = readings.find(definition, version, want) {
-                return Some((entry, reading, false));
+                return Some((reading, None));
             }
             let again = readings.find(definition, version, Want::default());
             is_whole |= again.is_some() && rows * ANSWER_ROW_BYTES <= READINGS_BYTES_MAX;
@@ -148,37 +142,19 @@ impl Catalog {
         let memory = stale.extract_if(.., fits).last();
         let memory = memory.and_then(|kept| Arc::into_inner(kept.reading));
         let memory = memory.unwrap_or_default();
-        // What was chosen from, unless that is all.
-        let mut all = None;
-        let choosing = choice.as_mut().filter(|_| !is_whole);
-        let choosing = choosing.map(|(by, choose)| (wanted(Some(by)), choose));
-        let read = match choosing.filter(|(by, _)| !by.has_histograms()) {
-            None => read::read_into(memory, &mut live, &entry, want, None, now_ms),
-            Some((by, choose)) => {
-                let mut choose = |reading: &Arc<Reading>| {
-                    let rows = choose(&answer(definition, reading, now_ms));
-                    let chosen = rows.len() < reading.len() || !rows.is_sorted();
-                    all = chosen.then(|| (by, Arc::clone(reading)));
-                    chosen.then_some(rows)
-                };
-                read::read_into(
-                    memory,
-                    &mut live,
-                    &entry,
-                    want,
-                    Some((by, &mut choose)),
-                    now_ms,
-                )
-            }
-        };
+        let some = Some(selection).filter(|it| !is_whole && !it.has_all());
+        let read = read::read_into(memory, &mut live, &entry, want, some, now_ms);
         drop(live);
-        let Some((reading, version)) = read else {
-            return self.reading(name, needed, choice);
+        let Some(read) = read else {
+            return self.reading(definition, selection);
         };
-        let reading = Arc::new(reading);
-        let is_chosen = all.is_some();
-        if let Some(version) = version {
-            let (want, reading) = all.unwrap_or_else(|| (want, Arc::clone(&reading)));
+        let reading = Arc::new(read.reading);
+        let total = read.selected.as_ref().map(|selected| selected.total);
+        if let Some(version) = read.version {
+            let (want, reading) = match read.selected {
+                Some(selected) => (selected.want, Arc::new(selected.from)),
+                None => (want, Arc::clone(&reading)),
+            };
             self.readings.lock().keep(Kept {
                 definition: Arc::clone(definition),
                 version,
@@ -187,7 +163,7 @@ impl Catalog {
             });
         }
         drop(stale);
-        Some((entry, reading, is_chosen))
+        Some((reading, total))
     }
 }
 
@@ -242,13 +218,13 @@ mod tests {
     #[test]
     fn what_is_out_of_date_goes_when_anything_is_read() {
         let catalog = crate::fuzz::live::catalog();
-        let all: Vec<String> = {
+        let all: Vec<Arc<Definition>> = {
             let live = catalog.live().read();
             let entries = live.reports.iter();
-            entries.map(|entry| entry.definition.name.clone()).collect()
+            entries.map(|entry| Arc::clone(&entry.definition)).collect()
         };
-        let read = |name: &str| catalog.reading(name, None, None).unwrap().1;
-        let first: Vec<_> = all[..3].iter().map(|name| read(name)).collect();
+        let read = |of| catalog.reading(of, &RowSelection::default()).unwrap().0;
+        let first: Vec<_> = all[..3].iter().map(read).collect();
         assert!(
             Arc::ptr_eq(&first[1], &read(&all[1])),
             "nothing has changed"
@@ -259,7 +235,7 @@ mod tests {
         assert!(gone.upgrade().is_some());
         catalog.live().write().advance(60_000);
         read(&all[1]);
-        assert_eq!(names(&catalog.readings.lock()), [all[1].as_str()]);
+        assert_eq!(names(&catalog.readings.lock()), [all[1].name.as_str()]);
         assert!(gone.upgrade().is_none());
     }
 }

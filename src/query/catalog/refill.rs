@@ -255,7 +255,7 @@ impl Catalog {
             quantiles: false,
             histograms: want.has_histograms(),
         };
-        let (live, _) = read::read(held, entry, all, None, as_of_ms)?;
+        let live = read::read(held, entry, all, as_of_ms)?;
         let mut added = None;
         held.unlocked(|| added = Some(refill.add_to(&live, of, &entry.definition, want)));
         added

@@ -10,7 +10,7 @@ use crate::profile::definition::{SampleKey, SampleReport, Wanted};
 use crate::query::error::QueryError;
 use crate::query::read_model::{FollowStep, Followed, ReportAnswer, ReportSummary, SampleQuestion};
 use crate::query::samples;
-use crate::query::table::Rows;
+use crate::query::table::{Rows, Table};
 use crate::query::tables::{KIND, ReportStatus, SAMPLES, StatusSnapshot, StatusTable};
 use crate::report::DefinedBy;
 use crate::report::comment::FixedTable;
@@ -118,31 +118,30 @@ impl Catalog {
             FixedTable::SquidSavings => look.savings = sums::savings(self.squids(), secs),
             _ => {}
         }
-        Ok(ReportAnswer {
-            window_seconds: self.table_window(&table),
-            covered_seconds: (look.mono_ms.saturating_sub(look.started_ms) / 1000).max(1),
-            as_of_ms: look.unix_ms,
+        Ok(self.answer_of(&table, table.read(&look, &self.defaults)))
+    }
+
+    /// A table as it stands, with these rows.
+    pub(super) fn answer_of(&self, table: &StatusTable, rows: Box<dyn Table>) -> ReportAnswer {
+        let uptime_ms = self.clock.mono_ms().saturating_sub(self.started_ms);
+        ReportAnswer {
+            window_seconds: self.table_window(table),
+            covered_seconds: (uptime_ms / 1000).max(1),
+            as_of_ms: self.clock.unix_ms(),
             key_columns: table.key_columns().to_vec(),
-            table: table.read(&look, &self.defaults),
+            table: rows,
             of_span: None,
-        })
+        }
     }
 
     /// A table over samples as it stands; one that was made while there was a `[[stat]]` is empty without.
     pub(super) fn profile_answer(&self, table: &StatusTable) -> Result<ReportAnswer, QueryError> {
         let columns = table.columns(&self.defaults);
-        let uptime_ms = self.clock.mono_ms().saturating_sub(self.started_ms);
-        let mut answer = ReportAnswer {
-            window_seconds: 0.0,
-            covered_seconds: (uptime_ms / 1000).max(1),
-            as_of_ms: self.clock.unix_ms(),
-            key_columns: table.key_columns().to_vec(),
-            table: Box::new(Rows {
-                columns: columns.clone().into(),
-                rows: Vec::new(),
-            }),
-            of_span: None,
+        let nothing = Rows {
+            columns: columns.clone().into(),
+            rows: Vec::new(),
         };
+        let mut answer = self.answer_of(table, Box::new(nothing));
         match (&table.samples, &self.status.profile) {
             (_, None) => {}
             (Some(report), Some(profile)) => {

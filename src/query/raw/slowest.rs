@@ -5,12 +5,16 @@
 
 use super::{CHUNK, RawReader, Slowest, answering, show, walk_down};
 use crate::input::record::micros;
-use crate::query::read_model::{RequestSearch, Scanned, SlowestPage};
+use crate::query::read_model::{RequestPage, RequestSearch, Scanned};
 
 impl RawReader {
     /// The slowest of the newest `scanned_max` requests, as far as they match.
-    #[must_use]
-    pub fn slowest(&self, search: &RequestSearch, scanned_max: usize) -> SlowestPage {
+    pub(super) fn slowest(
+        &self,
+        search: &RequestSearch,
+        scanned_max: usize,
+        page: &mut RequestPage,
+    ) {
         let mut scanned = Scanned::default();
         let mut slowest = Slowest::new(search.limit);
         let mut before = u64::MAX;
@@ -29,9 +33,7 @@ impl RawReader {
             });
         }
         scanned.all = !more;
-        SlowestPage {
-            table: self.table(slowest.finish()),
-            scanned,
-        }
+        page.scanned = Some(scanned);
+        page.table = self.table(slowest.finish());
     }
 }

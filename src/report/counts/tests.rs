@@ -1,3 +1,5 @@
+//! Histograms against a map of counts, under random additions and subtractions.
+
 use std::collections::BTreeMap;
 
 use super::*;

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use pinbad::clock::{Clock, ManualClock};
+use pinbad::clock::{Clock as _, ManualClock};
 use prost::Message as _;
 use serde_json::{Value as Json, json};
 
@@ -19,15 +19,7 @@ const REPORTS: &str = r#"report=[{name = "groups", comment = "tag_info:group"}, 
     {name = "own", comment = "v2/request/60/~script/hv=0:60000:600,p95/no_filters"}, {name = "linear", comment = "report1::histogram_max_time=2"}]"#;
 
 fn start(dir: &Path, clock: &Arc<ManualClock>, more: &[&str]) -> Here {
-    let clock: Arc<dyn Clock> = Arc::<ManualClock>::clone(clock);
-    let dir = format!("history.dir={}", dir.display());
-    let settings = [
-        &dir,
-        "history.free_min=0",
-        "history.flush_period=60s",
-        REPORTS,
-    ];
-    Here::with_clock(&[&settings, more].concat(), clock)
+    Here::with_history(dir, clock, &[&[REPORTS], more].concat())
 }
 
 fn member(at: usize, dir: &Path, port: u16, clock: &Arc<ManualClock>) -> Here {

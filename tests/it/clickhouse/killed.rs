@@ -9,11 +9,10 @@
 )]
 
 use std::collections::BTreeMap;
-use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use pinbad::clock::{Clock, ManualClock, SystemClock};
@@ -22,7 +21,7 @@ use prost::Message as _;
 use serde_json::Value as Json;
 
 use super::{ClickHouse, assert_same, faults, print_tables, serve, settle, start};
-use crate::harness::{Here, Site, await_condition, clean};
+use crate::harness::{Here, Over, Site, Traffic, await_condition, clean};
 use crate::past::START_SECS;
 
 fn is_full() -> bool {
@@ -70,44 +69,6 @@ fn packet(n: u64) -> Vec<u8> {
         );
     }
     sent.encode_to_vec()
-}
-
-/// Sends requests to whoever is there, nothing to nobody, until it is over.
-#[derive(Default)]
-struct Traffic {
-    sent: AtomicU64,
-    to: Mutex<Option<SocketAddr>>,
-    over: AtomicBool,
-}
-
-impl Traffic {
-    fn run(&self, rate: u64) {
-        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-        while !self.over.load(Ordering::SeqCst) {
-            let to = self.to.lock().unwrap();
-            if let Some(to) = *to {
-                for _ in 0..rate / 500 {
-                    let n = self.sent.fetch_add(1, Ordering::SeqCst);
-                    socket.send_to(&packet(n), to).unwrap();
-                }
-            }
-            drop(to);
-            std::thread::sleep(Duration::from_millis(2));
-        }
-    }
-
-    fn turn(&self, to: Option<SocketAddr>) {
-        *self.to.lock().unwrap() = to;
-    }
-}
-
-/// Ends it, also of a test that fails.
-struct Over<'a>(&'a AtomicBool);
-
-impl Drop for Over<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::SeqCst);
-    }
 }
 
 /// How long it is waited for faults to happen: while nothing is sent none does.
@@ -237,8 +198,8 @@ fn killed_again_and_again_every_row_is_there_once() {
     let now_ms = || START_SECS * 1_000 + begun.elapsed().as_millis() as u64 * pace();
     let traffic = Traffic::default();
     let (clickhouse, rounds) = std::thread::scope(|scope| {
-        let over = Over(&traffic.over);
-        scope.spawn(|| traffic.run(rate));
+        let over = Over(&traffic);
+        scope.spawn(|| traffic.run(rate, packet));
         let far = scope.spawn(|| trouble(far.path(), clickhouse, &traffic.over));
         let mut merged = 0;
         for kill in 0..=kills {
@@ -282,7 +243,7 @@ fn killed_again_and_again_every_row_is_there_once() {
     println!(
         "{} requests sent at {rate}/s, {kills} kills, {rounds} troubles of the server in {:.0} s; {count} counted and {raw} kept at \
          home, and in ClickHouse",
-        traffic.sent.load(Ordering::SeqCst),
+        traffic.turn(None),
         begun.elapsed().as_secs_f64(),
     );
 }

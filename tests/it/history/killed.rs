@@ -8,11 +8,9 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
-use std::net::{SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parquet::file::reader::{FileReader as _, SerializedFileReader};
@@ -23,7 +21,7 @@ use prost::Message as _;
 
 use super::requests::{int, publish_at, rows};
 use super::{START_MS, of_history};
-use crate::harness::{Here, Program, Site, await_condition, clean, pinbad};
+use crate::harness::{Dice, Here, Over, Program, Site, Traffic, await_condition, clean, pinbad};
 use crate::restart::number;
 
 /// Seconds of the fast clock in one.
@@ -77,60 +75,6 @@ fn packet(n: u64) -> Vec<u8> {
     sent.request_time = Some((n % 1_000) as f32 / 1000.0);
     sent.add_timer(1, 0.001, &[("group", ["db", "http"][n as usize % 2])]);
     sent.encode_to_vec()
-}
-
-/// Sends numbered packets at a steady rate to whoever is there; nothing to nobody.
-#[derive(Default)]
-pub(super) struct Traffic {
-    sent: AtomicU64,
-    to: Mutex<Option<SocketAddr>>,
-    over: AtomicBool,
-}
-
-impl Traffic {
-    pub(super) fn run(&self, rate: u64) {
-        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-        while !self.over.load(Ordering::SeqCst) {
-            // Not while it is sent, so that nothing is sent any more once there is nobody.
-            let to = self.to.lock().unwrap();
-            if let Some(to) = *to {
-                for _ in 0..(rate / 500).max(1) {
-                    let n = self.sent.fetch_add(1, Ordering::SeqCst);
-                    socket.send_to(&packet(n), to).unwrap();
-                }
-            }
-            drop(to);
-            std::thread::sleep(Duration::from_millis(2));
-        }
-    }
-
-    /// Sends there from now on; how many were sent until now.
-    pub(super) fn turn(&self, to: Option<SocketAddr>) -> u64 {
-        *self.to.lock().unwrap() = to;
-        self.sent.load(Ordering::SeqCst)
-    }
-}
-
-/// Ends the traffic, also of a test that fails.
-pub(super) struct Over<'a>(pub(super) &'a Traffic);
-
-impl Drop for Over<'_> {
-    fn drop(&mut self) {
-        self.0.over.store(true, Ordering::SeqCst);
-    }
-}
-
-/// Random enough, and the same every time.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
-        (self.0 >> 33) % end
-    }
 }
 
 /// A daemon that can be killed.
@@ -277,7 +221,7 @@ fn kill_and_kill<D: Daemon>(
     let (mut must, mut lost) = (0, 0);
     let (mut lost_most, mut flushed, mut torn) = (0, 0, 0);
     std::thread::scope(|scope| {
-        scope.spawn(|| traffic.run(rate));
+        scope.spawn(|| traffic.run(rate, packet));
         let _over = Over(&traffic);
         for kill in 0..=kills {
             if dice.below(4) == 0 {
@@ -324,7 +268,7 @@ fn kill_and_kill<D: Daemon>(
     println!(
         "{kills} kills, {} packets at {rate}/s, {flushed} flushes; {torn} files and commits were not finished; by one kill at most \
          {lost_most} packets ({:.2} s)",
-        traffic.sent.load(Ordering::SeqCst),
+        traffic.turn(None),
         lost_most as f64 / rate as f64
     );
 }
@@ -406,7 +350,7 @@ fn under_load_old_files_make_room() {
     let here = Here::with_clock(&settings, Arc::new(FastClock::new(START_MS)));
     let traffic = Traffic::default();
     std::thread::scope(|scope| {
-        scope.spawn(|| traffic.run(500));
+        scope.spawn(|| traffic.run(500, packet));
         let _over = Over(&traffic);
         traffic.turn(Some(here.site.udp[0]));
         await_condition("files make room", || {

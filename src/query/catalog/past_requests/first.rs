@@ -5,6 +5,7 @@
 //! them as any other, whenever it came, and the same question finds the same ones.
 
 use std::cmp::Reverse;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -22,7 +23,7 @@ use crate::history::requests::REQUEST;
 use crate::history::requests::read::RequestsAt;
 use crate::history::requests::view::View;
 use crate::query::catalog::past::rfc3339;
-use crate::query::question::{PastRequests, RequestName};
+use crate::query::question::{RequestName, RequestQuestion};
 
 /// How long a search may look.
 pub(in crate::query::catalog) const SEARCH_MAX: Duration = Duration::from_secs(10);
@@ -170,7 +171,7 @@ impl<T, C: Fn(&T) -> usize> First<T, C> {
     pub(in crate::query::catalog) fn find(
         &mut self,
         at: &RequestsAt,
-        question: &PastRequests,
+        question: (&Range<u64>, &RequestQuestion),
         partial: &mut Vec<String>,
         mut made_of: impl FnMut(&RecordBatch, usize) -> T,
     ) {
