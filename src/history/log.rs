@@ -247,7 +247,9 @@ impl Log {
     /// Gives all rows that are there to `each`, and cuts off what is not whole.
     pub(super) fn replay(&mut self, mut each: impl FnMut(&Arc<Dataset>, &RecordBatch)) -> Replayed {
         let mut replayed = Replayed::default();
-        for number in self.files.keys().copied().collect::<Vec<_>>() {
+        // One that is on disk otherwise is there still where it could not be removed.
+        let numbers = self.files.range(self.flushed_to + 1..);
+        for number in numbers.map(|(&number, _)| number).collect::<Vec<_>>() {
             let path = self.path(number);
             let mut whole = 0;
             let read = File::open(&path).and_then(|file| {

@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 
+use super::super::super::log::Log;
 use super::*;
 
 /// One that keeps a log, unless it is switched off.
@@ -94,6 +95,13 @@ fn a_log_that_was_flushed_is_not_read_again() {
     let (history, writer) = logging(dir.path(), &faults, 1 << 20);
     assert_eq!((found(&history), logs(dir.path()).len()), (1, 0));
     drop(writer);
+    // Nor where it cannot be removed.
+    fs::write(&log, &whole).unwrap();
+    faults.fail_at(1);
+    let disk = Disk { faults };
+    let mut found = Log::find(&disk, log.parent().unwrap(), 1).unwrap();
+    assert_eq!(found.replay(|_, _| ()).rows, 0);
+    assert!(log.exists());
 }
 
 #[test]
