@@ -6,11 +6,12 @@
 //!   a flush has what N.log has; its commit says so, and N.log goes; what no commit has the next start adds to the rows in memory
 //!
 //!   file:     | record .. |                     behind what a kill left unfinished nothing is read
-//!   record:   | length | crc | "pinbadS1" | section or row .. |      a section says whose rows follow
+//!   record:   | length | crc | "pinbadS1" | section or row .. |   a section: whose rows follow
 //! ```
 //!
-//! Gains are bytes as [`report::gain`](crate::report::gain) has them. The key of a row is there once a file: a second that follows has
-//! its id alone, so nothing is compressed, and the history thread only adds a checksum. Bytes are put down as rows are added.
+//! Gains are bytes as [`report::gain`](crate::report::gain) has them. The key of a row of a minute is
+//! there once a file: seconds that follow have its id alone, so nothing is compressed, and the history
+//! thread only adds a checksum. Bytes are put down as rows are added.
 //!
 //! [`Fresh`] is filled under the lock of the rows, the [`Log`] belongs to the history thread: nobody else waits for its disk. Bounded
 //! in memory by `bytes_max` of [`Fresh`], twice while one is written, on disk by an eighth of `history.size_max`; beyond either,

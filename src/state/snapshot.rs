@@ -162,7 +162,7 @@ pub(crate) static WRITE_SNAPSHOT: Instrument = Instrument::new("stage/state/writ
 /// # Errors
 /// Those of `to`, [`WriteError::Overtaken`] and [`WriteError::Stopped`]; what was written until then is of no use.
 pub fn write<W: Write>(subject: Subject<'_>, to: W) -> Result<(W, Written), WriteError> {
-    // First: lines that came after the cut are read again by the next process, where they come from a file.
+    // First: what comes after the cut is read again by the next process, where it is from a file.
     let squids = subject.counters.squids.iter();
     let sums = squids.flat_map(|it| it.sums.lock().save(&it.config.from.to_string()));
     let sums: Vec<_> = sums.collect();
@@ -298,7 +298,8 @@ pub fn inspect(from: impl Read) -> Result<Contents, ReadError> {
 }
 
 /// Fills `live`, which is empty, from a snapshot, at monotonic time `now_ms` of the clock that its [`Contents`] gave. `reports`
-/// are those that are to be there from the start; all of them are, afterwards. `squids` get what their lines add up to.
+/// are those that are to be there from the start; all of them are, afterwards. `squids` get what their
+/// lines add up to.
 ///
 /// # Errors
 /// When it is not what [`write()`] wrote, or cannot be read; then `live` is sound but of no use.

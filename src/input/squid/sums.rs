@@ -299,7 +299,8 @@ impl Sums {
         of_swaps.chain(of_answers).collect()
     }
 
-    /// Adds those of a snapshot, as far as there is room. What has left the window meanwhile is not shown, and goes.
+    /// Adds those of a snapshot, as far as there is room. What has left the window meanwhile is not
+    /// shown, and goes.
     pub(crate) fn restore(&mut self, saved: SavedSums) {
         for (secs, key, sum) in saved.swaps {
             let piece = self.piece(secs);
