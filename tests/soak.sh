@@ -166,8 +166,10 @@ echo "$("$program" --version), $(nproc) cores, $rate packets/s for $duration, wi
 # In MiB: what is resident, and of it what the reports and the last hour hold.
 printf '%6s %12s %10s %9s %9s %6s %8s %8s %8s %8s %6s\n' \
     minute received /s dropped overwr. ring 'lag ms' RSS reports hour files
-# From here on memory is compared.
+# From here on memory is compared. With a past, where there is time for that, the last hour is full by
+# then and the files of one hour were made: the allocator keeps the room of that for the next ones.
 warm=$((seconds / 3))
+[ -z "${PAST:-}" ] || [ $((seconds * 2 / 3)) -lt 3840 ] || warm=3840
 quarter=$(((seconds - warm) / 4))
 start=$SECONDS
 next=60 before=0 before_at=0

@@ -191,6 +191,7 @@ impl Daemon {
             hasher: &hasher,
             clock: &*clock,
             reports: definitions.reports,
+            squids: &counters.squids,
         };
         let live = Arc::new(RwLock::new(
             startup.live(previous, snapshots.as_deref().zip(dir)),

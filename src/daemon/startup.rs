@@ -61,6 +61,7 @@ pub(super) struct Startup<'a> {
     pub(super) hasher: &'a Hasher,
     pub(super) clock: &'a dyn Clock,
     pub(super) reports: Vec<(Definition, DefinedBy)>,
+    pub(super) squids: &'a [Arc<Source>],
 }
 
 impl Startup<'_> {
@@ -105,7 +106,7 @@ impl Startup<'_> {
         let mut live = self.empty();
         let reader = previous.reader().map_err(|error| error.to_string())?;
         let Restored { requests, left_out } =
-            snapshot::restore(reader, &mut live, self.reports.clone(), now_ms)
+            snapshot::restore(reader, &mut live, self.reports.clone(), self.squids, now_ms)
                 .map_err(|error| error.to_string())?;
         for NotRestored { report, reason } in &left_out {
             warn!(

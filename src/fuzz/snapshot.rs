@@ -59,7 +59,7 @@ fn restored(file: &[u8], away_ms: u64) -> Result<(Live, u64), ReadError> {
     let contents = snapshot::inspect(file)?;
     let now_ms = contents.mono_now(contents.unix_ms + away_ms);
     let mut live = live::empty(REQUESTS);
-    snapshot::restore(file, &mut live, live::definitions(), now_ms)?;
+    snapshot::restore(file, &mut live, live::definitions(), &[], now_ms)?;
     Ok((live, now_ms))
 }
 

@@ -18,10 +18,11 @@ use super::dataset::{Coverage, Dataset};
 use super::log::Fresh;
 use super::parquet::BATCH_ROWS;
 use super::row::{Gain, RowRef};
-use super::stored::{BatchBuilder, StoredRows, columns};
+use super::stored::BatchBuilder;
 use crate::delta::{RowDelta, RowKey};
 use crate::pool::strings::OTHER_TEXT;
 use crate::report::gain::EncodedGain;
+use crate::report::reading::Extremes;
 use crate::report::row_key::push_key;
 use crate::report::{FIRST_ID, OTHER_ID};
 
@@ -85,17 +86,27 @@ impl Batch {
     ) {
         let mut packed = Vec::new();
         gain.sum.encode(&mut packed, true);
-        let packed = EncodedGain(&packed);
-        let (totals, times) = packed.read();
+        let gained = (EncodedGain(&packed), gain.extremes);
+        self.add_encoded(dataset, time, (key, is_other), gained);
+    }
+
+    /// The same of a gain that is encoded.
+    pub(super) fn add_encoded(
+        &mut self,
+        dataset: &Arc<Dataset>,
+        time: u64,
+        (key, is_other): (&[u8], bool),
+        (encoded, extremes): (EncodedGain<'_>, Extremes),
+    ) {
+        let (totals, times) = encoded.read();
         let id = match is_other {
             true => OTHER_ID,
             false => self.hasher.hash_one(key).max(FIRST_ID),
         };
-        let extremes = gain.extremes;
         let row = RowDelta {
             id,
             key: RowKey::Bytes(key),
-            encoded: packed,
+            encoded,
             totals,
             times,
             extremes,
@@ -105,9 +116,6 @@ impl Batch {
 
     /// Adds to the row of an id. Where ids of one key differ, it has several rows.
     pub(super) fn add_row(&mut self, dataset: &Arc<Dataset>, time: u64, row: &RowDelta<'_>) {
-        if let Some(fresh) = &mut self.fresh {
-            fresh.add(dataset, time, row);
-        }
         let part = self.part(dataset);
         let Part {
             moments, other_key, ..
@@ -120,13 +128,25 @@ impl Batch {
         let before = rows.bytes();
         let times = row.times.as_ref().map(|times| times.bytes);
         let gained = (&row.totals, &row.extremes, times);
+        let mut is_known = true;
         if row.id == OTHER_ID {
             rows.add_other(other_key, gained, &mut self.scratch);
         } else {
-            rows.add((row.id, &row.key), gained, &mut self.scratch);
+            is_known = rows.add((row.id, &row.key), gained, &mut self.scratch);
         }
         self.bytes += rows.bytes();
         self.bytes -= before;
+        if let Some(fresh) = &mut self.fresh {
+            fresh.add(dataset, time, row, is_known);
+        }
+    }
+
+    /// What is added goes to the log too, from now on: keys that were added before are not in that.
+    pub(super) fn begin_log(&mut self, fresh: Fresh) {
+        let parts = self.parts.iter_mut();
+        let rows = parts.flat_map(|it| it.moments.values_mut());
+        rows.for_each(Rows::forget_logged);
+        self.fresh = Some(fresh);
     }
 
     /// Adds to what is known of a dataset in a minute, a row of `coverage`.
@@ -213,17 +233,6 @@ impl Batch {
     /// The times of its rows.
     pub(super) fn times(&self) -> impl Iterator<Item = u64> {
         self.parts.iter().flat_map(|it| it.moments.keys().copied())
-    }
-
-    /// Adds rows as they are stored.
-    pub(super) fn add_stored(&mut self, dataset: &Arc<Dataset>, rows: &RecordBatch) {
-        let rows = StoredRows::new(&columns(dataset), Some(dataset.buckets), rows);
-        let mut key = Vec::new();
-        for row in 0..rows.len {
-            rows.show(row, &(0..u64::MAX), &mut key, |row| {
-                self.add(dataset, row.time, row.key, row.is_other, row.gain);
-            });
-        }
     }
 
     /// Whether it has no row.

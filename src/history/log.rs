@@ -6,120 +6,121 @@
 //!   a flush has what N.log has; its commit says so, and N.log goes; what no commit has the next start adds to the rows in memory
 //!
 //!   file:     | record .. |                     behind what a kill left unfinished nothing is read
-//!   record:   | length | crc | block .. |       blocks as in pending files; the schema of each says whose rows it has
+//!   record:   | length | crc | "pinbadS1" | section or row .. |   a section: whose rows follow
 //! ```
+//!
+//! Gains are bytes as [`report::gain`](crate::report::gain) has them. The key of a row of a minute is
+//! there once a file: seconds that follow have its id alone, so nothing is compressed, and the history
+//! thread only adds a checksum. Bytes are put down as rows are added.
 //!
 //! [`Fresh`] is filled under the lock of the rows, the [`Log`] belongs to the history thread: nobody else waits for its disk. Bounded
 //! in memory by `bytes_max` of [`Fresh`], twice while one is written, on disk by an eighth of `history.size_max`; beyond either,
 //! and when something cannot be written, there is no log until the next flush.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use datafusion::arrow::array::RecordBatch;
+use serde::{Deserialize, Serialize};
 use tracing::warn;
 
+use super::Dataset;
 use super::disk::{Disk, StoreError, failed};
-use super::histogram::{HistogramRef, lead};
-use super::parquet::BATCH_ROWS;
-use super::pending::{Record, read_record};
-use super::stored::BatchBuilder;
-use super::{Dataset, Resolution};
+use super::pending::{LEAD_BYTES, damaged, lead, read_leading};
 use crate::delta::RowDelta;
 use crate::report::OTHER_ID;
-use crate::report::gain::EncodedGain;
 use crate::report::reading::Extremes;
 
 /// How files of the log end.
 const LOG: &str = "log";
-/// Where a schema says whose rows they are.
-const DATASET: &str = "dataset";
+/// What a record begins with.
+const MAGIC: [u8; 8] = *b"pinbadS1";
+
+/// Bytes of a row at most, beside its gain and its key.
+const ROW_BYTES_MAX: usize = 64;
+
+/// What a record is made of.
+#[derive(Debug, Serialize, Deserialize)]
+enum Entry<'r> {
+    /// Of which dataset, as JSON, and time the rows are that follow.
+    Section(&'r str, u64),
+    Row(#[serde(borrow)] LoggedRow<'r>),
+}
+
+/// What a row gained.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct LoggedRow<'r> {
+    id: u64,
+    pub(super) is_other: bool,
+    /// `None`: what the file has for its id.
+    key: Option<&'r [u8]>,
+    pub(super) gain: &'r [u8],
+    pub(super) extremes: Option<Extremes>,
+}
 
 /// Rows that were added and are not in the log yet.
 #[derive(Debug)]
 pub(super) struct Fresh {
     /// The file that gets what is added.
     file: u64,
-    rows: Vec<FreshRows>,
+    records: Vec<FreshRecord>,
     bytes: usize,
     bytes_max: usize,
 }
 
-/// Some of a dataset and time, for one file.
+/// A record that grows, for one file.
 #[derive(Debug)]
-struct FreshRows {
+struct FreshRecord {
     file: u64,
-    dataset: Arc<Dataset>,
-    time: u64,
-    rows: Vec<FreshRow>,
-    /// Their keys and what they gained.
+    rows: u64,
+    /// Whose rows were added last.
+    section: Option<(Arc<Dataset>, u64)>,
     bytes: Vec<u8>,
-}
-
-#[derive(Debug)]
-struct FreshRow {
-    extremes: Extremes,
-    key_len: u32,
-    gained_len: u32,
-    is_other: bool,
 }
 
 impl Fresh {
     pub(super) fn new(file: u64, bytes_max: usize) -> Self {
         Self {
             file,
-            rows: Vec::new(),
+            records: Vec::new(),
             bytes: 0,
             bytes_max,
         }
     }
 
-    pub(super) fn add(&mut self, dataset: &Arc<Dataset>, time: u64, row: &RowDelta<'_>) {
-        let key = row.key.bytes();
-        let len = key.len() + row.encoded.0.len();
-        self.bytes += size_of::<FreshRow>() + len;
+    /// Adds what a row gained; `is_known`: its key was added for this file before.
+    pub(super) fn add(
+        &mut self,
+        dataset: &Arc<Dataset>,
+        time: u64,
+        row: &RowDelta<'_>,
+        is_known: bool,
+    ) {
         if self.is_full() {
             return;
         }
         let file = self.file;
-        let is_it = |last: &mut FreshRows| {
-            (last.file, last.time) == (file, time) && Arc::ptr_eq(&last.dataset, dataset)
-        };
-        if self.rows.last_mut().is_none_or(|last| !is_it(last)) {
-            self.rows.push(FreshRows {
+        if self.records.last().is_none_or(|last| last.file != file) {
+            self.records.push(FreshRecord {
                 file,
-                dataset: Arc::clone(dataset),
-                time,
-                rows: Vec::new(),
-                bytes: Vec::new(),
+                rows: 0,
+                section: None,
+                bytes: MAGIC.to_vec(),
             });
         }
-        let Some(FreshRows { rows, bytes, .. }) = self.rows.last_mut() else {
-            return;
-        };
-        // No more than a quarter of the memory stays empty.
-        if rows.len() == rows.capacity() {
-            rows.reserve_exact(rows.len() / 4 + 1);
+        if let Some(record) = self.records.last_mut() {
+            let before = record.bytes.len();
+            record.add(dataset, time, row, is_known);
+            self.bytes += record.bytes.len() - before;
         }
-        if bytes.capacity() - bytes.len() < len {
-            bytes.reserve_exact(bytes.len() / 4 + len);
-        }
-        rows.push(FreshRow {
-            extremes: row.extremes,
-            key_len: key.len() as u32,
-            gained_len: row.encoded.0.len() as u32,
-            is_other: row.id == OTHER_ID,
-        });
-        bytes.extend_from_slice(&key);
-        bytes.extend_from_slice(row.encoded.0);
     }
 
     /// How many rows.
     pub(super) fn len(&self) -> u64 {
-        self.rows.iter().map(|it| it.rows.len() as u64).sum()
+        self.records.iter().map(|it| it.rows).sum()
     }
 
     /// Whether more came than there is memory for: some of it is missing.
@@ -130,7 +131,7 @@ impl Fresh {
     /// What was added, if there is something; what comes is added to the same file.
     pub(super) fn take(&mut self) -> Option<Self> {
         let rest = Self::new(self.file, self.bytes_max);
-        (!self.rows.is_empty()).then(|| std::mem::replace(self, rest))
+        (!self.records.is_empty()).then(|| std::mem::replace(self, rest))
     }
 
     /// What comes belongs to another file.
@@ -140,37 +141,76 @@ impl Fresh {
     }
 }
 
-impl FreshRows {
-    /// Adds them to a record, as they are stored.
-    fn push_to(&self, to: &mut Record) -> io::Result<()> {
-        let mut block = BatchBuilder::new(&self.dataset, Resolution::Minute.bucket_bits(), false);
-        let dataset = serde_json::to_string(&*self.dataset)?;
-        let schema = (**block.schema()).clone();
-        let schema = schema.with_metadata(HashMap::from([(DATASET.to_owned(), dataset)]));
-        let schema = Arc::new(schema);
-        let lead = lead(&self.dataset.buckets);
-        let (mut rest, mut times) = (&*self.bytes, Vec::new());
-        for (at, row) in self.rows.iter().enumerate() {
-            let key;
-            (key, rest) = rest.split_at(row.key_len as usize);
-            let gained;
-            (gained, rest) = rest.split_at(row.gained_len as usize);
-            let (totals, pairs) = EncodedGain(gained).read();
-            times.clear();
-            let histogram = pairs.map_or(HistogramRef::Unknown, |pairs| {
-                times.push(lead);
-                times.extend_from_slice(pairs.bytes);
-                HistogramRef::Encoded(&times)
-            });
-            let place = (self.time, key, row.is_other);
-            block.push_parts(place, &totals, &row.extremes, histogram);
-            if block.rows == BATCH_ROWS || at + 1 == self.rows.len() {
-                let batch = block.finish().with_schema(Arc::clone(&schema));
-                to.push(&batch.map_err(io::Error::other)?)?;
-            }
+impl FreshRecord {
+    fn add(&mut self, dataset: &Arc<Dataset>, time: u64, row: &RowDelta<'_>, is_known: bool) {
+        let is_it = |(of, at): &(Arc<Dataset>, u64)| Arc::ptr_eq(of, dataset) && *at == time;
+        if !self.section.as_ref().is_some_and(is_it) {
+            let json = serde_json::to_string(&**dataset).unwrap_or_default();
+            self.push(&Entry::Section(&json, time), json.len());
+            self.section = Some((Arc::clone(dataset), time));
         }
-        Ok(())
+        let is_other = row.id == OTHER_ID;
+        let key = match is_other {
+            // Its key is known to everybody.
+            true => Some(Cow::default()),
+            false => (!is_known).then(|| row.key.bytes()),
+        };
+        let gain = row.encoded.0;
+        let len = gain.len() + key.as_ref().map_or(0, |key| key.len());
+        let row = LoggedRow {
+            id: row.id,
+            is_other,
+            key: key.as_deref(),
+            gain,
+            extremes: (row.extremes != Extremes::NOTHING).then_some(row.extremes),
+        };
+        self.push(&Entry::Row(row), len);
+        self.rows += 1;
     }
+
+    /// Appends an entry that has texts of so many bytes.
+    fn push(&mut self, entry: &Entry<'_>, len: usize) {
+        let mut bytes = std::mem::take(&mut self.bytes);
+        if bytes.capacity() - bytes.len() < ROW_BYTES_MAX + len {
+            // No more than a quarter of the memory stays empty.
+            bytes.reserve_exact(bytes.len() / 4 + ROW_BYTES_MAX + len);
+        }
+        // Numbers and texts, into memory: this cannot fail.
+        self.bytes = postcard::to_extend(entry, bytes).unwrap_or_default();
+    }
+}
+
+/// The keys of a file's rows, by id.
+type Keys = HashMap<u64, Box<[u8]>>;
+
+/// Gives the rows of a record to `each`, with dataset, time and key; returns how many there are.
+fn replay_record(
+    record: &[u8],
+    keys: &mut Keys,
+    each: &mut impl FnMut(&Arc<Dataset>, u64, &[u8], &LoggedRow<'_>),
+) -> io::Result<u64> {
+    let not_one = || damaged("a record is none");
+    let mut rest = record.strip_prefix(&MAGIC).ok_or_else(not_one)?;
+    let (mut section, mut rows) = (None, 0);
+    while !rest.is_empty() {
+        let entry;
+        (entry, rest) = postcard::take_from_bytes(rest).map_err(io::Error::other)?;
+        let row = match entry {
+            Entry::Section(dataset, time) => {
+                section = Some((Arc::new(serde_json::from_str(dataset)?), time));
+                continue;
+            }
+            Entry::Row(row) => row,
+        };
+        if let Some(key) = row.key {
+            keys.insert(row.id, key.into());
+        }
+        let found = section.as_ref().zip(keys.get(&row.id));
+        let ((dataset, time), key) = found.ok_or_else(not_one)?;
+        each(dataset, *time, key, &row);
+        rows += 1;
+    }
+    Ok(rows)
 }
 
 /// The files of the log.
@@ -244,26 +284,23 @@ impl Log {
         self.bytes() > self.bytes_max / 2
     }
 
-    /// Gives all rows that are there to `each`, and cuts off what is not whole.
-    pub(super) fn replay(&mut self, mut each: impl FnMut(&Arc<Dataset>, &RecordBatch)) -> Replayed {
+    /// Gives all rows that are there to `each`, with their keys, and cuts off what is not whole.
+    pub(super) fn replay(
+        &mut self,
+        mut each: impl FnMut(&Arc<Dataset>, u64, &[u8], &LoggedRow<'_>),
+    ) -> Replayed {
         let mut replayed = Replayed::default();
-        for number in self.files.keys().copied().collect::<Vec<_>>() {
+        // One that is on disk otherwise is there still where it could not be removed.
+        let numbers = self.files.range(self.flushed_to + 1..);
+        for number in numbers.map(|(&number, _)| number).collect::<Vec<_>>() {
             let path = self.path(number);
             let mut whole = 0;
             let read = File::open(&path).and_then(|file| {
-                let file = Arc::new(file);
-                while whole < file.metadata()?.len() {
-                    let (blocks, end) = read_record(&file, whole)?;
-                    // All of a record, or nothing.
-                    let batches = blocks.map(|batch| {
-                        let batch = batch?;
-                        Ok((dataset_of(&batch)?, batch))
-                    });
-                    for (dataset, batch) in batches.collect::<io::Result<Vec<_>>>()? {
-                        replayed.rows += batch.num_rows() as u64;
-                        each(&dataset, &batch);
-                    }
-                    whole = end;
+                let (mut keys, bytes) = (Keys::new(), file.metadata()?.len());
+                while whole < bytes {
+                    let record = read_leading(&file, whole)?;
+                    replayed.rows += replay_record(&record, &mut keys, &mut each)?;
+                    whole += LEAD_BYTES + record.len() as u64;
                 }
                 Ok(())
             });
@@ -288,19 +325,19 @@ impl Log {
     ///
     /// # Errors
     /// When that cannot be done: nothing may be appended to that file any more.
-    pub(super) fn append(&mut self, fresh: &Fresh) -> Result<(), StoreError> {
-        for rows in fresh.rows.chunk_by(|a, b| a.file == b.file) {
-            let number = rows[0].file;
+    pub(super) fn append(&mut self, fresh: Fresh) -> Result<(), StoreError> {
+        for FreshRecord {
+            file: number,
+            bytes,
+            ..
+        } in fresh.records
+        {
             if number <= self.flushed_to {
                 continue;
             }
             let path = self.path(number);
-            let record = || {
-                let mut record = Record::default();
-                rows.iter().try_for_each(|it| it.push_to(&mut record))?;
-                record.finish()
-            };
-            let record = record().map_err(failed("write", &path))?;
+            let lead = lead(&bytes).map_err(failed("write", &path))?;
+            let record = [&lead[..], &bytes].concat();
             if self.bytes() + record.len() as u64 > self.bytes_max {
                 let full = io::Error::other("all of them take an eighth of history.size_max");
                 return Err(failed("write", &path)(full));
@@ -329,13 +366,4 @@ impl Log {
             it > number || disk.remove(&folder.join(format!("{it}.{LOG}"))).is_err()
         });
     }
-}
-
-/// Whose rows they are.
-fn dataset_of(batch: &RecordBatch) -> io::Result<Arc<Dataset>> {
-    let schema = batch.schema();
-    let dataset = schema.metadata().get(DATASET);
-    Ok(Arc::new(serde_json::from_str(
-        dataset.map_or("", String::as_str),
-    )?))
 }

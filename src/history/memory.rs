@@ -22,6 +22,8 @@ use super::{Batch, Dataset, Resolution, Shrunk};
 use crate::clock::Clock;
 use crate::delta::Reached;
 use crate::instruments::Instrument;
+use crate::report::gain::EncodedGain;
+use crate::report::reading::Extremes;
 use crate::shutdown::Shutdown;
 use crate::telemetry::counters::HistoryCounters;
 use crate::telemetry::reading::{Group, Place, Reading, readings};
@@ -141,8 +143,12 @@ impl History {
 
     /// Adds what the process before left in the log, and goes on with a file of its own.
     pub(super) fn replay(&self, log: &mut Log) {
-        let replayed = log.replay(|dataset, rows| {
-            self.change(0, 0, |running| running.add_stored(dataset, rows));
+        let replayed = log.replay(|dataset, time, key, row| {
+            let extremes = row.extremes.unwrap_or(Extremes::NOTHING);
+            let gained = (EncodedGain(row.gain), extremes);
+            self.change(0, 0, |running| {
+                running.add_encoded(dataset, time, (key, row.is_other), gained);
+            });
         });
         let counters = &self.0.counters;
         counters.log_rows_restored.add(replayed.rows);
@@ -164,7 +170,8 @@ impl History {
         let mut memory = MEMORY.lock(&self.0.memory);
         if bytes_max > 0 && memory.running.fresh.is_none() {
             memory.log += 1;
-            memory.running.fresh = Some(Fresh::new(memory.log, bytes_max));
+            let fresh = Fresh::new(memory.log, bytes_max);
+            memory.running.begin_log(fresh);
             self.0.status.lock().log = None;
         }
     }

@@ -13,7 +13,7 @@ use super::{Dataset, Resolution};
 pub type Parts = Arc<RwLock<Arc<[Arc<Part>]>>>;
 
 /// A piece or a file.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Part {
     /// Where it lies.
     pub path: PathBuf,

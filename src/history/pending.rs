@@ -36,7 +36,7 @@ const BLOCK_BYTES: usize = 64 << 10;
 /// Bytes of blocks that one thread reads.
 const SHARE_BYTES: u64 = 512 << 10;
 /// Length and checksum before a block.
-const LEAD_BYTES: u64 = 8;
+pub(super) const LEAD_BYTES: u64 = 8;
 /// Longest block or footer that is read, compressed: a row is far shorter.
 const READ_BYTES_MAX: u32 = 64 << 20;
 
@@ -189,7 +189,7 @@ fn decode(stream: Vec<u8>) -> io::Result<RecordBatch> {
 }
 
 /// Length and checksum.
-fn lead(bytes: &[u8]) -> io::Result<[u8; LEAD_BYTES as usize]> {
+pub(super) fn lead(bytes: &[u8]) -> io::Result<[u8; LEAD_BYTES as usize]> {
     let len = u32::try_from(bytes.len()).map_err(io::Error::other)?;
     let mut lead = [0; 8];
     lead[..4].copy_from_slice(&len.to_le_bytes());
@@ -197,7 +197,7 @@ fn lead(bytes: &[u8]) -> io::Result<[u8; LEAD_BYTES as usize]> {
     Ok(lead)
 }
 
-fn damaged(what: &str) -> io::Error {
+pub(super) fn damaged(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
 }
 
@@ -221,47 +221,17 @@ fn read_u64(file: &File, at: u64) -> io::Result<u64> {
     Ok(u64::from_le_bytes(bytes))
 }
 
-/// What lies behind its lead, and where it ends.
+/// What lies behind its lead.
+pub(super) fn read_leading(file: &File, at: u64) -> io::Result<Vec<u8>> {
+    read_checked(file, read_u64(file, at)?, at + LEAD_BYTES)
+}
+
+/// The same, compressed, and where it ends.
 fn read_compressed(file: &File, at: u64) -> io::Result<(Vec<u8>, u64)> {
-    let bytes = read_checked(file, read_u64(file, at)?, at + LEAD_BYTES)?;
+    let bytes = read_leading(file, at)?;
     let plain = lz4_flex::block::decompress_size_prepended(&bytes);
     let plain = plain.map_err(|error| damaged(&error.to_string()))?;
     Ok((plain, at + LEAD_BYTES + bytes.len() as u64))
-}
-
-/// Blocks that are written together, or not at all: behind the length of all and their checksum.
-#[derive(Debug, Default)]
-pub(super) struct Record(Vec<u8>);
-
-impl Record {
-    pub(super) fn push(&mut self, batch: &RecordBatch) -> io::Result<()> {
-        let bytes = encode(batch)?;
-        self.0.extend_from_slice(&lead(&bytes)?);
-        self.0.extend_from_slice(&bytes);
-        Ok(())
-    }
-
-    pub(super) fn finish(mut self) -> io::Result<Vec<u8>> {
-        let lead = lead(&self.0)?;
-        self.0.splice(..0, lead);
-        Ok(self.0)
-    }
-}
-
-/// The blocks of the record that begins there, and where it ends.
-pub(super) fn read_record(file: &Arc<File>, at: u64) -> io::Result<(Blocks, u64)> {
-    let begin = at + LEAD_BYTES;
-    let bytes = read_checked(file, read_u64(file, at)?, begin)?;
-    if bytes.is_empty() {
-        return Err(damaged("a record has nothing"));
-    }
-    let end = begin + bytes.len() as u64;
-    let blocks = Blocks {
-        file: Arc::clone(file),
-        rest: begin..end,
-        first_format: None,
-    };
-    Ok((blocks, end))
 }
 
 /// A pending file, to be read.

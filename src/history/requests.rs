@@ -37,7 +37,6 @@ use self::tail::Tail;
 use self::unpublished::Behind;
 pub(crate) use self::unpublished::Unpublished;
 use super::disk::{StoreError, failed};
-use super::manifest::UpTo;
 use super::pending::{Contents, PendingWriter};
 use super::store::{Staged, Store};
 use super::{Dataset, Resolution};
@@ -174,7 +173,7 @@ impl Requests {
         self.0.kept.load(Ordering::Relaxed)
     }
 
-    /// Looks at all that was merged meanwhile; false when a [flush](Store::flush_requests) has to make room for more of it.
+    /// Looks at all that was merged meanwhile; false when a flush has to make room for more of it.
     pub fn collect(&self) -> bool {
         COLLECTOR
             .lock(&self.0.collector)
@@ -291,21 +290,6 @@ fn hour((_, kept): &(f64, Kept)) -> u64 {
 }
 
 impl Store {
-    /// Writes what was collected as pieces, one for each hour, in one commit. What cannot be written stays, to be written with
-    /// what comes.
-    ///
-    /// # Errors
-    /// As [`flush`](Self::flush).
-    pub fn flush_requests(&mut self, requests: &Requests, now: u64) -> Result<(), StoreError> {
-        let mut rows = requests.begin_flush(u64::MAX);
-        let written = match rows.is_empty() {
-            true => Ok(()),
-            false => self.write((None, &mut rows), UpTo::default(), now, || requests.clear()),
-        };
-        requests.end_flush(written.is_ok().then_some(rows.len()));
-        written
-    }
-
     /// Writes rows as pieces, one for each hour, which do not count yet.
     pub(super) fn stage_requests(
         &mut self,

@@ -117,7 +117,7 @@ impl Store {
     }
 
     /// Appends to the log of seconds, unless less than `history.free_min` is free.
-    pub(super) fn append_log(&mut self, fresh: &Fresh) -> Result<(), StoreError> {
+    pub(super) fn append_log(&mut self, fresh: Fresh) -> Result<(), StoreError> {
         let (path, min) = (self.folder.path.clone(), self.retention.free_min);
         match self.free()? {
             free if free < min => Err(StoreError::NoSpace { path, free, min }),

@@ -281,16 +281,11 @@ impl Shipping {
             let path = inner.folder.join(name);
             disk.link(&part.path, &path)?;
             if !inner.kept.iter().any(|it| it.path == path) {
-                inner.kept.push(Arc::new(Part {
+                let second = Part {
                     path,
-                    resolution: part.resolution,
-                    span: part.span.clone(),
-                    sections: part.sections.clone(),
-                    bytes: part.bytes,
-                    rolled: part.rolled,
-                    written: part.written,
-                    crc: part.crc,
-                }));
+                    ..Part::clone(part)
+                };
+                inner.kept.push(Arc::new(second));
             }
         }
         match needed.is_empty() {

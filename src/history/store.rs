@@ -154,7 +154,14 @@ impl Store {
         let folder = LockedFolder::open(HISTORY, dir)?;
         let path = Manifest::path(dir);
         let mut manifest = match Manifest::read(dir)? {
-            Some(manifest) => manifest,
+            Some(manifest) => {
+                // The process before may have ended between writing and syncing. Files are removed by
+                // what it says, so it is to stay: a power cut could bring back one that counts them.
+                let file = File::open(&path).map_err(failed("read", &path))?;
+                disk.sync(&file, &path)?;
+                disk.sync_folder(dir)?;
+                manifest
+            }
             None => match files_of(dir)?.first() {
                 None => Manifest::new(dir),
                 Some(file) => {

@@ -324,7 +324,7 @@ impl Work {
                 "more came at once than there is room for: make history.memory larger".to_owned(),
             ),
             false => store
-                .append_log(&fresh)
+                .append_log(fresh)
                 .err()
                 .map(|error| error.to_string()),
         };

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   Head        where the ids go on, counters of the sockets and of the merger
+//!   SquidSums   what Squid's lines tell and no request does ..
 //!   Aggregate   what its reports count   \
 //!   Part        what its groups are ..    | for each shared aggregate
 //!   Part        a piece of a tick log .. /
@@ -21,6 +22,7 @@
 //! an error, never a panic. Time passes by the wall clock between two processes, and not at all when that was set back.
 
 use std::io::{self, Read, Write};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
@@ -30,6 +32,8 @@ use super::counters::{SavedCounters, SocketName};
 pub use super::records::ReadError;
 use super::records::{RecordsReader, RecordsWriter};
 use crate::clock::Clock;
+use crate::input::squid::Source;
+use crate::input::squid::sums::SavedSums;
 use crate::instruments::{Active, Instrument};
 use crate::merger::{Live, SharedLive, reading};
 use crate::pool::snapshot::{Damage, PoolIds, SavedRows};
@@ -58,6 +62,8 @@ pub enum Record {
     End(End),
     /// Activities of the rows before, as the pool has them; where none of those came from Squid there is none.
     Activities(Vec<u8>),
+    /// Sums of a source of Squid's lines: some of them.
+    SquidSums(SavedSums),
 }
 
 /// What a snapshot begins with.
@@ -156,6 +162,10 @@ pub(crate) static WRITE_SNAPSHOT: Instrument = Instrument::new("stage/state/writ
 /// # Errors
 /// Those of `to`, [`WriteError::Overtaken`] and [`WriteError::Stopped`]; what was written until then is of no use.
 pub fn write<W: Write>(subject: Subject<'_>, to: W) -> Result<(W, Written), WriteError> {
+    // First: what comes after the cut is read again by the next process, where it is from a file.
+    let squids = subject.counters.squids.iter();
+    let sums = squids.flat_map(|it| it.sums.lock().save(&it.config.from.to_string()));
+    let sums: Vec<_> = sums.collect();
     let mut writer = Writer {
         records: RecordsWriter::new(to)?,
         live: subject.live,
@@ -178,6 +188,9 @@ pub fn write<W: Write>(subject: Subject<'_>, to: W) -> Result<(W, Written), Writ
         overflowed: cut.overflowed,
         counters,
     }))?;
+    for saved in sums {
+        writer.records.record(&Record::SquidSums(saved))?;
+    }
     for (at, aggregate) in cut.aggregates().enumerate() {
         writer
             .records
@@ -285,7 +298,8 @@ pub fn inspect(from: impl Read) -> Result<Contents, ReadError> {
 }
 
 /// Fills `live`, which is empty, from a snapshot, at monotonic time `now_ms` of the clock that its [`Contents`] gave. `reports`
-/// are those that are to be there from the start; all of them are, afterwards.
+/// are those that are to be there from the start; all of them are, afterwards. `squids` get what their
+/// lines add up to.
 ///
 /// # Errors
 /// When it is not what [`write()`] wrote, or cannot be read; then `live` is sound but of no use.
@@ -293,12 +307,14 @@ pub fn restore(
     from: impl Read,
     live: &mut Live,
     reports: Vec<(Definition, DefinedBy)>,
+    squids: &[Arc<Source>],
     now_ms: u64,
 ) -> Result<Restored, ReadError> {
     let mut reader = RecordsReader::new(from)?;
     let mut restoring = Restoring {
         live,
         reports: ReportsRestore::new(reports, now_ms),
+        squids,
         ids: None,
         requests: 0,
         now_ms,
@@ -322,6 +338,7 @@ pub fn restore(
 struct Restoring<'a> {
     live: &'a mut Live,
     reports: ReportsRestore,
+    squids: &'a [Arc<Source>],
     ids: Option<PoolIds>,
     requests: u64,
     now_ms: u64,
@@ -339,6 +356,12 @@ impl Restoring<'_> {
             Record::Part(part) => self.reports.part(part, reports, pool)?,
             Record::Rows(rows) => self.requests += self.live.restore_rows(&rows, self.now_ms)?,
             Record::Activities(saved) => pool.restore_activities(&saved)?,
+            Record::SquidSums(saved) => {
+                let mut squids = self.squids.iter();
+                if let Some(source) = squids.find(|it| it.config.from.to_string() == saved.from) {
+                    source.sums.lock().restore(saved);
+                }
+            }
             // Inspected before.
             Record::End(_) => {}
         }

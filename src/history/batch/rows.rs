@@ -73,6 +73,8 @@ pub(super) struct KeptRow {
     key_len: u32,
     /// Whether all that was added had a histogram.
     has_histogram: bool,
+    /// Whether the log of seconds, if there is one, has its key.
+    is_logged: bool,
 }
 
 const _: () = assert!(size_of::<KeptRow>() == 128);
@@ -85,13 +87,13 @@ pub(in crate::history) struct Scratch {
 }
 
 impl Rows {
-    /// Adds to the row of an id, whose key this is.
+    /// Adds to the row of an id, whose key this is; whether that is in the log of seconds by now.
     pub(super) fn add(
         &mut self,
         (id, key): (u64, &RowKey<'_>),
         gained: Gained<'_>,
         scratch: &mut Scratch,
-    ) {
+    ) -> bool {
         let place = self.place(id, key);
         if !self.ahead.contains(&place) {
             self.ahead = place..place + AHEAD;
@@ -104,6 +106,12 @@ impl Rows {
         self.heap_bytes -= row.heap_bytes();
         row.add(gained, scratch);
         self.heap_bytes += row.heap_bytes();
+        std::mem::replace(&mut row.is_logged, true)
+    }
+
+    /// No key is in the log.
+    pub(super) fn forget_logged(&mut self) {
+        self.rows.iter_mut().for_each(|row| row.is_logged = false);
     }
 
     /// Adds to the one that stands for others, whose key this is.
@@ -201,6 +209,7 @@ impl KeptRow {
             bytes: key.to_vec(),
             key_len: key.len() as u32,
             has_histogram: true,
+            is_logged: false,
         }
     }
 

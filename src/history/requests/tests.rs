@@ -16,6 +16,7 @@ use super::*;
 use crate::config::{PoolConfig, ReportsConfig};
 use crate::history::Retention;
 use crate::history::disk::Disk;
+use crate::history::manifest::UpTo;
 use crate::input::Decode as _;
 use crate::input::pinba::{Decoder, model};
 use crate::input::record::{Hasher, TextLimits};
@@ -78,6 +79,23 @@ impl Process {
         run: u64,
     ) -> Requests {
         Requests::new(keep, bytes_max, 500, run, &self.live, false).unwrap()
+    }
+}
+
+impl Store {
+    /// Writes what was collected. What cannot be written stays, to be written with what comes.
+    pub(in crate::history) fn flush_requests(
+        &mut self,
+        requests: &Requests,
+        now: u64,
+    ) -> Result<(), StoreError> {
+        let mut rows = requests.begin_flush(u64::MAX);
+        let written = match rows.is_empty() {
+            true => Ok(()),
+            false => self.write((None, &mut rows), UpTo::default(), now, || requests.clear()),
+        };
+        requests.end_flush(written.is_ok().then_some(rows.len()));
+        written
     }
 }
 

@@ -442,7 +442,8 @@ impl<R: Rewrite> Intake<R> {
 /// Bytes that one source takes, for the memory plan: the buffers of datagrams apart.
 pub const SOURCE_BYTES: usize = RecordWriter::BYTES
     + SEQUENCES_BYTES
-    + SUMS_BYTES
+    // Twice while a snapshot is written.
+    + 2 * SUMS_BYTES
     + CHUNK_BYTES
     + (tcp::CONNECTIONS_MAX + 1) * LINE_BYTES_MAX;
 

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt::Write as _;
 
 use ahash::RandomState;
+use serde::{Deserialize, Serialize};
 
 use super::line::{Swap, Transaction};
 use super::url::url_parts;
@@ -22,6 +23,8 @@ const PART_BYTES: usize = 128;
 pub const SUMS_BYTES: usize = 2 * ENTRIES_MAX * (3 * PART_BYTES + 128);
 /// What stands for keys that there was no room for.
 const OTHER: [&[u8]; 3] = [b"(other)"; 3];
+/// Keys in one record of a snapshot: a megabyte at most.
+const SAVED_MAX: usize = 1_024;
 /// So many misses tell what one takes.
 pub const MISSES_MIN: u64 = 10;
 
@@ -35,7 +38,7 @@ pub struct Sums {
 }
 
 /// Objects that moved, by action, size class and type.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Swaps {
     /// How many.
     pub count: u64,
@@ -50,7 +53,7 @@ pub struct Swaps {
 }
 
 /// Answers to requests, by server, type and code.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answers {
     /// How many.
     pub count: u64,
@@ -65,6 +68,18 @@ pub struct Answers {
     /// Of misses, how many took so many milliseconds.
     times: BTreeMap<u64, u64>,
 }
+
+/// Some of the sums of a source, in a snapshot.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct SavedSums {
+    /// What the source is read from.
+    pub from: String,
+    swaps: Vec<SavedSum<Swaps>>,
+    answers: Vec<SavedSum<Answers>>,
+}
+
+/// The begin of a piece of the window, unix seconds, a key, and its sum in that.
+type SavedSum<S> = (u32, Box<[u8]>, S);
 
 /// What requests with one code saved.
 #[derive(Debug, Clone, PartialEq)]
@@ -181,6 +196,38 @@ impl<S: Add> Windowed<S> {
         Some((sum, has_room))
     }
 
+    /// All sums, where a piece has so many seconds.
+    fn save(&self, secs: u32) -> Vec<SavedSum<S>> {
+        let pieces = self.pieces.iter();
+        let sums = pieces.flat_map(|(piece, sums)| {
+            let begin = piece.saturating_mul(secs);
+            sums.iter()
+                .map(move |(key, sum)| (begin, key.clone(), sum.clone()))
+        });
+        sums.collect()
+    }
+
+    /// Adds a sum that was saved to its piece, if there is room for it.
+    fn restore(&mut self, piece: u32, weigh: impl Fn(&S) -> usize, key: Box<[u8]>, sum: &S) {
+        let more = weigh(sum).saturating_add(1);
+        let entries = self.entries.saturating_add(more);
+        if entries > ENTRIES_MAX || key.len() > 3 * PART_BYTES + 2 {
+            return;
+        }
+        self.entries = entries;
+        let at = self.pieces.partition_point(|(number, _)| *number < piece);
+        if self
+            .pieces
+            .get(at)
+            .is_none_or(|(number, _)| *number != piece)
+        {
+            self.pieces.insert(at, (piece, ByKey::default()));
+        }
+        if let Some((_, sums)) = self.pieces.get_mut(at) {
+            sums.entry(key).or_default().add(sum);
+        }
+    }
+
     /// Adds all that is inside the window to `into`.
     fn read(&self, piece: u32, into: &mut BTreeMap<Box<[u8]>, S>) {
         for (number, sums) in &self.pieces {
@@ -230,9 +277,39 @@ const SIZES: [(u64, &str); 7] = [
 ];
 
 impl Sums {
+    fn piece_secs(&self) -> u32 {
+        (self.window_secs / PIECES).max(1)
+    }
+
     fn piece(&self, secs: u32) -> u32 {
-        secs.checked_div((self.window_secs / PIECES).max(1))
-            .unwrap_or(0)
+        secs.checked_div(self.piece_secs()).unwrap_or(0)
+    }
+
+    /// All of them, for a snapshot: those of what is read from there.
+    pub(crate) fn save(&self, from: &str) -> Vec<SavedSums> {
+        let secs = self.piece_secs();
+        let (swaps, answers) = (self.swaps.save(secs), self.answers.save(secs));
+        let saved = |swaps: &[_], answers: &[_]| SavedSums {
+            from: from.to_owned(),
+            swaps: swaps.to_vec(),
+            answers: answers.to_vec(),
+        };
+        let of_swaps = swaps.chunks(SAVED_MAX).map(|swaps| saved(swaps, &[]));
+        let of_answers = answers.chunks(SAVED_MAX).map(|answers| saved(&[], answers));
+        of_swaps.chain(of_answers).collect()
+    }
+
+    /// Adds those of a snapshot, as far as there is room. What has left the window meanwhile is not
+    /// shown, and goes.
+    pub(crate) fn restore(&mut self, saved: SavedSums) {
+        for (secs, key, sum) in saved.swaps {
+            let piece = self.piece(secs);
+            self.swaps.restore(piece, |_| 0, key, &sum);
+        }
+        for (secs, key, sum) in saved.answers {
+            let piece = self.piece(secs);
+            self.answers.restore(piece, |it| it.times.len(), key, &sum);
+        }
     }
 
     /// An object moved.
@@ -447,6 +524,49 @@ mod tests {
                 "SWAPOUT|1-4 KiB|image/gif Swaps { count: 2, bytes: 4372, timed: 2, first_delay_us: 26480, total_us: 26480 }",
             ]
         );
+    }
+
+    #[test]
+    fn sums_of_a_snapshot_go_on_and_leave_the_window() {
+        let before = source(240);
+        let asked =
+            "sq1 start=1.000 tr=3 ss=TCP_IMS_HIT out=500 mt=text/css url=http://h/x bs=- peer=-:-";
+        let miss = asked.replace("TCP_IMS_HIT", "TCP_MISS");
+        for number in 0..2_000 {
+            let swap = format!("1.000 SWAPIN 200 1 1 1 t/{number} 1/1 GET u 2/2");
+            take(&before, &swap, 1_000 + number % 100);
+        }
+        (0..20).for_each(|_| take(&before, &miss, 1_000));
+        take(&before, asked, 1_100);
+        let saved = before.sums.lock().save("here");
+        assert!(saved.len() > 2, "more than one record");
+        let after = source(240);
+        // Lines may have come by then.
+        take(&after, asked, 1_105);
+        saved
+            .into_iter()
+            .for_each(|it| after.sums.lock().restore(it));
+        take(&before, asked, 1_105);
+        let all = |source: &Source, secs| {
+            (
+                swaps([source].into_iter(), secs),
+                savings([source].into_iter(), secs),
+            )
+        };
+        for secs in [1_105, 1_245, 1_300] {
+            assert_eq!(all(&after, secs), all(&before, secs), "{secs}");
+        }
+        assert_eq!(all(&after, 1_105).0.len(), 2_000);
+        assert_eq!(all(&after, 1_105).1[0].miss_median_ms, Some(3.0));
+        // As many as there is room for, and no more.
+        let entries = |source: &Source| source.sums.lock().swaps.entries;
+        for _ in 0..10 {
+            let saved = before.sums.lock().save("here");
+            saved
+                .into_iter()
+                .for_each(|it| after.sums.lock().restore(it));
+        }
+        assert!(entries(&after) <= ENTRIES_MAX && entries(&after) > entries(&before));
     }
 
     #[test]

@@ -7,13 +7,15 @@ use std::time::Duration;
 
 use parking_lot::RwLock;
 use prost::Message as _;
+use serde_json::json;
 
 use super::*;
 use crate::clock::ManualClock;
-use crate::config::{PoolConfig, ReportsConfig};
+use crate::config::{Config, PoolConfig, ReportsConfig};
 use crate::input::Decode as _;
 use crate::input::pinba::{Decoder, model};
 use crate::input::record::{Hasher, TextLimits};
+use crate::input::squid::sums;
 use crate::pool::Pool;
 use crate::report::definition::Defaults;
 use crate::report::native::ReportForm;
@@ -114,7 +116,7 @@ impl Process {
         let now_ms = contents.mono_now(self.clock.unix_ms() + away_ms);
         let hasher = Hasher::new();
         let mut live = empty_live(plan, &hasher);
-        let restored = restore(bytes, &mut live, definitions(), now_ms)?;
+        let restored = restore(bytes, &mut live, definitions(), &[], now_ms)?;
         Ok((Self::over(live, hasher, now_ms), restored))
     }
 
@@ -336,7 +338,7 @@ fn reports_that_are_defined_otherwise_are_filled_from_raw_rows() {
     wanted[end - 2].0.name.clone_from(&names[1]);
     wanted[end - 1].0.name.clone_from(&names[0]);
     let gone = wanted.remove(end - 3).0.name;
-    let restored = restore(&bytes[..], &mut live, wanted, now_ms).unwrap();
+    let restored = restore(&bytes[..], &mut live, wanted, &[], now_ms).unwrap();
     let mut left_out: Vec<_> = restored
         .left_out
         .iter()
@@ -543,6 +545,45 @@ fn names_that_fold_while_it_is_written() {
             assert!(*requests <= then, "{report} {key}: {requests} of {then}");
         }
     }
+}
+
+/// Those of a source that is read from elsewhere do not.
+#[test]
+fn what_lines_of_squid_add_up_to_comes_back_to_their_source() {
+    let source = |port: u16| {
+        let text = format!("[[squid]]\nlisten = 'udp://127.0.0.1:{port}'");
+        let config = Config::from_toml("c", &text).unwrap();
+        let source = Source::new(config.squids[0].clone());
+        source.sums.lock().window_secs = 900;
+        source
+    };
+    let swaps = |source: &Source| {
+        let rows = sums::swaps([source].into_iter(), 1_700_000_000);
+        rows.into_iter().map(|(key, sum)| (key, sum.count))
+    };
+    let [before, other, same] = [1, 2, 1].map(source);
+    let saved = json!({"from": "", "answers": [], "swaps": [[1_700_000_000, b"SWAPIN\0\0t/x",
+        {"count": 2, "bytes": 3, "timed": 0, "first_delay_us": 0, "total_us": 0}]]});
+    let saved = serde_json::from_value(saved).unwrap();
+    before.sums.lock().restore(saved);
+    let process = Process::start(PLAN);
+    let subject = Subject {
+        live: &process.live,
+        counters: &Counters {
+            squids: vec![before],
+            ..Counters::new(1)
+        },
+        sockets: &[],
+        clock: &process.clock,
+        stop: &Shutdown::new(),
+    };
+    let bytes = write(subject, Vec::new()).unwrap().0;
+    let mut live = empty_live(PLAN, &Hasher::new());
+    let squids = [Arc::clone(&other), Arc::clone(&same)];
+    restore(&bytes[..], &mut live, definitions(), &squids, 0).unwrap();
+    let key = ["SWAPIN", "", "t/x"].map(str::to_owned).to_vec();
+    assert_eq!(swaps(&same).collect::<Vec<_>>(), [(key, 2)]);
+    assert_eq!(swaps(&other).count(), 0);
 }
 
 /// Groups that became one on their way back are one in the next snapshot.

@@ -194,6 +194,40 @@ fn what_was_committed_outlasts_a_power_cut() {
     assert!(changes.count() > 33);
 }
 
+/// What a start goes by was written, but perhaps not synced, by a process that was killed: it removes
+/// nothing for it that the manifest has again after a power cut.
+#[test]
+fn a_start_that_ends_in_a_power_cut_has_removed_nothing_that_counts() {
+    let mut starts = 0;
+    for killed_at in 1..3 {
+        for cut_at in 1.. {
+            let dir = tempfile::tempdir().unwrap();
+            let faults = Faults::default();
+            let mut store = open_on(&faults, dir.path()).unwrap();
+            let gained = gained(&[NOON], mark(0));
+            store.flush(&gained.batch, NOON, || ()).unwrap();
+            let later = NOON + 20 * DAY;
+            publish_all(&mut store, later).unwrap();
+            faults.die_at(killed_at);
+            store.retain(later).unwrap_err();
+            drop(store);
+            faults.die_at(cut_at);
+            let _cut_short = open_on(&faults, dir.path()).map(drop);
+            let is_cut_short = faults.was_reached();
+            faults.recover();
+            faults.cut_power();
+            let store = Store::open(dir.path(), keep()).unwrap();
+            assert_eq!(store.counts.missing, 0, "{killed_at}, {cut_at}");
+            check(&store, &gained.rows, Resolution::Hour);
+            if !is_cut_short {
+                break;
+            }
+            starts += 1;
+        }
+    }
+    assert!(starts > 10, "{starts}");
+}
+
 #[test]
 fn a_change_that_fails_is_made_later() {
     let changes = (1..).take_while(|&n| stopped_at(n, End::Failure)).count();

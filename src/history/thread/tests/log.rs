@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 
+use super::super::super::log::Log;
 use super::*;
 
 /// One that keeps a log, unless it is switched off.
@@ -94,6 +95,13 @@ fn a_log_that_was_flushed_is_not_read_again() {
     let (history, writer) = logging(dir.path(), &faults, 1 << 20);
     assert_eq!((found(&history), logs(dir.path()).len()), (1, 0));
     drop(writer);
+    // Nor where it cannot be removed.
+    fs::write(&log, &whole).unwrap();
+    faults.fail_at(1);
+    let disk = Disk { faults };
+    let mut found = Log::find(&disk, log.parent().unwrap(), 1).unwrap();
+    assert_eq!(found.replay(|_, _, _, _| ()).rows, 0);
+    assert!(log.exists());
 }
 
 #[test]
@@ -136,6 +144,26 @@ fn a_torn_end_is_cut_and_counted() {
     let (history, _) = logging(dir.path(), &faults, 1 << 20);
     assert_eq!(found(&history), 3);
     assert_eq!(history.status().count("log_bytes_torn"), 4_096);
+}
+
+/// It begins after a flush, in which more came.
+#[test]
+fn a_log_that_begins_beside_rows_has_their_keys() {
+    let dir = tempfile::tempdir().unwrap();
+    let faults = Faults::default();
+    let (history, mut writer) = logging(dir.path(), &faults, 1 << 20);
+    history.end_log("of a test".to_owned());
+    count(&history, NOON);
+    history.begin_flush();
+    // This a kill takes.
+    count(&history, NOON);
+    assert!(writer.flush());
+    count(&history, NOON);
+    writer.write_log();
+    drop(writer);
+    let (history, _) = logging(dir.path(), &faults, 1 << 20);
+    assert_eq!(found(&history), 2);
+    assert_eq!(history.status().count("log_bytes_torn"), 0);
 }
 
 /// Nobody notices but the status; after a flush there is a log again.
@@ -187,7 +215,7 @@ fn a_disk_that_takes_nothing_ends_the_log_until_it_does() {
 fn a_log_is_bounded_in_memory_and_on_disk() {
     let dir = tempfile::tempdir().unwrap();
     let faults = Faults::default();
-    let (history, mut writer) = logging(dir.path(), &faults, 400);
+    let (history, mut writer) = logging(dir.path(), &faults, 300);
     let why = || history.status().texts["log"].as_str().map(str::to_owned);
     (0..10).for_each(|script| count_script(&history, NOON, &format!("/{script}")));
     writer.write_log();
