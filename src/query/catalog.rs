@@ -37,6 +37,7 @@ use crate::telemetry::reading::{self, Group};
 use crate::value::Column;
 
 mod alerts;
+mod attributed;
 pub(crate) mod changes;
 #[cfg(feature = "sql")]
 mod compared;

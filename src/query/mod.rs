@@ -16,6 +16,8 @@ pub mod question;
 
 pub mod read_model;
 
+pub mod attribution;
+
 pub mod raw;
 
 mod timer_groups;

@@ -110,6 +110,7 @@ fn every_link_keeps_the_time() {
     for target in [
         "/".to_owned(),
         "/reports".into(),
+        "/changes".into(),
         REPORT.into(),
         format!("{REPORT}/row?script_name=%2Fa"),
         "/requests".into(),

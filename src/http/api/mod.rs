@@ -2,6 +2,7 @@
 
 pub(super) mod alerts;
 pub(super) mod annotations;
+pub(super) mod changes;
 pub(super) mod health;
 pub(super) mod imports;
 pub(super) mod metrics;

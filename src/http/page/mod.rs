@@ -14,6 +14,7 @@
 //! | `squid` | what Squid's lines say |
 //! | `profile` | samples of PHP's functions |
 //! | `alerts` | what fires, rules, silences, who is told |
+//! | `changes` | which keys the change from one span to another comes from |
 //! | `health`, `inside` | the daemon itself; where its time (`instruments`) and its memory go |
 //!
 //! Below them: `render` (pages and refusals as answers), [`frame`] (what all pages have), `table` (one table), `columns` (what tables show),
@@ -26,6 +27,7 @@
 mod alerts;
 mod assets;
 pub(super) mod cache;
+mod changes;
 mod chart;
 mod columns;
 mod compressed;
@@ -87,6 +89,7 @@ pub(super) fn paths() -> Vec<Endpoint> {
         ("/squid", route(Kind::Shared, squid::page)),
         ("/profile", route(Kind::OrFolded, profile::page)),
         ("/alerts", route(Kind::Shared, alerts::page)),
+        ("/changes", route(Kind::Compared, changes::page)),
         ("/daemon", route(Kind::Shared, health::page)),
         ("/daemon/inside", route(Kind::Shared, inside::page)),
         ("/assets/{file}", get(assets::read)),

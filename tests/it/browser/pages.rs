@@ -78,6 +78,7 @@ fn nothing_is_cut_at_any_width() {
         "/timers?by=group,server,operation",
         "/daemon",
         "/daemon/inside",
+        "/changes",
         "/squid",
         "/profile",
     ]);
@@ -142,6 +143,8 @@ fn long_names_and_comparisons_fit_too() {
     targets.extend([
         format!("/?{span}"),
         format!("/?{compared}"),
+        format!("/changes?{span}"),
+        format!("/changes?{compared}&measure=errors&report=report_by_status"),
         format!("/reports/report_by_script_name?{compared}"),
         format!("{row}&{compared}"),
         format!("/requests?limit=20&{compared}"),

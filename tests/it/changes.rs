@@ -1,0 +1,134 @@
+//! What changed from one span to another, over HTTP and on the page.
+
+use std::sync::Arc;
+
+use pinbad::clock::ManualClock;
+use prost::Message as _;
+use serde_json::{Value as Json, json};
+
+use crate::harness::{Here, Sender, await_until};
+use crate::packets::request;
+use crate::past::{START_SECS, pass, start};
+
+/// Sends a minute's requests: script, how many, seconds each.
+fn minute(here: &Here, clock: &ManualClock, requests: &[(&str, u64, f32)]) {
+    let mut sender = Sender::new(&here.site);
+    for (script, count, secs) in requests {
+        for _ in 0..*count {
+            let mut packet = request("h", "s", script);
+            packet.request_time = Some(*secs);
+            packet.status = Some(if *secs > 0.4 { 500 } else { 200 });
+            packet.add_timer(1, *secs, &[("group", "db")]);
+            sender.send(&packet.encode_to_vec());
+        }
+    }
+    sender.at_rest();
+    pass(&here.site, clock, 1_000);
+    pass(&here.site, clock, 59_000);
+}
+
+/// The members of a change, in this order.
+fn numbers(change: &Json) -> Json {
+    let names = [
+        "before", "after", "change", "calls", "slower", "new", "gone",
+    ];
+    names.iter().map(|name| change[name].clone()).collect()
+}
+
+#[test]
+fn a_change_is_told_apart_by_its_keys() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Arc::new(ManualClock::new(START_SECS * 1_000));
+    let here = start(dir.path(), &clock);
+    let site = &here.site;
+    let form = json!({"name": "groups", "level": "timer", "keys": ["@group"]});
+    assert_eq!(site.post("/api/v1/reports", &form.to_string()).status, 201);
+    minute(&here, &clock, &[("/idle", 1, 0.25)]);
+    minute(&here, &clock, &[("/a", 4, 0.25), ("/gone", 1, 0.125)]);
+    minute(&here, &clock, &[("/a", 6, 0.5), ("/new", 2, 0.25)]);
+    let span = format!("from={}&to={}", START_SECS + 120, START_SECS + 180);
+    let changes = |query: &str| site.json(&format!("/api/v1/changes?{query}"));
+
+    let found = await_until(
+        "both minutes are counted",
+        || changes(&span),
+        |it| it["change"] == 2.375 && it["covered_seconds"] == it["covered_seconds_before"],
+    );
+    assert_eq!(found["unit"], "seconds");
+    assert_eq!(found["compare_from"], START_SECS + 60);
+    assert_eq!(found["covered_seconds"], found["covered_seconds_before"]);
+    let expected = json!([1.125, 3.5, 2.375, 0.75, 1.25, 0.5, -0.125]);
+    assert_eq!(numbers(&found), expected, "{found}");
+    let rows = found["rows"].as_array().unwrap();
+    let keys: Vec<&Json> = rows.iter().map(|row| &row["key"]["script_name"]).collect();
+    assert_eq!(keys, ["/a", "/new", "/gone"]);
+    assert_eq!(numbers(&rows[0]), json!([1, 3, 2, 0.75, 1.25, 0, 0]));
+    assert_eq!(numbers(&found["other"]), json!([0, 0, 0, 0, 0, 0, 0]));
+    // What is cut off is in `other`; the whole stays.
+    let cut = changes(&format!("{span}&limit=1"));
+    assert_eq!(
+        numbers(&cut["other"]),
+        json!([0.125, 0.5, 0.375, 0, 0, 0.5, -0.125])
+    );
+    assert_eq!(numbers(&cut), expected);
+    // The spans swapped.
+    let swapped = format!(
+        "from={}&to={}&compare={}",
+        START_SECS + 60,
+        START_SECS + 120,
+        START_SECS + 120
+    );
+    let back = json!([3.5, 1.125, -2.375, -0.75, -1.25, 0.125, -0.5]);
+    assert_eq!(numbers(&changes(&swapped)), back);
+    let errors = changes(&format!("{span}&measure=errors"));
+    assert_eq!(numbers(&errors), json!([0, 6, 6, 1, 5, 0, 0]), "{errors}");
+    let timers = changes(&format!("{span}&report=groups"));
+    assert_eq!(timers["change"], 2.375, "{timers}");
+    // As it stands, against a week before: nothing was counted then.
+    let live = changes("compare=1w");
+    assert_eq!(live["rows"], json!([]));
+    assert!(
+        live["partial"].to_string().contains("nothing was counted"),
+        "{live}"
+    );
+
+    for (query, status, said) in [
+        ("measure=speed", 400, "time, errors, memory, traffic, cpu"),
+        ("report=groups&measure=errors", 400, "accepted: time, cpu"),
+        ("report=nope", 404, "no report"),
+        ("compare=x", 400, "such as -1w"),
+        ("limit=0", 400, "from 1 to 1000"),
+        ("from=yesterday", 400, "RFC 3339"),
+        ("by=script", 400, "measure"),
+    ] {
+        let target = format!("/api/v1/changes?{query}");
+        let problem = site.get(&target).problem(status);
+        assert!(problem.contains(said), "{query}: {problem}");
+        // The page takes the same, and says the same.
+        let page = site.get(&format!("/changes?{query}"));
+        assert_eq!(page.status, status, "{query}");
+    }
+    let page = site.get(&format!("/changes?{span}")).body;
+    for part in [
+        "+2.38 s",
+        "\u{2212}125 ms",
+        "report_by_script_name/row?script_name=%2Fa&amp;from=",
+    ] {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+    // Without a span the present is compared; a link to a page that cannot compare leaves that out.
+    let now = site.get("/changes?compare=-1w");
+    assert!(
+        now.status == 200 && now.body.contains("href=\"/requests\""),
+        "{now:?}"
+    );
+    let overview = site.get(&format!("/?{span}")).body;
+    assert!(overview.contains("href=\"/changes?from="), "{overview}");
+    here.stop();
+
+    let here = Here::start(&[]);
+    let page = here.site.get("/changes");
+    assert!(page.body.contains("Nothing to compare with: "), "{page:?}");
+    here.site.get("/api/v1/changes").problem(404);
+    here.stop();
+}
