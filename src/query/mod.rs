@@ -18,6 +18,8 @@ pub mod read_model;
 
 pub mod attribution;
 
+pub mod heatmap;
+
 pub mod raw;
 
 mod timer_groups;

@@ -1,4 +1,4 @@
-//! What changed from one span to another, over HTTP and on the page.
+//! What changed from one span to another, and heat maps: over HTTP and on the pages.
 
 use std::sync::Arc;
 
@@ -130,5 +130,82 @@ fn a_change_is_told_apart_by_its_keys() {
     let page = here.site.get("/changes");
     assert!(page.body.contains("Nothing to compare with: "), "{page:?}");
     here.site.get("/api/v1/changes").problem(404);
+    here.stop();
+}
+
+#[test]
+fn a_heat_map_has_every_request_in_its_cell() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Arc::new(ManualClock::new(START_SECS * 1_000));
+    let here = start(dir.path(), &clock);
+    let site = &here.site;
+    minute(&here, &clock, &[("/idle", 1, 0.25)]);
+    minute(&here, &clock, &[("/a", 4, 0.25), ("/b", 1, 0.125)]);
+    minute(&here, &clock, &[("/a", 6, 0.5), ("/b", 2, 0.25)]);
+    let span = format!("from={}&to={}", START_SECS + 60, START_SECS + 180);
+    let map = |query: &str| {
+        let target = format!("/api/v1/reports/report_by_script_name/heatmap?{span}{query}");
+        site.json(&target)
+    };
+    let rows = |map: &Json| {
+        let columns = map["columns"].as_array().unwrap().iter();
+        let mut rows = vec![0; map["edges"].as_array().unwrap().len() - 1];
+        for column in columns.filter_map(Json::as_array) {
+            for (row, count) in rows.iter_mut().zip(column) {
+                *row += count.as_u64().unwrap();
+            }
+        }
+        rows
+    };
+    // Few requests have large cells: a row is a doubling, a column five seconds.
+    let recent = await_until("all are counted", || map(""), |it| it["total"] == 13);
+    let edges = json!([0.065536, 0.131072, 0.262144, 0.524288]);
+    assert_eq!(
+        (&recent["edges"], &recent["step"]),
+        (&edges, &json!(5)),
+        "{recent}"
+    );
+    assert_eq!(rows(&recent), [1, 6, 6], "{recent}");
+    assert_eq!(recent["total"], 13);
+    let of_row = map("&script_name=%2Fa");
+    // Ten in two cells are enough: an eighth of a doubling each.
+    assert_eq!(rows(&of_row), [4, 0, 0, 0, 0, 0, 0, 0, 6], "{of_row}");
+    assert_eq!(of_row["key"], json!({"script_name": "/a"}));
+
+    let page = format!("/reports/report_by_script_name/row?script_name=%2Fa&{span}");
+    let page = site.get(&page).body;
+    for part in [
+        "data-edges=\"245760,",
+        "href=\"/requests?script_name=%2Fa&amp;from=",
+        "10 requests",
+    ] {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+    let picture = site.get(&format!("/reports/info/heat.svg?theme=dark&{span}"));
+    assert!(
+        picture.body.contains("13 values in 24 columns"),
+        "{picture:?}"
+    );
+    assert!(site.get("/").body.contains("Heat map of the request time"));
+
+    // The same from history, by the minute, when the last hour does not reach back.
+    pass(site, &clock, 7_200_000);
+    let old = await_until("the hour is over", || map(""), |it| it["step"] == 60);
+    assert_eq!((&old["edges"], &old["step"]), (&edges, &json!(60)), "{old}");
+    assert_eq!(old["columns"], json!([[1, 4, 0], [0, 2, 6]]));
+    for (target, status, said) in [
+        (
+            "report_by_script_name/heatmap?script=%2Fa",
+            400,
+            "script_name",
+        ),
+        ("report_by_script_name/heatmap?from=soon", 400, "RFC 3339"),
+        ("nope/heatmap", 404, "no report"),
+    ] {
+        let problem = site
+            .get(&format!("/api/v1/reports/{target}"))
+            .problem(status);
+        assert!(problem.contains(said), "{target}: {problem}");
+    }
     here.stop();
 }

@@ -117,6 +117,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
             }
             @for panel in panels { (panel?) }
         }
+        @if let Some(history) = &history { (history.heat()) }
     };
     view.page("/", "Overview", &main)
 }
