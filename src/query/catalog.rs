@@ -45,6 +45,7 @@ mod compared;
 mod fleet;
 #[cfg(feature = "sql")]
 mod imports;
+mod many_calls;
 #[cfg(not(feature = "sql"))]
 mod no_past;
 #[cfg(feature = "sql")]

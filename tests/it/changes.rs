@@ -1,4 +1,4 @@
-//! What changed from one span to another, and heat maps: over HTTP and on the pages.
+//! What changed from one span to another, heat maps, and calls per request: over HTTP, in SQL and on the pages.
 
 use std::sync::Arc;
 
@@ -207,5 +207,61 @@ fn a_heat_map_has_every_request_in_its_cell() {
             .problem(status);
         assert!(problem.contains(said), "{target}: {problem}");
     }
+    here.stop();
+}
+
+#[test]
+fn too_many_calls_are_found_with_an_example() {
+    let here = Here::start(&[]);
+    let site = &here.site;
+    let mut sender = Sender::new(site);
+    let mut send = |script: &str, hits: &[u32]| {
+        let mut packet = request("h", "s", script);
+        for hits in hits {
+            packet.add_timer(*hits, 0.125, &[("group", "db"), ("server", "db1")]);
+        }
+        sender.send(&packet.encode_to_vec());
+    };
+    (0..10).for_each(|_| send("/list", &[200]));
+    send("/list", &[150, 100]);
+    (0..9).for_each(|_| send("/list", &[200]));
+    send("/one", &[1]);
+    sender.at_rest();
+    let sql = |columns: &str| {
+        let query = format!(
+            "SELECT {columns} FROM many_calls WHERE script_name = '/list' AND tag_name = 'server'"
+        );
+        let answer = site.post("/api/v1/sql", &json!({ "query": query }).to_string());
+        let answer: Json = serde_json::from_str(&answer.body).unwrap();
+        answer["rows"].clone()
+    };
+    let numbers = sql("tag_value, req_count, hit_count, hits_mean, hits_max");
+    assert_eq!(numbers, json!([["db1", 20, 4_050, 202.5, 250]]));
+    let p95 = sql("hits_p95")[0][0].as_u64().unwrap();
+    assert!((199..=202).contains(&p95), "{p95}");
+    let id = sql("request_id")[0][0].clone();
+    let example = site.json(&format!("/api/v1/requests/{id}"));
+    assert_eq!(example["timers"].as_array().unwrap().len(), 2, "{example}");
+
+    let page = site.get("/calls").body;
+    let link = format!("href=\"/requests/{id}?by=group\">#{id}<");
+    for part in [
+        &link,
+        "/timers?by=group&amp;script_name=%2Flist&amp;t.group=db",
+        ">250<",
+    ] {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+    assert!(page.find(&link) < page.find("%2Fone"), "{page}");
+    let one = site.get("/calls?by=server&script_name=%2Fone").body;
+    assert!(
+        !one.contains("%2Flist") && one.contains("t.server=db1"),
+        "{one}"
+    );
+    let bad = site.get("/calls?limit=0");
+    assert!(
+        bad.status == 400 && bad.body.contains("from 1 to 100"),
+        "{bad:?}"
+    );
     here.stop();
 }

@@ -36,7 +36,7 @@ mod bench;
 mod browser;
 /// What the buffers hold while the merger stands still.
 mod burst;
-/// What changed from one span to another, and heat maps.
+/// What changed from one span to another, heat maps, calls per request.
 #[cfg(feature = "sql")]
 mod changes;
 /// Rows of history in ClickHouse.

@@ -111,6 +111,7 @@ fn every_link_keeps_the_time() {
         "/".to_owned(),
         "/reports".into(),
         "/changes".into(),
+        "/calls".into(),
         REPORT.into(),
         format!("{REPORT}/row?script_name=%2Fa"),
         "/requests".into(),

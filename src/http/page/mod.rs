@@ -10,7 +10,7 @@
 //! | `overview` | the last hour, and the top rows by time, p95, count, errors |
 //! | `reports`, `report`, `row` | the list, one report as a table, one row with its charts, histogram and slowest requests |
 //! | `requests`, `request` | the search, and one request with the waterfall of its timers |
-//! | `timers` | raw timers by any tags |
+//! | `timers`, `calls` | raw timers by any tags; their hits per request |
 //! | `squid` | what Squid's lines say |
 //! | `profile` | samples of PHP's functions |
 //! | `alerts` | what fires, rules, silences, who is told |
@@ -27,6 +27,7 @@
 mod alerts;
 mod assets;
 pub(super) mod cache;
+mod calls;
 mod changes;
 mod chart;
 mod columns;
@@ -86,6 +87,7 @@ pub(super) fn paths() -> Vec<Endpoint> {
         ("/requests", route(Kind::Shared, requests::page)),
         ("/requests/{id}", route(Kind::Shared, request::page)),
         ("/timers", route(Kind::Shared, timers::page)),
+        ("/calls", route(Kind::Shared, calls::page)),
         ("/squid", route(Kind::Shared, squid::page)),
         ("/profile", route(Kind::OrFolded, profile::page)),
         ("/alerts", route(Kind::Shared, alerts::page)),

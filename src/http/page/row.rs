@@ -295,6 +295,7 @@ impl Row {
                 scanned_max: SEARCHED_MAX,
                 groups_max: 1,
                 slowest_max: SLOWEST,
+                per_request: false,
             };
             timer_groups::find(view, search).map(|found| {
                 let table = timers::slow_table(&found, &view.time);

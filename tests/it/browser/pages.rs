@@ -79,6 +79,7 @@ fn nothing_is_cut_at_any_width() {
         "/daemon",
         "/daemon/inside",
         "/changes",
+        "/calls",
         "/squid",
         "/profile",
     ]);
@@ -137,6 +138,7 @@ fn long_names_and_comparisons_fit_too() {
         "/reports/report_by_hostname_server_and_script",
         "/requests?limit=20",
         "/timers?by=group,server,script_name",
+        "/calls?by=server",
         row,
     ]);
     targets.push(format!("/requests/{id}"));
