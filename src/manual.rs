@@ -35,6 +35,8 @@ pub mod otlp {}
 pub mod pages {}
 #[doc = include_str!("manual/php.md")]
 pub mod php {}
+#[doc = include_str!("manual/releases.md")]
+pub mod releases {}
 #[doc = include_str!("manual/reports.md")]
 pub mod reports {}
 #[doc = include_str!("manual/restart.md")]

@@ -15,8 +15,8 @@ use tokio::sync::watch;
 #[cfg(feature = "sql")]
 use super::api::sql;
 use super::api::{
-    alerts, annotations, health, imports, metrics, openapi, reports, requests, series, sources,
-    stream, test_packet,
+    alerts, annotations, changes, health, heatmap, imports, metrics, openapi, reports, requests,
+    series, sources, stream, test_packet,
 };
 use super::app::{App, Endpoint};
 use super::auth::{ANNOTATIONS, SILENCES};
@@ -43,6 +43,7 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
         ("/api/v1/reports", get(reports::list).post(reports::create)),
         ("/api/v1/reports/{name}", report),
         ("/api/v1/reports/{name}/series", get(series::read)),
+        ("/api/v1/reports/{name}/heatmap", get(heatmap::get)),
         (
             ANNOTATIONS,
             get(annotations::list).post(annotations::create),
@@ -52,6 +53,7 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
         ("/api/v1/alerts/test", get(alerts::replay)),
         (SILENCES, get(alerts::silences).post(alerts::silence)),
         ("/api/v1/silences/{id}", delete(alerts::end_silence)),
+        ("/api/v1/changes", get(changes::read)),
         ("/api/v1/sources", get(sources::list)),
         ("/api/v1/requests", get(requests::list)),
         ("/api/v1/requests/{id}", get(requests::read)),

@@ -113,6 +113,11 @@ impl Span {
         Ok((from, read("to", &self.to, Rounding::Up)?))
     }
 
+    /// Whether neither end is given.
+    pub(super) fn is_now(&self) -> bool {
+        self.from.is_none() && self.to.is_none()
+    }
+
     /// The zone, UTC when none is given.
     pub(super) fn zone(&self) -> Result<Zone, Problem> {
         Ok(Zone(self.here(0)?.1))

@@ -36,6 +36,7 @@ use crate::telemetry::reading::{self, Group};
 use crate::value::Column;
 
 mod alerts;
+mod attributed;
 pub(crate) mod changes;
 #[cfg(feature = "sql")]
 mod compared;
@@ -43,6 +44,7 @@ mod compared;
 mod fleet;
 #[cfg(feature = "sql")]
 mod imports;
+mod many_calls;
 #[cfg(not(feature = "sql"))]
 mod no_past;
 #[cfg(feature = "sql")]

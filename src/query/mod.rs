@@ -16,6 +16,10 @@ pub mod question;
 
 pub mod read_model;
 
+pub mod attribution;
+
+pub mod heatmap;
+
 pub mod raw;
 
 mod timer_groups;

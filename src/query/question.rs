@@ -21,6 +21,16 @@ pub struct Spans {
     pub before: Option<Range<u64>>,
 }
 
+impl Spans {
+    /// With what it is compared: where nothing is said, the span right before.
+    #[must_use]
+    pub fn compared_with(&self) -> Range<u64> {
+        let Range { start, end } = self.span;
+        let before = || start.saturating_sub(end - start)..start;
+        self.before.clone().unwrap_or_else(before)
+    }
+}
+
 /// The time that a question is about.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum When {
@@ -90,7 +100,6 @@ pub struct ReportQuestion {
 
 /// The span to compare with, of one that was made wider: as long as that, and where the two had nothing in common, it still
 /// has not. What is no shift of the whole span (a calendar's day that is longer than another) stays as it was asked for.
-#[cfg(any(test, feature = "sql"))]
 #[must_use]
 pub(crate) fn moved(wide: &Range<u64>, asked: &Range<u64>, before: &Range<u64>) -> Range<u64> {
     let length = |span: &Range<u64>| span.end.saturating_sub(span.start);

@@ -8,7 +8,9 @@ use std::ops::Range;
 
 use super::question::{OfSpan, RequestName};
 use super::table::Table;
-pub use super::timer_groups::{SlowTimer, TAG_NAMES_MAX, TimerGroup, TimerGroups, TimerSearch};
+pub use super::timer_groups::{
+    HitsPerRequest, SlowTimer, TAG_NAMES_MAX, TimerGroup, TimerGroups, TimerSearch,
+};
 pub use crate::config::rewrite::{TEXT_FIELDS, TextField};
 use crate::input::squid::activity::Measures;
 use crate::profile::report::SampleMetric;

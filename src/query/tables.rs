@@ -1,4 +1,4 @@
-//! The tables in which the daemon speaks of itself: `status`, `active_reports`, `v2_stats`, `v2_active`; and `annotation`.
+//! The tables in which the daemon speaks of itself: `status`, `active_reports`, `v2_stats`, `v2_active`; with `annotation` and `many_calls`.
 //!
 //! They are read like reports (kind `status`), are always there, and can be made under other names by their COMMENT
 //! (`status`, `active` or `active_reports`, `v2/stats`, `v2/active`), as in Pinba. The catalog takes a
@@ -61,12 +61,13 @@ pub const KIND: &str = "status";
 pub const SAMPLES: &str = "sample";
 
 /// The tables under their own names. Raw data is read in other ways.
-pub(super) const TABLES: [FixedTable; 5] = [
+pub(super) const TABLES: [FixedTable; 6] = [
     FixedTable::Status,
     FixedTable::ActiveReports,
     FixedTable::V2Stats,
     FixedTable::V2Active,
     FixedTable::Annotation,
+    FixedTable::ManyCalls,
 ];
 
 /// Numbers of columns: as many as `sample` has.
@@ -191,7 +192,7 @@ impl StatusTable {
             FixedTable::StatRequest => &PLACES[..9],
             FixedTable::ActiveReports => &[0, 1, 2, 3],
             FixedTable::V2Active => &[0, 1, 2, 3],
-            FixedTable::SquidSwap | FixedTable::SquidSavings => &[0, 1, 2],
+            FixedTable::SquidSwap | FixedTable::SquidSavings | FixedTable::ManyCalls => &[0, 1, 2],
             _ => &[],
         }
     }

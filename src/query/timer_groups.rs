@@ -29,6 +29,8 @@ pub struct TimerSearch {
     pub groups_max: usize,
     /// How many single timers to show, those with the longest time per hit.
     pub slowest_max: usize,
+    /// Whether [`TimerGroup::per_request`] is wanted.
+    pub per_request: bool,
 }
 
 /// Raw timers summed up.
@@ -74,6 +76,21 @@ pub struct TimerGroup {
     pub quantiles: [f64; 3],
     /// Longest time per hit, microseconds.
     pub max_us: u64,
+    /// How the hits are spread over requests, where that is wanted.
+    pub per_request: Option<HitsPerRequest>,
+}
+
+/// How many hits of a row requests with such timers have.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct HitsPerRequest {
+    /// On average.
+    pub mean: f64,
+    /// 95th percentile, exact below 128.
+    pub p95: u64,
+    /// The most.
+    pub max: u64,
+    /// The request with the most, the newest of equals; with its run, where it is one of the past.
+    pub request: (Option<u64>, u64),
 }
 
 /// One timer out of many.
@@ -126,11 +143,44 @@ struct Row {
     last: Option<Of>,
     /// Hits by bucket, in parts.
     buckets: AHashMap<u32, u64>,
+    /// Hits of the request that was counted last.
+    hits: u64,
+    /// The most of a request.
+    most: (u64, Option<Of>),
+    /// Requests by the bucket of their hits, in parts, where that is wanted.
+    requests: Option<AHashMap<u32, u64>>,
 }
 
 impl Row {
+    fn new(search: &TimerSearch, keys: Vec<Option<String>>) -> Self {
+        Self {
+            group: TimerGroup {
+                keys,
+                ..TimerGroup::default()
+            },
+            requests: search.per_request.then(AHashMap::new),
+            ..Self::default()
+        }
+    }
+
+    /// Counts the hits of the request that was counted last: all of its timers have been seen.
+    fn close(&mut self) {
+        let hits = std::mem::take(&mut self.hits);
+        if let (Some(of), Some(requests)) = (self.last, &mut self.requests) {
+            let counted = requests.entry(BucketLayout::LogLinear.bucket(hits));
+            let counted = counted.or_default();
+            *counted = counted.saturating_add(of.parts);
+            self.most = self.most.max((hits, Some(of)));
+        }
+    }
+
     fn add(&mut self, of: Of, timer: Numbers) {
-        let is_first = self.last.replace(of) != Some(of);
+        let is_first = self.last != Some(of);
+        if is_first {
+            self.close();
+            self.last = Some(of);
+        }
+        self.hits = self.hits.saturating_add(timer.hits);
         let Numbers {
             id: _,
             hits,
@@ -149,7 +199,31 @@ impl Row {
         *counted = counted.saturating_add(hits.saturating_mul(of.parts));
     }
 
+    /// The hits of requests: needs the sums.
+    fn per_request(&self) -> Option<HitsPerRequest> {
+        let (max, of) = (self.most.0, self.most.1?);
+        let mut buckets: Vec<(u32, u64)> = self
+            .requests
+            .iter()
+            .flatten()
+            .map(|it| (*it.0, *it.1))
+            .collect();
+        buckets.sort_unstable();
+        let total = buckets.iter().map(|it| it.1).fold(0, u64::saturating_add);
+        let rank = Rank::percent(95.0, Rounding::Up)?;
+        let p95 = BucketLayout::LogLinear.quantile(rank, total, buckets);
+        let [requests, _, hits, ..] = self.sums;
+        Some(HitsPerRequest {
+            mean: hits as f64 / requests.max(1) as f64,
+            p95: ((p95 * 1e6).round() as u64).min(max),
+            max,
+            request: (of.run, of.id),
+        })
+    }
+
     fn finish(mut self, ranks: &Ranks) -> TimerGroup {
+        self.close();
+        self.group.per_request = self.per_request();
         let mut buckets: Vec<(u32, u64)> = self.buckets.into_iter().collect();
         buckets.sort_unstable();
         let total = buckets.iter().map(|(_, parts)| *parts);
@@ -192,7 +266,7 @@ impl<'a> TimerSums<'a> {
     pub(super) fn new(search: &'a TimerSearch) -> Self {
         Self {
             search,
-            rows: vec![Row::default()],
+            rows: vec![Row::new(search, Vec::new())],
             places: AHashMap::new(),
             slowest: Slowest::new(search.slowest_max),
             tag_names: BTreeSet::new(),
@@ -237,13 +311,7 @@ impl<'a> TimerSums<'a> {
         if self.rows.len() > self.search.groups_max {
             return Some(0);
         }
-        self.rows.push(Row {
-            group: TimerGroup {
-                keys: keys.clone(),
-                ..TimerGroup::default()
-            },
-            ..Row::default()
-        });
+        self.rows.push(Row::new(self.search, keys.clone()));
         let at = self.rows.len() - 1;
         self.places.insert(keys, at);
         Some(at)

@@ -141,6 +141,20 @@ pub(crate) struct Span<'a> {
 }
 
 impl Span<'_> {
+    /// The time in the middle of each bucket, microseconds, and how many it has; `None`: not known.
+    pub(crate) fn spread(&self) -> Option<Vec<(u64, u64)>> {
+        let middle = |bucket| {
+            let (low, high) = self.definition.buckets.bounds(bucket);
+            low.midpoint(high.saturating_sub(1).max(low))
+        };
+        let pairs = self.sum.histogram()?.iter();
+        Some(
+            pairs
+                .map(|(bucket, count)| (middle(bucket), count))
+                .collect(),
+        )
+    }
+
     fn percentile(&self, percent: f64) -> Option<f64> {
         let histogram = self.sum.histogram()?;
         let total: u64 = histogram.iter().map(|(_, count)| count).sum();

@@ -27,7 +27,7 @@ use self::history::History;
 pub use self::metric::Metric;
 #[cfg(feature = "sql")]
 pub(crate) use self::metric::Span;
-pub use self::read::{Coverage, Lines};
+pub use self::read::{Coverage, Lines, Spreads};
 use crate::instruments::Instrument;
 use crate::report::definition::Definition;
 use crate::report::{CONFIGURED, DefinedBy, Watchlist};

@@ -29,6 +29,19 @@ pub struct Lines {
     pub points: Vec<Vec<Option<f64>>>,
 }
 
+/// How the times of one row were spread over time.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Spreads {
+    /// Unix second at which the first column begins.
+    pub from: u64,
+    /// Seconds of a column.
+    pub step: u64,
+    /// Times, microseconds, and how many there were of each. `None`: not known.
+    pub columns: Vec<Option<Vec<(u64, u64)>>>,
+    /// What is lacking, for people.
+    pub partial: Vec<String>,
+}
+
 /// What is kept now, unix seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Coverage {
@@ -77,15 +90,59 @@ impl Series {
         Ok(points.map(|it| it.last().copied().flatten()).collect())
     }
 
+    /// The histograms of one row, as [`lines`](Self::lines) has its metrics.
+    ///
+    /// # Errors
+    /// As of [`lines`](Self::lines).
+    pub fn spreads(
+        &self,
+        report: &str,
+        key: Option<&[String]>,
+        span: (u64, u64, u64),
+    ) -> Result<Spreads, String> {
+        let (from, step, columns) =
+            self.points_of(report, key, span, true, |span| span.spread())?;
+        Ok(Spreads {
+            from,
+            step,
+            columns: columns.into_iter().map(Option::flatten).collect(),
+            partial: Vec::new(),
+        })
+    }
+
     /// Lines, whose points begin at multiples of the step if they are `aligned`.
     fn lines_of(
         &self,
         report: &str,
         key: Option<&[String]>,
         metrics: &[Metric],
-        (from, to, mut step): (u64, u64, u64),
+        span: (u64, u64, u64),
         aligned: bool,
     ) -> Result<Lines, String> {
+        let numbers = |span: &Span<'_>| -> Vec<Option<f64>> {
+            metrics.iter().map(|metric| metric.of(span)).collect()
+        };
+        let (from, step, found) = self.points_of(report, key, span, aligned, numbers)?;
+        let line = |metric: usize| {
+            let points = found.iter().map(|point| point.as_ref()?[metric]);
+            points.collect()
+        };
+        Ok(Lines {
+            from,
+            step,
+            points: (0..metrics.len()).map(line).collect(),
+        })
+    }
+
+    /// Something of each step, when the first begins, and how long one is.
+    fn points_of<T>(
+        &self,
+        report: &str,
+        key: Option<&[String]>,
+        (from, to, mut step): (u64, u64, u64),
+        aligned: bool,
+        of: impl Fn(&Span<'_>) -> T,
+    ) -> Result<(u64, u64, Vec<Option<T>>), String> {
         let (report, row) = self.row(report, key)?;
         let state = READ.read(&self.0.state);
         let history = &state.history;
@@ -114,7 +171,7 @@ impl Series {
         let gained = gained.unwrap_or_default();
         let mut gained = gained.iter().peekable();
         let count = to.saturating_sub(from).div_ceil(step) as usize;
-        let mut points = vec![vec![None; count]; metrics.len()];
+        let mut points: Vec<Option<T>> = (0..count).map(|_| None).collect();
         for of_point in slots.chunk_by(|a, b| place(a) == place(b)) {
             let mut span = Span {
                 definition: &report.definition,
@@ -135,13 +192,11 @@ impl Series {
                 span.secs += slot.end().saturating_sub(since.max(slot.second));
             }
             let place = place(&of_point[0]).filter(|_| span.secs > 0);
-            for (metric, points) in metrics.iter().zip(&mut points) {
-                if let Some(point) = place.and_then(|place| points.get_mut(place)) {
-                    *point = metric.of(&span);
-                }
+            if let Some(point) = place.and_then(|place| points.get_mut(place)) {
+                *point = Some(of(&span));
             }
         }
-        Ok(Lines { from, step, points })
+        Ok((from, step, points))
     }
 
     /// A report of which the past is kept.

@@ -36,6 +36,9 @@ mod bench;
 mod browser;
 /// What the buffers hold while the merger stands still.
 mod burst;
+/// What changed from one span to another, heat maps, calls per request.
+#[cfg(feature = "sql")]
+mod changes;
 /// Rows of history in ClickHouse.
 #[cfg(feature = "sql")]
 mod clickhouse;

@@ -110,6 +110,8 @@ fn every_link_keeps_the_time() {
     for target in [
         "/".to_owned(),
         "/reports".into(),
+        "/changes".into(),
+        "/calls".into(),
         REPORT.into(),
         format!("{REPORT}/row?script_name=%2Fa"),
         "/requests".into(),

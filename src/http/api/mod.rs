@@ -2,7 +2,9 @@
 
 pub(super) mod alerts;
 pub(super) mod annotations;
+pub(super) mod changes;
 pub(super) mod health;
+pub(super) mod heatmap;
 pub(super) mod imports;
 pub(super) mod metrics;
 pub(super) mod openapi;

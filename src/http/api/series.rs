@@ -120,7 +120,7 @@ impl Query {
             }
         }
         let report = series.report(name).map_err(Problem::not_found)?;
-        let key = self.key(&report.key_names)?;
+        let key = key_of(&self.keys, &report.key_names)?;
         let end = series.coverage().map_or(0, |reach| reach.to);
         let (span, step) = self.steps(from, to, end)?;
         let span = (span.start, span.end, step);
@@ -136,7 +136,7 @@ impl Query {
         let metric = METRICS.iter().find(|it| it.0 == name);
         let names = METRICS.iter().map(|it| it.0);
         let metric = metric.ok_or_else(|| no_metric(name, names))?;
-        let key = self.key(&report.keys)?;
+        let key = key_of(&self.keys, &report.keys)?;
         let now_ms = source.unix_ms();
         let (from, to) = self.span.ends(now_ms)?;
         let (span, step) = self.steps(from, to, now_ms / 1_000)?;
@@ -169,7 +169,7 @@ impl Query {
         let step_default = || step_of(secs, POINTS_WANTED).min(86_400);
         let step = self.step.unwrap_or_else(step_default).max(60);
         too_many(secs, step)?;
-        let key = self.key(keys)?;
+        let key = key_of(&self.keys, keys)?;
         let question = LineQuestion {
             key: key.clone(),
             metrics: vec![metric],
@@ -210,16 +210,16 @@ impl Query {
         too_many(span, step)?;
         Ok((from..to, step))
     }
+}
 
-    /// The key values in column order; `None`: all rows together.
-    fn key(&self, keys: &[String]) -> Result<Option<Vec<String>>, Problem> {
-        if self.keys.rest().next().is_none() {
-            return Ok(None);
-        }
-        let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
-        let row = self.keys.row(&keys)?.into_iter();
-        Ok(Some(row.map(|(_, value)| value).collect()))
+/// The key values that are among the parameters, in column order; `None`: all rows together.
+pub(super) fn key_of(params: &Params, keys: &[String]) -> Result<Option<Vec<String>>, Problem> {
+    if params.rest().next().is_none() {
+        return Ok(None);
     }
+    let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+    let row = params.row(&keys)?.into_iter();
+    Ok(Some(row.map(|(_, value)| value).collect()))
 }
 
 fn body(name: &str, key: Option<Map<String, Json>>, metric: (&str, &str), lines: Lines) -> Json {
@@ -237,7 +237,7 @@ fn body(name: &str, key: Option<Map<String, Json>>, metric: (&str, &str), lines:
 }
 
 /// The values of a key under their names.
-fn named(names: &[String], key: Option<Vec<String>>) -> Option<Map<String, Json>> {
+pub(super) fn named(names: &[String], key: Option<Vec<String>>) -> Option<Map<String, Json>> {
     let values = key?.into_iter().map(Json::from);
     Some(Map::from_iter(names.iter().cloned().zip(values)))
 }

@@ -9,9 +9,11 @@ use maud::{Markup, html};
 use plotters::coord::ranged1d::{BoldPoints, Ranged};
 use plotters::coord::types::RangedCoordf64;
 
+mod heat;
 mod histogram;
 mod lines;
 
+pub(super) use self::heat::heat;
 pub(super) use self::histogram::histogram;
 #[cfg(test)]
 pub(super) use self::lines::POINTS_MAX;

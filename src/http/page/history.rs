@@ -27,6 +27,8 @@ use crate::query::read_model::SampleQuestion;
 use crate::series::{Coverage, Lines, Metric, Series};
 use crate::state::annotations::Annotation;
 
+mod heat;
+
 /// How far back a chart can go: in the address, seconds, seconds from one point to the next.
 const SPANS: [(&str, u64, u64); 4] = [
     ("1m", 60, 1),

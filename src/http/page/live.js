@@ -231,8 +231,26 @@
     });
   }
 
+  // A column of a heat map leads to its requests, and a cell to those that took as long.
+  function cells() {
+    document.addEventListener("click", (event) => {
+      const column = event.target.closest("[data-edges] a");
+      if (!column || !event.detail) return;
+      const edges = column.parentNode.dataset.edges.split(",");
+      const { bottom, height } = column.getBoundingClientRect();
+      const row = Math.floor((bottom - event.clientY) / height * (edges.length - 1));
+      const at = Math.min(edges.length - 2, Math.max(0, row));
+      const there = new URL(column.href.baseVal, location.href);
+      if (at) there.searchParams.set("min_time", edges[at] / 1e6);
+      there.searchParams.set("max_time", (edges[at + 1] - 1) / 1e6);
+      event.preventDefault();
+      location.assign(there);
+    });
+  }
+
   document.addEventListener("DOMContentLoaded", () => {
     zoom();
+    cells();
     sendTestPackets();
     const zone = document.querySelector("#zone[data-zones]");
     // What knows it takes longer to wake up than a page to load.

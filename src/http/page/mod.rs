@@ -10,10 +10,11 @@
 //! | `overview` | the last hour, and the top rows by time, p95, count, errors |
 //! | `reports`, `report`, `row` | the list, one report as a table, one row with its charts, histogram and slowest requests |
 //! | `requests`, `request` | the search, and one request with the waterfall of its timers |
-//! | `timers` | raw timers by any tags |
+//! | `timers`, `calls` | raw timers by any tags; their hits per request |
 //! | `squid` | what Squid's lines say |
 //! | `profile` | samples of PHP's functions |
 //! | `alerts` | what fires, rules, silences, who is told |
+//! | `changes` | which keys the change from one span to another comes from |
 //! | `health`, `inside` | the daemon itself; where its time (`instruments`) and its memory go |
 //!
 //! Below them: `render` (pages and refusals as answers), [`frame`] (what all pages have), `table` (one table), `columns` (what tables show),
@@ -26,6 +27,8 @@
 mod alerts;
 mod assets;
 pub(super) mod cache;
+mod calls;
+mod changes;
 mod chart;
 mod columns;
 mod compressed;
@@ -84,9 +87,11 @@ pub(super) fn paths() -> Vec<Endpoint> {
         ("/requests", route(Kind::Shared, requests::page)),
         ("/requests/{id}", route(Kind::Shared, request::page)),
         ("/timers", route(Kind::Shared, timers::page)),
+        ("/calls", route(Kind::Shared, calls::page)),
         ("/squid", route(Kind::Shared, squid::page)),
         ("/profile", route(Kind::OrFolded, profile::page)),
         ("/alerts", route(Kind::Shared, alerts::page)),
+        ("/changes", route(Kind::Compared, changes::page)),
         ("/daemon", route(Kind::Shared, health::page)),
         ("/daemon/inside", route(Kind::Shared, inside::page)),
         ("/assets/{file}", get(assets::read)),

@@ -83,7 +83,9 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     let choices = orders.iter();
     let choices =
         choices.map(|(word, text, ..)| (address(span, word), html! { (text) }, *word == order.0));
-    let choices: Vec<_> = choices.collect();
+    let mut choices: Vec<_> = choices.collect();
+    let changes = html! { "what changed \u{2192}" };
+    choices.push((time.link("/changes", []), changes, false));
     let mut all = all?;
     all.choose(&|_, _| true, &all.sort(), (0, 1))?;
     let panels = others.into_iter().zip([servers, hosts, statuses]);
@@ -115,6 +117,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
             }
             @for panel in panels { (panel?) }
         }
+        @if let Some(history) = &history { (history.heat()) }
     };
     view.page("/", "Overview", &main)
 }

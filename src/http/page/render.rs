@@ -111,6 +111,8 @@ pub(super) type Page = fn(&View<'_>) -> Result<Markup, Problem>;
 pub(super) enum Kind {
     /// Made once a second at most, however many look at it.
     Shared,
+    /// Shared as well, and of a span in any case, so that there is something to compare.
+    Compared,
     /// Made each time: one's own changes must be seen at once.
     Fresh,
     /// Shared as well; with `format=folded` it is a plain text.
@@ -181,14 +183,14 @@ async fn make(
             source,
             app: &shared,
             path,
-            time: Time::read(source, uri.query())?,
+            time: Time::read(source, uri.query(), kind == Kind::Compared)?,
             uri: &uri,
         };
         Ok(Text::new(page(&view)?.into_string()))
     });
     match kind {
         Kind::Fresh => text.await,
-        Kind::Shared | Kind::OrFolded | Kind::Picture => app.pages.get(&target, text).await,
+        _ => app.pages.get(&target, text).await,
     }
 }
 

@@ -86,6 +86,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
                 @let (own, text) = if is_own { (None, "Common columns") } else { (Some("own"), "All columns, as in SQL") };
                 a href=(params.link(path, &[("view", own), ("sort", None)])) { (text) }
             }
+            @if source.past_keys(name).is_ok() { a href=(view.time.link("/changes", [("report", name)])) { "What changed" } }
             a href=(download) download { "CSV" }
             a href=(view.time.link(&format!("/api/v1{path}"), [])) { "JSON" }
         }

@@ -22,7 +22,7 @@ use crate::query::error::QueryError;
 use crate::query::read_model::{Distribution, ReportSummary, RequestSearch, TimerSearch};
 use crate::query::tables::SAMPLES;
 
-mod conditions;
+pub(super) mod conditions;
 
 use conditions::Conditions;
 
@@ -40,10 +40,12 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
 /// `GET /reports/{name}/{chart}`: one chart alone, `traffic.svg` and its like, or `spread.svg`.
 pub(super) fn picture(view: &View<'_>) -> Result<Markup, Problem> {
     let file = view.path.get(1).map_or("", String::as_str);
-    let known = |chart: &&str| *chart == "spread" || history::names().any(|name| name == *chart);
+    let known = |chart: &&str| {
+        ["spread", "heat"].contains(chart) || history::names().any(|name| name == *chart)
+    };
     let chart = file.strip_suffix(".svg").filter(known).ok_or_else(|| {
         let all = history::names()
-            .chain(["spread"])
+            .chain(["spread", "heat"])
             .map(|name| format!("{name}.svg"));
         Problem::not_found("a report has no such page").accepting(all.chain(["row".to_owned()]))
     })?;
@@ -59,7 +61,11 @@ pub(super) fn picture(view: &View<'_>) -> Result<Markup, Problem> {
     }
     let history = row.history(view, span);
     let off = || Problem::not_found("no history is kept: series.memory is 0");
-    history.ok_or_else(off)?.picture(chart, &row.title(), theme)
+    let history = history.ok_or_else(off)?;
+    match chart {
+        "heat" => history.heat_alone(&row.title(), theme),
+        _ => history.picture(chart, &row.title(), theme),
+    }
 }
 
 /// One row of a report.
@@ -136,7 +142,7 @@ impl Row {
             @if let Some(history) = &history {
                 (history.spans(|span| time.row_link(name, "row", &self.keys, Some(("span", span)))))
             }
-            @if let Some(history) = &history { div.charts.four { (history.figures()) } }
+            @if let Some(history) = &history { div.charts.four { (history.figures()) } (history.heat()) }
             div.charts.pair {
                 @if let Some((spread, at)) = &spread {
                     div #spread data-live { (self.histogram(*at, spread, time)) }
@@ -289,6 +295,7 @@ impl Row {
                 scanned_max: SEARCHED_MAX,
                 groups_max: 1,
                 slowest_max: SLOWEST,
+                per_request: false,
             };
             timer_groups::find(view, search).map(|found| {
                 let table = timers::slow_table(&found, &view.time);

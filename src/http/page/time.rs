@@ -64,17 +64,23 @@ pub(super) fn take_whose(params: &mut Params) -> Result<Whose, Problem> {
 }
 
 impl Time {
-    /// That of an address.
-    pub(super) fn read(source: &Catalog, query: Option<&str>) -> Result<Self, Problem> {
+    /// That of an address. `has_span`: without a span it is that of a report's window, up to now.
+    pub(super) fn read(
+        source: &Catalog,
+        query: Option<&str>,
+        has_span: bool,
+    ) -> Result<Self, Problem> {
         let mut params = Params::of_form(query)?;
         let span = Span::take_compared(&mut params);
         let whose = take_whose(&mut params)?;
-        let window = whose.is_fleet().then(|| fleet::window(source, EVERYTHING));
+        let window = (has_span || whose.is_fleet()).then(|| fleet::window(source, EVERYTHING));
         let now_ms = source.now_ms(&whose);
         let is_fleet = |name: &str| whose.is_fleet() && fleet::NAMES.contains(&name);
         let given = params
             .iter()
-            .filter(|(name, _)| NAMES.contains(name) || is_fleet(name));
+            .filter(|(name, _)| NAMES.contains(name) || is_fleet(name))
+            // Other pages have nothing to compare without a span.
+            .filter(|(name, _)| *name != "compare" || whose.is_fleet() || !span.is_now());
         Ok(Self {
             given: given.map(owned).collect(),
             spans: span.at_or(now_ms, window)?,
@@ -86,6 +92,11 @@ impl Time {
                 .err()
                 .map(|why| why.to_string()),
         })
+    }
+
+    /// Whether no span is given, and so it is the present.
+    pub(super) fn is_now(&self) -> bool {
+        !self.whose.is_fleet() && self.get("from").or(self.get("to")).is_none()
     }
 
     /// As parameters.
@@ -212,7 +223,7 @@ impl Time {
     }
 
     /// From when to when: `2026-11-22 10:00 to 11:00 UTC`.
-    fn words(&self, span: &Range<u64>) -> String {
+    pub(super) fn words(&self, span: &Range<u64>) -> String {
         let [from, to] = [span.start, span.end].map(|at| self.zone.shown(at));
         let day = if from.date() == to.date() {
             ""
@@ -291,7 +302,7 @@ impl Time {
         // What has no meaning in another time, or without a comparison.
         let compares = |sort: &&str| sort.ends_with("_change") || sort.ends_with("_before");
         let sort = params.get("sort").filter(|sort| !compares(sort));
-        let (from, compare) = (self.get("from"), self.get("compare"));
+        let (from, compare) = (self.get("from"), params.get("compare"));
         let address = |from, to, compare| {
             let time = [("from", from), ("to", to), ("compare", compare)];
             let others = [("tz", self.get("tz")), ("span", None), ("sort", sort)];
@@ -381,7 +392,7 @@ impl Time {
         let changes = NAMES.map(|name| (name, None));
         let others = [("span", None), ("sort", sort)];
         let others = params.changed(&[&changes[..], &others[..]].concat());
-        let compare = self.get("compare");
+        let compare = params.get("compare");
         let is_other = COMPARED.iter().all(|(_, known)| compare != *known);
         let field = |name: &'static str, title: &str, example: &str| {
             html! { label { (title) " " input name=(name) value=[self.get(name)] size="17" placeholder=(example) autocomplete="off"; } }
@@ -411,7 +422,7 @@ mod tests {
     use crate::http::tests::harness::catalog;
 
     fn time(query: &str) -> Time {
-        let time = Time::read(&catalog(0), Some(query)).unwrap();
+        let time = Time::read(&catalog(0), Some(query), false).unwrap();
         assert!(
             time.why_not
                 .as_ref()

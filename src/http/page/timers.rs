@@ -58,10 +58,12 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
         scanned_max: SEARCHED_MAX,
         groups_max: GROUPS_MAX,
         slowest_max: SLOWEST,
+        per_request: false,
     };
     let groups = timer_groups::find(view, search)?;
     let main = html! {
         h1 { "Timers" }
+        p { a href=(view.time.link("/calls", [])) { "Calls per request: which scripts do the same too often" } }
         (form(&params, &keys, &groups, &view.time))
         div #timers data-live {
             (remarks(&groups.partial, &view.time))

@@ -88,6 +88,7 @@ fn the_query_parameters_described_are_those_accepted() {
     let document = server.get("/api/v1/openapi.json").json();
     for (path, keys) in [
         ("/api/v1/info", &[][..]),
+        ("/api/v1/changes", &[]),
         ("/api/v1/status", &[]),
         ("/api/v1/reports", &[]),
         (

@@ -14,6 +14,7 @@ use crate::query::question::{
 use crate::query::read_model::{
     Distribution, ReportAnswer, RequestDetail, RequestPage, TimerGroups, TimerSearch,
 };
+use crate::series::Spreads;
 
 macro_rules! nothing_kept {
     ($($name:ident($($argument:ty),*) -> $answer:ty;)*) => {
@@ -29,6 +30,7 @@ nothing_kept! {
     past_report(&str, &Spans, &ReportQuestion) -> ReportAnswer;
     past_keys(&str) -> Vec<String>;
     past_lines(&str, &LineQuestion) -> PastLines;
+    past_spreads(&str, &LineQuestion) -> Spreads;
     past_distribution(&str, &[(String, String)], &Range<u64>, &Whose) -> Option<Distribution>;
     past_requests(&Range<u64>, &RequestQuestion) -> RequestPage;
     past_request(u64, u64) -> RequestDetail;

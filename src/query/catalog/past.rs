@@ -31,7 +31,7 @@ use crate::report::definition::{Columns, Definition};
 use crate::report::gain::Sum;
 use crate::report::histogram::BucketLayout;
 use crate::report::row_key::{key_texts, push_key};
-use crate::series::{Metric, Span};
+use crate::series::{Metric, Span, Spreads};
 
 /// Why sums of two spans have no change.
 const UNEQUAL: &str =
@@ -342,6 +342,34 @@ impl Catalog {
             step: steps.step,
             points: question.metrics.iter().map(line).collect(),
             resolution_seconds: steps.resolution.secs(),
+            partial: steps.remarks,
+        })
+    }
+
+    /// How the times of one row were spread in each step of a span; the metrics of the question
+    /// are a percentile, so that histograms are read.
+    ///
+    /// # Errors
+    /// As [`Catalog::report`].
+    pub fn past_spreads(&self, name: &str, question: &LineQuestion) -> Result<Spreads, QueryError> {
+        let kept = self.kept(name).map_err(|error| self.suggesting(error))?;
+        let steps = match &question.whose {
+            Whose::Own => kept.steps(question),
+            Whose::Fleet(fleet) => self.fleet_steps(&kept.dataset, fleet, question)?,
+        };
+        let spans = steps.sums.into_iter().zip(steps.secs);
+        let columns = spans.map(|(sum, secs)| {
+            let span = Span {
+                definition: &kept.definition,
+                secs,
+                sum: sum.unwrap_or_default(),
+            };
+            (secs > 0).then(|| span.spread()).flatten()
+        });
+        Ok(Spreads {
+            from: steps.from,
+            step: steps.step,
+            columns: columns.collect(),
             partial: steps.remarks,
         })
     }

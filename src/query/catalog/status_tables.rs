@@ -107,6 +107,9 @@ impl Catalog {
         if matches!(table.table, FixedTable::Sample | FixedTable::StatRequest) {
             return self.profile_answer(&table);
         }
+        if table.table == FixedTable::ManyCalls {
+            return self.many_calls(&table);
+        }
         if table.table == FixedTable::Alerts {
             return Ok(self.alerts_answer(&table));
         }

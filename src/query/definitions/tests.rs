@@ -83,10 +83,11 @@ fn built_in_ones_come_first_and_tables_are_none_of_the_reports() {
             "v2_stats",
             "v2_active",
             "annotation",
+            "many_calls",
             "who"
         ]
     );
-    assert_eq!(all.tables[5].table, FixedTable::V2Active);
+    assert_eq!(all.tables[6].table, FixedTable::V2Active);
 }
 
 #[test]

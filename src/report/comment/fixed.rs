@@ -36,6 +36,8 @@ pub enum FixedTable {
     SquidSavings,
     /// What happened when, as people noted it. Pinba has nothing like it.
     Annotation,
+    /// Scripts by the hits of their timers in a request, from the raw rows.
+    ManyCalls,
     /// Alerts, where there is an `[[alert]]`.
     Alerts,
     /// Samples of PHP's functions, where there is a `[[stat]]`.
@@ -91,6 +93,7 @@ impl FixedTable {
             Self::V2Stats => "v2_stats",
             Self::V2Active => "v2_active",
             Self::Annotation => "annotation",
+            Self::ManyCalls => "many_calls",
             Self::Alerts => "alerts",
             Self::Sample => "sample",
             Self::StatRequest => "stat_request",

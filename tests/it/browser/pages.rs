@@ -78,6 +78,8 @@ fn nothing_is_cut_at_any_width() {
         "/timers?by=group,server,operation",
         "/daemon",
         "/daemon/inside",
+        "/changes",
+        "/calls",
         "/squid",
         "/profile",
     ]);
@@ -136,12 +138,15 @@ fn long_names_and_comparisons_fit_too() {
         "/reports/report_by_hostname_server_and_script",
         "/requests?limit=20",
         "/timers?by=group,server,script_name",
+        "/calls?by=server",
         row,
     ]);
     targets.push(format!("/requests/{id}"));
     targets.extend([
         format!("/?{span}"),
         format!("/?{compared}"),
+        format!("/changes?{span}"),
+        format!("/changes?{compared}&measure=errors&report=report_by_status"),
         format!("/reports/report_by_script_name?{compared}"),
         format!("{row}&{compared}"),
         format!("/requests?limit=20&{compared}"),

@@ -15,11 +15,11 @@ use crate::report::layout::OTHER;
 
 /// Conditions.
 #[derive(Debug, Default)]
-pub(super) struct Conditions {
+pub(in crate::http::page) struct Conditions {
     /// Parameters of a search for requests.
-    pub(super) requests: Vec<(String, String)>,
+    pub(in crate::http::page) requests: Vec<(String, String)>,
     /// Timer tags.
-    pub(super) timers: Vec<(String, String)>,
+    pub(in crate::http::page) timers: Vec<(String, String)>,
     /// Keys or filters that a search cannot have.
     left_out: Vec<String>,
 }
@@ -37,7 +37,7 @@ const FIELDS: [&str; 7] = [
 
 impl Conditions {
     /// From a report's definition and the keys of a row, in column order.
-    pub(super) fn of(definition: &Json, keys: &[(String, String)]) -> Self {
+    pub(in crate::http::page) fn of(definition: &Json, keys: &[(String, String)]) -> Self {
         let mut conditions = Self::default();
         let member = |name: &str| definition.get(name).and_then(Json::as_array);
         let sources = member("keys").into_iter().flatten().map(|key| match key {
@@ -78,7 +78,7 @@ impl Conditions {
     }
 
     /// The search for requests.
-    pub(super) fn search(&self) -> Result<RequestSearch, Problem> {
+    pub(in crate::http::page) fn search(&self) -> Result<RequestSearch, Problem> {
         let mut params = Params::from_pairs(self.requests.clone());
         let mut search = RequestSearch::default();
         search::conditions(&mut params, &mut search)?;
@@ -86,7 +86,7 @@ impl Conditions {
     }
 
     /// What was left out, for the page.
-    pub(super) fn note(&self) -> Markup {
+    pub(in crate::http::page) fn note(&self) -> Markup {
         html! {
             @if !self.left_out.is_empty() {
                 p.note { "Not part of this search: "

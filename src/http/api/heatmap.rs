@@ -1,0 +1,93 @@
+//! `GET /api/v1/reports/{name}/heatmap`: how the times of one row were spread in each step of a span.
+//!
+//! Pages draw what [`read`] finds. What the last hour in memory reaches back to comes from there, by the second; what
+//! is older comes from history, by the minute.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use serde_json::json;
+
+use super::series::{key_of, named};
+use crate::http::answer::format;
+use crate::http::app::{Answer, App};
+use crate::http::error::Problem;
+use crate::http::fleet;
+use crate::http::params::Params;
+use crate::http::span::Span;
+use crate::query::catalog::Catalog;
+use crate::query::heatmap::{HeatMap, step_of};
+use crate::query::question::{LineQuestion, Whose};
+use crate::series::{Metric, Series};
+
+/// How far back an answer reaches when no span is given, seconds.
+const SPAN_DEFAULT: u64 = 3_600;
+
+/// The heat map of a row (`key`: a text for each key; `None`: all rows together) over a span, or why there is none.
+pub(in crate::http) fn read(
+    (source, series): (&Catalog, &Series),
+    report: &str,
+    key: Option<&[String]>,
+    span: &Range<u64>,
+    whose: &Whose,
+) -> Result<HeatMap, String> {
+    let step = step_of(span.end - span.start);
+    let recent = || series.spreads(report, key, (span.start, span.end, step));
+    let reaches_back = series.coverage().is_some_and(|it| it.from <= span.start);
+    if reaches_back
+        && !whose.is_fleet()
+        && let Ok(found) = recent()
+    {
+        return Ok(HeatMap::of(found));
+    }
+    let question = LineQuestion {
+        key: key.map(<[String]>::to_vec),
+        // With it come histograms.
+        metrics: vec![Metric::Percentile(50.0)],
+        span: span.clone(),
+        step,
+        whose: whose.clone(),
+    };
+    let found = match source.past_spreads(report, &question) {
+        // Without history there is what there is of the last hour.
+        Err(why) if !whose.is_fleet() => recent().map_err(|_| why.to_string()),
+        found => found.map_err(|why| why.to_string()),
+    };
+    Ok(HeatMap::of(found?))
+}
+
+/// `GET /api/v1/reports/{name}/heatmap`
+pub(in crate::http) async fn get(
+    State(app): State<Arc<App>>,
+    Path(name): Path<String>,
+    mut params: Params,
+) -> Answer {
+    let is_fleet = fleet::is_named(&params);
+    let span = Span::take(&mut params);
+    let series = app.settings.series.clone().unwrap_or_else(Series::nothing);
+    let body = app.read_of(is_fleet, move |source| {
+        let whose = fleet::take_of(&mut params, source, &name)?;
+        let reports = source.reports();
+        let report = reports.iter().find(|report| report.name == name);
+        let keys = report.map(|report| report.keys.clone()).unwrap_or_default();
+        let key = key_of(&params, &keys)?;
+        let spans = span.at_or(source.now_ms(&whose), Some(SPAN_DEFAULT))?;
+        let span = spans.ok_or_else(Problem::internal)?.span;
+        let map = read((source, &series), &name, key.as_deref(), &span, &whose);
+        let map = map.map_err(Problem::not_found)?;
+        let edges = map.edges_us.iter().map(|us| *us as f64 / 1e6);
+        Ok(json!({
+            "report": name,
+            "key": named(&keys, key),
+            "from": map.from,
+            "step": map.step,
+            "edges": edges.collect::<Vec<_>>(),
+            "columns": map.columns,
+            "total": map.total,
+            "partial": map.partial,
+        }))
+    });
+    Ok(format::json(StatusCode::OK, body.await?.to_string()))
+}

@@ -1,0 +1,193 @@
+//! `/changes`: which keys the change of a report from one span to another comes from.
+//!
+//! The parameters are those of `/api/v1/changes`. Without a span it is the report as it stands, against history.
+
+use maud::{Markup, html};
+
+use super::columns::Show;
+use super::formatting::{self, Name, visible};
+use super::frame;
+use super::ranking::remarks;
+use super::render::View;
+use super::table::{Head, bar, table};
+use crate::http::api::changes::Query;
+use crate::http::error::Problem;
+use crate::http::params::Params;
+use crate::query::attribution::{Attribution, Change, MEASURES};
+use crate::query::error::QueryError;
+use crate::value::{Column, ColumnType, Unit};
+
+/// `GET /changes`
+pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
+    let mut params = view.form()?;
+    let query = Query::take(&mut params)?;
+    params.finish()?;
+    let time = &view.time;
+    let spans = time.spans.as_ref().ok_or_else(Problem::internal)?;
+    let asked = (time.is_now(), &time.whose);
+    let found = match view
+        .source
+        .changes(&query.report, &query.measure, spans, asked, query.limit)
+    {
+        Err(QueryError::NoHistory(why)) => Err(why),
+        found => Ok(found?),
+    };
+    let choices = MEASURES.map(|measure| {
+        let name = (measure.name != MEASURES[0].name).then_some(measure.name);
+        let address = params.link("/changes", &[("measure", name)]);
+        (address, html! { (measure.title) }, measure == query.measure)
+    });
+    let main = html! {
+        h1 { "What changed" }
+        (frame::views("Change of", "Change of", &choices))
+        (form(view, &params, &query.report))
+        div #changes data-live {
+            @match &found {
+                Err(why) => p.note { "Nothing to compare with: " (visible(why)) },
+                Ok(found) => {
+                    (remarks(&found.partial, time))
+                    (shown(view, &query, found))
+                },
+            }
+        }
+    };
+    view.page("/", "What changed", &main)
+}
+
+/// The choice of the report by whose keys the change is told apart.
+fn form(view: &View<'_>, params: &Params, report: &str) -> Markup {
+    let reports = view.source.reports();
+    let names = reports.iter().map(|report| report.name.as_str());
+    let others = names.filter(|name| *name != report && view.source.past_keys(name).is_ok());
+    html! {
+        form.filters method="get" action="/changes" {
+            @for (name, value) in params.iter().filter(|(name, _)| *name != "report") { input type="hidden" name=(name) value=(value); }
+            label { "By the keys of "
+                select name="report" {
+                    option value=(report) selected { (visible(report)) }
+                    @for name in others { option value=(name) { (visible(name)) } }
+                }
+            }
+            button type="submit" { "Show" }
+        }
+    }
+}
+
+/// How sums of a measure are written.
+#[derive(Debug, Clone, Copy)]
+struct Amount(Unit);
+
+impl Amount {
+    /// Without a sign.
+    fn text(self, sum: i64) -> String {
+        let size = sum.unsigned_abs() as f64;
+        let size = if self.0 == Unit::Seconds {
+            size / 1e6
+        } else {
+            size
+        };
+        Show::of(&Column::new("", ColumnType::Double, self.0)).text(size)
+    }
+
+    /// With one.
+    fn signed(self, sum: i64) -> String {
+        match sum {
+            0 => "0".to_owned(),
+            1.. => format!("+{}", self.text(sum)),
+            _ => format!("\u{2212}{}", self.text(sum)),
+        }
+    }
+
+    /// A change as cells.
+    fn cells(self, change: &Change) -> Markup {
+        let (all, signed) = (change.change(), |sum| self.signed(sum));
+        html! {
+            td { (self.text(change.before)) } td { (self.text(change.after)) }
+            td.bad[all > 0].good[all < 0] { (signed(all)) }
+            td { (signed(change.calls)) } td { (signed(change.slower)) }
+            td {
+                @if change.new != 0 || change.gone == 0 { (signed(change.new)) }
+                @if change.gone != 0 { " " (signed(change.gone)) }
+            }
+        }
+    }
+}
+
+/// The change of all in a few numbers, and that of each key.
+fn shown(view: &View<'_>, query: &Query, found: &Attribution) -> Markup {
+    let (all, amount) = (&found.all, Amount(query.measure.unit));
+    let part = (all.before > 0).then(|| all.change() as f64 / all.before as f64);
+    let parts = [
+        ("More calls", all.calls),
+        ("More per call", all.slower),
+        ("New", all.new),
+        ("Gone", all.gone),
+    ];
+    html! {
+        p.over { "Change of the " (query.measure.title) ", and what it comes from" }
+        dl.facts {
+            div { dt { "All" } dd.big { (amount.signed(all.change())) " " small { @if let Some(part) = part { (formatting::change(part)) } " of " (amount.text(all.before)) } } }
+            @for (name, sum) in parts { div { dt { (name) } dd.big { (amount.signed(sum)) } } }
+        }
+        (rows(view, query, found, amount))
+    }
+}
+
+/// The change of each key as a table.
+fn rows(view: &View<'_>, query: &Query, found: &Attribution, amount: Amount) -> Markup {
+    let Attribution { keys, spans, .. } = found;
+    let size = |change: &Change| change.change().unsigned_abs() as f64;
+    let largest = found.rows.iter().map(|(_, change)| size(change));
+    let largest = largest.fold(1.0, f64::max);
+    let row = |(texts, change): &(Vec<String>, Change)| {
+        let named = keys.iter().cloned().zip(texts.iter().cloned());
+        let named: Vec<(String, String)> = named.collect();
+        let address = view.time.row_link(&query.report, "row", &named, None);
+        html! {
+            @if texts.is_empty() { th.key scope="row" { a href=(address) { "all requests" } } }
+            @for (at, value) in texts.iter().enumerate() {
+                @if at == 0 { th.key scope="row" { (bar(size(change) / largest)) a href=(address) { (Name(value)) } } }
+                @else { td.key { a href=(address) { (Name(value)) } } }
+            }
+            (amount.cells(change))
+        }
+    };
+    let mut rows: Vec<Markup> = found.rows.iter().map(row).collect();
+    let total = |name: &str, change: &Change| {
+        html! {
+            th.key scope="row" { (name) }
+            @for _ in keys.iter().skip(1) { td.key {} }
+            (amount.cells(change))
+        }
+    };
+    if found.other != Change::default() {
+        rows.push(total("(other)", &found.other));
+    }
+    if !keys.is_empty() && !rows.is_empty() {
+        rows.push(total("all", &found.all));
+    }
+    let numbers = [
+        ("Before", "The sum in the span before"),
+        ("After", "The sum in the span that is shown"),
+        ("Change", "After less before"),
+        ("Calls", "From more calls, or fewer"),
+        ("Per call", "From calls that took more each, or less"),
+        ("New, gone", "From keys that only one of the spans has"),
+    ];
+    let numbers = numbers.map(|(title, hint)| Head::number(title).hint(hint));
+    let heads = keys.iter().map(|key| Head::text(visible(key)));
+    let heads = heads.chain(keys.is_empty().then(|| Head::text("What")));
+    let heads: Vec<Head> = heads.chain(numbers).collect();
+    let [first, second] = found.covered_secs;
+    let caption = html! {
+        (visible(&query.report)) ", " (view.time.words(&spans[1])) ", compared with " (view.time.words(&spans[0]))
+        @if first != second { ", scaled to " (formatting::roughly(first.min(second) as f64)) }
+    };
+    table(
+        "Changes",
+        &caption,
+        &heads,
+        &rows,
+        "Nothing was counted in both spans.",
+    )
+}

@@ -1,0 +1,115 @@
+//! A row's heat map, in the time of its charts.
+
+use maud::{Markup, html};
+
+use super::{Counted, History};
+use crate::http::api::heatmap;
+use crate::http::error::Problem;
+use crate::http::page::chart::{self, Theme, ticks_to_now};
+use crate::http::page::formatting::{self, visible};
+use crate::http::page::row::conditions::Conditions;
+use crate::http::params::{link, pairs};
+use crate::query::heatmap::HeatMap;
+
+impl History<'_> {
+    /// The heat map as a part of a page, or why there is none; samples have no times.
+    pub(in crate::http::page) fn heat(&self) -> Markup {
+        if matches!(self.counted, Counted::Samples(_)) {
+            return html! {};
+        }
+        html! { div.charts.heat #past-heat data-live { (self.heat_figure()) } }
+    }
+
+    fn heat_figure(&self) -> Markup {
+        let span = self.span.map(|span| ("span", span));
+        let address = self.time.row_link(self.report, "heat.svg", self.keys, span);
+        let (map, ticks) = match self.heat_map() {
+            Ok(found) => found,
+            Err(why) => return html! { p.note { "No heat map: " (visible(&why)) } },
+        };
+        let (what, counted) = match self.counted {
+            Counted::Timers => ("time per hit", "hit"),
+            _ => ("request time", "request"),
+        };
+        let title = format!("Heat map of the {what}");
+        html! {
+            figure.chart {
+                figcaption {
+                    a href=(address) { (title) }
+                    span.legend {
+                        span { (formatting::counted(map.total, counted)) }
+                        @if map.total > 0 {
+                            span { "a column is " (formatting::roughly(map.step as f64)) }
+                            span { "strongest colour: from " (formatting::count(map.high())) " in a cell on" }
+                        }
+                        @if map.columns.contains(&None) { span { "hatched: not known" } }
+                    }
+                }
+                (self.heat_drawn("heat", &title, Theme::Page, &map, &ticks))
+            }
+        }
+    }
+
+    /// The heat map alone; `of` is what its row is called.
+    pub(in crate::http::page) fn heat_alone(
+        &self,
+        of: &str,
+        theme: Theme,
+    ) -> Result<Markup, Problem> {
+        let (map, ticks) = self.heat_map().map_err(Problem::not_found)?;
+        let title = format!("{of}: heat map");
+        Ok(self.heat_drawn("alone", &title, theme, &map, &ticks))
+    }
+
+    /// The heat map of its time, and the marks below it.
+    fn heat_map(&self) -> Result<(HeatMap, Vec<(f64, String)>), String> {
+        let span = match (&self.time.spans, self.series.coverage()) {
+            (Some(spans), _) => spans.span.clone(),
+            (None, Some(reach)) => {
+                reach.from.max(reach.to.saturating_sub(self.reach().1))..reach.to
+            }
+            (None, None) => return Err("no second is complete yet".to_owned()),
+        };
+        let ticks = match self.time.spans {
+            Some(_) => self.time.ticks(span.clone()),
+            None => ticks_to_now(&(span.start as f64..span.end as f64)),
+        };
+        let key = self.key();
+        let (from, whose) = ((self.source, self.series), &self.time.whose);
+        let map = heatmap::read(from, self.report, key.as_deref(), &span, whose)?;
+        Ok((map, ticks))
+    }
+
+    /// A heat map whose columns lead to the requests, or timers, of their time.
+    fn heat_drawn(
+        &self,
+        id: &str,
+        title: &str,
+        theme: Theme,
+        map: &HeatMap,
+        ticks: &[(f64, String)],
+    ) -> Markup {
+        let reports = self.source.reports();
+        let report = reports.iter().find(|report| report.name == self.report);
+        let conditions = report.map(|report| Conditions::of(&report.definition, self.keys));
+        let Conditions {
+            requests, timers, ..
+        } = conditions.unwrap_or_default();
+        let of_timers = matches!(self.counted, Counted::Timers);
+        let path = if of_timers { "/timers" } else { "/requests" };
+        let tags = timers
+            .iter()
+            .map(|(name, value)| (format!("t.{name}"), value.clone()));
+        let tags: Vec<(String, String)> = tags.filter(|_| of_timers).collect();
+        let address = |from: u64, to: u64| {
+            let [from, to] = [from, to].map(|at| at.to_string());
+            let span = [("from", from.as_str()), ("to", to.as_str())];
+            let order = (!of_timers).then_some(("order", "slowest"));
+            let others = self.time.pairs();
+            let others = others.filter(|(name, _)| !["from", "to"].contains(name));
+            let given = pairs(&requests).chain(pairs(&tags));
+            link(path, given.chain(span).chain(order).chain(others))
+        };
+        chart::heat((id, title), theme, map, ticks, (&address, !of_timers))
+    }
+}

@@ -1,0 +1,394 @@
+//! Attribution: which keys the change of a report from one span to another comes from, and why.
+//!
+//! Rows of both spans are joined by key. The change of a sum over `n` calls of `m` on average is split by the
+//! midpoint rule: `(n1 - n0) * (m0 + m1) / 2` comes from the number of calls, the rest from what each took. Sums are
+//! whole microseconds, bytes or errors, and only the first part is rounded, so that the parts of all rows add up to
+//! the whole, and swapping the spans turns every sign and nothing else.
+//!
+//! Where the spans were not counted for equally long, the longer one is scaled down to the shorter.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::ops::Range;
+
+use super::error::QueryError;
+use super::read_model::ReportAnswer;
+use crate::report::layout::OTHER;
+use crate::value::{Unit, Value};
+
+/// Something that a report sums up by key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Measure {
+    /// Its name in addresses.
+    pub name: &'static str,
+    /// In words.
+    pub title: &'static str,
+    /// The unit of its sums: microseconds are shown as seconds.
+    pub unit: Unit,
+    /// The columns of the native form that are added up; reports of timers have those that exist there.
+    columns: &'static [&'static str],
+}
+
+/// Every measure whose change can be attributed; the first is the default.
+pub const MEASURES: [Measure; 5] = [
+    Measure::new(
+        "time",
+        "total time",
+        Unit::Seconds,
+        &["req_time_total", "timer_value"],
+    ),
+    Measure::new("errors", "errors", Unit::Count, &["error_count"]),
+    Measure::new("memory", "memory", Unit::Bytes, &["memory_footprint_total"]),
+    Measure::new("traffic", "traffic", Unit::Bytes, &["traffic_total"]),
+    Measure::new(
+        "cpu",
+        "CPU time",
+        Unit::Seconds,
+        &["ru_utime_total", "ru_stime_total"],
+    ),
+];
+
+impl Measure {
+    const fn new(
+        name: &'static str,
+        title: &'static str,
+        unit: Unit,
+        columns: &'static [&'static str],
+    ) -> Self {
+        Self {
+            name,
+            title,
+            unit,
+            columns,
+        }
+    }
+}
+
+/// A change, by what it comes from.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Change {
+    /// The sum in the first span.
+    pub before: i64,
+    /// The sum in the second.
+    pub after: i64,
+    /// From more calls, or from fewer.
+    pub calls: i64,
+    /// From calls that took more each, or less.
+    pub slower: i64,
+    /// From keys that only the second span has.
+    pub new: i64,
+    /// From keys that only the first has: not above zero.
+    pub gone: i64,
+}
+
+impl Change {
+    /// All of it.
+    #[must_use]
+    pub const fn change(&self) -> i64 {
+        self.after - self.before
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.before += other.before;
+        self.after += other.after;
+        self.calls += other.calls;
+        self.slower += other.slower;
+        self.new += other.new;
+        self.gone += other.gone;
+    }
+
+    fn between([before, after]: [Sum; 2]) -> Self {
+        let mut parts = Self {
+            before: before.total,
+            after: after.total,
+            ..Self::default()
+        };
+        match (before.calls > 0.0, after.calls > 0.0) {
+            (false, _) => parts.new = parts.change(),
+            (true, false) => parts.gone = parts.change(),
+            (true, true) => {
+                let means = before.total as f64 / before.calls + after.total as f64 / after.calls;
+                parts.calls = ((after.calls - before.calls) * means / 2.0).round() as i64;
+                parts.slower = parts.change() - parts.calls;
+            }
+        }
+        parts
+    }
+}
+
+/// What a span has counted of a key, scaled.
+#[derive(Debug, Clone, Copy, Default)]
+struct Sum {
+    calls: f64,
+    total: i64,
+}
+
+/// The change of a report.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Attribution {
+    /// The names of the keys.
+    pub keys: Vec<String>,
+    /// The sum of all rows and of `other`.
+    pub all: Change,
+    /// A key's texts and its change, the largest change first.
+    pub rows: Vec<(Vec<String>, Change)>,
+    /// What cannot be told apart, and the rows past the limit.
+    pub other: Change,
+    /// The two spans, unix seconds, as they were widened.
+    pub spans: [Range<u64>; 2],
+    /// Seconds that each was counted for. Sums are scaled to the fewer.
+    pub covered_secs: [u64; 2],
+    /// What is lacking, for people.
+    pub partial: Vec<String>,
+}
+
+impl Attribution {
+    /// Attributes the change of `measure` between two readings of a report in the native form.
+    ///
+    /// # Errors
+    /// [`QueryError::BadValue`]: the report does not sum that up.
+    pub fn of(
+        answers: [&ReportAnswer; 2],
+        measure: &Measure,
+        limit: usize,
+    ) -> Result<Self, QueryError> {
+        let covered_secs = answers.map(|answer| answer.covered_seconds);
+        let mut found = Self {
+            keys: answers[1].keys().into_iter().map(str::to_owned).collect(),
+            covered_secs,
+            ..Self::default()
+        };
+        let shorter = covered_secs[0].min(covered_secs[1]);
+        let mut sums: HashMap<Vec<String>, [Sum; 2]> = HashMap::new();
+        for (at, answer) in answers.into_iter().enumerate() {
+            let scale = shorter as f64 / covered_secs[at].max(1) as f64;
+            read(answer, measure, scale, |key, sum| {
+                let sums = &mut sums.entry(key).or_default()[at];
+                sums.calls += sum.calls;
+                sums.total += sum.total;
+            })?;
+        }
+        if shorter == 0 {
+            return Ok(found);
+        }
+        let is_other = |key: &[String]| !key.is_empty() && key.iter().all(|text| text == OTHER);
+        let has_other = sums.keys().any(|key| is_other(key));
+        let mut unknown = [Sum::default(); 2];
+        for (key, both) in sums {
+            let is_known = both.iter().all(|sum| sum.calls > 0.0);
+            if is_other(&key) || has_other && !is_known {
+                for (sum, more) in unknown.iter_mut().zip(both) {
+                    sum.calls += more.calls;
+                    sum.total += more.total;
+                }
+            } else {
+                found.rows.push((key, Change::between(both)));
+            }
+        }
+        found.other = Change::between(unknown);
+        let order = |(key, change): &(Vec<String>, Change)| {
+            (Reverse(change.change().unsigned_abs()), key.clone())
+        };
+        found.rows.sort_by_cached_key(order);
+        for (_, change) in found.rows.drain(limit.min(found.rows.len())..) {
+            found.other.add(&change);
+        }
+        let rows = found.rows.iter().map(|(_, change)| change);
+        rows.chain([&found.other])
+            .for_each(|change| found.all.add(change));
+        Ok(found)
+    }
+}
+
+/// Shows the keys and sums of all rows of an answer.
+fn read(
+    answer: &ReportAnswer,
+    measure: &Measure,
+    scale: f64,
+    mut show: impl FnMut(Vec<String>, Sum),
+) -> Result<(), QueryError> {
+    let table = answer.table.as_ref();
+    let column = |name: &&str| table.column(name);
+    let columns_of = |measure: &Measure| measure.columns.iter().filter_map(column).collect();
+    let columns: Vec<usize> = columns_of(measure);
+    let calls = ["hit_count", "req_count"].iter().find_map(column);
+    let Some(calls) = calls.filter(|_| !columns.is_empty()) else {
+        let known = MEASURES
+            .iter()
+            .filter(|it| !Vec::is_empty(&columns_of(it)))
+            .map(|it| it.name);
+        let known: Vec<&str> = known.collect();
+        let why = format!(
+            "the report does not sum this up; accepted: {}",
+            known.join(", ")
+        );
+        return Err(QueryError::bad_value("measure", why));
+    };
+    for row in 0..table.len() {
+        let key = answer.key_columns.iter().map(|column| {
+            let value = table.value(row, *column);
+            match value {
+                Value::Text(text) => text.into_owned(),
+                Value::Int(number) => number.to_string(),
+                // Of the row for all others, where a key is a number.
+                Value::Null | Value::Micros(_) | Value::Float(_) => OTHER.to_owned(),
+            }
+        });
+        let total: i64 = columns
+            .iter()
+            .map(|column| scaled(&table.value(row, *column), scale))
+            .sum();
+        let calls = match table.value(row, calls) {
+            Value::Int(count) => count as f64 * scale,
+            Value::Float(count) => count * scale,
+            _ => 0.0,
+        };
+        show(key.collect(), Sum { calls, total });
+    }
+    Ok(())
+}
+
+/// A sum as a whole number; as it is where there is nothing to scale.
+fn scaled(value: &Value<'_>, scale: f64) -> i64 {
+    match value {
+        Value::Int(sum) if scale == 1.0 => *sum,
+        Value::Micros(us) if scale == 1.0 => i64::try_from(*us).unwrap_or(i64::MAX),
+        Value::Int(sum) => (*sum as f64 * scale).round() as i64,
+        Value::Micros(us) => (*us as f64 * scale).round() as i64,
+        Value::Float(sum) => (sum * scale).round() as i64,
+        Value::Null | Value::Text(_) => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::query::table::Rows;
+    use crate::value::{Column, ColumnType};
+
+    type Row<'a> = (&'a str, i64, u64);
+
+    /// A report by script: calls and microseconds.
+    fn report(rows: &[Row<'_>], covered_seconds: u64) -> ReportAnswer {
+        let columns = [
+            ("script_name", ColumnType::Text),
+            ("req_count", ColumnType::BigInt),
+            ("req_time_total", ColumnType::Double),
+        ];
+        let columns = columns.map(|(name, of)| Column::new(name, of, Unit::None));
+        let row = |(key, calls, us): &Row<'_>| {
+            let key = Value::Text((*key).to_owned().into());
+            vec![key, Value::Int(*calls), Value::Micros(*us)]
+        };
+        ReportAnswer {
+            window_seconds: 60.0,
+            covered_seconds,
+            as_of_ms: 0,
+            key_columns: vec![0],
+            table: Box::new(Rows {
+                columns: columns.into(),
+                rows: rows.iter().map(row).collect(),
+            }),
+            of_span: None,
+        }
+    }
+
+    fn of(before: &ReportAnswer, after: &ReportAnswer, limit: usize) -> Attribution {
+        Attribution::of([before, after], &MEASURES[0], limit).unwrap()
+    }
+
+    fn parts(change: &Change) -> [i64; 4] {
+        [change.calls, change.slower, change.new, change.gone]
+    }
+
+    #[test]
+    fn a_change_comes_from_calls_and_from_slower_calls() {
+        let before = report(&[("/a", 1_000, 200_000_000), ("/gone", 1, 5)], 60);
+        let after = report(&[("/a", 1_500, 450_000_000), ("/new", 2, 7)], 60);
+        let found = of(&before, &after, 10);
+        assert_eq!(found.rows[0].0, ["/a"]);
+        assert_eq!(parts(&found.rows[0].1), [125_000_000, 125_000_000, 0, 0]);
+        assert_eq!(parts(&found.all), [125_000_000, 125_000_000, 7, -5]);
+        assert_eq!(found.other, Change::default());
+        // Past the limit.
+        let found = of(&before, &after, 1);
+        assert_eq!(parts(&found.other), [0, 0, 7, -5]);
+        // Counted for half as long: as much again is no change.
+        let half = report(&[("/a", 500, 100_000_000)], 30);
+        let found = of(&half, &report(&[("/a", 1_000, 200_000_000)], 60), 10);
+        assert_eq!(
+            (found.all.after, parts(&found.all)),
+            (100_000_000, [0, 0, 0, 0])
+        );
+        // Nothing was counted: nothing can be said.
+        assert_eq!(of(&report(&[], 0), &after, 10).rows, []);
+    }
+
+    #[test]
+    fn beside_others_nothing_is_new_or_gone() {
+        let before = report(&[("/a", 10, 100), ("/b", 10, 100), (OTHER, 10, 100)], 60);
+        let after = report(&[("/a", 10, 200), ("/c", 30, 300)], 60);
+        let found = of(&before, &after, 10);
+        assert_eq!(found.rows.len(), 1, "{found:?}");
+        assert_eq!(parts(&found.rows[0].1), [0, 100, 0, 0]);
+        // 20 calls of 200 become 30 of 300.
+        assert_eq!(parts(&found.other), [100, 0, 0, 0]);
+    }
+
+    #[test]
+    fn parts_add_up_and_a_swap_turns_the_signs() {
+        let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
+        let mut dice = |sides: u64| {
+            seed ^= seed << 13;
+            seed ^= seed >> 7;
+            seed ^= seed << 17;
+            seed % sides
+        };
+        for round in 0..300 {
+            let mut side = || {
+                let count = dice(40);
+                let rows = (0..count).map(|_| {
+                    let name = match dice(12) {
+                        0 if round % 3 == 0 => OTHER.to_owned(),
+                        _ => format!("/{}", dice(30)),
+                    };
+                    let calls = 1 + dice(100_000);
+                    (name, calls as i64, calls * dice(9_000_000))
+                });
+                let rows: Vec<(String, i64, u64)> = rows.collect();
+                let rows = rows
+                    .iter()
+                    .map(|(name, calls, us)| (name.as_str(), *calls, *us));
+                let rows: Vec<Row<'_>> = rows.collect();
+                report(&rows, 1 + dice(if round % 2 == 0 { 1 } else { 4_000 }))
+            };
+            let (before, after) = (side(), side());
+            let (found, back) = (of(&before, &after, 20), of(&after, &before, 20));
+            let all = |found: &Attribution| {
+                let rows = found.rows.iter().map(|(_, change)| *change);
+                rows.chain([found.other, found.all]).collect::<Vec<_>>()
+            };
+            for change in all(&found) {
+                assert_eq!(parts(&change).iter().sum::<i64>(), change.change());
+            }
+            if round % 2 == 0 {
+                let sum = |answer: &ReportAnswer| {
+                    let rows = 0..answer.table.len();
+                    let values = rows.map(|row| scaled(&answer.table.value(row, 2), 1.0));
+                    values.sum::<i64>()
+                };
+                let whole = (sum(&before), sum(&after));
+                assert_eq!((found.all.before, found.all.after), whole);
+            }
+            let swapped = all(&back).into_iter().map(|change| Change {
+                before: change.after,
+                after: change.before,
+                calls: -change.calls,
+                slower: -change.slower,
+                new: -change.gone,
+                gone: -change.new,
+            });
+            assert_eq!(all(&found), swapped.collect::<Vec<_>>(), "{round}");
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! What changed from one span to another: two readings of a report, of history or of the report as it stands.
+
+use std::ops::Range;
+
+use super::Catalog;
+use crate::query::attribution::{Attribution, Measure};
+use crate::query::error::QueryError;
+use crate::query::question::{ReportQuestion, Spans, When, Whose, moved};
+use crate::query::read_model::ReportAnswer;
+use crate::report::definition::Columns;
+
+impl Catalog {
+    /// Which keys the change of a measure from one span to another comes from. `is_live`: to the
+    /// report as it stands, whose window `spans` has.
+    ///
+    /// # Errors
+    /// As [`Catalog::report`]; [`QueryError::BadValue`] when the report does not sum that up.
+    pub fn changes(
+        &self,
+        name: &str,
+        measure: &Measure,
+        spans: &Spans,
+        (is_live, whose): (bool, &Whose),
+        limit: usize,
+    ) -> Result<Attribution, QueryError> {
+        let read = |span: Option<&Range<u64>>| {
+            let question = ReportQuestion {
+                when: When::from(span.cloned().map(|span| Spans { span, before: None })),
+                whose: whose.clone(),
+                columns: Columns::Native(Vec::new()),
+                ..ReportQuestion::default()
+            };
+            self.report(name, &question)
+        };
+        let span_of = |answer: &ReportAnswer, asked: &Range<u64>| {
+            let of_span = answer.of_span.as_ref();
+            of_span.map_or_else(|| asked.clone(), |it| it.spans.span.clone())
+        };
+        let (asked, before) = (&spans.span, spans.compared_with());
+        let after = read(Some(asked).filter(|_| !is_live))?;
+        let span = span_of(&after, asked);
+        let before = match is_live {
+            // In whole minutes that do not reach into the window.
+            true => {
+                let start = before.start / 60 * 60;
+                start..(before.end / 60 * 60).max(start + 60)
+            }
+            false => moved(&span, asked, &before),
+        };
+        let answers = [read(Some(&before))?, after];
+        let mut found = Attribution::of([&answers[0], &answers[1]], measure, limit)?;
+        found.spans = [span_of(&answers[0], &before), span];
+        let of_spans = answers.iter().filter_map(|it| it.of_span.as_ref());
+        for remark in of_spans.flat_map(|it| &it.partial) {
+            if !found.partial.contains(remark) {
+                found.partial.push(remark.clone());
+            }
+        }
+        let [before, after] = &found.spans;
+        if before.end > after.start && after.end > before.start {
+            let why = "the two spans overlap: nothing finer is kept of them";
+            found.partial.push(why.to_owned());
+        }
+        if found.covered_secs.contains(&0) {
+            let why = "nothing was counted in one of the two spans";
+            found.partial.push(why.to_owned());
+        }
+        Ok(found)
+    }
+}

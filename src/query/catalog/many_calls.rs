@@ -1,0 +1,73 @@
+//! Table `many_calls`: how many hits of timers with the same tag requests of a script have.
+
+use super::Catalog;
+use crate::query::error::QueryError;
+use crate::query::read_model::{ReportAnswer, TimerGroup, TimerSearch};
+use crate::query::table::Rows;
+use crate::query::tables::StatusTable;
+use crate::report::definition::{Field, KeySource};
+use crate::value::Value;
+
+/// Names of tags that are looked at.
+const TAGS_MAX: usize = 8;
+/// Raw rows that are looked at for each; a sample stands for more.
+const SEARCHED_MAX: usize = 100_000;
+/// Rows for each name.
+const ROWS_MAX: usize = 1_000;
+
+impl Catalog {
+    /// The table as it stands; without raw rows it is empty.
+    pub(super) fn many_calls(&self, table: &StatusTable) -> Result<ReportAnswer, QueryError> {
+        let mut search = TimerSearch {
+            scanned_max: SEARCHED_MAX,
+            groups_max: ROWS_MAX,
+            ..TimerSearch::default()
+        };
+        let mut rows = Vec::new();
+        let mut covered_seconds = 0;
+        if let Some(raw) = &self.raw {
+            let found = raw.timer_groups(&search);
+            let now = self.clock.unix_ms() / 1_000;
+            covered_seconds = now.saturating_sub(found.scanned.oldest.into());
+            search.per_request = true;
+            for name in found.tag_names.into_iter().take(TAGS_MAX) {
+                let tag = KeySource::TimerTag(name.clone());
+                search.by = vec![KeySource::Field(Field::ScriptName), tag];
+                let groups = raw.timer_groups(&search).rows;
+                rows.extend(groups.iter().filter_map(|group| row(&name, group)));
+            }
+        }
+        Ok(ReportAnswer {
+            window_seconds: 0.0,
+            covered_seconds: covered_seconds.max(1),
+            as_of_ms: self.clock.unix_ms(),
+            key_columns: table.key_columns().to_vec(),
+            table: Box::new(Rows {
+                columns: table.columns(&self.defaults).into(),
+                rows,
+            }),
+            of_span: None,
+        })
+    }
+}
+
+/// The columns as `columns.txt` has them; `None` of timers without the tag.
+fn row(name: &str, group: &TimerGroup) -> Option<Vec<Value<'static>>> {
+    let text = |text: &str| Value::Text(text.to_owned().into());
+    let count = |count: u64| Value::Int(count.cast_signed());
+    let [Some(script), Some(value)] = &group.keys[..] else {
+        return None;
+    };
+    let hits = group.per_request?;
+    Some(vec![
+        text(script),
+        text(name),
+        text(value),
+        count(group.requests),
+        count(group.hits),
+        Value::Float(hits.mean),
+        count(hits.p95),
+        count(hits.max),
+        count(hits.request.1),
+    ])
+}

@@ -1,0 +1,267 @@
+//! What changed from one span to another, heat maps, and calls per request: over HTTP, in SQL and on the pages.
+
+use std::sync::Arc;
+
+use pinbad::clock::ManualClock;
+use prost::Message as _;
+use serde_json::{Value as Json, json};
+
+use crate::harness::{Here, Sender, await_until};
+use crate::packets::request;
+use crate::past::{START_SECS, pass, start};
+
+/// Sends a minute's requests: script, how many, seconds each.
+fn minute(here: &Here, clock: &ManualClock, requests: &[(&str, u64, f32)]) {
+    let mut sender = Sender::new(&here.site);
+    for (script, count, secs) in requests {
+        for _ in 0..*count {
+            let mut packet = request("h", "s", script);
+            packet.request_time = Some(*secs);
+            packet.status = Some(if *secs > 0.4 { 500 } else { 200 });
+            packet.add_timer(1, *secs, &[("group", "db")]);
+            sender.send(&packet.encode_to_vec());
+        }
+    }
+    sender.at_rest();
+    pass(&here.site, clock, 1_000);
+    pass(&here.site, clock, 59_000);
+}
+
+/// The members of a change, in this order.
+fn numbers(change: &Json) -> Json {
+    let names = [
+        "before", "after", "change", "calls", "slower", "new", "gone",
+    ];
+    names.iter().map(|name| change[name].clone()).collect()
+}
+
+#[test]
+fn a_change_is_told_apart_by_its_keys() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Arc::new(ManualClock::new(START_SECS * 1_000));
+    let here = start(dir.path(), &clock);
+    let site = &here.site;
+    let form = json!({"name": "groups", "level": "timer", "keys": ["@group"]});
+    assert_eq!(site.post("/api/v1/reports", &form.to_string()).status, 201);
+    minute(&here, &clock, &[("/idle", 1, 0.25)]);
+    minute(&here, &clock, &[("/a", 4, 0.25), ("/gone", 1, 0.125)]);
+    minute(&here, &clock, &[("/a", 6, 0.5), ("/new", 2, 0.25)]);
+    let span = format!("from={}&to={}", START_SECS + 120, START_SECS + 180);
+    let changes = |query: &str| site.json(&format!("/api/v1/changes?{query}"));
+
+    let found = await_until(
+        "both minutes are counted",
+        || changes(&span),
+        |it| it["change"] == 2.375 && it["covered_seconds"] == it["covered_seconds_before"],
+    );
+    assert_eq!(found["unit"], "seconds");
+    assert_eq!(found["compare_from"], START_SECS + 60);
+    assert_eq!(found["covered_seconds"], found["covered_seconds_before"]);
+    let expected = json!([1.125, 3.5, 2.375, 0.75, 1.25, 0.5, -0.125]);
+    assert_eq!(numbers(&found), expected, "{found}");
+    let rows = found["rows"].as_array().unwrap();
+    let keys: Vec<&Json> = rows.iter().map(|row| &row["key"]["script_name"]).collect();
+    assert_eq!(keys, ["/a", "/new", "/gone"]);
+    assert_eq!(numbers(&rows[0]), json!([1, 3, 2, 0.75, 1.25, 0, 0]));
+    assert_eq!(numbers(&found["other"]), json!([0, 0, 0, 0, 0, 0, 0]));
+    // What is cut off is in `other`; the whole stays.
+    let cut = changes(&format!("{span}&limit=1"));
+    assert_eq!(
+        numbers(&cut["other"]),
+        json!([0.125, 0.5, 0.375, 0, 0, 0.5, -0.125])
+    );
+    assert_eq!(numbers(&cut), expected);
+    // The spans swapped.
+    let swapped = format!(
+        "from={}&to={}&compare={}",
+        START_SECS + 60,
+        START_SECS + 120,
+        START_SECS + 120
+    );
+    let back = json!([3.5, 1.125, -2.375, -0.75, -1.25, 0.125, -0.5]);
+    assert_eq!(numbers(&changes(&swapped)), back);
+    let errors = changes(&format!("{span}&measure=errors"));
+    assert_eq!(numbers(&errors), json!([0, 6, 6, 1, 5, 0, 0]), "{errors}");
+    let timers = changes(&format!("{span}&report=groups"));
+    assert_eq!(timers["change"], 2.375, "{timers}");
+    // As it stands, against a week before: nothing was counted then.
+    let live = changes("compare=1w");
+    assert_eq!(live["rows"], json!([]));
+    assert!(
+        live["partial"].to_string().contains("nothing was counted"),
+        "{live}"
+    );
+
+    for (query, status, said) in [
+        ("measure=speed", 400, "time, errors, memory, traffic, cpu"),
+        ("report=groups&measure=errors", 400, "accepted: time, cpu"),
+        ("report=nope", 404, "no report"),
+        ("compare=x", 400, "such as -1w"),
+        ("limit=0", 400, "from 1 to 1000"),
+        ("from=yesterday", 400, "RFC 3339"),
+        ("by=script", 400, "measure"),
+    ] {
+        let target = format!("/api/v1/changes?{query}");
+        let problem = site.get(&target).problem(status);
+        assert!(problem.contains(said), "{query}: {problem}");
+        // The page takes the same, and says the same.
+        let page = site.get(&format!("/changes?{query}"));
+        assert_eq!(page.status, status, "{query}");
+    }
+    let page = site.get(&format!("/changes?{span}")).body;
+    for part in [
+        "+2.38 s",
+        "\u{2212}125 ms",
+        "report_by_script_name/row?script_name=%2Fa&amp;from=",
+    ] {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+    // Without a span the present is compared; a link to a page that cannot compare leaves that out.
+    let now = site.get("/changes?compare=-1w");
+    assert!(
+        now.status == 200 && now.body.contains("href=\"/requests\""),
+        "{now:?}"
+    );
+    let overview = site.get(&format!("/?{span}")).body;
+    assert!(overview.contains("href=\"/changes?from="), "{overview}");
+    here.stop();
+
+    let here = Here::start(&[]);
+    let page = here.site.get("/changes");
+    assert!(page.body.contains("Nothing to compare with: "), "{page:?}");
+    here.site.get("/api/v1/changes").problem(404);
+    here.stop();
+}
+
+#[test]
+fn a_heat_map_has_every_request_in_its_cell() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Arc::new(ManualClock::new(START_SECS * 1_000));
+    let here = start(dir.path(), &clock);
+    let site = &here.site;
+    minute(&here, &clock, &[("/idle", 1, 0.25)]);
+    minute(&here, &clock, &[("/a", 4, 0.25), ("/b", 1, 0.125)]);
+    minute(&here, &clock, &[("/a", 6, 0.5), ("/b", 2, 0.25)]);
+    let span = format!("from={}&to={}", START_SECS + 60, START_SECS + 180);
+    let map = |query: &str| {
+        let target = format!("/api/v1/reports/report_by_script_name/heatmap?{span}{query}");
+        site.json(&target)
+    };
+    let rows = |map: &Json| {
+        let columns = map["columns"].as_array().unwrap().iter();
+        let mut rows = vec![0; map["edges"].as_array().unwrap().len() - 1];
+        for column in columns.filter_map(Json::as_array) {
+            for (row, count) in rows.iter_mut().zip(column) {
+                *row += count.as_u64().unwrap();
+            }
+        }
+        rows
+    };
+    // Few requests have large cells: a row is a doubling, a column five seconds.
+    let recent = await_until("all are counted", || map(""), |it| it["total"] == 13);
+    let edges = json!([0.065536, 0.131072, 0.262144, 0.524288]);
+    assert_eq!(
+        (&recent["edges"], &recent["step"]),
+        (&edges, &json!(5)),
+        "{recent}"
+    );
+    assert_eq!(rows(&recent), [1, 6, 6], "{recent}");
+    assert_eq!(recent["total"], 13);
+    let of_row = map("&script_name=%2Fa");
+    // Ten in two cells are enough: an eighth of a doubling each.
+    assert_eq!(rows(&of_row), [4, 0, 0, 0, 0, 0, 0, 0, 6], "{of_row}");
+    assert_eq!(of_row["key"], json!({"script_name": "/a"}));
+
+    let page = format!("/reports/report_by_script_name/row?script_name=%2Fa&{span}");
+    let page = site.get(&page).body;
+    for part in [
+        "data-edges=\"245760,",
+        "href=\"/requests?script_name=%2Fa&amp;from=",
+        "10 requests",
+    ] {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+    let picture = site.get(&format!("/reports/info/heat.svg?theme=dark&{span}"));
+    assert!(
+        picture.body.contains("13 values in 24 columns"),
+        "{picture:?}"
+    );
+    assert!(site.get("/").body.contains("Heat map of the request time"));
+
+    // The same from history, by the minute, when the last hour does not reach back.
+    pass(site, &clock, 7_200_000);
+    let old = await_until("the hour is over", || map(""), |it| it["step"] == 60);
+    assert_eq!((&old["edges"], &old["step"]), (&edges, &json!(60)), "{old}");
+    assert_eq!(old["columns"], json!([[1, 4, 0], [0, 2, 6]]));
+    for (target, status, said) in [
+        (
+            "report_by_script_name/heatmap?script=%2Fa",
+            400,
+            "script_name",
+        ),
+        ("report_by_script_name/heatmap?from=soon", 400, "RFC 3339"),
+        ("nope/heatmap", 404, "no report"),
+    ] {
+        let problem = site
+            .get(&format!("/api/v1/reports/{target}"))
+            .problem(status);
+        assert!(problem.contains(said), "{target}: {problem}");
+    }
+    here.stop();
+}
+
+#[test]
+fn too_many_calls_are_found_with_an_example() {
+    let here = Here::start(&[]);
+    let site = &here.site;
+    let mut sender = Sender::new(site);
+    let mut send = |script: &str, hits: &[u32]| {
+        let mut packet = request("h", "s", script);
+        for hits in hits {
+            packet.add_timer(*hits, 0.125, &[("group", "db"), ("server", "db1")]);
+        }
+        sender.send(&packet.encode_to_vec());
+    };
+    (0..10).for_each(|_| send("/list", &[200]));
+    send("/list", &[150, 100]);
+    (0..9).for_each(|_| send("/list", &[200]));
+    send("/one", &[1]);
+    sender.at_rest();
+    let sql = |columns: &str| {
+        let query = format!(
+            "SELECT {columns} FROM many_calls WHERE script_name = '/list' AND tag_name = 'server'"
+        );
+        let answer = site.post("/api/v1/sql", &json!({ "query": query }).to_string());
+        let answer: Json = serde_json::from_str(&answer.body).unwrap();
+        answer["rows"].clone()
+    };
+    let numbers = sql("tag_value, req_count, hit_count, hits_mean, hits_max");
+    assert_eq!(numbers, json!([["db1", 20, 4_050, 202.5, 250]]));
+    let p95 = sql("hits_p95")[0][0].as_u64().unwrap();
+    assert!((199..=202).contains(&p95), "{p95}");
+    let id = sql("request_id")[0][0].clone();
+    let example = site.json(&format!("/api/v1/requests/{id}"));
+    assert_eq!(example["timers"].as_array().unwrap().len(), 2, "{example}");
+
+    let page = site.get("/calls").body;
+    let link = format!("href=\"/requests/{id}?by=group\">#{id}<");
+    for part in [
+        &link,
+        "/timers?by=group&amp;script_name=%2Flist&amp;t.group=db",
+        ">250<",
+    ] {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+    assert!(page.find(&link) < page.find("%2Fone"), "{page}");
+    let one = site.get("/calls?by=server&script_name=%2Fone").body;
+    assert!(
+        !one.contains("%2Flist") && one.contains("t.server=db1"),
+        "{one}"
+    );
+    let bad = site.get("/calls?limit=0");
+    assert!(
+        bad.status == 400 && bad.body.contains("from 1 to 100"),
+        "{bad:?}"
+    );
+    here.stop();
+}
