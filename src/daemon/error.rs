@@ -84,6 +84,9 @@ pub enum StartError {
     /// What ships to ClickHouse.
     #[error("{0}")]
     ClickHouse(String),
+    /// What metrics are pushed to.
+    #[error("{0}")]
+    Push(String),
     /// A socket that was handed over.
     #[error(transparent)]
     ActivatedSockets(#[from] SocketActivationError),
@@ -106,6 +109,7 @@ impl StartError {
             | Self::Alert(_)
             | Self::User(_)
             | Self::Tls(_)
+            | Self::Push(_)
             | Self::Choice { .. } => true,
             Self::State(error) => matches!(error, StateError::NotAFolder { .. }),
             Self::NoHistory | Self::ClickHouse(_) => true,

@@ -42,6 +42,7 @@ use crate::history::import::Importer;
 use crate::input::record::Hasher;
 use crate::input::stat;
 use crate::merger::{GatheringPeriod, Merger, Pulse};
+use crate::metrics::otlp as push;
 use crate::query::catalog::Catalog;
 #[cfg(feature = "sql")]
 use crate::query::catalog::refill::Refill;
@@ -85,6 +86,7 @@ pub struct Daemon {
     gathering: Arc<GatheringPeriod>,
     merger: Option<Worker>,
     series_thread: Option<Worker>,
+    push_thread: Option<Worker>,
     requests_thread: Option<Worker>,
     history_thread: Option<Worker>,
     sink_thread: Option<Worker>,
@@ -266,7 +268,7 @@ impl Daemon {
         #[cfg(not(feature = "sql"))]
         let await_kept = None;
         let (series, metrics, deltas, take) =
-            past.begin(config, &mut live.write(), &*clock, rollup, &alerts);
+            past.begin(config, &mut live.write(), &*clock, rollup, &alerts)?;
         #[cfg(feature = "sql")]
         let catalog = catalog.importing(importer).refilled_by(refill);
         let catalog = Arc::new(catalog.alerting(&alerts).keeping(
@@ -279,7 +281,7 @@ impl Daemon {
             catalog: &catalog,
             users: &users,
             series,
-            metrics,
+            metrics: metrics.clone(),
             alerts: &alerts,
             #[cfg(feature = "sql")]
             engine: frontends::engine(config, &catalog)?,
@@ -290,6 +292,15 @@ impl Daemon {
         let frontends = Frontends::start(&served, listeners, otlps)?;
         let _set_once = certificates.set(frontends.certificates());
         let alert_threads = alerts::start(&alerts, config, &clock)?;
+        let pusher = metrics.push().map(|push| {
+            let (catalog, of_metrics) = (Arc::clone(&catalog), metrics.clone());
+            let own_numbers = move || [catalog.status_groups(), of_metrics.status()].concat();
+            push.pusher(config, &clock, Box::new(own_numbers))
+        });
+        let push_thread = pusher.map(|pusher| {
+            let run = move |stop: &Shutdown| pusher.run(stop);
+            Worker::start("otlp-push", "the thread that pushes metrics", run)
+        });
         let merger = Merger {
             consumer: receivers.consumer,
             live: Arc::clone(&live),
@@ -348,6 +359,7 @@ impl Daemon {
             gathering,
             merger: Some(merger),
             series_thread: Some(series_thread),
+            push_thread: push_thread.transpose()?,
             requests_thread: requests_thread.transpose()?,
             history_thread: history_thread.transpose()?,
             sink_thread: sink_thread.transpose()?,
@@ -404,6 +416,7 @@ impl Daemon {
         self.merger = None;
         // After the merger: what it merged last is counted too.
         self.series_thread = None;
+        self.push_thread = None;
         let alert_threads = std::mem::take(&mut *self.alert_threads.lock());
         drop(alert_threads);
         // After that: it writes what was counted.
@@ -462,6 +475,7 @@ pub fn check(config: &Config) -> Result<(), Vec<StartError>> {
         }
     }
     errors.extend(no_history(config).err());
+    errors.extend(push::check(config).err().map(StartError::Push));
     if errors.is_empty() {
         Ok(())
     } else {
