@@ -24,14 +24,15 @@ impl Shutdown {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the loops shall finish. Relaxed: the flag carries no data, threads are joined after it.
+    /// Whether the loops shall finish. Relaxed: the flag carries no data, threads are joined after
+    /// it.
     #[must_use]
     pub fn requested(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Runs `work`, which may wait for others for long, on a thread of this name. `None`: a stop was requested, `grace` is over, and
-    /// nobody waits for what comes of it.
+    /// Runs `work`, which may wait for others for long, on a thread of this name. `None`: a stop
+    /// was requested, `grace` is over, and nobody waits for what comes of it.
     ///
     /// # Errors
     /// Says why there is no such thread, or that it ended.

@@ -1,4 +1,5 @@
-//! Metrics pushed over OTLP: what a collector gets adds up to the reports, however it answers, and over a restart.
+//! Metrics pushed over OTLP: what a collector gets adds up to the reports, however it answers, and
+//! over a restart.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};

@@ -1,7 +1,8 @@
-//! Messages of OTLP, declared with the numbers of its `.proto` files: answers to bodies, and metrics as they are pushed.
+//! Messages of OTLP, declared with the numbers of its `.proto` files: answers to bodies, and
+//! metrics as they are pushed.
 //!
-//! A oneof stands as one optional field each, which is the same on the wire. Tests hold them against the crate
-//! `opentelemetry-proto`.
+//! A oneof stands as one optional field each, which is the same on the wire. Tests hold them
+//! against the crate `opentelemetry-proto`.
 
 use prost::Message;
 

@@ -1,4 +1,5 @@
-//! Points become bodies: each a whole `ExportMetricsServiceRequest`, with up to [`POINTS_MAX`] points and [`BODY_BYTES_MAX`] bytes.
+//! Points become bodies: each a whole `ExportMetricsServiceRequest`, with up to [`POINTS_MAX`]
+//! points and [`BODY_BYTES_MAX`] bytes.
 
 use std::io::Write as _;
 

@@ -1,6 +1,7 @@
 //! Histograms of OpenTelemetry: buckets that grow by a factor of 2^(2^-scale), 160 at most.
 //!
-//! A bucket of a report goes whole to where its middle lies, so counts stay exact, and none moves by more than one bucket.
+//! A bucket of a report goes whole to where its middle lies, so counts stay exact, and none moves
+//! by more than one bucket.
 
 use std::sync::LazyLock;
 

@@ -4,9 +4,10 @@
 //!   series thread: Second -> Rows            thread `otlp-push`: Rows, own counters -(each period)-> bodies -> server
 //! ```
 //!
-//! A body that was not taken is sent again, the same bytes, and the next ones wait behind it. When all that wait take
-//! [`QUEUE_BYTES_MAX`], the interval stays open: a delta then covers more seconds, and nothing is lost. What a server refuses, and
-//! what waits at the stop, is given up and counted. Every point is counted once: sent, given up, or waiting.
+//! A body that was not taken is sent again, the same bytes, and the next ones wait behind it. When
+//! all that wait take [`QUEUE_BYTES_MAX`], the interval stays open: a delta then covers more
+//! seconds, and nothing is lost. What a server refuses, and what waits at the stop, is given up and
+//! counted. Every point is counted once: sent, given up, or waiting.
 
 mod body;
 mod exponential;
@@ -42,7 +43,8 @@ use crate::telemetry::reading::{Group, Place, readings};
 const QUEUE_BYTES_MAX: usize = 32 << 20;
 /// What own counters may take in bodies.
 const OWN_BYTES: usize = 256 << 10;
-/// All that a push takes, for the memory plan: rows, bodies that wait, and points while they become bodies.
+/// All that a push takes, for the memory plan: rows, bodies that wait, and points while they become
+/// bodies.
 pub const PUSH_BYTES: usize = 2 * BYTES_MAX + QUEUE_BYTES_MAX + OWN_BYTES;
 /// How often it is looked whether an interval is over.
 const NAP: Duration = Duration::from_millis(100);
@@ -90,7 +92,8 @@ pub struct Pusher {
     is_delta: bool,
     period_ms: u64,
     queue: VecDeque<Arc<Body>>,
-    /// When all rows were told of last, and when the first body may be sent again, on the monotonic clock.
+    /// When all rows were told of last, and when the first body may be sent again, on the monotonic
+    /// clock.
     all_ms: u64,
     not_before_ms: u64,
     retry_ms: u64,
@@ -110,7 +113,8 @@ pub fn check(config: &Config) -> Result<(), String> {
 }
 
 impl Push {
-    /// One of the reports of this list that are to be pushed, if a server is configured; all counts from now on.
+    /// One of the reports of this list that are to be pushed, if a server is configured; all counts
+    /// from now on.
     ///
     /// # Errors
     /// As [`check`].
@@ -226,7 +230,8 @@ impl Pusher {
             while self.clock.mono_ms() >= self.not_before_ms && self.send(stop) {}
         }
         self.cut(Some(self.clock.unix_ms()));
-        // One that has no answer yet may have come: it is not sent twice. And a server that wants to be left alone is.
+        // One that has no answer yet may have come: it is not sent twice. And a server that wants
+        // to be left alone is.
         let is_welcome = self.is_answered && self.clock.mono_ms() >= self.not_before_ms;
         let patience = if is_welcome { LAST_MAX } else { Duration::ZERO };
         let until = Instant::now() + patience;
@@ -251,7 +256,8 @@ impl Pusher {
         }
     }
 
-    /// Makes bodies of the interval, if it is over and there is room for them; of the last one, up to `last_ms`.
+    /// Makes bodies of the interval, if it is over and there is room for them; of the last one, up
+    /// to `last_ms`.
     fn cut(&mut self, last_ms: Option<u64>) {
         let waiting = self.push.counts.lock().waiting_bytes;
         let (now_ms, mut bodies) = (

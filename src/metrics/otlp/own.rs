@@ -1,4 +1,5 @@
-//! The daemon's own numbers as points: counters are sums from when the push began, the others gauges.
+//! The daemon's own numbers as points: counters are sums from when the push began, the others
+//! gauges.
 
 use std::collections::HashMap;
 
@@ -13,7 +14,8 @@ use crate::telemetry::reading::{Group, Kind, Reading};
 /// Name and labels.
 type Series = (String, Vec<(String, String)>);
 
-/// Counters as they were told last, or when the push began: a snapshot lets them go on where those of another process ended.
+/// Counters as they were told last, or when the push began: a snapshot lets them go on where those
+/// of another process ended.
 #[derive(Debug, Default)]
 pub(super) struct Own {
     told: HashMap<Series, u64>,
@@ -75,7 +77,8 @@ impl Own {
     }
 }
 
-/// All numbers: unit and how many of what is counted are one of that, the number as it is declared, and its values by series.
+/// All numbers: unit and how many of what is counted are one of that, the number as it is declared,
+/// and its values by series.
 fn all(
     groups: &[Group],
 ) -> impl Iterator<Item = ((Option<Unit>, f64), &Reading, Vec<(Series, Json)>)> {

@@ -1,7 +1,8 @@
 //! Rows of the pushed reports, as they add up until a point is made of each.
 //!
-//! Fed by the series thread once a second; read by the thread that pushes, which takes the interval that has passed by then.
-//! Intervals end where seconds of the stream end, so they join without gap or overlap however late they are taken.
+//! Fed by the series thread once a second; read by the thread that pushes, which takes the interval
+//! that has passed by then. Intervals end where seconds of the stream end, so they join without gap
+//! or overlap however late they are taken.
 //!
 //! - Delta: a row is what it gained since the last point, and gone with it.
 //! - Cumulative: a row only grows, from when the report was first watched.
@@ -131,8 +132,8 @@ const REPORT: &str = "pinbad.report";
 const OVERFLOW: &str = "otel.metric.overflow";
 const CPU_MODE: &str = "cpu.mode";
 
-/// The attribute of each key, by the semantic conventions, and whether it is a number. A tag whose name is taken has `pinbad.` before
-/// it.
+/// The attribute of each key, by the semantic conventions, and whether it is a number. A tag whose
+/// name is taken has `pinbad.` before it.
 fn attributes(definition: &Definition) -> Vec<(String, bool)> {
     let field = |field: Field| match field {
         Field::Hostname => "host.name",
@@ -212,7 +213,8 @@ impl Rows {
             .position(|it| it.report.number == report.number)
     }
 
-    /// The interval that can be told of, if it has lasted for so long; of the last one, up to `last_ms`.
+    /// The interval that can be told of, if it has lasted for so long; of the last one, up to
+    /// `last_ms`.
     pub(super) fn interval(&self, period_ms: u64, last_ms: Option<u64>) -> Option<Interval> {
         let end_ms = last_ms.map_or(self.end_ms, |now| {
             now.max(self.end_ms).max(self.start_ms + 1)
