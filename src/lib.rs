@@ -17,6 +17,7 @@
 //! | `profile` | one, with a `[[stat]]` | queues to samples in their pool |
 //! | `merge` | one | ring to pool and reports; ticks |
 //! | `series` | one | what groups gained, second by second, to the last hour and `/metrics` |
+//! | `otlp-push` | one, with `otlp.url` | what rows gained, and own counters, to a server of OpenTelemetry |
 //! | `history`, `requests` | one each, with `history.dir` | rows and files of the past on disk; raw requests for it |
 //! | `clickhouse` | one, with `clickhouse.url` | what history has written, to ClickHouse |
 //! | `alerts` | one, with an `[[alert]]` | rules over what rows gained in their windows |

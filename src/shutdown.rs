@@ -2,6 +2,11 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::time::{Duration, Instant};
+
+/// How often a stop is noticed by who waits for work.
+const NAP: Duration = Duration::from_millis(20);
 
 /// Shared by all threads of one daemon; once set it stays set.
 #[derive(Debug, Clone, Default)]
@@ -19,9 +24,48 @@ impl Shutdown {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the loops shall finish. Relaxed: the flag carries no data, threads are joined after it.
+    /// Whether the loops shall finish. Relaxed: the flag carries no data, threads are joined after
+    /// it.
     #[must_use]
     pub fn requested(&self) -> bool {
         self.0.load(Ordering::Relaxed)
+    }
+
+    /// Runs `work`, which may wait for others for long, on a thread of this name. `None`: a stop
+    /// was requested, `grace` is over, and nobody waits for what comes of it.
+    ///
+    /// # Errors
+    /// Says why there is no such thread, or that it ended.
+    pub fn unless_requested<T: Send + 'static>(
+        &self,
+        (thread, grace): (&str, Duration),
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<Result<T, String>> {
+        let (done, result) = sync_channel(1);
+        let run = move || {
+            // Nobody waits for it after a stop.
+            let _unread = done.send(work());
+        };
+        let thread = std::thread::Builder::new().name(thread.to_owned());
+        if let Err(error) = thread.spawn(run) {
+            return Some(Err(error.to_string()));
+        }
+        let mut stopped: Option<Instant> = None;
+        loop {
+            if self.requested() {
+                stopped.get_or_insert_with(Instant::now);
+            }
+            match result.recv_timeout(NAP) {
+                Ok(result) => return Some(Ok(result)),
+                Err(RecvTimeoutError::Timeout) => {
+                    if stopped.is_some_and(|stopped| stopped.elapsed() >= grace) {
+                        return None;
+                    }
+                }
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Some(Err("its thread ended".to_owned()));
+                }
+            }
+        }
     }
 }

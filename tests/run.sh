@@ -179,8 +179,8 @@ if wanted python && have_python && ! have_otel; then
         echo "${otel_packages[*]}" >"$clients/otel/packages"; } >"$log" 2>&1 </dev/null || tail -n 20 "$log"
 fi
 if ! { wanted python && have_otel; }; then
-    skip+=(--skip otlp::python_)
-    left_out+=("the test otlp::python_: one of ${otel_packages[*]} could not be had")
+    skip+=(--skip otlp::python_ --skip otlp_push::python_)
+    left_out+=("the tests otlp::python_ and otlp_push::python_: one of ${otel_packages[*]} could not be had")
 fi
 have_otel_node() { [ -d "$clients/otel-node/node_modules/express" ] && [ -d "$clients/otel-node/node_modules/@opentelemetry/auto-instrumentations-node" ]; }
 if wanted node && command -v npm >/dev/null && ! have_otel_node; then

@@ -9,7 +9,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
 use chrono::{DateTime, SecondsFormat};
@@ -226,12 +225,15 @@ impl Receiver {
             if messages.is_empty() {
                 continue;
             }
-            let body = self.body(&messages, now, alerts.page());
-            let Some(outcome) = post(&agent, self.endpoint(), body.to_string(), stop) else {
+            let body = self.body(&messages, now, alerts.page()).to_string();
+            let (agent, url) = (agent.clone(), self.endpoint());
+            let Some(outcome) = stop.unless_requested(("alert-post", Duration::ZERO), move || {
+                post(&agent, &url, body)
+            }) else {
                 return;
             };
             let count = messages.len() as u64;
-            match outcome {
+            match outcome.unwrap_or_else(Outcome::Failed) {
                 Outcome::Taken => {
                     if retry_ms > 1_000 {
                         info!(url = self.url, "Takes alerts again.");
@@ -263,39 +265,19 @@ impl Receiver {
     }
 }
 
-/// On a thread of its own: a stop does not wait for the answer, and then there is none.
-fn post(agent: &Agent, url: String, body: String, stop: &Shutdown) -> Option<Outcome> {
-    let agent = agent.clone();
-    let (done, answer) = sync_channel(1);
-    let run = move || {
-        let sent = agent
-            .post(&url)
-            .header("content-type", "application/json")
-            .send(body);
-        let outcome = match sent {
-            Err(error) => Outcome::Failed(error.to_string()),
-            Ok(answer) => match answer.status().as_u16() {
-                200..=299 => Outcome::Taken,
-                code @ (429 | 500..=599) => Outcome::Failed(format!("it answered {code}")),
-                code => Outcome::Refused(format!("it answered {code}")),
-            },
-        };
-        // Nobody waits for it after a stop.
-        let _unread = done.send(outcome);
-    };
-    let thread = std::thread::Builder::new().name("alert-post".to_owned());
-    if let Err(error) = thread.spawn(run) {
-        return Some(Outcome::Failed(error.to_string()));
-    }
-    loop {
-        match answer.recv_timeout(Duration::from_millis(20)) {
-            Ok(outcome) => return Some(outcome),
-            Err(RecvTimeoutError::Timeout) if stop.requested() => return None,
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => {
-                return Some(Outcome::Failed("its thread ended".to_owned()));
-            }
-        }
+/// Sends a body and waits for the answer.
+fn post(agent: &Agent, url: &str, body: String) -> Outcome {
+    let sent = agent
+        .post(url)
+        .header("content-type", "application/json")
+        .send(body);
+    match sent {
+        Err(error) => Outcome::Failed(error.to_string()),
+        Ok(answer) => match answer.status().as_u16() {
+            200..=299 => Outcome::Taken,
+            code @ (429 | 500..=599) => Outcome::Failed(format!("it answered {code}")),
+            code => Outcome::Refused(format!("it answered {code}")),
+        },
     }
 }
 

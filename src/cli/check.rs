@@ -5,13 +5,14 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use super::{Failure, print};
-use crate::config::units::rounded_bytes;
+use crate::config::units::{exact_duration, rounded_bytes};
 use crate::config::{Config, ConfigFlags};
 use crate::daemon;
 use crate::daemon::StartError;
 use crate::daemon::disk_plan;
 use crate::daemon::memory_limit::{self, Scaled};
 use crate::daemon::memory_plan::MemoryPlan;
+use crate::series::EVERYTHING;
 use crate::state::folder::{self, HISTORY};
 use crate::state::{self, StateError};
 
@@ -47,6 +48,7 @@ pub fn execute(flags: &ConfigFlags) -> Result<(), Failure> {
     let spans: String = spans
         .map(|input| format!("\n  spans  {}", input.listen))
         .collect();
+    let push = pushes(&config).map_or_else(String::new, |push| format!("\n  OTLP   {push}"));
     let squids = config.squids.iter();
     let squids: String = squids
         .map(|squid| format!("\n  Squid  {}", squid.from))
@@ -83,7 +85,7 @@ pub fn execute(flags: &ConfigFlags) -> Result<(), Failure> {
     let folders = unusable_folders(&config);
     print(&format!(
         "The configuration is valid.\n  UDP    {}; sockets per address: {}\n  \
-         HTTP   {}\n  MySQL  {}{spans}{squids}{stats}\n  data   {kept}\n\n{}{scaled}{history}{alerts}",
+         HTTP   {}\n  MySQL  {}{spans}{push}{squids}{stats}\n  data   {kept}\n\n{}{scaled}{history}{alerts}",
         udp.join(", "),
         config.ingest.receivers,
         shown(config.http.listen),
@@ -97,6 +99,15 @@ pub fn execute(flags: &ConfigFlags) -> Result<(), Failure> {
             problems: folders,
         }),
     }
+}
+
+/// The metrics that are pushed, and where to.
+pub(super) fn pushes(config: &Config) -> Option<String> {
+    let (otlp, everything) = (&config.otlp, [EVERYTHING.to_owned()]);
+    let reports = [&everything[..], &otlp.reports[..]].concat().join(", ");
+    let period = exact_duration(otlp.period);
+    let pushes = format!("metrics of {reports} to {} every {period}", otlp.url);
+    Some(pushes).filter(|_| !otlp.url.is_empty())
 }
 
 /// Folders that cannot be used, and what to do about it. Those of a running daemon are locked, and

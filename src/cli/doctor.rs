@@ -16,7 +16,7 @@ use std::time::UNIX_EPOCH;
 use clap::Args as FlagGroup;
 
 use super::client::AccessFlags;
-use super::{Failure, print};
+use super::{Failure, check, print};
 use crate::access::tls;
 use crate::config::data_folder::USUAL;
 use crate::config::units::{exact_bytes, rounded_bytes};
@@ -168,6 +168,7 @@ fn examine(config: &Config) -> Vec<Finding> {
     let mut findings = configured(config);
     findings.push(udp(config, opened));
     findings.extend(otlp_inputs(config));
+    findings.extend(check::pushes(config).map(|push| Finding::right("OTLP", push)));
     findings.extend(squids(config));
     findings.extend(stats(config));
     findings.extend(front("HTTP", "http.listen", config.http.listen));

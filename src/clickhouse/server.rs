@@ -3,7 +3,6 @@
 use std::io::{self, BufRead as _, BufReader, Read as _};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -31,8 +30,6 @@ const BODY_MAX: Duration = Duration::from_secs(60);
 const ROW_BYTES_MAX: u64 = 1 << 20;
 /// Longest text of an error that is read.
 const ERROR_BYTES_MAX: u64 = 16 << 10;
-/// How often a stop is noticed meanwhile.
-const NAP: Duration = Duration::from_millis(20);
 
 /// Errors of the server that are of the rows or of the table, a number and ClickHouse's name in a line. All others pass.
 const REFUSALS: &str = include_str!("refusals.txt");
@@ -232,31 +229,16 @@ impl Server {
         }
         let later = |problem: String| Failure::Later(format!("{}: {problem}", self.url));
         let (agent, url) = (self.agent.clone(), Arc::clone(&self.url));
-        let (done, answer) = sync_channel(1);
-        let run = move || {
-            // Nobody waits for it after a stop.
-            let _unread = done.send(run(&agent, &url, request));
-        };
-        let thread = std::thread::Builder::new().name("ship".to_owned());
-        thread
-            .spawn(run)
-            .map_err(|error| later(error.to_string()))?;
         let _waiting = ANSWER.begin();
-        loop {
-            match answer.recv_timeout(NAP) {
-                Ok(answer) => {
-                    if let Err(Failure::Later(_)) = answer {
-                        self.read_password();
-                    }
-                    return answer;
-                }
-                Err(RecvTimeoutError::Timeout) if stop.requested() => return Err(Failure::Stopped),
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => {
-                    return Err(later("its thread ended".to_owned()));
-                }
-            }
+        let answer =
+            stop.unless_requested(("ship", Duration::ZERO), move || run(&agent, &url, request));
+        let answer = answer
+            .ok_or(Failure::Stopped)?
+            .unwrap_or_else(|problem| Err(later(problem)));
+        if let Err(Failure::Later(_)) = answer {
+            self.read_password();
         }
+        answer
     }
 }
 
@@ -310,6 +292,7 @@ fn first_line(text: &str) -> String {
 mod tests {
     use std::io::Write as _;
     use std::net::TcpListener;
+    use std::sync::mpsc::sync_channel;
 
     use super::*;
     use crate::config::Config;

@@ -3,6 +3,7 @@
 //! A kind reads a [`Given`], so a value means the same in the file, in a variable and in a flag. A
 //! refused value gets a few words on what is wrong; [`Kind::accepted`] says what would be right.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -430,6 +431,24 @@ pub(super) fn attributes() -> Kind<Vec<String>> {
             Some(name) => Ok(name.to_owned()),
         },
     )
+}
+
+/// Names with a text each.
+pub(super) fn texts() -> Kind<BTreeMap<String, String>> {
+    let accepted = "up to 32 names with texts, as in {\"deployment.environment.name\" = \"live\"}; {} for none";
+    Kind::new(accepted, |given| {
+        let Value::Table(entry) = &given.value else {
+            return Err("not a table".into());
+        };
+        if entry.values.len() > 32 {
+            return Err("more than 32 names".into());
+        }
+        let texts = entry.values.iter().map(|(name, given)| match given.text() {
+            Some(text) if !name.is_empty() => Ok((name.clone(), text.to_owned())),
+            _ => Err(format!("{name} is not a text; a name with dots stands in quotes").into()),
+        });
+        texts.collect()
+    })
 }
 
 pub(super) fn buckets() -> Kind<Vec<Duration>> {

@@ -43,7 +43,8 @@ pub use rewrite::RewriteRule;
 pub use settings::{
     AlertingConfig, Changes, ClickHouseConfig, Config, DataConfig, HistoryConfig, HttpConfig,
     IngestConfig, InstrumentsConfig, KeptRequests, LogConfig, MetricsConfig, MySqlConfig,
-    PoolConfig, ProfileConfig, ReportsConfig, SeriesConfig, ShippedRows, SqlConfig, StateConfig,
+    OtlpConfig, OtlpTemporality, PoolConfig, ProfileConfig, ReportsConfig, SeriesConfig,
+    ShippedRows, SqlConfig, StateConfig,
 };
 pub use squid::{SquidFrom, SquidSource};
 pub use stat::{StatAddress, StatSource};

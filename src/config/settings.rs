@@ -6,6 +6,7 @@
 //! reload can change (`live`) and keys that need a restart all follow from this table. A new key is
 //! one declaration here and its use.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -18,7 +19,7 @@ use super::key::Key;
 use super::kinds::{
     addresses, buckets, choice, choices, data_folder, front_address, host_names, identifier, name,
     networks, path, patterns, report_names, server_url, server_urls, size, span, switch, tag_names,
-    whole,
+    texts, whole,
 };
 use super::layers::RawConfig;
 use super::otlp::OtlpInput;
@@ -136,6 +137,15 @@ pub enum ShippedRows {
     Rollups,
     /// Raw requests.
     Requests,
+}
+
+/// What a point of a sum counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OtlpTemporality {
+    /// Since the start.
+    Cumulative,
+    /// Since the point before.
+    Delta,
 }
 
 const KIB: u64 = 1 << 10;
@@ -541,6 +551,41 @@ settings! {
         /// Memory for what rows gained in the windows of rules: "1MiB" to "16GiB". Rows that find no room are not judged.
         /// Cost: itself, if there is an `[[alert]]`, and two threads.
         memory: usize = "\"32MiB\"", size(MIB, 16 * GIB), "windows of all rules together";
+    }
+
+    /// `[otlp]`: metrics pushed to a server of OpenTelemetry.
+    otlp: OtlpConfig {
+        /// Where metrics are pushed to, over HTTP in protobuf: the server, as in "http://collector:4318", to which /v1/metrics is added, or
+        /// all of it, as in "https://prometheus:9090/api/v1/otlp/v1/metrics"; "" pushes nothing.
+        /// Cost: a thread, and up to 97 MiB while the server is away.
+        url: String = "\"\"", server_url();
+
+        /// A file with further headers, one a line ("Authorization: Bearer ..."), readable by the daemon alone; "" for none.
+        headers_file: Option<PathBuf> = "\"\"", path("file");
+
+        /// A PEM file with the certificate authorities to trust; "" for those of the system.
+        ca_file: Option<PathBuf> = "\"\"", path("file");
+
+        /// Reports whose rows are pushed; "*" is every `[[report]]` of this file and every one that is made at run time. The total over
+        /// all requests (`info`) and the daemon's own counters are always pushed. 10,000 rows in all; further ones are summed as `(other)`.
+        /// Cost: some time of a thread for each row that gained something, and five or six points each.
+        reports: Vec<String> = r#"["report_by_script_name", "report_by_status"]"#, report_names();
+
+        /// How often: "1s" to "10m", in whole seconds.
+        period: Duration = "\"10s\"",
+            span(Duration::from_secs(1), Duration::from_mins(10)).in_whole_seconds(), "seconds are the least that is counted by itself";
+
+        /// What a point counts: "cumulative", since the start, as Prometheus wants it; or "delta", since the point before.
+        temporality: OtlpTemporality = "\"cumulative\"", choice(&[
+            ("cumulative", OtlpTemporality::Cumulative), ("delta", OtlpTemporality::Delta)]);
+
+        /// Attributes of the resource, beside service.name ("pinbad"), service.instance.id and host.name, or in their place:
+        /// {"deployment.environment.name" = "live"}, up to 32 texts. Names with dots stand in quotes.
+        resource: BTreeMap<String, String> = "{}", texts();
+
+        /// Whether bodies are packed with gzip: true or false.
+        /// Cost: some 10 ms of processor time for each 1,000 rows that gained something.
+        gzip: bool = "false", switch();
     }
 
     /// `[instruments]`: what the daemon measures of itself, in SQL database `performance_schema`.

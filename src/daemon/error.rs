@@ -84,6 +84,9 @@ pub enum StartError {
     /// Shipping to ClickHouse cannot start.
     #[error("{0}")]
     ClickHouse(String),
+    /// Pushing metrics cannot start.
+    #[error("{0}")]
+    Push(String),
     /// A socket passed by the supervisor cannot be used.
     #[error(transparent)]
     ActivatedSockets(#[from] SocketActivationError),
@@ -106,6 +109,7 @@ impl StartError {
             | Self::Alert(_)
             | Self::User(_)
             | Self::Tls(_)
+            | Self::Push(_)
             | Self::Choice { .. } => true,
             Self::State(error) => matches!(error, StateError::NotAFolder { .. }),
             Self::NoHistory | Self::ClickHouse(_) => true,

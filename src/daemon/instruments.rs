@@ -118,7 +118,7 @@ pub(super) fn set_pools(mut pools: Vec<Pool>, served: &Served<'_>) {
         pools.push(("last hour", Box::new(bytes)));
     }
     let metrics = served.metrics.clone();
-    let bytes = move || Some(metrics.status().count("series") * SERIES_BYTES as u64);
+    let bytes = move || Some(metrics.status()[0].count("series") * SERIES_BYTES as u64);
     pools.push(("metrics", Box::new(bytes)));
     #[cfg(feature = "sql")]
     pools.push(("SQL", Box::new(served.engine.memory_gauge())));

@@ -26,6 +26,7 @@ use crate::limits::{
     PAST_ANSWERS_BYTES_MAX, PATTERN_SCRATCH_BYTES, RULES_SCRATCH_BYTES, SESSION_BYTES_MAX,
 };
 use crate::metrics::SERIES_BYTES;
+use crate::metrics::otlp::PUSH_BYTES;
 use crate::pool::Pool;
 use crate::pool::activities::{ACTIVITY_ROW_BYTES, Activities};
 use crate::pool::requests::REQUEST_ROW_BYTES;
@@ -318,6 +319,8 @@ fn optional(config: &Config, lanes: usize) -> impl Iterator<Item = Planned> {
             "{samples} (profile.pool_size), once more for who reads slowly, and what {stats} ([[stat]]) sent and is not taken yet";
         "alerts": config.alerting.memory + ALERT_QUEUE_BYTES_MAX + IDS_MAX * ID_BYTES + config.alerts.len() * RULE_BYTES + ALERT_REPLAY_BYTES_MAX,
             "{alerts} ([[alert]]): windows of their rows (alerting.memory), seconds on their way there, {ALERT_ROWS_MAX} alerts each, and one replay of the past";
+        "pushed metrics": PUSH_BYTES,
+            "rows, and points on their way to otlp.url: as much while it is away";
         "snapshot": SNAPSHOT_BYTES + config.reports.memory / 8,
             "while it is written or read (state.dir): records, and the running ticks";
         "history": config.history.memory + 2 * config.log_memory() + REFILL_BYTES,
@@ -336,6 +339,7 @@ fn optional(config: &Config, lanes: usize) -> impl Iterator<Item = Planned> {
         !config.squids.is_empty(),
         !config.stats.is_empty(),
         !config.alerts.is_empty(),
+        !config.otlp.url.is_empty(),
         config.state.dir.is_some(),
         config.history.dir.is_some(),
         config.history.dir.is_some() && !config.squids.is_empty(),

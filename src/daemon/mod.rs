@@ -44,6 +44,7 @@ use crate::history::import::Importer;
 use crate::input::record::Hasher;
 use crate::input::stat;
 use crate::merger::{GatheringPeriod, Merger, Pulse};
+use crate::metrics::otlp as push;
 use crate::query::catalog::Catalog;
 #[cfg(feature = "sql")]
 use crate::query::catalog::refill::Refill;
@@ -88,6 +89,7 @@ pub struct Daemon {
     gathering: Arc<GatheringPeriod>,
     merger: Option<Worker>,
     series_thread: Option<Worker>,
+    push_thread: Option<Worker>,
     requests_thread: Option<Worker>,
     history_thread: Option<Worker>,
     sink_thread: Option<Worker>,
@@ -271,7 +273,7 @@ impl Daemon {
         #[cfg(not(feature = "sql"))]
         let await_kept = None;
         let (series, metrics, deltas, take) =
-            past.begin(config, &mut live.write(), &*clock, rollup, &alerts);
+            past.begin(config, &mut live.write(), &*clock, rollup, &alerts)?;
         #[cfg(feature = "sql")]
         let catalog = catalog.importing(importer).refilled_by(refill);
         let catalog = Arc::new(catalog.alerting(&alerts).keeping(
@@ -284,7 +286,7 @@ impl Daemon {
             catalog: &catalog,
             users: &users,
             series,
-            metrics,
+            metrics: metrics.clone(),
             alerts: &alerts,
             #[cfg(feature = "sql")]
             engine: frontends::engine(config, &catalog)?,
@@ -295,6 +297,15 @@ impl Daemon {
         let frontends = Frontends::start(&served, listeners, otlps)?;
         let _set_once = certificates.set(frontends.certificates());
         let alert_threads = alerts::start(&alerts, config, &clock)?;
+        let pusher = metrics.push().map(|push| {
+            let (catalog, of_metrics) = (Arc::clone(&catalog), metrics.clone());
+            let own_numbers = move || [catalog.status_groups(), of_metrics.status()].concat();
+            push.pusher(config, &clock, Box::new(own_numbers))
+        });
+        let push_thread = pusher.map(|pusher| {
+            let run = move |stop: &Shutdown| pusher.run(stop);
+            Worker::start("otlp-push", "the thread that pushes metrics", run)
+        });
         let merger = Merger {
             consumer: receivers.consumer,
             live: Arc::clone(&live),
@@ -353,6 +364,7 @@ impl Daemon {
             gathering,
             merger: Some(merger),
             series_thread: Some(series_thread),
+            push_thread: push_thread.transpose()?,
             requests_thread: requests_thread.transpose()?,
             history_thread: history_thread.transpose()?,
             sink_thread: sink_thread.transpose()?,
@@ -409,6 +421,7 @@ impl Daemon {
         self.merger = None;
         // After the merger, so that the last merged requests are counted too.
         self.series_thread = None;
+        self.push_thread = None;
         let alert_threads = std::mem::take(&mut *self.alert_threads.lock());
         drop(alert_threads);
         // After that, since it writes what was counted.
@@ -466,6 +479,7 @@ pub fn check(config: &Config) -> Result<(), Vec<StartError>> {
         }
     }
     errors.extend(no_history(config).err());
+    errors.extend(push::check(config).err().map(StartError::Push));
     if errors.is_empty() {
         Ok(())
     } else {

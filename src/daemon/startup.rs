@@ -37,6 +37,7 @@ use crate::merger::Live;
 #[cfg(feature = "sql")]
 use crate::merger::SharedLive;
 use crate::metrics::Metrics;
+use crate::metrics::otlp::Push;
 use crate::pool::Pool;
 use crate::pool::activities::Activities;
 #[cfg(feature = "sql")]
@@ -169,6 +170,7 @@ pub(super) struct Past {
     charted: Vec<String>,
     scraped: Vec<String>,
     kept: Vec<String>,
+    pushed: Vec<String>,
 }
 
 /// Receives each second, with the number of requests missed before it.
@@ -212,6 +214,10 @@ impl Past {
             scraped: chosen("metrics.reports", &config.metrics.reports)?,
             charted: chosen("series.reports", &config.series.reports)?,
             kept: chosen("history.reports", &config.history.reports)?,
+            pushed: match config.otlp.url.is_empty() {
+                true => Vec::new(),
+                false => chosen("otlp.reports", &config.otlp.reports)?,
+            },
         })
     }
 
@@ -224,20 +230,23 @@ impl Past {
         clock: &dyn Clock,
         history: Option<TakeRows>,
         alerts: &Alerts,
-    ) -> (Option<Series>, Metrics, Reader, TakeSecond) {
+    ) -> Result<(Option<Series>, Metrics, Reader, TakeSecond), StartError> {
         let memory = config.series.memory;
         let of_history = history.as_ref().map_or(0, |_| config.history.memory / 16);
         let choice = Choice {
             charted: (memory > 0).then_some(self.charted),
             scraped: self.scraped,
             kept: history.as_ref().map(|_| self.kept),
+            pushed: self.pushed,
             alerted: alerts.reports(),
             reports_max: series::REPORTS_MAX,
             bytes_max: Series::stream_bytes(memory) + of_history,
         };
         let (watched, reader) = live.watch(choice, clock.mono_ms(), clock.unix_ms());
         let (buckets, series_max) = (&config.metrics.buckets, config.metrics.series_max);
-        let metrics = Metrics::new(watched.clone(), buckets, series_max).with(alerts.clone());
+        let push = Push::new(config, watched.clone(), clock).map_err(StartError::Push)?;
+        let metrics = Metrics::new(watched.clone(), buckets, series_max);
+        let metrics = metrics.with(alerts.clone(), push.clone());
         let of_rows = metrics.clone();
         let mut takers: Vec<TakeRows> = vec![Box::new(move |_, _, read| of_rows.take_rows(read))];
         let series = (memory > 0).then(|| {
@@ -249,12 +258,17 @@ impl Past {
             series
         });
         takers.extend(history);
+        if let Some(push) = push {
+            takers.push(Box::new(move |second, _, read| {
+                push.take_rows(second, read)
+            }));
+        }
         let mut intake = Intake::new(alerts.clone());
         takers.push(Box::new(move |second, missed, read| {
             intake.take_rows(second, missed, read);
         }));
         let take = move |second: &Second, missed| take_all(second, missed, &mut takers, &mut []);
-        (series, metrics, reader, Box::new(take))
+        Ok((series, metrics, reader, Box::new(take)))
     }
 }
 

@@ -233,6 +233,7 @@ impl World {
         let with_made = [&watched[..], &[CONFIGURED.to_owned()]].concat();
         let choice = Choice {
             alerted: Vec::new(),
+            pushed: Vec::new(),
             charted: Some(watched),
             scraped: with_made.clone(),
             kept: Some(with_made),

@@ -176,7 +176,7 @@ impl App {
         self.query(move |source| {
             let mut status = source.status_groups();
             status.extend(settings.series.map(|series| series.status()));
-            status.push(settings.metrics.status());
+            status.extend(settings.metrics.status());
             Ok(status)
         })
         .await

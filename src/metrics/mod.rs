@@ -1,12 +1,13 @@
 //! `/metrics`: what Prometheus scrapes, in its classic text format and as OpenMetrics.
 //!
 //! Counters and histograms per row of the chosen reports come from the series thread, once a second, and only grow; the
-//! daemon's own numbers are those of `/api/v1/status` at the moment. A windowed report cannot be scraped as a rate; these
+//! daemon's own numbers are those of `/api/v1/status` at the moment. [`otlp`] pushes the same to others. A windowed report cannot be scraped as a rate; these
 //! can. Written on the front end's blocking threads; what bounds it is the budget of series (`metrics.series_max`).
 
 mod alerts;
 mod classic;
 mod instruments;
+pub mod otlp;
 mod process;
 mod rows;
 mod status;
@@ -19,6 +20,7 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, text};
 use prometheus_client::registry::Registry;
 
+use self::otlp::Push;
 use self::rows::Rows;
 use crate::alert::Alerts;
 use crate::delta::{RowReader, Second};
@@ -34,6 +36,7 @@ pub struct Metrics {
     rows: Arc<RwLock<Rows>>,
     started: SystemTime,
     alerts: Alerts,
+    push: Option<Push>,
 }
 
 /// In which format they are asked for.
@@ -68,14 +71,18 @@ impl Metrics {
             rows: Arc::new(RwLock::new(rows)),
             started: SystemTime::now(),
             alerts: Alerts::none(),
+            push: None,
         }
     }
 
-    /// The same with these alerts.
+    /// The same with these alerts, and what is pushed.
     #[must_use]
-    pub fn with(mut self, alerts: Alerts) -> Self {
-        self.alerts = alerts;
-        self
+    pub fn with(self, alerts: Alerts, push: Option<Push>) -> Self {
+        Self {
+            alerts,
+            push,
+            ..self
+        }
     }
 
     /// Counts a second; the series thread does.
@@ -90,10 +97,18 @@ impl Metrics {
         read(&mut *rows);
     }
 
-    /// What the rows take of their budget, for the daemon's status.
+    /// What the rows take of their budget, and what was pushed, for the daemon's status.
     #[must_use]
-    pub fn status(&self) -> Group {
-        self.rows.read().status()
+    pub fn status(&self) -> Vec<Group> {
+        let rows = self.rows.read().status();
+        let push = self.push.as_ref().map(Push::status);
+        std::iter::once(rows).chain(push).collect()
+    }
+
+    /// What is pushed, if a server is configured.
+    #[must_use]
+    pub const fn push(&self) -> Option<&Push> {
+        self.push.as_ref()
     }
 
     /// All metrics; `status` is that of `/api/v1/status` as it is now.

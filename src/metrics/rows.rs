@@ -316,7 +316,7 @@ fn seconds(us: u128) -> f64 {
 }
 
 /// The histograms of requests and of timers: name, help.
-const DURATIONS: [(&str, &str); 2] = [
+pub(super) const DURATIONS: [(&str, &str); 2] = [
     (
         "pinbad_request_duration",
         "Request times, by row of a report; its count is the number of requests",
@@ -328,7 +328,7 @@ const DURATIONS: [(&str, &str); 2] = [
 ];
 
 /// The measures of a counter, by the label `mode` if it has one.
-type Measures = &'static [(Option<&'static str>, Measure)];
+pub(super) type Measures = &'static [(Option<&'static str>, Measure)];
 
 const CPU: Measures = &[
     (Some("user"), Measure::RuUtime),
@@ -337,7 +337,7 @@ const CPU: Measures = &[
 
 /// The counters: whether of timers, name, help, measures.
 #[rustfmt::skip]
-const COUNTERS: [(bool, &str, &str, Measures); 5] = [
+pub(super) const COUNTERS: [(bool, &str, &str, Measures); 5] = [
     (false, "pinbad_request_cpu", "CPU time of requests, by row of a report", CPU),
     (false, "pinbad_request_errors", "Requests with a status of reports.error_status or above, by row of a report",
         &[(None, Measure::Errors)]),

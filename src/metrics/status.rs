@@ -30,13 +30,9 @@ pub(super) fn encode(encoder: &mut DescriptorEncoder<'_>, groups: &[Group]) -> s
     Ok(())
 }
 
-fn encode_metric(
-    encoder: &mut DescriptorEncoder<'_>,
-    alike: &[Group],
-    at: usize,
-    reading: &Reading,
-) -> std::fmt::Result {
-    let prefix = match alike[0].place {
+/// The name of a number among the metrics, without `pinbad_`; its unit, and how many of what it counts are one of that.
+pub(super) fn named(place: Place, reading: &Reading) -> (String, Option<Unit>, f64) {
+    let prefix = match place {
         Place::Top => None,
         Place::Object(name) | Place::List(_, name) => Some(name),
     };
@@ -45,7 +41,7 @@ fn encode_metric(
         (None, None) => reading.name.to_owned(),
         (None, Some(prefix)) => format!("{prefix}_{}", reading.name),
     };
-    let (name, unit, per_unit) = if let Some(name) = name.strip_suffix("_us") {
+    if let Some(name) = name.strip_suffix("_us") {
         (name.to_owned(), Some(Unit::Seconds), 1e6)
     } else if let Some(name) = name.strip_suffix("_seconds") {
         (name.to_owned(), Some(Unit::Seconds), 1.0)
@@ -53,7 +49,16 @@ fn encode_metric(
         (name.replace("_bytes", ""), Some(Unit::Bytes), 1.0)
     } else {
         (name, None, 1.0)
-    };
+    }
+}
+
+fn encode_metric(
+    encoder: &mut DescriptorEncoder<'_>,
+    alike: &[Group],
+    at: usize,
+    reading: &Reading,
+) -> std::fmt::Result {
+    let (name, unit, per_unit) = named(alike[0].place, reading);
     let (name, help) = (format!("pinbad_{name}"), reading.help.trim_end_matches('.'));
     let metric_type = match reading.kind {
         Kind::Counter => MetricType::Counter,

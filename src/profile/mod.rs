@@ -180,7 +180,8 @@ fn host_of(config: &StatSource) -> Arc<str> {
     host.into()
 }
 
-fn this_host() -> String {
+/// The name of this host.
+pub(crate) fn this_host() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname");
     name.map_or("localhost".to_owned(), |name| name.trim_end().to_owned())
 }

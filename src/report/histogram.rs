@@ -351,6 +351,11 @@ impl V2Buckets {
         })
     }
 
+    /// Whether a bucket is that of all times above the maximum.
+    pub(crate) const fn is_above(&self, bucket: u32) -> bool {
+        bucket == V2_MAX
+    }
+
     #[inline]
     fn bucket(&self, us: u64) -> u32 {
         let unit = us.saturating_mul(1000).div_ceil(self.width_ns);

@@ -284,7 +284,7 @@ macro_rules! counters {
     (@absorb $to:ident, $from:ident, []) => {};
 }
 
-pub(super) use counters;
+pub(crate) use counters;
 
 #[cfg(test)]
 mod tests {

@@ -8,18 +8,11 @@
 //! The sums (received = accepted + invalid; decoded = invalid + overwritten + popped) are exact at rest; in a running
 //! daemon a copy may be one batch apart.
 
-use std::sync::Arc;
-
 use crossbeam::utils::CachePadded;
 
 use super::counter::{Cell, Counter, CounterBy, Gauge, WrappedCounter, counters};
 use super::reading::Reading;
-use crate::input::otlp::{self, BodyRefusal, LeftOut, SpanRefusal};
 use crate::input::record::{DecodeCounts, RejectReason, Repair};
-use crate::input::squid::line::BadLine;
-use crate::input::squid::{Followed, Source};
-use crate::input::stat;
-use crate::input::stat::line::Defect;
 
 counters! {
     /// What became of the rows of history; the series thread and the history thread count.
@@ -107,104 +100,6 @@ impl SocketCounters {
 }
 
 counters! {
-    /// What came of one `[[squid]]` source. Its thread alone writes them.
-    SquidCounters;
-
-    /// Lines received. Each is a request, a swap, repeated or invalid.
-    lines_received: Counter,
-    /// Lines that were not taken, by reason.
-    lines_invalid: CounterBy<BadLine, { BadLine::COUNT }>,
-    /// Lines that had been received before (the same number and begin) and were not counted again.
-    lines_repeated: Counter,
-    /// Lines that Squid numbered (%sn) and that did not come.
-    lines_lost: Counter,
-    /// Lines among those lost that came after all.
-    lines_late: Counter,
-    /// Requests that were taken.
-    requests: Counter,
-    /// Lines of a store.log with the times of a swap.
-    swaps: Counter,
-    /// Bytes received.
-    bytes_received: Counter,
-    /// Connections that were accepted.
-    connections: Counter,
-    /// Connections that were turned away because there were too many.
-    connections_refused: Counter,
-    /// Connections that were closed to make room for others.
-    connections_closed: Counter,
-    /// Times that a file was opened, or began anew.
-    files_opened: Counter,
-}
-
-counters! {
-    /// What came of one `[[otlp_input]]`. Whoever takes a body writes them, and the thread that lets wait.
-    OtlpCounters;
-
-    /// Requests over HTTP, whatever they wanted.
-    bodies_received: Counter,
-    /// Requests over HTTP that were refused, by reason.
-    bodies_refused: CounterBy<BodyRefusal, { BodyRefusal::COUNT }>,
-    /// Bytes of bodies, as they were sent.
-    bytes_received: Counter,
-    /// Spans in bodies that were taken. Each became a request or a timer, was merged, left out or refused, or waits.
-    spans_received: Counter,
-    /// Spans that became requests.
-    requests: Counter,
-    /// Timers of these, each from a span at least.
-    timers: Counter,
-    /// Spans that were added to a timer that there was, because their request had very many.
-    spans_merged: Counter,
-    /// Spans that are in no request although nothing is wrong with them, by reason.
-    spans_left_out: CounterBy<LeftOut, { LeftOut::COUNT }>,
-    /// Spans that were refused, by reason.
-    spans_refused: CounterBy<SpanRefusal, { SpanRefusal::COUNT }>,
-    /// Spans that wait for others of their traces.
-    spans_waiting: Gauge,
-    /// Traces that they are of.
-    traces_waiting: Gauge,
-    /// Bytes that they take.
-    waiting_bytes: Gauge,
-    /// Spans whose parents did not come, and that count with the only request there is.
-    spans_parent_guessed: Counter,
-    /// Spans that say of themselves that others like them were not sent.
-    spans_sampled: Counter,
-    /// Attributes of spans and resources past the limit, which were not looked at.
-    attributes_over_limit: Counter,
-    /// Events of spans past the limit, which were not looked at.
-    events_over_limit: Counter,
-}
-
-counters! {
-    /// What came of one `[[stat]]` source. Its thread counts bytes and connections, the profile thread lines.
-    StatCounters;
-
-    /// Lines of the stat extension that were received whole. Each is a sample or invalid.
-    lines_received: Counter,
-    /// Lines that were not taken, by reason.
-    lines_invalid: CounterBy<stat::line::BadLine, { stat::line::BadLine::COUNT }>,
-    /// Samples that were taken.
-    samples: Counter,
-    /// Samples that were taken although something was wrong with them, by what it was.
-    samples_mended: CounterBy<Defect, { Defect::COUNT }>,
-    /// Bytes received.
-    bytes_received: Counter,
-    /// Bytes that gave way to newer ones because they were not taken fast enough.
-    bytes_dropped: Counter,
-    /// Line ends in them.
-    lines_dropped: Counter,
-    /// Lines that were begun and not ended, because the connection broke or bytes gave way.
-    lines_cut: Counter,
-    /// Connections that were made.
-    connections: Counter,
-    /// Attempts to connect that failed.
-    connections_failed: Counter,
-    /// Whether there is a connection: 1 or 0.
-    connected: Gauge,
-    /// Runs of the stat extension that were seen: its clock begins anew with each.
-    runs: Counter,
-}
-
-counters! {
     /// What the merger did. It alone writes them.
     MergeCounters;
 
@@ -262,63 +157,6 @@ counters! {
     logins_held_back: Counter,
 }
 
-/// All counters of one daemon.
-#[derive(Debug, Clone)]
-pub struct Counters {
-    /// One set a socket, in the order in which they were opened, one an `[[otlp_input]]`, and one a source of Squid's lines.
-    pub sockets: Vec<Arc<SocketCounters>>,
-    /// The merger's.
-    pub merge: Arc<MergeCounters>,
-    /// Of the MySQL wire.
-    pub mysql: Arc<MySqlCounters>,
-    /// Of logins.
-    pub logins: Arc<LoginCounters>,
-    /// What takes spans; after the sockets.
-    pub otlps: Vec<Arc<otlp::Source>>,
-    /// The sources of Squid's lines, whose sockets come last.
-    pub squids: Vec<Arc<Source>>,
-    /// The sources of samples.
-    pub stats: Vec<Arc<stat::Source>>,
-}
-
-impl Counters {
-    /// Counters for `sockets` sockets, all zero.
-    #[must_use]
-    pub fn new(sockets: usize) -> Self {
-        Self {
-            sockets: (0..sockets).map(|_| Arc::default()).collect(),
-            merge: Arc::default(),
-            mysql: Arc::default(),
-            logins: Arc::default(),
-            otlps: Vec::new(),
-            squids: Vec::new(),
-            stats: Vec::new(),
-        }
-    }
-
-    /// The sources that follow files, with what the ring counts of them.
-    #[must_use]
-    pub fn followed(&self) -> Followed {
-        // Their sockets come last.
-        let first = self.sockets.len().saturating_sub(self.squids.len());
-        let squids = self.squids.iter().zip(self.sockets.iter().skip(first));
-        let followed = squids.filter(|(source, _)| source.is_followed());
-        Followed(
-            followed
-                .map(|(source, socket)| (Arc::clone(source), Arc::clone(socket)))
-                .collect(),
-        )
-    }
-
-    /// The sum over all sockets.
-    #[must_use]
-    pub fn total(&self) -> SocketCounters {
-        let total = SocketCounters::default();
-        self.sockets.iter().for_each(|it| total.absorb(it));
-        total
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -369,22 +207,6 @@ mod tests {
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), readings.len());
-    }
-
-    #[test]
-    fn sockets_add_up() {
-        let counters = Counters::new(3);
-        for (socket, count) in counters.sockets.iter().zip([1, 20, 300]) {
-            socket.requests_decoded.add(count);
-            let mut invalid = [0; RejectReason::COUNT];
-            invalid[RejectReason::Empty as usize] = count;
-            socket.requests_invalid.add(&invalid);
-            socket.requests_popped.add(count);
-        }
-        let total = counters.total();
-        assert_eq!(total.requests_decoded.get(), 321);
-        assert_eq!(total.requests_invalid.total(), 321);
-        assert_eq!(total.requests_popped.get(), 321);
     }
 
     #[test]

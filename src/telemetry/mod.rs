@@ -16,5 +16,8 @@ pub mod memory;
 
 pub mod reading;
 
-pub use counters::{Counters, MergeCounters, SocketCounters};
+mod total;
+
+pub use counters::{MergeCounters, SocketCounters};
 pub use reading::Reading;
+pub use total::Counters;

@@ -75,6 +75,7 @@ mod mysql;
 mod operate;
 /// Spans of OpenTelemetry, over HTTP: bodies of PHP, the SDKs of Python and Node.
 mod otlp;
+mod otlp_push;
 /// More than fits: what gives way is counted, and reports stay right.
 mod overload;
 /// The pages as they are sent: sizes, headers, escaping, numbers.

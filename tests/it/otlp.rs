@@ -383,7 +383,7 @@ fn settings_that_cannot_be_used_are_refused() {
     );
 }
 
-fn clients() -> PathBuf {
+pub(crate) fn clients() -> PathBuf {
     // target/debug/pinbad
     let program = Path::new(env!("CARGO_BIN_EXE_pinbad"));
     program.ancestors().nth(2).unwrap().join("clients")

@@ -3,32 +3,8 @@
 use prost::Message;
 use serde_json::json;
 
+use super::messages::{PartialSuccess, Response, Status};
 use super::{Accepted, Form};
-
-/// `ExportTraceServiceResponse`.
-#[derive(Clone, PartialEq, Message)]
-struct Response {
-    #[prost(message, optional, tag = "1")]
-    partial_success: Option<PartialSuccess>,
-}
-
-/// `ExportTracePartialSuccess`.
-#[derive(Clone, PartialEq, Message)]
-struct PartialSuccess {
-    #[prost(int64, tag = "1")]
-    rejected_spans: i64,
-    #[prost(string, tag = "2")]
-    error_message: String,
-}
-
-/// `google.rpc.Status`.
-#[derive(Clone, PartialEq, Message)]
-struct Status {
-    #[prost(int32, tag = "1")]
-    code: i32,
-    #[prost(string, tag = "2")]
-    message: String,
-}
 
 /// The answer to a body that was taken.
 #[must_use]
@@ -39,7 +15,7 @@ pub fn success(form: Form, accepted: &Accepted) -> Vec<u8> {
         (Form::Json, 0) => b"{}".to_vec(),
         (Form::Protobuf, rejected) => {
             let partial_success = PartialSuccess {
-                rejected_spans: i64::try_from(*rejected).unwrap_or(i64::MAX),
+                rejected: i64::try_from(*rejected).unwrap_or(i64::MAX),
                 error_message: message.clone(),
             };
             let partial_success = Some(partial_success);

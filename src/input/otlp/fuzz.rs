@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
+use super::counters::OtlpCounters;
 use super::facts::Keys;
 use super::join::{Joiner, Out};
 use super::request::RequestWriter;
@@ -11,7 +12,6 @@ use super::{json, protobuf};
 use crate::config::OtlpInput;
 use crate::input::record::{Hasher, TextLimits};
 use crate::input::rewrite::AsSent;
-use crate::telemetry::counters::OtlpCounters;
 
 /// A time in the corpus, in nanoseconds since 1970.
 const NOW_NS: u64 = 1_700_000_000_000_000_000;

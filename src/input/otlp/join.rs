@@ -11,42 +11,14 @@ use std::sync::Arc;
 
 use hashbrown::{HashMap, HashSet};
 
+use super::counters::{LeftOut, OtlpCounters};
 use super::facts::{Key, Keys};
 use super::request::{Class, RequestWriter};
 use super::span::{Batch, Kind, Resource, Span, TraceId};
 use crate::config::OtlpInput;
-use crate::input::record::{DecodeCounts, Hasher, RecordSink, counted};
+use crate::input::record::{DecodeCounts, Hasher, RecordSink};
 use crate::input::rewrite::Rewrite;
 use crate::limits::SPANS_WAITING_BYTES_MAX;
-use crate::telemetry::counters::OtlpCounters;
-
-counted! {
-    /// Why a span that was accepted is in no record.
-    LeftOut {
-        /// It was received before.
-        Duplicate = "duplicate",
-        /// It is below a span that asks for the same: a database, HTTP, messaging or RPC.
-        Nested = "nested",
-        /// It asks nobody, and the configuration does not want such timers.
-        Internal = "internal",
-        /// It asks for messages, or is below such a span.
-        Receive = "receive",
-        /// It asks somebody outside of any request, or is below such a span.
-        ClientRoot = "client_root",
-        /// It sends a message outside of any request, or is below such a span.
-        ProducerRoot = "producer_root",
-        /// What is above it did not come, and there are several requests that it may belong to.
-        Orphan = "orphan",
-        /// Its request did not come.
-        NoRequest = "no_request",
-        /// Its request had left already.
-        LateChild = "late_child",
-        /// It gave way to newer ones because too many waited.
-        PushedOut = "pushed_out",
-        /// Its request has too many or too long texts for a record.
-        TooLarge = "too_large",
-    }
-}
 
 /// How long a root waits for what is below it. SDKs send at least every five seconds.
 const ROOT_WAITS_MS: u64 = 6_000;

@@ -11,7 +11,7 @@ use serde::de::{
     DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor,
 };
 
-use super::BodyRefusal;
+use super::counters::BodyRefusal;
 use super::facts::{ResourceHash, Value};
 use super::span::{Batch, RawSpan, Resource, Span};
 use crate::limits::SPAN_EVENTS_MAX;

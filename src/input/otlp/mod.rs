@@ -7,6 +7,7 @@
 //! `requests`, `timers`, `spans_merged`, `spans_left_out` and `spans_refused`, or waits.
 
 mod answer;
+mod counters;
 #[expect(
     unreachable_pub,
     reason = "the macro of counted reasons makes them public"
@@ -16,6 +17,7 @@ mod facts;
 pub(crate) mod fuzz;
 mod join;
 mod json;
+pub(crate) mod messages;
 mod protobuf;
 mod request;
 mod span;
@@ -28,13 +30,13 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 pub use self::answer::{refusal, success};
+pub use self::counters::{BodyRefusal, LeftOut, OtlpCounters};
 use self::facts::Keys;
-pub use self::join::LeftOut;
 use self::join::{Joiner, Out, REMEMBERED_BYTES};
 use self::request::RequestWriter;
 pub use self::span::SpanRefusal;
 use self::span::{Batch, Span};
-use super::record::{Hasher, TextLimits, counted};
+use super::record::{Hasher, TextLimits};
 use super::rewrite::Rewrite;
 use crate::clock::Clock;
 use crate::config::OtlpInput;
@@ -44,37 +46,10 @@ use crate::limits::{
 };
 use crate::ring::Producer;
 use crate::shutdown::Shutdown;
-use crate::telemetry::SocketCounters;
-use crate::telemetry::counters::OtlpCounters;
+use crate::telemetry::counters::SocketCounters;
 
 /// The spans of a body become records, or wait: in spans.
 pub(crate) static TAKE_SPANS: Instrument = Instrument::new("stage/otlp/take spans");
-
-counted! {
-    /// Why a request over HTTP was refused, and nothing of it taken.
-    BodyRefusal {
-        /// No credentials, or none that are right.
-        Unauthorized = "unauthorized",
-        /// Metrics or logs, or another path.
-        NotTraces = "not_traces",
-        /// Not sent with POST.
-        Method = "method",
-        /// Neither protobuf nor JSON, or packed otherwise than with gzip.
-        MediaType = "media_type",
-        /// More bytes than are taken, as it was sent or unpacked.
-        TooLarge = "too_large",
-        /// It broke off, or took too long.
-        BrokenOff = "broken_off",
-        /// It is not gzip, though it says so.
-        BadGzip = "bad_gzip",
-        /// It is not protobuf.
-        BadProtobuf = "bad_protobuf",
-        /// It is not JSON, or not that of spans.
-        BadJson = "bad_json",
-        /// The daemon ends.
-        Stopping = "stopping",
-    }
-}
 
 /// The form of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -15,7 +15,7 @@
 
 use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field};
 
-use super::BodyRefusal;
+use super::counters::BodyRefusal;
 use super::facts::{ResourceHash, Value};
 use super::span::{Batch, RawSpan, Resource, Span};
 use crate::limits::SPAN_EVENTS_MAX;

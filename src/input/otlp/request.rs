@@ -20,7 +20,7 @@ use crate::input::record::{
     DecodeCounts, Hasher, Interned, Numbers, RecordSink, RecordWriter, RejectReason, TextLimits,
 };
 use crate::input::rewrite::{Rewrite, TagOf, TextField};
-use crate::limits::{REQUEST_TAGS_MAX, SPAN_TIMERS_MAX, TIMER_TAGS_MAX};
+use crate::limits::{SPAN_TIMERS_MAX, TIMER_TAGS_MAX};
 
 /// What a span asks for, or is: where one is below another of its class, it is the same work measured twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -227,7 +227,6 @@ impl<R: Rewrite> RequestWriter<R> {
         let status = status(root);
         record.end_texts(status);
 
-        let mut tags = record.tag_set(REQUEST_TAGS_MAX);
         let exception = [Key::EventException, Key::ExceptionType, Key::ErrorType];
         let exception = root.is_error.then(|| facts.first(&exception)).flatten();
         let usual = [
@@ -255,17 +254,7 @@ impl<R: Rewrite> RequestWriter<R> {
             (name, value.or_else(|| of_resource.numbered(key)))
         });
         let named = usual.iter().map(|(key, value)| (key.name(), *value));
-        for (name, value) in named.chain(chosen) {
-            let (name, Some(value)) = (name.as_bytes(), value) else {
-                continue;
-            };
-            if record.has_room(&mut tags, name.len(), value.len()) {
-                let string = record.string(name);
-                let value = record.tag_value(rules, (TagOf::Request, name), value);
-                record.tag(&mut tags, string, value);
-            }
-        }
-        record.end_request_tags(&tags);
+        record.request_tags(rules, named.chain(chosen));
         let written = write_timers(record, rules, root, timers);
         let numbers = Numbers {
             request_count: 1,

@@ -13,11 +13,10 @@ use super::facts::Keys;
 use super::join::{Joiner, Out};
 use super::request::RequestWriter;
 use super::span::Batch;
-use super::{BodyRefusal, LeftOut, SpanRefusal, json as from_json, protobuf};
+use super::{BodyRefusal, LeftOut, OtlpCounters, SpanRefusal, json as from_json, protobuf};
 use crate::config::{Config, OtlpInput};
 use crate::input::record::{Hasher, Record, TextLimits};
 use crate::input::rewrite::AsSent;
-use crate::telemetry::counters::OtlpCounters;
 
 /// Now, in nanoseconds since 1970.
 const NOW_NS: u64 = 1_700_000_000_000_000_000;

@@ -14,7 +14,7 @@ use super::strings::{Interned, StringTable, low_u32};
 use super::text::{self, TextLimits};
 use super::{HEAD_BYTES, Hasher, Head, Tag, TimerHead};
 use crate::input::rewrite::{Chain, Rewrite, TagOf, TextField};
-use crate::limits::{RECORD_BYTES_MAX, TAGS_TEXT_BYTES_MAX, TEXT_BYTES_MAX};
+use crate::limits::{RECORD_BYTES_MAX, REQUEST_TAGS_MAX, TAGS_TEXT_BYTES_MAX, TEXT_BYTES_MAX};
 
 /// By `Repair as usize`.
 type RepairCounts = [u64; Repair::COUNT];
@@ -159,6 +159,26 @@ impl RecordWriter {
         };
         let rewritten = chain.and_then(|chain| self.rewritten_string(chain, value, rules));
         rewritten.unwrap_or_else(|| self.string(value))
+    }
+
+    /// Adds those of these tags of the request that have a value, as far as there is room.
+    pub(in crate::input) fn request_tags<'t, R: Rewrite>(
+        &mut self,
+        rules: &mut R,
+        tags: impl IntoIterator<Item = (&'t str, Option<&'t [u8]>)>,
+    ) {
+        let mut set = self.tag_set(REQUEST_TAGS_MAX);
+        for (name, value) in tags {
+            let (name, Some(value)) = (name.as_bytes(), value) else {
+                continue;
+            };
+            if self.has_room(&mut set, name.len(), value.len()) {
+                let string = self.string(name);
+                let value = self.tag_value(rules, (TagOf::Request, name), value);
+                self.tag(&mut set, string, value);
+            }
+        }
+        self.end_request_tags(&set);
     }
 
     /// The text of a string of this record.

@@ -8,6 +8,7 @@
 
 pub mod activity;
 mod bottleneck;
+mod counters;
 pub mod file;
 pub mod line;
 mod lines;
@@ -27,6 +28,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
+use self::counters::SquidCounters;
 use self::line::{BadLine, Line};
 pub use self::lines::{Ending, Lines};
 use self::request::RequestWriter;
@@ -43,8 +45,7 @@ use crate::instruments::Instrument;
 use crate::limits::LINE_BYTES_MAX;
 use crate::ring::Producer;
 use crate::shutdown::Shutdown;
-use crate::telemetry::SocketCounters;
-use crate::telemetry::counters::SquidCounters;
+use crate::telemetry::counters::SocketCounters;
 
 /// What was read of a log of Squid becomes records: in lines that could be used. Datagrams are decoded as those of Pinba.
 pub(crate) static TAKE_LINES: Instrument = Instrument::new("stage/squid/take lines");

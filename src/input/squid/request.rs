@@ -26,7 +26,7 @@ use crate::input::record::{
     DecodeCounts, Hasher, Interned, Numbers, RecordSink, RecordWriter, RejectReason, TextLimits,
 };
 use crate::input::rewrite::{Rewrite, TagOf, TextField};
-use crate::limits::{REQUEST_TAGS_MAX, TIMER_TAGS_MAX};
+use crate::limits::TIMER_TAGS_MAX;
 
 /// Writes records, with `R` as name rules.
 #[derive(Debug)]
@@ -69,25 +69,15 @@ impl<R: Rewrite> RequestWriter<R> {
         record.text(TextField::Schema, place.schema, rules);
         record.end_texts(request.status);
 
-        let mut tags = record.tag_set(REQUEST_TAGS_MAX);
-        for (name, value) in [
+        let tags = [
             ("code", Some(request.code)),
             ("hierarchy", request.hierarchy),
             ("peer", request.peer),
             ("method", request.method),
             ("mime", request.mime.as_deref()),
             ("client", request.client.filter(|_| source.client)),
-        ] {
-            let (name, Some(value)) = (name.as_bytes(), value) else {
-                continue;
-            };
-            if record.has_room(&mut tags, name.len(), value.len()) {
-                let name_string = record.string(name);
-                let value = record.tag_value(rules, (TagOf::Request, name), value);
-                record.tag(&mut tags, name_string, value);
-            }
-        }
-        record.end_request_tags(&tags);
+        ];
+        record.request_tags(rules, tags);
         let elapsed_us = request.elapsed_ms.saturating_mul(1000);
         let mut timers = Timers {
             record,

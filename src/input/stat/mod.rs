@@ -5,6 +5,7 @@
 //! cannot follow. [`mod@line`] reads a line. What becomes of samples is the affair of [`profile`](crate::profile).
 
 pub mod client;
+mod counters;
 pub mod line;
 mod queue;
 
@@ -12,11 +13,11 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use self::counters::StatCounters;
 use self::line::BadLine;
 pub use self::queue::{Chunk, Lines, QUEUE_BYTES_MAX, Queue};
 use super::record::Example;
 use crate::config::StatSource;
-use crate::telemetry::counters::StatCounters;
 
 /// Where samples come from: an entry, and what became of it.
 #[derive(Debug)]

@@ -37,6 +37,8 @@ pub struct Choice {
     pub scraped: Vec<String>,
     /// Those that history keeps; `None`: it keeps nothing. A report may say otherwise of itself.
     pub kept: Option<Vec<String>>,
+    /// Those that are pushed over OTLP.
+    pub pushed: Vec<String>,
     /// Those of rules of alerts.
     pub alerted: Vec<String>,
     /// Those that are made later are watched as long as there are fewer.
@@ -46,8 +48,8 @@ pub struct Choice {
 }
 
 impl Choice {
-    /// What a report is to be watched for: whether at all, for the metrics, for history.
-    fn has(&self, entry: &Entry, watched: usize, at_start: bool) -> [bool; 3] {
+    /// What a report is to be watched for: whether at all, for the metrics, for a push, for history.
+    fn has(&self, entry: &Entry, watched: usize, at_start: bool) -> [bool; 4] {
         let Entry {
             definition,
             defined_by,
@@ -61,7 +63,7 @@ impl Choice {
         let made_at_run_time = *defined_by == DefinedBy::RunTime;
         let is_charted = |names| made_at_run_time || is_in(names);
         let is_charted = self.charted.as_ref().is_some_and(is_charted);
-        let is_scraped = is_in(&self.scraped);
+        let [is_scraped, is_pushed] = [&self.scraped, &self.pushed].map(is_in);
         let is_kept = self
             .kept
             .as_ref()
@@ -69,8 +71,9 @@ impl Choice {
         let is_alerted = self.alerted.contains(&definition.name);
         let made_later = made_at_run_time || is_own && !at_start;
         let has_room = !made_later || watched < self.reports_max;
-        let is_watched = is_alerted || (is_charted || is_scraped || is_kept) && has_room;
-        [is_watched, is_scraped, is_kept]
+        let is_watched =
+            is_alerted || (is_charted || is_scraped || is_pushed || is_kept) && has_room;
+        [is_watched, is_scraped, is_pushed, is_kept]
     }
 }
 
@@ -85,6 +88,8 @@ pub struct Watched {
     pub key_names: Vec<String>,
     /// Whether `/metrics` shows its rows.
     pub is_scraped: bool,
+    /// Whether its rows are pushed over OTLP.
+    pub is_pushed: bool,
     /// Whether history keeps its past.
     pub is_kept: bool,
     aggregate: usize,
@@ -243,7 +248,8 @@ impl Reports {
         let stay = now.len();
         for entry in self.entries.iter().filter(|it| known(it).is_none()) {
             let choice = &self.watch.choice;
-            let [is_watched, is_scraped, is_kept] = choice.has(entry, now.len(), before.is_empty());
+            let [is_watched, is_scraped, is_pushed, is_kept] =
+                choice.has(entry, now.len(), before.is_empty());
             if is_watched {
                 self.watch.count += 1;
                 now.push(Arc::new(Watched {
@@ -251,6 +257,7 @@ impl Reports {
                     definition: Arc::clone(&entry.definition),
                     key_names: key_names(&entry.definition),
                     is_scraped,
+                    is_pushed,
                     is_kept,
                     aggregate: entry.aggregate,
                     keys: self.aggregate(entry).row_map(entry.report).keys(),

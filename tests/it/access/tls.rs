@@ -1,6 +1,7 @@
 //! HTTP over TLS: certificates, their renewal, and those that cannot be used.
 
 use super::*;
+use crate::harness::{Here, await_until};
 
 /// A root of its own, and a certificate for this machine that it signed; as files.
 struct Certified {
@@ -319,4 +320,27 @@ fn a_certificate_that_is_its_own_authority_is_named() {
         said.err.contains("CA:TRUE") && said.err.contains("CA:FALSE"),
         "{said:?}"
     );
+}
+
+#[test]
+fn spans_come_over_tls_and_in_the_clear_nothing_does() {
+    let certified = Certified::new();
+    let [cert, key] = ["cert.pem", "key.pem"].map(|name| certified.path(name));
+    let input =
+        format!("otlp_input=[{{listen='127.0.0.1:0', tls_cert={cert:?}, tls_key={key:?}}}]");
+    let (here, _clock) = Here::with_manual_clock(&[&input]);
+    let input = || here.site.status().0["otlp_inputs"][0].clone();
+    let listen: SocketAddr = input()["listen"].as_str().unwrap().parse().unwrap();
+    let file = "/tests/corpus/otlp/wordpress.json";
+    let body = format!("@{}{file}", env!("CARGO_MANIFEST_DIR"));
+    let form = "content-type: application/json";
+    let send = ["--header", form, "--data-binary", &body];
+    let said = certified.curl(listen, "/v1/traces", &send);
+    assert_eq!((said.code, &*said.out), (Some(0), "{}"), "{said:?}");
+    await_until("the request", input, |it| it["requests"] == 1);
+    let mut clear = Command::new("curl");
+    clear.arg("--silent").args(send);
+    let said = run(clear.arg(format!("http://{listen}/v1/traces")));
+    assert_ne!(said.code, Some(0), "{said:?}");
+    assert_eq!(input()["bodies_received"], 1);
 }

@@ -1,0 +1,212 @@
+//! Messages of OTLP, declared with the numbers of its `.proto` files: answers to bodies, and
+//! metrics as they are pushed.
+//!
+//! A oneof stands as one optional field each, which is the same on the wire. Tests hold them
+//! against the crate `opentelemetry-proto`.
+
+use prost::Message;
+
+/// `Export...ServiceResponse`, of traces and of metrics.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Response {
+    #[prost(message, optional, tag = "1")]
+    pub(crate) partial_success: Option<PartialSuccess>,
+}
+
+/// `Export...PartialSuccess`: how many spans or points were not taken.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct PartialSuccess {
+    #[prost(int64, tag = "1")]
+    pub(crate) rejected: i64,
+    #[prost(string, tag = "2")]
+    pub(crate) error_message: String,
+}
+
+/// `google.rpc.Status`.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Status {
+    #[prost(int32, tag = "1")]
+    pub(crate) code: i32,
+    #[prost(string, tag = "2")]
+    pub(crate) message: String,
+}
+
+/// `ExportMetricsServiceRequest`.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct MetricsRequest {
+    #[prost(message, repeated, tag = "1")]
+    pub(crate) resource_metrics: Vec<ResourceMetrics>,
+}
+
+/// `ResourceMetrics`.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct ResourceMetrics {
+    #[prost(message, optional, tag = "1")]
+    pub(crate) resource: Option<Resource>,
+    #[prost(message, repeated, tag = "2")]
+    pub(crate) scope_metrics: Vec<ScopeMetrics>,
+}
+
+/// `Resource`.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Resource {
+    #[prost(message, repeated, tag = "1")]
+    pub(crate) attributes: Vec<KeyValue>,
+}
+
+/// `ScopeMetrics`.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct ScopeMetrics {
+    #[prost(message, optional, tag = "1")]
+    pub(crate) scope: Option<Scope>,
+    #[prost(message, repeated, tag = "2")]
+    pub(crate) metrics: Vec<Metric>,
+}
+
+/// `InstrumentationScope`.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Scope {
+    #[prost(string, tag = "1")]
+    pub(crate) name: String,
+    #[prost(string, tag = "2")]
+    pub(crate) version: String,
+}
+
+/// `Metric`.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Metric {
+    #[prost(string, tag = "1")]
+    pub(crate) name: String,
+    #[prost(string, tag = "2")]
+    pub(crate) description: String,
+    #[prost(string, tag = "3")]
+    pub(crate) unit: String,
+    #[prost(message, optional, tag = "5")]
+    pub(crate) gauge: Option<Numbers>,
+    #[prost(message, optional, tag = "7")]
+    pub(crate) sum: Option<Numbers>,
+    #[prost(message, optional, tag = "10")]
+    pub(crate) exponential_histogram: Option<Histograms>,
+}
+
+/// `Sum`, and `Gauge`, which has the points alone.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Numbers {
+    #[prost(message, repeated, tag = "1")]
+    pub(crate) points: Vec<NumberPoint>,
+    #[prost(int32, tag = "2")]
+    pub(crate) temporality: i32,
+    #[prost(bool, tag = "3")]
+    pub(crate) is_monotonic: bool,
+}
+
+/// `ExponentialHistogram`.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Histograms {
+    #[prost(message, repeated, tag = "1")]
+    pub(crate) points: Vec<HistogramPoint>,
+    #[prost(int32, tag = "2")]
+    pub(crate) temporality: i32,
+}
+
+/// `NumberDataPoint`; times in nanoseconds since 1970.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct NumberPoint {
+    #[prost(fixed64, tag = "2")]
+    pub(crate) start: u64,
+    #[prost(fixed64, tag = "3")]
+    pub(crate) time: u64,
+    #[prost(double, optional, tag = "4")]
+    pub(crate) as_double: Option<f64>,
+    #[prost(sfixed64, optional, tag = "6")]
+    pub(crate) as_int: Option<i64>,
+    #[prost(message, repeated, tag = "7")]
+    pub(crate) attributes: Vec<KeyValue>,
+}
+
+/// `ExponentialHistogramDataPoint`.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct HistogramPoint {
+    #[prost(message, repeated, tag = "1")]
+    pub(crate) attributes: Vec<KeyValue>,
+    #[prost(fixed64, tag = "2")]
+    pub(crate) start: u64,
+    #[prost(fixed64, tag = "3")]
+    pub(crate) time: u64,
+    #[prost(fixed64, tag = "4")]
+    pub(crate) count: u64,
+    #[prost(double, optional, tag = "5")]
+    pub(crate) sum: Option<f64>,
+    #[prost(sint32, tag = "6")]
+    pub(crate) scale: i32,
+    #[prost(fixed64, tag = "7")]
+    pub(crate) zero_count: u64,
+    #[prost(message, optional, tag = "8")]
+    pub(crate) positive: Option<Buckets>,
+    #[prost(double, tag = "14")]
+    pub(crate) zero_threshold: f64,
+}
+
+/// `Buckets`.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Buckets {
+    #[prost(sint32, tag = "1")]
+    pub(crate) offset: i32,
+    #[prost(uint64, repeated, tag = "2")]
+    pub(crate) counts: Vec<u64>,
+}
+
+/// `KeyValue`.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct KeyValue {
+    #[prost(string, tag = "1")]
+    pub(crate) key: String,
+    #[prost(message, optional, tag = "2")]
+    pub(crate) value: Option<AnyValue>,
+}
+
+/// `AnyValue`: a text, a truth value or a whole number.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct AnyValue {
+    #[prost(string, optional, tag = "1")]
+    pub(crate) text: Option<String>,
+    #[prost(bool, optional, tag = "2")]
+    pub(crate) truth: Option<bool>,
+    #[prost(int64, optional, tag = "3")]
+    pub(crate) number: Option<i64>,
+}
+
+impl KeyValue {
+    /// An attribute that is a text.
+    pub(crate) fn text(key: impl Into<String>, text: impl Into<String>) -> Self {
+        Self {
+            key: key.into(),
+            value: Some(AnyValue {
+                text: Some(text.into()),
+                ..AnyValue::default()
+            }),
+        }
+    }
+
+    /// An attribute that is a whole number.
+    pub(crate) fn number(key: impl Into<String>, number: i64) -> Self {
+        Self {
+            key: key.into(),
+            value: Some(AnyValue {
+                number: Some(number),
+                ..AnyValue::default()
+            }),
+        }
+    }
+
+    /// An attribute that is true.
+    pub(crate) fn truth(key: impl Into<String>) -> Self {
+        Self {
+            key: key.into(),
+            value: Some(AnyValue {
+                truth: Some(true),
+                ..AnyValue::default()
+            }),
+        }
+    }
+}

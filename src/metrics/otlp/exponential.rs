@@ -1,0 +1,202 @@
+//! Histograms of OpenTelemetry: buckets that grow by a factor of 2^(2^-scale), 160 at most.
+//!
+//! A bucket of a report goes whole to where its middle lies, so counts stay exact, and none moves
+//! by more than one bucket.
+
+use std::sync::LazyLock;
+
+use crate::report::histogram::{BucketLayout, LOG_LINEAR_BUCKETS};
+
+/// Most buckets, as SDKs have it.
+const BUCKETS_MAX: usize = 160;
+/// The scale to begin with: the finest at which a report's own buckets leave no gaps.
+const SCALE_MAX: i32 = 5;
+
+/// The index of each bucket of a report's usual layout, at [`SCALE_MAX`].
+static LOG_LINEAR: LazyLock<Vec<Option<i32>>> = LazyLock::new(|| {
+    let buckets = 0..LOG_LINEAR_BUCKETS;
+    let index = |bucket| computed(&BucketLayout::LogLinear, bucket);
+    buckets.map(index).collect()
+});
+
+/// The index at [`SCALE_MAX`] of the middle of a report's bucket; `None`: it counts as zero.
+fn index(layout: &BucketLayout, bucket: u32) -> Option<i32> {
+    match layout {
+        BucketLayout::LogLinear => LOG_LINEAR.get(bucket as usize).copied().flatten(),
+        layout => computed(layout, bucket),
+    }
+}
+
+fn computed(layout: &BucketLayout, bucket: u32) -> Option<i32> {
+    let (low, high) = layout.bounds(bucket);
+    let middle_us = match layout {
+        // Whole microseconds, of which the end is none.
+        BucketLayout::LogLinear => low as f64 + (high - 1 - low) as f64 / 2.0,
+        BucketLayout::V2(_) if bucket == 0 => 0.0,
+        BucketLayout::V2(v2) if v2.is_above(bucket) => low as f64,
+        BucketLayout::Linear { .. } | BucketLayout::V2(_) => {
+            low as f64 + high.saturating_sub(low) as f64 / 2.0
+        }
+    };
+    let per_octave = f64::from(1 << SCALE_MAX);
+    (middle_us > 0.0).then(|| ((middle_us / 1e6).log2() * per_octave).ceil() as i32 - 1)
+}
+
+/// Below this, seconds, a report's buckets tell nothing apart: what is there counts as zero.
+pub(super) fn zero_threshold(layout: &BucketLayout) -> f64 {
+    match layout {
+        BucketLayout::V2(_) => layout.bounds(0).1 as f64 / 1e6,
+        BucketLayout::LogLinear | BucketLayout::Linear { .. } => 0.0,
+    }
+}
+
+/// How many times lie where.
+#[derive(Debug, Clone)]
+pub(super) struct Exponential {
+    pub(super) scale: i32,
+    /// Times that count as zero.
+    pub(super) zero: u64,
+    /// Index of the first of `counts`.
+    pub(super) offset: i32,
+    pub(super) counts: Vec<u64>,
+}
+
+impl Default for Exponential {
+    fn default() -> Self {
+        Self {
+            scale: SCALE_MAX,
+            zero: 0,
+            offset: 0,
+            counts: Vec::new(),
+        }
+    }
+}
+
+impl Exponential {
+    /// What its counts may take on the heap.
+    pub(super) const BYTES_MAX: usize = BUCKETS_MAX * size_of::<u64>();
+
+    /// Adds the times of a bucket.
+    pub(super) fn add(&mut self, layout: &BucketLayout, bucket: u32, count: u64) {
+        let Some(index) = index(layout, bucket) else {
+            self.zero += count;
+            return;
+        };
+        let shifted = |scale: i32| index >> (SCALE_MAX - scale);
+        if self.counts.is_empty() {
+            self.offset = shifted(self.scale);
+        }
+        while self.width_with(shifted(self.scale)) > BUCKETS_MAX {
+            self.halve();
+        }
+        let at = shifted(self.scale);
+        if at < self.offset {
+            let gap = vec![0; (self.offset - at) as usize];
+            self.counts.splice(..0, gap);
+            self.offset = at;
+        }
+        let place = (at - self.offset) as usize;
+        if place >= self.counts.len() {
+            self.counts.resize(place + 1, 0);
+        }
+        self.counts[place] += count;
+    }
+
+    /// How many buckets there would be with one at this index.
+    fn width_with(&self, index: i32) -> usize {
+        let end = (self.offset + self.counts.len() as i32).max(index + 1);
+        (end - self.offset.min(index)) as usize
+    }
+
+    /// Each two buckets become one.
+    fn halve(&mut self) {
+        self.scale -= 1;
+        let first = self.offset >> 1;
+        let end = (self.offset + self.counts.len() as i32 + 1) >> 1;
+        let mut counts = vec![0; (end - first) as usize];
+        for (index, count) in (self.offset..).zip(&self.counts) {
+            counts[((index >> 1) - first) as usize] += count;
+        }
+        (self.offset, self.counts) = (first, counts);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Lower and upper end of a bucket, seconds.
+    fn ends(index: i32, scale: i32) -> (f64, f64) {
+        let end = |index: i32| (f64::from(index) / 2_f64.powi(scale)).exp2();
+        (end(index), end(index + 1))
+    }
+
+    #[test]
+    fn every_time_lies_at_most_one_bucket_away_from_where_it_counts() {
+        let layouts = [
+            BucketLayout::LogLinear,
+            BucketLayout::linear(10, 1000).unwrap(),
+            BucketLayout::v2(10, 60_000, 2_000).unwrap(),
+        ];
+        let mut us = 1;
+        while us < 1 << 50 {
+            for layout in &layouts {
+                let bucket = layout.bucket(us);
+                let (low, high) = layout.ends(bucket);
+                let is_clipped = us < low || us > high || high > 1 << 40;
+                // Wide buckets at the short end are coarser than those of OpenTelemetry.
+                if let (Some(index), false) = (
+                    index(layout, bucket),
+                    is_clipped || high > low + low / 64 + 1,
+                ) {
+                    let ((low, _), (_, high)) =
+                        (ends(index - 1, SCALE_MAX), ends(index + 1, SCALE_MAX));
+                    let secs = us as f64 / 1e6;
+                    assert!(
+                        low < secs && secs <= high,
+                        "{us} us in {layout}: {low} to {high}"
+                    );
+                }
+            }
+            us += us / 97 + 1;
+        }
+        assert_eq!(index(&BucketLayout::LogLinear, 0), None);
+        assert_eq!(index(&layouts[2], 0), None);
+        assert_eq!(zero_threshold(&layouts[2]), 0.0);
+        // Half a second ends a bucket, and is in it.
+        let half = BucketLayout::linear(1, 1).unwrap();
+        assert_eq!(index(&half, 0), Some(-33));
+    }
+
+    #[test]
+    fn counts_stay_exact_while_the_scale_falls() {
+        let layout = BucketLayout::LogLinear;
+        let (mut all, mut added, mut scale) = (Exponential::default(), 0, SCALE_MAX);
+        for (nth, us) in [900_000, 1_000, 3, 40_000_000, 1 << 50, 2_000]
+            .into_iter()
+            .enumerate()
+        {
+            let count = 7 + nth as u64;
+            all.add(&layout, layout.bucket(us), count);
+            added += count;
+            assert!(
+                all.counts.len() <= BUCKETS_MAX && all.scale <= scale,
+                "{all:?}"
+            );
+            scale = all.scale;
+            assert_eq!(all.counts.iter().sum::<u64>(), added);
+            let secs = us as f64 / 1e6;
+            let found = (all.offset..)
+                .zip(&all.counts)
+                .filter(|(_, at)| **at >= count);
+            let mut found = found.map(|(index, _)| ends(index, scale));
+            assert!(
+                found.any(|(low, high)| low * 0.98 < secs && secs <= high * 1.02),
+                "{us}: {all:?}"
+            );
+        }
+        assert_eq!(all.scale, 1);
+        all.add(&layout, 0, 5);
+        assert_eq!(all.zero, 5);
+    }
+}

@@ -1,0 +1,363 @@
+//! Metrics pushed to a server of OpenTelemetry: OTLP over HTTP, in protobuf.
+//!
+//! ```text
+//!   series thread: Second -> Rows            thread `otlp-push`: Rows, own counters -(each period)-> bodies -> server
+//! ```
+//!
+//! A body that was not taken is sent again, the same bytes, and the next ones wait behind it. When
+//! all that wait take [`QUEUE_BYTES_MAX`], the interval stays open: a delta then covers more
+//! seconds, and nothing is lost. What a server refuses, and what waits at the stop, is given up and
+//! counted. Every point is counted once: sent, given up, or waiting.
+
+mod body;
+mod exponential;
+mod own;
+mod rows;
+mod server;
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use serde_json::json;
+use tracing::{info, warn};
+
+use self::body::{Bodies, Body};
+use self::own::Own;
+use self::rows::{BYTES_MAX, Rows};
+use self::server::{Outcome, Server};
+use crate::clock::Clock;
+use crate::config::{Config, OtlpTemporality};
+use crate::delta::{RowReader, Second};
+use crate::input::otlp::messages::{KeyValue, Resource};
+use crate::profile::this_host;
+use crate::report::Watchlist;
+use crate::shutdown::Shutdown;
+use crate::telemetry::reading::{Group, Place, readings};
+
+/// Bodies that wait may take so many bytes.
+const QUEUE_BYTES_MAX: usize = 32 << 20;
+/// What own counters may take in bodies.
+const OWN_BYTES: usize = 256 << 10;
+/// All that a push takes, for the memory plan: rows, bodies that wait, and points while they become
+/// bodies.
+pub const PUSH_BYTES: usize = 2 * BYTES_MAX + QUEUE_BYTES_MAX + OWN_BYTES;
+/// How often it is looked whether an interval is over.
+const NAP: Duration = Duration::from_millis(100);
+/// Cumulative rows that gain nothing are told of this often.
+const ALL_MS: u64 = 60_000;
+/// First and longest wait before a body is sent again.
+const RETRY_MS: u64 = 1_000;
+const RETRY_MS_MAX: u64 = 30_000;
+/// How long a body that is under way may take at the stop, and the last ones after it.
+const GRACE: Duration = Duration::from_millis(300);
+const LAST_MAX: Duration = Duration::from_millis(600);
+
+/// A push, for the series thread and for those who look at it.
+#[derive(Debug, Clone)]
+pub struct Push {
+    rows: Arc<Mutex<Rows>>,
+    counts: Arc<Mutex<Counts>>,
+    server: Arc<Server>,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    sent: u64,
+    refused: u64,
+    partial: u64,
+    stopped: u64,
+    waiting: u64,
+    waiting_bytes: usize,
+    failed: u64,
+    bodies: u64,
+    problem: String,
+}
+
+/// Gives the daemon's own numbers.
+pub type OwnNumbers = Box<dyn Fn() -> Vec<Group> + Send>;
+
+/// What sends.
+pub struct Pusher {
+    push: Push,
+    clock: Arc<dyn Clock>,
+    own_numbers: OwnNumbers,
+    own: Own,
+    resource: Resource,
+    is_packed: bool,
+    is_delta: bool,
+    period_ms: u64,
+    queue: VecDeque<Arc<Body>>,
+    /// When all rows were told of last, and when the first body may be sent again, on the monotonic
+    /// clock.
+    all_ms: u64,
+    not_before_ms: u64,
+    retry_ms: u64,
+    /// Whether the last body that was sent has had its answer.
+    is_answered: bool,
+}
+
+/// Whether what a configuration says of the server can be used.
+///
+/// # Errors
+/// What is wrong with its certificates or headers.
+pub fn check(config: &Config) -> Result<(), String> {
+    match config.otlp.url.is_empty() {
+        true => Ok(()),
+        false => Server::of(&config.otlp).map(|_| ()),
+    }
+}
+
+impl Push {
+    /// One of the reports of this list that are to be pushed, if a server is configured; all counts
+    /// from now on.
+    ///
+    /// # Errors
+    /// As [`check`].
+    pub fn new(
+        config: &Config,
+        watched: Watchlist,
+        clock: &dyn Clock,
+    ) -> Result<Option<Self>, String> {
+        if config.otlp.url.is_empty() {
+            return Ok(None);
+        }
+        let is_delta = config.otlp.temporality == OtlpTemporality::Delta;
+        let rows = Rows::new(watched, is_delta, clock.unix_ms());
+        Ok(Some(Self {
+            rows: Arc::new(Mutex::new(rows)),
+            counts: Arc::default(),
+            server: Server::of(&config.otlp)?,
+        }))
+    }
+
+    /// Takes in a second, whose rows come from `read`.
+    pub fn take_rows(&self, second: &Second, read: impl FnOnce(&mut dyn RowReader)) {
+        self.rows.lock().take(second, read);
+    }
+
+    /// What was sent, given up, and waits.
+    #[must_use]
+    pub fn status(&self) -> Group {
+        let (rows, folded) = self.rows.lock().counts();
+        let counts = self.counts.lock();
+        let given_up = json!({
+            "refused": counts.refused,
+            "partial": counts.partial,
+            "stopped": counts.stopped,
+        });
+        let readings = readings! {
+            Counter points_sent = counts.sent, "Points that the server has taken.";
+            Counter points_given_up = given_up, "Points that the server refused, as a body or within one, and those that waited at a stop, by reason.";
+            Gauge points_waiting = counts.waiting, "Points that wait to be sent.";
+            Gauge waiting_bytes = counts.waiting_bytes, "Bytes of bodies that wait to be sent.";
+            Counter bodies_sent = counts.bodies, "Bodies that the server has taken.";
+            Counter attempts_failed = counts.failed, "Attempts to send a body that failed and are repeated.";
+            Gauge rows = rows, "Rows that have points of their own.";
+            Counter requests_folded = folded, "Requests pushed under (other) because there were too many rows, over all reports.";
+        };
+        let texts = json!({"url": self.server.url, "last_problem": counts.problem});
+        Group::new(Place::Object("otlp"), readings).with_texts(texts)
+    }
+
+    /// What sends for it.
+    pub fn pusher(
+        &self,
+        config: &Config,
+        clock: &Arc<dyn Clock>,
+        own_numbers: OwnNumbers,
+    ) -> Pusher {
+        let is_delta = config.otlp.temporality == OtlpTemporality::Delta;
+        let started_ms = self.rows.lock().start_ms();
+        Pusher {
+            push: self.clone(),
+            clock: Arc::clone(clock),
+            own: Own::begin(&own_numbers(), (!is_delta).then_some(started_ms)),
+            own_numbers,
+            resource: resource(config),
+            is_packed: config.otlp.gzip,
+            is_delta,
+            period_ms: config.otlp.period.as_secs() * 1_000,
+            queue: VecDeque::new(),
+            all_ms: clock.mono_ms(),
+            not_before_ms: 0,
+            retry_ms: RETRY_MS,
+            is_answered: true,
+        }
+    }
+}
+
+/// Who this is: the same after a restart.
+fn resource(config: &Config) -> Resource {
+    let host = this_host();
+    let listen = config.ingest.listen.iter().map(ToString::to_string);
+    let instance = listen.fold(host.clone(), |all, it| format!("{all}/{it}"));
+    let defaults = [
+        ("service.name", "pinbad".to_owned()),
+        ("service.version", env!("CARGO_PKG_VERSION").to_owned()),
+        ("service.instance.id", instance),
+        ("host.name", host),
+    ];
+    let defaults = defaults.into_iter().map(|(name, is)| (name.to_owned(), is));
+    let mut attributes: std::collections::BTreeMap<_, _> = defaults.collect();
+    attributes.extend(config.otlp.resource.clone());
+    let attributes = attributes
+        .into_iter()
+        .map(|(name, is)| KeyValue::text(name, is));
+    Resource {
+        attributes: attributes.collect(),
+    }
+}
+
+impl std::fmt::Debug for Pusher {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Pusher")
+            .field("push", &self.push)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Pusher {
+    /// Pushes until `stop` is requested, and then the last interval.
+    pub fn run(mut self, stop: &Shutdown) {
+        while !stop.requested() {
+            thread::sleep(NAP);
+            self.cut(None);
+            while self.clock.mono_ms() >= self.not_before_ms && self.send(stop) {}
+        }
+        self.cut(Some(self.clock.unix_ms()));
+        // One that has no answer yet may have come: it is not sent twice. And a server that wants
+        // to be left alone is.
+        let is_welcome = self.is_answered && self.clock.mono_ms() >= self.not_before_ms;
+        let patience = if is_welcome { LAST_MAX } else { Duration::ZERO };
+        let until = Instant::now() + patience;
+        while let Some(body) = self.queue.front().map(Arc::clone) {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            match self.push.server.post(&body.bytes, Some(left)) {
+                Outcome::Later(..) => break,
+                outcome => self.ended(&body, &outcome),
+            }
+        }
+        let mut counts = self.push.counts.lock();
+        counts.stopped += counts.waiting;
+        (counts.waiting, counts.waiting_bytes) = (0, 0);
+        if counts.stopped > 0 {
+            warn!(
+                points = counts.stopped,
+                "Metrics that waited are given up: the daemon stops."
+            );
+        }
+    }
+
+    /// Makes bodies of the interval, if it is over and there is room for them; of the last one, up
+    /// to `last_ms`.
+    fn cut(&mut self, last_ms: Option<u64>) {
+        let waiting = self.push.counts.lock().waiting_bytes;
+        let (now_ms, mut bodies) = (
+            self.clock.mono_ms(),
+            Bodies::new(&self.resource, self.is_delta, self.is_packed),
+        );
+        let all = now_ms >= self.all_ms + ALL_MS;
+        {
+            let mut rows = self.push.rows.lock();
+            let period_ms = if last_ms.is_some() { 1 } else { self.period_ms };
+            let Some(interval) = rows.interval(period_ms, last_ms) else {
+                return;
+            };
+            if waiting > 0 && waiting + rows.bytes() + OWN_BYTES > QUEUE_BYTES_MAX {
+                return;
+            }
+            rows.cut(&interval, all, &mut bodies);
+            drop(rows);
+            self.own.cut(&(self.own_numbers)(), &interval, &mut bodies);
+        }
+        if all {
+            self.all_ms = now_ms;
+        }
+        let mut counts = self.push.counts.lock();
+        for body in bodies.end() {
+            counts.waiting += body.points;
+            counts.waiting_bytes += body.bytes.len();
+            self.queue.push_back(Arc::new(body));
+        }
+    }
+
+    /// Sends the body that has waited longest; whether another one may follow at once.
+    fn send(&mut self, stop: &Shutdown) -> bool {
+        let Some(body) = self.queue.front().map(Arc::clone) else {
+            return false;
+        };
+        let (server, sent) = (Arc::clone(&self.push.server), Arc::clone(&body));
+        let post = move || server.post(&sent.bytes, None);
+        let Some(outcome) = stop.unless_requested(("otlp-post", GRACE), post) else {
+            self.is_answered = false;
+            return false;
+        };
+        let outcome = outcome.unwrap_or_else(|problem| Outcome::Later(problem, None));
+        let Outcome::Later(problem, after) = &outcome else {
+            if self.retry_ms > RETRY_MS {
+                info!(url = self.push.server.url, "Takes metrics again.");
+            }
+            self.retry_ms = RETRY_MS;
+            self.ended(&body, &outcome);
+            return !stop.requested();
+        };
+        let url = &self.push.server.url;
+        if self.retry_ms == RETRY_MS {
+            warn!(url, problem, "Cannot push metrics; trying again.");
+        }
+        let mut counts = self.push.counts.lock();
+        counts.failed += 1;
+        counts.problem.clone_from(problem);
+        // A fifth more or less, so that many do not come back at once.
+        let chance = ahash::RandomState::new().hash_one(counts.failed) % 401;
+        let jitter_ms = self.retry_ms * (800 + chance) / 1_000;
+        let wait_ms = after.map_or(jitter_ms, |after| after.as_millis() as u64);
+        self.not_before_ms = self.clock.mono_ms() + wait_ms;
+        self.retry_ms = (self.retry_ms * 2).min(RETRY_MS_MAX);
+        false
+    }
+
+    /// The server has said what it does with a body, which is not sent again.
+    fn ended(&mut self, body: &Body, outcome: &Outcome) {
+        self.queue.pop_front();
+        let mut counts = self.push.counts.lock();
+        counts.waiting -= body.points;
+        counts.waiting_bytes -= body.bytes.len();
+        let url = &self.push.server.url;
+        match outcome {
+            Outcome::Taken(rejected, problem) => {
+                let rejected = (*rejected).min(body.points);
+                counts.bodies += 1;
+                counts.partial += rejected;
+                counts.sent += body.points - rejected;
+                if rejected > 0 {
+                    warn!(
+                        url,
+                        points = rejected,
+                        problem,
+                        "The server did not take some points."
+                    );
+                    counts.problem.clone_from(problem);
+                }
+            }
+            Outcome::Refused(problem) | Outcome::Later(problem, _) => {
+                counts.refused += body.points;
+                warn!(
+                    url,
+                    points = body.points,
+                    problem,
+                    "The server refuses metrics; these are given up."
+                );
+                counts.problem.clone_from(problem);
+            }
+        }
+    }
+}

@@ -1,0 +1,371 @@
+//! Rows of the pushed reports, as they add up until a point is made of each.
+//!
+//! Fed by the series thread once a second; read by the thread that pushes, which takes the interval
+//! that has passed by then. Intervals end where seconds of the stream end, so they join without gap
+//! or overlap however late they are taken.
+//!
+//! - Delta: a row is what it gained since the last point, and gone with it.
+//! - Cumulative: a row only grows, from when the report was first watched.
+//!
+//! Bounded by [`ROWS_MAX`] and [`BYTES_MAX`]: what finds no room is added up in `(other)`.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+use hashbrown::hash_map::Entry;
+
+use super::body::{Bodies, Interval};
+use super::exponential::{Exponential, zero_threshold};
+use crate::delta::{RowDelta, RowReader, Second};
+use crate::input::otlp::messages::{HistogramPoint, KeyValue, NumberPoint};
+use crate::metrics::rows::{COUNTERS, DURATIONS, Measures};
+use crate::report::definition::{Definition, Field, KeySource, Level};
+use crate::report::layout::Measure;
+use crate::report::row_key::key_texts;
+use crate::report::totals::Totals;
+use crate::report::{OTHER_ID, Watched, Watchlist};
+use crate::value::Unit;
+
+/// Rows of all reports together.
+const ROWS_MAX: usize = 10_000;
+/// What the points of all rows may take, in bytes.
+pub(super) const BYTES_MAX: usize = 32 << 20;
+/// What the points of a row take beside its key and the counts of its histogram.
+const ROW_BYTES: usize = 1_024;
+
+/// The rows of all pushed reports.
+#[derive(Debug)]
+pub(super) struct Rows {
+    watched: Watchlist,
+    is_delta: bool,
+    reports: Vec<ReportRows>,
+    /// The report whose rows come.
+    current: Option<usize>,
+    rows: usize,
+    bytes: usize,
+    /// Requests, or hits, that are in `(other)` for want of room.
+    folded: u64,
+    /// When the open interval began, and up to when seconds are in it: milliseconds since 1970.
+    start_ms: u64,
+    end_ms: u64,
+}
+
+#[derive(Debug)]
+struct ReportRows {
+    report: Arc<Watched>,
+    /// The attribute of each key, and whether it is a number.
+    attributes: Vec<(String, bool)>,
+    /// From when on it is counted.
+    start_ms: u64,
+    rows: HashMap<u64, Row, ahash::RandomState>,
+    other: Row,
+}
+
+#[derive(Debug, Default)]
+struct Row {
+    key: Box<[u8]>,
+    totals: Totals,
+    times: Exponential,
+    is_changed: bool,
+}
+
+impl Row {
+    fn add(&mut self, gained: &RowDelta<'_>, definition: &Definition) {
+        let totals = &gained.totals;
+        self.is_changed = true;
+        self.totals += totals;
+        let mut known = 0;
+        for (bucket, count) in gained.times.iter().cloned().flatten() {
+            self.times.add(&definition.buckets, bucket, count);
+            known += count;
+        }
+        // What has no bucket, for want of memory, counts at the average.
+        let events = match definition.level {
+            Level::Timer => u64::try_from(totals.hits).unwrap_or(u64::MAX),
+            Level::Packet | Level::Request => totals.requests,
+        };
+        let unknown = events.saturating_sub(known);
+        if unknown > 0 {
+            let mean_us = u64::try_from(totals.time / u128::from(events)).unwrap_or(u64::MAX);
+            let bucket = definition.buckets.bucket(mean_us);
+            self.times.add(&definition.buckets, bucket, unknown);
+        }
+    }
+}
+
+impl ReportRows {
+    fn new(report: &Arc<Watched>, start_ms: u64) -> Self {
+        Self {
+            attributes: attributes(&report.definition),
+            report: Arc::clone(report),
+            start_ms,
+            rows: HashMap::default(),
+            other: Row::default(),
+        }
+    }
+
+    fn of_timers(&self) -> bool {
+        self.report.definition.level == Level::Timer
+    }
+
+    /// Its rows, each with its attributes, `(other)` last.
+    fn each(&self, all: bool) -> impl Iterator<Item = (Vec<KeyValue>, &Row)> {
+        let name = || KeyValue::text(REPORT, self.report.definition.name.as_str());
+        let rows = self.rows.values().map(move |row| {
+            let keys = self.attributes.iter().zip(key_texts(&row.key));
+            let keys = keys.map(|((attribute, is_number), text)| match text.parse() {
+                Ok(number) if *is_number => KeyValue::number(attribute.as_str(), number),
+                _ => KeyValue::text(attribute.as_str(), text),
+            });
+            (std::iter::once(name()).chain(keys).collect(), row)
+        });
+        let other = (vec![name(), KeyValue::truth(OVERFLOW)], &self.other);
+        let counted =
+            move |(_, row): &(_, &Row)| (all || row.is_changed) && row.totals != Totals::ZERO;
+        rows.chain([other]).filter(counted)
+    }
+}
+
+/// Names of attributes that keys cannot have.
+const REPORT: &str = "pinbad.report";
+const OVERFLOW: &str = "otel.metric.overflow";
+const CPU_MODE: &str = "cpu.mode";
+
+/// The attribute of each key, by the semantic conventions, and whether it is a number. A tag whose
+/// name is taken has `pinbad.` before it.
+fn attributes(definition: &Definition) -> Vec<(String, bool)> {
+    let field = |field: Field| match field {
+        Field::Hostname => "host.name",
+        Field::ServerName => "server.address",
+        Field::ScriptName => "http.route",
+        Field::Schema => "url.scheme",
+        Field::Status => "http.response.status_code",
+    };
+    let sources = || definition.keys.iter().map(|key| &key.source);
+    let fields = sources().filter_map(|source| match source {
+        KeySource::Field(of) => Some(field(*of)),
+        _ => None,
+    });
+    let own = [REPORT, OVERFLOW, CPU_MODE].into_iter().chain(fields);
+    let mut taken: BTreeSet<String> = own.map(str::to_owned).collect();
+    let names = sources().map(|source| match source {
+        KeySource::Field(of) => (field(*of).to_owned(), *of == Field::Status),
+        KeySource::RequestTag(tag)
+        | KeySource::TimerTag(tag)
+        | KeySource::TimerTagOrField(tag, _) => {
+            let mut name = tag.clone();
+            while !taken.insert(name.clone()) {
+                name.insert_str(0, "pinbad.");
+            }
+            (name, false)
+        }
+    });
+    names.collect()
+}
+
+impl Rows {
+    /// Nothing yet; everything counts from `now_ms` on.
+    pub(super) fn new(watched: Watchlist, is_delta: bool, now_ms: u64) -> Self {
+        Self {
+            watched,
+            is_delta,
+            reports: Vec::new(),
+            current: None,
+            rows: 0,
+            bytes: 0,
+            folded: 0,
+            start_ms: now_ms,
+            end_ms: now_ms,
+        }
+    }
+
+    /// Takes in a second, whose rows come from `read`.
+    pub(super) fn take(&mut self, second: &Second, read: impl FnOnce(&mut dyn RowReader)) {
+        let watched = self.watched.now();
+        let is_pushed =
+            |it: &ReportRows| watched.iter().any(|report| Arc::ptr_eq(report, &it.report));
+        // What one that is gone had is still to be told as a delta.
+        if !self.is_delta && !self.reports.iter().all(is_pushed) {
+            self.reports.retain(is_pushed);
+            self.measure();
+        }
+        for report in second.reports().filter(|it| it.is_pushed) {
+            if self.position(report).is_none() {
+                self.reports.push(ReportRows::new(report, self.end_ms));
+            }
+        }
+        read(self);
+        // The clock may have been set back meanwhile; time does not.
+        let end_ms = (second.unix_secs + second.secs) * 1_000;
+        self.end_ms = self.end_ms.max(end_ms);
+    }
+
+    fn measure(&mut self) {
+        let rows = self.reports.iter().flat_map(|it| it.rows.values());
+        let bytes = rows.map(|row| row_bytes(&row.key));
+        (self.rows, self.bytes) = bytes.fold((0, 0), |(rows, sum), it| (rows + 1, sum + it));
+    }
+
+    fn position(&self, report: &Watched) -> Option<usize> {
+        self.reports
+            .iter()
+            .position(|it| it.report.number == report.number)
+    }
+
+    /// The interval that can be told of, if it has lasted for so long; of the last one, up to
+    /// `last_ms`.
+    pub(super) fn interval(&self, period_ms: u64, last_ms: Option<u64>) -> Option<Interval> {
+        let end_ms = last_ms.map_or(self.end_ms, |now| {
+            now.max(self.end_ms).max(self.start_ms + 1)
+        });
+        (end_ms >= self.start_ms + period_ms).then_some(Interval {
+            start_ms: self.start_ms,
+            end_ms,
+        })
+    }
+
+    /// When the open interval began.
+    pub(super) const fn start_ms(&self) -> u64 {
+        self.start_ms
+    }
+
+    /// What the points of all rows may take.
+    pub(super) const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// How many rows there are, and what was counted in `(other)` for want of room.
+    pub(super) const fn counts(&self) -> (usize, u64) {
+        (self.rows, self.folded)
+    }
+
+    /// Makes points of the rows that gained something, or of all, and begins the next interval.
+    pub(super) fn cut(&mut self, interval: &Interval, all: bool, bodies: &mut Bodies<'_>) {
+        for of_timers in [false, true] {
+            let reports = || {
+                self.reports
+                    .iter()
+                    .filter(move |it| it.of_timers() == of_timers)
+            };
+            if reports().next().is_none() {
+                continue;
+            }
+            let start_ms = |of: &ReportRows| match self.is_delta {
+                true => interval.start_ms,
+                false => of.start_ms,
+            };
+            let (name, help) = DURATIONS[usize::from(of_timers)];
+            bodies.begin_histogram(name, help);
+            for report in reports() {
+                let threshold = zero_threshold(&report.report.definition.buckets);
+                for (attributes, row) in report.each(all) {
+                    let (start, time) = interval.times(start_ms(report));
+                    bodies.histogram(HistogramPoint {
+                        attributes,
+                        start,
+                        time,
+                        count: row.times.zero + row.times.counts.iter().sum::<u64>(),
+                        sum: Some(row.totals.time as f64 / 1e6),
+                        zero_threshold: threshold,
+                        ..row.times.point()
+                    });
+                }
+            }
+            for (_, name, help, measures) in COUNTERS.iter().filter(|it| it.0 == of_timers) {
+                bodies.begin_sum(name, help, unit(measures), true);
+                let rows = reports().flat_map(|report| {
+                    let rows = report.each(all);
+                    rows.map(move |(attributes, row)| (start_ms(report), attributes, row))
+                });
+                for (start_ms, attributes, row) in rows {
+                    for (mode, measure) in *measures {
+                        let number = measure.of(&row.totals);
+                        if self.is_delta && number == 0 {
+                            continue;
+                        }
+                        let (start, time) = interval.times(start_ms);
+                        let mut point = number_point(*measure, number);
+                        (point.start, point.time) = (start, time);
+                        point.attributes.clone_from(&attributes);
+                        let mode = mode.map(|mode| KeyValue::text(CPU_MODE, mode));
+                        point.attributes.extend(mode);
+                        bodies.number(point);
+                    }
+                }
+            }
+        }
+        self.start_ms = interval.end_ms;
+        self.end_ms = interval.end_ms;
+        if self.is_delta {
+            self.reports.clear();
+            self.measure();
+        }
+        for report in &mut self.reports {
+            let rows = report.rows.values_mut().chain([&mut report.other]);
+            rows.for_each(|row| row.is_changed = false);
+        }
+    }
+}
+
+/// What a row with this key may take.
+fn row_bytes(key: &[u8]) -> usize {
+    // Up to seven points have the key as attributes.
+    ROW_BYTES + Exponential::BYTES_MAX + 8 * key.len()
+}
+
+/// The unit of a counter, as OpenTelemetry has it.
+fn unit(measures: Measures) -> &'static str {
+    match measures[0].1.unit() {
+        Unit::Seconds => "s",
+        Unit::Bytes => "By",
+        _ => "{request}",
+    }
+}
+
+fn number_point(measure: Measure, number: u128) -> NumberPoint {
+    match measure.unit() {
+        Unit::Seconds => NumberPoint {
+            as_double: Some(number as f64 / 1e6),
+            ..NumberPoint::default()
+        },
+        _ => NumberPoint {
+            as_int: Some(i64::try_from(number).unwrap_or(i64::MAX)),
+            ..NumberPoint::default()
+        },
+    }
+}
+
+impl RowReader for Rows {
+    fn begin(&mut self, report: &Watched) {
+        self.current = self.position(report);
+    }
+
+    fn row(&mut self, row: &RowDelta<'_>) {
+        let Some(at) = self.current else { return };
+        let report = &mut self.reports[at];
+        let place = match report.rows.entry(row.id) {
+            _ if row.id == OTHER_ID => &mut report.other,
+            Entry::Occupied(row) => row.into_mut(),
+            Entry::Vacant(place) => {
+                let key = row.key.bytes();
+                let bytes = self.bytes + row_bytes(&key);
+                if self.rows < ROWS_MAX && bytes <= BYTES_MAX {
+                    (self.rows, self.bytes) = (self.rows + 1, bytes);
+                    place.insert(Row {
+                        key: key.into(),
+                        ..Row::default()
+                    })
+                } else {
+                    self.folded += row.totals.requests;
+                    &mut report.other
+                }
+            }
+        };
+        place.add(row, &report.report.definition);
+    }
+
+    fn end(&mut self) {
+        self.current = None;
+    }
+}

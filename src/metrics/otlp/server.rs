@@ -1,0 +1,233 @@
+//! Where metrics are pushed to: a body, and what the server says to it.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use chrono::DateTime;
+use parking_lot::Mutex;
+use prost::Message as _;
+use ureq::http::{HeaderMap, HeaderName, HeaderValue, Response};
+use ureq::{Agent, Body};
+
+use crate::access::{read_secret, roots};
+use crate::config::OtlpConfig;
+use crate::input::otlp::messages::{PartialSuccess, Response as Answer, Status};
+
+/// Longest wait for an answer.
+const ANSWER_MAX: Duration = Duration::from_secs(10);
+/// Longest `Retry-After` that is obeyed.
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(300);
+/// Most bytes of an answer that are read.
+const ANSWER_BYTES_MAX: u64 = 64 << 10;
+/// Headers that belong to the body.
+const RESERVED: [&str; 4] = ["content-type", "content-encoding", "content-length", "host"];
+
+/// What became of a body.
+#[derive(Debug, PartialEq)]
+pub(super) enum Outcome {
+    /// It was taken, but for so many points.
+    Taken(u64, String),
+    /// It was not, and is not to be sent again.
+    Refused(String),
+    /// It is to be sent again, after so long if the server says so.
+    Later(String, Option<Duration>),
+}
+
+/// The server.
+#[derive(Debug)]
+pub(super) struct Server {
+    agent: Agent,
+    pub(super) url: String,
+    is_packed: bool,
+    headers_file: Option<PathBuf>,
+    /// What is in that file, as read at the start and after each body that was not taken.
+    headers: Mutex<HeaderMap>,
+}
+
+impl Server {
+    /// That of the configuration.
+    pub(super) fn of(config: &OtlpConfig) -> Result<Arc<Self>, String> {
+        let url = config.url.trim_end_matches('/');
+        let mut settings = Agent::config_builder()
+            .http_status_as_error(false)
+            .proxy(None)
+            .max_redirects(0)
+            .timeout_global(Some(ANSWER_MAX));
+        if url.starts_with("https:") {
+            settings =
+                settings.tls_config(roots::tls(("otlp.ca_file", config.ca_file.as_deref()))?);
+        }
+        let headers = config
+            .headers_file
+            .as_deref()
+            .map(read_headers)
+            .transpose()?;
+        Ok(Arc::new(Self {
+            agent: settings.build().new_agent(),
+            url: match url.ends_with(PATH) {
+                true => url.to_owned(),
+                false => format!("{url}{PATH}"),
+            },
+            is_packed: config.gzip,
+            headers_file: config.headers_file.clone(),
+            headers: Mutex::new(headers.unwrap_or_default()),
+        }))
+    }
+
+    /// Sends a body and waits for the answer, for so long at most.
+    pub(super) fn post(&self, body: &[u8], patience: Option<Duration>) -> Outcome {
+        let mut request = self.agent.post(&self.url);
+        if let Some(headers) = request.headers_mut() {
+            headers.extend(self.headers.lock().clone());
+        }
+        request = request.header("content-type", "application/x-protobuf");
+        if self.is_packed {
+            request = request.header("content-encoding", "gzip");
+        }
+        let patience = patience.unwrap_or(ANSWER_MAX).min(ANSWER_MAX);
+        let request = request.config().timeout_global(Some(patience)).build();
+        let outcome = match request.send(body) {
+            Ok(mut answer) => outcome(&mut answer),
+            Err(error) => Outcome::Later(error.to_string(), None),
+        };
+        if !matches!(outcome, Outcome::Taken(..))
+            && let Some(Ok(headers)) = self.headers_file.as_deref().map(read_headers)
+        {
+            *self.headers.lock() = headers;
+        }
+        outcome
+    }
+}
+
+/// The path of the protocol.
+const PATH: &str = "/v1/metrics";
+
+fn outcome(answer: &mut Response<Body>) -> Outcome {
+    let status = answer.status().as_u16();
+    let after = answer.headers().get("retry-after").cloned();
+    let limited = answer.body_mut().with_config().limit(ANSWER_BYTES_MAX);
+    let body = limited.read_to_vec().unwrap_or_default();
+    let said = || {
+        let said = Status::decode(&*body).map(|it| it.message);
+        let said = said.ok().filter(|it| !it.is_empty());
+        let said = said.unwrap_or_else(|| String::from_utf8_lossy(&body).into_owned());
+        let line: String = said
+            .lines()
+            .next()
+            .unwrap_or_default()
+            .chars()
+            .take(300)
+            .collect();
+        format!("it answered {status} {line}").trim_end().to_owned()
+    };
+    match status {
+        // What cannot be read of an answer that says yes says nothing against it.
+        200..=299 => {
+            let partial = Answer::decode(&*body)
+                .ok()
+                .and_then(|it| it.partial_success);
+            let PartialSuccess {
+                rejected,
+                error_message,
+            } = partial.unwrap_or_default();
+            Outcome::Taken(u64::try_from(rejected).unwrap_or_default(), error_message)
+        }
+        429 | 502..=504 => Outcome::Later(said(), after.as_ref().and_then(retry_after)),
+        _ => Outcome::Refused(said()),
+    }
+}
+
+/// Seconds, or a date.
+fn retry_after(value: &HeaderValue) -> Option<Duration> {
+    let text = value.to_str().ok()?.trim();
+    let until = || {
+        let date = DateTime::parse_from_rfc2822(text).ok()?;
+        u64::try_from(date.timestamp() - chrono::Utc::now().timestamp()).ok()
+    };
+    let secs = text.parse().ok().or_else(until)?;
+    Some(Duration::from_secs(secs).min(RETRY_AFTER_MAX))
+}
+
+/// The headers in a file, one a line. What errors say has no values in it.
+fn read_headers(path: &Path) -> Result<HeaderMap, String> {
+    let failed = |line: Option<usize>, problem: &str| {
+        let line = line.map_or(String::new(), |line| format!(":{}", line + 1));
+        format!(
+            "otlp.headers_file: {}{line}: {problem}; accepted: a header a line, as in \"Authorization: Bearer ...\", without {}",
+            path.display(),
+            RESERVED.join(", ")
+        )
+    };
+    let text = read_secret(path).map_err(|problem| failed(None, &problem))?;
+    let text = String::from_utf8(text).map_err(|_| failed(None, "not UTF-8"))?;
+    let mut headers = HeaderMap::new();
+    for (at, line) in text
+        .lines()
+        .enumerate()
+        .filter(|(_, line)| !line.trim().is_empty())
+    {
+        let (name, value) = line
+            .split_once(':')
+            .ok_or_else(|| failed(Some(at), "no colon"))?;
+        let name = HeaderName::try_from(name.trim());
+        let name = name.map_err(|_| failed(Some(at), "not the name of a header"))?;
+        let value = HeaderValue::try_from(value.trim());
+        let mut value = value.map_err(|_| failed(Some(at), "not the value of a header"))?;
+        value.set_sensitive(true);
+        if RESERVED.contains(&name.as_str()) {
+            return Err(failed(Some(at), &format!("{name} is not for you to set")));
+        }
+        headers.append(name, value);
+    }
+    Ok(headers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn retry_after_is_seconds_or_a_date_and_has_an_end() {
+        let after = |text: &'static str| retry_after(&HeaderValue::from_static(text));
+        assert_eq!(after("7"), Some(Duration::from_secs(7)));
+        assert_eq!(after("86400"), Some(RETRY_AFTER_MAX));
+        assert_eq!(
+            after("Wed, 21 Oct 2099 07:28:00 GMT"),
+            Some(RETRY_AFTER_MAX)
+        );
+        assert_eq!(after("Wed, 21 Oct 2015 07:28:00 GMT"), None);
+        assert_eq!(after("soon"), None);
+    }
+
+    #[test]
+    fn headers_are_read_and_what_is_wrong_is_said_without_their_values() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("headers");
+        std::fs::write(
+            &file,
+            "Authorization: Bearer hunter2\n\nX-Scope-OrgID: shop\n",
+        )
+        .unwrap();
+        let headers = read_headers(&file).unwrap();
+        assert_eq!(headers["authorization"], "Bearer hunter2");
+        assert_eq!(headers["x-scope-orgid"], "shop");
+        for (text, why) in [
+            ("", "headers: empty"),
+            ("X-A: 1\nhunter2", "headers:2: no colon"),
+            ("hunter 2: x", "headers:1: not the name of a header"),
+            (
+                "Content-Type: hunter2",
+                "headers:1: content-type is not for you",
+            ),
+        ] {
+            std::fs::write(&file, text).unwrap();
+            let said = read_headers(&file).unwrap_err();
+            assert!(
+                said.contains(why) && said.contains("accepted: a header a line"),
+                "{said}"
+            );
+            assert!(!said.contains("hunter2"), "{said}");
+        }
+    }
+}

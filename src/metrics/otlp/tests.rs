@@ -1,0 +1,218 @@
+//! What is pushed, against the messages of the crate `opentelemetry-proto`.
+
+use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest as Reference;
+use opentelemetry_proto::tonic::common::v1::any_value::Value as AnyValue;
+use opentelemetry_proto::tonic::metrics::v1::exponential_histogram_data_point::Buckets;
+use opentelemetry_proto::tonic::metrics::v1::metric::Data;
+use opentelemetry_proto::tonic::metrics::v1::number_data_point::Value as Number;
+use prost::Message as _;
+use serde_json::json;
+
+use super::body::{Bodies, Interval};
+use super::exponential::Exponential;
+use super::own::Own;
+use super::*;
+use crate::input::otlp::messages::{HistogramPoint, NumberPoint};
+use crate::report::histogram::BucketLayout;
+use crate::telemetry::reading::{Kind, Reading};
+
+const INTERVAL: Interval = Interval {
+    start_ms: 1_000,
+    end_ms: 11_000,
+};
+
+fn resource() -> Resource {
+    Resource {
+        attributes: vec![KeyValue::text("service.name", "pinbad")],
+    }
+}
+
+fn decoded(bodies: &[Body]) -> Vec<Reference> {
+    let bodies = bodies.iter();
+    bodies
+        .map(|it| Reference::decode(&*it.bytes).unwrap())
+        .collect()
+}
+
+#[test]
+fn the_crate_reads_every_field() {
+    let resource = resource();
+    let mut times = Exponential::default();
+    for us in [0, 500, 1_000, 90_000] {
+        times.add(
+            &BucketLayout::LogLinear,
+            BucketLayout::LogLinear.bucket(us),
+            3,
+        );
+    }
+    let mut bodies = Bodies::new(&resource, false, false);
+    bodies.begin_histogram("pinbad_request_duration", "Request times");
+    let (start, time) = INTERVAL.times(500);
+    bodies.histogram(HistogramPoint {
+        attributes: vec![
+            KeyValue::text("http.route", "/a"),
+            KeyValue::number("http.response.status_code", 404),
+            KeyValue::truth("otel.metric.overflow"),
+        ],
+        start,
+        time,
+        count: 12,
+        sum: Some(0.75),
+        zero_threshold: 0.25,
+        ..times.point()
+    });
+    bodies.begin_sum("pinbad_request_traffic", "Document sizes", "By", true);
+    bodies.number(NumberPoint {
+        start,
+        time,
+        as_int: Some(0),
+        ..NumberPoint::default()
+    });
+    bodies.begin_sum("temp_pool", "Waiting", "", false);
+    bodies.number(NumberPoint {
+        time,
+        as_double: Some(0.0),
+        ..NumberPoint::default()
+    });
+    let bodies = bodies.end();
+    assert_eq!((bodies.len(), bodies[0].points), (1, 3));
+    let decoded = decoded(&bodies);
+    let of = &decoded[0].resource_metrics[0];
+    let service = &of.resource.as_ref().unwrap().attributes[0];
+    assert_eq!(service.key, "service.name");
+    let scope = of.scope_metrics[0].scope.as_ref().unwrap();
+    assert_eq!(
+        (&*scope.name, &*scope.version),
+        ("pinbad", env!("CARGO_PKG_VERSION"))
+    );
+    let metrics = &of.scope_metrics[0].metrics;
+    let names: Vec<_> = metrics.iter().map(|it| (&*it.name, &*it.unit)).collect();
+    assert_eq!(
+        names,
+        [
+            ("pinbad.request.duration", "s"),
+            ("pinbad.request.traffic", "By"),
+            ("pinbad.temp_pool", "")
+        ]
+    );
+    let Some(Data::ExponentialHistogram(histogram)) = &metrics[0].data else {
+        panic!("{metrics:?}");
+    };
+    assert_eq!(histogram.aggregation_temporality, 2);
+    let point = &histogram.data_points[0];
+    let values: Vec<_> = point
+        .attributes
+        .iter()
+        .map(|it| it.value.clone().unwrap().value.unwrap())
+        .collect();
+    assert_eq!(
+        values,
+        [
+            AnyValue::StringValue("/a".to_owned()),
+            AnyValue::IntValue(404),
+            AnyValue::BoolValue(true)
+        ]
+    );
+    assert_eq!(
+        (point.start_time_unix_nano, point.time_unix_nano),
+        (500_000_000, 11_000_000_000)
+    );
+    assert_eq!(
+        (
+            point.count,
+            point.sum,
+            point.zero_count,
+            point.zero_threshold
+        ),
+        (12, Some(0.75), 3, 0.25)
+    );
+    let buckets = Buckets {
+        offset: times.offset,
+        bucket_counts: times.counts.clone(),
+    };
+    assert_eq!(
+        (point.scale, point.positive.as_ref()),
+        (times.scale, Some(&buckets))
+    );
+    let Some(Data::Sum(sum)) = &metrics[1].data else {
+        panic!("{metrics:?}");
+    };
+    assert!(sum.is_monotonic && sum.aggregation_temporality == 2);
+    assert_eq!(sum.data_points[0].value, Some(Number::AsInt(0)));
+    let Some(Data::Gauge(gauge)) = &metrics[2].data else {
+        panic!("{metrics:?}");
+    };
+    assert_eq!(gauge.data_points[0].value, Some(Number::AsDouble(0.0)));
+}
+
+#[test]
+fn bodies_have_2000_points_at_most_and_4_mib() {
+    let resource = resource();
+    let mut bodies = Bodies::new(&resource, true, false);
+    bodies.begin_sum("pinbad_request_errors", "", "{request}", true);
+    let long = "x".repeat(10_000);
+    for nth in 0..4_500 {
+        let attributes = vec![KeyValue::text("a", if nth < 4_000 { "" } else { &long })];
+        bodies.number(NumberPoint {
+            attributes,
+            ..NumberPoint::default()
+        });
+    }
+    bodies.begin_sum("pinbad_request_traffic", "", "By", true);
+    let bodies = bodies.end();
+    let points: Vec<u64> = bodies.iter().map(|it| it.points).collect();
+    assert!(
+        points.starts_with(&[2_000, 2_000]) && points.iter().sum::<u64>() == 4_500,
+        "{points:?}"
+    );
+    assert!(
+        points.len() > 3 && bodies.iter().all(|it| it.bytes.len() <= 4 << 20),
+        "{points:?}"
+    );
+    for body in decoded(&bodies) {
+        let metrics = &body.resource_metrics[0].scope_metrics[0].metrics;
+        assert_eq!(
+            (metrics.len(), &*metrics[0].name),
+            (1, "pinbad.request.errors")
+        );
+    }
+}
+
+#[test]
+fn own_counters_count_from_the_start_or_from_the_last_point() {
+    let groups = |merged: u64, empty: u64| {
+        let reasons = json!({"empty": empty, "v1": 0});
+        let readings = vec![
+            Reading::new(Kind::Counter, "requests_merged", "Merged.", merged),
+            Reading::new(Kind::Counter, "invalid", "Invalid.", reasons),
+            Reading::new(Kind::Gauge, "merge_lag_us", "Lag.", 1_500_u64),
+            Reading::new(Kind::Alias, "lost", "", 1_u64),
+        ];
+        vec![Group::new(Place::Top, readings)]
+    };
+    let resource = resource();
+    for (started_ms, second) in [(Some(0), 25), (None, 15)] {
+        let mut own = Own::begin(&groups(100, 1), started_ms);
+        let mut values = |merged, empty| {
+            let mut bodies = Bodies::new(&resource, started_ms.is_none(), false);
+            own.cut(&groups(merged, empty), &INTERVAL, &mut bodies);
+            let decoded = decoded(&bodies.end());
+            let metrics = decoded[0].resource_metrics[0].scope_metrics[0]
+                .metrics
+                .clone();
+            let points = metrics.into_iter().flat_map(|it| match it.data {
+                Some(Data::Sum(sum)) => sum.data_points,
+                Some(Data::Gauge(gauge)) => gauge.data_points,
+                other => panic!("{other:?}"),
+            });
+            points.map(|it| it.value.unwrap()).collect::<Vec<_>>()
+        };
+        let numbers = |merged, empty| {
+            let [merged, empty, v1] = [merged, empty, 0].map(Number::AsInt);
+            vec![merged, empty, v1, Number::AsDouble(0.0015)]
+        };
+        assert_eq!(values(110, 3), numbers(10, 2));
+        let empty = if started_ms.is_some() { 2 } else { 0 };
+        assert_eq!(values(125, 3), numbers(second, empty));
+    }
+}

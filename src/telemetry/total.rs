@@ -1,0 +1,86 @@
+//! All counters of one daemon, those of its sources included, which are counted where their input is.
+
+use std::sync::Arc;
+
+use super::counters::{LoginCounters, MergeCounters, MySqlCounters, SocketCounters};
+use crate::input::squid::{Followed, Source};
+use crate::input::{otlp, stat};
+
+/// All counters of one daemon.
+#[derive(Debug, Clone)]
+pub struct Counters {
+    /// One set a socket, in the order in which they were opened, one an `[[otlp_input]]`, and one a source of Squid's lines.
+    pub sockets: Vec<Arc<SocketCounters>>,
+    /// The merger's.
+    pub merge: Arc<MergeCounters>,
+    /// Of the MySQL wire.
+    pub mysql: Arc<MySqlCounters>,
+    /// Of logins.
+    pub logins: Arc<LoginCounters>,
+    /// What takes spans; after the sockets.
+    pub otlps: Vec<Arc<otlp::Source>>,
+    /// The sources of Squid's lines, whose sockets come last.
+    pub squids: Vec<Arc<Source>>,
+    /// The sources of samples.
+    pub stats: Vec<Arc<stat::Source>>,
+}
+
+impl Counters {
+    /// Counters for `sockets` sockets, all zero.
+    #[must_use]
+    pub fn new(sockets: usize) -> Self {
+        Self {
+            sockets: (0..sockets).map(|_| Arc::default()).collect(),
+            merge: Arc::default(),
+            mysql: Arc::default(),
+            logins: Arc::default(),
+            otlps: Vec::new(),
+            squids: Vec::new(),
+            stats: Vec::new(),
+        }
+    }
+
+    /// The sources that follow files, with what the ring counts of them.
+    #[must_use]
+    pub fn followed(&self) -> Followed {
+        // Their sockets come last.
+        let first = self.sockets.len().saturating_sub(self.squids.len());
+        let squids = self.squids.iter().zip(self.sockets.iter().skip(first));
+        let followed = squids.filter(|(source, _)| source.is_followed());
+        Followed(
+            followed
+                .map(|(source, socket)| (Arc::clone(source), Arc::clone(socket)))
+                .collect(),
+        )
+    }
+
+    /// The sum over all sockets.
+    #[must_use]
+    pub fn total(&self) -> SocketCounters {
+        let total = SocketCounters::default();
+        self.sockets.iter().for_each(|it| total.absorb(it));
+        total
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::input::record::RejectReason;
+
+    #[test]
+    fn sockets_add_up() {
+        let counters = Counters::new(3);
+        for (socket, count) in counters.sockets.iter().zip([1, 20, 300]) {
+            socket.requests_decoded.add(count);
+            let mut invalid = [0; RejectReason::COUNT];
+            invalid[RejectReason::Empty as usize] = count;
+            socket.requests_invalid.add(&invalid);
+            socket.requests_popped.add(count);
+        }
+        let total = counters.total();
+        assert_eq!(total.requests_decoded.get(), 321);
+        assert_eq!(total.requests_invalid.total(), 321);
+        assert_eq!(total.requests_popped.get(), 321);
+    }
+}

@@ -1,0 +1,664 @@
+//! Metrics pushed over OTLP: what a collector gets adds up to the reports, however it answers, and
+//! over a restart.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpListener;
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest as Body;
+use opentelemetry_proto::tonic::common::v1::KeyValue;
+use opentelemetry_proto::tonic::metrics::v1::metric::Data;
+use opentelemetry_proto::tonic::metrics::v1::number_data_point::Value as Number;
+use pinbad::clock::{Clock as _, ManualClock};
+use prost::Message as _;
+use serde_json::{Value as Json, json};
+
+use crate::harness::{
+    Here, Program, Sender, Site, Status, await_condition, await_until, pinbad, run, run_within,
+};
+use crate::packets::request;
+
+/// A collector that answers as it is told, or else takes everything.
+struct Collector {
+    url: String,
+    /// Bodies that it took, with their heads.
+    taken: Arc<Mutex<Vec<(String, Vec<u8>)>>>,
+    /// Each is the head of an answer and its body; an empty one closes the connection instead.
+    answers: Arc<Mutex<VecDeque<(String, Vec<u8>)>>>,
+    /// While a test holds it, nothing is answered.
+    gate: Arc<Mutex<()>>,
+}
+
+impl Collector {
+    fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let collector = Self {
+            url: format!("http://{}", listener.local_addr().unwrap()),
+            taken: Arc::default(),
+            answers: Arc::default(),
+            gate: Arc::default(),
+        };
+        let (taken, answers, gate) = (
+            Arc::clone(&collector.taken),
+            Arc::clone(&collector.answers),
+            Arc::clone(&collector.gate),
+        );
+        // It ends with the process: it is blocked in `accept` until then.
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let mut stream = stream.unwrap();
+                let mut reader = BufReader::new(stream.try_clone().unwrap());
+                let (mut head, mut line) = (String::new(), String::new());
+                while reader.read_line(&mut line).unwrap_or(0) > 2 {
+                    head += &line.to_ascii_lowercase();
+                    line.clear();
+                }
+                let length = head
+                    .lines()
+                    .find_map(|it| it.strip_prefix("content-length:"));
+                let mut body = vec![0; length.map_or(0, |it| it.trim().parse().unwrap())];
+                if reader.read_exact(&mut body).is_err() {
+                    continue;
+                }
+                drop(gate.lock().unwrap());
+                let answer = answers.lock().unwrap().pop_front();
+                let (answer, text) = answer.unwrap_or_else(|| ("200 OK".to_owned(), Vec::new()));
+                if answer.is_empty() {
+                    continue;
+                }
+                if answer.starts_with('2') {
+                    taken.lock().unwrap().push((head, body));
+                }
+                let length = text.len();
+                let answer = format!(
+                    "HTTP/1.1 {answer}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n"
+                );
+                // Who has gone does not hear it.
+                let _ = stream.write_all(&[answer.as_bytes(), &text].concat());
+            }
+        });
+        collector
+    }
+
+    fn answer(&self, heads: &[&str]) {
+        let answers = heads.iter().map(|it| ((*it).to_owned(), Vec::new()));
+        self.answers.lock().unwrap().extend(answers);
+    }
+
+    fn bodies(&self) -> Vec<Vec<u8>> {
+        let taken = self.taken.lock().unwrap();
+        taken.iter().map(|(_, body)| body.clone()).collect()
+    }
+
+    fn points(&self) -> Vec<Point> {
+        self.bodies().iter().flat_map(|body| points(body)).collect()
+    }
+}
+
+/// A point as it came.
+#[derive(Debug, Clone)]
+struct Point {
+    metric: String,
+    /// As text, sorted by name.
+    attributes: String,
+    start: u64,
+    time: u64,
+    /// The count of a histogram, or a sum.
+    value: f64,
+    /// The sum of a histogram.
+    sum: f64,
+    scale: i32,
+    is_gauge: bool,
+}
+
+fn shown(attributes: &[KeyValue]) -> String {
+    let value = |it: &KeyValue| format!("{:?}", it.value.clone().unwrap().value.unwrap());
+    let shown: BTreeMap<_, _> = attributes
+        .iter()
+        .map(|it| (it.key.clone(), value(it)))
+        .collect();
+    format!("{shown:?}")
+}
+
+fn points(body: &[u8]) -> Vec<Point> {
+    let body = Body::decode(body).unwrap();
+    let metrics = body
+        .resource_metrics
+        .iter()
+        .flat_map(|it| &it.scope_metrics);
+    let metrics = metrics.flat_map(|it| &it.metrics);
+    let points = metrics.flat_map(|metric| {
+        let name = metric.name.clone();
+        let (numbers, is_gauge) = match metric.data.clone().unwrap() {
+            Data::ExponentialHistogram(of) => {
+                let points = of.data_points.into_iter().map(|it| {
+                    let positive = it.positive.unwrap();
+                    let in_buckets: u64 = positive.bucket_counts.iter().sum();
+                    assert_eq!(it.count, in_buckets + it.zero_count);
+                    assert!(positive.bucket_counts.len() <= 160);
+                    Point {
+                        metric: name.clone(),
+                        attributes: shown(&it.attributes),
+                        start: it.start_time_unix_nano,
+                        time: it.time_unix_nano,
+                        value: it.count as f64,
+                        sum: it.sum.unwrap(),
+                        scale: it.scale,
+                        is_gauge: false,
+                    }
+                });
+                return points.collect::<Vec<_>>();
+            }
+            Data::Sum(of) => {
+                assert!(of.is_monotonic);
+                (of.data_points, false)
+            }
+            Data::Gauge(of) => (of.data_points, true),
+            other => panic!("{other:?}"),
+        };
+        let points = numbers.into_iter().map(|it| Point {
+            metric: name.clone(),
+            attributes: shown(&it.attributes),
+            start: it.start_time_unix_nano,
+            time: it.time_unix_nano,
+            value: match it.value.unwrap() {
+                Number::AsInt(number) => number as f64,
+                Number::AsDouble(number) => number,
+            },
+            sum: 0.0,
+            scale: 0,
+            is_gauge,
+        });
+        points.collect()
+    });
+    points.collect()
+}
+
+/// The points of a metric of a report, added up by script.
+fn by_script(points: &[Point], metric: &str, of: &str) -> BTreeMap<String, (f64, f64)> {
+    let mut all = BTreeMap::new();
+    for point in points
+        .iter()
+        .filter(|it| it.metric == metric && it.attributes.contains(of))
+    {
+        let script = point
+            .attributes
+            .split("http.route\": \"StringValue(\\\"")
+            .nth(1);
+        let script = script.map_or("", |it| it.split('\\').next().unwrap());
+        let (value, sum) = all.entry(script.to_owned()).or_insert((0.0, 0.0));
+        *value += point.value;
+        *sum += point.sum;
+    }
+    all
+}
+
+fn status(site: &Site) -> Status {
+    Status(site.status().0["otlp"].clone())
+}
+
+/// Ten requests of two scripts, of which some fail.
+fn send_ten(sender: &mut Sender<'_>, second: u64) {
+    for nth in 0..10 {
+        let mut packet = request("h", "s", if nth % 3 == 0 { "/a" } else { "/b" });
+        packet.request_time = Some(0.001 * (second * 37 + nth * nth + 1) as f32);
+        packet.status = Some(if nth == second % 10 { 500 } else { 200 });
+        sender.send(&packet.encode_to_vec());
+    }
+    sender.at_rest();
+}
+
+const BY_SCRIPT: &str = "report_by_script_name";
+
+#[test]
+fn deltas_join_and_add_up_to_the_reports_however_a_collector_answers() {
+    let collector = Collector::start();
+    let (url, gate) = (
+        format!("otlp.url={}/", collector.url),
+        Arc::clone(&collector.gate),
+    );
+    let (here, clock) = Here::with_manual_clock(&[
+        &url,
+        "otlp.period=1s",
+        "otlp.temporality=delta",
+        "otlp.reports=[\"report_by_script_name\",\"groups\"]",
+        "report=[{name='groups', comment='tag_info:group'}]",
+    ]);
+    let mut sender = Sender::new(&here.site);
+    collector.answer(&[
+        "200 OK",
+        "429 Slow down\r\nretry-after: 3",
+        "503 Busy",
+        "",
+        "200 OK",
+    ]);
+    let mut held = None;
+    for second in 0..20 {
+        send_ten(&mut sender, second);
+        if second == 12 {
+            // It takes its time from here on.
+            held = Some(gate.lock().unwrap());
+        }
+        if second == 16 {
+            held = None;
+        }
+        clock.advance_ms(1_000);
+    }
+    drop(held);
+    let all_there = |points: &Vec<Point>| {
+        let counts = by_script(points, "pinbad.request.duration", BY_SCRIPT);
+        counts.values().map(|it| it.0).sum::<f64>() == 200.0
+    };
+    await_condition("all seconds are pushed", || {
+        // What failed is tried again as time passes.
+        clock.advance_ms(500);
+        let points = collector.points();
+        if all_there(&points) {
+            Ok(())
+        } else {
+            Err(points.len())
+        }
+    });
+    let failed = status(&here.site).count("attempts_failed");
+    assert_eq!(failed, 3, "{:?}", status(&here.site));
+    let rows = here.site.rows(BY_SCRIPT);
+    let groups = here.site.rows("groups");
+    send_ten(&mut sender, 7);
+    let before = collector.points();
+    here.stop();
+    let points = collector.points();
+    // The last interval is pushed at the stop.
+    let last: f64 = by_script(
+        &points[before.len()..],
+        "pinbad.request.duration",
+        BY_SCRIPT,
+    )
+    .values()
+    .map(|it| it.0)
+    .sum();
+    assert_eq!(last, 10.0);
+    // Intervals join: none overlaps another, and none is left out.
+    let sums = points.iter().filter(|it| !it.is_gauge);
+    let intervals: BTreeSet<(u64, u64)> = sums.map(|it| (it.start, it.time)).collect();
+    let intervals: Vec<_> = intervals.into_iter().collect();
+    assert!(intervals.len() > 5, "{intervals:?}");
+    for pair in intervals.windows(2) {
+        assert_eq!(pair[0].1, pair[1].0, "{intervals:?}");
+    }
+    // Cell by cell.
+    let of = |metric: &str| by_script(&before, metric, BY_SCRIPT);
+    let (times, traffic) = (of("pinbad.request.duration"), of("pinbad.request.traffic"));
+    assert_eq!(rows.len(), 2);
+    for row in &rows {
+        let script = row["script_name"].as_str().unwrap();
+        let (count, sum) = times[script];
+        assert_eq!(row["req_count"].as_f64().unwrap(), count, "{row}");
+        assert!(
+            (row["req_time_total"].as_f64().unwrap() - sum).abs() < 1e-9,
+            "{row} {sum}"
+        );
+        assert_eq!(traffic[script].0, count * 2048.0);
+    }
+    let cpu: f64 = of("pinbad.request.cpu").values().map(|it| it.0).sum();
+    assert!((cpu - 200.0 * 0.09375).abs() < 1e-9, "{cpu}");
+    let errors: f64 = of("pinbad.request.errors").values().map(|it| it.0).sum();
+    assert_eq!(errors, 20.0);
+    let info = by_script(&before, "pinbad.request.duration", "\"info\\");
+    assert_eq!(info[""].0, 200.0);
+    let timers = before
+        .iter()
+        .filter(|it| it.metric == "pinbad.timer.duration");
+    let db = timers.filter(|it| {
+        it.attributes
+            .contains("\"group\": \"StringValue(\\\"db\\\")\"")
+    });
+    let (hits, secs) = db.fold((0.0, 0.0), |(hits, secs), it| {
+        (hits + it.value, secs + it.sum)
+    });
+    let row = groups.iter().find(|row| row["tag_value"] == "db").unwrap();
+    assert_eq!(row["hit_count"].as_f64().unwrap(), hits, "{row}");
+    assert!(
+        (row["timer_value"].as_f64().unwrap() - secs).abs() < 1e-6,
+        "{row} {secs}"
+    );
+    let merged = points
+        .iter()
+        .filter(|it| it.metric == "pinbad.requests_merged");
+    assert_eq!(merged.map(|it| it.value).sum::<f64>(), 210.0);
+}
+
+#[test]
+fn cumulative_values_never_go_back_and_begin_anew_after_a_restart() {
+    let (dir, collector) = (tempfile::tempdir().unwrap(), Collector::start());
+    let headers = dir.path().join("headers");
+    std::fs::write(&headers, "Authorization: Bearer hunter2\n").unwrap();
+    let settings = [
+        format!("otlp.url={}/api/v1/otlp/v1/metrics", collector.url),
+        "otlp.period=1s".to_owned(),
+        format!("otlp.headers_file={}", headers.display()),
+        "otlp.resource={\"deployment.environment.name\"=\"test\"}".to_owned(),
+        format!("data.dir={}", dir.path().join("data").display()),
+    ];
+    let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
+    let mut last_time = 0;
+    for round in 1..=2_u64 {
+        let clock = Arc::new(ManualClock::new(
+            (crate::harness::START_SECS + 1_000 * round) * 1_000,
+        ));
+        let shared: Arc<dyn pinbad::clock::Clock> = Arc::<ManualClock>::clone(&clock);
+        let here = Here::with_clock(&settings, shared);
+        let started = clock.unix_ms() * 1_000_000;
+        let before = collector.points().len();
+        let mut sender = Sender::new(&here.site);
+        for second in 0..5 {
+            send_ten(&mut sender, second);
+            clock.advance_ms(1_000);
+        }
+        let now = || {
+            let points = collector.points();
+            points[before..].to_vec()
+        };
+        let is_complete = |points: &Vec<Point>| {
+            let ends = points
+                .iter()
+                .filter(|it| it.metric == "pinbad.request.duration");
+            ends.filter(|it| it.attributes.contains("info\\"))
+                .any(|it| it.value == 50.0)
+        };
+        await_until("all requests are told of", now, is_complete);
+        here.stop();
+        let mut series: BTreeMap<(String, String), Point> = BTreeMap::new();
+        for point in now().into_iter().filter(|it| !it.is_gauge) {
+            assert_eq!(point.start, started, "{point:?}");
+            assert!(point.time > point.start && point.time > last_time);
+            let key = (point.metric.clone(), point.attributes.clone());
+            if let Some(before) = series.insert(key, point.clone()) {
+                assert!(
+                    before.time < point.time && before.value <= point.value,
+                    "{before:?} {point:?}"
+                );
+                assert!(
+                    before.sum <= point.sum && before.scale >= point.scale,
+                    "{before:?} {point:?}"
+                );
+            }
+        }
+        last_time = series.values().map(|it| it.time).max().unwrap();
+        let merged = &series[&("pinbad.requests_merged".to_owned(), "{}".to_owned())];
+        assert_eq!(
+            merged.value, 50.0,
+            "those of the process before are not counted again"
+        );
+    }
+    let taken = collector.taken.lock().unwrap();
+    for (head, _) in taken.iter() {
+        assert!(
+            head.starts_with("post /api/v1/otlp/v1/metrics http/1.1"),
+            "{head}"
+        );
+        assert!(head.contains("authorization: bearer hunter2"), "{head}");
+        assert!(
+            head.contains("content-type: application/x-protobuf"),
+            "{head}"
+        );
+    }
+}
+
+#[test]
+fn what_is_given_up_is_counted_and_nothing_else_notices() {
+    let collector = Collector::start();
+    let url = format!("otlp.url={}", collector.url);
+    let (here, clock) = Here::with_manual_clock(&[&url, "otlp.period=1s", "otlp.reports=[]"]);
+    // A body is refused, of the next one two points are.
+    collector.answer(&["400 Bad Request"]);
+    let partial = b"\x0a\x09\x08\x02\x12\x05later".to_vec();
+    let answers = || collector.answers.lock().unwrap();
+    answers().push_back(("200 OK".to_owned(), partial));
+    clock.advance_ms(1_000);
+    let given_up =
+        |reason: &'static str| move |it: &Status| it.reason("points_given_up", reason) > 0;
+    await_until(
+        "a body is refused",
+        || status(&here.site),
+        given_up("refused"),
+    );
+    clock.advance_ms(1_000);
+    let after = await_until(
+        "points are refused",
+        || status(&here.site),
+        given_up("partial"),
+    );
+    assert_eq!(after.reason("points_given_up", "partial"), 2);
+    assert_eq!(after.0["last_problem"], "later");
+    let sent = collector.points().len() as u64;
+    assert_eq!(after.count("points_sent"), sent - 2, "{after:?}");
+    // Then it does not answer for a long time: everything else goes on.
+    let held = collector.gate.lock().unwrap();
+    let mut sender = Sender::new(&here.site);
+    for second in 0..5 {
+        send_ten(&mut sender, second);
+        clock.advance_ms(1_000);
+    }
+    await_until(
+        "points wait",
+        || status(&here.site),
+        |it| it.count("points_waiting") > 0,
+    );
+    assert_eq!(here.site.json("/api/v1/info")["req_count"], 50);
+    let metrics = here.site.get("/metrics").body;
+    assert!(
+        metrics.contains("pinbad_otlp_points_given_up_total{reason=\"partial\"} 2"),
+        "{metrics}"
+    );
+    here.stop();
+    drop(held);
+}
+
+#[test]
+fn what_is_beyond_ten_thousand_rows_is_pushed_as_other() {
+    let collector = Collector::start();
+    let url = format!("otlp.url={}", collector.url);
+    let script = format!("otlp.reports=[\"{BY_SCRIPT}\"]");
+    let (here, clock) =
+        Here::with_manual_clock(&[&url, "otlp.period=1s", "otlp.gzip=true", &script]);
+    let mut sender = Sender::new(&here.site);
+    for nth in 0..10_050 {
+        sender.send(&request("h", "s", &format!("/{nth}")).encode_to_vec());
+    }
+    sender.at_rest();
+    clock.advance_ms(1_000);
+    let all_sent =
+        |it: &Status| it.count("points_sent") > 50_000 && it.count("points_waiting") == 0;
+    let status = await_until("all is pushed", || status(&here.site), all_sent);
+    // The row of `info` has a place too.
+    assert_eq!(
+        (status.count("rows"), status.count("requests_folded")),
+        (10_000, 51)
+    );
+    let (mut requests, mut other) = (0.0, Vec::new());
+    for (head, body) in &*collector.taken.lock().unwrap() {
+        assert!(head.contains("content-encoding: gzip"), "{head}");
+        let mut plain = Vec::new();
+        flate2::read::GzDecoder::new(&body[..])
+            .read_to_end(&mut plain)
+            .unwrap();
+        let points = points(&plain);
+        assert!(points.len() <= 2_000, "{}", points.len());
+        for point in points
+            .iter()
+            .filter(|it| it.metric == "pinbad.request.duration")
+        {
+            let is_of_script = point.attributes.contains(BY_SCRIPT);
+            requests += if is_of_script { point.value } else { 0.0 };
+            if point
+                .attributes
+                .contains("\"otel.metric.overflow\": \"BoolValue(true)\"")
+            {
+                assert!(!point.attributes.contains("http.route"), "{point:?}");
+                other.push(point.value);
+            }
+        }
+    }
+    assert_eq!((requests, other), (10_050.0, vec![51.0]));
+}
+
+#[test]
+fn settings_that_cannot_be_used_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let headers = dir.path().join("headers");
+    std::fs::write(&headers, "Authorization hunter2\n").unwrap();
+    let file = dir.path().join("pinbad.toml");
+    for (setting, why) in [
+        ("url = \"collector:4318\"", "not a URL; accepted: a URL"),
+        (
+            "period = \"500ms\"",
+            "too short; accepted: a duration from 1s to 10m",
+        ),
+        (
+            "temporality = \"both\"",
+            "no such choice; accepted: cumulative, delta",
+        ),
+        (
+            "resource = {service.name = \"x\"}",
+            "service is not a text; a name with dots stands in quotes",
+        ),
+        (
+            "resource = \"x\"",
+            "not a table; accepted: up to 32 names with texts",
+        ),
+        (
+            "reports = [\"nothing\"]",
+            "otlp.reports: there is no report called \"nothing\"",
+        ),
+        (
+            &format!("headers_file = {headers:?}"),
+            "headers:1: no colon; accepted: a header a line",
+        ),
+        ("urls = \"\"", "did you mean otlp.url?"),
+    ] {
+        let url = if setting.starts_with("url =") {
+            ""
+        } else {
+            "url = \"http://127.0.0.1:1\"\n"
+        };
+        std::fs::write(
+            &file,
+            format!("[data]\ndir = \"\"\n[otlp]\n{url}{setting}\n"),
+        )
+        .unwrap();
+        let said = run(pinbad().arg("check").arg("--config").arg(&file));
+        assert_eq!(said.code, Some(2), "{said:?}");
+        assert!(said.err.contains(why), "{setting}: {said:?}");
+        assert!(!said.err.contains("hunter2"), "{said:?}");
+        let line = if url.is_empty() { 4 } else { 5 };
+        let names_file = setting.starts_with("reports") || setting.starts_with("headers");
+        assert!(
+            names_file || said.err.contains(&format!("pinbad.toml:{line}")),
+            "{said:?}"
+        );
+    }
+    let said = run(pinbad().args([
+        "check",
+        "--set",
+        "data.dir=",
+        "--set",
+        "otlp.url=http://127.0.0.1:1",
+    ]));
+    let shown = "OTLP   metrics of info, report_by_script_name, report_by_status to http://127.0.0.1:1 every 10s";
+    assert!(
+        said.out.contains(shown) && said.out.contains("otlp.url"),
+        "{said:?}"
+    );
+}
+
+#[test]
+fn python_decodes_what_is_pushed() {
+    let (dir, collector) = (tempfile::tempdir().unwrap(), Collector::start());
+    let url = format!("otlp.url={}", collector.url);
+    let here = Program::serve(&[
+        &url,
+        "otlp.period=1s",
+        "otlp.reports=[\"report_by_status\",\"report_by_hostname_and_script\"]",
+    ]);
+    let mut sender = Sender::new(&here.site);
+    (0..20).for_each(|second| send_ten(&mut sender, second));
+    let is_complete = |points: &Vec<Point>| {
+        points
+            .iter()
+            .any(|it| it.attributes.contains("info\\") && it.value == 200.0)
+    };
+    await_until("all is pushed", || collector.points(), is_complete);
+    let rows = ["report_by_status", "report_by_hostname_and_script"].map(|it| here.site.rows(it));
+    let mut python = Command::new(crate::otlp::clients().join("otel/bin/python"));
+    python.arg(format!(
+        "{}/tests/clients/otlp_decode.py",
+        env!("CARGO_MANIFEST_DIR")
+    ));
+    for (nth, body) in collector.bodies().iter().enumerate() {
+        let file = dir.path().join(nth.to_string());
+        std::fs::write(&file, body).unwrap();
+        python.arg(file);
+    }
+    let said = run_within(Duration::from_mins(2), &mut python);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let points: Vec<Json> = serde_json::from_str(&said.out).unwrap();
+    // The last point of each row of a metric, by its attributes.
+    let last = |metric: &str, attributes: Json| {
+        let mut of = points.iter().rev();
+        let is_it = |it: &&Json| it["metric"] == metric && it["attributes"] == attributes;
+        of.find(is_it)
+            .unwrap_or_else(|| panic!("{metric} {attributes}"))
+            .clone()
+    };
+    let mut compared = 0;
+    for (report, rows) in ["report_by_status", "report_by_hostname_and_script"]
+        .iter()
+        .zip(rows)
+    {
+        for row in rows {
+            let keys = match *report {
+                "report_by_status" => {
+                    json!({"pinbad.report": report, "http.response.status_code": row["status"]})
+                }
+                _ => {
+                    json!({"pinbad.report": report, "host.name": row["hostname"], "http.route": row["script_name"]})
+                }
+            };
+            let times = last("pinbad.request.duration", keys.clone());
+            assert_eq!(
+                (&times["count"], &times["unit"]),
+                (&row["req_count"], &json!("s")),
+                "{row}"
+            );
+            assert_eq!(
+                (&times["kind"], &times["temporality"]),
+                (&json!("exponential_histogram"), &json!(2))
+            );
+            let close =
+                |a: &Json, b: &Json| (a.as_f64().unwrap() - b.as_f64().unwrap()).abs() < 1e-6;
+            assert!(
+                close(&times["sum"], &row["req_time_total"]),
+                "{row} {times}"
+            );
+            let traffic = last("pinbad.request.traffic", keys.clone());
+            assert_eq!(
+                traffic["value"].as_f64().unwrap() / 1024.0,
+                row["traffic_total"].as_f64().unwrap(),
+                "{row}"
+            );
+            for (mode, column) in [("user", "ru_utime_total"), ("system", "ru_stime_total")] {
+                let mut keys = keys.clone();
+                keys["cpu.mode"] = json!(mode);
+                assert!(
+                    close(&last("pinbad.request.cpu", keys)["value"], &row[column]),
+                    "{row}"
+                );
+            }
+            compared += 1;
+        }
+    }
+    assert_eq!(compared, 4);
+}
