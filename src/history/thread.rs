@@ -323,10 +323,7 @@ impl Work {
             true => Some(
                 "more came at once than there is room for: make history.memory larger".to_owned(),
             ),
-            false => store
-                .append_log(fresh)
-                .err()
-                .map(|error| error.to_string()),
+            false => store.append_log(fresh).err().map(|error| error.to_string()),
         };
         if let Some(error) = error {
             self.history.end_log(error);
