@@ -305,6 +305,25 @@ impl Rule {
         labels
     }
 
+    /// The chart of a row that shows what it looks at: a name of `charts.toml`.
+    #[must_use]
+    pub fn chart(&self) -> &'static str {
+        let mut chart = "traffic";
+        if let Some(when) = &self.when {
+            when.each_column(&mut |_, name| {
+                chart = match name {
+                    _ if chart != "traffic" => chart,
+                    name if name.contains("error") => "errors",
+                    name if name.contains("ru_") => "cpu",
+                    name if super::expression::percent(name).is_some() => "times",
+                    name if name.contains("time") || name.contains("median") => "times",
+                    _ => chart,
+                };
+            });
+        }
+        chart
+    }
+
     /// What a value is compared with.
     #[must_use]
     pub fn threshold(&self) -> String {

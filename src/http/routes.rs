@@ -19,7 +19,7 @@ use super::api::{
     stream, test_packet,
 };
 use super::app::{App, Endpoint};
-use super::auth::{ANNOTATIONS, SILENCES};
+use super::auth::{ANNOTATIONS, REPLAY, SILENCES};
 use super::error::Problem;
 use super::measured;
 use super::page;
@@ -49,7 +49,7 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
         ),
         ("/api/v1/annotations/{id}", delete(annotations::remove)),
         ("/api/v1/alerts", get(alerts::list)),
-        ("/api/v1/alerts/test", get(alerts::replay)),
+        (REPLAY, get(alerts::replay).post(alerts::replay_given)),
         (SILENCES, get(alerts::silences).post(alerts::silence)),
         ("/api/v1/silences/{id}", delete(alerts::end_silence)),
         ("/api/v1/sources", get(sources::list)),

@@ -6,12 +6,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use maud::{Markup, html};
 
 use super::formatting::{count, visible};
+use super::history::{Counted, History};
 use super::render::View;
 use super::table::{Head, table};
 use crate::alert::rule::{Rule, shown};
 use crate::alert::state::Phase;
 use crate::alert::{Alert, Alerts};
 use crate::http::error::Problem;
+use crate::report::definition::Level;
+
+/// Alerts with a chart: what fires comes first.
+const CHARTS_MAX: usize = 12;
 
 /// `GET /alerts`
 pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
@@ -26,6 +31,9 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     ]);
     let heads: Vec<Head> = heads.collect();
     let rows: Vec<Markup> = now.alerts.iter().map(|it| row(view, it)).collect();
+    let charts = now.alerts.iter().enumerate();
+    let charts = charts.filter_map(|(at, alert)| chart(view, at, alert));
+    let charts = charts.take(CHARTS_MAX);
     let firing = now
         .alerts
         .iter()
@@ -41,6 +49,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
             (table("Alerts", &caption, &heads, &rows, "Nothing fires."))
             @if now.more > 0 { p.note { (count(now.more as u64)) " further rows are one alert: a rule has up to 100." } }
         }
+        div.charts.four.many #alert-charts data-live { @for chart in charts { (chart) } }
         (rules(&now.rules))
         (silences(view, alerts))
         (receivers(alerts))
@@ -48,18 +57,33 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     view.page("/alerts", "Alerts", &main)
 }
 
-fn row(view: &View<'_>, alert: &Alert) -> Markup {
-    let (episode, entry) = (&alert.episode, &alert.rule.entry);
+/// The last hour of an alert's row, in the chart that has what its rule looks at.
+fn chart(view: &View<'_>, at: usize, alert: &Alert) -> Option<Markup> {
+    alert.key.as_ref()?;
+    let rule = &alert.rule;
+    let keys = alert.key_texts();
+    let keys = keys.map(|(name, text)| (name.to_owned(), text.to_owned()));
+    let keys: Vec<(String, String)> = keys.collect();
+    let counted = match rule.report.level {
+        Level::Timer => Counted::Timers,
+        Level::Packet | Level::Request => Counted::Requests,
+    };
+    let history = History::of_row(view, &rule.entry.report, &keys, counted, None)?;
+    let title = format!("{}: {}", visible(&rule.entry.name), row_name(alert));
+    history.figure(&format!("alert-{at}"), rule.chart(), &title)
+}
+
+fn row_name(alert: &Alert) -> String {
     let texts = alert.key_texts().map(|(_, text)| visible(text));
-    let row = match &alert.key {
+    match &alert.key {
         None => "further rows".to_owned(),
+        Some(key) if key.is_empty() => "all requests".to_owned(),
         Some(_) => texts.collect::<Vec<_>>().join(", "),
-    };
-    let row = if row.is_empty() {
-        "all requests".to_owned()
-    } else {
-        row
-    };
+    }
+}
+
+fn row(view: &View<'_>, alert: &Alert) -> Markup {
+    let (episode, entry, row) = (&alert.episode, &alert.rule.entry, row_name(alert));
     let path = alert.link.strip_prefix(view.app.settings.alerts.page());
     let class = (episode.phase == Phase::Firing && alert.silenced_by.is_none()).then_some("bad");
     html! {

@@ -3,7 +3,10 @@
 use serde_json::json;
 
 use super::Catalog;
-use crate::alert::Alert;
+use crate::alert::rule::{Rule, RuleError};
+use crate::alert::{Alert, Rules};
+use crate::config::Config;
+use crate::merger::reading;
 use crate::query::read_model::ReportAnswer;
 use crate::query::table::Rows;
 use crate::query::tables::StatusTable;
@@ -13,6 +16,19 @@ impl Catalog {
     /// How many rows it has.
     pub(super) fn alert_rows(&self) -> usize {
         self.alerts.view().alerts.len()
+    }
+
+    /// The rules of a configuration over the reports that there are.
+    ///
+    /// # Errors
+    /// All that is wrong.
+    pub fn rules_of(&self, config: &Config) -> Result<Rules, Vec<RuleError>> {
+        let live = reading(&self.live);
+        let entries = live.reports.iter();
+        let reports = entries.map(|it| ((*it.definition).clone(), it.defined_by.clone()));
+        let reports: Vec<_> = reports.collect();
+        drop(live);
+        Rule::all(&config.alerts, &reports, &self.defaults)
     }
 
     /// The table as it stands.
