@@ -1,6 +1,8 @@
 //! The engine against a naive evaluator, which keeps every second of every row and looks at all of them each time; and the
 //! receivers against all that may happen between two messages.
 
+mod cost;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,7 +37,7 @@ fn rules(text: &str) -> Vec<Arc<Rule>> {
         .into_iter()
         .map(|it| (it, DefinedBy::BuiltIn))
         .collect();
-    Rule::all(&config(text).alerts, &reports, &defaults).unwrap()
+    Rule::all(&config(text), &reports, &defaults).unwrap()
 }
 
 fn refusal(rule: &str) -> String {
@@ -47,7 +49,7 @@ fn refusal(rule: &str) -> String {
     let text = format!("[[alert]]\nname = \"x\"\n{rule}\n");
     let errors = match Config::from_toml("pinbad.toml", &text) {
         Err(errors) => return errors.to_string(),
-        Ok(config) => Rule::all(&config.alerts, &reports, &defaults).unwrap_err(),
+        Ok(config) => Rule::all(&config, &reports, &defaults).unwrap_err(),
     };
     errors.iter().map(ToString::to_string).collect()
 }
@@ -89,8 +91,8 @@ fn second(unix: u64, rows: &[(&str, Seen)]) -> Gain {
         unix,
         secs: 1,
         covered_secs: 1,
-        lost_secs: 0,
         reports: vec![report],
+        ..Gain::default()
     }
 }
 
@@ -362,49 +364,6 @@ fn rows_without_room_are_not_judged() {
         take(&mut engine, &second(unix, &[]));
     }
     assert_eq!(engine.room.used, 0, "all that was taken is given back");
-}
-
-/// What it costs is printed by `cargo test --release -- --ignored --nocapture a_thousand_rules`.
-#[test]
-#[ignore = "measures"]
-fn a_thousand_rules_over_a_hundred_thousand_rows() {
-    const ROWS: usize = 100_000;
-    let text = (0..1_000).map(|at| {
-        let (what, window) = [
-            ("p95 > 800ms", "60s"),
-            ("errors / req_count > 5%", "5m"),
-            ("req_per_sec > 1000", "10s"),
-            ("p99 > 2s", "1h"),
-        ][at % 4];
-        format!(
-            "[[alert]]\nname = \"x{at}\"\nreport = \"{REPORT}\"\nwhen = \"{what}\"\nwindow = \"{window}\"\n\
-             where = \"script_name=/{at:03}/*\"\n"
-        )
-    });
-    let mut engine = Engine::new(rules(&text.collect::<String>()), 256 << 20, 1);
-    let names: Vec<String> = (0..ROWS)
-        .map(|at| format!("/{:03}/{at}", at % 1_000))
-        .collect();
-    let (mut random, mut longest) = (1, Duration::ZERO);
-    let seconds = 120;
-    let mut spent = Duration::ZERO;
-    for unix in 0..seconds {
-        let busy: BTreeSet<usize> = (0..2_000)
-            .map(|_| dice(&mut random, ROWS as u64) as usize)
-            .collect();
-        let rows: Vec<(&str, Seen)> = busy.iter().map(|at| (&*names[*at], (5, 0))).collect();
-        let gain = second(unix, &rows);
-        #[expect(clippy::disallowed_methods, reason = "it measures")]
-        let start = std::time::Instant::now();
-        take(&mut engine, &gain);
-        let took = start.elapsed();
-        (spent, longest) = (spent + took, longest.max(took));
-    }
-    eprintln!(
-        "{} a second, the longest {longest:?}; {} bytes",
-        format_args!("{:?}", spent / seconds as u32),
-        engine.room.used
-    );
 }
 
 #[test]

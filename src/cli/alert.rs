@@ -120,8 +120,9 @@ fn test(flags: &TestFlags) -> Result<(), Failure> {
                 ..ConfigFlags::default()
             };
             let config = Config::load(&flags, [])?;
-            let entries: Vec<_> = config.alerts.iter().map(|it| &it.entry.table).collect();
-            let body = json!({"alert": entries});
+            let alerts: Vec<_> = config.alerts.iter().map(|it| &it.entry.table).collect();
+            let slos: Vec<_> = config.slos.iter().map(|it| &it.entry.table).collect();
+            let body = json!({"alert": alerts, "slo": slos});
             client.request(&path, Some(body.to_string()), 200)?
         }
     };

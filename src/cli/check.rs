@@ -44,7 +44,7 @@ pub fn execute(flags: &ConfigFlags) -> Result<(), Failure> {
     let mut alerts = String::new();
     for (place, rule) in rules.iter().enumerate() {
         alerts += if place == 0 {
-            "\nAlerts ([[alert]]):"
+            "\nAlerts ([[alert]], [[slo]]):"
         } else {
             ""
         };
@@ -117,7 +117,7 @@ pub fn execute(flags: &ConfigFlags) -> Result<(), Failure> {
 
 /// The rows of a running daemon that a rule concerns now; nothing if there is no daemon that answers.
 fn rows_now(config: &Config, rule: &Rule) -> String {
-    let Some(address) = config.http.listen else {
+    let Some(address) = config.http.listen.filter(|_| rule.objective().is_none()) else {
         return String::new();
     };
     let scheme = match config.http.tls_cert {

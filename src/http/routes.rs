@@ -49,6 +49,7 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
         ),
         ("/api/v1/annotations/{id}", delete(annotations::remove)),
         ("/api/v1/alerts", get(alerts::list)),
+        ("/api/v1/slos", get(alerts::slos)),
         (REPLAY, get(alerts::replay).post(alerts::replay_given)),
         (SILENCES, get(alerts::silences).post(alerts::silence)),
         ("/api/v1/silences/{id}", delete(alerts::end_silence)),

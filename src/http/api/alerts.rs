@@ -9,9 +9,9 @@ use axum::http::StatusCode;
 use serde_json::{Map, Value as Json, json};
 
 use crate::access::Pass;
-use crate::alert::rule::RuleError;
+use crate::alert::rule::{RuleError, Truth};
 use crate::alert::silence::Silence;
-use crate::alert::{Alert, Rules};
+use crate::alert::{Alert, ObjectiveView, Rules};
 use crate::config::Config;
 use crate::config::units::parse_duration;
 use crate::http::answer::format;
@@ -26,7 +26,7 @@ use crate::query::catalog::Catalog;
 const EXAMPLE: &str =
     r#"{"matchers": {"alertname": "slow_checkout"}, "for": "2h", "reason": "migration"}"#;
 /// Lists of a configuration that can be played over the past.
-const RULE_LISTS: [&str; 1] = ["alert"];
+const RULE_LISTS: [&str; 2] = ["alert", "slo"];
 const RULES_EXAMPLE: &str =
     r#"{"alert": [{"name": "slow", "report": "report_by_script_name", "when": "p95 > 1s"}]}"#;
 /// Longest reason, and longest text of a matcher, bytes.
@@ -42,6 +42,42 @@ pub(in crate::http) async fn list(State(app): State<Arc<App>>, _: NoParams) -> A
         .collect();
     let body = json!({"rows": rows, "more": view.more, "rules": rules});
     Ok(format::json(StatusCode::OK, body.to_string()))
+}
+
+/// `GET /api/v1/slos`
+pub(in crate::http) async fn slos(State(app): State<Arc<App>>, _: NoParams) -> Answer {
+    let view = app.settings.alerts.view();
+    let rows: Vec<Json> = view.objectives.iter().map(slo).collect();
+    let body = json!({ "rows": rows });
+    Ok(format::json(StatusCode::OK, body.to_string()))
+}
+
+fn slo(it: &ObjectiveView) -> Json {
+    let (of, entry) = (&it.objective, &it.objective.entry);
+    let burns = it.burns.iter().map(|burn| {
+        let state = match burn.truth {
+            Truth::True => "firing",
+            Truth::False => "ok",
+            Truth::Unknown => "unknown",
+        };
+        json!({
+            "severity": burn.rate.severity, "long": burn.rate.long, "short": burn.rate.short, "burn_long": burn.long,
+            "burn_short": burn.short, "threshold": burn.rate.threshold(), "state": state,
+        })
+    });
+    json!({
+        "name": entry.name,
+        "report": entry.report,
+        "text": of.words(),
+        "objective": of.percent(),
+        "period": entry.period,
+        "covered_seconds": it.count.covered_secs,
+        "total": it.count.total,
+        "bad": it.count.bad(),
+        "exact": of.is_exact,
+        "budget_left": it.left,
+        "burn": burns.collect::<Vec<_>>(),
+    })
 }
 
 /// An alert, with all that is known of it.

@@ -36,8 +36,10 @@ pub enum FixedTable {
     SquidSavings,
     /// What happened when, as people noted it. Pinba has nothing like it.
     Annotation,
-    /// Alerts, where there is an `[[alert]]`.
+    /// Alerts, where there is an `[[alert]]` or `[[slo]]`.
     Alerts,
+    /// Objectives, where there is an `[[slo]]`.
+    Slo,
     /// Samples of PHP's functions, where there is a `[[stat]]`.
     Sample,
     /// Their requests.
@@ -92,6 +94,7 @@ impl FixedTable {
             Self::V2Active => "v2_active",
             Self::Annotation => "annotation",
             Self::Alerts => "alerts",
+            Self::Slo => "slo",
             Self::Sample => "sample",
             Self::StatRequest => "stat_request",
             Self::SquidSwap => "squid_swap",
