@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 use std::ops::{AddAssign, SubAssign};
 use std::sync::Arc;
 
-use super::rule::{Truth, secs};
+use super::rule::{Conditions, Truth, secs};
 use crate::config::SloEntry;
 use crate::limits::SLO_PERIOD_SECS_MAX;
 use crate::report::definition::{Definition, Field, Filter, KeySource, Pattern};
@@ -128,8 +128,7 @@ pub struct Objective {
     pub entry: SloEntry,
     /// The report as it is defined.
     pub report: Definition,
-    /// By place of the key.
-    pub(super) conditions: Vec<(usize, Pattern)>,
+    conditions: Conditions,
     /// A good request takes less, microseconds: where history by the hour tells times apart.
     slow_from_us: Option<u64>,
     /// Whether slow requests and errors are told apart.
@@ -137,11 +136,7 @@ pub struct Objective {
 }
 
 impl Objective {
-    pub(super) fn new(
-        entry: &SloEntry,
-        report: &Definition,
-        conditions: Vec<(usize, Pattern)>,
-    ) -> Self {
+    pub(super) fn new(entry: &SloEntry, report: &Definition, conditions: Conditions) -> Self {
         let of_status =
             |it: &Filter| matches!(it, Filter::Field(Field::Status, Pattern::Equals(_)));
         let is_status = KeySource::Field(Field::Status);

@@ -32,8 +32,7 @@ pub struct Rule {
     /// The names of its keys, and what they are called as labels.
     pub keys: Vec<String>,
     labels: Vec<String>,
-    /// By place of the key.
-    conditions: Vec<(usize, Pattern)>,
+    conditions: Conditions,
     condition: Condition,
     has_quantiles: bool,
     /// Requests below which nothing is said.
@@ -76,6 +75,8 @@ impl RuleError {
 
 /// The key of an entry that is wrong, and what is.
 type Wrong = (&'static str, String);
+/// Conditions on keys, by their places.
+pub(super) type Conditions = Vec<(usize, Pattern)>;
 
 /// Whether a condition holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -535,10 +536,7 @@ fn find<'a>(name: &str, reports: &'a [(Definition, DefinedBy)]) -> Result<&'a De
 }
 
 /// The names of a report's keys, and these conditions on them.
-fn conditions(
-    texts: &[String],
-    report: &Definition,
-) -> Result<(Vec<String>, Vec<(usize, Pattern)>), Wrong> {
+fn conditions(texts: &[String], report: &Definition) -> Result<(Vec<String>, Conditions), Wrong> {
     let keys = key_names(report);
     let read = texts.iter().map(|text| condition(text, &keys));
     let read: Result<_, _> = read.collect();

@@ -14,6 +14,7 @@ fn on_cpu() -> Duration {
 /// What it costs is printed by `cargo test --release -- --ignored --nocapture a_thousand_rules`.
 #[test]
 #[ignore = "measures"]
+#[expect(clippy::print_stderr, reason = "what it measures")]
 fn a_thousand_rules_over_a_hundred_thousand_rows() {
     const ROWS: usize = 100_000;
     let text = (0..1_000).map(|at| {
