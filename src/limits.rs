@@ -116,6 +116,12 @@ pub const GROUP_DEPTH_MAX: usize = 100;
 /// `[[alert]]` entries. Each is looked at for every row that is new.
 pub const ALERTS_MAX: usize = 1_000;
 
+/// `[[slo]]` entries. Each looks at the histogram of every row that it concerns, every second.
+pub const SLOS_MAX: usize = 50;
+
+/// Longest period of one: 90 days.
+pub const SLO_PERIOD_SECS_MAX: u64 = 90 * 86_400;
+
 /// Labels that an entry may add.
 pub const ALERT_LABELS_MAX: usize = 32;
 

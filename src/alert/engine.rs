@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::rule::Rule;
+use super::objective::{Budget, Count, Objective, verdict};
+use super::rule::{Rule, Truth, Window};
 use super::state::{Episode, Event, Moment, Phase, RowKey, RuleState};
 use super::windows::{ReportGain, Room, RowGain, Windows};
 use crate::report::row_key::{key_texts, push_key};
@@ -29,6 +30,8 @@ pub struct Gain {
     pub lost_secs: u64,
     /// Reports in which anything was counted, or could have been.
     pub reports: Vec<ReportGain>,
+    /// What objectives count, of those whose report was watched.
+    pub counts: Vec<(Arc<Objective>, Count)>,
 }
 
 impl Gain {
@@ -36,7 +39,9 @@ impl Gain {
     pub(super) fn bytes(&self) -> usize {
         let row = |row: &RowGain| size_of::<RowGain>() + row.key.len() + row.packed.len() + 32;
         let rows = self.reports.iter().flat_map(|it| &it.rows);
-        rows.map(row).sum::<usize>() + self.reports.len() * size_of::<ReportGain>()
+        rows.map(row).sum::<usize>()
+            + self.reports.len() * size_of::<ReportGain>()
+            + self.counts.len() * size_of::<(Arc<Objective>, Count)>()
     }
 }
 
@@ -63,6 +68,8 @@ pub struct Engine {
     pub windows: Vec<Windows>,
     /// What they take.
     pub room: Room,
+    /// Those of objectives.
+    pub budgets: Vec<Budget>,
     /// Least step, seconds: more than 1 where only coarser rows are known.
     step_min: u64,
     /// Seconds of the stream: those of the wall clock when it began.
@@ -82,6 +89,7 @@ impl Engine {
                 used: 0,
                 max: memory,
             },
+            budgets: Vec::new(),
             step_min,
             now: None,
         };
@@ -89,11 +97,32 @@ impl Engine {
         engine
     }
 
+    /// Windows begin anew; a budget that is the same goes on.
     fn make_windows(&mut self) {
+        let mut budgets = std::mem::take(&mut self.budgets);
+        for rule in &self.rules {
+            let is_new = |it: &&Arc<Objective>| {
+                self.budgets
+                    .iter()
+                    .all(|known| !Arc::ptr_eq(&known.objective, it))
+            };
+            let Some(objective) = rule.objective().filter(is_new) else {
+                continue;
+            };
+            let is_it = |it: &Budget| it.objective.counts_as(objective);
+            let old = budgets.iter().position(is_it);
+            let mut budget = match old {
+                Some(at) => budgets.swap_remove(at),
+                None => Budget::new(Arc::clone(objective)),
+            };
+            budget.objective = Arc::clone(objective);
+            self.budgets.push(budget);
+        }
         self.windows.clear();
         self.room.used = 0;
         let step = |rule: &Rule| rule.step.max(self.step_min);
         let mut places: Vec<usize> = (0..self.rules.len()).collect();
+        places.retain(|at| self.rules[*at].objective().is_none());
         let of = |at: &usize| (&self.rules[*at].entry.report, step(&self.rules[*at]));
         places.sort_by(|a, b| of(a).cmp(&of(b)));
         for same in places.chunk_by(|a, b| of(a) == of(b)) {
@@ -131,6 +160,7 @@ impl Engine {
             states,
             windows,
             room,
+            budgets,
             ..
         } = self;
         let end_of_lost = now + gain.lost_secs;
@@ -142,6 +172,11 @@ impl Engine {
                 for gained in &gain.reports {
                     let of_report = windows.iter_mut().filter(|it| it.report == gained.report);
                     of_report.for_each(|it| it.gain(gained, rules, room));
+                }
+                for (objective, count) in &gain.counts {
+                    let mut all = budgets.iter_mut();
+                    let budget = all.find(|it| Arc::ptr_eq(&it.objective, objective));
+                    budget.into_iter().for_each(|it| it.gain(count));
                 }
                 is_fed = true;
             }
@@ -157,6 +192,30 @@ impl Engine {
                 0
             };
             let unix = (gain.unix + gain.secs).saturating_sub(end - now);
+            let moment = Moment { unix, passed };
+            let mut events = Vec::new();
+            for budget in budgets.iter_mut() {
+                (now - passed..now).for_each(|second| budget.pass(second + 1));
+                let burns = budget.burns();
+                let of_budget = |rule: &Rule| {
+                    let of = rule.objective();
+                    of.is_some_and(|it| Arc::ptr_eq(it, &budget.objective))
+                };
+                let mut is_paged = false;
+                for (rule, state) in rules.iter().zip(&mut *states) {
+                    if !of_budget(rule) {
+                        continue;
+                    }
+                    let (truth, value) = match is_paged {
+                        true => (Truth::False, None),
+                        false => verdict(&burns, &rule.entry.severity),
+                    };
+                    is_paged |= truth == Truth::True;
+                    let judged = [(&[][..], truth, value)];
+                    state.evaluate(rule, moment, &Window::default(), &judged, &mut events);
+                    events.drain(..).for_each(|event| each(rule, &event));
+                }
+            }
             for windows in windows.iter_mut() {
                 let is_watched = gain.reports.iter().any(|it| it.report == windows.report);
                 let covered = if is_watched { covered } else { 0 };
@@ -167,7 +226,6 @@ impl Engine {
                     unix,
                     passed: windows.step,
                 };
-                let mut events = Vec::new();
                 windows.judge(rules, states, |at, state, window, judged| {
                     state.evaluate(&rules[at], moment, window, judged, &mut events);
                     events.drain(..).for_each(|event| each(&rules[at], &event));

@@ -44,10 +44,11 @@ enum Dimension {
 
 const COMPARISONS: [&str; 6] = [">=", "<=", "==", "!=", ">", "<"];
 
-/// Units of numbers, with the dimension and how many of its smallest unit they are.
+/// Units of numbers, with the dimension and how many of its usual unit they are; of smaller ones, how many make one of those,
+/// below 0: 700 ms are 0.7 s exactly.
 const UNITS: [(&str, Dimension, f64); 14] = [
-    ("us", Dimension::Seconds, 1e-6),
-    ("ms", Dimension::Seconds, 1e-3),
+    ("us", Dimension::Seconds, -1e6),
+    ("ms", Dimension::Seconds, -1e3),
     ("s", Dimension::Seconds, 1.0),
     ("min", Dimension::Seconds, 60.0),
     ("h", Dimension::Seconds, 3600.0),
@@ -58,7 +59,7 @@ const UNITS: [(&str, Dimension, f64); 14] = [
     ("KiB", Dimension::Bytes(1.0), 1024.0),
     ("MiB", Dimension::Bytes(1.0), 1_048_576.0),
     ("GiB", Dimension::Bytes(1.0), 1_073_741_824.0),
-    ("%", Dimension::Ratio, 0.01),
+    ("%", Dimension::Ratio, -100.0),
     ("", Dimension::Number, 1.0),
 ];
 
@@ -219,7 +220,11 @@ fn tokens(text: &str) -> Result<Vec<Token>, String> {
                 let names: Vec<&str> = UNITS[..13].iter().map(|it| it.0).collect();
                 format!("{unit:?} is no unit; accepted: {}", names.join(", "))
             })?;
-            tokens.push(Token::Number(number * found.2, found.1));
+            let number = match found.2 {
+                parts if parts < 0.0 => number / -parts,
+                times => number * times,
+            };
+            tokens.push(Token::Number(number, found.1));
             token_len = digits.len() + unit.len();
         } else if first.is_alphabetic() || first == '_' {
             token_len = length(|it| it.is_alphanumeric() || it == '_');
@@ -415,6 +420,8 @@ mod tests {
     fn conditions_are_read_and_numbers_taken_into_the_units_of_columns() {
         for (text, shown) in [
             ("p95 > 800ms", "p95 > 0.8"),
+            ("p90 > 700ms", "p90 > 0.7"),
+            ("p50 > 35us", "p50 > 0.000035"),
             ("0.5 >= req_time_median", "0.5 >= req_time_median"),
             ("errors/req_count>5%", "error_count / req_count > 0.05"),
             ("traffic_total > 1MiB", "traffic_total > 1024"),

@@ -1,17 +1,20 @@
 //! From the stream of seconds to the rules: the rows that one of them concerns, on the series thread.
 //!
-//! Whether a row is one of those is remembered by its id, so a row that is none costs a look-up. Bounded: ids are forgotten when
-//! there are [`IDS_MAX`], and seconds that nobody takes give way, oldest first.
+//! What is concerned with a row is remembered by its id, so a row that is of no interest costs a look-up. Objectives need no row:
+//! their requests are counted here. Bounded: ids are forgotten when there are [`IDS_MAX`], and seconds that nobody takes give way,
+//! oldest first.
 
 use std::sync::Arc;
 
 use hashbrown::HashMap;
 
 use super::engine::Gain;
+use super::objective::{Count, Objective};
 use super::rule::Rule;
 use super::windows::{ReportGain, RowGain};
 use super::{Alerts, Rules};
 use crate::delta::{RowDelta, RowReader, Second};
+use crate::limits::SLOS_MAX;
 use crate::report::{OTHER_ID, Watched};
 
 /// Ids that are remembered.
@@ -19,17 +22,31 @@ pub const IDS_MAX: usize = 1 << 18;
 /// Longest time that is believed to have been lost, seconds.
 const LOST_SECS_MAX: u64 = 86_400;
 
+/// What is concerned with a row.
+#[derive(Debug, Clone, Copy, Default)]
+struct Concerned {
+    rules: bool,
+    /// A bit for each of the objectives that are counted.
+    objectives: u64,
+}
+
+const _: () = assert!(SLOS_MAX <= u64::BITS as usize);
+
 /// What takes seconds for the rules.
 #[derive(Debug)]
 pub struct Intake {
     alerts: Alerts,
     rules: Arc<Rules>,
-    /// By number of the report and id of the row: whether a rule concerns it.
-    ids: HashMap<(u64, u64), bool, ahash::RandomState>,
+    /// By number of the report and id of the row.
+    ids: HashMap<(u64, u64), Concerned, ahash::RandomState>,
     gain: Gain,
     /// The report whose rows come, and the rules over it.
     report: Option<u64>,
     concerned: Vec<Arc<Rule>>,
+    /// Places of the objectives over it, among those that are counted.
+    objectives: Vec<usize>,
+    /// Which had which bit.
+    counted: Vec<Arc<Objective>>,
     /// The wall clock's second behind the last one.
     end: u64,
 }
@@ -45,6 +62,8 @@ impl Intake {
             gain: Gain::default(),
             report: None,
             concerned: Vec::new(),
+            objectives: Vec::new(),
+            counted: Vec::new(),
             end: 0,
         }
     }
@@ -71,8 +90,29 @@ impl Intake {
             secs: second.secs,
             covered_secs: second.secs,
             lost_secs: if missed > 0 { lost } else { 0 },
-            reports: Vec::new(),
+            ..Gain::default()
         };
+        let objectives = self.rules.iter().filter_map(|it| it.objective()).cloned();
+        let mut objectives: Vec<_> = objectives.collect();
+        objectives.dedup_by(|a, b| Arc::ptr_eq(a, b));
+        let of_watched = |it: &Arc<Objective>| {
+            let mut watched = second.reports();
+            watched.any(|report| it.report == *report.definition)
+        };
+        let watched = objectives.into_iter().filter(of_watched);
+        let nothing = Count {
+            covered_secs: second.secs,
+            ..Count::default()
+        };
+        self.gain.counts = watched.map(|it| (it, nothing)).collect();
+        let counted = self.gain.counts.iter().map(|it| &it.0);
+        let is_same = |(a, b): (&Arc<Objective>, &Arc<Objective>)| Arc::ptr_eq(a, b);
+        if self.counted.len() != counted.len() || !self.counted.iter().zip(counted).all(is_same) {
+            // Other bits.
+            self.ids.clear();
+            let counted = self.gain.counts.iter().map(|it| Arc::clone(&it.0));
+            self.counted = counted.collect();
+        }
         read(self);
         if !self.rules.is_empty() && second.secs > 0 {
             // A report without a row in it was counted all the same.
@@ -102,10 +142,14 @@ impl Rule {
 
 impl RowReader for Intake {
     fn begin(&mut self, report: &Watched) {
-        let concerned = self.rules.iter().filter(|it| it.is_over(report)).cloned();
-        self.concerned = concerned.collect();
-        self.report = (!self.concerned.is_empty()).then_some(report.number);
-        if self.report.is_some() {
+        let is_row_rule = |it: &&Arc<Rule>| it.objective().is_none() && it.is_over(report);
+        self.concerned = self.rules.iter().filter(is_row_rule).cloned().collect();
+        let objectives = self.gain.counts.iter().enumerate();
+        let objectives = objectives.filter(|(_, it)| it.0.report == *report.definition);
+        self.objectives = objectives.map(|it| it.0).collect();
+        let is_wanted = !self.concerned.is_empty() || !self.objectives.is_empty();
+        self.report = is_wanted.then_some(report.number);
+        if is_wanted {
             self.gain.reports.push(ReportGain {
                 report: report.definition.name.clone(),
                 ..ReportGain::default()
@@ -114,21 +158,35 @@ impl RowReader for Intake {
     }
 
     fn row(&mut self, row: &RowDelta<'_>) {
-        let (Some(report), Some(gain)) = (self.report, self.gain.reports.last_mut()) else {
+        let Self {
+            gain, concerned, ..
+        } = self;
+        let Some(report) = self.report else { return };
+        let is_other = row.id == OTHER_ID;
+        let is_concerned = || {
+            let key = row.key.bytes();
+            let of_report = self.objectives.iter().map(|at| (*at, &gain.counts[*at].0));
+            let objectives = of_report.filter(|it| it.1.concerns(&key, is_other));
+            Concerned {
+                rules: !is_other && concerned.iter().any(|it| it.concerns(&key)),
+                objectives: objectives.fold(0, |bits, (at, _)| bits | 1 << at),
+            }
+        };
+        let found = *self
+            .ids
+            .entry((report, row.id))
+            .or_insert_with(is_concerned);
+        for (at, (objective, count)) in gain.counts.iter_mut().enumerate() {
+            if found.objectives & 1 << at != 0 {
+                *count += &objective.count(&row.totals, row.times.clone());
+            }
+        }
+        let Some(gain) = gain.reports.last_mut() else {
             return;
         };
         gain.grand += &row.totals;
-        if row.id == OTHER_ID {
-            gain.has_other = true;
-            return;
-        }
-        let concerned = &self.concerned;
-        let is_concerned = || concerned.iter().any(|it| it.concerns(&row.key.bytes()));
-        if *self
-            .ids
-            .entry((report, row.id))
-            .or_insert_with(is_concerned)
-        {
+        gain.has_other |= is_other;
+        if found.rules {
             gain.rows.push(RowGain {
                 id: row.id,
                 key: row.key.bytes().into(),

@@ -6,12 +6,13 @@
 //!   a thread each: View -(what it was told)-> Alertmanager, webhook
 //! ```
 //!
-//! Front ends hold an [`Alerts`]: the view is replaced as a whole and read without waiting. Without an `[[alert]]` no thread runs
+//! An objective is two rules, whose budget [`objective`] keeps. Front ends hold an [`Alerts`]: the view is replaced as a whole and read without waiting. Without an `[[alert]]` no thread runs
 //! and nothing is kept. Bounded by `alerting.memory`, the queue and the rows of a rule ([`crate::limits`]).
 
 pub mod engine;
 pub mod expression;
 pub mod intake;
+pub mod objective;
 pub mod receiver;
 pub mod rule;
 pub mod silence;
@@ -30,6 +31,7 @@ use parking_lot::{Mutex, RwLock};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use self::engine::Gain;
+use self::objective::{Budget, Burn, Count, Objective};
 use self::receiver::{Protocol, Receiver};
 use self::rule::Rule;
 use self::silence::{Silence, Silences};
@@ -92,9 +94,65 @@ pub struct View {
     pub rules: Vec<(Arc<Rule>, usize)>,
     /// Rows whose condition holds without an alert of their own.
     pub more: usize,
+    /// The objectives.
+    pub objectives: Vec<ObjectiveView>,
     /// What windows take, bytes.
     pub memory_used: usize,
 }
+
+impl View {
+    /// The severity of the alert of an objective that fires.
+    #[must_use]
+    pub fn firing(&self, objective: &Arc<Objective>) -> Option<&str> {
+        let is_it = |it: &&Alert| {
+            let of = it.rule.objective();
+            it.episode.phase == Phase::Firing && of.is_some_and(|it| Arc::ptr_eq(it, objective))
+        };
+        let found = self.alerts.iter().find(is_it)?;
+        Some(&found.rule.entry.severity)
+    }
+}
+
+/// An objective as it is shown.
+#[derive(Debug)]
+pub struct ObjectiveView {
+    /// Which.
+    pub objective: Arc<Objective>,
+    /// What was counted in its period.
+    pub count: Count,
+    /// The part of its budget that is left, below 0 when more was used; `None`: there were no requests.
+    pub left: Option<f64>,
+    /// How it burns.
+    pub burns: [Burn; 3],
+    /// Burn over each window, by its name.
+    pub burn_windows: [(&'static str, Option<f64>); 5],
+    /// What was left at the end of each hour of the period that was counted.
+    pub course: Vec<Option<f64>>,
+}
+
+impl ObjectiveView {
+    fn of(budget: &Budget) -> Self {
+        let (objective, count) = (&budget.objective, budget.period());
+        let burn = |(name, secs)| (name, objective.burn(&budget.window(secs)));
+        Self {
+            left: objective.burn(&count).map(|burn| 1.0 - burn),
+            burns: budget.burns(),
+            burn_windows: BURN_WINDOWS.map(burn),
+            course: budget.course(),
+            objective: Arc::clone(objective),
+            count,
+        }
+    }
+}
+
+/// The windows of burn rates, seconds.
+pub const BURN_WINDOWS: [(&str, u64); 5] = [
+    ("5m", 300),
+    ("30m", 1_800),
+    ("1h", 3_600),
+    ("6h", 21_600),
+    ("3d", 259_200),
+];
 
 /// The alerts of a daemon; cheap to clone.
 #[derive(Debug, Clone)]

@@ -1,4 +1,4 @@
-//! Rules: `[[alert]]` entries over the reports that there are.
+//! Rules: `[[alert]]` and `[[slo]]` entries over the reports that there are.
 //!
 //! Made at start, by a reload and by `pinbad check`, which refuse what names a report, a key or a column that is not there. A
 //! rule judges the rows of a window; what becomes of its alerts is `state`.
@@ -7,10 +7,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::expression::Expression;
-use crate::config::AlertEntry;
+use super::objective::{BURNS, Objective};
 use crate::config::units::exact_duration;
+use crate::config::{AlertEntry, Config, Entry, SloEntry};
 use crate::report::counts::Histogram;
-use crate::report::definition::{Defaults, Definition, Pattern};
+use crate::report::definition::{Defaults, Definition, Level, Pattern};
 use crate::report::reading::{Extremes, Reading};
 use crate::report::row_key::key_texts;
 use crate::report::totals::Totals;
@@ -31,24 +32,51 @@ pub struct Rule {
     /// The names of its keys, and what they are called as labels.
     pub keys: Vec<String>,
     labels: Vec<String>,
-    /// By place of the key.
-    conditions: Vec<(usize, Pattern)>,
-    /// `None`: that nothing arrived.
-    when: Option<Expression>,
+    conditions: Conditions,
+    condition: Condition,
     has_quantiles: bool,
-    min_requests: u64,
+    /// Requests below which nothing is said.
+    pub min_requests: u64,
     /// Seconds from one judgement to the next.
     pub step: u64,
 }
 
+/// What a rule is about.
+#[derive(Debug)]
+enum Condition {
+    /// What a row gains.
+    Holds(Expression),
+    /// That nothing arrived.
+    Absent,
+    /// That the budget of an objective burns.
+    Burns(Arc<Objective>),
+}
+
 /// An entry that cannot be.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{place}: alert.{key}: {problem}")]
+#[error("{place}: {list}.{key}: {problem}")]
 pub struct RuleError {
     place: String,
+    list: &'static str,
     key: &'static str,
     problem: String,
 }
+
+impl RuleError {
+    fn of(list: &'static str, entry: &Entry, (key, problem): (&'static str, String)) -> Self {
+        Self {
+            place: entry.location_of(key).to_string(),
+            list,
+            key,
+            problem,
+        }
+    }
+}
+
+/// The key of an entry that is wrong, and what is.
+type Wrong = (&'static str, String);
+/// Conditions on keys, by their places.
+pub(super) type Conditions = Vec<(usize, Pattern)>;
 
 /// Whether a condition holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,24 +116,26 @@ pub struct Window {
 }
 
 impl Rule {
-    /// The rules of these entries over these reports.
+    /// The rules of a configuration over these reports: those of `[[alert]]`, then two of each `[[slo]]`.
     ///
     /// # Errors
     /// All that is wrong.
     pub fn all(
-        entries: &[AlertEntry],
+        config: &Config,
         reports: &[(Definition, DefinedBy)],
         defaults: &Defaults,
     ) -> Result<Vec<Arc<Self>>, Vec<RuleError>> {
         let (mut rules, mut errors) = (Vec::new(), Vec::new());
-        for entry in entries {
+        for entry in &config.alerts {
             match Self::new(entry, reports, defaults) {
                 Ok(rule) => rules.push(Arc::new(rule)),
-                Err((key, problem)) => errors.push(RuleError {
-                    place: entry.entry.location_of(key).to_string(),
-                    key,
-                    problem,
-                }),
+                Err(wrong) => errors.push(RuleError::of("alert", &entry.entry, wrong)),
+            }
+        }
+        for entry in &config.slos {
+            match Self::of_objective(entry, reports) {
+                Ok(both) => rules.extend(both.map(Arc::new)),
+                Err(wrong) => errors.push(RuleError::of("slo", &entry.entry, wrong)),
             }
         }
         match errors.is_empty() {
@@ -114,30 +144,58 @@ impl Rule {
         }
     }
 
+    /// One for each severity: a page hides the ticket.
+    fn of_objective(
+        slo: &SloEntry,
+        reports: &[(Definition, DefinedBy)],
+    ) -> Result<[Self; 2], Wrong> {
+        let report = find(&slo.report, reports)?;
+        if report.level == Level::Timer {
+            let problem = format!(
+                "{:?} counts timers; accepted: a report of requests",
+                slo.report
+            );
+            return Err(("report", problem));
+        }
+        let (_, conditions) = conditions(&slo.conditions, report)?;
+        let objective = Arc::new(Objective::new(slo, report, conditions));
+        Ok(["page", "ticket"].map(|severity| {
+            let shorts = BURNS.iter().filter(|it| it.severity == severity);
+            let entry = AlertEntry {
+                entry: slo.entry.clone(),
+                name: slo.name.clone(),
+                report: slo.report.clone(),
+                conditions: slo.conditions.clone(),
+                when: None,
+                window: shorts.map(|it| it.short).max().unwrap_or_default(),
+                hold: 0,
+                keep: 0,
+                min_requests: Some(slo.min_requests),
+                severity: severity.to_owned(),
+                labels: slo.labels.clone(),
+            };
+            Self {
+                entry,
+                report: report.clone(),
+                definition: report.clone(),
+                keys: Vec::new(),
+                labels: Vec::new(),
+                conditions: Vec::new(),
+                condition: Condition::Burns(Arc::clone(&objective)),
+                has_quantiles: false,
+                min_requests: slo.min_requests,
+                step: 1,
+            }
+        }))
+    }
+
     fn new(
         entry: &AlertEntry,
         reports: &[(Definition, DefinedBy)],
         defaults: &Defaults,
-    ) -> Result<Self, (&'static str, String)> {
-        let report = reports.iter().map(|it| &it.0);
-        let report = report.clone().find(|it| it.name == entry.report);
-        let report = report.filter(|it| !it.layout.is_histogram_view());
-        let report = report.ok_or_else(|| {
-            let known: Vec<&str> = reports.iter().map(|it| it.0.name.as_str()).collect();
-            let near = crate::config::suggest::nearest(&entry.report, known.iter().copied());
-            let hint = near.map_or_else(
-                || format!("accepted: {}", known.join(", ")),
-                |near| format!("did you mean {near:?}?"),
-            );
-            (
-                "report",
-                format!("there is no report called {:?}; {hint}", entry.report),
-            )
-        })?;
-        let keys = key_names(report);
-        let conditions = entry.conditions.iter().map(|text| condition(text, &keys));
-        let conditions = conditions.collect::<Result<_, _>>();
-        let conditions = conditions.map_err(|problem| ("where", problem))?;
+    ) -> Result<Self, Wrong> {
+        let report = find(&entry.report, reports)?;
+        let (keys, conditions) = conditions(&entry.conditions, report)?;
         let step = match entry.window {
             0..=60 => 1,
             61..=3600 => 10,
@@ -151,20 +209,17 @@ impl Rule {
             return Err(("window", problem));
         }
         let mut definition = report.clone();
-        let mut when = None;
+        let (mut condition, mut wanted, mut needed) = (Condition::Absent, Vec::new(), 0);
         if let Some(text) = &entry.when {
             let read = Expression::parse(text, report, defaults);
-            let (read, with_columns) =
+            let (when, with_columns) =
                 read.map_err(|problem| ("when", format!("{text:?}: {problem}")))?;
-            when = Some(read);
-            definition = with_columns;
-        }
-        let ranks = when.iter().flat_map(Expression::percentiles);
-        let for_rank = |percent: f64| (500.0 / (100.0 - percent).max(1e-3)).round() as u64;
-        let needed = ranks.map(for_rank).max().unwrap_or_default();
-        let mut wanted = Vec::new();
-        if let Some(when) = &when {
+            let for_rank = |percent: f64| (500.0 / (100.0 - percent).max(1e-3)).round() as u64;
+            let ranks = when.percentiles().into_iter();
+            needed = ranks.map(for_rank).max().unwrap_or_default();
             when.each_column(&mut |at, _| wanted.push(at));
+            condition = Condition::Holds(when);
+            definition = with_columns;
         }
         Ok(Self {
             entry: entry.clone(),
@@ -174,7 +229,7 @@ impl Rule {
             has_quantiles: definition.layout.want(wanted).quantiles,
             report: report.clone(),
             definition,
-            when,
+            condition,
             min_requests: entry.min_requests.unwrap_or(needed.max(MIN_REQUESTS)),
             step,
         })
@@ -190,22 +245,44 @@ impl Rule {
             window,
             ..
         } = &self.entry;
-        format!("{report} {conditions:?} {when:?} {window}")
+        match self.objective() {
+            None => format!("{report} {conditions:?} {when:?} {window}"),
+            Some(it) => {
+                let SloEntry {
+                    good_us, budget, ..
+                } = it.entry;
+                let severity = &self.entry.severity;
+                format!("{report} {conditions:?} {good_us:?} {budget} {severity}")
+            }
+        }
     }
 
     /// Whether it is that something is missing.
     #[must_use]
     pub fn is_of_absence(&self) -> bool {
-        self.when.is_none()
+        matches!(self.condition, Condition::Absent)
+    }
+
+    /// The objective whose budget it watches.
+    #[must_use]
+    pub fn objective(&self) -> Option<&Arc<Objective>> {
+        match &self.condition {
+            Condition::Burns(objective) => Some(objective),
+            _ => None,
+        }
+    }
+
+    fn when(&self) -> Option<&Expression> {
+        match &self.condition {
+            Condition::Holds(when) => Some(when),
+            _ => None,
+        }
     }
 
     /// Whether it judges the row of this key.
     #[must_use]
     pub fn concerns(&self, key: &[u8]) -> bool {
-        self.conditions.iter().all(|(at, pattern)| {
-            let text = key_texts(key).nth(*at).unwrap_or_default();
-            pattern.matches(text.as_bytes())
-        })
+        fits(&self.conditions, key)
     }
 
     /// Whether it can say something about a window that is covered for so long.
@@ -223,7 +300,7 @@ impl Rule {
     #[must_use]
     pub fn judge(&self, window: &Window, rows: &[WindowRow<'_>]) -> Vec<(Truth, Option<f64>)> {
         let covered = self.is_covered(window);
-        let Some(when) = self.when.as_ref().filter(|_| covered) else {
+        let Some(when) = self.when().filter(|_| covered) else {
             // Something arrived.
             let truth = if covered {
                 Truth::False
@@ -305,14 +382,41 @@ impl Rule {
         labels
     }
 
+    /// The chart of a row that shows what it looks at: a name of `charts.toml`.
+    #[must_use]
+    pub fn chart(&self) -> &'static str {
+        if let Condition::Burns(objective) = &self.condition {
+            return match objective.entry.good_us {
+                Some(_) => "times",
+                None => "errors",
+            };
+        }
+        let mut chart = "traffic";
+        if let Some(when) = self.when() {
+            when.each_column(&mut |_, name| {
+                chart = match name {
+                    _ if chart != "traffic" => chart,
+                    name if name.contains("error") => "errors",
+                    name if name.contains("ru_") => "cpu",
+                    name if super::expression::percent(name).is_some() => "times",
+                    name if name.contains("time") || name.contains("median") => "times",
+                    _ => chart,
+                };
+            });
+        }
+        chart
+    }
+
     /// What a value is compared with.
     #[must_use]
     pub fn threshold(&self) -> String {
-        let when = self.when.as_ref();
-        when.map_or_else(
-            || format!("nothing for {}", secs(self.entry.window)),
-            Expression::threshold,
-        )
+        match &self.condition {
+            Condition::Holds(when) => when.threshold(),
+            Condition::Absent => format!("nothing for {}", secs(self.entry.window)),
+            Condition::Burns(objective) => {
+                format!("> {}", objective.burn_words(&self.entry.severity))
+            }
+        }
     }
 
     /// What is the matter with a row, in a line.
@@ -330,12 +434,19 @@ impl Rule {
                 }
             }
         };
-        match (&self.when, value) {
-            (None, _) => format!("{row}: nothing arrived for {window}"),
-            (Some(when), Some(value)) if key.is_some() => {
+        match (&self.condition, value) {
+            (Condition::Absent, _) => format!("{row}: nothing arrived for {window}"),
+            (Condition::Holds(when), Some(value)) if key.is_some() => {
                 format!("{row}: {when} over {window}, it is {}", shown(value))
             }
-            (Some(when), _) => format!("{row}: {when} over {window}"),
+            (Condition::Holds(when), _) => format!("{row}: {when} over {window}"),
+            (Condition::Burns(objective), value) => {
+                let times = value.map_or_else(
+                    || "too fast".to_owned(),
+                    |value| format!("{} times as fast as it may", shown(value)),
+                );
+                format!("the error budget burns {times}: {}", objective.words())
+            }
         }
     }
 
@@ -343,9 +454,26 @@ impl Rule {
     #[must_use]
     pub fn words(&self) -> String {
         let entry = &self.entry;
-        let what = match &self.when {
-            None => format!("nothing arrived from a row of {}", entry.report),
-            Some(when) => format!("a row of {} has {when}", entry.report),
+        let what = match &self.condition {
+            Condition::Absent => format!("nothing arrived from a row of {}", entry.report),
+            Condition::Holds(when) => format!("a row of {} has {when}", entry.report),
+            Condition::Burns(objective) => {
+                return format!(
+                    "{} ({}): {}; fires while the budget for the others burns too fast: more than {}; nothing is said \
+                     while less than half of the windows is covered or with fewer than {} requests or 5 bad ones in the \
+                     longer{}",
+                    entry.name,
+                    entry.severity,
+                    objective.words(),
+                    objective.burn_words(&entry.severity),
+                    self.min_requests,
+                    if objective.is_exact {
+                        ""
+                    } else {
+                        "; slow errors count twice, as the report does not tell"
+                    },
+                );
+            }
         };
         let rows = match entry.conditions.is_empty() {
             true => String::new(),
@@ -359,7 +487,7 @@ impl Rule {
             0 => "over when it is not so".to_owned(),
             keep => format!("over when it has not been so for {}", secs(keep)),
         };
-        let few = match &self.when {
+        let few = match self.when() {
             None => String::new(),
             Some(_) => format!(" or with fewer than {} requests in it", self.min_requests),
         };
@@ -386,8 +514,41 @@ pub fn shown(value: f64) -> String {
     text.to_owned()
 }
 
-fn secs(secs: u64) -> String {
+pub(super) fn secs(secs: u64) -> String {
     exact_duration(std::time::Duration::from_secs(secs))
+}
+
+/// A report of this name whose rows can be judged.
+fn find<'a>(name: &str, reports: &'a [(Definition, DefinedBy)]) -> Result<&'a Definition, Wrong> {
+    let mut all = reports.iter().map(|it| &it.0);
+    let report = all.find(|it| it.name == name);
+    let report = report.filter(|it| !it.layout.is_histogram_view());
+    report.ok_or_else(|| {
+        let known: Vec<&str> = reports.iter().map(|it| it.0.name.as_str()).collect();
+        let near = crate::config::suggest::nearest(name, known.iter().copied());
+        let hint = near.map_or_else(
+            || format!("accepted: {}", known.join(", ")),
+            |near| format!("did you mean {near:?}?"),
+        );
+        let problem = format!("there is no report called {name:?}; {hint}");
+        ("report", problem)
+    })
+}
+
+/// The names of a report's keys, and these conditions on them.
+fn conditions(texts: &[String], report: &Definition) -> Result<(Vec<String>, Conditions), Wrong> {
+    let keys = key_names(report);
+    let read = texts.iter().map(|text| condition(text, &keys));
+    let read: Result<_, _> = read.collect();
+    Ok((keys, read.map_err(|problem| ("where", problem))?))
+}
+
+/// Whether a key meets all of these.
+pub(super) fn fits(conditions: &[(usize, Pattern)], key: &[u8]) -> bool {
+    conditions.iter().all(|(at, pattern)| {
+        let text = key_texts(key).nth(*at).unwrap_or_default();
+        pattern.matches(text.as_bytes())
+    })
 }
 
 /// `KEY=text`, `KEY!=text` or `KEY=prefix*`.

@@ -1,6 +1,8 @@
 //! The engine against a naive evaluator, which keeps every second of every row and looks at all of them each time; and the
 //! receivers against all that may happen between two messages.
 
+mod cost;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,7 +37,7 @@ fn rules(text: &str) -> Vec<Arc<Rule>> {
         .into_iter()
         .map(|it| (it, DefinedBy::BuiltIn))
         .collect();
-    Rule::all(&config(text).alerts, &reports, &defaults).unwrap()
+    Rule::all(&config(text), &reports, &defaults).unwrap()
 }
 
 fn refusal(rule: &str) -> String {
@@ -47,7 +49,7 @@ fn refusal(rule: &str) -> String {
     let text = format!("[[alert]]\nname = \"x\"\n{rule}\n");
     let errors = match Config::from_toml("pinbad.toml", &text) {
         Err(errors) => return errors.to_string(),
-        Ok(config) => Rule::all(&config.alerts, &reports, &defaults).unwrap_err(),
+        Ok(config) => Rule::all(&config, &reports, &defaults).unwrap_err(),
     };
     errors.iter().map(ToString::to_string).collect()
 }
@@ -89,8 +91,8 @@ fn second(unix: u64, rows: &[(&str, Seen)]) -> Gain {
         unix,
         secs: 1,
         covered_secs: 1,
-        lost_secs: 0,
         reports: vec![report],
+        ..Gain::default()
     }
 }
 

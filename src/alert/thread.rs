@@ -2,6 +2,7 @@
 //! down.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -11,11 +12,12 @@ use serde::{Deserialize, Serialize};
 use tracing::{info, warn};
 
 use super::engine::{Engine, SavedRule};
+use super::objective::{Count, Objective};
 use super::receiver::ToldAlerts;
 use super::rule::Rule;
 use super::silence::Silences;
 use super::state::{Event, Phase};
-use super::{Alert, Alerts, View};
+use super::{Alert, Alerts, ObjectiveView, View};
 use crate::clock::Clock;
 use crate::shutdown::Shutdown;
 use crate::state::StateError;
@@ -49,6 +51,15 @@ pub struct Evaluation {
     document: Option<Document>,
     saved_ms: u64,
     is_failing: bool,
+    past: Arc<dyn Past>,
+    /// Objectives whose past has been read.
+    refilled: Vec<Arc<Objective>>,
+}
+
+/// Where the past of objectives is read.
+pub trait Past: std::fmt::Debug + Send + Sync {
+    /// What an objective counted in a span of whole minutes, unix seconds; `None`: nothing is known of just that span.
+    fn counted(&self, objective: &Objective, span: &Range<u64>) -> Option<Count>;
 }
 
 impl Evaluation {
@@ -61,6 +72,7 @@ impl Evaluation {
         memory: usize,
         dir: Option<&Path>,
         clock: &dyn Clock,
+        past: Arc<dyn Past>,
     ) -> Result<Self, StateError> {
         let mut engine = Engine::new(alerts.rules().to_vec(), memory, 1);
         let mut document = None;
@@ -84,6 +96,8 @@ impl Evaluation {
             document,
             saved_ms: 0,
             is_failing: false,
+            past,
+            refilled: Vec::new(),
         };
         evaluation.show(clock.unix_ms() / 1_000);
         Ok(evaluation)
@@ -109,6 +123,7 @@ impl Evaluation {
             self.engine.replace(rules.to_vec(), now);
             self.alerts.changed();
         }
+        self.refill(now);
         let mut is_news = self.alerts.0.changed.load(Ordering::Relaxed);
         loop {
             let gain = self.alerts.0.queue.lock().pop();
@@ -129,6 +144,45 @@ impl Evaluation {
         if is_changed && passed >= SAVE_MS || passed >= SAVE_CLOCKS_MS && has_clocks() {
             self.save(clock);
         }
+    }
+
+    /// Reads the past of objectives that are new here: coarser the longer ago it is, as their windows are.
+    fn refill(&mut self, now: u64) {
+        let budgets = self.engine.budgets.iter_mut();
+        let is_known =
+            |it: &Arc<Objective>| self.refilled.iter().any(|known| Arc::ptr_eq(known, it));
+        for budget in budgets.filter(|it| !is_known(&it.objective)) {
+            let objective = Arc::clone(&budget.objective);
+            // One that stayed over a reload has its past.
+            let is_empty = budget.period() == Count::default();
+            let minute = now - now % 60;
+            let mut at = minute.saturating_sub(objective.entry.period);
+            while is_empty && at < now {
+                let ago = minute.saturating_sub(at);
+                let steps = [
+                    (3_600, 60),
+                    (21_600, 300),
+                    (259_200, 3_600),
+                    (u64::MAX, 21_600),
+                ];
+                let step = steps.iter().find(|it| ago <= it.0).map_or(60, |it| it.1);
+                // Of the running minute history has what came before now.
+                let end = match at < minute {
+                    true => (at - at % step + step).min(minute),
+                    false => at + 60,
+                };
+                let found = self.past.counted(&objective, &(at..end));
+                budget.gain(&found.unwrap_or_default());
+                (at..end.min(now)).for_each(|second| budget.pass(second + 1));
+                at = end;
+            }
+        }
+        let known = self
+            .engine
+            .budgets
+            .iter()
+            .map(|it| Arc::clone(&it.objective));
+        self.refilled = known.collect();
     }
 
     /// Makes the view.
@@ -158,6 +212,7 @@ impl Evaluation {
         let rules = self.engine.rules.iter().cloned().zip(rows);
         let view = View {
             alerts,
+            objectives: self.engine.budgets.iter().map(ObjectiveView::of).collect(),
             rules: rules.collect(),
             more: self.engine.states.iter().map(|it| it.more).sum(),
             memory_used: self.engine.room.used,

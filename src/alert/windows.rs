@@ -11,7 +11,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 
 use super::rule::{Rule, Truth, Window, WindowRow};
 use super::state::{Judged, RuleState};
@@ -79,7 +79,7 @@ struct Frame {
 #[derive(Debug)]
 struct Row {
     key: Box<[u8]>,
-    /// Rules that it concerns, by their places.
+    /// Rules that it concerns, by their places among those of its windows.
     rules: Box<[u32]>,
     frames: VecDeque<Frame>,
     /// The step that is not over.
@@ -151,8 +151,9 @@ impl Windows {
         } in &gained.rows
         {
             if !self.rows.contains_key(id) {
-                let concerned = self.rules.iter().filter(|it| all[it.0].concerns(key));
-                let rules: Box<[u32]> = concerned.map(|it| it.0 as u32).collect();
+                let rules = (0_u32..).zip(&self.rules);
+                let concerned = rules.filter(|(_, it)| all[it.0].concerns(key));
+                let rules: Box<[u32]> = concerned.map(|it| it.0).collect();
                 if rules.is_empty() {
                     continue;
                 }
@@ -253,20 +254,33 @@ impl Windows {
         states: &mut [RuleState],
         mut evaluated: impl FnMut(usize, &mut RuleState, &Window, &[Judged<'_>]),
     ) {
-        let mut concerned: HashMap<u32, Vec<&Row>> = HashMap::new();
+        let keys = self.rules.iter().map(|(at, _)| {
+            let keys = states[*at].episodes.keys().filter_map(Option::as_deref);
+            keys.collect::<HashSet<&[u8], ahash::RandomState>>()
+        });
+        let keys: Vec<_> = keys.collect();
+        let mut concerned: Vec<Vec<&Row>> = vec![Vec::new(); self.rules.len()];
         for row in self.rows.values() {
-            for rule in &row.rules {
-                concerned.entry(*rule).or_default().push(row);
+            for place in &row.rules {
+                let place = *place as usize;
+                let (at, which) = self.rules[place];
+                let (rule, (first, totals)) = (&all[at], &row.windows[which]);
+                let is_there = *first < row.frames.len() || row.partial_until > self.over;
+                // Of others nothing can be said, and nothing has been.
+                let matters = rule.is_of_absence()
+                    || totals.requests >= rule.min_requests
+                    || keys[place].contains(&*row.key);
+                if is_there && matters {
+                    concerned[place].push(row);
+                }
             }
         }
+        drop(keys);
         let windows: Vec<Window> = self.lengths.iter().map(|it| self.window(*it)).collect();
-        for &(at, which) in &self.rules {
+        for (&(at, which), rows) in self.rules.iter().zip(concerned) {
             let (rule, state, window) = (&all[at], &mut states[at], &windows[which]);
-            let rows = concerned.remove(&(at as u32)).unwrap_or_default();
-            let rows = rows.into_iter().filter(|row| {
-                row.windows[which].0 < row.frames.len() || row.partial_until > self.over
-            });
-            let rows: Vec<WindowRow<'_>> = rows.map(|row| row.of(which, rule, self.over)).collect();
+            let rows = rows.iter().map(|row| row.of(which, rule, self.over));
+            let rows: Vec<WindowRow<'_>> = rows.collect();
             let judged = rule.judge(window, &rows);
             let judged = rows
                 .iter()
@@ -276,7 +290,7 @@ impl Windows {
                 true => judged.collect(),
                 false => {
                     let keys = state.episodes.keys().filter_map(Option::as_deref);
-                    let keys: hashbrown::HashSet<&[u8]> = keys.collect();
+                    let keys: HashSet<&[u8], ahash::RandomState> = keys.collect();
                     let matters = |it: &Judged<'_>| it.1 == Truth::True || keys.contains(it.0);
                     judged.filter(matters).collect()
                 }
@@ -288,7 +302,7 @@ impl Windows {
     /// Adds how many rows each rule concerns now.
     pub fn count(&self, rows: &mut [usize]) {
         let rules = self.rows.values().flat_map(|it| &it.rules);
-        rules.for_each(|rule| rows[*rule as usize] += 1);
+        rules.for_each(|place| rows[self.rules[*place as usize].0] += 1);
     }
 }
 

@@ -1,5 +1,6 @@
 //! `pinbad alert`: firing alerts of a running daemon, and silences.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args as FlagGroup, Subcommand};
@@ -10,13 +11,15 @@ use super::client::{Client, ClientFlags};
 use super::format::{clock, fit, visible, width};
 use super::{Failure, print};
 use crate::config::units::exact_duration;
+use crate::config::{Config, ConfigFlags};
 
 /// The commands of `pinbad alert`.
 #[derive(Debug, Subcommand)]
 pub enum AlertCommand {
     /// List what fires, what is about to, and what is over since a quarter of an hour; then the rules and the silences.
     Ls(LsFlags),
-    /// Play the rules in force over the past that the daemon keeps: when each would have fired, and for how long.
+    /// Play rules over the past that the daemon keeps, those in force or those of a file: when each would have fired, and for how
+    /// long.
     Test(TestFlags),
     /// Tell nobody of new alerts with these labels for a while; or, with --end, tell of them again.
     Silence(SilenceFlags),
@@ -52,6 +55,9 @@ pub struct TestFlags {
         allow_hyphen_values = true
     )]
     pub to: String,
+    /// The rules of this configuration file, in place of those in force.
+    #[arg(long, short, value_name = "FILE")]
+    pub config: Option<PathBuf>,
     /// Which daemon.
     #[command(flatten)]
     pub client: ClientFlags,
@@ -105,7 +111,21 @@ fn ls(flags: &LsFlags) -> Result<(), Failure> {
 fn test(flags: &TestFlags) -> Result<(), Failure> {
     let client = Client::at(&flags.client.url, &flags.client.access)?;
     let [from, to] = [&flags.from, &flags.to].map(|it| utf8_percent_encode(it, NON_ALPHANUMERIC));
-    let found = client.get(&format!("/api/v1/alerts/test?from={from}&to={to}"))?;
+    let path = format!("/api/v1/alerts/test?from={from}&to={to}");
+    let found = match &flags.config {
+        None => client.get(&path)?,
+        Some(_) => {
+            let flags = ConfigFlags {
+                config: flags.config.clone(),
+                ..ConfigFlags::default()
+            };
+            let config = Config::load(&flags, [])?;
+            let alerts: Vec<_> = config.alerts.iter().map(|it| &it.entry.table).collect();
+            let slos: Vec<_> = config.slos.iter().map(|it| &it.entry.table).collect();
+            let body = json!({"alert": alerts, "slo": slos});
+            client.request(&path, Some(body.to_string()), 200)?
+        }
+    };
     if flags.json {
         return print(&super::format::visible_json(&found.to_string()));
     }

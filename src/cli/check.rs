@@ -3,8 +3,15 @@
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::Value as Json;
+
+use super::client::{AccessFlags, Client};
+use super::format::visible;
 use super::{Failure, print};
+use crate::alert::rule::Rule;
 use crate::config::units::{exact_duration, rounded_bytes};
 use crate::config::{Config, ConfigFlags};
 use crate::daemon;
@@ -12,9 +19,15 @@ use crate::daemon::StartError;
 use crate::daemon::disk_plan;
 use crate::daemon::memory_limit::{self, Scaled};
 use crate::daemon::memory_plan::MemoryPlan;
+use crate::report::row_key::push_key;
 use crate::series::EVERYTHING;
 use crate::state::folder::{self, HISTORY};
 use crate::state::{self, StateError};
+
+/// Longest wait for a daemon that is asked for its rows.
+const DAEMON_WAIT_MAX: Duration = Duration::from_secs(2);
+/// Rows of a rule that are named; the others are counted.
+const ROWS_NAMED: usize = 5;
 
 /// Checks the configuration, and the secrets and certificates that it names.
 ///
@@ -31,9 +44,12 @@ pub fn execute(flags: &ConfigFlags) -> Result<(), Failure> {
     let rules = daemon::alerts::configured(&config).map_err(failed)?;
     let mut alerts = String::new();
     for (place, rule) in rules.iter().enumerate() {
-        let head = "\nAlerts ([[alert]]); `pinbad alert ls` has the rows that they concern now:";
-        alerts += if place == 0 { head } else { "" };
-        alerts += &format!("\n  {}", rule.words());
+        alerts += if place == 0 {
+            "\nAlerts ([[alert]], [[slo]]):"
+        } else {
+            ""
+        };
+        alerts += &format!("\n  {}{}", rule.words(), rows_now(&config, rule));
     }
     let shown = |front: Option<SocketAddr>| {
         front.map_or_else(|| "off".to_owned(), |address| address.to_string())
@@ -108,6 +124,57 @@ pub(super) fn pushes(config: &Config) -> Option<String> {
     let period = exact_duration(otlp.period);
     let pushes = format!("metrics of {reports} to {} every {period}", otlp.url);
     Some(pushes).filter(|_| !otlp.url.is_empty())
+}
+
+/// The rows of a running daemon that a rule concerns now; nothing if there is no daemon that answers.
+fn rows_now(config: &Config, rule: &Rule) -> String {
+    let Some(address) = config.http.listen.filter(|_| rule.objective().is_none()) else {
+        return String::new();
+    };
+    let scheme = match config.http.tls_cert {
+        Some(_) => "https",
+        None => "http",
+    };
+    let url = format!("{scheme}://{}", daemon::local(address));
+    let Ok(client) = Client::at(&url, &AccessFlags::default()) else {
+        return String::new();
+    };
+    let encode = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
+    let columns: Vec<String> = rule.keys.iter().map(|it| encode(it)).collect();
+    let report = encode(&rule.entry.report);
+    let path = match columns.is_empty() {
+        true => format!("/api/v1/reports/{report}?limit=1"),
+        false => format!(
+            "/api/v1/reports/{report}?limit=0&columns={}",
+            columns.join(",")
+        ),
+    };
+    let Ok(answer) = client.patient_for(DAEMON_WAIT_MAX).get(&path) else {
+        return String::new();
+    };
+    let mut found = Vec::new();
+    for row in answer["rows"].as_array().into_iter().flatten() {
+        let text = |name: &String| match &row[name] {
+            Json::String(text) => text.clone(),
+            Json::Null => String::new(),
+            other => other.to_string(),
+        };
+        let texts: Vec<String> = rule.keys.iter().map(text).collect();
+        let mut key = Vec::new();
+        texts.iter().for_each(|text| push_key(&mut key, text));
+        if rule.concerns(&key) {
+            found.push(visible(&texts.join(", ")).into_owned());
+        }
+    }
+    let (count, named) = (found.len(), !rule.keys.is_empty());
+    found.truncate(ROWS_NAMED);
+    let more = if count > found.len() { ", ..." } else { "" };
+    let names = match found.join("; ") {
+        names if named && count > 0 => format!(": {names}{more}"),
+        _ => String::new(),
+    };
+    let rows = if count == 1 { "row" } else { "rows" };
+    format!("\n    concerns {count} {rows} of the daemon at {url} now{names}")
 }
 
 /// Folders that cannot be used, and what to do about it. Those of a running daemon are locked, and

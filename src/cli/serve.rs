@@ -90,8 +90,9 @@ const DEMO_ALERTS: &str = include_str!("load/demo/alerts.toml");
 fn demo_config(flags: &ConfigFlags, folder: Option<&Path>) -> Result<Config, ConfigErrors> {
     let usual = folder.map(Path::to_owned);
     let mut config = Config::load_beside(flags, std::env::vars_os(), usual)?;
-    if config.alerts.is_empty() {
-        config.alerts = Config::from_toml("demo", DEMO_ALERTS)?.alerts;
+    if config.alerts.is_empty() && config.slos.is_empty() {
+        let demo = Config::from_toml("demo", DEMO_ALERTS)?;
+        (config.alerts, config.slos) = (demo.alerts, demo.slos);
     }
     if folder.is_some() && config.data.dir.as_deref() == folder {
         config.state.dir = config

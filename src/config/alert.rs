@@ -109,7 +109,7 @@ impl EntryReader<'_> {
     }
 }
 
-fn some(kind: Kind<String>) -> Kind<String> {
+pub(super) fn some(kind: Kind<String>) -> Kind<String> {
     kind.refusing(|text| text.trim().is_empty().then_some("empty"))
 }
 
@@ -123,7 +123,7 @@ fn seconds(least: u64) -> Kind<u64> {
         .map(|span| span.as_secs())
 }
 
-fn conditions() -> Kind<Vec<String>> {
+pub(super) fn conditions() -> Kind<Vec<String>> {
     let accepted = "up to 16 conditions on keys of the report, as in [\"script_name=/checkout*\", \"hostname!=test1\"]";
     Kind::new(accepted, |given| {
         let items = given.items();
@@ -143,7 +143,7 @@ fn is_label(name: &str) -> bool {
     !name.is_empty() && !name.starts_with(|it: char| it.is_ascii_digit()) && name.bytes().all(fits)
 }
 
-fn labels() -> Kind<BTreeMap<String, String>> {
+pub(super) fn labels() -> Kind<BTreeMap<String, String>> {
     let accepted = format!(
         "up to {ALERT_LABELS_MAX} names of letters, digits and _ with a text each, as in {{team = \"shop\"}}, none of {}",
         OWN_LABELS.join(", ")

@@ -12,7 +12,7 @@ use super::kinds::{AUTO, Kind};
 use super::layers::{LISTS, RawConfig};
 use super::location::{Location, Origin};
 use super::raw_value::Given;
-use super::{Config, FrontConfig, alert, otlp, rewrite, squid, stat, user};
+use super::{Config, FrontConfig, alert, otlp, rewrite, slo, squid, stat, user};
 use crate::limits::BLOCK_BYTES;
 
 /// Most sockets in all; each has its own thread and buffers.
@@ -25,13 +25,14 @@ const TEMP_REQUEST_BYTES: usize = 512;
 /// if there are none.
 pub(super) fn check(raw: &mut RawConfig) -> Config {
     let mut config = Config::of_sections(raw);
-    let [reports, squids, stats, otlps, alerts, rewrites, users] =
+    let [reports, squids, stats, otlps, alerts, slos, rewrites, users] =
         LISTS.map(|list| raw.entries(list));
     config.configured_reports = reports;
     config.squids = squid::read(&squids, &mut raw.errors);
     config.stats = stat::read(&stats, &mut raw.errors);
     config.otlp_inputs = otlp::read(&otlps, !users.is_empty(), &mut raw.errors);
     config.alerts = alert::read(&alerts, &mut raw.errors);
+    config.slos = slo::read(&slos, &config.alerts, &mut raw.errors);
     config.rewrites = rewrite::read(&rewrites, &mut raw.errors);
     config.users = user::read(&users, &mut raw.errors);
     config.resolve_zeros();

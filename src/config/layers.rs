@@ -20,12 +20,13 @@ use super::settings::KEYS;
 use super::suggest::{hint, nearest};
 
 /// The lists of tables.
-pub(super) const LISTS: [&str; 7] = [
+pub(super) const LISTS: [&str; 8] = [
     "report",
     "squid",
     "stat",
     "otlp_input",
     "alert",
+    "slo",
     "rewrite",
     "user",
 ];

@@ -21,6 +21,7 @@ mod raw_value;
 pub mod rewrite;
 pub mod secret;
 pub(crate) mod settings;
+pub mod slo;
 pub mod squid;
 pub mod stat;
 pub(crate) mod suggest;
@@ -46,6 +47,7 @@ pub use settings::{
     OtlpConfig, OtlpTemporality, PoolConfig, ProfileConfig, ReportsConfig, SeriesConfig,
     ShippedRows, SqlConfig, StateConfig,
 };
+pub use slo::SloEntry;
 pub use squid::{SquidFrom, SquidSource};
 pub use stat::{StatAddress, StatSource};
 pub use user::ConfiguredUser;
@@ -171,6 +173,11 @@ impl Config {
             changes.live.push("alert");
         }
         self.alerts.clone_from(&new.alerts);
+        let what = |slo: &SloEntry| slo.entry.table.clone();
+        if !self.slos.iter().map(what).eq(new.slos.iter().map(what)) {
+            changes.live.push("slo");
+        }
+        self.slos.clone_from(&new.slos);
         if self.users != new.users {
             self.users.clone_from(&new.users);
             changes.live.push("user");

@@ -25,6 +25,7 @@ use super::layers::RawConfig;
 use super::otlp::OtlpInput;
 use super::raw_value::Entry;
 use super::rewrite::RewriteRule;
+use super::slo::SloEntry;
 use super::squid::SquidSource;
 use super::stat::StatSource;
 use super::user::ConfiguredUser;
@@ -65,6 +66,8 @@ macro_rules! settings {
             pub stats: Vec<StatSource>,
             /// `[[alert]]`: rules over reports.
             pub alerts: Vec<AlertEntry>,
+            /// `[[slo]]`: which part of the requests shall be good.
+            pub slos: Vec<SloEntry>,
             /// `[[rewrite]]`: rules for names, in the order in which they run.
             pub rewrites: Vec<RewriteRule>,
             /// `[[user]]`: who may log in over HTTP and MySQL.
@@ -93,6 +96,7 @@ macro_rules! settings {
                     squids: Vec::new(),
                     stats: Vec::new(),
                     alerts: Vec::new(),
+                    slos: Vec::new(),
                     rewrites: Vec::new(),
                     users: Vec::new(),
                 }
@@ -549,7 +553,7 @@ settings! {
         page: String = "\"\"", server_url();
 
         /// Memory for what rows gained in the windows of rules: "1MiB" to "16GiB". Rows that find no room are not judged.
-        /// Cost: itself, if there is an `[[alert]]`, and two threads.
+        /// Cost: itself, if there is an `[[alert]]` or `[[slo]]`, and two threads.
         memory: usize = "\"32MiB\"", size(MIB, 16 * GIB), "windows of all rules together";
     }
 

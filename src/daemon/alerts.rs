@@ -10,6 +10,7 @@ use crate::alert::thread::Evaluation;
 use crate::alert::{Alerts, Rules};
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::query::catalog::Catalog;
 use crate::query::definitions::Definitions;
 
 /// The rules of a configuration, over these reports and those that come with its sources.
@@ -24,7 +25,7 @@ pub(super) fn rules(
     if !config.stats.is_empty() {
         definitions.add_profile(&defaults);
     }
-    Rule::all(&config.alerts, &definitions.reports, &defaults)
+    Rule::all(config, &definitions.reports, &defaults)
 }
 
 /// The rules of a configuration.
@@ -44,12 +45,14 @@ pub(super) fn start(
     alerts: &Alerts,
     config: &Config,
     clock: &Arc<dyn Clock>,
+    catalog: &Arc<Catalog>,
 ) -> Result<Vec<Worker>, StartError> {
     if alerts.rules().is_empty() && alerts.receivers().is_empty() {
         return Ok(Vec::new());
     }
     let (memory, dir) = (config.alerting.memory, config.state.dir.as_deref());
-    let evaluation = Evaluation::open(alerts.clone(), memory, dir, &**clock)?;
+    let past = Arc::<Catalog>::clone(catalog);
+    let evaluation = Evaluation::open(alerts.clone(), memory, dir, &**clock, past)?;
     let mut workers = Vec::new();
     for at in 0..alerts.receivers().len() {
         let (alerts, clock) = (alerts.clone(), Arc::clone(clock));
@@ -87,7 +90,7 @@ impl Daemon {
         self.catalog.watch_for_alerts(self.alerts.reports());
         let mut threads = self.alert_threads.lock();
         if threads.is_empty() {
-            *threads = start(&self.alerts, config, &self.clock)?;
+            *threads = start(&self.alerts, config, &self.clock, &self.catalog)?;
         }
         Ok(())
     }

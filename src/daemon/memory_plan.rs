@@ -9,6 +9,7 @@
 use std::fmt;
 
 use crate::alert::intake::IDS_MAX;
+use crate::alert::objective;
 use crate::config::rewrite::Change;
 use crate::config::units::{exact_bytes, rounded_bytes};
 use crate::config::{Config, RewriteRule};
@@ -59,7 +60,7 @@ const LOG_IMPORT_BYTES: usize = 0;
 const REFILL_BYTES: usize = 0;
 
 /// Bytes of a remembered id, with its place in a table.
-const ID_BYTES: usize = 48;
+const ID_BYTES: usize = 64;
 /// Memory for alerts of a rule, including resolved ones: state and view, and the record of
 /// notifications.
 const RULE_BYTES: usize = 2 * ALERT_ROWS_MAX * (4 << 10);
@@ -305,6 +306,8 @@ fn optional(config: &Config, lanes: usize) -> impl Iterator<Item = Planned> {
         counted(config.stats.len(), "source", "sources"),
     );
     let alerts = counted(config.alerts.len(), "rule", "rules");
+    let slos = counted(config.slos.len(), "objective", "objectives");
+    let watching = config.alerts.len() + 2 * config.slos.len();
     let rules = counted(config.rewrites.len(), "rule", "rules");
     let lines = planned! {
         "name rules": lanes * scratch, "{rules} ([[rewrite]]), {patterns} with patterns, for each socket";
@@ -317,8 +320,10 @@ fn optional(config: &Config, lanes: usize) -> impl Iterator<Item = Planned> {
             "{activities} rows of {ACTIVITY_ROW_BYTES} bytes: half of pool.request_pool_size and pool.timer_pool_size together";
         "samples": config.stats.len() * QUEUE_BYTES_MAX + pool_bytes(samples),
             "{samples} (profile.pool_size), once more for who reads slowly, and what {stats} ([[stat]]) sent and is not taken yet";
-        "alerts": config.alerting.memory + ALERT_QUEUE_BYTES_MAX + IDS_MAX * ID_BYTES + config.alerts.len() * RULE_BYTES + ALERT_REPLAY_BYTES_MAX,
-            "{alerts} ([[alert]]): windows of their rows (alerting.memory), seconds on their way there, {ALERT_ROWS_MAX} alerts each, and one replay of the past";
+        "alerts": config.alerting.memory + ALERT_QUEUE_BYTES_MAX + IDS_MAX * ID_BYTES + watching * RULE_BYTES
+                + config.slos.len() * objective::BYTES_MAX + ALERT_REPLAY_BYTES_MAX,
+            "{alerts} ([[alert]]): windows of their rows (alerting.memory), seconds on their way there, {ALERT_ROWS_MAX} alerts each, and one \
+             replay of the past; {slos} ([[slo]])";
         "pushed metrics": PUSH_BYTES,
             "rows, and points on their way to otlp.url: as much while it is away";
         "snapshot": SNAPSHOT_BYTES + config.reports.memory / 8,
@@ -338,7 +343,7 @@ fn optional(config: &Config, lanes: usize) -> impl Iterator<Item = Planned> {
         !config.squids.is_empty(),
         !config.squids.is_empty(),
         !config.stats.is_empty(),
-        !config.alerts.is_empty(),
+        watching > 0,
         !config.otlp.url.is_empty(),
         config.state.dir.is_some(),
         config.history.dir.is_some(),

@@ -138,10 +138,10 @@ impl Daemon {
         if !config.stats.is_empty() {
             definitions.add_profile(&defaults);
         }
-        if !config.alerts.is_empty() {
-            definitions.add_alerts();
+        if !config.alerts.is_empty() || !config.slos.is_empty() {
+            definitions.add_alerts(!config.slos.is_empty());
         }
-        let rules = Rule::all(&config.alerts, &definitions.reports, &defaults);
+        let rules = Rule::all(config, &definitions.reports, &defaults);
         let first = |errors: Vec<_>| errors.into_iter().next().map(StartError::Alert);
         let rules =
             rules.map_err(|errors| first(errors).expect("there is one, or they would be rules"))?;
@@ -296,7 +296,7 @@ impl Daemon {
         instruments::set_pools(pools, &served);
         let frontends = Frontends::start(&served, listeners, otlps)?;
         let _set_once = certificates.set(frontends.certificates());
-        let alert_threads = alerts::start(&alerts, config, &clock)?;
+        let alert_threads = alerts::start(&alerts, config, &clock, &catalog)?;
         let pusher = metrics.push().map(|push| {
             let (catalog, of_metrics) = (Arc::clone(&catalog), metrics.clone());
             let own_numbers = move || [catalog.status_groups(), of_metrics.status()].concat();

@@ -29,6 +29,7 @@ impl Daemon {
         let certificates = self.frontends.read_certificates()?;
         let with_reports = Config {
             alerts: new.alerts.clone(),
+            slos: new.slos.clone(),
             ..old.clone()
         };
         let rules = self.new_rules(&with_reports, definitions.clone())?;

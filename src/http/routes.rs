@@ -19,7 +19,7 @@ use super::api::{
     series, sources, stream, test_packet,
 };
 use super::app::{App, Endpoint};
-use super::auth::{ANNOTATIONS, SILENCES};
+use super::auth::{ANNOTATIONS, REPLAY, SILENCES};
 use super::error::Problem;
 use super::measured;
 use super::page;
@@ -50,7 +50,8 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
         ),
         ("/api/v1/annotations/{id}", delete(annotations::remove)),
         ("/api/v1/alerts", get(alerts::list)),
-        ("/api/v1/alerts/test", get(alerts::replay)),
+        ("/api/v1/slos", get(alerts::slos)),
+        (REPLAY, get(alerts::replay).post(alerts::replay_given)),
         (SILENCES, get(alerts::silences).post(alerts::silence)),
         ("/api/v1/silences/{id}", delete(alerts::end_silence)),
         ("/api/v1/changes", get(changes::read)),

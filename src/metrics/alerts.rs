@@ -1,5 +1,5 @@
-//! `pinbad_alerts`: how many alerts are pending, firing and silenced, for those who alert in Prometheus; and whether receivers take
-//! them.
+//! `pinbad_alerts`: how many alerts are pending, firing and silenced, for those who alert in Prometheus; how budgets of objectives
+//! burn; and whether receivers take alerts.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -31,6 +31,35 @@ pub(super) fn encode(encoder: &mut DescriptorEncoder<'_>, alerts: &Alerts) -> st
                 ("severity", severity.as_str()),
             ];
             metric.encode_family(&labels)?.encode_gauge(&count)?;
+        }
+    }
+    let view = alerts.view();
+    if !view.objectives.is_empty() {
+        let (name, help) = (
+            "pinbad_slo_budget_left",
+            "Part of an error budget that is left",
+        );
+        let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        for it in &view.objectives {
+            if let Some(left) = it.left {
+                let labels = [("slo", it.objective.entry.name.as_str())];
+                metric.encode_family(&labels)?.encode_gauge(&left)?;
+            }
+        }
+        let (name, help) = (
+            "pinbad_slo_burn",
+            "How many times as fast as it may an error budget burns",
+        );
+        let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        for it in &view.objectives {
+            for (window, burn) in &it.burn_windows {
+                let labels = [
+                    ("slo", it.objective.entry.name.as_str()),
+                    ("window", window),
+                ];
+                let family = metric.encode_family(&labels);
+                burn.map_or(Ok(()), |burn| family?.encode_gauge(&burn))?;
+            }
         }
     }
     for (name, help, number) in COUNTERS {

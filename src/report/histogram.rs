@@ -32,6 +32,8 @@ const _: () = assert!((TIME_US_MAX as u128) * (LINEAR_SIZE_MAX as u128) <= u64::
 /// Sub-buckets per octave of the log-linear layout: 2^6. The midpoint of a bucket is then at most
 /// 1/128 (0.78 %) away from anything in it.
 pub(crate) const LOG_LINEAR_BITS: u32 = 6;
+/// The same in hours of history.
+const HOUR_BITS: u32 = 4;
 /// The same of pinba2's.
 const V2_BITS: u32 = 7;
 
@@ -183,6 +185,18 @@ impl BucketLayout {
         let (low, high) = ends(bucket);
         let mean = u64::try_from(left / u128::from(count)).unwrap_or(u64::MAX);
         Some(seconds(mean.min(high).max(low)))
+    }
+
+    /// The shortest time, microseconds, that is told apart from `us` as it is counted and in minutes and hours of history too.
+    #[must_use]
+    pub fn told_apart_from(&self, us: u64) -> u64 {
+        match self {
+            Self::LogLinear => {
+                let bucket = octave_bucket(us.min(TIME_US_MAX), HOUR_BITS);
+                octave_bounds(bucket + 1, HOUR_BITS).0
+            }
+            _ => self.ends(self.bucket(us).saturating_add(1)).0,
+        }
     }
 
     /// The shortest and the longest time, microseconds, that a bucket may have; the last one of a layout may have longer ones.

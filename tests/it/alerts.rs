@@ -1,5 +1,8 @@
 //! Alerts from packet to receiver: over a restart, to a webhook that fails at first, and to a real Alertmanager.
 
+#[cfg(feature = "sql")]
+mod played;
+
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpListener;
 use std::path::Path;

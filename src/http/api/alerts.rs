@@ -9,8 +9,10 @@ use axum::http::StatusCode;
 use serde_json::{Map, Value as Json, json};
 
 use crate::access::Pass;
-use crate::alert::Alert;
+use crate::alert::rule::{RuleError, Truth};
 use crate::alert::silence::Silence;
+use crate::alert::{Alert, ObjectiveView, Rules};
+use crate::config::Config;
 use crate::config::units::parse_duration;
 use crate::http::answer::format;
 use crate::http::app::{Answer, App};
@@ -19,9 +21,14 @@ use crate::http::params::{self, NoParams, Params, Rounding};
 use crate::http::request_checks::{JsonBody, members};
 use crate::http::span::{END, Span};
 use crate::limits::{ALERT_LABELS_MAX, SILENCES_MAX};
+use crate::query::catalog::Catalog;
 
 const EXAMPLE: &str =
     r#"{"matchers": {"alertname": "slow_checkout"}, "for": "2h", "reason": "migration"}"#;
+/// Lists of a configuration that can be played over the past.
+const RULE_LISTS: [&str; 2] = ["alert", "slo"];
+const RULES_EXAMPLE: &str =
+    r#"{"alert": [{"name": "slow", "report": "report_by_script_name", "when": "p95 > 1s"}]}"#;
 /// Longest reason, and longest text of a matcher, bytes.
 const TEXT_BYTES_MAX: usize = 1_024;
 
@@ -35,6 +42,42 @@ pub(in crate::http) async fn list(State(app): State<Arc<App>>, _: NoParams) -> A
         .collect();
     let body = json!({"rows": rows, "more": view.more, "rules": rules});
     Ok(format::json(StatusCode::OK, body.to_string()))
+}
+
+/// `GET /api/v1/slos`
+pub(in crate::http) async fn slos(State(app): State<Arc<App>>, _: NoParams) -> Answer {
+    let view = app.settings.alerts.view();
+    let rows: Vec<Json> = view.objectives.iter().map(slo).collect();
+    let body = json!({ "rows": rows });
+    Ok(format::json(StatusCode::OK, body.to_string()))
+}
+
+fn slo(it: &ObjectiveView) -> Json {
+    let (of, entry) = (&it.objective, &it.objective.entry);
+    let burns = it.burns.iter().map(|burn| {
+        let state = match burn.truth {
+            Truth::True => "firing",
+            Truth::False => "ok",
+            Truth::Unknown => "unknown",
+        };
+        json!({
+            "severity": burn.rate.severity, "long": burn.rate.long, "short": burn.rate.short, "burn_long": burn.long,
+            "burn_short": burn.short, "threshold": burn.rate.threshold(), "state": state,
+        })
+    });
+    json!({
+        "name": entry.name,
+        "report": entry.report,
+        "text": of.words(),
+        "objective": of.percent(),
+        "period": entry.period,
+        "covered_seconds": it.count.covered_secs,
+        "total": it.count.total,
+        "bad": it.count.bad(),
+        "exact": of.is_exact,
+        "budget_left": it.left,
+        "burn": burns.collect::<Vec<_>>(),
+    })
 }
 
 /// An alert, with all that is known of it.
@@ -64,17 +107,58 @@ fn row(alert: &Alert) -> Json {
 }
 
 /// `GET /api/v1/alerts/test`
-pub(in crate::http) async fn replay(State(app): State<Arc<App>>, mut params: Params) -> Answer {
+pub(in crate::http) async fn replay(State(app): State<Arc<App>>, params: Params) -> Answer {
+    let rules = app.settings.alerts.rules();
+    replayed(&app, params, move |_| Ok(rules)).await
+}
+
+/// `POST /api/v1/alerts/test`: of rules that need not be in force.
+pub(in crate::http) async fn replay_given(
+    State(app): State<Arc<App>>,
+    params: Params,
+    JsonBody(body): JsonBody,
+) -> Answer {
+    let config = given(body)?;
+    let rules = move |source: &Catalog| {
+        let wrong = |errors: Vec<RuleError>| Problem::parameter("alert", lines(&errors));
+        source.rules_of(&config).map(Arc::new).map_err(wrong)
+    };
+    replayed(&app, params, rules).await
+}
+
+/// The rules of a body, in the form of a configuration that has nothing else.
+fn given(body: Option<Json>) -> Result<Config, Problem> {
+    let lists = body.as_ref().and_then(Json::as_object);
+    let fits = |lists: &&Map<String, Json>| lists.keys().all(|it| RULE_LISTS.contains(&&**it));
+    let table = lists.filter(|it| !it.is_empty()).filter(fits);
+    let table = table.and_then(|lists| toml::Table::try_from(lists).ok());
+    let table = table.ok_or_else(|| {
+        let why = format!("the body must hold entries of a configuration: {RULES_EXAMPLE}");
+        Problem::new(StatusCode::BAD_REQUEST, why)
+    })?;
+    let config = Config::from_toml("alert", &table.to_string());
+    config.map_err(|errors| Problem::parameter("alert", errors.to_string()))
+}
+
+fn lines(errors: &[RuleError]) -> String {
+    let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
+    errors.join("; ")
+}
+
+async fn replayed(
+    app: &Arc<App>,
+    mut params: Params,
+    rules: impl FnOnce(&Catalog) -> Result<Arc<Rules>, Problem> + Send + 'static,
+) -> Answer {
     let span = Span::take(&mut params);
     params.finish()?;
-    let rules = app.settings.alerts.rules();
     let permit = app.replays.enter().await?;
     let body = app.query_with(Some(permit), move |source| {
         let now = source.unix_ms();
         let (from, to) = span.ends(now)?;
         let to = to.unwrap_or(now / 1_000);
         let from = from.unwrap_or(to.saturating_sub(86_400));
-        Ok(source.replay_alerts(&rules, &(from..to))?)
+        Ok(source.replay_alerts(&rules(source)?, &(from..to))?)
     });
     Ok(format::json(StatusCode::OK, body.await?.to_string()))
 }

@@ -5,13 +5,22 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use maud::{Markup, html};
 
+use super::chart::{Chart, Line};
+use super::columns::Show;
 use super::formatting::{count, visible};
+use super::history::{Counted, History};
 use super::render::View;
 use super::table::{Head, table};
 use crate::alert::rule::{Rule, shown};
 use crate::alert::state::Phase;
-use crate::alert::{Alert, Alerts};
+use crate::alert::{self, Alert, Alerts, BURN_WINDOWS, ObjectiveView};
 use crate::http::error::Problem;
+use crate::report::definition::Level;
+
+/// Points of the course of a budget.
+const COURSE_POINTS: usize = 360;
+/// Alerts, and objectives, with a chart: what fires comes first.
+const CHARTS_MAX: usize = 12;
 
 /// `GET /alerts`
 pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
@@ -26,6 +35,9 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     ]);
     let heads: Vec<Head> = heads.collect();
     let rows: Vec<Markup> = now.alerts.iter().map(|it| row(view, it)).collect();
+    let charts = now.alerts.iter().enumerate();
+    let charts = charts.filter_map(|(at, alert)| chart(view, at, alert));
+    let charts = charts.take(CHARTS_MAX);
     let firing = now
         .alerts
         .iter()
@@ -35,12 +47,14 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     let main = html! {
         h1 { "Alerts" }
         @if now.rules.is_empty() {
-            p.note { "There are no rules: an [[alert]] of the configuration is one." }
+            p.note { "There are no rules: an [[alert]] or [[slo]] of the configuration is one." }
         }
         div #alerts data-live {
             (table("Alerts", &caption, &heads, &rows, "Nothing fires."))
             @if now.more > 0 { p.note { (count(now.more as u64)) " further rows are one alert: a rule has up to 100." } }
         }
+        div.charts.four.many #alert-charts data-live { @for chart in charts { (chart) } }
+        (objectives(view, &now))
         (rules(&now.rules))
         (silences(view, alerts))
         (receivers(alerts))
@@ -48,18 +62,61 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     view.page("/alerts", "Alerts", &main)
 }
 
-fn row(view: &View<'_>, alert: &Alert) -> Markup {
-    let (episode, entry) = (&alert.episode, &alert.rule.entry);
+/// What the overview says first: what fires, and what is left of budgets. Nothing when there is nothing.
+pub(super) fn in_short(view: &View<'_>) -> Markup {
+    let now = view.app.settings.alerts.view();
+    let is_heard = |it: &&Alert| it.episode.phase == Phase::Firing && it.silenced_by.is_none();
+    let firing: Vec<&Alert> = now.alerts.iter().filter(is_heard).collect();
+    let budgets = now.objectives.iter();
+    let budgets = budgets.filter_map(|it| Some((&it.objective.entry.name, it.left?)));
+    let budgets: Vec<(&String, f64)> = budgets.collect();
+    html! {
+        @if let Some(longest) = firing.iter().min_by_key(|it| it.episode.started) {
+            p.problem {
+                a href="/alerts" { (firing.len()) @if firing.len() == 1 { " alert fires" } @else { " alerts fire" } }
+                ": " (visible(&longest.rule.entry.name)) " (" (row_name(longest)) ") since " (view.time.moment(longest.episode.started))
+                @if firing.len() > 1 { ", the longest" }
+            }
+        }
+        @if !budgets.is_empty() {
+            p.note {
+                a href="/alerts" { "Error budget left" } ": "
+                @for (at, (name, left)) in budgets.iter().enumerate() {
+                    @if at > 0 { ", " }
+                    (visible(name)) " " span class=[(*left < 0.0).then_some("bad")] { (percent(*left)) }
+                }
+            }
+        }
+    }
+}
+
+/// The last hour of an alert's row, in the chart that has what its rule looks at.
+fn chart(view: &View<'_>, at: usize, alert: &Alert) -> Option<Markup> {
+    alert.key.as_ref()?;
+    let rule = &alert.rule;
+    let keys = alert.key_texts();
+    let keys = keys.map(|(name, text)| (name.to_owned(), text.to_owned()));
+    let keys: Vec<(String, String)> = keys.collect();
+    let counted = match rule.report.level {
+        Level::Timer => Counted::Timers,
+        Level::Packet | Level::Request => Counted::Requests,
+    };
+    let history = History::of_row(view, &rule.entry.report, &keys, counted, None)?;
+    let title = format!("{}: {}", visible(&rule.entry.name), row_name(alert));
+    history.figure(&format!("alert-{at}"), rule.chart(), &title)
+}
+
+fn row_name(alert: &Alert) -> String {
     let texts = alert.key_texts().map(|(_, text)| visible(text));
-    let row = match &alert.key {
+    match &alert.key {
         None => "further rows".to_owned(),
+        Some(key) if key.is_empty() => "all requests".to_owned(),
         Some(_) => texts.collect::<Vec<_>>().join(", "),
-    };
-    let row = if row.is_empty() {
-        "all requests".to_owned()
-    } else {
-        row
-    };
+    }
+}
+
+fn row(view: &View<'_>, alert: &Alert) -> Markup {
+    let (episode, entry, row) = (&alert.episode, &alert.rule.entry, row_name(alert));
     let path = alert.link.strip_prefix(view.app.settings.alerts.page());
     let class = (episode.phase == Phase::Firing && alert.silenced_by.is_none()).then_some("bad");
     html! {
@@ -77,10 +134,90 @@ fn row(view: &View<'_>, alert: &Alert) -> Markup {
     }
 }
 
+/// Objectives: what is left of their budgets, how fast those burn, and how they came to be what they are.
+fn objectives(view: &View<'_>, alerts: &alert::View) -> Markup {
+    let heads = [Head::text("Objective"), Head::text("State")];
+    let numbers = ["Requests", "Bad", "Budget left"].map(Head::number);
+    let burns = BURN_WINDOWS.map(|(name, _)| Head::number(name));
+    let heads: Vec<Head> = heads.into_iter().chain(numbers).chain(burns).collect();
+    let row = |it: &ObjectiveView| {
+        let (of, firing) = (&it.objective, alerts.firing(&it.objective));
+        let burn = |burn: Option<f64>| burn.map(shown).unwrap_or_default();
+        let least = if of.is_exact { "" } else { "up to " };
+        html! {
+            th.key.text scope="row" { (visible(&of.entry.name)) ": " (visible(&of.words())) }
+            td.key { span class=[firing.map(|_| "bad")] { (visible(firing.unwrap_or("ok"))) } }
+            td { (count(it.count.total)) }
+            td { (least) (count(it.count.bad())) }
+            td { span class=[it.left.filter(|left| *left < 0.0).map(|_| "bad")] { (it.left.map(percent).unwrap_or_default()) } }
+            @for (_, rate) in it.burn_windows { td { (burn(rate)) } }
+        }
+    };
+    let rows: Vec<Markup> = alerts.objectives.iter().map(row).collect();
+    let charts = alerts.objectives.iter().enumerate();
+    let charts = charts.filter_map(|(at, it)| course(view, at, it));
+    let caption =
+        html! { "Burn is how many times as fast as it may the budget goes, over these windows" };
+    html! {
+        @if !rows.is_empty() {
+            h2 { "Objectives" }
+            div #slos data-live { (table("Objectives", &caption, &heads, &rows, "")) }
+            div.charts.four.many #slo-charts data-live { @for chart in charts.take(CHARTS_MAX) { (chart) } }
+        }
+    }
+}
+
+/// What was left of the budget, from the beginning of the period, as far as it was counted, to now. A point is no line.
+fn course(view: &View<'_>, at: usize, it: &ObjectiveView) -> Option<Markup> {
+    let now = view.source.unix_ms() / 1_000;
+    let points = it
+        .course
+        .iter()
+        .map(|left| left.map_or(f64::NAN, |it| it.max(0.0) * 100.0));
+    let points: Vec<f64> = points.collect();
+    let first = points.iter().position(|it| !it.is_nan())?;
+    if points.len() - first < 2 {
+        return None;
+    }
+    // Fewer points than a line may have.
+    let step = points
+        .len()
+        .saturating_sub(first)
+        .div_ceil(COURSE_POINTS)
+        .max(1);
+    let kept: Vec<f64> = points.iter().rev().step_by(step).rev().copied().collect();
+    let secs = step as u64 * 3_600;
+    let start = now.saturating_sub(secs * (kept.len() as u64 - 1));
+    let begins = kept.iter().position(|it| !it.is_nan())? as u64;
+    let span = (start + begins * secs) as f64..(now as f64).max((start + begins * secs + 1) as f64);
+    let chart = Chart {
+        title: format!("{}: budget left, %", visible(&it.objective.entry.name)),
+        unit: Show::Number,
+        lines: vec![Line {
+            name: "left",
+            colour: 0,
+            is_before: false,
+            start: start as f64,
+            step: secs as f64,
+            points: kept,
+            now: it.left.map(|left| left * 100.0),
+        }],
+        ticks: view.time.ticks(span.start as u64..span.end as u64),
+        span,
+        is_live: true,
+        ..Chart::default()
+    };
+    Some(chart.figure(&format!("slo-{at}"), "/api/v1/slos"))
+}
+
+fn percent(part: f64) -> String {
+    format!("{}%", shown(part * 100.0))
+}
+
 fn rules(rules: &[(Arc<Rule>, usize)]) -> Markup {
     let heads = [Head::text("Rule"), Head::number("Rows now")];
     let row = |(rule, rows): &(Arc<Rule>, usize)| {
-        html! { th.key.text scope="row" { (visible(&rule.words())) } td { (count(*rows as u64)) } }
+        html! { th.key.text scope="row" { (visible(&rule.words())) } td { @if rule.objective().is_none() { (count(*rows as u64)) } } }
     };
     let rows: Vec<Markup> = rules.iter().map(row).collect();
     html! {

@@ -217,6 +217,16 @@ impl<'a> History<'a> {
         }
     }
 
+    /// One chart as a figure under a title of its own; `None`: there are no points.
+    pub(super) fn figure(&self, id: &str, name: &str, title: &str) -> Option<Markup> {
+        let kind = self.kinds().iter().find(|it| it.name == name)?;
+        let mut chart = self.charts(std::slice::from_ref(kind)).ok()?.pop()?;
+        chart.title = format!("{title}: {}", kind.title.to_lowercase());
+        let file = format!("{name}.svg");
+        let address = self.time.row_link(self.report, &file, self.keys, None);
+        Some(chart.figure(id, &address))
+    }
+
     /// Links to other reaches of live charts. `address` makes the address of the page with that span.
     pub(super) fn spans(&self, address: impl Fn(&str) -> String) -> Markup {
         if self.time.spans.is_some() {

@@ -10,6 +10,7 @@ use std::net::SocketAddr;
 use maud::{Markup, html};
 use serde_json::Value as Json;
 
+use super::alerts;
 use super::formatting::{self, visible};
 use super::frame;
 use super::history::{self, Counted, History};
@@ -96,6 +97,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     };
     let main = html! {
         h1.hidden { "Overview" }
+        @if time.spans.is_none() && !time.whose.is_fleet() { div #in-short data-live { (alerts::in_short(view)) } }
         div #numbers data-live {
             (numbers(&all, source, time))
             @match &mut scripts {

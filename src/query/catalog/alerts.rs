@@ -1,28 +1,70 @@
-//! Table `alerts`: what fires, what is about to, what is over since a quarter of an hour.
+//! Tables `alerts` (what fires, what is about to, what is over since a quarter of an hour) and `slo` (objectives and what is left
+//! of their budgets).
 
 use serde_json::json;
 
 use super::Catalog;
-use crate::alert::Alert;
+use crate::alert::rule::{Rule, RuleError};
+use crate::alert::{Alert, ObjectiveView, Rules, View};
+use crate::config::Config;
+use crate::merger::reading;
 use crate::query::read_model::ReportAnswer;
 use crate::query::table::Rows;
 use crate::query::tables::StatusTable;
+use crate::report::comment::FixedTable;
 use crate::value::Value;
 
 impl Catalog {
-    /// How many rows it has.
-    pub(super) fn alert_rows(&self) -> usize {
-        self.alerts.view().alerts.len()
+    /// The rules of a configuration over the reports that there are.
+    ///
+    /// # Errors
+    /// All that is wrong.
+    pub fn rules_of(&self, config: &Config) -> Result<Rules, Vec<RuleError>> {
+        let live = reading(&self.live);
+        let entries = live.reports.iter();
+        let reports = entries.map(|it| ((*it.definition).clone(), it.defined_by.clone()));
+        let reports: Vec<_> = reports.collect();
+        drop(live);
+        Rule::all(config, &reports, &self.defaults)
     }
 
-    /// The table as it stands.
+    /// One of the tables as it stands.
     pub(super) fn alerts_answer(&self, table: &StatusTable) -> ReportAnswer {
+        let view = self.alerts.view();
+        let rows = match table.table {
+            FixedTable::Slo => view.objectives.iter().map(|it| slo(it, &view)).collect(),
+            _ => view.alerts.iter().map(row).collect(),
+        };
         let rows = Rows {
             columns: table.columns(&self.defaults).into(),
-            rows: self.alerts.view().alerts.iter().map(row).collect(),
+            rows,
         };
         self.answer_of(table, Box::new(rows))
     }
+}
+
+/// The columns as `columns.txt` has them.
+fn slo(objective: &ObjectiveView, view: &View) -> Vec<Value<'static>> {
+    let text = |text: &str| Value::Text(text.to_owned().into());
+    let number = |number: u64| Value::Int(number.cast_signed());
+    let double = |number: Option<f64>| number.map_or(Value::Null, Value::Float);
+    let (of, entry) = (&objective.objective, &objective.objective.entry);
+    let firing = view.firing(of);
+    let mut values = vec![
+        text(&entry.name),
+        text(&entry.report),
+        Value::Float(of.percent()),
+        number(entry.period),
+        number(objective.count.covered_secs),
+        number(objective.count.total),
+        number(objective.count.bad()),
+        Value::Int(of.is_exact.into()),
+        double(objective.left),
+    ];
+    values.extend(objective.burn_windows.iter().map(|it| double(it.1)));
+    values.push(text(firing.map_or("ok", |_| "firing")));
+    values.push(text(firing.unwrap_or_default()));
+    values
 }
 
 /// The columns as `columns.txt` has them.

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use serde_json::Value as Json;
 
 use super::Catalog;
+use crate::alert::objective::{Count, Objective};
 use crate::alert::rule::Rule;
+use crate::alert::thread::Past;
 use crate::query::error::QueryError;
 use crate::query::question::{
     LineQuestion, PastLines, ReportQuestion, RequestQuestion, Spans, Whose,
@@ -48,6 +50,12 @@ impl Catalog {
     }
 
     pub(crate) fn fleet_members(&self) -> Option<Vec<(String, String)>> {
+        None
+    }
+}
+
+impl Past for Catalog {
+    fn counted(&self, _: &Objective, _: &Range<u64>) -> Option<Count> {
         None
     }
 }

@@ -13,8 +13,10 @@ use serde_json::{Map, Value as Json, json};
 use super::Catalog;
 use super::past::Covered;
 use crate::alert::engine::{Engine, Gain};
+use crate::alert::objective::{Count, Objective};
 use crate::alert::rule::Rule;
 use crate::alert::state::{Event, Phase, RowKey};
+use crate::alert::thread::Past;
 use crate::alert::windows::{ReportGain, RowGain};
 use crate::history::plan::Plan;
 use crate::history::sums::Sums;
@@ -22,6 +24,7 @@ use crate::history::unit::RowsAt;
 use crate::history::{Dataset, Resolution};
 use crate::limits::{ALERT_REPLAY_BYTES_MAX, ALERT_REPLAY_MS_MAX};
 use crate::query::error::QueryError;
+use crate::report::counts::Histogram;
 use crate::report::gain::Sum;
 use crate::report::row_key::key_texts;
 
@@ -89,6 +92,17 @@ impl Catalog {
                     let sums = Sums::read(view.clone(), dataset, &plan);
                     gain.reports
                         .push(gained(report, &sums, &long, &mut partial));
+                    for rule in &long {
+                        let Some(objective) = rule.objective() else {
+                            continue;
+                        };
+                        let is_new = gain.counts.iter().all(|it| !Arc::ptr_eq(&it.0, objective));
+                        if is_new && objective.entry.report == *report {
+                            let mut count = counted(objective, &sums);
+                            count.covered_secs = covered.min(MINUTE);
+                            gain.counts.push((Arc::clone(objective), count));
+                        }
+                    }
                 }
             }
             engine.take(&gain, &mut |rule, event| found.add(rule, event));
@@ -97,6 +111,37 @@ impl Catalog {
         partial.dedup();
         Ok(json!({"rows": found.rows(), "partial": partial}))
     }
+}
+
+impl Past for Catalog {
+    fn counted(&self, objective: &Objective, span: &Range<u64>) -> Option<Count> {
+        let kept = self.kept(&objective.entry.report).ok()?;
+        let coverage = Arc::new(Dataset::coverage());
+        let [view, ran] = RowsAt::of_each(kept.history, [&kept.dataset, &coverage]);
+        let plan = Plan::new(&view.parts, &kept.dataset, span.clone());
+        let covered = Covered::read(&ran, &coverage, &kept.dataset, span).own.secs;
+        if plan.span != *span || covered == 0 {
+            return None;
+        }
+        let sums = Sums::read(view, &kept.dataset, &plan);
+        let mut count = counted(objective, &sums);
+        count.covered_secs = covered.min(span.end - span.start);
+        Some(count)
+    }
+}
+
+/// What an objective counts of some rows.
+fn counted(objective: &Objective, sums: &Sums) -> Count {
+    let rows = sums.rows().iter().enumerate();
+    let concerned = rows.filter(|(_, row)| objective.concerns(&row.key, row.is_other));
+    let places: Vec<usize> = concerned.map(|it| it.0).collect();
+    let mut count = Count::default();
+    // Rows whose histograms cannot be read are not counted.
+    let _unread = sums.histograms(&places, &mut |place, histogram| {
+        let totals = &sums.rows()[place].totals;
+        count += &objective.count(totals, histogram.map(Histogram::iter));
+    });
+    count
 }
 
 /// What a report gained in a minute.
@@ -111,7 +156,10 @@ fn gained(report: &str, sums: &Sums, rules: &[Arc<Rule>], partial: &mut Vec<Stri
     for (place, row) in sums.rows().iter().enumerate() {
         gain.grand += &row.totals;
         gain.has_other |= row.is_other;
-        let concerns = |rule: &Arc<Rule>| rule.entry.report == report && rule.concerns(&row.key);
+        let concerns = |rule: &Arc<Rule>| {
+            let is_own = rule.entry.report == report && rule.objective().is_none();
+            is_own && rule.concerns(&row.key)
+        };
         if !row.is_other && rules.iter().any(concerns) {
             places.push(place);
         }

@@ -73,7 +73,8 @@ impl Catalog {
     pub(super) fn table_rows(&self, table: &StatusTable, reports: usize) -> usize {
         let secs = || u32::try_from(self.clock.unix_ms() / 1000).unwrap_or(u32::MAX);
         match table.table {
-            FixedTable::Alerts => return self.alert_rows(),
+            FixedTable::Alerts => return self.alerts.view().alerts.len(),
+            FixedTable::Slo => return self.alerts.view().objectives.len(),
             FixedTable::SquidSwap => return sums::swaps(self.squids(), secs()).len(),
             FixedTable::SquidSavings => return sums::savings(self.squids(), secs()).len(),
             _ => {}
@@ -110,7 +111,7 @@ impl Catalog {
         if table.table == FixedTable::ManyCalls {
             return self.many_calls(&table);
         }
-        if table.table == FixedTable::Alerts {
+        if matches!(table.table, FixedTable::Alerts | FixedTable::Slo) {
             return Ok(self.alerts_answer(&table));
         }
         let mut look = self.look();

@@ -38,8 +38,10 @@ pub enum FixedTable {
     Annotation,
     /// Scripts by the hits of their timers in a request, from the raw rows.
     ManyCalls,
-    /// Alerts, where there is an `[[alert]]`.
+    /// Alerts, where there is an `[[alert]]` or `[[slo]]`.
     Alerts,
+    /// Objectives, where there is an `[[slo]]`.
+    Slo,
     /// Samples of PHP's functions, where there is a `[[stat]]`.
     Sample,
     /// Their requests.
@@ -95,6 +97,7 @@ impl FixedTable {
             Self::Annotation => "annotation",
             Self::ManyCalls => "many_calls",
             Self::Alerts => "alerts",
+            Self::Slo => "slo",
             Self::Sample => "sample",
             Self::StatRequest => "stat_request",
             Self::SquidSwap => "squid_swap",

@@ -1,5 +1,5 @@
 //! PERCENTILE_CONT, PERCENTILE_DISC and PERCENTILE: exact percentiles of a group or of a window's
-//! partition.
+//! partition; APDEX, of histograms.
 //!
 //! The second argument is a constant: 0.95, or 95 for PERCENTILE. PERCENTILE_CONT interpolates
 //! between the two nearest values, as MEDIAN does; the others return an existing value, by nearest
@@ -21,7 +21,7 @@ use datafusion::logical_expr::{
     Volatility,
 };
 
-use self::histograms::{Groups, Histograms};
+use self::histograms::{Groups, Histograms, Wanted};
 use super::memory::Room;
 use crate::report::histogram::BucketLayout;
 use crate::sql::cancellation;
@@ -31,8 +31,9 @@ use crate::sql::tables::history::BUCKETS;
 mod histograms;
 
 /// All of them, for registration.
-pub(crate) fn aggregates() -> [Arc<AggregateUDF>; 3] {
+pub(crate) fn aggregates() -> [Arc<AggregateUDF>; 4] {
     [
+        (APDEX, 0, false),
         ("percentile_cont", 1, true),
         ("percentile_disc", 1, false),
         ("percentile", 100, false),
@@ -47,12 +48,15 @@ pub(crate) fn aggregates() -> [Arc<AggregateUDF>; 3] {
     })
 }
 
+/// Not a percentile, and of histograms alone; its second argument is the seconds that satisfy.
+const APDEX: &str = "apdex";
+
 /// One of the functions: `(numbers, part)`, with a third argument if the numbers are ordered from
 /// the largest down.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Percentile {
     name: &'static str,
-    /// The value that stands for 100 percent: 1 or 100.
+    /// The value that stands for 100 percent: 1 or 100; 0 for [`APDEX`].
     whole: u32,
     interpolates: bool,
     signature: Signature,
@@ -63,8 +67,8 @@ impl Percentile {
         SqlError::wrong_arguments(format!("{}: {what}", self.name.to_uppercase()))
     }
 
-    /// The part as a number from 0 to 1.
-    fn part(&self, args: &AccumulatorArgs<'_>) -> Result<f64> {
+    /// What the second argument says.
+    fn wanted(&self, args: &AccumulatorArgs<'_>) -> Result<Wanted> {
         let nothing = RecordBatch::new_empty(Arc::new(Schema::empty()));
         let constant = match args.exprs[1].evaluate(&nothing) {
             Ok(ColumnarValue::Scalar(value)) => value.cast_to(&DataType::Float64).ok(),
@@ -72,8 +76,14 @@ impl Percentile {
         };
         let whole = f64::from(self.whole);
         match constant {
+            Some(ScalarValue::Float64(Some(secs))) if self.name == APDEX && secs > 0.0 => {
+                Ok(Wanted::Apdex((secs * 1e6).round() as u64))
+            }
+            _ if self.name == APDEX => Err(self
+                .wrong("seconds that satisfy must be a constant above 0")
+                .into()),
             Some(ScalarValue::Float64(Some(part))) if (0.0..=whole).contains(&part) => {
-                Ok(part / whole)
+                Ok(Wanted::Part(part / whole))
             }
             _ => Err(self
                 .wrong(&format!("the part must be a constant from 0 to {whole}"))
@@ -114,10 +124,17 @@ impl AggregateUDFImpl for Percentile {
         if args.is_distinct {
             return Err(self.wrong("DISTINCT is not done").into());
         }
-        let part = self.part(&args)?;
-        if is_of_histograms(&args) {
-            return Ok(Box::new(Histograms::new(buckets(&args), part)));
-        }
+        let wanted = self.wanted(&args)?;
+        let part = match wanted {
+            _ if is_of_histograms(&args) => {
+                return Ok(Box::new(Histograms::new(buckets(&args), wanted)));
+            }
+            Wanted::Part(part) => part,
+            Wanted::Apdex(_) => {
+                let what = "the first argument must be a histogram, as in database history";
+                return Err(self.wrong(what).into());
+            }
+        };
         Ok(Box::new(Values {
             values: Vec::new(),
             part,
@@ -136,8 +153,8 @@ impl AggregateUDFImpl for Percentile {
         &self,
         args: AccumulatorArgs<'_>,
     ) -> Result<Box<dyn GroupsAccumulator>> {
-        let part = self.part(&args)?;
-        Ok(Box::new(Groups::new(buckets(&args), part)))
+        let wanted = self.wanted(&args)?;
+        Ok(Box::new(Groups::new(buckets(&args), wanted)))
     }
 
     fn state_fields(&self, args: StateFieldsArgs<'_>) -> Result<Vec<FieldRef>> {

@@ -18,22 +18,30 @@ use crate::sql::error::SqlError;
 /// Overhead of an allocation.
 const ALLOCATION: usize = 16;
 
+/// The figure that is read from histograms.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Wanted {
+    /// The time in seconds that this part, from 0 to 1, does not exceed.
+    Part(f64),
+    /// (satisfied + tolerating / 2) / all: requests of up to so many microseconds, and of up to four times as many.
+    Apdex(u64),
+}
+
 /// The summed histogram of one group: of times, in seconds.
 #[derive(Debug)]
 pub(super) struct Histograms {
     all: Histogram,
-    /// From 0 to 1.
-    part: f64,
+    wanted: Wanted,
     buckets: BucketLayout,
     /// Bits of the coarsest histogram added.
     bits: u32,
 }
 
 impl Histograms {
-    pub(super) fn new(buckets: BucketLayout, part: f64) -> Self {
+    pub(super) fn new(buckets: BucketLayout, wanted: Wanted) -> Self {
         Self {
             all: Histogram::new(),
-            part,
+            wanted,
             buckets,
             bits: LOG_LINEAR_BITS,
         }
@@ -54,8 +62,23 @@ impl Histograms {
         histogram::encode(&self.all, &self.buckets, self.bits)
     }
 
-    fn percentile(&self) -> Option<f64> {
-        histogram::quantile(&self.all, &self.buckets, self.bits, rank(self.part)?)
+    fn answer(&self) -> Option<f64> {
+        let satisfied_us = match self.wanted {
+            Wanted::Part(part) => {
+                return histogram::quantile(&self.all, &self.buckets, self.bits, rank(part)?);
+            }
+            Wanted::Apdex(us) => us,
+        };
+        let within = |us: u64| {
+            let end = self.buckets.told_apart_from(us);
+            let pairs = self.all.iter();
+            let pairs = pairs.filter(move |(bucket, _)| self.buckets.ends(*bucket).0 < end);
+            pairs.map(|(_, count)| count).sum::<u64>() as f64
+        };
+        let all = self.all.iter().map(|(_, count)| count).sum::<u64>() as f64;
+        // Those that are satisfied are among the others too.
+        let sum = within(satisfied_us) + within(satisfied_us.saturating_mul(4));
+        (all > 0.0).then(|| sum / 2.0 / all)
     }
 }
 
@@ -64,7 +87,7 @@ fn rank(part: f64) -> Option<Rank> {
 }
 
 fn no_histogram() -> DataFusionError {
-    SqlError::wrong_arguments("PERCENTILE: this is no histogram").into()
+    SqlError::wrong_arguments("PERCENTILE, APDEX: this is no histogram").into()
 }
 
 impl Accumulator for Histograms {
@@ -82,7 +105,7 @@ impl Accumulator for Histograms {
     }
 
     fn evaluate(&mut self) -> Result<ScalarValue> {
-        Ok(ScalarValue::Float64(self.percentile()))
+        Ok(ScalarValue::Float64(self.answer()))
     }
 
     fn size(&self) -> usize {
@@ -94,7 +117,7 @@ impl Accumulator for Histograms {
 #[derive(Debug)]
 pub(super) struct Groups {
     buckets: BucketLayout,
-    part: f64,
+    wanted: Wanted,
     groups: Vec<Group>,
     /// Bytes on the heap.
     bytes: usize,
@@ -111,10 +134,10 @@ enum Group {
 }
 
 impl Groups {
-    pub(super) fn new(buckets: BucketLayout, part: f64) -> Self {
+    pub(super) fn new(buckets: BucketLayout, wanted: Wanted) -> Self {
         Self {
             buckets,
-            part,
+            wanted,
             groups: Vec::new(),
             bytes: 0,
         }
@@ -126,7 +149,7 @@ impl Groups {
         match group {
             Group::Nothing => *group = Group::One(bytes.into()),
             Group::One(first) => {
-                let mut several = Histograms::new(self.buckets, self.part);
+                let mut several = Histograms::new(self.buckets, self.wanted);
                 several.add(first)?;
                 several.add(bytes)?;
                 *group = Group::Several(Box::new(several));
@@ -210,12 +233,20 @@ impl GroupsAccumulator for Groups {
 
     fn evaluate(&mut self, emit_to: EmitTo) -> Result<ArrayRef> {
         let groups = self.take(emit_to).into_iter();
-        let found = groups.map(|group| match (group, rank(self.part)) {
-            (Group::Nothing, _) | (_, None) => Ok(None),
+        let rank = match self.wanted {
+            Wanted::Part(part) => rank(part),
+            Wanted::Apdex(_) => None,
+        };
+        let found = groups.map(|group| match (group, rank) {
+            (Group::Nothing, _) => Ok(None),
             (Group::One(bytes), Some(rank)) => {
                 histogram::encoded_quantile(&bytes, &self.buckets, rank).ok_or_else(no_histogram)
             }
-            (Group::Several(several), Some(_)) => Ok(several.percentile()),
+            (Group::One(bytes), None) => {
+                let mut one = Histograms::new(self.buckets, self.wanted);
+                one.add(&bytes).map(|()| one.answer())
+            }
+            (Group::Several(several), _) => Ok(several.answer()),
         });
         let found: Float64Array = found.collect::<Result<_>>()?;
         Ok(Arc::new(found))
@@ -268,10 +299,11 @@ mod tests {
     fn groups_held_together_are_groups_each_for_itself() {
         let mut random = StdRng::seed_from_u64(95);
         for round in 0..30 {
-            let new = || Groups::new(BucketLayout::LogLinear, 0.95);
+            let wanted = [Wanted::Part(0.95), Wanted::Apdex(500_000)][round % 2];
+            let new = || Groups::new(BucketLayout::LogLinear, wanted);
             let (mut merged, mut parts) = (new(), [new(), new()]);
             let mut alone: Vec<_> = (0..GROUPS)
-                .map(|_| Histograms::new(BucketLayout::LogLinear, 0.95))
+                .map(|_| Histograms::new(BucketLayout::LogLinear, wanted))
                 .collect();
             for step in 0..4 {
                 let count = random.random_range(0..60);
@@ -311,15 +343,27 @@ mod tests {
                 .as_primitive::<datafusion::arrow::datatypes::Float64Type>()
                 .iter()
                 .collect();
-            let expected: Vec<_> = alone.iter().map(Histograms::percentile).collect();
+            let expected: Vec<_> = alone.iter().map(Histograms::answer).collect();
             assert_eq!(found, expected, "round {round}");
         }
     }
 
     #[test]
+    fn apdex_counts_who_tolerates_half() {
+        let buckets = BucketLayout::LogLinear;
+        let mut group = Histograms::new(buckets, Wanted::Apdex(500_000));
+        assert_eq!(group.answer(), None);
+        // The satisfied up to 0.507904 s, those who tolerate it up to 2.031616 s, the others.
+        for (us, count) in [(400_000, 169), (507_000, 1), (600_000, 20), (2_100_000, 10)] {
+            group.all.add(buckets.bucket(us), count);
+        }
+        assert_eq!(group.answer(), Some(0.9));
+    }
+
+    #[test]
     fn a_group_of_one_histogram_takes_little_more_than_that() {
         let mut random = StdRng::seed_from_u64(7);
-        let mut groups = Groups::new(BucketLayout::LogLinear, 0.5);
+        let mut groups = Groups::new(BucketLayout::LogLinear, Wanted::Part(0.5));
         let rows = rows(&mut random, 10_000);
         let (values, ..) = arrays(&rows);
         let each: Vec<usize> = (0..rows.len()).collect();

@@ -1,0 +1,407 @@
+//! Objectives: which part of the requests was good, how fast the budget for others burns, and what is left of it.
+//!
+//! ```text
+//!   b = 1 - objective      burn = (bad / total) / b      left = 1 - bad / (b x total), over the period
+//! ```
+//!
+//! Two windows of each of [`BURNS`] must exceed its burn rate: the long one says that it matters, the short one that it goes on.
+//! Sums are whole numbers, so what is compared is exact. The far end of a window of up to an hour is exact to the second, that of
+//! 6 h to 10 s, of 3 d to a minute, of the period to an hour. Bounded: [`BYTES_MAX`] an objective. Pure: no clock, no thread.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+use std::ops::{AddAssign, SubAssign};
+use std::sync::Arc;
+
+use super::rule::{Conditions, Truth, secs};
+use crate::config::SloEntry;
+use crate::limits::SLO_PERIOD_SECS_MAX;
+use crate::report::definition::{Definition, Field, Filter, KeySource, Pattern};
+use crate::report::totals::Totals;
+
+/// Of so many requests [`SloEntry::budget`] may be bad.
+const WHOLE: u128 = 100_000;
+/// Bad requests in the long window below which nothing is said.
+const BAD_MIN: u64 = 5;
+
+/// A burn rate at which somebody is told.
+#[derive(Debug, PartialEq, Eq)]
+pub struct BurnRate {
+    /// Of the alert.
+    pub severity: &'static str,
+    /// The windows, seconds.
+    pub long: u64,
+    /// Ends soon after it is over.
+    pub short: u64,
+    /// In tenths.
+    tenths: u64,
+}
+
+/// Those of the SRE workbook.
+pub const BURNS: [BurnRate; 3] = [
+    burn("page", 3_600, 300, 144),
+    burn("page", 21_600, 1_800, 60),
+    burn("ticket", 259_200, 21_600, 10),
+];
+
+const fn burn(severity: &'static str, long: u64, short: u64, tenths: u64) -> BurnRate {
+    BurnRate {
+        severity,
+        long,
+        short,
+        tenths,
+    }
+}
+
+impl BurnRate {
+    /// The rate above which both windows must be.
+    #[must_use]
+    pub fn threshold(&self) -> f64 {
+        self.tenths as f64 / 10.0
+    }
+
+    /// In words.
+    #[must_use]
+    pub fn words(&self) -> String {
+        let (long, short) = (secs(self.long), secs(self.short));
+        format!("{} times over both {long} and {short}", self.threshold())
+    }
+}
+
+/// Steps that sums are kept in: their length and windows, seconds. The last one is for the period too.
+const STEPS: [(u64, &[u64]); 4] = [
+    (1, &[300, 1_800, 3_600]),
+    (10, &[21_600]),
+    (60, &[259_200]),
+    (3_600, &[]),
+];
+
+/// What an objective takes at most.
+pub const BYTES_MAX: usize =
+    size_of::<Count>() * (3_600 + 2_160 + 4_320 + (SLO_PERIOD_SECS_MAX / 3_600) as usize) * 2;
+
+/// Requests, and which of them were not good.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Count {
+    /// Seconds in which they were counted.
+    pub covered_secs: u64,
+    /// All.
+    pub total: u64,
+    /// Those that took too long; where errors are told apart, without these.
+    pub slow: u64,
+    /// Those with an error.
+    pub errors: u64,
+}
+
+impl Count {
+    /// Those that were not good, at most: an error may have been slow too.
+    #[must_use]
+    pub fn bad(&self) -> u64 {
+        self.total.min(self.slow + self.errors)
+    }
+}
+
+impl AddAssign<&Self> for Count {
+    fn add_assign(&mut self, other: &Self) {
+        self.covered_secs += other.covered_secs;
+        self.total += other.total;
+        self.slow += other.slow;
+        self.errors += other.errors;
+    }
+}
+
+impl SubAssign<&Self> for Count {
+    fn sub_assign(&mut self, other: &Self) {
+        self.covered_secs -= other.covered_secs;
+        self.total -= other.total;
+        self.slow -= other.slow;
+        self.errors -= other.errors;
+    }
+}
+
+/// An objective over a report that there is.
+#[derive(Debug)]
+pub struct Objective {
+    /// What was configured.
+    pub entry: SloEntry,
+    /// The report as it is defined.
+    pub report: Definition,
+    conditions: Conditions,
+    /// A good request takes less, microseconds: where history by the hour tells times apart.
+    slow_from_us: Option<u64>,
+    /// Whether slow requests and errors are told apart.
+    pub is_exact: bool,
+}
+
+impl Objective {
+    pub(super) fn new(entry: &SloEntry, report: &Definition, conditions: Conditions) -> Self {
+        let of_status =
+            |it: &Filter| matches!(it, Filter::Field(Field::Status, Pattern::Equals(_)));
+        let is_status = KeySource::Field(Field::Status);
+        let has_status = report.keys.iter().any(|it| it.source == is_status)
+            || report.filters.iter().any(of_status);
+        Self {
+            entry: entry.clone(),
+            report: report.clone(),
+            conditions,
+            slow_from_us: entry.good_us.map(|us| report.buckets.told_apart_from(us)),
+            is_exact: has_status || entry.good_us.is_none(),
+        }
+    }
+
+    /// Whether what was counted for one counts for the other.
+    #[must_use]
+    pub fn counts_as(&self, other: &Self) -> bool {
+        let what = |it: &Self| (it.entry.good_us, it.entry.period, it.is_exact);
+        what(self) == what(other)
+            && self.entry.name == other.entry.name
+            && self.entry.conditions == other.entry.conditions
+            && self.report == other.report
+    }
+
+    /// Whether it looks at a row; `(other)` may be any.
+    #[must_use]
+    pub fn concerns(&self, key: &[u8], is_other: bool) -> bool {
+        let fits = || super::rule::fits(&self.conditions, key);
+        self.conditions.is_empty() || !is_other && fits()
+    }
+
+    /// What a row counts for. Nothing if its times are wanted and not known.
+    #[must_use]
+    pub fn count(&self, totals: &Totals, times: Option<impl Iterator<Item = (u32, u64)>>) -> Count {
+        let slow = match (self.slow_from_us, times) {
+            (None, _) => 0,
+            (Some(_), None) => return Count::default(),
+            (Some(us), Some(times)) => {
+                let is_slow = |it: &(u32, u64)| self.report.buckets.ends(it.0).0 >= us;
+                times.filter(is_slow).map(|it| it.1).sum()
+            }
+        };
+        Count {
+            covered_secs: 0,
+            total: totals.requests,
+            // All requests of such a row are errors, or none is.
+            slow: if self.is_exact && totals.errors > 0 {
+                0
+            } else {
+                slow
+            },
+            errors: totals.errors,
+        }
+    }
+
+    /// The rate at which a budget burns; `None`: there were no requests.
+    #[must_use]
+    pub fn burn(&self, count: &Count) -> Option<f64> {
+        let budget = u128::from(count.total) * u128::from(self.entry.budget);
+        let bad = u128::from(count.bad()) * WHOLE;
+        (budget > 0).then(|| bad as f64 / budget as f64)
+    }
+
+    /// Whether both windows burn faster.
+    fn holds(&self, rate: &BurnRate, long: &Count, short: &Count) -> Truth {
+        let is_covered = |count: &Count, secs: u64| count.covered_secs * 2 >= secs;
+        let is_known = is_covered(long, rate.long)
+            && is_covered(short, rate.short)
+            && long.total >= self.entry.min_requests
+            && long.bad() >= BAD_MIN;
+        let exceeds = |count: &Count| {
+            let most = u128::from(rate.tenths * self.entry.budget) * u128::from(count.total);
+            u128::from(count.bad()) * WHOLE * 10 > most
+        };
+        match is_known {
+            false => Truth::Unknown,
+            true if exceeds(long) && exceeds(short) => Truth::True,
+            true => Truth::False,
+        }
+    }
+
+    /// The part that shall be good, percent.
+    #[must_use]
+    pub fn percent(&self) -> f64 {
+        (WHOLE - u128::from(self.entry.budget)) as f64 / 1_000.0
+    }
+
+    /// What is good, in words.
+    #[must_use]
+    pub fn words(&self) -> String {
+        let entry = &self.entry;
+        let rows = match entry.conditions.is_empty() {
+            true => String::new(),
+            false => format!(" ({})", entry.conditions.join(" and ")),
+        };
+        let good = match self.slow_from_us {
+            None => "are no errors".to_owned(),
+            Some(us) => format!("take less than {} s and are no errors", us as f64 / 1e6),
+        };
+        let (percent, report, period) = (self.percent(), &entry.report, secs(entry.period));
+        format!("{percent}% of the requests of {report}{rows} {good}, over {period}")
+    }
+
+    /// Burn rates of a severity, and which of them cannot be reached.
+    #[must_use]
+    pub fn burn_words(&self, severity: &str) -> String {
+        let rates = BURNS.iter().filter(|it| it.severity == severity);
+        let words = rates.map(|rate| {
+            let never = match u128::from(rate.tenths * self.entry.budget) >= WHOLE * 10 {
+                true => " (never: not even with every request bad)",
+                false => "",
+            };
+            format!("{}{never}", rate.words())
+        });
+        words.collect::<Vec<_>>().join(", or more than ")
+    }
+}
+
+/// How a budget burns over two windows.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Burn {
+    /// Which.
+    pub rate: &'static BurnRate,
+    /// Over the long window; `None`: no requests.
+    pub long: Option<f64>,
+    /// Over the short one.
+    pub short: Option<f64>,
+    /// Whether both exceed it.
+    pub truth: Truth,
+}
+
+/// Counts of steps of one length, and their sums over windows.
+#[derive(Debug)]
+struct Steps {
+    secs: u64,
+    /// Lengths in steps, and sums of the steps that are over.
+    windows: Vec<(usize, Count)>,
+    longest: usize,
+    over: VecDeque<Count>,
+    running: Count,
+}
+
+impl Steps {
+    fn new(secs: u64, windows: &[u64]) -> Self {
+        let lengths = windows.iter().map(|it| it.div_ceil(secs) as usize);
+        let windows: Vec<_> = lengths.map(|it| (it, Count::default())).collect();
+        Self {
+            secs,
+            longest: windows.iter().map(|it| it.0).max().unwrap_or_default(),
+            windows,
+            over: VecDeque::new(),
+            running: Count::default(),
+        }
+    }
+
+    fn pass(&mut self, now: u64) {
+        if !now.is_multiple_of(self.secs) {
+            return;
+        }
+        let ended = std::mem::take(&mut self.running);
+        for (length, sum) in &mut self.windows {
+            *sum += &ended;
+            if let Some(gone) = self.over.len().checked_sub(*length) {
+                *sum -= &self.over[gone];
+            }
+        }
+        self.over.push_back(ended);
+        if self.over.len() > self.longest {
+            self.over.pop_front();
+        }
+    }
+}
+
+/// An objective, and what was counted of it over its period.
+#[derive(Debug)]
+pub struct Budget {
+    /// Which.
+    pub objective: Arc<Objective>,
+    steps: [Steps; 4],
+}
+
+impl Budget {
+    /// Nothing was counted yet.
+    #[must_use]
+    pub fn new(objective: Arc<Objective>) -> Self {
+        let period = [objective.entry.period];
+        let steps = STEPS.map(|(secs, windows)| match windows {
+            [] => Steps::new(secs, &period),
+            _ => Steps::new(secs, windows),
+        });
+        Self { objective, steps }
+    }
+
+    /// Counts requests of the running second.
+    pub fn gain(&mut self, count: &Count) {
+        self.steps.iter_mut().for_each(|it| it.running += count);
+    }
+
+    /// A second is over: `now` of the stream have passed.
+    pub fn pass(&mut self, now: u64) {
+        self.steps.iter_mut().for_each(|it| it.pass(now));
+    }
+
+    /// What was counted in the last `secs` seconds, one of the windows or the period.
+    #[must_use]
+    pub fn window(&self, secs: u64) -> Count {
+        let found = self.steps.iter().find_map(|steps| {
+            let length = secs.div_ceil(steps.secs) as usize;
+            let window = steps.windows.iter().find(|it| it.0 == length)?;
+            let mut count = window.1;
+            count += &steps.running;
+            Some(count)
+        });
+        found.unwrap_or_default()
+    }
+
+    /// What was counted in the period.
+    #[must_use]
+    pub fn period(&self) -> Count {
+        let steps = &self.steps[3];
+        let mut count = steps.windows[0].1;
+        count += &steps.running;
+        count
+    }
+
+    /// How it burns.
+    #[must_use]
+    pub fn burns(&self) -> [Burn; 3] {
+        BURNS.each_ref().map(|rate| {
+            let [long, short] = [rate.long, rate.short].map(|secs| self.window(secs));
+            let objective = &self.objective;
+            Burn {
+                rate,
+                long: objective.burn(&long),
+                short: objective.burn(&short),
+                truth: objective.holds(rate, &long, &short),
+            }
+        })
+    }
+
+    /// What was left of the budget of the whole period at the end of each of its hours.
+    #[must_use]
+    pub fn course(&self) -> Vec<Option<f64>> {
+        let all = self.period();
+        let (mut so_far, of_all) = (Count::default(), u128::from(all.total));
+        let budget = of_all * u128::from(self.objective.entry.budget);
+        let hours = self.steps[3].over.iter().chain([&self.steps[3].running]);
+        let left = hours.map(|hour| {
+            so_far += hour;
+            let bad = u128::from(so_far.bad()) * WHOLE;
+            (so_far.total > 0 && budget > 0).then(|| 1.0 - bad as f64 / budget as f64)
+        });
+        left.collect()
+    }
+}
+
+/// Whether somebody of this severity is to be told, and the fastest rate that says so: any of its pairs will do.
+#[must_use]
+pub fn verdict(burns: &[Burn], severity: &str) -> (Truth, Option<f64>) {
+    let of_severity = || burns.iter().filter(|it| it.rate.severity == severity);
+    let rates = |truth| of_severity().filter(move |it| it.truth == truth);
+    let fastest = |truth| rates(truth).filter_map(|it| it.long).reduce(f64::max);
+    match (rates(Truth::True).next(), rates(Truth::False).next()) {
+        (Some(_), _) => (Truth::True, fastest(Truth::True)),
+        (None, Some(_)) => (Truth::False, fastest(Truth::False)),
+        (None, None) => (Truth::Unknown, None),
+    }
+}

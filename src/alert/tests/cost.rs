@@ -1,0 +1,55 @@
+//! What many rules over many rows cost.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use super::{Engine, REPORT, Seen, dice, rules, second, take};
+
+/// How long this thread has run.
+fn on_cpu() -> Duration {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    Duration::from_nanos(text.split(' ').next().unwrap().parse().unwrap())
+}
+
+/// What it costs is printed by `cargo test --release -- --ignored --nocapture a_thousand_rules`.
+#[test]
+#[ignore = "measures"]
+#[expect(clippy::print_stderr, reason = "what it measures")]
+fn a_thousand_rules_over_a_hundred_thousand_rows() {
+    const ROWS: usize = 100_000;
+    let text = (0..1_000).map(|at| {
+        let (what, window) = [
+            ("p95 > 800ms", "60s"),
+            ("errors / req_count > 5%", "5m"),
+            ("req_per_sec > 1000", "10s"),
+            ("p99 > 2s", "1h"),
+        ][at % 4];
+        format!(
+            "[[alert]]\nname = \"x{at}\"\nreport = \"{REPORT}\"\nwhen = \"{what}\"\nwindow = \"{window}\"\n\
+             where = \"script_name=/{at:03}/*\"\n"
+        )
+    });
+    let mut engine = Engine::new(rules(&text.collect::<String>()), 256 << 20, 1);
+    let names: Vec<String> = (0..ROWS)
+        .map(|at| format!("/{:03}/{at}", at % 1_000))
+        .collect();
+    let (mut random, mut longest) = (1, Duration::ZERO);
+    let seconds = 120;
+    let mut spent = Duration::ZERO;
+    for unix in 0..seconds {
+        let busy: BTreeSet<usize> = (0..2_000)
+            .map(|_| dice(&mut random, ROWS as u64) as usize)
+            .collect();
+        let rows: Vec<(&str, Seen)> = busy.iter().map(|at| (&*names[*at], (5, 0))).collect();
+        let gain = second(unix, &rows);
+        let start = on_cpu();
+        take(&mut engine, &gain);
+        let took = on_cpu() - start;
+        (spent, longest) = (spent + took, longest.max(took));
+    }
+    eprintln!(
+        "{} a second, the longest {longest:?}; {} bytes",
+        format_args!("{:?}", spent / seconds as u32),
+        engine.room.used
+    );
+}

@@ -1,0 +1,133 @@
+//! `[[slo]]`: which part of the requests shall be good, and over how long. What the report has for keys is checked where the
+//! reports are known (`crate::alert::rule`).
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::alert::{AlertEntry, conditions, labels, some};
+use super::error::ConfigError;
+use super::kinds::{Kind, name, span, whole};
+use super::list_entry::{EntryReader, Refused};
+use super::raw_value::Entry;
+use super::units::parse_duration;
+use crate::limits::{SLO_PERIOD_SECS_MAX, SLOS_MAX};
+
+/// Requests in the longer window below which nothing is said.
+const MIN_REQUESTS: u64 = 100;
+/// The period without another one: 30 days.
+const PERIOD: u64 = 30 * 86_400;
+const DAY: u64 = 86_400;
+
+/// An entry, checked as far as that needs no report.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SloEntry {
+    /// As it was given, for what is found wrong later.
+    pub entry: Entry,
+    /// What it and its alerts are called.
+    pub name: String,
+    /// Of which report.
+    pub report: String,
+    /// Of which of its rows.
+    pub conditions: Vec<String>,
+    /// A good request takes no more microseconds; `None`: any that is not an error is good.
+    pub good_us: Option<u64>,
+    /// Of 100,000 requests so many may be bad.
+    pub budget: u64,
+    /// Over how many seconds.
+    pub period: u64,
+    /// Requests in the longer window below which nothing is said.
+    pub min_requests: u64,
+    /// Labels of its alerts.
+    pub labels: BTreeMap<String, String>,
+}
+
+/// The keys of an entry.
+const KEYS: [&str; 8] = [
+    "name",
+    "report",
+    "where",
+    "good",
+    "objective",
+    "period",
+    "min_requests",
+    "labels",
+];
+
+/// The objectives of all entries, in their order; what is wrong goes to `errors` and is left out.
+pub(super) fn read(
+    entries: &[Entry],
+    alerts: &[AlertEntry],
+    errors: &mut Vec<ConfigError>,
+) -> Vec<SloEntry> {
+    let mut slos: Vec<SloEntry> = Vec::with_capacity(entries.len());
+    EntryReader::each("slo", SLOS_MAX, entries, errors, |reader| {
+        let slo = reader.slo()?;
+        let alerts = alerts.iter().map(|it| (&it.name, &it.entry));
+        let mut taken = alerts.chain(slos.iter().map(|it| (&it.name, &it.entry)));
+        if let Some((_, other)) = taken.find(|it| *it.0 == slo.name) {
+            let problem = format!("the entry at {} has it too", other.location);
+            return reader.refuse("name", &problem, "a name of its own: its alerts have it");
+        }
+        slos.push(slo);
+        Ok(())
+    });
+    slos
+}
+
+impl EntryReader<'_> {
+    fn slo(&mut self) -> Result<SloEntry, Refused> {
+        self.refuse_unknown(&KEYS, |_| None);
+        let name = self.required("name", &some(name("the objective")));
+        let report = self.required("report", &some(super::kinds::name("a report")));
+        let conditions = self.read("where", &conditions());
+        let good = self.read("good", &good());
+        let budget = self.required("objective", &objective());
+        let [least, most] = [DAY, SLO_PERIOD_SECS_MAX].map(Duration::from_secs);
+        let period = self.read("period", &span(least, most).in_whole_seconds());
+        let min_requests = self.read("min_requests", &whole(1, u64::MAX >> 1));
+        let labels = self.read("labels", &labels());
+        Ok(SloEntry {
+            entry: self.entry.clone(),
+            name: name?,
+            report: report?,
+            conditions: conditions?.unwrap_or_default(),
+            good_us: good?,
+            budget: budget?,
+            period: period?.map_or(PERIOD, |it| it.as_secs()),
+            min_requests: min_requests?.unwrap_or(MIN_REQUESTS),
+            labels: labels?.unwrap_or_default(),
+        })
+    }
+}
+
+/// `req_time <= 500ms`, microseconds.
+fn good() -> Kind<u64> {
+    let accepted = "\"req_time <= DURATION\", as in \"req_time <= 500ms\"; without it every request that is no error is good";
+    Kind::new(accepted, |given| {
+        let text = given.text().ok_or("not a text")?;
+        let (column, longest) = text.split_once("<=").ok_or("no <=")?;
+        if column.trim() != "req_time" {
+            return Err("not about req_time".into());
+        }
+        let us = parse_duration(longest)?.as_micros();
+        u64::try_from(us)
+            .ok()
+            .filter(|us| *us > 0)
+            .ok_or("not a time that requests take".into())
+    })
+}
+
+/// A part in percent; gives how many of 100,000 may be bad.
+fn objective() -> Kind<u64> {
+    Kind::new("50 to 99.999 percent, as in 99.5", |given| {
+        let text = given.text_or_number().ok_or("not a number")?;
+        let number = text.trim().trim_end_matches('%').trim_end();
+        let percent: f64 = number.parse().map_err(|_| "not a number")?;
+        let bad = (100.0 - percent) * 1_000.0;
+        match bad.round() {
+            _ if !(50.0..=99.999).contains(&percent) => Err("out of range".into()),
+            whole if (bad - whole).abs() > 1e-6 => Err("more than three decimals".into()),
+            whole => Ok(whole as u64),
+        }
+    })
+}

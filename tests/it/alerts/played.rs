@@ -1,0 +1,213 @@
+//! Rules played over the past, what `pinbad check` says of them, and objectives, whose budgets rest on the past.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use pinbad::clock::{Clock, ManualClock};
+use prost::Message as _;
+use serde_json::{Value as Json, json};
+
+use crate::harness::{Here, Sender, await_until, pinbad, run};
+use crate::packets::request;
+use crate::past::{START_SECS, pass};
+
+/// A site with twelve minutes of past, of which the fourth to the seventh have errors in one of five requests for `/a`.
+fn with_past(dir: &Path, rule: &str) -> Here {
+    let clock = Arc::new(ManualClock::new(START_SECS * 1_000));
+    let here = started(dir, rule, &clock);
+    send_past(&here, &clock);
+    here
+}
+
+fn started(dir: &Path, rule: &str, clock: &Arc<ManualClock>) -> Here {
+    let history = format!("history.dir={}", dir.display());
+    let settings = [
+        &history,
+        "history.free_min=0",
+        "history.flush_period=60s",
+        rule,
+    ];
+    let clock = Arc::<ManualClock>::clone(clock) as Arc<dyn Clock>;
+    Here::with_clock(&settings, clock)
+}
+
+fn send_past(here: &Here, clock: &ManualClock) {
+    let mut sender = Sender::new(&here.site);
+    for minute in 0..12 {
+        for number in 0..20 {
+            let mut packet = request("h", "s", if number % 2 == 0 { "/a" } else { "/b" });
+            let fails = number < 4 && number % 2 == 0 && (3..7).contains(&minute);
+            packet.status = Some(if fails { 500 } else { 200 });
+            sender.send(&packet.encode_to_vec());
+        }
+        sender.at_rest();
+        pass(&here.site, clock, 1_000);
+        pass(&here.site, clock, 59_000);
+    }
+    let from = format!("/api/v1/info?from={START_SECS}");
+    let count = || here.site.get(&from).any_json()["req_count"].as_u64();
+    await_until("all of it is in history", count, |it| *it == Some(240));
+}
+
+#[test]
+fn rules_in_force_and_those_of_a_file_are_played_over_the_past() {
+    let dir = tempfile::tempdir().unwrap();
+    let rule = "alert=[{name = \"failing\", report = \"report_by_script_name\", when = \"errors / req_count > 10%\", \
+                window = \"1m\", for = \"2m\", min_requests = 10}]";
+    let here = with_past(&dir.path().join("history"), rule);
+    let (url, until) = (format!("http://{}", here.site.http), START_SECS + 720);
+    let test = |more: &[&str]| {
+        let (from, to) = (START_SECS.to_string(), until.to_string());
+        let span = ["alert", "test", "--url", &url, "--from", &from, "--to", &to];
+        let said = run(pinbad().args(span).args(more));
+        (said.code, said.out + &said.err)
+    };
+    // It holds at the ends of four minutes: for two of them it is pending.
+    let expected = "2024-02-28 22:06:00Z  for 2m  failing  script_name=/a\n";
+    assert_eq!(test(&[]), (Some(0), expected.to_owned()));
+
+    // Those that are not in force.
+    let file = dir.path().join("other.toml");
+    let given = |text: &str| {
+        std::fs::write(&file, text).unwrap();
+        test(&["--config", file.to_str().unwrap()])
+    };
+    let other = "[[alert]]\nname = \"any\"\nreport = \"report_by_script_name\"\nwhen = \"errors > 0\"\nmin_requests = 1\n";
+    let expected = "2024-02-28 22:04:00Z  for 4m  any  script_name=/a\n";
+    assert_eq!(given(other), (Some(0), expected.to_owned()));
+    let (code, said) = given(&other.replace("errors > 0", "bugs > 0"));
+    assert_eq!(code, Some(1));
+    assert!(
+        said.contains("has no number \"bugs\"; accepted: req_count, "),
+        "{said}"
+    );
+    let (code, said) = given(&other.replace("when", "whenever"));
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("other.toml:4: alert.whenever"), "{said}");
+    let refused = |body| here.site.post("/api/v1/alerts/test", body).problem(400);
+    for body in ["[]", "{}", "{\"user\": []}", "{\"alert\": null}"] {
+        let problem = refused(body);
+        assert!(problem.contains("the body must hold"), "{problem}");
+    }
+
+    // What a rule concerns now, where there is a daemon.
+    let (path, http) = (file.to_str().unwrap(), here.site.http.to_string());
+    let check = |where_: &str| {
+        std::fs::write(&file, format!("{other}where = \"{where_}\"\n")).unwrap();
+        run(pinbad().args(["check", "--config", path, "--http", &http])).out
+    };
+    for (where_, rows) in [
+        (
+            "script_name=/*",
+            "2 rows of the daemon at URL now: /a; /b\n",
+        ),
+        ("script_name=/b", "1 row of the daemon at URL now: /b\n"),
+        ("script_name=/c", "0 rows of the daemon at URL now\n"),
+    ] {
+        let said = check(where_);
+        let expected = format!("concerns {}", rows.replace("URL", &url));
+        assert!(said.contains(&expected), "{said}");
+    }
+    here.stop();
+}
+
+#[test]
+fn a_budget_is_counted_live_and_goes_on_after_a_restart() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Arc::new(ManualClock::new(START_SECS * 1_000));
+    let slo = "slo=[{name = \"shop\", report = \"report_by_script_name\", objective = 90, period = \"1d\"}, \
+               {name = \"a\", report = \"report_by_script_name\", where = \"script_name=/a\", good = \"req_time <= 500ms\", \
+               objective = 99.5}]";
+    let here = started(dir.path(), slo, &clock);
+    send_past(&here, &clock);
+    let rows = |here: &Here| here.site.json("/api/v1/slos")["rows"].clone();
+    let totals = |here: &Here| {
+        let rows = rows(here);
+        let rows = rows.as_array().unwrap().iter();
+        let totals = rows.map(|it| (it["total"].clone(), it["bad"].clone()));
+        totals.collect::<Vec<_>>()
+    };
+    let expected: [(Json, Json); 2] = [(240.into(), 8.into()), (120.into(), 8.into())];
+    await_until(
+        "all of it is counted",
+        || totals(&here),
+        |it| *it == expected,
+    );
+    let shop = &rows(&here)[0];
+    assert_eq!(
+        (&shop["name"], &shop["exact"]),
+        (&"shop".into(), &true.into())
+    );
+    // Of 240 requests 24 may be bad.
+    let left = shop["budget_left"].as_f64().unwrap();
+    assert!((left - (1.0 - 8.0 / 24.0)).abs() < 1e-9, "{shop}");
+    let covered = shop["covered_seconds"].as_u64().unwrap();
+    assert!((700..=721).contains(&covered), "{shop}");
+    assert_eq!(
+        shop["burn"][0]["state"], "unknown",
+        "half an hour is lacking"
+    );
+    let metrics = here.site.get("/metrics").body;
+    assert!(
+        metrics.contains("pinbad_slo_budget_left{slo=\"shop\"} 0.6666"),
+        "{metrics}"
+    );
+    assert!(
+        metrics.contains("pinbad_slo_burn{slo=\"shop\",window=\"1h\"} 0.3333"),
+        "{metrics}"
+    );
+    let sql = here
+        .site
+        .sql("SELECT slo, objective, total, bad, exact, state FROM slo");
+    let expected_rows = json!([["shop", 90, 240, 8, 1, "ok"], ["a", 99.5, 120, 8, 0, "ok"]]);
+    assert_eq!(sql, expected_rows);
+    let page = here.site.get("/alerts").body;
+    assert!(
+        page.contains("shop: 90% of the requests") && page.contains("up to 8"),
+        "{page}"
+    );
+    here.stop();
+    // What history has by the minute.
+    let again = started(dir.path(), slo, &clock);
+    await_until(
+        "the budget goes on",
+        || totals(&again),
+        |it| *it == expected,
+    );
+    again.stop();
+}
+
+#[test]
+fn a_budget_that_burns_fires() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Arc::new(ManualClock::new(START_SECS * 1_000));
+    let slo = "slo=[{name = \"shop\", report = \"info\", objective = 99, min_requests = 20}]";
+    let here = started(dir.path(), slo, &clock);
+    let mut sender = Sender::new(&here.site);
+    for _ in 0..40 {
+        for number in 0..4 {
+            let mut packet = request("h", "s", "/a");
+            packet.status = Some(if number == 0 { 500 } else { 200 });
+            sender.send(&packet.encode_to_vec());
+        }
+        sender.at_rest();
+        pass(&here.site, &clock, 1_000);
+        pass(&here.site, &clock, 59_000);
+    }
+    let fired = || here.site.json("/api/v1/alerts")["rows"].clone();
+    let rows = await_until("it fires", fired, |rows| rows[0]["state"] == "firing");
+    let row = &rows[0];
+    assert_eq!(
+        (&row["alert"], &row["severity"]),
+        (&"shop".into(), &"page".into())
+    );
+    // A quarter of the requests where one of a hundred may be bad.
+    assert_eq!(row["value"], 25.0);
+    assert_eq!(rows.as_array().unwrap().len(), 1, "a page hides the ticket");
+    let burn = &here.site.json("/api/v1/slos")["rows"][0]["burn"];
+    assert_eq!(
+        (&burn[0]["state"], &burn[2]["state"]),
+        (&"firing".into(), &"unknown".into())
+    );
+    here.stop();
+}
