@@ -1,16 +1,16 @@
-//! Which rows of a table are shown, and in which order.
+//! Selects and orders the rows of a table.
 //!
-//! Rows are filtered first, then sorted, then cut. The values of one column are read once, and only rows that are equal there
-//! look at the next column. When only the top is wanted, only the top is sorted. Rows that are equal in all columns keep the
-//! order of the table; NULL comes last in both directions; text is compared by its bytes. Memory: a value and a number a row,
-//! for as long as the sort runs.
+//! Rows are filtered first, then sorted, then cut. The values of the first sort column are read
+//! once; other columns are only compared where it is equal. If only the top is wanted, only the top
+//! is sorted. Equal rows keep the order of the table; NULL comes last in both directions; text is
+//! compared by its bytes. Memory: a value and a number per row while the sort runs.
 
 use std::cmp::Ordering;
 
 use crate::query::table::Table;
 use crate::value::Value;
 
-/// By which column rows are sorted, and whether the largest comes first.
+/// A sort column, and whether the largest comes first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::http) struct Sort {
     pub(in crate::http) column: String,
@@ -18,7 +18,7 @@ pub(in crate::http) struct Sort {
 }
 
 impl Sort {
-    /// The largest first.
+    /// Largest first.
     pub(in crate::http) fn largest(column: &str) -> Self {
         Self {
             column: column.to_owned(),
@@ -26,7 +26,7 @@ impl Sort {
         }
     }
 
-    /// As the parameter `sort` says it: a minus before the column puts the largest first.
+    /// Parses the parameter `sort`: a minus before the column puts the largest first.
     pub(in crate::http) fn parse(text: &str) -> Self {
         let column = text.strip_prefix('-');
         Self {
@@ -36,8 +36,8 @@ impl Sort {
     }
 }
 
-/// Filters, sorts by the columns of these numbers (true: the largest first) and cuts; a limit of 0 leaves all. Gives the numbers of the rows, and how many there were before they were
-/// cut.
+/// Filters rows, sorts by these columns (true: largest first) and cuts; a limit of 0 keeps all.
+/// Returns the numbers of the rows, and how many there were before the cut.
 pub(in crate::http) fn choose(
     table: &dyn Table,
     keep: &dyn Fn(usize) -> bool,
@@ -68,7 +68,7 @@ fn sorted(table: &dyn Table, rows: Vec<usize>, sort: &[(usize, bool)], top: usiz
         compare(&a.0, &b.0, descending).then(a.1.cmp(&b.1))
     };
     if 0 < top && top < entries.len() {
-        // Of those that are equal to the last one the other columns decide which are on top.
+        // Among rows equal to the last one, the other columns decide which are on top.
         let (_, last, _) = entries.select_nth_unstable_by(top - 1, order);
         let last = last.0.clone();
         entries.retain(|(value, _)| compare(value, &last, descending).is_le());
@@ -88,7 +88,7 @@ fn sorted(table: &dyn Table, rows: Vec<usize>, sort: &[(usize, bool)], top: usiz
     sorted
 }
 
-/// The order of two values of a column; two times compare as whole numbers, both zeros are one.
+/// Compares two values of a column; times compare as integers, and both zeros are equal.
 fn compare(a: &Value<'_>, b: &Value<'_>, descending: bool) -> Ordering {
     let is_last = |value: &Value<'_>| match value {
         Value::Float(number) => number.is_nan(),
@@ -118,7 +118,7 @@ mod tests {
     use super::*;
     use crate::value::{Column, ColumnType, Unit};
 
-    /// A table of values made beforehand, the first column text.
+    /// A table of constant values, with text in the first column.
     struct Sample(Vec<Column>, Vec<Vec<Value<'static>>>);
 
     impl Table for Sample {
@@ -181,7 +181,7 @@ mod tests {
         Sample(columns, rows)
     }
 
-    /// The order as the specification says it, value by value.
+    /// The order as specified, value by value.
     fn naive(a: &Value<'_>, b: &Value<'_>, descending: bool) -> Ordering {
         let null = |value: &Value<'_>| match value {
             Value::Null => true,

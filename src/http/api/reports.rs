@@ -1,8 +1,10 @@
-//! `/api/v1/reports` and what is below it: list, read, make and drop reports; `/api/v1/info` and `/api/v1/reset`.
+//! `/api/v1/reports` and below: lists, reads, creates and drops reports; `/api/v1/info` and
+//! `/api/v1/reset`.
 //!
-//! Reading is the work of this front end that can be large: the read model hands over the whole report as a table, and here rows
-//! are filtered by key, sorted, cut and written. Parameters are checked twice: their form before the read model is queried,
-//! the columns they name against the table that came back, so that a report that was replaced in between cannot be misread.
+//! Only reads can be large: the read model returns the whole report as a table, and here rows are
+//! filtered by key, sorted, cut and written. Parameters are checked twice: their form before the
+//! read model is queried, the columns they name against the returned table, so that a report that
+//! was replaced in between cannot be misread.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -43,7 +45,7 @@ pub(in crate::http) async fn list(State(app): State<Arc<App>>, _: NoParams) -> A
     Ok(format::json(StatusCode::OK, body.to_string()))
 }
 
-/// One report as it is listed.
+/// One report as listed.
 fn summary(report: &ReportSummary) -> Json {
     let column = |column: &Column| {
         json!({
@@ -84,7 +86,7 @@ pub(in crate::http) async fn create(
     Ok(response)
 }
 
-/// An object with a name; the rest is for the read model to check.
+/// Parses an object with a name; the read model checks the rest.
 fn form(body: Option<Json>) -> Result<ReportForm, Problem> {
     const EXAMPLE: &str = r#"{"name": "by_group", "comment": "tag_info:group"}"#;
     let Some(Json::Object(mut definition)) = body else {
@@ -182,7 +184,7 @@ pub(in crate::http) async fn read(
     .await
 }
 
-/// The span of which a live report has rows of history, if its window reaches that.
+/// The span for which a live report has rows of history, if its window reaches that.
 fn refilled(source: &Catalog, name: &str, answer: &ReportAnswer) -> Map<String, Json> {
     let begin = (answer.as_of_ms as f64 / 1e3 - answer.window_seconds).max(0.0) as u64;
     let is_kept = || source.past_keys(name).is_ok();
@@ -195,7 +197,7 @@ fn refilled(source: &Catalog, name: &str, answer: &ReportAnswer) -> Map<String, 
     lost.into_iter().collect()
 }
 
-/// What the head of an answer about the past has beside what every answer has.
+/// The additional members of an answer about the past.
 fn span_members(of_span: &OfSpan) -> Map<String, Json> {
     let mut members = Map::new();
     let mut set = |name: &str, value: Json| members.insert(name.to_owned(), value);
@@ -211,7 +213,7 @@ fn span_members(of_span: &OfSpan) -> Map<String, Json> {
     members
 }
 
-/// What the rows of a report can be had in.
+/// The formats for the rows of a report.
 const FORMATS: &[Format] = &[
     Format::Json,
     Format::Ndjson,
@@ -220,18 +222,18 @@ const FORMATS: &[Format] = &[
     Format::Arrow,
 ];
 
-/// What a client wants to see of a report.
+/// The parameters of a read.
 #[derive(Debug)]
 struct Query {
     sort: Vec<Sort>,
     limit: usize,
     offset: usize,
     columns: Option<Vec<String>>,
-    /// These percentiles are wanted too, and the columns of the native form.
+    /// Additional percentiles, and the columns of the native form.
     percentiles: Option<Vec<f64>>,
     format: Format,
     span: Span,
-    /// What is left: key columns and the text their values must have.
+    /// Remaining parameters: key columns with the text their values must have.
     keys: Params,
 }
 
@@ -249,13 +251,13 @@ impl Query {
         })
     }
 
-    /// In which columns the report is read.
+    /// The columns in which to read the report.
     fn report_columns(&self) -> Columns {
         let percentiles = self.percentiles.clone();
         percentiles.map_or(Columns::Own, Columns::Extended)
     }
 
-    /// The columns by which rows are chosen.
+    /// The columns by which rows are selected.
     fn chosen_by(&self) -> Vec<String> {
         let sort = self.sort.iter().map(|by| by.column.as_str());
         let keys = || self.keys.rest().map(|(name, _)| name);
@@ -263,13 +265,13 @@ impl Query {
         sort.chain(keys()).chain(bare).map(str::to_owned).collect()
     }
 
-    /// The columns that will be read; `None`: all.
+    /// The columns that will be read; `None` for all.
     fn needed(&self) -> Option<Vec<String>> {
         let shown = self.columns.clone()?;
         Some(shown.into_iter().chain(self.chosen_by()).collect())
     }
 
-    /// The numbers of the columns that are shown.
+    /// The numbers of the columns to show.
     fn shown(&self, table: &dyn Table) -> Result<Vec<usize>, Problem> {
         match &self.columns {
             None => Ok((0..table.columns().len()).collect()),
@@ -280,7 +282,8 @@ impl Query {
         }
     }
 
-    /// Checks the query against what the report has. Gives the rows that are shown, and how many there are before they are cut.
+    /// Checks the query against the report. Returns the rows to show, and how many there are before
+    /// the cut.
     fn choose(&self, answer: &ReportAnswer) -> Result<(Vec<usize>, usize), Problem> {
         let table = answer.table.as_ref();
         let all = table.columns();
@@ -301,7 +304,7 @@ impl Query {
         Ok(choose(table, &keep, &sort, self.offset, self.limit))
     }
 
-    /// Writes the answer's beginning.
+    /// Writes the start of the answer.
     fn write(
         &self,
         name: &str,
@@ -345,7 +348,7 @@ fn column(table: &dyn Table, parameter: &str, name: &str) -> Result<usize, Probl
     })
 }
 
-/// The parameter `sort`.
+/// Parses the parameter `sort`.
 fn sort(params: &mut Params) -> Result<Vec<Sort>, Problem> {
     let columns = list_of_columns(params, "sort")?.unwrap_or_default();
     Ok(columns.iter().map(|text| Sort::parse(text)).collect())
@@ -357,7 +360,7 @@ fn percentiles(params: &mut Params) -> Result<Option<Vec<f64>>, Problem> {
     ranks.map_err(|why| Problem::parameter("percentiles", why))
 }
 
-/// A parameter that is a list of columns, each once; a minus may stand before one.
+/// Parses a list of distinct columns; each may have a leading minus.
 fn list_of_columns(
     params: &mut Params,
     name: &'static str,
