@@ -1,5 +1,5 @@
-//! The log of seconds (`history.log`): what was added to the rows in memory, on disk as soon as it is there, so that a kill takes no more
-//! than a second or two.
+//! The log of seconds (`history.log`): additions to the rows in memory, written to disk at once, so
+//! that a kill loses no more than a second or two.
 //!
 //! ```text
 //!   series thread: rows in memory, and the same once more as Fresh --(history thread, as they come)--> pending/N.log
@@ -9,9 +9,10 @@
 //!   record:   | length | crc | block .. |       blocks as in pending files; the schema of each says whose rows it has
 //! ```
 //!
-//! [`Fresh`] is filled under the lock of the rows, the [`Log`] belongs to the history thread: nobody else waits for its disk. Bounded
-//! in memory by `bytes_max` of [`Fresh`], twice while one is written, on disk by an eighth of `history.size_max`; beyond either,
-//! and when something cannot be written, there is no log until the next flush.
+//! [`Fresh`] is filled under the lock of the rows, the [`Log`] belongs to the history thread:
+//! nobody else waits for its disk. Bounded in memory by `bytes_max` of [`Fresh`], twice while one
+//! is written, on disk by an eighth of `history.size_max`; beyond either, and after a failed write,
+//! there is no log until the next flush.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
@@ -33,29 +34,29 @@ use crate::report::OTHER_ID;
 use crate::report::gain::EncodedGain;
 use crate::report::reading::Extremes;
 
-/// How files of the log end.
+/// Extension of log files.
 const LOG: &str = "log";
-/// Where a schema says whose rows they are.
+/// The schema's metadata key for the dataset.
 const DATASET: &str = "dataset";
 
-/// Rows that were added and are not in the log yet.
+/// Added rows that are not in the log yet.
 #[derive(Debug)]
 pub(super) struct Fresh {
-    /// The file that gets what is added.
+    /// The file for additions.
     file: u64,
     rows: Vec<FreshRows>,
     bytes: usize,
     bytes_max: usize,
 }
 
-/// Some of a dataset and time, for one file.
+/// Rows of a dataset and time, for one file.
 #[derive(Debug)]
 struct FreshRows {
     file: u64,
     dataset: Arc<Dataset>,
     time: u64,
     rows: Vec<FreshRow>,
-    /// Their keys and what they gained.
+    /// Their keys and gains.
     bytes: Vec<u8>,
 }
 
@@ -100,7 +101,7 @@ impl Fresh {
         let Some(FreshRows { rows, bytes, .. }) = self.rows.last_mut() else {
             return;
         };
-        // No more than a quarter of the memory stays empty.
+        // At most a quarter of the memory stays unused.
         if rows.len() == rows.capacity() {
             rows.reserve_exact(rows.len() / 4 + 1);
         }
@@ -117,23 +118,23 @@ impl Fresh {
         bytes.extend_from_slice(row.encoded.0);
     }
 
-    /// How many rows.
+    /// Number of rows.
     pub(super) fn len(&self) -> u64 {
         self.rows.iter().map(|it| it.rows.len() as u64).sum()
     }
 
-    /// Whether more came than there is memory for: some of it is missing.
+    /// Whether more came than there is memory for, so that some are missing.
     pub(super) fn is_full(&self) -> bool {
         self.bytes > self.bytes_max
     }
 
-    /// What was added, if there is something; what comes is added to the same file.
+    /// Takes the additions, if any; later ones go to the same file.
     pub(super) fn take(&mut self) -> Option<Self> {
         let rest = Self::new(self.file, self.bytes_max);
         (!self.rows.is_empty()).then(|| std::mem::replace(self, rest))
     }
 
-    /// What comes belongs to another file.
+    /// Directs later additions to another file.
     pub(super) fn turn_to(mut self, file: u64) -> Self {
         self.file = file;
         self
@@ -141,7 +142,7 @@ impl Fresh {
 }
 
 impl FreshRows {
-    /// Adds them to a record, as they are stored.
+    /// Adds them to a record, in stored form.
     fn push_to(&self, to: &mut Record) -> io::Result<()> {
         let mut block = BatchBuilder::new(&self.dataset, Resolution::Minute.bucket_bits(), false);
         let dataset = serde_json::to_string(&*self.dataset)?;
@@ -178,25 +179,26 @@ impl FreshRows {
 pub(super) struct Log {
     disk: Disk,
     folder: PathBuf,
-    /// Those that are there, with their bytes, by number.
+    /// Existing files with their sizes, by number.
     files: BTreeMap<u64, u64>,
-    /// The one that is appended to.
+    /// The file being appended to.
     open: Option<(u64, File)>,
     pub(super) bytes_max: u64,
-    /// What files up to this one have is on disk otherwise.
+    /// Files up to this one are on disk in another form.
     flushed_to: u64,
 }
 
-/// What a start found in the log.
+/// The result of reading the log at start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Replayed {
     pub(super) rows: u64,
-    /// Bytes of records that were not finished.
+    /// Bytes of incomplete records.
     pub(super) torn: u64,
 }
 
 impl Log {
-    /// Finds the files in a folder; those up to one number are on disk otherwise, and go.
+    /// Finds the files in a folder; removes those up to `flushed_to`, which are on disk in another
+    /// form.
     pub(super) fn find(disk: &Disk, folder: &Path, flushed_to: u64) -> Result<Self, StoreError> {
         let mut log = Self {
             disk: disk.clone(),
@@ -215,7 +217,8 @@ impl Log {
             }
         }
         log.forget(flushed_to);
-        // The process before may have ended between writing and syncing. What comes back now is to stay.
+        // The previous process may have ended between writing and syncing. Restored rows must be
+        // durable.
         for &number in log.files.keys() {
             let path = log.path(number);
             let file = File::open(&path).map_err(failed("read", &path))?;
@@ -228,23 +231,23 @@ impl Log {
         self.folder.join(format!("{number}.{LOG}"))
     }
 
-    /// The number of the newest file that there is or was.
+    /// The largest file number so far.
     pub(super) fn last(&self) -> u64 {
         let newest = self.files.keys().next_back();
         newest.map_or(self.flushed_to, |&newest| newest.max(self.flushed_to))
     }
 
-    /// What all files take.
+    /// Bytes of all files.
     pub(super) fn bytes(&self) -> u64 {
         self.files.values().sum()
     }
 
-    /// Whether there should be a flush so that files go.
+    /// Whether a flush is needed so that files can be removed.
     pub(super) fn is_large(&self) -> bool {
         self.bytes() > self.bytes_max / 2
     }
 
-    /// Gives all rows that are there to `each`, and cuts off what is not whole.
+    /// Passes all rows to `each`, and cuts incomplete records off.
     pub(super) fn replay(&mut self, mut each: impl FnMut(&Arc<Dataset>, &RecordBatch)) -> Replayed {
         let mut replayed = Replayed::default();
         for number in self.files.keys().copied().collect::<Vec<_>>() {
@@ -271,7 +274,7 @@ impl Log {
             let torn = self.files.get(&number).map_or(0, |bytes| bytes - whole);
             warn!(file = %path.display(), %error, bytes = torn, "Left out the end of the log of seconds, which was not finished.");
             replayed.torn += torn;
-            // Should it be read once more, it is as it was now.
+            // If it is read again, the result is the same.
             let file = File::options().write(true).open(&path);
             let cut = file.map_err(failed("cut", &path));
             if cut
@@ -284,10 +287,10 @@ impl Log {
         replayed
     }
 
-    /// Appends what came, and syncs it.
+    /// Appends additions, and syncs.
     ///
     /// # Errors
-    /// When that cannot be done: nothing may be appended to that file any more.
+    /// Fails if that is impossible: nothing may be appended to that file any more.
     pub(super) fn append(&mut self, fresh: &Fresh) -> Result<(), StoreError> {
         for rows in fresh.rows.chunk_by(|a, b| a.file == b.file) {
             let number = rows[0].file;
@@ -319,19 +322,19 @@ impl Log {
         Ok(())
     }
 
-    /// What is in files up to this one is on disk otherwise.
+    /// Removes files up to this one, which are on disk in another form.
     pub(super) fn forget(&mut self, number: u64) {
         self.flushed_to = self.flushed_to.max(number);
         self.open.take_if(|(open, _)| *open <= number);
         let (disk, folder) = (&self.disk, &self.folder);
-        // What cannot be removed now is the next time.
+        // A file that cannot be removed now is removed next time.
         self.files.retain(|&it, _| {
             it > number || disk.remove(&folder.join(format!("{it}.{LOG}"))).is_err()
         });
     }
 }
 
-/// Whose rows they are.
+/// The dataset of a batch.
 fn dataset_of(batch: &RecordBatch) -> io::Result<Arc<Dataset>> {
     let schema = batch.schema();
     let dataset = schema.metadata().get(DATASET);
