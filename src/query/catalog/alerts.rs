@@ -1,4 +1,4 @@
-//! Table `alerts`: what fires, what is about to, what is over since a quarter of an hour.
+//! Table `alerts`: alerts that are firing, pending, or ended within the last quarter of an hour.
 
 use serde_json::json;
 
@@ -10,12 +10,12 @@ use crate::query::tables::StatusTable;
 use crate::value::Value;
 
 impl Catalog {
-    /// How many rows it has.
+    /// Returns the number of rows.
     pub(super) fn alert_rows(&self) -> usize {
         self.alerts.view().alerts.len()
     }
 
-    /// The table as it stands.
+    /// Returns the current table.
     pub(super) fn alerts_answer(&self, table: &StatusTable) -> ReportAnswer {
         let uptime_ms = self.clock.mono_ms().saturating_sub(self.started_ms);
         ReportAnswer {
@@ -32,7 +32,7 @@ impl Catalog {
     }
 }
 
-/// The columns as `columns.txt` has them.
+/// Returns the columns in the order of `columns.txt`.
 fn row(alert: &Alert) -> Vec<Value<'static>> {
     let text = |text: &str| Value::Text(text.to_owned().into());
     let moment = |unix: u64| match unix {

@@ -10,7 +10,7 @@ use crate::report::layout::Numbers;
 use crate::report::reading::Reading;
 use crate::value::{Column, Value};
 
-/// A reading as an answer.
+/// Turns a reading into an answer.
 pub(super) fn answer(
     definition: &Arc<Definition>,
     reading: &Arc<Reading>,

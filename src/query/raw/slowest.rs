@@ -1,14 +1,15 @@
 //! The slowest raw requests that match a search.
 //!
-//! Ids only grow, times do not: every row has to be looked at. The walk goes from the newest down, [`CHUNK`] rows under one
-//! hold of the lock, and ends after as many rows as the caller allows. What is kept is what is shown: a few rows, written out.
+//! Ids only grow, times do not, so every row has to be examined. The walk goes from the newest
+//! down, [`CHUNK`] rows under one hold of the lock, and ends after as many rows as the caller
+//! allows. It keeps only the few rows to be shown, written out.
 
 use super::{CHUNK, RawReader, Slowest, answering, show, walk_down};
 use crate::input::record::micros;
 use crate::query::read_model::{RequestSearch, Scanned, SlowestPage};
 
 impl RawReader {
-    /// The slowest of the newest `scanned_max` requests, as far as they match.
+    /// Returns the slowest matching requests among the newest `scanned_max`.
     #[must_use]
     pub fn slowest(&self, search: &RequestSearch, scanned_max: usize) -> SlowestPage {
         let mut scanned = Scanned::default();
