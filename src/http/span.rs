@@ -134,7 +134,8 @@ impl Span {
     }
 
     /// The meaning; `None` if it is not the past. The default of `to` is now, and of `from` an hour
-    /// before it.
+    /// before it. A span up to now that is compared ends with the last full minute, so that neither
+    /// span has part of one.
     pub(super) fn at(&self, now_ms: u64) -> Result<Option<Spans>, Problem> {
         self.at_or(now_ms, None)
     }
@@ -159,8 +160,12 @@ impl Span {
                 None => Ok(None),
             };
         }
-        let to = to.unwrap_or(now.cast_unsigned());
-        let from = from.unwrap_or_else(|| to.saturating_sub(SPAN_DEFAULT));
+        let is_open = to.is_none();
+        let mut to = to.unwrap_or(now.cast_unsigned());
+        let mut from = from.unwrap_or_else(|| to.saturating_sub(SPAN_DEFAULT));
+        if is_open && self.compare.is_some() && from + 60 <= to {
+            (from, to) = (from / 60 * 60, to / 60 * 60);
+        }
         if from >= to {
             return Err(Problem::parameter("from", "is not before to"));
         }
@@ -533,6 +538,12 @@ mod tests {
         assert_eq!(spans("tz=Europe/Berlin").unwrap(), None);
         assert_eq!(spans("from=-2h").unwrap().unwrap().span, now - 7_200..now);
         assert_eq!(spans("to=now").unwrap().unwrap().span, now - 3_600..now);
+        let minutes = |query| spans(query).unwrap().unwrap();
+        let minute = now / 60 * 60;
+        let compared = minutes("from=-3m&compare=span");
+        assert_eq!(compared.span, minute - 180..minute);
+        assert_eq!(compared.before, Some(minute - 360..minute - 180));
+        assert_eq!(minutes("from=-30s&compare=-1h").span, now - 30..now);
         for (query, part) in [
             ("from=now", "is not before to"),
             ("from=x", "RFC 3339"),

@@ -39,7 +39,8 @@ const fn is_hidden(character: char) -> bool {
 /// Shown in place of a missing number.
 pub(crate) const UNKNOWN: &str = "\u{2013}";
 
-/// Formats a number with three significant digits: `0.0123`, `1.23`, `12.3`, `1,234`.
+/// Formats a number with three significant digits: `0.0123`, `1.23`, `12.3`, `1,234`; `<0.0001`
+/// below that.
 pub fn number(number: f64) -> String {
     match number.abs() {
         size if !size.is_finite() => UNKNOWN.to_owned(),
@@ -48,6 +49,7 @@ pub fn number(number: f64) -> String {
         9.995.. => format!("{number:.1}"),
         0.0995.. => format!("{number:.2}"),
         0.000_05.. => format!("{number:.4}"),
+        _ if number > 0.0 => "<0.0001".to_owned(),
         _ => format!("{number:.1e}"),
     }
 }

@@ -424,6 +424,15 @@ fn numbers_agree_with_what_was_sent() {
     assert_eq!(scripts[0][3], "3 5.0 %");
     // 60 x 59 / 2 / 64 = 27.65625 s.
     assert_eq!(scripts[0][4], "27.7 s");
+    // The same numbers with the same units: by total time, /b has 60 to 99 64ths.
+    let overview = site.get("/").body;
+    let panel = overview
+        .split("id=\"top-report_by_script_name\"")
+        .nth(1)
+        .unwrap();
+    let panel = rows(panel, 1);
+    assert_eq!(panel[0][..3], ["/b", "49.7 s", "64.2 %"]);
+    assert!(panel[0][4].ends_with(" s"), "{panel:?}");
     let b = &rows(
         &site.get("/reports/report_by_script_name?q=b&sort=p95").body,
         1,
@@ -467,6 +476,7 @@ fn numbers_agree_with_what_was_sent() {
         .get("/reports/report_by_script_name/row?script_name=%2Fa")
         .body;
     assert!(row.contains("60 requests<"), "{row}");
+    assert!(row.contains("<dd class=\"big\">27.7 s</dd>"), "{row}");
     let svg = site.get("/reports/report_by_script_name/spread.svg?script_name=%2Fa&theme=dark");
     assert_eq!(
         (svg.status, svg.content_type.as_str()),

@@ -188,6 +188,16 @@ fn what_changed_is_shown_and_what_is_lacking_is_said() {
     assert!(chart.contains("p95 before:"));
     let overview = page(site, &format!("/?{span}"));
     assert!(overview.contains(">what got slower</a>"));
+    assert!(overview.contains("below each number its change"));
+    let shown = rows(
+        overview
+            .split("id=\"top-report_by_script_name\"")
+            .nth(1)
+            .unwrap(),
+        1,
+    );
+    let changes = shown.iter().flatten().filter(|cell| cell.ends_with(" %"));
+    assert!(changes.count() > shown.len(), "{shown:?}");
 
     let early = page(
         site,

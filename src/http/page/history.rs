@@ -278,12 +278,15 @@ impl<'a> History<'a> {
         let Some(spans) = &time.spans else {
             return Ok(self.live(kinds, &metrics)?.unwrap_or_default());
         };
-        let now = self.read(&metrics, &spans.span)?;
+        let mut now = self.read(&metrics, &spans.span, 1)?;
         let before = spans.before.as_ref();
-        let before = before
-            .map(|before| self.read(&metrics, before))
-            .transpose()?
-            .map(|before| before.refined(now.step));
+        let before = before.map(|before| self.read(&metrics, before, 1));
+        let before = before.transpose()?;
+        // An average over a minute beside single seconds would look calmer than it was.
+        if let Some(before) = before.as_ref().filter(|before| before.step > now.step) {
+            now = self.read(&metrics, &spans.span, before.step)?;
+        }
+        let before = before.map(|before| before.refined(now.step));
         let span = now.from..spans.span.end.max(now.from + 1);
         let ticks = time.ticks(span.clone());
         let later = before.as_ref().zip(spans.before.as_ref());
@@ -392,10 +395,10 @@ impl<'a> History<'a> {
         newest.map(mark).collect()
     }
 
-    /// Reads a span from the last hour or history.
-    fn read(&self, metrics: &[Metric], span: &Range<u64>) -> Result<Read, String> {
+    /// Reads a span from the last hour or history, in steps of at least `step_min` seconds.
+    fn read(&self, metrics: &[Metric], span: &Range<u64>, step_min: u64) -> Result<Read, String> {
         let secs = span.end - span.start;
-        let fits = |step: &&u64| secs.div_ceil(**step) <= POINTS_WANTED;
+        let fits = |step: &&u64| **step >= step_min && secs.div_ceil(**step) <= POINTS_WANTED;
         let fine = FINE_STEPS.iter().find(fits).copied();
         let reaches = |reach: &Coverage| match fine {
             // Earlier times come from history, minute by minute.

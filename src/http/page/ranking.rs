@@ -113,11 +113,7 @@ impl Ranking {
     }
 
     fn of(answer: ReportAnswer, mut columns: Vec<Column>, time: &'static str) -> Self {
-        for column in columns.iter_mut().filter(|it| it.show == Show::Any) {
-            if let Some(at) = answer.table.column(&column.name) {
-                column.show = Show::of(&answer.table.columns()[at]);
-            }
-        }
+        declared(&mut columns, answer.table.as_ref());
         Self {
             about: frame::span_of(answer.covered_seconds, answer.window_seconds),
             answer,
@@ -201,8 +197,10 @@ impl Ranking {
     /// numbers.
     pub(super) fn brief(self) -> Self {
         let table = if self.timers { "timers" } else { "requests" };
+        let mut columns = columns(table).to_vec();
+        declared(&mut columns, self.table());
         Self {
-            columns: columns(table).to_vec(),
+            columns,
             is_brief: true,
             heaviest_only: true,
             ..self
@@ -404,9 +402,13 @@ impl Ranking {
 
     /// One number of a row with its name, for a list of facts.
     pub(super) fn fact(&self, column: &Column, row: usize) -> Markup {
+        // Without requests there is no time, which is not a time of 0.
+        let is_unknown = column.show == Show::Secs && self.number("req_count", row) == Some(0.0);
         html! {
             div title=(column.hint) {
-                dt { (column.title) } dd.big.bad[self.fails(column, row)] { (self.shown(column, row)) }
+                dt { (column.title) } dd.big.bad[self.fails(column, row)] {
+                    @if is_unknown { (formatting::UNKNOWN) } @else { (self.shown(column, row)) }
+                }
             }
         }
     }
@@ -449,6 +451,15 @@ impl Ranking {
         let table = self.table();
         let column = table.column(column);
         move |row| number_of(&table.value(row, column?))
+    }
+}
+
+/// Shows each column that does not say how as `table` declares it.
+fn declared(columns: &mut [Column], table: &dyn Table) {
+    for column in columns.iter_mut().filter(|it| it.show == Show::Any) {
+        if let Some(at) = table.column(&column.name) {
+            column.show = Show::of(&table.columns()[at]);
+        }
     }
 }
 

@@ -85,7 +85,7 @@ pub(super) fn searched(searched: &Scanned) -> String {
         (Some(all), _) => {
             let all = formatting::roughly_many(all);
             format!(
-                "a sample of {requests} of about {all} raw requests {place}, spread over the whole time"
+                "a sample of {requests} of about {all} raw requests {place}, spread over the whole time; numbers are estimates"
             )
         }
         (None, 1) => format!("the one raw request {place}"),

@@ -74,7 +74,7 @@ impl Catalog {
         let is_weighed = |(_, row): &(Key, Shown)| row.last() != Some(&Value::Float(1.0));
         if is_sample(&at) || rows.iter().any(is_weighed) {
             partial.push(format!(
-                "{SAMPLED}; the weight of a row says how many it represents"
+                "{SAMPLED}; each row says how many it represents (weight)"
             ));
         }
         let mut timers = Vec::new();
