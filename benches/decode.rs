@@ -39,7 +39,8 @@ fn decoder() -> Decoder {
     Decoder::new(TextLimits::default(), Hasher::new())
 }
 
-/// What `pinbad load` sends with so many timers of three tags, request tags, and requests nested in each packet.
+/// Returns packets as `pinbad load` sends them, each with so many timers of three tags, request
+/// tags and nested requests.
 fn packets(timers: u32, request_tags: u32, nested: u32) -> Vec<Vec<u8>> {
     let mut traffic = Traffic::new(&TrafficOptions {
         timers,

@@ -29,7 +29,7 @@ criterion_group!(
 
 type Cases = Vec<(String, Plan)>;
 
-/// What `path` and `merge` are sent in a second, over so many: name, timers, distribution, tag reports.
+/// Returns the cases of `path` and `merge`: `rate` packets/s over a window of `secs` seconds.
 fn traffic(rate: u64, secs: u64) -> Cases {
     let cases = [
         ("no timers", 0, Distribution::Zipf, 0),

@@ -30,7 +30,7 @@ const BATCH: usize = 50;
 /// When the packets were received, as the decoder is told.
 const UNIX_SECS: u32 = 1_700_000_000;
 
-/// What a stage is made for: 100,000 packets/s over a window of ten seconds, unless it is changed.
+/// The conditions of a stage: by default 100,000 packets/s over a window of ten seconds.
 pub(crate) struct Plan {
     pub(crate) traffic: TrafficOptions,
     /// Different packets, sent in turn.

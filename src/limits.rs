@@ -1,50 +1,54 @@
-//! Every compile-time maximum, and how they relate.
+//! Every compile-time limit, and how they relate.
 //!
-//! Limits that an operator may want to move are configuration keys; those here follow from a protocol, from a layout, or
-//! bounds the work that one hostile datagram can cause. The assertions at the foot are the reasoning that other
-//! files lean on: when a number is changed and a relation breaks, the crate no longer compiles.
+//! Limits that an operator may want to change are configuration keys; those here follow from a
+//! protocol, from a layout, or bound the work that one hostile datagram can cause. The assertions
+//! at the end are the reasoning that other files rely on: if a number is changed and a relation
+//! breaks, the crate no longer compiles.
 
 // ---- wire: one datagram -> records ----
 
-/// Longest datagram that is looked at, in bytes. UDP cannot carry more than this length field can say; over IPv4 the
-/// payload ends at [`UDP_PAYLOAD_BYTES_MAX`]. Positions inside a datagram are therefore kept in 16 bits.
+/// Longest datagram that is read, in bytes: UDP's length field allows no more; over IPv4 the
+/// payload ends at [`UDP_PAYLOAD_BYTES_MAX`]. Positions inside a datagram are therefore kept in 16
+/// bits.
 pub const DATAGRAM_BYTES_MAX: usize = 65_535;
 
 /// Largest UDP payload over IPv4, in bytes: 65,535 less 20 of IP and 8 of UDP header.
 pub const UDP_PAYLOAD_BYTES_MAX: usize = 65_507;
 
-/// One byte block of the ring, in bytes. A record never straddles two.
+/// One block of the ring, in bytes. A record never straddles two.
 pub const BLOCK_BYTES: usize = 256 * 1024;
 
 /// Largest record, in bytes: it must fit an empty block.
 pub const RECORD_BYTES_MAX: usize = BLOCK_BYTES;
 
-/// A record, and all records of one datagram together, take at most this many times the bytes they took on the wire
-/// (`input/pinba/encode.rs` has the sum, item by item). Rewriting rules may break it; what then outgrows
-/// [`RECORD_BYTES_MAX`] is refused and counted.
+/// A record, and all records of one datagram together, take at most this many times their bytes on
+/// the wire (`input/pinba/encode.rs` has the sum, item by item). Rewriting rules may exceed it; a
+/// record that then outgrows [`RECORD_BYTES_MAX`] is refused and counted.
 pub const RECORD_GROWTH_MAX: usize = 4;
 
-/// Tag pairs that one timer keeps; further pairs are skipped and counted.
+/// Tag pairs kept per timer; further pairs are skipped and counted.
 pub const TIMER_TAGS_MAX: usize = 8192;
 
-/// Tag pairs that one request keeps; further pairs are skipped and counted.
+/// Tag pairs kept per request; further pairs are skipped and counted.
 pub const REQUEST_TAGS_MAX: usize = 8192;
 
-/// Bytes that the names and values of the tags of one request, or of one timer, may have together as they were sent (cut to what is
-/// kept of a text); pairs with which it is more are skipped and counted. A datagram that has each of its words once cannot reach it;
-/// one that names the same long words again and again would be 4 MB of tags for 16 kB sent.
+/// Most bytes of the tag names and values of one request, or of one timer, as sent (cut to the
+/// length kept of a text); pairs beyond that are skipped and counted. A datagram that contains each
+/// of its words once cannot reach it; one that names the same long words again and again would be 4
+/// MB of tags for 16 kB sent.
 pub const TAGS_TEXT_BYTES_MAX: usize = DATAGRAM_BYTES_MAX;
 
-/// Bytes that are kept of a host, server, schema, tag name or tag value unless configured otherwise.
+/// Bytes kept of a host, server, schema, tag name or tag value unless configured otherwise.
 pub const TEXT_BYTES_DEFAULT: usize = 255;
 
-/// Bytes that are kept of a script name unless configured otherwise.
+/// Bytes kept of a script name unless configured otherwise.
 pub const SCRIPT_NAME_BYTES_DEFAULT: usize = 512;
 
-/// Least that a text may be cut to, in bytes. Texts up to this length are never cut, which makes their path short.
+/// Smallest configurable length of a text, in bytes. Texts up to this length are never cut, which
+/// makes their path short.
 pub const TEXT_BYTES_MIN: usize = 16;
 
-/// Most that can be configured to be kept of one text, in bytes.
+/// Largest configurable length of a text, in bytes.
 pub const TEXT_BYTES_MAX: usize = 4096;
 
 /// `[[squid]]` entries. Each takes a thread.
@@ -53,67 +57,67 @@ pub const SQUIDS_MAX: usize = 64;
 /// `[[stat]]` entries. Each takes a thread.
 pub const STATS_MAX: usize = 64;
 
-/// `[[otlp_input]]` entries. Each takes a few threads, and memory for what waits.
+/// `[[otlp_input]]` entries. Each takes a few threads, and memory for waiting spans.
 pub const OTLP_INPUTS_MAX: usize = 8;
 
-/// Largest body with spans, in bytes as it is sent.
+/// Largest body with spans, in bytes as sent.
 pub const OTLP_BODY_BYTES_MAX: usize = 4 << 20;
 
-/// The same once it is unpacked.
+/// Largest body with spans, in bytes after decompression.
 pub const OTLP_UNPACKED_BYTES_MAX: usize = 16 << 20;
 
-/// Spans that are taken from one body.
+/// Most spans in one body.
 pub const BODY_SPANS_MAX: usize = 100_000;
 
-/// Attributes of a span or a resource that are looked at.
+/// Attributes read per span or resource.
 pub const SPAN_ATTRIBUTES_MAX: usize = 128;
 
-/// Attributes that a configuration may name to become tags of requests.
+/// Attributes that a configuration may turn into request tags.
 pub const SPAN_TAGS_MAX: usize = 16;
 
-/// Events of a span that are looked at.
+/// Events read per span.
 pub const SPAN_EVENTS_MAX: usize = 32;
 
-/// What spans may take that wait for others of their traces, in bytes, for each `[[otlp_input]]`.
+/// Most bytes of spans that wait for the rest of their traces, for each `[[otlp_input]]`.
 pub const SPANS_WAITING_BYTES_MAX: usize = 64 << 20;
 
-/// Timers of a request from spans, each for a span of its own; further ones are added up by their tags.
+/// Timers of a request from spans, one per span; further ones are added up by tags.
 pub const SPAN_TIMERS_MAX: usize = 1000;
 
-/// Longest line of a log or a stream that is read; Squid cuts its own at 8 KiB.
+/// Longest line of a log or stream that is read; Squid cuts its own at 8 KiB.
 pub const LINE_BYTES_MAX: usize = 64 << 10;
 
-/// Largest piece of a log that is imported at a time, bytes.
+/// Largest piece of a log imported at once, in bytes.
 pub const LOG_PIECE_BYTES_MAX: usize = 4 << 20;
 
 /// `[[rewrite]]` entries. A text's rules are a set of 64 bits.
 pub const REWRITES_MAX: usize = 64;
 
-/// Longest pattern or replacement of a rule, in bytes as given.
+/// Longest pattern or replacement of a rule, in bytes as written.
 pub const REWRITE_TEXT_BYTES_MAX: usize = 1024;
 
-/// Most that one pattern may take compiled, in bytes. Searching a text takes time in proportion to text and program;
-/// `\d` and `\w` know all of Unicode and make it some 10 and 50 KiB larger.
+/// Most bytes of a compiled pattern. Searching a text takes time in proportion to text and program;
+/// `\d` and `\w` cover all of Unicode and make it some 10 and 50 KiB larger.
 pub const REWRITE_PROGRAM_BYTES_MAX: usize = 1 << 20;
 
-/// Bytes of the cache of one running pattern, twice (forwards and backwards) in each receiver. Beyond it
-/// the cache is cleared, or a slower way of searching is used.
+/// Bytes of the cache of one running pattern, twice (forwards and backwards) in each receiver.
+/// Beyond it the cache is cleared, or a slower search is used.
 pub const REWRITE_DFA_BYTES_MAX: usize = 256 << 10;
 
-/// Matches that one rule replaces in one text; further ones stay. Finding each match is linear in the text, so finding
-/// all of them would be quadratic for some patterns.
+/// Matches that one rule replaces in one text; further ones stay. Finding each match is linear in
+/// the text, so finding all of them would be quadratic for some patterns.
 pub const REWRITE_MATCHES_MAX: usize = 128;
 
-/// Times at or above this many seconds are taken as 0 (they are past 2,147,483,647 s, where Pinba's clock fields end).
-/// Exact in `f32`.
+/// Times of this many seconds or more count as 0 (they are past 2,147,483,647 s, where Pinba's
+/// clock fields end). Exact in `f32`.
 pub const SECONDS_END: f32 = 2_147_483_648.0;
 
-/// Groups (an old protobuf construct) inside one another that an unknown field may have; as deep as prost goes.
+/// Most nested groups (an old protobuf construct) in an unknown field; as deep as prost goes.
 pub const GROUP_DEPTH_MAX: usize = 100;
 
 // ---- alerts ----
 
-/// `[[alert]]` entries. Each is looked at for every row that is new.
+/// `[[alert]]` entries. Each is checked for every new row.
 pub const ALERTS_MAX: usize = 1_000;
 
 /// `[[slo]]` entries. Each looks at the histogram of every row that it concerns, every second.
@@ -125,30 +129,30 @@ pub const SLO_PERIOD_SECS_MAX: u64 = 90 * 86_400;
 /// Labels that an entry may add.
 pub const ALERT_LABELS_MAX: usize = 32;
 
-/// Longest window, and longest time that a condition has to hold: a day.
+/// Longest window, and longest hold of a condition: a day.
 pub const ALERT_WINDOW_SECS_MAX: u64 = 86_400;
 
-/// Rows of a rule that have an alert of their own; what is wrong with further ones is one alert.
+/// Rows of a rule with an alert of their own; further ones share one alert.
 pub const ALERT_ROWS_MAX: usize = 100;
 
-/// Rows of a rule that are known to have been there, so that it shows when nothing comes from them any more.
+/// Known rows of a rule, which are checked for missing data.
 pub const ALERT_KNOWN_ROWS_MAX: usize = 1_000;
 
 /// Silences at once.
 pub const SILENCES_MAX: usize = 1_000;
 
-/// Bytes of seconds on their way to the rules.
+/// Bytes of seconds in transit to the rules.
 pub const ALERT_QUEUE_BYTES_MAX: usize = 8 << 20;
 
-/// Bytes of windows while rules are played over the past.
+/// Bytes of windows while rules are replayed over the past.
 pub const ALERT_REPLAY_BYTES_MAX: usize = 64 << 20;
 
-/// Longest time for that, milliseconds.
+/// Longest duration of a replay, in milliseconds.
 pub const ALERT_REPLAY_MS_MAX: u64 = 100_000;
 
-// ---- access: who may ask ----
+// ---- access ----
 
-/// `[[user]]` entries. Checking a token looks at each of them.
+/// `[[user]]` entries. Checking a token compares it with each of them.
 pub const USERS_MAX: usize = 256;
 
 /// Bytes of the variables of a MySQL session: names, values and overhead.
@@ -160,23 +164,23 @@ pub const USER_NAME_BYTES_MAX: usize = 64;
 /// Longest password or token, in bytes; hashing one takes time in proportion.
 pub const SECRET_BYTES_MAX: usize = 1024;
 
-/// Shortest token, in bytes: it is all that stands between a peer and the data, and nobody has to remember it.
+/// Shortest token, in bytes: it is the only protection, and nobody has to remember it.
 pub const TOKEN_BYTES_MIN: usize = 16;
 
-/// Failed logins that one peer has at once.
+/// Failed logins that one peer may make at once.
 pub const FAILED_LOGINS_BURST: u64 = 10;
 
-/// After how many milliseconds it has one more.
+/// Milliseconds until it may make one more.
 pub const FAILED_LOGIN_MS: u64 = 1000;
 
-/// Slots in which failed logins are noted; peers that fall into the same one share it.
+/// Slots for counting failed logins; peers that map to the same slot share it.
 pub const FAILED_LOGIN_PLACES: usize = 4096;
 
 const _: () = {
     assert!(UDP_PAYLOAD_BYTES_MAX <= DATAGRAM_BYTES_MAX);
     // `wire` keeps positions and lengths in 16 bits.
     assert!(DATAGRAM_BYTES_MAX <= u16::MAX as usize);
-    // Whatever arrives, its records fit one block (and the decoder's own buffer, which is as large).
+    // Any datagram's records fit one block (and the decoder's own buffer, which is as large).
     assert!(DATAGRAM_BYTES_MAX * RECORD_GROWTH_MAX <= RECORD_BYTES_MAX);
     assert!(RECORD_BYTES_MAX <= BLOCK_BYTES);
     // A record has 16 bits for the length of a text (all ones: absent) and for the count of a tag set.
@@ -190,12 +194,12 @@ const _: () = {
 /// Bytes of a receiver's name rules, if there are any: recent names, and the tags of one packet.
 pub const RULES_SCRATCH_BYTES: u64 = 2 << 20;
 
-/// Bytes that each running pattern among them may take beside.
+/// Bytes that each running pattern may need in addition.
 pub const PATTERN_SCRATCH_BYTES: u64 = 1 << 20;
 
-/// How long after its end a minute that all pinbads have shipped to ClickHouse by then may be: it is shipped when it has been over for
-/// two minutes.
+/// By this time after its end, every pinbad has shipped a minute to ClickHouse: it is shipped two
+/// minutes after its end.
 pub const SHIPPED_AFTER_SECS: u64 = 180;
 
-/// Bytes that the keys of all answers over the past may take together.
+/// Most bytes of the keys of all answers over the past together.
 pub const PAST_ANSWERS_BYTES_MAX: usize = 256 << 20;

@@ -84,7 +84,7 @@ fn configured(file: Option<&PathBuf>) -> Result<Config, Failure> {
     Ok(Config::from_environment(&flags)?)
 }
 
-/// What <https://no-color.org> says.
+/// Whether output may be coloured, according to <https://no-color.org>.
 fn colours_wanted() -> bool {
     std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }

@@ -1,14 +1,15 @@
-//! The temporary ring: what receivers put in and the merger takes out.
+//! The temporary ring between receivers and merger.
 //!
-//! Receiver threads append records to blocks of bytes through a [`Producer`] each; the merger thread takes whole blocks
-//! through the one [`Consumer`] and gives them back. Nobody waits: when every block is in use the OLDEST filled one
-//! gives way and its requests are counted as overwritten, because the newest data is worth most and a receiver must
-//! never stall. All blocks are made at start (`temp_pool_size`, `temp_pool_bytes`) and only change hands after that. Those that
-//! were in use are used again before another is touched for the first time: what is resident is what was needed at once, ever.
+//! Receiver threads append records to blocks of bytes through a [`Producer`] each; the merger
+//! thread takes whole blocks through the one [`Consumer`] and gives them back. Never blocks: when
+//! all blocks are full, the OLDEST is overwritten and its requests are counted, because the newest
+//! data is worth most and a receiver must never stall. All blocks are created at start
+//! (`temp_pool_size`, `temp_pool_bytes`) and only change hands after that. Blocks used before are
+//! reused before a new one is touched, so the resident size is the peak of what was needed at once.
 //!
-//! It is built from crossbeam's bounded queues, without `unsafe`. Those are not wait-free: a thread that the kernel
-//! takes off its processor between two instructions of a `push` lets others spin until it is back. That window is a
-//! few nanoseconds, once a block.
+//! Built from crossbeam's bounded queues, without `unsafe`. Those are not wait-free: a thread that
+//! is preempted between two instructions of a `push` makes others spin until it is back. That
+//! window is a few nanoseconds, once a block.
 
 use std::sync::Arc;
 
@@ -19,33 +20,36 @@ use crate::input::record::RecordSink;
 use crate::limits::BLOCK_BYTES;
 use crate::telemetry::SocketCounters;
 
-/// Emptied blocks that wait for the receiver that filled them, so that a few warm ones go round, not all of them.
+/// Empty blocks kept for the receiver that filled them, so that a few warm ones circulate instead
+/// of all.
 const RETURNED_MAX: usize = 8;
 
-/// Blocks that the merger may hold at a time.
+/// Most blocks that the merger may hold at a time.
 pub const HELD_MAX: usize = 6;
 
-/// Least number of blocks besides two for each receiver: what the merger holds, and two that [`Consumer::pop`] may
-/// keep back. That leaves one for a receiver to find at any time.
+/// Least number of blocks in addition to two for each receiver: those the merger holds, and two
+/// that [`Consumer::pop`] may keep back. That leaves one for a receiver to find at any time.
 const OUTLET_BLOCKS: usize = HELD_MAX + 2;
 
-/// How large the ring is: blocks, and requests in each.
+/// The size of the ring: blocks, and requests in each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RingPlan {
-    /// Blocks, all made at start.
+    /// Number of blocks, all created at start.
     pub blocks: usize,
-    /// Requests that one block takes at most, however small they are.
+    /// Most requests in one block, however small they are.
     pub block_requests_max: u32,
 }
 
 impl RingPlan {
-    /// The ring that keeps `temp_pool_size` requests within `temp_pool_bytes`, for `receivers` threads.
+    /// Plans a ring that keeps `temp_pool_size` requests within `temp_pool_bytes`, for `receivers`
+    /// threads.
     ///
-    /// At least `2 x receivers + 8` blocks are made, even if `temp_pool_bytes` is smaller than that. The last
-    /// `temp_pool_size` requests are kept as long as they are small enough for the bytes; up to one block per receiver
-    /// may be almost empty when the ring overflows, so each block takes a little more than its share, and a ring in
-    /// which all happen to be full holds up to `blocks x block_requests_max`: 0.4 % more than asked for with the
-    /// defaults and two receivers, and less than twice as much (plus one a block) in the smallest ring.
+    /// There are at least `2 x receivers + 8` blocks, even if `temp_pool_bytes` is smaller than
+    /// that. The last `temp_pool_size` requests are kept if they are small enough for the bytes. Up
+    /// to one block per receiver may be almost empty when the ring overflows, so each block takes a
+    /// little more than its share, and a ring with all blocks full holds up to `blocks x
+    /// block_requests_max`: 0.4 % more than requested with the defaults and two receivers, and less
+    /// than twice as much (plus one per block) in the smallest ring.
     #[must_use]
     pub fn new(temp_pool_size: usize, temp_pool_bytes: usize, receivers: usize) -> Self {
         let receivers = receivers.max(1);
@@ -57,13 +61,13 @@ impl RingPlan {
         }
     }
 
-    /// Bytes that the blocks take, for the memory plan.
+    /// Bytes of all blocks, for the memory plan.
     #[must_use]
     pub const fn bytes(&self) -> usize {
         self.blocks * BLOCK_BYTES
     }
 
-    /// Requests that can wait at most.
+    /// Most requests that can wait.
     #[must_use]
     pub const fn requests_max(&self) -> usize {
         self.blocks * self.block_requests_max as usize
@@ -77,9 +81,9 @@ pub struct Block {
     pub bytes: Vec<u8>,
     /// How many records there are.
     pub requests: u32,
-    /// The receiver that filled it: whose counters its requests are booked on, and where it goes back to.
+    /// The receiver that filled it: its counters get the requests, and the block goes back to it.
     pub lane: usize,
-    /// Which of that receiver's blocks it is, counted from the start: tells which of two is older.
+    /// Sequence number among that receiver's blocks: tells which of two is older.
     turn: u64,
 }
 
@@ -99,35 +103,36 @@ impl Block {
     }
 }
 
-/// What belongs to one receiver.
+/// The state of one receiver.
 #[derive(Debug)]
 struct Lane {
-    /// Between two batches: the block the receiver is filling, so that the merger need not wait until it is full.
+    /// Between batches: the block being filled, so that the merger need not wait until it is full.
     open: CachePadded<ArrayQueue<Box<Block>>>,
-    /// Blocks that came back from the merger, empty.
+    /// Empty blocks that came back from the merger.
     returned: CachePadded<ArrayQueue<Box<Block>>>,
     /// Counts of the socket this receiver reads: pushed, popped and overwritten requests.
     counters: Arc<SocketCounters>,
 }
 
-/// The state that producers and the consumer share; by itself it only answers how full it is.
+/// The state shared by producers and the consumer; by itself it only tells how full it is.
 #[derive(Debug)]
 pub struct TempRing {
     /// Full blocks, oldest first, from all receivers.
     filled: ArrayQueue<Box<Block>>,
-    /// Empty blocks that no receiver has used lately.
+    /// Empty blocks that no receiver has used recently.
     spare: ArrayQueue<Box<Block>>,
-    /// Empty blocks that nobody has used yet: the kernel gives them memory when they are written.
+    /// Empty blocks never used: the kernel gives them memory when they are written.
     untouched: ArrayQueue<Box<Block>>,
     lanes: Box<[Lane]>,
     plan: RingPlan,
 }
 
 impl TempRing {
-    /// Makes all blocks, and one producer for each of `sockets`, in that order.
+    /// Creates all blocks, and one producer for each of `sockets`, in that order.
     ///
     /// # Panics
-    /// When `plan` has fewer than `2 x sockets + 8` blocks, or `sockets` is empty: a mistake in the start-up code.
+    /// If `plan` has fewer than `2 x sockets + 8` blocks, or `sockets` is empty: an error in the
+    /// start-up code.
     #[must_use]
     pub fn new(
         plan: RingPlan,
@@ -183,9 +188,9 @@ impl TempRing {
         (self.filled.len() * BLOCK_BYTES) as u64
     }
 
-    /// Requests that wait for the merger. Those of a batch that is being decoded right now are not in it.
+    /// Requests that wait for the merger, without those of a batch being decoded right now.
     ///
-    /// A little too high while the merger runs, never too low: what left is read before what came in.
+    /// Slightly too high while the merger runs, never too low: departures are read before arrivals.
     #[must_use]
     pub fn depth(&self) -> u64 {
         let left: u64 = self
@@ -203,18 +208,19 @@ impl TempRing {
         came.saturating_sub(left)
     }
 
-    /// The sizes it was made with.
+    /// The plan it was created with.
     #[must_use]
     pub const fn plan(&self) -> RingPlan {
         self.plan
     }
 
-    /// An empty block for receiver `lane`: its own warm ones, spares, new ones, those of other receivers, and when there is
-    /// none, the oldest filled one.
+    /// An empty block for receiver `lane`: its own warm ones, spares, new ones, those of other
+    /// receivers, and if there is none, the oldest filled one.
     ///
-    /// One is always found. Each receiver has at most one block (in hand or open), the consumer at most
-    /// [`OUTLET_BLOCKS`], so at least one block per receiver lies in the queues looked at here. A look can miss it only
-    /// if another thread moved blocks meanwhile, that is, got on with its own work.
+    /// There always is one. Each receiver has at most one block (in hand or open), the consumer at
+    /// most [`OUTLET_BLOCKS`], so at least one block per receiver lies in the queues searched here.
+    /// A search can miss it only if another thread moved blocks meanwhile, that is, made progress
+    /// of its own.
     fn take_empty(&self, lane: usize) -> Box<Block> {
         loop {
             let empty = self.lanes[lane]
@@ -234,7 +240,8 @@ impl TempRing {
         }
     }
 
-    /// Counts the requests of `block` as overwritten, for the socket they came from, and empties it.
+    /// Counts the requests of `block` as overwritten, for the socket they came from, and empties
+    /// it.
     fn overwrite(&self, block: &mut Block) {
         self.lanes[block.lane]
             .counters
@@ -244,22 +251,22 @@ impl TempRing {
     }
 }
 
-/// A receiver's end of the ring. Whoever holds it is the only one who fills blocks of its lane.
+/// A receiver's end of the ring, the only one that fills blocks of its lane.
 #[derive(Debug)]
 pub struct Producer {
     ring: Arc<TempRing>,
     lane: usize,
-    /// The block being filled, while a batch is worked on.
+    /// The block being filled, during a batch.
     block: Option<Box<Block>>,
-    /// Requests in `block` that are not yet in the count of pushed ones.
+    /// Requests in `block` not yet counted as pushed.
     fresh: u32,
     /// Blocks taken so far.
     turn: u64,
 }
 
 impl RecordSink for Producer {
-    /// May take the next block, and with a full ring overwrite the oldest one. `None` only if `bytes` is more than
-    /// [`BLOCK_BYTES`]: such a record fits nowhere.
+    /// May take the next block, and with a full ring overwrite the oldest one. `None` only if
+    /// `bytes` is more than [`BLOCK_BYTES`]: no block fits such a record.
     #[inline]
     fn reserve(&mut self, bytes: usize) -> Option<&mut Vec<u8>> {
         if bytes > BLOCK_BYTES {
@@ -284,20 +291,22 @@ impl Producer {
         })
     }
 
-    /// Lets the merger have what was pushed so far. To be called after each batch; does nothing if it pushed nothing.
+    /// Makes pushed records available to the merger. Call it after each batch; does nothing if
+    /// nothing was pushed.
     pub fn publish(&mut self) {
         let Some(block) = self.block.take() else {
             return;
         };
         self.count_fresh();
         if let Some(mut old) = self.ring.lanes[self.lane].open.force_push(block) {
-            // Cannot be: only this producer puts blocks there, and it took the last one before it got another.
+            // Impossible: only this producer puts blocks there, and it took the last one before it
+            // got another.
             self.ring.overwrite(&mut old);
             self.ring.spare.force_push(old);
         }
     }
 
-    /// Whether half of the blocks wait for the merger: who can wait had better do so.
+    /// Whether half of the blocks wait for the merger: producers that can wait should.
     #[must_use]
     pub fn is_crowded(&self) -> bool {
         self.ring.filled.len() > self.ring.plan.blocks / 2
@@ -307,17 +316,18 @@ impl Producer {
     #[cold]
     fn next_block(&mut self, bytes: usize) {
         if self.block.is_none() {
-            // First record of a batch: go on where the last one ended, unless the merger took it.
+            // First record of a batch: continue where the last one ended, unless the merger took
+            // it.
             self.block = self.ring.lanes[self.lane].open.pop();
             if self.fits(bytes) {
                 return;
             }
         }
-        // The full one is handed over before the next is taken, so that one is always found.
+        // The full one is passed on before the next is taken, so that one is always found.
         if let Some(block) = self.block.take() {
             self.count_fresh();
             if let Some(mut old) = self.ring.filled.force_push(block) {
-                // Cannot be: the queue has a place for every block there is.
+                // Impossible: the queue has a place for every block.
                 self.ring.overwrite(&mut old);
                 self.ring.spare.force_push(old);
             }
@@ -329,7 +339,7 @@ impl Producer {
         self.block = Some(block);
     }
 
-    /// Before the block can be popped, so that no request leaves before it came.
+    /// Runs before the block can be popped, so that no request leaves before it is counted.
     fn count_fresh(&mut self) {
         self.ring.lanes[self.lane]
             .counters
@@ -345,14 +355,14 @@ impl Drop for Producer {
     }
 }
 
-/// Where [`Consumer::pop`] stands in its walk over the ring.
+/// The position of [`Consumer::pop`] in its walk over the ring.
 #[derive(Debug, Default)]
 struct Round {
     /// Whether a walk has begun.
     begun: bool,
     /// Filled blocks to take before going on.
     filled: usize,
-    /// The next open slot to look into.
+    /// The next open slot to check.
     lane: usize,
 }
 
@@ -360,7 +370,7 @@ struct Round {
 #[derive(Debug)]
 pub struct Consumer {
     ring: Arc<TempRing>,
-    /// Blocks that the merger has and did not give back yet.
+    /// Blocks that the merger has not given back yet.
     held: usize,
     round: Round,
     /// An open block, taken before the filled ones that are older than it.
@@ -370,13 +380,14 @@ pub struct Consumer {
 }
 
 impl Consumer {
-    /// The next block, or `None` when the walk over the ring is done; the next call then starts a new one.
+    /// The next block, or `None` when the walk over the ring is complete; the next call then starts
+    /// a new one.
     ///
-    /// A walk takes the filled blocks that were there when it began, then each receiver's open one, and ends even if
-    /// receivers push all the time. Records of one receiver come in the order in which they were pushed; between
-    /// receivers the order is that in which blocks became full.
+    /// A walk takes the filled blocks that existed when it began, then each receiver's open one,
+    /// and ends even if receivers push all the time. Records of one receiver come in the order in
+    /// which they were pushed; between receivers the order is that in which blocks became full.
     ///
-    /// `None` also while the merger holds [`HELD_MAX`] blocks: they have to be given back first.
+    /// Also `None` while the merger holds [`HELD_MAX`] blocks: they have to be given back first.
     pub fn pop(&mut self) -> Option<Box<Block>> {
         if self.held >= HELD_MAX {
             return None;
@@ -405,7 +416,7 @@ impl Consumer {
             if self.round.filled > 0 {
                 if let Some(block) = self.ring.filled.pop() {
                     self.round.filled -= 1;
-                    // Overwriting moves younger blocks into the places that were counted.
+                    // Overwriting moves younger blocks into the counted places.
                     let younger =
                         |open: &mut Box<Block>| open.lane == block.lane && open.turn < block.turn;
                     if let Some(older) = self.newest.take_if(younger) {
@@ -432,14 +443,14 @@ impl Consumer {
         }
     }
 
-    /// Returns a block that was taken with [`Consumer::pop`], for re-use. One that is dropped instead is missing in the
-    /// ring from then on.
+    /// Returns a block from [`Consumer::pop`] for reuse. The ring permanently lacks one that is
+    /// dropped instead.
     pub fn give_back(&mut self, mut block: Box<Block>) {
         block.clear();
         self.held -= 1;
         let refused = self.ring.lanes[block.lane].returned.push(block);
         if let Err(block) = refused {
-            // The queue of spares has a place for every block there is.
+            // The queue of spares has a place for every block.
             self.ring.spare.force_push(block);
         }
     }

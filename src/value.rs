@@ -1,4 +1,4 @@
-//! Columns and values: the one currency between what is stored and the ways to read it.
+//! Columns and values: the common form between stored data and the ways to read it.
 
 use std::borrow::Cow;
 
@@ -8,25 +8,26 @@ mod unit;
 
 pub use unit::Unit;
 
-/// What a column holds, in the words of Pinba's tables.
+/// The type of a column, named as in Pinba's tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ColumnType {
-    /// Whole number, 64 bits.
+    /// 64-bit integer.
     BigInt,
-    /// Whole number; `int(11)` in Pinba's tables.
+    /// Integer; `int(11)` in Pinba's tables.
     Int,
-    /// `float` in Pinba's tables: shown in full here, single precision where a protocol has such a type.
+    /// `float` in Pinba's tables: shown in full here, in single precision where a protocol has such
+    /// a type.
     Float,
     /// Double precision.
     Double,
-    /// Text of at most so many characters.
+    /// Text of at most this many characters.
     Varchar(u16),
     /// Text without a declared limit.
     Text,
 }
 
 impl ColumnType {
-    /// Whether it holds texts.
+    /// Whether it is a text type.
     #[must_use]
     pub const fn is_text(self) -> bool {
         matches!(self, Self::Varchar(_) | Self::Text)
@@ -49,18 +50,18 @@ impl ColumnType {
 /// One column of a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Column {
-    /// Its SQL name, which is its name in JSON too.
+    /// Its name in SQL and JSON.
     pub name: String,
-    /// What it holds.
+    /// Its type.
     pub column_type: ColumnType,
-    /// In what its numbers are.
+    /// The unit of its numbers.
     pub unit: Unit,
     /// Whether it can be NULL.
     pub nullable: bool,
 }
 
 impl Column {
-    /// A column that can be NULL.
+    /// A nullable column.
     #[must_use]
     pub fn new(name: impl Into<String>, column_type: ColumnType, unit: Unit) -> Self {
         Self {
@@ -77,9 +78,9 @@ impl Column {
 pub enum Value<'a> {
     /// No value.
     Null,
-    /// A whole number. Sums beyond 64 bits are given as `Float`.
+    /// An integer. Sums beyond 64 bits are given as `Float`.
     Int(i64),
-    /// A whole number of microseconds, shown as seconds with up to six decimals.
+    /// An integer number of microseconds, shown as seconds with up to six decimals.
     Micros(u64),
     /// A number.
     Float(f64),

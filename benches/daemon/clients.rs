@@ -70,7 +70,7 @@ fn fetch(client: &Client, path: &str) -> io::Result<(f64, u64)> {
     Ok((start.elapsed().as_secs_f64(), bytes))
 }
 
-/// What [`beside`] measures.
+/// Columns of the measurements of [`beside`].
 pub(crate) const BESIDE: &str =
     "packets/s | packets lost | ingest CPU a packet | answers/s | median | 99 % | CPU an answer";
 

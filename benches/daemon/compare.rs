@@ -121,7 +121,7 @@ pub(crate) fn run(options: &Options) -> Result<Table> {
         ))
 }
 
-/// What all rounds made of one case.
+/// Results of all rounds of one case.
 #[derive(Default, Clone)]
 struct Found {
     /// The highest lossless rate, and whether somebody else than the sender was ever the limit.

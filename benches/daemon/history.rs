@@ -31,7 +31,7 @@ const HOSTS: usize = 20;
 const DAYS: u64 = 30;
 const HOUR: u64 = 3_600;
 const DAY: u64 = 86_400;
-/// What is kept, and how many requests a key of it has in an hour.
+/// Reports that are kept, with the requests of one of their keys in an hour.
 const REPORTS: [(&str, u64); 4] = [
     ("info", 100_000),
     ("report_by_hostname", 50_000),
@@ -45,7 +45,7 @@ const SHAPES: usize = 256;
 #[derive(Deserialize)]
 struct Question {
     name: String,
-    /// What its median should be at most, seconds.
+    /// Goal for the median, seconds.
     goal: Option<f64>,
     /// A path, or a statement.
     text: String,
@@ -219,7 +219,7 @@ fn key<const N: usize>(texts: [String; N]) -> Vec<u8> {
     key
 }
 
-/// What a row takes in published files.
+/// Measures the bytes of a row in published files.
 fn sizes(dir: &Path) -> Result<Table> {
     let mut table = Table::new(
         "Bytes of a row in published files",

@@ -39,7 +39,7 @@ pub(crate) struct Load {
 }
 
 impl Load {
-    /// What `pinbad load` makes with these flags.
+    /// Prepares the packets that `pinbad load` makes with these flags.
     pub(crate) fn new(options: &Options, flags: &str) -> Result<Self> {
         let Options { senders, gso, .. } = options;
         let flags = format!("{flags} --sockets=16 --senders={senders} --gso={gso}");

@@ -26,14 +26,14 @@ struct Statement {
     name: String,
     /// How often it runs.
     times: usize,
-    /// What its median should be at most, seconds.
+    /// Goal for the median, seconds.
     goal: Option<f64>,
     text: String,
 }
 
 /// How many of them, from the first, two clients run in a loop.
 const LOOPED: usize = 3;
-/// What is read beside packets, on up to so many connections.
+/// The report that is read while packets arrive, and the number of connections that read it.
 const REPORT: &str = "/api/v1/reports/report_by_script_name?sort=-req_time_total&limit=100";
 const CONNECTIONS: u32 = 4;
 

@@ -1,8 +1,9 @@
-//! What receives: a bare loop on threads of this process, or a daemon as a child.
+//! Receivers: a bare loop on threads of this process, or a daemon as a child.
 //!
-//! The bare loop calls `recvmmsg` into the daemon's buffers and throws the packets away: what the kernel can deliver on this
-//! machine. The child gets SIGTERM when this process ends, whatever ends it, and is killed when its [`Daemon`] is dropped.
-//! Processor time is read by thread from `/proc`, so the loop's is known although the sender is in the same process.
+//! The bare loop calls `recvmmsg` into the daemon's buffers and throws the packets away: what the
+//! kernel can deliver on this machine. The child gets SIGTERM when this process ends, whatever ends
+//! it, and is killed when its [`Daemon`] is dropped. Processor time is read by thread from `/proc`,
+//! so the loop's is known although the sender is in the same process.
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -32,7 +33,7 @@ const LOCAL: &str = "127.0.0.1:0";
 /// How long the daemon may take to start.
 const START_MAX: Duration = Duration::from_secs(20);
 
-/// What a receiver has counted since its start.
+/// Packets that a receiver has counted since its start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Counts {
     /// Packets that were merged, or thrown away by the bare loop.
@@ -153,7 +154,7 @@ impl Daemon {
         self.child.id()
     }
 
-    /// What it answers to GET `path`.
+    /// Returns the daemon's answer to GET `path`.
     pub(crate) fn get(&self, path: &str) -> std::result::Result<Json, ClientError> {
         self.client.get(path)
     }
@@ -233,7 +234,8 @@ impl Cpu {
         )
     }
 
-    /// What was spent since `before` by threads with such names; of threads that ended in between, nothing.
+    /// Returns the processor time spent since `before` by threads with such names; threads that
+    /// ended in between count as zero.
     pub(crate) fn since(&self, before: &Self, named: impl Fn(&str) -> bool) -> Duration {
         let threads = self.0.iter().filter(|(_, (name, _))| named(name));
         let spent = threads.map(|(thread, (_, after))| {

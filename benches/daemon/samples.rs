@@ -32,7 +32,7 @@ const LONG: Duration = Duration::from_millis(10);
 /// How long the last samples may take to be counted.
 const COUNTED_MAX: Duration = Duration::from_secs(30);
 
-/// What clients ask for, each again and again.
+/// Paths that clients request, each again and again.
 const PATHS: &[&str] = &[
     "/api/v1/reports/profile_lines?limit=0",
     "/profile?format=folded",

@@ -1,7 +1,9 @@
-//! What a packet costs two builds of the daemon, in turns: this one and another one (of any commit).
+//! Processor time of a packet in two builds of the daemon, measured in turns: this build and
+//! another one (of any commit).
 //!
-//! Default settings and window, so a run is of users' load: each daemon is warm when it is measured, a process of its own sends,
-//! and processor time is read by thread. In turns, because the machine's speed drifts; the ratio is of one pair of runs.
+//! Default settings and window, so a run is of users' load: each daemon is warm when it is
+//! measured, a process of its own sends, and processor time is read by thread. In turns, because
+//! the machine's speed drifts; the ratio is of one pair of runs.
 
 use std::ffi::OsStr;
 use std::time::Duration;

@@ -1,8 +1,9 @@
-//! The command line: which command, and which settings it overrides.
+//! The command line: the command, and the settings that flags override.
 //!
-//! clap parses and answers `--help`, `--version` and usage errors (exit code 2) by itself; everything that is a
-//! setting is handed on as text and checked with the rest of the configuration, so `--http` and `http.listen` in a
-//! file get the same error. Only `main` uses this. Only commands that exist are listed.
+//! clap parses, and answers `--help`, `--version` and usage errors (exit code 2) by itself.
+//! Settings are passed on as text and checked with the rest of the configuration, so `--http` and
+//! `http.listen` in a file get the same error. Only `main` uses this module. Only commands that
+//! exist are listed.
 
 use std::path::PathBuf;
 
@@ -23,7 +24,7 @@ use crate::cli::tail::TailFlags;
 use crate::cli::top::TopFlags;
 use crate::config::ConfigFlags;
 
-// No line longer than 80: these are shown as they stand, and a terminal may be that narrow.
+// No line is longer than 80: they are printed unwrapped, and a terminal may be that narrow.
 const EXAMPLES: &str = include_str!("help/examples.txt");
 const SETTINGS: &str = include_str!("help/settings.txt");
 const IMPORT: &str = include_str!("help/import.txt");

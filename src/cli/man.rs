@@ -1,4 +1,4 @@
-//! `pinbad man` and `pinbad completions`: what packages install beside the program.
+//! `pinbad man` and `pinbad completions`: the files that packages install beside the program.
 
 use std::path::Path;
 

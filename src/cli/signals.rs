@@ -1,4 +1,4 @@
-//! SIGTERM, SIGINT and SIGHUP, for the commands that run until one comes.
+//! SIGTERM, SIGINT and SIGHUP, for the commands that run until one arrives.
 
 use std::io;
 
@@ -8,7 +8,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use super::Failure;
 use crate::shutdown::Shutdown;
 
-/// The signals, caught from the moment this exists.
+/// The signals, caught from the creation of this value on.
 #[derive(Debug)]
 pub(super) struct Signals {
     runtime: Runtime,
@@ -32,7 +32,7 @@ impl Signals {
         listen().map_err(cannot_wait)
     }
 
-    /// Waits for any of them and gives its name.
+    /// Waits for any of them and returns its name.
     pub(super) fn wait(&mut self) -> &'static str {
         let [terminate, interrupt, hangup] = &mut self.caught;
         self.runtime.block_on(async {
@@ -52,7 +52,7 @@ fn cannot_wait(error: io::Error) -> Failure {
 /// Runs a command that ends by itself, or soon after a signal.
 ///
 /// # Errors
-/// That of the command.
+/// The error of the command.
 pub fn until_signal(command: impl FnOnce(&Shutdown) -> Result<(), Failure>) -> Result<(), Failure> {
     let mut signals = Signals::listen()?;
     let shutdown = Shutdown::new();

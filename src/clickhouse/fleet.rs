@@ -1,8 +1,9 @@
-//! Reading the fleet: rows that many pinbads have shipped, added up by ClickHouse.
+//! Reads the fleet: rows shipped by many pinbads, summed by ClickHouse.
 //!
-//! ClickHouse adds up what is a sum, a smallest or a largest value, and buckets of histograms; all else is made from that by the
-//! same code as at home. Rows are read with FINAL: what was sent twice counts once. An answer is read row by row, as JSON, whose
-//! whole numbers are exact; its keys take the memory that answers over the past share. Called on a front end's thread.
+//! ClickHouse computes sums, extremes, and buckets of histograms; everything else is derived by the
+//! same code as locally. Rows are read with FINAL: rows sent twice count once. An answer is read
+//! row by row, as JSON with exact integers; its keys use the memory shared by answers over the
+//! past. Called on a front end's thread.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -27,59 +28,59 @@ use crate::report::reading::Extremes;
 use crate::report::row_key::{key_texts, push_key};
 use crate::report::totals::Totals;
 
-/// For how long a collector that ships nothing any more is missed.
+/// How long a silent collector counts as missing, in seconds.
 const MISSED_SECS: u64 = 7 * 86_400;
-/// Rows whose histograms are asked for by key; of more, those of all rows are read.
+/// Most rows whose histograms are requested by key; for more, those of all rows are read.
 const KEYS_ASKED_MAX: usize = 500;
-/// Collectors that an answer knows of.
+/// Most collectors in an answer.
 const COLLECTORS_MAX: usize = 10_000;
-/// Collectors that are remembered for those who choose.
+/// Most collectors remembered for the selection.
 const MEMBERS_MAX: usize = 1_000;
 /// Seconds of a minute.
 const MINUTE: u64 = 60;
 
-/// Where the fleet's rows are.
+/// Access to the fleet's rows.
 #[derive(Debug, Clone)]
 pub struct Fleet {
     server: Arc<Server>,
     patience: Duration,
-    /// Data centres and collectors, as answers have named them.
+    /// Data centres and collectors seen in answers.
     members: Arc<Mutex<BTreeSet<(String, String)>>>,
 }
 
-/// Some of the fleet's rows: those of a report in a span.
+/// The fleet's rows of a report in a span.
 #[derive(Debug, Clone)]
 pub(crate) struct FleetRows {
     fleet: Fleet,
     dataset: Arc<Dataset>,
     /// Whole minutes.
     span: Range<u64>,
-    /// Which pinbads, as a condition behind others.
+    /// The selected pinbads, as a condition appended to others.
     members: String,
-    /// When whoever asks gives up.
+    /// When the client gives up.
     deadline: Instant,
 }
 
-/// Which rows a line is made from, and what of them.
+/// The rows and parts of a line.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Points<'a> {
-    /// Of one key, or of all together.
+    /// One key, or `None` for the total.
     pub(crate) key: Option<&'a [String]>,
     /// Seconds of a step.
     pub(crate) step: u64,
     pub(crate) has_histograms: bool,
 }
 
-/// What a collector has shipped.
+/// A collector that has shipped rows.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub(crate) struct Collector {
     pub(crate) dc: String,
     pub(crate) collector: String,
-    /// Where its newest minute before the end of the span ends, of whatever report.
+    /// End of its newest minute before the end of the span, of any report.
     pub(crate) until: u64,
 }
 
-/// For how long a collector counted a report in a span, as it was defined then.
+/// How long a collector counted a report in a span, under one definition.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub(crate) struct Counted {
     pub(crate) dc: String,
@@ -92,7 +93,7 @@ pub(crate) struct Counted {
     rows_lost: u64,
 }
 
-/// A row as ClickHouse shows it: sums, or the histogram.
+/// A row of ClickHouse's answer: sums, or the histogram.
 #[derive(Debug, Deserialize)]
 struct Found {
     #[serde(default)]
@@ -126,10 +127,10 @@ const SEEN: &str = "[min(time_min_us), max(time_max_us), max(memory_peak_max)] A
 const HISTOGRAM: &str = "min(has_histogram) AS known, sumMap(histogram) AS histogram";
 
 impl Fleet {
-    /// That of the configuration, whose `clickhouse.url` is set. Nothing is connected before somebody asks.
+    /// The fleet of the configuration, whose `clickhouse.url` is set. Connects on the first query.
     ///
     /// # Errors
-    /// When the password or certificates cannot be read.
+    /// Fails if the password or certificates cannot be read.
     pub fn of(config: &ClickHouseConfig) -> Result<Self, String> {
         Ok(Self {
             server: Arc::new(Server::of(config)?),
@@ -138,12 +139,13 @@ impl Fleet {
         })
     }
 
-    /// Data centres and collectors, as far as answers have named them.
+    /// Data centres and collectors seen in answers.
     pub(crate) fn members(&self) -> Vec<(String, String)> {
         self.members.lock().iter().cloned().collect()
     }
 
-    /// The rows of a report in a span of whole minutes: of the data centres and collectors that are named, or of all.
+    /// The rows of a report in a span of whole minutes: of the named data centres and collectors,
+    /// or of all.
     pub(crate) fn rows(
         &self,
         dataset: &Arc<Dataset>,
@@ -158,7 +160,7 @@ impl Fleet {
                 let _infallible = write!(members, " AND {column} IN ({})", names.join(", "));
             }
         }
-        // No row is of a later time.
+        // No row has a later time.
         let last = u64::from(u32::MAX) / MINUTE * MINUTE;
         FleetRows {
             fleet: self.clone(),
@@ -171,12 +173,12 @@ impl Fleet {
 }
 
 impl FleetRows {
-    /// Which minutes.
+    /// The minutes.
     pub(crate) fn span(&self) -> &Range<u64> {
         &self.span
     }
 
-    /// Asks, and shows each row of the answer.
+    /// Runs a query, and passes each row of the answer on.
     fn select<T: DeserializeOwned>(
         &self,
         query: &str,
@@ -198,7 +200,7 @@ impl FleetRows {
         Ok(all)
     }
 
-    /// Those of the report under any definition.
+    /// The condition for the report under any definition.
     fn of_report(&self) -> String {
         let Self { span, members, .. } = self;
         let report = quoted(&self.dataset.report);
@@ -206,18 +208,18 @@ impl FleetRows {
         format!("WHERE report = {report} AND t >= {start} AND t < {end}{members}")
     }
 
-    /// Those of its definition.
+    /// The condition for its definition.
     fn own(&self) -> String {
         let definition = quoted(&self.dataset.hash);
         format!("{} AND definition = {definition}", self.of_report())
     }
 
-    /// The number of the step in which a minute is.
+    /// The index of a minute's step.
     fn point(&self, step: u64) -> String {
         format!("intDiv(toUnixTimestamp(t) - {}, {step})", self.span.start)
     }
 
-    /// Rows by key; their histograms are asked for when somebody looks at them.
+    /// Sums by key; their histograms are requested on demand.
     pub(crate) fn sums(&self) -> Result<Sums, String> {
         let keys = self.dataset.keys.len();
         let query = format!(
@@ -236,7 +238,7 @@ impl FleetRows {
         Ok(Sums::of(&self.dataset, rows, Box::new(self.clone())))
     }
 
-    /// What one row or all rows together gained in each step.
+    /// The gain of one row, or of the total, in each step.
     pub(crate) fn line(&self, points: Points<'_>) -> Result<Vec<Option<Sum>>, String> {
         let point = self.point(points.step);
         let histogram = match points.has_histograms {
@@ -267,7 +269,8 @@ impl FleetRows {
         0..(self.span.end - self.span.start).div_ceil(step)
     }
 
-    /// In how many seconds of each step there was a pinbad that counted: of each minute those of the one that counted longest.
+    /// Seconds of each step in which a pinbad counted: for each minute, those of the one that
+    /// counted longest.
     pub(crate) fn secs(&self, step: u64) -> Result<Vec<u64>, String> {
         let query = format!(
             "SELECT {} AS point, sum(most) AS secs FROM (SELECT t, max(secs) AS most FROM (SELECT t, dc, collector, store, \
@@ -286,7 +289,8 @@ impl FleetRows {
         Ok(secs)
     }
 
-    /// Who has shipped something, up to the end of the span or in the days before it.
+    /// The collectors that have shipped anything, up to the end of the span or in the days before
+    /// it.
     pub(crate) fn collectors(&self) -> Result<Vec<Collector>, String> {
         let Range { start, end } = &self.span;
         let found: Vec<Collector> = self.all(&format!(
@@ -306,7 +310,7 @@ impl FleetRows {
         Ok(found)
     }
 
-    /// Who counted the report, under which definition.
+    /// The collectors that counted the report, by definition.
     pub(crate) fn counted(&self) -> Result<Vec<Counted>, String> {
         self.all(&format!(
             "SELECT dc, collector, definition, sum(seconds) AS secs, sum(missed_requests) AS missed, \
@@ -317,7 +321,7 @@ impl FleetRows {
         ))
     }
 
-    /// A key as history has it.
+    /// A key as in history.
     fn key(&self, texts: &[String]) -> Result<Vec<u8>, String> {
         if texts.len() != self.dataset.keys.len() {
             return Err("a row there has a key of another report".to_owned());
@@ -336,7 +340,7 @@ impl Histograms for FleetRows {
         each: &mut dyn FnMut(usize, Option<&Histogram>),
     ) -> Result<(), String> {
         let is_other = |row: usize| from.all()[row].is_other;
-        // What is in (other) for want of memory here has keys of its own there.
+        // Keys in (other) for lack of memory here have rows of their own there.
         let by_key = wanted.len() <= KEYS_ASKED_MAX
             && !(from.is_full() && wanted.iter().any(|row| is_other(*row)));
         let mut of_keys = String::new();
@@ -367,7 +371,7 @@ impl Histograms for FleetRows {
                     folded.add_sum(&Sum::of(Totals::ZERO, histogram));
                 }
                 Some(row) if is_wanted[row] => each(row, histogram.as_ref()),
-                // It came after the sums.
+                // It arrived after the sums.
                 _ => {}
             }
             Ok(())
@@ -406,7 +410,7 @@ impl Found {
 }
 
 impl Counted {
-    /// As it is counted at home.
+    /// As counted locally.
     pub(crate) fn coverage(&self) -> Coverage {
         Coverage {
             secs: self.secs,

@@ -1,15 +1,16 @@
-//! ClickHouse: what history writes on many machines, in one place.
+//! ClickHouse: collects the history of many machines in one place.
 //!
 //! ```text
 //!   history: pieces --(minute over)--> shipment --(Native, LZ4)--> HTTP --> rollup, coverage, request
 //!               \--(published before it was shipped)--> unshipped/
 //! ```
 //!
-//! A unit is the rows of a store, a report and a minute that were shipped together, its part of that minute. Rows
-//! replace each other by unit and key, so a unit that is sent twice counts once, however late
-//! ([`history::Shipping`](crate::history::Shipping) says what belongs to it). Without `clickhouse.url` there is no thread and no connection.
+//! A unit is the rows of a store, a report and a minute that were shipped together: its part of
+//! that minute. Rows replace each other by unit and key, so a unit sent twice counts once, however
+//! late ([`history::Shipping`](crate::history::Shipping) defines its content). Without
+//! `clickhouse.url` there is no thread and no connection.
 //!
-//! [`Fleet`] reads what all of them have shipped.
+//! [`Fleet`] reads everything that was shipped.
 
 mod fleet;
 mod native;
@@ -22,7 +23,7 @@ mod views;
 
 use crate::instruments::Instrument;
 
-/// What its thread does, and waits for.
+/// Stages and waits of its thread.
 pub(crate) static INSTRUMENTS: [&Instrument; 2] = [&sink::SHIP, &server::ANSWER];
 
 pub use self::fleet::Fleet;

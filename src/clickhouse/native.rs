@@ -1,6 +1,6 @@
-//! Blocks of ClickHouse's format Native: columns one after the other, each with its name, its type and its values as they lie in
-//! memory. It takes no library, and nothing is lost in it; texts are sent plain, and the server makes dictionaries of those that its
-//! tables have so.
+//! Blocks in ClickHouse's Native format: one column after the other, each with its name, its type
+//! and its values as in memory. It needs no library, and loses nothing; texts are sent plain, and
+//! the server builds dictionaries where its tables want them.
 //!
 //! ```text
 //!   block:   | columns | rows | column ..
@@ -12,11 +12,11 @@ use std::io::{self, Write as _};
 
 use lz4_flex::frame::FrameEncoder;
 
-/// Rows on their way, column by column.
+/// Rows being encoded, column by column.
 #[derive(Debug)]
 pub(super) struct Block {
     columns: Vec<Column>,
-    /// How many.
+    /// Number of rows.
     pub(super) rows: u64,
 }
 
@@ -24,9 +24,9 @@ pub(super) struct Block {
 struct Column {
     name: &'static str,
     type_name: &'static str,
-    /// What stands one behind the other: nulls or ends of arrays first.
+    /// Consecutive streams: nulls or ends of arrays first.
     streams: [Vec<u8>; 4],
-    /// Items so far, of arrays and of arrays in them.
+    /// Items so far, of arrays and of nested arrays.
     items: [u64; 2],
 }
 
@@ -45,19 +45,19 @@ impl Block {
         }
     }
 
-    /// What takes the values of one more row: of all columns, in their order.
+    /// A writer for the values of one more row, in column order.
     pub(super) fn row(&mut self) -> RowWriter<'_> {
         self.rows += 1;
         RowWriter(self.columns.iter_mut())
     }
 
-    /// Bytes so far, before they are compressed.
+    /// Bytes so far, uncompressed.
     pub(super) fn bytes(&self) -> usize {
         let streams = self.columns.iter().flat_map(|column| &column.streams);
         streams.map(Vec::len).sum()
     }
 
-    /// As it is sent: an LZ4 frame.
+    /// The block as sent: an LZ4 frame.
     pub(super) fn packed(&self) -> io::Result<Vec<u8>> {
         let mut to = FrameEncoder::new(Vec::with_capacity(self.bytes() / 4));
         let mut head = Vec::new();
@@ -206,7 +206,7 @@ fn push_text(to: &mut Vec<u8>, text: &str) {
     to.extend_from_slice(text.as_bytes());
 }
 
-/// Seven bits a byte, the lowest first.
+/// Seven bits per byte, lowest first.
 fn push_length(to: &mut Vec<u8>, length: u64) {
     crate::report::varint::push(to, length.into());
 }

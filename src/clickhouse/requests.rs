@@ -1,15 +1,15 @@
-//! Raw requests as ClickHouse gets them: each with its tags and its timers in one row.
+//! Raw requests in the form that ClickHouse gets: one row per request, with its tags and timers.
 
 use super::native::Block;
 use super::rollups::Origin;
 use crate::history::requests::{Request, Tags, Timers};
 
-/// Which tags leave this machine.
+/// The tags that may leave this machine.
 #[derive(Debug, Clone)]
 pub(super) struct TagFilter(Option<Vec<String>>);
 
 impl TagFilter {
-    /// Those with these names; "*" is all.
+    /// Selects the tags with these names; "*" selects all.
     pub(super) fn of(names: &[String]) -> Self {
         let is_all = names.iter().any(|name| name == "*");
         Self((!is_all).then(|| names.to_vec()))
@@ -24,7 +24,7 @@ impl TagFilter {
     }
 }
 
-/// Adds a request to a block of its table.
+/// Appends a request to a block of its table.
 pub(super) fn push(
     block: &mut Block,
     origin: &Origin,

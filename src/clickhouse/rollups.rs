@@ -1,4 +1,4 @@
-//! Rows of reports and of coverage as ClickHouse gets them.
+//! Encodes rows of reports and of coverage for ClickHouse.
 
 use super::native::{Block, RowWriter};
 use super::tables::{COVERAGE, MEASURES, REQUEST, ROLLUP, Table};
@@ -6,7 +6,7 @@ use crate::history::{Coverage, Dataset, Identity, RowRef};
 use crate::report::reading::Extremes;
 use crate::report::row_key::key_texts;
 
-/// Whose rows they are: what every row says.
+/// The source of the rows, which every row names.
 #[derive(Debug, Clone)]
 pub(super) struct Origin {
     /// The store, 128 bits.
@@ -54,7 +54,7 @@ pub(super) fn push(
         let sum = measure.of(totals);
         match is_wide {
             true => to.u128(sum),
-            // Of each request 32 bits: those of a minute fit.
+            // Each request has 32 bits: those of a minute fit.
             false => to.u64(clipped(sum)),
         }
     }
@@ -68,7 +68,7 @@ pub(super) fn push(
     to.counts(buckets.into_iter().flatten());
 }
 
-/// What all tables begin with.
+/// The leading columns of all tables.
 fn push_unit(
     to: &mut RowWriter<'_>,
     origin: &Origin,

@@ -1,4 +1,4 @@
-//! ClickHouse's HTTP interface: a statement with its rows, and what came of it.
+//! A client of ClickHouse's HTTP interface: sends statements with rows, and reads results.
 
 use std::io::{self, BufRead as _, BufReader, Read as _};
 use std::path::PathBuf;
@@ -17,31 +17,32 @@ use crate::config::secret::Secret;
 use crate::instruments::Instrument;
 use crate::shutdown::Shutdown;
 
-/// Waiting until ClickHouse has stored what it was sent, or done what it was told.
+/// Waits for ClickHouse to store rows or execute a statement.
 pub(super) static ANSWER: Instrument = Instrument::wait("wait/io/socket/clickhouse/answer", "recv");
 
 /// Longest wait for a connection.
 const CONNECT_MAX: Duration = Duration::from_secs(10);
-/// Longest wait for an answer, of which the rows have to be stored first.
+/// Longest wait for an answer, before which the rows have to be stored.
 const ANSWER_MAX: Duration = Duration::from_secs(300);
-/// Longest wait for the rest of an answer whose head has come: a few bytes.
+/// Longest wait for the rest of an answer whose head has arrived: a few bytes.
 const BODY_MAX: Duration = Duration::from_secs(60);
 /// Longest row of an answer: a histogram has fewer than 3,000 buckets, a key a few texts.
 const ROW_BYTES_MAX: u64 = 1 << 20;
-/// Longest text of an error that is read.
+/// Longest error text that is read.
 const ERROR_BYTES_MAX: u64 = 16 << 10;
 
-/// Errors of the server that are of the rows or of the table, a number and ClickHouse's name in a line. All others pass.
+/// Server errors caused by the rows or the table: a number and ClickHouse's name per line. All
+/// others are temporary.
 const REFUSALS: &str = include_str!("refusals.txt");
 
-/// Why something was not done.
+/// The reason why a request failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Failure {
     /// A stop was requested.
     Stopped,
-    /// It may be done later.
+    /// It may succeed later.
     Later(String),
-    /// These rows will not be taken.
+    /// These rows will never be accepted.
     Refused(String),
 }
 
@@ -53,12 +54,12 @@ pub(super) struct Server {
     database: String,
     user: String,
     password_file: Option<PathBuf>,
-    /// What is in that file, as read at the start and after each attempt that failed.
+    /// Content of that file, read at the start and after each failed attempt.
     password: Mutex<Option<Secret>>,
 }
 
 impl Server {
-    /// That of the configuration.
+    /// The server of the configuration.
     pub(super) fn of(config: &ClickHouseConfig) -> Result<Self, String> {
         Self::with_body_max(config, BODY_MAX)
     }
@@ -93,12 +94,12 @@ impl Server {
         })
     }
 
-    /// Runs a statement that has no rows with it, and belongs to no database if it makes one.
+    /// Runs a statement without rows, and without a database in case it creates one.
     pub(super) fn execute(&self, statement: &str, stop: &Shutdown) -> Result<(), Failure> {
         self.post(&[], statement.as_bytes().to_vec(), false, stop)
     }
 
-    /// Adds rows. What has the same `token` is the same.
+    /// Inserts rows. Inserts with the same `token` are deduplicated.
     pub(super) fn insert(
         &self,
         statement: &str,
@@ -110,7 +111,7 @@ impl Server {
             ("database", self.database.as_str()),
             ("query", statement),
             ("insert_deduplication_token", token),
-            // Taken means stored, on all shards.
+            // Accepted means stored, on all shards.
             ("async_insert", "0"),
             ("insert_distributed_sync", "1"),
             // However many days and months a block has: a clock may have been wrong.
@@ -127,8 +128,9 @@ impl Server {
         }
     }
 
-    /// Asks a question that changes nothing, on the caller's thread; each row of the answer is shown as it comes, a line each. The
-    /// server has the whole answer before it sends any, so that what goes wrong there is not taken for an end.
+    /// Runs a read-only query on the caller's thread; passes on each row of the answer as it
+    /// arrives, one per line. The server has the whole answer before it sends any, so that its
+    /// errors are not mistaken for the end.
     pub(super) fn select(
         &self,
         query: &str,
@@ -214,7 +216,7 @@ impl Server {
         request.map_err(|error| Failure::Later(format!("{}: {error}", self.url)))
     }
 
-    /// On a thread of its own: a stop does not wait for the server.
+    /// Runs on its own thread: a stop does not wait for the server.
     fn post(
         &self,
         parameters: &[(&str, &str)],
@@ -247,7 +249,8 @@ fn run(agent: &Agent, url: &str, request: Request<Vec<u8>>) -> Result<(), Failur
     let mut answer = agent
         .run(request)
         .map_err(|error| later(&error.to_string()))?;
-    // An error that came after the head of the answer stands in its body, so rows are stored when that has come to its end.
+    // An error after the head of the answer is in its body, so rows are stored only when the body
+    // has ended.
     let (text, ended) = said(&mut answer);
     let status = answer.status().as_u16();
     let code = text
@@ -271,7 +274,7 @@ fn is_refusal(code: u32) -> bool {
     codes.any(|it| it == code)
 }
 
-/// The beginning of an answer's text, and whether all of it was read up to there.
+/// The start of an answer's text, and whether it was read to its end.
 fn said(answer: &mut Response<Body>) -> (String, io::Result<()>) {
     let body = answer.body_mut().with_config().limit(u64::MAX).reader();
     let mut text = Vec::new();
@@ -297,7 +300,7 @@ mod tests {
     use super::*;
     use crate::config::Config;
 
-    /// Answers with this, and keeps the connection open until it has come to an end.
+    /// Answers with this, and keeps the connection open until the answer has ended.
     fn inserted(answer: &'static [u8]) -> Result<(), Failure> {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();

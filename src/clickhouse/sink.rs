@@ -1,7 +1,8 @@
-//! The thread that ships: what history has written goes to ClickHouse, minute by minute, each row once.
+//! The shipping thread: sends history to ClickHouse, minute by minute, each row once.
 //!
-//! The disk is the queue. A shipment is sent as blocks of rows, each tried again until the server has taken it; after a
-//! kill it is sent again from its first row, and what was taken already is replaced by the same. Bounded: a block.
+//! The disk is the queue. A shipment is sent as blocks of rows, each retried until the server has
+//! accepted it; after a kill it is sent again from its first row, and replaces identical rows.
+//! Bounded: a block.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, OnceLock};
@@ -27,21 +28,21 @@ use crate::shutdown::Shutdown;
 use crate::telemetry::counters::ClickHouseCounters;
 use crate::telemetry::reading::{Group, Place, readings};
 
-/// What history has written is sent: in rows.
+/// Sends rows of history; counts rows.
 pub(super) static SHIP: Instrument = Instrument::new("stage/clickhouse/ship");
 
-/// How often it is looked for something to ship, and a stop is noticed.
+/// Interval of checks for something to ship, and for a stop.
 const NAP: Duration = Duration::from_millis(50);
-/// Rows of a block, and bytes of one before it is compressed.
+/// Most rows of a block, and most bytes before compression.
 const BLOCK_ROWS: u64 = 65_536;
 const BLOCK_BYTES: usize = 8 << 20;
-/// From one attempt that failed to the next, milliseconds.
+/// First pause after a failed attempt, in milliseconds.
 const PAUSE_MS: u64 = 500;
 const PAUSE_MS_MAX: u64 = 60_000;
-/// How often what was refused is tried again.
+/// Interval of retries for refused rows, in milliseconds.
 const REFUSED_MS: u64 = 600_000;
 
-/// What becomes of it, for all who look.
+/// The state of shipping, shared by all readers.
 #[derive(Debug, Clone)]
 pub struct ShipStatus(Arc<Shared>);
 
@@ -54,7 +55,7 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct Now {
-    /// Why the last attempt failed, if it did.
+    /// The error of the last attempt, if it failed.
     error: Option<String>,
     waiting: Waiting,
     refused: Vec<Refused>,
@@ -101,10 +102,10 @@ impl ShipStatus {
     }
 }
 
-/// What is shipped: what a store writes.
+/// The source of rows: a store.
 #[derive(Debug)]
 pub struct ShipFrom {
-    /// What is kept there until it is shipped.
+    /// Data kept there until it is shipped.
     pub shipping: Shipping,
     /// The parts that count.
     pub parts: Parts,
@@ -112,7 +113,7 @@ pub struct ShipFrom {
     pub store: String,
 }
 
-/// Ships, as soon as there is something to ship from.
+/// Ships, as soon as there is a source.
 #[derive(Debug)]
 pub struct Sink {
     config: ClickHouseConfig,
@@ -126,7 +127,7 @@ impl Sink {
     /// Ships to the server of the configuration.
     ///
     /// # Errors
-    /// When the password or certificates cannot be read.
+    /// Fails if the password or certificates cannot be read.
     pub fn new(config: &ClickHouseConfig, clock: Arc<dyn Clock>) -> Result<Self, String> {
         let status = ShipStatus(Arc::new(Shared {
             counters: ClickHouseCounters::default(),
@@ -142,25 +143,26 @@ impl Sink {
         })
     }
 
-    /// What becomes of it.
+    /// The state of shipping.
     #[must_use]
     pub fn status(&self) -> ShipStatus {
         self.status.clone()
     }
 
-    /// Returns what is to be told what it ships from, when history is open: its status says what waits from then on.
+    /// Returns a function to call with the source when history is open; from then on the status
+    /// shows waiting rows.
     pub fn begin(&self) -> impl Fn(ShipFrom) + Send + use<> {
         let (begun, status) = (Arc::clone(&self.from), self.status());
         move |from| {
             status.show(&from.shipping, &from.parts);
-            // Set once: after that the store is open.
+            // Set once: the store stays open.
             let _was_empty = begun.set(from);
         }
     }
 
-    /// Ships until a stop is requested; what is not shipped then is shipped after the next start.
+    /// Ships until a stop is requested; the rest is shipped after the next start.
     pub fn run(self, stop: &Shutdown) {
-        // On Linux this is the thread's own.
+        // On Linux this applies to the thread only.
         if let Err(error) = rustix::process::setpriority_process(None, 10) {
             warn!(%error, "The thread that ships keeps its priority.");
         }
@@ -184,21 +186,22 @@ struct Shipper {
     server: Server,
     shipping: Shipping,
     parts: Parts,
-    /// What rows say that are sent now.
+    /// The source columns of the current rows.
     origin: Origin,
     /// The names under which shipments begin.
     names: Identity,
     tags: TagFilter,
-    /// Statements that are to be run before anything more is shipped. Where one is refused, those with it are left out too.
+    /// Statements to run before anything more is shipped. If one is refused, the rest of its group
+    /// is skipped.
     statements: VecDeque<Vec<String>>,
-    /// The database where tables and views are made.
+    /// The database in which to create tables and views, if any.
     makes: Option<String>,
-    /// By name the reports that have views, and whether they are as it is counted now.
+    /// Reports with views, by name, and whether these match the current definition.
     viewed: HashMap<String, (Arc<Dataset>, bool)>,
     status: ShipStatus,
     clock: Arc<dyn Clock>,
     pause_ms: u64,
-    /// When what was refused is tried again, monotonic milliseconds.
+    /// Next retry of refused rows, in monotonic milliseconds.
     refused_ms: u64,
 }
 
@@ -262,7 +265,7 @@ impl Shipper {
         }
     }
 
-    /// Ships what is next; whether there was something.
+    /// Ships the next shipment; returns whether there was one.
     fn ship(&mut self, stop: &Shutdown) -> Result<bool, Failure> {
         self.make(stop)?;
         let mut next = None;
@@ -300,7 +303,7 @@ impl Shipper {
         Ok(false)
     }
 
-    /// Runs statements.
+    /// Runs the statements.
     fn make(&mut self, stop: &Shutdown) -> Result<(), Failure> {
         while let Some(together) = self.statements.front().cloned() {
             for statement in together {
@@ -320,8 +323,9 @@ impl Shipper {
         Ok(())
     }
 
-    /// Has views made of reports that were not shipped before, where that is wanted: of two definitions of a name those of the later
-    /// one. Files are shipped last, and older than pieces.
+    /// Queues views for reports that were not shipped before, if wanted: of two definitions of a
+    /// name, for the later one. Files are shipped last, and are older than pieces. one. Files are
+    /// shipped last, and older than pieces.
     fn view(&mut self, shipment: &Shipment) {
         let Some(database) = &self.makes else { return };
         let is_new = matches!(shipment.units, Units::Pieces(..));
@@ -344,7 +348,7 @@ impl Shipper {
         }
     }
 
-    /// Sends the rows of a shipment, or those for one table; what was refused.
+    /// Sends the rows of a shipment, or only those for one table; returns the refused ones.
     fn send(
         &mut self,
         shipment: &mut Shipment,
@@ -361,7 +365,7 @@ impl Shipper {
             sending.stage.work(0, shipment.rows_max());
             match self.send_rows(shipment, only, &mut sending, stop) {
                 Ok(()) => {
-                    // What was refused is read again and again, and was counted.
+                    // Refused rows are read again and again, and were counted.
                     for unread in sending.unread.iter().filter(|_| only.is_none()) {
                         self.count_unread(unread);
                     }
@@ -451,7 +455,7 @@ impl Shipper {
         Ok(())
     }
 
-    /// Sends the block of a table, until it is taken or refused.
+    /// Sends the block of a table, until it is accepted or refused.
     fn send_block(
         &mut self,
         table: &'static Table,
@@ -497,7 +501,7 @@ impl Shipper {
         }
     }
 
-    /// Tries something until it is done, refused, or a stop is requested.
+    /// Retries an action until it is done, refused, or a stop is requested.
     fn again(
         &mut self,
         stop: &Shutdown,
@@ -515,7 +519,7 @@ impl Shipper {
         }
     }
 
-    /// Waits after something that failed, ever longer.
+    /// Waits after a failure, ever longer.
     fn pause(&mut self, error: &str, stop: &Shutdown) -> Result<(), Failure> {
         self.status.0.counters.failures.add(1);
         if self.pause_ms == 0 {
@@ -526,7 +530,7 @@ impl Shipper {
         }
         self.status.0.now.lock().error = Some(error.to_owned());
         self.pause_ms = (self.pause_ms * 2).clamp(PAUSE_MS, PAUSE_MS_MAX);
-        // Many pinbads do not come back at the same moment.
+        // Prevents many pinbads from coming back at the same moment.
         let random = ahash::RandomState::new().hash_one(self.origin.store);
         let pause_ms = self.pause_ms - random % (self.pause_ms / 2);
         let until = self.clock.mono_ms() + pause_ms;
@@ -540,7 +544,7 @@ impl Shipper {
         Ok(())
     }
 
-    /// Shows what waits.
+    /// Publishes the rows that wait.
     fn show(&self) {
         self.status.show(&self.shipping, &self.parts);
     }
@@ -550,11 +554,11 @@ fn later(done: Result<(), StoreError>) -> Result<(), Failure> {
     done.map_err(|error| Failure::Later(error.to_string()))
 }
 
-/// Rows on their way.
+/// Rows in transit.
 struct Sending {
     /// By table.
     blocks: BTreeMap<&'static str, (&'static Table, Block)>,
-    /// Table, rows, why.
+    /// Table, rows, error.
     refused: Vec<(&'static str, u64, String)>,
     unread: Vec<Unread>,
     stage: Active,
@@ -572,7 +576,7 @@ fn is_full(block: &Block) -> bool {
     block.rows >= BLOCK_ROWS || block.bytes() >= BLOCK_BYTES
 }
 
-/// Why a shipment did not end.
+/// The reason why a shipment did not end.
 enum Trouble {
     Read(StoreError),
     Send(Failure),

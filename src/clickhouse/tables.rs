@@ -1,7 +1,7 @@
-//! The tables there, and the statements that make them.
+//! The tables in ClickHouse, and the statements that create them.
 //!
-//! Columns are only ever added: a table of an older pinbad gets those that it lacks. Rows replace each other by the unit that they
-//! are of (store, minute, part) and their key, so one that is sent twice counts once.
+//! Columns are only ever added: a table of an older pinbad gets the missing ones. Rows replace each
+//! other by unit (store, minute, part) and key, so rows sent twice count once.
 
 use std::fmt::Write as _;
 use std::sync::LazyLock;
@@ -14,13 +14,13 @@ pub(super) struct Table {
     /// Its name.
     pub(super) name: &'static str,
     about: &'static str,
-    /// Name and type as it is there, codec included.
+    /// Name and type there, including the codec.
     columns: &'static [(&'static str, &'static str)],
     partition: &'static str,
     order: &'static str,
     /// Retention and settings.
     more: &'static str,
-    /// Which shard has a row: always the same.
+    /// The sharding key: always the same for a row.
     shard: &'static str,
 }
 
@@ -36,7 +36,7 @@ const SUM: &str = "UInt128 CODEC(ZSTD(1))";
 const COUNT: &str = "UInt64 CODEC(T64, ZSTD(1))";
 const OPTIONAL: &str = "Nullable(UInt64) CODEC(ZSTD(1))";
 
-/// What keys of reports gained in a minute.
+/// Gains of report keys by minute.
 pub(super) const ROLLUP: Table = Table {
     name: "rollup",
     about: "What keys of reports gained, by the minute",
@@ -70,7 +70,7 @@ pub(super) const ROLLUP: Table = Table {
     shard: "cityHash64(store, part)",
 };
 
-/// The measures in the order of their columns, and whether these have 128 bits.
+/// The measures in column order, and whether these have 128 bits.
 pub(super) static MEASURES: LazyLock<Vec<(Measure, bool)>> = LazyLock::new(|| {
     let measure = |(name, kind): &(&str, &str)| {
         let known = Measure::ALL.into_iter().find(|it| it.stored() == *name);
@@ -79,7 +79,7 @@ pub(super) static MEASURES: LazyLock<Vec<(Measure, bool)>> = LazyLock::new(|| {
     ROLLUP.columns.iter().filter_map(measure).collect()
 });
 
-/// In how many seconds of a minute which reports were counted.
+/// Seconds counted per minute, by report.
 pub(super) const COVERAGE: Table = Table {
     name: "coverage",
     about: "In how many seconds of a minute which reports were counted, busy or idle, and what was missed",
@@ -153,7 +153,7 @@ pub(super) const REQUEST: Table = Table {
 const TABLES: [&Table; 3] = [&ROLLUP, &COVERAGE, &REQUEST];
 
 impl Table {
-    /// Names and types of what is sent: plain ones, which the server turns into its own.
+    /// Names and types to send: plain ones, which the server converts.
     pub(super) fn sent(&self) -> Vec<(&'static str, &'static str)> {
         let plain = |type_name: &'static str| match type_name.split(" CODEC").next() {
             Some("LowCardinality(String)") => "String",
@@ -182,7 +182,8 @@ impl Table {
     }
 }
 
-/// The statements that make the database and its tables, and add what they lack: for one server, or for a cluster of this name.
+/// The statements that create the database and its tables, and add missing columns: for one server,
+/// or for the cluster of this name.
 #[must_use]
 pub fn statements(database: &str, cluster: Option<&str>) -> Vec<String> {
     let on = cluster.map_or_else(String::new, |it| format!(" ON CLUSTER {}", quoted(it)));
@@ -217,7 +218,7 @@ pub fn statements(database: &str, cluster: Option<&str>) -> Vec<String> {
             ")\nENGINE = {engine}\nPARTITION BY {partition}\nORDER BY ({order})\n{more}\nCOMMENT '{about}'"
         );
         all.push(create);
-        // What stands in ORDER BY was there from the beginning.
+        // Columns in ORDER BY existed from the start.
         let is_key = |name: &str| order.split(", ").any(|it| it == name);
         let added = columns.iter().filter(|(name, _)| !is_key(name));
         let added = added.map(|(name, type_name)| {

@@ -1,4 +1,5 @@
-//! Views under the names of reports: what Pinba's tables show, of all pinbads together; and their minutes, hours and days.
+//! Views named like reports: Pinba's tables over all pinbads together; and their minutes, hours and
+//! days.
 
 use std::fmt::Write as _;
 
@@ -9,9 +10,9 @@ use crate::report::definition::Level;
 use crate::report::layout::Measure;
 use crate::value::Unit;
 
-/// The window of a report there, seconds: Pinba's, and it ends where all minutes are there.
+/// The window of a report there, in seconds: Pinba's, and it ends where all minutes have arrived.
 const WINDOW_SECS: u64 = 900;
-/// What columns of a measure begin with: `_count` or `_total`, `_per_sec`, `_percent` follow.
+/// Prefix of a measure's columns: `_count` or `_total`, `_per_sec`, `_percent` follow.
 type Named = (&'static str, Measure);
 
 const OF_REQUESTS: [Named; 8] = [
@@ -33,7 +34,7 @@ const OF_TIMERS: [Named; 5] = [
     ("ru_stime", Measure::RuStime),
 ];
 
-/// A measure of all rows together, in Pinba's units.
+/// A measure over all rows, in Pinba's units.
 fn sum(measure: Measure) -> String {
     let sum = format!("sum({})", measure.stored());
     match measure.unit() {
@@ -43,16 +44,17 @@ fn sum(measure: Measure) -> String {
     }
 }
 
-/// The values at three percentiles, seconds: middles of the buckets of a log-linear histogram.
+/// Three percentiles in seconds: middles of the buckets of a log-linear histogram.
 const PERCENTILES: &str = "sumMap(histogram) AS _counts, mapKeys(_counts) AS _buckets, arrayCumSum(mapValues(_counts)) AS _upto,
     arrayMap(share -> toUInt64(_buckets[arrayFirstIndex(it -> it >= share * _upto[-1], _upto)]), [0.5, 0.95, 0.99]) AS _ranked,
     arrayMap(bucket -> greatest(toInt64(intDiv(bucket, 64)) - 1, 0), _ranked) AS _shifts,
     arrayMap((bucket, shift) -> (bitShiftLeft(bucket - 64 * shift, shift) + (bitShiftLeft(toUInt64(1), shift) - 1) / 2) / 1e6, _ranked, _shifts) AS _at";
 
-/// The statements for each of a report's views: of this definition, since what counts differently cannot be added up. The first
-/// fails where something has the name that is no view and stays as it is; the second takes the place of what was the view before,
-/// at once where the server can do that. The name of another report is that report's, so that `a` by the hour and a report
-/// `a_hour` do not make each other's view again and again.
+/// The statements for each of a report's views, for this definition, since different ones cannot be
+/// summed. The first fails if something that is not a view has the name, and leaves it alone; the
+/// second replaces an earlier view, atomically if the server can do that. The name of another
+/// report is reserved for it, so that the hourly view of `a` and a report `a_hour` do not replace
+/// each other again and again.
 #[must_use]
 pub fn views(
     database: &str,
@@ -88,7 +90,7 @@ pub fn views(
     std::iter::once(window).chain(by_time).collect()
 }
 
-/// Of the window, or of each span that begins so, data centre and collector.
+/// For the window, or for each span starting at `begin`, data centre and collector.
 fn select(database: &str, dataset: &Dataset, begin: Option<&str>) -> String {
     let measures: &[Named] = match dataset.level {
         Level::Timer => &OF_TIMERS,

@@ -1,7 +1,8 @@
-//! What the reader knows of the groups that seconds speak of: their keys, and their row in each watched report.
+//! The reader's knowledge of the groups in seconds: their keys, and their row in each watched
+//! report.
 //!
-//! A group's row is found when it gains something for the first time, and forgotten when the group goes; a second's records are
-//! put in the order of rows by counting.
+//! A group's row is found on its first gain, and forgotten with the group; a second's records are
+//! sorted by row with a counting sort.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -11,10 +12,10 @@ use hashbrown::HashTable;
 use super::Second;
 use crate::report::{FIRST_ID, KnownGroups, OTHER_ID, SecondLog, SecondPart, Watched};
 
-/// The row of a group for which it was not looked yet, and of one that has none in the report.
+/// The row of a group that was not looked up yet, and of one that has none in the report.
 const UNKNOWN: u32 = u32::MAX;
 const NONE: u32 = u32::MAX - 1;
-/// The row of all that has none of its own.
+/// The overflow row.
 const OTHER: u32 = 0;
 
 /// The groups of all directories, by the directory's number.
@@ -24,26 +25,27 @@ pub(super) struct Groups(BTreeMap<u64, Known>);
 #[derive(Debug)]
 struct Known {
     groups: KnownGroups,
-    /// By number of the report.
+    /// Rows by number of the report.
     reports: BTreeMap<u64, Rows>,
 }
 
 /// The rows of a report.
 #[derive(Debug)]
 pub(super) struct Rows {
-    /// By number of the group.
+    /// Row by number of the group.
     row_of: Vec<u32>,
-    /// Id of each row, and how many groups it has.
+    /// Id of each row, and number of its groups.
     rows: Vec<(u64, u32)>,
     by_id: HashTable<u32>,
     free: Vec<u32>,
-    /// Numbers of the second's records, row by row, and where each row's end.
+    /// Numbers of the second's records, sorted by row, and the end of each row.
     records: Vec<u32>,
     ends: Vec<u32>,
 }
 
 impl Groups {
-    /// Learns what happened to directories in a second, and forgets those that are not in it, and reports.
+    /// Applies the directory changes of a second, and forgets directories and reports that are not
+    /// in it.
     pub(super) fn follow(&mut self, parts: &[SecondPart]) {
         let logs = || parts.iter().flat_map(SecondPart::logs);
         let reports = parts.iter().flat_map(|it| it.reports.iter());
@@ -65,7 +67,7 @@ impl Groups {
         }
     }
 
-    /// Puts the records of a second in the order of the rows of each report.
+    /// Sorts the records of a second by the rows of each report.
     pub(super) fn sort(&mut self, second: &Second) {
         for report in second.reports() {
             let logs = second.logs(report);
@@ -77,7 +79,7 @@ impl Groups {
         }
     }
 
-    /// The groups that may count in a report, by its logs, and its rows.
+    /// The groups that a report may count, by its logs, and its rows.
     pub(super) fn of(
         &self,
         report: &Watched,
@@ -102,7 +104,7 @@ impl Default for Rows {
 }
 
 impl Rows {
-    /// A group went.
+    /// Removes a group.
     fn forget(&mut self, group: u32) {
         let Some(row) = self.row_of.get_mut(group as usize) else {
             return;
@@ -149,7 +151,7 @@ impl Rows {
         }
     }
 
-    /// Finds the row of a group, or makes it.
+    /// Finds or creates the row of a group.
     #[cold]
     fn find(
         &mut self,
@@ -169,7 +171,7 @@ impl Rows {
         row
     }
 
-    /// The row of an id, which has one more group.
+    /// The row of an id, counted for one more group.
     fn row(&mut self, id: u64) -> u32 {
         let Self { rows, by_id, .. } = self;
         if let Some(&row) = by_id.find(id, |&row| rows[row as usize].0 == id) {
@@ -193,7 +195,7 @@ impl Rows {
         &self.records
     }
 
-    /// The ids of the rows that gained something, each with where its records are.
+    /// The ids of rows with a gain, each with the range of its records.
     pub(super) fn rows(&self) -> impl Iterator<Item = (u64, Range<usize>)> {
         let begins = std::iter::once(&0).chain(&self.ends);
         let rows = self.rows.iter().zip(begins.zip(&self.ends));

@@ -1,22 +1,28 @@
-//! Deltas: what every group gained, second by second. The one stream that the last hour and the rows of `/metrics` read.
+//! Deltas: the gains of every group, second by second. The one stream from which the last hour and
+//! the rows of `/metrics` are built.
 //!
 //! ```text
 //!   merger: groups --(the wall clock's second is over)--> Second --> queue --> rows of each report --> charts, metrics
 //! ```
 //!
-//! A [`Second`] has a record of each group that gained something, by aggregate: the group's number, its sums, its extremes and
-//! its histogram; and the keys of groups that are new to the reader, which remembers them. It is made on the merger's thread.
+//! A [`Second`] has a record for each group with a gain, by aggregate: the group's number, its
+//! sums, its extremes and its histogram; and the keys of groups that are new to the reader, which
+//! remembers them. It is made on the merger's thread.
 //!
-//! - A request belongs to the second that the wall clock shows when it is merged. Set back, the clock shows seconds again:
-//!   more was gained in them. Set forward, it leaves a gap. Nothing comes twice, and nothing is lost.
-//! - A second that is over is final; the merger ends the running one with its last run. What overflows into `(other)` for want of memory did so after it was written.
-//! - What a new report is filled with, and what a snapshot brings back, was gained before: it makes no deltas.
-//! - A report that is made in a second has what was gained since; one that is dropped, what was gained until then.
-//! - Reset and the end of a tick first log what the running second has so far.
+//! - A request belongs to the wall clock's second at its merge. If the clock is set back, seconds
+//!   repeat and gain more. If it is set forward, there is a gap. Nothing is counted twice, and
+//!   nothing is lost.
+//! - A completed second is final; the merger ends the running one with its last run. Overflow into
+//!   `(other)` for lack of memory happened after it was written.
+//! - Rows that fill a new report, and those of a restored snapshot, were gained before: they make
+//!   no deltas.
+//! - A report created in a second has the gains since then; a dropped one, those until then.
+//! - Reset and the end of a tick first log the running second so far.
 //!
-//! Memory is bounded. When the groups of one second take more than a log may, or all groups that are known, the further ones
-//! share a record of `(other)`. A reader that falls behind loses what was gained in the oldest seconds, whose requests are
-//! counted, but not the keys of groups that were new in them; when these are too many, it begins anew. The merger never waits.
+//! Memory is bounded. If the groups of one second exceed the size of a log, or all known groups
+//! their limit, the further ones share a record of `(other)`. A reader that falls behind loses the
+//! gains of the oldest seconds, whose requests are counted, but not the keys of their new groups;
+//! if these are too many, it starts anew. The merger never waits.
 
 mod groups;
 mod rows;
@@ -35,54 +41,54 @@ use crate::instruments::Instrument;
 use crate::report::SecondPart;
 use crate::shutdown::Shutdown;
 
-/// How often a reader looks for seconds that are over.
+/// Interval at which a reader checks for completed seconds.
 const PERIOD: Duration = Duration::from_millis(100);
 
-/// What was gained in one second.
+/// The gains of one second.
 #[derive(Debug, Default)]
 pub struct Second {
     /// The wall clock's second.
     pub unix_secs: u64,
-    /// How many seconds passed until the next one began; nothing was merged in the further ones. 0 for one that a stop cut
-    /// short.
+    /// Seconds until the next one began; nothing was merged in the further ones. 0 for one that a
+    /// stop cut short.
     pub secs: u64,
     /// Monotonic milliseconds of the merger's first run in it.
     mono_ms: u64,
     /// Requests merged.
     pub requests: u64,
-    /// How far everything had come when it ended.
+    /// Progress of all inputs at its end.
     pub reached: Reached,
-    /// One after the other, where the reports changed in it.
+    /// Its parts, split where the list of reports changed.
     parts: Vec<SecondPart>,
-    /// What its reader knows.
+    /// The reader's knowledge of groups.
     groups: Groups,
 }
 
-/// How far everything had come at the end of a second: all before that is in it or in earlier ones.
+/// Progress at the end of a second: everything before that is in it or in earlier ones.
 #[derive(Debug, Clone, Default)]
 pub struct Reached {
-    /// The id that the next request gets.
+    /// The id of the next request.
     pub next_id: u64,
-    /// Up to where followed files were read; `None` where none is followed.
+    /// Positions in followed files; `None` if none is followed.
     pub files: Option<Arc<Positions>>,
 }
 
-/// Seconds on their way from the merger to whoever reads them.
+/// Seconds in transit from the merger to the reader.
 pub(crate) static QUEUE: Instrument = Instrument::wait("wait/synch/mutex/delta/queue", "lock");
-/// What groups gained in a second goes to charts, metrics and history: in requests.
+/// Passes the gains of a second to charts, metrics and history; counts requests.
 pub(crate) static TAKE_SECOND: Instrument = Instrument::new("stage/series/take second");
 
-/// Where the merger puts seconds.
+/// The merger's end of the stream.
 #[derive(Debug, Default)]
 pub struct Stream {
     running: Second,
     queue: Option<Arc<Mutex<Queue>>>,
-    /// Whose positions belong to what is gained.
+    /// The sources whose positions belong to the gains.
     pub followed: Followed,
 }
 
 impl Stream {
-    /// The reader of the seconds from now on, which may have seconds of so many bytes before it.
+    /// The reader of the seconds from now on, with a queue of `bytes_max` bytes.
     pub fn subscribe(&mut self, bytes_max: usize, now_ms: u64, unix_ms: u64) -> Reader {
         self.begin(now_ms, unix_ms);
         let queue = Arc::new(Mutex::new(Queue {
@@ -110,8 +116,8 @@ impl Stream {
         self.running.unix_secs != unix_ms / 1000
     }
 
-    /// The running second is over; `take` returns what it has, and the id that the next request gets. False when the reader
-    /// does not know any more which groups there are.
+    /// Ends the running second; `take` returns its content, and the id of the next request. Returns
+    /// false if the reader no longer knows which groups exist.
     #[must_use]
     pub(crate) fn end_second(
         &mut self,
@@ -125,7 +131,7 @@ impl Stream {
         };
         let passed = (now_ms.saturating_sub(over.mono_ms) + 500) / 1000;
         over.secs = passed.max(1);
-        // Both clocks agree, unless that of the wall was set.
+        // Both clocks agree, unless the wall clock was set.
         if let Some(secs) = self.running.unix_secs.checked_sub(over.unix_secs)
             && secs.abs_diff(over.secs) <= 1
         {
@@ -136,7 +142,7 @@ impl Stream {
         QUEUE.lock(queue).push(over)
     }
 
-    /// So many requests were merged.
+    /// Counts merged requests.
     pub(crate) fn merged(&mut self, requests: u64) {
         self.running.requests += requests;
     }
@@ -146,16 +152,16 @@ impl Stream {
 #[derive(Debug, Default)]
 struct Queue {
     seconds: VecDeque<Second>,
-    /// How many of these, the oldest, are dropped: of them only what happened to directories is kept.
+    /// Number of the oldest ones that are dropped: only their directory changes are kept.
     dropped: usize,
     bytes: usize,
     bytes_max: usize,
-    /// Requests of seconds that were dropped.
+    /// Requests of dropped seconds.
     missed: u64,
 }
 
 impl Queue {
-    /// False when so much happened to directories that even that is dropped.
+    /// Returns false if there are so many directory changes that even those are dropped.
     fn push(&mut self, second: Second) -> bool {
         let newest = second.bytes();
         self.bytes += newest;
@@ -177,7 +183,8 @@ impl Queue {
         is_known
     }
 
-    /// The oldest second, and the requests of those before it that were dropped; `None`: it is one of them.
+    /// The oldest second, and the requests of those before it that were dropped; `None` if it is
+    /// one of them.
     fn pop(&mut self) -> Option<(Second, Option<u64>)> {
         let second = self.seconds.pop_front()?;
         self.bytes -= second.bytes();
@@ -188,7 +195,7 @@ impl Queue {
     }
 }
 
-/// The stream's end to read from.
+/// The reading end of the stream.
 #[derive(Debug)]
 pub struct Reader {
     queue: Arc<Mutex<Queue>>,
@@ -196,7 +203,8 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Gives the seconds that are over to `take`, each with the requests of seconds before it that were dropped unread.
+    /// Passes completed seconds to `take`, each with the number of requests in earlier seconds that
+    /// were dropped unread.
     pub fn poll(&mut self, mut take: impl FnMut(&Second, u64)) {
         loop {
             let next = QUEUE.lock(&self.queue).pop();
@@ -214,9 +222,9 @@ impl Reader {
         }
     }
 
-    /// The same until a stop is asked for and once more then, on a thread of its own.
+    /// Polls until a stop is requested and once more then, on a thread of its own.
     pub fn run(mut self, shutdown: &Shutdown, mut take: impl FnMut(&Second, u64)) {
-        // On Linux this is the thread's own: whoever receives or merges goes first.
+        // On Linux this applies to the thread only: receivers and merger go first.
         if let Err(error) = rustix::process::setpriority_process(None, 5) {
             warn!(%error, "The series thread keeps its priority.");
         }

@@ -1,7 +1,7 @@
-//! The rows of a report in a second: groups of one row added up.
+//! The rows of a report in a second: sums over groups of one row.
 //!
-//! Rows come in the order of their numbers, so that they are put together one after the other and nothing is kept of one. Most
-//! rows have one group: what that gained is handed on as it was written.
+//! Rows come in order of their numbers, so that they are summed one after the other and none is
+//! stored. Most rows have one group, whose gain is passed on as encoded.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -13,38 +13,39 @@ use crate::report::reading::Extremes;
 use crate::report::totals::Totals;
 use crate::report::{KnownGroups, SecondLog, SecondPart, Watched};
 
-/// Records that are read ahead of their turn, all at once: in the order of rows they lie anywhere, and the memory takes as long
-/// for one as for all of them.
+/// Records prefetched at once: in row order they are scattered, and memory takes as long for one as
+/// for all of them.
 const AHEAD: usize = 16;
 
-/// What a row gained.
+/// The gain of a row.
 #[derive(Debug)]
 pub struct RowDelta<'a> {
-    /// Its id; [`OTHER_ID`](crate::report::OTHER_ID) for what has no row of its own.
+    /// Its id; [`OTHER_ID`](crate::report::OTHER_ID) for the overflow row.
     pub id: u64,
     /// Its key.
     pub key: RowKey<'a>,
-    /// What it gained, sums and histogram.
+    /// Its gain, sums and histogram.
     pub encoded: EncodedGain<'a>,
-    /// The sums of that.
+    /// The sums.
     pub totals: Totals,
-    /// Its histogram; `None` when it has none.
+    /// Its histogram; `None` if it has none.
     pub times: Option<Pairs<'a>>,
-    /// [`Extremes::NOTHING`] where the report keeps none.
+    /// [`Extremes::NOTHING`] if the report keeps none.
     pub extremes: Extremes,
 }
 
 /// The key of a row.
 #[derive(Debug, Clone, Copy)]
 pub enum RowKey<'a> {
-    /// Itself.
+    /// The key itself.
     Bytes(&'a [u8]),
-    /// The row of a report in which a group counts.
+    /// The row of a group in a report.
     OfGroup(&'a Watched, &'a KnownGroups, u32),
 }
 
 impl<'a> RowKey<'a> {
-    /// Its texts: see [`key_texts`](crate::report::row_key::key_texts). Most readers need them once a row.
+    /// Its texts: see [`key_texts`](crate::report::row_key::key_texts). Most readers need them once
+    /// per row.
     #[must_use]
     pub fn bytes(&self) -> Cow<'a, [u8]> {
         match *self {
@@ -58,18 +59,18 @@ impl<'a> RowKey<'a> {
     }
 }
 
-/// What takes in the rows of a second, report by report.
+/// Receives the rows of a second, report by report.
 pub trait RowReader {
-    /// The rows of a report follow.
+    /// Starts the rows of a report.
     fn begin(&mut self, report: &Watched);
-    /// One of them.
+    /// Receives one row.
     fn row(&mut self, row: &RowDelta<'_>);
-    /// There are no more of that report.
+    /// Ends the rows of the report.
     fn end(&mut self);
 }
 
 impl Second {
-    /// Gives every row to all readers: each is put together once.
+    /// Passes every row to all readers: each is assembled once.
     pub fn read(&self, readers: &mut [&mut dyn RowReader]) {
         for report in self.reports() {
             readers.iter_mut().for_each(|it| it.begin(report));
@@ -80,20 +81,20 @@ impl Second {
         }
     }
 
-    /// The reports that were watched in it, each once.
+    /// The reports watched in it, each once.
     pub fn reports(&self) -> impl Iterator<Item = &Arc<Watched>> {
         let all = self.parts.iter().flat_map(|it| it.reports.iter());
         let by_number: BTreeMap<u64, &Arc<Watched>> = all.map(|it| (it.number, it)).collect();
         by_number.into_values()
     }
 
-    /// What the groups gained that may count in a report.
+    /// The logs of the groups that a report may count.
     pub(super) fn logs(&self, report: &Watched) -> Vec<&SecondLog> {
         let parts = self.parts.iter();
         parts.filter_map(|it| it.of(report)).collect()
     }
 
-    /// Records of groups that may count in a report and found no room.
+    /// Records of such groups that found no room.
     #[must_use]
     pub fn folded(&self, report: &Watched) -> u64 {
         self.logs(report).iter().map(|it| it.folded).sum()
@@ -104,7 +105,7 @@ impl Second {
         size_of::<Self>() + self.parts.iter().map(SecondPart::bytes).sum::<usize>()
     }
 
-    /// Gives every row of a report that gained something to `each`, always in the same order.
+    /// Passes every row of a report with a gain to `each`, always in the same order.
     pub fn rows(&self, report: &Watched, mut each: impl FnMut(&RowDelta<'_>)) {
         let logs = self.logs(report);
         let Some((groups, rows)) = self.groups.of(report, &logs) else {

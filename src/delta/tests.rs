@@ -1,5 +1,6 @@
-//! Every second, every point of a line and every scraped counter against a naive recount: over resets, reports made and dropped
-//! meanwhile, jumps of the clock both ways, and too little memory.
+//! Compares every second, every point of a line and every scraped counter with a naive recount:
+//! over resets, reports created and dropped meanwhile, jumps of the clock both ways, and too little
+//! memory.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -28,7 +29,7 @@ mod readers;
 
 use readers::{check_history, check_metrics, check_series};
 
-/// Upper bounds of times, microseconds, away from all that are sent.
+/// Upper bounds of times in microseconds, away from all that are sent.
 const BOUNDS: [u64; 2] = [100_000, 508_000];
 
 /// Requests, microseconds, hits, and times by bound.
@@ -41,7 +42,7 @@ struct Sums {
 }
 
 impl Sums {
-    /// Of a request, or its timers of one group: so many of one length.
+    /// Of a request, or its timers of one group: equal times.
     fn of(requests: u64, hits: u64, each_us: u64) -> Self {
         let mut times = [0; 3];
         times[BOUNDS.partition_point(|&bound| bound < each_us)] = hits;
@@ -53,7 +54,7 @@ impl Sums {
         }
     }
 
-    /// What is left without some of it; panics where that is more.
+    /// The difference; panics if it is negative.
     fn without(&self, some: &Self) -> Self {
         Self {
             requests: self.requests - some.requests,
@@ -80,7 +81,7 @@ fn add(gains: &mut Gains, second: usize, report: &str, key: &str, more: Sums) {
     gains.entry(at).or_default().add(&more);
 }
 
-/// Adds up seconds or keys: `part` says what is left of one.
+/// Sums over seconds or keys: `part` maps each key.
 fn summed<K: Ord>(
     gains: &Gains,
     part: impl Fn(&(usize, String, String)) -> K,
@@ -92,17 +93,17 @@ fn summed<K: Ord>(
     sums
 }
 
-/// What readers came to know.
+/// The data that readers saw.
 #[derive(Debug, Default)]
 struct Seen {
     gains: Gains,
-    /// Of each second how many passed until the next.
+    /// For each second, how many passed until the next.
     secs: Vec<u64>,
-    /// By minute and report: in how many seconds there was one.
+    /// By minute and report: the number of its seconds.
     covered: BTreeMap<(u64, String), u64>,
     requests: u64,
     missed: u64,
-    /// Keys of reports that history keeps for which the stream had no room.
+    /// Keys of reports kept by history for which the stream had no room.
     folded: u64,
 }
 
@@ -155,7 +156,7 @@ fn definition(name: &str, members: &str) -> Definition {
     form.definition(&Defaults::default()).unwrap()
 }
 
-/// A report that is made while requests come in.
+/// A report created while requests arrive.
 struct Made {
     name: String,
     kind: &'static str,
@@ -175,9 +176,9 @@ struct World {
     seen: Seen,
     expected: Gains,
     made: Vec<Made>,
-    /// How many seconds are over.
+    /// Number of completed seconds.
     seconds: usize,
-    /// The minute of each, unix seconds.
+    /// The minute of each, in unix seconds.
     minutes: Vec<u64>,
     sent: u64,
     now_ms: u64,
@@ -185,11 +186,11 @@ struct World {
     seed: u64,
 }
 
-/// What is watched from the start; what is made later counts as one of these do.
+/// The reports watched from the start; later ones count like one of these.
 const WATCHED: [&str; 4] = ["info", "report_by_script_name", "by_group", "by_both"];
 const REPORTS_MAX: usize = 7;
 
-/// Reports as they are made later, and as which they count.
+/// Reports created later, and the ones they count like.
 const KINDS: [(&str, &str); 4] = [
     (
         "by_group",
@@ -211,7 +212,7 @@ impl World {
         Self::showing(memory, stream, 256 << 20, 1_000_000)
     }
 
-    /// With so much memory for the last hour, and so many series of metrics.
+    /// With this memory for the last hour, and this many series of metrics.
     fn showing(memory: usize, stream: usize, hour: usize, series_max: usize) -> Self {
         let mut config = Config::default();
         config.reports.memory = memory;
@@ -276,7 +277,7 @@ impl World {
         (self.seed >> 33) % below
     }
 
-    /// Counts what a row gained in all reports that are of a kind.
+    /// Counts the gain of a row in all reports of a kind.
     fn expect(&mut self, kind: &str, key: &str, more: Sums) {
         add(&mut self.expected, self.seconds, kind, key, more);
         for made in self
@@ -288,7 +289,8 @@ impl World {
         }
     }
 
-    /// Merges some requests with two timers each, of which the second sometimes has no tag, and counts them.
+    /// Merges some requests with two timers each, of which the second sometimes has no tag, and
+    /// counts them.
     fn send(&mut self, requests: u64, scripts: u64) {
         let mut records = Vec::new();
         for _ in 0..requests {
@@ -323,7 +325,7 @@ impl World {
         self.live.merge(&records, self.now_ms);
     }
 
-    /// The wall clock is set, and some time passes.
+    /// Sets the wall clock, and advances time.
     fn pass(&mut self, ms: u64, set_ms: i64) {
         let second = self.unix_ms / 1000;
         self.now_ms += ms;
@@ -353,7 +355,8 @@ impl World {
         });
     }
 
-    /// Makes a report, with requests coming in while it is filled, or drops it if there is one of this number.
+    /// Creates a report, with requests arriving while it is filled, or drops it if there is one of
+    /// this number.
     fn make_or_drop(&mut self, number: u64) {
         let name = format!("made_{number}");
         if let Some(at) = self.made.iter().position(|it| it.name == name) {
@@ -431,7 +434,7 @@ fn every_second_is_what_a_recount_says() {
     );
 }
 
-/// What is dropped leaves nothing; what is made again under its name, nothing that the first had.
+/// A dropped report leaves nothing; one created under its name has nothing of the first.
 #[test]
 fn a_series_goes_with_its_report() {
     let mut world = World::new(64 << 20, 16 << 20);
@@ -488,7 +491,8 @@ fn a_series_goes_with_its_report() {
     }
 }
 
-/// Too many names for the reports, then for the stream: rows are fewer, sums by second and report the same.
+/// Too many names for the reports, then for the stream: rows are fewer, sums by second and report
+/// the same.
 #[test]
 fn sums_are_exact_whatever_the_memory() {
     for (memory, stream, hour) in [
@@ -537,7 +541,7 @@ fn sums_are_exact_whatever_the_memory() {
         check_metrics(&world, &world.seen.gains, true);
         check_history(&world, &world.seen.gains, true);
         let kept = world.history.status();
-        // Where both are short, either may be it.
+        // If both are short, either may be the cause.
         if stream == 16 << 20 || memory > 1 << 20 {
             let is_short = stream < 16 << 20;
             assert_eq!(world.seen.folded > 0, is_short, "{memory} {stream}");

@@ -27,7 +27,7 @@ pub(super) const HISTORY: Duration = Duration::from_secs(10);
 /// Longer than any report here reaches, milliseconds.
 pub(super) const AWAY_MS: u64 = 60_000;
 
-/// What a COMMENT is read with.
+/// The defaults with which a COMMENT is read.
 pub(super) fn defaults() -> Defaults {
     Defaults {
         history: HISTORY,

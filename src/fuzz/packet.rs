@@ -8,7 +8,7 @@ use crate::input::pinba::Decoder;
 use crate::input::record::TextLimits;
 use crate::merger::Live;
 
-/// What one thread keeps between datagrams.
+/// State that one thread keeps between datagrams.
 pub(super) struct Path {
     live: Live,
     now_ms: u64,

@@ -54,7 +54,8 @@ pub fn snapshot(bytes: &[u8]) {
     assert_eq!(live.pool.requests.len(), 0, "all has left the pool");
 }
 
-/// What a start makes of the file, so long after it was written, and its time.
+/// Restores the file as a start would, `away_ms` after it was written; returns the result and its
+/// time.
 fn restored(file: &[u8], away_ms: u64) -> Result<(Live, u64), ReadError> {
     let contents = snapshot::inspect(file)?;
     let now_ms = contents.mono_now(contents.unix_ms + away_ms);

@@ -16,7 +16,7 @@ const BYTES_MAX: usize = 8 << 10;
 /// The longest text that is run, too.
 const RUN_BYTES_MAX: usize = 512;
 
-/// What one thread keeps.
+/// State that one thread keeps.
 struct Server {
     runtime: Runtime,
     engine: Engine,

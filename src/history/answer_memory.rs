@@ -1,10 +1,10 @@
-//! The memory of answers over the past, of all together: it bounds how many keys they add rows up by.
+//! The shared memory of all answers over the past, which bounds the number of keys they sum.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::limits::PAST_ANSWERS_BYTES_MAX;
 
-/// What all answers may take.
+/// The memory of all answers.
 #[derive(Debug)]
 pub(super) struct AnswerMemory {
     free: AtomicUsize,
@@ -20,10 +20,10 @@ impl AnswerMemory {
     }
 }
 
-/// What is taken at once.
+/// Bytes taken at once.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// What an answer has of it; given back in the end.
+/// The share of an answer; returned on drop.
 #[derive(Debug)]
 pub(super) struct Share {
     of: &'static AnswerMemory,
@@ -40,7 +40,7 @@ impl Share {
         }
     }
 
-    /// Whether there is room for so much more, which is used then.
+    /// Uses `bytes` more if there is room; returns whether there was.
     pub(super) fn take(&mut self, bytes: usize) -> bool {
         let used = self.used + bytes;
         if used > self.taken {

@@ -1,7 +1,8 @@
-//! Rows in memory: what keys gained in the minutes since the last flush.
+//! Rows in memory: gains of keys in the minutes since the last flush.
 //!
-//! Filled by the series thread and read under the lock that it takes for that; then handed to the history thread, and not
-//! changed any more. Its bytes are counted row by row; too large a one is made smaller ([`Batch::shrink`]), its sums stay exact.
+//! Filled by the series thread and read under the same lock; then passed to the history thread, and
+//! immutable from then on. Its bytes are counted row by row; a batch that is too large is shrunk
+//! ([`Batch::shrink`]), with exact sums.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -28,20 +29,20 @@ use crate::report::{FIRST_ID, OTHER_ID};
 
 mod rows;
 
-/// What the rows of one time take beside them.
+/// Bytes per time, in addition to its rows.
 const MOMENT_BYTES: usize = 64;
 
 /// Rows of some datasets, by time and key.
 #[derive(Debug, Default)]
 pub struct Batch {
     parts: Vec<Part>,
-    /// The part that was added to last.
+    /// The part last added to.
     last: usize,
     bytes: usize,
-    /// Gives keys their ids, and decides between rows of one weight.
+    /// Computes ids of keys, and breaks ties between rows of equal weight.
     hasher: RandomState,
     scratch: Scratch,
-    /// What is added, once more: for the log of seconds, where there is one.
+    /// A copy of additions for the log of seconds, if there is one.
     pub(super) fresh: Option<Fresh>,
 }
 
@@ -49,24 +50,24 @@ pub struct Batch {
 #[derive(Debug)]
 struct Part {
     dataset: Arc<Dataset>,
-    /// The key of the rows that stand for others.
+    /// The key of the overflow rows.
     other_key: Box<[u8]>,
-    /// By time.
+    /// Rows by time.
     moments: BTreeMap<u64, Rows>,
 }
 
-/// What was given up so that a batch takes less.
+/// Data given up to shrink a batch.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Shrunk {
     /// Rows that lost their histograms.
     pub histograms: u64,
-    /// Rows that were added to `(other)`.
+    /// Rows merged into `(other)`.
     pub folded: u64,
     /// Rows that were lost with the oldest minutes.
     pub lost: u64,
 }
 
-/// A row, as it is weighed.
+/// A row and its weight.
 struct Weighed {
     weight: Weight,
     /// Bytes without the histogram.
@@ -114,7 +115,7 @@ impl Batch {
         self.add_row(dataset, time, &row);
     }
 
-    /// Adds to the row of an id. Where ids of one key differ, it has several rows.
+    /// Adds to the row of an id. A key with several ids has several rows.
     pub(super) fn add_row(&mut self, dataset: &Arc<Dataset>, time: u64, row: &RowDelta<'_>) {
         let part = self.part(dataset);
         let Part {
@@ -149,7 +150,7 @@ impl Batch {
         self.fresh = Some(fresh);
     }
 
-    /// Adds to what is known of a dataset in a minute, a row of `coverage`.
+    /// Adds coverage of a dataset in a minute: a row of `coverage`.
     pub(super) fn cover(
         &mut self,
         coverage: &Arc<Dataset>,
@@ -161,7 +162,7 @@ impl Batch {
         self.add(coverage, minute, &key, false, &more.gain());
     }
 
-    /// The number of a dataset's part, which is made when it is missing.
+    /// The index of a dataset's part, created if missing.
     fn part(&mut self, dataset: &Arc<Dataset>) -> usize {
         let is_it = |part: &Part| Arc::ptr_eq(&part.dataset, dataset);
         if !self.parts.get(self.last).is_some_and(is_it) {
@@ -186,13 +187,13 @@ impl Batch {
         self.parts.iter().map(|part| &part.dataset)
     }
 
-    /// Gives the rows of a dataset whose times are within a span to `each`, by time.
+    /// Passes the rows of a dataset within a span of time to `each`, by time.
     pub fn rows(&self, dataset: &Dataset, span: Range<u64>, mut each: impl FnMut(RowRef<'_>)) {
         self.stored(dataset, span)
             .for_each(|row| row.show(&mut each));
     }
 
-    /// The rows of a dataset as they are stored, in no promised order.
+    /// The rows of a dataset in stored form, in no particular order.
     pub(super) fn batches(&self, dataset: &Dataset) -> Vec<RecordBatch> {
         let mut to = BatchBuilder::new(dataset, Resolution::Minute.bucket_bits(), false);
         let mut scratch = Scratch::default();
@@ -209,7 +210,7 @@ impl Batch {
         batches
     }
 
-    /// The same, as they are kept.
+    /// Likewise, in memory form.
     pub(super) fn stored(
         &self,
         dataset: &Dataset,
@@ -247,19 +248,20 @@ impl Batch {
         self.bytes
     }
 
-    /// From the first time of its rows to one past the last.
+    /// The span from the first time of its rows to one past the last.
     #[must_use]
     pub fn span(&self) -> Range<u64> {
         let end = self.times().max().map_or(0, |last| last + 1);
         self.times().min().unwrap_or_default()..end
     }
 
-    /// Takes a quarter less than `bytes_max` from now on. Rows without their histograms may have four fifths of that; the
-    /// lightest beyond, going by their time and requests, are added to `(other)`. Then the lightest of the rest lose their
-    /// histograms. Should it still be more than `bytes_max`, because the disk has taken nothing for long, the oldest minutes go.
-    /// Coverage stays as long as its minute does.
+    /// Shrinks to three quarters of `bytes_max`. Rows without their histograms may have four fifths
+    /// of that; the lightest beyond, by time and requests, are merged into `(other)`. Then the
+    /// lightest of the rest lose their histograms. If it still exceeds `bytes_max`, because the
+    /// disk has been stuck for long, the oldest minutes go. Coverage stays as long as its minute
+    /// does.
     pub fn shrink(&mut self, bytes_max: usize) -> Shrunk {
-        // What is in the log is made smaller again when it is read.
+        // Logged rows are shrunk again when they are read.
         let fresh = self.fresh.take();
         let mut rows = self.weighed();
         rows.sort_unstable_by_key(|row| Reverse(row.weight));
@@ -275,7 +277,7 @@ impl Batch {
         shrunk
     }
 
-    /// The rows that have a key of their own, apart from coverage.
+    /// The rows with a key of their own, without coverage.
     fn weighed(&self) -> Vec<Weighed> {
         let parts = self.parts.iter().filter(|it| !it.dataset.is_coverage());
         let rows = parts.flat_map(|it| it.moments.values().flat_map(Rows::keyed));
@@ -287,7 +289,8 @@ impl Batch {
         .collect()
     }
 
-    /// Adds the rows up to one weight to `(other)`, and takes their histograms from those up to another.
+    /// Merges rows up to one weight into `(other)`, and drops the histograms of those up to
+    /// another.
     fn fold(&mut self, folded_to: Option<Weight>, dropped_to: Option<Weight>) -> Shrunk {
         let Self { parts, hasher, .. } = self;
         let mut shrunk = Shrunk::default();
@@ -316,7 +319,8 @@ impl Batch {
         shrunk
     }
 
-    /// Drops the oldest minutes until it takes so many bytes at most; the newest stays. The next one tells how many rows went.
+    /// Drops the oldest minutes until it has at most this many bytes; keeps the newest. The next
+    /// one records how many rows were lost.
     fn drop_oldest(&mut self, bytes_max: usize, mut shrunk: Shrunk) -> Shrunk {
         while self.bytes > bytes_max {
             let Range { start, end } = self.span();
@@ -331,7 +335,7 @@ impl Batch {
                 let rows_lost = rows.len() as u64;
                 shrunk.lost += rows_lost;
                 if part.dataset.is_coverage() {
-                    // What it knew of minutes before it.
+                    // Coverage of earlier minutes.
                     covers.extend(rows.keyed().iter().map(|row| {
                         let of = Coverage::of(&row.gain().sum.totals);
                         (row.key().to_vec(), Coverage { secs: 0, ..of })
@@ -365,7 +369,7 @@ impl Part {
     }
 }
 
-/// How many of these find room, one after the other.
+/// How many of these fit, one after the other.
 fn fitting(sizes: impl Iterator<Item = usize>, room: usize) -> usize {
     let mut left = room;
     let fits = sizes.take_while(|&size| {

@@ -1,4 +1,4 @@
-//! Whose rows they are: a report's, as it was defined when they were counted.
+//! Datasets: rows of one report under one definition.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,36 +10,37 @@ use crate::report::key_names;
 use crate::report::row_key::push_key;
 use crate::report::totals::Totals;
 
-/// The past of a report under one definition. What counts differently is another one, under the same name or not: two are the
-/// same if name and hash are.
+/// The past of a report under one definition. A definition that counts differently makes another
+/// dataset, even under the same name: two are equal if name and hash are.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Dataset {
     /// The report's name.
     pub report: String,
-    /// 16 hexadecimal digits over what defines it: level, keys, filters, buckets, and which status is an error.
+    /// 16 hexadecimal digits over everything that affects counting: level, keys, filters, buckets,
+    /// and the error status.
     pub hash: String,
-    /// What is counted.
+    /// The records it counts.
     pub level: Level,
     /// The names of its keys: see [`key_names`].
     pub keys: Vec<String>,
-    /// Which of them is the status, the only one that is a number.
+    /// Index of the key that is the status, the only number.
     pub status: Option<usize>,
-    /// How times are put into buckets.
+    /// The buckets of times.
     pub buckets: BucketLayout,
     /// Whether smallest and largest values are kept.
     pub extremes: bool,
 }
 
-/// What a row of [`Dataset::coverage`] says of a report in a minute, an hour or a day.
+/// Coverage of a report in a minute, hour or day: a row of [`Dataset::coverage`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Coverage {
     /// Seconds in which the daemon ran with that definition.
     pub secs: u64,
-    /// Requests that were missed.
+    /// Requests that were lost.
     pub missed: u128,
-    /// Rows that lost their histograms, for want of memory.
+    /// Rows that lost their histograms, for lack of memory.
     pub histograms_dropped: u128,
-    /// Rows that were added to `(other)`, for want of memory.
+    /// Rows merged into `(other)`, for lack of memory.
     pub keys_folded: u128,
     /// Rows that could not be written or read.
     pub rows_lost: u64,
@@ -58,7 +59,7 @@ impl Coverage {
         }
     }
 
-    /// As sums of a row: those that a file of coverage has columns for.
+    /// As sums of a row, in the columns of a coverage file.
     pub(super) fn gain(self) -> Gain {
         let totals = Totals {
             requests: self.secs,
@@ -76,7 +77,8 @@ impl Coverage {
 }
 
 impl Dataset {
-    /// For how long there were which others, and what is not known of them: keys are their report and hash, sums those of [`Coverage`].
+    /// The dataset of coverage: how long each other dataset was counted, and what is missing of it.
+    /// Keys are report and hash, sums those of [`Coverage`].
     #[must_use]
     pub fn coverage() -> Self {
         Self {
@@ -104,7 +106,7 @@ impl Dataset {
         self.hash.is_empty() && !self.keys.is_empty()
     }
 
-    /// Rows that are no report's and have no key: a table of raw requests.
+    /// A table of raw requests: rows of no report, without keys.
     #[must_use]
     pub fn raw(table: &str) -> Self {
         Self {
@@ -114,19 +116,19 @@ impl Dataset {
         }
     }
 
-    /// Whether it is one of those.
+    /// Whether it is a table of raw requests.
     #[must_use]
     pub fn is_raw(&self) -> bool {
         self.hash.is_empty() && self.keys.is_empty()
     }
 
-    /// Whether its histograms fold to coarser ones.
+    /// Whether its histograms can be folded to coarser ones.
     #[must_use]
     pub fn is_log_linear(&self) -> bool {
         self.buckets == BucketLayout::LogLinear
     }
 
-    /// That of a definition, where this status and those above are errors.
+    /// The dataset of a definition; this status and higher ones are errors.
     #[must_use]
     pub fn of(definition: &Definition, error_status: u32) -> Self {
         let Definition {

@@ -1,5 +1,5 @@
-//! Files and folders of history are made, renamed and removed here alone, each step durable before the next, so that tests
-//! can stop a store after any of them.
+//! All changes to files and folders of history happen here, each durable before the next, so that
+//! tests can stop a store after any of them.
 
 use std::fs::{self, File, Permissions};
 use std::io::{self, Seek as _, SeekFrom, Write as _};
@@ -15,7 +15,7 @@ use crate::shutdown::Shutdown;
 use crate::state::files;
 use crate::state::folder::{HISTORY, StateError};
 
-/// Why history cannot be opened, or something cannot be written.
+/// The reason why history cannot be opened or written.
 #[derive(Debug, Error)]
 pub enum StoreError {
     /// The folder, or something in it, cannot be used.
@@ -34,20 +34,20 @@ pub enum StoreError {
         /// The newest one known here.
         known: u32,
     },
-    /// What is in a file is not what was written.
+    /// The content of a file is not as written.
     #[error("history.dir: {} is damaged: {reason}", .path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem.
         reason: String,
     },
-    /// A piece that is to be published cannot be read, now or for ever.
+    /// A piece to be published cannot be read, temporarily or permanently.
     #[error("history.dir: cannot read {}: {source}", .path.display())]
     Unreadable {
         /// The piece.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
     /// Less than `history.free_min` is free.
@@ -60,16 +60,17 @@ pub enum StoreError {
         path: PathBuf,
         /// Bytes that are free.
         free: u64,
-        /// Bytes that shall be.
+        /// Bytes that must stay free.
         min: u64,
     },
-    /// A stop was requested meanwhile, or what was worked on has changed; it is as it was before, and can be tried again.
+    /// A stop was requested meanwhile, or the input has changed; nothing was changed, and it can be
+    /// tried again.
     #[error("stopped")]
     Stopped,
 }
 
 impl StoreError {
-    /// [`Stopped`](Self::Stopped) when a stop is requested.
+    /// Returns [`Stopped`](Self::Stopped) if a stop is requested.
     pub(super) fn unless_stopped(stop: &Shutdown) -> Result<(), Self> {
         match stop.requested() {
             true => Err(Self::Stopped),
@@ -78,16 +79,16 @@ impl StoreError {
     }
 }
 
-/// The error of what was tried with a file.
+/// Wraps the error of an action on a file.
 pub(super) fn failed(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> StoreError {
     let failed = HISTORY.failed(what, path);
     move |error| failed(error).into()
 }
 
-/// How often a piece is tried that the disk cannot read: in a minute or two.
+/// Attempts to read a piece before it is given up: over a minute or two.
 pub(super) const READ_TRIES: u32 = 8;
 
-/// What cannot be read now, or never.
+/// The error for a failed read, temporary or permanent.
 pub(super) fn unreadable(path: &Path) -> impl FnOnce(io::Error) -> StoreError {
     use io::ErrorKind::{InvalidData, NotFound, UnexpectedEof};
     let lasting = [Errno::IO, Errno::UCLEAN, Errno::BADMSG].map(Errno::raw_os_error);
@@ -102,13 +103,14 @@ pub(super) fn unreadable(path: &Path) -> impl FnOnce(io::Error) -> StoreError {
                 source: error,
             }
         }
-        // Of the system: descriptors, memory, permissions.
+        // System limits: descriptors, memory, permissions.
         _ => failed("read", path)(error),
     }
 }
 
-/// Pieces, the manifest and what is being written: rows have names that requests brought. What is published is open to
-/// whoever may enter `history.dir`: that folder's mode alone says who.
+/// Mode of published files. Pieces, the manifest and unfinished files are private: rows contain
+/// names from requests. Published files are readable by everybody who may enter `history.dir`: that
+/// folder's mode alone decides.
 pub(super) const PUBLIC_FILE: u32 = 0o644;
 /// Folders of published files.
 pub(super) const PUBLIC_FOLDER: u32 = 0o755;
@@ -116,13 +118,13 @@ pub(super) const PUBLIC_FOLDER: u32 = 0o755;
 /// Writing a file of `history.dir`.
 pub(super) static HISTORY_WRITE: Instrument =
     Instrument::wait("wait/io/file/history/write", "write");
-/// Making what was written outlast a power cut.
+/// Syncing a file of `history.dir`.
 pub(super) static HISTORY_SYNC: Instrument = Instrument::wait("wait/io/file/history/sync", "sync");
 
 /// The disk.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Disk {
-    /// What goes wrong in a test.
+    /// Simulated failures in tests.
     #[cfg(test)]
     pub(super) faults: crate::state::faults::Faults,
 }
@@ -138,7 +140,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Called after a change that can fail although it was made.
+    /// Called after a change that may fail although it was made.
     fn made(&self, what: &'static str, path: &Path) -> Done {
         #[cfg(test)]
         self.faults.late().map_err(failed(what, path))?;
@@ -146,31 +148,31 @@ impl Disk {
         Ok(())
     }
 
-    /// Opens a piece that is to be published.
+    /// Opens a piece to be published.
     pub(super) fn open(&self, path: &Path) -> io::Result<File> {
         #[cfg(test)]
         self.faults.read(path)?;
         File::open(path)
     }
 
-    /// Makes a file, readable for its owner.
+    /// Creates a file readable by its owner.
     pub(super) fn create(&self, path: &Path) -> Done<File> {
         self.step("make", path)?;
         #[cfg(test)]
         self.faults.written(path, 0);
         let file = files::create(path).map_err(failed("make", path))?;
-        // A name still finds room.
+        // Creating a name still works on a full disk.
         #[cfg(test)]
         let file = self.faults.full().unwrap_or(file);
         Ok(file)
     }
 
-    /// Makes what was written to a file outlast a power cut.
+    /// Syncs a file.
     pub(super) fn sync(&self, file: &File, path: &Path) -> Done {
         self.step("sync", path)?;
         #[cfg(test)]
         self.faults.synced(path);
-        // What a power cut leaves of a test's files is said by its faults.
+        // In tests the simulated failures decide what survives a power cut.
         if cfg!(test) {
             return self.made("sync", path);
         }
@@ -198,7 +200,8 @@ impl Disk {
         self.made("write", path)
     }
 
-    /// Replaces a file as a whole: there is always either the old one or the new one. When that fails it may be either.
+    /// Replaces a file as a whole: there is always either the old or the new version. On failure it
+    /// may be either.
     pub(super) fn replace(&self, path: &Path, bytes: &[u8]) -> Done {
         let new = path.with_added_extension("new");
         let written = self.create(&new).and_then(|mut file| {
@@ -206,14 +209,14 @@ impl Disk {
             self.rename(&new, path)
         });
         if written.is_err() {
-            // It takes room; the next one makes it anew anyway.
+            // It takes room; the next attempt replaces it anyway.
             let _leftover = fs::remove_file(&new);
         }
         written?;
         self.sync_folder(path.parent().unwrap_or(Path::new("")))
     }
 
-    /// Cuts a file to a length that it had, and goes on writing there.
+    /// Truncates a file to an earlier length, and continues writing there.
     pub(super) fn cut(&self, file: &mut File, path: &Path, bytes: u64) -> Done {
         self.step("cut", path)?;
         let cut = file.set_len(bytes);
@@ -222,7 +225,7 @@ impl Disk {
         self.sync(file, path)
     }
 
-    /// Gives a file its name, for all who may enter the folder to read.
+    /// Renames a file to its final name, readable by everybody who may enter the folder.
     pub(super) fn publish(&self, from: &Path, to: &Path) -> Done {
         self.make_folder(to.parent().unwrap_or(Path::new("")), PUBLIC_FOLDER)?;
         let mode = Permissions::from_mode(PUBLIC_FILE);
@@ -230,7 +233,7 @@ impl Disk {
         self.rename(from, to)
     }
 
-    /// Gives a file its name.
+    /// Renames a file.
     pub(super) fn rename(&self, from: &Path, to: &Path) -> Done {
         self.step("rename", to)?;
         #[cfg(test)]
@@ -239,7 +242,7 @@ impl Disk {
         self.made("rename", to)
     }
 
-    /// Gives a file a second name, unless it has that already; where the file system has no such thing, a copy has it.
+    /// Hard-links a file, unless that exists already; copies it if the file system has no links.
     pub(super) fn link(&self, from: &Path, to: &Path) -> Done {
         self.step("link", to)?;
         let error = match fs::hard_link(from, to) {
@@ -262,7 +265,7 @@ impl Disk {
         self.rename(&new, to)
     }
 
-    /// Makes what was made, renamed or removed in a folder outlast a power cut.
+    /// Syncs a folder.
     pub(super) fn sync_folder(&self, path: &Path) -> Done {
         self.step("sync", path)?;
         #[cfg(test)]
@@ -275,7 +278,7 @@ impl Disk {
         synced.map_err(failed("sync", path))
     }
 
-    /// Makes a folder, with those above it that are missing.
+    /// Creates a folder and missing parents.
     pub(super) fn make_folder(&self, path: &Path, mode: u32) -> Done {
         if path.is_dir() {
             return Ok(());
@@ -287,7 +290,7 @@ impl Disk {
         self.sync_folder(above)
     }
 
-    /// Removes a file, if it is there.
+    /// Removes a file, if it exists.
     pub(super) fn remove(&self, path: &Path) -> Done {
         self.step("remove", path)?;
         match fs::remove_file(path) {

@@ -1,4 +1,5 @@
-//! A flush: what is in memory becomes pieces, in one commit that says how far everything was read for it.
+//! Flushing: rows in memory become pieces, in one commit that also records how far every input was
+//! read for them.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -15,11 +16,13 @@ use super::requests::packed::Kept;
 use super::store::{Staged, Store};
 
 impl Store {
-    /// Writes the rows of a batch as pieces, one for each hour, in one commit. `then` is called when they count, while nobody
-    /// can take the list of parts: whoever takes it sees these parts, or is before `then`.
+    /// Writes the rows of a batch as pieces, one per hour, in one commit. `then` is called when
+    /// they count, while nobody can take the list of parts: whoever takes it either sees these
+    /// parts or is ahead of `then`.
     ///
     /// # Errors
-    /// When they cannot be written, or less than `history.free_min` is free; then none of them counts.
+    /// When they cannot be written, or less than `history.free_min` is free; then none of them
+    /// counts.
     pub fn flush(
         &mut self,
         batch: &Batch,
@@ -29,8 +32,8 @@ impl Store {
         self.write((Some(batch), &mut []), UpTo::default(), now, then)
     }
 
-    /// Writes rows and raw requests in one commit, which says how far everything was read for them. `then`: see
-    /// [`flush`](Self::flush).
+    /// Writes rows and raw requests in one commit, which records how far every input was read for
+    /// them. For `then`, see [`flush`](Self::flush).
     pub(super) fn write(
         &mut self,
         (batch, requests): (Option<&Batch>, &mut [(f64, Kept)]),
@@ -51,7 +54,7 @@ impl Store {
         })
     }
 
-    /// Writes the rows of a batch as pieces, one for each hour, which do not count yet.
+    /// Writes the rows of a batch as pieces, one per hour, which do not count yet.
     fn stage_batch(&mut self, batch: &Batch, now: u64) -> Result<Vec<Staged>, StoreError> {
         let hours = batch.times().map(|time| Resolution::Hour.begin(time));
         let hours: BTreeSet<u64> = hours.collect();

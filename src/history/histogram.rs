@@ -27,7 +27,7 @@ const OWN: u8 = 0;
 /// No bucket has counted more: so no sum overflows.
 const COUNT_MAX: u64 = 1 << 56;
 
-/// What stands before pairs of the numbers that histograms in memory have.
+/// Lead of pairs with the bucket numbers of histograms in memory.
 pub(super) fn lead(layout: &BucketLayout) -> u8 {
     match layout {
         BucketLayout::LogLinear => LOG_LINEAR_BITS as u8,
@@ -60,7 +60,7 @@ pub(crate) fn encode(histogram: &Histogram, layout: &BucketLayout, bits: u32) ->
     to
 }
 
-/// What was [`encode`]d; `None` of bytes that never were.
+/// Decodes an [`encode`]d histogram; `None` for invalid bytes.
 #[must_use]
 pub(crate) fn decode(bytes: &[u8], layout: &BucketLayout) -> Option<Histogram> {
     let mut histogram = Histogram::new();
@@ -93,7 +93,7 @@ pub(crate) fn add_encoded(
     Some(())
 }
 
-/// The counts of what was [`encode`]d, as [`add_encoded`] takes them; `None` for what never was.
+/// The counts of an [`encode`]d histogram, as for [`add_encoded`]; `None` for invalid bytes.
 pub(super) fn encoded_pairs(
     bytes: &[u8],
     layout: &BucketLayout,
@@ -117,7 +117,8 @@ pub(super) fn encoded_pairs(
     known.then(|| Pairs::of(pairs).map(pair))
 }
 
-/// The quantile of what was [`encode`]d, seconds, or `None` of nothing; an error of bytes that never were.
+/// The quantile of an [`encode`]d histogram in seconds, `None` if it is empty; an error for invalid
+/// bytes.
 pub(crate) fn encoded_quantile(
     bytes: &[u8],
     layout: &BucketLayout,
@@ -133,7 +134,8 @@ pub(crate) fn encoded_quantile(
     }))
 }
 
-/// The quantile of counts, log-linear ones folded to 2^`bits` buckets a doubling, seconds; `None` of nothing.
+/// The quantile of counts in seconds, with log-linear ones folded to 2^`bits` buckets per doubling;
+/// `None` if empty.
 pub(crate) fn quantile(
     histogram: &Histogram,
     layout: &BucketLayout,
@@ -152,7 +154,8 @@ pub(crate) fn quantile(
     })
 }
 
-/// What was counted by these numbers, log-linear ones of 64 a doubling; `None`: there are no such buckets.
+/// The histogram of counts by bucket, log-linear ones of 64 per doubling; `None` if there are no
+/// such buckets.
 pub(crate) fn of_counts(
     counts: impl Iterator<Item = (u32, u64)>,
     layout: &BucketLayout,
@@ -171,18 +174,18 @@ pub(crate) fn of_counts(
     Some(histogram)
 }
 
-/// A histogram where it is kept.
+/// A reference to a histogram.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum HistogramRef<'a> {
-    /// As it is stored.
+    /// Encoded.
     Encoded(&'a [u8]),
     Counted(&'a Histogram),
-    /// It was lost, or does not exist.
+    /// It was dropped, or does not exist.
     Unknown,
 }
 
 impl<'a> HistogramRef<'a> {
-    /// As it is stored; `None`: it is not known.
+    /// The encoded form; `None` if unknown.
     pub(super) fn encoded(self, layout: &BucketLayout, bits: u32) -> Option<Cow<'a, [u8]>> {
         match self {
             Self::Encoded(bytes) => Some(Cow::Borrowed(bytes)),
@@ -191,7 +194,7 @@ impl<'a> HistogramRef<'a> {
         }
     }
 
-    /// Counts it, log-linear buckets by the numbers that they have where there are 2^`bits` of a doubling.
+    /// Adds it, with log-linear buckets numbered for 2^`bits` per doubling.
     pub(super) fn add_to(self, sum: &mut Sum, layout: &BucketLayout, bits: u32) {
         sum.change_histogram(|histogram| match self {
             Self::Encoded(bytes) => add_encoded(histogram, bytes, layout, bits),
@@ -208,14 +211,14 @@ impl<'a> HistogramRef<'a> {
     }
 }
 
-/// Folds a log-linear histogram to 2^`bits` buckets a doubling.
+/// Folds a log-linear histogram to 2^`bits` buckets per doubling.
 pub(crate) fn fold(histogram: &mut Histogram, bits: u32) {
     if bits < LOG_LINEAR_BITS {
         *histogram = with_buckets(histogram, |bucket| folded_bucket(bucket, bits));
     }
 }
 
-/// Gives the buckets of a sum the numbers of 64 a doubling, where they had those of 2^`bits`.
+/// Renumbers the buckets of a sum from 2^`bits` per doubling to 64.
 pub(super) fn unfold(sum: &mut Sum, bits: u32) {
     if bits < LOG_LINEAR_BITS {
         let fine = |bucket| renumbered(bucket, bits, LOG_LINEAR_BITS).unwrap_or(bucket);
@@ -238,8 +241,8 @@ fn with_buckets(histogram: &Histogram, bucket_of: impl Fn(u32) -> u32) -> Histog
     other
 }
 
-/// What a quantile that was read from a histogram is when that has 2^`bits` buckets a doubling: the middle of the coarse
-/// bucket, seconds.
+/// The value of a quantile when its histogram has 2^`bits` buckets per doubling: the middle of the
+/// coarse bucket, in seconds.
 pub(crate) fn settle(secs: f64, bits: u32) -> f64 {
     if bits >= LOG_LINEAR_BITS {
         return secs;
@@ -249,7 +252,8 @@ pub(crate) fn settle(secs: f64, bits: u32) -> f64 {
     (low + (width - 1) / 2) as f64 / 1e6
 }
 
-/// The shortest and the longest time, microseconds, of what counts in a bucket when log-linear ones are of 2^`bits` a doubling.
+/// The shortest and longest time of a bucket in microseconds, with log-linear ones of 2^`bits` per
+/// doubling.
 pub(crate) fn ends(layout: &BucketLayout, bucket: u32, bits: u32) -> (u64, u64) {
     if *layout != BucketLayout::LogLinear || bits >= LOG_LINEAR_BITS {
         return layout.ends(bucket);
@@ -258,21 +262,22 @@ pub(crate) fn ends(layout: &BucketLayout, bucket: u32, bits: u32) -> (u64, u64) 
     (low, low + width - 1)
 }
 
-/// By how much a quantile may differ from the time at its rank, with 2^`bits` buckets a doubling: a part of it.
+/// The maximum relative error of a quantile with 2^`bits` buckets per doubling.
 pub(crate) fn error(bits: u32) -> f64 {
     0.5 / f64::from(1 << bits)
 }
 
-/// The number that a bucket has in the coarser numbering.
+/// The number of a bucket in the coarser numbering.
 fn coarse(bucket: u32, bits: u32) -> u32 {
     let (low, _) = octave_bounds(bucket, LOG_LINEAR_BITS);
     octave_bucket(low, bits)
 }
 
-/// The number of the bucket that has the middle of this one, from 2^`from` to 2^`to` a doubling; `None`: there is no such bucket.
+/// The bucket that contains the middle of this one, from 2^`from` to 2^`to` per doubling; `None` if
+/// there is no such bucket.
 #[inline]
 fn renumbered(bucket: u32, from: u32, to: u32) -> Option<u32> {
-    // Up to the one that has `TIME_US_MAX`.
+    // Up to the one that contains `TIME_US_MAX`.
     let exists = bucket < (52 - from) << from;
     exists.then(|| match from == to {
         true => bucket,
@@ -283,7 +288,7 @@ fn renumbered(bucket: u32, from: u32, to: u32) -> Option<u32> {
     })
 }
 
-/// The bucket in whose place a bucket is counted after a fold.
+/// The bucket that a bucket is counted in after a fold.
 fn folded_bucket(bucket: u32, bits: u32) -> u32 {
     renumbered(coarse(bucket, bits), bits, LOG_LINEAR_BITS).unwrap_or(bucket)
 }

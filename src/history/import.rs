@@ -1,21 +1,25 @@
-//! Logs that were kept: their requests are counted in the minutes in which they ended, however long ago.
+//! Imports old logs: their requests are counted in the minutes in which they ended, however long
+//! ago.
 //!
 //! ```text
 //!   a piece of a log --> records, by minute --> pool and reports of its own, minute by minute --> rows --(history thread)--> pieces
 //! ```
 //!
-//! A piece is whole lines, [`LOG_PIECE_BYTES_MAX`] at most, and is taken on a front end's thread, one at a time. What counts is
-//! what would have counted live: the reports are defined as the daemon's are ([`counting`]), and raw requests are chosen as in
-//! a flush period, minute by minute. Rows, raw requests and what tells the piece when it comes again are written in one
-//! commit: either all of a piece counts or nothing.
+//! A piece is whole lines, at most [`LOG_PIECE_BYTES_MAX`], and is imported on a front end's
+//! thread, one at a time. It counts as live requests would: the reports are defined like the
+//! daemon's ([`counting`]), and raw requests are selected as in a flush period, minute by minute.
+//! Rows, raw requests and the piece's identity are written in one commit: either all of a piece
+//! counts or nothing.
 //!
-//! **Twice.** With each piece goes a row of coverage, under no report's name, which names it: a digest of its first line, its
-//! length, a digest of all of it. It stands at the minute of the first request, so it is there for as long as the rows are. A piece
-//! that begins with one that is known is taken no further than that one goes, and not counted: so a log can be imported
-//! again, also when it has grown, or when the last time was broken off.
+//! **Repeats.** Each piece has a row of coverage, under no report's name, that identifies it: a
+//! digest of its first line, its length, a digest of all of it. It stands at the minute of the
+//! first request, so it is kept as long as the rows are. If a piece begins with a known one, only
+//! that part is taken and not counted: so a log can be imported again, even if it has grown, or if
+//! the last import was broken off.
 //!
-//! **Coverage.** A log covers the time from each line to the next, unless that is more than an hour. In a minute that was covered
-//! before, by the daemon or by another log, only what is missing to 60 seconds is added.
+//! **Coverage.** A log covers the time from each line to the next, unless that is more than an
+//! hour. In a minute that was covered before, by the daemon or another log, only the seconds
+//! missing to 60 are added.
 //!
 //! **Bounds.** [`BYTES`] for a piece, while it is taken.
 
@@ -48,11 +52,11 @@ use crate::report::row_key::key_texts;
 mod counting;
 mod lines;
 
-/// What a piece takes while it is taken, for the memory plan: itself, its records, what counts them, its rows, and those that
-/// are being written.
+/// Memory for importing a piece, for the memory plan: the piece, its records, their counts, its
+/// rows, and those being written.
 pub(crate) const BYTES: usize = 4 * LOG_PIECE_BYTES_MAX + counting::BYTES;
 
-/// What is written in one commit; the answer goes to `done`.
+/// The content of one commit; the result goes to `done`.
 #[derive(Debug)]
 pub(super) struct Import {
     pub(super) batch: Arc<Batch>,
@@ -60,7 +64,7 @@ pub(super) struct Import {
     pub(super) done: SyncSender<Result<(), String>>,
 }
 
-/// Takes logs into history.
+/// Imports logs into history.
 #[derive(Debug)]
 pub struct Importer {
     config: Config,
@@ -68,34 +72,34 @@ pub struct Importer {
     history: History,
     clock: Arc<dyn Clock>,
     inbox: SyncSender<Import>,
-    /// Requests that were taken in this run. Locked while a piece is taken.
+    /// Requests imported in this run. Locked while a piece is imported.
     taken: Mutex<u64>,
 }
 
-/// What became of a piece.
+/// The result of importing a piece.
 #[derive(Debug)]
 pub struct Taken {
-    /// Bytes of it that were taken; what follows is the next piece.
+    /// Bytes imported; the next piece starts after them.
     pub bytes: usize,
-    /// Lines in these.
+    /// Lines in them.
     pub lines: u64,
-    /// Whether it was known, and has not been counted again.
+    /// Whether it was known, and therefore not counted again.
     pub is_known: bool,
-    /// What became of its lines, unless it was known.
+    /// Counts of its lines, unless it was known.
     pub source: Arc<Source>,
-    /// Lines that are later than now, and not counted.
+    /// Lines in the future, which are not counted.
     pub in_future: u64,
-    /// Until when it covers the time, unix seconds: the next piece goes on there.
+    /// End of the time covered, in unix seconds: the next piece continues there.
     pub covered_to: Option<u64>,
 }
 
-/// Why a piece was not taken; nothing of it counts.
+/// The reason why a piece was not imported; nothing of it counts.
 #[derive(Debug, thiserror::Error)]
 pub enum ImportError {
-    /// No entry says how its lines are to be read.
+    /// No entry says how to read its lines.
     #[error("there is no [[squid]] entry, whose reports would count them")]
     NoEntry,
-    /// Whether it is known cannot be read.
+    /// It could not be checked whether it is known.
     #[error("cannot tell whether these lines were imported before: {0}")]
     Unreadable(std::io::Error),
     /// It cannot be written.
@@ -107,7 +111,7 @@ pub enum ImportError {
 }
 
 impl Importer {
-    /// Has `writer` write into `history`.
+    /// An importer that writes to `history` through `writer`.
     #[must_use]
     pub fn new(
         config: &Config,
@@ -126,8 +130,8 @@ impl Importer {
         }
     }
 
-    /// Takes a piece: lines with their ends, from hosts of this name (without it: as the first entry says). `covered_to` is that of
-    /// the piece before in the same log.
+    /// Imports a piece: whole lines, from hosts of this name (by default that of the first entry).
+    /// `covered_to` is that of the previous piece of the same log.
     ///
     /// # Errors
     /// See [`ImportError`].
@@ -196,7 +200,7 @@ impl Importer {
         Ok(done)
     }
 
-    /// Adds to the coverage of reports what the piece covers and nothing covered before.
+    /// Adds coverage of reports for the piece, where nothing covered the time before.
     fn cover(
         &self,
         counting: &Counting,
@@ -224,7 +228,7 @@ impl Importer {
                 });
                 let secs = room.min().unwrap_or_default().min(secs);
                 if secs > 0 {
-                    // Where coarser rows tell, finer ones have gone.
+                    // Where coarser rows have coverage, finer ones are gone.
                     for place in places {
                         covered.entry(place).and_modify(|has| *has += secs);
                     }
@@ -236,7 +240,8 @@ impl Importer {
         Ok(())
     }
 
-    /// The seconds that are covered already, by the key of coverage and the minute, or the hour or day where finer rows are gone.
+    /// Seconds covered already, by coverage key and minute, or hour or day where finer rows are
+    /// gone.
     fn covered(&self, span: Range<u64>) -> Result<HashMap<Vec<u8>, CoveredSecs>, ImportError> {
         let coverage = Dataset::coverage();
         let at = RowsAt::of(&self.history, &coverage);
@@ -261,7 +266,7 @@ impl Importer {
         Ok(covered)
     }
 
-    /// How many bytes of these lines, whose first request ended then, are a piece that was taken before.
+    /// How many bytes of these lines, whose first request ended at `first`, were imported before.
     fn known(&self, lines: &[u8], first: u64) -> Result<Option<usize>, ImportError> {
         let coverage = Arc::new(Dataset::coverage());
         let minute = Resolution::Minute.begin(first);
@@ -286,7 +291,7 @@ impl Importer {
         Ok(pieces.max())
     }
 
-    /// Has it written, and waits for that.
+    /// Passes it to the writer, and waits.
     fn write(&self, counting: Counting) -> Result<(), ImportError> {
         let (batch, requests) = counting.end();
         let Some(batch) = batch else {
@@ -304,13 +309,13 @@ impl Importer {
     }
 }
 
-/// How many seconds of a minute, hour or day are covered, by when it begins.
+/// Covered seconds of a minute, hour or day, by its start.
 type CoveredSecs = HashMap<(Resolution, u64), u64>;
 
-/// The report of the rows of coverage that name what was imported: no report's name is empty.
+/// The report of coverage rows that identify imports: no report has an empty name.
 const NO_REPORT: &str = "";
 
-/// What a piece is called: by its first line, its length, and all of it.
+/// The identity of a piece: digest of its first line, its length, digest of all of it.
 fn named(lines: &[u8]) -> String {
     format!("{}-{}-{}", head(lines), lines.len(), hex(lines, 16))
 }

@@ -1,4 +1,5 @@
-//! What is in a folder of history, for commands beside a running daemon: nothing is locked or changed.
+//! Inspects a folder of history, for commands beside a running daemon: nothing is locked or
+//! changed.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -21,28 +22,28 @@ use super::{Dataset, Resolution};
 pub struct Held {
     /// The report.
     pub report: String,
-    /// The hash of its definition; none of coverage.
+    /// The hash of its definition; empty for coverage.
     pub definition: String,
     /// Of the rows.
     pub resolution: Resolution,
-    /// The beginning of the first, unix seconds.
+    /// Start of the first, in unix seconds.
     pub from: u64,
-    /// The end of the last.
+    /// End of the last.
     pub to: u64,
-    /// Rows.
+    /// Number of rows.
     pub rows: u64,
-    /// Those of them that are not published yet.
+    /// Rows not published yet.
     pub pending_rows: u64,
     /// Published files.
     pub files: u64,
-    /// Bytes; of pieces the part that its rows are of all.
+    /// Bytes; of pieces, the share of its rows.
     pub bytes: u64,
 }
 
-/// What a folder has, by report, definition and resolution.
+/// The content of a folder, by report, definition and resolution.
 ///
 /// # Errors
-/// When there is no manifest, or it cannot be read.
+/// Fails if there is no manifest, or it cannot be read.
 pub fn list(dir: &Path) -> Result<Vec<Held>, StoreError> {
     let manifest = read(dir)?;
     let mut held: BTreeMap<(&str, &str, Resolution), Held> = BTreeMap::new();
@@ -75,38 +76,40 @@ pub fn list(dir: &Path) -> Result<Vec<Held>, StoreError> {
     Ok(held.into_values().collect())
 }
 
-/// The pieces in a folder that could not be read and were set aside: their rows are lost, unless somebody brings them back.
+/// Unreadable pieces that were set aside in a folder: their rows are lost, unless somebody restores
+/// them.
 #[must_use]
 pub fn set_aside(dir: &Path) -> Vec<PathBuf> {
     set_aside_in(dir)
 }
 
-/// What was found when all was read.
+/// The result of a verification.
 #[derive(Debug, Default)]
 pub struct Verified {
-    /// Files and pieces that are as the manifest says.
+    /// Files and pieces that match the manifest.
     pub parts: u64,
     /// Their rows.
     pub rows: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// What is wrong, a file each.
+    /// The problems, one per file.
     pub problems: Vec<String>,
-    /// Files of ours that do not count: a daemon is writing them, or was when it was killed. The next start removes them, or
-    /// moves them to the orphans.
+    /// Our own files that do not count: a daemon is writing them, or was when it was killed. The
+    /// next start removes them, or moves them to the orphans.
     pub uncounted: Vec<PathBuf>,
     /// Files that were gone at an earlier start.
     pub missing: Vec<PathBuf>,
     /// Files that the manifest did not know and that were moved away.
     pub orphans: Vec<PathBuf>,
-    /// Whether a last commit was not finished: the next start leaves it out.
+    /// Whether the last commit is incomplete: the next start drops it.
     pub is_torn: bool,
 }
 
-/// Reads all that a folder has, and compares it with the manifest. What a running daemon removes meanwhile is no problem.
+/// Reads the whole folder, and compares it with the manifest. Files removed by a running daemon
+/// meanwhile are no problem.
 ///
 /// # Errors
-/// When there is no manifest, or it cannot be read; or the folder.
+/// Fails if there is no manifest, or it or the folder cannot be read.
 pub fn verify(dir: &Path) -> Result<Verified, StoreError> {
     let manifest = read(dir)?;
     let on_disk = files_of(dir)?;
@@ -122,7 +125,7 @@ pub fn verify(dir: &Path) -> Result<Verified, StoreError> {
             Err(problem) => problems.push((part, problem)),
         }
     }
-    // Once more: what came and went meanwhile.
+    // Again, for anything that came and went meanwhile.
     let now = read(dir)?;
     let is_in = |manifest: &Manifest, path: &Path| manifest.parts().any(|part| part.path == path);
     let problems = problems.iter().filter(|(part, _)| is_in(&now, &part.path));
@@ -147,7 +150,7 @@ fn read(dir: &Path) -> Result<Manifest, StoreError> {
     })
 }
 
-/// Size, checksum, and that all rows can be read.
+/// Checks size and checksum, and that all rows can be read.
 fn verify_part(part: &Arc<Part>) -> Result<(), String> {
     let (bytes, crc) = checksum(&part.path).map_err(|error| error.to_string())?;
     if bytes != part.bytes {
@@ -162,7 +165,7 @@ fn verify_part(part: &Arc<Part>) -> Result<(), String> {
     for Section { dataset, rows } in &part.sections {
         let mut read = 0;
         if dataset.is_raw() {
-            // Of pieces the checksum has to do.
+            // For pieces the checksum has to do.
             read = match part.is_published() {
                 true => raw_rows(&part.path).map_err(|error| error.to_string())?,
                 false => *rows,
@@ -181,7 +184,7 @@ fn verify_part(part: &Arc<Part>) -> Result<(), String> {
     Ok(())
 }
 
-/// Rows of a file of raw requests, or of what belongs to them.
+/// Number of rows in a file of raw requests or their parts.
 fn raw_rows(path: &Path) -> io::Result<u64> {
     let metadata = ArrowReaderMetadata::load(&File::open(path)?, Default::default())?;
     Ok(metadata.metadata().file_metadata().num_rows() as u64)

@@ -1,6 +1,7 @@
-//! What one row of a dataset, or all of its rows together, gained in each step of a span.
+//! Gains of one row of a dataset, or of all its rows together, in each step of a span.
 //!
-//! Of a file only the row groups are read that may have the key, and of these the histograms of its rows alone.
+//! From a file only the row groups are read that may contain the key, and of these only the
+//! histograms of its rows.
 
 use std::io;
 use std::ops::Range;
@@ -13,23 +14,23 @@ use super::stored::Want;
 use super::unit::{RowsAt, Unit, on_all_processors};
 use crate::report::gain::Sum;
 
-/// What was gained in each step; `None` for no row at all.
+/// The gain in each step; `None` if there is no row.
 pub(crate) type Line = Vec<Option<Sum>>;
 
-/// Which line.
+/// The line to read.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Asked<'a> {
-    /// Of one key, or of all together.
+    /// One key, or `None` for the total.
     pub(crate) key: Option<&'a [u8]>,
     /// Seconds of a step.
     pub(crate) step: u64,
     /// Whether sums are wanted.
     pub(crate) sums: bool,
-    /// Whether histograms are wanted; folded to so many buckets of a doubling (a power of two).
+    /// Whether histograms are wanted; folded to this many buckets per doubling (a power of two).
     pub(crate) histogram_bits: Option<u32>,
 }
 
-/// The line of a plan's rows, and what could not be read.
+/// Reads the line from a plan's rows; also returns what could not be read.
 pub(crate) fn read(
     from: RowsAt,
     dataset: &Arc<Dataset>,
@@ -72,7 +73,7 @@ fn add(
     asked: Asked<'_>,
     line: &mut Line,
 ) -> io::Result<()> {
-    // Where the rows are, and the points of each.
+    // The ranges of the rows, and the points of each.
     let mut places: Vec<Range<usize>> = Vec::new();
     let mut points = Vec::new();
     let want = Want {

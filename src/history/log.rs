@@ -1,5 +1,5 @@
-//! The log of seconds (`history.log`): what was added to the rows in memory, on disk as soon as it is there, so that a kill takes no more
-//! than a second or two.
+//! The log of seconds (`history.log`): additions to the rows in memory, written to disk at once, so
+//! that a kill loses no more than a second or two.
 //!
 //! ```text
 //!   series thread: rows in memory, and the same once more as Fresh --(history thread, as they come)--> pending/N.log
@@ -34,7 +34,7 @@ use crate::delta::RowDelta;
 use crate::report::OTHER_ID;
 use crate::report::reading::Extremes;
 
-/// How files of the log end.
+/// Extension of log files.
 const LOG: &str = "log";
 /// What a record begins with.
 const MAGIC: [u8; 8] = *b"pinbadS1";
@@ -61,10 +61,10 @@ pub(super) struct LoggedRow<'r> {
     pub(super) extremes: Option<Extremes>,
 }
 
-/// Rows that were added and are not in the log yet.
+/// Added rows that are not in the log yet.
 #[derive(Debug)]
 pub(super) struct Fresh {
-    /// The file that gets what is added.
+    /// The file for additions.
     file: u64,
     records: Vec<FreshRecord>,
     bytes: usize,
@@ -118,23 +118,23 @@ impl Fresh {
         }
     }
 
-    /// How many rows.
+    /// Number of rows.
     pub(super) fn len(&self) -> u64 {
         self.records.iter().map(|it| it.rows).sum()
     }
 
-    /// Whether more came than there is memory for: some of it is missing.
+    /// Whether more came than there is memory for, so that some are missing.
     pub(super) fn is_full(&self) -> bool {
         self.bytes > self.bytes_max
     }
 
-    /// What was added, if there is something; what comes is added to the same file.
+    /// Takes the additions, if any; later ones go to the same file.
     pub(super) fn take(&mut self) -> Option<Self> {
         let rest = Self::new(self.file, self.bytes_max);
         (!self.records.is_empty()).then(|| std::mem::replace(self, rest))
     }
 
-    /// What comes belongs to another file.
+    /// Directs later additions to another file.
     pub(super) fn turn_to(mut self, file: u64) -> Self {
         self.file = file;
         self
@@ -218,25 +218,26 @@ fn replay_record(
 pub(super) struct Log {
     disk: Disk,
     folder: PathBuf,
-    /// Those that are there, with their bytes, by number.
+    /// Existing files with their sizes, by number.
     files: BTreeMap<u64, u64>,
-    /// The one that is appended to.
+    /// The file being appended to.
     open: Option<(u64, File)>,
     pub(super) bytes_max: u64,
-    /// What files up to this one have is on disk otherwise.
+    /// Files up to this one are on disk in another form.
     flushed_to: u64,
 }
 
-/// What a start found in the log.
+/// The result of reading the log at start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Replayed {
     pub(super) rows: u64,
-    /// Bytes of records that were not finished.
+    /// Bytes of incomplete records.
     pub(super) torn: u64,
 }
 
 impl Log {
-    /// Finds the files in a folder; those up to one number are on disk otherwise, and go.
+    /// Finds the files in a folder; removes those up to `flushed_to`, which are on disk in another
+    /// form.
     pub(super) fn find(disk: &Disk, folder: &Path, flushed_to: u64) -> Result<Self, StoreError> {
         let mut log = Self {
             disk: disk.clone(),
@@ -255,7 +256,8 @@ impl Log {
             }
         }
         log.forget(flushed_to);
-        // The process before may have ended between writing and syncing. What comes back now is to stay.
+        // The previous process may have ended between writing and syncing. Restored rows must be
+        // durable.
         for &number in log.files.keys() {
             let path = log.path(number);
             let file = File::open(&path).map_err(failed("read", &path))?;
@@ -268,18 +270,18 @@ impl Log {
         self.folder.join(format!("{number}.{LOG}"))
     }
 
-    /// The number of the newest file that there is or was.
+    /// The largest file number so far.
     pub(super) fn last(&self) -> u64 {
         let newest = self.files.keys().next_back();
         newest.map_or(self.flushed_to, |&newest| newest.max(self.flushed_to))
     }
 
-    /// What all files take.
+    /// Bytes of all files.
     pub(super) fn bytes(&self) -> u64 {
         self.files.values().sum()
     }
 
-    /// Whether there should be a flush so that files go.
+    /// Whether a flush is needed so that files can be removed.
     pub(super) fn is_large(&self) -> bool {
         self.bytes() > self.bytes_max / 2
     }
@@ -308,7 +310,7 @@ impl Log {
             let torn = self.files.get(&number).map_or(0, |bytes| bytes - whole);
             warn!(file = %path.display(), %error, bytes = torn, "Left out the end of the log of seconds, which was not finished.");
             replayed.torn += torn;
-            // Should it be read once more, it is as it was now.
+            // If it is read again, the result is the same.
             let file = File::options().write(true).open(&path);
             let cut = file.map_err(failed("cut", &path));
             if cut
@@ -321,7 +323,7 @@ impl Log {
         replayed
     }
 
-    /// Appends what came, and syncs it.
+    /// Appends additions, and syncs.
     ///
     /// # Errors
     /// When that cannot be done: nothing may be appended to that file any more.
@@ -356,12 +358,12 @@ impl Log {
         Ok(())
     }
 
-    /// What is in files up to this one is on disk otherwise.
+    /// Removes files up to this one, which are on disk in another form.
     pub(super) fn forget(&mut self, number: u64) {
         self.flushed_to = self.flushed_to.max(number);
         self.open.take_if(|(open, _)| *open <= number);
         let (disk, folder) = (&self.disk, &self.folder);
-        // What cannot be removed now is the next time.
+        // A file that cannot be removed now is removed next time.
         self.files.retain(|&it, _| {
             it > number || disk.remove(&folder.join(format!("{it}.{LOG}"))).is_err()
         });

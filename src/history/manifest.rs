@@ -1,4 +1,4 @@
-//! The manifest: which parts there are. A part that it does not name does not count.
+//! The manifest: the list of parts. A part that it does not name does not count.
 //!
 //! ```text
 //!   manifest   crc of what follows, 8 hexadecimal digits | " " | JSON | newline
@@ -7,16 +7,16 @@
 //!              ..
 //! ```
 //!
-//! A line is a commit: it is appended and synced after the files that it adds are in place, and before those that it removes
-//! are deleted. At start, and when it has grown long, it is written anew as a first line and one commit. A last line that
-//! was not finished is left out.
+//! A line is a commit: it is appended and synced after the files that it adds are in place, and
+//! before those that it removes are deleted. At start, and when it has grown long, it is rewritten
+//! as a first line and one commit. An incomplete last line is dropped.
 //!
-//! It also accounts for files that do not count: those that are about to be named and those that are removed (`left`), which
-//! may be deleted, and parts whose files are not there (`missing`), which count again when they are. A file that it knows
-//! nothing of is never deleted.
+//! It also accounts for files that do not count: those about to be named and those removed
+//! (`left`), which may be deleted, and parts whose files are missing (`missing`), which count again
+//! when they are back. A file that it does not know is never deleted.
 //!
-//! With what a flush adds it says up to where followed files were read for that (`files`): one record, so that no line is there
-//! twice and none is skipped. The same of the log of seconds (`log`).
+//! With each flush it records the positions of followed files (`files`) in the same commit, so that
+//! no line is counted twice and none is skipped. Likewise for the log of seconds (`log`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -33,7 +33,7 @@ use crate::state::files::{self, Opened};
 
 pub(super) mod file;
 
-/// What is written here, and the newest that is read.
+/// The format written here, and the newest that is read.
 const FORMAT: u32 = 1;
 
 const FILE: &str = "manifest";
@@ -42,13 +42,14 @@ const FILE: &str = "manifest";
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Head {
     format: u32,
-    /// Which store it is, for those who find its rows elsewhere: 32 random hexadecimal digits.
+    /// The identity of the store, for those who find its rows elsewhere: 32 random hexadecimal
+    /// digits.
     store: String,
-    /// Counts the starts.
+    /// Number of starts.
     run: u64,
 }
 
-/// That of any format.
+/// The part common to all formats.
 #[derive(Deserialize)]
 struct Format {
     format: u32,
@@ -56,36 +57,36 @@ struct Format {
 
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Commit {
-    /// The number that the next file gets.
+    /// Number of the next file.
     next: u64,
-    /// The run that begins, where there was no room to write it in the first line.
+    /// The run that begins, if there was no room for it in the first line.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     run: Option<u64>,
-    /// The unix second by which age was reckoned.
+    /// The unix second that ages are relative to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     aged: Option<u64>,
-    /// Those that come behind the ones known already; parts refer to them by number.
+    /// Datasets after those already known; parts refer to them by number.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     datasets: Vec<Dataset>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     add: Vec<Entry>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     remove: Vec<String>,
-    /// Files that do not count and may be there; those that are added later do count.
+    /// Files that do not count but may exist; those added later do count.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     left: Vec<String>,
-    /// Parts whose files were not there at the last start.
+    /// Parts whose files were missing at the last start.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     missing: Vec<Entry>,
-    /// Up to where followed files were read for what is there now.
+    /// Positions in followed files up to which everything is included.
     #[serde(default, skip_serializing_if = "Positions::is_empty")]
     files: Positions,
-    /// Up to which of its files the log of seconds is there now.
+    /// The last file of the log of seconds that is included.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     log: Option<u64>,
 }
 
-/// How far everything was read that a commit has.
+/// Positions of everything that a commit includes.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct UpTo<'a> {
     /// Followed files.
@@ -108,31 +109,32 @@ struct Entry {
     sections: Vec<(usize, u64)>,
 }
 
-/// As it is in memory.
+/// The manifest in memory.
 #[derive(Debug)]
 pub(super) struct Manifest {
     dir: PathBuf,
     head: Head,
     next: u64,
-    /// The unix second by which age is reckoned.
+    /// The unix second that ages are relative to.
     pub(super) aged: Option<u64>,
     datasets: Vec<Arc<Dataset>>,
-    /// By path in the folder.
+    /// Parts by path in the folder.
     parts: BTreeMap<String, Arc<Part>>,
-    /// Those whose files are not there, likewise.
+    /// Missing parts, likewise.
     missing: BTreeMap<String, Arc<Part>>,
-    /// Paths of files that do not count and may be there still.
+    /// Paths of files that do not count but may still exist.
     left: BTreeSet<String>,
-    /// Up to where followed files were read for what is there, also of those that are not followed now.
+    /// Positions in followed files up to which everything is included, also of those not followed
+    /// now.
     pub(super) files: Positions,
-    /// What the log of seconds has up to this file is there otherwise.
+    /// The last file of the log of seconds that is included.
     pub(super) log: Option<u64>,
-    /// Bytes of a last line that was not finished.
+    /// Bytes of an incomplete last line.
     pub(super) torn: usize,
 }
 
 impl Manifest {
-    /// That of a new store.
+    /// The manifest of a new store.
     pub(super) fn new(dir: &Path) -> Self {
         let store: [u8; 16] = ring::rand::generate(&ring::rand::SystemRandom::new())
             .map_or_else(|_| Default::default(), ring::rand::Random::expose);
@@ -155,7 +157,7 @@ impl Manifest {
         }
     }
 
-    /// That of a folder, if it has one.
+    /// Reads the manifest of a folder, if it has one.
     pub(super) fn read(dir: &Path) -> Result<Option<Self>, StoreError> {
         let path = Self::path(dir);
         let damaged = |reason| StoreError::Damaged {
@@ -207,12 +209,12 @@ impl Manifest {
         Ok(Some(manifest))
     }
 
-    /// Where it lies in a folder.
+    /// Its path in a folder.
     pub(super) fn path(dir: &Path) -> PathBuf {
         dir.join(FILE)
     }
 
-    /// Takes in what was committed.
+    /// Applies a commit.
     pub(super) fn apply(&mut self, commit: Commit) -> Result<(), String> {
         self.next = commit.next;
         self.head.run = commit.run.unwrap_or(self.head.run);
@@ -278,7 +280,7 @@ impl Manifest {
         Ok((commit, line))
     }
 
-    /// The line that says which files are about to be named: until a commit adds them they do not count.
+    /// The line that announces files about to be named: until a commit adds them they do not count.
     pub(super) fn announce<'p>(
         &mut self,
         files: impl Iterator<Item = &'p Part>,
@@ -293,7 +295,7 @@ impl Manifest {
         line(&commit)
     }
 
-    /// The line that says which run begins, behind what there is.
+    /// The line that records a new run, after existing ones.
     pub(super) fn run_line(&self) -> io::Result<Vec<u8>> {
         line(&Commit {
             next: self.next,
@@ -302,8 +304,8 @@ impl Manifest {
         })
     }
 
-    /// The manifest as a whole, without what was removed and is gone, and the numbers of datasets in it: commits that follow
-    /// it, and no others, go by these.
+    /// The whole manifest, without removed and deleted files, and the datasets by number in it:
+    /// only commits that follow it use these numbers.
     fn compact(&self) -> io::Result<(Vec<u8>, Vec<Arc<Dataset>>)> {
         let parts = self.parts.values().map(|part| &**part);
         let (mut commit, datasets) = self.commit_to(Vec::new(), parts, self.missing.values());
@@ -315,7 +317,7 @@ impl Manifest {
         Ok((text, datasets))
     }
 
-    /// The commit that adds these parts, where some datasets are known already; and those that are known then.
+    /// The commit that adds these parts, given known datasets; and those known afterwards.
     fn commit_to<'p>(
         &self,
         known: Vec<Arc<Dataset>>,
@@ -380,14 +382,14 @@ impl Manifest {
         self.next - 1
     }
 
-    /// A file has this number, unless it is none of ours.
+    /// Records that a file has this number, if it is one of ours.
     pub(super) fn pass(&mut self, number: u64) {
         if number < 1 << 48 {
             self.next = self.next.max(number + 1);
         }
     }
 
-    /// The number that the next file will have.
+    /// The number of the next file.
     pub(super) fn next_number(&self) -> u64 {
         self.next
     }
@@ -397,18 +399,18 @@ impl Manifest {
         self.left.contains(&self.name(path))
     }
 
-    /// A file that did not count is gone, or is no longer to be deleted.
+    /// Forgets an uncounted file that is gone, or must no longer be deleted.
     pub(super) fn forget(&mut self, path: &Path) {
         self.left.remove(&self.name(path));
     }
 
-    /// The parts whose files are not there.
+    /// The parts whose files are missing.
     pub(super) fn missing(&self) -> impl Iterator<Item = &Arc<Part>> {
         self.missing.values()
     }
 
-    /// Counts one start more. Parts whose files are gone do not count until they are back, unless they are `expired` by then;
-    /// returns those that are gone since the last start, and those that are back.
+    /// Starts a new run. Parts whose files are gone do not count until they are back, unless they
+    /// have `expired` by then; returns those lost since the last start, and those that are back.
     pub(super) fn begin_run(&mut self, expired: impl Fn(&Part) -> bool) -> [Vec<Arc<Part>>; 2] {
         self.head.run += 1;
         let is_gone = |_: &String, part: &mut Arc<Part>| {

@@ -1,8 +1,8 @@
-//! Rows that are not on disk yet, and the view that readers have of all rows.
+//! Rows that are not on disk yet, and a consistent view of all rows.
 //!
-//! The series thread adds to the running batch; the history thread takes it every `history.flush_period` and writes it. Until
-//! it is on disk it stays as the batch that is being flushed. A reader has all three at one moment: no row is missing, none
-//! is there twice.
+//! The series thread adds to the running batch; the history thread takes it every
+//! `history.flush_period` and writes it. Until it is on disk it stays as the batch being flushed. A
+//! reader gets all three as of one moment: no row is missing or repeated.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -28,18 +28,18 @@ use crate::shutdown::Shutdown;
 use crate::telemetry::counters::HistoryCounters;
 use crate::telemetry::reading::{Group, Place, Reading, readings};
 
-/// How the memory is divided that raw requests have no share of, in eighths: for the running batch, for the one that is being
-/// flushed, for the store and for seconds on their way here.
+/// Division of the memory that raw requests do not get, in eighths: for the running batch, for the
+/// one being flushed, for the store and for seconds in transit.
 const RUNNING: usize = 3;
 
-/// How long a flush is waited for, and how often it is looked whether it has ended.
+/// Longest wait for a flush, and interval of checks.
 const FLUSHED_MAX: Duration = Duration::from_secs(30);
 const FLUSHED_NAP: Duration = Duration::from_millis(20);
 
 /// Rows that are not on disk yet.
 pub(super) static MEMORY: Instrument = Instrument::wait("wait/synch/mutex/history/rows", "lock");
 
-/// The past of reports: what is in memory of it, and which parts lie on disk.
+/// The past of reports: the rows in memory, and the parts on disk.
 #[derive(Debug, Clone)]
 pub struct History(Arc<Shared>);
 
@@ -52,68 +52,68 @@ struct Shared {
     clock: Arc<dyn Clock>,
     counters: HistoryCounters,
     status: Mutex<Status>,
-    /// Raw requests, where they are kept.
+    /// Raw requests, if they are kept.
     requests: OnceLock<Requests>,
     /// The run of the store; 0 while it is not open.
     run: AtomicU64,
-    /// All requests before this one are on disk, as far as they are kept.
+    /// All requests before this id are on disk, as far as they are kept.
     flushed_to: AtomicU64,
-    /// Those before this one are to be, as soon as that can be.
+    /// Requests before this id are to be flushed as soon as possible.
     wanted_to: AtomicU64,
-    /// What may wait for the log of seconds; nothing: there is no log.
+    /// Bytes that may wait for the log of seconds; 0 without a log.
     fresh_bytes_max: AtomicUsize,
-    /// What that takes on disk.
+    /// Bytes of that log on disk.
     log_bytes: AtomicU64,
 }
 
 #[derive(Debug, Default)]
 struct Memory {
     running: Batch,
-    /// What that is in memory, or was, up to here.
+    /// Progress up to which rows are, or were, in memory.
     reached: Reached,
     flushing: Option<Flushing>,
-    /// The file of the log that has what is added now.
+    /// The file of the log for current additions.
     log: u64,
 }
 
-/// Rows that are being written.
+/// Rows being written.
 #[derive(Debug, Clone)]
 pub(super) struct Flushing {
     pub(super) batch: Arc<Batch>,
-    /// They, and what was written before, have all up to here.
+    /// They, and earlier ones, include everything up to here.
     pub(super) reached: Reached,
-    /// And the log up to this file.
+    /// They include the log up to this file.
     pub(super) log: u64,
 }
 
-/// What the history thread says of the disk.
+/// The history thread's view of the disk.
 #[derive(Debug, Default)]
 struct Status {
-    /// Monotonic milliseconds when the last flush had ended well, or the daemon had started.
+    /// Monotonic milliseconds of the last successful flush, or of the start.
     flushed_ms: u64,
-    /// Why the store is not open, if it is not.
+    /// Why the store is not open, if so.
     off: Option<String>,
-    /// Why the last attempt failed, if it did.
+    /// The error of the last attempt, if it failed.
     error: Option<String>,
-    /// Why there is no log of seconds, if there should be.
+    /// Why there is no log of seconds, if there should be one.
     log: Option<String>,
-    /// Pieces that could not be read.
+    /// Unreadable pieces.
     set_aside: Vec<PathBuf>,
-    /// What the store counts.
+    /// Counters of the store.
     store: Vec<Reading>,
 }
 
-/// What a reader adds to the running rows.
+/// Rows that a reader combines with the running ones.
 #[derive(Debug)]
 pub struct View {
-    /// What is on disk.
+    /// Parts on disk.
     pub parts: Arc<[Arc<Part>]>,
-    /// What is on its way there.
+    /// The batch being written.
     pub flushing: Option<Arc<Batch>>,
 }
 
 impl History {
-    /// Nothing in memory yet, in so many bytes (`history.memory`), beside these parts on disk.
+    /// Without rows in memory, with `memory` bytes (`history.memory`), and these parts on disk.
     #[must_use]
     pub fn new(parts: Parts, memory: usize, clock: Arc<dyn Clock>) -> Self {
         let status = Status {
@@ -136,12 +136,12 @@ impl History {
         }))
     }
 
-    /// Keeps a log of seconds, for which so many bytes may wait, as soon as the store is open.
+    /// Enables the log of seconds, for which this many bytes may wait, once the store is open.
     pub fn keep_log(&self, bytes_max: usize) {
         self.0.fresh_bytes_max.store(bytes_max, Ordering::Relaxed);
     }
 
-    /// Adds what the process before left in the log, and goes on with a file of its own.
+    /// Restores the previous process's log, and continues with a new file.
     pub(super) fn replay(&self, log: &mut Log) {
         let replayed = log.replay(|dataset, time, key, row| {
             let extremes = row.extremes.unwrap_or(Extremes::NOTHING);
@@ -164,7 +164,7 @@ impl History {
         self.begin_log();
     }
 
-    /// What is added from now on goes to the log, if there is to be one and is none: to a new file.
+    /// Starts to log additions to a new file, if a log is wanted and there is none.
     pub(super) fn begin_log(&self) {
         let bytes_max = self.0.fresh_bytes_max.load(Ordering::Relaxed);
         let mut memory = MEMORY.lock(&self.0.memory);
@@ -176,18 +176,18 @@ impl History {
         }
     }
 
-    /// What is to be appended to the log.
+    /// Additions to append to the log.
     pub(super) fn take_fresh(&self) -> Option<Fresh> {
         let mut memory = MEMORY.lock(&self.0.memory);
         memory.running.fresh.as_mut()?.take()
     }
 
-    /// What the files of the log take.
+    /// Sets the size of the log files.
     pub(super) fn set_log_bytes(&self, bytes: u64) {
         self.0.log_bytes.store(bytes, Ordering::Relaxed);
     }
 
-    /// There is no log until the next flush, for this reason.
+    /// Disables the log until the next flush, for this reason.
     pub(super) fn end_log(&self, reason: String) {
         MEMORY.lock(&self.0.memory).running.fresh = None;
         self.0.counters.failures.add(1);
@@ -222,7 +222,7 @@ impl History {
         })
     }
 
-    /// The store cannot be opened, for this reason, which is returned if it is a new one.
+    /// Records that the store cannot be opened; returns the reason if it is a new one.
     pub(super) fn set_off(&self, reason: String) -> Option<String> {
         let off = &mut self.0.status.lock().off;
         let is_new = off.as_ref() != Some(&reason);
@@ -230,7 +230,7 @@ impl History {
         off.clone().filter(|_| is_new)
     }
 
-    /// The store is open, for the time of this number.
+    /// Records that the store is open, with this run.
     pub(super) fn set_on(&self, run: u64) {
         self.0.run.store(run, Ordering::Relaxed);
         if let Some(requests) = self.0.requests.get() {
@@ -244,7 +244,7 @@ impl History {
         self.0.run.load(Ordering::Relaxed)
     }
 
-    /// All rows as they are at one moment: `running` is given those that are not on their way to the disk, under a lock; it
+    /// A consistent view of all rows: `running` gets those not being written, under a lock; it
     /// should not take long.
     pub fn view(&self, running: impl FnOnce(&Batch)) -> View {
         let parts = self.0.parts.read();
@@ -256,19 +256,19 @@ impl History {
         }
     }
 
-    /// Raw requests as they are at one moment.
+    /// A consistent view of raw requests.
     pub(crate) fn requests(&self) -> RequestsAt {
         let parts = self.0.parts.read();
         RequestsAt::new(&parts, self.0.requests.get().map(Requests::unpublished))
     }
 
-    /// Raw requests are kept from now on.
+    /// Starts to keep raw requests.
     pub(super) fn keep_requests(&self, requests: &Requests) {
         let _begun_once = self.0.requests.set(requests.clone());
     }
 
-    /// Adds what was gained until this was reached. Before they came here, so many requests were missed and so many keys
-    /// folded.
+    /// Adds gains up to `reached`. Before they came here, `missed` requests were lost and `folded`
+    /// keys overflowed.
     pub(super) fn take(
         &self,
         missed: u64,
@@ -283,7 +283,8 @@ impl History {
         }
     }
 
-    /// Adds to the running rows. Before they came here, so many requests were missed and so many keys folded.
+    /// Adds to the running rows. Before they came here, `missed` requests were lost and `folded`
+    /// keys overflowed.
     pub(super) fn change(&self, missed: u64, folded: u64, add: impl FnOnce(&mut Batch)) {
         self.add(missed, folded, None, add);
     }
@@ -320,7 +321,7 @@ impl History {
         }
     }
 
-    /// The batch that is to be written, if there are rows.
+    /// The batch to write, if there are rows.
     pub(super) fn begin_flush(&self) -> Option<Flushing> {
         let mut memory = MEMORY.lock(&self.0.memory);
         if memory.flushing.is_none() && !memory.running.is_empty() {
@@ -339,7 +340,8 @@ impl History {
         memory.flushing.clone()
     }
 
-    /// It is among the parts on disk now, which nobody can look at before this has returned.
+    /// Records that the batch is among the parts on disk, which nobody can see before this has
+    /// returned.
     pub(super) fn end_flush(&self) {
         let flushed = MEMORY.lock(&self.0.memory).flushing.take();
         if let Some(Flushing { reached, .. }) = flushed {
@@ -347,15 +349,16 @@ impl History {
         }
     }
 
-    /// Whether more is to be written than was.
+    /// Whether a flush is requested.
     pub(super) fn is_wanted(&self) -> bool {
         let wanted = self.0.wanted_to.load(Ordering::Acquire);
         wanted > self.0.flushed_to.load(Ordering::Acquire)
             && MEMORY.lock(&self.0.memory).reached.next_id >= wanted
     }
 
-    /// Waits until all requests before this one are on disk: something that counts them elsewhere is about to say so. Not while
-    /// that cannot be written, nor when a stop is requested, nor for long; returns whether they are.
+    /// Waits until all requests before this id are on disk, since something that counts them
+    /// elsewhere is about to be saved. Gives up if that cannot be written, on a stop, or after some
+    /// time; returns whether they are.
     pub fn await_flushed(&self, to: u64, stop: &Shutdown) -> bool {
         self.0.wanted_to.fetch_max(to, Ordering::AcqRel);
         let begun = Instant::now();
@@ -373,7 +376,7 @@ impl History {
         }
     }
 
-    /// Something was tried: why it does not go well, if it does not, and what the store counts since then.
+    /// Records the result of an attempt, and the store's counters.
     pub(super) fn show(
         &self,
         is_failure: bool,
@@ -388,7 +391,7 @@ impl History {
         status.store = store;
     }
 
-    /// Writes down what is lacking.
+    /// Records missing data in coverage.
     pub(super) fn lose(&self, lost: &mut Vec<Lost>) {
         if lost.is_empty() {
             return;
@@ -406,17 +409,17 @@ impl History {
         });
     }
 
-    /// Rows were written.
+    /// Counts a flush.
     pub(super) fn count_flush(&self) {
         self.0.counters.flushes.add(1);
     }
 
-    /// Nothing waits that was there when this flush began.
+    /// Records that everything present when this flush began has been written.
     pub(super) fn has_flushed(&self) {
         self.0.status.lock().flushed_ms = self.0.clock.mono_ms();
     }
 
-    /// What it holds, wrote and missed, for the daemon's status.
+    /// Contents, writes and losses, for the daemon's status.
     #[must_use]
     pub fn status(&self) -> Group {
         let memory = MEMORY.lock(&self.0.memory);

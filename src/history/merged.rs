@@ -1,4 +1,5 @@
-//! Rows of several pending files, read side by side in their order: those of one key and time become one.
+//! Rows of several pending files, read side by side in order: rows of one key and time are merged
+//! into one.
 
 use std::cell::RefCell;
 use std::cmp::Ordering;
@@ -15,30 +16,31 @@ use super::stored::{Columns, StoredRows, columns};
 use super::{Dataset, Row, RowRef};
 use crate::report::histogram::BucketLayout;
 
-/// A pending file that is read.
+/// A pending file being read.
 pub(super) struct Source {
     path: PathBuf,
     file: PendingFile,
-    /// Of its rows only these count.
+    /// Only rows of these times count.
     times: Range<u64>,
-    /// Whether it ends where it is damaged, and how; and how many rows were read of it.
+    /// Present when damage ends the rows instead of being an error: the reason once it is found,
+    /// and the number of rows read so far.
     damage: Option<RefCell<(Option<String>, u64)>>,
 }
 
-/// Its rows of a dataset, one after the other.
+/// Its rows of one dataset, one after the other.
 struct Cursor<'s> {
     source: &'s Source,
     blocks: Blocks,
     columns: Columns,
     buckets: BucketLayout,
     rows: StoredRows,
-    /// The next row of these.
+    /// The index of the next of these rows.
     at: usize,
     key: Vec<u8>,
 }
 
 impl Source {
-    /// All rows.
+    /// Opens a file for all its rows.
     pub(super) fn open(disk: &Disk, part: &Part) -> Result<Self, StoreError> {
         let file = disk.open(&part.path).and_then(PendingFile::open);
         Ok(Self {
@@ -49,7 +51,7 @@ impl Source {
         })
     }
 
-    /// The rows of some times, up to where it is damaged: each time that it is read these are the same.
+    /// Opens a file for the rows of some times, up to any damage: every read returns the same rows.
     pub(super) fn of(part: &Part, times: Range<u64>) -> Result<Self, StoreError> {
         let source = Self::open(&Disk::default(), part)?;
         let damage = Some(RefCell::default());
@@ -72,7 +74,7 @@ impl Source {
         }
     }
 
-    /// How it is damaged, if it is, and how many of its rows were read before that.
+    /// Returns the damage, if any, and the number of rows read before it.
     pub(super) fn damage(&self) -> Option<(String, u64)> {
         let (reason, read) = &*self.damage.as_ref()?.borrow();
         Some((reason.clone()?, *read))
@@ -80,7 +82,7 @@ impl Source {
 }
 
 impl Cursor<'_> {
-    /// The next row that counts.
+    /// Returns the next row that counts.
     fn next(&mut self) -> Result<Option<Row>, StoreError> {
         let Source {
             path,
@@ -120,17 +122,18 @@ impl Cursor<'_> {
     }
 }
 
-/// The rows of a dataset in several pending files, in order, those of one key and time added up.
+/// The rows of a dataset in several pending files, in order, with those of one key and time added
+/// up.
 pub(super) struct Merged<'s> {
     sources: Vec<Cursor<'s>>,
-    /// The next row of each.
+    /// The next row of each file.
     next: BinaryHeap<Next>,
-    /// Asked before each row; an error ends the rows.
+    /// Called before each row; an error ends the rows.
     before_row: &'s mut dyn FnMut() -> Result<(), StoreError>,
-    /// Of all rows so far.
+    /// The span of all rows so far.
     pub(super) span: Range<u64>,
     secs: u64,
-    /// Why it ended before the last row, if it did.
+    /// The error that ended the rows early, if any.
     pub(super) ended: Result<(), StoreError>,
 }
 
@@ -166,7 +169,7 @@ impl<'s> Merged<'s> {
         Ok(merged)
     }
 
-    /// The next row of any.
+    /// Takes the next row of any file.
     fn take(&mut self) -> Option<Row> {
         if let Err(error) = (self.before_row)() {
             self.ended = Err(error);
@@ -202,12 +205,12 @@ impl Iterator for Merged<'_> {
     }
 }
 
-/// Whether two rows are parts of one.
+/// Whether two rows have the same key and time.
 fn is_same(a: &Row, b: &Row) -> bool {
     a.time == b.time && a.is_other == b.is_other && a.key == b.key
 }
 
-/// The smallest row is the greatest of these.
+/// Reverses the order, so that the smallest row is the greatest.
 struct Next {
     row: Row,
     source: usize,

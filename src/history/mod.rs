@@ -6,8 +6,9 @@
 //!                                                         reading: a span of one report
 //! ```
 //!
-//! What a key of a report gained in a minute is a [`Row`]; rows of one key and time may be many, they are added up
-//! whenever they are read. Minutes are folded to hours, hours to days ([`Resolution`]).
+//! The gain of a report's key in a minute is a [`Row`]; rows of one key and time may be several,
+//! and are summed whenever they are read. Minutes are folded to hours, hours to days
+//! ([`Resolution`]).
 
 mod answer_memory;
 mod batch;
@@ -43,7 +44,7 @@ pub(crate) mod unit;
 
 use crate::instruments::Instrument;
 
-/// What the threads of history do, and wait for.
+/// Stages and waits of history.
 pub(crate) static INSTRUMENTS: [&Instrument; 13] = [
     &requests::COLLECT,
     &thread::FLUSH,

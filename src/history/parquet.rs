@@ -1,7 +1,8 @@
-//! Rollup files: the rows of one dataset and resolution in Parquet, for us and for any other program that reads it: in the columns
-//! of `stored`.
+//! Rollup files: the rows of one dataset and resolution in Parquet, for us and other programs, with
+//! the columns of `stored`.
 //!
-//! Rows are sorted by key, then time. A file is written once and never changed. Bounded: a row group in memory, some 128,000 rows.
+//! Rows are sorted by key, then time. A file is written once and never changed. Bounded: one row
+//! group in memory, some 128,000 rows.
 
 use std::cmp::Ordering;
 use std::fs::File;
@@ -31,14 +32,14 @@ pub use super::stored::Want;
 pub const FORMAT: &str = "1";
 /// Rows of a row group.
 const GROUP_ROWS: usize = 128 << 10;
-/// Rows that are turned into columns at once, and back.
+/// Rows converted to columns at once, and back.
 pub(super) const BATCH_ROWS: usize = 8 << 10;
-/// A file of fewer rows is not compressed.
+/// Shorter files are not compressed.
 const PLAIN_ROWS: usize = 512;
-/// A page of histograms, bytes: who wants a few of them reads little else.
+/// Bytes of a page of histograms, so that reading a few of them reads little else.
 const HISTOGRAM_PAGE_BYTES: usize = 32 << 10;
 
-/// What was written.
+/// The result of writing a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Written {
     /// Rows.
@@ -58,10 +59,10 @@ pub(super) fn order(a: (&[u8], u64), b: (&[u8], u64)) -> Ordering {
     key_order(a.0, b.0).then(a.1.cmp(&b.1))
 }
 
-/// Writes a file: rows in [`row_order`].
+/// Writes a file of rows in [`row_order`].
 ///
 /// # Errors
-/// When it cannot be written.
+/// Fails if it cannot be written.
 pub fn write(
     file: &mut File,
     dataset: &Dataset,
@@ -77,7 +78,7 @@ pub fn write(
     let mut written = 0;
     let mut more = fill(&mut batch);
     let compression = match more {
-        // To begin to decompress a column takes longer than to read it.
+        // Setting up decompression of a column takes longer than reading it.
         ..PLAIN_ROWS => Compression::UNCOMPRESSED,
         _ => Compression::ZSTD(ZstdLevel::default()),
     };
@@ -88,7 +89,7 @@ pub fn write(
             &columns(dataset),
             compression,
         ))
-        // It would say that we have texts as dictionaries, and other readers would show them so.
+        // It would declare texts as dictionaries, and other readers would show them so.
         .with_skip_arrow_metadata(true);
     let to = MeasuredWrite::new(file, &HISTORY_WRITE);
     let schema = Arc::clone(batch.schema());
@@ -105,7 +106,7 @@ pub fn write(
     })
 }
 
-/// How the columns are written.
+/// Properties of the columns.
 fn properties(
     dataset: &Dataset,
     resolution: Resolution,
@@ -139,7 +140,7 @@ fn properties(
         .set_compression(compression)
         .set_max_row_group_row_count(Some(GROUP_ROWS))
         .set_write_batch_size(256)
-        // Who wants one key reads little else.
+        // Reading one key reads little else.
         .set_data_page_row_count_limit(BATCH_ROWS)
         .set_statistics_enabled(EnabledStatistics::Chunk)
         .set_sorting_columns(Some(sorting.collect()))

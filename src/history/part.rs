@@ -1,4 +1,5 @@
-//! Parts: the files, pending and published, in which rows lie on disk. A part never changes; which parts there are does.
+//! Parts: the files on disk that hold rows, pending and published. A part never changes; the list
+//! of parts does.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -8,37 +9,37 @@ use parking_lot::RwLock;
 
 use super::{Dataset, Resolution};
 
-/// The parts that count at present: a reader takes the list and has all rows that are on disk, each once; what it holds is not
-/// deleted meanwhile.
+/// The parts that count at present. A reader that takes the list has all rows on disk, each once;
+/// the parts it holds are not deleted meanwhile.
 pub type Parts = Arc<RwLock<Arc<[Arc<Part>]>>>;
 
 /// A piece or a file.
 #[derive(Debug, Clone)]
 pub struct Part {
-    /// Where it lies.
+    /// Its path.
     pub path: PathBuf,
-    /// Of its rows.
+    /// The resolution of its rows.
     pub resolution: Resolution,
-    /// From the beginning of the first minute, hour or day to the end of the last, unix seconds.
+    /// From the beginning of the first minute, hour or day to the end of the last, in unix seconds.
     pub span: Range<u64>,
-    /// Whose rows: one dataset's in a file.
+    /// The datasets whose rows it has; a published file has one.
     pub sections: Vec<Section>,
-    /// Its size.
+    /// Its size in bytes.
     pub bytes: u64,
-    /// Whether its rows have been added to a part of the next coarser resolution too.
+    /// Whether its rows have also been added to a part of the next coarser resolution.
     pub rolled: bool,
     /// The unix second at which it was written.
     pub written: u64,
-    /// Over the whole file.
+    /// Checksum of the whole file.
     pub(super) crc: u32,
 }
 
 /// The rows of a dataset in a part.
 #[derive(Debug, Clone)]
 pub struct Section {
-    /// Whose they are.
+    /// Their dataset.
     pub dataset: Arc<Dataset>,
-    /// How many.
+    /// Their number.
     pub rows: u64,
 }
 
@@ -57,32 +58,32 @@ impl Part {
         self.sections.iter().any(|section| section.dataset.is_raw())
     }
 
-    /// Rows of all datasets.
+    /// Returns the number of rows of all datasets.
     #[must_use]
     pub fn rows(&self) -> u64 {
         self.sections.iter().map(|section| section.rows).sum()
     }
 
-    /// Its number: no other part of the store has it.
+    /// Returns its number, unique in the store.
     #[must_use]
     pub fn number(&self) -> u64 {
         number_of(&self.path)
     }
 
-    /// Whether it is a published file, which others read too, and not a piece.
+    /// Whether it is a published file, which other programs read too, rather than a piece.
     #[must_use]
     pub fn is_published(&self) -> bool {
         is_published(&self.path)
     }
 
-    /// Whether a part with this path is [`rolled`](Self::rolled): what is published is, in the same commit, unless nothing is
-    /// coarser.
+    /// Whether a part with this path is [`rolled`](Self::rolled): published files are, in the same
+    /// commit, unless there is no coarser resolution.
     pub(super) fn is_rolled(path: &Path, resolution: Resolution) -> bool {
         is_published(path) && resolution.coarser().is_some()
     }
 }
 
-/// The number of a file that is named as ours.
+/// Returns the number in the name of one of our files.
 pub(super) fn number_of(path: &Path) -> u64 {
     let stem = path.file_stem().and_then(|it| it.to_str());
     let stem = stem.unwrap_or_default();
@@ -97,7 +98,7 @@ fn is_published(path: &Path) -> bool {
     path.extension().is_some_and(|it| it == PUBLISHED)
 }
 
-/// How the names of published files end.
+/// File name extension of published files.
 const PUBLISHED: &str = "parquet";
 
 #[cfg(test)]
@@ -105,7 +106,7 @@ mod tests {
     use super::*;
 
     impl Part {
-        /// That of a file which no manifest knows.
+        /// Makes the part of a file that no manifest lists.
         pub(in crate::history) fn of_file(path: &Path) -> Arc<Self> {
             Arc::new(Self {
                 path: path.to_owned(),

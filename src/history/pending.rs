@@ -1,4 +1,5 @@
-//! Pending files: rows that are not published yet, of many datasets in one file, as batches of their [stored](super::stored) columns.
+//! Pending files: unpublished rows of many datasets in one file, as batches of their
+//! [stored](super::stored) columns.
 //!
 //! ```text
 //!   file:    | "pinbadP2" | block .. | footer, JSON | its length | its crc | "pinbadP2" |
@@ -6,8 +7,8 @@
 //!   footer:  {"resolution": .., "sections": [{"dataset": .., "rows": .., "begins": [..], "end": ..}]}
 //! ```
 //!
-//! Lengths and checksums have 32 bits. The rows of a dataset are sorted as in published files, by key, then time. Raw requests are
-//! packed, each in a cell of the one column.
+//! Lengths and checksums have 32 bits. The rows of a dataset are sorted as in published files, by
+//! key, then time. Raw requests are encoded, each in a cell of the one column.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write as _};
@@ -31,9 +32,9 @@ use crate::instruments::MeasuredWrite;
 mod first_format;
 
 const MAGIC: [u8; 8] = *b"pinbadP2";
-/// Bytes of a block before it is compressed.
+/// Bytes of an uncompressed block.
 const BLOCK_BYTES: usize = 64 << 10;
-/// Bytes of blocks that one thread reads.
+/// Bytes of blocks for one thread to read.
 const SHARE_BYTES: u64 = 512 << 10;
 /// Length and checksum before a block.
 pub(super) const LEAD_BYTES: u64 = 8;
@@ -46,12 +47,12 @@ struct Footer {
     sections: Vec<Place>,
 }
 
-/// Where the rows of a dataset lie.
+/// The position of a dataset's rows.
 #[derive(Debug, Serialize, Deserialize)]
 struct Place {
     dataset: Dataset,
     rows: u64,
-    /// Of the first block, and of some that follow, about [`SHARE_BYTES`] apart.
+    /// Start of the first block, and of some later ones, about [`SHARE_BYTES`] apart.
     begins: Vec<u64>,
     end: u64,
 }
@@ -66,7 +67,7 @@ pub(super) struct PendingWriter {
     span: Range<u64>,
 }
 
-/// What a file has.
+/// The content of a file.
 #[derive(Debug)]
 pub(super) struct Contents {
     pub(super) sections: Vec<Section>,
@@ -92,7 +93,7 @@ impl PendingWriter {
         })
     }
 
-    /// The rows that follow are of this dataset, in order.
+    /// Starts the rows of this dataset, in order.
     pub(super) fn begin(&mut self, dataset: &Dataset) -> io::Result<()> {
         self.end_block()?;
         let bits = self.footer.resolution.bucket_bits();
@@ -106,7 +107,7 @@ impl PendingWriter {
         Ok(())
     }
 
-    /// Adds what belongs to so many rows of a span of time.
+    /// Adds the data of this many rows within a span of time.
     pub(super) fn push(
         &mut self,
         rows: u64,
@@ -145,7 +146,7 @@ impl PendingWriter {
         Ok(())
     }
 
-    /// Finishes it; not synced yet.
+    /// Finishes it, without syncing.
     pub(super) fn finish(mut self) -> io::Result<(File, Contents)> {
         self.end_block()?;
         self.footer.sections.retain(|place| place.rows > 0);
@@ -201,7 +202,7 @@ pub(super) fn damaged(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
 }
 
-/// What is so long and has this checksum, by the lead.
+/// Reads bytes with the length and checksum of a lead.
 fn read_checked(file: &File, lead: u64, at: u64) -> io::Result<Vec<u8>> {
     let (len, crc) = (lead as u32, (lead >> 32) as u32);
     if len > READ_BYTES_MAX {
@@ -268,12 +269,12 @@ impl PendingFile {
         self.footer.resolution
     }
 
-    /// Whose rows it has, and how many.
+    /// Its datasets with their numbers of rows.
     pub(super) fn sections(&self) -> Vec<Section> {
         sections(&self.footer)
     }
 
-    /// Where the rows of a dataset lie: shares that several threads can read.
+    /// The position of a dataset's rows: shares for several threads.
     pub(super) fn shares(&self, dataset: &Dataset) -> Vec<Range<u64>> {
         let mut places = self.footer.sections.iter();
         let Some(place) = places.find(|place| place.dataset == *dataset) else {
@@ -313,12 +314,12 @@ impl PendingFile {
     }
 }
 
-/// Rows of a dataset in a pending file, a block in memory at a time.
+/// Rows of a dataset in a pending file, with one block in memory at a time.
 #[derive(Debug)]
 pub(super) struct Blocks {
     file: Arc<File>,
     rest: Range<u64>,
-    /// Whose rows they are, where blocks do not say.
+    /// Their dataset, if blocks do not name it.
     first_format: Option<Box<(Dataset, Resolution)>>,
 }
 
@@ -344,7 +345,7 @@ impl Iterator for Blocks {
     }
 }
 
-/// Packed rows one after the other.
+/// Encoded rows, one after the other.
 #[derive(Debug)]
 pub(super) struct PackedRows {
     blocks: Blocks,
@@ -353,14 +354,14 @@ pub(super) struct PackedRows {
 }
 
 impl PackedRows {
-    /// Those of a table in a part.
+    /// The rows of a table in a part.
     pub(super) fn open(part: &Part, table: &str) -> Result<Self, StoreError> {
         let file = File::open(&part.path).and_then(PendingFile::open);
         let file = file.map_err(unreadable(&part.path))?;
         Ok(file.packed_rows(table))
     }
 
-    /// Does something with the next row.
+    /// Processes the next row.
     pub(super) fn next<T>(
         &mut self,
         take: impl FnOnce(&[u8]) -> postcard::Result<T>,
@@ -370,7 +371,7 @@ impl PackedRows {
         Ok(taken)
     }
 
-    /// The same with a row that stays the next.
+    /// Likewise, without consuming it.
     pub(super) fn peek<T>(
         &mut self,
         take: impl FnOnce(&[u8]) -> postcard::Result<T>,

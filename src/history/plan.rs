@@ -1,5 +1,5 @@
-//! Which rows answer a span: those of the coarsest parts whose hours or days lie wholly inside it, and of finer ones at its
-//! two ends.
+//! Selects the rows for a span: the coarsest parts whose hours or days lie wholly inside it, and
+//! finer ones at both ends.
 //!
 //! ```text
 //!   span              |----------------------------------|
@@ -8,8 +8,9 @@
 //!   minutes           [mm]                              [m]
 //! ```
 //!
-//! A row of a part that has been rolled up is in a coarser part too: it counts where that one's does not. Every row is in
-//! one chain of such parts, so each counts once. At an end where finer parts are gone the span is made wider.
+//! A row of a part that has been rolled up is also in a coarser part: it counts where the coarser
+//! one does not. Every row is in one chain of such parts, so each counts once. At an end where
+//! finer parts are gone the span is widened.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -17,26 +18,26 @@ use std::sync::Arc;
 use super::part::Part;
 use super::{Dataset, Resolution};
 
-/// The rows that answer a span.
+/// The rows for a span.
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
-    /// As it was widened.
+    /// The span, after widening.
     pub(crate) span: Range<u64>,
-    /// The coarsest that has rows in it.
+    /// The coarsest resolution used.
     pub(crate) resolution: Resolution,
-    /// What to read, and of which times.
+    /// The parts to read, with their times.
     pub(crate) reads: Vec<(Arc<Part>, Range<u64>)>,
 }
 
 impl Plan {
-    /// That of a dataset's rows in a span.
+    /// Plans the rows of a dataset in a span.
     pub(crate) fn new(parts: &[Arc<Part>], dataset: &Dataset, asked: Range<u64>) -> Self {
         let parts = of(parts, dataset);
         let span = widened(&parts, outwards(&asked, Resolution::Minute));
         Self::of_span(&parts, span, Resolution::Day)
     }
 
-    /// The same where the rows of each `step` of it are wanted; the step is made longer where no finer rows are kept any more.
+    /// Likewise for rows by `step`; the step is made longer where finer rows are gone.
     pub(crate) fn of_steps(
         parts: &[Arc<Part>],
         dataset: &Dataset,
@@ -51,7 +52,7 @@ impl Plan {
             };
             let first = rolled(&parts, fine).map(|part| part.span.start).min();
             let mut begins = outwards(asked, coarse).step_by(coarse.secs() as usize);
-            // Where there are older ones nothing has gone: there was nothing.
+            // If there are older rows, nothing has expired here: there were none.
             let is_older = |begin: &u64| first.is_none_or(|first| *begin < coarse.begin(first));
             let is_gone = begins.any(|it| is_older(&it) && is_gone(&parts, fine, coarse, it));
             if !step.is_multiple_of(coarse.secs()) && is_gone {
@@ -90,18 +91,18 @@ fn of<'a>(parts: &'a [Arc<Part>], dataset: &Dataset) -> Vec<&'a Arc<Part>> {
     parts.iter().filter(|part| part.has(dataset)).collect()
 }
 
-/// The span from the begin of the minute, hour or day at its beginning to the end of that at its end.
+/// The span widened to whole minutes, hours or days.
 fn outwards(span: &Range<u64>, resolution: Resolution) -> Range<u64> {
     resolution.begin(span.start)..ceiling(span.end, resolution)
 }
 
-/// The least multiple that is not below.
+/// The smallest multiple not below.
 fn ceiling(unix_secs: u64, resolution: Resolution) -> u64 {
     let more = unix_secs.saturating_add(resolution.secs() - 1);
     resolution.begin(more)
 }
 
-/// Whether of the hour or day that begins then there are coarse rows and no finer ones any more.
+/// Whether the hour or day at `begin` only has coarse rows left.
 fn is_gone(parts: &[&Arc<Part>], fine: Resolution, coarse: Resolution, begin: u64) -> bool {
     let span = begin..begin + coarse.secs();
     let is_there = |part: &Part| part.span.start < span.end && span.start < part.span.end;
@@ -118,7 +119,7 @@ fn rolled<'a>(
     parts.filter(move |part| part.rolled && part.resolution == resolution)
 }
 
-/// The span up to where there are finer parts at its ends.
+/// The span widened until finer parts cover its ends.
 fn widened(parts: &[&Arc<Part>], span: Range<u64>) -> Range<u64> {
     let Range { mut start, mut end } = span;
     for fine in [Resolution::Minute, Resolution::Hour] {

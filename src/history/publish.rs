@@ -1,12 +1,13 @@
-//! Publishing: what is over becomes files that others read, and rows of the next coarser resolution, in one commit.
+//! Publishing: completed spans become public files, and rows of the next coarser resolution, in one
+//! commit.
 //!
 //! ```text
 //!   pieces of an hour's minutes --(merged by key)--> a file of minutes for each dataset
 //!                                      \\--(a sum for each key)--> one piece, with the hour's rows; of a day's hours, one day
 //! ```
 //!
-//! Rows pass one by one: a block of each piece and a row group of one file are in memory. Files are never written again:
-//! what comes late to an hour is published as further files of it.
+//! Rows are streamed: a block of each piece and a row group of one file are in memory. Files are
+//! never rewritten: late rows of an hour are published as further files of it.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -27,22 +28,23 @@ use super::tree::{COVERAGE, ROLLUP};
 use super::{Dataset, Gain, Resolution, Row};
 use crate::instruments::Instrument;
 
-/// How long something is over before it is published, seconds: the last rows of it are flushed by then.
+/// Seconds after the end of a span before it is published: its last rows are flushed by then.
 const OVER_SECS: u64 = 120;
-/// How long nothing more came to it, seconds...
+/// Seconds without further rows...
 const QUIET_SECS: u64 = 60;
-/// ...unless something waits for that long.
+/// ...unless rows have been waiting for this long.
 const WAIT_SECS_MAX: u64 = 3_600;
-/// Pieces that are published at once.
+/// Most pieces published at once.
 const PIECES_MAX: usize = 128;
 
-/// Bytes of raw requests that are published before their hour is over: so many take a second or two.
+/// Bytes of raw requests that are published before their hour is over: that takes a second or two.
 const RAW_BYTES: u64 = 64 << 20;
 
-/// Pieces become files, minutes hours, hours days: in rows, of which those of one key are fewer in the end.
+/// Turns pieces into files, minutes into hours, hours into days; counts rows, of which those of one
+/// key are merged.
 pub(super) static PUBLISH: Instrument = Instrument::new("stage/history/publish");
 
-/// What Hive writes as `%2F` in the names of folders.
+/// Characters that Hive writes as `%2F` and the like in names of folders.
 const NAME: &AsciiSet = &CONTROLS
     .add(b'"')
     .add(b'#')
@@ -59,14 +61,16 @@ const NAME: &AsciiSet = &CONTROLS
     .add(b']')
     .add(b'^');
 
-/// Called again and again while files are written, which may take long: it may flush to the store. An error of it ends the work.
+/// Called repeatedly while files are written, which may take long: it may flush to the store. An
+/// error ends the work.
 pub(super) type Meanwhile<'m> = dyn FnMut(&mut Store) -> Result<(), StoreError> + 'm;
 
 impl Store {
-    /// Publishes one hour, day or month that is over, if there is one; whether there was.
+    /// Publishes one completed hour, day or month, if there is one; returns whether there was.
     ///
     /// # Errors
-    /// When it cannot be written, or `meanwhile` returns one; then nothing is published, and it can be tried again.
+    /// Fails if it cannot be written, or `meanwhile` fails; then nothing is published, and it can
+    /// be tried again.
     pub fn publish_due(
         &mut self,
         now: u64,
@@ -78,7 +82,7 @@ impl Store {
         };
         let is_raw = pieces.first().is_some_and(|part| part.is_raw());
         self.attempt(|store| {
-            // What goes makes room for it; where nothing goes it may still find some.
+            // Retention makes room for it; if it removes nothing there may still be some.
             match store.make_room(now) {
                 Ok(()) | Err(StoreError::NoSpace { .. }) => {}
                 Err(error) => return Err(error),
@@ -98,19 +102,19 @@ impl Store {
         Ok(true)
     }
 
-    /// Lets `meanwhile` commit in the middle of an attempt that has files of its own.
+    /// Lets `meanwhile` commit during an attempt that has files of its own.
     pub(super) fn pause(&mut self, meanwhile: &mut Meanwhile<'_>) -> Result<(), StoreError> {
         let written = std::mem::take(&mut self.leftover);
         let done = meanwhile(self);
         self.leftover.extend(written);
-        // Whatever comes next makes the manifest sure first.
+        // Any next step makes the manifest consistent first.
         match self.is_unsure {
             true => done.and(Err(StoreError::Stopped)),
             false => done,
         }
     }
 
-    /// Whether a piece could not be read so often that it will not be tried again.
+    /// Whether reading a piece has failed too often to try again.
     fn is_given_up(&mut self, path: &Path) -> bool {
         let tries = match self.unread.take() {
             Some((before, tries)) if before == path => tries + 1,
@@ -120,7 +124,8 @@ impl Store {
         tries >= READ_TRIES
     }
 
-    /// The finest and oldest pieces whose file can be made: of an hour's minutes, a day's hours, a month's days.
+    /// The finest and oldest pieces to publish: of an hour's minutes, a day's hours, a month's
+    /// days.
     fn due(&self, now: u64, is_raw: bool) -> Option<(Resolution, Vec<Arc<Part>>)> {
         let mut waiting: BTreeMap<(Resolution, u64), Vec<&Arc<Part>>> = BTreeMap::new();
         for part in self
@@ -218,7 +223,7 @@ impl Store {
     }
 }
 
-/// Where the file of a dataset lies in the folder that was written as `N.new`: see [`store`](super::store).
+/// The final path of a dataset's file that was written as `N.new`: see [`store`](super::store).
 fn file_name(dataset: &Dataset, resolution: Resolution, begin: u64, new: &Path) -> PathBuf {
     let begin = resolution.file_span(begin).start;
     let mut path = match dataset.is_coverage() {
@@ -241,7 +246,7 @@ fn file_name(dataset: &Dataset, resolution: Resolution, begin: u64, new: &Path) 
     path.join(format!("{name}{number}.parquet"))
 }
 
-/// Adds rows up to those of a coarser resolution, into a piece.
+/// Sums rows to a coarser resolution, into a piece.
 struct Fold {
     path: PathBuf,
     to: PendingWriter,

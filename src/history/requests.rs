@@ -1,24 +1,27 @@
-//! Raw requests that are worth keeping, on disk: the slowest, errors and a sample of the others, or all (`history.requests`).
+//! Raw requests on disk: the slowest, errors and a sample of the rest, or all (`history.requests`).
 //!
 //! ```text
 //!   raw pool --(collector: short holds)--> tail, or all of them --(flush)--> pieces --(hour over)--> request/date=../..parquet
 //!                                                                                                   timer/.. request_tag/..
 //! ```
 //!
-//! The collector has a thread of its own, which does nothing while pieces are written: the pool keeps what comes. The history
-//! thread does the rest. Pieces, manifest and retention are those of the [`Store`], with tables instead of reports ([`Dataset::raw`]); their
-//! [`files`] are published once, and nothing is made coarser. Readers ([`read`]) have all of it at one moment: what was flushed leaves
-//! the memory in the moment in which its pieces are there, and while pieces are written nothing is added to it.
+//! The collector has a thread of its own, which is idle while pieces are written: the pool keeps
+//! new requests meanwhile. The history thread does the rest. Pieces, manifest and retention are
+//! those of the [`Store`], with tables instead of reports ([`Dataset::raw`]); their [`files`] are
+//! published once, and nothing is rolled up. Readers ([`read`]) get a consistent view: flushed
+//! requests leave the memory at the moment their pieces appear, and while pieces are written
+//! nothing is added.
 //!
-//! **Ids.** On disk (run, id) names one request for ever. The run is that of the manifest, which is raised at each start before
-//! anything is written. Within a run ids only grow, and whatever is merged in it gets ids from where the pool stands when it
-//! begins; the collector begins there too. So rows that a snapshot brought back are never written: a clean stop has flushed all
-//! of them, under their own run, and what a kill kept from being flushed is what a kill may lose. After a kill the snapshot may
-//! be older than what is on disk, and ids are handed out again: under another run. Nothing is on disk twice, whatever the
-//! snapshot has, and no watermark has to be kept for that.
+//! **Ids.** On disk (run, id) identifies one request forever. The run is that of the manifest,
+//! which is raised at each start before anything is written. Within a run ids only grow, starting
+//! at the pool's next id; the collector starts there too. So rows restored from a snapshot are
+//! never written: a clean stop has flushed all of them, under their own run, and unflushed ones may
+//! be lost in a kill. After a kill the snapshot may be older than the disk, and ids are reused:
+//! under another run. Nothing is on disk twice, whatever the snapshot has, and no watermark is
+//! needed for that.
 //!
-//! **Bounds.** `bytes_max` of [`Requests::new`] for what is copied; to publish, a block of each piece, 64 KiB unless a request alone
-//! is longer, and a row group of each file.
+//! **Bounds.** `bytes_max` of [`Requests::new`] for copies; for publishing, a block of each piece,
+//! 64 KiB unless a single request is longer, and a row group of each file.
 
 use std::cmp::Reverse;
 use std::fs::File;
@@ -56,21 +59,21 @@ mod tail;
 mod unpublished;
 pub(crate) mod view;
 
-/// How often the collector asks whether there is anything to do.
+/// Interval at which the collector checks for work.
 const NAP: Duration = Duration::from_millis(50);
-/// Naps from one look at what was merged to the next. What is known of scripts and origins has left the processor's caches by then,
-/// so it pays to look at many requests at once.
+/// Naps between two looks at merged requests. Data on scripts and origins has left the processor's
+/// caches by then, so it pays to process many requests at once.
 const NAPS: u32 = 10;
-/// It looks sooner when one part in so many of the pool is new.
+/// It looks sooner when one part in this many of the pool is new.
 const POOL_SHARE: u64 = 16;
 
 /// Raw requests that are not on disk yet.
 pub(super) static COLLECTOR: Instrument =
     Instrument::wait("wait/synch/mutex/history/requests", "lock");
-/// What was merged is looked at, for what history keeps of it.
+/// Looks at merged requests to select those that history keeps.
 pub(super) static COLLECT: Instrument = Instrument::new("stage/history/collect requests");
 
-/// Raw requests on their way to disk.
+/// Raw requests in transit to disk.
 #[derive(Debug, Clone)]
 pub struct Requests(Arc<Shared>);
 
@@ -80,20 +83,20 @@ struct Shared {
     /// The first id of this run.
     begin: u64,
     collector: Mutex<Collector>,
-    /// Asks the collector's thread to copy all that is kept, because a flush begins.
+    /// Asks the collector's thread to copy all selected requests, because a flush begins.
     copy_now: AtomicBool,
-    /// Where what is written comes with the position of a file: later ones are not looked at yet.
+    /// First id not to be looked at yet, if requests are written with file positions.
     limit: AtomicU64,
     kept: AtomicU64,
 }
 
 impl Requests {
-    /// They have one part in so many of `history.memory`.
+    /// They get one part in this many of `history.memory`.
     pub const SHARE: usize = 4;
 
-    /// Keeps these of what is merged from now on, in `run`, or once that has begun; where a status from
-    /// `error_status` on is an error. Where files are followed only what is before a limit, which is moved on.
-    /// `None` where there is nothing to keep.
+    /// Keeps these of the requests merged from now on, in `run`, or once that has begun; statuses
+    /// from `error_status` on are errors. If files are followed, only requests before a moving
+    /// limit. `None` if nothing is to be kept.
     #[must_use]
     pub fn new(
         keep: KeptRequests,
@@ -132,7 +135,7 @@ impl Requests {
         })))
     }
 
-    /// The store is open: what is merged since the start belongs to this run.
+    /// Records that the store is open: requests merged since the start belong to this run.
     pub(super) fn begin(&self, run: u64) {
         COLLECTOR.lock(&self.0.collector).run = run;
     }
@@ -156,8 +159,9 @@ impl Requests {
         }
     }
 
-    /// A flush begins: the collector's thread is to copy what is kept. The history thread has a low priority; were it to hold the
-    /// pool's lock while it waits for a processor, the merger would wait too.
+    /// Prepares a flush: the collector's thread copies selected requests. The history thread has a
+    /// low priority; if it held the pool's lock while waiting for a processor, the merger would
+    /// wait too.
     pub(super) fn prepare_flush(&self) {
         self.0.copy_now.store(true, Ordering::Relaxed);
     }
@@ -168,7 +172,7 @@ impl Requests {
         requests.next_id().saturating_sub(next) > requests.size() / POOL_SHARE
     }
 
-    /// How many were written since the start.
+    /// Number written since the start.
     pub(super) fn kept(&self) -> u64 {
         self.0.kept.load(Ordering::Relaxed)
     }
@@ -180,7 +184,7 @@ impl Requests {
             .collect(&self.0.live, self.limit())
     }
 
-    /// Requests before this one may be looked at.
+    /// Sets the first id that may not be looked at yet.
     pub(super) fn set_limit(&self, limit: u64) {
         self.0.limit.store(limit, Ordering::Release);
     }
@@ -189,22 +193,22 @@ impl Requests {
         self.0.limit.load(Ordering::Acquire)
     }
 
-    /// Whether they are written together with the rows, and up to the same place.
+    /// Whether they are written together with the rows, up to the same position.
     pub(super) fn has_limit(&self) -> bool {
         self.limit() < u64::MAX
     }
 
-    /// Nothing is added until [`end_flush`](Self::end_flush).
+    /// Adds nothing until [`end_flush`](Self::end_flush).
     pub(super) fn hold(&self) {
         COLLECTOR.lock(&self.0.collector).is_flushing = true;
     }
 
-    /// What is to be written: of requests before this one, while nothing else is added.
+    /// The requests before `limit` to write, while nothing is added.
     pub(super) fn begin_flush(&self, limit: u64) -> Vec<(f64, Kept)> {
         let mut collector = COLLECTOR.lock(&self.0.collector);
         if self.has_limit() {
             collector.is_flushing = false;
-            // What finds no room is still in the pool, and may be missed there.
+            // Requests without room are still in the pool, and may be missed there.
             let _is_all = collector.collect(&self.0.live, limit);
         }
         let rows = collector.rows(&self.0.live);
@@ -212,21 +216,21 @@ impl Requests {
         rows
     }
 
-    /// So many were written; `None`: that failed.
+    /// Records that this many were written; `None` if that failed.
     pub(super) fn end_flush(&self, written: Option<usize>) {
         self.0
             .kept
             .fetch_add(written.unwrap_or_default() as u64, Ordering::Relaxed);
-        // What failed is tried again, with the same rows where they come with a position.
+        // After a failure it is tried again, with the same rows if they come with a position.
         COLLECTOR.lock(&self.0.collector).is_flushing = written.is_none() && self.has_limit();
     }
 
-    /// Readers see them on disk.
+    /// Clears them: readers see them on disk.
     pub(super) fn clear(&self) {
         COLLECTOR.lock(&self.0.collector).clear();
     }
 
-    /// Takes what is to be kept of all that was merged, for whoever writes it instead.
+    /// Takes all selected requests, for another writer.
     pub(super) fn take(&self) -> Vec<(f64, Kept)> {
         let mut collector = COLLECTOR.lock(&self.0.collector);
         let mut taken = Vec::new();
@@ -240,7 +244,7 @@ impl Requests {
         }
     }
 
-    /// How many had left the pool before they were looked at.
+    /// Number that had left the pool before they were looked at.
     pub(super) fn missed(&self) -> u64 {
         self.0.collector.lock().missed
     }
@@ -251,10 +255,10 @@ impl Requests {
         COLLECTOR.lock(&self.0.collector).is_full()
     }
 
-    /// What is on its way at this moment: what was collected, and behind that what only the pool has.
+    /// Requests in transit at this moment: collected ones, and after them those only in the pool.
     pub(super) fn unpublished(&self) -> Unpublished {
         let mut collector = COLLECTOR.lock(&self.0.collector);
-        // Whatever it has no room for is behind it.
+        // Those without room are among the latter.
         let _is_all = collector.collect(&self.0.live, self.limit());
         Unpublished {
             kept: collector.rows(&self.0.live).into(),
@@ -268,7 +272,7 @@ impl Requests {
         }
     }
 
-    /// What was done since the start, for the daemon's status.
+    /// Counters since the start, for the daemon's status.
     pub(super) fn readings(&self) -> Vec<Reading> {
         let collector = COLLECTOR.lock(&self.0.collector);
         let (given_up, bytes) = match &collector.selection {

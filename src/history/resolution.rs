@@ -1,10 +1,10 @@
-//! How long a span the rows of history stand for: a minute, an hour, a day, all of UTC.
+//! The resolutions of history: rows stand for a minute, an hour or a day, all in UTC.
 
 use std::ops::Range;
 
 use chrono::{DateTime, Datelike as _, Days, Months, NaiveDate};
 
-/// The span of time that a row stands for, from the finest to the coarsest.
+/// The span of time of a row, from the finest to the coarsest.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
 )]
@@ -19,10 +19,10 @@ pub enum Resolution {
 }
 
 impl Resolution {
-    /// All, from the finest.
+    /// All resolutions, finest first.
     pub const ALL: [Self; 3] = [Self::Minute, Self::Hour, Self::Day];
 
-    /// As in the names of folders and in answers.
+    /// Returns the name used in folders and answers.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -32,7 +32,7 @@ impl Resolution {
         }
     }
 
-    /// How long it is, seconds.
+    /// Returns the length in seconds.
     #[must_use]
     pub const fn secs(self) -> u64 {
         match self {
@@ -42,7 +42,7 @@ impl Resolution {
         }
     }
 
-    /// The next coarser one.
+    /// Returns the next coarser resolution.
     #[must_use]
     pub const fn coarser(self) -> Option<Self> {
         match self {
@@ -61,14 +61,14 @@ impl Resolution {
         }
     }
 
-    /// The unix second at which the row begins that a second belongs to.
+    /// Returns the unix second at which the row of a given second begins.
     #[must_use]
     pub const fn begin(self, unix_secs: u64) -> u64 {
         unix_secs - unix_secs % self.secs()
     }
 
-    /// The span, unix seconds, whose rows a published file holds together with that of `unix_secs`: minutes of an hour, hours of
-    /// a day, days of a month.
+    /// Returns the span, in unix seconds, of the published file that holds the row of `unix_secs`:
+    /// an hour of minutes, a day of hours, a month of days.
     #[must_use]
     pub fn file_span(self, unix_secs: u64) -> Range<u64> {
         match self.coarser() {
@@ -85,7 +85,7 @@ impl Resolution {
     }
 }
 
-/// The day of UTC to which a unix second belongs.
+/// Returns the UTC day of a unix second.
 #[must_use]
 pub(super) fn date(unix_secs: u64) -> NaiveDate {
     let days = Days::new(unix_secs / 86_400);
@@ -93,7 +93,7 @@ pub(super) fn date(unix_secs: u64) -> NaiveDate {
     epoch.checked_add_days(days).unwrap_or(NaiveDate::MAX)
 }
 
-/// The unix second at which a day of UTC begins.
+/// Returns the unix second at which a UTC day begins.
 fn midnight(day: NaiveDate) -> u64 {
     let days = day.signed_duration_since(DateTime::UNIX_EPOCH.date_naive());
     u64::try_from(days.num_seconds()).unwrap_or_default()

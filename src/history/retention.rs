@@ -1,9 +1,10 @@
-//! How long what is kept: published files go whole, by age, by the size of all, and when the disk gets full.
+//! Retention: removes published files by age, by total size, and when the disk gets full.
 //!
-//! Of what must make room raw requests go first, then the minutes, the oldest of them first, then hours, then days. What is not published yet
-//! stays: it is published, and with that added to what is coarser, first.
+//! To make room, raw requests go first, then the minutes, oldest first, then hours, then days.
+//! Unpublished rows stay: they are published, and thereby summed to coarser ones, first.
 //!
-//! Age is not that of the wall clock alone, which may be wrong by years for a while: see [`AgeClock`].
+//! Age does not follow the wall clock alone, which may be wrong by years for a while: see
+//! [`AgeClock`].
 
 use std::sync::Arc;
 
@@ -17,19 +18,19 @@ use super::shipping::Shipping;
 use super::store::Store;
 use crate::clock::Clock;
 
-/// What is kept.
+/// The limits of retention.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retention {
-    /// For how long, seconds: minutes, hours, days.
+    /// Seconds to keep minutes, hours and days.
     pub secs: [u64; 3],
-    /// Bytes of all files at most.
+    /// Most bytes of all files.
     pub size_max: u64,
-    /// Bytes that stay free on the disk.
+    /// Bytes to keep free on the disk.
     pub free_min: u64,
 }
 
 impl Retention {
-    /// Whether a part has been kept for long enough at this unix second.
+    /// Whether a part has expired at this unix second.
     pub(super) fn is_too_old(&self, part: &Part, now: u64) -> bool {
         now.saturating_sub(part.span.end) >= self.secs(part.resolution)
     }
@@ -44,22 +45,22 @@ impl Retention {
     }
 }
 
-/// The time by which age is reckoned. It goes towards the wall clock, but at most [`PACE`] times as fast as the monotonic one, also
-/// over restarts: while the wall clock is wrong for an hour, rows of so many hours go early at most. Time in which there was no
-/// daemon is made up for in the same way.
+/// The clock for ages. It moves towards the wall clock, but at most [`PACE`] times as fast as the
+/// monotonic one, also over restarts: if the wall clock is wrong for an hour, only that many hours
+/// of rows expire early. Downtime is made up for in the same way.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct AgeClock {
-    /// Unix milliseconds; `None`: nothing was ever reckoned.
+    /// Unix milliseconds; `None` if never set.
     unix_ms: Option<u64>,
-    /// When it was last moved.
+    /// When it last moved.
     mono_ms: Option<u64>,
 }
 
-/// How fast age goes after a clock that is ahead.
+/// How fast it follows a clock that is ahead.
 const PACE: u64 = 4;
 
 impl AgeClock {
-    /// As the manifest had it.
+    /// From the manifest.
     pub(super) fn of(unix_secs: Option<u64>) -> Self {
         Self {
             unix_ms: unix_secs.map(|secs| secs.saturating_mul(1_000)),
@@ -80,21 +81,21 @@ impl AgeClock {
 }
 
 impl Store {
-    /// Lets age follow the clock; to be called again and again.
+    /// Follows the clock; call it repeatedly.
     pub fn follow(&mut self, clock: &dyn Clock) {
         self.age.advance(clock.unix_ms(), clock.mono_ms());
         self.manifest.aged = self.age.unix_secs();
     }
 
-    /// Removes what is no longer kept.
+    /// Removes expired data.
     ///
     /// # Errors
-    /// When that cannot be written down; then everything stays.
+    /// Fails if that cannot be committed; then everything stays.
     pub fn retain(&mut self, now: u64) -> Result<(), StoreError> {
         self.attempt(|store| store.remove_what_goes(now))
     }
 
-    /// The same before something is written: afterwards there is room for it.
+    /// Makes room before something is written.
     pub(super) fn make_room(&mut self, now: u64) -> Result<(), StoreError> {
         let min = self.retention.free_min;
         if self.free()? < min {
@@ -108,10 +109,10 @@ impl Store {
         Ok(())
     }
 
-    /// Whether something can be written now; removes what no longer has a place for that.
+    /// Whether something can be written now; removes data beyond the limits first.
     ///
     /// # Errors
-    /// When less than `history.free_min` is free, or that cannot be looked up.
+    /// Fails if less than `history.free_min` is free, or that cannot be read.
     pub fn check_room(&mut self, now: u64) -> Result<(), StoreError> {
         self.attempt(|store| store.make_room(now))
     }
@@ -125,7 +126,7 @@ impl Store {
         }
     }
 
-    /// Bytes that are free on that disk.
+    /// Free bytes on that disk.
     pub(super) fn free(&self) -> Result<u64, StoreError> {
         self.disk.free(&self.folder.path)
     }
@@ -133,13 +134,14 @@ impl Store {
     fn remove_what_goes(&mut self, now: u64) -> Result<(), StoreError> {
         let kept = self.shipping.as_ref().map(Shipping::kept);
         let kept = kept.unwrap_or_default();
-        // And whether it is kept for the sink alone: such a piece goes after the files that have its rows.
+        // And whether it is only kept for the sink: such a piece goes after the files that have its
+        // rows.
         let parts = self.manifest.parts().map(|part| (part, false));
         let mut goes: Vec<(&Arc<Part>, bool)> =
             parts.chain(kept.iter().map(|part| (part, true))).collect();
         let parts: u64 = goes.iter().map(|(part, _)| part.bytes).sum();
         let mut bytes = parts + self.seconds.bytes();
-        // What is removed and read still will be free.
+        // Removed parts that are still being read will become free.
         let mut free = self.free()?.saturating_add(self.removed_bytes());
         let Retention {
             size_max, free_min, ..

@@ -1,7 +1,8 @@
-//! From the seconds of the stream to the rows of running minutes, and for how long there were which reports.
+//! Rolls the seconds of the stream up into rows of the running minutes, and records how long each
+//! report existed.
 //!
-//! Runs on the series thread alone. A minute is one of UTC by the wall clock at the merge: set back, more is gained in minutes that
-//! were there before; set forward, it leaves a gap.
+//! Runs on the series thread alone. Minutes are UTC minutes of the wall clock at the merge: when it
+//! is set back, earlier minutes gain more; when it is set forward, a gap is left.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,21 +12,23 @@ use super::{Batch, Dataset, History, Resolution};
 use crate::delta::{RowDelta, RowReader, Second};
 use crate::report::Watched;
 
-/// The most seconds in which a daemon counts as running when nothing ended them: more is a stop of the process.
+/// The most seconds that count as running time when nothing ended them: more means that the process
+/// was stopped.
 const SECS_MAX: u64 = 3_600;
 
-/// Adds up what rows gain.
+/// Adds up the gains of rows.
 #[derive(Debug)]
 pub struct Rollup {
     history: History,
     error_status: u32,
     coverage: Arc<Dataset>,
-    /// Of the reports that were watched in the last second, by number.
+    /// Datasets of the reports watched in the last second, by number.
     datasets: HashMap<u64, Arc<Dataset>>,
 }
 
 impl Rollup {
-    /// Adds to the memory of `history`. A status from `error_status` on is an error.
+    /// Creates a rollup that adds to the memory of `history`. A status from `error_status` on is an
+    /// error.
     #[must_use]
     pub fn new(history: History, error_status: u32) -> Self {
         Self {
@@ -36,12 +39,12 @@ impl Rollup {
         }
     }
 
-    /// Takes a second in. `missed`: requests of seconds before it that were dropped unread.
+    /// Adds a second. `missed`: requests of earlier seconds that were dropped unread.
     pub fn take(&mut self, second: &Second, missed: u64) {
         self.take_rows(second, missed, |rows| second.read(&mut [rows]));
     }
 
-    /// The same, with its rows from `read`.
+    /// Like [`take`](Self::take), with the rows from `read`.
     pub fn take_rows(
         &mut self,
         second: &Second,
@@ -50,7 +53,7 @@ impl Rollup {
     ) {
         self.follow(second);
         let kept = second.reports().filter(|it| it.is_kept);
-        // Reports share records: those of the one with most are counted.
+        // Reports share records: use the count of the report with most.
         let folded = kept.map(|it| second.folded(it)).max().unwrap_or(0);
         let reached = second.reached.clone();
         self.history.take(missed, folded, reached, |running| {
@@ -69,7 +72,7 @@ impl Rollup {
         });
     }
 
-    /// Knows the datasets of the reports that are kept.
+    /// Updates the datasets of the reports that are kept.
     fn follow(&mut self, second: &Second) {
         let kept: Vec<&Arc<Watched>> = second.reports().filter(|it| it.is_kept).collect();
         let is_kept = |number: u64| kept.iter().any(|it| it.number == number);
@@ -80,7 +83,7 @@ impl Rollup {
         }
     }
 
-    /// Writes down that there was a report for some seconds, which may be of several minutes.
+    /// Records that a report existed for some seconds, which may span several minutes.
     fn cover(
         &self,
         dataset: &Dataset,
@@ -113,7 +116,7 @@ struct Adding<'a> {
     running: &'a mut Batch,
     minute: u64,
     datasets: &'a HashMap<u64, Arc<Dataset>>,
-    /// Of the report at hand, if it is kept.
+    /// The dataset of the current report, if it is kept.
     dataset: Option<&'a Arc<Dataset>>,
 }
 

@@ -1,4 +1,4 @@
-//! Rows of history: what a key of a report gained in a minute, an hour or a day.
+//! Rows of history: the gain of a report's key in a minute, hour or day.
 
 use crate::report::counts::Histogram;
 use crate::report::gain::Sum;
@@ -6,17 +6,17 @@ use crate::report::histogram::BucketLayout;
 use crate::report::reading::Extremes;
 use crate::report::totals::Totals;
 
-/// What was gained: sums, histogram, extremes.
+/// A gain: sums, histogram, extremes.
 #[derive(Debug, Default)]
 pub struct Gain {
     /// Sums and histogram.
     pub sum: Sum,
-    /// [`Extremes::NOTHING`] where the report keeps none.
+    /// [`Extremes::NOTHING`] if the report keeps none.
     pub extremes: Extremes,
 }
 
 impl Gain {
-    /// What requests with these times gained: microseconds, and how many of them took so long.
+    /// The gain of requests with these times: microseconds, and the number of requests.
     #[must_use]
     pub fn of_times(buckets: &BucketLayout, times: impl Iterator<Item = (u64, u64)>) -> Self {
         let (mut totals, mut histogram) = (Totals::ZERO, Histogram::new());
@@ -37,34 +37,34 @@ impl Gain {
         }
     }
 
-    /// Adds what was gained elsewhere.
+    /// Adds another gain.
     pub fn add(&mut self, other: &Self) {
         self.sum.add_sum(&other.sum);
         self.extremes.widen(&other.extremes);
     }
 
-    /// The buckets that have counts, in order; `None`: what they are is not known.
+    /// The nonempty buckets in order; `None` if unknown.
     #[must_use]
     pub fn buckets(&self) -> Option<impl Iterator<Item = (u32, u64)>> {
         Some(self.sum.histogram()?.iter())
     }
 }
 
-/// A row. There may be several of one key and time: they are parts of one, to be added up.
+/// A row. Several of one key and time are to be summed.
 #[derive(Debug)]
 pub struct Row {
     /// The unix second at which its minute, hour or day begins.
     pub time: u64,
     /// The texts of its key (see [`key_texts`](crate::report::row_key::key_texts)); a status is decimal text.
     pub key: Box<[u8]>,
-    /// Whether it stands for keys that found no row of their own; its key has `(other)` for each value then.
+    /// Whether it is the overflow row; its key has `(other)` for each value then.
     pub is_other: bool,
-    /// What it gained.
+    /// Its gain.
     pub gain: Gain,
 }
 
 impl Row {
-    /// It, to be looked at.
+    /// A borrowed row.
     #[must_use]
     pub fn as_ref(&self) -> RowRef<'_> {
         RowRef {
@@ -76,7 +76,7 @@ impl Row {
     }
 }
 
-/// A row where it is kept, to be looked at.
+/// A borrowed row.
 #[derive(Debug, Clone, Copy)]
 pub struct RowRef<'a> {
     /// As [`Row::time`].
@@ -85,7 +85,7 @@ pub struct RowRef<'a> {
     pub key: &'a [u8],
     /// As [`Row::is_other`].
     pub is_other: bool,
-    /// What it gained.
+    /// Its gain.
     pub gain: &'a Gain,
 }
 

@@ -1,4 +1,4 @@
-//! What a sink elsewhere has of this store, and what is kept for it until it has it.
+//! Tracks what a sink elsewhere has of this store, and keeps data until it has it.
 //!
 //! ```text
 //!   pieces, by number    7  8  9 | 10 11          a cut: of pieces below `below` the rows of minutes before `minute`;
@@ -8,14 +8,16 @@
 //!              10:03     .  .  . |  .  .
 //! ```
 //!
-//! The rows of a cut that are not in the one before are a shipment: of each minute what had come of it, added up by key. What
-//! comes later is in a later shipment, under another number. Pieces never change and each has a number of its own, so both cuts
-//! say for ever what a shipment has, and it can be sent again after whatever happened. They are written down, in `cursor`,
-//! before the first byte is sent, and again when all is taken.
+//! The rows of a cut that are not in the previous one are a shipment: the rows of each minute so
+//! far, summed by key. Later ones are in a later shipment, under another number. Pieces never
+//! change and each has a unique number, so both cuts define forever what a shipment contains, and
+//! it can be sent again after any failure. They are written to `cursor` before the first byte is
+//! sent, and again when everything is accepted.
 //!
-//! A piece that is published before it is shipped gets a second name in the same folder, `unshipped`, so publishing never waits for a
-//! sink. Retention takes those pieces as it takes files, and counts what is lost to the sink. Files that were there when the sink
-//! was first asked for are shipped one by one; what is published later was shipped as pieces.
+//! A piece published before it is shipped is hard-linked in the folder `unshipped`, so publishing
+//! never waits for a sink. Retention removes those pieces like files, and counts what the sink
+//! loses. Files that existed when the sink was first configured are shipped one by one; later ones
+//! were shipped as pieces.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -41,41 +43,42 @@ mod shipment;
 
 /// The folder.
 const UNSHIPPED: &str = "unshipped";
-/// In it: what is shipped.
+/// The file in it with the progress of shipping.
 const CURSOR: &str = "cursor";
-/// The newest format of that.
+/// The newest format of that file.
 const FORMAT: u32 = 1;
 
-/// How long a minute is over before it is shipped, seconds.
+/// Seconds after the end of a minute before it is shipped.
 const FINAL_SECS: u64 = 120;
-/// How old a piece is of which all is shipped, whatever minutes it has: a clock may have been ahead.
+/// Age in seconds at which all of a piece is shipped, whatever its minutes: a clock may have been
+/// ahead.
 const WHOLE_SECS: u64 = 3_600;
-/// What is shipped at once: so many pieces, and so many bytes of them unless one has more.
+/// Limits of a shipment: pieces, and their bytes unless one has more.
 const PIECES_MAX: usize = 64;
 const BYTES_MAX: u64 = 16 << 20;
 
-/// Under which names rows are shipped. They are a part of their keys there, so what was begun under some ends under these, also
-/// when the host has another name meanwhile.
+/// The names under which rows are shipped. They are part of the sink's keys, so a shipment keeps
+/// the names it began with, even if the host is renamed meanwhile.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
-    /// Who ships.
+    /// The shipping daemon.
     pub collector: String,
-    /// Where it is.
+    /// Its data centre.
     pub dc: String,
 }
 
-/// What the sink would not take, set aside.
+/// Rows that the sink refused, set aside.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refused {
-    /// Which rows.
+    /// The rows.
     pub units: Units,
-    /// For which table.
+    /// The destination table.
     pub table: String,
-    /// How many.
+    /// Their number.
     pub rows: u64,
-    /// Why.
+    /// The error.
     pub error: String,
-    /// Under which names it was sent; older ones do not say.
+    /// The names under which they were sent; absent in older entries.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity: Option<Identity>,
 }
@@ -83,33 +86,33 @@ pub struct Refused {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Cursor {
     format: u32,
-    /// The number that the next part had when this began: files below are shipped.
+    /// The next part's number when this began: files below it are shipped.
     begin: u64,
-    /// Of those, the ones below this are.
+    /// Files below this one are shipped.
     files: u64,
-    /// What is shipped.
+    /// The cut that is shipped.
     done: Cut,
-    /// What is being shipped.
+    /// The cut being shipped.
     sending: Option<Cut>,
-    /// Under which names that is.
+    /// The names it is shipped under.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     sending_as: Option<Identity>,
-    /// The number of the file that is being shipped, and under which names.
+    /// The number of the file being shipped, and its names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     file_as: Option<(u64, Identity)>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     refused: Vec<Refused>,
-    /// Rows that are gone and were not shipped.
+    /// Rows lost before they were shipped.
     #[serde(default)]
     dropped: u64,
-    /// Since which number parts of rollups, and of raw requests, are not shipped.
+    /// The numbers from which parts of rollups, and of raw requests, are not shipped.
     #[serde(default)]
     off: [Option<u64>; 2],
 }
 
 impl Cursor {
-    /// Follows what is to be shipped from now on. Rows that were not wanted, and that can no longer be shipped where they are now,
-    /// are lost to the sink: returns how many of these parts are.
+    /// Sets what to ship from now on. Unwanted rows that can no longer be shipped are lost to the
+    /// sink: returns the number of such parts.
     fn follow<'p>(
         &mut self,
         what: Shipped,
@@ -144,7 +147,7 @@ impl Cursor {
         lost
     }
 
-    /// Whether rows of a part are still to be shipped, but for what was refused.
+    /// Whether rows of a part are still to be shipped, apart from refused ones.
     fn lacks(&self, part: &Part) -> bool {
         let number = part.number();
         match part.is_published() {
@@ -159,10 +162,10 @@ impl Cursor {
     }
 }
 
-/// What is shipped and what is not.
+/// The state of shipping.
 pub(super) static LOCK: Instrument = Instrument::wait("wait/synch/mutex/history/shipping", "lock");
 
-/// What is shipped, shared by the store and by what ships.
+/// The state of shipping, shared by the store and the shipper.
 #[derive(Debug, Clone)]
 pub struct Shipping(Arc<Mutex<Inner>>);
 
@@ -172,15 +175,15 @@ struct Inner {
     disk: Disk,
     cursor: Cursor,
     what: Shipped,
-    /// Rows that are gone since that was written.
+    /// Rows lost since that was written.
     dropped: u64,
-    /// Pieces that are published and were not shipped before.
+    /// Published pieces that were not shipped before.
     kept: Vec<Arc<Part>>,
-    /// Those of them that could not be opened yet, and how often in a row the disk could not read them.
+    /// Those that could not be opened yet, and how often in a row reading failed.
     unopened: Vec<(PathBuf, u32)>,
 }
 
-/// What is shipped.
+/// The kinds of rows to ship.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shipped {
     /// Rows of reports, and of coverage.
@@ -199,26 +202,26 @@ impl Shipped {
     }
 }
 
-/// What waits.
+/// Rows waiting to be shipped.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Waiting {
-    /// Rows of the parts that are not shipped, or not as a whole.
+    /// Rows of the parts that are not shipped, or only in part.
     pub rows: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// When the oldest was written, unix seconds.
+    /// When the oldest was written, in unix seconds.
     pub since: Option<u64>,
-    /// Rows that retention took before they were shipped.
+    /// Rows removed by retention before they were shipped.
     pub dropped: u64,
 }
 
 impl Shipping {
-    /// Whether there ever was a sink: what it lacks is kept, also while there is none.
+    /// Whether there ever was a sink: its missing rows are kept, even while there is none.
     pub(super) fn has_begun(dir: &Path) -> bool {
         dir.join(UNSHIPPED).join(CURSOR).exists()
     }
 
-    /// That of the store in `dir`, which has these parts, and whose next one has this number.
+    /// Opens the state of the store in `dir`, which has these parts; its next part has this number.
     pub(super) fn open<'p>(
         dir: &Path,
         disk: &Disk,
@@ -270,7 +273,7 @@ impl Shipping {
         Ok(shipping)
     }
 
-    /// Gives pieces a second name that are about to be removed and not shipped yet.
+    /// Links pieces that are about to be removed and not shipped yet.
     pub(super) fn keep(&self, disk: &Disk, removed: &[Arc<Part>]) -> Result<(), StoreError> {
         let mut inner = LOCK.lock(&self.0);
         let pieces = removed.iter().filter(|part| !part.is_published());
@@ -294,32 +297,33 @@ impl Shipping {
         }
     }
 
-    /// The pieces that are kept, for retention.
+    /// The kept pieces, for retention.
     pub(super) fn kept(&self) -> Vec<Arc<Part>> {
         LOCK.lock(&self.0).kept.clone()
     }
 
-    /// Retention takes these parts: counts what the sink will never have, and removes the pieces that were kept for it alone.
+    /// Records parts removed by retention: counts rows that the sink will never have, and removes
+    /// pieces kept for it alone.
     pub(super) fn lose(&self, gone: &[Arc<Part>]) {
         let mut inner = LOCK.lock(&self.0);
         let lost = gone.iter().filter(|part| inner.needs(part));
         inner.dropped += lost.map(|part| part.rows()).sum::<u64>();
-        // Where it cannot be written it is with the next change.
+        // If it cannot be written, the next change includes it.
         let _later = inner.write(|_| ());
         for part in gone {
             let before = inner.kept.len();
             inner.kept.retain(|it| it.path != part.path);
             if inner.kept.len() < before {
-                // The next start removes what could not be removed now.
+                // The next start removes leftovers.
                 let _later = inner.disk.remove(&part.path);
             }
         }
     }
 
-    /// What is to be shipped next, if something is.
+    /// The next shipment, if there is one.
     ///
     /// # Errors
-    /// When a piece that was kept cannot be opened: what comes after it waits.
+    /// Fails if a kept piece cannot be opened: later ones wait.
     pub fn next(&self, parts: &Parts, now: u64) -> Result<Option<Shipment>, StoreError> {
         let parts = Arc::clone(&parts.read());
         let mut inner = LOCK.lock(&self.0);
@@ -337,7 +341,7 @@ impl Shipping {
         Ok(file.map(|file| Shipment::of(Units::File(file.number()), [file].into_iter())))
     }
 
-    /// What was refused, to be tried again.
+    /// Refused rows, to be tried again.
     #[must_use]
     pub fn refused(&self, parts: &Parts) -> Vec<(Refused, Shipment)> {
         let parts = Arc::clone(&parts.read());
@@ -350,10 +354,10 @@ impl Shipping {
         refused.map(|it| (it.clone(), again(it))).collect()
     }
 
-    /// Writes down that a shipment begins under these names; those under which it began, if it did before.
+    /// Records that a shipment starts under these names; returns those it originally started under.
     ///
     /// # Errors
-    /// When it cannot be written; then it does not begin.
+    /// Fails if it cannot be written; then it does not start.
     pub fn begin(&self, shipment: &Shipment, names: &Identity) -> Result<Identity, StoreError> {
         let mut inner = LOCK.lock(&self.0);
         let cursor = &inner.cursor;
@@ -375,10 +379,10 @@ impl Shipping {
         Ok(names.clone())
     }
 
-    /// Writes down that all of a shipment was taken, or set aside.
+    /// Records that all of a shipment was accepted, or set aside.
     ///
     /// # Errors
-    /// When it cannot be written; then it is shipped again.
+    /// Fails if it cannot be written; then it is shipped again.
     pub fn end(&self, shipment: &Shipment, refused: Vec<Refused>) -> Result<(), StoreError> {
         let mut inner = LOCK.lock(&self.0);
         inner.write(|cursor| {
@@ -397,16 +401,16 @@ impl Shipping {
         })
     }
 
-    /// Writes down that something was taken after all that had been refused, or is gone.
+    /// Records that refused rows were accepted after all, or are gone.
     ///
     /// # Errors
-    /// When it cannot be written; then it is tried again.
+    /// Fails if it cannot be written; then it is tried again.
     pub fn end_refused(&self, taken: &Refused) -> Result<(), StoreError> {
         let mut inner = LOCK.lock(&self.0);
         inner.write(|cursor| cursor.refused.retain(|it| it != taken))
     }
 
-    /// What waits, and what was set aside.
+    /// Rows that wait, and those set aside.
     #[must_use]
     pub fn waiting(&self, parts: &Parts) -> (Waiting, Vec<Refused>) {
         let parts = Arc::clone(&parts.read());
@@ -429,7 +433,8 @@ impl Shipping {
 }
 
 impl Inner {
-    /// Opens the pieces that were kept by those who ran before. What the disk cannot read for long, or is damaged, is set aside.
+    /// Opens the pieces kept by earlier processes. Persistently unreadable or damaged ones are set
+    /// aside.
     fn open_kept(&mut self) -> Result<(), StoreError> {
         let mut opened = Ok(());
         for (path, tries) in std::mem::take(&mut self.unopened) {
@@ -453,14 +458,15 @@ impl Inner {
             let rows = numbers(&path).nth(2).unwrap_or_default();
             self.dropped += rows;
             let aside = path.with_extension("damaged");
-            // The next start finds it again where it cannot be moved.
+            // If it cannot be moved, the next start finds it again.
             let _moved = self.disk.rename(&path, &aside);
             error!(file = %path.display(), %error, rows, set_aside = %aside.display(), "A piece that was to be shipped cannot be read: its rows are not shipped.");
         }
         opened
     }
 
-    /// The pieces of minutes, by number. Those in `parts` were there before those that were kept: what is in neither is shipped.
+    /// The pieces of minutes, by number. Those in `parts` are older than the kept ones: pieces in
+    /// neither are shipped.
     fn pieces(&self, parts: &[Arc<Part>]) -> BTreeMap<u64, Arc<Part>> {
         let pieces = parts.iter().filter(|part| !part.is_published());
         let all = self.kept.iter().chain(pieces);
@@ -487,7 +493,7 @@ impl Inner {
         self.kept.retain(|part| {
             let is_needed = what.has(part) && cursor.needs(part);
             if !is_needed {
-                // The next start removes what could not be removed now.
+                // The next start removes leftovers.
                 let _later = disk.remove(&part.path);
             }
             is_needed
@@ -496,7 +502,7 @@ impl Inner {
     }
 }
 
-/// What there is to ship beyond a cut.
+/// The next cut beyond `done`, if there is anything to ship.
 fn cut(done: &Cut, pieces: &BTreeMap<u64, Arc<Part>>, now: u64) -> Option<Cut> {
     let over = Resolution::Minute.begin(now.saturating_sub(FINAL_SECS));
     let mut to = Cut {
@@ -513,7 +519,7 @@ fn cut(done: &Cut, pieces: &BTreeMap<u64, Arc<Part>>, now: u64) -> Option<Cut> {
         }
         to.below = number + 1;
     }
-    // Written in the future: by a clock that was set back since.
+    // Written in the future, by a clock that was set back since.
     let is_old = |part: &Part| part.written + WHOLE_SECS <= now || part.written > now + FINAL_SECS;
     let begun = pieces.range(done.whole..to.below);
     let old = begun.take_while(|(_, part)| is_old(part)).last();
@@ -545,7 +551,7 @@ fn read(path: &Path) -> Result<Option<Cursor>, StoreError> {
     }
 }
 
-/// The pieces that were kept by those who ran before.
+/// The pieces kept by earlier processes.
 fn kept(folder: &Path) -> Result<Vec<(PathBuf, u32)>, StoreError> {
     let mut kept = Vec::new();
     for entry in fs::read_dir(folder).map_err(failed("read", folder))? {
@@ -558,7 +564,8 @@ fn kept(folder: &Path) -> Result<Vec<(PathBuf, u32)>, StoreError> {
     Ok(kept)
 }
 
-/// What the name of a piece that is kept says behind its number: begin and end of its span and, unless it is old, its rows.
+/// The numbers in a kept piece's name after its own: start and end of its span and, unless it is
+/// old, its rows.
 fn numbers(path: &Path) -> impl Iterator<Item = u64> {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     let numbers: Vec<_> = stem

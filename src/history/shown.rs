@@ -1,4 +1,4 @@
-//! Rows as SQL shows them: a projection of the columns in which they are stored, of whatever part or of memory.
+//! Rows as SQL shows them: a projection of the stored columns, whether of a part or of memory.
 //!
 //! | column | type |
 //! |---|---|
@@ -27,7 +27,7 @@ use super::part::Part;
 use super::stored::{Columns, Content, HISTOGRAM, StoredRows, columns, quantiles};
 use super::unit::{Batches, Unit};
 
-/// The columns of a dataset's rows.
+/// Returns the columns of a dataset's rows.
 #[must_use]
 pub(crate) fn schema(dataset: &Dataset) -> SchemaRef {
     let columns = columns(dataset).into_iter();
@@ -40,19 +40,19 @@ pub(crate) fn schema(dataset: &Dataset) -> SchemaRef {
             _ if content.is_time() => DataType::Float64,
             _ => field.data_type().clone(),
         };
-        // What is not stored is NULL.
+        // Columns that are not stored are NULL.
         Field::new(content.shown_name(&name), data_type, true)
     });
     Arc::new(Schema::new(fields.collect::<Vec<_>>()))
 }
 
-/// The names of the columns of a dataset's keys that are texts.
+/// Returns the names of a dataset's key columns that are texts.
 pub(crate) fn key_columns(dataset: &Dataset) -> impl Iterator<Item = String> + use<> {
     let columns = columns(dataset).into_iter();
     columns.filter_map(|(name, content)| matches!(content, Content::Key(_)).then_some(name))
 }
 
-/// The columns by which the rows of each part are in order: statuses stand in it as texts do.
+/// Returns the columns by which the rows of each part are sorted: statuses sort as texts do.
 pub(crate) fn order(dataset: &Dataset) -> Vec<String> {
     let keys = columns(dataset).into_iter().skip(1);
     let keys = keys.take_while(|(_, content)| matches!(content, Content::Key(_)));
@@ -63,20 +63,20 @@ pub(crate) fn order(dataset: &Dataset) -> Vec<String> {
     order
 }
 
-/// Some columns of a dataset's rows.
+/// A selection of the columns of a dataset's rows.
 #[derive(Debug, Clone)]
 pub(crate) struct Wanted {
     dataset: Arc<Dataset>,
     read_as: ReadAs,
-    /// Their places in the [`schema`], ascending; the time is the first.
+    /// Their places in the [`schema`], ascending; the time comes first.
     places: Vec<usize>,
     columns: Columns,
     schema: SchemaRef,
 }
 
 impl Wanted {
-    /// The time and these columns of the [`schema`]; `equal` says which text a key's column must equal, if it must: other rows may
-    /// be left out.
+    /// Selects the time and these columns of the [`schema`]. `equal` gives the text that a key
+    /// column must equal, if any: other rows may be left out.
     pub(crate) fn new(
         dataset: &Arc<Dataset>,
         wanted: &[usize],
@@ -101,26 +101,26 @@ impl Wanted {
         }
     }
 
-    /// In batches of so many rows at most, of files.
+    /// Limits the batches read from files to so many rows.
     pub(crate) fn in_batches_of(mut self, rows: usize) -> Self {
         self.read_as.batch_rows = rows;
         self
     }
 
-    /// Whether texts are known that keys must equal.
+    /// Whether there are texts that keys must equal.
     pub(crate) fn is_selective(&self) -> bool {
         !self.read_as.equal.is_empty()
     }
 
-    /// The place of a column of the [`schema`] among these.
+    /// Returns the place of a column of the [`schema`] in the selection.
     pub(crate) fn place(&self, column: usize) -> Option<usize> {
         self.places.iter().position(|at| *at == column)
     }
 
-    /// The rows of a part whose times are in a span.
+    /// Returns the rows of a part whose times are in a span.
     ///
     /// # Errors
-    /// When it cannot be read; so does each batch.
+    /// When the part cannot be read; each batch can fail likewise.
     pub(crate) fn of_part(
         &self,
         part: &Arc<Part>,
@@ -134,7 +134,7 @@ impl Wanted {
         }))
     }
 
-    /// Rows in memory whose times are in a span.
+    /// Returns the rows in memory whose times are in a span.
     pub(crate) fn of_memory(
         &self,
         rows: &Arc<[RecordBatch]>,
@@ -151,7 +151,7 @@ impl Wanted {
         ))
     }
 
-    /// A batch as it is stored in the columns that are shown, without the rows of other times.
+    /// Turns a stored batch into the columns shown, without the rows of other times.
     fn shown(&self, stored: &RecordBatch, times: &Range<u64>) -> io::Result<RecordBatch> {
         let rows = stored.num_rows();
         let mut found = None;
@@ -189,7 +189,7 @@ impl Wanted {
         batch.map_err(io::Error::other)
     }
 
-    /// The columns of percentiles, which are stored in published files alone.
+    /// Returns the columns of percentiles, which only published files store.
     fn quantiles(&self, stored: &RecordBatch) -> Vec<ArrayRef> {
         let rows = StoredRows::new(&columns(&self.dataset), None, stored);
         let found = (0..rows.len).map(|row| {

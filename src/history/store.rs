@@ -15,10 +15,11 @@
 //!     request/date=2026-11-22/13-N.parquet    raw requests; `timer` and `request_tag` alike
 //! ```
 //!
-//! Each change is one commit to the manifest: new files are written under temporary names, synced, renamed, their folders
-//! synced, then the commit is appended and synced. Before it the old parts count, after it the new ones. What fails changes
-//! nothing and can be tried again. Files are deleted, at once or at the next start, that have a temporary name or of which
-//! the manifest says that they do not count; others that it does not know are moved to `orphans`.
+//! Each change is one commit to the manifest: new files are written under temporary names, synced,
+//! renamed, their folders synced, then the commit is appended and synced. Before it the old parts
+//! count, after it the new ones. A failed change has no effect and can be tried again. Files are
+//! deleted, at once or at the next start, if they have a temporary name or the manifest says that
+//! they do not count; other unknown files are moved to `orphans`.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -48,7 +49,7 @@ use crate::state::folder::{HISTORY, LockedFolder};
 /// The part of `history.size_max` that the log of seconds may take.
 const LOG_SHARE: u64 = 8;
 
-/// What was done since the start.
+/// Counters since the start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Rows written to pieces by flushes.
@@ -63,13 +64,13 @@ pub struct Counts {
     pub removed_by_size: u64,
     /// Files removed because of `history.free_min`.
     pub removed_by_free_space: u64,
-    /// Files that were not there at start, and had been at the one before.
+    /// Files missing at start that existed at the one before.
     pub missing: u64,
-    /// Files that were missing and are back.
+    /// Missing files that are back.
     pub returned: u64,
-    /// Files that the manifest could not account for, and that were moved away.
+    /// Files unknown to the manifest that were moved away.
     pub orphaned: u64,
-    /// Pieces that were damaged, and set aside.
+    /// Damaged pieces that were set aside.
     pub damaged: u64,
 }
 
@@ -79,35 +80,35 @@ pub struct Store {
     pub(super) folder: LockedFolder,
     pub(super) disk: Disk,
     pub(super) manifest: Manifest,
-    /// The manifest, open to append to.
+    /// The manifest, open for appending.
     log: File,
     /// Its length when it last agreed with memory.
     log_bytes: u64,
-    /// From which length on it is written anew.
+    /// The length at which it is rewritten.
     compact_at: u64,
-    /// Whether what is in the file may not be what is in memory: it is written anew before anything else is done.
+    /// Whether the file may differ from memory: it is rewritten before anything else is done.
     pub(super) is_unsure: bool,
     /// Files that no commit names; removed before anything else is done.
     pub(super) leftover: Vec<PathBuf>,
-    /// Parts that no longer count, but may be read still.
+    /// Parts that no longer count, but may still be read.
     removed: Vec<Arc<Part>>,
     parts: Parts,
-    /// How long what is kept.
+    /// The limits of retention.
     pub retention: Retention,
     pub(super) age: AgeClock,
-    /// The piece that could not be read when it was to be published, and how often in a row.
+    /// The piece that could not be read for publishing, and how often in a row.
     pub(super) unread: Option<(PathBuf, u32)>,
-    /// What is lacking and not written down yet.
+    /// Missing data that is not recorded yet.
     pub(super) lost: Vec<Lost>,
-    /// What is kept for a sink, if there is one.
+    /// Data kept for a sink, if there is one.
     pub(super) shipping: Option<Shipping>,
-    /// What was added to the rows in memory and no commit has.
+    /// Additions to the rows in memory that no commit has.
     pub(super) seconds: Log,
-    /// What was done.
+    /// Counters.
     pub counts: Counts,
 }
 
-/// What is lacking of a dataset, from a time on.
+/// Missing data of a dataset, from a time on.
 #[derive(Debug)]
 pub(super) struct Lost {
     pub(super) dataset: Arc<Dataset>,
@@ -130,18 +131,19 @@ impl Lost {
     }
 }
 
-/// A part whose file has a temporary name still.
+/// A part whose file still has a temporary name.
 pub(super) struct Staged {
     pub(super) file: PathBuf,
     pub(super) part: Part,
 }
 
 impl Store {
-    /// Opens a folder, makes it when it is missing, locks it, counts the run, and removes what a crash left.
+    /// Opens a folder, creates it if missing, locks it, counts the run, and removes leftovers of a
+    /// crash.
     ///
     /// # Errors
-    /// When the folder is no folder or in use, the manifest is damaged, missing or of a newer program, or nothing can be
-    /// written. Nothing is changed then.
+    /// Fails if the folder is not one or in use, the manifest is damaged, missing or of a newer
+    /// program, or nothing can be written. Nothing is changed then.
     pub fn open(dir: &Path, retention: Retention) -> Result<Self, StoreError> {
         Self::open_on(Disk::default(), dir, retention)
     }
@@ -185,9 +187,9 @@ impl Store {
         for part in &returned {
             warn!(file = %part.path.display(), rows = part.rows(), "A file of history that was missing is back.");
         }
-        // What does not count makes room first.
+        // Uncounted files are removed first, to make room.
         let (deletable, orphans) = uncounted(dir, &manifest)?;
-        // Nothing that was written gets the name of something that lies there.
+        // New files must not get the name of an existing one.
         let lying = orphans_in(dir)?;
         let lying = [&deletable, &orphans, &lying].into_iter().flatten();
         lying.for_each(|file| manifest.pass(number_of(file)));
@@ -195,12 +197,12 @@ impl Store {
             disk.remove(file)?;
             manifest.forget(file);
         }
-        // The first change: whatever is written later has this run's number. On a disk without a free byte it may still find
-        // room behind the manifest, and with that old files may go.
+        // The first change: anything written later has this run's number. On a full disk it may
+        // still find room after the manifest, so that old files can be removed.
         let written = write_manifest(&disk, dir, &mut manifest);
         let (log, log_bytes) =
             written.or_else(|error| append_run(&disk, dir, &manifest).map_err(|_| error))?;
-        // Whichever it is: were its name not safe, a power cut would bring an older one back.
+        // In either case: if its name were not durable, a power cut would restore an older one.
         disk.sync_folder(dir)?;
         let mut store = Self {
             folder,
@@ -237,7 +239,8 @@ impl Store {
         Ok(store)
     }
 
-    /// Moves a file that the manifest cannot account for to the orphans; where that is another file system, it gets another name.
+    /// Moves a file unknown to the manifest to the orphans; if that is another file system, renames
+    /// it.
     fn orphan(&mut self, file: &Path) {
         let dir = self.dir();
         let to = dir
@@ -259,15 +262,15 @@ impl Store {
         }
     }
 
-    /// Keeps what is to be shipped from now on, until it is.
+    /// Keeps data to be shipped from now on, until it is.
     ///
     /// # Errors
-    /// When the folder for it cannot be used, or what it says cannot be read.
+    /// Fails if its folder cannot be used, or the state in it cannot be read.
     pub fn ship(&mut self, what: Shipped) -> Result<Shipping, StoreError> {
         self.open_shipping(what)
     }
 
-    /// The same where there was a sink before, and is none now: it may come back.
+    /// Likewise if there was a sink before, but none now: it may come back.
     ///
     /// # Errors
     /// As [`ship`](Self::ship).
@@ -289,13 +292,13 @@ impl Store {
         Ok(shipping)
     }
 
-    /// The parts that count, as readers take them.
+    /// The parts that count, shared with readers.
     #[must_use]
     pub fn parts(&self) -> Parts {
         Arc::clone(&self.parts)
     }
 
-    /// Shows the parts that count here too, and from now on here alone.
+    /// Publishes the parts that count to `parts`, and from now on only there.
     pub fn share(&mut self, parts: Parts) {
         self.parts = parts;
         self.show();
@@ -305,25 +308,25 @@ impl Store {
         &self.folder.path
     }
 
-    /// Which store it is: 32 hexadecimal digits.
+    /// The identity of the store: 32 hexadecimal digits.
     #[must_use]
     pub fn id(&self) -> &str {
         self.manifest.store()
     }
 
-    /// How often it was opened, this time included.
+    /// How often it was opened, including this time.
     #[must_use]
     pub fn run(&self) -> u64 {
         self.manifest.run()
     }
 
-    /// Up to where followed files are on disk.
+    /// The positions of followed files on disk.
     #[must_use]
     pub fn files(&self) -> &Positions {
         &self.manifest.files
     }
 
-    /// Does something that changes the disk, after what failed before is cleared away.
+    /// Runs an action that changes the disk, after clearing up earlier failures.
     pub(super) fn attempt<T>(
         &mut self,
         work: impl FnOnce(&mut Self) -> Result<T, StoreError>,
@@ -331,23 +334,26 @@ impl Store {
         self.heal()?;
         let done = work(self);
         if done.is_err() {
-            // What was written in vain takes room; what cannot be removed now is removed before the next attempt.
+            // Files of the failed attempt take room; if they cannot be removed now, they are before
+            // the next attempt.
             let _later = self.heal();
         }
         self.collect();
         done
     }
 
-    /// Makes manifest and files agree with memory. Needs no room: where there is none, the manifest is cut to what it was.
+    /// Makes manifest and files agree with memory. Needs no room: on a full disk, the manifest is
+    /// truncated to its former length.
     fn heal(&mut self) -> Result<(), StoreError> {
-        // Those with temporary names never counted, whatever the manifest says, and may be all the room there is.
+        // Temporary files never counted, whatever the manifest says, and may be all the room there
+        // is.
         self.clear_up(is_temporary)?;
         if self.is_unsure || self.log_bytes > self.compact_at {
             match write_manifest(&self.disk, &self.folder.path, &mut self.manifest) {
                 Ok((log, bytes)) => {
                     (self.log, self.log_bytes) = (log, bytes);
                     self.compact_at = bytes + LOG_BYTES_MAX;
-                    // Until its name is safe.
+                    // Until its name is durable.
                     self.is_unsure = true;
                     self.disk.sync_folder(&self.folder.path)?;
                 }
@@ -379,7 +385,7 @@ impl Store {
         deleted
     }
 
-    /// Takes what was appended and may not be whole from the manifest.
+    /// Truncates appended bytes that may be incomplete.
     fn cut_log(&mut self) -> Result<(), StoreError> {
         let path = Manifest::path(&self.folder.path);
         self.disk.cut(&mut self.log, &path, self.log_bytes)?;
@@ -402,7 +408,7 @@ impl Store {
         Ok((path, file))
     }
 
-    /// Syncs a file that is written, to be named `to`.
+    /// Syncs a written file, to be named `to`.
     pub(super) fn stage(
         &mut self,
         path: PathBuf,
@@ -428,7 +434,8 @@ impl Store {
         Ok(Staged { file: path, part })
     }
 
-    /// Names the files, and commits them in the place of others; [`StoreError::Stopped`] when one of those is no longer there.
+    /// Names the files, and commits them in place of others; [`StoreError::Stopped`] if one of
+    /// those no longer exists.
     pub(super) fn commit(
         &mut self,
         staged: Vec<Staged>,
@@ -438,7 +445,7 @@ impl Store {
         self.commit_read(staged, remove, UpTo::default(), then)
     }
 
-    /// The same of what was read up to there.
+    /// Likewise for data read up to `up_to`.
     pub(super) fn commit_read(
         &mut self,
         staged: Vec<Staged>,
@@ -452,7 +459,8 @@ impl Store {
         let path = Manifest::path(&self.folder.path);
         let mut announced = 0;
         if !staged.is_empty() {
-            // Unsynced: a kill between the names and the commit leaves what may be deleted; after a power cut they may be orphans.
+            // Unsynced: after a kill between the names and the commit these may be deleted; after a
+            // power cut they may be orphans.
             let files = staged.iter().map(|it| &it.part);
             let line = self.manifest.announce(files);
             self.is_unsure = true;
@@ -500,7 +508,7 @@ impl Store {
         self.show_then(|| ());
     }
 
-    /// Shows readers the parts that count.
+    /// Publishes the parts that count to readers.
     fn show_then(&self, then: impl FnOnce()) {
         let list: Arc<[_]> = self.manifest.parts().cloned().collect();
         let mut parts = self.parts.write();
@@ -509,11 +517,11 @@ impl Store {
         drop(parts);
     }
 
-    /// Deletes what was removed and nobody reads any more.
+    /// Deletes removed parts that nobody reads any more.
     pub(super) fn collect(&mut self) {
         let (disk, manifest) = (&self.disk, &mut self.manifest);
         self.removed.retain(|part| {
-            // Nobody takes another one: it is in no list.
+            // Nobody can take another reference: it is in no list.
             let is_deleted = Arc::strong_count(part) == 1 && disk.remove(&part.path).is_ok();
             if is_deleted {
                 manifest.forget(&part.path);
@@ -523,19 +531,19 @@ impl Store {
                 .parent()
                 .filter(|_| is_deleted && part.is_published())
             {
-                // A date of which nothing is left; others are not empty.
+                // A date without files; others are not empty.
                 let _not_empty = fs::remove_dir(folder);
             }
             !is_deleted
         });
     }
 
-    /// Bytes of what was removed and is read still.
+    /// Bytes of removed parts that are still being read.
     pub(super) fn removed_bytes(&self) -> u64 {
         self.removed.iter().map(|part| part.bytes).sum()
     }
 
-    /// Moves a piece that is damaged, or cannot be read, out of the way: its rows are lost, all others are not.
+    /// Sets a damaged or unreadable piece aside: its rows are lost, all others are not.
     pub(super) fn set_aside(&mut self, path: &Path, reason: &str) -> Result<(), StoreError> {
         self.heal()?;
         let Some(part) = self
@@ -546,8 +554,8 @@ impl Store {
         else {
             return Ok(());
         };
-        // A second name before the commit, after which the first is deleted: whatever happens in between, somebody may still look
-        // at it, and so may readers and a sink. It may not even be there.
+        // A second name before the commit, after which the first is deleted: whatever happens in
+        // between, people, readers and a sink can still access it. It may not even exist.
         let aside = path.with_extension(DAMAGED);
         let kept = self.disk.link(path, &aside);
         let kept = kept.and_then(|()| self.disk.sync_folder(&self.pending()));

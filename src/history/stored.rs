@@ -1,4 +1,4 @@
-//! The one form in which rows are stored: batches of these columns.
+//! The form in which rows are stored: batches of these columns.
 //!
 //! | column | type | |
 //! |---|---|---|
@@ -13,8 +13,9 @@
 //! | `histogram` | BINARY | see the manual, "The past on disk"; NULL: it did not fit into the memory |
 //! | `exact` | BINARY | the sums as they are, packed, where one of them is past 63 bits: the columns have the largest INT64 then |
 //!
-//! Pending files have such batches as they are, published files in Parquet; rows in memory become such batches when somebody
-//! reads them. Whatever reads rows reads these. Columns are only ever added: one that is missing reads as nothing.
+//! Pending files contain such batches, published files have them in Parquet; rows in memory are
+//! converted when somebody reads them. All readers of rows read these. Columns are only ever added:
+//! a missing one reads as empty.
 
 use std::sync::{Arc, LazyLock};
 
@@ -39,12 +40,12 @@ mod rows;
 
 /// The percentiles that have columns of their own.
 const PERCENTILES: [(&str, f64); 3] = [("p50", 50.0), ("p95", 95.0), ("p99", 99.0)];
-/// Names that no key may have: those of the folders, which some readers make columns of.
+/// Names that no key may have: those of the folders, which some readers turn into columns.
 const FOLDERS: [&str; 3] = ["report", "resolution", "date"];
 /// The column of histograms.
 pub(super) const HISTOGRAM: &str = "histogram";
 
-/// What a reader wants beside times and keys.
+/// The columns wanted in addition to times and keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Want {
     /// Sums and extremes.
@@ -59,13 +60,13 @@ impl Want {
         sums: true,
         histograms: false,
     };
-    /// All that there is.
+    /// All columns.
     pub const ALL: Self = Self {
         sums: true,
         histograms: true,
     };
 
-    /// Whether that is in a column.
+    /// Whether a column with this content is wanted.
     pub(super) fn has(self, content: Content) -> bool {
         match content {
             Content::Quantile(_) => false,
@@ -76,7 +77,7 @@ impl Want {
     }
 }
 
-/// What a column has.
+/// The content of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Content {
     Time,
@@ -90,11 +91,11 @@ pub(super) enum Content {
     Quantile(usize),
     Histogram,
     Exact,
-    /// Of raw requests: something that was packed.
+    /// For raw requests: an encoded row.
     Packed,
 }
 
-/// The first so many measures are those of timers too.
+/// Number of leading measures that timers have too.
 const OF_TIMERS: usize = 5;
 
 /// The columns of a dataset, by name.
@@ -176,7 +177,7 @@ pub(super) fn columns(dataset: &Dataset) -> Columns {
     all
 }
 
-/// What the columns of texts must equal where the key is this.
+/// The values that the columns of texts must have for this key.
 pub(super) fn equal_to(columns: &Columns, key: &[u8]) -> Vec<(String, String)> {
     let texts = key_texts(key).enumerate();
     let equal = texts.filter_map(|(at, text)| {
@@ -199,7 +200,7 @@ pub(super) enum Cell<'a> {
     Moment(u64),
 }
 
-/// A column in the making.
+/// A column being built.
 #[derive(Debug)]
 pub(super) enum Column {
     Int(Int64Builder),
@@ -211,7 +212,7 @@ pub(super) enum Column {
 }
 
 impl Column {
-    /// Of one of the types that a [`Cell`] may have.
+    /// For one of the types of a [`Cell`].
     pub(super) fn new(data_type: &DataType) -> Self {
         match data_type {
             DataType::Int64 => Self::Int(Int64Builder::new()),
@@ -226,7 +227,7 @@ impl Column {
         }
     }
 
-    /// Returns about how many bytes that are.
+    /// Adds a cell; returns the approximate number of bytes.
     #[inline]
     pub(super) fn push(&mut self, cell: Cell<'_>) -> usize {
         match (self, cell) {
@@ -261,27 +262,27 @@ impl Column {
     }
 }
 
-/// The type of moments.
+/// The type of times.
 pub(super) fn moment() -> DataType {
     DataType::Timestamp(TimeUnit::Millisecond, Some("UTC".into()))
 }
 
-/// Rows on their way into columns.
+/// Builds batches from rows.
 #[derive(Debug)]
 pub(super) struct BatchBuilder {
     columns: Vec<(Content, Column)>,
     schema: SchemaRef,
     buckets: BucketLayout,
-    /// Buckets of a doubling, as a power of two.
+    /// Buckets per doubling, as a power of two.
     bits: u32,
     has_quantiles: bool,
-    /// Rows so far, and about how many bytes.
+    /// Rows so far, and their approximate bytes.
     pub(super) rows: usize,
     pub(super) bytes: usize,
 }
 
 impl BatchBuilder {
-    /// For rows of a dataset, whose histograms get 2^`bits` buckets a doubling.
+    /// For rows of a dataset, whose histograms get 2^`bits` buckets per doubling.
     pub(super) fn new(dataset: &Dataset, bits: u32, has_quantiles: bool) -> Self {
         let mut columns = columns(dataset);
         columns.retain(|it| has_quantiles || !matches!(it.1, Content::Quantile(_)));
@@ -318,7 +319,7 @@ impl BatchBuilder {
         self.push_parts(place, &sum.totals, extremes, histogram);
     }
 
-    /// Adds a row: its time, its key and whether that stands for others, and what it gained.
+    /// Adds a row: its time, its key and whether that is the overflow row, and its gain.
     pub(super) fn push_parts(
         &mut self,
         (time, key, is_other): (u64, &[u8], bool),
@@ -366,7 +367,7 @@ impl BatchBuilder {
         self.rows += 1;
     }
 
-    /// Adds something that is packed.
+    /// Adds an encoded row.
     pub(super) fn push_packed(&mut self, packed: &[u8]) {
         for (_, column) in &mut self.columns {
             self.bytes += column.push(Cell::Bytes(Some(packed)));
@@ -374,7 +375,7 @@ impl BatchBuilder {
         self.rows += 1;
     }
 
-    /// Takes them out.
+    /// Takes the rows as a batch.
     pub(super) fn finish(&mut self) -> RecordBatch {
         (self.rows, self.bytes) = (0, 0);
         let arrays = self.columns.iter_mut().map(|(_, column)| column.finish());
@@ -383,7 +384,7 @@ impl BatchBuilder {
     }
 }
 
-/// The percentiles that files have a column for.
+/// The percentiles with columns in files.
 pub(super) type Quantiles = [Option<f64>; PERCENTILES.len()];
 
 static RANKS: LazyLock<Ranks> = LazyLock::new(|| {
@@ -395,7 +396,7 @@ static RANKS: LazyLock<Ranks> = LazyLock::new(|| {
     )
 });
 
-/// The percentiles of a row with this histogram; none of nothing.
+/// The percentiles of a row with this histogram; none if it is empty.
 pub(super) fn quantiles(blob: &[u8], extremes: &Extremes, buckets: &BucketLayout) -> Quantiles {
     let pairs = encoded_pairs(blob, buckets, LOG_LINEAR_BITS);
     let counts: Vec<(u32, u64)> = pairs.into_iter().flatten().flatten().collect();
@@ -413,12 +414,12 @@ pub(super) fn quantiles(blob: &[u8], extremes: &Extremes, buckets: &BucketLayout
     std::array::from_fn(|at| found.get(at).copied().map(settled))
 }
 
-/// A sum as it fits into its column.
+/// A sum limited to its column's range.
 fn clipped(sum: u128) -> i64 {
     i64::try_from(sum).unwrap_or(i64::MAX)
 }
 
-/// What stands behind the name of a column of microseconds.
+/// Suffix of columns in microseconds.
 const MICROS: &str = "_us";
 
 impl Content {
@@ -431,7 +432,7 @@ impl Content {
         }
     }
 
-    /// The name of a column where it is shown.
+    /// The displayed name of a column.
     pub(super) fn shown_name(self, stored: &str) -> &str {
         let seconds = stored.strip_suffix(MICROS).filter(|_| self.is_time());
         seconds.unwrap_or(stored)

@@ -1,8 +1,9 @@
-//! Rows of a span, added up by key: sums first, histograms of those rows alone that are looked at.
+//! Sums the rows of a span by key: sums first, histograms only for rows that are looked at.
 //!
-//! Parts are read on as many threads as there are processors. While sums are added up it is noted where in a file the rows
-//! of each key are, so that of its histograms only the pages are read that have them. Memory: a row a key, and at most
-//! [`KEYS_MAX`] of those; what finds no place is added to `(other)`. Histograms are read for [`ROWS_AT_ONCE`] rows at a time.
+//! Parts are read on as many threads as there are processors. While summing, the positions of each
+//! key's rows in the files are recorded, so that only the pages with its histograms are read later.
+//! Memory: a row per key, at most [`KEYS_MAX`]; further ones are added to `(other)`. Histograms are
+//! read for [`ROWS_AT_ONCE`] rows at a time.
 
 use std::fmt;
 use std::ops::Range;
@@ -27,18 +28,19 @@ use crate::report::reading::Extremes;
 use crate::report::row_key::push_key;
 use crate::report::totals::Totals;
 
-/// Rows of an answer at most.
+/// Most rows of an answer.
 pub(crate) const KEYS_MAX: usize = 250_000;
-/// Rows that are not counted against the memory of all answers: small answers, and for how long there was what.
+/// Rows that do not count against the memory of all answers, for small answers and coverage.
 const KEYS_FREE: usize = 1_000;
-/// What a row takes beside its key, with its place in a table and what is shown of it.
+/// Bytes of a row in addition to its key, with its slot in a table and its display.
 const ROW_BYTES: usize = 2 * size_of::<SumRow>() + 48;
-/// Rows whose histograms are in memory at a time, with 64 buckets of a doubling; with fewer as many more rows.
+/// Rows whose histograms are in memory at a time, with 64 buckets per doubling; with fewer,
+/// proportionally more rows.
 const ROWS_AT_ONCE: usize = 4_096;
 /// No row.
 const NONE: u32 = u32::MAX;
 
-/// Where in a unit some rows of a key are.
+/// The position of some rows of a key in a unit.
 #[derive(Debug, Clone, Copy)]
 struct Run {
     row: u32,
@@ -51,15 +53,16 @@ struct Run {
 pub(crate) struct Sums {
     rows: Rows,
     histograms: Box<dyn Histograms>,
-    /// Histograms have no more buckets of a doubling than that, as a power of two.
+    /// Buckets of histograms per doubling, as a power of two.
     pub(crate) bits: u32,
-    /// What could not be read, and what found no place.
+    /// Remarks on unreadable data, and on rows without room.
     pub(crate) lacking: Vec<String>,
 }
 
-/// Where the histograms of rows are until somebody looks at them.
+/// The source of histograms, read on demand.
 pub(crate) trait Histograms: fmt::Debug + Send + Sync {
-    /// Puts those of some of the rows together, and shows each to `each`; `None`: some of it is not known. Or says why it cannot.
+    /// Sums the histograms of some of the rows, and passes each to `each`; `None` if unknown.
+    /// Returns an error message on failure.
     fn read(
         &self,
         from: &Rows,
@@ -68,14 +71,14 @@ pub(crate) trait Histograms: fmt::Debug + Send + Sync {
     ) -> Result<(), String>;
 }
 
-/// Those of this machine.
+/// Histograms of this machine.
 #[derive(Debug)]
 struct AtHome {
     dataset: Arc<Dataset>,
     units: Vec<Unit>,
     /// By unit.
     runs: Vec<Vec<Run>>,
-    /// Buckets of a doubling to which histograms are folded, as a power of two.
+    /// Buckets per doubling to which histograms are folded, as a power of two.
     bits: u32,
 }
 
@@ -112,17 +115,17 @@ impl Rows {
         self.add(row, sums.0, sums.1);
     }
 
-    /// All, in no promised order.
+    /// All rows, in no particular order.
     pub(crate) fn all(&self) -> &[SumRow] {
         &self.rows
     }
 
-    /// Whether keys have been added to `(other)` for want of memory.
+    /// Whether keys have been added to `(other)` for lack of memory.
     pub(crate) fn is_full(&self) -> bool {
         self.is_full
     }
 
-    /// The row of a key, which is made when it is missing.
+    /// The row of a key, created if missing.
     fn of(&mut self, key: &[u8], is_other: bool, keys: usize) -> u32 {
         let hash = self.hasher.hash_one(key);
         if let Some(found) = self.find_hashed(hash, key) {
@@ -171,7 +174,7 @@ impl Rows {
 }
 
 impl Sums {
-    /// Adds up the rows of a plan, and those that are not on disk yet.
+    /// Sums the rows of a plan, and those that are not on disk yet.
     pub(crate) fn read(from: RowsAt, dataset: &Arc<Dataset>, plan: &Plan) -> Self {
         let (units, mut lacking) = Unit::all(from, dataset, plan, None);
         let keys = dataset.keys.len();
@@ -239,10 +242,10 @@ impl Sums {
         }
     }
 
-    /// Of rows that were added up.
+    /// From rows summed elsewhere.
     pub(crate) fn of(dataset: &Dataset, mut rows: Rows, histograms: Box<dyn Histograms>) -> Self {
         if dataset.keys.is_empty() {
-            // It has its one row even when nothing was counted.
+            // It has its one row even if nothing was counted.
             rows.of(&[], false, 0);
         }
         let mut lacking = Vec::new();
@@ -262,7 +265,7 @@ impl Sums {
         }
     }
 
-    /// The rows, in no promised order.
+    /// The rows, in no particular order.
     pub(crate) fn rows(&self) -> &[SumRow] {
         &self.rows.rows
     }
@@ -272,7 +275,7 @@ impl Sums {
         self.rows.find(key)
     }
 
-    /// Shows the histograms of these rows to `each`; `None`: some of it is not known.
+    /// Passes the histograms of these rows to `each`; `None` if unknown.
     pub(crate) fn histograms(
         &self,
         rows: &[usize],
@@ -313,7 +316,7 @@ impl Histograms for AtHome {
 }
 
 impl AtHome {
-    /// Takes in what a thread has read; what it could not.
+    /// Merges the results of a thread, and its errors.
     fn take(
         &mut self,
         all: &mut Rows,
@@ -345,7 +348,7 @@ impl AtHome {
         lacking
     }
 
-    /// Adds the histograms of a unit to those of the rows that are wanted.
+    /// Adds the histograms of a unit to the wanted rows.
     fn gather(&self, unit: usize, place_of: &[u32], gathered: &mut [Sum]) {
         let runs = self.runs[unit].iter();
         let mut wanted = runs
@@ -368,7 +371,7 @@ impl AtHome {
             }
         });
         if read.is_err() {
-            // The sums of it are known; its histograms are not.
+            // Its sums are known; its histograms are not.
             gathered.iter_mut().for_each(|gathered| {
                 gathered.drop_histogram();
             });

@@ -1,9 +1,12 @@
-//! The history thread: writes what is in memory every `history.flush_period` and at the stop, and tends what lies on disk.
+//! The history thread: writes the rows in memory every `history.flush_period` and at the stop, and
+//! maintains the files on disk.
 //!
-//! A store that cannot be opened is tried again and again; meanwhile history is off, and rows wait in memory as long as they fit.
+//! Opening a store is retried; until then history is off, and rows wait in memory as long as they
+//! fit.
 //!
-//! The one thread that waits for this disk, at low priority. Publishing, which may take long, lets flushes through. What cannot be written stays in memory and is tried again, ever
-//! less often; what comes meanwhile has the rest of the memory.
+//! The only thread that waits for this disk, at low priority. Publishing, which may take long, lets
+//! flushes through. After a failure rows stay in memory and writing is retried ever less often; new
+//! rows get the rest of the memory.
 
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
@@ -26,33 +29,33 @@ use crate::merger::SharedLive;
 use crate::shutdown::Shutdown;
 use crate::telemetry::reading::{Reading, readings};
 
-/// Longest sleep in one piece, so that a stop is noticed soon.
+/// Longest single sleep, so that a stop is noticed soon.
 const NAP_MAX: Duration = Duration::from_millis(50);
 
-/// The longest time from one attempt that failed to the next, milliseconds.
+/// Longest pause after a failed attempt, in milliseconds.
 const PAUSE_MS_MAX: u64 = 60_000;
 
-/// When the last second of a minute is in memory for sure, milliseconds after its end.
+/// Milliseconds after the end of a minute when its last second is certainly in memory.
 const DELIVERED_MS: u64 = 900;
 
-/// Rows that are published between two looks at what is to be flushed.
+/// Rows published between two checks for a flush.
 const ROWS_PER_LOOK: u32 = 256;
 
-/// From one attempt to open the store to the next, milliseconds.
+/// Milliseconds between two attempts to open the store.
 const OPEN_MS: u64 = 10_000;
 
-/// Seconds from one look at what has been kept for long enough to the next.
+/// Seconds between two runs of retention.
 const RETAIN_SECS: u64 = 60;
 
-/// What is in memory goes to disk.
+/// Writes the rows in memory to disk.
 pub(super) static FLUSH: Instrument = Instrument::new("stage/history/flush");
-/// What came in a second goes to the log of seconds: in rows.
+/// Writes the additions of a second to the log of seconds; counts rows.
 pub(super) static LOG: Instrument = Instrument::new("stage/history/log");
-/// Raw requests alone do, because their memory is full.
+/// Writes raw requests alone, because their memory is full.
 pub(super) static FLUSH_REQUESTS: Instrument = Instrument::new("stage/history/flush requests");
-/// A piece of a log of the past goes to disk: in requests that are kept raw.
+/// Writes a piece of an imported log; counts the requests kept raw.
 pub(super) static IMPORT: Instrument = Instrument::new("stage/history/import");
-/// What has been kept for long enough is removed.
+/// Removes expired data.
 pub(super) static RETAIN: Instrument = Instrument::new("stage/history/retain");
 
 /// Opens the store.
@@ -60,13 +63,13 @@ pub type OpenStore = Box<dyn FnMut() -> Result<Store, StoreError> + Send>;
 
 /// Writes history.
 pub struct Writer {
-    /// `None`: history is off.
+    /// `None` while history is off.
     store: Option<Store>,
     open: OpenStore,
     /// Monotonic milliseconds of the next attempt to open it.
     open_ms: u64,
     work: Work,
-    /// Pieces of logs, where they are imported.
+    /// Pieces of logs, if they are imported.
     imports: Option<Receiver<Import>>,
 }
 
@@ -76,13 +79,13 @@ impl std::fmt::Debug for Writer {
     }
 }
 
-/// What is to be written, and when.
+/// The data to write, and when.
 #[derive(Debug)]
 struct Work {
     history: History,
-    /// Raw requests, where they are kept.
+    /// Raw requests, if they are kept.
     requests: Option<Requests>,
-    /// How many of them had left the pool too early, as far as that is written down.
+    /// How many of them left the pool too early, as far as recorded.
     missed: u64,
     clock: Arc<dyn Clock>,
     flush_period: Duration,
@@ -90,24 +93,24 @@ struct Work {
     flush_ms: u64,
     writing: Attempts,
     tending: Attempts,
-    /// When it was last looked for what is due, unix seconds.
+    /// Last check for maintenance, in unix seconds.
     tended: u64,
-    /// When it was last looked for what has been kept for long enough.
+    /// Last run of retention.
     retained: u64,
 }
 
-/// Attempts at something: what fails is tried again ever less often.
+/// Attempts at an action: after failures it is retried ever less often.
 #[derive(Debug, Default)]
 struct Attempts {
     /// Monotonic milliseconds of the next one.
     next_ms: u64,
     pause_ms: u64,
-    /// Why the last one failed, if it did.
+    /// The error of the last one, if it failed.
     error: Option<String>,
 }
 
 impl Attempts {
-    /// One ended so.
+    /// Records the result of an attempt.
     fn has_ended(&mut self, ended: Result<(), StoreError>, now_ms: u64) {
         let before = std::mem::take(&mut self.error);
         self.error = ended.err().map(|error| error.to_string());
@@ -131,7 +134,8 @@ impl Attempts {
 }
 
 impl Writer {
-    /// Writes what is in memory of `history` every `flush_period`, to the store that is opened now or, where that fails, later.
+    /// Writes the rows of `history` every `flush_period`, to the store that is opened now or, if
+    /// that fails, later.
     #[must_use]
     pub fn new(
         history: History,
@@ -173,7 +177,7 @@ impl Writer {
             Ok(mut store) => {
                 self.work.history.set_on(store.run());
                 self.work.history.replay(&mut store.seconds);
-                // What the first flush would find out too, a minute later.
+                // The first flush would find that out too, a minute later.
                 let writable = store.check_room(self.work.now());
                 if writable.is_err() {
                     self.work.has_written(&store, writable);
@@ -193,7 +197,7 @@ impl Writer {
         }
     }
 
-    /// Keeps raw requests too, from now on: what collects them, where some are to be kept.
+    /// Also keeps raw requests from now on; returns their collector, if any are to be kept.
     pub fn keep_requests(&mut self, config: &Config, live: &SharedLive) -> Option<Requests> {
         let memory = config.history.memory / Requests::SHARE;
         let (keep, error_status) = (config.history.requests, config.reports.error_status);
@@ -207,14 +211,14 @@ impl Writer {
         requests
     }
 
-    /// What is sent there is written as soon as it comes.
+    /// A channel whose content is written as soon as it arrives.
     pub(super) fn take_imports(&mut self) -> SyncSender<Import> {
         let (sender, imports) = mpsc::sync_channel(0);
         self.imports = Some(imports);
         sender
     }
 
-    /// Writes a piece of a log if one comes, or waits a little.
+    /// Writes a piece of a log if there is one, or waits a little.
     fn import_or_nap(&mut self) {
         let import = match &self.imports {
             Some(imports) => imports.recv_timeout(NAP_MAX),
@@ -235,7 +239,7 @@ impl Writer {
                     None => Err(self.work.history.why_off().unwrap_or_default()),
                 };
                 drop(stage);
-                // Who sent it may have gone.
+                // The sender may be gone.
                 let _gone = import.done.send(written);
             }
             Err(RecvTimeoutError::Timeout) => {}
@@ -243,9 +247,10 @@ impl Writer {
         }
     }
 
-    /// Writes until a stop is requested, and then what is left: whoever adds rows has to have ended before.
+    /// Writes until a stop is requested, and then the rest: code that adds rows has to have ended
+    /// before.
     pub fn run(mut self, stop: &Shutdown) {
-        // On Linux this is the thread's own.
+        // On Linux this applies to the thread only.
         if let Err(error) = rustix::process::setpriority_process(None, 10) {
             warn!(%error, "The history thread keeps its priority.");
         }
@@ -272,7 +277,7 @@ impl Writer {
         let Self { store, work, .. } = &mut self;
         let is_all_written = store.as_mut().is_some_and(|store| {
             work.note_lost(store);
-            // What was being flushed when a write failed, then what came since.
+            // First the rows of a failed flush, then later ones.
             work.flush(store, true) && work.flush(store, true) && work.end_requests(store)
         });
         if !is_all_written {
@@ -284,15 +289,16 @@ impl Writer {
 }
 
 impl Work {
-    /// Monotonic milliseconds of the next flush: within the period at the end of a minute if there is one, so that the rows of a
-    /// minute are written once.
+    /// Monotonic milliseconds of the next flush: at the end of a minute if there is one within the
+    /// period, so that the rows of a minute are written once.
     fn next_flush(&self) -> u64 {
         let period_ms = self.flush_period.as_millis() as u64;
         self.clock.mono_ms() + until_flush(period_ms, self.clock.unix_ms())
     }
 
-    /// Writes what is in memory when it is time to, or its memory is full, or that failed before. Rows and requests are one attempt: as
-    /// long as one of them fails it is tried ever less often, and the age of what waits grows.
+    /// Writes the rows in memory if it is time to, or the memory is full, or the last attempt
+    /// failed. Rows and requests are one attempt: as long as one of them fails it is retried ever
+    /// less often, and the age of waiting data grows.
     fn flush_due(&mut self, store: &mut Store) {
         self.write_log(store);
         let now_ms = self.clock.mono_ms();
@@ -312,7 +318,7 @@ impl Work {
         }
     }
 
-    /// Appends what came to the log of seconds; where that fails there is none until the next flush.
+    /// Appends additions to the log of seconds; after a failure there is none until the next flush.
     fn write_log(&mut self, store: &mut Store) {
         let Some(fresh) = self.history.take_fresh() else {
             return;
@@ -331,8 +337,8 @@ impl Work {
         self.history.set_log_bytes(store.seconds.bytes());
     }
 
-    /// Writes what is in memory, in one commit: raw requests, and rows if these are due or both come with the position of a file.
-    /// False if that cannot be done now.
+    /// Writes the data in memory, in one commit: raw requests, and rows if these are due or both
+    /// come with the position of a file. Returns false if that is impossible now.
     fn flush(&mut self, store: &mut Store, is_due: bool) -> bool {
         let requests = self.requests.as_ref();
         let is_joint = requests.is_some_and(Requests::has_limit);
@@ -359,7 +365,7 @@ impl Work {
         let mut written = Ok(());
         if has_any {
             written = store.write((batch, &mut raw), up_to, self.now(), || {
-                // In the moment in which readers see all of it on disk it is in memory no more.
+                // At the moment in which readers see it on disk it leaves the memory.
                 if rows.is_some() {
                     self.history.end_flush();
                 }
@@ -390,7 +396,7 @@ impl Work {
         is_written
     }
 
-    /// Writes those that were merged last.
+    /// Writes the requests merged last.
     fn end_requests(&mut self, store: &mut Store) -> bool {
         let mut is_all = false;
         while !is_all {
@@ -402,8 +408,8 @@ impl Work {
         true
     }
 
-    /// Publishes one file that is due, and now and then removes what has been kept for long enough, whether or not anything
-    /// can be published. What is to be flushed does not wait for that.
+    /// Publishes one file that is due, and periodically runs retention, whether or not anything can
+    /// be published. Flushes do not wait for that.
     fn tend(&mut self, store: &mut Store, stop: &Shutdown) {
         let now = self.now();
         if self.tended == now {
@@ -444,14 +450,14 @@ impl Work {
         }
     }
 
-    /// Writes down what is lost.
+    /// Records lost data.
     fn note_lost(&mut self, store: &mut Store) {
         let missed = self.requests.as_ref().map_or(0, Requests::missed);
         self.note_missed(store, missed);
         self.history.lose(&mut store.lost);
     }
 
-    /// So many requests were missed since the start.
+    /// Records missed requests since the start.
     fn note_missed(&mut self, store: &mut Store, missed: u64) {
         if missed > self.missed {
             store.lost.push(Lost {
@@ -470,7 +476,7 @@ impl Work {
         self.clock.unix_ms() / 1000
     }
 
-    /// Shows what became of an attempt, and what lies on disk.
+    /// Publishes the result of an attempt, and the data on disk.
     fn show(&self, store: &Store, is_failure: bool) {
         let mut readings = readings(store);
         readings.extend(
@@ -485,7 +491,7 @@ impl Work {
     }
 }
 
-/// How long to wait for the next flush, milliseconds.
+/// Milliseconds until the next flush.
 fn until_flush(period_ms: u64, unix_ms: u64) -> u64 {
     let minute_ms = Resolution::Minute.secs() * 1_000;
     let next = (unix_ms - unix_ms.min(DELIVERED_MS)) / minute_ms + 1;
@@ -496,7 +502,7 @@ fn until_flush(period_ms: u64, unix_ms: u64) -> u64 {
     }
 }
 
-/// What lies on disk, and what was done there.
+/// Data on disk, and counters.
 fn readings(store: &Store) -> Vec<Reading> {
     let parts = Arc::clone(&store.parts().read());
     let bytes: u64 = parts.iter().map(|part| part.bytes).sum();

@@ -1,4 +1,5 @@
-//! What lies in a folder of history, by the names of files alone: which are ours, and which of them the manifest does not count.
+//! Classifies the files in a folder of history by name: which are ours, and which of them the
+//! manifest does not count.
 
 use std::collections::HashSet;
 use std::fs::{self, File};
@@ -9,17 +10,17 @@ use super::disk::{StoreError, failed};
 use super::manifest::Manifest;
 use super::requests::packed::TABLES;
 
-/// Where pieces lie, and what is being written.
+/// The folder of pieces and unfinished files.
 pub(super) const PENDING: &str = "pending";
-/// How pieces end that were set aside.
+/// Extension of pieces that were set aside.
 pub(super) const DAMAGED: &str = "damaged";
-/// Where files are moved that the manifest does not know.
+/// The folder for files unknown to the manifest.
 pub(super) const ORPHANS: &str = "orphans";
-/// Where published files lie.
+/// The folder of published files.
 pub(super) const ROLLUP: &str = "rollup";
 pub(super) const COVERAGE: &str = "coverage";
 
-/// All files in a folder of history that are named as ours.
+/// All files in a folder of history with names like ours.
 pub(super) fn files_of(dir: &Path) -> Result<Vec<PathBuf>, StoreError> {
     let mut folders = [PENDING, ROLLUP, COVERAGE].to_vec();
     folders.extend(TABLES);
@@ -31,7 +32,7 @@ pub(super) fn orphans_in(dir: &Path) -> Result<Vec<PathBuf>, StoreError> {
     files_in(vec![dir.join(ORPHANS)])
 }
 
-/// All files in these folders, and in those below, that are named as ours.
+/// All files in and below these folders with names like ours.
 fn files_in(mut folders: Vec<PathBuf>) -> Result<Vec<PathBuf>, StoreError> {
     let mut found = Vec::new();
     while let Some(folder) = folders.pop() {
@@ -54,7 +55,7 @@ fn files_in(mut folders: Vec<PathBuf>) -> Result<Vec<PathBuf>, StoreError> {
     Ok(found)
 }
 
-/// The files that a manifest does not count: those that may be deleted, and those that it knows nothing of.
+/// The files that a manifest does not count: those that may be deleted, and those it does not know.
 pub(super) fn uncounted(
     dir: &Path,
     manifest: &Manifest,
@@ -66,7 +67,7 @@ pub(super) fn uncounted(
     Ok(files.into_iter().partition(is_deletable))
 }
 
-/// The pieces that were set aside, and not taken away by anybody since.
+/// The pieces that were set aside and still exist.
 pub(super) fn set_aside_in(dir: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(dir.join(PENDING)).into_iter().flatten();
     let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
@@ -76,7 +77,7 @@ pub(super) fn set_aside_in(dir: &Path) -> Vec<PathBuf> {
     aside
 }
 
-/// What is being written: it never counted.
+/// Whether it is an unfinished file, which never counted.
 pub(super) fn is_temporary(path: &Path) -> bool {
     path.extension().is_some_and(|it| it == "new")
 }

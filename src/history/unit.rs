@@ -1,8 +1,9 @@
-//! What there is to read of a dataset at one moment: row groups of files, shares of pending ones, and what is in memory.
+//! The units to read of a dataset at one moment: row groups of files, shares of pending ones, and
+//! rows in memory.
 //!
-//! A reader holds references to all of it, and a copy of the rows that are in memory, so what it reads does not change however
-//! long it takes. Units of it are read on as many threads as there are processors, each as batches of [stored](super::stored)
-//! columns.
+//! A reader holds references to all of them, and a copy of the rows in memory, so its data does not
+//! change however long it takes. Units are read on as many threads as there are processors, each as
+//! batches of [stored](super::stored) columns.
 
 use std::fs::File;
 use std::io;
@@ -21,12 +22,12 @@ use super::plan::Plan;
 use super::stored::{Columns, Content, HISTOGRAM, StoredRows, Want, columns, equal_to};
 use super::{Dataset, History, Resolution, RowRef};
 
-/// What there was at one moment.
+/// The rows at one moment.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct RowsAt {
     /// On disk.
     pub(crate) parts: Arc<[Arc<Part>]>,
-    /// Of the dataset that is asked for, in memory: a copy of its minutes.
+    /// Rows of the requested dataset in memory: a copy of its minutes.
     pub(crate) memory: Arc<[RecordBatch]>,
 }
 
@@ -53,8 +54,8 @@ impl RowsAt {
         })
     }
 
-    /// From when on there are rows of the dataset, unix seconds. Rows of hours and days begin before what they hold: where finer
-    /// rows begin within the first of them, these tell.
+    /// The first time with rows of the dataset, in unix seconds. Rows of hours and days may start
+    /// before their data: if finer rows start within the first of them, these decide.
     pub(crate) fn kept_from(&self, dataset: &Dataset) -> Option<u64> {
         let columns = columns(dataset);
         let in_memory = self.memory.iter().flat_map(|batch| {
@@ -83,20 +84,20 @@ impl RowsAt {
 /// Batches of rows.
 pub(crate) type Batches = Box<dyn Iterator<Item = io::Result<RecordBatch>> + Send>;
 
-/// Something to read on one thread.
+/// A unit of work for one thread.
 #[derive(Debug)]
 pub(super) enum Unit {
     /// Rows of a row group of a file.
     Group(Arc<Part>, Arc<Opened>, usize, Vec<Range<usize>>, Range<u64>),
     /// A share of a pending file.
     Pending(Arc<Part>, Arc<PendingFile>, Range<u64>, Range<u64>),
-    /// What is in memory.
+    /// Rows in memory.
     Memory(Arc<[RecordBatch]>, Range<u64>),
 }
 
 impl Unit {
-    /// What is to be read of the rows of a plan, and of those that are not on disk yet: of all keys, or of one. And what cannot
-    /// be read.
+    /// The units of a plan's rows, and of those not on disk yet: of all keys, or of one. Also
+    /// returns errors.
     pub(super) fn all(
         from: RowsAt,
         dataset: &Dataset,
@@ -116,7 +117,7 @@ impl Unit {
         (units, lacking)
     }
 
-    /// The rows of a part.
+    /// The units of a part.
     pub(super) fn of_part(
         part: &Arc<Part>,
         times: &Range<u64>,
@@ -145,8 +146,8 @@ impl Unit {
             .collect())
     }
 
-    /// Batches with these columns at least, as far as they are stored: of all its rows, or of a file of those at
-    /// places that ascend.
+    /// Batches with at least these columns, as far as they are stored: of all its rows, or of a
+    /// file's rows at ascending positions.
     pub(super) fn batches(
         &self,
         dataset: &Dataset,
@@ -167,7 +168,7 @@ impl Unit {
         })
     }
 
-    /// Of its rows these count.
+    /// The times of its rows that count.
     pub(super) fn times(&self) -> &Range<u64> {
         match self {
             Self::Group(.., times) | Self::Pending(.., times) | Self::Memory(_, times) => times,
@@ -181,7 +182,7 @@ impl Unit {
         }
     }
 
-    /// The numbers of the rows that are read: of files those at these places.
+    /// The numbers of the rows read: for files those at these positions.
     fn numbers(&self, at: Option<&[Range<usize>]>) -> Box<dyn Iterator<Item = usize>> {
         match self {
             Self::Group(.., places, _) => {
@@ -192,7 +193,7 @@ impl Unit {
         }
     }
 
-    /// Its rows, each with its number. What is not wanted is 0 or not known.
+    /// Its rows with their numbers. Unwanted values are 0 or unknown.
     pub(super) fn rows(
         &self,
         dataset: &Dataset,
@@ -212,7 +213,7 @@ impl Unit {
         Ok(())
     }
 
-    /// The histograms of rows with numbers that ascend.
+    /// The histograms of rows with ascending numbers.
     pub(super) fn histograms(
         &self,
         dataset: &Dataset,
@@ -247,10 +248,10 @@ impl Unit {
 }
 
 impl Part {
-    /// Calls `each` for the rows of a dataset that is a report's whose minute, hour or day begins in a span.
+    /// Calls `each` for the rows of a report's dataset whose minute, hour or day begins in a span.
     ///
     /// # Errors
-    /// Those of the system, and when it is damaged; they name the file.
+    /// Any I/O error, and damage; the error names the file.
     pub fn read(
         self: &Arc<Self>,
         dataset: &Dataset,
@@ -277,7 +278,7 @@ fn unread(part: &Part, error: &io::Error) -> String {
     format!("{} could not be read: {error}", name.display())
 }
 
-/// Does so many pieces of work on all processors, and gives what each thread made of its share.
+/// Runs this many pieces of work on all processors, and returns the result of each thread.
 pub(super) fn on_all_processors<T: Send>(
     count: usize,
     empty: impl Fn() -> T + Sync,
@@ -343,7 +344,7 @@ mod tests {
         assert_eq!(kept_from(&[day, hour]), Some(93_600));
         let minute = (Resolution::Minute, 86_400 + 7_260);
         assert_eq!(kept_from(&[minute, day, hour]), Some(93_660));
-        // Finer rows that are kept for less long.
+        // Finer rows that are kept for a shorter time.
         let later = (Resolution::Minute, 86_400 + 10_860);
         assert_eq!(kept_from(&[later, day, hour]), Some(93_600));
         let much_later = (Resolution::Hour, 10 * 86_400);

@@ -1,7 +1,9 @@
-//! What every handler shares: the read model, the limits on queries at once, and what pages keep between requests.
+//! State shared by all handlers: the read model, the limits on concurrent queries, and caches of
+//! pages.
 //!
-//! Queries run on threads that may block, each with a permit of its limit, so that neither a slow query nor a panic in one
-//! touches the tasks that move bytes. A query goes on when its client leaves, and so does its permit.
+//! Queries run on threads that may block, each with a permit of its limit, so that neither a slow
+//! query nor a panic in one affects the tasks that move bytes. A query goes on when its client
+//! leaves, and keeps its permit.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,43 +23,43 @@ use super::settings::{Answers, HttpSettings};
 use crate::query::catalog::Catalog;
 use crate::telemetry::reading::Group;
 
-/// Short queries at once: status, lists, single requests.
+/// Concurrent short queries: status, lists, single requests.
 const SHORT_MAX: usize = 4;
 
-/// Answers about the fleet at once.
+/// Concurrent answers about the fleet.
 const FLEET_MAX: usize = 4;
 
-/// Streams of `/events` at once.
+/// Concurrent streams of `/events`.
 const LISTENERS_MAX: usize = 64;
 
-/// What handlers answer with.
+/// The result of handlers.
 pub(super) type Answer = Result<Response<Body>, Problem>;
 
-/// A path and its handlers. GET brings HEAD with it.
+/// A path and its handlers. GET implies HEAD.
 pub(super) type Endpoint = (&'static str, MethodRouter<Arc<App>>);
 
-/// What every handler has.
+/// State shared by all handlers.
 pub(super) struct App {
     pub(super) answers: Answers,
     /// For queries with short answers.
     short: ConcurrencyLimit,
     /// For reports, pages of requests and pages for people.
     readings: ConcurrencyLimit,
-    /// For answers about the fleet: what waits for ClickHouse keeps nothing else waiting.
+    /// For answers about the fleet, so that waiting for ClickHouse delays nothing else.
     fleet: ConcurrencyLimit,
     /// For answers that are written while they are sent.
     streams: ConcurrencyLimit,
-    /// For clients that follow requests as they pass: nobody waits for a permit.
+    /// For clients that follow requests: nobody waits for a permit.
     pub(super) followers: ConcurrencyLimit,
-    /// For pieces of logs.
+    /// For imports of logs.
     pub(super) imports: ConcurrencyLimit,
-    /// Rules played over the past.
+    /// For replays of rules.
     pub(super) replays: ConcurrencyLimit,
     pub(super) settings: HttpSettings,
     /// Becomes true when the server stops.
     stopped: watch::Receiver<bool>,
     pub(super) pages: PageCache,
-    /// For pages that are live.
+    /// For live pages.
     pub(super) listeners: ConcurrencyLimit,
     pub(super) rates: Rates,
     pub(super) instrument_rates: Rates,
@@ -91,7 +93,7 @@ impl App {
         })
     }
 
-    /// Done when the server stops.
+    /// Completes when the server stops.
     pub(super) fn stopped(&self) -> impl Future<Output = ()> + Send + use<> {
         let mut stopped = self.stopped.clone();
         async move {
@@ -100,7 +102,7 @@ impl App {
         }
     }
 
-    /// Queries the read model, with whatever permit the caller has.
+    /// Queries the read model, under a permit that the caller has.
     pub(super) async fn query_with<T: Send + 'static>(
         &self,
         permit: Option<Permit>,
@@ -117,7 +119,7 @@ impl App {
         })
     }
 
-    /// A query with a short answer.
+    /// Runs a query with a short answer.
     pub(super) async fn query<T: Send + 'static>(
         &self,
         query: impl FnOnce(&Catalog) -> Result<T, Problem> + Send + 'static,
@@ -126,7 +128,7 @@ impl App {
         self.query_with(Some(permit), query).await
     }
 
-    /// A query that may read whole reports.
+    /// Runs a query that may read whole reports.
     pub(super) async fn read<T: Send + 'static>(
         &self,
         query: impl FnOnce(&Catalog) -> Result<T, Problem> + Send + 'static,
@@ -135,7 +137,7 @@ impl App {
         self.query_with(Some(permit), query).await
     }
 
-    /// The same, of the fleet or not.
+    /// Like [`read`](Self::read), for the fleet if so requested.
     pub(super) async fn read_of<T: Send + 'static>(
         &self,
         is_fleet: bool,
@@ -152,7 +154,7 @@ impl App {
         }
     }
 
-    /// A query whose rows are the answer, of the fleet or not.
+    /// Runs a query whose rows are the answer, for the fleet if so requested.
     pub(super) async fn read_rows(
         &self,
         is_fleet: bool,
@@ -164,13 +166,13 @@ impl App {
         if body.is_whole() {
             return Ok(body.into_response(permit));
         }
-        // The permit of the reading is held until the stream has its own, so tables never outnumber permits.
+        // The read permit is held until the stream has its own, so tables never outnumber permits.
         let stream = self.streams.enter().await?;
         drop(permit);
         Ok(body.into_response(stream))
     }
 
-    /// The status, with that of the series and the metrics.
+    /// The status, including that of the series and the metrics.
     pub(super) async fn status(&self) -> Result<Vec<Group>, Problem> {
         let settings = self.settings.clone();
         self.query(move |source| {

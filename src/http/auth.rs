@@ -1,10 +1,10 @@
-//! Logging in: credentials of a request become a [`Pass`], or a 401 that says nothing else.
+//! Authentication: credentials of a request become a [`Pass`], or a 401 that says nothing else.
 //!
-//! Runs before every other check (`request_checks.rs`), so that a peer without credentials learns neither names nor paths. Basic
-//! authentication and bearer tokens are taken from `Authorization`; never from the target, where logs and histories would
-//! keep them. What an identity may do is decided here too: reading wants the role `read`, making annotations `annotate`, everything else
-//! `admin`; and streams
-//! end when their reader may not read any more.
+//! Runs before every other check (`request_checks.rs`), so that a peer without credentials learns
+//! neither names nor paths. Basic authentication and bearer tokens are taken from `Authorization`,
+//! never from the URL, which ends up in logs and histories. Permissions are checked here too:
+//! reading needs the role `read`, creating annotations `annotate`, everything else `admin`; and
+//! streams end when their reader loses the right to read.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -20,14 +20,14 @@ use super::error::Problem;
 use super::settings::HttpSettings;
 use crate::access::{Denied, Identity, Pass, Role};
 
-/// The other end of the connection that a request came on.
+/// The peer of the connection that a request came on.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Peer(pub(super) SocketAddr);
 
-/// Where annotations are made.
+/// The path for creating annotations.
 pub(super) const ANNOTATIONS: &str = "/api/v1/annotations";
 
-/// Where silences are made and ended.
+/// The path for creating and ending silences.
 pub(super) const SILENCES: &str = "/api/v1/silences";
 
 /// Where rules are played over the past: whoever may read may do that with rules of their own.
@@ -40,9 +40,9 @@ enum Credentials {
     Token(Vec<u8>),
 }
 
-/// Who sent this request.
+/// Authenticates the sender of a request.
 pub(super) fn identify<B>(settings: &HttpSettings, request: &Request<B>) -> Result<Pass, Problem> {
-    // Only a connection that was made without one has no peer, and then nobody knows where it came from.
+    // Only a connection created without a peer lacks one, and then its origin is unknown.
     let unknown = IpAddr::V6(std::net::Ipv6Addr::UNSPECIFIED);
     let peer = request.extensions().get::<Peer>();
     let peer = peer.map_or(unknown, |peer| peer.0.ip());
@@ -83,10 +83,11 @@ fn identity<B>(
     })
 }
 
-/// Whether `identity` may send this.
+/// Checks whether `identity` may send this request.
 pub(super) fn permit(identity: &Identity, method: &Method, path: &str) -> Result<(), Problem> {
     let reads = [Method::GET, Method::HEAD, Method::OPTIONS].contains(method);
-    // SQL mostly reads, also when it comes in a body; a statement that would change something is up to its handler.
+    // SQL mostly reads, even in a POST body; its handler decides on statements that would change
+    // something.
     let annotates = *method == Method::POST && path == ANNOTATIONS || path.starts_with(SILENCES);
     let needed = if annotates {
         Role::Annotate
@@ -107,13 +108,14 @@ pub(super) fn permit(identity: &Identity, method: &Method, path: &str) -> Result
     Err(Problem::new(StatusCode::FORBIDDEN, why))
 }
 
-/// Ends an answer that goes on for as long as the client stays when the client may not read any more.
+/// Ends an endless answer when the client loses the right to read.
 pub(super) fn until_revoked(pass: Pass, response: Response) -> Response {
     let revoked = Box::pin(async move { pass.revoked().await });
     response.map(|body| Body::from_stream(body.into_data_stream().take_until(revoked)))
 }
 
-/// The credentials of the one `Authorization` header; `None` when there are several or it is none that is known.
+/// The credentials of the `Authorization` header; `None` if there are several or the scheme is
+/// unknown.
 fn credentials(headers: &HeaderMap) -> Option<Credentials> {
     let mut given = headers.get_all(AUTHORIZATION).iter();
     let (Some(value), None) = (given.next(), given.next()) else {

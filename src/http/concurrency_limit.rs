@@ -1,8 +1,8 @@
-//! How many queries run at once, and how many may wait.
+//! Limits how many queries run at once, and how many may wait.
 //!
-//! A query holds a [`Permit`] while it runs; a few more wait for one, for a few seconds. When the queue is full, or the wait
-//! too long, the client gets 503 at once. However many clients there are, they take a fixed share of the machine and of its
-//! memory, and the rest is left to ingest.
+//! A query holds a [`Permit`] while it runs; a few more wait for one, for a few seconds. When the
+//! queue is full, or the wait too long, the client gets 503. However many clients there are, they
+//! take a fixed share of the machine and its memory, and the rest is left to ingest.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::error::Problem;
 use crate::instruments::Instrument;
 
-/// Waiting for the right to read.
+/// Waits for a permit to read.
 pub(crate) static PERMIT: Instrument = Instrument::wait("wait/synch/cond/http/permit", "wait");
 
 /// One bounded resource.
@@ -21,15 +21,15 @@ pub(super) struct ConcurrencyLimit {
     permits: Arc<Semaphore>,
     queue: Semaphore,
     patience: Duration,
-    /// What it bounds, in a message.
+    /// The limited resource, for messages.
     what: &'static str,
 }
 
-/// The right to run; ends when it is dropped.
+/// The right to run; released on drop.
 pub(super) type Permit = OwnedSemaphorePermit;
 
 impl ConcurrencyLimit {
-    /// Gives out `permits`; `queue` more wait for one, for at most `patience`.
+    /// Creates a limit of `permits`; `queue` more wait for one, for at most `patience`.
     pub(super) fn new(
         what: &'static str,
         permits: usize,
@@ -44,7 +44,7 @@ impl ConcurrencyLimit {
         }
     }
 
-    /// A permit if there is one now.
+    /// Returns a permit if one is free.
     pub(super) fn try_enter(&self) -> Option<Permit> {
         Arc::clone(&self.permits).try_acquire_owned().ok()
     }

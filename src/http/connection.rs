@@ -1,10 +1,11 @@
-//! One client's connection: its time limits, and how it ends.
+//! The connection of one client: its time limits, and how it ends.
 //!
-//! hyper reads heads with a time limit of its own; bodies have theirs where they are read. What is left are clients that take
-//! their answers slowly or not at all. Every connection therefore has a [`Progress`]: the socket notes when bytes last moved,
-//! and each request when its answer began, and the task that drives the connection checks it once a second. A client
-//! that stands still, or takes longer over one answer than `answer_max`, is cut off: it holds memory and a connection that
-//! others could use. Only an answer that is marked [`Endless`] may take as long as it likes, as long as it moves.
+//! hyper reads heads with a time limit of its own; bodies have theirs where they are read. That
+//! leaves clients that read their answers slowly or not at all. Every connection therefore has a
+//! [`Progress`]: the socket records when bytes last moved, and each request when its answer began,
+//! and the task that drives the connection checks it once a second. A client that is stuck, or
+//! takes longer over one answer than `answer_max`, is cut off: it holds memory and a connection
+//! that others could use. Only an answer marked [`Endless`] may take any time, as long as it moves.
 
 use std::convert::Infallible;
 use std::io;
@@ -35,23 +36,24 @@ use super::settings::{HEADER_BYTES_MAX, HttpSettings};
 use crate::instruments::Foreground;
 use crate::instruments::thread::Client;
 
-/// Room for a head: its first line and headers, twice what the checks let through, so that it is they that refuse
-/// and say why. hyper's own bounds, which come first, are a hundred headers and a target of 65,534 bytes.
+/// Room for a head: its first line and headers, twice what the checks accept, so that they refuse
+/// and explain. hyper's own limits, which come first, are a hundred headers and a target of 65,534
+/// bytes.
 const HEAD_BUFFER_BYTES: usize = 4 * HEADER_BYTES_MAX;
 
-/// How often a connection checks its [`Progress`].
+/// Interval at which a connection checks its [`Progress`].
 const CHECK_PERIOD: Duration = Duration::from_secs(1);
 
-/// What is known about one connection's progress. Times are milliseconds since it was opened. All relaxed: the numbers carry no
-/// other data, and a look that comes a moment late does no harm.
+/// The progress of one connection. Times are milliseconds since it was opened. All relaxed: the
+/// numbers carry no other data, and a late check does no harm.
 #[derive(Debug)]
 struct Progress {
     opened: Instant,
     /// When a byte last moved in either direction.
     moved_ms: AtomicU64,
-    /// When the oldest answer that is not fully sent began; 0: there is none.
+    /// When the oldest answer that is not fully sent began; 0 if there is none.
     answering_ms: AtomicU64,
-    /// Held once more by each answer whose body hyper has not taken in full.
+    /// Cloned by each answer whose body hyper has not taken in full.
     bodies: Arc<()>,
 }
 
@@ -75,7 +77,7 @@ impl Progress {
         self.moved_ms.store(self.now_ms(), Ordering::Relaxed);
     }
 
-    /// A request has come; what is returned lives as long as the body of its answer.
+    /// Records a request; the result must live as long as the body of its answer.
     fn begin(&self) -> Arc<()> {
         if self.answering_ms.load(Ordering::Relaxed) == 0 {
             self.answering_ms.store(self.now_ms(), Ordering::Relaxed);
@@ -83,19 +85,19 @@ impl Progress {
         Arc::clone(&self.bodies)
     }
 
-    /// The answer that has begun has no end to wait for.
+    /// Exempts the current answer, which is endless.
     fn endless(&self) {
         self.answering_ms.store(0, Ordering::Relaxed);
     }
 
-    /// hyper's own buffer is with the kernel.
+    /// Records that hyper's own buffer was passed to the kernel.
     fn flushed(&self) {
         if Arc::strong_count(&self.bodies) == 1 {
             self.answering_ms.store(0, Ordering::Relaxed);
         }
     }
 
-    /// Why the connection should be cut off.
+    /// The reason to cut the connection off, if any.
     fn overdue(&self, settings: &HttpSettings) -> Option<&'static str> {
         let now = self.now_ms();
         let over =
@@ -111,7 +113,8 @@ impl Progress {
     }
 }
 
-/// Serves one connection until the client leaves, is cut off, or `stop` says so; then the answer that is under way is finished.
+/// Serves one connection until the client leaves, is cut off, or `stop` completes; then the answer
+/// in progress is finished.
 pub(super) async fn drive(
     stream: TcpStream,
     peer: SocketAddr,
@@ -135,7 +138,7 @@ pub(super) async fn drive(
     }
 }
 
-/// The same, once there is nothing but HTTP on `stream`.
+/// Serves plain HTTP on `stream`.
 async fn converse(
     stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
     progress: Arc<Progress>,
@@ -165,7 +168,7 @@ async fn converse(
             if response.extensions().get::<Endless>().is_some() {
                 progress.endless();
             }
-            // The guard goes along with the body, until hyper has taken all of it.
+            // The guard stays with the body until hyper has taken all of it.
             Ok::<_, Infallible>(response.map(|body| {
                 body.map_err(move |error| {
                     let _ = &answering;
@@ -205,7 +208,7 @@ async fn converse(
     }
 }
 
-/// The socket, noting when bytes move.
+/// The socket, recording when bytes move.
 struct Tracked {
     stream: TcpStream,
     progress: Arc<Progress>,

@@ -1,8 +1,9 @@
-//! RFC 9457 `application/problem+json`: the form of every refusal.
+//! RFC 9457 `application/problem+json`: the form of every error.
 //!
-//! The refusals of this front end and those of the read model become a [`Problem`] here, and only here does a [`QueryError`] get a
-//! status. The `detail` says what was wrong and what is accepted; where a list is accepted, the member `accepted` holds it
-//! too, for programs. Defects of the daemon are logged in full and shown without their text.
+//! Errors of this front end and of the read model become a [`Problem`] here, the only place where a
+//! [`QueryError`] gets a status. The `detail` says what was wrong and what is accepted; a list of
+//! accepted values is also in the member `accepted`, for programs. Defects of the daemon are logged
+//! in full and shown without their text.
 
 use std::fmt::Display;
 
@@ -14,13 +15,13 @@ use serde_json::{Map, Value};
 
 use crate::query::error::QueryError;
 
-/// Where programs find the names of reports.
+/// Where clients find the names of reports.
 const LISTED: &str = " GET /api/v1/reports lists those that there are";
 
 /// The media type of every error.
 pub(super) const PROBLEM_JSON: &str = "application/problem+json";
 
-/// One refusal.
+/// An error response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Problem {
     pub(super) status: StatusCode,
@@ -28,14 +29,14 @@ pub(super) struct Problem {
     pub(super) headers: Vec<(HeaderName, HeaderValue)>,
 }
 
-/// Sent with every 401. The realm says nothing: whoever reads it is not in yet.
+/// Sent with every 401. The realm reveals nothing, since its reader has not logged in yet.
 const CHALLENGES: [&str; 2] = [
     "Basic realm=\"restricted\", charset=\"UTF-8\"",
     "Bearer realm=\"restricted\"",
 ];
 
 impl Problem {
-    /// A refusal with nothing but a status and a reason.
+    /// An error with just a status and a reason.
     pub(super) fn new(status: StatusCode, detail: impl Into<String>) -> Self {
         let problem = Self {
             status,
@@ -60,7 +61,7 @@ impl Problem {
         self
     }
 
-    /// 401: no credentials, or none that are right.
+    /// 401: no credentials, or wrong ones.
     pub(super) fn login(detail: impl Into<String>) -> Self {
         let [basic, bearer] = CHALLENGES.map(HeaderValue::from_static);
         let problem = Self::new(StatusCode::UNAUTHORIZED, detail);
@@ -69,12 +70,12 @@ impl Problem {
             .header(WWW_AUTHENTICATE, bearer)
     }
 
-    /// Seconds after which asking again makes sense.
+    /// Sets the seconds after which a retry makes sense.
     pub(super) fn retry_after(self, secs: u64) -> Self {
         self.header(RETRY_AFTER, secs)
     }
 
-    /// 400: this parameter or member cannot be used.
+    /// 400: an unusable parameter or member.
     pub(super) fn parameter(name: &str, why: impl Display) -> Self {
         let problem = Self::new(StatusCode::BAD_REQUEST, format!("{name}: {why}"));
         problem.with("parameter", name)
@@ -85,13 +86,13 @@ impl Problem {
         Self::new(StatusCode::NOT_FOUND, detail)
     }
 
-    /// 500: a defect, of which the log says more.
+    /// 500: a defect, described in the log.
     pub(super) fn internal() -> Self {
         let detail = "the daemon failed to answer; its log says why";
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, detail)
     }
 
-    /// 503: too much at once.
+    /// 503: too many at once.
     pub(super) fn busy(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, detail).retry_after(1)
     }
@@ -106,19 +107,19 @@ impl Problem {
         )
     }
 
-    /// Adds what would be accepted, to the text and as a list.
+    /// Adds the accepted values, to the text and as a list.
     pub(super) fn accepting<S: Into<String>>(self, names: impl IntoIterator<Item = S>) -> Self {
         let names: Vec<String> = names.into_iter().map(Into::into).collect();
         let detail = format!("{}; accepted: {}", self.detail(), names.join(", "));
         self.with("detail", detail).with("accepted", names)
     }
 
-    /// What was wrong, and what would be accepted.
+    /// The problem, and what is accepted.
     pub(super) fn detail(&self) -> &str {
         self.document["detail"].as_str().unwrap_or_default()
     }
 
-    /// The same for somebody who looks at pages: without what is for programs.
+    /// The detail for readers of pages, without the part for programs.
     pub(super) fn detail_for_pages(&self) -> &str {
         let detail = self.detail();
         detail
@@ -126,7 +127,7 @@ impl Problem {
             .map_or(detail, |detail| detail.trim_end_matches(';'))
     }
 
-    /// The body as it will be sent.
+    /// The body as sent.
     pub(super) fn body(&self) -> String {
         format!("{}\n", Value::Object(self.document.clone()))
     }

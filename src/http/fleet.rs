@@ -1,7 +1,8 @@
-//! Whose past is asked for: this daemon's own, or that of many together (`fleet`, `dc`, `collector`).
+//! Selects whose data to query: this daemon's own, or that of many together (`fleet`, `dc`,
+//! `collector`).
 //!
-//! What many have shipped ends some minutes ago, and that is what "now" means when they are asked: spans that are reckoned from
-//! it are whole.
+//! Shipped data ends some minutes ago, and that is the meaning of "now" for the fleet: spans
+//! relative to it are complete.
 
 use super::error::Problem;
 use super::params::Params;
@@ -10,16 +11,17 @@ use crate::query::catalog::Catalog;
 use crate::query::question::{Fleet, When, Whose};
 use crate::query::read_model::ReportSummary;
 
-/// What stands in the address.
+/// The parameters in the URL.
 pub(super) const NAMES: [&str; 3] = ["fleet", "dc", "collector"];
 
-/// Whether it may be the fleet that is asked: so that what waits for ClickHouse takes no place from local answers.
+/// Whether the query may be for the fleet, so that waiting for ClickHouse takes no permit from
+/// local answers.
 pub(super) fn is_named(params: &Params) -> bool {
     NAMES.iter().any(|name| params.get(name).is_some())
 }
 
-/// Whose requests are asked for. `dc` and `collector` mean it too, unless without `fleet=true` they
-/// are among the `keys` of the report.
+/// Takes the selection from the parameters. `dc` and `collector` imply the fleet, unless
+/// `fleet=true` is missing and they are among the `keys` of the report.
 pub(super) fn take(
     params: &mut Params,
     keys: impl FnOnce() -> Vec<String>,
@@ -60,7 +62,7 @@ pub(super) fn take(
     }))
 }
 
-/// The same of a report.
+/// Takes the selection for a report.
 pub(super) fn take_of(
     params: &mut Params,
     source: &Catalog,
@@ -71,8 +73,8 @@ pub(super) fn take_of(
     })
 }
 
-/// When and whose requests of a report are asked for: of many, when nothing is said, its window up
-/// to their newest.
+/// Takes time and selection for a report: for the fleet, the default is the report's window up to
+/// the newest data.
 pub(super) fn take_time(
     span: &Span,
     params: &mut Params,
@@ -85,7 +87,7 @@ pub(super) fn take_time(
     Ok((spans.into(), whose))
 }
 
-/// The window of a report in whole minutes, seconds.
+/// The window of a report in whole minutes, in seconds.
 pub(super) fn window(source: &Catalog, report: &str) -> u64 {
     let window = summary(source, report).map_or(0.0, |it| it.window_seconds);
     (window as u64).max(1).next_multiple_of(60)

@@ -1,7 +1,8 @@
-//! One request to the router without a connection: the entry for addresses and headers that no client would send.
+//! Sends requests to the router without a connection: an entry point for URLs and headers that no
+//! client would send.
 //!
-//! Called by the fuzz target of HTTP and by the tests of its corpus, on their own thread; bodies are read to their end,
-//! but for those that have none.
+//! Called by the fuzz target of HTTP and by the tests of its corpus, on their own thread; bodies
+//! are read to their end, except for endless ones.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -17,10 +18,10 @@ use super::auth::Peer;
 use super::routes;
 use super::settings::{Answers, HttpSettings};
 
-/// The longest body that is looked at, bytes.
+/// Longest body read, in bytes.
 const BODY_BYTES_MAX: usize = 64 << 20;
 
-/// The routes and what runs them.
+/// The routes and their runtime.
 pub(crate) struct Router {
     runtime: Runtime,
     service: TowerToHyperService<axum::Router>,
@@ -43,7 +44,8 @@ impl Router {
         }
     }
 
-    /// Status, media type and body of the answer to a request from this machine; no body of an answer that does not end.
+    /// Status, media type and body of the answer to a request from this machine; no body if the
+    /// answer is endless.
     pub(crate) fn ask(&self, mut request: Request<Body>) -> (StatusCode, String, Vec<u8>) {
         let peer = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
         request.extensions_mut().insert(Peer(peer));

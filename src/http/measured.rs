@@ -1,4 +1,5 @@
-//! Requests as the instruments see them: a statement for each route, from its handler to the last byte of its answer.
+//! Instruments requests: a statement for each route, from its handler to the last byte of its
+//! answer.
 
 use std::sync::Arc;
 
@@ -15,7 +16,7 @@ use crate::instruments::digests::Statement;
 use crate::instruments::registry::registry;
 use crate::instruments::{Foreground, Instrument};
 
-/// The handlers of a path, measured.
+/// Wraps the handlers of a path with measurement.
 pub(super) fn route(path: &'static str, methods: MethodRouter<Arc<App>>) -> MethodRouter<Arc<App>> {
     let name = match path.trim_matches('/') {
         "" => "index",

@@ -1,12 +1,14 @@
 //! HTTP: the API in JSON, the pages for people, and `/metrics`.
 //!
-//! [`serve`] accepts connections on a listener that the daemon bound, on the runtime it is called on. Every answer comes from the
-//! one [`Catalog`](crate::query::catalog::Catalog) or from the SQL engine. Asynchronous code only moves bytes; queries run on threads that may block (`app.rs`).
+//! [`serve`] accepts connections on a listener that the daemon bound, on the runtime it is called
+//! on. Every answer comes from the one [`Catalog`](crate::query::catalog::Catalog) or from the SQL
+//! engine. Asynchronous code only moves bytes; queries run on threads that may block (`app.rs`).
 //!
-//! Bounded are connections, in all and for each peer (beyond the limit a client gets 503, or nothing if it would have to log
-//! in first), handshakes, heads, bodies and the time for each (`connection.rs`, `request_checks.rs`), queries at once and
-//! large answers under way (`concurrency_limit.rs`). Whatever a client does wrong ends in a problem document (`error.rs`) or a
-//! closed connection. On stop, answers under way get a moment to finish.
+//! Bounds: connections, in total and per peer (beyond the limit a client gets 503, or nothing if it
+//! would have to log in first), handshakes, heads, bodies and the time for each (`connection.rs`,
+//! `request_checks.rs`), concurrent queries and large answers (`concurrency_limit.rs`). Every
+//! client error ends in a problem document (`error.rs`) or a closed connection. On stop, answers in
+//! progress get a moment to finish.
 //!
 //! | folder | holds |
 //! |---|---|
@@ -58,13 +60,13 @@ use crate::access::accept::{self, Acceptor};
 use crate::access::connection_limits::ConnectionLimits;
 use crate::input::otlp::Source;
 
-/// Clients beyond the limit that get 503; those beyond that are closed without a word, as are strangers.
+/// Clients beyond the limit that get 503; further ones are just closed, as are strangers.
 const TURNED_AWAY_MAX: usize = 32;
-/// How long answers under way may take to finish after a stop.
+/// Time for answers in progress to finish after a stop.
 const STOP_GRACE: Duration = Duration::from_millis(500);
 
-/// Answers requests until `stop` is done, then lets answers under way finish for half a second at most. Needs a runtime
-/// with time and I/O.
+/// Answers requests until `stop` completes, then lets answers in progress finish for at most half a
+/// second. Needs a runtime with time and I/O.
 pub async fn serve(
     listener: TcpListener,
     answers: Answers,
@@ -76,7 +78,7 @@ pub async fn serve(
     serve_router(listener, router, settings, stopping, stop).await;
 }
 
-/// Takes spans for `source`, as [`serve`] answers requests.
+/// Accepts spans for `source`, as [`serve`] answers requests.
 pub async fn serve_spans(
     listener: TcpListener,
     source: Arc<Source>,
@@ -131,14 +133,14 @@ async fn serve_router(
     accept::finish(connections, STOP_GRACE).await;
 }
 
-/// Sends without delay; and a peer that vanished is given up as soon as one on which nothing moves.
+/// Disables delays; and a vanished peer is given up as soon as an idle one.
 fn prepare(stream: &TcpStream, idle_max: Duration) -> std::io::Result<()> {
     let millis = u32::try_from(idle_max.as_millis()).unwrap_or(u32::MAX);
     rustix::net::sockopt::set_tcp_user_timeout(stream, millis)?;
     stream.set_nodelay(true)
 }
 
-/// Answers 503 without looking at the request.
+/// Answers 503 without reading the request.
 async fn turn_away(stream: TcpStream) -> hyper::Result<()> {
     let answer = service_fn(async |_| {
         let problem = Problem::busy("too many connections; ask again in a moment");

@@ -1,8 +1,8 @@
-//! Query parameters, taken strictly: one that no handler reads is an error, not ignored.
+//! Query parameters, parsed strictly: one that no handler reads is an error, not ignored.
 //!
-//! A handler reads the parameters it knows one by one and then calls [`Params::finish`], which refuses what is left and
-//! names all that would have been accepted. A parameter that is given twice, or is not text, is refused too. The number of
-//! parameters is bounded by the length of the URI (`request_checks.rs`).
+//! A handler reads its parameters one by one and then calls [`Params::finish`], which refuses the
+//! rest and lists all accepted ones. Repeated parameters and invalid text are refused too. The
+//! number of parameters is bounded by the length of the URI (`request_checks.rs`).
 
 use std::ops::RangeInclusive;
 
@@ -15,19 +15,19 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_perc
 use super::error::Problem;
 use crate::value::Column;
 
-/// What may stand before a key column, for one that has the name of another parameter: `key.limit=5`.
+/// Optional prefix of a key column, for one named like another parameter: `key.limit=5`.
 pub(super) const KEY_PREFIX: &str = "key.";
 
 /// The parameters of one request, in the order given.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Params {
     pairs: Vec<(String, String)>,
-    /// What was read so far, in the order in which it is documented.
+    /// The names read so far, in the order of the documentation.
     known: Vec<&'static str>,
 }
 
 impl Params {
-    /// Splits and decodes the part of a URI behind the `?`.
+    /// Splits and decodes the part of a URI after the `?`.
     pub(super) fn parse(query: Option<&str>) -> Result<Self, Problem> {
         let mut params = Self::default();
         let pairs = query.unwrap_or_default().split('&');
@@ -42,14 +42,14 @@ impl Params {
         Ok(params)
     }
 
-    /// The same for a page: forms send fields that were left empty, so those count as not given.
+    /// For a page: forms send empty fields, so those count as absent.
     pub(super) fn of_form(query: Option<&str>) -> Result<Self, Problem> {
         let mut params = Self::parse(query)?;
         params.pairs.retain(|(_, value)| !value.is_empty());
         Ok(params)
     }
 
-    /// From pairs made here.
+    /// From pairs created here.
     pub(super) fn from_pairs(pairs: Vec<(String, String)>) -> Self {
         let known = Vec::new();
         Self { pairs, known }
@@ -76,8 +76,8 @@ impl Params {
             .filter(move |(given, _)| !self.known.iter().any(|known| is_known(given, known)))
     }
 
-    /// [`rest`](Self::rest) as key columns, each by its number in `keys`, and the texts that they shall have. `all` are the columns
-    /// of the table, for the message.
+    /// [`rest`](Self::rest) as key columns, each by its index in `keys`, with the text to match.
+    /// `all` are the columns of the table, for the message.
     pub(super) fn keys(
         &self,
         keys: &[&str],
@@ -103,7 +103,7 @@ impl Params {
         Ok(found)
     }
 
-    /// The same for a row: every key with its text, in their order.
+    /// Every key of a row with its text, in order.
     pub(super) fn row(&self, keys: &[&str]) -> Result<Vec<(String, String)>, Problem> {
         let given = self.keys(keys, &[])?;
         let text = |(at, key): (usize, &&str)| {
@@ -123,7 +123,7 @@ impl Params {
         self.get(name).map(str::to_owned)
     }
 
-    /// One parameter as `read` understands it; `accepted` says what that is.
+    /// One parameter, parsed by `read`; `accepted` describes valid values.
     pub(super) fn parsed<T>(
         &mut self,
         name: &'static str,
@@ -138,12 +138,12 @@ impl Params {
         Ok(Some(value))
     }
 
-    /// A whole number that is not negative.
+    /// An unsigned integer.
     pub(super) fn number(&mut self, name: &'static str) -> Result<Option<u64>, Problem> {
         self.number_in(name, 0..=u64::MAX)
     }
 
-    /// A whole number of a range.
+    /// An integer in a range.
     pub(super) fn number_in(
         &mut self,
         name: &'static str,
@@ -154,7 +154,7 @@ impl Params {
         self.parsed(name, &accepted, read)
     }
 
-    /// A number of rows; `default` when it is not given.
+    /// A number of rows, with a default.
     pub(super) fn count(&mut self, name: &'static str, default: usize) -> Result<usize, Problem> {
         let count = self.number(name)?;
         Ok(count.map_or(default, |count| count.try_into().unwrap_or(usize::MAX)))
@@ -166,7 +166,7 @@ impl Params {
         Ok(rows.map_or(default, |rows| rows as usize))
     }
 
-    /// One of a few words; the first of them when it is not given.
+    /// One of a few words; the first by default.
     pub(super) fn word(
         &mut self,
         name: &'static str,
@@ -182,8 +182,8 @@ impl Params {
         })
     }
 
-    /// A duration in seconds as whole microseconds. More than six decimals are rounded in the direction given, so that a bound
-    /// on whole microseconds means what its digits say.
+    /// A duration in seconds as integer microseconds. More than six decimals are rounded in the
+    /// given direction, so that a bound on integer microseconds has the meaning of its digits.
     pub(super) fn micros(
         &mut self,
         name: &'static str,
@@ -193,7 +193,8 @@ impl Params {
         self.parsed(name, "seconds from 0 on, such as 0.25", read)
     }
 
-    /// A moment as whole unix seconds, given as such (decimals are rounded in the direction given) or as RFC 3339.
+    /// A time as integer unix seconds, given as such (decimals are rounded in the given direction)
+    /// or as RFC 3339.
     pub(super) fn moment(
         &mut self,
         name: &'static str,
@@ -203,8 +204,8 @@ impl Params {
         self.parsed(name, accepted, |text| moment(text, rounding))
     }
 
-    /// All parameters whose names start with a prefix, without it, in the order given. `shown` is how the documentation
-    /// writes them: `tag.NAME`.
+    /// All parameters whose names start with a prefix, without it, in the order given. `shown` is
+    /// the notation of the documentation: `tag.NAME`.
     pub(super) fn prefixed(&mut self, shown: &'static str) -> Vec<(String, String)> {
         self.known.push(shown);
         let prefix = shown.trim_end_matches("NAME");
@@ -212,7 +213,7 @@ impl Params {
         self.iter().filter_map(strip).collect()
     }
 
-    /// Refuses what no handler has read.
+    /// Refuses parameters that no handler has read.
     pub(super) fn finish(&self) -> Result<(), Problem> {
         match self.rest().next() {
             None => Ok(()),
@@ -220,8 +221,9 @@ impl Params {
         }
     }
 
-    /// The same with some parameters changed: `None` leaves one out. What is changed stands last; the place in the list
-    /// (`offset`, `before_id`) is left out too, since it means nothing in another list.
+    /// The same with some parameters changed: `None` removes one. Changed ones stand last; the
+    /// position in the list (`offset`, `before_id`) is removed too, since it has no meaning in
+    /// another list.
     pub(super) fn changed(&self, changes: &[(&str, Option<&str>)]) -> Self {
         let stays = |name: &str| {
             let changed = changes.iter().any(|(other, _)| *other == name);
@@ -234,8 +236,8 @@ impl Params {
         Self::from_pairs(kept.chain(set).map(owned).collect())
     }
 
-    /// The two fields of a form by which a tag is added, `tag` and `value`, as the condition that they mean: the name of the tag
-    /// behind `prefix`. One of the two without the other says nothing.
+    /// Converts the two form fields that add a tag, `tag` and `value`, to the condition they mean:
+    /// the tag's name after `prefix`. One of the two alone means nothing.
     pub(super) fn with_added_tag(self, prefix: &str) -> Self {
         let (tag, value) = (self.get("tag"), self.get("value"));
         if tag.or(value).is_none() {
@@ -250,7 +252,7 @@ impl Params {
         self.changed(&changes)
     }
 
-    /// The address of the same page with some parameters changed.
+    /// The URL of the same page with some parameters changed.
     pub(super) fn link(&self, path: &str, changes: &[(&str, Option<&str>)]) -> String {
         link(path, self.changed(changes).iter())
     }
@@ -277,7 +279,7 @@ impl<S: Send + Sync> FromRequestParts<S> for NoParams {
     }
 }
 
-/// The id in a path.
+/// Parses the id in a path.
 pub(super) fn id(text: &str) -> Result<u64, Problem> {
     digits(text).ok_or_else(|| {
         let why = format!("{text:?} is not accepted; accepted: a whole number from 0 on");
@@ -285,7 +287,7 @@ pub(super) fn id(text: &str) -> Result<u64, Problem> {
     })
 }
 
-/// Which way a bound with too many decimals goes.
+/// The rounding of a bound with too many decimals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Rounding {
     /// For an upper bound.
@@ -294,12 +296,12 @@ pub(super) enum Rounding {
     Up,
 }
 
-/// A moment as [`Params::moment`] takes it.
+/// Parses a time as [`Params::moment`] accepts it.
 pub(super) fn moment(text: &str, rounding: Rounding) -> Option<u64> {
     decimal(text, 0, rounding).or_else(|| unix_secs(text, rounding))
 }
 
-/// 400 for a parameter that does not exist here.
+/// 400 for an unknown parameter.
 fn unknown<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Problem {
     let mut known = known.peekable();
     if known.peek().is_none() {
@@ -313,7 +315,8 @@ fn digits(text: &str) -> Option<u64> {
     text.parse().ok().filter(|_| digits)
 }
 
-/// `12.5` as a whole number of units of `10^-scale`. `None`: not such a number, or too large.
+/// `12.5` as an integer number of units of `10^-scale`. `None` if it is not such a number, or too
+/// large.
 fn decimal(text: &str, scale: u32, rounding: Rounding) -> Option<u64> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
     let mut units = digits(whole)?;
@@ -329,8 +332,9 @@ fn decimal(text: &str, scale: u32, rounding: Rounding) -> Option<u64> {
     units.checked_add(u64::from(beyond))
 }
 
-/// An RFC 3339 moment as unix seconds; a part of a second goes the way given. A `+` that the query string turned into a blank
-/// is understood, because nobody remembers to encode it. `None`: not such a moment, or before 1970.
+/// An RFC 3339 time as unix seconds; fractions are rounded in the given direction. A `+` that the
+/// query string turned into a blank is accepted, because nobody remembers to encode it. `None` if
+/// it is not such a time, or before 1970.
 fn unix_secs(text: &str, rounding: Rounding) -> Option<u64> {
     let plus = text.len().checked_sub("+00:00".len());
     let mut text = text.to_owned();
@@ -345,7 +349,7 @@ fn unix_secs(text: &str, rounding: Rounding) -> Option<u64> {
     u64::try_from(moment.timestamp() + i64::from(beyond)).ok()
 }
 
-/// A moment as `2023-11-14T22:13:20Z`.
+/// Formats a time as `2023-11-14T22:13:20Z`.
 pub(super) fn rfc3339(unix_secs: u64) -> String {
     let moment = i64::try_from(unix_secs).ok();
     let moment = moment.and_then(|secs| DateTime::from_timestamp(secs, 0));
@@ -353,7 +357,7 @@ pub(super) fn rfc3339(unix_secs: u64) -> String {
     moment.to_rfc3339_opts(SecondsFormat::Secs, true)
 }
 
-/// Undoes `%41` and `+`.
+/// Decodes `%41` and `+`.
 fn decode(text: &str) -> Result<String, Problem> {
     let bad = |why: &str| {
         let why = format!("the query {text:?} is {why}; accepted: UTF-8, percent-encoded");
@@ -380,7 +384,7 @@ pub(super) fn owned((name, value): (&str, &str)) -> (String, String) {
     (name.to_owned(), value.to_owned())
 }
 
-/// What needs no encoding in any part of an address.
+/// Characters that need no encoding in any part of a URL.
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')
@@ -392,7 +396,7 @@ pub(super) fn encode(text: &str) -> String {
     utf8_percent_encode(text, PLAIN).to_string()
 }
 
-/// An address on this server: a path, and parameters of which any may come from a packet.
+/// A URL on this server: a path, and parameters of which any may come from a packet.
 pub(super) fn link<'a>(path: &str, params: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
     let mut link = path.to_owned();
     for (at, (name, value)) in params.into_iter().enumerate() {

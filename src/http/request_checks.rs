@@ -1,9 +1,10 @@
-//! The outermost layer: checks before any handler, and headers on every answer.
+//! The outermost layer: checks before any handler, and headers on every response.
 //!
-//! The daemon mostly listens on an engineer's own machine, where every web page in the browser can send requests to it. A page
-//! that pretends to be this host by its DNS name (rebinding) is stopped by the `Host` check, a page of another site by the
-//! `Origin` check and, where it asks without one (an image), by what the browser says of the request (`Sec-Fetch-Site`), and a
-//! form post by the wanted content type of JSON. Bounds on the head are here too, on the body in [`JsonBody`].
+//! The daemon mostly listens on an engineer's own machine, where every web page in the browser can
+//! send requests to it. A page that pretends to be this host by its DNS name (rebinding) is stopped
+//! by the `Host` check; a page of another site by the `Origin` check and, for requests without one
+//! (an image), by the browser's metadata (`Sec-Fetch-Site`); and a form post by the required
+//! content type of JSON. Limits on the head are here too, on the body in [`JsonBody`].
 
 use std::error::Error as _;
 use std::net::IpAddr;
@@ -29,25 +30,26 @@ use super::error::{PROBLEM_JSON, Problem};
 use super::page::render;
 use super::settings::HEADER_BYTES_MAX;
 
-/// Longest request target, bytes.
+/// Longest request target, in bytes.
 pub(super) const URI_BYTES_MAX: usize = 8 * 1024;
-/// Largest body, bytes.
+/// Largest body, in bytes.
 pub(super) const BODY_BYTES_MAX: usize = 1024 * 1024;
 
-/// What the router says of a refusal at most, bytes.
+/// Longest text of a refusal by the router, in bytes.
 const REASON_BYTES_MAX: usize = 1024;
 
-/// Keeps pages of other sites from taking an answer in as an image or a script.
+/// Keeps pages of other sites from embedding a response as an image or script.
 const CROSS_ORIGIN_RESOURCE_POLICY: HeaderName =
     HeaderName::from_static("cross-origin-resource-policy");
 
-/// What a browser says of the page that made it ask, of what it asks for, and why.
+/// The browser's metadata on the requesting page, the target, and the purpose.
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 const SEC_FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
 
-/// Checks, then the routes, then what every answer has. Credentials come first, so that a peer without them learns from no
-/// other check. Handlers find the [`crate::access::Pass`] among the request's extensions.
+/// Runs the checks, then the routes, then adds the common headers. Credentials come first, so that
+/// a peer without them learns nothing from the other checks. Handlers find the
+/// [`crate::access::Pass`] among the request's extensions.
 pub(super) async fn around(
     State(app): State<Arc<App>>,
     mut request: Request,
@@ -60,7 +62,7 @@ pub(super) async fn around(
         Ok(pass)
     });
     let mut response = match checked {
-        // Somebody at a browser, who may have closed the dialogue for name and password.
+        // A person at a browser, who may have dismissed the login dialogue.
         Err(problem) if render::is_wanted(request.headers()) => render::stranger(problem),
         Err(problem) => problem.into_response(),
         Ok(_) if request.uri().path() == "*" => {
@@ -80,7 +82,7 @@ pub(super) async fn around(
     response
 }
 
-/// What every answer says of how browsers shall treat it, unless it says so itself.
+/// Adds the headers that tell browsers how to treat a response, unless it sets them itself.
 pub(super) fn protect(headers: &mut HeaderMap) {
     let mut set = |name, value| {
         headers
@@ -97,7 +99,7 @@ pub(super) fn protect(headers: &mut HeaderMap) {
     );
 }
 
-/// Gives the router's own short refusals the form that all others have. Pages say what is wrong as pages.
+/// Converts the router's own short refusals to the common form. Pages show errors as pages.
 async fn as_problem(method: &Method, response: Response) -> Response {
     let status = response.status();
     if status == StatusCode::METHOD_NOT_ALLOWED {
@@ -121,8 +123,8 @@ async fn as_problem(method: &Method, response: Response) -> Response {
     Problem::new(status, reason).into_response()
 }
 
-/// The answer to a method that has no handler, where there are handlers for others: to OPTIONS which those are, to others that
-/// they are none of them. There is nothing about CORS in it on purpose.
+/// The answer to a method without a handler on a path with others: OPTIONS gets their list, other
+/// methods a refusal. Deliberately without CORS headers.
 fn other_method(method: &Method, handled: &str) -> Response {
     let allow = format!("{}, OPTIONS", handled.replace(',', ", "));
     match *method {
@@ -156,7 +158,7 @@ fn check(request: &Request, host_names: &[String]) -> Result<(), Problem> {
     check_site(request)
 }
 
-/// The one host that the request names; `None` only for HTTP/1.0 without any.
+/// The host that the request names; `None` only for HTTP/1.0 without any.
 fn host(request: &Request) -> Result<Option<Authority>, Problem> {
     let bad = |why: &str| Problem::new(StatusCode::BAD_REQUEST, format!("header Host: {why}"));
     let mut given = request.headers().get_all(HOST).iter();
@@ -171,7 +173,7 @@ fn host(request: &Request) -> Result<Option<Authority>, Problem> {
             Some(host.ok_or_else(|| bad("is not a host"))?)
         }
     };
-    // A target in absolute form (as sent to a proxy) has a host of its own, which counts.
+    // A target in absolute form (as sent to a proxy) has its own host, which takes precedence.
     Ok(request.uri().authority().cloned().or(host))
 }
 
@@ -215,8 +217,9 @@ fn check_origin(headers: &HeaderMap, host: Option<&Authority>) -> Result<(), Pro
     Ok(())
 }
 
-/// Refuses what another site's page makes a browser ask for: an image, a script, a frame. Who follows a link from there
-/// gets the page, and nothing of the API. Browsers say where they come from over TLS and to this machine; other clients never.
+/// Refuses requests that another site's page makes a browser send: an image, a script, a frame.
+/// Following a link from there opens the page, but nothing of the API. Browsers send this metadata
+/// over TLS and to this machine; other clients never do.
 fn check_site(request: &Request) -> Result<(), Problem> {
     let headers = request.headers();
     let mut sites = headers.get_all(SEC_FETCH_SITE).iter();
@@ -238,8 +241,8 @@ fn check_site(request: &Request) -> Result<(), Problem> {
     Err(Problem::new(StatusCode::FORBIDDEN, why))
 }
 
-/// The JSON in the body of a POST or DELETE; `None`: the body is empty. At most [`BODY_BYTES_MAX`] are read, for at most
-/// `body_max`.
+/// The JSON in the body of a POST or DELETE; `None` if the body is empty. Reads at most
+/// [`BODY_BYTES_MAX`], for at most `body_max`.
 #[derive(Debug)]
 pub(super) struct JsonBody(pub(super) Option<Json>);
 
@@ -307,7 +310,7 @@ pub(super) async fn body(
     })
 }
 
-/// Whether a body was given up because it is longer than what is taken.
+/// Whether a body was abandoned because it is too long.
 pub(super) fn is_too_large(error: &axum::Error) -> bool {
     let cause = error.source();
     cause.is_some_and(|cause| cause.is::<LengthLimitError>())

@@ -1,7 +1,7 @@
-//! Which path leads where.
+//! Maps paths to handlers.
 //!
-//! [`endpoints`] and the pages' list are the only lists of paths: the router is made from them, and a test holds the OpenAPI
-//! document against them.
+//! [`endpoints`] and the pages' list are the only lists of paths: the router is built from them,
+//! and a test compares the OpenAPI document with them.
 
 use std::sync::Arc;
 
@@ -80,8 +80,8 @@ pub(super) fn router(
         router = router.route(path, measured::route(path, methods));
     }
     let router = router.fallback(nothing_here).with_state(Arc::clone(&app));
-    // Around all of it, not around each path: a layer inside would let axum add `Allow` to a stranger's 401, and that
-    // would tell which paths there are.
+    // Around everything, not around each path: a layer inside would let axum add `Allow` to a
+    // stranger's 401, which would reveal which paths exist.
     Router::new()
         .fallback_service(router)
         .layer(axum::middleware::from_fn_with_state(
@@ -100,7 +100,7 @@ async fn nothing_here(uri: Uri, headers: HeaderMap) -> Response<Body> {
     Problem::not_found(format!("there is nothing at {path:?}; {detail}")).into_response()
 }
 
-/// `/api/v1/sql` where there is none.
+/// `/api/v1/sql` in a daemon without SQL.
 #[cfg(not(feature = "sql"))]
 async fn no_sql() -> Problem {
     let how = "/api/v1/reports/{name} sorts and filters";

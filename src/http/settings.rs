@@ -1,4 +1,4 @@
-//! What the front end is started with: where answers come from, who may log in, and every limit.
+//! Settings of the front end: sources of answers, access, and every limit.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,15 +13,15 @@ use crate::series::Series;
 #[cfg(feature = "sql")]
 use crate::sql::Engine;
 
-/// Longest head of a request without its first line, bytes.
+/// Longest head of a request without its first line, in bytes.
 pub(super) const HEADER_BYTES_MAX: usize = 16 * 1024;
 
-/// What answers come from.
+/// The sources of answers.
 #[derive(Clone)]
 pub struct Answers {
     /// The read model.
     pub source: Arc<Catalog>,
-    /// Runs statements; `None` switches SQL off.
+    /// Runs statements; `None` disables SQL.
     #[cfg(feature = "sql")]
     pub sql: Option<Engine>,
 }
@@ -47,56 +47,57 @@ impl std::fmt::Debug for Answers {
 /// A line of the memory plan, as the page shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Planned {
-    /// What takes it.
+    /// Its name.
     pub name: &'static str,
-    /// At most so many bytes.
+    /// Most bytes.
     pub bytes: u64,
-    /// Which settings make it so.
+    /// The settings that determine it.
     pub why: String,
 }
 
-/// What the front end is started with: mostly its limits.
+/// Settings of the front end, mostly limits.
 #[derive(Debug, Clone)]
 pub struct HttpSettings {
     /// Who may log in.
     pub access: Access,
     /// Whether `/healthz` and `/readyz` are answered without credentials.
     pub open_health: bool,
-    /// Names in `Host` to answer to, in lower case, beside `localhost` and every IP address.
+    /// Accepted names in `Host`, in lower case, in addition to `localhost` and every IP address.
     pub host_names: Arc<[String]>,
-    /// Certificate and key; `None`: no TLS.
+    /// Certificate and key; `None` for no TLS.
     pub tls: Option<Arc<Tls>>,
-    /// Connections at once.
+    /// Most connections.
     pub connections_max: usize,
-    /// Connections of one peer at once.
+    /// Most connections of one peer.
     pub peer_connections_max: usize,
-    /// Readings of reports and raw requests at once: each may hold a copy of a report.
+    /// Most concurrent reads of reports and raw requests: each may hold a copy of a report.
     pub readings_max: usize,
-    /// Queries that wait for their turn.
+    /// Most waiting queries.
     pub waiting_max: usize,
-    /// Answers being sent at once that were too large to be written in one piece: each holds its table until it is sent.
+    /// Most streamed answers, which were too large for one piece: each holds its table until it is
+    /// sent.
     pub streams_max: usize,
-    /// Clients at once that follow requests as they pass.
+    /// Most clients that follow requests.
     pub followers_max: usize,
-    /// How long a query waits for its turn.
+    /// Longest wait of a query.
     pub patience: Duration,
-    /// How long a client may take for the TLS handshake.
+    /// Time limit of a TLS handshake.
     pub handshake_max: Duration,
-    /// How long a client may take for the head of a request, the time before it included.
+    /// Time limit of the head of a request, including the idle time before it.
     pub head_max: Duration,
-    /// How long a client may take for a body.
+    /// Time limit of a body.
     pub body_max: Duration,
-    /// How long a client may take for one answer.
+    /// Time limit of one answer.
     pub answer_max: Duration,
-    /// How long a connection lives on which nothing moves.
+    /// Lifetime of an idle connection.
     pub idle_max: Duration,
-    /// The memory plan, for people to see.
+    /// The memory plan, for people.
     pub memory_plan: Arc<[Planned]>,
-    /// The last hour; `None`: not kept.
+    /// The last hour; `None` if not kept.
     pub series: Option<Series>,
-    /// What `/metrics` answers with.
+    /// The source of `/metrics`.
     pub metrics: Metrics,
-    /// The alerts, and who is told.
+    /// The alerts, and their receivers.
     pub alerts: Alerts,
 }
 
@@ -113,7 +114,7 @@ impl HttpSettings {
                 .collect(),
             tls: None,
             connections_max: 256,
-            // Half: one peer alone cannot keep all others out, and a proxy in front has enough.
+            // Half: one peer cannot keep all others out, and a proxy in front has enough.
             peer_connections_max: 128,
             readings_max: 2,
             waiting_max: 64,

@@ -1,13 +1,15 @@
-//! Spans of the past as they are asked for: `from`, `to`, `tz` and `compare`.
+//! Parses spans of the past: `from`, `to`, `tz` and `compare`.
 //!
-//! A moment is unix seconds, RFC 3339, a date or a date with a time of day in the zone that `tz` names, or reckoned from now:
+//! A time is given in unix seconds, RFC 3339, a date or a date with a time of day in the zone that
+//! `tz` names, or relative to now:
 //!
 //! ```text
 //!   now      -7d      -1h30m      -7d@d      @h      -1d@d+9h
 //! ```
 //!
-//! `@` goes back to the beginning of that unit. Days, weeks, months and years are those of the zone's calendar: `-1d` is the
-//! same time of the day before, also when the clocks were changed in between. Weeks begin on Monday.
+//! `@` goes back to the start of that unit. Days, weeks, months and years are those of the zone's
+//! calendar: `-1d` is the same time of the day before, even if the clocks were changed in between.
+//! Weeks begin on Monday.
 
 use std::ops::Range;
 #[cfg(feature = "sql")]
@@ -24,21 +26,21 @@ use super::error::Problem;
 use super::params::{Params, Rounding, moment};
 use crate::query::question::Spans;
 
-/// Without time zones there is one.
+/// A build without time zones has just one.
 #[cfg(not(feature = "sql"))]
 type Tz = chrono::Utc;
 
-/// What is accepted as a moment.
+/// The accepted times, for messages.
 const MOMENTS: &str = "unix seconds such as 1700000000, RFC 3339 such as 2023-11-14T22:13:20Z, a date such as 2023-11-14 or \
     2023-11-14T22:13 in the zone of tz, or now, -7d, -1h30m, -7d@d, @h, -1d@d+9h";
-/// What is accepted as another span to compare with.
+/// The accepted comparison spans, for messages.
 const COMPARED: &str = "how far before, such as -1w, 1d or 1h, span for the one right before, or the moment at which it begins";
-/// How far back a span reaches when `from` is not given, seconds.
+/// Length of a span in seconds if `from` is not given.
 const SPAN_DEFAULT: u64 = 3_600;
 /// The first second that is too late: the year 10000.
 pub(super) const END: i64 = 253_402_300_800;
 
-/// A span as it was asked for.
+/// A span as requested.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Span {
     from: Option<String>,
@@ -47,7 +49,7 @@ pub(super) struct Span {
     compare: Option<String>,
 }
 
-/// The zone by whose clocks moments are shown.
+/// The zone in which times are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Zone(Tz);
 
@@ -58,17 +60,17 @@ impl Default for Zone {
 }
 
 impl Zone {
-    /// What its clocks show.
+    /// Local time in the zone.
     pub(super) fn shown(self, at: u64) -> NaiveDateTime {
         local(at.cast_signed(), self.0).unwrap_or_default()
     }
 
-    /// What it is called.
+    /// The name of the zone.
     pub(super) fn name(self) -> String {
         self.0.to_string()
     }
 
-    /// The moments of a span at which the clocks show a multiple of so many seconds.
+    /// The times in a span at which the local time is a multiple of `step` seconds.
     pub(super) fn every(self, step: u64, span: Range<u64>) -> impl Iterator<Item = u64> {
         let unix_secs = move |at| self.shown(at).and_utc().timestamp().cast_unsigned();
         let first = unix_secs(span.start).next_multiple_of(step.max(1));
@@ -82,7 +84,7 @@ impl Zone {
 }
 
 impl Span {
-    /// The parameters `from`, `to`, `tz`.
+    /// Takes the parameters `from`, `to`, `tz`.
     pub(super) fn take(params: &mut Params) -> Self {
         Self {
             from: params.text("from"),
@@ -92,14 +94,14 @@ impl Span {
         }
     }
 
-    /// The same, and `compare`.
+    /// Takes `compare` as well.
     pub(super) fn take_compared(params: &mut Params) -> Self {
         let mut span = Self::take(params);
         span.compare = params.text("compare");
         span
     }
 
-    /// The moments of `from` and `to` when it is `now_ms` of the wall clock, as far as they are given.
+    /// The times of `from` and `to`, if given, at `now_ms` of the wall clock.
     pub(super) fn ends(&self, now_ms: u64) -> Result<(Option<u64>, Option<u64>), Problem> {
         let (now, tz) = self.here(now_ms)?;
         let read = |name: &'static str, text: &Option<String>, rounding| {
@@ -136,13 +138,14 @@ impl Span {
         Ok((i64::try_from(now_ms / 1_000).unwrap_or_default(), tz))
     }
 
-    /// What is meant by it; `None`: nothing of the past. `to` is now and `from` an hour before it when they are not given.
-    /// A span up to now that is compared ends with the last full minute, so that neither has a part of one.
+    /// The meaning; `None` if it is not the past. The default of `to` is now, and of `from` an hour
+    /// before it. A span up to now that is compared ends with the last full minute, so that neither
+    /// span has part of one.
     pub(super) fn at(&self, now_ms: u64) -> Result<Option<Spans>, Problem> {
         self.at_or(now_ms, None)
     }
 
-    /// The same; when neither is given, the last `default` seconds.
+    /// Like [`at`](Self::at); if neither is given, the last `default` seconds.
     pub(super) fn at_or(
         &self,
         now_ms: u64,
@@ -193,7 +196,7 @@ fn zone(name: &str) -> Option<Tz> {
     Tz::from_str(name).ok()
 }
 
-/// A moment, unix seconds; `None`: it is none, or not of these millennia.
+/// Parses a time to unix seconds; `None` if it is invalid, or out of range.
 fn read_moment(text: &str, now: i64, tz: Tz, rounding: Rounding) -> Option<u64> {
     let found = moment(text, rounding);
     let found = found.map(i64::try_from).and_then(Result::ok);
@@ -203,7 +206,7 @@ fn read_moment(text: &str, now: i64, tz: Tz, rounding: Rounding) -> Option<u64> 
     (0..END).contains(&found).then_some(found.cast_unsigned())
 }
 
-/// The span with which another is compared: so long before, or from a moment on.
+/// Parses the comparison span: a distance before, or a start.
 fn before(text: &str, span: &Range<u64>, now: i64, tz: Tz) -> Option<Range<u64>> {
     if text == "span" {
         let secs = span.end - span.start;
@@ -228,7 +231,7 @@ fn before(text: &str, span: &Range<u64>, now: i64, tz: Tz) -> Option<Range<u64>>
     Some(begin..begin + (span.end - span.start))
 }
 
-/// `2023-11-14`, `2023-11-14T22:13`, `2023-11-14 22:13:20` by the clocks of a zone.
+/// Parses `2023-11-14`, `2023-11-14T22:13`, `2023-11-14 22:13:20` as local time in a zone.
 fn on_calendar(text: &str, tz: Tz) -> Option<i64> {
     let midnight = |date: NaiveDate| date.and_time(NaiveTime::MIN);
     let date = NaiveDate::parse_from_str(text, "%Y-%m-%d")
@@ -248,7 +251,7 @@ fn on_calendar(text: &str, tz: Tz) -> Option<i64> {
     resolved(date.or_else(time)?, tz)
 }
 
-/// `now`, `-7d@d+9h`: steps from now.
+/// Parses `now`, `-7d@d+9h`: steps from now.
 fn reckoned(text: &str, now: i64, tz: Tz) -> Option<i64> {
     let text = text.replace(' ', "+");
     let steps_of = text.strip_prefix("now").unwrap_or(&text);
@@ -277,7 +280,7 @@ fn reckoned(text: &str, now: i64, tz: Tz) -> Option<i64> {
     Some(at)
 }
 
-/// `1h30m` as numbers of units.
+/// Parses `1h30m` to numbers of units.
 fn steps(mut text: &str) -> Option<Vec<(i64, Unit)>> {
     let mut steps = Vec::new();
     while !text.is_empty() {
@@ -287,7 +290,7 @@ fn steps(mut text: &str) -> Option<Vec<(i64, Unit)>> {
             .find(|it: char| it.is_ascii_digit())
             .unwrap_or(rest.len());
         let (unit, rest) = rest.split_at(letters);
-        // A unit alone is one of it.
+        // A unit without a number means one.
         let count = if count.is_empty() {
             1
         } else {
@@ -324,7 +327,7 @@ impl Unit {
         })
     }
 
-    /// So many units later; those of the calendar at the same time of the day.
+    /// Adds a number of units; those of the calendar keep the time of day.
     fn step(self, at: i64, count: i64, tz: Tz) -> Option<i64> {
         let secs = |secs: i64| at.checked_add(count.checked_mul(secs)?);
         let local = local(at, tz)?;
@@ -359,7 +362,7 @@ impl Unit {
         }
     }
 
-    /// When the unit began that is at this moment.
+    /// The start of the unit that contains this time.
     fn begin(self, at: i64, tz: Tz) -> Option<i64> {
         let local = local(at, tz)?;
         let into_hour = i64::from(local.minute() * 60 + local.second());
@@ -379,15 +382,16 @@ impl Unit {
     }
 }
 
-/// What the clocks of a zone show.
+/// Local time in a zone.
 fn local(at: i64, tz: Tz) -> Option<NaiveDateTime> {
     let at = DateTime::from_timestamp(at, 0)?;
     Some(at.with_timezone(&tz).naive_local())
 }
 
-/// When the clocks of a zone show this: of two moments the first; where they skip it, the one to which they skip.
+/// The time of a local time in a zone: the first of two; if it is skipped, the time at which the
+/// clocks continue.
 fn resolved(shown: NaiveDateTime, tz: Tz) -> Option<i64> {
-    // No zone has skipped more than a day, and none by other than quarters of an hour, lately.
+    // Recently no zone has skipped more than a day, or by other than quarters of an hour.
     let quarters =
         (0..=96).filter_map(|quarters| shown.checked_add_signed(TimeDelta::minutes(15 * quarters)));
     let mut found = quarters.filter_map(|shown| match tz.from_local_datetime(&shown) {
@@ -471,7 +475,7 @@ mod tests {
             ("-1d", "2026-03-28T13:34:56Z"),
             ("-24h", "2026-03-28T12:34:56Z"),
             ("-7d@d", "2026-03-21T23:00:00Z"),
-            // Skipped: where it goes on.
+            // Skipped: the time at which it continues.
             ("2026-03-29T02:00", "2026-03-29T01:00:00Z"),
             ("2026-03-29T02:30", "2026-03-29T01:00:00Z"),
             // Twice: the first.
@@ -484,7 +488,7 @@ mod tests {
             read("@h", Tz::Asia__Kolkata),
             Some(at("2026-03-29T12:30:00Z"))
         );
-        // A midnight that there was not.
+        // A midnight that did not exist.
         let santiago = read("2026-09-06", Tz::America__Santiago);
         assert_eq!(santiago, Some(at("2026-09-06T04:00:00Z")));
     }

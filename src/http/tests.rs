@@ -1,11 +1,11 @@
 //! The front end over a real socket, over a catalog of known requests.
 //!
-//! Most questions go through ureq, a client that knows nothing of this server; what no proper client would send goes
-//! through [`Server::raw`]. Each file below holds one kind of promise.
+//! Most requests go through ureq, a client that knows nothing of this server; invalid requests go
+//! through [`Server::raw`]. Each file below covers one kind of guarantee.
 
 pub(super) mod harness;
 
-/// Rows, columns, sorting, filters, formats, making and dropping.
+/// Rows, columns, sorting, filters, formats, creating and dropping.
 mod reports;
 
 /// Raw requests: every search parameter, and one request in full.
@@ -14,8 +14,8 @@ mod requests;
 /// Methods, hosts, origins, bodies, heads, slow and too many clients, the stop.
 mod refusals;
 
-/// Who has not logged in, TLS that does not come about, one peer with many connections; headers that every answer has.
+/// Clients without a login, failed TLS, one peer with many connections; headers of every answer.
 mod strangers;
 
-/// The OpenAPI document against what the routes do.
+/// The OpenAPI document compared with the routes.
 mod openapi;

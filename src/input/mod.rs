@@ -1,12 +1,15 @@
-//! Where requests come from: bytes from outside become records in the ring.
+//! Inputs: turn bytes from outside into records in the ring.
 //!
-//! `udp` has the sockets and the threads that read them; each thread has a [`Decode`] of its own, for the format that its
-//! socket receives. `pinba` decodes what PHP's Pinba extension sends, `squid` the lines that Squid logs, which also come over
-//! connections and from files; `otlp` takes spans, which the HTTP side hands to it. What formats share is in `record` (records, how they are written and what is counted
-//! meanwhile) and `rewrite` (name rules). Another format is one more folder here with a [`Decode`], and a line in `daemon`
-//! that starts receivers with it. `stat` reads samples, which are no requests and go a way of their own.
+//! `udp` has the sockets and the threads that read them; each thread has its own [`Decode`] for the
+//! format of its socket. `pinba` decodes the packets of PHP's Pinba extension; `squid` decodes
+//! Squid's log lines, which also arrive over connections and from files; `otlp` takes spans from
+//! the HTTP side. Shared parts are in `record` (records, their writer and counts) and `rewrite`
+//! (name rules). Another format is one more folder here with a [`Decode`], and a line in `daemon`
+//! that starts receivers with it. `stat` reads samples, which are not requests and take a path of
+//! their own.
 
-// Untrusted bytes: every access is checked, every sum says what it does past the end. Tests may be plain.
+// Untrusted bytes: every access is checked, every sum states its behaviour on overflow. Tests may
+// be plain.
 #[cfg_attr(
     not(test),
     deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)
@@ -54,13 +57,14 @@ pub trait Decode {
     /// Whether [`sender`](Self::sender) is called before each datagram.
     const WANTS_SENDER: bool = false;
 
-    /// The next datagram is from there.
+    /// Sets the sender of the next datagram.
     fn sender(&mut self, _sender: SocketAddr) {}
 
-    /// Decodes one datagram, received in second `received_secs` (since 1970), and gives how many records went to `sink`.
+    /// Decodes one datagram, received in second `received_secs` (since 1970), and returns the
+    /// number of records written to `sink`.
     ///
     /// # Errors
-    /// Why it was rejected, which is counted; nothing went to `sink`.
+    /// The reason for rejection, which is counted; nothing was written to `sink`.
     fn decode(
         &mut self,
         datagram: &[u8],
@@ -71,6 +75,6 @@ pub trait Decode {
     /// Counts a datagram that is rejected unread.
     fn reject(&mut self, reason: RejectReason);
 
-    /// What was counted since the last time, and starts again at zero. Called once a batch.
+    /// Returns the counts since the last call, and resets them. Called once per batch.
     fn take_counts(&mut self) -> DecodeCounts;
 }

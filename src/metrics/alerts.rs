@@ -19,7 +19,7 @@ const COUNTERS: [Counter; 3] = [
     ("pinbad_alerts_failed", "Attempts to send alerts that failed and are repeated", |it| &it.failed),
 ];
 
-/// Writes all of them; nothing where there are no rules and nobody to tell.
+/// Writes all metrics; nothing if there are neither rules nor receivers.
 pub(super) fn encode(encoder: &mut DescriptorEncoder<'_>, alerts: &Alerts) -> std::fmt::Result {
     if !alerts.rules().is_empty() {
         let (name, help) = ("pinbad_alerts", "Alerts by name, state and severity");

@@ -1,17 +1,18 @@
-//! From OpenMetrics to the classic Prometheus text format, line by line.
+//! Converts OpenMetrics to the classic Prometheus text format, line by line.
 //!
-//! The library writes OpenMetrics only. The two differ in the lines that begin with `#`: the classic format names a
-//! counter with its `_total`, knows no units, no `info` and no end. Samples are the same.
+//! The library writes OpenMetrics only. The two differ in the lines that begin with `#`: the
+//! classic format names a counter with its `_total`, knows no units, no `info` and no end marker.
+//! Samples are the same.
 
 use std::fmt::Write;
 
-/// What the classic format calls itself.
+/// Content type of the classic format.
 pub(super) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// The same metrics in the classic format.
+/// Converts metrics to the classic format.
 pub(super) fn classic(open_metrics: &str) -> String {
     let mut out = String::with_capacity(open_metrics.len());
-    // HELP stands before TYPE, which decides on the name that both have.
+    // HELP precedes TYPE, which decides on the name that both have.
     let mut help = "";
     for line in open_metrics.lines() {
         let Some(comment) = line.strip_prefix("# ") else {

@@ -1,4 +1,4 @@
-//! The sums of the daemon's instruments as metrics: events and seconds, for each that has counted.
+//! Sums over the daemon's instruments as metrics: events and seconds, for each that has counted.
 
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;

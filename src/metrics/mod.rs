@@ -1,4 +1,4 @@
-//! `/metrics`: what Prometheus scrapes, in its classic text format and as OpenMetrics.
+//! `/metrics` for Prometheus, in its classic text format and as OpenMetrics.
 //!
 //! Counters and histograms per row of the chosen reports come from the series thread, once a second, and only grow; the
 //! daemon's own numbers are those of `/api/v1/status` at the moment. [`otlp`] pushes the same to others. A windowed report cannot be scraped as a rate; these
@@ -27,10 +27,11 @@ use crate::delta::{RowReader, Second};
 use crate::report::Watchlist;
 use crate::telemetry::reading::Group;
 
-/// Bytes that a series takes in the daemon: its numbers, its share of a name, and its lines while they are being sent.
+/// Bytes per series in the daemon: its numbers, its share of a name, and its lines while they are
+/// being sent.
 pub const SERIES_BYTES: usize = 512;
 
-/// What the metrics are made from; cheap to clone.
+/// The data behind the metrics; cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Metrics {
     rows: Arc<RwLock<Rows>>,
@@ -39,7 +40,7 @@ pub struct Metrics {
     push: Option<Push>,
 }
 
-/// In which format they are asked for.
+/// The format of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     /// The classic text format, which everything understands.
@@ -49,7 +50,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// What an answer calls it.
+    /// The content type.
     #[must_use]
     pub const fn content_type(self) -> &'static str {
         match self {
@@ -60,7 +61,8 @@ impl Format {
 }
 
 impl Metrics {
-    /// Metrics of the rows of those of these reports that are scraped, with histograms up to these bounds, in `series_max` series.
+    /// Metrics of the scraped reports among `watched`, with histograms up to these bounds, in
+    /// `series_max` series.
     #[must_use]
     pub fn new(watched: Watchlist, buckets: &[Duration], series_max: usize) -> Self {
         let bounds = buckets
@@ -85,12 +87,13 @@ impl Metrics {
         }
     }
 
-    /// Counts a second; the series thread does.
+    /// Counts a second; called by the series thread.
     pub fn take(&self, second: &Second) {
         self.take_rows(|rows| second.read(&mut [rows]));
     }
 
-    /// Counts the rows of a second that come from `read`. Under one hold of the lock: a scrape finds it in all reports or in none.
+    /// Counts the rows of a second, provided by `read`, under one hold of the lock: a scrape sees
+    /// the second in all reports or in none.
     pub fn take_rows(&self, read: impl FnOnce(&mut dyn RowReader)) {
         let mut rows = self.rows.write();
         rows.follow();
@@ -111,7 +114,7 @@ impl Metrics {
         self.push.as_ref()
     }
 
-    /// All metrics; `status` is that of `/api/v1/status` as it is now.
+    /// Writes all metrics; `status` is the current content of `/api/v1/status`.
     #[must_use]
     pub fn write(&self, status: Vec<Group>, format: Format) -> String {
         let mut registry = Registry::default();
@@ -137,8 +140,8 @@ struct Scrape {
 
 impl Collector for Scrape {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> std::fmt::Result {
-        // What the rows take is that of the moment in which they are written: the status is older, and a second may
-        // have closed since.
+        // The usage is that of the rows written here: the status is older, and a second may have
+        // closed since.
         let rows = self.metrics.rows.read();
         let mut status = self.status.clone();
         status.retain(|group| group.place != rows::STATUS);
@@ -232,7 +235,7 @@ mod tests {
             "pinbad_snapshots_written_total 8",
             "pinbad_socket_datagrams_invalid_total{socket=\"1\"} 2",
             "pinbad_socket_recv_buffer_asked_bytes{socket=\"0\"} 0",
-            // Of the rows beside it, not of the older status.
+            // From the rows next to it, not from the older status.
             "pinbad_metrics_requests_folded_total 0",
             "pinbad_build_info{version=\"1.2.3\"} 1",
         ] {

@@ -1,6 +1,6 @@
-//! The process as Prometheus' own libraries show it: CPU, memory, open files, start.
+//! The process as Prometheus' own libraries show it: CPU, memory, open files, start time.
 //!
-//! Read from `/proc/self` when somebody scrapes; where there is none, the metrics are left out.
+//! Read from `/proc/self` at each scrape; without it the metrics are left out.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -11,7 +11,7 @@ use prometheus_client::registry::Unit;
 
 use crate::telemetry::{cpu, memory};
 
-/// Writes what the kernel says of the process.
+/// Writes the kernel's data on the process.
 pub(super) fn encode(encoder: &mut DescriptorEncoder<'_>, started: SystemTime) -> std::fmt::Result {
     let (seconds, bytes) = (Unit::Seconds, Unit::Bytes);
     if let Some(times) = cpu::process() {

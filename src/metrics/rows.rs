@@ -1,9 +1,10 @@
 //! Rows of reports as counters and histograms that only grow.
 //!
-//! Fed by the series thread once a second with what each row gained; read by whoever scrapes. A row gets its place
-//! once and keeps it for as long as there is the report: a counter that disappears and comes back smaller would ruin every
-//! rate over it. Places are a budget of series; when it is used up, rows without one are added up in `(other)`. Of
-//! the rows that are new in a second those that took the most time get their place first.
+//! Fed by the series thread once a second with the gain of each row; read by scrapes. A row gets
+//! its place once and keeps it as long as the report exists: a counter that disappears and comes
+//! back smaller would ruin every rate over it. Places are limited by a budget of series; when it is
+//! used up, rows without one are added up in `(other)`. Among the new rows of a second those with
+//! the most time get their place first.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,7 +31,7 @@ pub(super) struct Rows {
     reports: Vec<ReportMetrics>,
     bounds: Arc<[u64]>,
     series_max: usize,
-    /// The report whose rows are being counted, how many new ones may get a place, and those.
+    /// The report being counted, how many new rows may get a place, and those rows.
     counted: Option<usize>,
     room: usize,
     new: Vec<(Box<[u8]>, Row)>,
@@ -40,20 +41,20 @@ pub(super) struct Rows {
 #[derive(Debug)]
 struct ReportMetrics {
     report: Arc<Watched>,
-    /// Names of the labels, one a key.
+    /// Names of the labels, one per key.
     labels: Vec<String>,
-    /// Of each bound the first bucket of the report that is above it.
+    /// For each bound, the first bucket of the report above it.
     edges: Vec<u32>,
-    /// By key.
+    /// Rows by key.
     rows: BTreeMap<Box<[u8]>, Row>,
-    /// What found no place.
+    /// The sum of rows without a place.
     other: Row,
 }
 
 #[derive(Debug, Clone)]
 struct Row {
     totals: Totals,
-    /// Times by bound, the last above all of them.
+    /// Times by bound; the last is above all bounds.
     buckets: Box<[u64]>,
 }
 
@@ -81,7 +82,7 @@ impl Row {
 }
 
 impl ReportMetrics {
-    /// No rows yet.
+    /// An empty set of rows.
     fn new(report: &Arc<Watched>, bounds: &[u64]) -> Self {
         let buckets = &report.definition.buckets;
         Self {
@@ -97,18 +98,19 @@ impl ReportMetrics {
         self.report.definition.level == Level::Timer
     }
 
-    /// Series that all rows take, those without a place as one.
+    /// Series of all rows, with those without a place as one.
     fn series(&self) -> usize {
         (self.rows.len() + 1) * self.series_of_row()
     }
 
-    /// Series that a row takes: its buckets, their sum and count, and the counters beside them.
+    /// Series of one row: its buckets, their sum and count, and its counters.
     fn series_of_row(&self) -> usize {
         self.edges.len() + 1 + 2 + if self.of_timers() { 3 } else { 4 }
     }
 
-    /// Counts what a row gained; one that is new may get one of `room` places. The only row of a report without keys is what
-    /// `other` is to the rest: it is there from the start, so that rates see its first request.
+    /// Counts the gain of a row; a new one may get one of `room` places. The only row of a report
+    /// without keys uses `other`: it exists from the start, so that rates include its first
+    /// request.
     fn count(&mut self, gained: &RowDelta<'_>, new: &mut Vec<(Box<[u8]>, Row)>, room: usize) {
         let Self {
             edges, rows, other, ..
@@ -131,7 +133,7 @@ impl ReportMetrics {
     }
 }
 
-/// Keeps the `room` rows with the most time, most first, and adds the rest to `other`.
+/// Keeps the `room` rows with the most time, in descending order, and adds the rest to `other`.
 fn heaviest(rows: &mut Vec<(Box<[u8]>, Row)>, room: usize, other: &mut Row) {
     rows.sort_unstable_by(|a, b| (b.1.totals.time, &b.0).cmp(&(a.1.totals.time, &a.0)));
     for (_, row) in rows.drain(room.min(rows.len())..) {
@@ -139,7 +141,8 @@ fn heaviest(rows: &mut Vec<(Box<[u8]>, Row)>, room: usize, other: &mut Row) {
     }
 }
 
-/// The bucket whose lower edge is nearest to a bound: it is the first that does not count below the bound.
+/// The bucket whose lower edge is nearest to a bound: the first that does not count below the
+/// bound.
 fn edge(layout: &BucketLayout, bound_us: u64) -> u32 {
     let bucket = layout.bucket(bound_us);
     let (low, high) = layout.bounds(bucket);
@@ -147,11 +150,11 @@ fn edge(layout: &BucketLayout, bound_us: u64) -> u32 {
     if is_low { bucket } else { bucket + 1 }
 }
 
-/// Where the status has what the rows take of their budget.
+/// Where the status shows the usage of the budget.
 pub(super) const STATUS: Place = Place::Object("metrics");
 
 impl Rows {
-    /// No rows yet, of those of these reports that are scraped: they are shown from the start.
+    /// An empty set of rows for the scraped reports among `watched`: they are shown from the start.
     pub(super) fn new(watched: Watchlist, bounds: Arc<[u64]>, series_max: usize) -> Self {
         let scraped = watched.now();
         let scraped = scraped.iter().filter(|it| it.is_scraped);
@@ -166,7 +169,8 @@ impl Rows {
         }
     }
 
-    /// Begins with reports that were made meanwhile, if there is room for one row of each, and forgets those that were dropped.
+    /// Adds reports created meanwhile, if there is room for one row of each, and forgets dropped
+    /// ones.
     pub(super) fn follow(&mut self) {
         let watched = self.watched.now();
         let reports = &mut self.reports;
@@ -190,7 +194,7 @@ impl Rows {
         self.reports.iter().map(ReportMetrics::series).sum()
     }
 
-    /// What the rows take of their budget.
+    /// Usage of the budget of series.
     pub(super) fn status(&self) -> Group {
         let with_keys = self.reports.iter().filter(|it| !it.labels.is_empty());
         let folded: u64 = with_keys.map(|it| it.other.totals.requests).sum();
@@ -205,7 +209,7 @@ impl Rows {
         Group::new(STATUS, readings)
     }
 
-    /// Writes all of them, one metric after the other.
+    /// Writes all rows, one metric after the other.
     pub(super) fn encode(&self, encoder: &mut DescriptorEncoder<'_>) -> std::fmt::Result {
         for timers in [false, true] {
             if self.reports.iter().any(|it| it.of_timers() == timers) {
@@ -262,7 +266,7 @@ impl Rows {
         Ok(())
     }
 
-    /// Gives `write` every row, with the labels `report`, one for each key, and `mode`.
+    /// Passes every row to `write`, with the labels `report`, one per key, and `mode`.
     fn each(
         &self,
         timers: bool,
@@ -346,7 +350,8 @@ pub(super) const COUNTERS: [(bool, &str, &str, Measures); 5] = [
     (true, "pinbad_timer_requests", "Requests that had such a timer, by row of a report", &[(None, Measure::Requests)]),
 ];
 
-/// A label for each key of a report: its column, in the letters that labels may have, and not one that has a meaning.
+/// A label for each key of a report: its column in the letters that labels may have, avoiding
+/// reserved names.
 fn label_names(keys: &[String]) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for key in keys {

@@ -1,7 +1,8 @@
-//! The daemon's own numbers as metrics: every [`Reading`] of `/api/v1/status`, with kind, help and unit.
+//! The daemon's own numbers as metrics: every [`Reading`] of `/api/v1/status`, with kind, help and
+//! unit.
 //!
-//! A unit that ends a name (`_us`, `_bytes`, `_seconds`) becomes the metric's. Counts by reason have the label `reason`,
-//! the objects of a list those of their group.
+//! A unit that ends a name (`_us`, `_bytes`, `_seconds`) becomes the metric's unit. Counts by
+//! reason have the label `reason`; the objects of a list have the labels of their group.
 
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
@@ -12,7 +13,7 @@ use crate::telemetry::reading::{Group, Kind, Place, Reading};
 
 /// Writes all numbers of the status.
 pub(super) fn encode(encoder: &mut DescriptorEncoder<'_>, groups: &[Group]) -> std::fmt::Result {
-    // Of a list one metric after the other, each with the numbers of all.
+    // One metric of a list after the other, each with the numbers of all objects.
     for alike in groups.chunk_by(|a, b| a.place == b.place) {
         for (at, reading) in alike[0].readings.iter().enumerate() {
             match (&reading.value, reading.kind) {

@@ -1,8 +1,9 @@
-//! Activities of requests that came from Squid, beside the rows of requests: a cyclic store that only a configuration with a
-//! `[[squid]]` entry has.
+//! Activities of requests from Squid, stored separately from requests: a cyclic store that exists
+//! only with a `[[squid]]` entry.
 //!
-//! Rows lie in the order of their requests, those of one side by side, and are found by its id. When there is no room the oldest
-//! request's give way. A request that left the pool is asked for by nobody, and neither are its activities.
+//! Rows are ordered by request, with those of one request adjacent, and are found by its id. When
+//! full, the oldest request's rows are overwritten. Nobody asks for the activities of a request
+//! that left the pool.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -22,10 +23,10 @@ struct Row {
     known: Packed,
 }
 
-/// Bytes of one.
+/// Bytes of one row.
 pub const ACTIVITY_ROW_BYTES: usize = size_of::<Row>();
 
-/// The activities.
+/// The store of activities.
 #[derive(Debug, Default)]
 pub struct Activities {
     rows: VecDeque<Row>,
@@ -33,7 +34,8 @@ pub struct Activities {
 }
 
 impl Activities {
-    /// How many a pool has room for. A request has two timers and more for each of its activities, or one and none.
+    /// Capacity of a pool's store. A request has at least two timers for each of its activities, or
+    /// one timer and no activity.
     #[must_use]
     pub fn rows_max(config: &PoolConfig) -> usize {
         match config.request_pool_size {
@@ -42,7 +44,7 @@ impl Activities {
         }
     }
 
-    /// Room for so many. Pages that are never written to take no memory.
+    /// A store with this capacity. Pages never written take no memory.
     #[must_use]
     pub fn new(rows_max: usize) -> Self {
         Self {
@@ -51,25 +53,25 @@ impl Activities {
         }
     }
 
-    /// Whether there is room for any.
+    /// Whether there is any capacity.
     #[must_use]
     pub const fn are_kept(&self) -> bool {
         self.rows_max > 0
     }
 
-    /// How many there are.
+    /// Number of rows.
     #[must_use]
     pub fn len(&self) -> usize {
         self.rows.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no rows.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
 
-    /// Takes those of a request, whose id is greater than that of any before.
+    /// Appends the activities of a request, whose id is greater than that of any before.
     #[cold]
     pub(super) fn append(&mut self, request: u64, record: &[u8]) {
         let (packed, _) = record.as_chunks::<{ size_of::<Packed>() }>();
@@ -107,7 +109,7 @@ impl Activities {
         start..before(requests.end).max(start)
     }
 
-    /// What is known of one request; `None`: it did not come from Squid.
+    /// The activities of one request; `None` if it did not come from Squid.
     #[must_use]
     pub fn of(&self, request: u64) -> Option<Measures> {
         let mut measures = Measures::default();
@@ -116,7 +118,7 @@ impl Activities {
         (known > 0).then_some(measures)
     }
 
-    /// Those of these requests that came from Squid, in their order.
+    /// The activities of those of these requests that came from Squid, in order.
     pub fn within(&self, requests: &Range<u64>) -> impl Iterator<Item = (u64, Measures)> {
         let mut rows = self.rows.range(self.places(requests)).peekable();
         std::iter::from_fn(move || {
@@ -130,17 +132,17 @@ impl Activities {
         })
     }
 
-    /// Those of these requests, for a snapshot.
+    /// Encodes the activities of these requests for a snapshot.
     #[must_use]
     pub fn save(&self, requests: &Range<u64>) -> Vec<u8> {
         let rows = self.rows.range(self.places(requests));
         rows.flat_map(|row| row.as_bytes()).copied().collect()
     }
 
-    /// Takes back what was saved, of those requests that `are_kept`.
+    /// Restores saved activities of those requests that `are_kept`.
     ///
     /// # Errors
-    /// When it is nothing that was saved here, in this order.
+    /// Fails if the data was not saved here, in this order.
     pub(super) fn restore(
         &mut self,
         saved: &[u8],

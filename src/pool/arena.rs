@@ -1,9 +1,10 @@
-//! Bytes of many small things under one fixed budget.
+//! Storage for many small byte strings under one fixed budget.
 //!
-//! Texts and tag sets keep their bytes here. The budget is divided into chunks of 64 KiB; a chunk serves one size
-//! class at a time and goes back to the common heap of chunks when its last slot is freed, so no mix of sizes,
-//! however hostile, makes the arena larger than its budget. When nothing is left, [`Arena::store`] says so and the
-//! caller counts. Only the merger thread writes; readers look on under the lock that covers the whole pool.
+//! Texts and tag sets keep their bytes here. The budget is divided into chunks of 64 KiB; a chunk
+//! serves one size class at a time and returns to the common heap of chunks when its last slot is
+//! freed, so no mix of sizes, however hostile, makes the arena larger than its budget. When nothing
+//! is left, [`Arena::store`] returns `None` and the caller counts it. Only the merger thread
+//! writes; readers use the lock that covers the whole pool.
 //!
 //! ```text
 //! chunk of class 48:  | slot | slot | free -> 7 | slot | ... never used yet ...
@@ -11,7 +12,7 @@
 //! ```
 //! A free slot's first two bytes hold the number of the next free slot of the chunk.
 
-/// Bytes in a chunk. Larger things than this cannot be stored.
+/// Bytes in a chunk. Longer strings cannot be stored.
 const CHUNK_BYTES: usize = 65_536;
 
 /// Positions are counted in units of 16 bytes, so that 32 bits reach 64 GiB.
@@ -30,9 +31,9 @@ const NO_SLOT: u16 = u16::MAX;
 #[derive(Debug)]
 pub(crate) struct Arena {
     chunks: Vec<Chunk>,
-    /// Chunks that serve no class now.
+    /// Chunks without a class.
     idle: Vec<u32>,
-    /// Per class: chunks that have a slot to give.
+    /// Per class: chunks with a free slot.
     partial: [Vec<u32>; CLASSES.len()],
     chunks_max: usize,
 }
@@ -45,7 +46,7 @@ struct Chunk {
     used: u16,
     /// First slot of the free list.
     free: u16,
-    /// Slots from here on were never used since the chunk got its class.
+    /// First slot never used since the chunk got its class.
     fresh: u16,
 }
 
@@ -60,7 +61,7 @@ const fn chunks_max(budget_bytes: usize) -> usize {
 }
 
 impl Arena {
-    /// An arena that takes at most `budget_bytes` (at least one chunk). Chunks are made when first needed.
+    /// An arena of at most `budget_bytes` (at least one chunk). Chunks are allocated on first use.
     pub(crate) fn new(budget_bytes: usize) -> Self {
         Self {
             chunks: Vec::new(),
@@ -70,12 +71,13 @@ impl Arena {
         }
     }
 
-    /// Bytes that an arena with this budget takes at most: its chunks and what is known of them.
+    /// Most bytes of an arena with this budget: its chunks and their metadata.
     pub(super) const fn bytes_max(budget_bytes: usize) -> usize {
         chunks_max(budget_bytes) * (CHUNK_BYTES + size_of::<Chunk>())
     }
 
-    /// Keeps a copy of `bytes`; the answer is its place, `None` when the budget is used up or `bytes` is too long.
+    /// Stores a copy of `bytes` and returns its position; `None` if the budget is used up or
+    /// `bytes` is too long.
     pub(crate) fn store(&mut self, bytes: &[u8]) -> Option<u32> {
         let class = class_of(bytes.len())?;
         let index = match self.partial[class].last() {
@@ -109,7 +111,7 @@ impl Arena {
         &self.chunks[place as usize / UNITS_PER_CHUNK].bytes[at..at + len]
     }
 
-    /// Gives back what [`Arena::store`] took for `len` bytes at `place`.
+    /// Frees what [`Arena::store`] allocated for `len` bytes at `place`.
     pub(crate) fn free(&mut self, place: u32, len: usize) {
         let index = place / UNITS_PER_CHUNK as u32;
         let at = (place as usize % UNITS_PER_CHUNK) * UNIT;
@@ -135,12 +137,12 @@ impl Arena {
         }
     }
 
-    /// Bytes that are taken from the system now.
+    /// Bytes allocated from the system.
     pub(crate) fn bytes(&self) -> usize {
         self.chunks.len() * CHUNK_BYTES
     }
 
-    /// Lets a chunk serve `class`.
+    /// Assigns a chunk to `class`.
     fn dedicate(&mut self, class: usize) -> Option<u32> {
         let index = match self.idle.pop() {
             Some(index) => index,
@@ -169,7 +171,7 @@ impl Arena {
 mod tests {
     use super::*;
 
-    /// Random stores and frees keep every live string intact, and the budget holds.
+    /// Random stores and frees keep every live string intact, within the budget.
     #[test]
     fn keeps_what_it_was_given() {
         let mut arena = Arena::new(1 << 20);

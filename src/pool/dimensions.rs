@@ -1,9 +1,11 @@
-//! The dimensions of a request (host, server, script, schema and status), kept once per distinct combination, an origin.
+//! The dimensions of a request (host, server, script, schema and status), kept once per distinct
+//! combination, called an origin.
 //!
-//! A raw row holds one number instead of five, and what must be found for every packet is found with one look-up:
-//! the receiver has hashed the five texts together, the merger probes once and compares. The table is made at start
-//! for as many origins as the main pool has rows. Epochs of the pool hold an origin (see `pool::reclaim`); with the
-//! last it is forgotten and its strings are let go.
+//! A raw row holds one number instead of five, and one look-up finds everything needed for every
+//! packet: the receiver has hashed the five texts together, the merger probes once and compares.
+//! The table is allocated at start for as many origins as the main pool has rows. Epochs of the
+//! pool hold an origin (see `pool::reclaim`); when the last lets go, it is removed and its strings
+//! are released.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,16 +13,16 @@ use super::strings::{NONE, OTHER, StringInterner};
 use super::table::{Holds, Table};
 use crate::input::record::Record;
 
-/// The five request fields that base reports tell rows apart by.
+/// The five request fields that distinguish the rows of base reports.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct Origin {
-    /// Word of the host name.
+    /// Id of the host name.
     pub hostname: u32,
-    /// Word of the server name.
+    /// Id of the server name.
     pub server_name: u32,
-    /// Word of the script name.
+    /// Id of the script name.
     pub script_name: u32,
-    /// Word of the schema; [`NONE`] when the packet had none.
+    /// Id of the schema; [`NONE`] if the packet had none.
     pub schema: u32,
     /// The status as sent.
     pub status: u32,
@@ -31,13 +33,13 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// Another combination has another one, but for a chance of 1 in 2^64.
+    /// A hash that differs between combinations, except with a chance of 1 in 2^64.
     #[must_use]
     pub fn identity(&self) -> u64 {
         self.hash
     }
 
-    /// Its texts.
+    /// Ids of its texts.
     pub(super) fn strings(&self) -> [u32; 4] {
         [
             self.hostname,
@@ -56,7 +58,7 @@ pub(super) struct Dimensions<'a> {
     pub(super) script_name: &'a [u8],
     pub(super) schema: Option<&'a [u8]>,
     pub(super) status: u32,
-    /// [`Hasher::hash_identity`](crate::input::record::Hasher::hash_identity) of them.
+    /// Their [`Hasher::hash_identity`](crate::input::record::Hasher::hash_identity).
     pub(super) hash: u64,
 }
 
@@ -96,19 +98,20 @@ impl Origins {
         Self(Table::new(origins_max, [other]))
     }
 
-    /// Bytes that a store for `origins_max` origins takes once all were there.
+    /// Most bytes of a store for `origins_max` origins.
     pub(super) const fn bytes_max(origins_max: usize) -> usize {
         Table::<Origin>::bytes_max(origins_max, 1)
     }
 
-    /// The number that [`intern`](Self::intern) will find for this hash, most likely; [`NONE`] of a new one.
+    /// The id that [`intern`](Self::intern) will most likely find for this hash; [`NONE`] for a new
+    /// one.
     pub(super) fn guess(&self, hash: u64) -> u32 {
         let found = self.0.find(hash, |origin| origin.hash == hash);
         found.unwrap_or(NONE)
     }
 
-    /// The number of what was sent, which may be the one that was [guessed](Self::guess); its strings are interned when it is
-    /// new.
+    /// The id of these dimensions, which may have been [guessed](Self::guess); interns their
+    /// strings if new.
     #[inline]
     pub(super) fn intern(
         &mut self,
@@ -127,7 +130,7 @@ impl Origins {
                     Some(schema) => origin.schema != NONE && strings.is(origin.schema, schema),
                 }
         };
-        // It may have gone since, or its number have been given to another.
+        // It may have been removed since, or its id reused.
         if guess != NONE && self.0[guess].holds.is_held() && is(&self.0[guess]) {
             return guess;
         }
@@ -155,13 +158,13 @@ impl Origins {
         &self.0[id]
     }
 
-    /// Lets an epoch hold an origin; true if it did not yet.
+    /// Lets an epoch hold an origin; returns whether it is new to the epoch.
     #[inline]
     pub(super) fn hold(&mut self, id: u32, epoch: u32) -> bool {
         id != OTHER_ORIGIN && self.0[id].holds.hold(epoch)
     }
 
-    /// One epoch lets go; true when that was the last and the origin is forgotten.
+    /// Releases an epoch's hold; returns whether it was the last, so that the origin was removed.
     pub(super) fn let_go(&mut self, id: u32, strings: &mut StringInterner) -> bool {
         let last = self.0[id].holds.let_go();
         if last {
@@ -174,19 +177,19 @@ impl Origins {
         last
     }
 
-    /// Bytes of so many.
+    /// Bytes of this many origins.
     #[must_use]
     pub const fn bytes(origins: usize) -> usize {
         origins * size_of::<Origin>()
     }
 
-    /// How many origins are kept now.
+    /// Number of origins.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether none is kept.
+    /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.len() == 0

@@ -1,18 +1,20 @@
-//! How rows leave the pool: by time, with their tick ([`Pool::expire`]), and for room, one request at a time.
+//! Removal of rows from the pool: by time, with their tick ([`Pool::expire`]), and for room, one
+//! request at a time.
 //!
-//! What left is held for a while ([`HELD_MS`]), so that queries which began before can end. The names and tag sets that rows
-//! use are held by epochs of rows (`reclaim`) and let go with the last row of theirs. The merger's thread alone calls this.
+//! Removed rows are held for a while ([`HELD_MS`]), so that running queries can finish. Epochs of
+//! rows hold the names and tag sets in use (`reclaim`) and release them with their last row. Only
+//! the merger's thread calls this.
 
 use super::reclaim::{EPOCH_REQUESTS, EPOCHS_WITHOUT_ROWS, Epoch};
 use super::requests::RequestRow;
 use super::timers::TimerRow;
 use super::{Freed, Pool};
 
-/// How long what left with its tick is held at most, milliseconds.
+/// Longest hold of rows removed with their tick, in milliseconds.
 pub const HELD_MS: u64 = 10_000;
 
 impl Pool {
-    /// Lets the epoch of request `id` hold what its rows use.
+    /// Lets the epoch of request `id` hold the ids that its rows use.
     #[inline]
     pub(super) fn hold(&mut self, id: u64, row: &RequestRow, timers: &[TimerRow]) {
         let (number, epoch) = self.epochs.open(id);
@@ -30,17 +32,18 @@ impl Pool {
         }
     }
 
-    /// Drops the oldest request with its timers because a pool is full.
+    /// Removes the oldest request with its timers because a pool is full.
     pub(super) fn evict_oldest(&mut self) {
         let id = self.requests.oldest_id() + 1;
         self.rows_evicted += 1;
         self.evict_before(id);
     }
 
-    /// Drops every request with an id below `id`, with its timers.
+    /// Removes every request with an id below `id`, with its timers.
     fn evict_before(&mut self, id: u64) {
         self.requests.evict_before(id);
-        // Rows with that id may have gone long ago, because a pool was full: the timers of the oldest row still there stay.
+        // Rows with that id may have been evicted long ago because a pool was full: timers of the
+        // oldest row still there stay.
         let first_timer = match self.requests.get(self.requests.oldest_id()) {
             Some(row) => self.timers.full_id(row.first_timer),
             None => self.timers.next_id(),
@@ -48,7 +51,7 @@ impl Pool {
         self.timers.evict_before(first_timer);
     }
 
-    /// Lets go of evicted requests with ids below `id`, and of their timers.
+    /// Releases evicted requests with ids below `id`, and their timers.
     pub(super) fn let_go_before(&mut self, id: u64) {
         self.requests.let_go_before(id);
         let first_timer = match self.requests.held(self.requests.held_id()) {
@@ -58,7 +61,7 @@ impl Pool {
         self.timers.let_go_before(first_timer);
     }
 
-    /// Drops all rows of ticks up to and including `last_gone`; `now_ms` is monotonic.
+    /// Removes all rows of ticks up to and including `last_gone`; `now_ms` is monotonic.
     pub fn expire(&mut self, last_gone: u64, now_ms: u64) {
         let oldest = self.requests.oldest_id();
         while let Some(&(tick, _)) = self.ticks.front() {
@@ -86,7 +89,7 @@ impl Pool {
         self.release_epochs();
     }
 
-    /// Drops all rows, and holds none of them: what reads them ends with an error.
+    /// Removes all rows without holding them: queries that read them fail.
     pub fn clear(&mut self) {
         self.ticks.clear();
         self.leaving.clear();
@@ -96,7 +99,7 @@ impl Pool {
         self.release_epochs();
     }
 
-    /// Lets go of the epochs that no held row belongs to any more.
+    /// Releases the epochs without held rows.
     pub(super) fn release_epochs(&mut self) {
         // Without raw data the last epochs are kept as if they still had rows.
         let oldest = if self.timers.size() == 0 && self.requests.is_empty() {
@@ -125,7 +128,8 @@ impl Pool {
         }
     }
 
-    /// Tells `forget` the numbers that were freed since the last call, if any were. To be called before the next append.
+    /// Passes the ids freed since the last call to `forget`, if any. Call it before the next
+    /// append.
     pub fn notify_freed(&mut self, forget: impl FnOnce(&Freed)) {
         let Freed { origins, tag_sets } = &self.freed;
         if !origins.is_empty() || !tag_sets.is_empty() {

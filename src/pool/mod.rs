@@ -1,20 +1,21 @@
-//! The main pool: raw requests and timers of the last `stats_history`, in memory whose size is fixed at start.
+//! The main pool: raw requests and timers of the last `stats_history`, in memory of fixed size.
 //!
-//! The merger alone writes, record by record ([`Pool::append`]); readers look on under the lock in
-//! [`Live`](crate::merger::Live). What is in here:
+//! The merger alone writes, record by record ([`Pool::append`]); readers use the lock in
+//! [`Live`](crate::merger::Live). Contents:
 //!
 //! | part | holds | bounded by |
 //! |---|---|---|
-//! | [`requests`] | one row a request | `request_pool_size` |
-//! | [`timers`] | one row a timer | `timer_pool_size` |
-//! | [`activities`] | what requests of Squid's spent their time on | both |
+//! | [`requests`] | one row per request | `request_pool_size` |
+//! | [`timers`] | one row per timer | `timer_pool_size` |
+//! | [`activities`] | activities of Squid requests | both |
 //! | [`dimensions`] | host, server, script, schema, status | rows + two epochs |
 //! | [`tag_sets`] | tags of timers and requests | a quarter of `words_memory` |
 //! | [`strings`] | every distinct text | three quarters of `words_memory` |
 //!
-//! When a pool of rows is full the oldest request goes with all its timers, and is counted; what is older than the
-//! history goes with its tick. Neither touches the reports. What went is held a little longer, in spare slots and with its
-//! names, so that a query which began before can end: until its slot is needed, and at most [`HELD_MS`].
+//! When a pool of rows is full the oldest request is evicted with all its timers, and counted; rows
+//! older than the raw window are removed with their tick. Neither affects the reports. Removed rows
+//! are held a little longer, in spare slots and with their names, so that running queries can
+//! finish: until the slot is needed, and at most [`HELD_MS`].
 
 pub mod activities;
 mod arena;
@@ -42,21 +43,21 @@ use self::timers::{TIMER_ROW_BYTES, TimerPool, TimerRow};
 use crate::config::PoolConfig;
 use crate::input::record::{Hasher, Record};
 
-/// Spare slots beside so many rows: four epochs or a sixteenth, and not more than rows.
+/// Spare slots for this many rows: four epochs or a sixteenth, and no more than rows.
 const fn spare(rows: usize) -> usize {
     let epochs = 4 * EPOCH_REQUESTS as usize;
     let least = if rows < epochs { rows } else { epochs };
     if rows / 16 > least { rows / 16 } else { least }
 }
 
-/// Raw rows and the texts they use.
+/// Raw rows and their texts.
 #[derive(Debug)]
 pub struct Pool {
     /// The raw requests.
     pub requests: RequestPool,
     /// The raw timers.
     pub timers: TimerPool,
-    /// Activities of requests from Squid; room for none unless it is given.
+    /// Activities of requests from Squid; without capacity unless configured.
     pub activities: Activities,
     /// Distinct (host, server, script, schema, status).
     pub origins: Origins,
@@ -65,28 +66,28 @@ pub struct Pool {
     /// Distinct texts.
     pub strings: StringInterner,
     epochs: Epochs,
-    /// For each tick in which something was merged: its number and the id of its first request.
+    /// For each tick with merged requests: its number and the id of its first request.
     ticks: VecDeque<(u64, u64)>,
-    /// What left with its tick and is held: until when, and the first id that is not meant.
+    /// Rows removed with their tick but still held: until when, and the first id not included.
     leaving: VecDeque<(u64, u64)>,
     freed: Freed,
-    /// Numbers of the origins of the records at hand and of their timers' tag sets, most likely.
+    /// Likely ids for the current records' origins and their timers' tag sets.
     guessed_origins: VecDeque<u32>,
     guessed_tag_sets: VecDeque<u32>,
     rows_evicted: u64,
     last_timestamp: u32,
 }
 
-/// Numbers that stand for something else from now on; whoever remembers them must forget them.
+/// Reused ids; caches keyed by them must be invalidated.
 #[derive(Debug, Default)]
 pub struct Freed {
-    /// Numbers of origins.
+    /// Ids of origins.
     pub origins: Vec<u32>,
-    /// Numbers of tag sets.
+    /// Ids of tag sets.
     pub tag_sets: Vec<u32>,
 }
 
-/// What a pool takes once every part of it was full, bytes.
+/// Bytes of a full pool, by part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PoolBytes {
     /// The rows of requests.
@@ -97,11 +98,11 @@ pub struct PoolBytes {
     pub origins: usize,
     /// Strings and tag sets.
     pub strings: usize,
-    /// Which origins and tag sets each run of rows uses.
+    /// Origins and tag sets in use, by epoch.
     pub epochs: usize,
-    /// Rows of requests, in `requests`, that are there for those that left and may still be read.
+    /// Rows of requests, in `requests`, that are spare for evicted ones that may still be read.
     pub spare_requests: usize,
-    /// The same of timers.
+    /// Likewise for timers.
     pub spare_timers: usize,
 }
 
@@ -125,7 +126,7 @@ fn budgets(config: &PoolConfig) -> [usize; 2] {
 }
 
 impl Pool {
-    /// What a pool as configured takes once it was full.
+    /// Bytes of a full pool as configured.
     #[must_use]
     pub fn bytes_max(config: &PoolConfig) -> PoolBytes {
         let [words_bytes, tag_sets_bytes] = budgets(config);
@@ -137,15 +138,15 @@ impl Pool {
             timers: timers * TIMER_ROW_BYTES,
             origins: Origins::bytes_max(origins_max(config)),
             strings: StringInterner::bytes_max(words_bytes) + TagSets::bytes_max(tag_sets_bytes),
-            // A number for the origin and the request tags of each row and for the tags of each timer, if no two in an epoch
-            // are the same.
+            // An id for the origin and the request tags of each row and for the tags of each timer,
+            // if no two in an epoch are the same.
             epochs: (2 * requests + timers) * size_of::<u32>(),
             spare_requests,
             spare_timers,
         }
     }
 
-    /// A pool as configured; nothing is allocated on the path after this.
+    /// A pool as configured; later stages allocate nothing.
     #[must_use]
     pub fn new(config: &PoolConfig, hasher: Hasher) -> Self {
         let [words_bytes, tag_sets_bytes] = budgets(config);
@@ -183,16 +184,16 @@ impl Pool {
         }
     }
 
-    /// Whether the next request begins an epoch.
+    /// Whether the next request starts an epoch.
     #[must_use]
     pub fn begins_epoch(&self) -> bool {
         self.requests.next_id().is_multiple_of(EPOCH_REQUESTS)
     }
 
-    /// Appends a record with its timers; the oldest rows give way when there is no room.
+    /// Appends a record with its timers; evicts the oldest rows if there is no room.
     ///
-    /// `tick` is the running tick of the history, `now_ms` the monotonic time of this merge. Returns id and row; the timers
-    /// as the reports want them are added to `timers`.
+    /// `tick` is the running tick of the raw window, `now_ms` the monotonic time of this merge.
+    /// Returns id and row; the timers as reports need them are added to `timers`.
     pub fn append(
         &mut self,
         record: &Record<'_>,
@@ -223,7 +224,7 @@ impl Pool {
             });
         }
         let timers = &timers[before..];
-        // The wall clock may step back; what rows show does not.
+        // The wall clock may step back; timestamps of rows do not.
         self.last_timestamp = self.last_timestamp.max(record.received_secs());
         let row = RequestRow {
             origin,
@@ -249,7 +250,7 @@ impl Pool {
         (id, row)
     }
 
-    /// Writes the rows of one request, whose numbers are known; its `first_timer` is filled in.
+    /// Writes the rows of one request, whose ids are known; sets its `first_timer`.
     fn append_rows(&mut self, mut row: RequestRow, tick: u64, timers: &[TimerRow]) {
         if self.requests.room() == 0 && !self.requests.is_empty() {
             self.evict_oldest();
@@ -272,13 +273,13 @@ impl Pool {
         }
     }
 
-    /// Texts and tag sets that found no room and became `(other)`, ever.
+    /// Texts and tag sets that found no room and became `(other)`, since start.
     #[must_use]
     pub fn overflowed(&self) -> u64 {
         self.strings.overflowed() + self.tag_sets.overflowed()
     }
 
-    /// Requests that left because a pool was full, ever.
+    /// Requests evicted because a pool was full, since start.
     #[must_use]
     pub fn rows_evicted(&self) -> u64 {
         self.rows_evicted

@@ -1,18 +1,19 @@
-//! Reclamation of ids by epochs: what holds origins and tag sets, and for how long.
+//! Reclamation of ids by epochs, which hold origins and tag sets.
 //!
-//! Counting every row's use of its origin and tag sets up and down would touch them twice a row. Instead each run of
-//! 8,192 requests is an epoch that holds what its rows use, once; when the last row of the epoch has left the pool, the
-//! epoch lets go. A string may thus outlive its last row by up to 8,191 requests, which the memory plan allows for.
+//! Reference counting the origin and tag sets of every row would touch them twice per row. Instead
+//! each run of 8,192 requests is an epoch that holds everything its rows use, once; when the last
+//! row of the epoch has left the pool, the epoch releases it. A string may thus outlive its last
+//! row by up to 8,191 requests, which the memory plan allows for.
 
 use std::collections::VecDeque;
 
 /// Requests in an epoch.
 pub(super) const EPOCH_REQUESTS: u64 = 8_192;
 
-/// How many epochs are kept when there is no raw data, so that names are not forgotten and learned over and over.
+/// Epochs kept when there is no raw data, so that names are not removed and interned over and over.
 pub(super) const EPOCHS_WITHOUT_ROWS: u64 = 16;
 
-/// What one epoch holds.
+/// The ids held by one epoch.
 #[derive(Debug, Default)]
 pub(super) struct Epoch {
     pub(super) origins: Vec<u32>,
@@ -25,7 +26,7 @@ pub(super) struct Epochs {
     epochs: VecDeque<Epoch>,
     /// Number of the front epoch.
     first: u64,
-    /// Emptied lists, to be filled again.
+    /// Emptied lists for reuse.
     spare: Vec<Epoch>,
 }
 
@@ -38,14 +39,14 @@ impl Epochs {
         }
     }
 
-    /// Begins with the epoch of request `id`, after all were [taken out](Self::pop).
+    /// Restarts at the epoch of request `id`, after all were [removed](Self::pop).
     pub(super) fn go_on_from(&mut self, id: u64) {
         debug_assert!(self.epochs.is_empty(), "an epoch still holds something");
         self.epochs.push_back(Epoch::default());
         self.first = Self::of(id);
     }
 
-    /// Takes out the oldest epoch, whatever its rows.
+    /// Removes the oldest epoch, whatever its rows.
     pub(super) fn pop(&mut self) -> Option<Epoch> {
         self.epochs.pop_front()
     }
@@ -55,7 +56,8 @@ impl Epochs {
         id / EPOCH_REQUESTS
     }
 
-    /// Opens the epoch of request `id` if it is not open yet, and returns its number (low bits) and its lists.
+    /// Opens the epoch of request `id` if necessary, and returns its number (low bits) and its
+    /// lists.
     pub(super) fn open(&mut self, id: u64) -> (u32, &mut Epoch) {
         let number = Self::of(id);
         while self.first + self.epochs.len() as u64 <= number {
@@ -65,7 +67,7 @@ impl Epochs {
         (number as u32, &mut self.epochs[at])
     }
 
-    /// Takes out the oldest epoch if all its requests have ids below `oldest_id`.
+    /// Removes the oldest epoch if all its requests have ids below `oldest_id`.
     pub(super) fn pop_before(&mut self, oldest_id: u64) -> Option<Epoch> {
         if self.epochs.len() < 2 || (self.first + 1) * EPOCH_REQUESTS > oldest_id {
             return None;
@@ -74,7 +76,7 @@ impl Epochs {
         self.epochs.pop_front()
     }
 
-    /// Takes back the lists of an epoch that was let go.
+    /// Takes back the lists of a released epoch.
     pub(super) fn recycle(&mut self, mut epoch: Epoch) {
         epoch.origins.clear();
         epoch.tag_sets.clear();

@@ -3,16 +3,16 @@
 use super::rows::{Columns as _, Rows, columns};
 
 columns! {
-    /// One raw request as it is appended, read and saved.
+    /// One raw request as appended, read and saved.
     RequestRow, RequestColumns, RequestSlices;
 
-    /// Number in [`Origins`](super::dimensions::Origins).
+    /// Id in [`Origins`](super::dimensions::Origins).
     origin: u32,
-    /// Number in [`TagSets`](super::tag_sets::TagSets).
+    /// Id in [`TagSets`](super::tag_sets::TagSets).
     request_tags: u32,
     /// Monotonic milliseconds of its merge, low 32 bits.
     merged_ms: u32,
-    /// Unix second in which it was received.
+    /// Unix second of its reception.
     timestamp: u32,
     /// Field 4 as sent (0 is shown as 1).
     request_count: u32,
@@ -22,7 +22,8 @@ columns! {
     memory_peak: u32,
     /// Bytes.
     memory_footprint: u32,
-    /// Seconds as sent, made valid; [`micros`](crate::input::record::micros) gives the number that counts.
+    /// Seconds as sent, made valid; [`micros`](crate::input::record::micros) converts it for all
+    /// calculations.
     request_time: f32,
     /// Seconds, user CPU.
     ru_utime: f32,
@@ -30,11 +31,11 @@ columns! {
     ru_stime: f32,
     /// Low 32 bits of the id of its first timer.
     first_timer: u32,
-    /// How many timers it has.
+    /// Number of its timers.
     timers: u16,
 }
 
-/// Bytes a row takes over all columns.
+/// Bytes of a row over all columns.
 pub const REQUEST_ROW_BYTES: usize = RequestColumns::ROW_BYTES;
 
 /// The raw requests.
@@ -49,13 +50,13 @@ impl RequestRow {
 }
 
 impl RequestSlices<'_> {
-    /// Rows in it.
+    /// Number of rows.
     #[must_use]
     pub fn len(&self) -> usize {
         self.origin.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.origin.is_empty()
@@ -63,13 +64,14 @@ impl RequestSlices<'_> {
 }
 
 impl RequestPool {
-    /// What [`RequestRow`] has as the first timer of a held row.
+    /// The first timer of a held row, as in [`RequestRow`].
     #[must_use]
     pub fn first_timer(&self, id: u64) -> Option<u32> {
         Some(self.columns.first_timer[self.held_slot(id)?])
     }
 
-    /// The second in which the request of a held row was received; it does not fall from one row to the next.
+    /// The second in which the request of a held row was received; it never falls from one row to
+    /// the next.
     #[must_use]
     pub fn timestamp(&self, id: u64) -> Option<u32> {
         Some(self.columns.timestamp[self.held_slot(id)?])

@@ -1,11 +1,12 @@
-//! Cyclic columns of rows, made at start: what raw requests and raw timers are kept in.
+//! Cyclic columns of rows, allocated at start, for raw requests and raw timers.
 //!
-//! Row `id` lies in slot `id % slots`; ids count up from 1 and are never used again. The columns are zeroed pages that the
-//! system hands over when they are first written, so an empty pool costs next to nothing. Only the merger appends and
-//! evicts; readers look on under the lock that covers the whole pool.
+//! Row `id` lies in slot `id % slots`; ids count up from 1 and are never reused. The columns are
+//! zeroed pages that the system provides on first write, so an empty pool costs next to nothing.
+//! Only the merger appends and evicts; readers use the lock that covers the whole pool.
 //!
-//! A row that is evicted stays where it is for a while: there are more slots than rows, and a query that began before the
-//! eviction may still read it ([`Rows::slices`]). It is gone when its slot is written again, or a little later.
+//! An evicted row stays in place for a while: there are more slots than rows, and a query that
+//! began before the eviction may still read it ([`Rows::slices`]). It is gone when its slot is
+//! written again, or a little later.
 //!
 //! ```text
 //!       held      oldest          next
@@ -15,23 +16,23 @@
 
 use std::ops::Range;
 
-/// The columns of one kind of row, each as long as the others.
+/// The columns of one kind of row, all of equal length.
 pub trait Columns {
-    /// A row as it is appended and read.
+    /// A row as appended and read.
     type Row;
-    /// The columns of rows that lie side by side.
+    /// The columns of adjacent rows.
     type Slices<'a>
     where
         Self: 'a;
-    /// Bytes that a row takes over all columns.
+    /// Bytes of a row over all columns.
     const ROW_BYTES: usize;
-    /// Columns of so many slots.
+    /// Columns with this many slots.
     fn new(slots: usize) -> Self;
-    /// Writes rows side by side.
+    /// Writes adjacent rows.
     fn set(&mut self, slot: usize, rows: &[Self::Row]);
     /// Reads a row.
     fn get(&self, slot: usize) -> Self::Row;
-    /// Reads rows that lie side by side.
+    /// Reads adjacent rows.
     fn slices(&self, slots: Range<usize>) -> Self::Slices<'_>;
 }
 
@@ -79,7 +80,7 @@ macro_rules! columns {
             }
         }
 
-        /// Columns of rows that lie side by side.
+        /// Columns of adjacent rows.
         #[derive(Debug, Clone, Copy)]
         pub struct $slices<'a> { $( $(#[$doc])* pub $name: &'a [$type], )+ }
     };
@@ -90,11 +91,11 @@ pub(super) use columns;
 #[derive(Debug)]
 pub struct Rows<C> {
     pub(super) columns: C,
-    /// Rows that are kept at most.
+    /// Most rows.
     size: u64,
     /// Slots: rows and spares.
     slots: u64,
-    /// The oldest row whose slot still has it; never after `oldest`.
+    /// The oldest row still in its slot; never after `oldest`.
     held: u64,
     oldest: u64,
     next: u64,
@@ -103,7 +104,7 @@ pub struct Rows<C> {
 }
 
 impl<C: Columns> Rows<C> {
-    /// Room for `size` rows, and `spare` that left and may still be read; 0 keeps none.
+    /// Room for `size` rows, and `spare` evicted ones that may still be read; 0 keeps none.
     pub(super) fn new(size: usize, spare: usize) -> Self {
         let slots = if size == 0 { 0 } else { size + spare };
         Self {
@@ -117,7 +118,7 @@ impl<C: Columns> Rows<C> {
         }
     }
 
-    /// Goes on with this id after whatever came before; no row is left.
+    /// Continues with this id, without rows.
     pub(super) fn go_on_from(&mut self, id: u64) {
         self.held = id;
         self.oldest = id;
@@ -125,7 +126,7 @@ impl<C: Columns> Rows<C> {
         self.slot = (id % self.slots.max(1)) as usize;
     }
 
-    /// Rows that it has room for.
+    /// Capacity in rows.
     #[must_use]
     pub fn size(&self) -> u64 {
         self.size
@@ -136,13 +137,13 @@ impl<C: Columns> Rows<C> {
         self.size - (self.next - self.oldest)
     }
 
-    /// Slots that can be written before held rows have to be let go.
+    /// Slots that can be written before held rows have to be released.
     pub(super) fn slots_left(&self) -> u64 {
         self.slots - (self.next - self.held)
     }
 
-    /// Appends rows and returns the id of the first; the caller has made room. With size 0 the ids count on and nothing is
-    /// kept.
+    /// Appends rows and returns the id of the first; the caller has made room. With size 0 the ids
+    /// count on and nothing is kept.
     #[inline]
     pub(super) fn append(&mut self, mut rows: &[C::Row]) -> u64 {
         let id = self.next;
@@ -173,54 +174,54 @@ impl<C: Columns> Rows<C> {
         id
     }
 
-    /// Takes every row with an id below `id` out of the pool; it is held for those who read it already.
+    /// Evicts every row with an id below `id`; running queries may still read them.
     pub(super) fn evict_before(&mut self, id: u64) {
         self.oldest = id.clamp(self.oldest, self.next);
     }
 
-    /// Lets go of rows with ids below `id` that were evicted.
+    /// Releases evicted rows with ids below `id`.
     pub(super) fn let_go_before(&mut self, id: u64) {
         self.held = id.clamp(self.held, self.oldest);
     }
 
-    /// Id of the oldest row that can still be read by who began to when it was kept.
+    /// Id of the oldest row that running queries can still read.
     #[must_use]
     pub fn held_id(&self) -> u64 {
         self.held
     }
 
-    /// Id of the oldest row that is kept; equals [`next_id`](Self::next_id) when there is none.
+    /// Id of the oldest live row; equals [`next_id`](Self::next_id) if there is none.
     #[must_use]
     pub fn oldest_id(&self) -> u64 {
         self.oldest
     }
 
-    /// Id that the next row will get.
+    /// Id of the next row.
     #[must_use]
     pub fn next_id(&self) -> u64 {
         self.next
     }
 
-    /// Rows kept now.
+    /// Number of live rows.
     #[must_use]
     pub fn len(&self) -> usize {
         (self.next - self.oldest) as usize
     }
 
-    /// Whether no row is kept.
+    /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.next == self.oldest
     }
 
-    /// The row of `id`, if it is kept.
+    /// The row of `id`, if it is live.
     #[must_use]
     pub fn get(&self, id: u64) -> Option<C::Row> {
         let slot = self.held_slot(id).filter(|_| id >= self.oldest)?;
         Some(self.columns.get(slot))
     }
 
-    /// The row of `id`, if it is held: kept, or evicted a moment ago.
+    /// The row of `id`, if it is held: live, or recently evicted.
     #[must_use]
     pub fn held(&self, id: u64) -> Option<C::Row> {
         Some(self.columns.get(self.held_slot(id)?))
@@ -232,7 +233,8 @@ impl<C: Columns> Rows<C> {
         is_held.then(|| (id % self.slots) as usize)
     }
 
-    /// The columns of these rows, in two parts where they wrap; `None` when one of them is not held any more.
+    /// The columns of these rows, in two parts where they wrap; `None` if one of them is no longer
+    /// held.
     #[must_use]
     pub fn slices(&self, ids: Range<u64>) -> Option<[C::Slices<'_>; 2]> {
         if ids.start >= ids.end {

@@ -1,11 +1,12 @@
-//! Raw rows on their way into a snapshot, and back out of one.
+//! Saves raw rows to a snapshot, and restores them.
 //!
-//! Rows never change once they are appended, so the snapshot writer copies them a thousand at a time ([`Pool::copy_rows`]),
-//! each time under the lock for about a millisecond, while the merger goes on. A chunk ([`SavedRows`]) brings all strings
-//! that its rows use and refers to nothing outside, because the ids of strings may be reused before the next chunk is
-//! copied. At start, before anything is merged, [`Pool::restore_rows`] appends the chunks again, under the same request
-//! ids. What has left the history meanwhile is skipped; in smaller pools the oldest give way as they always do. Nothing
-//! that is read back is trusted.
+//! Rows never change once appended, so the snapshot writer copies them a thousand at a time
+//! ([`Pool::copy_rows`]), each time under the lock for about a millisecond, while the merger
+//! continues. A chunk ([`SavedRows`]) contains all strings that its rows use and refers to nothing
+//! outside, because ids of strings may be reused before the next chunk is copied. At start, before
+//! anything is merged, [`Pool::restore_rows`] appends the chunks again, under the same request ids.
+//! Rows that have left the raw window meanwhile are skipped; in smaller pools the oldest are
+//! evicted as usual. Restored data is not trusted.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -22,36 +23,37 @@ use super::tag_sets::OTHER_SET;
 use super::timers::TimerRow;
 use crate::limits::{SECONDS_END, TEXT_BYTES_MAX, TIMER_TAGS_MAX};
 
-/// Rows of a chunk at most.
+/// Most rows of a chunk.
 const CHUNK_ROWS: u64 = 1_024;
 
-/// A chunk ends when it takes more than about this; the last request may make it several times as long.
+/// A chunk ends when it exceeds about this size; the last request may make it several times as
+/// long.
 const CHUNK_BYTES: usize = 512 << 10;
 
-/// The largest id there can be: what a JSON number holds exactly.
+/// Largest possible id: exactly representable as a JSON number.
 const ID_MAX: u64 = 1 << 53;
 
-/// Why something in a snapshot cannot be what the daemon wrote.
+/// Why a part of a snapshot cannot have been written by the daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Damage(pub &'static str);
 
-/// Where the ids go on.
+/// The ids to continue with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PoolIds {
-    /// The next request gets this one.
+    /// Id of the next request.
     pub next_request: u64,
-    /// The next timer gets this one.
+    /// Id of the next timer.
     pub next_timer: u64,
-    /// The last receive second that a row shows; it never goes back.
+    /// Latest second of reception in a row; it never goes back.
     pub last_timestamp: u32,
 }
 
 impl PoolIds {
-    /// These ids, read back.
+    /// Validates restored ids.
     ///
     /// # Errors
-    /// When no pool could have them.
+    /// Fails if no pool could have them.
     pub fn checked(self) -> Result<Self, Damage> {
         check_ids([self.next_request, self.next_timer]).map(|()| self)
     }
@@ -64,15 +66,15 @@ fn check_ids(ids: [u64; 2]) -> Result<(), Damage> {
     }
 }
 
-/// What a snapshot has by the numbers of the pool.
+/// Data of a snapshot by the pool's ids.
 type ByNumber<T> = HashMap<u32, T, RandomState>;
 
-/// Texts of strings, by the numbers that these had. Numbers that stand for no text of their own mean the same everywhere.
+/// Texts of strings by their former ids. Ids without a text of their own are the same everywhere.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct SavedStrings(ByNumber<String>);
 
 impl SavedStrings {
-    /// Takes a string in; returns about how many bytes more there are.
+    /// Adds a string; returns the approximate number of bytes added.
     pub fn add(&mut self, id: u32, strings: &StringInterner) -> usize {
         match self.0.entry(id) {
             Entry::Vacant(place) if !is_fixed(id) => {
@@ -92,10 +94,10 @@ impl SavedStrings {
         }
     }
 
-    /// The number that a string has in `strings`, where it is held once more.
+    /// The id of a string in `strings`, where it is held once more.
     ///
     /// # Errors
-    /// When it is missing, or longer than any string.
+    /// Fails if it is missing, or too long.
     pub fn restore(&self, id: u32, strings: &mut StringInterner) -> Result<u32, Damage> {
         match is_fixed(id) {
             true => Ok(id),
@@ -104,40 +106,41 @@ impl SavedStrings {
     }
 }
 
-/// A chunk of rows, with all that their numbers stand for.
+/// A chunk of rows, with everything their ids refer to.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct SavedRows {
     /// Id of the first request; the others follow without a gap.
     first: u64,
     first_timer: u64,
-    /// The time that `merged_ms` of the rows is relative to.
+    /// The time to which `merged_ms` of the rows is relative.
     now_ms: u64,
     strings: SavedStrings,
     origins: ByNumber<Origin>,
     /// Names and values.
     tag_sets: ByNumber<Vec<(u32, u32)>>,
-    /// Rows, and how many of its timers each has in `timers`: fewer than it had where the pool was smaller than that.
+    /// Rows, each with the number of its timers in `timers`: fewer than it had if the pool was
+    /// smaller than that.
     requests: Vec<(RequestRow, u16)>,
     timers: Vec<TimerRow>,
-    /// About how many there are in all this.
+    /// Approximate bytes of the chunk.
     #[serde(skip)]
     bytes: usize,
 }
 
 impl SavedRows {
-    /// How many requests are in it.
+    /// Number of requests.
     #[must_use]
     pub fn requests(&self) -> u64 {
         self.requests.len() as u64
     }
 
-    /// The ids of these.
+    /// Their ids.
     #[must_use]
     pub fn ids(&self) -> Range<u64> {
         self.first..self.next()
     }
 
-    /// The id to go on with.
+    /// The id to continue with.
     #[must_use]
     pub fn next(&self) -> u64 {
         self.first + self.requests()
@@ -174,7 +177,7 @@ impl SavedRows {
 }
 
 impl Pool {
-    /// Where the ids go on.
+    /// The ids to continue with.
     #[must_use]
     pub fn ids(&self) -> PoolIds {
         PoolIds {
@@ -184,8 +187,8 @@ impl Pool {
         }
     }
 
-    /// Copies some rows from id `from` on, or from the oldest that is left, but none from `until` on; `None` when there is
-    /// none. `now_ms` is the monotonic time of the last merge.
+    /// Copies rows from id `from` on, or from the oldest one left, but none from `until` on; `None`
+    /// if there are none. `now_ms` is the monotonic time of the last merge.
     #[must_use]
     pub fn copy_rows(&self, from: u64, until: u64, now_ms: u64) -> Option<SavedRows> {
         let first = from.max(self.requests.oldest_id());
@@ -208,11 +211,12 @@ impl Pool {
         Some(chunk).filter(|chunk| !chunk.requests.is_empty())
     }
 
-    /// Takes in the rows of one chunk, in the order in which chunks were copied. Rows of ticks up to `last_gone` are
-    /// skipped; `tick_of` gives the tick of a moment, none of which may be after `now_ms`. Returns how many were taken.
+    /// Restores the rows of one chunk, in the order of copying. Skips rows of ticks up to
+    /// `last_gone`; `tick_of` returns the tick of a time, which may not be after `now_ms`. Returns
+    /// how many were restored.
     ///
     /// # Errors
-    /// When the chunk cannot be one. The pool is sound then, and what it holds of no use.
+    /// Fails if the chunk is invalid. The pool is sound then, but its content useless.
     pub fn restore_rows(
         &mut self,
         chunk: &SavedRows,
@@ -249,7 +253,7 @@ impl Pool {
                 continue;
             }
             if id != self.requests.next_id() {
-                // The first row, or one after a gap: what was before the gap had to leave in the meantime.
+                // The first row, or one after a gap: rows before the gap had to leave.
                 self.go_on_from(id, first_timer);
             }
             timers.clear();
@@ -265,8 +269,8 @@ impl Pool {
                 ..*row
             };
             if own.len() < usize::from(row.timers).min(self.timers.size() as usize) {
-                // The pool that it was kept in was smaller than its timers are many, and this one is not: the others are
-                // gone, and what comes next in this pool is not its own.
+                // It was saved by a pool smaller than its number of timers, and this one is larger:
+                // the others are gone, and the next timers here are not its own.
                 row.timers = *kept;
             }
             self.last_timestamp = self.last_timestamp.max(row.timestamp);
@@ -274,15 +278,15 @@ impl Pool {
             self.append_rows(row, tick, &timers);
             taken += 1;
         }
-        // Not before: numbers that the chunk's stand for must not be given away while they do.
+        // Not before: ids that the chunk refers to must not be reused during the restore.
         self.release_epochs();
         Ok(taken)
     }
 
-    /// Takes in the activities of the rows of one chunk, after it.
+    /// Restores the activities of the rows of one chunk, after it.
     ///
     /// # Errors
-    /// When they cannot be ones.
+    /// Fails if they are invalid.
     pub fn restore_activities(&mut self, saved: &[u8]) -> Result<(), Damage> {
         let Self {
             requests,
@@ -292,7 +296,7 @@ impl Pool {
         activities.restore(saved, |id| requests.get(id).is_some())
     }
 
-    /// To be called after the last chunk: new rows get ids from these on.
+    /// Call this after the last chunk: new rows continue with these ids.
     pub fn restore_ids(&mut self, ids: PoolIds) {
         if ids.next_request > self.requests.next_id() {
             self.go_on_from(ids.next_request, ids.next_timer);
@@ -300,7 +304,7 @@ impl Pool {
         self.last_timestamp = self.last_timestamp.max(ids.last_timestamp);
     }
 
-    /// Drops all rows and goes on with these ids.
+    /// Removes all rows and continues with these ids.
     fn go_on_from(&mut self, request: u64, timer: u64) {
         self.clear();
         while let Some(epoch) = self.epochs.pop() {
@@ -320,7 +324,7 @@ fn check_seconds(seconds: [f32; 3]) -> Result<(), Damage> {
     }
 }
 
-/// The numbers that those of a chunk have in the pool: looked up when the first row that is kept uses them.
+/// Maps ids of a chunk to the pool's ids, on first use by a row.
 struct Numbers<'a> {
     chunk: &'a SavedRows,
     origins: ByNumber<u32>,

@@ -1,24 +1,26 @@
-//! The string interner: every distinct string is kept once and goes by an id.
+//! The string interner: every distinct string is kept once and referred to by an id.
 //!
-//! Host, server and script names, schemas, tag names and tag values are interned. Whoever uses one holds it by a count
-//! (origins, tag sets, report groups); with the last hold its bytes and its id are free again. The bytes live in an
-//! `Arena` under a budget and the table is made at start, so ten million unique names cost what the plan says: past the
-//! budget a new string becomes [`OTHER`] and is counted. Only the merger thread writes.
+//! Host, server and script names, schemas, tag names and tag values are interned. Users hold a
+//! string by a count (origins, tag sets, report groups); with the last hold its bytes and its id
+//! are freed. The bytes live in an `Arena` under a budget and the table is allocated at start, so
+//! ten million unique names cost what the plan says: past the budget a new string becomes [`OTHER`]
+//! and is counted. Only the merger thread writes.
 
 use super::arena::Arena;
 use super::table::Table;
 use crate::input::record::Hasher;
 
-/// The empty text; always there.
+/// The empty text, which always exists.
 pub const EMPTY: u32 = 0;
 
-/// Stands for every text that found no room; shown as `(other)`. No text from outside ever gets this number.
+/// Stands for every text that found no room; shown as `(other)`. No text from outside ever gets
+/// this id.
 pub const OTHER: u32 = 1;
 
-/// How [`OTHER`] is shown.
+/// The text shown for [`OTHER`].
 pub const OTHER_TEXT: &str = "(other)";
 
-/// No string at all: an absent schema, a tag that is not there.
+/// No string: an absent schema or tag.
 pub const NONE: u32 = u32::MAX;
 
 /// The store of strings.
@@ -28,18 +30,18 @@ pub struct StringInterner {
     arena: Arena,
     hasher: Hasher,
     overflowed: u64,
-    /// How many strings are names of timer tags.
+    /// Number of strings that are names of timer tags.
     timer_tags: usize,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Entry {
-    /// Place in the arena.
+    /// Position in the arena.
     place: u32,
     len: u32,
     /// How many hold it.
     holds: u32,
-    /// In how many tag sets of timers it is a name.
+    /// Number of timer tag sets in which it is a name.
     names: u32,
 }
 
@@ -50,17 +52,17 @@ impl Entry {
     }
 }
 
-/// Whether a string is held for ever and never looked up: [`EMPTY`], [`OTHER`] or [`NONE`].
+/// Whether a string is permanent and never looked up: [`EMPTY`], [`OTHER`] or [`NONE`].
 pub(super) const fn is_fixed(id: u32) -> bool {
     id <= OTHER || id == NONE
 }
 
-/// Strings that a budget is for.
+/// Number of strings for a budget.
 fn strings_max(budget_bytes: usize) -> usize {
     (budget_bytes / 64).clamp(1024, u32::MAX as usize - 2)
 }
 
-/// Whether two texts are the same. Most have up to 16 bytes: for those a call costs more than comparing them.
+/// Compares two texts. Most have up to 16 bytes: for those a call costs more than the comparison.
 #[inline(always)]
 fn is_same(a: &[u8], b: &[u8]) -> bool {
     /// The first and the last bytes, which may overlap.
@@ -78,7 +80,7 @@ fn is_same(a: &[u8], b: &[u8]) -> bool {
 }
 
 impl StringInterner {
-    /// Bytes that a store with this budget takes once it was full.
+    /// Most bytes of a store with this budget.
     pub(super) fn bytes_max(budget_bytes: usize) -> usize {
         Arena::bytes_max(budget_bytes) + Table::<Entry>::bytes_max(strings_max(budget_bytes), 2)
     }
@@ -95,7 +97,7 @@ impl StringInterner {
         }
     }
 
-    /// The number of `text`, held once more. [`OTHER`] when there is no room for a new text.
+    /// The id of `text`, held once more. [`OTHER`] if there is no room for a new text.
     pub fn intern(&mut self, text: &[u8]) -> u32 {
         if text.is_empty() {
             return EMPTY;
@@ -126,12 +128,12 @@ impl StringInterner {
         self.table.insert(hash, string, hash_of)
     }
 
-    /// What texts are hashed with.
+    /// The hasher of texts.
     pub(super) fn hasher(&self) -> &Hasher {
         &self.hasher
     }
 
-    /// The number of `text` if it is kept now; nothing is held.
+    /// The id of `text` if it exists; does not hold it.
     #[must_use]
     pub fn find(&self, text: &[u8]) -> Option<u32> {
         if text.is_empty() {
@@ -149,7 +151,7 @@ impl StringInterner {
         }
     }
 
-    /// Lets go of a string; with the last hold it is forgotten.
+    /// Releases a hold; the last one removes the string.
     pub fn release(&mut self, id: u32) {
         if is_fixed(id) {
             return;
@@ -165,33 +167,33 @@ impl StringInterner {
         self.arena.free(string.place, string.len as usize);
     }
 
-    /// A tag set of timers has this name.
+    /// Counts this name in a new tag set of timers.
     pub(super) fn timer_tag(&mut self, id: u32) {
         let string = &mut self.table[id];
         self.timer_tags += usize::from(string.names == 0);
         string.names += 1;
     }
 
-    /// A tag set of timers that had this name is forgotten.
+    /// Uncounts this name in a removed tag set of timers.
     pub(super) fn no_timer_tag(&mut self, id: u32) {
         let string = &mut self.table[id];
         string.names -= 1;
         self.timer_tags -= usize::from(string.names == 0);
     }
 
-    /// Whether it is the name of a tag that some timer has.
+    /// Whether it is the name of some timer's tag.
     #[must_use]
     pub fn is_timer_tag(&self, id: u32) -> bool {
         (id as usize) < self.table.end() && self.table[id].names > 0
     }
 
-    /// How many names timer tags have.
+    /// Number of names of timer tags.
     #[must_use]
     pub fn timer_tags(&self) -> usize {
         self.timer_tags
     }
 
-    /// Numbers of strings are below this.
+    /// Exclusive upper bound of ids.
     #[must_use]
     pub fn end(&self) -> usize {
         self.table.end()
@@ -214,7 +216,8 @@ impl StringInterner {
         is_same(self.bytes(id), text)
     }
 
-    /// The text of a string. Whatever is interned was made valid UTF-8 by the decoder; should it not be, the valid part.
+    /// The text of a string. Interned texts were made valid UTF-8 by the decoder; otherwise, the
+    /// valid part.
     #[must_use]
     pub fn text(&self, id: u32) -> &str {
         let bytes = self.bytes(id);
@@ -224,25 +227,25 @@ impl StringInterner {
         }
     }
 
-    /// How many texts are kept now.
+    /// Number of texts.
     #[must_use]
     pub fn len(&self) -> usize {
         self.table.len()
     }
 
-    /// Whether none is kept.
+    /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.table.len() == 0
     }
 
-    /// How many texts became [`OTHER`] for want of room, ever.
+    /// Texts that became [`OTHER`] for lack of room, since start.
     #[must_use]
     pub fn overflowed(&self) -> u64 {
         self.overflowed
     }
 
-    /// Bytes of text storage in use, whole chunks.
+    /// Bytes of text storage in use, in whole chunks.
     #[must_use]
     pub fn arena_bytes(&self) -> usize {
         self.arena.bytes()
@@ -268,7 +271,7 @@ mod tests {
         assert_eq!(strings.intern(b"/third.php"), a, "numbers are used again");
     }
 
-    /// At each length, and for a difference in each place.
+    /// At each length, with a difference at each position.
     #[test]
     fn texts_are_the_same_if_all_their_bytes_are() {
         for len in 0..40 {
@@ -300,7 +303,8 @@ mod tests {
             }
             strings.len()
         };
-        // One for each 64 bytes of the budget, but no fewer than this; longer ones are as many as fit.
+        // One for each 64 bytes of the budget, but no fewer than this; longer ones are limited by
+        // bytes.
         assert_eq!(taken(&|number| format!("{number}")), 1_024);
         let long = taken(&|number| format!("{number:0>500}"));
         assert!((1..=(1 << 16) / 500).contains(&long), "{long}");

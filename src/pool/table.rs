@@ -1,15 +1,16 @@
-//! A table of things that are kept once each: found by a hash, known by a number.
+//! A table of unique entries, found by hash and referred to by id.
 //!
-//! What the string interner, the request dimensions, the tag sets and the current second of the last hour have in common.
-//! Memory for entries is reserved at start, for all that it may ever hold; the index grows with what it holds, so that a few
-//! thousand entries are not spread over megabytes of it. The first numbers are those of fixed entries, which are always there and never found by hash; a number
-//! that was removed is given again.
+//! Shared by the string interner, the request dimensions, the tag sets and the current second of
+//! the last hour. Memory for entries is reserved at start, at full size; the index grows with its
+//! content, so that a few thousand entries are not spread over megabytes of it. The first ids
+//! belong to fixed entries, which always exist and are never found by hash; ids of removed entries
+//! are reused. that was removed is given again.
 
 use std::ops::{Index, IndexMut};
 
 use hashbrown::HashTable;
 
-/// The entries of one kind.
+/// Entries of one kind.
 #[derive(Debug)]
 pub(crate) struct Table<E> {
     by_hash: HashTable<u32>,
@@ -19,7 +20,7 @@ pub(crate) struct Table<E> {
 }
 
 impl<E> Table<E> {
-    /// A table for `entries_max` entries beside the fixed ones.
+    /// A table for `entries_max` entries in addition to the fixed ones.
     pub(crate) fn new<const FIXED: usize>(entries_max: usize, fixed: [E; FIXED]) -> Self {
         let mut entries = Vec::with_capacity(entries_max + FIXED);
         entries.extend(fixed);
@@ -31,12 +32,12 @@ impl<E> Table<E> {
         }
     }
 
-    /// Bytes that such a table takes once it was full.
+    /// Most bytes of such a table.
     pub(crate) const fn bytes_max(entries_max: usize, fixed: usize) -> usize {
         (entries_max + fixed) * (size_of::<E>() + size_of::<u32>()) + index_bytes(entries_max)
     }
 
-    /// The number of the entry with this hash that `is` the one.
+    /// The id of the entry with this hash for which `is` returns true.
     #[inline]
     pub(crate) fn find(&self, hash: u64, mut is: impl FnMut(&E) -> bool) -> Option<u32> {
         let found = self
@@ -45,12 +46,12 @@ impl<E> Table<E> {
         found.copied()
     }
 
-    /// How many further entries fit.
+    /// How many more entries fit.
     pub(crate) fn room(&self) -> usize {
         self.entries_max - self.by_hash.len()
     }
 
-    /// Adds an entry. `hash_of` gives the hash that an entry was added with.
+    /// Adds an entry. `hash_of` returns the hash of an existing entry.
     pub(crate) fn insert(&mut self, hash: u64, entry: E, hash_of: impl Fn(&E) -> u64) -> u32 {
         let id = match self.unused.pop() {
             Some(id) => {
@@ -68,7 +69,7 @@ impl<E> Table<E> {
         id
     }
 
-    /// Removes the entry with this hash and number; false if it is not there.
+    /// Removes the entry with this hash and id; returns false if it does not exist.
     pub(crate) fn remove(&mut self, hash: u64, id: u32) -> bool {
         let Ok(entry) = self.by_hash.find_entry(hash, |&other| other == id) else {
             return false;
@@ -78,12 +79,12 @@ impl<E> Table<E> {
         true
     }
 
-    /// How many there are beside the fixed ones.
+    /// Number of entries, without the fixed ones.
     pub(crate) fn len(&self) -> usize {
         self.by_hash.len()
     }
 
-    /// Numbers are below this.
+    /// Exclusive upper bound of ids.
     pub(crate) fn end(&self) -> usize {
         self.entries.len()
     }
@@ -105,11 +106,11 @@ impl<E> IndexMut<u32> for Table<E> {
     }
 }
 
-/// How many epochs (see `pool::reclaim`) hold an entry.
+/// Number of epochs (see `pool::reclaim`) that hold an entry.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Holds {
     epochs: u32,
-    /// The youngest that does.
+    /// The latest epoch that holds it.
     last_epoch: u32,
 }
 
@@ -124,13 +125,13 @@ impl Default for Holds {
 }
 
 impl Holds {
-    /// Whether some epoch holds it.
+    /// Whether any epoch holds it.
     #[inline]
     pub(crate) fn is_held(&self) -> bool {
         self.epochs > 0
     }
 
-    /// Lets an epoch hold it; true if it did not yet.
+    /// Lets an epoch hold it; returns whether it is new to the epoch.
     #[inline]
     pub(crate) fn hold(&mut self, epoch: u32) -> bool {
         if self.last_epoch == epoch {
@@ -141,16 +142,16 @@ impl Holds {
         true
     }
 
-    /// One epoch lets go; true when that was the last.
+    /// Releases an epoch's hold; returns whether it was the last.
     pub(crate) fn let_go(&mut self) -> bool {
         self.epochs -= 1;
         self.epochs == 0
     }
 }
 
-/// Bytes of an index of `entries` numbers: four for each place and one to know it by. Slots are a power of two of
-/// which at most seven eighths are taken, and both copies are there while it grows, or is laid out anew after many entries
-/// came and went.
+/// Bytes of an index of `entries` ids: four for each slot and one control byte. Slots are a power
+/// of two of which at most seven eighths are used, and both copies exist while it grows, or is
+/// rebuilt after many entries came and went.
 const fn index_bytes(entries: usize) -> usize {
     2 * (entries / 7 * 8 + 8).next_power_of_two() * (size_of::<u32>() + 1)
 }

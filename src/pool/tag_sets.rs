@@ -1,21 +1,23 @@
-//! Interned tag sets: the tags of a timer or of a request in packet order, kept once per distinct sequence.
+//! Interned tag sets: the tags of a timer or request in packet order, kept once per distinct
+//! sequence.
 //!
-//! Applications send the same few sets over and over; a raw row holds a number, and reports remember per number which
-//! of their keys it means. The receiver has hashed the set, so the merger probes once and compares. A set holds its
-//! strings; epochs of the pool hold the set (see `pool::reclaim`). Past the budget a set becomes [`OTHER_SET`], counted.
+//! Applications send the same few sets over and over; a raw row holds an id, and reports cache
+//! their keys by id. The receiver has hashed the set, so the merger probes once and compares. A set
+//! holds its strings; epochs of the pool hold the set (see `pool::reclaim`). Past the budget a set
+//! becomes [`OTHER_SET`], and is counted.
 
 use super::arena::Arena;
 use super::strings::{NONE, StringInterner};
 use super::table::{Holds, Table};
 use crate::input::record::{Record, TagSet};
 
-/// The set without tags; always there.
+/// The set without tags, which always exists.
 pub const EMPTY_SET: u32 = 0;
 
 /// Stands for sets that found no room; reports count it under `(other)`.
 pub const OTHER_SET: u32 = 1;
 
-/// Bytes of one pair: two string numbers.
+/// Bytes of one pair: two string ids.
 const PAIR_BYTES: usize = 8;
 
 /// The store of tag sets.
@@ -28,16 +30,17 @@ pub struct TagSets {
     compared: Compared,
 }
 
-/// Which string of the store each string of a record was found to be: a packet's timers have the same names over and over,
-/// and one comparison of texts is enough for each. By the string's number in the record; [`NONE`]: not known.
+/// Caches which interned string each string of a record equals: a packet's timers repeat the same
+/// names, and one comparison of texts is enough for each. Indexed by the string's number in the
+/// record; [`NONE`] if unknown.
 #[derive(Debug)]
 struct Compared([u32; COMPARED_STRINGS]);
 
-/// Strings of a record for which it is remembered: those that come later are compared each time.
+/// Strings of a record that are cached: later ones are compared each time.
 const COMPARED_STRINGS: usize = 64;
 
 impl Compared {
-    /// Whether string `id` of the store is string `sent` of the record.
+    /// Whether interned string `id` equals string `sent` of the record.
     #[inline(always)]
     fn is(&mut self, strings: &StringInterner, id: u32, record: &Record<'_>, sent: u16) -> bool {
         if self.0.get(usize::from(sent)) == Some(&id) {
@@ -69,7 +72,7 @@ impl Set {
     }
 }
 
-/// Sets that a budget is for.
+/// Number of sets for a budget.
 fn sets_max(budget_bytes: usize) -> usize {
     (budget_bytes / 32).max(1024)
 }
@@ -98,25 +101,26 @@ impl TagSets {
         self.arena.bytes()
     }
 
-    /// To be called before the first set of a record is [taken in](Self::intern).
+    /// Call this before the first set of a record is [interned](Self::intern).
     #[inline]
     pub(super) fn begin_record(&mut self) {
         self.compared.0.fill(NONE);
     }
 
-    /// Bytes that a store with this budget takes once it was full.
+    /// Most bytes of a store with this budget.
     pub(super) fn bytes_max(budget_bytes: usize) -> usize {
         Arena::bytes_max(budget_bytes) + Table::<Set>::bytes_max(sets_max(budget_bytes), 2)
     }
 
-    /// The number that [`intern`](Self::intern) will find for this hash, most likely; [`NONE`] of a new one.
+    /// The id that [`intern`](Self::intern) will most likely find for this hash; [`NONE`] for a new
+    /// one.
     pub(super) fn guess(&self, hash: u64) -> u32 {
         let found = self.table.find(hash, |set| set.hash == hash);
         found.unwrap_or(NONE)
     }
 
-    /// The number of a record's tag set, which may be the one that was [guessed](Self::guess); its strings are interned when
-    /// it is new.
+    /// The id of a record's tag set, which may have been [guessed](Self::guess); interns its
+    /// strings if new.
     pub(super) fn intern(
         &mut self,
         record: &Record<'_>,
@@ -147,7 +151,7 @@ impl TagSets {
             }
             true
         };
-        // It may have gone since, or its number have been given to another.
+        // It may have been removed since, or its id reused.
         if guess != NONE && table[guess].holds.is_held() && is(&table[guess]) {
             return guess;
         }
@@ -159,7 +163,8 @@ impl TagSets {
         })
     }
 
-    /// The number of the set with these texts and the [hash](crate::input::record::Hasher::hash_tags) of them.
+    /// The id of the set with these texts and their
+    /// [hash](crate::input::record::Hasher::hash_tags).
     pub(super) fn intern_texts(
         &mut self,
         hash: u64,
@@ -177,7 +182,7 @@ impl TagSets {
         found.unwrap_or_else(|| self.insert(hash, tags.iter().copied(), strings))
     }
 
-    /// Adds a set that there is not yet.
+    /// Adds a new set.
     fn insert<'t>(
         &mut self,
         hash: u64,
@@ -213,7 +218,7 @@ impl TagSets {
         self.table.insert(hash, set, |set| set.hash)
     }
 
-    /// The (name, value) strings of a set, in packet order. None for [`OTHER_SET`].
+    /// The (name, value) strings of a set, in packet order. Empty for [`OTHER_SET`].
     pub fn pairs(&self, id: u32) -> impl ExactSizeIterator<Item = (u32, u32)> + Clone + '_ {
         let set = self.table[id];
         let bytes = match set.len {
@@ -223,13 +228,13 @@ impl TagSets {
         pairs(bytes)
     }
 
-    /// Lets an epoch hold a set; true if it did not yet.
+    /// Lets an epoch hold a set; returns whether it is new to the epoch.
     #[inline]
     pub(super) fn hold(&mut self, id: u32, epoch: u32) -> bool {
         id > OTHER_SET && self.table[id].holds.hold(epoch)
     }
 
-    /// The same of a set that a timer has: its names are names of timer tags for as long as it is kept.
+    /// Likewise for a set of a timer: its names are names of timer tags as long as it exists.
     #[inline]
     pub(super) fn hold_for_timer(
         &mut self,
@@ -250,13 +255,13 @@ impl TagSets {
         set.holds.hold(epoch)
     }
 
-    /// Numbers of sets are below this.
+    /// Exclusive upper bound of ids.
     #[must_use]
     pub fn end(&self) -> usize {
         self.table.end()
     }
 
-    /// One epoch lets go; true when that was the last and the set is forgotten.
+    /// Releases an epoch's hold; returns whether it was the last, so that the set was removed.
     pub(super) fn let_go(&mut self, id: u32, strings: &mut StringInterner) -> bool {
         let last = self.table[id].holds.let_go();
         if last {
@@ -275,19 +280,19 @@ impl TagSets {
         last
     }
 
-    /// How many sets are kept now.
+    /// Number of sets.
     #[must_use]
     pub fn len(&self) -> usize {
         self.table.len()
     }
 
-    /// Whether none is kept.
+    /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.table.len() == 0
     }
 
-    /// How many sets became [`OTHER_SET`] for want of room, ever.
+    /// Sets that became [`OTHER_SET`] for lack of room, since start.
     #[must_use]
     pub fn overflowed(&self) -> u64 {
         self.overflowed

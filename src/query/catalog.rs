@@ -1,8 +1,10 @@
-//! The catalog: what every front end asks, over the live pool, the reports, the past and the counters.
+//! The catalog answers the questions of all front ends, over the live pool, the reports, the past
+//! and the counters.
 //!
-//! A question takes the lock of [`Live`](crate::merger::Live) for reading, copies what it needs into a table of its own and
-//! lets go; formulas run later, without the lock. Changes to the set of reports come through here one at a time
-//! (`changes`); `status_tables` answers for the tables in which the daemon speaks of itself.
+//! A question takes the lock of [`Live`](crate::merger::Live) for reading, copies what it needs
+//! into its own table and releases it; formulas run later, without the lock. Changes to the set of
+//! reports are serialized here (`changes`); `status_tables` answers for the tables on the daemon
+//! itself.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -74,37 +76,37 @@ pub use readings::READINGS_BYTES_MAX;
 pub use reconfigure::Reconfigured;
 pub use selected::SelectedRows;
 
-/// How long the merger may be silent before the daemon is not ready.
+/// Silence of the merger in milliseconds after which the daemon is not ready.
 const MERGER_SILENT_MS_MAX: u64 = 5_000;
 
-/// What the catalog answers from.
+/// The data behind all answers.
 #[derive(Debug)]
 pub struct Catalog {
     live: SharedLive,
     clock: Arc<dyn Clock>,
     defaults: Defaults,
-    /// Of the raw rows, if any are kept.
+    /// Reader of raw rows, if any are kept.
     raw: Option<RawReader>,
     status: Status,
     pulse: Arc<Pulse>,
-    /// One change to the set of reports at a time, and where it is kept: nowhere without `state.dir`, and nowhere any
-    /// more while the daemon stops.
+    /// Serializes changes to the set of reports, and saves them: `None` without `state.dir`, and
+    /// while the daemon stops.
     changes: Mutex<Option<State>>,
-    /// Whether changes are kept.
+    /// Whether changes are saved.
     persistent: bool,
-    /// The tables in which the daemon speaks of itself. Names are not those of reports.
+    /// The tables on the daemon itself. Names are not those of reports.
     tables: RwLock<Vec<StatusTable>>,
-    /// When the reports were made that were not there from the start, monotonic milliseconds.
+    /// Monotonic milliseconds at which reports were created, for those not there from the start.
     made_ms: RwLock<HashMap<String, u64>>,
-    /// Monotonic milliseconds when the catalog was made.
+    /// Monotonic milliseconds when the catalog was created.
     started_ms: u64,
-    /// The last reading of each report, for as long as nothing changed.
+    /// The last reading of each report, valid until something changes.
     readings: Mutex<Readings>,
-    /// What pages were shown a moment ago.
+    /// Rankings recently shown on pages.
     rankings: Mutex<Vec<ranking::Ranked>>,
     annotations: Annotations,
     alerts: Alerts,
-    /// What takes logs into history.
+    /// Imports logs into history.
     #[cfg(feature = "sql")]
     importer: Option<Importer>,
     #[cfg(feature = "sql")]
@@ -112,7 +114,7 @@ pub struct Catalog {
 }
 
 impl Catalog {
-    /// A catalog over what a daemon keeps.
+    /// A catalog over a daemon's data.
     #[must_use]
     pub fn new(
         live: SharedLive,
@@ -145,21 +147,21 @@ impl Catalog {
         }
     }
 
-    /// The same, where logs can be imported.
+    /// Adds an importer of logs.
     #[cfg(feature = "sql")]
     #[must_use]
     pub fn importing(self, importer: Option<Importer>) -> Self {
         Self { importer, ..self }
     }
 
-    /// The same with these alerts.
+    /// Adds alerts.
     #[must_use]
     pub fn alerting(self, alerts: &Alerts) -> Self {
         let alerts = alerts.clone();
         Self { alerts, ..self }
     }
 
-    /// The same with these tables of the daemon's own and these annotations, and with a place where changes are kept.
+    /// Adds the tables on the daemon, annotations, and a place to save changes.
     #[must_use]
     pub fn keeping(
         mut self,
@@ -184,7 +186,7 @@ impl Catalog {
         })
     }
 
-    /// The raw rows, if any are kept.
+    /// The reader of raw rows, if any are kept.
     fn raw(&self) -> Result<&RawReader, QueryError> {
         self.raw.as_ref().ok_or(QueryError::RawDataOff)
     }
@@ -215,12 +217,12 @@ impl Catalog {
         }
     }
 
-    /// Whether what was defined so is there after a restart.
+    /// Whether such a definition survives a restart.
     fn is_persistent(&self, by: &DefinedBy) -> bool {
         self.persistent || *by != DefinedBy::RunTime
     }
 
-    /// The columns of a table of any kind, and about how many rows it has.
+    /// The columns of a table of any kind, and its approximate number of rows.
     #[must_use]
     pub fn columns_of(&self, name: &str) -> Option<(Vec<Column>, usize)> {
         let live = answering(&self.live);
@@ -244,7 +246,7 @@ impl Catalog {
         Some((table.columns(&self.defaults), rows))
     }
 
-    /// A table as it is declared, in Pinba's layout, by whichever name it goes.
+    /// The declaration of a table in Pinba's layout, by any of its names.
     #[must_use]
     pub fn create_table(&self, name: &str) -> Option<CreateTable> {
         if let Ok(entry) = self.entry(name) {
@@ -257,20 +259,20 @@ impl Catalog {
         Some(self.table_named(name)?.create_table(name, &self.defaults))
     }
 
-    /// Pools and reports, for those who look at them row by row.
+    /// Pools and reports, for row-by-row readers.
     #[must_use]
     pub fn live(&self) -> &SharedLive {
         &self.live
     }
 
-    /// Whether the merger has run lately.
+    /// Whether the merger has run recently.
     #[must_use]
     pub fn merger_runs(&self) -> bool {
         let silent_ms = self.clock.mono_ms().saturating_sub(self.pulse.last_ms());
         silent_ms <= MERGER_SILENT_MS_MAX + self.status.gathering_period_ms()
     }
 
-    /// What a definition leaves open.
+    /// Defaults of definitions.
     #[must_use]
     pub fn defaults(&self) -> &Defaults {
         &self.defaults
@@ -278,18 +280,20 @@ impl Catalog {
 }
 
 impl Catalog {
-    /// The daemon's counters: the legacy columns of table `status` first, in their order, then its own.
-    /// `datagrams_invalid` and its kin are objects by reason; `sockets` is an array, one object a socket.
+    /// The daemon's counters: the legacy columns of table `status` first, in order, then its own.
+    /// `datagrams_invalid` and the like are objects by reason; `sockets` is an array with an object
+    /// per socket.
     pub fn status(&self) -> serde_json::Map<String, serde_json::Value> {
         reading::object(&self.status_groups())
     }
 
-    /// The same with the kind and help of each number.
+    /// Likewise with the kind and help of each number.
     pub fn status_groups(&self) -> Vec<Group> {
         self.status.groups(&self.live)
     }
 
-    /// Who sends packets, the busiest `limit` of them, and all others together; `None`: that is not counted.
+    /// The senders of packets, the busiest `limit` of them, and the sum of all others; `None` if
+    /// they are not counted.
     pub fn sources(&self, limit: usize) -> Option<(Vec<SenderCounts>, Counts)> {
         let sources = self.status.sources.as_ref()?;
         Some(sources.list(limit, self.clock.mono_ms()))
@@ -300,7 +304,7 @@ impl Catalog {
         self.clock.unix_ms()
     }
 
-    /// What happened when, as people noted it.
+    /// The annotations.
     pub fn annotations(&self) -> &Annotations {
         &self.annotations
     }
@@ -320,10 +324,10 @@ impl Catalog {
         reports.chain(self.table_summaries()).collect()
     }
 
-    /// A report, of the time and of those that are asked for.
+    /// A report at the requested time, for the requested pinbads.
     ///
     /// # Errors
-    /// [`QueryError::UnknownReport`], [`QueryError::Busy`]; of a span also
+    /// [`QueryError::UnknownReport`], [`QueryError::Busy`]; for a span also
     /// [`QueryError::NoHistory`].
     pub fn report(
         &self,
@@ -342,12 +346,12 @@ impl Catalog {
         answer.map_err(|error| self.suggesting(error))
     }
 
-    /// Several reports in columns that are not their own. Together they cost little more than one
-    /// of them, and who asks at about the same time gets the same. Who does not answer about one is
-    /// not asked about the others.
+    /// Several reports in columns other than their own. Together they cost little more than one,
+    /// and requests at about the same time share the result. If the fleet fails to answer about
+    /// one, the others are not requested.
     ///
     /// # Errors
-    /// As [`Catalog::report`], of reports as they stand; of a span each has its own.
+    /// As for [`Catalog::report`], for live reports; for a span each has its own result.
     pub fn reports_in(
         &self,
         names: &[&str],
@@ -367,8 +371,8 @@ impl Catalog {
         Ok(answers.collect())
     }
 
-    /// The wall clock; of many, who have shipped up to some minutes ago, the end of the newest
-    /// minute that all have shipped; milliseconds.
+    /// The wall clock in milliseconds; for the fleet, which ships with a delay of some minutes, the
+    /// end of the newest minute that all have shipped.
     #[must_use]
     pub fn now_ms(&self, whose: &Whose) -> u64 {
         let now = self.clock.unix_ms();
@@ -381,13 +385,14 @@ impl Catalog {
     /// Makes a report and fills it from the data in memory.
     ///
     /// # Errors
-    /// [`QueryError::BadValue`] naming the member and the bad part of it, [`QueryError::ReportExists`],
-    /// [`QueryError::LimitReached`].
+    /// [`QueryError::BadValue`] naming the member and the bad part of it,
+    /// [`QueryError::ReportExists`], [`QueryError::LimitReached`].
     pub fn create_report(&self, form: ReportForm) -> Result<ReportSummary, QueryError> {
         self.create(&form)
     }
 
-    /// Drops a report that was made at run time. Whether a restart would bring it back no more: false without a state directory.
+    /// Drops a report that was created at run time. Returns whether the removal survives a restart:
+    /// false without a state directory.
     ///
     /// # Errors
     /// [`QueryError::UnknownReport`], [`QueryError::ReportFixed`].
@@ -396,11 +401,11 @@ impl Catalog {
         Ok(self.persistent)
     }
 
-    /// How the times of one row of a report are spread: the first row whose key columns show the texts in `equal`.
-    /// `None`: there is no such row.
+    /// The distribution of times in one row of a report: the first row whose key columns show the
+    /// texts in `equal`. `None` if there is no such row.
     ///
     /// # Errors
-    /// As [`Catalog::report`].
+    /// As for [`Catalog::report`].
     pub fn distribution(
         &self,
         name: &str,
@@ -417,7 +422,7 @@ impl Catalog {
     /// The raw timers of the requests that match, summed up by keys of choice.
     ///
     /// # Errors
-    /// As [`Catalog::requests`]; of a span [`QueryError::NoHistory`].
+    /// As for [`Catalog::requests`]; for a span [`QueryError::NoHistory`].
     pub fn timer_groups(
         &self,
         search: &TimerSearch,
@@ -440,11 +445,11 @@ impl Catalog {
         }
     }
 
-    /// One raw request with its tags and timers; of a run that is named, from disk or memory, with
-    /// `run` and `weight` too.
+    /// One raw request with its tags and timers; with a run, from disk or memory, including `run`
+    /// and `weight`.
     ///
     /// # Errors
-    /// [`QueryError::UnknownRequest`], [`QueryError::RawDataOff`]; of a run
+    /// [`QueryError::UnknownRequest`], [`QueryError::RawDataOff`]; with a run
     /// [`QueryError::NoHistory`].
     pub fn request(&self, id: u64, run: Option<u64>) -> Result<RequestDetail, QueryError> {
         match run {
@@ -453,7 +458,7 @@ impl Catalog {
         }
     }
 
-    /// The id of the youngest raw request that there has been; 0 before the first.
+    /// The id of the latest raw request so far; 0 before the first.
     ///
     /// # Errors
     /// [`QueryError::RawDataOff`].
@@ -461,8 +466,8 @@ impl Catalog {
         Ok(self.raw()?.last_id())
     }
 
-    /// The next raw requests behind one, oldest first: what a stream asks again and again. Of `search` only the conditions
-    /// count, not the limit.
+    /// The next raw requests after one, oldest first, as streams ask repeatedly. Only the
+    /// conditions of `search` apply, not the limit.
     ///
     /// # Errors
     /// [`QueryError::RawDataOff`].
@@ -470,15 +475,15 @@ impl Catalog {
         Ok(self.raw()?.follow(search, step))
     }
 
-    /// Whether there is a source of Squid's lines.
+    /// Whether there is a Squid log source.
     pub fn has_squid(&self) -> bool {
         self.squids().next().is_some()
     }
 
-    /// Empties pools and reports; counters stay.
+    /// Clears pools and reports; counters stay.
     ///
     /// # Errors
-    /// [`QueryError::Busy`] when the merger did not get round to it in time.
+    /// [`QueryError::Busy`] if the merger did not get round to it in time.
     pub fn reset(&self) -> Result<(), QueryError> {
         let _one_at_a_time = CHANGES.lock(&self.changes);
         writing(&self.live).clear();
@@ -497,8 +502,8 @@ impl Catalog {
         Ok(())
     }
 
-    /// The span, unix seconds, of which live reports have rows of history, by the minute: a process was killed, and what it had counted
-    /// since its last snapshot was lost.
+    /// The span, in unix seconds, for which live reports include rows of history, by the minute: a
+    /// process was killed, and its counts since the last snapshot were lost.
     #[must_use]
     pub fn refilled(&self) -> Option<std::ops::Range<u64>> {
         #[cfg(feature = "sql")]
@@ -507,7 +512,8 @@ impl Catalog {
         None
     }
 
-    /// What keeps the daemon from its work: sockets not bound, merger dead or behind. Empty: ready.
+    /// The reasons why the daemon is not ready: sockets not bound, merger dead or behind. Empty if
+    /// ready.
     pub fn unready(&self) -> Vec<String> {
         let silent_ms = self.clock.mono_ms().saturating_sub(self.pulse.last_ms());
         let silent = format!("the merger has not run for {} s", silent_ms / 1000);
@@ -515,7 +521,7 @@ impl Catalog {
         silent.into_iter().chain(self.status.behind()).collect()
     }
 
-    /// What does not work although the daemon is ready, each with its reason.
+    /// Parts that do not work although the daemon is ready, each with its reason.
     pub fn out_of_order(&self) -> Vec<String> {
         let snapshots = self.status.snapshots.as_ref();
         let failing = snapshots.and_then(|snapshots| snapshots.why_failing());
@@ -537,7 +543,7 @@ fn columns(layout: &ColumnLayout) -> Vec<Column> {
     columns.map(|column| column.column.clone()).collect()
 }
 
-/// The columns by which rows can be chosen: keys, and `index_value`.
+/// The columns by which rows can be selected: keys, and `index_value`.
 fn key_columns(layout: &ColumnLayout) -> impl Iterator<Item = usize> + '_ {
     use crate::report::layout::Cell;
     let is_key =

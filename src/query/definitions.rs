@@ -1,9 +1,10 @@
-//! What is there from the start: built-in reports and tables, then the configured ones, then those of `state.dir`.
+//! The initial definitions: built-in reports and tables, then the configured ones, then those of
+//! `state.dir`.
 //!
-//! Called by `daemon` before anything is received, by `pinbad check` and by `pinbad tables`; pure. What is wrong in the
-//! configuration ends the start, with the place and the key that is wrong. What is wrong among the reports that were
-//! made at run time does not: the daemon may have been given a configuration since that has a report of the same name.
-//! Such a definition stays in its file and is left out, with a reason for the log.
+//! Called by `daemon` before anything is received, by `pinbad check` and by `pinbad tables`; pure.
+//! An error in the configuration ends the start, naming location and key. An error among the
+//! reports created at run time does not: the configuration may have gained a report of the same
+//! name since. Such a definition stays in its file and is left out, with a reason for the log.
 
 use serde::Deserialize as _;
 use serde_json::Value as Json;
@@ -17,7 +18,7 @@ use crate::report::definition::{Defaults, Definition};
 use crate::report::native::{FormError, ReportForm};
 use crate::report::{DefinedBy, builtin};
 
-/// How many reports and tables there may be at once.
+/// Most reports and tables.
 pub const REPORTS_MAX: usize = 1_000;
 
 /// The reports of [`Definitions::add_squid`].
@@ -26,37 +27,37 @@ const SQUID: &str = include_str!("definitions/squid.json");
 /// The reports of [`Definitions::add_profile`].
 const PROFILE: &str = include_str!("definitions/profile.json");
 
-/// What stands before the tables of a MariaDB in front.
+/// Preamble of the tables for a MariaDB in front.
 const FEDERATED_FIRST: &str = "-- For a MariaDB in front of pinbad: its own tables, and pinbad's beside them. Once, as an administrator:
 --   INSTALL SONAME 'ha_federatedx';
 -- The tables hold nothing; each statement reads them from pinbad, by their keys where it can.";
 
-/// All definitions that hold at start, each name once.
+/// All initial definitions, with unique names.
 #[derive(Debug, Clone, Default)]
 pub struct Definitions {
-    /// The reports, in the order in which they are listed.
+    /// The reports, in listing order.
     pub reports: Vec<(Definition, DefinedBy)>,
-    /// The tables in which the daemon speaks of itself.
+    /// The tables on the daemon itself.
     pub tables: Vec<StatusTable>,
-    /// Ready-made ones that are not wanted.
+    /// Built-in ones that were dropped.
     pub dropped: Vec<String>,
 }
 
-/// A `[[report]]` of the configuration that cannot be.
+/// An invalid `[[report]]` of the configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{place}: {problem}")]
 pub struct ConfiguredError {
-    /// File and line of the key that is wrong, or of the entry.
+    /// File and line of the key at fault, or of the entry.
     pub place: String,
-    /// The key, what is wrong with it, and what is accepted.
+    /// The key, the problem, and what is accepted.
     pub problem: String,
 }
 
 impl Definitions {
-    /// The built-in ones and those of the configuration.
+    /// The built-in definitions and those of the configuration.
     ///
     /// # Errors
-    /// The first entry of the configuration that cannot be.
+    /// The first invalid entry of the configuration.
     pub fn new(configured: &[Entry], defaults: &Defaults) -> Result<Self, ConfiguredError> {
         let reports = builtin::reports(defaults).into_iter();
         let mut all = Self {
@@ -74,8 +75,8 @@ impl Definitions {
         Ok(all)
     }
 
-    /// Adds those that were made at run time, as they are kept. Returns those that cannot be, by name (the entry itself where there
-    /// is none), and why.
+    /// Adds saved definitions that were created at run time. Returns invalid ones, by name (the
+    /// entry itself if it has none), with the reason.
     pub fn add_kept(&mut self, kept: &[Json], defaults: &Defaults) -> Vec<(String, String)> {
         let mut left_out = Vec::new();
         for entry in kept {
@@ -88,8 +89,8 @@ impl Definitions {
         left_out
     }
 
-    /// Adds those that show what Squid's lines say, as if they had been made at run time: they can be dropped. A name that is
-    /// taken stays what it is.
+    /// Adds the reports on Squid, as if they had been created at run time: they can be dropped. An
+    /// existing report of the same name is kept.
     pub fn add_squid(&mut self, defaults: &Defaults) {
         self.add_ready(SQUID, defaults);
     }
@@ -110,7 +111,8 @@ impl Definitions {
         }
     }
 
-    /// Adds the tables of samples and those that are ready-made over them. A report that has such a name stays what it is.
+    /// Adds the tables of samples and the ready-made reports over them. An existing report with
+    /// such a name is kept.
     pub fn add_profile(&mut self, defaults: &Defaults) {
         for table in [FixedTable::Sample, FixedTable::StatRequest] {
             if self.defined(table.table()).is_none() {
@@ -120,9 +122,10 @@ impl Definitions {
         self.add_ready(PROFILE, defaults);
     }
 
-    /// A CREATE TABLE statement for each table and report, an empty line between them: tables that are always there, built-in
-    /// reports, configured ones, those made at run time. With `server` (`mysql://user@host:port/pinba`) they are for a
-    /// MariaDB in front that reads the tables of the daemon there, and what has to be done first stands before them.
+    /// A CREATE TABLE statement for each table and report, separated by empty lines: fixed tables,
+    /// built-in reports, configured ones, those created at run time. With `server`
+    /// (`mysql://user@host:port/pinba`) they are for a MariaDB in front that reads the daemon's
+    /// tables there, preceded by its preamble.
     #[must_use]
     pub fn statements(&self, defaults: &Defaults, server: Option<&str>) -> String {
         let fixed = FixedTable::ALL.map(|table| ddl::fixed(table.table(), table, defaults));
@@ -140,7 +143,7 @@ impl Definitions {
         all.join("\n\n") + "\n"
     }
 
-    /// All of it as it would be asked for.
+    /// All definitions as forms.
     #[must_use]
     pub fn forms(&self) -> Vec<ReportForm> {
         let reports = self.reports.iter().map(|(it, _)| match &it.comment {
@@ -186,7 +189,7 @@ impl Definitions {
         Ok(())
     }
 
-    /// Who has a name.
+    /// Who defined a name.
     fn defined(&self, name: &str) -> Option<&DefinedBy> {
         let reports = self.reports.iter().map(|(it, by)| (&it.name, by));
         let tables = self.tables.iter().map(|it| (&it.name, &it.defined_by));
@@ -202,7 +205,7 @@ fn configured_form(entry: &Entry) -> Result<ReportForm, ConfiguredError> {
         Ok(form) => return Ok(form),
         Err(error) => error,
     };
-    // The parser does not say which key it was, so each is tried alone.
+    // The parser does not say which key it was, so each is tried separately.
     for (key, value) in &entry.table {
         let mut alone = toml::Table::from_iter([("name".to_owned(), "x".into())]);
         alone.insert(key.clone(), value.clone());
@@ -221,7 +224,7 @@ fn of_entry(entry: &Entry, problem: &str) -> ConfiguredError {
     }
 }
 
-/// An error about the key `part`, or a place in its list (`keys[0]`).
+/// An error about the key `part`, or an element of its list (`keys[0]`).
 fn at(entry: &Entry, part: &str, problem: &str) -> ConfiguredError {
     let key = part.split('[').next().unwrap_or(part);
     ConfiguredError {
@@ -232,7 +235,7 @@ fn at(entry: &Entry, part: &str, problem: &str) -> ConfiguredError {
 
 fn form_error(entry: &Entry, error: &FormError) -> ConfiguredError {
     match (error, error.part_and_problem()) {
-        // Of two definitions in one the other is as wrong as the comment.
+        // Of two definitions in one, either is at fault: names the one other than the comment.
         (FormError::Mixed(other), (_, problem)) => at(entry, other, &problem),
         (_, ("", problem)) => of_entry(entry, &problem),
         (_, (part, problem)) => at(entry, part, &problem),

@@ -1,40 +1,40 @@
-//! Why a question got no answer, in terms that belong to no protocol.
+//! Errors of questions, in terms that belong to no protocol.
 //!
-//! The source and the front ends make these; each front end maps them once (`http/error.rs` to a status). The text is
-//! written for the person who asked: it says what was wrong and what would be accepted. What only the operator
-//! needs to know goes to the log instead.
+//! Created by the source and the front ends; each front end maps them once (`http/error.rs` to a
+//! status). The text is for the client: it says what was wrong and what would be accepted. Details
+//! for the operator go to the log instead.
 
 use thiserror::Error;
 
 use crate::config::suggest;
 
-/// Why a question got no answer.
+/// The reason why a question has no answer.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum QueryError {
     /// No report has this name.
     #[error("there is no report called {name:?}{}", did_you_mean(meant.as_ref()))]
     UnknownReport {
-        /// The name asked for.
+        /// The requested name.
         name: String,
-        /// The one that was probably meant.
+        /// The name that was probably meant.
         meant: Option<String>,
     },
 
-    /// No request in the pool has this id: it never came, or it has left.
+    /// No request in the pool has this id: it never came, or was evicted.
     #[error("there is no request {id} in memory; it never came, or it has expired")]
     UnknownRequest {
-        /// The id asked for.
+        /// The requested id.
         id: u64,
     },
 
-    /// No request of this run has this id, or it was not kept, or is not any more.
+    /// No request of this run has this id, or it was not kept, or no longer is.
     #[error(
         "there is no request {id} of run {run}, in memory or on disk; it never came, or it was not kept"
     )]
     UnknownPastRequest {
-        /// The run asked for.
+        /// The requested run.
         run: u64,
-        /// The id asked for.
+        /// The requested id.
         id: u64,
     },
 
@@ -42,25 +42,25 @@ pub enum QueryError {
     #[error("no raw data is kept: pool.request_pool_size is 0")]
     RawDataOff,
 
-    /// The past that was asked for is not kept.
+    /// The requested past is not kept.
     #[error("{0}")]
     NoHistory(String),
 
-    /// Something that was given cannot be used.
+    /// A given value cannot be used.
     #[error("{what}: {why}")]
     BadValue {
-        /// The parameter or member, as its user would call it: `limit`, `comment`, `keys[2]`.
+        /// The parameter or member, as its user calls it: `limit`, `comment`, `keys[2]`.
         what: String,
-        /// What is wrong with it and what is accepted.
+        /// The problem and what is accepted.
         why: String,
     },
 
-    /// A report of this name is there already.
+    /// A report of this name exists already.
     #[error("there is already a report called {name:?} ({defined})")]
     ReportExists {
         /// The name.
         name: String,
-        /// Where the present one is defined: `built-in`, `configuration`, `run time`.
+        /// Where the existing one is defined: `built-in`, `configuration`, `run time`.
         defined: String,
     },
 
@@ -73,15 +73,15 @@ pub enum QueryError {
         reason: String,
     },
 
-    /// A limit of the configuration leaves no room for what was asked.
+    /// A limit of the configuration was reached.
     #[error("{0}")]
     LimitReached(String),
 
-    /// A change that must survive a restart could not be written down, so it was not made.
+    /// A change that must survive a restart could not be saved, so it was not made.
     #[error("{0}; nothing was changed")]
     NotKept(String),
 
-    /// Too much is being asked at once; the same question may do well a moment later.
+    /// Too many questions at once; the same one may succeed a moment later.
     #[error("{0}")]
     Busy(String),
 }
@@ -100,14 +100,14 @@ impl QueryError {
         }
     }
 
-    /// The same; of an unknown report, with the nearest of these names.
+    /// Adds the nearest of these names to the error for an unknown report.
     #[must_use]
     pub fn suggesting(self, names: impl FnOnce() -> Vec<String>) -> Self {
         match self {
             Self::UnknownReport { name, meant: None } => {
                 let mut names = names();
                 if names.contains(&name) {
-                    // There is something of that name, which is no report of the kind that was asked for.
+                    // Something else has that name, but not of the requested kind.
                     names.clear();
                 }
                 let meant = suggest::meant(&name, names.iter().map(String::as_str));
@@ -118,7 +118,7 @@ impl QueryError {
         }
     }
 
-    /// A [`QueryError::NoHistory`] where none is kept at all.
+    /// A [`QueryError::NoHistory`] when no history is kept at all.
     #[must_use]
     pub fn no_history() -> Self {
         let why = match cfg!(feature = "sql") {

@@ -1,12 +1,13 @@
-//! Reading: the one interface behind every front end.
+//! The read side: one interface behind every front end.
 //!
-//! HTTP, SQL, the MySQL wire and metrics see only the [`catalog::Catalog`] and the [`table::Table`]s that it returns. A
-//! table is a finished answer: owned, without locks, bounded by what the pools and reports hold, so a slow client can hold
-//! on to memory but never to a lock. Each front end bounds how many calls run at once. Asynchronous tasks begin in the front
-//! ends; everything here is synchronous.
+//! HTTP, SQL, the MySQL wire and metrics see only the [`catalog::Catalog`] and the
+//! [`table::Table`]s that it returns. A table is a finished answer: owned, without locks, bounded
+//! by the contents of pools and reports, so a slow client can hold on to memory but never to a
+//! lock. Each front end bounds the number of concurrent calls. Asynchronous tasks begin in the
+//! front ends; everything here is synchronous.
 //!
-//! Nothing here may stop the daemon: what goes wrong becomes an [`error::QueryError`], which each front end translates once
-//! into its own terms.
+//! Nothing here may stop the daemon: failures become [`error::QueryError`], which each front end
+//! translates once into its own terms.
 
 pub mod error;
 

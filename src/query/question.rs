@@ -1,8 +1,7 @@
-//! Questions: when and whose, and in which form a report, lines or requests are wanted; with the
-//! answers about the past.
+//! Questions: their time, the pinbads they are for, and the form of the answer; and the answers
+//! about the past.
 //!
-//! Front ends read them from parameters; [`Catalog`](super::catalog::Catalog) finds where the rows
-//! lie.
+//! Front ends build them from parameters; [`Catalog`](super::catalog::Catalog) finds the rows.
 
 use std::fmt;
 use std::ops::Range;
@@ -12,12 +11,12 @@ use crate::limits::SHIPPED_AFTER_SECS;
 use crate::report::definition::Columns;
 use crate::series::Metric;
 
-/// A span of the past, and the one that it is compared with, unix seconds.
+/// A span of the past, and its comparison span, in unix seconds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Spans {
-    /// What is asked for.
+    /// The requested span.
     pub span: Range<u64>,
-    /// With what it is compared.
+    /// The comparison span.
     pub before: Option<Range<u64>>,
 }
 
@@ -34,10 +33,10 @@ impl Spans {
 /// The time that a question is about.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum When {
-    /// The window of a report as it stands, or the requests in memory.
+    /// The window of a live report, or the requests in memory.
     #[default]
     Now,
-    /// What history keeps of a span.
+    /// A span in history.
     Span(Spans),
 }
 
@@ -47,54 +46,54 @@ impl From<Option<Spans>> for When {
     }
 }
 
-/// Whose requests a question is about.
+/// The pinbads that a question is for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Whose {
-    /// This daemon's.
+    /// This daemon.
     #[default]
     Own,
-    /// Those of many, as far as they have been shipped.
+    /// The fleet, as far as it has shipped.
     Fleet(Fleet),
 }
 
 impl Whose {
-    /// Whether many are asked.
+    /// Whether it is for the fleet.
     #[must_use]
     pub const fn is_fleet(&self) -> bool {
         matches!(self, Self::Fleet(_))
     }
 }
 
-/// Which pinbads are asked together; of those that ship to the same ClickHouse.
+/// A selection of pinbads that ship to the same ClickHouse.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Fleet {
-    /// Of these data centres; none: of all.
+    /// Data centres; empty for all.
     pub dcs: Vec<String>,
-    /// With these names; none: with any.
+    /// Names; empty for all.
     pub collectors: Vec<String>,
 }
 
-/// Where the newest minute ends that all pinbads have shipped when it is this unix second.
+/// The end of the newest minute that all pinbads have shipped at this unix second.
 #[must_use]
 pub const fn shipped_until(now: u64) -> u64 {
     let at = now.saturating_sub(SHIPPED_AFTER_SECS);
     at - at % 60
 }
 
-/// A report that is asked for.
+/// A question about a report.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ReportQuestion {
-    /// The time.
+    /// Its time.
     pub when: When,
-    /// Whose requests.
+    /// The pinbads it is for.
     pub whose: Whose,
-    /// In which columns.
+    /// The columns to read.
     pub columns: Columns,
-    /// The names of those that will be looked at, `None`: all; quantiles cost most. The answer has
+    /// The names of the columns needed, `None` for all; quantiles cost most. The answer contains
     /// the others nevertheless, perhaps as NULL; a name that the report does not have is no error.
     pub needed: Option<Vec<String>>,
-    /// Key columns and the texts that they must show: the answer may leave out rows that do not
-    /// match, and a histogram view takes from there which row to spread out.
+    /// Key columns with the texts they must show: the answer may leave out other rows, and a
+    /// histogram view takes the row to show from here.
     pub equal: Vec<(String, String)>,
 }
 
@@ -123,31 +122,31 @@ pub(crate) fn moved(wide: &Range<u64>, asked: &Range<u64>, before: &Range<u64>) 
     }
 }
 
-/// What an answer about a span has beside its rows.
+/// Additional parts of an answer about a span.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OfSpan {
-    /// What was asked for, made wider: to whole minutes, and where no minutes are kept any more to hours or days.
+    /// The spans, widened to whole minutes, or to hours or days where no minutes are kept any more.
     pub spans: Spans,
-    /// The coarsest rows that it was made from.
+    /// The coarsest resolution used.
     pub resolution_seconds: u64,
-    /// By which part of itself a percentile may be off; `None`: the report has buckets of its own.
+    /// Relative error of percentiles; `None` if the report has buckets of its own.
     pub percentile_error: Option<f64>,
-    /// What is lacking, for people.
+    /// Missing data, for people.
     pub partial: Vec<String>,
 }
 
-/// Metrics of a row over a span of the past.
+/// A question about metrics of a row over a span of the past.
 #[derive(Debug, Clone)]
 pub struct LineQuestion {
-    /// A text for each key; `None`: all rows together.
+    /// A text for each key; `None` for the total.
     pub key: Option<Vec<String>>,
-    /// What is drawn, a line each.
+    /// The metrics, one line each.
     pub metrics: Vec<Metric>,
     /// Unix seconds.
     pub span: Range<u64>,
     /// Seconds from point to point.
     pub step: u64,
-    /// Whose requests.
+    /// The pinbads it is for.
     pub whose: Whose,
 }
 
@@ -156,13 +155,13 @@ pub struct LineQuestion {
 pub struct PastLines {
     /// Unix second at which the first points begin.
     pub from: u64,
-    /// Seconds from point to point: as was asked for, or more where no finer rows are kept.
+    /// Seconds from point to point: as requested, or more where no finer rows are kept.
     pub step: u64,
-    /// By metric. `None`: not known, or an average of nothing.
+    /// Points by metric. `None`: unknown, or an average of nothing.
     pub points: Vec<Vec<Option<f64>>>,
-    /// The coarsest rows that it was made from.
+    /// The coarsest resolution used.
     pub resolution_seconds: u64,
-    /// What is lacking, for people.
+    /// Missing data, for people.
     pub partial: Vec<String>,
 }
 
@@ -179,18 +178,18 @@ pub struct RequestQuestion {
     pub before: Option<RequestName>,
 }
 
-/// What names a request for ever, and when it was received: the later is the larger.
+/// The permanent identity of a request, with its time of reception, ordered by time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RequestName {
     /// Unix seconds.
     pub received: u64,
-    /// How often the folder of history had been opened when it came.
+    /// The run of the history folder in which it came.
     pub run: u64,
     /// Its id in that run.
     pub id: u64,
 }
 
-/// As pages of answers are named by it: `1709160600-1-77`.
+/// As in pages of answers: `1709160600-1-77`.
 impl fmt::Display for RequestName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}-{}-{}", self.received, self.run, self.id)
@@ -198,7 +197,7 @@ impl fmt::Display for RequestName {
 }
 
 impl RequestName {
-    /// What [`Display`](fmt::Display) makes.
+    /// Parses the output of [`Display`](fmt::Display).
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let mut numbers = text.split('-').map(|number| number.parse().ok());
@@ -220,7 +219,7 @@ mod tests {
     fn a_span_that_was_made_wider_does_not_reach_into_the_one_before() {
         // 10:00:30 to 10:03:30, in whole minutes, and the three minutes before.
         assert_eq!(moved(&(600..840), &(630..810), &(450..630)), 360..600);
-        // So long before that they do not meet: what was said, in whole minutes.
+        // Disjoint, with a gap: as requested, in whole minutes.
         assert_eq!(moved(&(600..840), &(630..810), &(330..510)), 300..540);
         assert_eq!(moved(&(600..840), &(630..810), &(331..511)), 300..540);
         // In days, where nothing finer is kept.
@@ -231,7 +230,7 @@ mod tests {
             moved(&wide, &asked, &(2 * day..2 * day + 3_600)),
             day..2 * day
         );
-        // Later, and overlapping: as it was asked for.
+        // Later, and overlapping: as requested.
         assert_eq!(moved(&(600..840), &(630..810), &(810..990)), 840..1_080);
         assert_eq!(moved(&(600..840), &(630..810), &(500..680)), 500..680);
         // A day of 23 hours and one of 24.

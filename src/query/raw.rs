@@ -1,8 +1,8 @@
 //! Raw requests as tables: the newest that match a search, and one request in full.
 //!
-//! Rows never change once they are merged and ids only grow, so a search is a walk from the newest id down. It looks at
-//! `CHUNK` rows at a time under the lock, copies what matches and lets go; rows that leave meanwhile are simply no
-//! longer there. Called from the front ends' blocking threads.
+//! Rows never change once merged and ids only grow, so a search walks from the newest id down. It
+//! reads `CHUNK` rows at a time under the lock and copies the matches; rows evicted meanwhile are
+//! simply no longer found. Called from the front ends' blocking threads.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -27,18 +27,18 @@ mod follow;
 mod slowest;
 mod timer_groups;
 
-/// Rows looked at under one hold of the lock: some fifty microseconds.
+/// Rows read under one hold of the lock: some fifty microseconds.
 const CHUNK: u64 = 8_192;
-/// Bytes that a timer takes beside its tags, as it is written.
+/// Bytes of a timer in addition to its tags, as written.
 const TIMER_BYTES: usize = 80;
-/// What the timers of one page may take.
+/// Most bytes of the timers of one page.
 pub(super) const TIMERS_BYTES_MAX: usize = 4 << 20;
-/// What the tags of its requests may take, written out: 160 bytes each on the largest page.
+/// Most bytes of the tags of its requests, as text: 160 each on the largest page.
 pub(super) const TAGS_BYTES_MAX: usize = 16 << 20;
-/// Bytes of tags and timers that are copied under one hold of the lock.
+/// Bytes of tags and timers copied under one hold of the lock.
 const HOLD_BYTES: usize = 512 << 10;
 
-/// A raw request as table `request` shows it.
+/// A raw request in the columns of table `request`.
 type Shown = Vec<Value<'static>>;
 
 /// The column of its tags.
@@ -52,21 +52,21 @@ pub(super) fn text_bytes(value: &Value<'_>) -> usize {
     }
 }
 
-/// About what timers take.
+/// Approximate bytes of timers.
 pub(super) fn timers_bytes(timers: &[TimerDetail]) -> usize {
     let tags = timers.iter().flat_map(|timer| &timer.tags);
     TIMER_BYTES * timers.len() + tags.map(|(n, v)| n.len() + v.len()).sum::<usize>()
 }
 
-/// Rows that were found, with their timers if they are wanted.
+/// Matching rows, with their timers if wanted.
 #[derive(Debug, Default)]
 struct Matches {
     rows: Vec<Shown>,
     /// As many as rows, or none.
     timers: Vec<Vec<TimerDetail>>,
-    /// What the timers take.
+    /// Bytes of the timers.
     timer_bytes: usize,
-    /// What the tags of the requests take.
+    /// Bytes of the requests' tags.
     tags_bytes: usize,
 }
 
@@ -90,7 +90,7 @@ impl Matches {
     }
 }
 
-/// The slowest of what was looked at, slowest first; of equals what came first.
+/// The slowest of the items seen, slowest first; among equals the first seen.
 #[derive(Debug)]
 pub(super) struct Slowest<K, T> {
     max: usize,
@@ -103,7 +103,7 @@ impl<K: Ord, T> Slowest<K, T> {
         Self { max, kept }
     }
 
-    /// Whether something that took so long is among them.
+    /// Whether an item with this time belongs to them.
     pub(super) fn takes(&self, time: &K) -> bool {
         let last = self.kept.last();
         self.kept.len() < self.max || last.is_some_and(|(last, _)| last < time)
@@ -120,7 +120,7 @@ impl<K: Ord, T> Slowest<K, T> {
     }
 }
 
-/// Reads raw requests out of the live pool.
+/// Reads raw requests from the live pool.
 #[derive(Debug)]
 pub struct RawReader {
     live: SharedLive,
@@ -128,7 +128,7 @@ pub struct RawReader {
 }
 
 impl RawReader {
-    /// A reader; the columns are declared as long as `defaults` say.
+    /// A reader; `defaults` determine the declared lengths of columns.
     #[must_use]
     pub fn new(live: SharedLive, defaults: &Defaults) -> Self {
         Self {
@@ -184,7 +184,7 @@ impl RawReader {
     /// One request with tags and timers.
     ///
     /// # Errors
-    /// [`QueryError::UnknownRequest`] when it is not in the pool.
+    /// [`QueryError::UnknownRequest`] if it is not in the pool.
     pub fn request(&self, id: u64) -> Result<RequestDetail, QueryError> {
         let live = answering(&self.live);
         let pool = &live.pool;
@@ -199,7 +199,8 @@ impl RawReader {
     }
 }
 
-/// Looks at `rows` rows below `before`, which moves down, until `look` has enough; false when there is nothing older.
+/// Visits `rows` rows below `before`, which moves down, until `look` has enough; returns false if
+/// there is nothing older.
 fn walk_down(
     pool: &Pool,
     search: &RequestSearch,
@@ -293,7 +294,7 @@ fn tags(pool: &Pool, set: u32) -> Vec<(String, String)> {
         .collect()
 }
 
-/// A search over rows of one hold of the lock: what it found out about an origin or a tag set it remembers.
+/// Matches rows under one hold of the lock, caching results by origin and tag set.
 struct Matcher<'a> {
     pool: &'a Pool,
     search: &'a RequestSearch,

@@ -1,8 +1,9 @@
-//! What questions about the present are made of, and the answers to them.
+//! Types of questions about the present, and of their answers.
 //!
-//! [`Catalog`](super::catalog::Catalog) answers over pools, reports and counters; front ends call it from threads that may
-//! block. Each call takes a consistent view, copies or shares what it needs and lets go of every lock before it returns: no
-//! answer refers to anything that ingest writes. How many calls run at once is bounded by the front end.
+//! [`Catalog`](super::catalog::Catalog) answers over pools, reports and counters; front ends call
+//! it from threads that may block. Each call takes a consistent view, copies or shares what it
+//! needs and releases every lock before it returns: no answer refers to anything that ingest
+//! writes. The front end bounds the number of concurrent calls.
 
 use std::ops::Range;
 
@@ -17,12 +18,12 @@ use crate::profile::report::SampleMetric;
 use crate::report::DefinedBy;
 use crate::value::Column;
 
-/// Metrics of a row of a report over samples that are wanted.
+/// A question about metrics of a row in a report over samples.
 #[derive(Debug, Clone)]
 pub struct SampleQuestion<'a> {
-    /// A text for each key; `None`: all rows together.
+    /// A text for each key; `None` for the total.
     pub key: Option<&'a [String]>,
-    /// What is drawn, a line each.
+    /// The metrics, one line each.
     pub metrics: &'a [&'static SampleMetric],
     /// Unix seconds.
     pub span: Range<u64>,
@@ -33,7 +34,7 @@ pub struct SampleQuestion<'a> {
 /// One report in the list of reports.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ReportSummary {
-    /// The name under which it is read.
+    /// Its name.
     pub name: String,
     /// `base`, `tag`, `rtag`, `v2/packet`, `v2/request`, `v2/timer`, `native`.
     pub kind: String,
@@ -41,19 +42,19 @@ pub struct ReportSummary {
     pub comment: Option<String>,
     /// The names of its key columns, in column order.
     pub keys: Vec<String>,
-    /// How far back it reaches, seconds.
+    /// Length of the window in seconds.
     pub window_seconds: f64,
-    /// Rows at present.
+    /// Current number of rows.
     pub rows: u64,
     /// Its columns.
     pub columns: Vec<Column>,
-    /// The definition in the native form, as POST takes it.
+    /// The definition in the native form, as POST accepts it.
     pub definition: serde_json::Value,
-    /// Where it comes from.
+    /// The source of its definition.
     pub defined: DefinedBy,
-    /// Whether it will be there after a restart.
+    /// Whether it survives a restart.
     pub persistent: bool,
-    /// Whether all data in memory that belongs to it is in it: false while a new report is being filled.
+    /// Whether it includes all its data in memory: false while a new report is being filled.
     pub complete: bool,
 }
 
@@ -63,19 +64,19 @@ pub struct ReportSummary {
 /// than the other.
 #[derive(Debug)]
 pub struct ReportAnswer {
-    /// The report's window, or the span's length, seconds.
+    /// The report's window, or the span's length, in seconds.
     pub window_seconds: f64,
-    /// Seconds that the data really spans: at least 1, at most the window. Of a span, those in
-    /// which requests were counted.
+    /// Seconds that the data spans: at least 1, at most the window. For a span, those in which
+    /// requests were counted.
     pub covered_seconds: u64,
     /// Wall-clock milliseconds since 1970 at the moment of reading.
     pub as_of_ms: u64,
-    /// The numbers of the columns whose equality can be asked for, in column order.
+    /// The numbers of the columns that can be tested for equality, in column order.
     pub key_columns: Vec<usize>,
-    /// The rows, in no promised order. Columns of a span are to be [`load`](Table::load)ed before
-    /// they are looked at.
+    /// The rows, in no particular order. Columns of a span are to be [`load`](Table::load)ed before
+    /// they are read.
     pub table: Box<dyn Table>,
-    /// Of a span.
+    /// Present for a span.
     pub of_span: Option<OfSpan>,
 }
 
@@ -89,12 +90,12 @@ impl ReportAnswer {
     }
 }
 
-/// Which raw requests are wanted. All conditions must hold; all bounds belong to the range.
+/// A search for raw requests. All conditions must hold; all bounds are inclusive.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RequestSearch {
-    /// At most this many rows.
+    /// Most rows.
     pub limit: usize,
-    /// Only ids smaller than this: the next page.
+    /// Only ids smaller than this, for the next page.
     pub before_id: Option<u64>,
     /// `timestamp` at least this, whole unix seconds.
     pub since: Option<u64>,
@@ -106,16 +107,16 @@ pub struct RequestSearch {
     pub max_time_us: Option<u64>,
     /// Text columns and the exact text they must show; an absent schema equals the empty text.
     pub texts: Vec<(TextField, String)>,
-    /// Whole-number columns and the number they must show.
+    /// Integer columns with the number they must show.
     pub numbers: Vec<(NumberField, u64)>,
-    /// Request tags, name and value: the first tag of that name must have that value.
+    /// Request tags, by name and value: the first tag of that name must have that value.
     pub tags: Vec<(String, String)>,
-    /// Whether the timers are wanted too; a page then ends early where they are very many.
+    /// Whether timers are wanted too; a page then ends early if they are very many.
     pub timers: bool,
 }
 
 impl RequestSearch {
-    /// Whether there may be requests that do not match.
+    /// Whether any request could fail to match.
     #[must_use]
     pub fn has_conditions(&self) -> bool {
         let all = Self {
@@ -127,7 +128,7 @@ impl RequestSearch {
     }
 }
 
-/// A whole-number column of table `request` that can be searched.
+/// An integer column of table `request` that can be searched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum NumberField {
     /// `req_count` as shown: 0 in a packet is 1.
@@ -149,9 +150,10 @@ pub struct RequestPage {
     pub as_of_ms: u64,
     /// The columns of table `request`; of a span also `run` and `weight`: for how many requests it stands.
     pub table: Box<dyn Table>,
-    /// For each row its timers; empty when they were not asked for.
+    /// The timers of each row; empty if not requested.
     pub timers: Vec<Vec<TimerDetail>>,
-    /// What to ask for as `before_id` to get the next page; `None`: nothing older matches, as far as is known.
+    /// The value of `before_id` for the next page; `None` if nothing older matches, as far as
+    /// known.
     pub next_before_id: Option<u64>,
     /// The same of a span, as `before`.
     pub next_before: Option<RequestName>,
@@ -161,22 +163,22 @@ pub struct RequestPage {
     pub partial: Vec<String>,
 }
 
-/// How the times of one row of a report are spread.
+/// The distribution of times in one row of a report.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Distribution {
-    /// What was counted: requests, or at timer level hits.
+    /// Number of requests, or at timer level hits.
     pub count: u64,
-    /// From the shortest times to the longest; buckets without any are left out. Empty: the report ran out of memory
-    /// for histograms, or nothing was counted.
+    /// Nonempty buckets, from the shortest times to the longest. Empty if there was no memory for
+    /// the histogram, or nothing was counted.
     pub buckets: Vec<DistributionBucket>,
 }
 
-/// Some neighbouring times and how many there were.
+/// A range of times, and their number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DistributionBucket {
-    /// From this many microseconds on.
+    /// Lower bound in microseconds, inclusive.
     pub low_us: u64,
-    /// Up to, and without, this many microseconds.
+    /// Upper bound in microseconds, exclusive.
     pub high_us: u64,
     /// How many.
     pub count: u64,
@@ -185,46 +187,49 @@ pub struct DistributionBucket {
 /// Which part of the raw rows an answer was made from.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Scanned {
-    /// Requests looked at, whether they matched or not.
+    /// Requests read, whether they matched or not.
     pub requests: u64,
-    /// When the oldest of them was received, unix seconds; 0: there was none.
+    /// When the oldest of them was received, in unix seconds; 0 if there was none.
     pub oldest: u32,
-    /// Whether that was all there is.
+    /// Whether these are all there are.
     pub all: bool,
-    /// Whether they are requests that history keeps, of which those that match are looked at; else those in memory.
+    /// Whether they are requests kept by history, of which matching ones are read; else those in
+    /// memory.
     pub kept: bool,
-    /// About how many there are of which these are a sample, taken from the whole span alike; `None`: they are none.
+    /// Approximate number of requests of which these are a uniform sample; `None` if they are not a
+    /// sample.
     pub sample_of: Option<u64>,
 }
 
 /// One step of a reader that follows the requests as they are merged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FollowStep {
-    /// Where it stands: only requests with larger ids are looked at.
+    /// The reader's position: only requests with larger ids are read.
     pub after_id: u64,
-    /// At most this many rows.
+    /// Most rows.
     pub rows_max: usize,
-    /// No further row once their texts have this many bytes.
+    /// No further row once their texts reach this many bytes.
     pub bytes_max: usize,
-    /// Whether it wants the timers too.
+    /// Whether timers are wanted too.
     pub timers: bool,
-    /// Whether it wants only some: then it goes on behind the youngest request whatever it got, and nothing is missed.
+    /// Whether a sample is enough: then it continues after the latest request in any case, and
+    /// nothing counts as missed.
     pub sample: bool,
 }
 
-/// What a reader found.
+/// The result of a step.
 #[derive(Debug)]
 pub struct Followed {
-    /// The columns of table `request`, or `sample`, the oldest row first.
+    /// The columns of table `request`, or `sample`, oldest row first.
     pub table: Box<dyn Table>,
-    /// For each row its timers; empty when they were not asked for.
+    /// The timers of each row; empty if not requested.
     pub timers: Vec<Vec<TimerDetail>>,
-    /// Where the reader stands now.
+    /// The reader's new position.
     pub after_id: u64,
-    /// Requests before these rows that the reader comes too late for: those that matched, and those that were gone before it
-    /// could be known whether they match.
+    /// Requests before these rows that the reader came too late for: those that matched, and those
+    /// evicted before they could be tested.
     pub missed: u64,
-    /// Whether there is more to look at already.
+    /// Whether more is available already.
     pub more: bool,
 }
 
@@ -233,11 +238,11 @@ pub struct Followed {
 pub struct RequestDetail {
     /// Its row of table `request`: exactly one.
     pub row: Box<dyn Table>,
-    /// Its request tags, name and value, in packet order; a name may come more than once.
+    /// Its request tags, by name and value, in packet order; a name may occur more than once.
     pub tags: Vec<(String, String)>,
     /// Its timers in packet order.
     pub timers: Vec<TimerDetail>,
-    /// What Squid said of its activities, if it is one of Squid's.
+    /// Its activities, if it is a Squid request.
     pub activities: Option<Measures>,
 }
 
@@ -246,14 +251,14 @@ pub struct RequestDetail {
 pub struct TimerDetail {
     /// Its row in table `timer`.
     pub id: u64,
-    /// How often it was hit.
+    /// Number of hits.
     pub hit_count: u32,
-    /// All hits together, microseconds.
+    /// Total of all hits, in microseconds.
     pub value_us: u64,
     /// User CPU, microseconds.
     pub ru_utime_us: u64,
     /// System CPU, microseconds.
     pub ru_stime_us: u64,
-    /// Its tags, name and value, in packet order; a name may come more than once.
+    /// Its tags, by name and value, in packet order; a name may occur more than once.
     pub tags: Vec<(String, String)>,
 }

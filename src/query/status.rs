@@ -1,4 +1,5 @@
-//! What the daemon reports of itself: the columns of Pinba's `status`, then its own numbers, each with kind and help.
+//! The daemon's status: the columns of Pinba's `status`, then its own numbers, each with kind and
+//! help.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -22,37 +23,37 @@ use crate::state::snapshot_writer::Snapshots;
 use crate::telemetry::Counters;
 use crate::telemetry::reading::{Group, Place, Reading, readings};
 
-/// One socket, or source of Squid's lines, as it is listed.
+/// One listed socket, or Squid log source.
 #[derive(Debug)]
 pub struct SocketStatus {
-    /// Where it is bound, or what it is.
+    /// The bound address, or a description.
     pub address: String,
-    /// Reads what the kernel dropped, of datagrams.
+    /// Reads the kernel's drops of datagrams.
     pub gauge: Option<KernelGauge>,
     /// Whether it outlives the process.
     pub handed_over: bool,
 }
 
-/// Everything that counts.
+/// The sources of all counters.
 #[derive(Debug)]
 pub struct Status {
-    /// Of receivers and merger.
+    /// Counters of receivers and merger.
     pub counters: Counters,
     /// The sockets, in the order of `counters.sockets`.
     pub sockets: Vec<SocketStatus>,
-    /// Who sends, if that is counted.
+    /// The senders, if they are counted.
     pub sources: Option<Arc<Senders>>,
     /// The temporary pool.
     pub ring: Arc<TempRing>,
-    /// Requests that the temporary pool holds.
+    /// Capacity of the temporary pool in requests.
     pub temp_pool_size: usize,
-    /// How often the merger runs.
+    /// The interval of merger runs.
     pub gathering_period: Arc<GatheringPeriod>,
     /// The name rules.
     pub rewrites: Vec<RewriteRule>,
-    /// Theirs, in their order.
+    /// Their counters, in the same order.
     pub rule_counters: Arc<RuleCounters>,
-    /// What became of snapshots; `None` without `state.dir`.
+    /// The state of snapshots; `None` without `state.dir`.
     pub snapshots: Option<Arc<Snapshots>>,
     /// Samples of PHP's functions; `None` without a `[[stat]]`.
     pub profile: Option<Arc<Profile>>,
@@ -61,16 +62,17 @@ pub struct Status {
     pub history: Option<History>,
     /// Certificates of the front ends, once these have started.
     pub certificates: Arc<OnceLock<Vec<Arc<Tls>>>>,
-    /// What is shipped to ClickHouse; `None` without `clickhouse.url`.
+    /// Shipping to ClickHouse; `None` without `clickhouse.url`.
     #[cfg(feature = "sql")]
     pub shipping: Option<ShipStatus>,
-    /// What all have shipped there.
+    /// Everything shipped there by the fleet.
     #[cfg(feature = "sql")]
     pub fleet: Option<Fleet>,
 }
 
 impl Status {
-    /// The status of a daemon without sockets, users and rules: for whoever looks at pools and reports alone.
+    /// The status of a daemon without sockets, users and rules: for readers of pools and reports
+    /// alone.
     #[must_use]
     pub fn bare(counters: Counters, ring: Arc<TempRing>) -> Self {
         Self {
@@ -96,7 +98,7 @@ impl Status {
 
     /// The numbers of `GET /api/v1/status`: the columns of Pinba's `status`, then the daemon's own.
     pub fn groups(&self, live: &SharedLive) -> Vec<Group> {
-        // What is in the ring is read before what came in, so that nothing seems to be missing.
+        // The ring is read before arrivals, so that nothing seems to be missing.
         let merge = self.counters.merge.counts();
         let depth = self.ring.depth();
         for gauge in self.sockets.iter().filter_map(|it| it.gauge.as_ref()) {
@@ -259,7 +261,7 @@ impl Status {
         self.gathering_period.load().as_millis() as u64
     }
 
-    /// Why the daemon is behind, if it is: more than half of the temporary pool waits for the merger.
+    /// Why the daemon is behind, if so: more than half of the temporary pool waits for the merger.
     #[must_use]
     pub fn behind(&self) -> Option<String> {
         let depth = self.ring.depth();
@@ -275,7 +277,7 @@ const SQUIDS: Place = Place::List("squids", "squid");
 const REWRITES: Place = Place::List("rewrites", "rewrite");
 const CERTIFICATES: Place = Place::List("certificates", "certificate");
 
-/// What pools and reports hold now.
+/// Current contents of pools and reports.
 fn kept(live: &Live) -> Vec<Reading> {
     let (pool, reports) = (&live.pool, &live.reports);
     let (used, limit, overflowed) = reports.memory();
@@ -293,7 +295,7 @@ fn kept(live: &Live) -> Vec<Reading> {
     }
 }
 
-/// What became of snapshots.
+/// The state of snapshots.
 fn snapshot_group(snapshots: &Snapshots) -> Group {
     let status = snapshots.status();
     let last = status.last.map(|it| it.time);

@@ -1,8 +1,9 @@
 //! A finished answer, as rows and columns.
 //!
-//! The catalog makes tables from readings and snapshots; front ends sort, cut and print them. A table owns (or shares
-//! without locks) everything it shows, so it may outlive the moment it was taken for as long as a slow client needs.
-//! Values are asked for one by one: a table computes percentages and rates when they are looked at, not before.
+//! The catalog makes tables from readings and snapshots; front ends sort, cut and print them. A
+//! table owns (or shares without locks) everything it shows, so it may outlive the moment it was
+//! taken for as long as a slow client needs. Values are read one by one: a table computes
+//! percentages and rates only when they are read.
 
 use std::sync::Arc;
 
@@ -29,17 +30,17 @@ pub trait Table: Send + Sync {
     /// May panic when either is out of range: callers take both from [`Table::len`] and [`Table::columns`].
     fn value(&self, row: usize, column: usize) -> Value<'_>;
 
-    /// A column of some rows, if it has numbers that can be read faster than one by one.
+    /// Returns a column of some rows, if its numbers can be read faster than one by one.
     fn numbers(&self, column: usize, rows: &[usize]) -> Option<Numbers> {
         let _not_here = (column, rows);
         None
     }
 
-    /// Fetches what these columns show in these rows (`None`: in all), where that takes its time and has not been done. What is
-    /// not loaded is NULL.
+    /// Loads the values of these columns in these rows (`None`: all), where that takes time and has
+    /// not been done yet. Values that are not loaded are NULL.
     ///
     /// # Errors
-    /// [`QueryError::Busy`]: it is elsewhere, and does not come.
+    /// [`QueryError::Busy`]: the data is elsewhere and does not arrive.
     fn load(&mut self, columns: &[usize], rows: Option<&[usize]>) -> Result<(), QueryError> {
         let _is_there = (columns, rows);
         Ok(())
@@ -51,7 +52,7 @@ pub trait Table: Send + Sync {
     }
 }
 
-/// A table whose values are all there already.
+/// A table whose values are all in memory.
 #[derive(Debug)]
 pub(crate) struct Rows {
     pub(crate) columns: Arc<[Column]>,

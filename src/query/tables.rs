@@ -1,9 +1,10 @@
 //! The tables in which the daemon speaks of itself: `status`, `active_reports`, `v2_stats`, `v2_active`; with `annotation` and `many_calls`.
 //!
-//! They are read like reports (kind `status`), are always there, and can be made under other names by their COMMENT
-//! (`status`, `active` or `active_reports`, `v2/stats`, `v2/active`), as in Pinba. The catalog takes a
-//! [`StatusSnapshot`] at everything under one hold of the lock and makes the rows from that, without any lock. Columns are those of
-//! [`FixedTable`]. What this daemon has no counterpart for is NULL:
+//! They are read like reports (kind `status`), always exist, and can be created under other names
+//! by their COMMENT (`status`, `active` or `active_reports`, `v2/stats`, `v2/active`), as in Pinba.
+//! The catalog takes a [`StatusSnapshot`] of everything under one hold of the lock and builds the
+//! rows from that, without any lock. Columns are those of [`FixedTable`]. Columns without a
+//! counterpart in this daemon are NULL:
 //!
 //! | table | NULL | why |
 //! |---|---|---|
@@ -17,7 +18,7 @@
 //! | `v2_active` | `last_tick_prepare_duration`, `last_snapshot_merge_duration` | a tick closes inside a merge; a reading needs no merging of ticks |
 //! | all | processor time, where the system has no `/proc` | |
 //!
-//! Where a number means something a little different:
+//! Columns with a slightly different meaning:
 //!
 //! | column | here |
 //! |---|---|
@@ -54,10 +55,10 @@ mod stats;
 
 pub(super) use stats::{BUILD, refusals};
 
-/// What `GET /api/v1/reports` calls these tables.
+/// The kind of these tables in `GET /api/v1/reports`.
 pub const KIND: &str = "status";
 
-/// The same of a report over samples.
+/// The kind of reports over samples.
 pub const SAMPLES: &str = "sample";
 
 /// The tables under their own names. Raw data is read in other ways.
@@ -81,7 +82,7 @@ const PLACES: [usize; 25] = {
     places
 };
 
-/// Other names of these tables, for as long as nothing else has them.
+/// Other names of these tables, unless something else has them.
 const ALIASES: [(&str, FixedTable); 2] = [
     ("active", FixedTable::ActiveReports),
     ("stats", FixedTable::V2Stats),
@@ -90,20 +91,20 @@ const ALIASES: [(&str, FixedTable); 2] = [
 /// One of these tables, under some name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StatusTable {
-    /// The name under which it is read.
+    /// Its name.
     pub name: String,
-    /// What it shows.
+    /// The fixed table that it shows.
     pub table: FixedTable,
-    /// The COMMENT it was made by.
+    /// The COMMENT that created it.
     pub comment: String,
-    /// Who made it.
+    /// Who defined it.
     pub defined_by: DefinedBy,
-    /// The report over samples that it shows, in place of `table`.
+    /// The report over samples that it shows instead of `table`.
     pub samples: Option<Arc<SampleReport>>,
 }
 
 impl StatusTable {
-    /// The table that a form asked for.
+    /// A table from a form.
     #[must_use]
     pub fn new(form: &ReportForm, table: FixedTable, defined_by: DefinedBy) -> Self {
         let comment = form.comment.as_deref().unwrap_or(table.comment());
@@ -116,7 +117,7 @@ impl StatusTable {
         }
     }
 
-    /// The report over samples that a form asked for.
+    /// A report over samples from a form.
     #[must_use]
     pub fn of_samples(name: &str, report: SampleReport, defined_by: DefinedBy) -> Self {
         let form = ReportForm::from(&report);
@@ -129,7 +130,7 @@ impl StatusTable {
         }
     }
 
-    /// Those that are always there.
+    /// The tables that always exist.
     #[must_use]
     pub fn built_in() -> Vec<Self> {
         TABLES.map(Self::of).into()
@@ -150,7 +151,7 @@ impl StatusTable {
         }
     }
 
-    /// The statement that makes it.
+    /// The statement that creates it.
     #[must_use]
     pub fn create_table(&self, name: &str, defaults: &Defaults) -> CreateTable {
         match &self.samples {
@@ -161,7 +162,7 @@ impl StatusTable {
         }
     }
 
-    /// It as it would be asked for.
+    /// Its form.
     #[must_use]
     pub fn form(&self) -> ReportForm {
         match &self.samples {
@@ -173,21 +174,21 @@ impl StatusTable {
         }
     }
 
-    /// The table that an alias stands for.
+    /// The name behind an alias.
     #[must_use]
     pub fn aliased(name: &str) -> Option<&'static str> {
         let alias = ALIASES.iter().find(|(alias, _)| *alias == name);
         alias.map(|(_, table)| table.table())
     }
 
-    /// The numbers of the columns by which rows can be chosen.
+    /// The numbers of the columns by which rows can be selected.
     #[must_use]
     pub fn key_columns(&self) -> &'static [usize] {
         if let Some(report) = &self.samples {
             return &PLACES[..report.keys.len()];
         }
         match self.table {
-            // All but id and time; up to the state.
+            // All but id and time, up to the state.
             FixedTable::Sample => &PLACES[2..],
             FixedTable::StatRequest => &PLACES[..9],
             FixedTable::ActiveReports => &[0, 1, 2, 3],
@@ -197,8 +198,8 @@ impl StatusTable {
         }
     }
 
-    /// How many rows there are when there are so many reports to be listed, and so many annotations; of Squid's, the catalog
-    /// counts them.
+    /// The number of rows, given the numbers of listed reports and annotations; the catalog counts
+    /// Squid's.
     #[must_use]
     pub fn rows(&self, reports: usize, annotations: usize) -> usize {
         match self.table {
@@ -229,7 +230,7 @@ impl StatusTable {
             }
             FixedTable::SquidSwap => look.swaps.iter().map(squid::swap).collect(),
             FixedTable::SquidSavings => look.savings.iter().map(squid::saved).collect(),
-            // None of these is ever made.
+            // None of these is ever created.
             _ => Vec::new(),
         };
         let columns = columns.into();
@@ -237,21 +238,21 @@ impl StatusTable {
     }
 }
 
-/// What a form asks for.
+/// The meaning of a form.
 #[derive(Debug, Clone, PartialEq)]
 pub enum FormTarget {
     /// A report.
     Report(Box<Definition>),
-    /// One of these tables under a name of its own.
+    /// One of these tables under another name.
     Table(FixedTable),
     /// A report over samples.
     Samples(SampleReport),
 }
 
-/// Reads a form that may ask for a report or for one of these tables.
+/// Reads a form for a report or one of these tables.
 ///
 /// # Errors
-/// As [`ReportForm::definition`]; the tables of raw data cannot be asked for.
+/// As for [`ReportForm::definition`]; tables of raw data cannot be created.
 pub fn read_form(form: &ReportForm, defaults: &Defaults) -> Result<FormTarget, FormError> {
     match form.definition(defaults) {
         Ok(definition) => Ok(FormTarget::Report(Box::new(definition))),
@@ -265,18 +266,18 @@ pub fn read_form(form: &ReportForm, defaults: &Defaults) -> Result<FormTarget, F
     }
 }
 
-/// Everything that the tables show, at one moment.
+/// The data behind all these tables, at one moment.
 #[derive(Debug)]
 pub struct StatusSnapshot {
-    /// The reports, histogram views included, in their order.
+    /// The reports, including histogram views, in order.
     pub reports: Vec<ReportStatus>,
     /// The annotations.
     pub annotations: Vec<Arc<Annotation>>,
-    /// What Squid's lines add up to.
+    /// Sums over Squid's swap log.
     pub swaps: Vec<(Vec<String>, Swaps)>,
-    /// What asking whether objects had changed saved Squid.
+    /// Squid's savings from revalidation.
     pub savings: Vec<Saved>,
-    /// How many families they make.
+    /// Number of aggregates.
     pub families: usize,
     /// Monotonic milliseconds.
     pub mono_ms: u64,
@@ -284,7 +285,7 @@ pub struct StatusSnapshot {
     pub unix_ms: u64,
     /// Monotonic milliseconds when the daemon started.
     pub started_ms: u64,
-    /// The sockets, added up.
+    /// Sums over the sockets.
     pub sockets: SocketCounters,
     /// The merger.
     pub merge: MergeCounters,
@@ -292,7 +293,7 @@ pub struct StatusSnapshot {
     pub ring_depth: u64,
     /// Rows of the timer pool.
     pub timer_rows: u64,
-    /// Distinct texts, and the bytes they take.
+    /// Number of distinct texts, and their bytes.
     pub strings: (u64, u64),
     /// The whole process.
     pub process_cpu: Option<CpuTimes>,
@@ -303,7 +304,7 @@ pub struct StatusSnapshot {
 }
 
 impl StatusSnapshot {
-    /// The reports that have a row: histogram views are another way to see one of them.
+    /// The reports with a row: histogram views are another view of one of them.
     fn listed(&self) -> impl Iterator<Item = &ReportStatus> {
         self.reports
             .iter()
@@ -328,15 +329,16 @@ impl StatusSnapshot {
 /// One report at one moment.
 #[derive(Debug)]
 pub struct ReportStatus {
-    /// What it is.
+    /// Its definition.
     pub definition: Arc<Definition>,
-    /// Rows at present.
+    /// Current number of rows.
     pub rows: u64,
-    /// Groups of its family under `(other)` for want of rows: combinations of keys, so several may be one key of this report.
+    /// Groups of its aggregate under `(other)` for lack of rows: combinations of keys, so several
+    /// may be one key of this report.
     pub folded_groups: u64,
-    /// What it takes.
+    /// Its memory and counts.
     pub usage: Usage,
-    /// Monotonic milliseconds when it was made.
+    /// Monotonic milliseconds at its creation.
     pub made_ms: u64,
 }
 
@@ -375,7 +377,7 @@ fn int(count: u64) -> Value<'static> {
     i64::try_from(count).map_or(Value::Float(count as f64), Value::Int)
 }
 
-/// A number as a value, NULL when it is not known.
+/// A number as a value, NULL if unknown.
 fn float(number: Option<f64>) -> Value<'static> {
     number.map_or(Value::Null, Value::Float)
 }

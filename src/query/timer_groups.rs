@@ -1,8 +1,9 @@
-//! Raw timers in groups, by tags of choice: what is asked, what comes of it, and how it is summed up, of timers in memory
-//! (`raw`) as of those of the past (`catalog`).
+//! Raw timers grouped by any tags: question, answer, and summation, for timers in memory (`raw`)
+//! and in the past (`catalog`).
 //!
-//! Bounded are the rows (what comes later goes to one row for all others), the names of tags, and the single timers that are
-//! shown. A request that stands for several counts as several; percentiles come from the buckets that reports have.
+//! Bounds: the rows (later keys share one row), the names of tags, and the single timers shown. A
+//! request that stands for several counts as several; percentiles come from the same buckets as in
+//! reports.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -14,20 +15,20 @@ use super::read_model::{RequestSearch, Scanned, TimerDetail};
 use crate::report::definition::KeySource;
 use crate::report::histogram::{BucketLayout, Rank, Ranks, Rounding};
 
-/// Which raw timers are wanted, and by what they are summed up.
+/// A search for raw timers, and the keys to sum by.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct TimerSearch {
-    /// The requests whose timers count; `limit` and `before_id` do not matter here.
+    /// The requests whose timers count; `limit` and `before_id` are ignored.
     pub requests: RequestSearch,
-    /// Timer tags, name and value: the first tag of that name must have that value.
+    /// Timer tags, by name and value: the first tag of that name must have that value.
     pub tags: Vec<(String, String)>,
-    /// What rows are told apart by.
+    /// The keys of the rows.
     pub by: Vec<KeySource>,
-    /// Requests and timers to look at, at most; where there are more, a sample stands for all.
+    /// Most requests and timers to read; if there are more, a sample stands for all.
     pub scanned_max: usize,
-    /// Rows at most; what finds no place is added to [`TimerGroups::other`].
+    /// Most rows; further keys are added to [`TimerGroups::other`].
     pub groups_max: usize,
-    /// How many single timers to show, those with the longest time per hit.
+    /// Number of single timers to show, those with the longest time per hit.
     pub slowest_max: usize,
     /// Whether [`TimerGroup::per_request`] is wanted.
     pub per_request: bool,
@@ -36,37 +37,37 @@ pub struct TimerSearch {
 /// Raw timers summed up.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct TimerGroups {
-    /// One for each combination of keys, in no promised order.
+    /// One for each combination of keys, in no particular order.
     pub rows: Vec<TimerGroup>,
-    /// What found no place among the rows.
+    /// The sum of keys without a row.
     pub other: Option<TimerGroup>,
     /// The timers with the longest time per hit, longest first.
     pub slowest: Vec<SlowTimer>,
-    /// The names of timer tags that came by, in alphabetical order; at most [`TAG_NAMES_MAX`].
+    /// The names of timer tags found, in alphabetical order; at most [`TAG_NAMES_MAX`].
     pub tag_names: Vec<String>,
-    /// What the sums are made from.
+    /// The raw rows that the sums are based on.
     pub scanned: Scanned,
-    /// Timers looked at, whether they matched or not.
+    /// Timers read, whether they matched or not.
     pub timers_scanned: u64,
-    /// What is lacking, for people.
+    /// Missing data, for people.
     pub partial: Vec<String>,
 }
 
-/// Names of tags in [`TimerGroups`] at most.
+/// Most names of tags in [`TimerGroups`].
 pub const TAG_NAMES_MAX: usize = 200;
 
 /// Raw timers with the same keys.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct TimerGroup {
-    /// In the order of [`TimerSearch::by`]; `None`: the timer or its request has no such tag.
+    /// In the order of [`TimerSearch::by`]; `None` if the timer or its request has no such tag.
     pub keys: Vec<Option<String>>,
     /// Requests with such timers.
     pub requests: u64,
-    /// Timers.
+    /// Number of timers.
     pub timers: u64,
     /// Their hits.
     pub hits: u64,
-    /// All hits together, microseconds.
+    /// Total of all hits, in microseconds.
     pub value_us: u64,
     /// User CPU, microseconds.
     pub ru_utime_us: u64,
@@ -93,33 +94,33 @@ pub struct HitsPerRequest {
     pub request: (Option<u64>, u64),
 }
 
-/// One timer out of many.
+/// A single timer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SlowTimer {
-    /// The run of its request, where that is one of the past.
+    /// The run of its request, for one of the past.
     pub run: Option<u64>,
     /// Its request.
     pub request_id: u64,
-    /// That one's script.
+    /// The request's script.
     pub script_name: String,
-    /// When that one was received, unix seconds.
+    /// When the request was received, in unix seconds.
     pub timestamp: u32,
     /// The timer.
     pub timer: TimerDetail,
 }
 
-/// In how many parts requests are counted, so that one may stand for one and a half.
+/// Fixed-point unit for counts of requests, so that one may stand for one and a half.
 pub(super) const ONE: u64 = 1024;
 
-/// The request of a timer: the later is the larger.
+/// The request of a timer, ordered by time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Of {
     /// Unix seconds.
     pub(super) received: u32,
-    /// Of the past: the run in which the id is one.
+    /// The run of the id, for one of the past.
     pub(super) run: Option<u64>,
     pub(super) id: u64,
-    /// For how many it stands, in parts of [`ONE`].
+    /// Its weight, in units of 1/[`ONE`].
     pub(super) parts: u64,
 }
 
@@ -133,15 +134,15 @@ pub(super) struct Numbers {
     pub(super) ru_stime_us: u64,
 }
 
-/// What one row has summed up.
+/// The sums of one row.
 #[derive(Debug, Default)]
 struct Row {
     group: TimerGroup,
-    /// Requests, timers, hits, value, user and system CPU, in parts of [`ONE`].
+    /// Requests, timers, hits, value, user and system CPU, in units of 1/[`ONE`].
     sums: [u128; 6],
-    /// The request that was counted last.
+    /// The last request counted.
     last: Option<Of>,
-    /// Hits by bucket, in parts.
+    /// Hits by bucket, likewise.
     buckets: AHashMap<u32, u64>,
     /// Hits of the request that was counted last.
     hits: u64,
@@ -232,7 +233,7 @@ impl Row {
         let mut quantiles = Vec::new();
         BucketLayout::LogLinear.quantiles(ranks, total, buckets, &mut quantiles);
         for (slot, value) in group.quantiles.iter_mut().zip(quantiles) {
-            // The middle of a bucket may lie beyond its longest time, which is known here.
+            // The middle of a bucket may exceed its longest time, which is known here.
             *slot = value.min(group.max_us as f64 / 1e6);
         }
         let one = u128::from(ONE);
@@ -249,13 +250,13 @@ impl Row {
     }
 }
 
-/// The sums in the making.
+/// Accumulates sums.
 pub(super) struct TimerSums<'a> {
     pub(super) search: &'a TimerSearch,
-    /// The first has what found no place among the others.
+    /// The first one holds keys without a row.
     rows: Vec<Row>,
     places: AHashMap<Vec<Option<String>>, usize>,
-    /// Of equals the newest, and of those of a request the first.
+    /// Among equals the newest, and among those of a request the first.
     slowest: Slowest<(u64, Of, Reverse<u64>), SlowTimer>,
     tag_names: BTreeSet<String>,
     pub(super) scanned: Scanned,
@@ -275,8 +276,8 @@ impl<'a> TimerSums<'a> {
         }
     }
 
-    /// The row of timers with these tags, in a request that has for a key of the search what `of_request` says; `None` when
-    /// they are not wanted.
+    /// The row of timers with these tags, in a request for which `of_request` returns the search's
+    /// keys; `None` if they are not wanted.
     pub(super) fn place<'t>(
         &mut self,
         tags: impl Iterator<Item = (&'t str, &'t str)> + Clone,
@@ -317,7 +318,8 @@ impl<'a> TimerSums<'a> {
         Some(at)
     }
 
-    /// Adds a timer to its row; `slow` has it in full, and its request's script, if it is among the longest.
+    /// Adds a timer to its row; `slow` returns it in full, with its request's script, if it is
+    /// among the longest.
     pub(super) fn add(
         &mut self,
         place: usize,

@@ -1,11 +1,12 @@
-//! An aggregate: the groups that reports share which count the same records over the same window.
+//! An aggregate: groups shared by reports that count the same records over the same window.
 //!
-//! Level, window, filters and bucket layout say which records it counts and how; its group keys are as fine as its finest
-//! report. Each record is counted once, in one group, and reports are put together from groups when they are read. So the
-//! price of a packet grows with the number of aggregates, not of reports.
+//! Level, window, filters and bucket layout say which records it counts and how; its group keys are
+//! as fine as its finest report. Each record is counted once, in one group, and reports are
+//! assembled from groups when they are read. So the cost of a packet grows with the number of
+//! aggregates, not of reports.
 //!
-//! The group of a record is remembered per origin or tag set number (a [`GroupCache`]); only what is not there yet is
-//! looked up by its key ids.
+//! The group of a record is cached by ids of origin and tag sets (a [`GroupCache`]); only on a miss
+//! it is looked up by its key ids.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -33,7 +34,7 @@ pub(super) mod close;
 pub(super) mod overflow;
 pub(super) mod snapshot;
 
-/// What aggregates of one store of reports have in common.
+/// The definition of the records that an aggregate counts.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(super) struct Scope {
     pub(super) level: Level,
@@ -43,7 +44,7 @@ pub(super) struct Scope {
 }
 
 impl Scope {
-    /// That of a report.
+    /// The scope of a report.
     pub(super) fn of(definition: &Definition) -> Self {
         Self {
             // A packet report is a request report without keys.
@@ -57,7 +58,7 @@ impl Scope {
         }
     }
 
-    /// Whether what is counted here has all that `other` needs.
+    /// Whether an aggregate of this scope has everything that `other` needs.
     fn serves(&self, other: &Self) -> bool {
         let extremes = self.extremes || !other.extremes;
         let same =
@@ -66,10 +67,10 @@ impl Scope {
     }
 }
 
-/// What the second log has of a group, generously.
+/// Bytes of a group in the second log, generously.
 const LOGGED_BYTES: usize = 64;
 
-/// Reports that share groups.
+/// Groups shared by reports.
 #[derive(Debug)]
 pub(super) struct Aggregate {
     pub(super) scope: Scope,
@@ -77,7 +78,7 @@ pub(super) struct Aggregate {
     pub(super) group_keys: Vec<GroupKey>,
     pub(super) group_cache: GroupCache,
     pub(super) groups: Groups,
-    /// One per report, by the number the report got; `None`: dropped.
+    /// One per report, by the report's number; `None` if dropped.
     row_maps: Vec<Option<RowMap>>,
     /// The running tick.
     tick: u64,
@@ -85,52 +86,52 @@ pub(super) struct Aggregate {
     tick_log_bytes: usize,
     writer: TickLogWriter,
     pairs: Vec<(u32, u64)>,
-    /// Closed ticks in the window that had to leave their histograms out.
+    /// Closed ticks in the window without their histograms.
     ticks_without_histograms: usize,
-    /// Whether the running tick is one of them already.
+    /// Whether the running tick is such a tick already.
     tick_without_histograms: bool,
-    /// Groups that took keys in for which there was no memory.
+    /// Groups that include keys for which there was no memory.
     overflow_groups: HashSet<u32, RandomState>,
-    /// Pieces of tick logs in the window whose tick did not find room for all groups.
+    /// Pieces of tick logs in the window whose tick had no room for all groups.
     overflowed_tick_logs: usize,
-    /// Whether the running tick is one of them already.
+    /// Whether the running tick is such a tick already.
     overflows: bool,
-    /// Groups that lost what they had in the running tick, and had nothing else then.
+    /// Groups that lost their gain in the running tick, and had nothing else then.
     emptied: Vec<u32>,
-    /// What the group of all that is `(other)` gained in the running tick beside its slot and what is written.
+    /// The gain of the all-`(other)` group in the running tick beyond its slot and the log.
     overflow_remainder: Option<(u32, Totals)>,
     /// First and last merge of the running tick, milliseconds.
     seen: Option<(u64, u64)>,
     /// Counts changes; equal versions mean equal answers.
     pub(super) version: u64,
-    /// What came through since the aggregate is there.
+    /// Counts of records since the aggregate was created.
     pub(super) flow: Flow,
-    /// What was counted and moved since somebody began to read.
+    /// Changes since somebody began to read.
     pub(super) changes: Changes,
-    /// What groups gained in the running second, where somebody reads it.
+    /// Gains of groups in the running second, if somebody reads them.
     second_log: Option<SecondLogWriter>,
-    /// Its running tick is over, and some of its slots are closed.
+    /// Whether its running tick is over, and some of its slots are closed.
     pub(super) is_closing: bool,
-    /// Some of what a tick had gained that left the window is still there: not to be read.
+    /// Whether part of an expired tick is still included: the aggregate must not be read.
     pub(super) is_leaving: bool,
-    /// Its first report is being filled from raw rows: nothing else is counted yet.
+    /// Whether its first report is being filled from raw rows: nothing else is counted yet.
     pub(super) is_filling: bool,
 }
 
-/// What an aggregate was offered, and what of it went into a group. Only grows.
+/// Records offered to an aggregate, and counted in a group. Only grows.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Flow {
-    /// Requests looked at, back-fill included.
+    /// Requests offered, including back-fill.
     pub requests_offered: u64,
-    /// Requests counted, at timer level with at least one timer.
+    /// Requests counted; at timer level, those with at least one counted timer.
     pub requests_counted: u64,
-    /// Timers looked at; 0 at request level.
+    /// Timers offered; 0 at request level.
     pub timers_offered: u64,
     /// Timers counted; 0 at request level.
     pub timers_counted: u64,
 }
 
-/// Where groups take their texts and their memory from.
+/// The sources of texts and memory for groups.
 #[derive(Debug)]
 pub(super) struct Memory<'a> {
     pub(super) pool: &'a mut Pool,
@@ -138,7 +139,7 @@ pub(super) struct Memory<'a> {
 }
 
 impl Aggregate {
-    /// An aggregate whose group keys serve `keys`, counting from the tick that runs at `now_ms`.
+    /// An aggregate whose group keys serve `keys`, counting from the tick at `now_ms`.
     pub(super) fn new(scope: Scope, filters: Vec<Filter>, keys: &[Key], now_ms: u64) -> Self {
         let mut group_keys: Vec<GroupKey> = Vec::new();
         for key in keys {
@@ -193,12 +194,12 @@ impl Aggregate {
         serves(&self.scope, &self.filters, &self.group_keys, definition)
     }
 
-    /// Takes a report in; returns its number in this aggregate.
+    /// Adds a report; returns its number in this aggregate.
     pub(super) fn join(&mut self, definition: &Definition, rows_max: usize) -> usize {
         let mut row_map = RowMap::new(definition, &self.group_keys, rows_max);
         let all = (0..self.groups.end()).map(|id| (NO_ROW, id));
         row_map.add_groups(all.collect(), &self.groups);
-        // The number of one that was dropped is given again: each new group looks at all of them.
+        // Numbers of dropped reports are reused: each new group visits all of them.
         match self.row_maps.iter().position(Option::is_none) {
             Some(free) => {
                 self.row_maps[free] = Some(row_map);
@@ -211,25 +212,25 @@ impl Aggregate {
         }
     }
 
-    /// Lets a report go; true when it was the last.
+    /// Removes a report; returns whether it was the last.
     pub(super) fn leave(&mut self, report: usize) -> bool {
         self.row_maps[report] = None;
         self.row_maps.iter().all(Option::is_none)
     }
 
-    /// The view of report number `report`.
+    /// The row map of report number `report`.
     pub(super) fn row_map(&self, report: usize) -> &RowMap {
         self.row_maps[report]
             .as_ref()
             .expect("only live reports hold their number")
     }
 
-    /// Whether a request or timer of this request time passes the filters on time.
+    /// Whether a request or timer with this request time passes the filters on time.
     pub(super) fn time_passes(&self, time_us: u64) -> bool {
         self.filters.iter().all(|it| it.time_passes(time_us))
     }
 
-    /// The group that a record belongs to, or [`SKIPPED`] if the aggregate does not count it, where the cache does not know.
+    /// The group of a record, or [`SKIPPED`] if the aggregate does not count it, on a cache miss.
     #[cold]
     pub(super) fn look_up(&mut self, record: RecordIds, memory: &mut Memory<'_>) -> u32 {
         let group = self.find_group(record, memory).unwrap_or(SKIPPED);
@@ -244,8 +245,8 @@ impl Aggregate {
         group
     }
 
-    /// Lets the numbers of groups that went be given away, when the cache has forgotten them. To be called before records
-    /// are counted again.
+    /// Frees the numbers of removed groups, once the cache no longer has them. Call it before
+    /// records are counted again.
     pub(super) fn forget_gone(&mut self) {
         if self.groups.has_gone() {
             let groups = &self.groups;
@@ -254,8 +255,8 @@ impl Aggregate {
         }
     }
 
-    /// Counts records in the groups to which they were assigned since the last tick began: of each assignment the group, and
-    /// which of the deltas is its.
+    /// Counts records in the groups assigned to them since the last tick began: each assignment
+    /// holds the group, and the index of its delta.
     pub(super) fn count(
         &mut self,
         assignments: &[(u32, u32)],
@@ -283,7 +284,7 @@ impl Aggregate {
         memory.budget.changed(before, self.groups.heap_bytes());
     }
 
-    /// Keeps a second log from now on, or none; what groups gained before has been [taken](Self::take_second_log).
+    /// Starts or ends a second log; earlier gains have been [taken](Self::take_second_log).
     pub(super) fn watch(&mut self, new: Option<SecondLogWriter>) {
         self.groups.is_watched = new.is_some();
         self.second_log = new;
@@ -294,12 +295,13 @@ impl Aggregate {
         self.second_log.as_mut()
     }
 
-    /// About what it logs when all its groups gain something.
+    /// Approximate bytes logged when all its groups have a gain.
     pub(super) fn logged_bytes(&self) -> usize {
         self.groups.keys.len() * LOGGED_BYTES
     }
 
-    /// What groups gained since this was called last; `None`: nobody reads it. `is_over`: the second is.
+    /// Gains of groups since the last call; `None` if nobody reads them. `is_over`: the second has
+    /// ended.
     pub(super) fn take_second_log(
         &mut self,
         is_over: bool,
@@ -309,13 +311,13 @@ impl Aggregate {
         Some(self.second_log.as_mut()?.take(is_over, &self.groups.keys))
     }
 
-    /// Cuts the running second: settles all slots, and logs what groups gained if somebody reads it. Also before
-    /// slots are closed or give way.
+    /// Cuts the running second: settles all slots, and logs the gains of groups if somebody reads
+    /// them. Also needed before slots are closed or overflow.
     pub(super) fn cut_second(&mut self, strings: &StringInterner) {
         while self.cut_some(usize::MAX, strings) {}
     }
 
-    /// The same for up to `slots` further slots; false when none is left.
+    /// Likewise for up to `slots` further slots; returns false when none is left.
     pub(super) fn cut_some(&mut self, slots: usize, strings: &StringInterner) -> bool {
         let Self {
             groups, second_log, ..
@@ -329,7 +331,7 @@ impl Aggregate {
         })
     }
 
-    /// Filters, key ids, table.
+    /// Applies filters, computes key ids, looks up the table.
     fn find_group(&mut self, record: RecordIds, memory: &mut Memory<'_>) -> Option<u32> {
         let pool = &mut *memory.pool;
         if !record.passes(&self.filters, pool) {
@@ -365,7 +367,8 @@ impl Aggregate {
         self.overflow_target(key_ids, memory)
     }
 
-    /// Bytes that what finds and shows groups takes when the next one makes it grow; both copies, while it does.
+    /// Bytes by which look-up and row structures grow with the next group; both copies, while they
+    /// do.
     fn next_bytes(&self) -> usize {
         let row_maps = self.row_maps.iter().flatten();
         self.groups.next_bytes() + row_maps.map(RowMap::next_bytes).sum::<usize>()
@@ -384,7 +387,7 @@ impl Aggregate {
         id
     }
 
-    /// Forgets a group under whose number nothing is counted any more.
+    /// Removes a group that no longer counts anything.
     fn forget_group(&mut self, id: u32, strings: &mut StringInterner) {
         self.changes.moved();
         let key_ids = self.groups.keys.key_ids(id);
@@ -401,14 +404,15 @@ impl Aggregate {
         self.groups.remove(id);
     }
 
-    /// Something was merged at `now_ms`, whether or not it counts here.
+    /// Records a merge at `now_ms`, whether or not it counts here.
     pub(super) fn merged(&mut self, now_ms: u64) {
         let first = self.seen.map_or(now_ms, |(first, _)| first);
         self.seen = Some((first, now_ms));
         self.version += 1;
     }
 
-    /// Whole seconds between the oldest and the newest data in the window, from 1 to the window.
+    /// Whole seconds between the oldest and the newest data in the window, at least 1 and at most
+    /// the window.
     pub(super) fn covered_secs(&self, window_ms: u64) -> u64 {
         let mut closed = self.tick_logs.iter().map(|it| it.head.seen);
         let first = closed.find_map(|seen| seen).or(self.seen);
@@ -422,7 +426,7 @@ impl Aggregate {
         (span_ms.min(window_ms) / 1000).max(1)
     }
 
-    /// What the tick log's next piece of the running tick is of.
+    /// The head for the next piece of the running tick's log.
     fn tick_head(&self) -> TickHead {
         TickHead {
             tick: self.tick,
@@ -440,7 +444,7 @@ impl Aggregate {
         self.tick_logs.push_back(tick_log);
     }
 
-    /// Takes away what a tick that left the window had added.
+    /// Subtracts a tick that left the window.
     fn retire(&mut self, tick_log: &TickLog, strings: &mut StringInterner) {
         self.changes.moved();
         self.tick_log_bytes -= tick_log.entries.len();
@@ -473,22 +477,22 @@ impl Aggregate {
         self.pairs = pairs;
     }
 
-    /// Whether quantiles are known: no tick in the window had to leave its histograms out.
+    /// Whether quantiles are known: no tick in the window lacks its histograms.
     pub(super) fn has_histograms(&self) -> bool {
         self.ticks_without_histograms == 0 && !self.tick_without_histograms
     }
 
-    /// Origins and tag sets whose numbers stand for something else from now on.
+    /// Invalidates cached groups of reused ids of origins and tag sets.
     pub(super) fn forget(&mut self, freed: &Freed) {
         self.group_cache.forget(freed);
     }
 
-    /// Forgets all cached groups, so that everything is looked up anew.
+    /// Clears the cache, so that everything is looked up again.
     pub(super) fn reset_cache(&mut self) {
         self.group_cache = GroupCache::new(parts_of(&self.group_keys, &self.filters));
     }
 
-    /// Drops everything that was counted.
+    /// Clears everything counted.
     pub(super) fn clear(&mut self, strings: &mut StringInterner) {
         self.cut_second(strings);
         for at in 0..self.groups.dirty() {
@@ -516,17 +520,18 @@ impl Aggregate {
         self.version += 1;
     }
 
-    /// How many reports share it.
+    /// Number of reports that share it.
     pub(super) fn reports(&self) -> usize {
         self.row_maps.iter().flatten().count()
     }
 
-    /// Whether keys lie under `(other)`, for all of the window or for some ticks, because there was no memory for them.
+    /// Whether keys are counted under `(other)`, for the whole window or for some ticks, for lack
+    /// of memory.
     pub(super) fn is_short_of_memory(&self) -> bool {
         !self.overflow_groups.is_empty() || self.overflowed_tick_logs > 0 || self.overflows
     }
 
-    /// Bytes that report number `report` takes: its own, and an even share of what all of the aggregate use.
+    /// Bytes of report number `report`: its own, and an even share of the common ones.
     pub(super) fn heap_bytes_of(&self, report: usize) -> usize {
         let own = |row_map: &RowMap| row_map.heap_bytes();
         let all: usize = self.row_maps.iter().flatten().map(own).sum();
@@ -534,7 +539,7 @@ impl Aggregate {
         shared / self.reports().max(1) + own(self.row_map(report))
     }
 
-    /// Bytes taken.
+    /// Bytes on the heap.
     pub(super) fn heap_bytes(&self) -> usize {
         self.group_bytes()
             + self.tick_log_bytes
@@ -546,7 +551,7 @@ impl Aggregate {
             + self.group_cache.heap_bytes()
     }
 
-    /// Bytes taken, and by closed ticks.
+    /// Bytes on the heap, in all and for closed ticks.
     pub(super) fn taken(&self) -> Taken {
         Taken {
             all: self.heap_bytes(),
@@ -554,12 +559,12 @@ impl Aggregate {
         }
     }
 
-    /// Bytes that closed ticks take.
+    /// Bytes of closed ticks.
     fn closed_bytes(&self) -> usize {
         self.tick_log_bytes + self.writer.unfinished().len() + self.groups.closed_bytes()
     }
 
-    /// Bytes that groups take, with what finds them and shows them.
+    /// Bytes of groups, with their look-up and row structures.
     fn group_bytes(&self) -> usize {
         let row_maps = self.row_maps.iter().flatten();
         let row_maps: usize = row_maps.map(RowMap::heap_bytes).sum();
@@ -567,7 +572,7 @@ impl Aggregate {
     }
 }
 
-/// Whether a report can be answered from groups with these keys, of what such an aggregate counts.
+/// Whether a report can be answered from groups with these keys.
 fn serves(
     scope: &Scope,
     filters: &[Filter],
@@ -576,8 +581,9 @@ fn serves(
 ) -> bool {
     let keys = &definition.keys;
     let has_key = |key| group_keys.iter().any(|group_key| group_key.serves(key));
-    // What the aggregate leaves out the report must leave out too, and a request that has several timers in a row must be in
-    // one group of that row: at timer level the timer's group keys have to be the same.
+    // The report must leave out whatever the aggregate leaves out, and a request with several
+    // timers in a row must be in one group of that row: at timer level the group keys have to be
+    // the same.
     let fits = |group_key: &GroupKey| {
         keys.iter().any(|key| group_key.serves(key))
             || group_key.missing == Missing::Empty

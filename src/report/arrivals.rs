@@ -1,8 +1,9 @@
-//! Arrivals: requests that the pool took in, on their way into the aggregates.
+//! Arrivals: requests that the pool has taken, on their way into the aggregates.
 //!
-//! The merger collects some dozens and hands them to [`Reports::add`](super::Reports::add); filling a new report from raw
-//! rows does the same. For each aggregate the groups of all records are found first and counted in afterwards: both wait for
-//! memory, and the waits of different records overlap only if nothing stands between them.
+//! The merger collects some dozens and passes them to [`Reports::add`](super::Reports::add);
+//! filling a new report from raw rows does the same. For each aggregate the groups of all records
+//! are found first and updated afterwards: both wait for memory, and the waits of different records
+//! only overlap if nothing stands between them.
 
 use super::aggregate::{Aggregate, Memory};
 use super::counts::Sample;
@@ -17,34 +18,35 @@ use crate::pool::dimensions::Origins;
 use crate::pool::requests::RequestRow;
 use crate::pool::timers::TimerRow;
 
-/// A request that the pool took in.
+/// A request that the pool has taken.
 #[derive(Debug, Clone, Copy)]
 struct Arrival {
     id: u64,
     row: RequestRow,
-    /// How many timers it has: a row may say fewer.
+    /// Number of its timers: a row may contain fewer.
     timers: u32,
 }
 
-/// Requests that arrived one after the other, with their timers: reports look at some dozens at a time, so that what
-/// they read of one does not wait for what they read of the one before.
+/// Consecutive requests with their timers: reports process some dozens at a time, so that memory
+/// reads for different requests overlap.
 #[derive(Debug, Default)]
 pub struct Arrivals {
     requests: Vec<Arrival>,
-    /// Of all requests, in their order.
+    /// Timers of all requests, in order.
     timers: Vec<TimerRow>,
-    /// How many of them are of a request that was pushed.
+    /// How many of them belong to a pushed request.
     owned: usize,
 }
 
 impl Arrivals {
-    /// Where the timers of the next request are to be added before it is [pushed](Self::push).
+    /// The list to which the timers of the next request are added before it is
+    /// [pushed](Self::push).
     #[inline]
     pub fn timers(&mut self) -> &mut Vec<TimerRow> {
         &mut self.timers
     }
 
-    /// Adds a request, and returns how many timers it has.
+    /// Adds a request, and returns the number of its timers.
     #[inline]
     pub fn push(&mut self, id: u64, row: RequestRow) -> usize {
         let timers = self.timers.len() - self.owned;
@@ -57,7 +59,7 @@ impl Arrivals {
         timers
     }
 
-    /// Forgets all, keeps the memory.
+    /// Clears the list, keeps the memory.
     pub fn clear(&mut self) {
         self.requests.clear();
         self.timers.clear();
@@ -65,28 +67,28 @@ impl Arrivals {
     }
 }
 
-/// What one record adds to a group.
+/// The contribution of one record to a group.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Delta {
     pub(super) request: u64,
     pub(super) time: u64,
     pub(super) ru_utime: u64,
     pub(super) ru_stime: u64,
-    /// The time that goes into the histogram, microseconds: the request's, or the timer's per hit.
+    /// The time for the histogram, in microseconds: the request's, or the timer's per hit.
     pub(super) sample: u64,
     pub(super) hits: u32,
-    /// How many samples of it.
+    /// Weight of the sample.
     pub(super) weight: u32,
     pub(super) traffic: u32,
     pub(super) memory: u32,
     pub(super) memory_peak: u32,
-    /// The sample in the layout that nearly all aggregates have.
+    /// The sample in the layout of nearly all aggregates.
     pub(super) log_linear: Sample,
     pub(super) error: bool,
 }
 
 impl Delta {
-    /// Its sums, with its request when that `is_new` where they are added.
+    /// Its sums; includes its request if that `is_new` to the group.
     pub(super) fn totals(&self, is_new: bool) -> Totals {
         Totals {
             time: self.time.into(),
@@ -119,8 +121,7 @@ impl Delta {
     }
 }
 
-/// What the requests of some arrivals and their timers add to the groups in which they count: worked out once, for all
-/// aggregates.
+/// The contributions of requests and their timers, computed once for all aggregates.
 #[derive(Debug, Default)]
 pub(super) struct RecordDeltas {
     requests: Vec<Delta>,
@@ -128,8 +129,8 @@ pub(super) struct RecordDeltas {
 }
 
 impl RecordDeltas {
-    /// Works out those of `arrivals`. Requests with a status from `error_status` on are errors; `with_timers`: whether
-    /// anybody counts timers.
+    /// Computes the deltas of `arrivals`. Requests with a status of at least `error_status` are
+    /// errors; `with_timers`: whether any aggregate counts timers.
     pub(super) fn work_out(
         &mut self,
         arrivals: &Arrivals,
@@ -192,8 +193,8 @@ impl RecordDeltas {
 }
 
 impl Aggregate {
-    /// Finds the groups in which requests, or their timers, count: `assignments` are these groups, and the number of the delta
-    /// that each has in what is returned, to be [counted](Self::count) next.
+    /// Finds the groups of requests, or of their timers: `assignments` receives each group with the
+    /// index of its delta in the returned slice, to be [counted](Self::count) next.
     pub(super) fn assign<'a>(
         &mut self,
         arrivals: &Arrivals,
@@ -214,7 +215,7 @@ impl Aggregate {
         &deltas.timers
     }
 
-    /// The same at one of the two levels.
+    /// Likewise at one of the two levels.
     fn assign_records<const TIMERS: bool>(
         &mut self,
         arrivals: &Arrivals,
@@ -254,7 +255,8 @@ impl Aggregate {
     }
 }
 
-/// A timer's time per hit in whole microseconds, half to even: what its histogram counts, once a hit.
+/// A timer's time per hit in integer microseconds, half to even: the histogram counts it once per
+/// hit.
 fn per_hit(value_us: u64, hit_count: u32) -> u64 {
     let hits = u64::from(hit_count);
     if hits <= 1 {

@@ -1,6 +1,6 @@
-//! The reports that are there without being asked for: `info` and Pinba's 18 tables.
+//! The built-in reports: `info` and Pinba's 18 tables.
 //!
-//! Made once at start from the same COMMENTs with which Pinba makes them, so nothing here is a special case.
+//! Created once at start from Pinba's own COMMENTs, so nothing here is a special case.
 
 use super::comment::{self, Comment};
 use super::definition::{Defaults, Definition};
@@ -20,7 +20,7 @@ pub fn reports(defaults: &Defaults) -> Vec<Definition> {
         .filter_map(
             |(name, comment)| match comment::parse(name, comment, defaults) {
                 Ok(Comment::Report(definition)) => Some(*definition),
-                // Their COMMENTs are constants; a test reads them all.
+                // Their COMMENTs are constants, all parsed by a test.
                 Ok(Comment::Fixed(_)) | Err(_) => None,
             },
         )

@@ -1,32 +1,34 @@
-//! What an aggregate counts while somebody reads it piece by piece, so that the sums are of one moment in the end.
+//! Records counted while somebody reads an aggregate piece by piece, so that the sums are of one
+//! moment in the end.
 //!
-//! Written by the merger's thread, and only while somebody reads sums. Bounded: when it is full, readers begin anew.
+//! Written by the merger's thread, and only while somebody reads sums. Bounded: when full, readers
+//! start again.
 
 use std::sync::Arc;
 
 use super::arrivals::Delta;
 
-/// Records that are written down at most: as many as a merger counts in some hundredths of a second.
+/// Most records stored: as many as a merger counts in some hundredths of a second.
 const RECORDS_MAX: usize = 1 << 15;
 
-/// What was counted since somebody began to read.
+/// Changes since somebody began to read.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
-    /// Every reader has one of these.
+    /// Every reader has a clone.
     reader: Arc<()>,
-    /// Records, each with its group.
+    /// Records with their groups.
     pub(super) counted: Vec<(u32, Delta)>,
-    /// How often sums went, or moved from one group to another: what was read before is of no use then.
+    /// How often sums were removed, or moved between groups, which makes earlier reads useless.
     pub(super) moves: u64,
 }
 
 impl Changes {
-    /// From now on, until what this returns is dropped, everything is written down.
+    /// Starts recording until the result is dropped.
     pub(super) fn reader(&self) -> Arc<()> {
         Arc::clone(&self.reader)
     }
 
-    /// Records are counted, each in the group of its assignment.
+    /// Records counted in the groups of their assignments.
     pub(super) fn count(&mut self, assignments: &[(u32, u32)], deltas: &[Delta]) {
         if Arc::strong_count(&self.reader) == 1 {
             self.counted = Vec::new();
@@ -39,13 +41,13 @@ impl Changes {
         }
     }
 
-    /// Sums went, or moved.
+    /// Records that sums were removed or moved.
     pub(super) fn moved(&mut self) {
         self.moves += 1;
         self.counted.clear();
     }
 
-    /// Bytes taken.
+    /// Bytes on the heap.
     pub(super) fn heap_bytes(&self) -> usize {
         self.counted.capacity() * size_of::<(u32, Delta)>()
     }

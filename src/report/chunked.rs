@@ -1,14 +1,15 @@
-//! A vector that grows without moving what it holds.
+//! A vector that grows without moving its items.
 //!
-//! Doubling a vector of a million rows needs both copies for a moment; here growth is one chunk, so the memory taken
-//! is what is used, and the budget of the reports means what it says.
+//! Doubling a vector of a million rows needs both copies for a moment; here growth is one chunk, so
+//! memory used is memory needed, and the budget of the reports is accurate.
 
 use std::ops::{Index, IndexMut};
 
-/// Items for which memory is taken at once.
+/// Items allocated at once.
 pub(super) const CHUNK: usize = 256;
 
-/// Items in chunks of [`CHUNK`]. Chunks are arrays of a length that the compiler knows, so that finding an item is two reads.
+/// Items in chunks of [`CHUNK`]. Chunks are arrays of a length known to the compiler, so that
+/// access is two reads.
 #[derive(Debug, Default)]
 pub(super) struct Chunked<T> {
     chunks: Vec<Box<[T; CHUNK]>>,
@@ -43,7 +44,7 @@ impl<T: Default> Chunked<T> {
         Some(item)
     }
 
-    /// Bytes on the heap, without what the items hold.
+    /// Bytes on the heap, without those of the items.
     pub(super) fn heap_bytes(&self) -> usize {
         self.chunks.len() * CHUNK * size_of::<T>()
     }

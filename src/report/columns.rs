@@ -1,6 +1,7 @@
-//! The columns of all tables, as `columns.txt` lists them: the contract that clients bind to.
+//! The columns of all tables, as listed in `columns.txt`: the contract with clients.
 //!
-//! Read when a report is defined or the columns of a fixed table are asked for; the text is part of the program.
+//! Parsed when a report is defined or the columns of a fixed table are requested; the text is
+//! compiled in.
 
 use super::definition::Defaults;
 use crate::value::{Column, ColumnType, Unit};
@@ -15,7 +16,7 @@ pub(super) fn lines(table: &str) -> impl Iterator<Item = Line> + use<> {
     of_table.filter_map(Line::read)
 }
 
-/// The columns of a table that is always there. Ids are 64-bit and declared lengths follow what texts are cut at.
+/// The columns of a fixed table. Ids are 64-bit and declared lengths follow the limits of texts.
 pub(super) fn table(name: &str, defaults: &Defaults) -> Vec<Column> {
     let columns = lines(&format!("table {name}")).filter_map(|line| {
         Some(Column {
@@ -33,15 +34,15 @@ pub(super) fn table(name: &str, defaults: &Defaults) -> Vec<Column> {
 pub(super) struct Line {
     pub(super) name: &'static str,
     column_type: &'static str,
-    /// Where the values of a report's column come from.
+    /// The source of a report column's values.
     pub(super) source: &'static str,
-    /// What its numbers are in, where that does not follow from the source.
+    /// The unit of its numbers, unless it follows from the source.
     pub(super) unit: Option<Unit>,
     nullable: bool,
 }
 
 impl Line {
-    /// A line as it is written; `None` of comments and empty ones.
+    /// Parses a line; `None` for comments and empty ones.
     fn read(line: &'static str) -> Option<Self> {
         let mut words = line.split(' ').filter(|_| !line.starts_with('#'));
         let mut read = Self {
@@ -61,7 +62,7 @@ impl Line {
         Some(read)
     }
 
-    /// The type of the column; `None` where the line has none.
+    /// The type of the column; `None` if the line has none.
     pub(super) fn column_type(&self, defaults: &Defaults) -> Option<ColumnType> {
         Some(match self.column_type {
             "int" => ColumnType::Int,

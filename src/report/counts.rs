@@ -1,8 +1,9 @@
-//! The histogram of one row: counts by bucket, in as little memory as the row needs.
+//! The histogram of one row: counts by bucket, in as little memory as possible.
 //!
-//! Most rows see a few dozen different buckets: a sorted run of (bucket, count), four bytes each, is small and quick
-//! enough. A busy row sees hundreds; there searching costs more than anything else, so it becomes an array of counts over
-//! the span of its buckets, found by subtraction. Counts are integers: what is added can be taken away without a trace.
+//! Most rows have a few dozen different buckets: a sorted run of (bucket, count), four bytes each,
+//! is small and fast enough. A busy row has hundreds; there searching costs more than anything
+//! else, so it becomes an array of counts over the span of its buckets, indexed by subtraction.
+//! Counts are integers, so additions can be subtracted exactly.
 //!
 //! ```text
 //! sorted:  | bucket (14 bits), count (18 bits) | ...
@@ -15,29 +16,30 @@ use std::cell::Cell;
 const COUNT_BITS: u32 = 18;
 const COUNT_MAX: u64 = (1 << COUNT_BITS) - 1;
 
-/// The largest bucket number that can be kept.
+/// Largest bucket number.
 pub(crate) const BUCKET_MAX: u32 = (1 << (32 - COUNT_BITS)) - 1;
 
-/// Sorted runs of at least so many entries become dense, if their buckets lie close enough together.
+/// Sorted runs of at least this many entries become dense, if their buckets are close enough
+/// together.
 const DENSE_AT: usize = 24;
 
-/// A dense histogram has at most so many places per bucket in use.
+/// Most places of a dense histogram per bucket in use.
 const PLACES_PER_BUCKET: usize = 12;
 
-/// For want of bits, any with fewer places than this becomes dense.
+/// When counts outgrow their bits, any with fewer places than this becomes dense.
 const DENSE_PLACES: usize = 1024;
 
 /// `first` of a sorted histogram.
 const SORTED: u32 = u32::MAX;
 
 thread_local! {
-    /// Bytes that histograms have grown by on this thread; where they grow is seldom reached, and asking each of them
-    /// after every record is not.
+    /// Bytes by which histograms have grown on this thread; growth is rare, and asking each of them
+    /// after every record would not be.
     static GROWN: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Bytes by which histograms have grown on this thread, ever; what they gave back when they changed their shape is taken
-/// off. Wraps: what counts is the difference of two looks.
+/// Bytes by which histograms have grown on this thread, since start, minus those freed by changes
+/// of shape. Wraps: only differences matter.
 pub(crate) fn grown() -> usize {
     GROWN.get()
 }
@@ -47,12 +49,12 @@ fn changed(before: usize, after: usize) {
     GROWN.set(GROWN.get().wrapping_add(grown));
 }
 
-/// Samples of one bucket, as a sorted histogram has them.
+/// Samples of one bucket, as in a sorted histogram.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Sample(u32);
 
 impl Sample {
-    /// So many samples in a bucket; one that does not [fit](Self::fits) when they are too many.
+    /// This many samples in a bucket; does not [fit](Self::fits) if they are too many.
     #[inline]
     pub(crate) fn new(bucket: u32, count: u32) -> Self {
         let fits = u64::from(count) <= COUNT_MAX;
@@ -63,13 +65,13 @@ impl Sample {
         })
     }
 
-    /// Whether it stands for any samples.
+    /// Whether it represents any samples.
     #[inline]
     pub(crate) fn fits(self) -> bool {
         u64::from(self.0) & COUNT_MAX != 0
     }
 
-    /// Its bucket, and how many they are.
+    /// Its bucket and count.
     #[inline]
     pub(crate) fn pair(self) -> (u32, u64) {
         (self.0 >> COUNT_BITS, u64::from(self.0) & COUNT_MAX)
@@ -107,7 +109,7 @@ impl Histogram {
         Self::Narrow(Counts::new())
     }
 
-    /// Reads from where [`add`](Self::add) would write, or near it.
+    /// Reads memory near the place that [`add`](Self::add) would write.
     #[inline]
     pub(crate) fn peek(&self, bucket: u32) -> u32 {
         match self {
@@ -116,7 +118,7 @@ impl Histogram {
         }
     }
 
-    /// Counts `count` more in `bucket`.
+    /// Adds `count` to `bucket`.
     #[inline]
     pub(crate) fn add(&mut self, bucket: u32, count: u64) {
         let added = match self {
@@ -135,7 +137,7 @@ impl Histogram {
         }
     }
 
-    /// Counts (bucket, count), buckets ascending, each once.
+    /// Adds (bucket, count), buckets ascending and distinct.
     pub(crate) fn add_pairs(&mut self, pairs: &[(u32, u64)]) {
         let merged = match self {
             Self::Narrow(counts) if counts.first == SORTED => counts.merge(pairs),
@@ -148,7 +150,7 @@ impl Histogram {
         }
     }
 
-    /// Room for so many buckets between these two, if it has none yet.
+    /// Reserves room for this many buckets between these two, if there is none yet.
     #[cfg(feature = "sql")]
     pub(crate) fn reserve(&mut self, first: u32, last: u32, buckets: usize) {
         if let Self::Narrow(counts) = self
@@ -175,7 +177,7 @@ impl Histogram {
         changed(before, self.heap_bytes());
     }
 
-    /// Counts `count` less in `bucket`; it was added before.
+    /// Subtracts `count`, added before, from `bucket`.
     #[inline]
     pub(crate) fn subtract(&mut self, bucket: u32, count: u64) {
         match self {
@@ -189,7 +191,7 @@ impl Histogram {
         }
     }
 
-    /// Gives back memory that many subtractions have left unused.
+    /// Frees memory that subtractions have left unused.
     pub(crate) fn tidy(&mut self) {
         match self {
             Self::Narrow(counts) => counts.tidy(),
@@ -197,7 +199,7 @@ impl Histogram {
         }
     }
 
-    /// (bucket, count), each bucket once, ascending, counts not 0.
+    /// (bucket, count), buckets distinct and ascending, counts not 0.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, u64)> + '_ {
         let places = match self {
             Self::Narrow(counts) => counts.entries.len(),
@@ -210,7 +212,7 @@ impl Histogram {
         pairs.filter(|&(_, count)| count > 0)
     }
 
-    /// Counts all that another one has.
+    /// Adds all counts of another histogram.
     pub(crate) fn add_all(&mut self, other: &Self) {
         if self.len() == 0 {
             let before = self.heap_bytes();
@@ -223,7 +225,7 @@ impl Histogram {
         }
     }
 
-    /// The most bytes by which [`add_all`](Self::add_all) makes it grow: reckoned, not looked at.
+    /// Upper bound of its growth by [`add_all`](Self::add_all), in bytes: estimated from sizes.
     pub(crate) fn growth_max(&self, other: &Self) -> usize {
         let buckets = self.len() + other.len();
         let bytes = match (self, other) {
@@ -236,7 +238,7 @@ impl Histogram {
         bytes.saturating_sub(self.heap_bytes())
     }
 
-    /// How many pairs [`iter`](Self::iter) gives.
+    /// Number of pairs from [`iter`](Self::iter).
     pub(crate) fn len(&self) -> usize {
         match self {
             Self::Narrow(counts) => counts.len(),
@@ -244,7 +246,7 @@ impl Histogram {
         }
     }
 
-    /// Forgets all counts, keeps the memory and, when dense, the span.
+    /// Clears all counts, keeps the memory and, when dense, the span.
     pub(crate) fn clear(&mut self) {
         match self {
             Self::Narrow(counts) => counts.clear(),
@@ -252,7 +254,7 @@ impl Histogram {
         }
     }
 
-    /// Forgets all counts and the span, keeps the memory.
+    /// Clears all counts and the span, keeps the memory.
     pub(crate) fn reset(&mut self) {
         match self {
             Self::Narrow(counts) => {
@@ -288,10 +290,10 @@ impl Counts {
         entry.copied().unwrap_or_default()
     }
 
-    /// Adds; false, and nothing is added, when there are too few bits for it.
+    /// Adds; returns false and adds nothing if there are too few bits.
     #[inline]
     fn add(&mut self, bucket: u32, count: u64) -> bool {
-        // Sorted: `first` is larger than any bucket, the difference wraps and no place is found.
+        // Sorted: `first` is larger than any bucket, so the difference wraps and no place is found.
         let place = bucket.wrapping_sub(self.first) as usize;
         if self.first != SORTED
             && let Some(entry) = self.entries.get_mut(place)
@@ -326,13 +328,13 @@ impl Counts {
         Some((self.pair(0).0, self.pair(last).0))
     }
 
-    /// The same with `bucket` included.
+    /// The span extended to `bucket`.
     fn span_with(&self, bucket: u32) -> (usize, usize) {
         let (low, high) = self.span().unwrap_or((bucket, bucket));
         (low.min(bucket) as usize, high.max(bucket) as usize)
     }
 
-    /// Whether it is dense, with places for all that others have.
+    /// Whether it is dense, with places for all buckets of `others`.
     fn spans(&self, others: &Self) -> bool {
         let spans = self.span().zip(others.span());
         self.first != SORTED
@@ -361,8 +363,8 @@ impl Counts {
         true
     }
 
-    /// Adds (bucket, count) to a sorted histogram, buckets ascending, each once; false, and nothing is added, where that is
-    /// better done one by one: a count may outgrow its bits.
+    /// Adds (bucket, count) to a sorted histogram, buckets ascending and distinct; returns false
+    /// and adds nothing if that is better done one by one: a count may outgrow its bits.
     fn merge(&mut self, pairs: &[(u32, u64)]) -> bool {
         const SUM_MAX: u64 = COUNT_MAX / 2;
         let few = |entry: &u32| u64::from(*entry) & COUNT_MAX <= SUM_MAX;
@@ -413,7 +415,8 @@ impl Counts {
         }
     }
 
-    /// Makes places for the buckets from `low` to `high`, which include all in use, and a few more on either side.
+    /// Makes places for the buckets from `low` to `high`, which include all in use, and a few more
+    /// on either side.
     fn make_dense(&mut self, low: usize, high: usize) {
         let slack = (high - low) / 8 + 4;
         let low = low.saturating_sub(slack);
@@ -434,7 +437,7 @@ impl Counts {
         *self = other;
     }
 
-    /// Turns a dense histogram into a sorted one; false when it has counts for which that is too narrow.
+    /// Converts a dense histogram to a sorted one; returns false if its counts do not fit.
     fn sort(&mut self) -> bool {
         let fits = self.iter().all(|(_, count)| count <= COUNT_MAX);
         if fits {
@@ -521,12 +524,13 @@ impl Counts {
         self.entries.partition_point(|&entry| entry < wanted)
     }
 
-    /// Room for so many entries more.
+    /// Reserves room for this many more entries.
     fn reserve(&mut self, more: usize) {
         let (len, capacity) = (self.entries.len(), self.entries.capacity());
         if capacity - len < more {
             let before = self.heap_bytes();
-            // Small steps: most histograms stay small, and there are as many as rows. The allocator gives six at least.
+            // Small steps: most histograms stay small, and there are as many as rows. The allocator
+            // gives at least six.
             self.entries.reserve_exact((len / 2).max(6).max(more));
             changed(before, self.heap_bytes());
         }

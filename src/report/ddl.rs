@@ -1,8 +1,9 @@
-//! CREATE TABLE statements for every table, in Pinba's layout: what `pinbad tables` prints. And the same for a MariaDB that
-//! stands in front and reads the tables here: [`CreateTable::federated`].
+//! CREATE TABLE statements for every table, in Pinba's layout, as printed by `pinbad tables`. Also
+//! for a MariaDB in front that reads the tables here: [`CreateTable::federated`].
 //!
-//! The COMMENT carries the definition, so each statement makes the same report again, here or (for v1 and pinba2
-//! kinds) in the engine it came from. A native report's COMMENT is its form as JSON. Pure; one statement a call.
+//! The COMMENT contains the definition, so each statement recreates the same report, here or (for
+//! v1 and pinba2 kinds) in the engine it came from. A native report's COMMENT is its form as JSON.
+//! Pure; one statement per call.
 
 use std::borrow::Cow;
 
@@ -11,29 +12,30 @@ use super::definition::{Defaults, Definition, Kind};
 use super::native::ReportForm;
 use crate::value::{Column, ColumnType};
 
-/// A statement that makes a table.
+/// A CREATE TABLE statement.
 #[derive(Debug)]
 pub struct CreateTable {
-    /// The table.
+    /// The name of the table.
     pub name: String,
-    /// What it is.
+    /// Its COMMENT.
     pub comment: String,
     /// Its columns.
     pub columns: Vec<Column>,
     /// Its keys.
     pub keys: Vec<Key>,
-    /// Keys without which MariaDB would fetch the whole table; the daemon needs none to answer these quickly.
+    /// Keys without which MariaDB would fetch the whole table; the daemon does not need them to be
+    /// fast.
     federated_keys: &'static [&'static str],
 }
 
 /// A key of one column.
 #[derive(Debug)]
 pub struct Key {
-    /// `PRI`, `UNI` or `MUL`, as information_schema says it.
+    /// `PRI`, `UNI` or `MUL`, as in information_schema.
     pub kind: &'static str,
     /// The column.
     pub column: String,
-    /// How many of its characters are in the key, if not all.
+    /// Length of the key in characters, if it is a prefix.
     pub part: Option<u32>,
 }
 
@@ -43,7 +45,8 @@ pub fn report(definition: &Definition) -> CreateTable {
     let columns = definition.layout.columns().iter();
     let columns: Vec<Column> = columns.map(|column| column.column.clone()).collect();
     let leading = columns.first().map(|column| column.name.as_str());
-    // Pinba's look-up keys: histogram views by index_value, tag reports by what stands before the tags.
+    // Pinba's look-up keys: histogram views by index_value, tag reports by the columns before the
+    // tags.
     let name = match (definition.kind, leading) {
         _ if definition.layout.is_histogram_view() => Some("index_value"),
         (Kind::Tag, Some("script_name")) => Some("script_name"),
@@ -58,7 +61,7 @@ pub fn report(definition: &Definition) -> CreateTable {
     }
 }
 
-/// A table that is always there, under the name `name`.
+/// A fixed table, named `name`.
 #[must_use]
 pub fn fixed(name: &str, table: FixedTable, defaults: &Defaults) -> CreateTable {
     CreateTable {
@@ -86,7 +89,7 @@ pub fn samples(name: &str, form: &ReportForm, columns: Vec<Column>) -> CreateTab
 /// A table with these columns and its keys.
 fn plain(name: &str, mut columns: Vec<Column>, keys: &[(&'static str, &str)]) -> CreateTable {
     let too_wide = is_too_wide(&columns);
-    // A text in a key: its beginning where all of it is too long for one (InnoDB: 3072 bytes).
+    // A text in a key: a prefix if the whole is too long (InnoDB: 3072 bytes).
     let part = |name: &str| match columns
         .iter()
         .find(|column| column.name == name)?
@@ -116,7 +119,8 @@ fn plain(name: &str, mut columns: Vec<Column>, keys: &[(&'static str, &str)]) ->
     }
 }
 
-/// Whether the texts of a row must be declared as `text`: a row of MySQL's has 65,535 bytes and `varchar` counts fully.
+/// Whether the texts of a row must be declared as `text`: a row in MySQL has 65,535 bytes and
+/// `varchar` counts fully.
 fn is_too_wide(columns: &[Column]) -> bool {
     let bytes = columns.iter().map(|column| match column.column_type {
         ColumnType::Varchar(length) => u64::from(length) * 4 + 2,
@@ -171,13 +175,14 @@ impl Key {
 }
 
 impl CreateTable {
-    /// The statement as Pinba's server takes it.
+    /// The statement for Pinba's server.
     #[must_use]
     pub fn pinba(&self) -> String {
         self.statement("PINBA", &[], "COMMENT", &self.comment)
     }
 
-    /// The statement for a MariaDB in front, which reads the table at `server` (`mysql://user@host:port/pinba`).
+    /// The statement for a MariaDB in front, which reads the table at `server`
+    /// (`mysql://user@host:port/pinba`).
     #[must_use]
     pub fn federated(&self, server: &str) -> String {
         let connection = format!("{server}/{}", self.name);

@@ -1,7 +1,8 @@
-//! What a report is: level, keys, filters, percentiles, window, and the shape in which it is shown.
+//! The definition of a report: level, keys, filters, percentiles, window, and columns.
 //!
 //! Every way to ask for a report (a Pinba COMMENT, a pinba2 COMMENT, TOML, JSON) is translated to a
-//! [`Definition`], and the engine knows nothing else. A definition is checked when it is made; the engine trusts it.
+//! [`Definition`], the only form that the engine knows. A definition is checked when it is created;
+//! the engine trusts it.
 
 use std::fmt;
 use std::time::Duration;
@@ -12,7 +13,7 @@ use super::histogram::{BucketLayout, Rank, Ranks, Rounding};
 use super::layout::{Cell, ColumnLayout, Table};
 use super::v1_kinds::V1Kind;
 
-/// Most keys that can be asked for (`tagN_report2` adds script, host and server to its tags).
+/// Most keys in a request (`tagN_report2` adds script, host and server to its tags).
 pub const KEYS_MAX: usize = 15;
 /// Most keys of any definition: 15 tags and three fields.
 pub const DEFINITION_KEYS_MAX: usize = KEYS_MAX + 3;
@@ -20,23 +21,23 @@ pub const DEFINITION_KEYS_MAX: usize = KEYS_MAX + 3;
 pub const PERCENTILES_MAX: usize = 32;
 /// Most filters of one report.
 pub const FILTERS_MAX: usize = 32;
-/// Longest name of a report, bytes: what MySQL allows a table.
+/// Longest name of a report, in bytes: MySQL's limit for tables.
 pub const NAME_BYTES_MAX: usize = 64;
 /// Longest window: 366 days.
 pub const WINDOW_SECS_MAX: u64 = 366 * 86_400;
 
-/// What a definition takes from the configuration when it does not say so itself.
+/// Defaults of definitions, from the configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Defaults {
-    /// `pool.stats_history`: the window of v1 reports, and of others that name none.
+    /// `pool.stats_history`: the window of v1 reports, and the default of others.
     pub history: Duration,
     /// Upper end of linear histograms, seconds (`pinba_histogram_max_time`).
     pub histogram_max_secs: u64,
-    /// Buckets of linear histograms (`pinba_histogram_size`).
+    /// Number of buckets of linear histograms (`pinba_histogram_size`).
     pub histogram_size: u32,
-    /// Longest script name that is kept, bytes: the declared length of such columns.
+    /// Longest script name, in bytes: the declared length of such columns.
     pub script_name_bytes_max: u16,
-    /// Longest other text that is kept, bytes.
+    /// Longest other text, in bytes.
     pub text_bytes_max: u16,
 }
 
@@ -55,36 +56,38 @@ impl Default for Defaults {
 /// One report, ready for the engine.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Definition {
-    /// The name under which it is read; unique among the live reports.
+    /// Its name, unique among the live reports.
     pub name: String,
-    /// The Pinba or pinba2 COMMENT it came from (or could have come from); `None` for what only the native form can say.
+    /// The Pinba or pinba2 COMMENT it came from (or could have come from); `None` if only the
+    /// native form can express it.
     pub comment: Option<String>,
-    /// `base`, `tag`, `rtag`, `v2/packet`, `v2/request`, `v2/timer`, `native`: what `GET /api/v1/reports` shows.
+    /// `base`, `tag`, `rtag`, `v2/packet`, `v2/request`, `v2/timer`, `native`: shown by `GET
+    /// /api/v1/reports`.
     pub kind: Kind,
-    /// What is counted.
+    /// The records it counts.
     pub level: Level,
-    /// What rows are told apart by, in column order; empty: one row.
+    /// The keys that distinguish rows, in column order; empty for a single row.
     pub keys: Vec<Key>,
-    /// What a record must satisfy to be counted; all of them.
+    /// Conditions that a record must all satisfy.
     pub filters: Vec<Filter>,
     /// Percent ranks, each in (0, 100], in column order.
     pub percentiles: Vec<f64>,
-    /// Percent ranks that a reader asked for on top of them: empty but in a definition made by [`Definition::read_as`].
+    /// Percent ranks added by a reader: empty except in a definition from [`Definition::read_as`].
     pub added: Vec<f64>,
-    /// How far back it reaches. Divided into ticks of `max(1 s, window / 120)`.
+    /// Length of the window. Divided into ticks of `max(1 s, window / 120)`.
     pub window: Duration,
-    /// How times are put into buckets for medians, percentiles and histogram views.
+    /// The buckets of times for medians, percentiles and histogram views.
     pub buckets: BucketLayout,
     /// Whether the smallest and largest values inside the window are kept (native reports).
     pub extremes: bool,
-    /// Whether its past is kept on disk; `None`: if `history.reports` says so.
+    /// Whether its past is kept on disk; `None` leaves it to `history.reports`.
     pub history: Option<bool>,
     /// The columns, and how each is computed from a row.
     pub layout: ColumnLayout,
 }
 
 impl Definition {
-    /// The ranks of a row's quantiles: the median, the percentiles, and those that were added.
+    /// The ranks of a row's quantiles: the median, the percentiles, and added ones.
     #[must_use]
     pub fn ranks(&self) -> Ranks {
         let rounding = self.kind.rounding();
@@ -95,7 +98,8 @@ impl Definition {
         Ranks::new(own.chain(added).collect())
     }
 
-    /// The place of the first quantile that is never above the longest time: those of the native form, and added ones.
+    /// Index of the first quantile that is limited to the longest time: those of the native form,
+    /// and added ones.
     pub(super) fn bounded_from(&self) -> usize {
         match self.kind {
             Kind::Native => 0,
@@ -103,8 +107,8 @@ impl Definition {
         }
     }
 
-    /// The same report in other columns: what it counts, for how long and by what stays as it is, so it can be read in
-    /// place of the other. `None`: in its own.
+    /// The same report in other columns: its records, window and keys stay the same, so it can be
+    /// read in place of the other. `None` if its own columns are wanted.
     #[must_use]
     pub fn read_as(&self, columns: &Columns, defaults: &Defaults) -> Option<Self> {
         match columns {
@@ -118,7 +122,7 @@ impl Definition {
         }
     }
 
-    /// The same with the percentiles of another that it lacks, and all other columns of that one too if `all`.
+    /// Adds the percentiles of `other` that it lacks, and all its other columns too if `all`.
     fn with_columns_of(&self, other: &Self, all: bool) -> Self {
         let mut extended = self.clone();
         for column in other.layout.columns() {
@@ -142,7 +146,8 @@ impl Definition {
         extended
     }
 
-    /// The same report in the columns of the native form, with percentiles of choice. Key columns keep their names.
+    /// The same report in the columns of the native form, with these percentiles. Key columns keep
+    /// their names.
     fn in_native_columns(&self, percentiles: &[f64], defaults: &Defaults) -> Self {
         let mut native = Self {
             kind: Kind::Native,
@@ -161,7 +166,7 @@ impl Definition {
         native
     }
 
-    /// What its columns are made from; `v1_kind` if it is one of Pinba's.
+    /// The inputs of its columns; `v1_kind` if it is one of Pinba's.
     pub(super) fn table<'a>(
         &'a self,
         v1_kind: Option<&'a V1Kind>,
@@ -175,28 +180,28 @@ impl Definition {
     }
 }
 
-/// The columns in which a report is read.
+/// The columns in which to read a report.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub enum Columns {
     /// Its own.
     #[default]
     Own,
-    /// Its own, then these percentiles, without those that it has already.
+    /// Its own, and any missing ones of these percentiles.
     With(Vec<f64>),
-    /// Its own, then those of the native form with these percentiles, without those that it has already.
+    /// Its own, and any missing ones of the native form with these percentiles.
     Extended(Vec<f64>),
     /// Those of the native form, with these percentiles.
     Native(Vec<f64>),
 }
 
-/// Who defined a report, and so who may drop it.
+/// The source of a definition, which decides who may drop it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DefinedBy {
-    /// It is always there.
+    /// Always there.
     BuiltIn,
-    /// A `[[report]]` of the configuration; the text says where.
+    /// A `[[report]]` of the configuration; the text is its location.
     Configuration(String),
-    /// Somebody, while the daemon ran.
+    /// Created at run time.
     RunTime,
 }
 
@@ -212,7 +217,7 @@ impl DefinedBy {
     }
 }
 
-/// The aggregate of table shapes that a report belongs to.
+/// The family of column layouts that a report belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// `info` and `report1` to `report18`.
@@ -246,7 +251,7 @@ impl Kind {
         }
     }
 
-    /// Which sample a percentile between two of them means.
+    /// Rounding of a percentile between two samples.
     #[must_use]
     pub const fn rounding(self) -> Rounding {
         match self {
@@ -256,7 +261,7 @@ impl Kind {
     }
 }
 
-/// What one record is.
+/// The unit that is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Level {
@@ -264,11 +269,12 @@ pub enum Level {
     Packet,
     /// One request.
     Request,
-    /// One timer of a request. A row's request count takes a request once, however many of its timers hit the row.
+    /// One timer of a request. A row counts a request once, however many of its timers are in the
+    /// row.
     Timer,
 }
 
-/// A field of a request that rows can be told apart by.
+/// A field of a request that can be a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Field {
     /// `hostname`
@@ -277,7 +283,7 @@ pub enum Field {
     ServerName,
     /// `script_name`
     ScriptName,
-    /// `schema`; absent in a packet is the empty text here.
+    /// `schema`; an absent one is the empty text here.
     Schema,
     /// `status`, the only number.
     Status,
@@ -305,7 +311,7 @@ impl Field {
         }
     }
 
-    /// pinba2's name of it, without the `~`.
+    /// Its name in pinba2, without the `~`.
     #[must_use]
     pub const fn v2_name(self) -> &'static str {
         match self {
@@ -317,14 +323,14 @@ impl Field {
         }
     }
 
-    /// The field of this column name.
+    /// Finds the field with this column name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|field| field.name() == name)
     }
 }
 
-/// Where a key's value comes from.
+/// The source of a key's value.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum KeySource {
     /// A field of the request.
@@ -333,13 +339,13 @@ pub enum KeySource {
     RequestTag(String),
     /// A tag of the timer (timer level only).
     TimerTag(String),
-    /// A tag of the timer and, when the timer has none of that name, a field of its request:
+    /// A tag of the timer or, if the timer has none of that name, a field of its request:
     /// `__hostname`, `__server_name`, `__script_name`, `__schema`, `__status`. Always text.
     TimerTagOrField(String, Field),
 }
 
 impl KeySource {
-    /// The timer tag of that name; `__hostname` and its like fall back to the field of the request.
+    /// The timer tag of that name; `__hostname` and the like fall back to the field of the request.
     #[must_use]
     pub fn timer_tag(name: &str) -> Self {
         match name.strip_prefix("__").and_then(Field::named) {
@@ -356,8 +362,9 @@ impl KeySource {
 }
 
 impl Key {
-    /// The key with the defaults of its source: the first of several tags counts. A field is always there, if only as an
-    /// empty text, and so is a tag that a field stands in for; what lacks another tag is skipped.
+    /// The key with the defaults of its source: the first of several tags counts. A field always
+    /// has a value, if only an empty text, and so has a tag with a fallback field; records without
+    /// another tag are skipped.
     #[must_use]
     pub const fn of(source: KeySource) -> Self {
         let missing = match source {
@@ -383,7 +390,7 @@ impl fmt::Display for KeySource {
     }
 }
 
-/// Which of several tags of one name counts.
+/// Which of several tags with the same name counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Occurrence {
@@ -393,14 +400,14 @@ pub enum Occurrence {
     Last,
 }
 
-/// What happens to a record that lacks the key.
+/// The treatment of a record that lacks the key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Missing {
-    /// It is not counted. A field counts as lacking when it is empty; a tag when there is none of that name
-    /// (and, where a field stands in for the tag, the field is empty).
+    /// It is not counted. A field is missing if it is empty; a tag if there is none of that name
+    /// (and its fallback field, if any, is empty).
     Skip,
-    /// As `Skip`, and an empty tag value counts as lacking too (pinba2).
+    /// As `Skip`, and an empty tag value is missing too (pinba2).
     SkipEmpty,
     /// It is counted under the empty text.
     Empty,
@@ -409,20 +416,20 @@ pub enum Missing {
 /// One key of a report.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Key {
-    /// Where the value comes from.
+    /// The source of the value.
     pub source: KeySource,
-    /// Which tag counts when there are several.
+    /// Which of several tags counts.
     pub occurrence: Occurrence,
-    /// What to do without.
+    /// The treatment of records without it.
     pub missing: Missing,
 }
 
-/// How a text is held against a filter's value.
+/// How to match a text.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Pattern {
     /// `=`: byte for byte.
     Equals(String),
-    /// `!=`: anything else, also a missing tag.
+    /// `!=`: anything else, including a missing tag.
     Differs(String),
     /// `prefix*`
     StartsWith(String),
@@ -444,7 +451,7 @@ pub enum Filter {
 }
 
 impl Filter {
-    /// Whether a request of this time passes, as far as this is a filter on time.
+    /// Whether a request with this time passes; true if this is not a filter on time.
     #[must_use]
     pub const fn time_passes(&self, time_us: u64) -> bool {
         match *self {

@@ -1,16 +1,17 @@
-//! The directory: the keys of the groups that second logs speak of, each under a number.
+//! The directory: numbers and keys of the groups in second logs.
 //!
-//! A group gets its number, and its key is written, when it gains something for the first time while somebody reads. When
-//! the group goes, the number is free with the end of the second: within one it stands for the same group. A reader applies
-//! the [`Changes`] of each second before it looks at what was gained, also of a second that it did not get to read.
+//! A group gets its number, and its key is written, on its first gain while somebody reads. When
+//! the group is removed, the number becomes free at the end of the second: within a second it
+//! refers to one group. A reader applies the [`Changes`] of each second before it reads the gains,
+//! also for a second it did not get to read.
 //!
 //! ```text
 //!   merger: Directory --(Changes, in each second log)--> KnownGroups: reader (see `delta`)
 //! ```
 //!
-//! Memory is bounded on both sides: groups for which there is no room are counted as [`OTHER_GROUP`], all of whose values are
-//! `(other)`, and when room is scarce, groups that gained nothing in a second are forgotten. Texts are there once, however many
-//! keys have them.
+//! Memory is bounded on both sides: groups for which there is no room are counted as
+//! [`OTHER_GROUP`], all of whose values are `(other)`, and when room is scarce, groups without a
+//! gain in a second are forgotten. Each text is stored once, however many keys have it.
 
 use std::collections::HashMap;
 
@@ -22,30 +23,30 @@ use crate::pool::strings::{NONE, OTHER, StringInterner};
 /// All groups without a number of their own.
 pub(super) const OTHER_GROUP: u32 = 0;
 
-/// The number of a group that is not known, and of the text of a value that is none.
+/// The number of an unknown group, and of an absent value's text.
 const NOTHING: u32 = u32::MAX;
 
-/// What a text takes beside its bytes, at the reader's.
+/// Overhead of a text in the reader, in bytes.
 const TEXT_BYTES: usize = 48;
-/// What a group takes beside its key, and about what it takes in each report.
+/// Overhead of a group in addition to its key, and approximate bytes in each report.
 const GROUP_BYTES: usize = 16;
 const ROW_BYTES: usize = 16;
 
-/// What happened to a directory in one second.
+/// Changes of a directory in one second.
 #[derive(Debug, Default)]
 pub struct Changes {
-    /// Numbers of groups that went in the second before, and of texts.
+    /// Numbers of groups removed in the second before, and of texts.
     gone: [Vec<u32>; 2],
-    /// Numbers of texts that came, each with where it ends in `bytes`.
+    /// Numbers of new texts, each with its end in `bytes`.
     texts: Vec<(u32, u32)>,
     bytes: Vec<u8>,
-    /// Numbers of groups that came, and for each the numbers of its values' texts.
+    /// Numbers of new groups, each followed by the numbers of its values' texts.
     groups: Vec<u32>,
     values: Vec<u32>,
 }
 
 impl Changes {
-    /// Bytes taken.
+    /// Bytes on the heap.
     pub(super) fn bytes(&self) -> usize {
         let numbers = [&self.gone[0], &self.gone[1], &self.groups, &self.values];
         let numbers: usize = numbers.iter().map(|it| it.capacity() * 4).sum();
@@ -53,7 +54,7 @@ impl Changes {
     }
 }
 
-/// Numbers that are given again when the second is over in which they fell free.
+/// Numbers that are reused only after the second in which they became free.
 #[derive(Debug, Default)]
 struct Numbers {
     end: u32,
@@ -80,7 +81,7 @@ impl Numbers {
     }
 }
 
-/// A text: how many groups have it, and its length.
+/// A text: the number of groups that have it, and its length.
 #[derive(Debug, Clone, Copy, Default)]
 struct Text {
     uses: u32,
@@ -90,23 +91,23 @@ struct Text {
 /// The writer's end.
 #[derive(Debug)]
 pub(super) struct Directory {
-    /// Numbers of groups, by what they are to the aggregate.
+    /// Numbers of groups, by their number in the aggregate.
     number_of: Vec<u32>,
     numbers: Numbers,
-    /// By number: the group, and whether it gained something in this second.
+    /// By number: the group, and whether it has a gain in this second.
     known: Vec<(u32, bool)>,
-    /// Numbers of texts, by string.
+    /// Numbers of texts, by string id.
     text_of: HashMap<u32, u32, RandomState>,
     text_numbers: Numbers,
     texts: Vec<Text>,
     text_bytes: usize,
-    /// What a group takes.
+    /// Bytes of a group.
     group_bytes: usize,
     changes: Changes,
 }
 
 impl Directory {
-    /// With [`OTHER_GROUP`] alone; a group has so many keys.
+    /// A directory with [`OTHER_GROUP`] alone; groups have `keys` keys.
     pub(super) fn new(keys: usize, strings: &StringInterner) -> Self {
         let mut new = Self {
             number_of: Vec::new(),
@@ -123,12 +124,12 @@ impl Directory {
         new
     }
 
-    /// Groups have so many keys, and are read for so many reports.
+    /// Sets the number of keys per group, and of reports that read it.
     pub(super) fn expect(&mut self, keys: usize, reports: usize) {
         self.group_bytes = GROUP_BYTES + 4 * keys + ROW_BYTES * reports;
     }
 
-    /// The number of a group that gained something, whose key has these strings.
+    /// The number of a group with a gain, whose key has these strings.
     #[inline]
     pub(super) fn number(
         &mut self,
@@ -172,7 +173,7 @@ impl Directory {
         number
     }
 
-    /// The number of the text of a string that a group has from now on.
+    /// The number of a string's text, counted for one more group.
     fn text(&mut self, string: u32, strings: &StringInterner) -> u32 {
         let Self {
             text_numbers,
@@ -195,7 +196,7 @@ impl Directory {
         number
     }
 
-    /// A group goes whose key has these strings.
+    /// Removes a group whose key has these strings.
     pub(super) fn forget(&mut self, group: u32, key: impl Iterator<Item = u32>) {
         let Some(number) = self.number_of.get_mut(group as usize) else {
             return;
@@ -218,7 +219,8 @@ impl Directory {
         }
     }
 
-    /// The second is over. Where room `is_scarce`, forgets the groups that gained nothing in it, of those with these keys.
+    /// Ends the second. Where room `is_scarce`, forgets the groups without a gain in it; `keys` has
+    /// their keys.
     pub(super) fn end_second(&mut self, is_scarce: bool, keys: &KeyTable) -> Changes {
         for at in 0..self.known.len() {
             let (group, gained) = &mut self.known[at];
@@ -238,30 +240,30 @@ impl Directory {
         changes
     }
 
-    /// What changed since this was called last.
+    /// Changes since the last call.
     pub(super) fn take(&mut self) -> Changes {
         std::mem::take(&mut self.changes)
     }
 
-    /// Bytes that readers have of it.
+    /// Bytes that readers need for it.
     pub(super) fn bytes(&self) -> usize {
         self.text_bytes + self.numbers.used() * self.group_bytes
     }
 }
 
-/// What a reader knows of the groups of a directory.
+/// A reader's knowledge of the groups of a directory.
 #[derive(Debug, Default)]
 pub struct KnownGroups {
-    /// How many keys a group has.
+    /// Number of keys per group.
     keys: usize,
-    /// By number.
+    /// Texts by number.
     texts: Vec<Box<[u8]>>,
-    /// `keys` a group.
+    /// Text numbers, `keys` per group.
     values: Vec<u32>,
 }
 
 impl KnownGroups {
-    /// Groups with so many keys, none yet.
+    /// For groups with this many keys, none yet.
     pub(super) fn new(keys: usize) -> Self {
         Self {
             keys,
@@ -269,7 +271,7 @@ impl KnownGroups {
         }
     }
 
-    /// Applies what happened; `went` is told the numbers of groups that are not known any more.
+    /// Applies changes; calls `went` with the numbers of removed groups.
     pub fn apply(&mut self, changes: &Changes, went: impl FnMut(u32)) {
         let [groups, texts] = &changes.gone;
         groups.iter().copied().for_each(went);

@@ -1,7 +1,8 @@
-//! What was gained: sums and a histogram, and the bytes that both are encoded in.
+//! Gains: sums and a histogram, and their encoding.
 //!
-//! Every log has gains in this form: the second log and the points of the last hour whole, tick logs and pending rows of history
-//! their parts. A row of a few requests takes some fifteen bytes, a busy one little more than a byte for each distinct bucket.
+//! All logs contain gains in this form: the second log and the points of the last hour whole ones,
+//! tick logs and pending rows of history parts of them. A row of a few requests takes some fifteen
+//! bytes, a busy one little more than a byte per distinct bucket.
 //!
 //! ```text
 //!   | 1: with histogram, 0: without | requests | hits | time | utime | stime | traffic | memory | errors | pair | pair ...
@@ -15,7 +16,7 @@ use super::counts::{BUCKET_MAX, Histogram};
 use super::totals::Totals;
 use super::varint;
 
-/// Appends what was gained. `pairs`: its histogram, buckets ascending, if it is known.
+/// Encodes a gain. `pairs`: its histogram, buckets ascending, if known.
 pub(crate) fn encode(
     to: &mut Vec<u8>,
     totals: &Totals,
@@ -26,7 +27,7 @@ pub(crate) fn encode(
     pairs.into_iter().for_each(|pairs| write_pairs(to, pairs));
 }
 
-/// Appends a histogram: buckets ascending.
+/// Appends a histogram with ascending buckets.
 pub(crate) fn write_pairs(to: &mut Vec<u8>, pairs: impl Iterator<Item = (u32, u64)>) {
     let mut last = 0;
     for (bucket, count) in pairs {
@@ -46,7 +47,7 @@ pub(crate) fn write_pairs(to: &mut Vec<u8>, pairs: impl Iterator<Item = (u32, u6
 pub struct EncodedGain<'a>(pub(crate) &'a [u8]);
 
 impl<'a> EncodedGain<'a> {
-    /// The sums, and the histogram that follows; `None` when it was left out.
+    /// The sums, and the histogram that follows; `None` if it was left out.
     #[must_use]
     pub fn read(self) -> (Totals, Option<Pairs<'a>>) {
         let Some((&with_histogram, mut rest)) = self.0.split_first() else {
@@ -59,16 +60,17 @@ impl<'a> EncodedGain<'a> {
 }
 
 impl EncodedGain<'_> {
-    /// How many of its bytes are a histogram.
+    /// Bytes of its histogram.
     pub(crate) fn histogram_bytes(self) -> usize {
         self.read().1.map_or(0, |pairs| pairs.bytes.len())
     }
 }
 
-/// The (bucket, count) of an encoded histogram, buckets ascending. Of any other bytes it makes pairs of any numbers.
+/// The (bucket, count) of an encoded histogram, buckets ascending. Any other bytes give arbitrary
+/// pairs.
 #[derive(Debug, Clone)]
 pub struct Pairs<'a> {
-    /// What follows.
+    /// The remaining bytes.
     pub(crate) bytes: &'a [u8],
     last: u32,
 }
@@ -97,7 +99,8 @@ impl Iterator for Pairs<'_> {
     }
 }
 
-/// Many histograms added up, one row after the other: a count for each bucket, and a bit for those that are not 0.
+/// Sums of many histograms, one row after the other: a count for each bucket, and a bit for those
+/// that are not 0.
 #[derive(Debug, Default)]
 pub(crate) struct PairSums {
     counts: Vec<u64>,
@@ -123,7 +126,7 @@ impl PairSums {
         self.counts[bucket] = self.counts[bucket].saturating_add(count);
     }
 
-    /// Moves the sums, buckets ascending, behind those in `to`.
+    /// Moves the sums, buckets ascending, to the end of `to`.
     pub(crate) fn take(&mut self, to: &mut Vec<(u32, u64)>) {
         let words = self.used.iter_mut().zip(self.counts.chunks_exact_mut(64));
         for (word, (used, counts)) in words.enumerate() {
@@ -136,7 +139,7 @@ impl PairSums {
         }
     }
 
-    /// The sums, buckets ascending; when all were taken, it is empty.
+    /// Drains the sums, buckets ascending.
     pub(crate) fn drain(&mut self) -> impl Iterator<Item = (u32, u64)> {
         let Self { counts, used } = self;
         let words = used.iter_mut().zip(counts.chunks_exact_mut(64)).enumerate();
@@ -152,7 +155,7 @@ impl PairSums {
     }
 }
 
-/// EncodedGain rows added up.
+/// The sum of encoded gains.
 #[cfg_attr(
     not(feature = "sql"),
     allow(unreachable_pub, reason = "history alone has it in its interface")
@@ -161,7 +164,7 @@ impl PairSums {
 pub struct Sum {
     /// Sums.
     pub totals: Totals,
-    /// `None`: something that was added had none.
+    /// `None` if any addend had none.
     histogram: Option<Histogram>,
 }
 
@@ -175,26 +178,26 @@ impl Default for Sum {
 }
 
 impl Sum {
-    /// What was added up elsewhere.
+    /// A sum computed elsewhere.
     #[cfg(feature = "sql")]
     pub(crate) fn of(totals: Totals, histogram: Option<Histogram>) -> Self {
         Self { totals, histogram }
     }
 
-    /// Encodes it, with its histogram if it has one that is asked for; `to` has nothing else then.
+    /// Encodes it into the empty `to`, with its histogram if there is one and it is wanted.
     pub(crate) fn encode(&self, to: &mut Vec<u8>, with_histogram: bool) {
         let histogram = self.histogram().filter(|_| with_histogram);
         to.clear();
         encode(to, &self.totals, histogram.map(Histogram::iter));
     }
 
-    /// Adds what a row gained.
+    /// Adds a gain.
     pub(crate) fn add(&mut self, gained: EncodedGain<'_>) {
         let (totals, pairs) = gained.read();
         self.add_read(&totals, pairs);
     }
 
-    /// The same of what was read already.
+    /// Adds a decoded gain.
     pub(crate) fn add_read(&mut self, totals: &Totals, pairs: Option<Pairs<'_>>) {
         self.totals += totals;
         match (&mut self.histogram, pairs) {
@@ -205,7 +208,7 @@ impl Sum {
         }
     }
 
-    /// Adds what was added to another one.
+    /// Adds another sum.
     #[cfg(feature = "sql")]
     pub fn add_sum(&mut self, other: &Self) {
         self.totals += &other.totals;
@@ -215,13 +218,13 @@ impl Sum {
         }
     }
 
-    /// Goes without a histogram from now on; whether it had one.
+    /// Removes its histogram; returns whether it had one.
     #[cfg(feature = "sql")]
     pub(crate) fn drop_histogram(&mut self) -> bool {
         self.histogram.take().is_some()
     }
 
-    /// Changes its histogram, if it has one; `None`: what that would be is not known.
+    /// Changes its histogram, if it has one; removes it if `change` returns `None`.
     #[cfg(feature = "sql")]
     pub(crate) fn change_histogram(&mut self, change: impl FnOnce(&mut Histogram) -> Option<()>) {
         if self.histogram.as_mut().and_then(change).is_none() {
@@ -229,7 +232,7 @@ impl Sum {
         }
     }
 
-    /// The histogram, if all that was added had one.
+    /// The histogram, if all addends had one.
     pub(crate) fn histogram(&self) -> Option<&Histogram> {
         self.histogram.as_ref()
     }
@@ -242,7 +245,7 @@ mod tests {
     use super::*;
     use crate::report::tick_log::{TickLogReader, TickLogWriter};
 
-    /// Numbers below a power of two, which is random too, up to 2^`bits`.
+    /// Numbers below a random power of two, up to 2^`bits`.
     fn random(seed: &mut u128, bits: u32) -> u128 {
         *seed = seed
             .wrapping_mul(0x2360_ED05_1FC6_5DA4_4385_DF64_9FCC_F645)
@@ -253,7 +256,7 @@ mod tests {
             .unwrap_or_default()
     }
 
-    /// Whole, in parts, in a tick log, or added up: what comes out is the fold of what went in.
+    /// Whole, in parts, in a tick log, or added up: the output is the fold of the input.
     #[test]
     fn gains_are_what_a_naive_fold_says() {
         let mut seed = 1;

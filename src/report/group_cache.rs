@@ -1,10 +1,11 @@
-//! From a record's numbers in the pool to its group, without looking at names.
+//! Finds the group of a record from its ids in the pool, without looking at names.
 //!
-//! The group of a record depends on its origin, its request tags or its timer tags. Each number of these first leads to a
-//! *class*, which stands for all numbers of that part that the aggregate cannot tell apart (origins that differ only in a
-//! field that no report of it shows); so names are looked at once for each origin and each tag set, not once for each
-//! combination. Where one part alone matters, its numbers are the classes. Two classes lead to the group by an array, whose
-//! place is the one times so many plus the other; where that would be too large for the pairs there are, by a hash table.
+//! The group of a record depends on its origin, its request tags or its timer tags. Each id first
+//! leads to a *class*, which stands for all ids of that part that the aggregate cannot distinguish
+//! (origins that differ only in a field that no report of it shows); so names are looked up once
+//! for each origin and each tag set, not for each combination. Where only one part matters, its ids
+//! are the classes. Two classes lead to the group through an array, indexed by one times the stride
+//! plus the other; where that would be too large for the number of pairs, through a hash table.
 //!
 //! ```text
 //!   origin       -> class \
@@ -13,23 +14,24 @@
 //!   timer tags   -> class --------------------------/
 //! ```
 //!
-//! Nothing is checked when a record asks: whoever frees an origin or a tag set ([`GroupCache::forget`]), or a group
-//! ([`GroupCache::forget_groups`]), takes it out of here before the next record is counted.
+//! Nothing is checked on access: code that frees an origin or a tag set ([`GroupCache::forget`]),
+//! or a group ([`GroupCache::forget_groups`]), removes it from here before the next record is
+//! counted.
 
 use hashbrown::HashTable;
 
 use super::group_key::{PartClass, RecordIds, RecordPart, RecordParts};
 use crate::pool::Freed;
 
-/// Must be looked up.
+/// Not cached: it must be looked up.
 pub(super) const UNKNOWN: u32 = u32::MAX;
 /// The aggregate does not count the record.
 pub(super) const SKIPPED: u32 = u32::MAX - 1;
 
-/// Pairs that are remembered before the memory is worth more than the cached groups, beside two for each group.
+/// Most cached pairs, in addition to two per group, before the memory is better used otherwise.
 const PAIRS_MAX: usize = 1 << 16;
 
-/// Places of an array for each pair in it that are worth not having to hash, and so many that always are.
+/// Largest array per pair, in places, that is better than hashing; and the size that always is.
 const PLACES_PER_PAIR: usize = 24;
 const PLACES: usize = 1 << 14;
 
@@ -43,13 +45,13 @@ const CLASS_BYTES: usize = size_of::<(PartClass, u32)>() + 2;
 #[derive(Debug)]
 pub(super) struct GroupCache {
     parts: RecordParts,
-    /// The part that alone matters.
+    /// The only part that matters, if so.
     only: Option<RecordPart>,
-    /// By part; nothing of one that does not matter, or matters alone.
+    /// Classes by part; empty for a part that does not matter, or is the only one.
     classes: [Classes; 3],
-    /// Origin and request tags to the class of the request, where both matter; that is counted on.
+    /// Origin and request tags to the class of the request, used where both matter.
     requests: Pairs,
-    /// Request and timer tags to the group; where the one does not matter its class is 0.
+    /// Request and timer tags to the group; where one does not matter its class is 0.
     groups: Pairs,
     request_classes: u32,
 }
@@ -100,8 +102,8 @@ impl GroupCache {
         self.groups.get(request, timer)
     }
 
-    /// Remembers the outcome of a look-up, if that takes no more than `room` bytes. `groups`: how many there are; `class` tells
-    /// what the aggregate sees of one part of the record.
+    /// Caches the result of a look-up, if that takes no more than `room` bytes. `groups` is the
+    /// number of groups; `class` returns what the aggregate sees of one part of the record.
     pub(super) fn remember(
         &mut self,
         record: RecordIds,
@@ -116,7 +118,7 @@ impl GroupCache {
             return;
         }
         let many = groups as usize * 2 + PAIRS_MAX;
-        // Most of them lead to what is not there any more: the memory is for those that come now.
+        // Most of them are obsolete: the memory is for current ones.
         if self.groups.len.max(self.requests.len) > many || self.is_full(room) {
             *self = Self::new(self.parts);
         }
@@ -147,7 +149,7 @@ impl GroupCache {
         self.groups.set(request, timer, group, room);
     }
 
-    /// Where the group of a number of the only part is.
+    /// The pair for an id of the only part.
     fn pair_of(&self, part: RecordPart, number: u32) -> (u32, u32) {
         match part {
             RecordPart::TimerTags => (0, number),
@@ -155,7 +157,7 @@ impl GroupCache {
         }
     }
 
-    /// Whether another could need more than `room` bytes.
+    /// Whether one more could need more than `room` bytes.
     fn is_full(&self, room: usize) -> bool {
         let of_classes = |it: &Classes| {
             it.known.len() == it.known.capacity() && it.known.capacity() * CLASS_BYTES > room
@@ -165,7 +167,7 @@ impl GroupCache {
             || self.classes.iter().any(of_classes)
     }
 
-    /// Forgets origins and tag sets whose numbers are given to others from now on.
+    /// Invalidates origins and tag sets whose ids are being reused.
     pub(super) fn forget(&mut self, freed: &Freed) {
         if let Some(part) = self.only {
             for &number in part.freed(freed) {
@@ -182,13 +184,13 @@ impl GroupCache {
         }
     }
 
-    /// Forgets groups that are not there any more.
+    /// Removes groups that no longer exist.
     pub(super) fn forget_groups(&mut self, is_gone: impl Fn(u32) -> bool) {
         self.groups
             .forget(|group| group < SKIPPED && is_gone(group));
     }
 
-    /// Bytes taken.
+    /// Bytes on the heap.
     pub(super) fn heap_bytes(&self) -> usize {
         let classes: usize = self.classes.iter().map(Classes::heap_bytes).sum();
         classes + self.requests.heap_bytes() + self.groups.heap_bytes()
@@ -198,13 +200,13 @@ impl GroupCache {
 /// Numbers by pairs of classes.
 #[derive(Debug, Default)]
 struct Pairs {
-    /// By `left * stride + right`; [`UNKNOWN`] where there is none. Empty where they are hashed.
+    /// Indexed by `left * stride + right`; [`UNKNOWN`] where there is none. Empty if hashed.
     array: Vec<u32>,
     stride: usize,
     /// One more than the largest left class in the array.
     end: usize,
     hashed: HashTable<(u64, u32)>,
-    /// How many there are.
+    /// Number of pairs.
     len: usize,
 }
 
@@ -226,7 +228,7 @@ impl Pairs {
         found.map_or(UNKNOWN, |(_, number)| *number)
     }
 
-    /// Forgets a pair, if it is there.
+    /// Removes a pair, if it exists.
     fn unset(&mut self, left: u32, right: u32) {
         if self.get(left, right) == UNKNOWN {
             return;
@@ -245,7 +247,7 @@ impl Pairs {
         }
     }
 
-    /// Adds a pair, or says of one what it leads to; not where that takes more than `room` bytes.
+    /// Adds or updates a pair, unless that takes more than `room` bytes.
     fn set(&mut self, left: u32, right: u32, number: u32, room: usize) {
         let is_new = self.get(left, right) == UNKNOWN;
         if self.hashed.is_empty() {
@@ -265,12 +267,12 @@ impl Pairs {
         }
     }
 
-    /// Makes places in the array for these classes; false where it would be too large for its pairs, `None` where there is no
-    /// room for it.
+    /// Makes places in the array for these classes; returns false if it would be too large for its
+    /// pairs, `None` if there is no room for it.
     fn make_place(&mut self, left: usize, right: usize, room: usize) -> Option<bool> {
         let stride = match right < self.stride {
             true => self.stride,
-            // With room for a few more: each time all of it is laid out anew.
+            // With room for a few more, since each time everything is rearranged.
             false if right == 0 => 1,
             false => (right + 1) * 3 / 2,
         };
@@ -303,7 +305,7 @@ impl Pairs {
         Some(true)
     }
 
-    /// From now on, all of them are hashed.
+    /// Switches to hashing for all pairs.
     #[cold]
     fn hash_all(&mut self) {
         let stride = std::mem::take(&mut self.stride);
@@ -339,7 +341,7 @@ impl Pairs {
         self.len -= forgotten + (hashed - self.hashed.len());
     }
 
-    /// Whether another could need more than `room` bytes.
+    /// Whether one more could need more than `room` bytes.
     fn is_full(&self, room: usize) -> bool {
         let hashed = &self.hashed;
         hashed.len() == hashed.capacity() && hashed.capacity() * PAIR_BYTES > room
@@ -354,7 +356,8 @@ fn pair(left: u32, right: u32) -> u64 {
     u64::from(left) << 32 | u64::from(right)
 }
 
-/// Hash of a pair. Classes are numbers that we hand out in turn, so nobody outside can make them collide.
+/// Hash of a pair. Classes are numbers that we assign in sequence, so nobody outside can make them
+/// collide.
 #[inline]
 fn mix(pair: u64) -> u64 {
     let folded = u128::from(pair) * u128::from(0x9e37_79b9_7f4a_7c15_u64);
@@ -365,10 +368,10 @@ fn mix(pair: u64) -> u64 {
 #[derive(Debug)]
 struct Classes {
     part: RecordPart,
-    /// Class of each number; [`UNKNOWN`] where it was not looked up yet.
+    /// Class of each id; [`UNKNOWN`] if not looked up yet.
     by_number: Vec<u32>,
-    /// A class is a combination of key ids. It outlives the strings that these stand for: when the ids are given to other
-    /// strings, all groups of the class have gone, for groups hold their strings.
+    /// A class is a combination of key ids. It outlives their strings: when the ids are reused for
+    /// other strings, all groups of the class are gone, since groups hold their strings.
     known: std::collections::HashMap<PartClass, u32, ahash::RandomState>,
 }
 
@@ -381,14 +384,14 @@ impl Classes {
         }
     }
 
-    /// The class of a number, or [`UNKNOWN`].
+    /// The class of an id, or [`UNKNOWN`].
     #[inline]
     fn get(&self, number: u32) -> u32 {
         let class = self.by_number.get(number as usize);
         class.copied().unwrap_or(UNKNOWN)
     }
 
-    /// The class of a number; `None` when there is no room for it.
+    /// The class of an id; `None` if there is no room for it.
     fn number(
         &mut self,
         number: u32,
@@ -411,8 +414,8 @@ impl Classes {
     }
 }
 
-/// Makes place number `at` be there, if that takes no more than `room` bytes; then true. It grows by an eighth and not by
-/// doubling, because it holds numbers that are given away again and again, up to a largest one.
+/// Extends a list to index `at`, if that takes no more than `room` bytes; returns whether it did.
+/// It grows by an eighth instead of doubling, because ids are reused, up to a largest one.
 fn grow(list: &mut Vec<u32>, at: usize, room: usize) -> bool {
     if at < list.len() {
         return true;
@@ -432,7 +435,7 @@ fn grow(list: &mut Vec<u32>, at: usize, room: usize) -> bool {
 mod tests {
     use super::*;
 
-    /// Numbers that differ in what the aggregate does not see share a class, and so a group.
+    /// Ids that differ only in what the aggregate does not see share a class, and so a group.
     #[test]
     fn combinations_are_of_what_the_aggregate_sees() {
         let mut cache = GroupCache::new([true, false, true]);
@@ -456,7 +459,7 @@ mod tests {
         assert_eq!(find(&cache, 5, 2), UNKNOWN);
         cache.remember(record(5, 2), 7, 1, usize::MAX, class);
         assert_eq!(cache.groups.len, 1);
-        // A freed number must be looked up again; a group that went is forgotten.
+        // A freed id must be looked up again; a removed group is forgotten.
         cache.forget(&Freed {
             origins: vec![1],
             tag_sets: vec![],
@@ -468,7 +471,7 @@ mod tests {
         assert_eq!(cache.groups.len, 0);
     }
 
-    /// Whatever shape they take, pairs are found as in a map.
+    /// In any shape, pairs are found as in a map.
     #[test]
     fn pairs_are_those_of_a_map() {
         let (mut arrays, mut tables) = (0, 0);

@@ -1,8 +1,9 @@
-//! Group keys: what the groups of an aggregate are told apart by, and how a record's values of them are found.
+//! Group keys: they distinguish the groups of an aggregate. Also finds a record's values of them.
 //!
-//! A value is a key id, the number of a text in the string interner: [`NONE`] where a tag is missing, [`OTHER`] where a text
-//! found no room. The status is a key id like the others, that of its decimal text. Looking up key ids is the slow path; an
-//! aggregate remembers the outcome per origin and tag set (see `group_cache`).
+//! A value is a key id, the id of a text in the string interner: [`NONE`] if a tag is missing,
+//! [`OTHER`] if a text found no room. The status is a key id like the others, that of its decimal
+//! text. Looking up key ids is the slow path; an aggregate caches the result by origin and tag set
+//! (see `group_cache`).
 
 use serde::{Deserialize, Serialize};
 
@@ -40,10 +41,11 @@ impl GroupKey {
         }
     }
 
-    /// Whether a key finds its values in this group key.
+    /// Whether a key can use this group key.
     ///
-    /// A group key that keeps what is missing apart from what is empty serves keys that skip the one or both. Not so with
-    /// timers: two of one request, one of them without the tag, may be in one row, and then must be in one group.
+    /// A group key that distinguishes missing from empty serves keys that skip either or both. Not
+    /// so with timers: two timers of one request, one of them without the tag, may be in one row,
+    /// and then must be in one group.
     pub(super) fn serves(&self, key: &Key) -> bool {
         self.source == key.source
             && (self.occurrence == key.occurrence || matches!(self.source, KeySource::Field(_)))
@@ -51,7 +53,7 @@ impl GroupKey {
                 || self.missing == Missing::Empty && !self.source.is_of_timer())
     }
 
-    /// Whether a flood of different values is likely to come through here.
+    /// Whether a flood of different values is likely here.
     pub(super) fn is_open(&self) -> bool {
         !matches!(
             self.source,
@@ -60,7 +62,7 @@ impl GroupKey {
     }
 }
 
-/// A part of a record that has a number in the pool.
+/// A part of a record that has an id in the pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RecordPart {
     /// Its origin.
@@ -71,10 +73,10 @@ pub(super) enum RecordPart {
     TimerTags,
 }
 
-/// Which of a record's parts an answer depends on, in the order of [`RecordPart::ALL`].
+/// The parts of a record that a result depends on, in the order of [`RecordPart::ALL`].
 pub(super) type RecordParts = [bool; 3];
 
-/// The parts that an aggregate looks at.
+/// The parts that an aggregate depends on.
 pub(super) fn parts_of(group_keys: &[GroupKey], filters: &[Filter]) -> RecordParts {
     let of_keys = group_keys.iter().flat_map(|it| match it.source {
         KeySource::Field(_) => [Some(RecordPart::Origin), None],
@@ -89,7 +91,7 @@ pub(super) fn parts_of(group_keys: &[GroupKey], filters: &[Filter]) -> RecordPar
     parts
 }
 
-/// The part that a filter looks at; `None` for those on time.
+/// The part that a filter depends on; `None` for filters on time.
 fn part_of(filter: &Filter) -> Option<RecordPart> {
     match filter {
         Filter::MinTime(_) | Filter::TimeBelow(_) => None,
@@ -102,7 +104,7 @@ fn part_of(filter: &Filter) -> Option<RecordPart> {
 impl RecordPart {
     pub(super) const ALL: [Self; 3] = [Self::Origin, Self::RequestTags, Self::TimerTags];
 
-    /// The numbers of this part that were freed.
+    /// The freed ids of this part.
     pub(super) fn freed(self, freed: &Freed) -> &[u32] {
         match self {
             Self::Origin => &freed.origins,
@@ -111,17 +113,18 @@ impl RecordPart {
     }
 }
 
-/// All that an aggregate sees of one part: whether it passes the filters, then a value of each group key.
+/// An aggregate's view of one part: whether it passes the filters, then a value of each group
+/// key.
 pub(super) type PartClass = [u32; DEFINITION_KEYS_MAX + 1];
 
-/// A record by its numbers in the pool.
+/// A record by its ids in the pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct RecordIds {
     /// Its origin.
     pub(super) origin: u32,
     /// Its request tags.
     pub(super) request_tags: u32,
-    /// The timer's tags; any number at the other levels.
+    /// The timer's tags; any id at the other levels.
     pub(super) timer_tags: u32,
 }
 
@@ -134,7 +137,7 @@ impl RecordIds {
         }
     }
 
-    /// Whether the record satisfies every filter but those on time.
+    /// Whether the record satisfies every filter except those on time.
     pub(super) fn passes(self, filters: &[Filter], pool: &Pool) -> bool {
         filters.iter().all(|filter| match filter {
             Filter::MinTime(_) | Filter::TimeBelow(_) => true,
@@ -165,8 +168,8 @@ impl RecordIds {
         })
     }
 
-    /// The record's key ids; `None` when a group key that is required has no value. A status is left [`NONE`]: its text may
-    /// not be among the strings yet.
+    /// The record's key ids; `None` if a required group key has no value. A status is left
+    /// [`NONE`]: its text may not be interned yet.
     pub(super) fn key_ids(self, group_keys: &[GroupKey], pool: &Pool) -> Option<KeyIds> {
         let mut key_ids = [NONE; DEFINITION_KEYS_MAX];
         for (key_id, group_key) in key_ids.iter_mut().zip(group_keys) {
@@ -176,7 +179,7 @@ impl RecordIds {
                 KeySource::RequestTag(_) => value(RecordPart::RequestTags),
                 KeySource::TimerTag(_) => value(RecordPart::TimerTags),
                 KeySource::TimerTagOrField(..) => match value(RecordPart::TimerTags) {
-                    // A field that is empty stands in for nothing.
+                    // An empty field is no fallback.
                     NONE if value(RecordPart::Origin) == EMPTY => NONE,
                     NONE => value(RecordPart::Origin),
                     tag => tag,
@@ -197,7 +200,8 @@ impl RecordIds {
         Some(key_ids)
     }
 
-    /// What the aggregate sees of one part of a record: records with equal key ids of all parts are in the same group.
+    /// The aggregate's view of one part of a record: records with equal key ids of all parts are
+    /// in the same group.
     pub(super) fn class(
         self,
         part: RecordPart,
@@ -212,7 +216,8 @@ impl RecordIds {
             .into();
         for (key_id, group_key) in key_ids[1..].iter_mut().zip(group_keys) {
             *key_id = match part {
-                // A number may stand for the status here: a key id is only held against its like.
+                // The number of the status is fine here: a key id is only compared with others of
+                // its kind.
                 RecordPart::Origin if is_status(group_key) => pool.origins.get(self.origin).status,
                 part => self.key_id(group_key, part, pool),
             };
@@ -220,7 +225,8 @@ impl RecordIds {
         key_ids
     }
 
-    /// The value of a group key in one part of the record; [`NONE`] if it has none there, and for a status.
+    /// The value of a group key in one part of the record; [`NONE`] if it has none there, and for a
+    /// status.
     fn key_id(self, group_key: &GroupKey, part: RecordPart, pool: &Pool) -> u32 {
         let occurrence = group_key.occurrence;
         match (&group_key.source, part) {
@@ -259,7 +265,7 @@ fn find_tag(pool: &Pool, set: u32, name: &str, occurrence: Occurrence) -> u32 {
     .unwrap_or(NONE)
 }
 
-/// Whether a group key may show the status, whose string is made only when a group needs it.
+/// Whether a group key may show the status, whose string is only created when a group needs it.
 pub(super) fn is_status(group_key: &GroupKey) -> bool {
     matches!(
         group_key.source,
@@ -276,7 +282,7 @@ pub(super) fn lacks(source: &KeySource, missing: Missing, key_id: u32) -> bool {
     }
 }
 
-/// The string of a text field; `None` for the status, which is no string.
+/// The string of a text field; `None` for the status, which is not a string.
 pub(crate) fn field_word(origin: &Origin, field: Field) -> Option<u32> {
     match field {
         Field::Hostname => Some(origin.hostname),
@@ -288,7 +294,7 @@ pub(crate) fn field_word(origin: &Origin, field: Field) -> Option<u32> {
 }
 
 impl Pattern {
-    /// Whether `text` satisfies it.
+    /// Whether `text` matches.
     #[must_use]
     pub fn matches(&self, text: &[u8]) -> bool {
         match self {

@@ -1,11 +1,12 @@
-//! Groups: the finest rows that an aggregate keeps, exact under add and expire.
+//! Groups: the finest rows of an aggregate, exact under add and expire.
 //!
-//! A group is one combination of key ids. What it gained in the running tick is in a slot (there are only as many slots as
-//! groups that gained something). A record writes to the two cache lines of the slot's front alone: sums, and its sample
-//! behind those that came before. The front is settled when its samples are full and when a second is cut; when the tick
-//! closes, the slot is written to the tick log and added to the group's sums, and when that tick leaves the window the
-//! log's entry is subtracted again. So a packet touches one front an aggregate, however many reports there are and however
-//! often they are read.
+//! A group is one combination of key ids. Its gain in the running tick is in a slot (there are only
+//! as many slots as groups with a gain). A record only writes to the two cache lines of the slot's
+//! front: sums, and its sample after earlier ones. The front is settled when its samples are full
+//! and when a second is cut; when the tick closes, the slot is written to the tick log and added to
+//! the group's sums, and when that tick leaves the window the log's entry is subtracted again. So a
+//! packet touches one front per aggregate, however many reports there are and however often they
+//! are read.
 //!
 //! ```text
 //!   record --> Front { sums, samples } --(full, second over)--> Slot { sums, histogram } --(tick over)--> Group
@@ -25,7 +26,7 @@ mod cut_second;
 mod front;
 pub(super) mod overflow;
 
-/// No slot: the group gained nothing in the running tick.
+/// No slot: the group has no gain in the running tick.
 pub(super) const NO_SLOT: u32 = u32::MAX;
 
 /// Bytes of a histogram that a slot keeps from one tick to the next.
@@ -43,43 +44,43 @@ pub(super) struct Group {
     pub(super) histogram: Histogram,
 }
 
-/// Blocks for which there is room made at once, at least.
+/// Fewest blocks allocated at once.
 const BLOCKS_AT_ONCE: usize = 256;
 
 /// All groups of one aggregate.
 #[derive(Debug, Default)]
 pub(super) struct Groups {
     pub(super) keys: KeyTable,
-    /// Slot of each group in the running tick, [`NO_SLOT`] or [`UNUSED`]: what every record looks at.
+    /// Slot of each group in the running tick, [`NO_SLOT`] or [`UNUSED`]: read for every record.
     slot_of: Chunked<u32>,
-    /// How often each number was given to another combination.
+    /// How often each number was reused for another combination.
     generations: Chunked<u32>,
     groups: Chunked<Group>,
-    /// Numbers of groups that went, not to be given away before the caches have forgotten them.
+    /// Numbers of removed groups, not to be reused before the caches have forgotten them.
     gone: Vec<u32>,
-    /// How many ticks the window has.
+    /// Number of ticks in the window.
     pub(super) ticks: u64,
     fronts: Chunked<Front>,
     blocks: Vec<Block>,
     blocks_max: usize,
     slots: Chunked<Slot>,
     slots_used: usize,
-    /// The most that were in use in this tick.
+    /// Most slots in use in this tick.
     slots_peak: usize,
-    /// Somebody wants to know what is gained in a second.
+    /// Whether somebody reads gains by second.
     pub(super) is_watched: bool,
-    /// Slots before this one have been cut in the second that ends.
+    /// Slots before this one have been cut in the ending second.
     cut: usize,
-    /// Bytes that the histograms of slots hold on the heap.
+    /// Heap bytes of the histograms of slots.
     pub(super) slot_histogram_bytes: usize,
-    /// Per group the extremes of its closed ticks, when the aggregate keeps them: a tick that a later one outdoes in all
-    /// of them is left out, it leaves the window first.
+    /// Per group the extremes of its closed ticks, if the aggregate keeps them: ticks exceeded in
+    /// all of them by a later one are left out, since they leave the window first.
     pub(super) extremes: Option<Vec<Vec<(u64, Extremes)>>>,
-    /// How many of them there are.
+    /// Number of these.
     pub(super) extremes_count: usize,
-    /// Per slot the extremes of the running tick, and of the running second, when the aggregate keeps them.
+    /// Per slot the extremes of the running tick and second, if the aggregate keeps them.
     slot_extremes: Vec<(Extremes, Extremes)>,
-    /// Bytes that histograms hold on the heap.
+    /// Heap bytes of histograms.
     pub(super) histogram_bytes: usize,
 }
 
@@ -102,12 +103,12 @@ impl Groups {
         self.slot_of[id as usize] != UNUSED
     }
 
-    /// Whether the group gained something in the running tick.
+    /// Whether the group has a gain in the running tick.
     pub(super) fn is_running(&self, id: u32) -> bool {
         self.slot_of[id as usize] < UNUSED
     }
 
-    /// How often this number was given to another combination.
+    /// How often this number was reused for another combination.
     pub(super) fn generation(&self, id: u32) -> u32 {
         self.generations[id as usize]
     }
@@ -127,7 +128,7 @@ impl Groups {
         (at < UNUSED).then(|| (at as usize, &self.slots[at as usize]))
     }
 
-    /// What group `id` gained in the running tick.
+    /// The gain of group `id` in the running tick.
     pub(super) fn running_totals(&self, id: u32) -> Option<Totals> {
         let (at, slot) = self.running(id)?;
         let mut totals = slot.totals();
@@ -154,12 +155,12 @@ impl Groups {
         front.samples().iter().copied().chain(of_blocks)
     }
 
-    /// Full fronts may take so many bytes until the second is cut.
+    /// Sets the bytes that full fronts may take until the second is cut.
     pub(super) fn allow_blocks(&mut self, bytes: usize) {
         self.blocks_max = bytes / size_of::<Block>();
     }
 
-    /// Takes a combination in that is not there and returns its number.
+    /// Adds a new combination and returns its number.
     pub(super) fn insert(&mut self, key_ids: &KeyIds) -> u32 {
         let id = self.keys.insert(key_ids);
         if id as usize == self.groups.len() {
@@ -168,7 +169,7 @@ impl Groups {
                 extremes.push(Vec::new());
             }
         }
-        // Where it was in use before the end was given back, there is one.
+        // If it was in use before the end was freed, it exists.
         if id as usize == self.slot_of.len() {
             self.slot_of.push(NO_SLOT);
             self.generations.push(0);
@@ -177,7 +178,7 @@ impl Groups {
         id
     }
 
-    /// Lets a group go, under whose number nothing is counted any more. The number is not given away before
+    /// Removes a group that no longer counts anything. The number is not reused before
     /// [`free_gone`](Self::free_gone).
     pub(super) fn remove(&mut self, id: u32) {
         self.keys.unlink(id);
@@ -194,21 +195,21 @@ impl Groups {
         }
     }
 
-    /// Whether groups went whose numbers caches may still have.
+    /// Whether groups were removed whose numbers caches may still have.
     #[inline]
     pub(super) fn has_gone(&self) -> bool {
         !self.gone.is_empty()
     }
 
-    /// The numbers of groups that went may be given away.
+    /// Makes the numbers of removed groups available.
     pub(super) fn free_gone(&mut self) {
         std::mem::take(&mut self.gone)
             .into_iter()
             .for_each(|id| self.keys.free(id));
     }
 
-    /// Brings what [`count`](Self::count) will touch for these groups into the processor's caches: the reads of one group
-    /// wait for each other, those of different groups do not.
+    /// Prefetches what [`count`](Self::count) will touch for these groups: the reads of one group
+    /// depend on each other, those of different groups do not.
     pub(super) fn prefetch(&self, assignments: &[(u32, u32)]) {
         let mut seen = 0;
         for (id, _) in assignments {
@@ -221,8 +222,8 @@ impl Groups {
         std::hint::black_box(seen);
     }
 
-    /// Counts a record in the running tick; false when the group's slot has no room and must be
-    /// [taken over](Self::take_over) first.
+    /// Counts a record in the running tick; returns false if the group's slot has no room and must
+    /// be [taken over](Self::take_over) first.
     #[inline]
     pub(super) fn count(&mut self, id: u32, delta: &Delta, buckets: &BucketLayout) -> bool {
         let at = match self.slot_of[id as usize] {
@@ -265,7 +266,7 @@ impl Groups {
         true
     }
 
-    /// Counts a sample of too much weight for a front.
+    /// Counts a sample with a weight too large for a front.
     #[cold]
     fn count_heavy(&mut self, at: usize, delta: &Delta, buckets: &BucketLayout) {
         if delta.weight > 0 {
@@ -274,7 +275,7 @@ impl Groups {
         }
     }
 
-    /// Where samples go that leave the front of slot `at` before the second is cut.
+    /// The destination of samples that leave the front of slot `at` before the second is cut.
     fn settled_samples(&mut self, at: usize) -> &mut Histogram {
         let slot = &mut self.slots[at];
         match self.is_watched {
@@ -283,7 +284,8 @@ impl Groups {
         }
     }
 
-    /// Makes room for samples in front `at`; false when its sums, or those of the slot, are nearly full.
+    /// Makes room for samples in front `at`; returns false if its sums, or those of the slot, are
+    /// nearly full.
     #[inline(never)]
     fn make_room(&mut self, at: usize) -> bool {
         let front = &mut self.fronts[at];
@@ -294,7 +296,7 @@ impl Groups {
         let mut samples = front.samples;
         if self.blocks.len() < self.blocks_max {
             if self.blocks.len() == self.blocks.capacity() {
-                // They are copied each time: by an eighth more, but not beyond what they may take.
+                // They are copied each time: grows by an eighth, but not beyond the limit.
                 let more = BLOCKS_AT_ONCE.max(self.blocks.len() / 8);
                 let most = self.blocks_max - self.blocks.len();
                 self.blocks.reserve_exact(more.min(most));
@@ -308,7 +310,7 @@ impl Groups {
         true
     }
 
-    /// Histograms of slots have grown, and no others, since [`grown`] was so much.
+    /// Accounts for growth of slot histograms, and no others, since [`grown`] was `before`.
     pub(super) fn slot_histograms_grew(&mut self, before: usize) {
         let more = grown().wrapping_sub(before);
         self.slot_histogram_bytes = self.slot_histogram_bytes.wrapping_add(more);
@@ -333,7 +335,8 @@ impl Groups {
         at as u32
     }
 
-    /// The extremes of group `id` in the running tick, if it gained something and the aggregate keeps them.
+    /// The extremes of group `id` in the running tick, if it has a gain and the aggregate keeps
+    /// them.
     pub(super) fn running_extremes(&self, id: u32) -> Option<&Extremes> {
         let (at, _) = self.running(id)?;
         self.slot(at).1
@@ -345,13 +348,13 @@ impl Groups {
         (&self.slots[at], seen)
     }
 
-    /// Groups that gained something in the running tick.
+    /// Groups with a gain in the running tick.
     pub(super) fn dirty(&self) -> usize {
         self.slots_used
     }
 
-    /// Takes slot `at` of the running tick, which is settled, over into its group (sums, extremes and, if wanted, the
-    /// histogram) and empties it; the group keeps it.
+    /// Moves the settled slot `at` into its group (sums, extremes and, if wanted, the histogram)
+    /// and empties it; the group keeps the slot.
     pub(super) fn take_over(&mut self, at: usize, tick: u64, histogram: bool) {
         let Self {
             groups,
@@ -380,7 +383,7 @@ impl Groups {
                 Some((last, all)) if *last == tick => all.widen(&seen),
                 _ => {
                     of_group.retain(|(_, before)| !seen.spans(before));
-                    // Most lists stay short: doubling would take more than they do.
+                    // Most lists stay short: doubling would waste memory.
                     of_group.reserve_exact(1);
                     of_group.push((tick, seen));
                 }
@@ -389,7 +392,8 @@ impl Groups {
         }
         slot.sums = Sums::default();
         for counts in [&mut slot.histogram, &mut slot.second] {
-            // A wide histogram belongs to a busy group, and the next user of this slot may not be one.
+            // A wide histogram belongs to a busy group, and the next user of this slot may not be
+            // one.
             if counts.heap_bytes() > SLOT_HISTOGRAM_KEPT {
                 *slot_histogram_bytes -= counts.heap_bytes();
                 *counts = Histogram::new();
@@ -400,15 +404,15 @@ impl Groups {
         fronts[at].is_locked = false;
     }
 
-    /// [Takes over](Self::take_over) slot `at`, which the group gives back.
+    /// [Takes over](Self::take_over) slot `at` and releases it.
     pub(super) fn close_slot(&mut self, at: usize, tick: u64, histogram: bool) {
         self.take_over(at, tick, histogram);
         let group = self.slots[at].group;
         self.slot_of[group as usize] = NO_SLOT;
     }
 
-    /// After the last slot was closed: keeps no more slots than the tick needed, so that one wild tick does not hold
-    /// its memory for ever.
+    /// After the last slot was closed: keeps no more slots than the tick needed, so that one wild
+    /// tick does not hold its memory forever.
     pub(super) fn slots_closed(&mut self) {
         let keep = match std::mem::take(&mut self.slots_peak) {
             0 => 0,
@@ -418,7 +422,7 @@ impl Groups {
         self.keep_slots(keep);
     }
 
-    /// Keeps so many slots.
+    /// Keeps this many slots.
     fn keep_slots(&mut self, keep: usize) {
         while self.slots.len() > keep {
             if let Some(slot) = self.slots.pop() {
@@ -431,7 +435,8 @@ impl Groups {
         }
     }
 
-    /// Bytes that extremes take beside those of closed ticks: a list for each group, and those of the running tick.
+    /// Bytes of extremes, without closed ticks: a list for each group, and those of the running
+    /// tick.
     fn extremes_bytes(&self) -> usize {
         let Some(extremes) = &self.extremes else {
             return 0;
@@ -440,12 +445,12 @@ impl Groups {
         lists + self.slot_extremes.capacity() * size_of::<(Extremes, Extremes)>()
     }
 
-    /// Bytes that closed ticks have in groups: histograms, and lists of extremes.
+    /// Bytes of closed ticks in groups: histograms, and lists of extremes.
     pub(super) fn closed_bytes(&self) -> usize {
         self.histogram_bytes + self.extremes_count * self.extremes_each()
     }
 
-    /// Bytes that the extremes of a group in a closed tick take.
+    /// Bytes of a group's extremes in a closed tick.
     pub(super) fn extremes_each(&self) -> usize {
         match self.extremes {
             Some(_) => size_of::<(u64, Extremes)>() * 3 / 2,
@@ -453,9 +458,9 @@ impl Groups {
         }
     }
 
-    /// Bytes taken, slots and histograms included.
+    /// Bytes on the heap, including slots and histograms.
     pub(super) fn heap_bytes(&self) -> usize {
-        // 16: what the allocator adds to each histogram.
+        // 16: the allocator's overhead per histogram.
         self.keys.heap_bytes()
             + self.groups.heap_bytes()
             + self.slot_of.heap_bytes()

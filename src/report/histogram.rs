@@ -1,12 +1,13 @@
-//! How times are put into buckets, and what a median or percentile is read from them.
+//! Buckets of times, and the medians and percentiles computed from them.
 //!
-//! Pure arithmetic, no storage: the engine calls [`BucketLayout::bucket`] for every record it counts (merger thread, so
-//! it costs a few ns) and [`BucketLayout::quantiles`] once a row when a report is read. Buckets are plain `u32` numbers;
-//! in every layout a larger time never has a smaller number, so a sparse histogram is a list of (bucket, count)
-//! in ascending order and counts can be added and taken away exactly.
+//! Pure arithmetic, no storage: the engine calls [`BucketLayout::bucket`] for every record it
+//! counts (merger thread, so it costs a few ns) and [`BucketLayout::quantiles`] once per row when a
+//! report is read. Buckets are plain `u32` numbers; in every layout a larger time never has a
+//! smaller number, so a sparse histogram is a list of (bucket, count) in ascending order and counts
+//! can be added and subtracted exactly.
 //!
-//! All layouts are bounded: a time above the layout's range goes into its last bucket, never into a new one.
-//! `LogLinear` reaches past the longest time that a packet can carry (2^31 s), so there nothing is clipped.
+//! All layouts are bounded: a time above the layout's range goes into its last bucket. `LogLinear`
+//! reaches past the longest time that a packet can contain (2^31 s), so nothing is clipped there.
 
 use std::fmt;
 
@@ -18,11 +19,13 @@ mod rank;
 
 pub use rank::{Rank, Ranks, Rounding};
 
-/// Longest time any layout tells apart, microseconds. A wire time is below 2^31 s, which is below this.
+/// Longest time that layouts distinguish, in microseconds. Times on the wire are below 2^31 s,
+/// which is less.
 pub const TIME_US_MAX: u64 = (1 << 51) - 1;
 /// Buckets of [`BucketLayout::LogLinear`].
 pub const LOG_LINEAR_BUCKETS: u32 = (51 - 6) * 64 + 64;
-/// Most buckets of [`BucketLayout::Linear`]; with [`TIME_US_MAX`] this keeps `time * size` within 64 bits.
+/// Most buckets of [`BucketLayout::Linear`]; with [`TIME_US_MAX`] this keeps `time * size` within
+/// 64 bits.
 pub const LINEAR_SIZE_MAX: u32 = 8192;
 /// Most buckets of [`BucketLayout::V2`], pinba2's own limit.
 pub const V2_BUCKETS_MAX: u32 = 100_000_000;
@@ -37,7 +40,7 @@ const HOUR_BITS: u32 = 4;
 /// The same of pinba2's.
 const V2_BITS: u32 = 7;
 
-/// How times are put into buckets.
+/// How times are assigned to buckets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum BucketLayout {
     /// Exact below 128 us, then 64 buckets per octave:
@@ -47,7 +50,8 @@ pub enum BucketLayout {
     /// bucket  0 1 2 .. 127 |   128      129   ..    191   |   192   ..    255   |   256   ..
     /// ```
     LogLinear,
-    /// Pinba's: `size` buckets of equal width over `[0, max_us]`; the last also takes everything above.
+    /// Pinba's: `size` buckets of equal width over `[0, max_us]`; the last also takes everything
+    /// above.
     Linear {
         /// Upper end, microseconds, 1 to [`TIME_US_MAX`].
         max_us: u64,
@@ -58,20 +62,21 @@ pub enum BucketLayout {
     V2(V2Buckets),
 }
 
-/// pinba2's buckets: units of one width, counted from 0 (not from the minimum), each time rounded up to a whole
-/// unit; two sentinels for what is below the minimum and above the maximum.
+/// pinba2's buckets: units of equal width, counted from 0 (not from the minimum), each time rounded
+/// up to a whole unit; two sentinels for times below the minimum and above the maximum.
 ///
-/// Units up to 255 have a bucket each; 256 to 511 share one by two, 512 to 1023 by four, and so on; pinba2 shows the number of
-/// the lowest. Bucket 0 is the lower sentinel, the largest number there is the upper one.
+/// Units up to 255 have a bucket each; 256 to 511 share one by two, 512 to 1023 by four, and so on;
+/// pinba2 shows the number of the lowest. Bucket 0 is the lower sentinel, the largest number the
+/// upper one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct V2Buckets {
     /// Lower end, milliseconds.
     pub(super) min_ms: u32,
     /// Upper end, milliseconds.
     pub(super) max_ms: u32,
-    /// Number of buckets asked for.
+    /// Number of buckets requested.
     pub(super) buckets: u32,
-    /// `(max - min) / buckets` in whole nanoseconds, as pinba2 cuts it; at least 1.
+    /// `(max - min) / buckets` in whole nanoseconds, truncated as in pinba2; at least 1.
     width_ns: u64,
     /// Units below this are "min".
     unit_min: u64,
@@ -83,14 +88,14 @@ pub struct V2Buckets {
 const V2_MIN: u32 = 0;
 /// The bucket of times above an `hv=` maximum.
 const V2_MAX: u32 = BUCKET_MAX;
-/// No unit of pinba2's has a number as large.
+/// No unit of pinba2 has such a large number.
 const V2_UNITS_MAX: u64 = 1 << 28;
 
 impl BucketLayout {
     /// Linear buckets over `[0, max_secs]`.
     ///
     /// # Errors
-    /// When either number is 0 or past its maximum.
+    /// Fails if either number is 0 or above its maximum.
     pub fn linear(max_secs: u64, size: u32) -> Result<Self, String> {
         if max_secs == 0 || max_secs > TIME_US_MAX / 1_000_000 {
             let most = TIME_US_MAX / 1_000_000;
@@ -109,12 +114,14 @@ impl BucketLayout {
     /// pinba2's `hv=<min_ms>:<max_ms>:<buckets>`.
     ///
     /// # Errors
-    /// As pinba2: max not above min, no buckets or too many, or too few to tell anything apart.
+    /// As in pinba2: fails if max is not above min, or there are no buckets, too many, or too few
+    /// to distinguish anything.
     pub fn v2(min_ms: u32, max_ms: u32, buckets: u32) -> Result<Self, String> {
         V2Buckets::new(min_ms, max_ms, buckets).map(Self::V2)
     }
 
-    /// The bucket of a time in microseconds. Never fails: what is out of range goes to the first or last bucket.
+    /// The bucket of a time in microseconds. Never fails: times out of range go to the first or
+    /// last bucket.
     #[inline]
     #[must_use]
     pub fn bucket(&self, us: u64) -> u32 {
@@ -125,14 +132,15 @@ impl BucketLayout {
         }
     }
 
-    /// Appends to `out`, for each rank in the order of `ranks`, the quantile in seconds.
+    /// Appends the quantile in seconds to `out`, for each rank in the order of `ranks`.
     ///
-    /// `buckets` is one row's histogram in ascending order, `total` the sum of its counts. One walk answers all
-    /// ranks. Without data the answer is 0, with pinba2's buckets their minimum; should the counts add up to less
-    /// than `total`, it is the upper end of the layout.
+    /// `buckets` is one row's histogram in ascending order, `total` the sum of its counts. One walk
+    /// finds all ranks. Without data the result is 0, with pinba2's buckets their minimum; if the
+    /// counts add up to less than `total`, it is the upper end of the layout.
     ///
-    /// Log-linear buckets answer with the bucket's midpoint (a whole microsecond, at most 0.78 % from the sample
-    /// at that rank), the others by linear interpolation inside the bucket, as Pinba and pinba2 do.
+    /// Log-linear buckets give the bucket's midpoint (a whole microsecond, at most 0.78 % from the
+    /// sample at that rank), the others a linear interpolation inside the bucket, as Pinba and
+    /// pinba2 do.
     pub fn quantiles<I>(&self, ranks: &Ranks, total: u64, buckets: I, out: &mut Vec<f64>)
     where
         I: IntoIterator<Item = (u32, u64)>,
@@ -163,18 +171,19 @@ impl BucketLayout {
         });
     }
 
-    /// A time, seconds, that the longest of all certainly reaches, and that is as long as can be told from their sum and
-    /// the buckets they lie in, ascending; `None` of nothing. `ends` gives the shortest and the longest time of a bucket.
+    /// A lower bound in seconds of the longest time, as tight as their sum and their ascending
+    /// buckets allow; `None` if there are none. `ends` returns the shortest and longest time of a
+    /// bucket.
     ///
-    /// Quantiles are read from the middle of a bucket, which may lie beyond the longest time in it: where that is not
-    /// kept, none is shown above this.
+    /// Quantiles are read from the middle of a bucket, which may exceed the longest time in it:
+    /// where that is not kept, quantiles are limited to this bound.
     #[must_use]
     pub fn longest_at_least(
         sum_us: u128,
         buckets: impl IntoIterator<Item = (u32, u64)>,
         ends: impl Fn(u32) -> (u64, u64),
     ) -> Option<f64> {
-        // All but the last are taken for as long as they may be: what is left is what those in the last took together.
+        // All but the last count as long as they may be: the rest is the time of those in the last.
         let (mut left, mut last) = (sum_us, None);
         for (bucket, count) in buckets.into_iter().filter(|(_, count)| *count > 0) {
             if let Some((bucket, count)) = last.replace((bucket, count)) {
@@ -226,7 +235,7 @@ impl BucketLayout {
         out.first().copied().unwrap_or_default()
     }
 
-    /// The value of the `needed`th (from 1) of the `has` items in a bucket, seconds.
+    /// The value of the `needed`th (from 1) of the `has` items in a bucket, in seconds.
     #[inline]
     fn inside(&self, bucket: u32, has: u64, needed: u64) -> f64 {
         match self {
@@ -241,8 +250,8 @@ impl BucketLayout {
         }
     }
 
-    /// Where a bucket begins and ends, microseconds; the end does not belong to it (pinba2's buckets have their end and not
-    /// their beginning).
+    /// Start and end of a bucket in microseconds; the end is exclusive (in pinba2's buckets the
+    /// start is exclusive instead).
     #[must_use]
     pub fn bounds(&self, bucket: u32) -> (u64, u64) {
         match self {
@@ -260,7 +269,7 @@ impl BucketLayout {
         }
     }
 
-    /// What quantiles of nothing are, seconds.
+    /// The quantile of no data, in seconds.
     fn low(&self) -> f64 {
         match self {
             Self::LogLinear | Self::Linear { .. } => 0.0,
@@ -268,7 +277,7 @@ impl BucketLayout {
         }
     }
 
-    /// The upper end, seconds.
+    /// The upper end, in seconds.
     fn high(&self) -> f64 {
         match self {
             Self::LogLinear => seconds(TIME_US_MAX),
@@ -278,7 +287,8 @@ impl BucketLayout {
     }
 }
 
-/// The layout in the words of a report's `histogram` setting: `log-linear`, `linear=10:1024`, `hv=0:60000:32768`.
+/// The layout as in a report's `histogram` setting: `log-linear`, `linear=10:1024`,
+/// `hv=0:60000:32768`.
 impl fmt::Display for BucketLayout {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -289,11 +299,13 @@ impl fmt::Display for BucketLayout {
     }
 }
 
-/// The number of a bucket where values below 2^(`bits` + 1) have one each, and each octave above 2^`bits`.
+/// The bucket number where values below 2^(`bits` + 1) have one each, and each octave above has
+/// 2^`bits`.
 #[inline]
 pub(crate) fn octave_bucket(value: u64, bits: u32) -> u32 {
-    // How far the value is shifted right to leave bits + 1 bits, the highest of them set; 0 for small ones. Then
-    // `value >> shift` is 2^bits at least, and `shift << bits` puts each octave behind the one before it.
+    // How far to shift the value right to leave bits + 1 bits, the highest of them set; 0 for small
+    // ones. Then `value >> shift` is at least 2^bits, and `shift << bits` puts each octave after
+    // the one before.
     let shift = (64 - 1 - bits).saturating_sub(value.leading_zeros());
     (shift << bits) + (value >> shift) as u32
 }
@@ -319,11 +331,13 @@ fn log_linear_bounds(bucket: u32) -> (u64, u64) {
 
 #[inline]
 fn linear_bucket(us: u64, max_us: u64, size: u32) -> u32 {
-    // Pinba puts a time of exactly the maximum into bucket 0; it belongs in the last, as all above it.
+    // Pinba puts a time of exactly the maximum into bucket 0; it belongs in the last, like
+    // everything above it.
     if us >= max_us {
         return size.saturating_sub(1);
     }
-    // us < max_us, so the quotient is below size. The product fits for every layout made by `BucketLayout::linear`.
+    // us < max_us, so the quotient is below size. The product fits for every layout made by
+    // `BucketLayout::linear`.
     (us.saturating_mul(u64::from(size)) / max_us) as u32
 }
 
@@ -386,7 +400,7 @@ impl V2Buckets {
         match bucket {
             V2_MIN => f64::from(self.min_ms) / 1e3,
             V2_MAX => f64::from(self.max_ms) / 1e3,
-            // Unit k is (w x (k - 1), w x k], counted from 0: the minimum is in it already.
+            // Unit k is (w x (k - 1), w x k], counted from 0: the minimum is already included.
             bucket => {
                 let (low, shared_by) = octave_bounds(bucket, V2_BITS);
                 let share = needed as f64 / has as f64;
@@ -409,7 +423,7 @@ impl V2Buckets {
     }
 
     /// A row's histogram as pinba2 writes it: `hv=0:1000:100;values=[3:1, 17:2, min:4, max:1]`.
-    /// `gap` is what stands between an id and its count: `": "` in packet reports, `":"` in all others.
+    /// `gap` separates an id from its count: `": "` in packet reports, `":"` in all others.
     #[must_use]
     pub fn text(&self, histogram: &[(u32, u64)], gap: &str) -> String {
         use fmt::Write as _;
@@ -434,7 +448,7 @@ impl V2Buckets {
                 }
             }
         }
-        // The sentinels stand last.
+        // The sentinels come last.
         for (name, count) in [("min", low), ("max", high)] {
             if let Some(count) = count {
                 let _ = write!(text, "{separator}{name}{gap}{count}");

@@ -1,6 +1,8 @@
-//! Combinations of key ids, each kept once and known by a number: the groups of an aggregate, the rows of a report.
+//! Combinations of key ids, each stored once with a number: the groups of an aggregate, the rows of
+//! a report.
 //!
-//! A number that was freed is given again, the lowest first: so the end falls free, and its memory can be given back.
+//! Freed numbers are reused, lowest first, so that the end becomes free and its memory can be
+//! returned.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -17,7 +19,7 @@ use crate::pool::strings::NONE;
 #[derive(Debug, Default)]
 pub(super) struct KeyTable {
     stride: usize,
-    /// `stride` a combination.
+    /// `stride` per combination.
     key_ids: Chunked<u32>,
     /// One more than the largest number.
     end: u32,
@@ -34,12 +36,12 @@ impl KeyTable {
         }
     }
 
-    /// How many there are that can be found.
+    /// Number of combinations that can be found.
     pub(super) fn len(&self) -> usize {
         self.by_key.len()
     }
 
-    /// Numbers are below this.
+    /// Exclusive upper bound of numbers.
     pub(super) fn end(&self) -> u32 {
         self.end
     }
@@ -74,7 +76,7 @@ impl KeyTable {
         self.by_key.find(hash, |&id| self.is(id, key_ids)).copied()
     }
 
-    /// Takes a combination in that is not there and returns its number.
+    /// Adds a new combination and returns its number.
     pub(super) fn insert(&mut self, key_ids: &KeyIds) -> u32 {
         let id = match self.unused.pop() {
             Some(Reverse(id)) => {
@@ -85,14 +87,14 @@ impl KeyTable {
             }
             None => self.push(key_ids),
         };
-        // The table is away while it grows.
+        // The table is taken out while it grows.
         let mut by_key = std::mem::take(&mut self.by_key);
         by_key.insert_unique(self.hash(key_ids), id, |&id| self.hash(&self.key_ids(id)));
         self.by_key = by_key;
         id
     }
 
-    /// Gives a combination the next number, and does not let it be found.
+    /// Gives a combination the next number, without making it findable.
     pub(super) fn push(&mut self, key_ids: &KeyIds) -> u32 {
         for &key_id in key_ids.iter().take(self.stride) {
             self.key_ids.push(key_id);
@@ -107,7 +109,7 @@ impl KeyTable {
         self.free(id);
     }
 
-    /// Removes a combination, whose number is not given away before it is [freed](Self::free).
+    /// Removes a combination; its number is not reused before it is [freed](Self::free).
     pub(super) fn unlink(&mut self, id: u32) {
         let hash = self.hash(&self.key_ids(id));
         if let Ok(entry) = self.by_key.find_entry(hash, |&other| other == id) {
@@ -120,7 +122,7 @@ impl KeyTable {
         self.unused.push(Reverse(id));
     }
 
-    /// Gives back what numbers from `end` on took, all of which are free.
+    /// Returns the memory of numbers from `end` on, all of which are free.
     pub(super) fn give_back(&mut self, end: u32) {
         self.end = end;
         self.unused.retain(|unused| unused.0 < end);
@@ -133,8 +135,8 @@ impl KeyTable {
         self.by_key = by_key;
     }
 
-    /// Bytes that the next combination takes at most: nothing, or some of a chunk, and a table twice as large; both copies, while
-    /// it grows.
+    /// Most bytes for the next combination: none, or part of a chunk, and a table twice as large;
+    /// both copies, while it grows.
     pub(super) fn next_bytes(&self) -> usize {
         let table = match self.by_key.len() == self.by_key.capacity() {
             true => self.by_key.capacity().max(8) * 12,
@@ -146,7 +148,7 @@ impl KeyTable {
         }
     }
 
-    /// Bytes taken.
+    /// Bytes on the heap.
     pub(super) fn heap_bytes(&self) -> usize {
         self.key_ids.heap_bytes() + self.by_key.capacity() * 6 + self.unused.capacity() * 4
     }

@@ -1,9 +1,10 @@
-//! Column layouts: the columns in which a report is shown, and how each is computed from a row of a reading.
+//! Column layouts: the columns in which a report is shown, and how each is computed from a row of a
+//! reading.
 //!
-//! All kinds of Pinba and pinba2 and the native one are lists of [`LayoutColumn`] over the same totals; `table` puts them
-//! together once per report, from the lines of `columns.txt`. Front ends call [`ColumnLayout::value`] for every value
-//! they show, on their own threads, over a [`Reading`] that nobody changes; only texts that are put together
-//! (`index_value`, histogram texts) allocate.
+//! All kinds of Pinba and pinba2 and the native one are lists of [`LayoutColumn`] over the same
+//! totals; `table` assembles them once per report, from the lines of `columns.txt`. Front ends call
+//! [`ColumnLayout::value`] for every value they show, on their own threads, over an immutable
+//! [`Reading`]; only composed texts (`index_value`, histogram texts) allocate.
 //!
 //! f64 appears here for the first time: everything below is integers.
 //!
@@ -46,7 +47,7 @@ pub use numbers::Numbers;
 pub(super) use table::Table;
 use view::HistogramView;
 
-/// The text shown for a key of the row that stands for all keys without a row of their own.
+/// The text shown for a key of the overflow row.
 pub const OTHER: &str = "(other)";
 
 /// A report's columns.
@@ -61,20 +62,21 @@ pub struct ColumnLayout {
 pub struct LayoutColumn {
     /// Its name and type.
     pub column: Column,
-    /// Where its values come from.
+    /// The source of its values.
     pub cell: Cell,
 }
 
-/// What rates and shares are of.
+/// The basis of rates and shares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Basis {
-    /// Rates are over the seconds that the data spans: at least 1, at most the window. A share of nothing is 0 (v1, native).
+    /// Rates are over the seconds that the data spans: at least 1, at most the window. A share of
+    /// nothing is 0 (v1, native).
     Covered,
     /// Rates are over the window. A share of nothing is NULL (v2).
     Window,
 }
 
-/// A piece of an `index_value`.
+/// A part of an `index_value`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum IndexPart {
     /// The text of this key.
@@ -90,7 +92,7 @@ pub enum Cell {
     Key(usize),
     /// A key, always as text (v2).
     KeyText(usize),
-    /// Keys and separators, run together.
+    /// Keys and separators, concatenated.
     IndexValue(Box<[IndexPart]>),
     /// A sum.
     Sum(Measure, Unit),
@@ -102,7 +104,7 @@ pub enum Cell {
     Quantile(usize),
     /// `info`'s `time_interval`: the seconds that the data spans.
     TimeInterval,
-    /// pinba2's histogram text, with what stands between an id and its count.
+    /// pinba2's histogram text, with the separator between an id and its count.
     HistogramText(V2Buckets, &'static str),
     /// Shortest time of the row, seconds.
     TimeMin,
@@ -115,7 +117,7 @@ pub enum Cell {
 }
 
 impl Cell {
-    /// In what the numbers of this column are.
+    /// The unit of this column's numbers.
     const fn unit(&self) -> Unit {
         match self {
             Self::Key(_)
@@ -139,14 +141,14 @@ impl ColumnLayout {
         &self.columns
     }
 
-    /// Gives a column another name.
+    /// Renames a column.
     pub(super) fn rename(&mut self, column: usize, name: &str) {
         if let Some(column) = self.columns.get_mut(column) {
             name.clone_into(&mut column.column.name);
         }
     }
 
-    /// Adds a column, its sums in the unit in which the report shows this one elsewhere.
+    /// Adds a column, with sums in the unit in which the report shows them elsewhere.
     pub(super) fn push(&mut self, mut column: LayoutColumn) {
         if let Cell::Sum(measure, unit) | Cell::PerSec(measure, unit, _) = &mut column.cell {
             let shown = self.columns.iter().find_map(|own| match own.cell {
@@ -159,7 +161,7 @@ impl ColumnLayout {
         self.columns.push(column);
     }
 
-    /// Where the column of this name is.
+    /// The index of the column with this name.
     #[must_use]
     pub fn position(&self, name: &str) -> Option<usize> {
         self.columns
@@ -167,7 +169,7 @@ impl ColumnLayout {
             .position(|column| column.column.name == name)
     }
 
-    /// What a reading must contain for these columns (by position).
+    /// The parts of a reading that these columns (by index) need.
     #[must_use]
     pub fn want(&self, columns: impl IntoIterator<Item = usize>) -> Want {
         let mut want = Want {
@@ -186,12 +188,12 @@ impl ColumnLayout {
         want
     }
 
-    /// The value of a column in a row of a reading made for this shape's report.
+    /// The value of a column in a row of a reading made for this layout's report.
     ///
     /// In a histogram view rows are segments: use [`ColumnLayout::segments`]; this gives NULL.
     ///
     /// # Panics
-    /// When `row` or `column` is out of range: callers take both from the reading and the shape.
+    /// If `row` or `column` is out of range: callers take both from the reading and the layout.
     #[must_use]
     pub fn value<'a>(&self, reading: &'a Reading, row: usize, column: usize) -> Value<'a> {
         let totals = &reading.totals[row];
@@ -221,7 +223,7 @@ impl ColumnLayout {
                 .map_or(Value::Null, Value::Float),
             Cell::TimeInterval => whole(u128::from(reading.covered_secs.max(1))),
             Cell::HistogramText(buckets, gap) => match reading.histograms.get(row) {
-                // Counts without buckets: the histogram did not fit into the memory for it.
+                // Counts without buckets: there was no memory for the histogram.
                 Some(histogram) if !histogram.is_empty() || totals.requests == 0 => {
                     Value::Text(Cow::Owned(buckets.text(histogram, gap)))
                 }
@@ -247,7 +249,7 @@ fn number(sum: u128) -> f64 {
     u64::try_from(sum).map_or_else(|_| sum as f64, |sum| sum as f64)
 }
 
-/// A sum as a whole number, or as a float when it is past 63 bits.
+/// A sum as an integer, or as a float if it exceeds 63 bits.
 #[inline]
 fn whole(sum: u128) -> Value<'static> {
     i64::try_from(sum).map_or_else(|_| Value::Float(sum as f64), Value::Int)
@@ -261,7 +263,7 @@ fn key_text(key: KeyValue<'_>) -> Cow<'_, str> {
     }
 }
 
-/// The `index_value` of a row: borrowed when it is one key's text.
+/// The `index_value` of a row: borrowed if it is one key's text.
 fn index_value<'a>(parts: &[IndexPart], reading: &'a Reading, row: usize) -> Cow<'a, str> {
     if let [IndexPart::Key(key)] = parts {
         return key_text(reading.key(row, *key));

@@ -11,7 +11,8 @@
 //!    -> Block           samples of a front that was full, one behind the other
 //! ```
 //!
-//! The path of a second and of a tick, some thousand groups at a time, between which readers have the lock:
+//! The path of a second and of a tick, some thousand groups at a time, between which readers get
+//! the lock:
 //!
 //! ```text
 //!   Reports::cut_some      the wall clock's second is over: fronts are settled into slots,
@@ -24,12 +25,13 @@
 //!    -> forget_gone        their numbers are given away when the GroupCache has forgotten them
 //! ```
 //!
-//! One engine serves every kind of report: a [`Definition`](definition::Definition) says what is counted and how it is
-//! shown. Reports that count the same records share an aggregate, so a packet is counted once per aggregate.
-//! The merger adds and advances; readers read under the same lock ([`Live`](crate::merger::Live)). Memory is
-//! bounded by `[reports] memory` and `rows_max`: past them new keys overflow into `(other)`.
+//! One engine serves every kind of report: a [`Definition`](definition::Definition) says what is
+//! counted and how it is shown. Reports that count the same records share an aggregate, so a packet
+//! is counted once per aggregate. The merger adds and advances; readers read under the same lock
+//! ([`Live`](crate::merger::Live)). Memory is bounded by `[reports] memory` and `rows_max`: past
+//! them new keys overflow into `(other)`.
 //!
-//! | room | files |
+//! | part | files |
 //! |---|---|
 //! | definitions | `definition`, `comment` (both COMMENT grammars), `v1_kinds`, `form` (TOML and JSON), `builtin`, `ddl` |
 //! | aggregation | `arrivals`, `aggregate`, `group_key`, `group_cache`, `groups`, `key_table`, `counts`, `tick_log`, `window`, `gain`, `directory`, `second_log`, `registry` |

@@ -1,4 +1,5 @@
-//! The native form of a report, in TOML (`[[report]]`) and JSON (`POST /api/v1/reports`), and back again.
+//! The native form of a report, in TOML (`[[report]]`) and JSON (`POST /api/v1/reports`), and back
+//! again.
 //!
 //! ```toml
 //! [[report]]
@@ -10,9 +11,10 @@
 //! window = "10m"                                   # default: pool.stats_history
 //! ```
 //!
-//! or `name` with `comment`, any COMMENT of Pinba or pinba2. Both end in a [`Definition`]; every definition, whatever
-//! it came from, is shown as a form too. Read at start and on front ends' threads; every list is bounded. Errors name
-//! the part that is wrong and what is accepted; the caller names the report and the file.
+//! or `name` with `comment`, any COMMENT of Pinba or pinba2. Both end in a [`Definition`]; every
+//! definition, whatever its source, can also be shown as a form. Read at start and on front ends'
+//! threads; every list is bounded. Errors name the part at fault and what is accepted; the caller
+//! names the report and the file.
 
 use std::time::Duration;
 
@@ -40,36 +42,37 @@ pub use scalar::{FormTable, PercentForm, TextOr, WindowForm};
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReportForm {
-    /// The name under which it is read.
+    /// Its name.
     pub name: String,
-    /// A COMMENT of Pinba or pinba2. Excludes all that follows but `history`.
+    /// A COMMENT of Pinba or pinba2. Excludes all other members but `history`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub comment: Option<String>,
-    /// What is counted.
+    /// The records to count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub level: Option<FormLevel>,
-    /// What rows are told apart by, in column order.
+    /// The keys that distinguish rows, in column order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub keys: Vec<KeyForm>,
-    /// What a record must satisfy; all of them.
+    /// Conditions that a record must all satisfy.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub filters: Vec<FilterForm>,
     /// Percent ranks, in column order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub percentiles: Vec<PercentForm>,
-    /// How far back it reaches.
+    /// Length of the window.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<WindowForm>,
-    /// How times are put into buckets: `log-linear` (the default), `linear=<seconds>:<buckets>`,
-    /// `hv=<min ms>:<max ms>:<buckets>`.
+    /// The buckets of times: `log-linear` (the default), `linear=<seconds>:<buckets>`, `hv=<min
+    /// ms>:<max ms>:<buckets>`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub histogram: Option<String>,
-    /// Whether its past is kept on disk; without it `history.reports` decides. A COMMENT may have this beside it.
+    /// Whether its past is kept on disk; by default `history.reports` decides. May accompany a
+    /// COMMENT.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub history: Option<bool>,
 }
 
-/// What a report counts.
+/// The records that a report counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FormLevel {
@@ -93,29 +96,29 @@ impl From<Level> for FormLevel {
     }
 }
 
-/// Why a form is not a report.
+/// The reason why a form does not define a report.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum FormError {
-    /// The COMMENT of a table that is there anyway.
+    /// It is the COMMENT of a fixed table.
     #[error("comment '{}': the table {} is always there and is not a report", .0.comment(), .0.table())]
     Fixed(FixedTable),
-    /// A report over samples, which are no requests.
+    /// It is a report over samples, not requests.
     #[error("level: a report over samples is none over requests")]
     Samples(SampleReport),
-    /// Two definitions in one.
+    /// It contains two definitions.
     #[error(
         "comment: cannot be given together with {0}; give either a comment or level, keys, ..."
     )]
     Mixed(&'static str),
-    /// The name, the COMMENT or (`""`) the form as a whole, and what is wrong with it.
+    /// The name, the COMMENT or (`""`) the form as a whole, and the problem.
     #[error("{1}")]
     Whole(&'static str, String),
     /// One part of the form.
     #[error("{part}: {problem}")]
     Part {
-        /// The setting and, in a list, the place in it: `keys[0]`.
+        /// The setting and, in a list, the index: `keys[0]`.
         part: String,
-        /// What is wrong with it and what is accepted.
+        /// The problem, and what is accepted.
         problem: String,
     },
 }
@@ -128,7 +131,7 @@ impl FormError {
         }
     }
 
-    /// The setting that is wrong (`keys[0]`; empty: the form as a whole), and what is wrong with it.
+    /// The setting at fault (`keys[0]`; empty for the form as a whole), and the problem.
     #[must_use]
     pub fn part_and_problem(&self) -> (&str, String) {
         match self {
@@ -148,11 +151,11 @@ fn in_comment(error: impl ToString) -> FormError {
     FormError::Whole("comment", error.to_string())
 }
 
-/// Reads what stands in a table's COMMENT: Pinba's or pinba2's grammar, or the native form as a JSON object (without
-/// `name`), which is how `pinbad tables` writes native reports.
+/// Parses a table's COMMENT: Pinba's or pinba2's grammar, or the native form as a JSON object
+/// (without `name`), as `pinbad tables` writes native reports.
 ///
 /// # Errors
-/// When the name, the COMMENT or the form cannot be.
+/// Fails if the name, the COMMENT or the form is invalid.
 pub fn read_comment(name: &str, comment: &str, defaults: &Defaults) -> Result<Comment, FormError> {
     check_name(name)?;
     if !comment.starts_with('{') || comment.len() > comment::COMMENT_BYTES_MAX {
@@ -160,7 +163,7 @@ pub fn read_comment(name: &str, comment: &str, defaults: &Defaults) -> Result<Co
     }
     let members = serde_json::from_str(comment).map_err(in_comment)?;
     let form = ReportForm::from_members(name, members)?;
-    // A COMMENT inside a COMMENT would be read again, and again.
+    // A COMMENT inside a COMMENT would recurse.
     if form.comment.is_some() {
         return Err(in_comment("give level, keys, ... and no comment inside"));
     }
@@ -168,10 +171,10 @@ pub fn read_comment(name: &str, comment: &str, defaults: &Defaults) -> Result<Co
 }
 
 impl ReportForm {
-    /// A form from its name and its other members, as a JSON object gives them.
+    /// A form from its name and its other members, as in a JSON object.
     ///
     /// # Errors
-    /// When a member is unknown or of the wrong type.
+    /// Fails if a member is unknown or of the wrong type.
     pub fn from_members(
         name: &str,
         mut members: serde_json::Map<String, serde_json::Value>,
@@ -180,7 +183,7 @@ impl ReportForm {
         serde_json::from_value(members.into()).map_err(in_comment)
     }
 
-    /// A form that gives a COMMENT.
+    /// A form with a COMMENT.
     #[must_use]
     pub fn of_comment(name: &str, comment: &str) -> Self {
         Self {
@@ -190,10 +193,10 @@ impl ReportForm {
         }
     }
 
-    /// The definition that this asks for.
+    /// The definition of the form.
     ///
     /// # Errors
-    /// When any part cannot be; the error names it.
+    /// Fails if any part is invalid; the error names it.
     pub fn definition(&self, defaults: &Defaults) -> Result<Definition, FormError> {
         check_name(&self.name)?;
         let Some(comment) = &self.comment else {
@@ -261,7 +264,7 @@ impl ReportForm {
         Ok(definition)
     }
 
-    /// The report over samples that this asks for.
+    /// The report over samples that the form defines.
     fn samples(&self, defaults: &Defaults) -> Result<SampleReport, FormError> {
         for (part, is_given) in [
             ("percentiles", !self.percentiles.is_empty()),
@@ -348,7 +351,8 @@ impl ReportForm {
             Filter::TimeBelow(us) => Some(*us),
             _ => None,
         });
-        // Where they meet nothing is between them, but pinba2 takes such a COMMENT, so its form is taken as well.
+        // If they are equal nothing is between them, but pinba2 accepts such a COMMENT, so its form
+        // is accepted too.
         if min.zip(below).is_some_and(|(min, below)| min > below) {
             return Err(FormError::part(
                 "filters",
@@ -359,7 +363,7 @@ impl ReportForm {
     }
 }
 
-/// Every definition as a form, in the native terms: what a COMMENT was translated to.
+/// Every definition as a native form.
 impl From<&Definition> for ReportForm {
     fn from(definition: &Definition) -> Self {
         Self {
@@ -407,10 +411,10 @@ impl From<&SampleReport> for ReportForm {
     }
 }
 
-/// Whether a report may bear this name: it stands in URLs and in SQL.
+/// Checks whether a report may have this name, which appears in URLs and in SQL.
 ///
 /// # Errors
-/// When it may not.
+/// Fails if it may not.
 pub fn check_name(name: &str) -> Result<(), FormError> {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
     let starts = name
@@ -451,7 +455,7 @@ fn read_layout(text: &str, defaults: &Defaults) -> Result<BucketLayout, String> 
     }
 }
 
-/// A whole number of seconds in the largest unit that fits.
+/// An integer number of seconds in the largest unit that fits.
 fn window_text(window: Duration) -> String {
     let secs = window.as_secs();
     if window.subsec_nanos() > 0 {

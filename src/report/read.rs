@@ -1,10 +1,11 @@
-//! Taking a reading: a report's rows are added up from the groups of its aggregate, piece by piece.
+//! Reads a report: its rows are summed from the groups of its aggregate, piece by piece.
 //!
-//! Runs on the reader's thread, which lets go of the lock between pieces. What the merger counts meanwhile in groups that were
-//! read already is added at the next piece (see `changes`), so all sums are of one moment: that of the last piece of them. Keys
-//! and histograms follow, of the rows that were chosen by then alone; what histograms count after that moment is in them.
-//! Quantiles are worked out without the lock. When sums went or moved in between, all begins anew, and after some such
-//! attempts is read in one piece.
+//! Runs on the reader's thread, which releases the lock between pieces. Records that the merger
+//! counts meanwhile in groups already read are added at the next piece (see `changes`), so all sums
+//! are of one moment: that of the last piece. Keys and histograms follow, for selected rows only;
+//! histograms include anything counted after that moment. Quantiles are computed without the lock.
+//! If sums were removed or moved in between, reading starts again, and after some such attempts
+//! everything is read in one piece. attempts is read in one piece.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,32 +22,32 @@ use super::selection::RowSelection;
 use super::totals::Totals;
 use crate::pool::strings::{OTHER, StringInterner};
 
-/// Groups or rows that are read before it is looked whether the piece is long enough.
+/// Groups or rows read between checks of the duration.
 const AT_ONCE: usize = 128;
-/// Buckets that are copied before quantiles are worked out.
+/// Buckets copied before quantiles are computed.
 const BUCKETS_MAX: usize = 1 << 16;
-/// Buckets of one row that are sorted; those of more are added up in a histogram.
+/// Most buckets of one row that are sorted; more are summed in a histogram.
 const SORTED_MAX: usize = 256;
-/// Values of one key that are remembered, so that a name is not put down for each row again.
+/// Cached values of one key, so that a name is not stored again for each row.
 const NAMES: usize = 1024;
-/// Room that is made for the keys of a piece, bytes.
+/// Bytes reserved for the keys of a piece.
 const TEXT_AT_ONCE: usize = 1 << 20;
-/// Attempts before all is read in one piece.
+/// Attempts before everything is read in one piece.
 const ATTEMPTS: usize = 3;
-/// How often, and how long each time, a reader waits while what left the window goes.
+/// Number and length of a reader's waits for an expiring tick.
 const WAITS: (usize, Duration) = (500, Duration::from_micros(200));
 
-/// The lock under which reports are read, while it is held.
+/// The lock under which reports are read, while held.
 pub trait Held {
     /// The reports, and the texts of their keys.
     fn live(&self) -> (&Reports, &StringInterner);
 
-    /// Whether it was held for long enough.
+    /// Whether it has been held long enough.
     fn is_over(&self) -> bool {
         false
     }
 
-    /// Works without it.
+    /// Runs `work` without it.
     fn unlocked(&mut self, work: impl FnOnce()) {
         work();
     }
@@ -116,8 +117,8 @@ pub fn read_into(
     reader.read(&mut held.live(), want, selection)
 }
 
-/// Waits while a tick leaves the window, which the merger does piece by piece: in between, rows are of different windows.
-/// `None`: some report was dropped meanwhile.
+/// Waits while a tick leaves the window, which the merger does piece by piece: in between, rows are
+/// of different windows. `None`: a report was dropped meanwhile.
 fn wait_while_leaving(held: &mut impl Held, entry: &Entry, removals: u64) -> Option<()> {
     let (times, each) = WAITS;
     for _ in 0..times {
@@ -133,14 +134,14 @@ fn wait_while_leaving(held: &mut impl Held, entry: &Entry, removals: u64) -> Opt
     Some(())
 }
 
-/// A reading under way.
+/// A read in progress.
 struct Reader<'a> {
     entry: &'a Entry,
-    /// How often reports had been dropped when it began.
+    /// Reports dropped before it began.
     removals: u64,
-    /// Has what is counted written down until all sums are read.
+    /// Keeps changes recorded until all sums are read.
     changes: Option<Arc<()>>,
-    /// How often its sums had moved when it began, and how many of the records since then are added.
+    /// How often its sums had moved when it began, and how many records since then have been added.
     moves: u64,
     counted: usize,
     /// The place of each row.
@@ -149,7 +150,7 @@ struct Reader<'a> {
     rows: Vec<u32>,
     /// Groups with the places of their rows.
     groups: Vec<(u32, u32)>,
-    /// What was read beside sums.
+    /// Parts read in addition to sums.
     has: Want,
     reading: Reading,
 }
@@ -157,20 +158,20 @@ struct Reader<'a> {
 /// Histograms of rows, one after the other.
 #[derive(Default)]
 struct Histograms {
-    /// (bucket, count) of rows that are complete, and what there is of the row at hand.
+    /// (bucket, count) of complete rows, and those so far of the current row.
     pairs: Vec<(u32, u64)>,
-    /// Where those of each complete row end.
+    /// End of each complete row.
     ends: Vec<usize>,
-    /// The row at hand.
+    /// The current row.
     place: usize,
-    /// Histograms in it that are among the pairs.
+    /// Number of its histograms among the pairs.
     parts: usize,
-    /// The others, of a row that has many.
+    /// The others, for a row that has many.
     many: Histogram,
 }
 
 impl Histograms {
-    /// The rows before this one are complete.
+    /// Starts a row; those before are complete.
     fn begin(&mut self, place: usize) {
         while self.place < place {
             let first = self.first();
@@ -197,18 +198,18 @@ impl Histograms {
         }
     }
 
-    /// Where the row at hand begins.
+    /// Start of the current row.
     fn first(&self) -> usize {
         self.ends.last().copied().unwrap_or_default()
     }
 
-    /// Adds samples, in any order, to the row at hand.
+    /// Adds samples, in any order, to the current row.
     fn add_unsorted(&mut self, pairs: impl Iterator<Item = (u32, u64)>) {
         self.parts += 1;
         self.add(pairs);
     }
 
-    /// Adds a histogram, buckets ascending, to the row at hand.
+    /// Adds a histogram, buckets ascending, to the current row.
     fn add(&mut self, pairs: impl Iterator<Item = (u32, u64)>) {
         let before = self.pairs.len();
         self.pairs.extend(pairs);
@@ -281,7 +282,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// The aggregate as it is now, if what was read is of any use still.
+    /// The aggregate now, if the data read is still of use.
     fn aggregate<'b>(&self, held: &'b impl Held) -> Option<(&'b Aggregate, &'b StringInterner)> {
         let (reports, strings) = held.live();
         let is_there = reports.removals() == self.removals;
@@ -315,7 +316,7 @@ impl<'a> Reader<'a> {
                 }
             }
             if next == end {
-                // A report without keys has one row even when nothing was counted.
+                // A report without keys has one row even if nothing was counted.
                 if self.rows.is_empty() && self.reading.keys == 0 {
                     self.place(OTHER_ROW);
                 }
@@ -328,7 +329,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The place of a row; `None` of what is in none.
+    /// The place of a row; `None` if it has none.
     #[inline]
     fn place(&mut self, row: u32) -> Option<usize> {
         let at = row as usize;
@@ -349,7 +350,7 @@ impl<'a> Reader<'a> {
         Some(self.places[at] as usize)
     }
 
-    /// Adds what a group has to the sums of a row.
+    /// Adds the sums of a group to a row.
     #[inline]
     fn add_group(&mut self, aggregate: &Aggregate, id: u32, place: usize) {
         let (groups, reading) = (&aggregate.groups, &mut self.reading);
@@ -368,10 +369,10 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Adds what was counted since the last piece in groups before this one.
+    /// Adds records counted since the last piece in groups before this one.
     fn add_counted(&mut self, aggregate: &Aggregate, next: u32) {
         let row_map = aggregate.row_map(self.entry.report);
-        // Several timers of one request count it once; all of them came between two pieces.
+        // Several timers of one request count it once; all of them arrived between two pieces.
         let mut requests = AHashSet::new();
         let of_timers = aggregate.scope.level == Level::Timer;
         let counted = &aggregate.changes.counted;
@@ -385,7 +386,7 @@ impl<'a> Reader<'a> {
                 if let Some(seen) = self.reading.extremes.get_mut(place) {
                     seen.widen(&delta.extremes());
                 }
-                // Perhaps a new one under a number that was free when it was passed.
+                // Perhaps a new group with a number that was free when it was passed.
                 self.groups.push((place as u32, *group));
             }
         }
@@ -417,7 +418,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Reads of all rows what is wanted and not there.
+    /// Reads the missing parts of all rows.
     fn read_rows(&mut self, held: &mut impl Held, want: Want) -> Option<()> {
         if want.keys && !self.has.keys {
             self.read_keys(held)?;
@@ -437,7 +438,7 @@ impl<'a> Reader<'a> {
         for first in (0..self.rows.len()).step_by(AT_ONCE) {
             if held.is_over() {
                 held.unlocked(|| self.reading.text.reserve(TEXT_AT_ONCE));
-                // Other strings may have the numbers now.
+                // The ids may stand for other strings now.
                 names.fill(None);
             }
             let (aggregate, strings) = self.aggregate(held)?;
@@ -484,7 +485,7 @@ impl<'a> Reader<'a> {
         sorted
     }
 
-    /// Reads the histograms of all rows, and from them what is wanted.
+    /// Reads the histograms of all rows, and computes the wanted parts.
     fn read_histograms(&mut self, held: &mut impl Held, want: Want) -> Option<()> {
         let mut groups = std::mem::take(&mut self.groups);
         if !groups.is_sorted() {
@@ -518,7 +519,7 @@ impl<'a> Reader<'a> {
         Some(())
     }
 
-    /// Reads what is wanted from the histograms of rows.
+    /// Computes the wanted parts from histograms of rows.
     fn work_out(&mut self, rows: &mut Histograms, want: Want) {
         let (definition, reading) = (&self.entry.definition, &mut self.reading);
         let ranks = definition.ranks();
@@ -546,7 +547,7 @@ impl<'a> Reader<'a> {
                 reading.histograms.push(pairs.to_vec());
             }
         }
-        // What is left is of the row at hand.
+        // The rest belongs to the current row.
         rows.pairs.drain(..first);
     }
 }

@@ -1,6 +1,7 @@
-//! A reading: one report as it stood at one moment, independent of the engine.
+//! A reading: one report at one moment, independent of the engine.
 //!
-//! The engine fills it under its lock and lets go; layouts, sorting and output work on it afterwards, without the lock.
+//! The engine fills it under its lock; layouts, sorting and output use it afterwards, without the
+//! lock.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,10 +11,11 @@ use super::histogram::BucketLayout;
 use super::row_key::key_texts;
 use super::totals::Totals;
 
-/// What a row of a report takes in an answer under way, all columns and their percentiles: measured.
+/// Bytes of a report's row in an answer in progress, with all columns and their percentiles:
+/// measured.
 pub(crate) const ANSWER_ROW_BYTES: usize = 230;
 
-/// The smallest and largest values of a row inside the window (only for reports that keep them).
+/// The smallest and largest values of a row inside the window (only in reports that keep them).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Extremes {
     /// Smallest request time, or timer value per hit, microseconds.
@@ -32,7 +34,7 @@ impl Extremes {
         memory_peak_max: 0,
     };
 
-    /// The longest time, seconds; `None` of no record at all.
+    /// The longest time in seconds; `None` if there are no records.
     pub(crate) fn longest_secs(&self) -> Option<f64> {
         (self.time_min <= self.time_max).then(|| self.time_max as f64 / 1e6)
     }
@@ -44,7 +46,7 @@ impl Extremes {
             && self.memory_peak_max >= other.memory_peak_max
     }
 
-    /// Takes in what `other` saw.
+    /// Includes the values of `other`.
     pub fn widen(&mut self, other: &Self) {
         self.time_min = self.time_min.min(other.time_min);
         self.time_max = self.time_max.max(other.time_max);
@@ -65,11 +67,11 @@ pub enum KeyValue<'a> {
     Text(&'a str),
     /// The status.
     Status(u32),
-    /// The row stands for what found no row of its own: text `(other)`, number NULL.
+    /// The overflow row: text `(other)`, number NULL.
     Other,
 }
 
-/// What a caller wants beside totals; each costs time, and some of it under the lock.
+/// The parts wanted in addition to totals; each costs time, and some of it under the lock.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Want {
     /// Keys.
@@ -81,7 +83,7 @@ pub struct Want {
 }
 
 impl Want {
-    /// Whether anything that is wanted is read from histograms.
+    /// Whether any wanted part needs histograms.
     #[must_use]
     pub const fn has_histograms(&self) -> bool {
         self.quantiles || self.histograms
@@ -93,7 +95,7 @@ impl Want {
 pub struct Reading {
     /// The report's window in seconds.
     pub window_secs: f64,
-    /// Whole seconds that the data really spans: at least 1, at most the window.
+    /// Whole seconds that the data spans: at least 1, at most the window.
     pub covered_secs: u64,
     /// Wall-clock milliseconds since 1970 at the moment of reading.
     pub as_of_ms: u64,
@@ -103,21 +105,22 @@ pub struct Reading {
     pub totals: Vec<Totals>,
     /// Empty, or one per row.
     pub extremes: Vec<Extremes>,
-    /// Row-major: `keys` values a row.
+    /// Row-major: `keys` values per row.
     pub(super) key_cells: Vec<KeyCell>,
-    /// Text that key ids point into.
+    /// The text that key cells refer to.
     pub(super) text: String,
     /// Keys per row.
     pub(super) keys: usize,
-    /// Row-major, [`Reading::ranks`] values a row, seconds; NaN: not known (the row's histogram ran out of memory).
+    /// Row-major, [`Reading::ranks`] values per row, in seconds; NaN if unknown (there was no
+    /// memory for the row's histogram).
     pub(super) quantiles: Vec<f64>,
-    /// The ranks for which quantiles were taken: the median first, then the definition's percentiles in order.
+    /// Number of quantiles per row: the median first, then the definition's percentiles in order.
     pub(super) ranks: usize,
     /// Empty, or one sparse histogram per row: (bucket, count), buckets ascending.
     pub histograms: Vec<Vec<(u32, u64)>>,
 }
 
-/// Where one key value of a [`Reading`] is.
+/// The position of one key value of a [`Reading`].
 #[derive(Debug, Clone, Copy)]
 pub(super) enum KeyCell {
     Text { at: u32, len: u32 },
@@ -132,13 +135,13 @@ impl Reading {
         self.totals.len()
     }
 
-    /// Whether there is no row.
+    /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.totals.is_empty()
     }
 
-    /// Nothing in the memory of this one.
+    /// Clears it, keeps the memory.
     pub(super) fn emptied(mut self) -> Self {
         self.totals.clear();
         self.extremes.clear();
@@ -155,14 +158,14 @@ impl Reading {
         }
     }
 
-    /// Adds all rows up.
+    /// Computes the sum over all rows.
     pub(super) fn add_up(&mut self) {
         for totals in &self.totals {
             self.grand += totals;
         }
     }
 
-    /// These rows of it alone, in this order.
+    /// These rows alone, in this order.
     pub(super) fn only(&self, rows: &[usize]) -> Self {
         fn of<T: Clone>(items: &[T], each: usize, rows: &[usize]) -> Vec<T> {
             let rows = rows.iter().filter(|_| !items.is_empty());
@@ -180,7 +183,7 @@ impl Reading {
         }
     }
 
-    /// What it takes beside itself, bytes.
+    /// Bytes on the heap.
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
         fn of<T>(items: &Vec<T>) -> usize {
@@ -198,7 +201,7 @@ impl Reading {
     /// Key number `key` of row `row`.
     ///
     /// # Panics
-    /// When either is out of range: callers take both from this reading and its definition.
+    /// If either is out of range: callers take both from this reading and its definition.
     #[must_use]
     pub fn key(&self, row: usize, key: usize) -> KeyValue<'_> {
         match self.key_cells[row * self.keys + key] {
@@ -212,16 +215,17 @@ impl Reading {
         }
     }
 
-    /// Whether the row stands for what found no row of its own.
+    /// Whether it is the overflow row.
     #[must_use]
     pub fn is_other(&self, row: usize) -> bool {
         (0..self.keys).any(|key| self.key(row, key) == KeyValue::Other)
     }
 
-    /// Quantile number `rank` of a row in seconds: 0 is the median, 1.. are the definition's percentiles.
-    /// `None` when the histogram is not known (out of memory budget) or was not asked for.
+    /// Quantile number `rank` of a row in seconds: 0 is the median, 1.. are the definition's
+    /// percentiles. `None` if the histogram is unknown (out of memory budget) or was not requested.
     ///
-    /// A bucket may reach beyond the longest time in it: where that is kept, no quantile is above it.
+    /// A bucket may extend beyond the longest time in it: where that is kept, quantiles are limited
+    /// to it.
     #[must_use]
     pub fn quantile(&self, row: usize, rank: usize) -> Option<f64> {
         let value = *self.quantiles.get(row * self.ranks + rank)?;

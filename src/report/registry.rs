@@ -1,7 +1,8 @@
-//! The live reports: defined, found by name, kept in step, dropped.
+//! The live reports: defined, found by name, updated, dropped.
 //!
-//! The merger hands every request to [`Reports::add`] and lets time pass with [`Reports::advance_some`]; nothing here reads
-//! a clock. Reports join an aggregate when they are defined (see `aggregate`).
+//! The merger passes every request to [`Reports::add`] and advances time with
+//! [`Reports::advance_some`]; nothing here reads a clock. Reports join an aggregate when they are
+//! defined (see `aggregate`).
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -21,13 +22,13 @@ pub(super) mod snapshot;
 pub(crate) mod time;
 pub(super) mod watch;
 
-/// Records counted before it is looked at what they took.
+/// Records counted between checks of their memory.
 const RECORDS_AT_ONCE: usize = 256;
 
 /// One live report.
 #[derive(Debug, Clone)]
 pub struct Entry {
-    /// What it is.
+    /// Its definition.
     pub definition: Arc<Definition>,
     /// Who defined it.
     pub defined_by: DefinedBy,
@@ -44,49 +45,52 @@ pub struct Reports {
     budget: Budget,
     rows_max: usize,
     error_status: u32,
-    /// Group and gain of each record of the arrivals at hand, for one aggregate after the other.
+    /// Group and delta of each current record, for one aggregate after the other.
     deltas: RecordDeltas,
     assignments: Vec<(u32, u32)>,
-    /// The window that base reports have; over it all reports on request fields share one aggregate.
+    /// The window of base reports; all reports on request fields with this window share one
+    /// aggregate.
     history: Ticks,
-    /// Monotonic milliseconds up to which the merger let time pass. Whoever makes a report while the merger runs must not
-    /// look at a clock of its own: what is merged next belongs to this moment, which may be a while ago.
+    /// Monotonic milliseconds up to which the merger advanced time. Code that creates a report
+    /// while the merger runs must not use a clock of its own: the next merge belongs to this
+    /// moment, which may be a while ago.
     now_ms: u64,
-    /// Counts dropped reports and resets: what a snapshot saw before is not there any more.
+    /// Number of dropped reports and resets: data that a snapshot saw before no longer exists.
     removals: u64,
     watch: watch::Watch,
-    /// Aggregates before this one have been cut in the second that ends.
+    /// Aggregates before this one have been cut in the ending second.
     cut: usize,
 }
 
-/// A report that is to be filled from the raw rows before it goes live: with [`Reports::fill`], until there is no more of it.
+/// A report to be filled from the raw rows before it goes live: call [`Reports::fill`] until it is
+/// consumed.
 #[derive(Debug)]
 pub struct Filling {
     entry: Entry,
-    /// Id of the next request to take in.
+    /// Id of the next request to add.
     next: u64,
 }
 
-/// What one report takes, and what came through to it.
+/// Memory and counts of one report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Usage {
     /// Bytes: its own, and an even share of what it shares with others.
     pub heap_bytes: usize,
-    /// How many reports share its groups, itself included.
+    /// Number of reports that share its groups, including itself.
     pub sharing: usize,
     /// The ticks of its window.
     pub ticks: Ticks,
-    /// What the groups that it shares were offered and counted. It may leave out some of that: what lacks a key
-    /// that the other reports do not have.
+    /// Records offered to and counted in its groups. The report may leave out some of them: those
+    /// that lack a key which the other reports do not have.
     pub flow: Flow,
-    /// Whether keys lie under `(other)` for want of memory.
+    /// Whether keys are under `(other)` for lack of memory.
     pub short_of_memory: bool,
-    /// Whether quantiles are known: not so after a tick whose histograms found no memory.
+    /// Whether quantiles are known: not after a tick without memory for histograms.
     pub has_histograms: bool,
 }
 
 impl Reports {
-    /// No reports yet.
+    /// Without reports.
     #[must_use]
     pub fn new(config: &ReportsConfig, history: Ticks) -> Self {
         Self {
@@ -105,15 +109,16 @@ impl Reports {
         }
     }
 
-    /// Requests with a status from here on are errors.
+    /// Requests with this status or a higher one are errors.
     #[must_use]
     pub fn error_status(&self) -> u32 {
         self.error_status
     }
 
-    /// Makes the reports that are there from the start, while the pool is empty. The finest are made first, so that
-    /// coarser ones find an aggregate to join, and before them those with extremes that share one with the base reports:
-    /// it has to keep these from its first record on. They are listed in the order given.
+    /// Creates the initial reports, while the pool is empty. The finest are created first, so that
+    /// coarser ones find an aggregate to join, and before them those with extremes that share one
+    /// with the base reports: it has to keep these from its first record on. They are listed in the
+    /// order given.
     pub fn define_at_start(
         &mut self,
         definitions: Vec<(Definition, DefinedBy)>,
@@ -133,7 +138,7 @@ impl Reports {
         self.list_as(&names);
     }
 
-    /// Puts the reports in this order.
+    /// Puts the reports into this order.
     fn list_as(&mut self, names: &[String]) {
         self.entries.sort_by_key(|entry| {
             let place = names.iter().position(|name| *name == entry.definition.name);
@@ -141,8 +146,8 @@ impl Reports {
         });
     }
 
-    /// Makes a report. When no aggregate keeps what it needs and the pool has rows already, it is to be filled first.
-    /// The caller has seen that the name is free.
+    /// Creates a report. If no aggregate has what it needs and the pool has rows already, it is to
+    /// be filled first. The caller has checked that the name is free.
     pub fn define(
         &mut self,
         definition: Arc<Definition>,
@@ -189,7 +194,7 @@ impl Reports {
         None
     }
 
-    /// Takes an aggregate in and returns its number.
+    /// Adds an aggregate and returns its number.
     fn keep(&mut self, aggregate: Box<Aggregate>) -> usize {
         let free = self.aggregates.iter().position(Option::is_none);
         let at = free.unwrap_or(self.aggregates.len());
@@ -200,7 +205,8 @@ impl Reports {
         at
     }
 
-    /// Whether a report goes into the aggregate that keeps all five request fields: the base reports, and what is like them.
+    /// Whether a report goes into the aggregate with all five request fields: the base reports, and
+    /// similar ones.
     fn shares_all_fields(&self, definition: &Definition) -> bool {
         definition.level != Level::Timer
             && Ticks::of(definition.window) == self.history
@@ -210,8 +216,8 @@ impl Reports {
             })
     }
 
-    /// Takes up to `requests` raw rows into a report that is being filled; gives it back when there are more to come,
-    /// `None` when it has caught up and is live.
+    /// Adds up to `requests` raw rows to a report that is being filled; returns it if there are
+    /// more to come, `None` if it has caught up and is live.
     pub fn fill(
         &mut self,
         mut filling: Filling,
@@ -252,7 +258,7 @@ impl Reports {
         None
     }
 
-    /// Lets time pass for an aggregate that is being filled.
+    /// Advances time for an aggregate that is being filled.
     fn pass_of_filling(&mut self, filling: usize, now_ms: u64, pool: &mut Pool) {
         let aggregate = self.aggregates[filling].as_ref();
         if aggregate.is_some_and(|it| it.is_due(now_ms)) {
@@ -260,7 +266,7 @@ impl Reports {
         }
     }
 
-    /// Drops a report; false when there is none of that name.
+    /// Drops a report; returns false if there is none of that name.
     pub fn remove(&mut self, name: &str, pool: &mut Pool) -> bool {
         let Some(at) = self
             .entries
@@ -279,7 +285,7 @@ impl Reports {
         true
     }
 
-    /// Says anew who defined a report, if there is one of that name.
+    /// Updates the source of a report's definition, if it exists.
     pub fn set_defined_by(&mut self, name: &str, by: DefinedBy) {
         let mut entries = self.entries.iter_mut();
         if let Some(entry) = entries.find(|entry| entry.definition.name == name) {
@@ -287,7 +293,7 @@ impl Reports {
         }
     }
 
-    /// Counts requests in every report that wants them.
+    /// Counts requests in all reports.
     pub fn add(&mut self, arrivals: &Arrivals, pool: &mut Pool) {
         let mut levels = self.live().map(|aggregate| aggregate.scope.level);
         let with_timers = levels.any(|level| level == Level::Timer);
@@ -304,7 +310,7 @@ impl Reports {
         }
     }
 
-    /// Counts requests in one aggregate, when their deltas are worked out.
+    /// Counts requests in one aggregate, after their deltas were computed.
     fn count(&mut self, at: usize, arrivals: &Arrivals, pool: &mut Pool) {
         let Self {
             aggregates,
@@ -340,7 +346,7 @@ impl Reports {
         all.filter(|aggregate| !aggregate.is_filling)
     }
 
-    /// A merge brought something at `now_ms`.
+    /// Records a merge at `now_ms`.
     pub fn merged(&mut self, now_ms: u64) {
         for aggregate in self.live() {
             aggregate.merged(now_ms);
@@ -348,14 +354,14 @@ impl Reports {
         self.measure();
     }
 
-    /// Forgets what stood behind freed numbers. To be called before any of them is used again.
+    /// Invalidates freed ids. Call it before any of them is reused.
     pub fn forget(&mut self, freed: &Freed) {
         for aggregate in self.aggregates.iter_mut().flatten() {
             aggregate.forget(freed);
         }
     }
 
-    /// Drops all data, keeps the reports.
+    /// Clears all data, keeps the reports.
     pub fn clear(&mut self, pool: &mut Pool) {
         self.removals += 1;
         for aggregate in self.aggregates.iter_mut().flatten() {
@@ -364,7 +370,7 @@ impl Reports {
         self.measure();
     }
 
-    /// What all take together.
+    /// Memory of all aggregates.
     fn taken(&self) -> Taken {
         let aggregates = self.aggregates.iter().flatten();
         aggregates.fold(Taken::default(), |sum, aggregate| sum + aggregate.taken())
@@ -373,7 +379,7 @@ impl Reports {
     fn measure(&mut self) {
         let taken = self.taken();
         if self.budget.measure(taken) {
-            // Keys that were overflowed may have groups of their own again.
+            // Overflowed keys may have groups of their own again.
             for aggregate in self.aggregates.iter_mut().flatten() {
                 aggregate.reset_cache();
             }
@@ -393,7 +399,7 @@ impl Reports {
         self.entries.iter()
     }
 
-    /// Rows of a report at present.
+    /// Current number of rows of a report.
     #[must_use]
     pub fn rows(&self, entry: &Entry) -> usize {
         let rows = self.aggregate(entry).row_map(entry.report).len();
@@ -404,19 +410,19 @@ impl Reports {
         }
     }
 
-    /// Keys of a report that are counted under `(other)` for want of rows.
+    /// Keys of a report that are counted under `(other)` for lack of rows.
     #[must_use]
     pub fn overflowed(&self, entry: &Entry) -> usize {
         self.aggregate(entry).row_map(entry.report).overflowed()
     }
 
-    /// Counts the changes to a report's data: equal numbers mean equal rows.
+    /// Counts the changes to a report's data: equal versions mean equal rows.
     #[must_use]
     pub fn version(&self, entry: &Entry) -> (usize, u64) {
         (entry.aggregate, self.aggregate(entry).version)
     }
 
-    /// What a report takes, and what came through to it.
+    /// Memory and counts of a report.
     #[must_use]
     pub fn usage(&self, entry: &Entry) -> Usage {
         let aggregate = self.aggregate(entry);
@@ -430,7 +436,7 @@ impl Reports {
         }
     }
 
-    /// Bytes that all reports take, their budget, and how often a new key found no memory.
+    /// Bytes of all reports, their budget, and how often a new key found no memory.
     #[must_use]
     pub fn memory(&self) -> (usize, usize, u64) {
         let Budget {
@@ -442,14 +448,14 @@ impl Reports {
         (taken.all, limit, overflowed)
     }
 
-    /// How many aggregates the reports make: what a packet costs grows with these.
+    /// Number of aggregates: the cost of a packet grows with it.
     #[must_use]
     pub fn aggregates(&self) -> usize {
         let aggregates = self.aggregates.iter().flatten();
         aggregates.filter(|it| !it.is_filling).count()
     }
 
-    /// A report as it stands, keys included.
+    /// Reads the whole report, including keys.
     #[must_use]
     pub fn read(&self, entry: &Entry, want: Want, pool: &Pool, unix_ms: u64) -> Reading {
         let want = Want { keys: true, ..want };

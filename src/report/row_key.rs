@@ -1,4 +1,6 @@
-//! The row of a report in which a group counts, for readers of second logs: from the texts of the group's key, by the rules that `RowMap` has for their numbers. And the key of a row as bytes: each text behind its length.
+//! The row of a group in a report, for readers of second logs: computed from the texts of the
+//! group's key, by the rules that `RowMap` applies to their ids. And the key of a row as bytes:
+//! each text preceded by its length.
 
 #[cfg(feature = "sql")]
 use std::cmp::Ordering;
@@ -8,18 +10,18 @@ use super::directory::KnownGroups;
 use super::group_key::lacks;
 use crate::pool::strings::{EMPTY, NONE, OTHER, OTHER_TEXT};
 
-/// Where a report finds its keys in those of a group.
+/// The position of a report's keys in those of a group.
 #[derive(Debug, Clone)]
 pub struct RowKeys(pub(super) Vec<(usize, Key)>);
 
-/// The row in which a group counts.
+/// The row of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RowOf {
-    /// None of this report's.
+    /// The report does not count it.
     None,
     /// `(other)`.
     Other,
-    /// The one of the key that was written.
+    /// The row of the key that was written.
     Own,
 }
 
@@ -53,7 +55,7 @@ impl RowKeys {
     }
 }
 
-/// Appends one key value behind its length.
+/// Appends one key value, preceded by its length.
 pub fn push_key(to: &mut Vec<u8>, text: &str) {
     push_bytes(to, text.as_bytes());
 }

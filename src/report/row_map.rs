@@ -1,8 +1,8 @@
-//! A report's view of its aggregate: which row of the report each group belongs to.
+//! Maps the groups of an aggregate to the rows of a report.
 //!
-//! Kept in step as groups come and go, not packet by packet. A report has at most `rows_max` rows of its own; a group
-//! whose key finds no room belongs to row [`OTHER_ROW`] until there is room again, and then moves with everything that
-//! it holds, so every row equals the sum of its records at any time.
+//! Updated as groups come and go, not per packet. A report has at most `rows_max` rows of its own;
+//! a group whose key finds no room belongs to row [`OTHER_ROW`] until there is room again, and then
+//! moves with all its counts, so every row equals the sum of its records at any time.
 
 use super::definition::{DEFINITION_KEYS_MAX, Definition, Key};
 use super::group_key::{GroupKey, KeyIds, lacks};
@@ -11,30 +11,30 @@ use super::key_table::KeyTable;
 use super::row_key::RowKeys;
 use crate::pool::strings::{EMPTY, NONE, OTHER};
 
-/// The row of what found no row of its own.
+/// The overflow row.
 pub(super) const OTHER_ROW: u32 = 0;
 
 /// The group is not counted in this report.
 pub(super) const NO_ROW: u32 = u32::MAX;
 
-/// One report's view of its aggregate's groups.
+/// Rows of one report by group.
 #[derive(Debug)]
 pub(super) struct RowMap {
-    /// Which group key each key finds its values in.
+    /// The group key that each key uses, and the key.
     keys: Vec<(usize, Key)>,
     /// Row of each group, by group number.
     row_of: Vec<u32>,
     /// Number of groups in each row.
     groups_in: Vec<u32>,
-    /// The keys of the rows; that of the other row is not found.
+    /// The keys of the rows; that of the overflow row cannot be found.
     rows: KeyTable,
     rows_max: usize,
-    /// Groups in the other row that have a key of their own.
+    /// Groups in the overflow row that have a key of their own.
     overflowed: usize,
 }
 
 impl RowMap {
-    /// The view of `definition` over `group keys`, which serve all its keys.
+    /// The row map of `definition` over `group_keys`, which serve all its keys.
     pub(super) fn new(definition: &Definition, group_keys: &[GroupKey], rows_max: usize) -> Self {
         let mapped = |key: &Key| {
             let group_key = group_keys.iter().position(|it| it.serves(key))?;
@@ -58,22 +58,22 @@ impl RowMap {
         }
     }
 
-    /// Takes in groups, which have no row yet, in the order of the rows (row, group) that they had elsewhere; those that had
-    /// none of their own come last.
+    /// Adds groups without rows, in the order of the rows (row, group) that they had elsewhere;
+    /// those that had none come last.
     pub(super) fn add_groups(&mut self, mut rows: Vec<(u32, u32)>, groups: &Groups) {
         rows.sort_by_key(|&(row, _)| match row {
             OTHER_ROW | NO_ROW => NO_ROW,
             own => own,
         });
         for (_, id) in rows {
-            // Several may have become one on their way out of a snapshot.
+            // Several may have been merged during a restore.
             if groups.is_used(id) && self.row_of(id) == NO_ROW {
                 self.add_group(id, &groups.keys.key_ids(id));
             }
         }
     }
 
-    /// A group came: finds or makes its row.
+    /// Adds a group: finds or creates its row.
     pub(super) fn add_group(&mut self, id: u32, key_ids: &KeyIds) {
         let row = match self.key_of(key_ids) {
             None => NO_ROW,
@@ -92,7 +92,7 @@ impl RowMap {
         }
     }
 
-    /// A group went: forgets its row with the last one.
+    /// Removes a group; removes its row with the last one.
     pub(super) fn remove_group(&mut self, id: u32, key_ids: &KeyIds) {
         let row = std::mem::replace(&mut self.row_of[id as usize], NO_ROW);
         if row == NO_ROW {
@@ -106,7 +106,7 @@ impl RowMap {
         }
     }
 
-    /// Where a row finds its keys in those of a group.
+    /// The position of a row's keys in those of a group.
     pub(super) fn keys(&self) -> RowKeys {
         RowKeys(self.keys.clone())
     }
@@ -116,8 +116,8 @@ impl RowMap {
         self.overflowed > 0 && self.rows.len() < self.rows_max
     }
 
-    /// Gives overflowed keys rows of their own as far as there is room. A key moves with all its groups: once it has a row,
-    /// the groups that come later in the walk find it, full or not.
+    /// Gives overflowed keys rows of their own as far as there is room. A key moves with all its
+    /// groups: once it has a row, later groups in the walk find it, full or not.
     pub(super) fn promote(&mut self, groups: &Groups) {
         for id in 0..self.row_of.len() as u32 {
             if self.overflowed == 0 {
@@ -136,7 +136,7 @@ impl RowMap {
         }
     }
 
-    /// Rows with groups, the other row included.
+    /// Rows with groups, including the overflow row.
     pub(super) fn len(&self) -> usize {
         self.rows.len() + usize::from(self.groups_in[OTHER_ROW as usize] > 0)
     }
@@ -151,7 +151,7 @@ impl RowMap {
         self.groups_in[row as usize]
     }
 
-    /// Groups overflowed into the other row for want of rows.
+    /// Groups in the overflow row for lack of rows.
     pub(super) fn overflowed(&self) -> usize {
         self.overflowed
     }
@@ -166,7 +166,7 @@ impl RowMap {
         self.rows.key_ids(row)
     }
 
-    /// Bytes that the next group takes at most, where it makes something grow; both copies, while it does.
+    /// Most bytes for the next group, where it makes something grow; both copies, while it does.
     pub(super) fn next_bytes(&self) -> usize {
         let of_list = |list: &Vec<u32>| match list.len() == list.capacity() {
             true => list.capacity().max(4) * 2 * 4,
@@ -175,7 +175,7 @@ impl RowMap {
         of_list(&self.row_of) + of_list(&self.groups_in) + self.rows.next_bytes()
     }
 
-    /// Gives back what groups and rows at the end took that are not there any more.
+    /// Returns the memory of removed groups and rows at the end.
     pub(super) fn give_back(&mut self, groups: &Groups) {
         self.row_of.truncate(groups.end() as usize);
         self.row_of.shrink_to_fit();
@@ -186,12 +186,12 @@ impl RowMap {
         self.rows.give_back(end as u32);
     }
 
-    /// Bytes taken.
+    /// Bytes on the heap.
     pub(super) fn heap_bytes(&self) -> usize {
         self.row_of.capacity() * 4 + self.groups_in.capacity() * 4 + self.rows.heap_bytes()
     }
 
-    /// The key that the report sees in a group's key ids; `None` when it does not count the group.
+    /// The report's key for a group's key ids; `None` if it does not count the group.
     fn key_of(&self, key_ids: &KeyIds) -> Option<KeyIds> {
         let mut key = [NONE; DEFINITION_KEYS_MAX];
         for (key_id, (group_key, key)) in key.iter_mut().zip(&self.keys) {
@@ -204,7 +204,7 @@ impl RowMap {
         Some(key)
     }
 
-    /// The same when no part of it is `(other)`: such a key may have a row of its own.
+    /// Likewise if no part of it is `(other)`: such a key may have a row of its own.
     fn own_key(&self, key_ids: &KeyIds) -> Option<KeyIds> {
         self.key_of(key_ids).filter(|key| !key.contains(&OTHER))
     }

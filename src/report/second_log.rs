@@ -1,12 +1,12 @@
-//! The second log: what each group of an aggregate gained in the second that runs, in columns.
+//! The second log: the gain of each group of an aggregate in the running second, in columns.
 //!
 //! ```text
 //!   | number of the group (see `directory`) | extremes, if the aggregate keeps them | where its gain ends |
 //!   | gain | gain | ..                                                               as `gain` encodes them
 //! ```
 //!
-//! Written by the merger's thread at a cut, then never changed; whoever has it may keep it. A log is bounded: past its bytes
-//! all further groups share one last record, of [`OTHER_GROUP`].
+//! Written by the merger's thread at a cut, then immutable and shareable. A log is bounded: past
+//! its limit all further groups share one last record, of [`OTHER_GROUP`].
 
 use super::counts::Histogram;
 use super::directory::{Changes, Directory, KnownGroups, OTHER_GROUP};
@@ -16,25 +16,25 @@ use super::reading::Extremes;
 use super::totals::Totals;
 use crate::pool::strings::StringInterner;
 
-/// What groups of an aggregate gained. Several records may be of one group.
+/// Gains of an aggregate's groups. Several records may be of one group.
 #[derive(Debug, Default)]
 pub struct SecondLog {
-    /// Which directory has the numbers: no two are the same.
+    /// The directory that has the numbers: unique.
     pub directory: u64,
-    /// How many keys a group has.
+    /// Number of keys per group.
     keys: usize,
-    /// What happened to the directory.
+    /// Changes of the directory.
     pub changes: Changes,
     groups: Vec<u32>,
     extremes: Vec<Extremes>,
     ends: Vec<u32>,
     gains: Vec<u8>,
-    /// Records that count for the group `(other)` for want of memory.
+    /// Records counted for the group `(other)` for lack of memory.
     pub folded: u64,
 }
 
 impl SecondLog {
-    /// What a reader knows before the first log of its directory.
+    /// A reader's state before the first log of its directory.
     #[must_use]
     pub fn nothing_known(&self) -> KnownGroups {
         KnownGroups::new(self.keys)
@@ -46,7 +46,8 @@ impl SecondLog {
         &self.groups
     }
 
-    /// Record `at`: smallest and largest values, [`Extremes::NOTHING`] when the aggregate keeps none; what was gained.
+    /// Record `at`: smallest and largest values, [`Extremes::NOTHING`] if the aggregate keeps none;
+    /// and the gain.
     #[must_use]
     pub fn record(&self, at: usize) -> (Extremes, EncodedGain<'_>) {
         let begin = at.checked_sub(1).map_or(0, |before| self.ends[before]);
@@ -55,13 +56,13 @@ impl SecondLog {
         (extremes.unwrap_or_default(), EncodedGain(gain))
     }
 
-    /// Reads a little of record `at`, so that it is at hand when its turn comes.
+    /// Prefetches record `at`.
     pub(crate) fn touch(&self, at: usize) {
         let end = self.ends[at] as usize;
         std::hint::black_box(self.gains.get(end.wrapping_sub(1)));
     }
 
-    /// Nobody will read what was gained.
+    /// Drops the gains, which nobody will read.
     pub(crate) fn drop_gains(&mut self) {
         *self = Self {
             directory: self.directory,
@@ -71,7 +72,7 @@ impl SecondLog {
         };
     }
 
-    /// Bytes taken.
+    /// Bytes on the heap.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.gains.capacity()
@@ -94,18 +95,18 @@ impl SecondLog {
     }
 }
 
-/// Writes the log of the second that runs, and the directory.
+/// Writes the log of the running second, and the directory.
 #[derive(Debug)]
 pub(super) struct SecondLogWriter {
     pub(super) directory: Directory,
     log: SecondLog,
     bytes_max: usize,
-    /// What finds no room.
+    /// Gains of groups without room.
     other: Option<(Totals, Option<Extremes>, Histogram)>,
 }
 
 impl SecondLogWriter {
-    /// Nothing yet; no other directory has this number.
+    /// An empty writer; no other directory has this number.
     pub(super) fn new(directory: u64, keys: usize, strings: &StringInterner) -> Self {
         Self {
             directory: Directory::new(keys, strings),
@@ -119,13 +120,14 @@ impl SecondLogWriter {
         }
     }
 
-    /// Log and directory, which are read for so many reports, may take so many bytes more than the directory has.
+    /// Lets log and directory, which are read for this many reports, take `more` bytes than the
+    /// directory has.
     pub(super) fn allow(&mut self, more: usize, reports: usize) {
         self.directory.expect(self.log.keys, reports);
         self.bytes_max = self.directory.bytes() + more;
     }
 
-    /// Writes what a group gained, whose key has these strings.
+    /// Writes the gain of a group, whose key has these strings.
     pub(super) fn write(
         &mut self,
         (group, key): (u32, impl Iterator<Item = u32>),
@@ -151,7 +153,8 @@ impl SecondLogWriter {
         }
     }
 
-    /// What was written, of groups with these keys; the next one has room for as much. `is_over`: the second is.
+    /// The log, for groups with these keys; the next one has room for as much. `is_over`: the
+    /// second has ended.
     pub(super) fn take(&mut self, is_over: bool, keys: &KeyTable) -> SecondLog {
         if let Some((totals, extremes, histogram)) = self.other.take() {
             let pairs = histogram.iter();

@@ -1,8 +1,9 @@
-//! The tick log: what each group gained in a tick, packed, to be subtracted when the tick leaves the window.
+//! The tick log: the gain of each group in a tick, encoded, to be subtracted when the tick leaves
+//! the window.
 //!
-//! One entry a group: its number, its sums, its histogram, as variable-length integers. A busy group takes little more
-//! than its distinct buckets, however many requests it had. Nothing else is needed to expire a tick: not the raw rows,
-//! which may be gone by then.
+//! One entry per group: its number, its sums, its histogram, as variable-length integers. A busy
+//! group takes little more than its distinct buckets, however many requests it had. Nothing else is
+//! needed to expire a tick: not the raw rows, which may be gone by then.
 
 use std::sync::Arc;
 
@@ -13,22 +14,22 @@ use super::gain::{Pairs, write_pairs};
 use super::totals::Totals;
 use super::varint;
 
-/// A piece of what one tick added.
+/// A piece of a tick's log.
 #[derive(Debug)]
 pub(super) struct TickLog {
     pub(super) head: TickHead,
-    /// Shared with a snapshot that is being written, never for longer.
+    /// Shared with a snapshot being written, never for longer.
     pub(super) entries: Arc<[u8]>,
 }
 
-/// Which tick a piece is of, and what is missing in it.
+/// The tick of a piece, and what is missing in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct TickHead {
     pub(super) tick: u64,
     pub(super) histograms: bool,
-    /// Some of what was counted in this tick lies under `(other)` for want of memory.
+    /// Some of this tick's counts are under `(other)` for lack of memory.
     pub(super) overflowed: bool,
-    /// First and last merge of the tick so far, milliseconds, whether or not it counted here.
+    /// First and last merge of the tick so far, in milliseconds, whether or not it counted here.
     pub(super) seen: Option<(u64, u64)>,
 }
 
@@ -39,13 +40,13 @@ pub(super) struct TickLogWriter {
 }
 
 impl TickLogWriter {
-    /// Adds what `group` gained. With `histogram` `None` it is left out (memory budget).
+    /// Adds the gain of `group`. `histogram` is `None` if it is left out (memory budget).
     pub(super) fn entry(&mut self, group: u32, totals: &Totals, histogram: Option<&Histogram>) {
         let histogram = histogram.unwrap_or(const { &Histogram::new() });
         self.pairs(group, totals, histogram.len(), histogram.iter());
     }
 
-    /// The same from `len` (bucket, count), buckets ascending.
+    /// Likewise from `len` pairs of (bucket, count), buckets ascending.
     pub(super) fn pairs(
         &mut self,
         group: u32,
@@ -59,7 +60,7 @@ impl TickLogWriter {
         write_pairs(&mut self.bytes, pairs);
     }
 
-    /// What was written since the last one was finished.
+    /// Bytes written since the last log was finished.
     pub(super) fn unfinished(&self) -> &[u8] {
         &self.bytes
     }
@@ -69,7 +70,7 @@ impl TickLogWriter {
         self.bytes.extend_from_slice(entries);
     }
 
-    /// What was written, exactly as large as it needs to be; the writer is empty again.
+    /// The log, exactly as large as necessary; the writer is empty again.
     pub(super) fn finish(&mut self, head: TickHead) -> TickLog {
         let log = TickLog {
             head,
@@ -79,7 +80,7 @@ impl TickLogWriter {
         log
     }
 
-    /// Gives memory back after an unusually large tick.
+    /// Frees memory after an unusually large tick.
     pub(super) fn shrink(&mut self) {
         self.bytes.shrink_to(1 << 16);
     }
@@ -96,8 +97,8 @@ impl<'a> TickLogReader<'a> {
         Self { bytes }
     }
 
-    /// The next entry's group and sums; its histogram pairs go to `pairs`. Of bytes that were not written as entries it makes
-    /// numbers of any size, buckets in any order.
+    /// The next entry's group and sums; its histogram pairs go to `pairs`. Bytes that are not
+    /// entries give numbers of any size, and buckets in any order.
     pub(super) fn next(&mut self, pairs: &mut Vec<(u32, u64)>) -> Option<(u32, Totals)> {
         if self.bytes.is_empty() {
             return None;

@@ -1,16 +1,17 @@
-//! The measures, and the sums of them that every row has.
+//! The measures, and their sums in every row.
 //!
-//! All are integers (microseconds, bytes, counts), so that what is added can be taken away again without a trace,
-//! and wide enough that no number of valid records overflows them: a time is below 2^51 us, a u32 below 2^32.
+//! All are integers (microseconds, bytes, counts), so that additions can be subtracted exactly, and
+//! wide enough that no number of valid records overflows them: a time is below 2^51 us, a u32 below
+//! 2^32.
 
 use std::ops::{AddAssign, SubAssign};
 
 use super::varint;
 use crate::value::Unit;
 
-/// Declares what is measured: the measure, its field in [`Totals`], the unit in which it is shown,
-/// and its column in rows that are stored. Tick logs, the state and pending files have them in this
-/// order, so new ones come last.
+/// Declares the measures: each with its field in [`Totals`], the unit in which it is shown, and its
+/// column in stored rows. Tick logs, the state and pending files have them in this order, so new
+/// ones come last.
 macro_rules! measures {
     ($($(#[$about:meta])* $measure:ident $field:ident: $width:ty, $unit:ident, $stored:literal;)*) => {
         /// A sum that every row has.
@@ -29,14 +30,14 @@ macro_rules! measures {
                 match self { $(Self::$measure => stringify!($field),)* }
             }
 
-            /// In what it is shown: seconds are counted in microseconds, and bytes are KiB in
-            /// Pinba's tables.
+            /// The unit in which it is shown: seconds are counted in microseconds, and bytes are
+            /// KiB in Pinba's tables.
             #[must_use]
             pub const fn unit(self) -> Unit {
                 match self { $(Self::$measure => Unit::$unit,)* }
             }
 
-            /// Its column in rows that are stored, times in microseconds.
+            /// Its column in stored rows, with times in microseconds.
             #[must_use]
             pub const fn stored(self) -> &'static str {
                 match self { $(Self::$measure => $stored,)* }
@@ -50,14 +51,14 @@ macro_rules! measures {
             }
         }
 
-        /// What a row, or one tick of a row, adds up to.
+        /// The sums of a row, or of one tick of a row.
         #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
         pub struct Totals {
             $($(#[$about])* pub $field: $width,)*
         }
 
         impl Totals {
-            /// All sums, in the order in which tick logs have them.
+            /// All sums, in the order of tick logs.
             #[inline]
             pub(crate) const fn sums(&self) -> [u128; Measure::ALL.len()] {
                 [$(self.$field as u128),*]
@@ -74,7 +75,7 @@ macro_rules! measures {
 }
 
 measures! {
-    /// Requests (packets and those nested in them); at timer level each counts once per row.
+    /// Requests (including nested ones); at timer level each counts once per row.
     Requests requests: u64, Count, "req_count";
     /// Timer level: hit counts. Request level: number of timers.
     Hits hits: u128, Count, "hit_count";
@@ -96,14 +97,14 @@ impl Totals {
     /// Nothing counted yet.
     pub const ZERO: Self = Self::of([0; Measure::ALL.len()]);
 
-    /// Packs the sums.
+    /// Encodes the sums.
     pub(crate) fn push(&self, to: &mut Vec<u8>) {
         for sum in self.sums() {
             varint::push(to, sum);
         }
     }
 
-    /// Takes what [`push`](Self::push) packed off the front.
+    /// Decodes sums written by [`push`](Self::push) off the front.
     pub(crate) fn take(from: &mut &[u8]) -> Self {
         Self::of(std::array::from_fn(|_| varint::take(from)))
     }

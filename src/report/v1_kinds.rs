@@ -1,4 +1,5 @@
-//! The table of Pinba's kinds, `v1_kinds.txt`: which keys each has, and how its `index_value` is put together.
+//! The table of Pinba's kinds, `v1_kinds.txt`: the keys of each, and the format of its
+//! `index_value`.
 
 use std::sync::LazyLock;
 
@@ -23,7 +24,7 @@ pub(super) enum Tags {
 pub(super) struct V1Kind {
     /// `report1`, ...
     pub(super) name: &'static str,
-    /// The table that Pinba makes for it.
+    /// The table in which Pinba shows it.
     pub(super) table: Option<&'static str>,
     pub(super) level: Level,
     /// Fields before the tags, in key and column order.
@@ -31,7 +32,7 @@ pub(super) struct V1Kind {
     pub(super) tags: Tags,
     /// Fields after the tags.
     pub(super) after: Vec<Field>,
-    /// The `index_value` of a kind without tags: digits are keys, the rest stands as it is.
+    /// The `index_value` of a kind without tags: digits are keys, the rest is literal.
     index: &'static str,
 }
 
@@ -82,7 +83,7 @@ impl V1Kind {
         numbered.find(|(kind, _)| kind.name == name)
     }
 
-    /// Which tables belong with it.
+    /// The family of its tables.
     pub(super) fn kind(&self) -> Kind {
         match (self.tags, self.level) {
             (Tags::None, _) => Kind::Base,
@@ -91,7 +92,7 @@ impl V1Kind {
         }
     }
 
-    /// Which of several tags of one name counts.
+    /// Which of several tags with the same name counts.
     pub(super) fn occurrence(&self) -> Occurrence {
         match (self.level, self.tags) {
             (Level::Timer, Tags::Two) => Occurrence::Last,
@@ -99,8 +100,8 @@ impl V1Kind {
         }
     }
 
-    /// The `index_value` for so many tags: timer-tag reports name script, host and server before the tags,
-    /// request-tag reports leave the host out; `tagN` kinds end with a bar.
+    /// The `index_value` for this many tags: timer-tag reports name script, host and server before
+    /// the tags, request-tag reports leave the host out; `tagN` kinds end with a bar.
     pub(super) fn index(&self, tags: usize) -> Vec<IndexPart> {
         if self.tags == Tags::None {
             let parts = self.index.split("").filter(|part| !part.is_empty());

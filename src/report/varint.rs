@@ -1,7 +1,7 @@
-//! Numbers of variable length: seven bits a byte, the lowest first; the top bit says that more follow.
+//! Variable-length numbers: seven bits per byte, lowest first; the top bit says that more follow.
 //!
-//! What tick logs and blocks of the last hour are packed with. Any bytes can be read: what ends early reads as 0. (Snapshots
-//! are encoded by `postcard`, and have tick logs as they are.)
+//! The encoding of tick logs and blocks of the last hour. Any bytes can be read: a number that ends
+//! early reads as 0. (Snapshots are encoded by `postcard`, and contain tick logs unchanged.)
 
 /// Appends a number.
 #[inline]
@@ -24,7 +24,7 @@ fn push_wide(to: &mut Vec<u8>, value: u128) {
     push(to, value >> 7);
 }
 
-/// Bytes that a number takes.
+/// Bytes of an encoded number.
 pub(crate) fn bytes(value: u64) -> usize {
     (64 - (value | 1).leading_zeros()).div_ceil(7) as usize
 }
@@ -59,7 +59,7 @@ fn take_long(from: &mut &[u8]) -> u128 {
     u128::from(low)
 }
 
-/// The rest of a number of more than 63 bits; what is past the 128th is left out.
+/// The rest of a number of more than 63 bits; bits past the 128th are dropped.
 #[cold]
 fn take_wide(from: &mut &[u8], low: u64) -> u128 {
     let mut value = u128::from(low);

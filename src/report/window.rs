@@ -1,7 +1,8 @@
 //! A window: how far back reports reach, in ticks of the monotonic clock.
 //!
-//! A record belongs to the tick in which it was merged and is inside a window of N ticks as long as that tick is one of
-//! the last N, the running one included. A tick is `max(1 s, window / 120)` wide (whole milliseconds, rounded up).
+//! A record belongs to the tick in which it was merged and is inside a window of N ticks as long as
+//! that tick is one of the last N, including the running one. A tick is `max(1 s, window / 120)`
+//! wide (whole milliseconds, rounded up).
 
 use std::time::Duration;
 
@@ -10,9 +11,9 @@ use serde::{Deserialize, Serialize};
 /// The division of a window into ticks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Ticks {
-    /// Width of one, milliseconds.
+    /// Width of a tick in milliseconds.
     pub tick_ms: u64,
-    /// How many make the window.
+    /// Number of ticks in the window.
     pub count: u64,
 }
 
@@ -30,13 +31,13 @@ impl Ticks {
         }
     }
 
-    /// The tick that runs at `now_ms`.
+    /// The tick at `now_ms`.
     #[must_use]
     pub fn at(&self, now_ms: u64) -> u64 {
         now_ms / self.tick_ms
     }
 
-    /// The youngest tick that is outside the window while `tick` runs; `None` while nothing can be.
+    /// The latest tick outside the window while `tick` runs; `None` while there is none.
     #[must_use]
     pub fn last_gone(&self, tick: u64) -> Option<u64> {
         tick.checked_sub(self.count)

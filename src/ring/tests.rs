@@ -1,5 +1,5 @@
-//! The ring, by kind: smoke, capacity, spsc, mpsc, full, order, drops. A record here is 16 bytes: who pushed it, and
-//! a number that grows, so that what comes out can be held against what went in.
+//! The ring, by kind: smoke, capacity, spsc, mpsc, full, order, drops. A record here is 16 bytes:
+//! the lane that pushed it, and a growing number, so that output can be compared with input.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -41,7 +41,7 @@ fn records(block: &Block) -> Vec<(u64, u64)> {
         .collect()
 }
 
-/// Takes all that is there; also checks that the blocks count right.
+/// Takes all records; also checks the counts of the blocks.
 fn drain(consumer: &mut Consumer) -> Vec<(u64, u64)> {
     let mut all = Vec::new();
     while let Some(block) = consumer.pop() {
@@ -58,7 +58,7 @@ fn numbers(records: &[(u64, u64)]) -> Vec<u64> {
     records.iter().map(|(_, number)| *number).collect()
 }
 
-/// Blocks that lie in the shared queues, and in the lanes'.
+/// Blocks in the shared queues and in those of the lanes.
 fn blocks_at_rest(ring: &TempRing) -> usize {
     let lanes: usize = ring
         .lanes
@@ -109,7 +109,7 @@ fn capacity_of_the_plan() {
     assert_eq!((plan.blocks, plan.block_requests_max), (512, 515));
     assert_eq!(plan.bytes(), 128 << 20);
     assert!(plan.requests_max() - 262_144 < 2000);
-    // The least there is.
+    // The minimum.
     assert_eq!(
         RingPlan::new(0, 0, 1),
         RingPlan {
@@ -234,7 +234,7 @@ fn full_books_the_loss_on_the_socket_that_lost() {
         push(&mut producers[1], 1, number);
     }
     producers[1].publish();
-    // Two of three blocks were in the queue; the third is open and not in anyone's way.
+    // Two of three blocks were in the queue; the third is open and blocks nobody.
     assert_eq!(counters[0].requests_overwritten.get(), 22);
     drain(&mut consumer);
     for (socket, pushed) in counters.iter().zip([30, 1000]) {
@@ -329,7 +329,8 @@ fn order_is_kept_when_overwriting_overtakes_the_walk() {
     push_blocks(1);
     let mut got = records(&consumer.pop().unwrap());
     push_blocks(3);
-    // The walk takes the open block aside and gives the first of three filled ones that are older...
+    // The walk sets the open block aside and returns the first of three filled ones that are
+    // older...
     got.extend(records(&consumer.pop().unwrap()));
     // ...and now all that are left in the queue are younger.
     push_blocks(20);
@@ -372,7 +373,7 @@ fn few_blocks_go_round_when_the_merger_keeps_up() {
     assert!(touched <= 4, "{touched}");
 }
 
-/// A merger that is late again and again needs no more blocks than it did the first time.
+/// A merger that is late repeatedly needs no more blocks than the first time.
 #[test]
 fn blocks_that_were_in_use_are_used_again() {
     let (ring, mut producers, mut consumer, _) = ring(262_144, 262_144 * 512, 1);

@@ -1,4 +1,4 @@
-//! Takes the seconds of the stream into the last hour. Runs on the series thread alone, which alone writes.
+//! Adds the seconds of the stream to the last hour. Runs on the series thread, the only writer.
 
 use std::sync::Arc;
 
@@ -11,12 +11,12 @@ use crate::report::gain::{EncodedGain, Sum};
 use crate::report::totals::Totals;
 use crate::report::{TOTAL_ID, Watched};
 
-/// What takes seconds in.
+/// Adds seconds to the last hour.
 #[derive(Debug)]
 pub struct Fold {
     shared: Arc<Shared>,
-    /// The next second, in the count of the points: that goes on although the wall clock is set, for what was a minute ago
-    /// still was.
+    /// The next second, in the numbering of points, which continues even if the wall clock is set:
+    /// a minute ago is still a minute ago.
     next: u64,
     packed: Vec<u8>,
 }
@@ -25,18 +25,18 @@ impl Fold {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
         Self {
             shared,
-            // So that the hour before fits.
+            // Leaves room for the hour before.
             next: 2 * HOUR_SECS,
             packed: Vec::new(),
         }
     }
 
-    /// Takes a second in. `missed`: requests of seconds before it that were dropped unread.
+    /// Adds a second. `missed`: requests of earlier seconds that were dropped unread.
     pub fn take(&mut self, second: &Second, missed: u64) {
         self.take_rows(second, missed, |rows| second.read(&mut [rows]));
     }
 
-    /// The same, with its rows from `read`.
+    /// Adds a second with its rows from `read`.
     pub fn take_rows(
         &mut self,
         second: &Second,
@@ -71,7 +71,7 @@ impl Fold {
         };
         read(&mut adding);
         let history = &mut adding.state.history;
-        // After a long stop there is no point in each of its seconds.
+        // After a long stop, not every second needs a point.
         let quiet = (number + 1).max(self.next.saturating_sub(FINE_SECS))..self.next;
         for second in std::iter::once(number).chain(quiet) {
             let missed = if second == number { missed } else { 0 };
@@ -88,11 +88,11 @@ impl Fold {
     }
 }
 
-/// Adds what rows gained, and all of a report together.
+/// Adds the gains of rows, and their total per report.
 struct Adding<'a> {
     state: RwLockWriteGuard<'a, State>,
     second: u64,
-    /// The number of the report at hand.
+    /// Number of the current report.
     report: u64,
     /// The only row of a report without keys is its total.
     has_keys: bool,
@@ -116,7 +116,7 @@ impl RowReader for Adding<'_> {
     fn row(&mut self, row: &RowDelta<'_>) {
         self.all.add_read(&row.totals, row.times.clone());
         if self.has_keys {
-            // Its time, and a little for each request, so that requests without time count too.
+            // Its time, plus a little per request, so that requests without time count too.
             let weight = row.totals.time as f64 + row.totals.requests as f64;
             self.add(row.id, weight, row.encoded);
         }
@@ -130,7 +130,8 @@ impl RowReader for Adding<'_> {
             self.add(TOTAL_ID, f64::INFINITY, EncodedGain(&packed));
             *self.packed = packed;
         }
-        // Readers need not wait until all reports are added: what is added belongs to a second that they do not see yet.
+        // Readers need not wait until all reports are added: the rows belong to a second that they
+        // do not see yet.
         RwLockWriteGuard::bump(&mut self.state);
     }
 }

@@ -1,7 +1,9 @@
-//! What is kept of the last hour: of each row its points, and when nothing can be said of rows that have none.
+//! The data of the last hour: the points of each row, and the seconds for which nothing is known of
+//! rows without points.
 //!
-//! Written by the series thread alone, under the lock. Memory is bounded: when all points take more, the lightest rows go,
-//! those above them go without histograms, and the total of a report, which weighs most, stays.
+//! Written by the series thread alone, under the lock. Memory is bounded: when all points take
+//! more, the lightest rows go, the next heavier ones lose their histograms, and the total of a
+//! report, which weighs most, stays.
 
 use std::cmp::Reverse;
 use std::collections::hash_map::Entry;
@@ -13,26 +15,26 @@ use super::points::Points;
 use crate::report::gain::EncodedGain;
 use crate::report::{FIRST_ID, OTHER_ID, TOTAL_ID};
 
-/// Seconds that are kept one by one.
+/// Most recent seconds, kept individually.
 pub(super) const FINE_SECS: u64 = 300;
-/// Those before are added up by tens.
+/// Older seconds are merged in slots of this many.
 pub(super) const COARSE_SECS: u64 = 10;
-/// Seconds that are kept.
+/// Length of the history in seconds.
 pub(super) const HOUR_SECS: u64 = 3_600;
 
-/// What becomes of a weight in ten seconds: half of it is gone after ten minutes.
+/// Decay of a weight in ten seconds: it halves in ten minutes.
 const FADING: f64 = 0.988_514;
 
 /// What a row takes beside its points: its place in a table that is two thirds full, what `malloc`
 /// adds, and its entry in the list of all rows while room is made.
 const ROW_BYTES: usize = (size_of::<Row>() + size_of::<u64>()) * 3 / 2 + 16 + size_of::<Heft>();
 
-/// Some seconds: one, or the ten of the wall clock that they were added up to.
+/// A second, or the ten wall-clock seconds that were merged.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Slot {
     pub(super) second: u64,
     pub(super) secs: u64,
-    /// Requests of seconds that were lost before it.
+    /// Requests of lost seconds before it.
     pub(super) missed: u64,
 }
 
@@ -45,7 +47,7 @@ impl Slot {
 /// One row.
 #[derive(Debug)]
 pub(super) struct Row {
-    /// Its time of late: who keeps room when there is too little.
+    /// Its recent time, which decides who keeps room when there is too little.
     weight: f64,
     /// Whether it has room for histograms.
     is_full: bool,
@@ -57,7 +59,8 @@ impl Row {
         ROW_BYTES + self.points.bytes()
     }
 
-    /// Larger for the heavier one. Ids break ties, so that rows of one weight do not take turns.
+    /// A rank that is larger for heavier rows. Ids break ties, so that rows of equal weight do not
+    /// take turns.
     fn rank(&self, id: u64) -> Rank {
         (self.weight.to_bits(), id)
     }
@@ -66,10 +69,10 @@ impl Row {
 /// Weight, no less than 0, and id.
 type Rank = (u64, u64);
 
-/// A row's rank, its bytes without histograms, and theirs.
+/// A row's rank, its bytes without histograms, and those of its histograms.
 type Heft = (Rank, u32, u32);
 
-/// What one report gained.
+/// The gains of one report.
 #[derive(Debug, Default)]
 pub(super) struct Report {
     /// The first second in which it was watched.
@@ -80,26 +83,27 @@ pub(super) struct Report {
     pub(super) folded: BTreeSet<u64>,
 }
 
-/// All that is kept.
+/// All data of the last hour.
 #[derive(Debug, Default)]
 pub(super) struct History {
-    /// By number.
+    /// Reports by number.
     pub(super) reports: BTreeMap<u64, Report>,
-    /// What is over, oldest first: tens, then seconds.
+    /// Completed slots, oldest first: tens, then seconds.
     pub(super) slots: VecDeque<Slot>,
-    /// Unix second of second 0. It moves when the wall clock is set: what was a minute ago still was.
+    /// Unix second of second 0. It moves when the wall clock is set: a minute ago is still a minute
+    /// ago.
     pub(super) base: u64,
-    /// Bytes that all rows take.
+    /// Bytes of all rows.
     pub(super) bytes: usize,
     bytes_max: usize,
-    /// A row that is new has to weigh more than this.
+    /// A new row has to weigh more than this.
     weight_min: f64,
-    /// Rows that gained something in the newest second that is in the total alone.
+    /// Rows whose gain in the newest second is in the total only.
     pub(super) folded: usize,
 }
 
 impl History {
-    /// Nothing yet, in `bytes_max` at most.
+    /// An empty history of at most `bytes_max` bytes.
     pub(super) fn new(bytes_max: usize) -> Self {
         Self {
             bytes_max,
@@ -107,7 +111,7 @@ impl History {
         }
     }
 
-    /// What a row gained in a second, that weighs so much.
+    /// Adds the gain of a row in a second, with its weight.
     pub(super) fn add(
         &mut self,
         second: u64,
@@ -156,19 +160,20 @@ impl History {
         self.bytes = rows.map(Row::bytes).sum();
     }
 
-    /// The second behind the newest.
+    /// The second after the newest.
     pub(super) fn end(&self) -> Option<u64> {
         self.slots.back().map(Slot::end)
     }
 
-    /// The oldest second that is kept, and from where on each is kept by itself; `None` before there is any.
+    /// The oldest second kept, and the oldest one kept individually; `None` if there is none yet.
     pub(super) fn reaches(&self) -> Option<(u64, u64)> {
         let fine = self.slots.iter().rev().take_while(|slot| slot.secs == 1);
         let fine_from = fine.last().or(self.slots.back())?.second;
         Some((self.slots.front()?.second, fine_from))
     }
 
-    /// Ten seconds have passed: what is older than [`FINE_SECS`] is added up by tens of the wall clock, what is older than the hour goes.
+    /// Called every ten seconds: merges seconds older than [`FINE_SECS`] by tens of the wall clock,
+    /// and drops those older than an hour.
     pub(super) fn age(&mut self) {
         let end = self.end().unwrap_or_default();
         let ten = |second| (self.base + second) / COARSE_SECS;
@@ -208,7 +213,7 @@ impl History {
         self.measure();
     }
 
-    /// Decides who keeps what, when there is too little room.
+    /// Decides which rows keep their data when there is too little room.
     fn make_room(&mut self, newest: u64) {
         let reports = self.reports.values().flat_map(|it| &it.rows);
         let heft = |(&id, row): (&u64, &Row)| {
@@ -218,8 +223,8 @@ impl History {
         };
         let mut rows: Vec<Heft> = reports.map(heft).collect();
         rows.sort_unstable_by_key(|&(rank, ..)| Reverse(rank));
-        // Some more than what is missing, so that this is seldom done. Sums may take a part of the room: a chart of counts is
-        // worth more than percentiles of few rows.
+        // Frees more than is missing, so that this is rarely done. Sums may take part of the room:
+        // a chart of counts is worth more than percentiles of few rows.
         let room = self.bytes_max / 8 * 7;
         let stay = first_without_room(&rows, room / 5 * 3, |&(_, sums, _)| sums);
         let gone = rows.get(stay).map(|row| row.0);
@@ -248,7 +253,7 @@ impl History {
         self.measure();
     }
 
-    /// How many rows there are, and how many of the newest second have histograms and how many have none.
+    /// Numbers of all rows, and of those with and without histograms in the newest second.
     pub(super) fn count(&self) -> (usize, usize, usize) {
         let (mut all, mut counts) = (0, [0; 2]);
         let newest = self.end().unwrap_or_default().saturating_sub(1);
@@ -263,7 +268,7 @@ impl History {
     }
 }
 
-/// How many of these rows have room together.
+/// The number of these rows that fit together.
 fn first_without_room(rows: &[Heft], mut room: usize, bytes: impl Fn(&Heft) -> u32) -> usize {
     let has_room = |row: &&Heft| {
         let rest = room.checked_sub(bytes(row) as usize);
@@ -279,7 +284,7 @@ mod tests {
     use crate::report::gain::encode;
     use crate::report::totals::Totals;
 
-    /// A row of so many requests, of 50 different times.
+    /// The gain of a row with this many requests, of 50 different times.
     fn gained(requests: u64) -> Vec<u8> {
         let mut packed = Vec::new();
         let totals = Totals {
@@ -292,7 +297,7 @@ mod tests {
         packed
     }
 
-    /// So many seconds of rows 2 to 101, of which the heaviest has the largest id.
+    /// A history of rows 2 to 101 over `seconds`; the heaviest has the largest id.
     fn history(bytes_max: usize, seconds: u64) -> History {
         let mut history = History::new(bytes_max);
         history.reports.insert(7, Report::default());
@@ -370,7 +375,7 @@ mod tests {
         let last = 102 - rows as u64;
         let expected = (last..102).map(|id| (id, id >= 102 - full as u64));
         assert_eq!(kept, expected.collect::<Vec<_>>());
-        // Of seconds in which some had no room nothing is known of those that are not there.
+        // Absent rows are unknown in seconds in which some had no room.
         assert_eq!(report.folded.len(), 100);
         // Later there is room again.
         history.slots.push_back(Slot {

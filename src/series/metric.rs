@@ -1,7 +1,7 @@
-//! What can be drawn over time: the numbers that a row's sums and histogram give for a span of seconds.
+//! Metrics over time: numbers computed from a row's sums and histogram over a span of seconds.
 //!
-//! Pure arithmetic. Times and CPU are in seconds, sizes in bytes; a number per second is over the seconds that are known,
-//! so the running, unfinished point of a line shows the right height.
+//! Pure arithmetic. Times and CPU are in seconds, sizes in bytes; rates are over the known seconds,
+//! so that the running, unfinished point of a line has the right height.
 
 use crate::report::definition::{Definition, Level};
 use crate::report::gain::Sum;
@@ -15,28 +15,28 @@ use crate::value;
 /// One number of a row over some seconds.
 #[derive(Debug, Clone, Copy)]
 pub enum Metric {
-    /// A sum, or what it is a second or on average.
+    /// A sum, its rate, or its average.
     Named(&'static Named),
-    /// The request time (timer value per hit) that so many percent do not exceed, seconds.
+    /// The request time (timer value per hit) not exceeded by this percentage, in seconds.
     Percentile(f64),
 }
 
-/// Name, unit, of what it is the sum, and by what that is divided.
+/// Name, unit, summed measures, and their divisor.
 type Named = (&'static str, &'static str, &'static [Measure], Per);
 
-/// What a sum is divided by.
+/// The divisor of a sum.
 #[derive(Debug, Clone, Copy)]
 pub enum Per {
-    /// Nothing.
+    /// None.
     All,
-    /// Seconds that are known.
+    /// Known seconds.
     Second,
-    /// Requests, in timer reports hits.
+    /// Requests, or hits in timer reports.
     Event,
 }
 
-/// All but percentiles. Sums of times are of all requests (or timers) together, so a second's time is how many were at work at
-/// once, on average. Traffic, memory and errors are 0 in timer reports.
+/// All metrics except percentiles. Sums of times cover all requests (or timers), so time per second
+/// is the average number of concurrent ones. Traffic, memory and errors are 0 in timer reports.
 static NAMED: [Named; 16] = [
     ("req_count", "requests", &[Requests], Per::All),
     ("req_per_sec", "requests/s", &[Requests], Per::Second),
@@ -57,13 +57,13 @@ static NAMED: [Named; 16] = [
 ];
 
 impl Metric {
-    /// The names of all, of the percentiles those of the three usual ones.
+    /// The names of all metrics, with the three usual percentiles.
     pub fn names() -> impl Iterator<Item = &'static str> {
         let names = NAMED.iter().map(|(name, ..)| *name);
         names.chain(["p50", "p95", "p99"])
     }
 
-    /// The metric of this name: `req_per_sec`, `p95`, `p99_9` (`p99.9` too), ...
+    /// Parses a name: `req_per_sec`, `p95`, `p99_9` (`p99.9` too), ...
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
         if let Some(percent) = name.strip_prefix('p').and_then(percent) {
@@ -72,7 +72,7 @@ impl Metric {
         NAMED.iter().find(|it| it.0 == name).map(Self::Named)
     }
 
-    /// Its name, as [`parse`](Self::parse) takes it; percentiles as in the names of report columns.
+    /// Its name, as [`parse`](Self::parse) accepts it; percentiles are spelt as in report columns.
     #[must_use]
     pub fn name(&self) -> String {
         match self {
@@ -81,13 +81,13 @@ impl Metric {
         }
     }
 
-    /// Whether histograms are needed for it.
+    /// Whether it needs histograms.
     #[cfg(feature = "sql")]
     pub(crate) fn is_percentile(&self) -> bool {
         matches!(self, Self::Percentile(_))
     }
 
-    /// What its numbers are in.
+    /// The unit of its numbers.
     #[must_use]
     pub fn unit(&self) -> &'static str {
         match self {
@@ -96,7 +96,7 @@ impl Metric {
         }
     }
 
-    /// The number for a row that gained `span` in `span.secs` known seconds; `None` when there is none.
+    /// The value for a row with this gain over `span.secs` known seconds; `None` if there is none.
     pub(crate) fn of(&self, span: &Span<'_>) -> Option<f64> {
         let totals = &span.sum.totals;
         let (unit, measures, per) = match self {
@@ -119,7 +119,7 @@ impl Metric {
     }
 }
 
-/// A rank in percent, with up to three decimals: more than 0, at most 100.
+/// Parses a percentage with up to three decimals, above 0 and at most 100.
 fn percent(text: &str) -> Option<f64> {
     let (whole, decimals) = text.split_once(['_', '.']).unwrap_or((text, "0"));
     let digits = |text: &str| {
@@ -130,12 +130,12 @@ fn percent(text: &str) -> Option<f64> {
     (digits(whole) && digits(decimals) && in_range).then_some(percent)
 }
 
-/// What a row gained in some seconds.
+/// The gain of a row in some seconds.
 #[derive(Debug)]
 pub(crate) struct Span<'a> {
-    /// Of the report, which says how ranks are rounded and times counted.
+    /// The report's definition, which sets the rounding of ranks and the counting of times.
     pub(crate) definition: &'a Definition,
-    /// How many seconds of it are known: at least 1.
+    /// Known seconds in the span: at least 1.
     pub(crate) secs: u64,
     pub(crate) sum: Sum,
 }
@@ -158,7 +158,7 @@ impl Span<'_> {
     fn percentile(&self, percent: f64) -> Option<f64> {
         let histogram = self.sum.histogram()?;
         let total: u64 = histogram.iter().map(|(_, count)| count).sum();
-        // By one rule in all charts, whatever the rule of the report's own table.
+        // Charts share one rule, whatever the rule of the report's own table.
         let rank = Rank::percent(percent, Rounding::Up)?;
         let buckets = &self.definition.buckets;
         (total > 0).then(|| {
@@ -167,8 +167,8 @@ impl Span<'_> {
         })
     }
 
-    /// A percentile, seconds, which is not above the longest time, as far as that can be told; `ends` as
-    /// [`BucketLayout::longest_at_least`] takes it.
+    /// Limits a percentile, in seconds, to the longest time, as far as that is known; `ends` is as
+    /// in [`BucketLayout::longest_at_least`].
     pub(crate) fn bounded(&self, secs: f64, ends: impl Fn(u32) -> (u64, u64)) -> f64 {
         let histogram = self.sum.histogram().into_iter();
         let pairs = histogram.flat_map(|histogram| histogram.iter());

@@ -1,13 +1,14 @@
-//! The last hour in memory: what the rows of watched reports gained, second by second, so that charts have a past.
+//! The last hour in memory: the gains of rows of watched reports, second by second, for charts.
 //!
 //! ```text
 //!   Second of the stream --(rows of each report)--> a point of each row --(after five minutes)--> one of ten seconds
 //! ```
 //!
-//! One thread, `series`, adds a point to each row a second; it runs at a lower priority than ingest and what it misses is
-//! counted. Readers hold a [`Series`]. Memory is bounded by `series.memory`: when it does not suffice, rows of little weight
-//! (time of late) lose their percentiles, then their counts, never the totals. A report that is made later begins with what it
-//! gained since; of one that is dropped everything goes.
+//! One thread, `series`, adds a point to each row once a second; it runs at a lower priority than
+//! ingest, and counts what it misses. Readers hold a [`Series`]. Memory is bounded by
+//! `series.memory`: when it does not suffice, rows of little weight (recent time) lose their
+//! percentiles, then their counts, never the totals. A report created later begins with its gains
+//! since then; a dropped one loses everything.
 
 mod fold;
 mod history;
@@ -32,13 +33,13 @@ use crate::instruments::Instrument;
 use crate::report::definition::Definition;
 use crate::report::{CONFIGURED, DefinedBy, Watchlist};
 
-/// Most reports of which the past is kept: each is added up from the groups of every second.
+/// Most reports in the series: each is summed from the groups of every second.
 pub const REPORTS_MAX: usize = 64;
 
-/// The report of which it is always kept: everything together.
+/// The report that is always included: the total.
 pub const EVERYTHING: &str = "info";
 
-/// How the memory is divided, in fortieths: for rows, for seconds on their way here. The rest is for what is at hand.
+/// Fortieths of the memory for rows, and for seconds in transit. The rest is working memory.
 const ROWS: usize = 28;
 const STREAM: usize = 11;
 
@@ -50,7 +51,7 @@ pub(crate) static WRITE: Instrument =
 #[derive(Debug, Clone)]
 pub struct Series(Arc<Shared>);
 
-/// What the series thread writes and readers see.
+/// State that the series thread writes and readers see.
 #[derive(Debug)]
 struct Shared {
     watched: Watchlist,
@@ -65,19 +66,19 @@ struct State {
     missed: u64,
 }
 
-/// A list of reports names one that is not there.
+/// A list of reports is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ChoiceError {
-    /// No such report.
+    /// There is no such report.
     #[error(
         "there is no report called {name:?}; accepted: the names of base reports such as \"report_by_script_name\", of the \
          configuration's own reports, and \"*\" for all of the latter"
     )]
     Unknown {
-        /// The name.
+        /// The unknown name.
         name: String,
     },
-    /// Too many.
+    /// There are too many.
     #[error("{count} reports; accepted: up to {REPORTS_MAX}, since each is added up every second")]
     TooMany {
         /// How many.
@@ -85,7 +86,7 @@ pub enum ChoiceError {
     },
 }
 
-/// Checks a list of names of reports, in which `"*"` stands for all of the configuration's own.
+/// Checks a list of report names, in which `"*"` stands for all reports of the configuration.
 ///
 /// # Errors
 /// [`ChoiceError`].
@@ -109,17 +110,17 @@ pub fn check_names(
     }
 }
 
-/// Bytes of working memory while only metrics are fed.
+/// Bytes of working memory if only metrics are fed.
 const METRICS_MEMORY: usize = 16 << 20;
 
 impl Series {
-    /// A series without reports and without data, for tests of those who read one.
+    /// A series without reports and data, for tests of readers.
     #[must_use]
     pub fn nothing() -> Self {
         Self::new(Watchlist::default(), 0).0
     }
 
-    /// A series of these reports in so many bytes, and what fills it.
+    /// A series of these reports within `memory` bytes, and its writer.
     #[must_use]
     pub fn new(watched: Watchlist, memory: usize) -> (Self, Fold) {
         let state = State {
@@ -134,13 +135,13 @@ impl Series {
         (Self(Arc::clone(&shared)), Fold::new(shared))
     }
 
-    /// Bytes that a series of this budget takes: what it may, or what feeding the metrics alone takes.
+    /// Most bytes of a series with this budget; without one, those for feeding the metrics.
     #[must_use]
     pub fn bytes_max(memory: usize) -> usize {
         if memory == 0 { METRICS_MEMORY } else { memory }
     }
 
-    /// Bytes of it for seconds that are on their way here and to the metrics.
+    /// Bytes for seconds in transit to the series and the metrics.
     #[must_use]
     pub fn stream_bytes(memory: usize) -> usize {
         Self::bytes_max(memory) / 40 * STREAM

@@ -1,4 +1,4 @@
-//! The past of one row: what it gained in each second, or in ten of them, packed one behind the other.
+//! The past of one row: its gains per second, or per ten, packed one after the other.
 //!
 //! ```text
 //!   point:   | seconds since the last one | bytes that follow | gain (see `report::gain`) |
@@ -13,12 +13,12 @@ pub(super) struct Points {
     bytes: Vec<u8>,
     /// The second of the newest.
     pub(super) newest: u64,
-    /// Bytes of histograms in it.
+    /// Bytes of its histograms.
     pub(super) histograms: usize,
 }
 
 impl Points {
-    /// Adds what was gained in a second, with its histogram if it has one that is asked for.
+    /// Adds the gain of a second, with its histogram if there is one and it is wanted.
     pub(super) fn push(&mut self, second: u64, gained: EncodedGain<'_>, with_histogram: bool) {
         let passed = second.saturating_sub(self.newest);
         let mut histogram = gained.histogram_bytes();
@@ -39,7 +39,7 @@ impl Points {
         self.histograms += histogram;
     }
 
-    /// All of them, each with its second.
+    /// All points, each with its second.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u64, EncodedGain<'_>)> {
         let (mut rest, mut second) = (&self.bytes[..], 0);
         std::iter::from_fn(move || {
@@ -51,7 +51,8 @@ impl Points {
         })
     }
 
-    /// Adds up points for which `begin` returns the same second, and drops those for which it returns none.
+    /// Merges points for which `begin` returns the same second, and drops those for which it
+    /// returns none.
     pub(super) fn regroup(&mut self, begin: impl Fn(u64) -> Option<u64>, with_histograms: bool) {
         let old = std::mem::take(self);
         let points = old.iter();
@@ -72,12 +73,12 @@ impl Points {
         self.bytes.shrink_to_fit();
     }
 
-    /// Bytes that it takes on the heap.
+    /// Bytes on the heap.
     pub(super) fn bytes(&self) -> usize {
         self.bytes.capacity()
     }
 
-    /// A copy, to be read without a lock.
+    /// A copy that can be read without a lock.
     pub(super) fn copy(&self) -> Self {
         Self {
             bytes: self.bytes.clone(),

@@ -1,7 +1,7 @@
-//! Reading the last hour: lines of one row, and what there is.
+//! Reads the last hour: lines of one row, and the span covered.
 //!
-//! Called by the front ends on threads that may block. A question takes the lock of the series (never the pool's) for as
-//! long as it takes to find a row and copy its points; what is made of them needs no lock.
+//! Called by the front ends on threads that may block. A query holds the lock of the series (never
+//! the pool's) only to find a row and copy its points; everything else needs no lock.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::report::row_key::push_key;
 use crate::report::{TOTAL_ID, Watched};
 use crate::telemetry::reading::{Group, Place, readings};
 
-/// Most points of one line: an hour by the second. More are asked for with a larger step.
+/// Most points of one line: an hour by the second. Longer spans need a larger step.
 pub(super) const POINTS_MAX: u64 = 3_700;
 
 /// Metrics of one row over time.
@@ -24,8 +24,8 @@ pub struct Lines {
     pub from: u64,
     /// Seconds from point to point.
     pub step: u64,
-    /// By metric. Point `i` is about `from + i * step` to `from + (i + 1) * step`, the end excluded. `None`: not known, or an
-    /// average of nothing.
+    /// Points by metric. Point `i` covers `from + i * step` to `from + (i + 1) * step`, exclusive.
+    /// `None`: unknown, or an average of nothing.
     pub points: Vec<Vec<Option<f64>>>,
 }
 
@@ -45,22 +45,23 @@ pub struct Spreads {
 /// What is kept now, unix seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Coverage {
-    /// The oldest.
+    /// The oldest second.
     pub from: u64,
-    /// From here on each second is kept by itself.
+    /// From here on seconds are kept individually.
     pub fine_from: u64,
     /// The end of the last complete second.
     pub to: u64,
 }
 
 impl Series {
-    /// Metrics of one row (`key`: a text for each of [`Watched::key_names`], in their order), or of all rows of the report
-    /// together (`None`), from `from` (brought down to a multiple of the step) to before `to`, unix seconds, but not past the
-    /// last complete second. The step may be larger than asked for: a multiple of ten seconds where seconds are not kept one
-    /// by one any more. The last point of a step of several seconds may still grow.
+    /// Metrics of one row (`key`: a text for each of [`Watched::key_names`], in order), or of the
+    /// report's total (`None`), from `from` (rounded down to a multiple of the step) to before
+    /// `to`, unix seconds, but not past the last complete second. The step may be larger than
+    /// requested: a multiple of ten seconds where seconds are no longer kept individually. The last
+    /// point of a step of several seconds may still grow.
     ///
     /// # Errors
-    /// Why there is none, for the person who asked.
+    /// A message for the user on why there is no line.
     pub fn lines(
         &self,
         report: &str,
@@ -72,10 +73,11 @@ impl Series {
         self.lines_of(report, key, metrics, (from, to, step), true)
     }
 
-    /// Each metric of the row over the last `secs` complete seconds together. `None`: not known, or an average of nothing.
+    /// Each metric of the row over the last `secs` complete seconds together. `None`: unknown, or
+    /// an average of nothing.
     ///
     /// # Errors
-    /// As of [`lines`](Self::lines).
+    /// As for [`lines`](Self::lines).
     pub fn newest(
         &self,
         report: &str,
@@ -180,7 +182,7 @@ impl Series {
             };
             for slot in of_point {
                 while gained.next_if(|it| it.0 < slot.second).is_some() {}
-                // Of a row that is not there some may be in the total alone, or nothing was seen of it at all.
+                // An absent row may be part of the total only, or unobserved at that time.
                 let is_unknown =
                     slot.missed > 0 || folded.range(slot.second..slot.end()).next().is_some();
                 if is_unknown && gained.peek().is_none_or(|it| it.0 >= slot.end()) {
@@ -199,10 +201,10 @@ impl Series {
         Ok((from, step, points))
     }
 
-    /// A report of which the past is kept.
+    /// A report in the series.
     ///
     /// # Errors
-    /// Why it is not.
+    /// A message on why it is not.
     pub fn report(&self, name: &str) -> Result<Arc<Watched>, String> {
         if self.0.memory == 0 {
             return Err("the past is not kept: series.memory is 0".to_owned());
@@ -223,7 +225,7 @@ impl Series {
         })
     }
 
-    /// Why there are no lines of a row; `None`: there are.
+    /// Why a row has no lines; `None` if it has.
     #[must_use]
     pub fn why_not(&self, report: &str, key: Option<&[String]>) -> Option<String> {
         self.row(report, key).err()
@@ -263,7 +265,7 @@ impl Series {
         Ok((report, row))
     }
 
-    /// What is kept now; `None` before the first second is complete.
+    /// The span covered; `None` before the first second is complete.
     #[must_use]
     pub fn coverage(&self) -> Option<Coverage> {
         let history = &READ.read(&self.0.state).history;
@@ -275,7 +277,7 @@ impl Series {
         })
     }
 
-    /// What it holds and what it missed, for the daemon's status.
+    /// Its contents and losses, for the daemon's status.
     #[must_use]
     pub fn status(&self) -> Group {
         let state = READ.read(&self.0.state);

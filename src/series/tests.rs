@@ -1,4 +1,4 @@
-//! The last hour against the reports themselves: what a line adds up to is what the engine counted.
+//! Compares the last hour with the reports: a line adds up to what the engine counted.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +23,7 @@ use crate::report::{Choice, Reports, Ticks, builtin};
 /// A whole second of the wall clock, at which the monotonic one shows 0.
 const START: u64 = 1_700_000_000;
 
-/// What reads the stream.
+/// The stream's reader and the writer of the series.
 type Hour = (Reader, Fold);
 
 /// A series of these reports that begins at `now_ms`.
@@ -40,7 +40,7 @@ fn series(names: &[&str], live: &SharedLive, memory: usize, now_ms: u64) -> (Ser
 }
 
 impl Series {
-    /// One metric alone: where it begins, its step and its points.
+    /// One metric alone: start, step and points.
     fn line(
         &self,
         report: &str,
@@ -117,7 +117,7 @@ impl World {
         self.live.write().merge(&records, self.now_ms);
     }
 
-    /// Lets time pass, as merger and series thread would.
+    /// Advances time as merger and series thread do.
     fn pass(&mut self, ms: u64) {
         self.pass_unread(ms);
         let (reader, fold) = &mut self.hour;
@@ -158,7 +158,7 @@ const COMMENTS: [&str; 7] = [
     "v2/timer/3600/~script,@group,+env/hv=0:60000:32768,p95/no_filters",
 ];
 
-/// Rows that came out of a snapshot were counted by the process that merged them.
+/// Rows restored from a snapshot were counted by the process that merged them.
 #[test]
 fn what_is_there_already_is_not_counted_again() {
     let memory = 64 << 20;
@@ -172,7 +172,7 @@ fn what_is_there_already_is_not_counted_again() {
     assert_eq!(world.series.status().count("requests_missed"), 0);
 }
 
-/// Every row of every tracked report, summed over a line, is what the report's own row says.
+/// Every row of every watched report, summed over a line, equals the report's own row.
 #[test]
 fn lines_add_up_to_what_reports_say() {
     let mut world = World::new(&busy(), &COMMENTS, 64 << 20, &long_history());
@@ -227,7 +227,7 @@ fn lines_add_up_to_what_reports_say() {
                     assert!(near, "{} {key:?} {metric:?}: {sum} {expected}", name);
                 }
             }
-            // One point over everything has the row's own percentiles.
+            // A single point over everything has the row's own percentiles.
             let span = (START - START % 3600, START + 3600, 3600);
             let (_, points) = world.series.line(name, Some(&key), "p50", span);
             let median = points.last().copied().flatten();
@@ -240,7 +240,7 @@ fn lines_add_up_to_what_reports_say() {
     assert!(rows > 150, "{rows}");
 }
 
-/// What is said of now is about as many seconds at any moment, not only at multiples of them.
+/// Current values cover the same number of seconds at any time, not only at multiples of it.
 #[test]
 fn the_newest_seconds_are_as_many_at_any_time() {
     let mut world = World::new(&busy(), &[], 64 << 20, &long_history());
@@ -327,7 +327,7 @@ fn seconds_that_nobody_read_are_counted_as_missed() {
     assert_eq!(world.sum("info", None, "req_count", 1), counted as f64);
 }
 
-/// Names without end: memory stays in its bounds, and what matters stays visible throughout.
+/// Endless names: memory stays within its budget, and heavy rows stay visible throughout.
 #[test]
 fn a_flood_of_names_costs_its_budget_and_hides_nothing_heavy() {
     let flood = TrafficOptions {
@@ -392,7 +392,8 @@ fn the_wall_clock_may_be_set() {
         world.send(5);
         world.pass(1000);
     }
-    // An hour back: what was ten seconds ago still was, and the second in which the clock was set is cut in two.
+    // An hour back: ten seconds ago is still ten seconds ago, and the second in which the clock was
+    // set is cut in two.
     let unix = |now_ms| START * 1000 + now_ms - 3_600_000;
     for now_ms in [world.now_ms, world.now_ms + 1_000] {
         world.live.write().advance_second(now_ms, unix(now_ms));

@@ -1,12 +1,13 @@
-//! Annotations: what happened when, such as a deployment, as people and scripts noted it.
+//! Annotations: events such as deployments, recorded by people and scripts.
 //!
 //! ```text
 //!   annotations.json   {"version": 1, "next_id": 8, "annotations": [{"id": 7, "time": 1700000000, "text": "1.2", ..}, ..]}
 //! ```
 //!
-//! At most [`ANNOTATIONS_MAX`] of [`ANNOTATION_BYTES_MAX`] each; the one that was made first goes first. They are kept in `state.dir`,
-//! without one in `history.dir`, without either in memory. Front ends call this from threads that may block: changes one at a
-//! time, each written before it counts; reading waits for none of them.
+//! At most [`ANNOTATIONS_MAX`] of [`ANNOTATION_BYTES_MAX`] each; the first one created goes first.
+//! They are kept in `state.dir`, without one in `history.dir`, without either in memory. Front ends
+//! call this from threads that may block: changes happen one at a time, each written before it
+//! counts; reads wait for none of them.
 
 use std::ops::RangeInclusive;
 use std::path::Path;
@@ -19,41 +20,41 @@ use super::document::{Document, VERSION};
 use super::folder::{Setting, StateError};
 use crate::instruments::Instrument;
 
-/// The set of annotations changes, and its file in `state.dir`.
+/// Changes to annotations, including their file.
 pub(crate) static ANNOTATIONS: Instrument =
     Instrument::wait("wait/synch/mutex/state/annotations", "lock");
 
-/// Annotations at most.
+/// Most annotations.
 pub const ANNOTATIONS_MAX: usize = 10_000;
-/// Bytes of the text and the tags of one.
+/// Bytes of the text and tags of one.
 pub const ANNOTATION_BYTES_MAX: usize = 4_096;
-/// What all of them take, with the names of their authors.
+/// Most bytes of all of them, with the names of their authors.
 pub const BYTES_MAX: usize =
     ANNOTATIONS_MAX * (ANNOTATION_BYTES_MAX + size_of::<Annotation>() + 128);
 
 /// One annotation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Annotation {
-    /// Its number. Numbers grow and are not used again.
+    /// Its number. Numbers grow and are not reused.
     pub id: u64,
-    /// What it is about, unix seconds.
+    /// The time of the event, in unix seconds.
     pub time: u64,
-    /// What happened.
+    /// A description of the event.
     pub text: String,
-    /// Tags with commas between them; none has a comma.
+    /// Tags separated by commas; none contains a comma.
     pub tags: String,
-    /// The user who made it; `None`: nobody had to log in.
+    /// The user who created it; `None` if nobody had to log in.
     pub author: Option<String>,
 }
 
 impl Annotation {
-    /// Its tags, one by one.
+    /// Its tags, individually.
     pub fn tags(&self) -> impl Iterator<Item = &str> {
         self.tags.split(',').filter(|tag| !tag.is_empty())
     }
 }
 
-/// What is in the file.
+/// The content of the file.
 #[derive(Debug, Serialize, Deserialize)]
 struct Contents<T> {
     version: u64,
@@ -61,16 +62,16 @@ struct Contents<T> {
     annotations: Vec<T>,
 }
 
-/// All annotations, in the order in which they were made.
+/// All annotations, in order of creation.
 type List = Vec<Arc<Annotation>>;
 
 /// The annotations of a daemon.
 #[derive(Debug)]
 pub struct Annotations {
     list: RwLock<List>,
-    /// One change at a time: the next number.
+    /// The next number; locked during a change.
     changes: Mutex<u64>,
-    /// Where they are kept.
+    /// The file, if there is one.
     document: Option<Document>,
 }
 
@@ -85,11 +86,11 @@ impl Default for Annotations {
 }
 
 impl Annotations {
-    /// Those that are kept in a folder, which is there and belongs to this daemon. A corrupt file is set aside and named in
-    /// the log. `unix_secs` is the wall clock's time.
+    /// Opens the annotations in a folder that exists and belongs to this daemon. A corrupt file is
+    /// set aside and logged. `unix_secs` is the wall clock's time.
     ///
     /// # Errors
-    /// When the file is there and cannot be read.
+    /// Fails if the file exists but cannot be read.
     pub fn open(setting: Setting, dir: &Path, unix_secs: u32) -> Result<Self, StateError> {
         let (document, read) = Document::open::<Contents<Annotation>>(
             setting,
@@ -109,25 +110,25 @@ impl Annotations {
         })
     }
 
-    /// Whether they are there after a restart.
+    /// Whether they survive a restart.
     #[must_use]
     pub const fn persistent(&self) -> bool {
         self.document.is_some()
     }
 
-    /// All, in the order in which they were made.
+    /// All annotations, in order of creation.
     #[must_use]
     pub fn all(&self) -> Vec<Arc<Annotation>> {
         self.list.read().clone()
     }
 
-    /// How many there are.
+    /// Number of annotations.
     #[must_use]
     pub fn count(&self) -> usize {
         self.list.read().len()
     }
 
-    /// Those of a span, unix seconds, in the order of their time.
+    /// Annotations in a span of unix seconds, ordered by time.
     #[must_use]
     pub fn within(&self, span: &RangeInclusive<u64>) -> Vec<Arc<Annotation>> {
         let list = self.list.read();
@@ -138,10 +139,10 @@ impl Annotations {
         found
     }
 
-    /// Adds one, under a number of its own; the oldest goes when there is no room.
+    /// Adds an annotation under a new number; the oldest goes if there is no room.
     ///
     /// # Errors
-    /// When it cannot be written; then nothing has changed.
+    /// Fails if it cannot be written; then nothing has changed.
     pub fn add(&self, mut made: Annotation) -> Result<Arc<Annotation>, StateError> {
         let mut next_id = ANNOTATIONS.lock(&self.changes);
         made.id = *next_id;
@@ -154,7 +155,7 @@ impl Annotations {
         Ok(made)
     }
 
-    /// Removes one; false when there is none of that number.
+    /// Removes an annotation; returns false if there is none of that number.
     ///
     /// # Errors
     /// As [`Annotations::add`].

@@ -1,12 +1,13 @@
-//! Counters on their way into a snapshot, and out of one: what only grows goes on growing after a restart.
+//! Saves counters in a snapshot and restores them, so that they continue to grow after a restart.
 //!
-//! They are kept by name, so that a daemon with other counters takes what it knows. A snapshot is also written while
-//! packets come in; what was under way between socket and pool then is not in it, and is taken out of the counts, so that
-//! the sums hold again after a restart (received = accepted + invalid; decoded = merged + overwritten + invalid).
+//! They are saved by name, so that a daemon with other counters takes those it knows. A snapshot is
+//! also written while packets come in; requests between socket and pool at that time are not in it
+//! and are subtracted, so that the sums hold again after a restart (received = accepted + invalid;
+//! decoded = merged + overwritten + invalid).
 //!
-//! The kernel counts what it dropped since a socket was opened. A socket that was handed over and is known by its cookie
-//! goes on from the last reading, so that nothing that was dropped between two processes is missed; any other one that
-//! was handed over begins with what it says at start.
+//! The kernel counts its drops since a socket was opened. A socket passed by a supervisor and known
+//! by its cookie continues from the last reading, so that drops between two processes are counted;
+//! any other passed socket starts from its reading at start.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,15 +18,15 @@ use crate::telemetry::counter::Counter;
 use crate::telemetry::reading::{Kind, Reading};
 use crate::telemetry::{Counters, SocketCounters};
 
-/// No counter is taken up at more than this, so that sums over all sockets do not overflow.
+/// Largest value that a counter is restored to, so that sums over all sockets do not overflow.
 const COUNT_MAX: u64 = 1 << 53;
 
-/// A socket as a snapshot names it.
+/// The identity of a socket in a snapshot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SocketName {
-    /// Where it is bound, or what a source of Squid's lines is read from.
+    /// The address it is bound to, or the source of Squid log lines.
     pub address: String,
-    /// What the kernel knows it by until the machine is restarted; 0: not known.
+    /// The kernel's id for it until reboot; 0 if unknown.
     pub cookie: u64,
 }
 
@@ -40,7 +41,7 @@ impl SocketName {
     }
 }
 
-/// The counts without what is under way.
+/// The counts without requests in flight.
 fn settled(counts: SocketCounters) -> SocketCounters {
     let received = counts.datagrams_accepted.get() + counts.datagrams_invalid.total();
     let pushed = counts.requests_popped.get() + counts.requests_overwritten.get();
@@ -53,16 +54,16 @@ fn settled(counts: SocketCounters) -> SocketCounters {
     }
 }
 
-/// Counters as a snapshot has them.
+/// The counters in a snapshot.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct SavedCounters {
     sockets: Vec<SavedSocket>,
-    /// Those of the merger, the MySQL wire and logins.
+    /// Counters of the merger, the MySQL wire and logins.
     others: Vec<SavedReading>,
     squids: Vec<SavedSquid>,
 }
 
-/// A source of Squid's lines.
+/// The counters of a Squid log source.
 #[derive(Debug, Serialize, Deserialize)]
 struct SavedSquid {
     from: String,
@@ -74,12 +75,12 @@ struct SavedSquid {
 struct SavedSocket {
     address: String,
     cookie: u64,
-    /// The kernel's drops when it was last read.
+    /// The kernel's drops at the last reading.
     reading: u32,
     readings: Vec<SavedReading>,
 }
 
-/// Name, reason if it is counted by reason, and count.
+/// Name, reason if counted by reason, and count.
 type SavedReading = (String, Option<String>, u64);
 
 fn save(readings: &[Reading]) -> Vec<SavedReading> {
@@ -97,7 +98,7 @@ fn save(readings: &[Reading]) -> Vec<SavedReading> {
     saved
 }
 
-/// Calls what restores a counter for each of them.
+/// Calls `to` for each saved counter.
 fn restore(saved: &[SavedReading], to: impl Fn(&str, Option<&str>, u64)) {
     for (name, reason, value) in saved {
         to(name, reason.as_deref(), (*value).min(COUNT_MAX));
@@ -105,10 +106,10 @@ fn restore(saved: &[SavedReading], to: impl Fn(&str, Option<&str>, u64)) {
 }
 
 impl SavedCounters {
-    /// All counters as they are. Call it while nothing can be merged.
+    /// Reads all counters. Call it while nothing can be merged.
     #[must_use]
     pub fn of(counters: &Counters, names: &[SocketName]) -> Self {
-        // What comes in meanwhile is taken out again.
+        // Requests that arrive meanwhile are subtracted again.
         let mut merge = counters.merge.counts();
         let counts: Vec<_> = counters.sockets.iter().map(|it| it.counts()).collect();
         let settled: Vec<_> = counts.into_iter().map(settled).collect();
@@ -143,8 +144,9 @@ impl SavedCounters {
         }
     }
 
-    /// Lets the counters of a new process go on from these. Call it before anything counts, for these sockets in the order
-    /// of their counters; the others of `names` are no sockets. Counts of what is not there any more go to the first.
+    /// Restores the counters in a new process. Call it before anything counts, with its sockets in
+    /// the order of their counters; the other `names` are not sockets. Counts of sources that no
+    /// longer exist go to the first.
     pub fn restore(&self, counters: &Counters, names: &[SocketName], sockets: &[ReceiveSocket]) {
         for source in &counters.squids {
             let from = source.config.from.to_string();
@@ -188,10 +190,10 @@ impl SavedCounters {
     }
 }
 
-/// What the kernel had dropped at a socket before we got it is not ours to count. Call it first.
+/// Excludes the kernel's drops before the socket was passed to us. Call it first.
 pub fn begin_drops(socket: &ReceiveSocket, counters: &SocketCounters) {
     use std::os::fd::AsFd;
-    // A failure leaves 0, and the receiver logs that the kernel cannot be asked.
+    // A failure leaves 0, and the receiver logs that the kernel cannot be read.
     if let Ok(memory) = kernel::read(socket.socket.as_fd()) {
         counters.kernel_drops.begin(memory.drops);
     }
@@ -238,7 +240,7 @@ mod tests {
         swapped.swap(0, 1);
         swapped.iter_mut().for_each(|it| it.handed_over = true);
         let after = Counters::new(2);
-        // By then one more was dropped.
+        // One more was dropped meanwhile.
         after.sockets[1].kernel_drops.begin(12);
         saved.restore(&after, &named(&swapped), &swapped);
         let counts = after.sockets[1].counts();
@@ -257,7 +259,7 @@ mod tests {
         assert_eq!(after.mysql.counts().mysql_statements.get(), 21);
         assert_eq!(after.mysql.counts().mysql_connections_open.get(), 0);
         assert_eq!(after.logins.counts().logins_failed.get(), 22);
-        // The kernel goes on from its last reading, not from nothing.
+        // The kernel continues from its last reading, not from zero.
         after.sockets[1].kernel_drops.raise_to(14);
         assert_eq!(after.sockets[1].kernel_drops.get(), 14);
     }
@@ -287,7 +289,7 @@ mod tests {
         assert_eq!(counters.kernel_drops.get(), 2);
     }
 
-    /// After a reboot another socket may have its cookie: what that one drops is counted from its first on.
+    /// After a reboot another socket may have the same cookie: all its drops are counted.
     #[test]
     fn a_cookie_that_came_again_hides_no_drops() {
         let mut sockets = socket::open(&["127.0.0.1:0".parse().unwrap()], 1, 1 << 20).unwrap();

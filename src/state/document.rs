@@ -1,8 +1,8 @@
-//! A file of JSON that is small enough to be written anew with every change: `reports.json`, `annotations.json`.
+//! A JSON file small enough to be rewritten with every change: `reports.json`, `annotations.json`.
 //!
-//! It is replaced as a whole (written, synced, renamed, folder synced), so that it is always either the old one or the new one,
-//! and is its owner's alone (`files.rs`). One that cannot be read is set aside and named in the log; one that cannot be set aside
-//! either is never overwritten.
+//! It is replaced as a whole (written, synced, renamed, folder synced), so that it is always either
+//! the old or the new version, and readable by its owner only (`files.rs`). An unreadable file is
+//! set aside and logged; if it cannot be set aside either, it is never overwritten.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Read as _, Write as _};
@@ -17,11 +17,12 @@ use super::files;
 use super::folder::{Setting, StateError};
 use crate::instruments::MeasuredWrite;
 
-/// The layout of the files; a daemon reads this one and the older ones that it names (there are none yet).
+/// The format version of the files; a daemon reads this one and the older ones that it names (none
+/// yet).
 pub(crate) const VERSION: u64 = 1;
 
-/// Longest file that is read or written, bytes: a thousand reports of the largest form take far less, and as many annotations
-/// as are kept no more.
+/// Longest file that is read or written, in bytes: a thousand reports of the largest form take far
+/// less, and the maximum of annotations no more.
 pub(super) const BYTES_MAX: u64 = 256 << 20;
 
 /// One such file.
@@ -29,16 +30,17 @@ pub(super) const BYTES_MAX: u64 = 256 << 20;
 pub(crate) struct Document {
     setting: Setting,
     path: PathBuf,
-    /// What is there could be neither read nor set aside: it must not be overwritten.
+    /// The existing file could be neither read nor set aside, so it must not be overwritten.
     in_the_way: bool,
 }
 
 impl Document {
-    /// Opens the file of a folder that has a list of this name, and reads it; nothing when it is not there. A corrupt file is
-    /// set aside and named in the log, where `what` says what was in it. `unix_secs` is the wall clock's time.
+    /// Opens the file in a folder, which contains a list of this name; returns no content if it
+    /// does not exist. A corrupt file is set aside and logged; `what` describes its content in the
+    /// log. `unix_secs` is the wall clock's time.
     ///
     /// # Errors
-    /// When it is there and cannot be opened or read.
+    /// Fails if it exists but cannot be opened or read.
     pub(crate) fn open<T: DeserializeOwned>(
         setting: Setting,
         dir: &Path,
@@ -77,10 +79,10 @@ impl Document {
         }
     }
 
-    /// Writes what is to be in it from now on.
+    /// Replaces the content.
     ///
     /// # Errors
-    /// When it cannot be written; then nothing has changed.
+    /// Fails if it cannot be written; then nothing has changed.
     pub(crate) fn write(&self, contents: &impl Serialize) -> Result<(), StateError> {
         let write = |file: &mut MeasuredWrite<File>| {
             let mut out = BufWriter::new(file);
@@ -104,7 +106,7 @@ impl Document {
     }
 }
 
-/// What a file holds, or why it is corrupt; nothing when it is not there.
+/// The content of a file, or why it is corrupt; `None` if it does not exist.
 pub(super) fn read<T: DeserializeOwned>(
     setting: Setting,
     path: &Path,

@@ -1,12 +1,12 @@
-//! Whether the process before ended cleanly, and what stands in for what one before it lost.
+//! Records whether the previous process ended cleanly, and which lost spans history replaces.
 //!
 //! ```text
 //!   running    {"clean": false, "refilled": [{"start": 1795500000, "end": 1795500600, "below": 17}]}
 //! ```
 //!
-//! The file is there while a process runs, in `state.dir` or without one in `history.dir`; a clean stop removes it, or leaves it with
-//! `clean` as long as rows of history stand in for some that were lost (`query::catalog::refill`). It is written last at the start: a
-//! start that fails changes nothing.
+//! The file exists while a process runs, in `state.dir` or without one in `history.dir`; a clean
+//! stop removes it, or leaves it with `clean` as long as rows of history replace lost ones
+//! (`query::catalog::refill`). It is written last during start, so a failed start changes nothing.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -19,15 +19,15 @@ use super::files;
 
 const FILE: &str = "running";
 
-/// Spans that are remembered; who is killed more often within a window lacks the oldest.
+/// Most spans remembered; a daemon killed more often within a window lacks the oldest.
 const SPANS_MAX: usize = 64;
 
-/// A span of which live reports lack what was counted.
+/// A span whose counts are missing in live reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lost {
     /// Unix seconds.
     pub start: u64,
-    /// When the process began that is the first not to have it.
+    /// Start of the first process that lacks it.
     pub end: u64,
     /// Files of history below this number were written before.
     pub below: u64,
@@ -39,22 +39,22 @@ impl Lost {
     }
 }
 
-/// The end of the process before.
+/// How the previous process ended.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LastEnd {
-    /// Whether it kept what it had; where nothing is known it did.
+    /// Whether it saved its data; true if nothing is known.
     pub clean: bool,
-    /// Spans of which rows of history stood in for what was lost, unix seconds.
+    /// Lost spans that rows of history replace, in unix seconds.
     pub refilled: Vec<Lost>,
 }
 
 impl LastEnd {
-    /// What the file of a folder says.
+    /// Reads the file in a folder.
     #[must_use]
     pub fn of(dir: &Path) -> Self {
         let unclean = || Self::default();
         match fs::read(dir.join(FILE)) {
-            // Cut off by the end of the machine, perhaps.
+            // Perhaps truncated by a crash of the machine.
             Ok(text) => serde_json::from_slice(&text).unwrap_or_else(|_| unclean()),
             Err(_) => Self {
                 clean: true,
@@ -63,7 +63,8 @@ impl LastEnd {
         }
     }
 
-    /// The spans that are lacking now, at `now`, when rows and reports came back as of `restored` or not at all.
+    /// The spans missing at `now`, after rows and reports were restored as of `restored` or not at
+    /// all.
     #[must_use]
     pub fn lacking(&self, restored: Option<u64>, now: u64) -> Vec<Lost> {
         let lost = Lost {
@@ -84,12 +85,12 @@ impl LastEnd {
     }
 }
 
-/// The file, while this process runs.
+/// The file that exists while this process runs.
 #[derive(Debug)]
 pub struct RunningMark(PathBuf);
 
 impl RunningMark {
-    /// From now on an end that is not clean is noticed.
+    /// Creates the file: from now on an unclean end is noticed.
     #[must_use]
     pub fn set(dir: &Path, refilled: &[Lost]) -> Self {
         let mark = Self(dir.join(FILE));
@@ -97,7 +98,7 @@ impl RunningMark {
         mark
     }
 
-    /// The end was clean, and these spans are refilled still.
+    /// Records a clean end with the spans that are still refilled.
     pub fn clear(self, refilled: &[Lost]) {
         if !refilled.is_empty() {
             self.write(true, refilled);
@@ -116,7 +117,7 @@ impl RunningMark {
         let written = serde_json::to_vec(&end).map_err(io::Error::other);
         let written =
             written.and_then(|text| files::replace(&self.0, |file| file.write_all(&text)));
-        // A folder that cannot be written is named where that matters more.
+        // A folder that cannot be written is reported where that matters more.
         if let Err(error) = written {
             tracing::debug!(%error, file = %self.0.display(), "Cannot write down that a process runs.");
         }
@@ -165,7 +166,7 @@ mod tests {
         assert_eq!(lacking(true, &[], Some(50)), []);
         assert_eq!(lacking(true, &[(10, 20)], Some(90)), [(10, 20)]);
         assert_eq!(lacking(false, &[(10, 20)], Some(60)), [(10, 20), (60, 100)]);
-        // Killed again before the first snapshot: the older one is all there is.
+        // Killed again before the first snapshot: only the older one exists.
         assert_eq!(lacking(false, &[(10, 20)], Some(5)), [(5, 100)]);
         assert_eq!(lacking(false, &[(10, 20)], Some(15)), [(10, 15), (15, 100)]);
         assert_eq!(lacking(false, &[(10, 20)], None), [(0, 100)]);

@@ -1,4 +1,4 @@
-//! What goes wrong with the disk of a store, or of the state, under test.
+//! Simulated disk failures of a store, or of the state, for tests.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -8,12 +8,12 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-/// One change in so many fails, before it is made or after: by a seed.
+/// Random failures of one in so many changes, before or after the change.
 #[derive(Clone, Copy)]
 struct Weather {
     state: u64,
     one_in: u64,
-    /// Instead, so many syncs say that they are done and are not.
+    /// Instead, syncs report success without syncing.
     lies: bool,
 }
 
@@ -33,22 +33,23 @@ pub(crate) struct Faults(Arc<Mutex<State>>);
 
 #[derive(Default)]
 struct State {
-    /// Changes that were begun.
+    /// Changes started so far.
     steps: u64,
-    /// The one that fails.
+    /// The change that fails.
     fails_at: Option<u64>,
-    /// Whether those after it fail too, as after a kill.
+    /// Whether later changes fail too, as after a kill.
     is_dead: bool,
-    /// Whether nothing can be written.
+    /// Whether the disk is full.
     is_full: bool,
-    /// What the system cannot read, and how often it was tried.
+    /// A path that cannot be read, and how often that was tried.
     unreadable: Option<(PathBuf, u32)>,
-    /// Files that are not safe from a power cut, and how many of their bytes are.
+    /// Files that would not survive a power cut, with the number of bytes that would.
     unsynced: BTreeMap<PathBuf, u64>,
-    /// Names that are not: what a file was called before, what it is called, and what that name stood for.
+    /// Renames that would not survive: old name, new name, and the previous content of the new
+    /// name.
     unnamed: Vec<(PathBuf, PathBuf, Option<Vec<u8>>)>,
     free: Option<u64>,
-    /// Changes that fail by chance.
+    /// Random failures.
     weather: Option<Weather>,
     watch: Option<Box<dyn FnMut() + Send>>,
 }
@@ -60,7 +61,7 @@ impl std::fmt::Debug for Faults {
 }
 
 impl Faults {
-    /// Before a change.
+    /// Called before a change.
     pub(crate) fn step(&self) -> io::Result<()> {
         let watch = self.0.lock().watch.take();
         if let Some(mut watch) = watch {
@@ -78,7 +79,7 @@ impl Faults {
         }
     }
 
-    /// A change that was made, or is about to be, fails by chance: the system is out of luck, or of room.
+    /// Makes a change fail at random after or just before it is made, for lack of luck or room.
     pub(crate) fn late(&self) -> io::Result<()> {
         let weather = &mut self.0.lock().weather;
         let Some(weather) = weather.as_mut().filter(|weather| !weather.lies) else {
@@ -91,14 +92,15 @@ impl Faults {
         }
     }
 
-    /// Whether a sync says that it is done and is not.
+    /// Whether a sync reports success without syncing.
     fn lies(&self) -> bool {
         let weather = &mut self.0.lock().weather;
         let lying = weather.as_mut().filter(|weather| weather.lies);
         lying.is_some_and(Weather::strikes)
     }
 
-    /// One change in so many fails from now on, by this seed, or syncs lie; 0: none does.
+    /// Makes one in `one_in` changes fail from now on, at random with this seed, or makes syncs
+    /// lie; 0 for none.
     pub(crate) fn set_weather(&self, seed: u64, one_in: u64, lies: bool) {
         self.0.lock().weather = (one_in > 0).then_some(Weather {
             state: seed,
@@ -107,7 +109,7 @@ impl Faults {
         });
     }
 
-    /// A file is new, or more is written to it than so many bytes.
+    /// Records a new file, or one that grows beyond `safe` bytes.
     pub(crate) fn written(&self, path: &Path, safe: u64) {
         let mut state = self.0.lock();
         state.unsynced.entry(path.to_owned()).or_insert(safe);
@@ -120,10 +122,10 @@ impl Faults {
         self.0.lock().unsynced.remove(path);
     }
 
-    /// Before a file is renamed.
+    /// Called before a rename.
     pub(crate) fn renamed(&self, from: &Path, to: &Path) {
         let mut state = self.0.lock();
-        // What had the name is another file.
+        // The file of that name is replaced.
         state.unsynced.remove(to);
         if let Some(safe) = state.unsynced.remove(from) {
             state.unsynced.insert(to.to_owned(), safe);
@@ -142,7 +144,7 @@ impl Faults {
             .retain(|(_, to, _)| to.parent() != Some(folder));
     }
 
-    /// What is not safe is gone.
+    /// Removes everything that would not survive a power cut.
     pub(crate) fn cut_power(&self) {
         let mut state = self.0.lock();
         for (path, safe) in std::mem::take(&mut state.unsynced) {
@@ -152,7 +154,7 @@ impl Faults {
             }
         }
         while let Some((from, to, before)) = state.unnamed.pop() {
-            // Something newer may have that name, and outlasts this.
+            // A newer file may have that name, and survives.
             if !from.exists()
                 && fs::rename(&to, from).is_ok()
                 && let Some(before) = before
@@ -162,7 +164,7 @@ impl Faults {
         }
     }
 
-    /// Before a piece is read.
+    /// Called before a piece is read.
     pub(crate) fn read(&self, path: &Path) -> io::Result<()> {
         self.late()?;
         match &mut self.0.lock().unreadable {
@@ -174,14 +176,14 @@ impl Faults {
         }
     }
 
-    /// How often a file was tried that cannot be read from now on.
+    /// Makes a file unreadable from now on; returns how often the previous one was tried.
     pub(crate) fn set_unreadable(&self, path: Option<&Path>) -> u32 {
         let path = path.map(|path| (path.to_owned(), 0));
         let before = std::mem::replace(&mut self.0.lock().unreadable, path);
         before.map_or(0, |(_, tries)| tries)
     }
 
-    /// A file that can take nothing.
+    /// A file that accepts no data.
     pub(crate) fn full(&self) -> Option<File> {
         let full = || File::options().write(true).open("/dev/full").unwrap();
         self.0.lock().is_full.then(full)
@@ -191,25 +193,25 @@ impl Faults {
         self.0.lock().free
     }
 
-    /// No change fails any more that was to.
+    /// Cancels all scheduled failures.
     pub(crate) fn recover(&self) {
         let mut state = self.0.lock();
         (state.fails_at, state.is_dead) = (None, false);
     }
 
-    /// Lets the `n`th change from now fail, and those after it.
+    /// Makes the `n`th change from now fail, and all after it.
     pub(crate) fn die_at(&self, n: u64) {
         self.fail_at(n);
         self.0.lock().is_dead = true;
     }
 
-    /// Lets the `n`th change from now fail.
+    /// Makes the `n`th change from now fail.
     pub(crate) fn fail_at(&self, n: u64) {
         let mut state = self.0.lock();
         (state.steps, state.fails_at, state.is_dead) = (0, Some(n), false);
     }
 
-    /// Whether the change that was to fail was reached.
+    /// Whether the scheduled failure was reached.
     pub(crate) fn was_reached(&self) -> bool {
         let state = self.0.lock();
         state.fails_at.is_some_and(|at| state.steps >= at)
@@ -223,7 +225,7 @@ impl Faults {
         self.0.lock().free = Some(free);
     }
 
-    /// Called before each change.
+    /// Sets a function to call before each change.
     pub(crate) fn set_watch(&self, watch: impl FnMut() + Send + 'static) {
         self.0.lock().watch = Some(Box::new(watch));
     }

@@ -1,9 +1,10 @@
-//! How files of `state.dir` and `history.dir` are opened and made: nothing but regular files is read, and what is made is its owner's alone.
+//! Opens and creates files of `state.dir` and `history.dir`: only regular files are read, and new
+//! files are accessible to their owner only.
 //!
-//! Called by [`State`](super::State) and [`snapshot_writer`](super::snapshot_writer), at start and with every change.
-//! Requests may say more than their senders want known, so files have mode 0600 and folders 0700, whatever the umask; a
-//! folder that was there keeps its own. Whatever else has a file's name (a pipe, a socket, a device) is not opened: that
-//! could wait for ever, or do something.
+//! Called by [`State`](super::State) and [`snapshot_writer`](super::snapshot_writer), at start and
+//! with every change. Requests may contain confidential data, so files have mode 0600 and folders
+//! 0700, whatever the umask; existing folders keep theirs. Anything else with a file's name (a
+//! pipe, a socket, a device) is not opened: that could block forever, or have an effect.
 
 use std::fs::{self, DirBuilder, File, FileType, Permissions};
 use std::io;
@@ -16,31 +17,32 @@ use tracing::warn;
 
 use crate::instruments::{Instrument, MeasuredWrite};
 
-/// Of files.
+/// Mode of files.
 const FILE_MODE: u32 = 0o600;
-/// Of folders.
+/// Mode of folders.
 pub(crate) const FOLDER_MODE: u32 = 0o700;
 
-/// What has a name.
+/// The thing behind a path.
 pub(crate) enum Opened {
     /// Nothing.
     Nothing,
-    /// A file, open for reading; or a folder, from which nothing can be read.
+    /// A file, open for reading; or a folder, which cannot be read.
     File(File),
-    /// Something that is not read, and what it is.
+    /// Something else, described, that is not read.
     Other(String),
 }
 
-/// Opens what is to be read, through links; never waits for somebody at the other end.
+/// Opens a file for reading, following links; never blocks on a peer.
 ///
 /// # Errors
-/// When it is there and cannot be opened.
+/// Fails if it exists but cannot be opened.
 pub(crate) fn open(path: &Path) -> io::Result<Opened> {
     let missing = |error: io::Error| match error.kind() {
         io::ErrorKind::NotFound => Ok(Opened::Nothing),
         _ => Err(error),
     };
-    // Before: a socket cannot be opened, and devices may act on it. After: it may have been exchanged.
+    // Checks before opening, since a socket cannot be opened and a device may react; and after,
+    // since it may have been exchanged.
     match fs::metadata(path) {
         Ok(found) => {
             if let Some(what) = unreadable(found.file_type()) {
@@ -62,7 +64,7 @@ pub(crate) fn open(path: &Path) -> io::Result<Opened> {
     }
 }
 
-/// Why this is not read. Folders are not among it: reading them is an error of the system's own.
+/// Why this kind of file is not read. Folders are not included: reading them is a system error.
 fn unreadable(kind: FileType) -> Option<String> {
     let what = if kind.is_file() || kind.is_dir() {
         return None;
@@ -78,14 +80,14 @@ fn unreadable(kind: FileType) -> Option<String> {
 
 /// Writing a file of `state.dir`.
 pub(crate) static STATE_WRITE: Instrument = Instrument::wait("wait/io/file/state/write", "write");
-/// Making what was written outlast a power cut.
+/// Syncing a file of `state.dir`.
 pub(crate) static STATE_SYNC: Instrument = Instrument::wait("wait/io/file/state/sync", "sync");
 
-/// Replaces a file as a whole: written beside it, synced, renamed, and the folder synced, so that there is always either
-/// the old one or the new one. When that fails the old one stays.
+/// Replaces a file as a whole: writes a new one next to it, syncs, renames, and syncs the folder,
+/// so that there is always either the old or the new version. On failure the old one stays.
 ///
 /// # Errors
-/// Those of the system and of `write`.
+/// Errors of the system and of `write`.
 pub(crate) fn replace<T, E: From<io::Error>>(
     path: &Path,
     write: impl FnOnce(&mut MeasuredWrite<File>) -> Result<T, E>,
@@ -106,11 +108,11 @@ pub(crate) fn replace<T, E: From<io::Error>>(
     };
     let replaced = write();
     if replaced.is_err() {
-        // It may not even be there; the next one makes it anew anyway.
+        // It may not even exist; the next attempt replaces it anyway.
         let _leftover = fs::remove_file(&new);
         return replaced;
     }
-    // It is there. What may still fail is its outliving a power cut, and there is nothing to take back.
+    // The new file is in place. The sync may still fail, but there is nothing to undo.
     let folder = path.parent().unwrap_or(Path::new("."));
     let sync_folder = || {
         #[cfg(test)]
@@ -125,20 +127,20 @@ pub(crate) fn replace<T, E: From<io::Error>>(
 
 #[cfg(test)]
 thread_local! {
-    /// What goes wrong with what this thread replaces.
+    /// Simulated failures of files replaced by this thread.
     pub(crate) static FAULTS: std::cell::RefCell<super::faults::Faults> = std::cell::RefCell::default();
 }
 
-/// Called before each change: in a test it may fail, and otherwise is told.
+/// Called before each change; in tests it may fail or record the change.
 #[cfg(test)]
 fn step(tell: impl FnOnce(&super::faults::Faults)) -> io::Result<()> {
     FAULTS.with_borrow(|faults| faults.step().map(|()| tell(faults)))
 }
 
-/// Bytes that this user may still write on the file system of a folder.
+/// Bytes that this user may still write to the file system of a folder.
 ///
 /// # Errors
-/// Those of the system.
+/// Any I/O error.
 pub(crate) fn free(path: &Path) -> io::Result<u64> {
     let found = rustix::fs::statvfs(path)?;
     Ok(found.f_bavail.saturating_mul(found.f_frsize))
@@ -149,10 +151,10 @@ fn sync(file: &File) -> io::Result<()> {
     file.sync_all()
 }
 
-/// Moves a file that cannot be read out of the way, to a name with the present time that is free; returns that.
+/// Renames an unreadable file to a free name that contains the present time; returns that name.
 ///
 /// # Errors
-/// Those of the system.
+/// Any I/O error.
 pub(super) fn set_aside(path: &Path, what: &str, unix_secs: u32) -> io::Result<PathBuf> {
     let aside = (unix_secs..u32::MAX)
         .map(|secs| path.with_added_extension(format!("{what}-{secs}")))
@@ -162,12 +164,13 @@ pub(super) fn set_aside(path: &Path, what: &str, unix_secs: u32) -> io::Result<P
     Ok(aside)
 }
 
-/// Makes a file that only this user can read, in the place of one that was left there.
+/// Creates a file that only this user can read, replacing a leftover.
 ///
 /// # Errors
-/// Those of the system; also when the name is that of a folder.
+/// Any I/O error; also if the name is that of a folder.
 pub(crate) fn create(path: &Path) -> io::Result<File> {
-    // Not truncated: what is there may be a pipe that nobody reads, a link to elsewhere, or readable for others.
+    // Not truncated: the existing file may be a pipe that nobody reads, a link to elsewhere, or
+    // readable by others.
     match fs::remove_file(path) {
         Ok(()) => {}
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -179,15 +182,15 @@ pub(crate) fn create(path: &Path) -> io::Result<File> {
         .create_new(true)
         .mode(FILE_MODE)
         .open(path)?;
-    // A umask may have taken from it, also what its owner needs.
+    // The umask may have removed permissions, even those of the owner.
     file.set_permissions(Permissions::from_mode(FILE_MODE))?;
     Ok(file)
 }
 
-/// Makes a folder, with those above it that are missing, with a mode. One that is there stays as it is.
+/// Creates a folder and its missing parents with a mode. An existing one is unchanged.
 ///
 /// # Errors
-/// Those of the system; also when something else has the name.
+/// Any I/O error; also if something else has the name.
 pub(crate) fn create_folder(path: &Path, mode: u32) -> io::Result<()> {
     let mut builder = DirBuilder::new();
     builder.mode(mode);
@@ -216,7 +219,8 @@ mod tests {
     use super::super::{State, snapshot_writer};
     use super::*;
 
-    /// Whatever fails, and wherever the power is cut, there is a whole version: the last one that was there, or the one after it.
+    /// Whatever fails, and whenever the power is cut, there is a whole version: the last one, or
+    /// the next.
     #[test]
     fn what_is_replaced_is_always_one_version_as_a_whole() {
         let mut known = 0_u64;
@@ -245,7 +249,7 @@ mod tests {
                 };
                 let is_one = (0..=version).any(|version| found == of(version));
                 assert!(is_one, "{seed} {version}: {found:?}");
-                // A folder that could not be synced may be what it was.
+                // A folder that could not be synced may have its old state.
                 assert!(is_cut || found == of(safe), "{seed} {version}");
                 known += u64::from(found == of(version));
                 if is_cut {
@@ -265,7 +269,8 @@ mod tests {
         mkfifoat(CWD, path, Mode::RUSR | Mode::WUSR).unwrap();
     }
 
-    /// What waits for the other end of a pipe is left behind, and fails.
+    /// Runs work on a thread; fails, and abandons the thread, if it blocks on the other end of a
+    /// pipe.
     fn in_time<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
         let (done, waiting) = mpsc::channel();
         std::thread::spawn(move || done.send(work()));
@@ -277,13 +282,13 @@ mod tests {
     fn what_is_made_is_its_owners_alone() {
         let dir = tempfile::tempdir().unwrap();
         let path = |name: &str| dir.path().join(name);
-        // Left there, and readable for everybody.
+        // A leftover, readable by everybody.
         let left = path("left");
         fs::write(&left, "old and long").unwrap();
         fs::set_permissions(&left, Permissions::from_mode(0o666)).unwrap();
         io::Write::write_all(&mut create(&left).unwrap(), b"new").unwrap();
         assert_eq!(fs::read(&left).unwrap(), b"new");
-        // A link is replaced, not followed; and nobody is waited for.
+        // A link is replaced, not followed; and nothing blocks.
         let elsewhere = path("elsewhere");
         fs::write(&elsewhere, "kept").unwrap();
         std::os::unix::fs::symlink(&elsewhere, path("link")).unwrap();
@@ -320,7 +325,8 @@ mod tests {
         create_folder(Path::new(""), FOLDER_MODE).unwrap_err();
     }
 
-    /// A pipe without a writer, a link to one, a socket and a device: the start goes on, and they are named.
+    /// A pipe without a writer, a link to one, a socket and a device: the start continues, and they
+    /// are logged.
     #[test]
     fn what_is_no_file_is_set_aside_unread() {
         for what in ["a named pipe", "a socket", "a device", "through a link"] {
@@ -368,7 +374,7 @@ mod tests {
         }
     }
 
-    /// As before: a link to a file is that file, until a change puts a file in its place.
+    /// A link to a file is that file, until a change puts a file in its place.
     #[test]
     fn links_to_files_are_read() {
         let dir = tempfile::tempdir().unwrap();

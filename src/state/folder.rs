@@ -1,4 +1,4 @@
-//! Folders that are one daemon's: found, made when missing, and locked for as long as they are open.
+//! Folders that belong to one daemon: found, created when missing, and locked while open.
 
 use std::fs::{self, File, TryLockError};
 use std::io;
@@ -15,9 +15,9 @@ use crate::config::units::rounded_bytes;
 pub struct Setting {
     /// Its key.
     pub key: &'static str,
-    /// What it is "" for.
+    /// The meaning of "" in errors.
     pub without: &'static str,
-    /// What room is needed for.
+    /// The purpose of free space in errors.
     pub room: &'static str,
 }
 
@@ -35,7 +35,7 @@ pub const HISTORY: Setting = Setting {
     room: "history.free_min",
 };
 
-/// Why a folder, or a file in it, cannot be used. Each names the setting.
+/// The reason why a folder, or a file in it, cannot be used. Each names the setting.
 #[derive(Debug, Error)]
 pub enum StateError {
     /// Something else has that name.
@@ -44,51 +44,52 @@ pub enum StateError {
         .setting.key, .path.display(), .setting.without
     )]
     NotAFolder {
-        /// What names it.
+        /// The setting that names it.
         setting: Setting,
-        /// The setting's value, or what stands above it.
+        /// The setting's value, or a parent of it.
         path: PathBuf,
     },
-    /// Another daemon has it.
+    /// Another daemon uses it.
     #[error("{}: {} is in use by another pinbad; give each a folder of its own", .setting.key, .path.display())]
     InUse {
-        /// What names it.
+        /// The setting that names it.
         setting: Setting,
         /// The folder.
         path: PathBuf,
     },
-    /// The folder or a file in it cannot be made, opened, read or written. Starting without a file that cannot be read
-    /// would end in overwriting it.
+    /// The folder or a file in it cannot be created, opened, read or written. Starting without an
+    /// unreadable file would end in overwriting it.
     #[error("{}: cannot {what} {}: {source}", .setting.key, .path.display())]
     Io {
-        /// What names the folder.
+        /// The setting that names the folder.
         setting: Setting,
-        /// What was tried: "make the folder".
+        /// The failed action: "make the folder".
         what: &'static str,
-        /// The folder or the file.
+        /// The folder or file.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         source: io::Error,
     },
-    /// It can be written, but not for long.
+    /// It can be written, but space is short.
     #[error(
         "{}: {} free for {}, where {} are needed ({})",
         .setting.key, rounded_bytes(*.free), .path.display(), rounded_bytes(*.needed), .setting.room
     )]
     NoRoom {
-        /// What names the folder.
+        /// The setting that names the folder.
         setting: Setting,
         /// The folder.
         path: PathBuf,
-        /// Bytes that are free.
+        /// Free bytes.
         free: u64,
-        /// Bytes that should be.
+        /// Bytes needed.
         needed: u64,
     },
 }
 
 impl StateError {
-    /// What the operator can do about it, as commands or settings, for a folder; empty where the error says it all.
+    /// A hint for the operator, as commands or settings, for a folder; empty if the error says it
+    /// all.
     #[must_use]
     pub fn advice(&self, dir: &Path) -> String {
         let dir = dir.display();
@@ -104,7 +105,7 @@ impl StateError {
             io::ErrorKind::ReadOnlyFilesystem => {
                 format!("mount it read-write; in a unit of systemd: ReadWritePaths={dir}")
             }
-            // What is wrong with a file in it is not mended so.
+            // This does not help with errors of a file in it.
             _ if path.is_file() => String::new(),
             _ => format!("mkdir -p {dir} && chown USER {dir}"),
         }
@@ -112,7 +113,7 @@ impl StateError {
 }
 
 impl Setting {
-    /// The error of what was tried with a folder or file.
+    /// Wraps an I/O error of an action on a folder or file.
     pub fn failed(self, what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> StateError {
         let path = path.into();
         move |source| StateError::Io {
@@ -124,25 +125,25 @@ impl Setting {
     }
 }
 
-/// The folder that a daemon would open, before it does.
+/// The folder that a daemon would open.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Folder {
-    /// It is there.
+    /// It exists.
     Present,
-    /// It would be made.
+    /// It would be created.
     Missing {
-        /// The folder that is there already, in which that would begin.
+        /// The existing parent in which it would be created.
         above: PathBuf,
     },
 }
 
-/// Whether there is a folder of that name, or could be one; makes nothing.
+/// Checks whether the folder exists or could be created; creates nothing.
 ///
 /// # Errors
-/// When something else has that name or one above it, or cannot be read.
+/// Fails if something else has that name or a parent's name, or cannot be read.
 pub fn find(setting: Setting, path: &Path) -> Result<Folder, StateError> {
     for at in path.ancestors() {
-        // What a relative path begins in.
+        // The start of a relative path.
         let named = if at.as_os_str().is_empty() {
             Path::new(".")
         } else {
@@ -162,14 +163,14 @@ pub fn find(setting: Setting, path: &Path) -> Result<Folder, StateError> {
                 });
             }
             Err(error) => match error.kind() {
-                // A link to nowhere is in the way too.
+                // A dangling link is in the way too.
                 io::ErrorKind::NotFound if fs::symlink_metadata(named).is_ok() => {
                     return Err(StateError::NotAFolder {
                         setting,
                         path: at.into(),
                     });
                 }
-                // One of those above is what is in the way.
+                // One of its parents is in the way.
                 io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {}
                 _ => return Err(setting.failed("read", named)(error)),
             },
@@ -178,16 +179,17 @@ pub fn find(setting: Setting, path: &Path) -> Result<Folder, StateError> {
     Err(setting.failed("read", path)(io::ErrorKind::NotFound.into()))
 }
 
-/// What [`LockedFolder::open`] would say, and whether this user may write there and has so many bytes; for commands that check before
-/// the start. Makes and removes a small file, and changes nothing. With the folder come the bytes that are free.
+/// Checks what [`LockedFolder::open`] would return, and whether this user may write there and has
+/// `needed` bytes; for commands that check before the start. Creates and removes a small file, and
+/// changes nothing else. Also returns the free bytes.
 ///
 /// # Errors
-/// As [`LockedFolder::open`], and when nothing can be written, or not enough.
+/// As for [`LockedFolder::open`], and if writing fails, or space is short.
 pub fn check(setting: Setting, path: &Path, needed: u64) -> Result<(Folder, u64), StateError> {
     let found = find(setting, path)?;
     let free = match &found {
         Folder::Present => {
-            // Locked for this moment; a lock that cannot be let go ends with this process.
+            // Locks it for a moment; a lock that cannot be released ends with this process.
             drop(LockedFolder::open(setting, path)?);
             try_writing(setting, path, needed)?
         }
@@ -199,16 +201,17 @@ pub fn check(setting: Setting, path: &Path, needed: u64) -> Result<(Folder, u64)
     Ok((found, free))
 }
 
-/// What was tried in [`StateError::Io`], where a folder is missing.
+/// The action in [`StateError::Io`] when a folder is missing.
 pub const MAKE: &str = "make the folder";
 
-/// Bytes that tell a disk that is full from one that has room for names alone.
+/// Enough bytes to tell a full disk from one with room for names alone.
 const PROBE: [u8; 4096] = [0x5a; 4096];
 
-/// Writes, syncs, renames and removes a small file in a folder, and looks whether so many bytes are free; returns how many are.
+/// Writes, syncs, renames and removes a small file in a folder, and checks the free space; returns
+/// the free bytes.
 ///
 /// # Errors
-/// When one of that fails, or fewer are.
+/// Fails if any of these fails, or space is short.
 pub fn try_writing(setting: Setting, dir: &Path, needed: u64) -> Result<u64, StateError> {
     probe(dir).map_err(setting.failed("write to", dir))?;
     has_room(setting, dir, needed)
@@ -233,21 +236,21 @@ fn has_room(setting: Setting, path: &Path, needed: u64) -> Result<u64, StateErro
     }
 }
 
-/// A folder, locked for as long as this lives.
+/// A folder, locked until drop.
 #[derive(Debug)]
 pub struct LockedFolder {
     setting: Setting,
-    /// Where it is.
+    /// Its path.
     pub path: PathBuf,
     /// Open for the lock, and to sync renames.
     file: File,
 }
 
 impl LockedFolder {
-    /// Opens a folder, makes it when it is missing, and locks it.
+    /// Opens a folder, creates it if missing, and locks it.
     ///
     /// # Errors
-    /// When it is no folder, is another daemon's, or cannot be made or opened.
+    /// Fails if it is not a folder, belongs to another daemon, or cannot be created or opened.
     pub fn open(setting: Setting, path: &Path) -> Result<Self, StateError> {
         if find(setting, path)? != Folder::Present {
             files::create_folder(path, files::FOLDER_MODE).map_err(setting.failed(MAKE, path))?;
@@ -261,7 +264,7 @@ impl LockedFolder {
                     path: path.into(),
                 });
             }
-            // Some network file systems have no locks on folders; that is no reason to lose what lies there.
+            // Some network file systems cannot lock folders; that is no reason to lose their data.
             Err(TryLockError::Error(error)) => warn!(
                 %error, dir = %path.display(), "Cannot lock {}: make sure that no other daemon uses it.", setting.key
             ),
@@ -276,7 +279,8 @@ impl LockedFolder {
 
 impl Drop for LockedFolder {
     fn drop(&mut self) {
-        // Closing alone would leave the lock to a child process that was forked just now, until it runs its program.
+        // Closing alone would leave the lock to a child process that was just forked, until it runs
+        // its program.
         if let Err(error) = self.file.unlock() {
             warn!(%error, dir = %self.path.display(), "Cannot unlock {}.", self.setting.key);
         }

@@ -1,11 +1,11 @@
-//! What survives a restart: the folder `state.dir`, and in it the reports that were made at run time, and the snapshot.
+//! Persistent state: the folder `state.dir` with the reports created at run time, and the snapshot.
 //!
 //! | file | holds | written |
 //! |---|---|---|
-//! | `reports.json` | definitions made at run time | with every change, here |
-//! | `annotations.json` | what happened when, as people noted it | with every change, by [`annotations`] |
-//! | `alerts.json` | alerts, who was told of them, silences | within a second of a change, by `alert::thread` |
-//! | `running` | that a process runs | at start and stop, by [`end`] |
+//! | `reports.json` | definitions created at run time | with every change, here |
+//! | `annotations.json` | events, as recorded by people and scripts | with every change, by [`annotations`] |
+//! | `alerts.json` | alerts, notifications, silences | within a second of a change, by `alert::thread` |
+//! | `running` | the fact that a process runs | at start and stop, by [`end`] |
 //! | `snapshot` | rows, reports, counters, ids | every `state.snapshot_period` and at the stop, by [`snapshot_writer`] |
 //!
 //! ```text
@@ -14,10 +14,11 @@
 //!   reports.json.corrupt-NNN   one that could not be read, set aside at that unix time
 //! ```
 //!
-//! Opened once at start, before anything is received; afterwards the catalog alone writes, one change at a time, on a
-//! front end's thread. The file is replaced as a whole (`document.rs`). Entries are kept as they were sent: what cannot be a
-//! report today may be one tomorrow. A change that cannot be written is refused and leaves file and memory as they were. The folder is locked,
-//! so that two daemons do not undo each other's changes.
+//! Opened once at start, before anything is received; afterwards only the catalog writes, one
+//! change at a time, on a front end's thread. The file is replaced as a whole (`document.rs`).
+//! Entries are kept as they were sent: an invalid report today may be valid tomorrow. A change that
+//! cannot be written is refused and leaves file and memory unchanged. The folder is locked, so that
+//! two daemons do not undo each other's changes.
 
 pub mod annotations;
 pub mod counters;
@@ -42,20 +43,20 @@ use self::folder::{LockedFolder, STATE};
 
 const FILE: &str = "reports.json";
 
-/// The name of the list in it.
+/// The name of the list in the file.
 const LIST: &str = "reports";
 
-/// What is in the file.
+/// The content of the file.
 #[derive(Debug, Serialize, Deserialize)]
 struct Contents {
     version: u64,
     reports: Vec<Json>,
-    /// Names of ready-made reports that are not wanted.
+    /// Names of built-in reports that were dropped.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     dropped: Vec<String>,
 }
 
-/// The folder of one daemon, locked for as long as this lives, and what is in its file.
+/// The locked folder of one daemon, and the content of its file.
 #[derive(Debug)]
 pub struct State {
     _locked: LockedFolder,
@@ -64,11 +65,11 @@ pub struct State {
 }
 
 impl State {
-    /// Opens a folder, makes it when it is missing, locks it and reads its file. A corrupt file is set aside and
-    /// named in the log. `unix_secs` is the wall clock's time.
+    /// Opens a folder, creates it if missing, locks it and reads its file. A corrupt file is set
+    /// aside and logged. `unix_secs` is the wall clock's time.
     ///
     /// # Errors
-    /// When it is no folder, is another daemon's, or something in it cannot be read.
+    /// Fails if it is not a folder, belongs to another daemon, or something in it cannot be read.
     pub fn open(path: &Path, unix_secs: u32) -> Result<Self, StateError> {
         let _locked = LockedFolder::open(STATE, path)?;
         let what = "the reports that were made at run time";
@@ -84,17 +85,17 @@ impl State {
         })
     }
 
-    /// The definitions, oldest first, as they were sent. An entry may be anything that JSON can be: somebody may have
-    /// edited the file.
+    /// The definitions, oldest first, as they were sent. An entry may be any JSON: somebody may
+    /// have edited the file.
     #[must_use]
     pub fn reports(&self) -> &[Json] {
         &self.contents.reports
     }
 
-    /// Keeps a definition, in the place of what was kept under that name.
+    /// Stores a definition, replacing the one under that name.
     ///
     /// # Errors
-    /// When it cannot be written; then nothing has changed.
+    /// Fails if it cannot be written; then nothing has changed.
     pub fn put(&mut self, name: &str, members: &Map<String, Json>) -> Result<(), StateError> {
         let mut entry = Map::new();
         entry.insert("name".to_owned(), name.into());
@@ -104,22 +105,23 @@ impl State {
         self.replace(reports)
     }
 
-    /// Whether anything is kept under that name.
+    /// Whether a definition is stored under that name.
     #[must_use]
     pub fn has(&self, name: &str) -> bool {
         self.reports().iter().any(|entry| is_named(entry, name))
     }
 
-    /// The names of ready-made reports that were dropped.
+    /// The names of built-in reports that were dropped.
     #[must_use]
     pub fn dropped(&self) -> &[String] {
         &self.contents.dropped
     }
 
-    /// Removes what is kept under that name; where nothing is, the report is ready-made, and is not wanted any more.
+    /// Removes the definition of that name; if there is none, records the built-in report as
+    /// dropped.
     ///
     /// # Errors
-    /// When it cannot be written; then nothing has changed.
+    /// Fails if it cannot be written; then nothing has changed.
     pub fn remove(&mut self, name: &str) -> Result<(), StateError> {
         let mut dropped = self.contents.dropped.clone();
         if !self.has(name) && !dropped.iter().any(|it| it == name) {
@@ -144,24 +146,25 @@ impl State {
             dropped,
         };
         self.file.write(&contents)?;
-        // What is in the file now is ours.
+        // The file now has our content.
         self.contents = contents;
         Ok(())
     }
 }
 
-/// What is kept in a folder, without locking it or changing anything: for commands beside a running daemon.
+/// Reads the definitions of a folder without locking or changing it, for commands that run beside a
+/// daemon.
 ///
 /// # Errors
-/// What is wrong with the file, in words.
+/// A description of the problem.
 pub fn saved_reports(path: &Path) -> Result<Vec<Json>, String> {
     Ok(saved(path)?.map_or(Vec::new(), |it| it.reports))
 }
 
-/// The names of ready-made reports that were dropped, alike.
+/// Likewise reads the names of dropped built-in reports.
 ///
 /// # Errors
-/// As [`saved_reports`].
+/// As for [`saved_reports`].
 pub fn saved_dropped(path: &Path) -> Result<Vec<String>, String> {
     Ok(saved(path)?.map_or(Vec::new(), |it| it.dropped))
 }
@@ -177,21 +180,22 @@ fn saved(path: &Path) -> Result<Option<Contents>, String> {
     }
 }
 
-/// What [`State::open`] would say, and whether this user may write there and has room for a snapshot; for commands that check before
-/// the start. Makes and removes a small file, and changes nothing. With the folder come the bytes that are free.
+/// Checks what [`State::open`] would return, and whether this user may write there and has room for
+/// a snapshot; for commands that check before the start. Creates and removes a small file, and
+/// changes nothing else. Also returns the free bytes.
 ///
 /// # Errors
-/// As [`State::open`], and when nothing can be written, or no snapshot.
+/// As for [`State::open`], and if writing fails or there is no room for a snapshot.
 pub fn check(path: &Path) -> Result<(Folder, u64), StateError> {
     let found = folder::check(STATE, path, snapshot_writer::bytes_needed(path))?;
     if found.0 == Folder::Present {
-        // The start is told of a file that is corrupt, and goes on.
+        // A corrupt file is reported at start, which continues.
         let _corrupt_or_not = read(path)?;
     }
     Ok(found)
 }
 
-/// What the file of a folder holds, or why it is corrupt; nothing when it is not there.
+/// The content of a folder's file, or why it is corrupt; `None` if it does not exist.
 fn read(dir: &Path) -> Result<Result<Option<Contents>, String>, StateError> {
     document::read(STATE, &dir.join(FILE), LIST)
 }

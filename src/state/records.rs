@@ -1,4 +1,5 @@
-//! A snapshot as a run of records: compressed, checked and bounded, so that no more than one is in memory.
+//! The format of a snapshot: a sequence of records, compressed, checksummed and bounded, with only
+//! one in memory at a time.
 //!
 //! ```text
 //!   magic, version (12 bytes) | an lz4 frame with checksums | magic
@@ -7,9 +8,9 @@
 //!                               0
 //! ```
 //!
-//! What is in a record is up to `snapshot`; the writer and the reader here guarantee that it is what was written. Lengths
-//! are checked before memory is taken for them. The magic at the end is there because a frame may be cut before its end
-//! mark unnoticed.
+//! The content of records is up to `snapshot`; the writer and reader here guarantee that it is
+//! unchanged. Lengths are checked before memory is allocated for them. The magic at the end is
+//! there because a frame may be truncated before its end mark unnoticed.
 
 use std::io::{self, Read, Write};
 
@@ -20,44 +21,45 @@ use thiserror::Error;
 
 use crate::pool::snapshot::Damage;
 
-/// What a snapshot begins and ends with.
+/// First and last bytes of a snapshot.
 pub(crate) const MAGIC: [u8; 8] = *b"pinbad\xf7S";
 
-/// The layout of all that follows. A daemon reads this one alone: a snapshot is for the next start, not for keeping.
+/// The version of everything that follows. A daemon reads only this one: a snapshot is for the next
+/// start, not for archiving.
 const VERSION: u32 = 8;
 
-/// Bytes in one record at most: several times what the longest run of rows or groups takes.
+/// Most bytes in one record: several times the longest run of rows or groups.
 const RECORD_BYTES_MAX: usize = 4 << 20;
 
-/// Why a snapshot cannot be read.
+/// The reason why a snapshot cannot be read.
 #[derive(Debug, Error)]
 pub enum ReadError {
-    /// The file.
+    /// Reading the file failed.
     #[error("cannot read it: {0}")]
     Io(io::Error),
-    /// Somebody else's file.
+    /// It is not a snapshot.
     #[error("it is not a snapshot of pinbad")]
     Foreign,
-    /// Of another pinbad.
+    /// It has another version.
     #[error("it has version {0}, and this daemon reads {VERSION}")]
     Version(u32),
-    /// It ends too early.
+    /// It ends too early, after this many records.
     #[error("it ends in the middle, after {0} records")]
     Truncated(u64),
-    /// A checksum or a length in it is wrong.
+    /// A checksum or length is wrong.
     #[error("it is damaged after {after} records, a checksum or a length is wrong: {problem}")]
     Checksum {
         /// Records before it.
         after: u64,
-        /// What is wrong.
+        /// The problem.
         problem: io::Error,
     },
-    /// What is in a record.
+    /// The content of a record is invalid.
     #[error("record {record} is damaged: {damage}")]
     Damaged {
         /// Counted from 1.
         record: u64,
-        /// What is wrong.
+        /// The problem.
         damage: Damage,
     },
 }
@@ -70,10 +72,10 @@ pub struct RecordsWriter<W: Write> {
 }
 
 impl<W: Write> RecordsWriter<W> {
-    /// Begins a snapshot.
+    /// Starts a snapshot.
     ///
     /// # Errors
-    /// Those of `to`.
+    /// Errors of `to`.
     pub fn new(mut to: W) -> io::Result<Self> {
         to.write_all(&MAGIC)?;
         to.write_all(&VERSION.to_le_bytes())?;
@@ -88,7 +90,7 @@ impl<W: Write> RecordsWriter<W> {
     /// Writes a record.
     ///
     /// # Errors
-    /// Those of [`bytes`](Self::bytes).
+    /// As for [`bytes`](Self::bytes).
     pub fn record(&mut self, record: &impl Serialize) -> io::Result<()> {
         let mut encoded = std::mem::take(&mut self.encoded);
         encoded.clear();
@@ -98,10 +100,10 @@ impl<W: Write> RecordsWriter<W> {
         written
     }
 
-    /// Writes a record that is encoded already.
+    /// Writes an encoded record.
     ///
     /// # Errors
-    /// Those of `to`, and when it is longer than any reader takes.
+    /// Errors of `to`, and if it is longer than readers accept.
     pub fn bytes(&mut self, record: &[u8]) -> io::Result<()> {
         let length = record.len();
         if length > RECORD_BYTES_MAX {
@@ -113,10 +115,10 @@ impl<W: Write> RecordsWriter<W> {
         self.frame.flush()
     }
 
-    /// Ends it; returns what it was written to.
+    /// Ends the snapshot; returns the underlying writer.
     ///
     /// # Errors
-    /// Those of `to`.
+    /// Errors of `to`.
     pub fn finish(mut self) -> io::Result<W> {
         self.frame.write_all(&0_u32.to_le_bytes())?;
         let mut to = self.frame.finish()?;
@@ -131,7 +133,7 @@ impl<W: Write> RecordsWriter<W> {
 pub struct RecordsReader<R: Read> {
     frame: FrameDecoder<R>,
     record: Vec<u8>,
-    /// How many were read.
+    /// Records read so far.
     count: u64,
 }
 
@@ -139,7 +141,7 @@ impl<R: Read> RecordsReader<R> {
     /// Opens a snapshot.
     ///
     /// # Errors
-    /// When it is none.
+    /// Fails if it is not a snapshot.
     pub fn new(mut from: R) -> Result<Self, ReadError> {
         let (mut magic, mut version) = ([0; MAGIC.len()], [0; size_of::<u32>()]);
         fill(&mut from, &mut magic, 0)?;
@@ -157,10 +159,11 @@ impl<R: Read> RecordsReader<R> {
         }
     }
 
-    /// Goes to the next record; false after the last, which stays at hand. What comes behind the end is not looked at.
+    /// Goes to the next record; returns false after the last, which stays current. Data after the
+    /// end is ignored.
     ///
     /// # Errors
-    /// When what comes is not what was written.
+    /// Fails if the data is not as written.
     pub fn advance(&mut self) -> Result<bool, ReadError> {
         let mut length = [0; size_of::<u32>()];
         fill(&mut self.frame, &mut length, self.count)?;
@@ -177,7 +180,7 @@ impl<R: Read> RecordsReader<R> {
         Ok(true)
     }
 
-    /// The frame has to end here, with the checksum of all, and the file with it.
+    /// Checks that the frame ends here, with the checksum of everything, and the file with it.
     fn end(&mut self) -> Result<(), ReadError> {
         let more = self.frame.read(&mut [0]);
         match more {
@@ -200,16 +203,16 @@ impl<R: Read> RecordsReader<R> {
         }
     }
 
-    /// The record at hand as it was encoded.
+    /// The current record, encoded.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.record
     }
 
-    /// The record at hand.
+    /// Decodes the current record.
     ///
     /// # Errors
-    /// When it is none of this kind.
+    /// Fails if it is not of this kind.
     pub fn record<T: DeserializeOwned>(&self) -> Result<T, ReadError> {
         match postcard::take_from_bytes(&self.record) {
             Ok((record, [])) => Ok(record),
@@ -217,7 +220,7 @@ impl<R: Read> RecordsReader<R> {
         }
     }
 
-    /// Why the record at hand is no good.
+    /// The error for an invalid current record.
     #[must_use]
     pub fn damaged(&self, damage: Damage) -> ReadError {
         ReadError::Damaged {
@@ -227,7 +230,7 @@ impl<R: Read> RecordsReader<R> {
     }
 }
 
-/// Reads so many bytes, after so many records.
+/// Reads exactly `to.len()` bytes; `after` is the number of records so far, for errors.
 fn fill(from: &mut impl Read, to: &mut [u8], after: u64) -> Result<(), ReadError> {
     from.read_exact(to).map_err(|error| failed(error, after))
 }
@@ -235,7 +238,7 @@ fn fill(from: &mut impl Read, to: &mut [u8], after: u64) -> Result<(), ReadError
 fn failed(error: io::Error, after: u64) -> ReadError {
     match error.kind() {
         io::ErrorKind::UnexpectedEof => ReadError::Truncated(after),
-        // What the decoder of frames says; `Other` is for blocks that cannot be decompressed.
+        // Errors of the frame decoder; `Other` is for blocks that cannot be decompressed.
         io::ErrorKind::InvalidData | io::ErrorKind::Other => ReadError::Checksum {
             after,
             problem: error,

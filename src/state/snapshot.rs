@@ -1,4 +1,4 @@
-//! The snapshot: raw rows, reports, counters and ids as they stood at one moment, in one file.
+//! The snapshot: raw rows, reports, counters and ids of one moment, in one file.
 //!
 //! ```text
 //!   Head        where the ids go on, counters of the sockets and of the merger
@@ -11,15 +11,17 @@
 //!   End         monotonic time and wall clock
 //! ```
 //!
-//! Each [`Record`] is encoded by itself (`records`). [`write()`] runs while the merger goes on. The moment is
-//! the cut: taken under one hold of the read lock, a few milliseconds at most, and it fixes what the running ticks have
-//! and the id up to which rows belong to it. The rest is copied piece by piece, each under the lock for about a
-//! millisecond, and written out without it: rows, closed tick logs and keys of groups do not change. One record is in
-//! memory at a time, and the cut.
+//! Each [`Record`] is encoded separately (`records`). [`write()`] runs while the merger continues.
+//! The moment of the snapshot is the cut: taken under one hold of the read lock, a few milliseconds
+//! at most, it fixes the content of the running ticks and the id up to which rows are included. The
+//! rest is copied piece by piece, each under the lock for about a millisecond, and written without
+//! it: rows, closed tick logs and keys of groups do not change. Only the cut and one record are in
+//! memory at a time.
 //!
-//! [`inspect`] reads a file through once and sees that it is whole; [`restore`] fills an empty [`Live`] from it. Neither
-//! trusts it: lengths are checked first, everything goes through the budgets of the configuration, and what cannot be is
-//! an error, never a panic. Time passes by the wall clock between two processes, and not at all when that was set back.
+//! [`inspect`] reads a file to its end and checks that it is whole; [`restore`] fills an empty
+//! [`Live`] from it. Neither trusts it: lengths are checked first, everything goes through the
+//! budgets of the configuration, and anything impossible is an error, never a panic. Time between
+//! two processes passes by the wall clock, and not at all if that was set back.
 
 use std::io::{self, Read, Write};
 use std::sync::Arc;
@@ -44,29 +46,29 @@ use crate::report::{
 use crate::shutdown::Shutdown;
 use crate::telemetry::Counters;
 
-/// Latest moment that a snapshot may name, milliseconds: in thirty thousand years.
+/// Latest time that a snapshot may contain, in milliseconds: in thirty thousand years.
 const MOMENT_MAX: u64 = 1 << 50;
 
-/// What a snapshot is made of.
+/// The kinds of records in a snapshot.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Record {
-    /// The first.
+    /// The first record.
     Head(Head),
-    /// A shared aggregate begins.
+    /// Starts a shared aggregate.
     Aggregate(SavedAggregate),
     /// Some of its groups, or a piece of the log of one of its ticks.
     Part(SavedPart),
     /// Raw rows.
     Rows(SavedRows),
-    /// The last.
+    /// The last record.
     End(End),
-    /// Activities of the rows before, as the pool has them; where none of those came from Squid there is none.
+    /// Activities of the preceding rows, as in the pool; absent if none of these came from Squid.
     Activities(Vec<u8>),
     /// Sums of a source of Squid's lines: some of them.
     SquidSums(SavedSums),
 }
 
-/// What a snapshot begins with.
+/// The first record of a snapshot.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Head {
     ids: PoolIds,
@@ -75,56 +77,56 @@ pub struct Head {
     counters: SavedCounters,
 }
 
-/// What a snapshot ends with.
+/// The last record of a snapshot.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct End {
     mono_ms: u64,
     unix_ms: u64,
 }
 
-/// What is written.
+/// The data to write.
 #[derive(Debug, Clone, Copy)]
 pub struct Subject<'a> {
     /// Rows and reports.
     pub live: &'a SharedLive,
     /// Counters.
     pub counters: &'a Counters,
-    /// The sockets that they are of.
+    /// The sockets of these counters.
     pub sockets: &'a [SocketName],
-    /// Time.
+    /// The clock.
     pub clock: &'a dyn Clock,
-    /// Whether to give up.
+    /// Requests to give up.
     pub stop: &'a Shutdown,
 }
 
-/// What [`write()`] did.
+/// The result of [`write()`].
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Written {
     /// Raw requests in it.
     pub requests: u64,
     /// The longest hold of the lock.
     pub held: Duration,
-    /// The cut's own hold.
+    /// The hold of the lock for the cut.
     pub cut: Duration,
-    /// The id that the next request had.
+    /// The id of the next request at that time.
     pub next_id: u64,
 }
 
-/// Why a snapshot was not written.
+/// The reason why a snapshot was not written.
 #[derive(Debug, Error)]
 pub enum WriteError {
-    /// The file.
+    /// Writing the file failed.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// A report was dropped, or all were emptied, while it was written: it has to begin anew.
+    /// A report was dropped, or all were cleared, during the write: it has to start again.
     #[error("reports were dropped or emptied while it was written")]
     Overtaken,
-    /// It was to give up.
+    /// It was stopped.
     #[error("the daemon stops")]
     Stopped,
 }
 
-/// What a snapshot says of itself.
+/// Data about a snapshot.
 #[derive(Debug)]
 pub struct Contents {
     /// The counters.
@@ -136,8 +138,8 @@ pub struct Contents {
 }
 
 impl Contents {
-    /// What the monotonic time is now, `unix_ms` by the wall clock: the process that wrote it goes on, so to speak. A
-    /// wall clock that was set back stands still.
+    /// The monotonic time now, at `unix_ms` by the wall clock, as if the process that wrote it had
+    /// continued. It stands still if the wall clock was set back.
     #[must_use]
     pub fn mono_now(&self, unix_ms: u64) -> u64 {
         let away = unix_ms.min(MOMENT_MAX).saturating_sub(self.unix_ms);
@@ -145,22 +147,23 @@ impl Contents {
     }
 }
 
-/// What [`restore`] did.
+/// The result of [`restore`].
 #[derive(Debug, Default)]
 pub struct Restored {
-    /// Raw requests that came back.
+    /// Raw requests restored.
     pub requests: u64,
-    /// Reports that did not come back as they were.
+    /// Reports that were not restored unchanged.
     pub left_out: Vec<NotRestored>,
 }
 
-/// Rows, reports and counters go to `state.dir`: in requests.
+/// Writes rows, reports and counters to `state.dir`; counts requests.
 pub(crate) static WRITE_SNAPSHOT: Instrument = Instrument::new("stage/state/write snapshot");
 
 /// Writes a snapshot.
 ///
 /// # Errors
-/// Those of `to`, [`WriteError::Overtaken`] and [`WriteError::Stopped`]; what was written until then is of no use.
+/// Errors of `to`, [`WriteError::Overtaken`] and [`WriteError::Stopped`]; the data written until
+/// then is useless.
 pub fn write<W: Write>(subject: Subject<'_>, to: W) -> Result<(W, Written), WriteError> {
     // First: what comes after the cut is read again by the next process, where it is from a file.
     let squids = subject.counters.squids.iter();
@@ -174,7 +177,7 @@ pub fn write<W: Write>(subject: Subject<'_>, to: W) -> Result<(W, Written), Writ
         stage: WRITE_SNAPSHOT.begin(),
     };
     let (cut, ids, counters, requests) = writer.hold(|live| {
-        // Of this moment too: nothing is merged, and counted as merged, while this is held.
+        // Of the same moment: nothing is merged, or counted as merged, while the lock is held.
         let counters = SavedCounters::of(subject.counters, subject.sockets);
         let requests = (live.pool.requests.len(), live.pool.requests.next_id());
         (live.reports.cut(), live.pool.ids(), counters, requests)
@@ -214,7 +217,7 @@ struct Writer<'a, W: Write> {
 }
 
 impl<W: Write> Writer<'_, W> {
-    /// Reads live data for as long as that is what the cut saw.
+    /// Reads live data as long as it is still that of the cut.
     fn hold_current<T>(
         &mut self,
         cut: &ReportsCut,
@@ -227,7 +230,7 @@ impl<W: Write> Writer<'_, W> {
         seen.ok_or(WriteError::Overtaken)
     }
 
-    /// Reads live data, and measures how long that holds the lock.
+    /// Reads live data, and measures the hold of the lock.
     fn hold<T>(&mut self, read: impl FnOnce(&Live) -> T) -> T {
         let live = reading(self.live);
         let start = Instant::now();
@@ -274,10 +277,10 @@ impl<W: Write> Writer<'_, W> {
     }
 }
 
-/// Reads a snapshot through: whether it is whole, and what it says of itself.
+/// Reads a snapshot to its end: checks that it is whole, and returns the data about it.
 ///
 /// # Errors
-/// When it is not what [`write()`] wrote, or cannot be read.
+/// Fails if it is not as [`write()`] wrote it, or cannot be read.
 pub fn inspect(from: impl Read) -> Result<Contents, ReadError> {
     let mut reader = RecordsReader::new(from)?;
     let begins = reader.advance()?.then(|| reader.record()).transpose()?;
@@ -302,7 +305,7 @@ pub fn inspect(from: impl Read) -> Result<Contents, ReadError> {
 /// lines add up to.
 ///
 /// # Errors
-/// When it is not what [`write()`] wrote, or cannot be read; then `live` is sound but of no use.
+/// Fails if it is not as [`write()`] wrote it, or cannot be read; then `live` is sound but useless.
 pub fn restore(
     from: impl Read,
     live: &mut Live,
@@ -334,7 +337,7 @@ pub fn restore(
     Ok(Restored { requests, left_out })
 }
 
-/// A [`Live`] that is being filled, record by record.
+/// A [`Live`] being filled, record by record.
 struct Restoring<'a> {
     live: &'a mut Live,
     reports: ReportsRestore,

@@ -1,4 +1,5 @@
-//! Writes the snapshot in `state.dir` every `state.snapshot_period` and at the stop, and opens it at start.
+//! Writes the snapshot in `state.dir` every `state.snapshot_period` and at the stop, and opens it
+//! at start.
 //!
 //! ```text
 //!   snapshot                 the last one that was finished
@@ -6,10 +7,12 @@
 //!   snapshot.damaged-NNN     one that could not be read, set aside at that unix time
 //! ```
 //!
-//! [`SnapshotFile::open`] is called by `daemon` at start, [`SnapshotWriter::run`] runs on the thread `snapshot`,
-//! [`SnapshotWriter::save`] there and, after all other threads have ended, once more. There is always the old file or the new
-//! one; what goes wrong is logged, counted and shown in the status, and the daemon goes on: it loses what came since the
-//! last snapshot, should it be killed then. Reads of live data wait for no disk.
+//! [`SnapshotFile::open`] is called by `daemon` at start; [`SnapshotWriter::run`] runs on the
+//! thread `snapshot`; [`SnapshotWriter::save`] runs there and, after all other threads have ended,
+//! once more. There is always either the old or the new file; errors are logged, counted and shown
+//! in the status, and the daemon continues: if it is killed then, it loses the data since the last
+//! snapshot. Reads of live data never wait for the disk. last snapshot, should it be killed then.
+//! Reads of live data wait for no disk.
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter, Seek as _};
@@ -34,28 +37,28 @@ use crate::telemetry::Counters;
 const FILE: &str = "snapshot";
 const DAMAGED: &str = "snapshot.damaged-";
 
-/// How often one snapshot is begun anew because reports were dropped meanwhile.
+/// Most attempts at one snapshot while reports are being dropped.
 const ATTEMPTS: u32 = 5;
 
-/// Longest sleep in one piece, so that a stop is noticed soon.
+/// Longest single sleep, so that a stop is noticed soon.
 const NAP_MAX: Duration = Duration::from_millis(50);
 
-/// From one look at a folder that could not be written to the next.
+/// Time between two checks of a folder that cannot be written.
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
 
-/// Bytes that are handed to the system at once.
+/// Bytes written at once.
 const BUFFER_BYTES: usize = 1 << 20;
 
-/// The snapshot of the process before.
+/// The snapshot of the previous process.
 #[derive(Debug)]
 pub struct SnapshotFile {
     file: File,
-    /// What it says of itself.
+    /// Data about it.
     pub contents: Contents,
 }
 
 impl SnapshotFile {
-    /// The snapshot of a folder, read through once. One that is damaged is set aside and named in the log.
+    /// The snapshot of a folder, read through once. A damaged one is set aside and logged.
     #[must_use]
     pub fn open(dir: &Path, unix_secs: u32) -> Option<Self> {
         let opened = match files::open(&dir.join(FILE)) {
@@ -74,10 +77,10 @@ impl SnapshotFile {
             .ok()
     }
 
-    /// The file from its beginning.
+    /// Opens the file for reading from the start.
     ///
     /// # Errors
-    /// Those of the system.
+    /// Any I/O error.
     pub fn reader(&self) -> io::Result<impl io::Read> {
         let mut file = &self.file;
         file.rewind()?;
@@ -85,7 +88,7 @@ impl SnapshotFile {
     }
 }
 
-/// Moves a snapshot that cannot be read out of the way, and logs it.
+/// Renames an unreadable snapshot, and logs it.
 pub fn set_aside(dir: &Path, reason: &str, unix_secs: u32) {
     let file = dir.join(FILE);
     match files::set_aside(&file, "damaged", unix_secs) {
@@ -100,30 +103,31 @@ pub fn set_aside(dir: &Path, reason: &str, unix_secs: u32) {
     }
 }
 
-/// What became of snapshots, as the status shows it. Times are seconds since 1970.
+/// The state of snapshots, as the status shows it. Times are seconds since 1970.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct SnapshotStatus {
-    /// Seconds between two of them; 0: only at the stop.
+    /// Seconds between two snapshots; 0: only at the stop.
     pub period_seconds: f64,
-    /// How many were finished.
+    /// Number of snapshots completed.
     pub written: u64,
-    /// How many could not be.
+    /// Number of failures.
     pub failed: u64,
-    /// Why the last attempt failed, if it did.
+    /// The error of the last attempt, if it failed.
     pub error: Option<String>,
-    /// The last one that was finished, if this process finished one.
+    /// The last snapshot that this process completed, if any.
     pub last: Option<LastSnapshot>,
-    /// What came back at start.
+    /// Data restored at start.
     pub restored: Option<RestoredSnapshot>,
-    /// Names of damaged ones that lie in the folder, oldest first; somebody may want to look at them, or remove them.
+    /// Names of damaged ones in the folder, oldest first; somebody may want to inspect or remove
+    /// them.
     pub damaged: Vec<String>,
-    /// Bytes that are free there, when it was last looked.
+    /// Free bytes there, at the last check.
     pub disk_free_bytes: u64,
-    /// Bytes that the next one takes beside the last, if it is as large.
+    /// Bytes that the next snapshot needs in addition to the last, if it is as large.
     pub disk_needed_bytes: u64,
 }
 
-/// What the next snapshot takes on the disk, as far as the last one tells.
+/// Disk space for the next snapshot, going by the last one.
 pub(super) fn bytes_needed(dir: &Path) -> u64 {
     fs::metadata(dir.join(FILE)).map_or(0, |found| found.len())
 }
@@ -131,32 +135,32 @@ pub(super) fn bytes_needed(dir: &Path) -> u64 {
 /// The last snapshot.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct LastSnapshot {
-    /// When it was finished, wall clock.
+    /// When it was completed, wall clock.
     pub time: f64,
     /// Its size.
     pub bytes: u64,
     /// Raw requests in it.
     pub requests: u64,
-    /// How long it took, the disk included.
+    /// How long it took, including the disk.
     pub seconds: f64,
-    /// The longest that the merger may have waited for it.
+    /// The longest that it may have kept the merger waiting.
     pub held_seconds: f64,
 }
 
-/// What came back at start.
+/// Data restored at start.
 #[derive(Debug, Clone, Serialize)]
 pub struct RestoredSnapshot {
-    /// When the snapshot was finished, wall clock.
+    /// When the snapshot was completed, wall clock.
     pub time: f64,
-    /// Raw requests that came back.
+    /// Raw requests restored.
     pub requests: u64,
     /// How long it took.
     pub seconds: f64,
-    /// Reports that did not come back as they were.
+    /// Reports that were not restored unchanged.
     pub left_out: Vec<NotRestored>,
 }
 
-/// Where snapshots are kept, how often, and what became of them.
+/// The place, interval and state of snapshots.
 #[derive(Debug, Default)]
 pub struct Snapshots {
     status: Mutex<SnapshotStatus>,
@@ -164,7 +168,7 @@ pub struct Snapshots {
 }
 
 impl Snapshots {
-    /// Nothing written yet to `dir`.
+    /// For snapshots in `dir`, none written yet.
     #[must_use]
     pub fn new(dir: &Path, period: Duration) -> Arc<Self> {
         let snapshots = Self {
@@ -175,7 +179,7 @@ impl Snapshots {
         Arc::new(snapshots)
     }
 
-    /// What became of them so far.
+    /// The current state.
     #[must_use]
     pub fn status(&self) -> SnapshotStatus {
         let names = fs::read_dir(&self.dir).into_iter().flatten();
@@ -188,7 +192,7 @@ impl Snapshots {
         }
     }
 
-    /// Looks whether one can be written, and says so where it cannot; returns whether it can.
+    /// Checks whether a snapshot can be written, and logs it if not; returns the result.
     pub fn check(&self) -> bool {
         let needed = bytes_needed(&self.dir);
         let found = folder::try_writing(STATE, &self.dir, needed);
@@ -208,18 +212,18 @@ impl Snapshots {
         found.is_ok()
     }
 
-    /// Why none can be written, when that was last tried.
+    /// Why none can be written, as of the last attempt.
     #[must_use]
     pub fn why_failing(&self) -> Option<String> {
         self.status.lock().error.clone()
     }
 
-    /// What came back at start.
+    /// Records the data restored at start.
     pub fn set_restored(&self, restored: RestoredSnapshot) {
         self.status.lock().restored = Some(restored);
     }
 
-    /// Sets how often one is written; 0: only at the stop.
+    /// Sets the interval; 0: only at the stop.
     pub fn set_period(&self, period: Duration) {
         self.status.lock().period_seconds = period.as_secs_f64();
     }
@@ -227,22 +231,22 @@ impl Snapshots {
 
 /// Writes snapshots.
 pub struct SnapshotWriter {
-    /// Where to, and what became of it.
+    /// Their place and state.
     pub snapshots: Arc<Snapshots>,
     /// Rows and reports.
     pub live: SharedLive,
     /// Counters.
     pub counters: Counters,
-    /// The sockets that they are of.
+    /// The sockets of these counters.
     pub sockets: Vec<SocketName>,
-    /// Time.
+    /// The clock.
     pub clock: Arc<dyn Clock>,
-    /// What waits, where it is of use, until requests before an id are where they are kept for longer: a file that is followed
-    /// is read from there, and what a snapshot had beyond that would be in it twice.
+    /// Waits, if necessary, until requests before an id are in history: positions of followed files
+    /// are taken from there, so requests that only a snapshot has would be read twice.
     pub await_kept: Option<AwaitKept>,
 }
 
-/// Waits until all requests before this one are kept, or that cannot be.
+/// Waits until all requests before this id are kept, or that becomes impossible.
 pub type AwaitKept = Box<dyn Fn(u64, &Shutdown) + Send + Sync>;
 
 impl std::fmt::Debug for SnapshotWriter {
@@ -255,19 +259,21 @@ impl std::fmt::Debug for SnapshotWriter {
 }
 
 impl SnapshotWriter {
-    /// Writes a snapshot every period until a stop is asked for. Runs on its own thread.
+    /// Writes a snapshot every period until a stop is requested. Runs on its own thread.
     pub fn run(&self, shutdown: &Shutdown) {
         let (mut last, mut looked) = (Instant::now(), Instant::now());
         while !shutdown.requested() {
             std::thread::sleep(NAP_MAX);
             let period = self.snapshots.status.lock().period_seconds;
-            // Where one failed the next need not wait for its time once there is room again.
+            // After a failure, the next attempt need not wait for its time once there is room
+            // again.
             let is_to_look = looked.elapsed() >= LOOK_AGAIN;
             let is_mended = is_to_look && self.snapshots.why_failing().is_some() && {
                 looked = Instant::now();
                 self.snapshots.check()
             };
-            // At the beginning of a minute if it is one of several: what a kill takes since then is whole minutes of history.
+            // At the start of a minute if there are several per period: a kill then loses whole
+            // minutes of history.
             let is_whole = self.clock.unix_ms() % 60_000 < 1_000 || period < 60.0;
             let over = last.elapsed().as_secs_f64() - period;
             let is_due = over >= 60.0 || over >= 0.0 && is_whole || is_mended;
@@ -282,7 +288,8 @@ impl SnapshotWriter {
     /// Writes a snapshot now; gives up, which is no failure, once `stop` is requested.
     ///
     /// # Errors
-    /// When it cannot be written; that is logged and counted already, and the one before it is still there.
+    /// Fails if it cannot be written; that is logged and counted already, and the previous one
+    /// still exists.
     pub fn save(&self, stop: &Shutdown) -> Result<(), WriteError> {
         let start = Instant::now();
         let result = self.write(stop);
@@ -329,7 +336,7 @@ impl SnapshotWriter {
         }
     }
 
-    /// Returns the size of the file, too.
+    /// Also returns the size of the file.
     fn write(&self, stop: &Shutdown) -> Result<(Written, u64), WriteError> {
         let subject = Subject {
             live: &self.live,

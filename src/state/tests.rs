@@ -1,4 +1,5 @@
-//! Reports made at run time, kept in `state.dir`: there again after opening, and what becomes of a file that is damaged.
+//! Reports created at run time, stored in `state.dir`: restored after opening, and the handling of
+//! damaged files.
 
 use std::fs;
 
@@ -30,7 +31,7 @@ fn in_folder(dir: &Path) -> Vec<String> {
 #[test]
 fn what_is_put_is_there_after_opening_again() {
     let dir = tempfile::tempdir().unwrap();
-    // Made when missing, with what is above it.
+    // Created if missing, with its parents.
     let path = dir.path().join("var/lib");
     let mut state = State::open(&path, 1).unwrap();
     assert!(state.reports().is_empty());
@@ -64,7 +65,7 @@ fn one_folder_serves_one_daemon() {
     assert!(matches!(error, StateError::InUse { .. }));
     let text = error.to_string();
     assert!(text.starts_with("state.dir: ") && text.contains("in use by another pinbad"));
-    // Looking is free.
+    // Reading needs no lock.
     assert!(saved_reports(dir.path()).unwrap().is_empty());
     drop(first);
     State::open(dir.path(), 1).unwrap();
@@ -80,7 +81,7 @@ fn a_file_is_no_folder() {
         text.starts_with("state.dir: ") && text.contains("is not a folder; accepted: a folder"),
         "{text}"
     );
-    // What is in the way is named, be it above.
+    // The obstacle is named, even if it is a parent.
     let below = State::open(&file.join("a/b"), 1).unwrap_err().to_string();
     assert_eq!(below, text);
     assert_eq!(
@@ -120,12 +121,12 @@ fn looking_makes_nothing_and_says_what_opening_would() {
     let error = check(dir.path()).unwrap_err();
     assert!(matches!(error, StateError::InUse { .. }), "{error}");
     drop(state);
-    // A corrupt file stays where it is: the start sets it aside.
+    // A corrupt file stays in place: the start sets it aside.
     fs::write(dir.path().join(FILE), "{").unwrap();
     assert_eq!(check(dir.path()).unwrap().0, Folder::Present);
     assert_eq!(in_folder(dir.path()), [FILE]);
 
-    // Nobody can write there, root neither.
+    // Nobody can write there, not even root.
     for path in ["/proc/1", "/proc/1/pinbad/state"] {
         let text = check(Path::new(path)).unwrap_err().to_string();
         assert!(text.starts_with("state.dir: cannot "), "{text}");
@@ -151,7 +152,7 @@ fn a_corrupt_file_is_set_aside_and_not_lost() {
         assert!(state.reports().is_empty());
         state.put("a", &members("report1")).unwrap();
         drop(state);
-        // A second one in the same second has a name of its own.
+        // A second one in the same second gets a name of its own.
         fs::write(&file, "again").unwrap();
         State::open(dir.path(), 1_700_000_000).unwrap();
         assert_eq!(

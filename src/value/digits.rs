@@ -1,15 +1,16 @@
-//! Numbers as decimal digits, appended to a byte buffer: what answers in JSON, CSV and to MySQL clients consist of.
+//! Writes numbers as decimal digits to a byte buffer, for answers in JSON, CSV and to MySQL
+//! clients.
 //!
-//! An answer may have millions of numbers, so whole numbers and fractions are written eight digits at once, and times go from
-//! whole microseconds to digits without a float between.
+//! An answer may have millions of numbers, so integers and fractions are written eight digits at
+//! once, and times go from integer microseconds to digits without a float in between.
 
-/// The least number that has more than eight digits.
+/// Smallest number with more than eight digits.
 const EIGHT_DIGITS: u64 = 100_000_000;
 
 /// Eight digits `0`, as one word.
 const ZEROS: u64 = u64::from_le_bytes(*b"00000000");
 
-/// A whole number.
+/// Writes an integer.
 #[inline]
 pub(crate) fn int(out: &mut Vec<u8>, number: i64) {
     if number < 0 {
@@ -18,7 +19,7 @@ pub(crate) fn int(out: &mut Vec<u8>, number: i64) {
     uint(out, number.unsigned_abs());
 }
 
-/// A whole number that is not negative.
+/// Writes an unsigned integer.
 #[inline]
 pub(crate) fn uint(out: &mut Vec<u8>, number: u64) {
     let digits = if number < EIGHT_DIGITS {
@@ -28,7 +29,7 @@ pub(crate) fn uint(out: &mut Vec<u8>, number: u64) {
         let digits = digits((number % EIGHT_DIGITS) as u32);
         return short(out, (digits | ZEROS).to_le_bytes(), 8);
     };
-    // The last digit is written even when it is 0.
+    // The last digit is written even if it is 0.
     let leading = (digits.trailing_zeros() / 8).min(7);
     let shown = (digits | ZEROS) >> (leading * 8);
     short(out, shown.to_le_bytes(), 8 - leading as usize);
@@ -40,8 +41,8 @@ fn long(out: &mut Vec<u8>, number: u64) {
     uint(out, number);
 }
 
-/// Eight digits at once, a byte each, the first in the lowest: the number is halved into four, two and one digits, and each time
-/// all parts are divided by one multiplication.
+/// Eight digits at once, a byte each, the first in the lowest: the number is split into four, two
+/// and one digits, with one multiplication dividing all parts each time.
 const fn digits(number: u32) -> u64 {
     let fours = (number / 10_000) as u64 | ((number % 10_000) as u64) << 32;
     let hundreds = ((fours * 10_486) >> 20) & 0x7f_0000_007f;
@@ -50,8 +51,8 @@ const fn digits(number: u32) -> u64 {
     tens | (twos - tens * 10) << 8
 }
 
-/// The first `len` of some bytes. To append them all, a number that the compiler knows, and to cut the rest off again takes a
-/// third of the time that appending a length unknown to it does.
+/// Appends the first `len` of some bytes. Appending all of them, a length known to the compiler,
+/// and truncating takes a third of the time of appending an unknown length.
 #[inline(always)]
 fn short<const SIZE: usize>(out: &mut Vec<u8>, bytes: [u8; SIZE], len: usize) {
     let end = out.len() + len;
@@ -59,7 +60,7 @@ fn short<const SIZE: usize>(out: &mut Vec<u8>, bytes: [u8; SIZE], len: usize) {
     out.truncate(end);
 }
 
-/// Appends bytes that commonly are between 8 and 32: as two pieces that overlap, of lengths that the compiler knows.
+/// Appends typically 8 to 32 bytes as two overlapping pieces of lengths known to the compiler.
 #[inline]
 pub(crate) fn few(out: &mut Vec<u8>, bytes: &[u8]) {
     if !halves::<16>(out, bytes) && !halves::<8>(out, bytes) {
@@ -67,7 +68,7 @@ pub(crate) fn few(out: &mut Vec<u8>, bytes: &[u8]) {
     }
 }
 
-/// The same for up to twice as many as `SIZE`; false when there are more, or fewer than that.
+/// Appends `SIZE` to twice `SIZE` bytes; returns false for other lengths.
 #[inline(always)]
 fn halves<const SIZE: usize>(out: &mut Vec<u8>, bytes: &[u8]) -> bool {
     match (bytes.first_chunk::<SIZE>(), bytes.last_chunk::<SIZE>()) {
@@ -80,13 +81,13 @@ fn halves<const SIZE: usize>(out: &mut Vec<u8>, bytes: &[u8]) -> bool {
     }
 }
 
-/// Where the digits of a float are put together. Across two cache lines that takes twice the time, and where it lies otherwise is
-/// chance.
+/// Buffer for the digits of a float, aligned: across two cache lines writing takes twice the time,
+/// and the alignment would otherwise be chance.
 #[repr(align(32))]
 struct Room(zmij::Buffer);
 
-/// A number in the fewest digits that read back as the same; whole numbers that the type has all of without a fraction. False,
-/// and nothing written, for one that is not finite.
+/// Writes a number in the fewest digits that read back as the same; exactly represented integers
+/// without a fraction. Returns false and writes nothing if it is not finite.
 #[inline]
 pub(crate) fn float<F: zmij::Float + Into<f64> + Copy>(out: &mut Vec<u8>, number: F) -> bool {
     let exact = match size_of::<F>() {
@@ -94,7 +95,8 @@ pub(crate) fn float<F: zmij::Float + Into<f64> + Copy>(out: &mut Vec<u8>, number
         _ => 9_007_199_254_740_992.0,
     };
     let wide: f64 = number.into();
-    // A cast saturates, so what is too large or not whole does not come back as itself.
+    // A cast saturates, so a number that is too large or not an integer does not come back as
+    // itself.
     let whole = wide as i64;
     if !wide.is_finite() {
         return false;
@@ -108,8 +110,8 @@ pub(crate) fn float<F: zmij::Float + Into<f64> + Copy>(out: &mut Vec<u8>, number
     true
 }
 
-/// Seconds that are whole microseconds as all times are shown, of which few would have an exponent and those in single precision
-/// fewer digits. False, and nothing written, for others.
+/// Writes seconds that are whole microseconds as all times are shown; few of these would need an
+/// exponent, or fewer digits in single precision. Returns false and writes nothing for others.
 #[cold]
 fn whole_micros(out: &mut Vec<u8>, secs: f64) -> bool {
     let us = (secs * 1e6 + 0.5) as u64;
@@ -120,14 +122,15 @@ fn whole_micros(out: &mut Vec<u8>, secs: f64) -> bool {
     is_whole
 }
 
-/// Microseconds as seconds: up to six decimals, none that is a trailing zero.
+/// Writes microseconds as seconds: up to six decimals, without trailing zeros.
 #[inline]
 pub(crate) fn micros(out: &mut Vec<u8>, us: u64) {
     uint(out, us / 1_000_000);
     fraction(out, (us % 1_000_000) as u32, 6);
 }
 
-/// Writes the point and the digits behind it: eight significant ones at most, without trailing zeros.
+/// Writes the point and the digits after it: at most eight significant ones, without trailing
+/// zeros.
 #[inline(always)]
 pub(crate) fn fraction(out: &mut Vec<u8>, part: u32, after: usize) {
     let part = digits(part * 10_u32.pow(8_u32.saturating_sub(after as u32)));
@@ -179,7 +182,7 @@ mod tests {
         }
     }
 
-    /// Whichever way they are written, it is what `serde_json` writes.
+    /// Either way the result is that of `serde_json`.
     #[test]
     fn floats_have_the_fewest_digits() {
         let mut seed = 7_u64;

@@ -1,19 +1,18 @@
-//! Text for people: numbers, times, sizes, and names of which all can be seen.
+//! Text for people: numbers, times, sizes, and names with every character visible.
 //!
-//! Pages and the terminal write all of theirs with this, so that a number looks the same wherever
-//! it stands. Characters that are invisible, or that turn the direction of what follows, are shown
-//! as signs, so that no name can pass for another or rearrange the row in which it stands. Pure
-//! functions.
+//! Pages and the terminal use this for all text, so that a number looks the same everywhere.
+//! Characters that are invisible, or that reverse the direction of what follows, are replaced by
+//! signs, so that no name can pass for another or rearrange its row. Pure functions.
 
 use std::borrow::Cow;
 
-/// The text with signs for what could not be seen: `⟨0A⟩`, `⟨202E⟩`.
+/// Replaces invisible characters: `⟨0A⟩`, `⟨202E⟩`.
 pub(crate) fn visible(text: &str) -> String {
     let sign = |c| format!("\u{27e8}{:02X}\u{27e9}", u32::from(c));
     written_out(text, sign).into_owned()
 }
 
-/// The text with what could not be seen, or would act on a terminal, as `write` writes it out.
+/// Replaces characters that are invisible, or would act on a terminal, by the output of `write`.
 pub(crate) fn written_out(text: &str, write: impl Fn(char) -> String) -> Cow<'_, str> {
     if !text.contains(is_hidden) {
         return Cow::Borrowed(text);
@@ -28,8 +27,8 @@ pub(crate) fn written_out(text: &str, write: impl Fn(char) -> String) -> Cow<'_,
     Cow::Owned(shown)
 }
 
-/// Controls, soft hyphen, marks and overrides of direction, characters without width, line
-/// separators, tags, and private use, which is anything.
+/// Controls, soft hyphen, direction marks and overrides, zero-width characters, line separators,
+/// tags, and private use, which may be anything.
 const fn is_hidden(character: char) -> bool {
     matches!(character,
         '\u{0}'..='\u{1f}' | '\u{7f}'..='\u{9f}' | '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}'
@@ -37,10 +36,11 @@ const fn is_hidden(character: char) -> bool {
         | '\u{fff0}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}' | '\u{f0000}'..='\u{10ffff}')
 }
 
-/// For what is no number.
+/// Shown in place of a missing number.
 pub(crate) const UNKNOWN: &str = "\u{2013}";
 
-/// A number with three digits that count: `0.0123`, `1.23`, `12.3`, `1,234`; `<0.0001` below that.
+/// Formats a number with three significant digits: `0.0123`, `1.23`, `12.3`, `1,234`; `<0.0001`
+/// below that.
 pub fn number(number: f64) -> String {
     match number.abs() {
         size if !size.is_finite() => UNKNOWN.to_owned(),
@@ -54,12 +54,12 @@ pub fn number(number: f64) -> String {
     }
 }
 
-/// A whole number in full.
+/// Formats an integer in full.
 pub(crate) fn count(count: u64) -> String {
     grouped(count as f64)
 }
 
-/// Seconds in the unit that fits: `812 µs`, `36.1 ms`, `2.05 s`, `3,738 s`, `4.2 h`.
+/// Formats seconds in a fitting unit: `812 µs`, `36.1 ms`, `2.05 s`, `3,738 s`, `4.2 h`.
 pub fn secs(secs: f64) -> String {
     match secs.abs() {
         size if !size.is_finite() => UNKNOWN.to_owned(),
@@ -72,7 +72,7 @@ pub fn secs(secs: f64) -> String {
     }
 }
 
-/// A unit of people's in which all numbers of a column, or of an axis, are written: `ms`, `KiB`.
+/// A unit shared by all numbers of a column, or of an axis: `ms`, `KiB`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Scale {
     size: f64,
@@ -88,7 +88,7 @@ const SIZES: [Scale; 5] = scales([
     (1_099_511_627_776.0, "TiB"),
 ]);
 
-/// From here on a number has a larger unit, whatever is beside it.
+/// Larger numbers get a larger unit, whatever is next to them.
 const MANY: f64 = 99_999.5;
 
 const fn scales<const N: usize>(named: [(f64, &'static str); N]) -> [Scale; N] {
@@ -105,19 +105,19 @@ const fn scales<const N: usize>(named: [(f64, &'static str); N]) -> [Scale; N] {
 }
 
 impl Scale {
-    /// For these numbers of seconds.
+    /// The scale for these numbers of seconds.
     pub(crate) fn of_secs(numbers: impl IntoIterator<Item = f64>) -> Self {
-        // A number alone goes over to hours late.
+        // Single numbers switch to hours late.
         Self::fit(&TIMES, numbers, 2)
     }
 
-    /// For these numbers of bytes.
+    /// The scale for these numbers of bytes.
     pub(crate) fn of_bytes(numbers: impl IntoIterator<Item = f64>) -> Self {
         Self::fit(&SIZES, numbers, SIZES.len() - 1)
     }
 
-    /// That of the middle one; a larger one if the largest would be too long in it. `last`: the
-    /// largest that is chosen by the middle.
+    /// The unit for the median; a larger one if the largest number would be too long in it. `last`:
+    /// the largest unit chosen by the median.
     fn fit(units: &[Self], numbers: impl IntoIterator<Item = f64>, last: usize) -> Self {
         let numbers = numbers.into_iter().map(f64::abs);
         let mut known: Vec<f64> = numbers.filter(|it| it.is_finite() && *it > 0.0).collect();
@@ -136,7 +136,7 @@ impl Scale {
         unit
     }
 
-    /// A number of seconds or bytes in it.
+    /// Formats a number of seconds or bytes.
     pub(crate) fn text(self, of_base: f64) -> String {
         match of_base {
             size if !size.is_finite() => UNKNOWN.to_owned(),
@@ -149,7 +149,7 @@ impl Scale {
     }
 }
 
-/// A number for a scale, where there is little room: `850`, `12k`, `1.2M`.
+/// Formats a number briefly, for a scale: `850`, `12k`, `1.2M`.
 pub(crate) fn short(value: f64) -> String {
     let (digits, unit) = match value.abs() {
         // Marks of one axis must not look alike.
@@ -170,18 +170,18 @@ pub(crate) fn short(value: f64) -> String {
     }
 }
 
-/// A count and what is counted: `1 error`, `12 errors`.
+/// A count with its noun: `1 error`, `12 errors`.
 pub(crate) fn counted(many: u64, one: &str) -> String {
     let ending = if many == 1 { "" } else { "s" };
     format!("{} {one}{ending}", count(many))
 }
 
-/// Microseconds likewise.
+/// Formats microseconds like [`secs`].
 pub(crate) fn micros(us: u64) -> String {
     secs(us as f64 / 1e6)
 }
 
-/// `12.3 %`; what rounds to nothing and is not nothing says so.
+/// `12.3 %`; a nonzero value that rounds to zero is shown as such.
 pub(crate) fn percent(percent: f64) -> String {
     match percent {
         percent if !percent.is_finite() => UNKNOWN.to_owned(),
@@ -192,7 +192,7 @@ pub(crate) fn percent(percent: f64) -> String {
     }
 }
 
-/// By which part something changed: `+12 %`, `−3.2 %`, `×14`.
+/// Formats a relative change: `+12 %`, `−3.2 %`, `×14`.
 pub(crate) fn change(part: f64) -> String {
     match part {
         part if !part.is_finite() => UNKNOWN.to_owned(),
@@ -206,7 +206,7 @@ pub(crate) fn change(part: f64) -> String {
     }
 }
 
-/// A number of seconds that need not be exact: `21 s`, `15 min`.
+/// Formats an approximate number of seconds: `21 s`, `15 min`.
 pub(crate) fn roughly(secs: f64) -> String {
     match secs {
         ..120.0 => format!("{secs:.0} s"),
@@ -217,14 +217,14 @@ pub(crate) fn roughly(secs: f64) -> String {
     }
 }
 
-/// A count that is an estimate: two digits of it.
+/// Formats an estimated count with two digits.
 pub(crate) fn roughly_many(many: u64) -> String {
     let digits = many.checked_ilog10().unwrap_or(0);
     let unit = 10_u64.pow(digits.saturating_sub(1));
     count(many.saturating_add(unit / 2) / unit * unit)
 }
 
-/// Bytes in powers of 1024.
+/// Formats bytes in powers of 1024.
 pub fn bytes(bytes: f64) -> String {
     let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
     if !bytes.is_finite() {
@@ -243,7 +243,7 @@ pub fn bytes(bytes: f64) -> String {
     format!("{digits} {}", units[unit])
 }
 
-/// A whole number with commas, as people read it: `12,345`.
+/// Formats an integer with commas: `12,345`.
 pub fn grouped(number: f64) -> String {
     let digits = format!("{:.0}", number.abs());
     let mut text = String::with_capacity(digits.len() + digits.len() / 3 + 1);

@@ -1,36 +1,36 @@
-//! Units: in what the numbers of a column are.
+//! Units of columns.
 //!
-//! Declared with the column, so that no reader has to guess it from a name. `/api/v1/reports` tells
-//! it with every column; pages and `top` choose by it how a number is written, history and
-//! ClickHouse what is stored.
+//! Declared with the column, so that no reader has to guess it from a name. `/api/v1/reports` shows
+//! it with every column; pages and `top` format numbers by it, history and ClickHouse choose what
+//! to store.
 
-/// In what a column's numbers are.
+/// The unit of a column's numbers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Unit {
-    /// In nothing: texts, ids, codes.
+    /// No unit: texts, ids, codes.
     #[default]
     None,
-    /// How many.
+    /// A count.
     Count,
-    /// So long, seconds.
+    /// A duration in seconds.
     Seconds,
-    /// A moment, seconds since 1970.
+    /// A time, in seconds since 1970.
     UnixSeconds,
     /// Bytes.
     Bytes,
-    /// 1,024 bytes, as Pinba's tables have sizes.
+    /// 1,024 bytes, as for sizes in Pinba's tables.
     Kib,
-    /// Hundredths of a whole.
+    /// Percent.
     Percent,
-    /// A part of what it was before: a change of 0.12 is 12 % more.
+    /// A relative change: 0.12 is 12 % more.
     Ratio,
-    /// So many a second.
+    /// A count per second.
     CountPerSecond,
-    /// Seconds spent in a second: of CPU time, the cores that are busy.
+    /// Seconds spent per second: of CPU time, the number of busy cores.
     SecondsPerSecond,
-    /// Bytes a second.
+    /// Bytes per second.
     BytesPerSecond,
-    /// 1,024 bytes a second.
+    /// 1,024 bytes per second.
     KibPerSecond,
 }
 
@@ -70,13 +70,13 @@ impl Unit {
         }
     }
 
-    /// The unit of this name.
+    /// Finds a unit by name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|unit| unit.name() == name)
     }
 
-    /// The unit of the same numbers a second, where there is one.
+    /// The unit of the same quantity per second, if there is one.
     #[must_use]
     pub const fn per_second(self) -> Self {
         match self {

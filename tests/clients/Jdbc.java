@@ -143,7 +143,7 @@ public class Jdbc {
         }
     }
 
-    /// What DBeaver and Metabase send when they connect, and to fill their trees.
+    /// Statements that DBeaver and Metabase send when they connect, and to fill their trees.
     static void tools(Connection connection) throws SQLException {
         String[] all = {
             "SELECT DATABASE()",

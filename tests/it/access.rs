@@ -62,7 +62,7 @@ impl Configured {
     }
 }
 
-/// What a user sends as `Authorization`.
+/// Returns the `Authorization` header of a user.
 pub(crate) fn basic(name: &str, password: &str) -> String {
     format!("Basic {}", STANDARD.encode(format!("{name}:{password}")))
 }

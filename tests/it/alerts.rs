@@ -15,7 +15,7 @@ use serde_json::{Value as Json, json};
 use crate::harness::{Here, Sender, Site, await_condition, await_until};
 use crate::packets::request;
 
-/// What a webhook got, and how many times it is to fail before it takes anything.
+/// A webhook that records the bodies it receives, after failing a given number of times.
 struct Hook {
     url: String,
     got: Arc<Mutex<Vec<Json>>>,

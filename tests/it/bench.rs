@@ -1,4 +1,5 @@
-//! What the bench `daemon` starts: the bare loop counts what it gets, and a daemon ends with the program that started it.
+//! The receivers that the bench `daemon` starts: the bare loop counts the packets it gets, and a
+//! daemon ends with the program that started it.
 
 use std::io::{BufRead, BufReader, Read, Write as _};
 use std::net::UdpSocket;

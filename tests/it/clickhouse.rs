@@ -1,7 +1,9 @@
-//! What is shipped to ClickHouse, over its own engine (`chdb`): every row of history is there once, whatever happens on the way.
+//! Shipping to ClickHouse, run on its own engine (`chdb`): whatever happens on the way, every row
+//! of history arrives exactly once.
 //!
-//! What was sent is not recounted here: that history has all of it is asked elsewhere. These compare every row of its minutes, with
-//! all sums, extremes and buckets, with the row in ClickHouse.
+//! These tests do not recount the packets that were sent; other tests check that history has them
+//! all. They compare every minute row of history, with all sums, extremes and buckets, with the row
+//! in ClickHouse.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -95,7 +97,7 @@ impl Drop for ClickHouse {
     }
 }
 
-/// What happens to the next requests with rows.
+/// Sets the faults for the next requests that carry rows.
 fn faults(dir: &Path, words: &str) {
     std::fs::write(dir.join("fault"), words).unwrap();
 }
@@ -536,7 +538,7 @@ fn many_ship_into_one() {
     }
 }
 
-/// What `pinbad tables --clickhouse` prints, a statement each.
+/// Returns the output of `pinbad tables --clickhouse`, one statement per element.
 fn print_tables(more: &[&str]) -> Vec<String> {
     let said = run(pinbad().args(["tables", "--clickhouse"]).args(more));
     assert_eq!(said.code, Some(0), "{}", said.err);
@@ -544,7 +546,8 @@ fn print_tables(more: &[&str]) -> Vec<String> {
     text.split(";\n\n").map(str::to_owned).collect()
 }
 
-/// What `pinbad tables --clickhouse` prints is done by one server; what it prints for a cluster is what its parser takes.
+/// A single server executes the output of `pinbad tables --clickhouse`; the output for a cluster
+/// passes ClickHouse's parser.
 #[test]
 fn statements_are_what_clickhouse_takes() {
     let far = tempfile::tempdir().unwrap();

@@ -1,5 +1,6 @@
-//! What time does, end to end: records leave reports and raw rows tick by tick, and only because time passed. The wall
-//! clock labels; when it jumps nothing expires, nothing comes back and no timestamp runs backwards.
+//! The passage of time, end to end: records leave reports and raw rows tick by tick, and only
+//! because time passed. The wall clock only labels them: when it jumps, nothing expires, nothing
+//! comes back and no timestamp runs backwards.
 
 use prost::Message as _;
 

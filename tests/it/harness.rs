@@ -35,8 +35,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// How often it looks.
 const GLANCE: Duration = Duration::from_millis(3);
 
-/// What a test waits. A time in which this process did nothing at all (it was stopped, the machine stood still) counts for no more
-/// than a second of it: what was to come had none either.
+/// The time that a test still waits. A period in which this process did not run at all (it was
+/// stopped, the machine stood still) counts for at most one second, since the awaited event had no
+/// time either.
 struct Waiting {
     left: Duration,
     looked: Instant,
@@ -120,7 +121,7 @@ pub(crate) struct Site {
     /// Only where `mysql.listen` was given.
     pub(crate) mysql: Option<SocketAddr>,
     agent: ureq::Agent,
-    /// What is sent as `Authorization`, once there is something.
+    /// The `Authorization` header to send, if one is set.
     authorization: Arc<Mutex<Option<String>>>,
 }
 
@@ -266,7 +267,7 @@ impl Reply {
         self.any_json()
     }
 
-    /// What it says, a problem too.
+    /// Parses the body as JSON, that of a problem too.
     #[track_caller]
     pub(crate) fn any_json(&self) -> Json {
         serde_json::from_str(&self.body).unwrap()

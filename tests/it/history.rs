@@ -63,7 +63,8 @@ fn of_history(site: &Site) -> Json {
     site.json("/api/v1/status")["history"].clone()
 }
 
-/// What lies in a folder that no daemon has open, coverage apart.
+/// Returns the requests in the rows of a folder that no daemon has open, then those of its
+/// coverage.
 fn on_disk(dir: &Path) -> (Rows, Rows) {
     let retention = Retention {
         secs: [u64::MAX; 3],

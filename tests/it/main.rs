@@ -26,15 +26,15 @@ mod screen;
 mod access;
 /// Rules that fire and end, and who is told: a real Alertmanager, and a webhook.
 mod alerts;
-/// What happened when, as people note it.
+/// Annotations: notes that people make of events.
 mod annotations;
 /// Reports made while packets pour in.
 mod backfill;
-/// What the bench `daemon` starts, and how that ends.
+/// The receivers that the bench `daemon` starts, and how they end.
 mod bench;
 /// The pages in headless Chromium.
 mod browser;
-/// What the buffers hold while the merger stands still.
+/// The capacity of the buffers while the merger stands still.
 mod burst;
 /// What changed from one span to another, heat maps, calls per request.
 #[cfg(feature = "sql")]
@@ -42,7 +42,7 @@ mod changes;
 /// Rows of history in ClickHouse.
 #[cfg(feature = "sql")]
 mod clickhouse;
-/// What time does: rows and reports expire by ticks; a wall clock that jumps does nothing to either.
+/// The passage of time: rows and reports expire by ticks; a wall clock that jumps affects neither.
 mod clock;
 /// Where data is kept, and folders that cannot be written.
 mod folders;
@@ -71,7 +71,7 @@ mod model;
 /// MySQL's clients, real ones, and one that behaves badly.
 #[cfg(feature = "sql")]
 mod mysql;
-/// What an operator's tools see: supervisor, doctor, man pages, completions, the units of systemd.
+/// Operator tools: supervisor, doctor, man pages, completions, systemd units.
 mod operate;
 /// Spans of OpenTelemetry, over HTTP: bodies of PHP, the SDKs of Python and Node.
 mod otlp;
@@ -100,7 +100,7 @@ mod plan;
 mod readme;
 /// The base reports against a recount of the packets.
 mod reports;
-/// What a restart keeps: rows, reports, counters, and what arrives meanwhile.
+/// Restarts: rows, reports and counters survive, and so does traffic that arrives meanwhile.
 mod restart;
 /// Name rules in the running daemon.
 mod rewrite;

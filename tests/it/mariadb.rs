@@ -55,7 +55,7 @@ impl MariaDb {
         server
     }
 
-    /// What a client that runs these statements says.
+    /// Runs statements in a client and returns its exit code and output.
     pub(crate) fn try_sql(&self, statements: &str) -> Said {
         // Thirty tables are made in one go, each asked for first.
         let mut command = Command::new("mariadb");

@@ -289,7 +289,8 @@ fn promtool_finds_nothing_to_say() {
     assert!(open.contains("# UNIT pinbad_request_duration_seconds seconds\n"));
 }
 
-/// What is shipped is well formed, and speaks of nothing that is not there.
+/// The rules and dashboards that ship with pinbad are well formed and refer only to metrics that
+/// exist.
 #[test]
 fn rules_and_dashboards_ask_for_what_there_is() {
     let config = Path::new(env!("CARGO_MANIFEST_DIR")).join("config");

@@ -19,9 +19,9 @@ mod grafana;
 mod hostile;
 /// Users and TLS.
 mod login;
-/// What the daemon says of itself in MySQL's tables.
+/// MySQL's tables about the daemon itself.
 mod performance_schema;
-/// What clients ask beside queries.
+/// Statements that clients send besides queries.
 mod statements;
 /// How clients are run.
 pub(crate) mod tools;

@@ -1,5 +1,6 @@
-//! What an operator's tools see: the supervisor hears when it is ready, reloading, alive and stopping; `doctor` says what to
-//! change on this machine; man pages and completions know every command; the units are ones that systemd accepts.
+//! Operator tools: the supervisor hears when the daemon is ready, reloading, alive and stopping;
+//! `doctor` says what to change on this machine; man pages and completions know every command;
+//! systemd accepts the units.
 
 use std::net::{TcpListener, UdpSocket};
 use std::os::unix::net::UnixDatagram;
@@ -177,7 +178,8 @@ fn the_doctor_finds_what_would_not_start_and_says_what_to_change() {
     assert_eq!(said.code, Some(2), "{said:?}");
 }
 
-/// What a configuration names and a start cannot use is found by `doctor` and `check`, in the words of `serve`.
+/// `doctor` and `check` find everything that a configuration names and a start cannot use, and
+/// report it in the words of `serve`.
 #[test]
 fn doctor_check_and_serve_are_of_one_mind() {
     let dir = tempfile::tempdir().unwrap();

@@ -64,7 +64,7 @@ pub(crate) fn nested(host: &str, server: &str, script: &str) -> NestedRequest {
     NestedRequest::decode(&*bytes).unwrap()
 }
 
-/// What must become of a datagram.
+/// The expected outcome of a datagram.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Fate {
     /// Whether it counts as accepted.
@@ -75,7 +75,7 @@ pub(crate) struct Fate {
     pub(crate) refused: u64,
 }
 
-/// What must become of a datagram, by prost and the rules of Pinba.
+/// Returns the expected outcome of a datagram, according to prost and the rules of Pinba.
 pub(crate) fn fate(datagram: &[u8]) -> Fate {
     let Ok(packet) = Request::decode(datagram) else {
         return Fate::default();

@@ -1,6 +1,6 @@
 //! The pages as they are sent: sizes, headers, escaping, numbers that agree with the API, events.
 //!
-//! What takes a browser to see is in `browser`.
+//! Tests that need a browser are in `browser`.
 
 mod events;
 

@@ -34,7 +34,8 @@ fn blocks(text: &str) -> Vec<Block<'_>> {
         .collect()
 }
 
-/// What this test does not do: build, run itself, and start the daemon, which it has done.
+/// Whether this test skips a command: builds, itself, and starting the daemon, which it has done
+/// already.
 fn is_left_out(command: &str) -> bool {
     let without = std::env::var("PINBAD_TESTS_WITHOUT").unwrap_or_default();
     let lacks = |what: &str| without.split(',').any(|left_out| left_out == what);

@@ -11,7 +11,7 @@ use serde_json::Value as Json;
 use crate::harness::{Here, Sender};
 use crate::packets::{corpus, corpus_names, request};
 
-/// What stands before the keys of each report.
+/// Columns before the keys of each report.
 const FRONT: [&str; 14] = [
     "req_count",
     "req_per_sec",
@@ -28,7 +28,7 @@ const FRONT: [&str; 14] = [
     "traffic_percent",
     "traffic_per_sec",
 ];
-/// What stands behind them.
+/// Columns after the keys.
 const BACK: [&str; 4] = [
     "memory_footprint_total",
     "memory_footprint_percent",

@@ -1,6 +1,6 @@
-//! What a restart keeps: raw rows, reports, counters and ids, whatever ended the process before; and with sockets that
-//! are handed over also what arrives while there is no process. What cannot be read is set aside, what cannot be
-//! written is said, and neither keeps the daemon from working.
+//! Restarts: raw rows, reports, counters and ids survive, however the previous process ended. With
+//! inherited sockets, so does traffic that arrives while no process runs. The daemon sets
+//! unreadable state aside, reports failed writes, and keeps working in either case.
 #![expect(
     clippy::print_stdout,
     reason = "figures of the full size, and what could not be tried, are for whoever runs the tests"
@@ -162,7 +162,7 @@ fn after_a_restart_every_answer_is_the_same_and_ids_and_counters_go_on() {
     here.stop();
 }
 
-/// What a daemon that ran on would have dropped is dropped, no more and no less.
+/// Rows that a running daemon would have dropped meanwhile are dropped: no more, no fewer.
 #[test]
 fn what_expired_while_there_was_no_process_is_gone() {
     let ran_on = |away_ms: u64| {
@@ -307,8 +307,9 @@ fn wherever_a_snapshot_is_damaged_that_is_noticed() {
     }
 }
 
-/// What waits in the socket's buffer when the stop comes goes with the socket, so it is taken first: for half a second, which
-/// may pass on a busy machine. Of ten tries one has to be in time.
+/// Closing a socket discards its receive buffer, so the daemon drains it before it stops. It spends
+/// at most half a second on that, which may pass on a busy machine: one of ten attempts must be in
+/// time.
 #[test]
 fn what_waits_in_its_own_sockets_at_the_stop_is_counted() {
     let came: Vec<u64> = (0..10).map(|_| taken_at_the_stop(3_000)).collect();

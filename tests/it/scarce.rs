@@ -1,4 +1,5 @@
-//! What the daemon does when the system gives it no more descriptors, and while clients keep what they were given.
+//! The daemon when the system gives it no more descriptors, and while clients hold on to those they
+//! were given.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -15,7 +15,7 @@ use rustix::termios::{Winsize, tcsetwinsize};
 
 use crate::harness::await_condition;
 
-/// What the terminal is.
+/// A program on a pseudo-terminal.
 pub(crate) struct Screen {
     keyboard: File,
     child: Child,
@@ -77,7 +77,7 @@ impl Screen {
         self.keyboard.write_all(keys.as_bytes()).unwrap();
     }
 
-    /// What is to be seen, line by line.
+    /// Returns the visible lines of the screen.
     pub(crate) fn lines(&self) -> Vec<String> {
         let seen = self.seen.lock().unwrap();
         let (_, columns) = seen.parser.screen().size();

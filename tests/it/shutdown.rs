@@ -11,7 +11,7 @@ use crate::harness::{Here, Program, Said, Sender, await_until, pinbad, run};
 use crate::packets::request;
 use prost::Message as _;
 
-/// What is promised for a clean stop without state to write.
+/// The longest that a clean stop may take when there is no state to write.
 const STOP_MAX: Duration = Duration::from_secs(1);
 
 /// Stops a program that `prepare` has made busy: exit code 0 and a clean end of its log each time, and within a second; or, where
@@ -125,7 +125,7 @@ fn open_connections(http: SocketAddr) -> Vec<TcpStream> {
         .collect()
 }
 
-/// What the receivers had taken when it was stopped has been merged: nothing is forgotten on the way out.
+/// A stop merges everything that the receivers have taken: nothing is lost on the way out.
 #[test]
 fn a_stopped_daemon_leaves_its_ports_to_the_next_one() {
     let mut ports: Option<(SocketAddr, SocketAddr)> = None;

@@ -232,7 +232,7 @@ fn with_limits(requests: u32, limits: &[&str]) -> Here {
     here
 }
 
-/// What a statement says that gets no answer: status, MySQL's number, and the text.
+/// Sends a statement that must fail; returns the HTTP status, MySQL's error number and the message.
 fn refused(here: &Here, statement: &str) -> (u16, u64, String) {
     let body = json!({"query": statement}).to_string();
     let reply = here.site.post("/api/v1/sql", &body);

@@ -105,7 +105,7 @@ fn load(maria: &MariaDb, site: &Site, collation: &str) {
     maria.sql(&script);
 }
 
-/// What the daemon says to the client that asks MariaDB, too.
+/// Runs statements against the daemon, with the same client that asks MariaDB.
 fn ask(mysql: SocketAddr, statements: &str) -> Said {
     let port = mysql.port().to_string();
     run(Command::new("mariadb")

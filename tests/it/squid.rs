@@ -99,7 +99,7 @@ const SAMPLE: [&str; 7] = [
     r#"["dns","unknown",null,null,null,null]"#,
 ];
 
-/// What the table has of the sample, and what the answers about one request have.
+/// Asserts that the table holds the sample, and that the answers about a single request show it.
 fn assert_sample(site: &Site) {
     let code = "TCP_CLIENT_REFRESH";
     let of_code = |what: &str| {
@@ -434,7 +434,7 @@ fn a_followed_file_is_read_once_through_kills() {
     );
 }
 
-/// What is on disk says up to where the file was read for it.
+/// The files on disk record the offset in the log up to which their requests were read.
 #[test]
 fn a_followed_file_is_in_history_once_through_kills() {
     for with_state in [false, true] {

@@ -107,7 +107,7 @@ fn samples(site: &Site) -> Vec<Json> {
     rows
 }
 
-/// What a line of a capture says, by an understanding of its own: made JSON and read as such.
+/// Parses a line of a capture independently of the daemon: turns it into JSON and reads that.
 fn understood(line: &str) -> Json {
     let mut line = line.replace('\\', "\\\\").replace('\0', "\\u0000");
     line = line.replace("\"method\":", "\"method\": \"");
@@ -309,7 +309,7 @@ fn defects_are_survived_and_lies_are_not_believed() {
     assert!(samples(site).is_empty());
 }
 
-/// What a sender may have to wait at most.
+/// The longest that a sender may have to wait.
 const WAIT_MAX: Duration = Duration::from_millis(10);
 
 #[test]

@@ -12,7 +12,7 @@ use serde_json::{Value as Json, json};
 use crate::harness::{Here, Sender, Site, await_condition};
 use crate::packets::{nested, request};
 
-/// What an idle connection may wait for: a heartbeat comes sooner.
+/// The longest silence on an idle connection: a heartbeat comes sooner.
 const SILENCE: Duration = Duration::from_secs(60);
 
 /// A client of the stream.

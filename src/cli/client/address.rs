@@ -1,18 +1,19 @@
 //! The address of a daemon as a person types it: scheme, name and password, host, port.
 //!
-//! Pure functions. What is wrong is said in words; a password is never part of an error or of the address that is shown.
+//! Pure functions. Errors are in words; a password is never part of an error or of the address
+//! shown.
 
 use super::credentials::basic;
 use super::format::visible;
 use crate::config::secret::Secret;
 
-/// The bytes that may stand in a path or query as they are.
+/// Bytes that need no encoding in a path or query.
 const PLAIN: &[u8] = b"-._~";
 
-/// Splits an address into what is asked and who asks.
+/// Splits an address into the URL of the daemon and the credentials.
 ///
 /// # Errors
-/// Says what is wrong and what is accepted.
+/// Names the mistake and what is accepted.
 pub fn split(url: &str) -> Result<(String, Option<Secret>), String> {
     const ACCEPTED: &str = "accepted: http://HOST:PORT, https://USER:PASSWORD@HOST:PORT";
     let url = url.trim();
@@ -49,7 +50,7 @@ pub fn split(url: &str) -> Result<(String, Option<Secret>), String> {
     Ok((format!("{scheme}://{host}{path}"), credentials))
 }
 
-/// Undoes `%41`.
+/// Decodes percent-encoded text such as `%41`.
 fn decoded(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();

@@ -1,7 +1,9 @@
-//! Who a client is: nobody, the bearer of a token, or a name and a password, as the header `Authorization` says it.
+//! The credentials of a client: none, a bearer token, or a name and a password, as the value of the
+//! header `Authorization`.
 //!
-//! A token comes from a file or from the variable `PINBAD_TOKEN`, never from a flag, where every user of the machine would
-//! read it in the list of processes. What is secret is never shown, not even by `{:?}`.
+//! A token comes from a file or from the variable `PINBAD_TOKEN`, never from a flag, which every
+//! user of the machine could read in the list of processes. Secrets are never shown, not even by
+//! `{:?}`.
 
 use std::path::Path;
 
@@ -11,19 +13,20 @@ use base64::engine::general_purpose::STANDARD;
 use crate::config::TOKEN_VARIABLE;
 use crate::config::secret::Secret;
 
-/// Longest token, bytes.
+/// Longest token, in bytes.
 const TOKEN_BYTES_MAX: usize = 4096;
 
-/// The header of somebody with a password.
+/// Returns the header for a name and a password.
 pub fn basic(name: &str, password: &str) -> Secret {
     let pair = STANDARD.encode(format!("{name}:{password}"));
     Secret::new(format!("Basic {pair}"))
 }
 
-/// The header with the token of the file if one is named, else of the environment, else none.
+/// Returns the header with the token from the file, if one is named, else from the environment,
+/// else none.
 ///
 /// # Errors
-/// When there is one that cannot be used; it is not shown.
+/// When there is a token that cannot be used; the error does not show it.
 pub fn token(file: Option<&Path>) -> Result<Option<Secret>, String> {
     let (bytes, place) = match (file, std::env::var_os(TOKEN_VARIABLE)) {
         (Some(file), _) => {

@@ -1,12 +1,14 @@
-//! `pinbad load` and the traffic of `pinbad demo`: Pinba packets made and sent by ourselves.
+//! `pinbad load` and the traffic of `pinbad demo`: Pinba packets, generated and sent.
 //!
-//! Outside the data path: nothing of the daemon calls this but the command line, tests and benches, and what it sends
-//! goes through the kernel like anybody's packets. In reading order: `options` (the flags), `traffic` (what a request
-//! looks like; `vocabulary` has the names, `packet` the ways of the PHP extension), `packets` (encoded ahead),
-//! `pace` (when), `sender` (one call into the kernel for 64 packets), `run` (the sending threads), `summary` and
-//! `totals` (what was sent, exactly). `demo` is a traffic of its own: a small shop's day in ten minutes.
+//! Outside the data path: only the command line, tests and benches call this, and its packets go
+//! through the kernel like any others. In reading order: `options` (the flags), `traffic` (the
+//! shape of a request; `vocabulary` has the names, `packet` the habits of the PHP extension),
+//! `packets` (encoded ahead), `pace` (timing), `sender` (one call into the kernel for 64 packets),
+//! `run` (the sending threads), `summary` and `totals` (exact counts of what was sent). `demo` is
+//! separate traffic: a small shop's day in ten minutes.
 //!
-//! Only loopback is sent to unless remote targets are allowed: a mistyped address must not flood somebody.
+//! Packets go only to loopback unless remote targets are allowed: a mistyped address must not flood
+//! somebody.
 
 pub mod demo;
 pub mod options;
@@ -30,7 +32,7 @@ pub use packets::Packets;
 pub use run::{Sent, run};
 pub use summary::Summary;
 
-/// A socket whose packets go to `target`.
+/// Returns a socket connected to `target`.
 fn connect(target: SocketAddr) -> io::Result<UdpSocket> {
     let any = match target {
         SocketAddr::V4(_) => "0.0.0.0:0",
@@ -41,11 +43,11 @@ fn connect(target: SocketAddr) -> io::Result<UdpSocket> {
     Ok(socket)
 }
 
-/// The command `load`: runs it, then prints the totals to `out`, also of a run that ended early; a line a second goes
-/// to `progress` when the options ask for it.
+/// Runs the command `load`, then prints the totals to `out`, even if the run ended early; writes a
+/// line a second to `progress` if the options ask for it.
 ///
 /// # Errors
-/// As for [`run()`], and what writing to `out` says.
+/// As for [`run()`], and errors of writing to `out`.
 pub fn execute(
     options: &LoadOptions,
     shutdown: &Shutdown,

@@ -1,10 +1,11 @@
-//! The run of `load`: prepares the packets, starts the senders, watches them, adds up.
+//! The run of `load`: prepares the packets, starts the senders, watches them and adds up their
+//! counts.
 //!
-//! Each sender is a thread of its own with a few connected sockets, which it uses in turn, a batch each: a daemon that
-//! has several receivers on one port spreads packets by their source port. Senders share nothing but the prepared
-//! packets and a stop flag; each counts on its own and adds to the count of all once a batch. What ends a run early: the
-//! caller's shutdown, an answer that nobody listens, an error of a socket. Packets that the kernel has no buffer for
-//! are tried again and counted.
+//! Each sender is a thread with a few connected sockets, which it uses in turn, one batch each: a
+//! daemon with several receivers on one port spreads packets by their source port. Senders share
+//! only the prepared packets and a stop flag; each counts by itself and updates the common count
+//! once per batch. A run ends early on the caller's shutdown, on an answer that nobody listens, or
+//! on a socket error. Packets that the kernel has no buffer for are retried and counted.
 
 use std::io::{self, Write};
 use std::net::{SocketAddr, UdpSocket};
@@ -23,19 +24,19 @@ use super::summary::Summary;
 use super::{LoadOptions, Packets, connect};
 use crate::cli::format::grouped;
 
-/// No sleep is longer, so that a stop is heard soon.
+/// Longest sleep, so that a stop is noticed soon.
 const SLEEP_MAX: Duration = Duration::from_millis(100);
 /// How long the end of a run may go unnoticed while progress is reported.
 const PROGRESS_PAUSE: Duration = Duration::from_millis(10);
-/// How long to leave a kernel alone that has no buffers.
+/// Pause after the kernel ran out of buffers.
 const NO_BUFFERS_PAUSE: Duration = Duration::from_micros(200);
 
-/// Sends what `options` describe, and returns when it is sent, when the time is over, or when `shutdown` is requested.
-/// Writes a line a second to `progress` when the options ask for it.
+/// Sends the traffic that `options` describe, and returns when it is sent, when the time is over,
+/// or when `shutdown` is requested. Writes a line a second to `progress` if the options ask for it.
 ///
 /// # Errors
-/// When nothing could be sent at all. A run that ended early is no error here: its summary says
-/// [why](Sent::ended_by).
+/// When nothing could be sent at all. A run that ended early is not an error: its summary gives the
+/// [reason](Sent::ended_by).
 pub fn run(
     options: &LoadOptions,
     shutdown: &Shutdown,
@@ -63,7 +64,7 @@ fn check_target(options: &LoadOptions) -> io::Result<()> {
 
 fn cannot_send(target: SocketAddr, error: &io::Error) -> io::Error {
     io::Error::other(match error.kind() {
-        // The kernel says that no socket is bound to the target.
+        // The kernel reports that no socket is bound to the target.
         io::ErrorKind::ConnectionRefused => {
             format!("nobody listens on {target}; is the daemon running, and on that port?")
         }
@@ -71,31 +72,31 @@ fn cannot_send(target: SocketAddr, error: &io::Error) -> io::Error {
     })
 }
 
-/// How sending went.
+/// Results of sending.
 #[derive(Debug, Default)]
 pub struct Sent {
-    /// Packets that the kernel took.
+    /// Packets that the kernel accepted.
     pub packets: u64,
-    /// From the first to the last, seconds.
+    /// Time from the first to the last packet, seconds.
     pub seconds: f64,
-    /// How many should have been sent; `None` when only the clock ended the run.
+    /// Packets that should have been sent; `None` when only the clock ended the run.
     pub planned: Option<u64>,
     /// Packets that left more than 10 ms after they were due: this machine was too busy for the rate.
     pub late: u64,
-    /// Batches of which the kernel took only a part; the rest was sent again.
+    /// Batches that the kernel accepted only in part; the rest was sent again.
     pub short_sends: u64,
     /// Times that the kernel had no buffer; the packets were sent again.
     pub no_buffers: u64,
     /// CPU time of all senders, the kernel's part included: on loopback that is also the delivery to the receiver's socket.
     pub sender_cpu: Duration,
-    /// Why the run ended early, if it did.
+    /// The error that ended the run early, if any.
     pub ended_by: Option<io::Error>,
-    /// Of each sender: its first packet and how many it sent.
+    /// For each sender: its first packet and the number it sent.
     shares: Vec<(usize, u64)>,
 }
 
 impl Sent {
-    /// Adds what another sender did at the same time.
+    /// Adds the results of another sender that ran at the same time.
     fn add(&mut self, other: Self) {
         self.packets += other.packets;
         self.seconds = self.seconds.max(other.seconds);
@@ -109,7 +110,8 @@ impl Sent {
 }
 
 impl Packets {
-    /// Sends them as [`run()`] does: target, rate, time, senders and sockets are those of `options`.
+    /// Sends these packets as [`run()`] does; target, rate, time, senders and sockets are those of
+    /// `options`.
     ///
     /// # Errors
     /// As for [`run()`].
@@ -124,7 +126,7 @@ impl Packets {
             .map(|index| Sender::new(index, options, self))
             .collect::<Result<_, _>>()
             .map_err(|error| cannot_send(options.target, &error))?;
-        // Set by a sender that cannot go on.
+        // Requested by a sender that cannot go on.
         let (stop, shown) = (Shutdown::new(), AtomicU64::new(0));
         let stopped = || shutdown.requested() || stop.requested();
         let start = Instant::now();
@@ -166,7 +168,7 @@ impl Packets {
 struct Sender<'a> {
     sockets: Vec<UdpSocket>,
     packets: &'a Packets,
-    /// The packet that it begins with.
+    /// Its first packet.
     first: usize,
     /// Packets in one piece.
     segments_max: usize,
@@ -192,8 +194,8 @@ impl<'a> Sender<'a> {
         })
     }
 
-    /// The thread: sends until the pace says that all is done, somebody stops it, or it cannot go on, which `ended_by`
-    /// says then. `shown` follows the packets of all.
+    /// Runs the thread: sends until the pace says that all is done, somebody stops it, or it cannot
+    /// go on, in which case `ended_by` is set. `shown` counts the packets of all senders.
     fn send_all(mut self, start: Instant, stopped: impl Fn() -> bool, shown: &AtomicU64) -> Sent {
         let mut all = Sent::default();
         let mut sockets = self.sockets.iter().cycle();
@@ -228,7 +230,7 @@ impl<'a> Sender<'a> {
                 Err(error) => all.ended_by = Some(error),
             }
         }
-        // The answer to the last packets is still with the sockets.
+        // The answer to the last packets is still pending on the sockets.
         for socket in &self.sockets {
             if let Ok(Some(error)) | Err(error) = socket.take_error() {
                 all.ended_by.get_or_insert(error);
@@ -243,7 +245,7 @@ impl<'a> Sender<'a> {
     }
 }
 
-/// Writes a line a second until all is `done`.
+/// Writes a line a second until all senders are `done`.
 fn report_progress(
     progress: &mut dyn Write,
     shown: &AtomicU64,
@@ -264,7 +266,7 @@ fn report_progress(
     Ok(())
 }
 
-/// CPU time of the calling thread so far, the kernel's part of sending included.
+/// Returns the CPU time of the calling thread so far, including the kernel's part of sending.
 fn thread_cpu() -> Duration {
     Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
 }

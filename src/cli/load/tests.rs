@@ -5,11 +5,12 @@ use std::net::UdpSocket;
 use std::thread;
 use std::time::Duration;
 
-/// Packets of a run whose end is known: an ordinary receive buffer (212,992 bytes) holds them all, so that none is lost
-/// however long nobody gives the sink a processor.
+/// Packets of a run with a known end. An ordinary receive buffer (212,992 bytes) holds them all, so
+/// none is lost however long the sink waits for a processor.
 const FITS: u64 = 120;
 
-/// A socket that is read when all has been sent: how fast this machine is does not matter.
+/// A socket that is read after everything has been sent, so the speed of this machine does not
+/// matter.
 struct Sink(UdpSocket);
 
 impl Sink {
@@ -21,7 +22,7 @@ impl Sink {
         (socket.local_addr().unwrap(), Self(socket))
     }
 
-    /// Recounts so many packets with prost, and sees that no more came.
+    /// Recounts that many packets with prost, and asserts that no more came.
     fn take(self, packets: u64) -> totals::Totals {
         let mut tally = totals::Tally::default();
         let mut buffer = vec![0; 65_536];
@@ -37,8 +38,9 @@ impl Sink {
     }
 }
 
-/// An address of this machine on which nobody listens, for as long as the socket is kept: it is connected to itself, so the
-/// kernel has no receiver for what others send there, and gives the port to nobody else.
+/// Returns an address of this machine on which nobody listens as long as the socket is kept: it is
+/// connected to itself, so the kernel has no receiver for packets from others and gives the port to
+/// nobody else.
 fn nobody() -> (SocketAddr, UdpSocket) {
     let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap();
@@ -96,7 +98,7 @@ fn senders_together_send_each_packet_once() {
 
 #[test]
 fn the_rate_is_kept() {
-    // Time may be short on a busy machine, and then it says so. In one of many runs it is not.
+    // A busy machine may miss the rate, and then says so. At least one of many runs keeps it.
     let kept = (0..50).any(|_| {
         let (target, sink) = Sink::open();
         let options = LoadOptions {
@@ -105,7 +107,7 @@ fn the_rate_is_kept() {
             ..options(target)
         };
         let summary = run_quietly(&options).unwrap();
-        // The plan is exact, and nothing leaves before its time.
+        // The plan is exact, and nothing leaves early.
         assert_eq!(summary.sent.planned, Some(FITS));
         assert_eq!(summary.totals.packets + summary.missed(), FITS);
         assert!(summary.sent.seconds > 0.24, "{summary}");
@@ -126,7 +128,8 @@ fn a_slow_rate_costs_no_cpu() {
     };
     let summary = run_quietly(&options).unwrap();
     assert_eq!(summary.totals.packets + summary.missed(), 8);
-    // Processor time, which a machine that has none to give does not add to: some 1 ms, and 400 of a loop that waits.
+    // Processor time, which does not grow on a busy machine: some 1 ms, against 400 ms of a busy
+    // loop.
     assert!(
         summary.sent.sender_cpu < Duration::from_millis(100),
         "{:?}",
@@ -215,7 +218,7 @@ fn output_is_one_object_and_progress_a_line_a_second() {
     assert_eq!(summary["totals"]["request_time_us"], totals.request_time_us);
     assert_eq!(summary["ended_by"], serde_json::Value::Null);
     let progress = String::from_utf8(progress).unwrap();
-    // One, and one more for each second that this machine did something else.
+    // One line, and one more for each second by which a busy machine prolonged the run.
     let seconds = summary["seconds"].as_f64().unwrap();
     let lines = progress.lines().count();
     assert!(

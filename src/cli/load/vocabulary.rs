@@ -1,15 +1,16 @@
-//! The names in generated traffic: hosts, servers, scripts, statuses and tags such as a PHP shop sends.
+//! The names in generated traffic: hosts, servers, scripts, statuses and tags such as a PHP shop
+//! sends.
 //!
-//! Pure functions from a number to a text, so a corpus of any width needs no lists; names of different numbers differ.
-//! With the default options they make packets of about 171 bytes without timers, 443 with five timers of three tags:
-//! the sizes that our measurements name.
+//! Pure functions from a number to a text, so a corpus of any width needs no lists; different
+//! numbers have different names. With the default options they make packets of about 171 bytes
+//! without timers, 443 with five timers of three tags: the sizes quoted with our measurements.
 
-/// Name of host number `index`.
+/// Returns the name of host number `index`.
 pub(super) fn host(index: u32) -> String {
     format!("web-{:03}.fra1.dc.example.net", index + 1)
 }
 
-/// Name of server number `index`; the first ones have names of their own.
+/// Returns the name of server number `index`; the first few have special names.
 pub(super) fn server(index: u32) -> String {
     const NAMED: [&str; 10] = [
         "www", "api", "admin", "blog", "static", "search", "account", "pay", "mobile", "partner",
@@ -20,7 +21,7 @@ pub(super) fn server(index: u32) -> String {
     }
 }
 
-/// Name of script number `index`; the most popular first.
+/// Returns the name of script number `index`; the most popular comes first.
 pub(super) fn script(index: u32) -> String {
     const AREAS: [&str; 8] = [
         "catalog", "cart", "checkout", "account", "search", "content", "orders", "reviews",
@@ -31,7 +32,8 @@ pub(super) fn script(index: u32) -> String {
     format!("/var/www/shop-frontend/releases/current/public/index.php/{area}/{action}/{index:04}")
 }
 
-/// HTTP status number `index`: 200 first, then what a site answers most, then the rest from 100 to 599.
+/// Returns HTTP status number `index`: 200 first, then the usual ones of a site, then the rest from
+/// 100 to 599.
 pub(super) fn status(index: u32) -> u32 {
     const FREQUENT: [u32; 12] = [200, 302, 404, 500, 304, 503, 403, 301, 201, 204, 400, 401];
     let rest = (100..600).filter(|status| !FREQUENT.contains(status));
@@ -39,7 +41,7 @@ pub(super) fn status(index: u32) -> u32 {
     all.nth(index as usize).unwrap_or(999)
 }
 
-/// Schema number `index`.
+/// Returns the name of schema number `index`.
 pub(super) fn schema(index: u32) -> String {
     match index {
         0 => "https".to_owned(),
@@ -48,8 +50,8 @@ pub(super) fn schema(index: u32) -> String {
     }
 }
 
-/// A backend that requests wait for: the value of tag `group`, how its servers are called before the number, values of tag
-/// `operation`, and most hits of one timer (caches are asked many times).
+/// A backend that requests wait for: the value of tag `group`, the prefix of its servers' names,
+/// values of tag `operation`, and the most hits of one timer (caches are asked many times).
 pub(super) type Backend = (&'static str, &'static str, [&'static str; 4], u32);
 
 /// The backends.
@@ -61,7 +63,8 @@ pub(super) const BACKENDS: [Backend; 5] = [
     ("elastic", "es", ["search", "index", "count", "bulk"], 2),
 ];
 
-/// Value of tag `group` for timers that have no other tag, where five backends may be too few.
+/// Returns the value of tag `group` for timers that have no other tag, where five backends may be
+/// too few.
 pub(super) fn group(index: u32) -> String {
     match BACKENDS.get(index as usize) {
         Some((group, ..)) => (*group).to_owned(),
@@ -69,7 +72,8 @@ pub(super) fn group(index: u32) -> String {
     }
 }
 
-/// Name of timer tag number `index`, from 3 on (group, server and operation are the first three).
+/// Returns the name of timer tag number `index`, from 3 on (group, server and operation are the
+/// first three).
 pub(super) fn timer_tag_name(index: u32) -> String {
     const NAMES: [&str; 4] = ["table", "cluster", "pool", "caller"];
     match NAMES.get(index as usize - 3) {
@@ -78,7 +82,7 @@ pub(super) fn timer_tag_name(index: u32) -> String {
     }
 }
 
-/// Name and value of request tag number `index`; `draw` chooses among its values.
+/// Returns name and value of request tag number `index`; `draw` chooses among its values.
 pub(super) fn request_tag(index: u32, draw: u32) -> (String, String) {
     const RELEASES: [&str; 3] = ["2024.11.2", "2024.11.1", "2024.10.7"];
     const REGIONS: [&str; 3] = ["eu", "us", "asia"];

@@ -1,7 +1,8 @@
 //! The event loop: keys and updates in, frames out, until a key or a signal ends it.
 //!
-//! Runs on the main thread and never blocks on the daemon. It waits up to `EVENT_WAIT` for keys, then takes the updates that
-//! have come and draws if something changed. The terminal is put back as it was however this ends, a panic included.
+//! Runs on the main thread and never blocks on the daemon. It waits up to `EVENT_WAIT` for keys,
+//! then takes the updates that have arrived and draws if something changed. The terminal is
+//! restored however this ends, a panic included.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -15,15 +16,15 @@ use super::poll;
 use crate::cli::client::Client;
 use crate::shutdown::Shutdown;
 
-/// How long a key, a signal or an update may wait.
+/// The longest that a key, a signal or an update may wait.
 const EVENT_WAIT: Duration = Duration::from_millis(50);
 
-/// Puts the terminal back.
+/// Restores the terminal when dropped.
 struct TerminalGuard(ratatui::DefaultTerminal);
 
 impl Drop for TerminalGuard {
     fn drop(&mut self) {
-        // It may be gone, as with a lost connection; then there is nothing to put back.
+        // The terminal may be gone, as with a lost connection; then there is nothing to restore.
         let _put_back = ratatui::try_restore();
     }
 }
@@ -72,7 +73,7 @@ pub fn run(client: Client, mut model: Model, colour: bool, shutdown: &Shutdown) 
         let newer = model.query();
         if newer != query {
             query = newer;
-            // A thread that is gone is noticed above.
+            // If the thread is gone, the loop above notices.
             drop(queries.send(query.clone()));
         }
     }

@@ -1,7 +1,7 @@
 //! `pinbad top --once`: the same tables as plain text, for scripts, tickets and dumb terminals.
 //!
-//! Runs on the calling thread; the first request that fails ends it. Rates are those over the window of the reports, because a
-//! single sample has no rate.
+//! Runs on the calling thread; the first request that fails ends it. Rates are over the window of
+//! the reports, because a single sample has no rate.
 
 use super::TopFlags;
 use super::draw::memory;
@@ -13,10 +13,10 @@ use crate::cli::Failure;
 use crate::cli::client::{Client, ClientError};
 use crate::cli::format::{clock, grouped, number, secs, visible};
 
-/// Rows of the first table and of the others.
+/// Rows of the first table, and of each other table.
 const ROWS: (usize, usize) = (20, 5);
 
-/// The text, for so many columns.
+/// Returns the text, for a terminal with that many columns.
 ///
 /// # Errors
 /// When the daemon does not answer, or has no such report or column.
@@ -51,7 +51,7 @@ pub fn text(client: Client, flags: &TopFlags, columns: usize) -> Result<String, 
         let sort = flags.sort.as_deref().filter(|_| at == 0);
         let raw = location == Location::Timers;
         let table = match table(&mut poller, location, sort) {
-            // Without raw data there are no timers to add up; the reports are there all the same.
+            // Without raw data there are no timers to add up; the reports exist nonetheless.
             Err(ClientError::Refused { status: 404, .. }) if raw => continue,
             table => table?,
         };
@@ -80,7 +80,7 @@ pub fn text(client: Client, flags: &TopFlags, columns: usize) -> Result<String, 
     Ok(text)
 }
 
-/// A table, sorted by this column.
+/// Fetches a table, sorted by this column.
 fn table(
     poller: &mut Poller,
     location: Location,
@@ -96,7 +96,7 @@ fn table(
         if !again || table.unknown_sort().is_some() {
             break;
         }
-        // In another order other rows may be the first.
+        // Another order may bring other rows to the top.
         query.sort = table.known_sort();
         query.all = table.sorts_locally();
     }

@@ -1,7 +1,8 @@
 //! Timers of some requests, grouped by their tags; and those of one request.
 //!
-//! The daemon has reports by timer tags where they are configured; here they are aggregated from raw requests, so
-//! that they can be seen without. Called on the polling thread with a few hundred requests. Pure.
+//! The daemon has reports by timer tags only where they are configured; here timers are aggregated
+//! from raw requests, so no report is needed. Called on the polling thread with a few hundred
+//! requests. Pure.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -13,25 +14,25 @@ use super::table::{Column, Content, Row};
 use super::views::{cpu, part, with};
 use crate::cli::format::{tag_text, tag_values, visible};
 
-/// Names of tags that are offered for grouping.
+/// Most tag names offered for grouping.
 const CHOICES_MAX: usize = 16;
 
 #[derive(Default)]
 struct Sum {
     requests: u64,
-    /// The request that was counted last, so that none is counted twice.
+    /// The request counted last, so that none is counted twice.
     last: Option<usize>,
     hits: f64,
     seconds: f64,
     longest: f64,
 }
 
-/// The timers of a request.
+/// Returns the timers of a request.
 fn timers(request: &Json) -> &[Json] {
     request["timers"].as_array().map_or(&[], Vec::as_slice)
 }
 
-/// The tag names of a timer.
+/// Returns the tag names of a timer.
 fn names(timer: &Json) -> Vec<&str> {
     let tags = timer["tags"].as_object().into_iter().flatten();
     tags.map(|(name, _)| name.as_str()).collect()
@@ -41,7 +42,7 @@ fn number(timer: &Json, name: &str) -> f64 {
     timer[name].as_f64().unwrap_or_default()
 }
 
-/// The most frequent first; of equally frequent ones the first by the alphabet.
+/// Sorts by frequency, most frequent first; ties in alphabetical order.
 fn by_frequency<K: Ord>(items: impl Iterator<Item = K>) -> Vec<K> {
     let mut counts: BTreeMap<K, u64> = BTreeMap::new();
     for item in items {
@@ -52,7 +53,8 @@ fn by_frequency<K: Ord>(items: impl Iterator<Item = K>) -> Vec<K> {
     counts.into_iter().map(|(item, _)| item).collect()
 }
 
-/// The values alone where the names are the usual ones, which the heading shows; else all of it.
+/// Returns the values alone if the names are the usual ones, which the heading shows; otherwise
+/// names and values.
 fn values_of(timer: &Json, usual: &[&str]) -> String {
     let members = timer["tags"].as_object().into_iter().flatten();
     let texts: Option<Vec<_>> = members
@@ -64,7 +66,7 @@ fn values_of(timer: &Json, usual: &[&str]) -> String {
     }
 }
 
-/// Groups the timers of these requests by the tag of that name, or by all tags together.
+/// Groups the timers of these requests by one tag, or by all tags together.
 pub fn added_up(requests: &[Json], tag: Option<&str>) -> Content {
     let all = || requests.iter().flat_map(timers);
     let usual = by_frequency(all().map(names)).into_iter().next();
@@ -132,7 +134,7 @@ pub fn added_up(requests: &[Json], tag: Option<&str>) -> Content {
     }
 }
 
-/// The timers of one request, with their shares of its time.
+/// Returns the timers of one request, with their shares of its time.
 pub fn of_request(request: &Json) -> Content {
     let row = |timer: &Json| {
         let value = number(timer, "value");

@@ -1,11 +1,12 @@
-//! Groups that come, go and come again, known by number: every row of every second that is read against a naive fold, totals,
-//! extremes and every bucket, while seconds are missed, reports are made and dropped, and all is reset.
+//! Groups that come, go and come again, known by number: compares every row of every second read
+//! with a naive fold, including totals, extremes and every bucket, while seconds are missed,
+//! reports are created and dropped, and everything is reset.
 
 use super::*;
 use crate::report::reading::Extremes;
 use crate::report::totals::Totals;
 
-/// Totals, extremes, and how many samples in which bucket.
+/// Totals, extremes, and number of samples by bucket.
 type Gain = (Totals, Extremes, BTreeMap<u32, u64>);
 /// By second, report and key.
 type Fold = BTreeMap<(u64, String, String), Gain>;
@@ -37,7 +38,7 @@ const REPORTS: [(&str, &str); 6] = [
         r#"{"level": "request", "keys": ["hostname"], "window": "12s"}"#,
     ),
 ];
-/// How many of them are there from the start.
+/// How many of them exist from the start.
 const AT_START: usize = 4;
 
 struct World {
@@ -48,14 +49,14 @@ struct World {
     ms: u64,
     reports: Vec<&'static str>,
     sent: u64,
-    /// Keys of groups, ever.
+    /// Keys of groups, since the start.
     keys: BTreeMap<String, u64>,
     expected: Fold,
     read: Fold,
     requests: u64,
     missed: u64,
     folded: u64,
-    /// The largest number of a group.
+    /// Largest number of a group.
     largest: u32,
     /// Seconds that were read.
     seconds: Vec<u64>,
@@ -261,7 +262,7 @@ impl World {
         assert_eq!(self.requests + self.missed, self.sent);
     }
 
-    /// What was expected of the seconds that were read.
+    /// The gains expected in the seconds that were read.
     fn of_read_seconds(&self) -> Fold {
         let all = self.expected.iter();
         let read = all.filter(|((second, ..), _)| self.seconds.contains(second));

@@ -1,4 +1,4 @@
-//! What readers show against what was gained.
+//! Values that readers show, compared with the gains.
 
 use super::*;
 

@@ -1,8 +1,8 @@
-//! The rows of one time, in little memory: what each key gained in it.
+//! The rows of one time, in little memory: the gain of each key.
 //!
-//! A row is of a fixed size, with one piece of memory beside it. What is added to it every second is a few times, appended as a
-//! run; only when there is no room for one more do all runs become one, with as much room behind it. Rows are known by their ids,
-//! 64 bits of a keyed hash: keys are not compared.
+//! A row has a fixed size, and one allocation. Each second adds a few times to it, appended as a
+//! run; only when there is no room for another are all runs merged, leaving as much room after it.
+//! Rows are identified by ids, 64 bits of a keyed hash: keys are not compared.
 //!
 //! ```text
 //!   bytes of a row:  | key | length | pairs | length | pairs | ..          pairs as `report::gain` has them
@@ -26,52 +26,53 @@ use crate::report::reading::Extremes;
 use crate::report::totals::Totals;
 use crate::report::varint;
 
-/// What a row takes beside its bytes: itself, its id, its place in the index, and what the allocator adds.
+/// Bytes of a row without its own: itself, its id, its slot in the index, and the allocator's
+/// overhead.
 pub(super) const ROW_BYTES: usize = size_of::<KeptRow>() + size_of::<u64>() + 8 + 16;
 
-/// How many rows behind the last one are looked at before the index is.
+/// Rows after the last one to check before using the index.
 const NEAR: usize = 4;
-/// Rows that are read ahead of their turn, all at once: the memory takes as long for one as for all of them.
+/// Rows prefetched at once: memory takes as long for one as for all of them.
 const AHEAD: usize = 16;
-/// Room for runs that come, at least.
+/// Smallest room for later runs.
 const SPARE_MIN: usize = 32;
 
-/// What decides which rows stay: time and requests, then chance.
+/// Decides which rows stay: time and requests, then chance.
 pub(super) type Weight = (u64, u64);
 
-/// What is added to a row: sums, extremes and pairs; `None`: these are not known.
+/// An addition to a row: sums, extremes and pairs; `None` if these are unknown.
 pub(super) type Gained<'a> = (&'a Totals, &'a Extremes, Option<&'a [u8]>);
 
 /// Rows by id.
 #[derive(Debug, Default)]
 pub(super) struct Rows {
     rows: Vec<KeptRow>,
-    /// Their ids.
+    /// Ids of the rows.
     ids: Vec<u64>,
-    /// Places of rows.
+    /// Index of rows by id.
     index: HashTable<u32>,
-    /// Behind the row that was added to last. Whoever adds to all rows does so in the same order each time.
+    /// Index after the row last added to, since additions come in the same order each time.
     next: usize,
-    /// What was read ahead.
+    /// Rows that were prefetched.
     ahead: Range<usize>,
-    /// What has no row of its own.
+    /// The overflow row.
     pub(super) other: Option<Box<KeptRow>>,
-    /// Bytes beside the rows themselves.
+    /// Bytes allocated by rows.
     heap_bytes: usize,
 }
 
-/// A row: two lines of a cache, for each second writes to all of them.
+/// A row: two cache lines, since each second writes to all of them.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(super) struct KeptRow {
     /// As [`Totals::sums`], as long as they fit.
     sums: [u64; Measure::ALL.len()],
-    /// What is to be added to them.
+    /// The part beyond that range.
     beyond: Option<Box<Totals>>,
     extremes: Extremes,
     bytes: Vec<u8>,
     key_len: u32,
-    /// Whether all that was added had a histogram.
+    /// Whether all additions had a histogram.
     has_histogram: bool,
     /// Whether the log of seconds, if there is one, has its key.
     is_logged: bool,
@@ -79,7 +80,7 @@ pub(super) struct KeptRow {
 
 const _: () = assert!(size_of::<KeptRow>() == 128);
 
-/// Memory to work in.
+/// Working memory.
 #[derive(Debug, Default)]
 pub(in crate::history) struct Scratch {
     run: Vec<u8>,
@@ -114,13 +115,13 @@ impl Rows {
         self.rows.iter_mut().for_each(|row| row.is_logged = false);
     }
 
-    /// Adds to the one that stands for others, whose key this is.
+    /// Adds to the overflow row, which has this key.
     pub(super) fn add_other(&mut self, key: &[u8], gained: Gained<'_>, scratch: &mut Scratch) {
         let new = || Box::new(KeptRow::new(key));
         self.other.get_or_insert_with(new).add(gained, scratch);
     }
 
-    /// The place of a row, which is made when it is missing.
+    /// The index of a row, created if missing.
     fn place(&mut self, id: u64, key: &RowKey<'_>) -> usize {
         let mut near = self.ids[self.next..].iter().take(NEAR);
         let near = near.position(|&it| it == id);
@@ -148,7 +149,7 @@ impl Rows {
         place
     }
 
-    /// The rows that have a key of their own.
+    /// The rows with a key of their own.
     pub(super) fn keyed(&self) -> &[KeptRow] {
         &self.rows
     }
@@ -158,7 +159,7 @@ impl Rows {
         self.rows.len() + usize::from(self.other.is_some())
     }
 
-    /// Bytes taken.
+    /// Bytes on the heap.
     pub(super) fn bytes(&self) -> usize {
         let other = self.other.as_ref();
         size_of::<Self>()
@@ -169,8 +170,8 @@ impl Rows {
             + other.map_or(0, |other| size_of::<KeptRow>() + other.heap_bytes())
     }
 
-    /// Adds the rows up to one weight to the one that stands for others, and takes the histograms from those up to another;
-    /// returns how many these were.
+    /// Merges the rows up to one weight into the overflow row, and drops the histograms of those up
+    /// to another; returns how many these were.
     pub(super) fn fold(
         &mut self,
         other_key: &[u8],
@@ -221,7 +222,7 @@ impl KeptRow {
         self.bytes.capacity() + 16 + self.beyond.iter().len() * size_of::<Totals>()
     }
 
-    /// Bytes that would go with the histogram.
+    /// Bytes freed by dropping the histogram.
     pub(super) fn histogram_bytes(&self) -> usize {
         self.bytes.capacity() - self.key_len as usize
     }
@@ -265,7 +266,7 @@ impl KeptRow {
         self.bytes.extend_from_slice(run);
     }
 
-    /// Its times, and those of one more run, as one run.
+    /// Merges its runs, and one more, into one.
     fn merge(&self, more: &[u8], Scratch { run, sums }: &mut Scratch) {
         self.runs().for_each(|run| sums.add(run));
         sums.add(Pairs::of(more));
@@ -273,7 +274,7 @@ impl KeptRow {
         write_pairs(run, sums.drain());
     }
 
-    /// Its times as they are stored, behind their lead.
+    /// Its times in stored form, after their lead.
     fn encode<'s>(&self, lead: u8, Scratch { run, sums }: &'s mut Scratch) -> &'s [u8] {
         run.clear();
         run.push(lead);
@@ -298,7 +299,7 @@ impl KeptRow {
         })
     }
 
-    /// Goes without a histogram from now on; whether it had one.
+    /// Drops its histogram; returns whether it had one.
     fn drop_histogram(&mut self) -> bool {
         self.bytes.truncate(self.key_len as usize);
         self.bytes.shrink_to_fit();
@@ -336,7 +337,7 @@ impl KeptRow {
     }
 }
 
-/// A row where it is kept.
+/// A row in memory form.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::history) struct Stored<'a> {
     pub(in crate::history) time: u64,
@@ -349,7 +350,7 @@ impl<'a> Stored<'a> {
         self.row.key()
     }
 
-    /// Shows it to `each`.
+    /// Passes it to `each`.
     pub(in crate::history) fn show<T>(&self, each: impl FnOnce(RowRef<'_>) -> T) -> T {
         each(RowRef {
             time: self.time,
@@ -359,7 +360,7 @@ impl<'a> Stored<'a> {
         })
     }
 
-    /// Adds it to others of its dataset.
+    /// Adds it to a batch of its dataset.
     pub(in crate::history) fn push_to(&self, to: &mut BatchBuilder, scratch: &mut Scratch) {
         let row = self.row;
         let histogram = match row.has_histogram {

@@ -1,4 +1,4 @@
-//! Rows against a recount, and what gives way when there is no memory.
+//! Rows compared with a recount, and the order in which things give way when memory is short.
 
 use std::collections::HashMap;
 
@@ -24,7 +24,7 @@ fn key(number: u64) -> Vec<u8> {
     key
 }
 
-/// So many requests of each of 100 different times.
+/// Returns a gain of that many requests for each of 100 different times.
 fn gain(requests: u64) -> Gain {
     let totals = Totals {
         requests,
@@ -39,7 +39,7 @@ fn gain(requests: u64) -> Gain {
     gain
 }
 
-/// By time and whether they stand for others: requests, rows, and rows with histograms.
+/// Returns requests, rows, and rows with histograms, by time and by whether they stand for others.
 fn sums(batch: &Batch, dataset: &Dataset) -> BTreeMap<(u64, bool), (u64, usize, usize)> {
     let mut sums = BTreeMap::new();
     batch.rows(dataset, 0..u64::MAX, |row| {
@@ -104,7 +104,7 @@ fn what_is_light_gives_way() {
         let is_heavy = row.gain.sum.totals.requests > shrunk.histograms;
         assert_eq!(row.gain.sum.histogram().is_some(), is_heavy);
     });
-    // It stays away.
+    // It does not come back.
     batch.add(&scripts, 60, &key(1), false, &gain(0));
     assert_eq!(sums(&batch, &scripts)[&(60, false)].2, full as usize);
     // Then rows.
@@ -153,7 +153,7 @@ fn when_nothing_is_written_for_long_the_oldest_minutes_go() {
     }
     assert!(shrunk.lost > 500, "{shrunk:?}");
     assert_eq!(batch.span().end, 999 * 60 + 1);
-    // The oldest that is there knows of those that are not.
+    // The oldest coverage present counts the rows that are gone.
     let mut known = (0, 0);
     batch.rows(&coverage, 0..u64::MAX, |row| {
         if *row.key == *scripts.coverage_key() {

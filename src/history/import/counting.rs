@@ -1,7 +1,7 @@
-//! What counts a piece of a log: a pool and reports of its own, defined as those of the daemon, and the rows that come of it.
+//! Counts a piece of a log with a pool and reports of its own, defined like the daemon's.
 //!
-//! Time stands still in them: nothing leaves a window. When they hold too much they are emptied, after what was gained has
-//! become rows.
+//! Time stands still in them: nothing leaves a window. When they are too full they are cleared,
+//! after their gains have become rows.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,40 +24,41 @@ use crate::pool::snapshot::PoolIds;
 use crate::report::definition::Definition;
 use crate::report::{Choice, DefinedBy, Reports, Ticks};
 
-/// Requests that are merged before rows are made of them.
+/// Requests merged between two conversions to rows.
 const BLOCK: usize = 512;
-/// What the reports may take.
+/// Memory of the reports.
 const REPORTS_BYTES: usize = 48 << 20;
 /// Names and tag sets.
 const WORDS_BYTES: usize = 32 << 20;
-/// What the reports gain in a block.
+/// Memory for gains of the reports in a block.
 const GAINED_BYTES: usize = 32 << 20;
-/// Rows, and the same again for those that are written: as much as `history.memory` has for the running ones.
+/// Memory for rows, and again for those being written: as much as `history.memory` has for the
+/// running ones.
 const ROWS_BYTES: usize = 256 << 20;
-/// What all of it takes at most; raw requests that are kept included.
+/// Most memory in all, including raw requests.
 pub(super) const BYTES: usize =
     REPORTS_BYTES + WORDS_BYTES + GAINED_BYTES + ROWS_BYTES / 8 * 3 + (32 << 20);
 
-/// Ids of requests that are imported begin here: those of requests that come never get there.
+/// First id of imported requests: ids of live requests never get there.
 const IDS_BEGIN: u64 = 1 << 52;
-/// Ids of timers for each request: more than it has timers.
+/// Ids of timers per request: more than it has timers.
 const TIMER_IDS: u64 = 64;
 
 /// Counts a piece.
 pub(super) struct Counting {
-    /// Of the texts in its records.
+    /// The hasher of texts in its records.
     pub(super) hasher: Hasher,
     live: SharedLive,
     deltas: Reader,
     rollup: Rollup,
     rows: History,
-    /// Raw requests, where they are kept.
+    /// Raw requests, if they are kept.
     requests: Option<Requests>,
     kept: Vec<(f64, Kept)>,
 }
 
 impl Counting {
-    /// Nothing is counted yet; so many requests were, in this run.
+    /// An empty counter; this many requests were imported before in this run.
     pub(super) fn new(
         config: &Config,
         reports: &[Arc<Definition>],
@@ -153,7 +154,7 @@ impl Counting {
         self.kept.extend(taken.into_iter().flatten());
     }
 
-    /// Adds to the coverage of a report so many seconds of minutes.
+    /// Adds coverage of a report, in seconds by minute.
     pub(super) fn cover(&self, dataset: &Dataset, minutes: &BTreeMap<u64, u64>) {
         let coverage = Arc::new(Dataset::coverage());
         self.rows.change(0, 0, |rows| {
@@ -167,7 +168,7 @@ impl Counting {
         });
     }
 
-    /// Has the row of coverage with it that tells the piece when it comes again.
+    /// Adds the row of coverage that identifies the piece.
     pub(super) fn note(&self, name: &str, minute: u64) {
         let dataset = Dataset {
             report: NO_REPORT.to_owned(),
@@ -177,7 +178,7 @@ impl Counting {
         self.cover(&dataset, &BTreeMap::from([(minute, 0)]));
     }
 
-    /// The rows, and the raw requests that are to be kept.
+    /// The rows, and the raw requests to keep.
     pub(super) fn end(self) -> (Option<Arc<Batch>>, Vec<(f64, Kept)>) {
         (self.rows.begin_flush().map(|it| it.batch), self.kept)
     }

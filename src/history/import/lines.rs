@@ -1,4 +1,4 @@
-//! A piece of a log -> records by minute, and the time that it covers.
+//! Splits a piece of a log into records by minute, and computes the time that it covers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,34 +9,34 @@ use crate::input::rewrite::Rewrite;
 use crate::input::squid::line::{self, Line};
 use crate::input::squid::{Decoder, Lines, Source};
 
-/// Lines that are taken at once.
+/// Lines processed at once.
 pub(super) const LINES_MAX: usize = 16_384;
-/// Hours of which a piece has requests, about: each is a file to be written.
+/// Approximate limit on the hours of a piece's requests: each is a file to write.
 const HOURS_MAX: usize = 256;
-/// The longest time from one line to the next in which Squid counts as running.
+/// Longest time between lines during which Squid counts as running.
 const GAP_SECS: u64 = 3_600;
 /// How far ahead Squid's clock may be.
 const AHEAD_SECS: u64 = 300;
 
-/// What was taken of a piece.
+/// The processed part of a piece.
 #[derive(Debug, Default)]
 pub(super) struct Piece {
-    /// Bytes of it.
+    /// Its bytes.
     pub(super) bytes: usize,
     /// Records of requests by the minute in which they ended.
     pub(super) minutes: BTreeMap<u64, Vec<u8>>,
-    /// How many these are.
+    /// Their number.
     pub(super) requests: u64,
-    /// When the first request ended, unix seconds.
+    /// When the first request ended, in unix seconds.
     pub(super) first: Option<u64>,
-    /// Lines that are later than now.
+    /// Lines in the future.
     pub(super) in_future: u64,
     /// The time that it covers.
     pub(super) covering: Covering,
 }
 
 impl Piece {
-    /// Reads the lines, as many as are taken at once.
+    /// Reads the lines, as many as are processed at once.
     pub(super) fn decode<R: Rewrite>(
         lines: &[u8],
         source: &Arc<Source>,
@@ -104,14 +104,14 @@ fn ended<'a>(mut lines: impl Iterator<Item = &'a [u8]>) -> Option<u64> {
 /// The time that a log covers.
 #[derive(Debug, Default)]
 pub(super) struct Covering {
-    /// Until when, unix seconds.
+    /// Its end, in unix seconds.
     pub(super) to: Option<u64>,
-    /// How many seconds of which minutes.
+    /// Seconds covered by minute.
     pub(super) minutes: BTreeMap<u64, u64>,
 }
 
 impl Covering {
-    /// The next line is of this second.
+    /// Adds a line of this second.
     fn add(&mut self, secs: u64) {
         let mut from = match self.to {
             Some(to) if to.abs_diff(secs) <= GAP_SECS => to,

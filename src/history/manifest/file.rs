@@ -1,5 +1,5 @@
-//! The manifest as a file: written anew as a whole, or appended to, with room kept behind it so that old files can go on a disk
-//! that is full.
+//! The manifest as a file: rewritten as a whole, or appended to, with space reserved behind it so
+//! that old files can be deleted on a full disk.
 
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt as _;
@@ -10,10 +10,11 @@ use rustix::fs::FallocateFlags;
 use super::Manifest;
 use crate::history::disk::{Disk, StoreError, failed};
 
-/// Bytes of commits after which the manifest is written anew.
+/// Bytes of commits after which the manifest is rewritten.
 pub(in crate::history) const LOG_BYTES_MAX: u64 = 256 << 10;
 
-/// Writes the manifest anew; open to append to, and its length. Its name is not safe yet.
+/// Rewrites the manifest; returns it open for appending, and its length. Its name is not synced
+/// yet.
 pub(in crate::history) fn write_manifest(
     disk: &Disk,
     dir: &Path,
@@ -28,7 +29,7 @@ pub(in crate::history) fn write_manifest(
         reserve(&file, bytes);
         disk.append(&mut file, &new, &text)?;
         match disk.rename(&new, &path) {
-            // Some file systems say so of what was done.
+            // Some file systems report an error for a rename that was done.
             Err(error) if !is_at(&file, &path) => Err(error),
             _ => {
                 manifest.datasets = datasets;
@@ -37,25 +38,25 @@ pub(in crate::history) fn write_manifest(
         }
     };
     write().inspect_err(|_| {
-        // It takes room; where it cannot be removed it is the next time.
+        // It takes space; if it cannot be removed now, it is the next time.
         let _later = fs::remove_file(&new);
     })
 }
 
-/// Whether it is this file that has the name.
+/// Whether the file at `path` is this one.
 fn is_at(file: &File, path: &Path) -> bool {
     let found = file.metadata().and_then(|it| Ok((it, fs::metadata(path)?)));
     found.is_ok_and(|(a, b)| (a.dev(), a.ino()) == (b.dev(), b.ino()))
 }
 
-/// Takes room for what is appended behind so many bytes, so that something can be removed on a disk that is full; not every
-/// file system can.
+/// Reserves space for appending after so many bytes, so that files can be deleted on a full disk.
+/// Not every file system supports this.
 pub(in crate::history) fn reserve(file: &File, bytes: u64) {
     let _reserved =
         rustix::fs::fallocate(file, FallocateFlags::KEEP_SIZE, 0, bytes + LOG_BYTES_MAX);
 }
 
-/// Writes down behind the manifest that a run begins; open to append to, and its length.
+/// Appends the beginning of a run to the manifest; returns it open for appending, and its length.
 pub(in crate::history) fn append_run(
     disk: &Disk,
     dir: &Path,
@@ -65,7 +66,7 @@ pub(in crate::history) fn append_run(
     let file = File::options().append(true).open(&path);
     let mut file = file.map_err(failed("open", &path))?;
     let bytes = file.metadata().map_err(failed("read", &path))?.len();
-    // What was not finished goes.
+    // An unfinished entry is cut off.
     let bytes = bytes - manifest.torn as u64;
     let line = manifest.run_line().map_err(failed("write", &path))?;
     if manifest.torn > 0 {

@@ -1,6 +1,6 @@
-//! Reading a rollup file: which of its row groups, which of their columns, which of their rows.
+//! Reads rollup files: selected row groups, columns and rows.
 //!
-//! Called on threads that answer questions, and on the one that folds rows to coarser ones.
+//! Called on threads that answer queries, and on the one that rolls rows up.
 
 use std::fs::File;
 use std::io;
@@ -21,19 +21,20 @@ use parquet::file::page_index::column_index::ColumnIndexMetaData;
 
 use super::{BATCH_ROWS, Content};
 
-/// How files are read.
+/// Options for reading files.
 #[derive(Debug, Clone)]
 pub(in crate::history) struct ReadAs {
-    /// Texts as this type.
+    /// The type of texts.
     pub(in crate::history) texts: DataType,
     /// Rows of a batch.
     pub(in crate::history) batch_rows: usize,
-    /// Of columns of texts what they must equal: other pages are left out, and other rows where texts are read as views.
+    /// Required values of text columns: other pages are skipped, and other rows if texts are read
+    /// as views.
     pub(in crate::history) equal: Vec<(String, String)>,
 }
 
 impl ReadAs {
-    /// Texts by numbers: rows of one key, which follow each other, are seen to be of one by these.
+    /// Texts as dictionary codes, by which consecutive rows of one key are recognised.
     pub(in crate::history) fn coded(equal: Vec<(String, String)>) -> Self {
         Self {
             texts: DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8)),
@@ -43,7 +44,7 @@ impl ReadAs {
     }
 }
 
-/// A file whose footer was read: which parts of it are to be read can be chosen.
+/// A file whose footer was read, to select parts of it.
 #[derive(Debug, Clone)]
 pub(in crate::history) struct Opened(ArrowReaderMetadata);
 
@@ -70,7 +71,7 @@ impl Opened {
         })
     }
 
-    /// The row groups in which there may be rows that have these texts; and where in them.
+    /// The row groups that may contain rows with these texts, and their positions.
     pub(in crate::history) fn groups(
         &self,
         equal: &[(String, String)],
@@ -82,7 +83,7 @@ impl Opened {
         groups_with(self.0.metadata(), &equal.collect::<Vec<_>>())
     }
 
-    /// The rows of a group at places that ascend, in those of these columns that it has.
+    /// The rows of a group at ascending positions, with those of these columns that it has.
     pub(in crate::history) fn batches(
         &self,
         file: File,
@@ -135,7 +136,8 @@ fn group_rows(metadata: &ParquetMetaData, group: usize) -> usize {
     rows.try_into().unwrap_or_default()
 }
 
-/// The groups in which there may be rows that have these texts in these columns, and where in them, by what is known of pages.
+/// The groups that may contain rows with these texts in these columns, and positions, by page
+/// statistics.
 fn groups_with(
     metadata: &ParquetMetaData,
     texts: &[(usize, &str)],
@@ -161,7 +163,7 @@ fn groups_with(
     groups.filter(|(_, rows)| !rows.is_empty()).collect()
 }
 
-/// The rows of those pages of a column in which a text may be; `None`: that is not known.
+/// The rows of those pages of a column that may contain a text; `None` if unknown.
 fn pages_with(
     metadata: &ParquetMetaData,
     group: usize,
@@ -181,7 +183,7 @@ fn pages_with(
     let begins = pages.iter().map(|page| page.first_row_index);
     let begins = begins.map(|begin| usize::try_from(begin).map_or(rows, |it| it.min(rows)));
     let begins: Vec<usize> = begins.chain([rows]).collect();
-    // A maximum that was cut is made larger.
+    // A truncated maximum is rounded up.
     let bounds = seen.min_values_iter().zip(seen.max_values_iter());
     let may_have = |(min, max): (Option<&[u8]>, Option<&[u8]>)| {
         min.is_none_or(|min| min <= text) && max.is_none_or(|max| text <= max)
@@ -191,7 +193,7 @@ fn pages_with(
     Some(pages.map(|(page, _)| page[0]..page[1]).collect())
 }
 
-/// What the library makes of a file; where that is damaged it may panic, which is an error as any other.
+/// Runs a call to the library, which may panic on a damaged file, and turns panics into errors.
 pub(in crate::history) fn unpanicked<T>(work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     let done = std::panic::catch_unwind(AssertUnwindSafe(work));
     done.unwrap_or_else(|_| Err(io::Error::new(io::ErrorKind::InvalidData, "it is damaged")))

@@ -1,4 +1,4 @@
-//! What is written is read, of every kind of dataset; and other readers find plain columns.
+//! Written files are read back, for every kind of dataset; and other readers find plain columns.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -335,14 +335,15 @@ fn what_is_no_such_file_is_an_error() {
             }
         }
         std::fs::write(file.path(), &bytes).unwrap();
-        // Whatever it is, it is said or read: nothing panics.
+        // In any case it is an error or readable: nothing panics.
         let part = Part::of_file(file.path());
         let _any = part.read(dataset, 0..u64::MAX, want, &mut |_| {});
     }
 }
 
-/// Bytes of a row in a file, and of its histogram: so many rows of each of 50 scripts, with so many requests each, whose times are
-/// spread as they are on a site (one in six is above twice the median, one in forty above four times).
+/// Bytes of a row in a file, and of its histogram: rows of 50 scripts, with this many requests
+/// each, whose times are distributed as on a real site (one in six above twice the median, one in
+/// forty above four times).
 fn bytes_of_a_row(resolution: Resolution, rows: u64, requests: u64) -> (f64, f64) {
     let mut random = StdRng::seed_from_u64(21);
     let dataset = dataset(
@@ -396,7 +397,7 @@ fn bytes_of_a_row(resolution: Resolution, rows: u64, requests: u64) -> (f64, f64
 fn a_histogram_takes_70_bytes_a_minute_and_140_an_hour() {
     let minute = bytes_of_a_row(Resolution::Minute, 60, 60);
     let hour = bytes_of_a_row(Resolution::Hour, 24, 3_600);
-    // Histogram, all of the row.
+    // Histogram, whole row.
     assert!(minute.0 <= 70.0 && minute.1 <= 110.0, "{minute:?}");
     assert!(hour.0 <= 140.0 && hour.1 <= 180.0, "{hour:?}");
     println!("60 requests a minute: {minute:.1?} bytes; 3,600 an hour: {hour:.1?}");

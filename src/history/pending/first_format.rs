@@ -1,11 +1,13 @@
-//! Blocks as they were first: rows of a format of its own, which older versions have left. They are read, never written.
+//! The first format of blocks: rows in a format of its own, left behind by older versions. It is
+//! read, never written.
 //!
 //! ```text
 //!   block:   | length | crc | rows, compressed by lz4 | length | crc | histograms of these |
 //!   row:     | length | key | time, in units of the resolution | flags | extremes, if any | sums | length of the histogram, if any |
 //! ```
 //!
-//! Numbers are of variable length (`report::varint`). Rows of raw requests are packed as they are now, one behind the other.
+//! Numbers are of variable length (`report::varint`). Rows of raw requests are packed as today, one
+//! after the other.
 
 use datafusion::arrow::array::RecordBatch;
 
@@ -23,7 +25,7 @@ const IS_OTHER: u8 = 1;
 const HAS_EXTREMES: u8 = 2;
 const HAS_HISTOGRAM: u8 = 4;
 
-/// The rows of a block; `None` of bytes that are none.
+/// Returns the rows of a block; `None` if the bytes are not a block.
 pub(super) fn batch(
     dataset: &Dataset,
     resolution: Resolution,

@@ -1,4 +1,4 @@
-//! What was written is read, also as the first format had it.
+//! Written files are read back, including the first format.
 
 use std::io::Seek as _;
 
@@ -207,7 +207,7 @@ fn the_first_format_is_read_and_other_bytes_are_an_error() {
     let expected: Vec<Shown> = rows.iter().map(|row| shown(row.as_ref())).collect();
     assert!(read(file.path(), &dataset()) == expected);
     assert_eq!(read_packed(file.path()), requests);
-    // A block whose rows are cut off, under a right checksum.
+    // A block with truncated rows, under a valid checksum.
     let cut = first_format::batch(&dataset(), Resolution::Minute, &[9, b'x'], &[]);
     assert!(cut.is_none());
     file.rewind().unwrap();

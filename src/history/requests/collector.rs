@@ -1,9 +1,10 @@
-//! Walks the raw pool by id and copies out what is to be kept.
+//! Walks the raw pool by id and copies out the selected requests.
 //!
-//! On a thread of its own: the merger does nothing for it. As other readers of raw rows it looks at some under one hold of the
-//! lock, copies what it keeps of them and lets go. Of the tail it copies what has been in the pool for a while (see [`Tail`]).
-//! Where it comes too late, because the pool does not hold rows any more, it counts them as missed. When what it has cannot be
-//! written, it goes on while there is memory for it; after that the pool alone is the buffer.
+//! Runs on its own thread: the merger does nothing for it. Like other readers of raw rows it
+//! processes some under one hold of the lock, and copies the selected ones. Those of the tail are
+//! copied after some time in the pool (see [`Tail`]). Rows that have already left the pool are
+//! counted as missed. While writing fails, it continues as long as there is memory; after that the
+//! pool alone is the buffer.
 
 use super::packed::Kept;
 use super::tail::{Row, Tail};
@@ -11,46 +12,48 @@ use crate::input::record::micros;
 use crate::merger::{SharedLive, answering};
 use crate::pool::Pool;
 
-/// Rows looked at under one hold of the lock: less than half a millisecond.
+/// Rows processed under one hold of the lock: less than half a millisecond.
 const CHUNK: u64 = 4_096;
 /// Rows copied under one hold.
 const COPIED: u32 = 256;
 
-/// Which requests are kept.
+/// The requests to keep.
 #[derive(Debug)]
 pub(super) enum Selection {
-    /// The slowest, errors, and a sample of the others.
+    /// The slowest, errors, and a sample of the rest.
     Tail(Box<Tail>),
     /// All that fit until they are written.
     All {
-        /// What is to be written.
+        /// Requests to write.
         kept: Vec<Kept>,
-        /// What it takes.
+        /// Their bytes.
         bytes: usize,
-        /// What it may take.
+        /// Most bytes.
         bytes_max: usize,
     },
 }
 
-/// Where the walk is, and what it has copied since the last time that was written.
+/// The position of the walk, and the copies since the last write.
 #[derive(Debug)]
 pub(super) struct Collector {
     pub(super) selection: Selection,
-    /// The run of whatever is merged from now on; 0 while the store is not open: until then the pool alone has it.
+    /// The run of requests merged from now on; 0 while the store is not open: until then only the
+    /// pool has them.
     pub(super) run: u64,
-    /// The id to go on with.
+    /// The next id.
     pub(super) next: u64,
-    /// What is kept of the rows before this one is copied.
+    /// Selected rows before this one are copied.
     copied_to: u64,
-    /// Rows that had left before they were looked at or copied.
+    /// Rows that had left before they were processed or copied.
     pub(super) missed: u64,
-    /// Whether what it has is being written: nothing is added meanwhile, the pool alone has what comes.
+    /// Whether its copies are being written: nothing is added meanwhile, only the pool has new
+    /// requests.
     pub(super) is_flushing: bool,
     scratch: Vec<u8>,
 }
 
 impl Collector {
-    /// Begins with request `next`.
+    /// Starts at request `next`.
     pub(super) fn new(selection: Selection, run: u64, next: u64) -> Self {
         Self {
             selection,
@@ -63,9 +66,9 @@ impl Collector {
         }
     }
 
-    /// Looks at all that was merged, up to `limit`; false when there is no room for more of it.
+    /// Processes all merged requests, up to `limit`; returns false if there is no room for more.
     pub(super) fn collect(&mut self, live: &SharedLive, limit: u64) -> bool {
-        // What comes meanwhile is for the next time.
+        // Later ones are for the next time.
         let end = answering(live).pool.requests.next_id().min(limit);
         while self.next < end && !self.is_flushing && self.run > 0 {
             if self.is_full() {
@@ -73,7 +76,7 @@ impl Collector {
             }
             self.look(&answering(live).pool, end);
         }
-        // A quarter of the pool at a time, long before it leaves that.
+        // A quarter of the pool at a time, long before it leaves.
         let (oldest, rows) = {
             let requests = &answering(live).pool.requests;
             (requests.oldest_id(), requests.len() as u64)
@@ -84,7 +87,7 @@ impl Collector {
         true
     }
 
-    /// Copies what is kept of the rows before this one.
+    /// Copies the selected rows before this one.
     pub(super) fn copy_out(&mut self, live: &SharedLive, before: u64) {
         self.copied_to = before.min(self.next);
         let Selection::Tail(tail) = &mut self.selection else {
@@ -94,7 +97,7 @@ impl Collector {
         tail.copy_out(before, |candidates| {
             let pool = &answering(live).pool;
             let row_of = |id| pool.requests.held(id);
-            // Before anything is done with them: the memory takes as long for one as for all of them.
+            // Prefetched: memory takes as long for one as for all of them.
             let rows: Vec<_> = candidates.iter().map(|it| row_of(it.id)).collect();
             for (candidate, row) in candidates.iter_mut().zip(rows) {
                 candidate.row = match row {
@@ -118,7 +121,7 @@ impl Collector {
         }
     }
 
-    /// Looks at some rows.
+    /// Processes some rows.
     fn look(&mut self, pool: &Pool, end: u64) {
         let held = pool.requests.held_id();
         self.missed += held.saturating_sub(self.next);
@@ -150,7 +153,7 @@ impl Collector {
         }
     }
 
-    /// What is kept, with the number of requests that each stands for.
+    /// The selected requests, with the number of requests that each stands for.
     pub(super) fn rows(&mut self, live: &SharedLive) -> Vec<(f64, Kept)> {
         self.copy_out(live, self.next);
         let shared = |(weight, kept): (f64, &Kept)| (weight, kept.clone());
@@ -160,7 +163,7 @@ impl Collector {
         }
     }
 
-    /// It was written.
+    /// Clears them after they were written.
     pub(super) fn clear(&mut self) {
         match &mut self.selection {
             Selection::Tail(tail) => tail.clear(),

@@ -1,4 +1,4 @@
-//! Files of requests: Parquet, for us and for any other program that reads it.
+//! Files of requests: Parquet, for us and other programs.
 //!
 //! | file | column | type | |
 //! |---|---|---|---|
@@ -16,9 +16,10 @@
 //! | `request_tag` | `name`, `value` | UTF8 | |
 //! | both | `weight`, `received` | DOUBLE, TIMESTAMP | those of the request |
 //!
-//! Requests are sorted by their time, the longest first, and so are their tags; timers by request, in the order in which they
-//! came. The longest requests of a span are in the first row groups of its files, the timers of a request side by side. Columns
-//! are only ever added. Bounded: a row group of each file that is written, in some megabytes.
+//! Requests are sorted by time, longest first, and so are their tags; timers by request, in packet
+//! order. The longest requests of a span are in the first row groups of its files, the timers of a
+//! request adjacent. Columns are only ever added. Bounded: a row group of each file being written,
+//! some megabytes.
 
 use std::fs::File;
 use std::io;
@@ -38,9 +39,9 @@ use crate::history::stored::{Cell, Column, moment};
 
 /// Rows of a row group.
 pub(super) const GROUP_ROWS: usize = if cfg!(test) { 8 << 10 } else { 128 << 10 };
-/// What a row group may take while it is written, bytes.
+/// Most bytes of a row group while it is written.
 const GROUP_BYTES: usize = 8 << 20;
-/// Rows that are put into columns at once.
+/// Rows converted to columns at once.
 const BATCH_ROWS: usize = 8 << 10;
 /// Bytes of texts in them.
 const BATCH_BYTES: usize = 2 << 20;
@@ -48,9 +49,9 @@ const BATCH_BYTES: usize = 2 << 20;
 /// How a column is written.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Kind {
-    /// Numbers of which most are seen again and again.
+    /// Numbers that mostly repeat.
     Int,
-    /// Numbers that differ.
+    /// Distinct numbers.
     Delta,
     Float,
     Text,
@@ -70,37 +71,37 @@ impl Kind {
     }
 }
 
-/// What a table shows of a column.
+/// The conversion of a column for a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// What is stored.
+    /// None.
     Same,
-    /// Seconds, of microseconds.
+    /// Microseconds to seconds.
     Seconds,
-    /// KiB, of bytes.
+    /// Bytes to KiB.
     Kib,
-    /// A unix second, of a moment.
+    /// A time to a unix second.
     Second,
-    /// A moment that is a second.
+    /// A time that is a whole second.
     Time,
 }
 
-/// A column of a file, and what tables show of it.
+/// A column of a file, and its form in tables.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct FileColumn {
     pub(super) name: &'static str,
     kind: Kind,
-    /// The name and the form in which tables show it.
+    /// The name and conversion in tables.
     pub(super) shown: (&'static str, Form),
 }
 
-/// A column that is shown as it is stored.
+/// A column shown as stored.
 const fn same(name: &'static str, kind: Kind) -> FileColumn {
     let shown = (name, Form::Same);
     FileColumn { name, kind, shown }
 }
 
-/// Microseconds, which tables show as seconds.
+/// Microseconds, shown as seconds.
 const fn micros(name: &'static str, shown: &'static str) -> FileColumn {
     FileColumn {
         name,
@@ -109,7 +110,7 @@ const fn micros(name: &'static str, shown: &'static str) -> FileColumn {
     }
 }
 
-/// Bytes, which tables show as KiB.
+/// Bytes, shown as KiB.
 const fn bytes(name: &'static str, kind: Kind, shown: &'static str) -> FileColumn {
     let shown = (shown, Form::Kib);
     FileColumn { name, kind, shown }
@@ -177,18 +178,18 @@ const REQUEST_TAG: Layout = Layout {
     sorted: &[],
 };
 
-/// Rows on their way into columns: of a file that is written, or for who asks for them.
+/// Rows being converted to columns, for a file or a reader.
 #[derive(Debug)]
 pub(super) struct Rows {
     schema: SchemaRef,
-    /// Those that are wanted.
+    /// The wanted columns.
     columns: Vec<Option<Column>>,
     pub(super) len: usize,
     text_bytes: usize,
 }
 
 impl Rows {
-    /// None yet, in the columns that are wanted.
+    /// Without rows, in the wanted columns.
     pub(super) fn new(layout: Layout, is_wanted: impl Fn(&str) -> bool) -> Self {
         let columns = layout.columns.iter();
         let columns: Vec<_> = columns
@@ -286,12 +287,12 @@ impl Rows {
         }
     }
 
-    /// Whether they are as many as a batch should have.
+    /// Whether they are enough for a batch.
     fn is_full(&self) -> bool {
         self.len >= BATCH_ROWS || self.text_bytes >= BATCH_BYTES
     }
 
-    /// Takes them out.
+    /// Takes them as a batch.
     pub(super) fn take(&mut self) -> io::Result<RecordBatch> {
         let columns = self.columns.iter_mut().flatten();
         let arrays = columns.map(Column::finish).collect();
@@ -303,7 +304,7 @@ impl Rows {
     }
 }
 
-/// A file that is written.
+/// A file being written.
 #[derive(Debug)]
 pub(super) struct FileWriter<'f> {
     rows: Rows,
@@ -325,7 +326,8 @@ impl<'f> FileWriter<'f> {
         })
     }
 
-    /// Adds what belongs to a request. In `request` none that took longer comes later; in `timer` they come in their order.
+    /// Adds the rows of a request. In `request` the longest come first; in `timer` they are in
+    /// order.
     pub(super) fn add(&mut self, push: impl FnOnce(&mut Rows)) -> io::Result<()> {
         push(&mut self.rows);
         match self.rows.is_full() {
@@ -343,7 +345,7 @@ impl<'f> FileWriter<'f> {
         Ok(())
     }
 
-    /// Ends the file; what is in it.
+    /// Ends the file; returns its content.
     pub(super) fn finish(mut self) -> io::Result<Written> {
         self.end_batch()?;
         self.writer.finish()?;
@@ -355,7 +357,7 @@ impl<'f> FileWriter<'f> {
 }
 
 impl Layout {
-    /// That of a table.
+    /// The layout of a table.
     pub(super) fn of(table: &str) -> Self {
         match table {
             super::REQUEST => REQUEST,
@@ -402,12 +404,12 @@ impl Layout {
     }
 }
 
-/// A number that may be any of 64 bits.
+/// A number of up to 64 bits.
 fn big(value: u64) -> Cell<'static> {
     Cell::Int(Some(value.cast_signed()))
 }
 
-/// Tags as a JSON object, in their order.
+/// Tags as a JSON object, in order.
 fn json(tags: &Tags<'_>) -> String {
     let mut text = vec![b'{'];
     for (at, (name, value)) in tags.iter().enumerate() {

@@ -1,12 +1,13 @@
-//! Requests on their way from the pool to a file, each packed by itself: the request, and its timers apart, because files have
-//! those in another order.
+//! The encoding of requests in transit from the pool to a file: each request separately, and its
+//! timers separately, because files order those differently.
 //!
 //! ```text
 //!   request:  its time first, that runs can be merged without reading more | .. | names and values of its tags | weight
 //!   timers:   weight, run, id and second of the request | how many | timer ..
 //! ```
 //!
-//! By postcard; texts are borrowed on both sides. Copied under the lock of [`Live`](crate::merger::Live), so it is made in one go.
+//! Uses postcard; texts are borrowed on both sides. Copied under the lock of
+//! [`Live`](crate::merger::Live), so it is made in one go.
 
 use std::sync::Arc;
 
@@ -71,7 +72,7 @@ pub(crate) struct Timers<'a> {
 /// Names and values in packet order.
 pub(crate) type Tags<'a> = Vec<(&'a str, &'a str)>;
 
-/// A tag set where it lies.
+/// A tag set in the pool.
 struct PoolTags<'a> {
     pool: &'a Pool,
     set: u32,
@@ -85,19 +86,19 @@ impl Serialize for PoolTags<'_> {
     }
 }
 
-/// A request that was copied out of the pool; who reads it meanwhile shares what it has.
+/// A request copied out of the pool; readers share its content.
 #[derive(Debug, Clone)]
 pub(in crate::history) struct Kept {
     pub(super) time_us: u64,
     pub(super) id: u64,
     pub(super) received: u32,
-    /// Where the timers begin.
+    /// Start of the timers.
     timers_at: u32,
     packed: Arc<[u8]>,
 }
 
 impl Kept {
-    /// Copies a row with all that belongs to it; `scratch` is for it to use.
+    /// Copies a row with everything that belongs to it; `scratch` is working memory.
     pub(super) fn copy(
         pool: &Pool,
         (run, id): (u64, u64),
@@ -158,31 +159,31 @@ impl Kept {
         }
     }
 
-    /// What it takes in memory.
+    /// Bytes in memory.
     pub(super) fn bytes(&self) -> usize {
         size_of::<Self>() + self.heap_bytes()
     }
 
-    /// What of that is beside itself.
+    /// Bytes on the heap.
     pub(super) fn heap_bytes(&self) -> usize {
         self.packed.len() + 16
     }
 
-    /// Appends the request, which stands for so many.
+    /// Appends the request, which stands for `weight` requests.
     pub(super) fn push_request(&self, weight: f64, to: &mut Vec<u8>) {
         let (request, _) = self.packed.split_at(self.timers_at as usize);
         to.extend_from_slice(request);
         push(to, &weight);
     }
 
-    /// How many timers it has, if it has any.
+    /// Number of its timers.
     pub(super) fn timers(&self) -> postcard::Result<u64> {
         let (_, timers) = self.packed.split_at(self.timers_at as usize);
         let head = postcard::take_from_bytes::<(u64, u64, u32, u64)>(timers);
         Ok(head?.0.3)
     }
 
-    /// Appends the timers, if it has any, of a request that stands for so many.
+    /// Appends the timers, if there are any, of a request that stands for `weight` requests.
     pub(super) fn push_timers(&self, weight: f64, to: &mut Vec<u8>) {
         let (_, timers) = self.packed.split_at(self.timers_at as usize);
         if !timers.is_empty() {
@@ -192,12 +193,12 @@ impl Kept {
     }
 }
 
-/// A request, and for how many it stands.
+/// Decodes a request and its weight.
 pub(super) fn request(packed: &[u8]) -> postcard::Result<(Request<'_, Tags<'_>>, f64)> {
     postcard::from_bytes(packed)
 }
 
-/// How long the first of some packed rows of a table is.
+/// Length of the first of some encoded rows of a table.
 pub(in crate::history) fn packed_len(table: &str, rows: &[u8]) -> Option<usize> {
     let rest = match table {
         TIMER => postcard::take_from_bytes::<Timers<'_>>(rows).ok()?.1,
@@ -209,13 +210,13 @@ pub(in crate::history) fn packed_len(table: &str, rows: &[u8]) -> Option<usize> 
     Some(rows.len() - rest.len())
 }
 
-/// Appends what cannot fail to be written: numbers, texts, and lists whose lengths are known.
+/// Appends data that can always be encoded: numbers, texts, and lists of known length.
 fn push(to: &mut Vec<u8>, what: &impl Serialize) {
     let written = postcard::serialize_with_flavor(what, Appending(to));
     debug_assert!(written.is_ok(), "{written:?}");
 }
 
-/// Bytes behind those that are there: texts as a whole, which [`postcard::to_extend`] takes byte by byte.
+/// Appends texts as a whole, which [`postcard::to_extend`] does byte by byte.
 struct Appending<'a>(&'a mut Vec<u8>);
 
 impl Flavor for Appending<'_> {

@@ -1,4 +1,5 @@
-//! Publishing: the pieces of an hour become files, the requests of all of them merged by time. A row of each passes at a time.
+//! Publishing: the pieces of an hour become files, with the requests of all pieces merged by time,
+//! one row at a time.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -66,7 +67,8 @@ impl Store {
     }
 }
 
-/// Where the file of a table lies that was written as `N.new`: see [`store`](crate::history::store).
+/// Returns the path of the file of a table that was written as `N.new`: see
+/// [`store`](crate::history::store).
 fn file_name(table: &str, begin: u64, new: &Path) -> PathBuf {
     let number = new.file_stem().unwrap_or_default().to_string_lossy();
     let hour = begin % 86_400 / 3_600;
@@ -86,7 +88,7 @@ fn write_requests(
     let new = |file, table| FileWriter::new(file, Layout::of(table)).map_err(failed());
     let (mut requests, mut tags) = (new(requests, REQUEST)?, new(tags, REQUEST_TAG)?);
     let mut sources = Vec::with_capacity(pieces.len());
-    // The time of the next request of each; of equals the first.
+    // The time of the next request of each piece; among equals, the first piece.
     let mut longest = BinaryHeap::with_capacity(pieces.len());
     for part in pieces {
         let mut source = PackedRows::open(part, REQUEST)?;
@@ -114,12 +116,13 @@ fn write_requests(
     Ok([requests, tags.finish().map_err(failed())?])
 }
 
-/// How long a request took.
+/// Returns the duration of a request.
 fn time_us(packed: &[u8]) -> postcard::Result<u64> {
     postcard::take_from_bytes(packed).map(|(time_us, _)| time_us)
 }
 
-/// Writes the timers of all pieces: piece by piece, for each has those of later requests than the one before.
+/// Writes the timers of all pieces, piece by piece: each piece has those of later requests than the
+/// one before it.
 fn write_timers(
     path: &Path,
     file: &mut File,

@@ -1,11 +1,12 @@
-//! Reading requests of the past: from files, pieces and memory, as they were at one moment.
+//! Reads requests of the past: from files, pieces and memory, as of one moment.
 //!
-//! Conditions are tested here. What files, and the row groups in them, say of their columns decides which of them are read;
-//! of a row group the columns of conditions are read first, the others for the rows that pass. Conditions may become
-//! stricter meanwhile (who looks for the slowest ten knows ever better what is slow): in files and pieces the longest
-//! requests come first, so what remains is seldom read then.
+//! Conditions are tested here. Statistics of files and their row groups decide which of them are
+//! read; of a row group the columns of conditions are read first, the others for the rows that
+//! pass. Conditions may become stricter meanwhile (a search for the slowest ten learns what counts
+//! as slow): in files and pieces the longest requests come first, so the rest is seldom read then.
 //!
-//! Bounded: a row group of one file, some rows of a piece, and what was collected, which is shared.
+//! Bounded: a row group of one file, some rows of a piece, and the collected requests, which are
+//! shared.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, VecDeque};
@@ -45,11 +46,11 @@ use crate::history::{Dataset, Part};
 
 /// Rows of a batch.
 const BATCH_ROWS: usize = 8 << 10;
-/// Rows that are read first of a piece: each time twice as many, up to a batch.
+/// Rows of a piece read first: twice as many each time, up to a batch.
 const FIRST_ROWS: usize = 256;
-/// Bytes of columns that both a condition reads and what is shown: kept so that they are read once.
+/// Bytes of columns cached because both a condition and the output need them.
 const CACHE_BYTES: usize = 4 << 20;
-/// About what a reader takes: the columns of a row group as they are stored, and a batch.
+/// Approximate memory of a reader: the stored columns of a row group, and a batch.
 pub(crate) const READER_BYTES: usize = 8 << 20;
 
 /// Requests of the past at one moment.
@@ -57,7 +58,7 @@ pub(crate) const READER_BYTES: usize = 8 << 20;
 pub(crate) struct RequestsAt {
     /// On disk, the newest first.
     pub(crate) parts: Vec<Arc<Part>>,
-    /// In memory; `None`: none are kept now.
+    /// In memory; `None` if none are kept now.
     pub(crate) unpublished: Option<Unpublished>,
 }
 
@@ -69,7 +70,7 @@ impl RequestsAt {
         Self { parts, unpublished }
     }
 
-    /// What is on disk, and what is in memory.
+    /// Splits it into disk and memory.
     pub(crate) fn divided(self) -> (Self, Self) {
         let Self { parts, unpublished } = self;
         let disk = Self {
@@ -80,7 +81,7 @@ impl RequestsAt {
         (disk, Self { parts, unpublished })
     }
 
-    /// When the oldest was received, unix seconds.
+    /// When the oldest was received, in unix seconds.
     pub(crate) fn kept_from(&self) -> Option<u64> {
         let memory = self.unpublished.iter().filter_map(Unpublished::kept_from);
         let parts = self.parts.iter().map(|part| part.span.start);
@@ -95,12 +96,12 @@ impl RequestsAt {
         of_table.map(|section| section.rows).sum()
     }
 
-    /// One of several shares of them, the newest first.
+    /// One of several shares of them, newest first.
     fn units(&self, table: &str, share: usize, shares: usize) -> VecDeque<Unit> {
         let memory = self.unpublished.iter().filter(|_| share == 0);
         let memory = memory.cloned().map(Unit::Memory);
         let source = match table {
-            // In pieces tags are with their requests.
+            // In pieces tags are stored with their requests.
             super::REQUEST_TAG => [Dataset::raw(table), Dataset::raw(REQUEST)],
             _ => [Dataset::raw(table), Dataset::raw(table)],
         };
@@ -120,15 +121,15 @@ enum Unit {
     Part(Arc<Part>),
 }
 
-/// What is wanted of them.
+/// The wanted columns and rows.
 #[derive(Debug, Clone)]
 pub(crate) struct Wanted {
     pub(crate) view: Arc<View>,
-    /// The columns of the view that are shown.
+    /// The columns of the view to show.
     pub(crate) shown: Vec<usize>,
-    /// The same.
+    /// The schema of these.
     pub(crate) schema: SchemaRef,
-    /// In terms of the view. They may change, and rows that were let through before need not pass any more.
+    /// Conditions over the view. They may change; rows that passed before need not pass any more.
     pub(crate) conditions: Vec<Arc<dyn PhysicalExpr>>,
 }
 
@@ -140,15 +141,15 @@ pub(crate) struct Reader {
     needed: BTreeSet<&'static str>,
     units: VecDeque<Unit>,
     reading: Option<Reading>,
-    /// Of the conditions as they were when the tests were made.
+    /// Generation of the conditions from which the tests were made.
     generation: Option<u64>,
     tests: Vec<Test>,
     pruning: Option<PruningPredicate>,
-    /// Rows of which anything was looked at.
+    /// Rows read, at least in part.
     pub(crate) looked_at: u64,
 }
 
-/// What is being read.
+/// The current source.
 #[derive(Debug)]
 enum Reading {
     File {
@@ -184,12 +185,12 @@ impl Reader {
         }
     }
 
-    /// One more condition, on columns that are shown.
+    /// Adds a condition on columns that are shown.
     pub(crate) fn narrow(&mut self, condition: Arc<dyn PhysicalExpr>) {
         self.wanted.conditions.push(condition);
     }
 
-    /// The end of the hour to which what is read next belongs, unix seconds: what is behind it is not newer.
+    /// The end of the hour of the next rows, in unix seconds: later ones are not newer.
     pub(crate) fn reached(&self) -> Option<u64> {
         let part = match &self.reading {
             Some(Reading::File { part, .. }) => Some(part),
@@ -202,8 +203,8 @@ impl Reader {
         part.map(|part| part.span.end)
     }
 
-    /// The next rows; perhaps none, so that others may have the thread; `None` at the end. What cannot be read is left out
-    /// when it goes on after an error.
+    /// The next rows; perhaps none, so that others may use the thread; `None` at the end. After an
+    /// error it may be called again to skip the unreadable part.
     pub(crate) fn next(&mut self) -> io::Result<Option<RecordBatch>> {
         self.refresh()?;
         let Some(mut reading) = self.reading.take() else {
@@ -232,7 +233,7 @@ impl Reader {
         RecordBatch::new_empty(Arc::clone(&self.wanted.schema))
     }
 
-    /// Makes the tests of what the conditions say now.
+    /// Updates the tests to the current conditions.
     fn refresh(&mut self) -> io::Result<()> {
         let conditions = &self.wanted.conditions;
         let generation = conditions.iter().map(snapshot_generation).sum();
@@ -244,7 +245,7 @@ impl Reader {
             let condition = snapshot_physical_expr(Arc::clone(condition))?;
             current.extend(split_conjunction(&condition).into_iter().cloned());
         }
-        // What is always true.
+        // Always true.
         let is_true = |condition: &Arc<dyn PhysicalExpr>| {
             let literal = condition.downcast_ref::<Literal>();
             literal.is_some_and(|literal| *literal.value() == ScalarValue::from(true))
@@ -253,8 +254,8 @@ impl Reader {
         let view = &self.wanted.view;
         let tests = current.iter().map(|condition| Test::new(view, condition));
         self.tests = tests.collect::<io::Result<_>>()?;
-        // Those that become stricter come last, and let the fewest rows through: they are first. Numbers are read faster
-        // than texts.
+        // Those that become stricter come last, and pass the fewest rows: test them first. Numbers
+        // are read faster than texts.
         self.tests.reverse();
         self.tests.sort_by_key(|test| test.has_texts());
         let schema = Arc::clone(&view.schema);
@@ -264,7 +265,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Whether there may be rows for which the conditions hold among those of which this is known.
+    /// Whether any rows may satisfy the conditions, by known bounds.
     fn may_have(&self, of_column: &dyn Fn(&str, End) -> Option<ArrayRef>) -> bool {
         let view = &self.wanted.view;
         let bounds = Bounds { view, of_column };
@@ -324,7 +325,7 @@ impl Reader {
             .map_err(|error: io::Error| unreadable(&part, &error))
     }
 
-    /// The next rows of what is being read; `None` at its end.
+    /// The next rows of the current source; `None` at its end.
     fn read(&mut self, reading: &mut Reading) -> io::Result<Option<RecordBatch>> {
         let Wanted {
             view,
@@ -386,7 +387,7 @@ impl Reader {
         }
     }
 
-    /// Whether there may be more in a piece behind these rows: the longest come first.
+    /// Whether a piece may have more after these rows: the longest come first.
     fn may_follow(&self, rows: &RecordBatch) -> bool {
         let times = rows.column_by_name(TIME);
         let times = times.and_then(|times| times.as_primitive_opt::<Int64Type>());
@@ -441,7 +442,7 @@ fn unreadable(part: &Part, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), why)
 }
 
-/// The smallest or largest value of a column in a row group, as far as it is known.
+/// The smallest or largest value of a column in a row group, if known.
 fn bound(opened: &ArrowReaderMetadata, group: usize, column: &str, end: End) -> Option<ArrayRef> {
     let metadata = opened.metadata();
     let converter =
@@ -461,7 +462,7 @@ struct Test {
     columns: Vec<usize>,
     /// These columns.
     schema: SchemaRef,
-    /// In terms of them.
+    /// The expression over them.
     expr: Arc<dyn PhysicalExpr>,
 }
 

@@ -9,13 +9,13 @@ use crate::history::part::Part;
 use crate::history::pending::PackedRows;
 use crate::shutdown::Shutdown;
 
-/// Takes a request, for how many it stands, and its timers, if it has any.
+/// Takes a request, the number of requests it stands for, and its timers, if any.
 pub(crate) type TakeRequest<'t> =
     dyn FnMut(&Request<'_, Tags<'_>>, f64, Option<&Timers<'_>>) -> bool + 't;
 
 impl Part {
-    /// Calls `each` for the requests of a piece, until that is false. In memory are their timers, packed: a piece has no more than fit
-    /// into the share that requests have of `history.memory`.
+    /// Calls `each` for the requests of a piece until it returns false. Their timers are in memory,
+    /// packed: a piece has no more than fit into the share of `history.memory` for requests.
     pub(in crate::history) fn requests(
         &self,
         stop: &Shutdown,

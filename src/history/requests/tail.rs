@@ -1,5 +1,6 @@
-//! Which requests of a flush period are kept, when not all are: the slowest of each script, errors, and a sample of the rest,
-//! such that the weights of any rows add up, on average, to how many there were.
+//! Selects the requests of a flush period to keep, if not all are: the slowest of each script,
+//! errors, and a sample of the rest, such that the weights of any rows add up, on average, to their
+//! number.
 //!
 //! ```text
 //!   request --> among the slowest ten of its script? ---- yes ---> kept, weight 1; the one that it pushes out goes on below
@@ -9,13 +10,14 @@
 //!   weight = how many came here / how many of them are kept
 //! ```
 //!
-//! What comes to a sample comes there once, and each of them is as likely to be kept as any other (Li's algorithm L), in
-//! whatever order they come. So with the number that came as a whole the weights are exact, and no estimate leans to one side.
-//! Scripts past [`SCRIPTS_MAX`] have no slowest of their own. Past the bytes that it may take, everything is cut to half, at
-//! random or the less slow, until the end of the period: weights stay right.
+//! A request enters a sample once, and each of them is equally likely to be kept (Li's algorithm
+//! L), in whatever order they come. So with the total number the weights are exact, and estimates
+//! are unbiased. Scripts past [`SCRIPTS_MAX`] have no slowest of their own. Past the memory limit,
+//! everything is halved, at random or from the less slow end, until the end of the period: weights
+//! stay right.
 //!
-//! Most of the slowest give way to slower ones soon. A [`Candidate`] therefore stays in the pool, and is copied only when it is about
-//! to leave it or when the tail is read.
+//! Most of the slowest are soon displaced by slower ones. A [`Candidate`] therefore stays in the
+//! pool, and is copied only when it is about to leave it or when the tail is read.
 
 use std::collections::HashMap;
 
@@ -26,25 +28,25 @@ use rand::{RngExt as _, SeedableRng as _};
 use super::packed::Kept;
 use crate::pool::Pool;
 
-/// Kept of each script.
+/// Requests kept per script.
 const SLOWEST: usize = 10;
-/// Scripts that have slowest requests of their own.
+/// Scripts with slowest requests of their own.
 const SCRIPTS_MAX: usize = 4_096;
-/// Errors that are kept before they are sampled.
+/// Errors kept before they are sampled.
 const ERRORS_MAX: usize = 1_024;
 /// Sample of those that are neither errors nor among the slowest.
 const OTHERS_MAX: usize = 2_048;
-/// What a script takes beside its name and its requests.
+/// Bytes of a script in addition to its name and requests.
 const SCRIPT_BYTES: usize = 128 + SLOWEST * size_of::<Candidate>();
-/// One part in so many of the memory is for what is known of origins.
+/// One part in this many of the memory is for data on origins.
 const ORIGINS_SHARE: usize = 8;
 /// The number of all scripts without slowest requests of their own.
 const NO_SCRIPT: u16 = 0;
 const _: () = assert!(SCRIPTS_MAX < u16::MAX as usize);
-/// Candidates that are copied under one hold of the lock.
+/// Candidates copied under one hold of the lock.
 const COPIED: usize = 256;
 
-/// A request that is to be kept, as things stand.
+/// A request to be kept, as things stand.
 #[derive(Debug)]
 pub(super) struct Candidate {
     time_us: u64,
@@ -53,10 +55,10 @@ pub(super) struct Candidate {
     pub(super) row: Row,
 }
 
-/// Where a candidate is.
+/// The place of a candidate.
 #[derive(Debug)]
 pub(super) enum Row {
-    /// In the pool alone.
+    /// Only in the pool.
     Pooled,
     Copied(Kept),
     /// It had left the pool before it was copied.
@@ -76,10 +78,10 @@ impl Candidate {
     }
 }
 
-/// What the tail asks of a request's origin.
+/// Data on a request's origin.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Known {
-    /// The last request that had it.
+    /// The last request with it.
     seen: u64,
     /// Its number.
     number: u32,
@@ -94,7 +96,7 @@ const UNKNOWN: Known = Known {
     is_error: false,
 };
 
-/// What is kept of the period that runs.
+/// The selection of the current period.
 #[derive(Debug)]
 pub(super) struct Tail {
     bytes_max: usize,
@@ -104,31 +106,32 @@ pub(super) struct Tail {
     scripts: HashMap<Box<str>, u16, RandomState>,
     /// Status of errors, and above.
     error_status: u32,
-    /// By the lowest bits of an origin's number.
+    /// Indexed by the lowest bits of an origin's id.
     origins: Box<[Known]>,
-    /// By number of the script, the slowest first; nothing for the first, which is that of all others.
+    /// By number of the script, slowest first; empty for the first, which stands for all others.
     slowest: Vec<Vec<Candidate>>,
-    /// By number of the script: how long a request has to take to be among its slowest, microseconds. Nearly all requests are
-    /// decided by this alone, so it is small.
+    /// By number of the script: the least time of its slowest requests, in microseconds. Nearly all
+    /// requests are decided by this alone, so it is small.
     slow_from: Vec<u64>,
     /// Errors, and others.
     samples: [Sample; 2],
     random: StdRng,
-    /// Rows that were given up for want of memory, ever.
+    /// Rows given up for lack of memory, since start.
     pub(super) given_up: u64,
 }
 
-/// A sample in which everything that came is with the same probability.
+/// A sample that contains each candidate with the same probability.
 ///
-/// As if each that came had drawn a number from 0 to 1, and those with the least were kept (Li's algorithm L). These numbers
-/// are not drawn: how large the largest of them is, and how many come until one has less, is enough.
+/// As if each candidate had drawn a number from 0 to 1, and the smallest were kept (Li's algorithm
+/// L). The numbers are not actually drawn: the largest of them, and the distance to the next
+/// smaller one, are enough.
 #[derive(Debug)]
 struct Sample {
     seen: u64,
     kept: Vec<Candidate>,
-    /// Those that are kept have drawn less than this; once it is full, one of them just this.
+    /// Those kept have drawn less than this; once it is full, one of them exactly this.
     bound: f64,
-    /// The number of the next one that has drawn less; 0 until it is known.
+    /// The number of the next candidate with a smaller draw; 0 until known.
     next: u64,
 }
 
@@ -143,14 +146,14 @@ impl Default for Sample {
     }
 }
 
-/// The largest of so many numbers from 0 to 1.
+/// The largest of `count` random numbers from 0 to 1.
 fn largest_of(count: usize, random: &mut StdRng) -> f64 {
     let number: f64 = random.random();
     number.powf(1.0 / count as f64)
 }
 
 impl Sample {
-    /// The place of one more that came, if it is to be kept.
+    /// The place of the next candidate, if it is to be kept.
     #[inline]
     fn place(&mut self, max: usize, random: &mut StdRng) -> Option<usize> {
         self.seen += 1;
@@ -173,7 +176,7 @@ impl Sample {
             first += 1;
         }
         self.bound *= largest_of(len, random);
-        // How many have drawn more before one has drawn less: a geometric distribution.
+        // How many have larger draws before a smaller one: a geometric distribution.
         let number: f64 = random.random();
         let others = (1.0 - number).ln() / (-self.bound).ln_1p();
         self.next = first.saturating_add(others as u64);
@@ -183,7 +186,7 @@ impl Sample {
         self.draw(max, random)
     }
 
-    /// Puts it there; returns by how many bytes there are more and less.
+    /// Puts it there; returns the bytes added and removed.
     fn put(&mut self, place: usize, candidate: Candidate) -> (usize, usize) {
         let more = candidate.bytes();
         match self.kept.get_mut(place) {
@@ -195,11 +198,12 @@ impl Sample {
         }
     }
 
-    /// Keeps so many of those that it has, at random.
+    /// Keeps `max` of them, at random.
     fn cut(&mut self, max: usize, random: &mut StdRng) -> impl Iterator<Item = Candidate> {
         let len = self.kept.len();
         if max < len {
-            // One after the other the one that has drawn most goes; once it was full, of the first that is known.
+            // The one with the largest draw goes first, repeatedly; once it was full, that is known
+            // for the first.
             let unknown = len + usize::from(self.next == 0);
             for count in max + 1..unknown {
                 self.bound *= largest_of(count, random);
@@ -213,7 +217,7 @@ impl Sample {
         self.kept.drain(max.min(len)..)
     }
 
-    /// What was copied, with the weight of each.
+    /// The copied ones, with their weights.
     fn rows(&self) -> impl Iterator<Item = (f64, &Kept)> {
         let kept = || self.kept.iter().filter_map(Candidate::kept);
         let weight = self.seen as f64 / kept().count().max(1) as f64;
@@ -242,8 +246,8 @@ impl Tail {
         }
     }
 
-    /// A request came, whose origin has this number. `held` is the oldest that the pool holds: what was found for a number since
-    /// then is still right, because such a request holds its origin too.
+    /// Offers a request, whose origin has this id. `held` is the oldest id in the pool: data on an
+    /// id found since then is still right, because such a request holds its origin too.
     #[inline]
     pub(super) fn offer(&mut self, (id, held): (u64, u64), number: u32, time_us: u64, pool: &Pool) {
         let place = number as usize & (self.origins.len() - 1);
@@ -298,7 +302,7 @@ impl Tail {
         script
     }
 
-    /// The slowest of a script have changed.
+    /// Updates the threshold after a change of a script's slowest.
     fn note_slow_from(&mut self, script: usize) {
         let (of_script, max) = (&self.slowest[script], SLOWEST >> self.halved);
         self.slow_from[script] = match of_script.last() {
@@ -308,7 +312,7 @@ impl Tail {
         };
     }
 
-    /// One of the slowest of a script.
+    /// Adds one of the slowest of a script.
     fn add_slow(&mut self, script: usize, candidate: Candidate) {
         self.bytes += candidate.bytes();
         let of_script = &mut self.slowest[script];
@@ -323,7 +327,8 @@ impl Tail {
         self.note_slow_from(script);
     }
 
-    /// What is not among the slowest, or not any more, comes to its sample; whether it is kept.
+    /// Adds a request that is not, or no longer, among the slowest to its sample; returns whether
+    /// it is kept.
     #[inline]
     fn sample(&mut self, candidate: Candidate) -> bool {
         let is_error = candidate.is_error;
@@ -341,7 +346,7 @@ impl Tail {
         self.slowest.iter_mut().flatten().chain(sampled)
     }
 
-    /// Has `copy` copy those with ids below `before`, some at a time.
+    /// Copies those with ids below `before`, some at a time.
     pub(super) fn copy_out(&mut self, before: u64, mut copy: impl FnMut(&mut [&mut Candidate])) {
         let mut is_all = false;
         while !is_all {
@@ -364,7 +369,7 @@ impl Tail {
         while self.bytes > self.bytes_max && self.halve() {}
     }
 
-    /// Gives up half of what there is; false when there is nothing that could be.
+    /// Gives up half of everything; returns false if there is nothing to give up.
     fn halve(&mut self) -> bool {
         let candidates = self.candidates_mut().count();
         self.halved += 1;
@@ -386,7 +391,7 @@ impl Tail {
         self.halved < OTHERS_MAX.ilog2()
     }
 
-    /// What was [copied](Self::copy_out), with the weight of each.
+    /// The [copied](Self::copy_out) requests, with their weights.
     pub(super) fn rows(&self) -> impl Iterator<Item = (f64, &Kept)> {
         let slowest = self.slowest.iter().flatten();
         let slowest = slowest.filter_map(|it| Some((1.0, it.kept()?)));
@@ -398,7 +403,7 @@ impl Tail {
         self.bytes
     }
 
-    /// A new period begins.
+    /// Starts a new period.
     pub(super) fn clear(&mut self) {
         self.scripts.clear();
         self.origins.fill(UNKNOWN);
@@ -409,7 +414,7 @@ impl Tail {
     }
 }
 
-/// How many a sample has at most; one stays in any case, for without it nothing would stand for the others.
+/// The size limit of a sample; at least one, since otherwise nothing would stand for the rest.
 fn most(is_error: bool, halved: u32) -> usize {
     let all = if is_error { ERRORS_MAX } else { OTHERS_MAX };
     (all >> halved).max(1)

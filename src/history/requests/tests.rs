@@ -1,4 +1,4 @@
-//! Requests there and back: samples that do not lean, files that have what was merged, kills at every step.
+//! Requests written and read: unbiased samples, complete files, kills at every step.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
@@ -31,7 +31,7 @@ pub(in crate::history) const RETENTION: Retention = Retention {
     free_min: 0,
 };
 
-/// What is merged, by a process with so many raw rows.
+/// A process with this many raw rows.
 pub(in crate::history) struct Process {
     pub(in crate::history) live: SharedLive,
     decoder: Decoder,
@@ -188,7 +188,7 @@ pub(in crate::history) fn publish_all(store: &mut Store, now: u64) {
     while store.publish_due(now, &mut |_| Ok(())).unwrap() {}
 }
 
-/// The texts of what was sent, by the id that it got.
+/// The requests sent, by their ids.
 type Sent = BTreeMap<i64, model::Request>;
 
 #[test]
@@ -289,7 +289,7 @@ fn all_requests_come_back_as_they_were_sent() {
 
 type IsMeant = fn(&Truth) -> bool;
 
-/// What is asked of a sample: how many are there of these?
+/// Counts to be estimated from a sample.
 const QUESTIONS: [(&str, IsMeant); 5] = [
     ("all", |_| true),
     ("of the most frequent script", |it| it.script == 0),
@@ -304,7 +304,8 @@ struct Truth {
     time_us: u64,
 }
 
-/// Estimates from what is kept of many periods: their mean is the truth, as near as chance allows, whatever the memory.
+/// Estimates from many periods: their mean is the truth, as near as chance allows, whatever the
+/// memory.
 #[test]
 fn estimates_do_not_lean_to_one_side() {
     for (bytes_max, is_cut) in [(64 << 20, false), (400_000, true), (150_000, true)] {
@@ -403,7 +404,7 @@ fn what_left_the_pool_before_is_missed() {
     // The pool holds as many as it keeps for a little longer.
     merge(2_500);
     assert_eq!(requests.0.collector.lock().missed, 500);
-    // Of the last of these some are kept, and nobody copied them.
+    // Some of the last ones are selected, and were not copied.
     merge(2_100);
     let mut collector = requests.0.collector.lock();
     let total = |rows: &[(f64, Kept)]| rows.iter().map(|(weight, _)| weight).sum::<f64>();
@@ -416,7 +417,7 @@ fn what_left_the_pool_before_is_missed() {
     );
 }
 
-/// Numbers of origins are given to others as soon as no row has them.
+/// Ids of origins are reused as soon as no row has them.
 #[test]
 fn the_slowest_of_scripts_that_come_and_go_are_kept() {
     let mut process = Process::new(1_000);
@@ -455,7 +456,8 @@ fn the_slowest_of_scripts_that_come_and_go_are_kept() {
     }
 }
 
-/// Kills at every step of a run, each time followed by a start from an older snapshot, which hands out ids again.
+/// Kills at every step of a run, each time followed by a start from an older snapshot, which reuses
+/// ids.
 #[test]
 fn a_kill_leaves_nothing_twice_and_loses_nothing_that_was_flushed() {
     let mut random = StdRng::seed_from_u64(5);
@@ -468,7 +470,7 @@ fn a_kill_leaves_nothing_twice_and_loses_nothing_that_was_flushed() {
             let faults = disk.faults.clone();
             let mut store = Store::open_on(disk, dir.path(), RETENTION).unwrap();
             assert_eq!(store.run(), run);
-            // Its ids begin anew, as after a kill without a snapshot.
+            // Its ids start anew, as after a kill without a snapshot.
             let mut process = Process::new(5_000);
             let requests = process.requests(KeptRequests::All, 1 << 20, run);
             if run < 3 {

@@ -1,5 +1,5 @@
-//! Requests that are in no file yet: in pieces, in what was collected, and behind that in the pool alone, where each stands for
-//! itself. All are packed alike, and read as the columns that files have.
+//! Requests that are in no file yet: in pieces, collected ones, and after those the ones only in
+//! the pool, each with weight 1. All have one encoding, and are read as the columns of files.
 
 use std::collections::VecDeque;
 use std::io;
@@ -14,10 +14,10 @@ use crate::merger::{SharedLive, answering};
 /// Rows of the pool that are copied under one hold of its lock.
 const COPIED: usize = 256;
 
-/// What was on its way to the disk at one moment.
+/// Requests in transit to the disk at one moment.
 #[derive(Debug, Clone)]
 pub(crate) struct Unpublished {
-    /// What was collected, with the number of requests that each stands for.
+    /// The collected ones, with their weights.
     pub(super) kept: Arc<[(f64, Kept)]>,
     pub(super) behind: Behind,
     /// The first id of this run.
@@ -27,12 +27,12 @@ pub(crate) struct Unpublished {
 }
 
 impl Unpublished {
-    /// The run of what is merged now.
+    /// The run of requests merged now.
     pub(crate) fn run(&self) -> u64 {
         self.behind.run
     }
 
-    /// When the oldest was received, unix seconds.
+    /// When the oldest was received, in unix seconds.
     pub(super) fn kept_from(&self) -> Option<u64> {
         let collected = self.kept.iter().map(|(_, kept)| kept.received);
         let pool = &answering(&self.behind.live).pool;
@@ -51,7 +51,7 @@ pub(super) struct Behind {
 }
 
 impl Behind {
-    /// The next rows, each for itself.
+    /// The next rows, each with weight 1.
     fn copy(&mut self) -> io::Result<Vec<(f64, Kept)>> {
         let pool = &answering(&self.live).pool;
         let mut scratch = Vec::new();
@@ -66,7 +66,7 @@ impl Behind {
     }
 }
 
-/// Packed rows one after the other.
+/// Encoded rows, one after the other.
 #[derive(Debug)]
 pub(super) enum Packed {
     Pending(Box<PackedRows>),
@@ -78,7 +78,7 @@ pub(super) enum Packed {
 }
 
 impl Packed {
-    /// All that is in memory.
+    /// All that are in memory.
     pub(super) fn of_memory(unpublished: &Unpublished) -> Self {
         Self::Memory {
             kept: unpublished.kept.iter().cloned().collect(),
@@ -87,7 +87,7 @@ impl Packed {
         }
     }
 
-    /// Adds what a table has of the next request; false: there is none.
+    /// Adds the next request's rows of a table; returns false if there is none.
     pub(super) fn push_next(&mut self, table: &str, to: &mut Rows) -> io::Result<bool> {
         match self {
             Self::Pending(rows) => {
@@ -119,7 +119,7 @@ impl Packed {
     }
 }
 
-/// Adds a packed row to a table's columns: tags are with their requests.
+/// Adds an encoded row to a table's columns: tags are stored with their requests.
 fn push(table: &str, packed: &[u8], to: &mut Rows) -> postcard::Result<()> {
     if table == TIMER {
         to.push_timers(&postcard::from_bytes(packed)?);

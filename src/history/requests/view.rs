@@ -1,4 +1,4 @@
-//! How columns of the past are shown: as files have them, or as the live tables do.
+//! Columns of the past, as in files or as in the live tables.
 //!
 //! | in files | live |
 //! |---|---|
@@ -6,8 +6,8 @@
 //! | `doc_size_bytes` | `doc_size`, KiB |
 //! | `received`, milliseconds | `timestamp`, `time`: seconds |
 //!
-//! None of that changes an order, so what is known of the smallest and the largest value of a column in a file is known of what
-//! is shown too.
+//! None of these conversions changes an order, so bounds of a column in a file give bounds of the
+//! displayed values.
 
 use std::collections::HashSet;
 use std::io;
@@ -43,7 +43,7 @@ pub(crate) struct View {
 }
 
 impl View {
-    /// As files have them, but moments as seconds.
+    /// As in files, but with times in seconds.
     pub(crate) fn stored(table: &'static str) -> Self {
         let columns = Layout::of(table).fields().into_iter().map(|field| {
             let (form, data_type) = match field.data_type() {
@@ -66,7 +66,7 @@ impl View {
         }
     }
 
-    /// As the live table has them, then `run`, `weight`, `time` and whatever else is kept.
+    /// As in the live table, followed by `run`, `weight`, `time` and the other columns.
     pub(crate) fn live(table: &'static str, live: &Schema) -> Self {
         let layout = Layout::of(table);
         let mut columns = Vec::new();
@@ -98,12 +98,12 @@ impl View {
         }
     }
 
-    /// What a column of files is called.
+    /// The name of a column in files.
     pub(super) fn stored_name(&self, column: usize) -> &'static str {
         self.columns[column].stored
     }
 
-    /// A column, made of the columns of a file. What that does not have is NULL.
+    /// A column computed from those of a file. NULL if the file does not have it.
     pub(super) fn array(&self, column: usize, stored: &RecordBatch) -> io::Result<ArrayRef> {
         let Shown { stored: name, form } = self.columns[column];
         let data_type = self.schema.field(column).data_type();
@@ -128,7 +128,7 @@ impl View {
     }
 }
 
-/// The column of files that a live table shows, and how.
+/// The column of files for a live table's column, and its conversion.
 pub(crate) fn of_live(table: &'static str, name: &str) -> Option<(&'static str, Form)> {
     find(table, name).map(|shown| (shown.stored, shown.form))
 }
@@ -191,7 +191,8 @@ pub(super) enum End {
     Largest,
 }
 
-/// What is known of some rows: the smallest and the largest value of columns of files, in an array of one.
+/// Known bounds of some rows: the smallest or largest value of columns of files, in an array of
+/// one.
 pub(super) struct Bounds<'a> {
     pub(super) view: &'a View,
     pub(super) of_column: &'a dyn Fn(&str, End) -> Option<ArrayRef>,

@@ -1,4 +1,4 @@
-//! A shipment: rows that are sent together, and how they are read.
+//! A shipment: rows that are sent together, and the way they are read.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -14,10 +14,10 @@ use crate::history::stored::Want;
 use crate::history::{Dataset, RowRef};
 use crate::shutdown::Shutdown;
 
-/// Some rows of pieces: see [`shipping`](super).
+/// Some rows of the pieces: see [`shipping`](super).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cut {
-    /// Counts the shipments.
+    /// The number of the shipment.
     pub number: u32,
     pub(super) below: u64,
     pub(super) minute: u64,
@@ -25,7 +25,8 @@ pub struct Cut {
 }
 
 impl Cut {
-    /// Before which time it has the rows of a piece; raw requests are not added up, so it has all of theirs or none.
+    /// Returns the time before which the cut has the rows of a piece. Raw requests are not added
+    /// up, so it has all of a piece's or none.
     fn upper(&self, piece: &Part) -> u64 {
         match piece.number() {
             number if number >= self.below => 0,
@@ -34,34 +35,34 @@ impl Cut {
         }
     }
 
-    /// Whether it has all rows of a piece.
+    /// Whether the cut has all rows of a piece.
     pub(super) fn covers(&self, part: &Part) -> bool {
         self.upper(part) >= part.span.end
     }
 }
 
-/// Which rows belong together.
+/// The rows that belong together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Units {
-    /// Those of the second cut that are not in the first.
+    /// The rows of the second cut that are not in the first.
     Pieces(Cut, Cut),
-    /// Those of the published file with this number.
+    /// The rows of the published file with this number.
     File(u64),
 }
 
 impl Units {
-    /// The part of its minutes that it is: no two have the same.
+    /// Returns the part of its minutes that it is: no two units have the same.
     #[must_use]
     pub fn part(&self) -> u32 {
         match self {
             Self::Pieces(_, to) => to.number,
-            // Apart from the numbers of shipments.
+            // Kept apart from the numbers of shipments.
             Self::File(number) => 1 << 31 | (*number as u32),
         }
     }
 
-    /// The times of a part's rows that belong to it.
+    /// Returns the times of those rows of a part that belong to it.
     pub(super) fn times(&self, part: &Part) -> Range<u64> {
         match self {
             Self::Pieces(from, to) if !part.is_published() => from.upper(part)..to.upper(part),
@@ -76,21 +77,21 @@ impl Units {
     }
 }
 
-/// Rows of a piece that cannot be read, and that nobody will have.
+/// Rows of a piece that cannot be read and are lost.
 #[derive(Debug)]
 pub struct Unread {
     /// The piece.
     pub path: PathBuf,
-    /// Why.
+    /// The reason.
     pub reason: String,
-    /// How many; 0 when they are counted with another shipment.
+    /// The number of rows; 0 when they are counted with another shipment.
     pub rows: u64,
 }
 
 /// Rows that are shipped together.
 #[derive(Debug)]
 pub struct Shipment {
-    /// Which.
+    /// The rows it has.
     pub units: Units,
     parts: Vec<(Arc<Part>, Range<u64>)>,
 }
@@ -105,13 +106,13 @@ impl Shipment {
         }
     }
 
-    /// Rows of its files; of some of them it may have a part.
+    /// Returns the number of rows of its files, of which it may have only some.
     #[must_use]
     pub fn rows_max(&self) -> u64 {
         self.parts.iter().map(|(part, _)| part.rows()).sum()
     }
 
-    /// Whose rows it has.
+    /// Returns the datasets of its rows.
     #[must_use]
     pub fn datasets(&self) -> Vec<Arc<Dataset>> {
         let mut datasets: Vec<Arc<Dataset>> = Vec::new();
@@ -123,11 +124,12 @@ impl Shipment {
         datasets
     }
 
-    /// Calls `each` for its rows of a dataset, until that is false: one for each key and minute. A piece that is damaged ends
-    /// there, each time at the same row: what was sent before is never sent again with less in it. Returns what is damaged.
+    /// Calls `each` for its rows of a dataset, one per key and minute, until it returns false. A
+    /// damaged piece ends at the damage, each time at the same row: rows sent before are never sent
+    /// again with less in them. Returns the damaged pieces.
     ///
     /// # Errors
-    /// When something cannot be read: which file, and why; and [`StoreError::Stopped`].
+    /// When a file cannot be read, with its path and the reason; and [`StoreError::Stopped`].
     pub fn rows(
         &self,
         dataset: &Dataset,
@@ -156,7 +158,7 @@ impl Shipment {
         let damaged = pieces.iter().zip(&sources);
         let damaged = damaged.filter_map(|((part, times), source)| {
             let (reason, read) = source.damage()?;
-            // Its minutes may be shipped one after the other: counted with the last of them.
+            // Its minutes may be shipped one after the other: it is counted with the last of them.
             let is_last = times.end >= part.span.end;
             let mut sections = part.sections.iter();
             let rows = sections.find(|it| *it.dataset == *dataset)?.rows;
@@ -169,7 +171,7 @@ impl Shipment {
         Ok(damaged.collect())
     }
 
-    /// Calls `each` for its raw requests, until that is false.
+    /// Calls `each` for its raw requests until it returns false.
     ///
     /// # Errors
     /// As [`rows`](Self::rows).
@@ -182,7 +184,7 @@ impl Shipment {
         raw.try_for_each(|(part, _)| part.requests(stop, each))
     }
 
-    /// Goes without a file that cannot be read; how many rows that has.
+    /// Leaves out a file that cannot be read; returns the number of its rows.
     pub fn leave_out(&mut self, path: &Path) -> u64 {
         let before = self.rows_max();
         self.parts.retain(|(part, _)| part.path != path);

@@ -1,4 +1,4 @@
-//! What is shipped against what was written, through flushes, publishing and restarts in the middle.
+//! Compares shipped rows with written ones, through flushes, publishing and restarts in the middle.
 
 use std::collections::BTreeMap;
 
@@ -44,11 +44,11 @@ fn named(collector: &str) -> Identity {
 /// Requests and microseconds by minute and key.
 type Sums = BTreeMap<(u64, Vec<u8>), (u64, u128)>;
 
-/// A store and what its sink has got, by part too.
+/// A store and its sink's content, also by part.
 struct Place {
     dir: tempfile::TempDir,
     store: Option<(Store, Shipping)>,
-    /// Whether there is a sink to be opened with the store.
+    /// Whether the store opens without a sink.
     is_off: bool,
     what: Shipped,
     flushed: Sums,
@@ -105,7 +105,7 @@ impl Place {
         store.collect();
     }
 
-    /// Ships what is next, or as many rows of it.
+    /// Ships the next rows, at most `rows_max`.
     fn ship(&mut self, now: u64, rows_max: usize) -> bool {
         let (store, shipping) = self.open();
         let Some(shipment) = shipping.next(&store.parts(), now).unwrap() else {
@@ -154,7 +154,7 @@ fn every_row_is_shipped_once_whatever_happens_when() {
     for seed in 0..seeds {
         let mut random = StdRng::seed_from_u64(seed);
         let (mut place, mut now) = (Place::new(), NOON);
-        // Some of them were there before there was a sink.
+        // Some of them existed before there was a sink.
         for _ in 0..random.random_range(0..5) {
             place.store = Some((Store::open(place.dir.path(), FOR_EVER).unwrap(), {
                 let other = tempfile::tempdir().unwrap();
@@ -196,7 +196,7 @@ fn every_row_is_shipped_once_whatever_happens_when() {
     }
 }
 
-/// What was sent before the damage was found is not replaced by less.
+/// Rows sent before the damage was found are not replaced by fewer.
 #[test]
 fn a_piece_that_is_damaged_further_on_counts_up_to_there_each_time() {
     let mut place = Place::new();
@@ -248,7 +248,8 @@ fn while_there_is_no_sink_what_it_lacks_is_kept() {
     let (mut place, mut now) = (Place::new(), NOON);
     for day in 0..5 {
         place.store = None;
-        // Off at first: what is there when it is asked for is shipped, and nothing is kept for nobody.
+        // Off at first: existing rows are shipped when the sink comes, and nothing is kept for
+        // nobody.
         place.is_off = day % 2 == 0;
         for _ in 0..6 {
             place.flush(now, &[now, now - 60]);
@@ -262,7 +263,7 @@ fn while_there_is_no_sink_what_it_lacks_is_kept() {
             assert_eq!(place.taken(), place.flushed);
         }
     }
-    // Retention takes that too, and it is counted, whether or not anybody looks.
+    // Retention removes that too, and it is counted, whether or not anybody looks.
     let (store, _) = place.open();
     store.retention.size_max = 0;
     store.retain(now).unwrap();
@@ -278,7 +279,8 @@ fn while_there_is_no_sink_what_it_lacks_is_kept() {
     assert!(shipping.waiting(&store.parts()).0.dropped > 0);
 }
 
-/// As a container that has another name after each start: a piece, and a file that was there before.
+/// Like a container that has another name after each start: a piece, and a file that existed
+/// before.
 #[test]
 fn what_was_begun_under_some_names_ends_under_these() {
     let mut place = Place::new();
@@ -308,7 +310,7 @@ fn what_was_begun_under_some_names_ends_under_these() {
     }
 }
 
-/// Kept when its hour was published, and not to be opened at the next start, for a while or for ever.
+/// Kept when its hour was published, and unreadable at the next start, temporarily or permanently.
 #[test]
 fn what_cannot_be_opened_at_a_start_is_shipped_later_or_counted() {
     for is_lost in [false, true] {
@@ -325,7 +327,7 @@ fn what_cannot_be_opened_at_a_start_is_shipped_later_or_counted() {
         let bytes = fs::read(&path).unwrap();
         fs::remove_file(&path).unwrap();
         match is_lost {
-            // As too many levels of links, so too many open files, no memory, no permission.
+            // Like too many levels of links: too many open files, no memory, no permission.
             false => std::os::unix::fs::symlink(&path, &path).unwrap(),
             true => fs::write(&path, &bytes[..bytes.len() - 1]).unwrap(),
         }
@@ -349,7 +351,8 @@ fn what_cannot_be_opened_at_a_start_is_shipped_later_or_counted() {
     }
 }
 
-/// What was not wanted, and is wanted again: what can be shipped is, the rest is counted.
+/// Rows that were unwanted and are wanted again: those that can be shipped are, the rest is
+/// counted.
 #[test]
 fn what_was_published_while_it_was_not_shipped_is_counted_when_it_is_again() {
     let raw_alone = Shipped {
@@ -366,7 +369,7 @@ fn what_was_published_while_it_was_not_shipped_is_counted_when_it_is_again() {
     place.flush(now, &[now, now - 60]);
     place.publish(now + 7_200);
     now += 14_400;
-    // It waits still when it is wanted again.
+    // It still waits when it is wanted again.
     place.flush(now, &[now]);
     let dropped = |place: &mut Place| {
         let (store, shipping) = place.open();
@@ -376,7 +379,7 @@ fn what_was_published_while_it_was_not_shipped_is_counted_when_it_is_again() {
     place.what = ALL;
     for _ in 0..2 {
         place.store = None;
-        // Of the first flush one row was published with them.
+        // One row of the first flush was published with them.
         assert_eq!(dropped(&mut place), 3);
     }
     while place.ship(now + 600, usize::MAX) {}
@@ -421,7 +424,7 @@ fn what_retention_takes_is_counted_and_what_was_refused_is_kept() {
     let next = shipping.next(&store.parts(), now).unwrap();
     assert_eq!(next.map(|it| it.units), None);
     place.publish(now);
-    // It is there after a restart, and what it was.
+    // It is there after a restart, unchanged.
     place.store = None;
     let (store, shipping) = place.open();
     let (waiting, set_aside) = shipping.waiting(&store.parts());
@@ -441,7 +444,7 @@ fn what_retention_takes_is_counted_and_what_was_refused_is_kept() {
     drop(again);
     shipping.end_refused(&refused).unwrap();
     assert_eq!(shipping.kept().len(), 0);
-    // Of another one retention does not wait for a server that is away.
+    // Retention does not wait for a sink that is away.
     place.flush(now, &[now]);
     place.publish(now + 7_200);
     let (store, shipping) = place.open();

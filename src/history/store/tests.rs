@@ -67,7 +67,7 @@ fn datasets() -> Vec<Arc<Dataset>> {
     ]
 }
 
-/// A batch, and what it has.
+/// A batch, and its expected content.
 #[derive(Default)]
 struct Gained {
     batch: Batch,
@@ -75,7 +75,7 @@ struct Gained {
 }
 
 impl Gained {
-    /// What some keys gained in a minute; `mark` is added to their hits.
+    /// Adds gains of some keys in a minute; adds `mark` to their hits.
     fn add(&mut self, time: u64, keys: std::ops::Range<u64>, mark: u128) {
         assert_eq!(time % MINUTE, 0);
         for dataset in datasets() {
@@ -182,7 +182,7 @@ fn rows_of(part: &Arc<Part>, to: &mut Rows) {
     }
 }
 
-/// At each resolution the parts that are there and those that are not added up yet have all rows once.
+/// At each resolution the existing parts and those not rolled up yet contain all rows once.
 fn check(store: &Store, model: &Rows, from: Resolution) {
     let parts = Arc::clone(&store.parts().read());
     let mut model = model.clone();
@@ -206,7 +206,7 @@ fn check(store: &Store, model: &Rows, from: Resolution) {
     }
 }
 
-/// Every file that a reader finds who globs the tree of a resolution, as (report, rows).
+/// Every file found by globbing the tree of a resolution, as (report, rows).
 fn published(dir: &Path, resolution: Resolution) -> Rows {
     let mut rows = Rows::new();
     for file in files_of(dir).unwrap() {
@@ -239,7 +239,7 @@ fn published(dir: &Path, resolution: Resolution) -> Rows {
     rows
 }
 
-/// No row that was marked by [`mark`] is in the published tree twice, or without having been counted.
+/// No row marked by [`mark`] is in the published tree twice, or without having been counted.
 fn check_published(dir: &Path, model: &Rows) {
     for resolution in Resolution::ALL {
         let model = at(resolution, model);
@@ -247,7 +247,7 @@ fn check_published(dir: &Path, model: &Rows) {
             let all = model
                 .get(&row)
                 .unwrap_or_else(|| panic!("{row:?} was never counted"));
-            // Each flush has a hexadecimal digit of its own, which counts minutes.
+            // Each flush has its own hexadecimal digit, which counts minutes.
             for digit in 0..32 {
                 let digit = |sum: u128| sum >> (digit * 4) & 0xf;
                 assert!(
@@ -302,7 +302,7 @@ fn an_hour_a_day_and_a_month() {
         model.extend(gained.rows);
         check(&store, &model, Resolution::Minute);
     }
-    // 12:57 to 13:00. At 13:01:59 it is not over for two minutes.
+    // 12:57 to 13:00. At 13:01:59 it has not been over for two minutes.
     let one = NOON + 3 * MINUTE;
     assert!(!store.publish_due(one + 119, &mut |_| Ok(())).unwrap());
     assert_eq!(
@@ -321,7 +321,7 @@ fn an_hour_a_day_and_a_month() {
         ]
     );
     check(&store, &model, Resolution::Minute);
-    // Something late.
+    // A late row.
     let late = gained(&[NOON - 10 * MINUTE], mark(4));
     store.flush(&late.batch, one + 200, || ()).unwrap();
     model.extend(late.rows);

@@ -18,11 +18,11 @@ use crate::report::reading::Extremes;
 use crate::report::row_key::push_key;
 use crate::report::totals::Totals;
 
-/// The rows of a batch, as far as its columns are there.
+/// The rows of a batch, with those columns that it has.
 #[derive(Debug, Default)]
 pub(in crate::history) struct StoredRows {
     pub(in crate::history) len: usize,
-    /// Those of histograms, if these are wanted.
+    /// The buckets of the histograms, if these are wanted.
     buckets: Option<BucketLayout>,
     times: Option<TimestampMillisecondArray>,
     keys: Vec<KeyColumn>,
@@ -36,7 +36,7 @@ pub(in crate::history) struct StoredRows {
 /// A column of keys.
 #[derive(Debug)]
 enum KeyColumn {
-    /// Places in texts: rows of one key, which follow each other, are seen to be of one by them.
+    /// Places in texts, by which consecutive rows of one key are recognised.
     Coded(Vec<i32>, StringArray),
     Text(StringArray),
     Number(Int64Array),
@@ -52,7 +52,7 @@ impl KeyColumn {
         Some(Self::Coded(coded.keys().values().to_vec(), texts))
     }
 
-    /// Whether a row has the value of the row before it.
+    /// Whether a row has the same value as the row before it.
     fn is_same(&self, row: usize) -> bool {
         match self {
             Self::Coded(places, _) => places[row] == places[row - 1],
@@ -78,7 +78,7 @@ impl KeyColumn {
 }
 
 impl StoredRows {
-    /// Rows come with their histograms if the buckets of these are given.
+    /// Reads the rows of a batch, with their histograms if the buckets for these are given.
     pub(in crate::history) fn new(
         columns: &Columns,
         buckets: Option<BucketLayout>,
@@ -117,7 +117,8 @@ impl StoredRows {
         rows
     }
 
-    /// Gives a row to `each` if its time is in a span. Rows are asked for one after the other; `key` is that of the one before.
+    /// Passes a row to `each` if its time is in a span. Rows must be asked for in order; `key` is
+    /// that of the row before.
     pub(in crate::history) fn show<T>(
         &self,
         row: usize,
@@ -153,7 +154,7 @@ impl StoredRows {
         }))
     }
 
-    /// When its minute, hour or day begins.
+    /// Returns the beginning of its minute, hour or day.
     pub(in crate::history) fn time(&self, row: usize) -> u64 {
         let ms = self.times.as_ref().map_or(0, |times| times.value(row));
         u64::try_from(ms).unwrap_or_default() / 1_000
@@ -194,7 +195,7 @@ impl StoredRows {
         }
     }
 
-    /// The histogram of a row as it is stored.
+    /// Returns the histogram of a row as it is stored.
     pub(in crate::history) fn blob(&self, row: usize) -> Option<&[u8]> {
         value(self.histograms.as_ref(), row)
     }

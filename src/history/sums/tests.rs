@@ -1,4 +1,4 @@
-//! Every span, over parts in every state, equals a recount of all rows that there ever were.
+//! Every span, over parts in every state, equals a recount of all rows ever written.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use crate::report::histogram::{BucketLayout, Rank, Rounding};
 
 const DAY: u64 = 86_400;
 
-/// What was counted, one request after the other.
+/// The counts, one request after the other.
 #[derive(Debug, Clone)]
 struct Request {
     minute: u64,
@@ -99,7 +99,7 @@ impl Model {
         }
     }
 
-    /// Some requests in this minute.
+    /// Counts some requests in this minute.
     fn count(&mut self) {
         let minute = Resolution::Minute.begin(self.now);
         for _ in 0..self.random.random_range(0..6) {
@@ -150,7 +150,7 @@ impl Model {
         let plan = Plan::new(&view.parts, &dataset, asked.clone());
         let span = plan.span.clone();
         assert!(span.start <= asked.start && asked.end <= span.end);
-        // Nothing is gone: should it be wider, there was nothing in that hour or day.
+        // Nothing is gone: if it is wider, there was nothing in that hour or day.
         let counted = match is_kept {
             true => Resolution::Minute.begin(asked.start)..asked.end.next_multiple_of(60),
             false => span,
@@ -240,7 +240,7 @@ impl Model {
     }
 }
 
-/// Holds a histogram against the times that are in it.
+/// Compares a histogram with the times in it.
 fn check(dataset: &Dataset, bits: u32, histogram: &Histogram, times: &mut [u64]) {
     let mut folded = histogram.clone();
     let mut exact = Histogram::new();
@@ -284,7 +284,7 @@ fn run(seed: u64, secs: [u64; 3], is_kept: bool) {
     let mut model = Model::new(seed, begin);
     for step in 0..450 {
         model.count();
-        // Sometimes an hour of nothing, sometimes the clock is set back.
+        // Sometimes an hour without requests, sometimes the clock is set back.
         model.now = match model.random.random_range(0..40) {
             0 => model.now + 3_600,
             1 => model.now - 1_200,
@@ -340,7 +340,7 @@ fn where_finer_rows_are_gone_spans_are_widened_and_equal_a_recount() {
     }
 }
 
-/// What finds no room is counted all the same, and room comes back.
+/// Keys without room are counted all the same, and room comes back.
 #[test]
 fn answers_together_have_so_much_memory() {
     static SMALL: AnswerMemory = AnswerMemory::new(1 << 20);

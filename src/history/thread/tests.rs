@@ -1,4 +1,4 @@
-//! The history thread beside a disk that fails, is slow or has pieces that cannot be read.
+//! The history thread with a disk that fails, is slow or has unreadable pieces.
 
 use std::path::Path;
 use std::sync::mpsc;
@@ -67,7 +67,7 @@ fn count_script(history: &History, minute: u64, script: &str) {
     });
 }
 
-/// Requests that a reader finds.
+/// Returns the number of requests that a reader finds.
 fn found(history: &History) -> u64 {
     let dataset = dataset();
     let mut found = 0;
@@ -109,7 +109,7 @@ fn old_files_go_while_nothing_can_be_published() {
     let status = history.status();
     assert_eq!(status.count("files_expired"), 1);
     assert!(writer.work.tending.error.is_some() && status.count("failures") == 1);
-    // What can be written is written all the same.
+    // Flushes succeed although the error of tending remains.
     faults.set_full(false);
     count(&history, NOON + 3 * 24 * HOUR + 60);
     assert!(writer.work.flush(writer.store.as_mut().unwrap(), true));
@@ -120,7 +120,7 @@ fn old_files_go_while_nothing_can_be_published() {
     assert_eq!(found(&history), 3);
 }
 
-/// Whatever keeps the store from being opened: rows wait in memory, and are written when it is.
+/// Whatever keeps the store from being opened, rows wait in memory and are written once it opens.
 #[test]
 fn a_store_that_cannot_be_opened_is_opened_later() {
     let dir = tempfile::tempdir().unwrap();
@@ -156,7 +156,7 @@ fn a_store_that_cannot_be_opened_is_opened_later() {
     assert_eq!(history.status().count("rows_written"), 1);
 }
 
-/// Who counts and who reads does not wait for a sync that takes seconds.
+/// A sync that takes seconds blocks neither counting nor reading.
 #[test]
 fn a_slow_disk_holds_up_nobody() {
     let dir = tempfile::tempdir().unwrap();
@@ -172,7 +172,8 @@ fn a_slow_disk_holds_up_nobody() {
     count(&history, NOON);
     std::thread::scope(|scope| {
         scope.spawn(|| writer.run(&stop));
-        // It is in the middle of a change to the disk, whichever, and goes on when it is told to.
+        // The thread is in the middle of a change to the disk, whichever it is, and goes on when
+        // told to.
         for counted in 2..=9 {
             begins.recv().unwrap();
             count(&history, NOON + counted * 60);
@@ -187,7 +188,7 @@ fn a_slow_disk_holds_up_nobody() {
     assert!(status.count("rows_written") == 9 && status.count("failures") == 0);
 }
 
-/// A kill loses what came since the last flush, not since a file began to be published.
+/// A kill loses only what came since the last flush, not since a file began to be published.
 #[test]
 fn a_flush_does_not_wait_for_a_file_that_is_being_published() {
     let dir = tempfile::tempdir().unwrap();

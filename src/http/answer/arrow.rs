@@ -1,7 +1,8 @@
-//! Rows of a table as an Arrow stream: what `format=arrow` is for reports.
+//! Rows of a table as an Arrow stream: `format=arrow` for reports.
 //!
-//! The schema, batches of some rows, an end: each piece of an answer is made by itself, on whichever thread writes it.
-//! Columns are those of the table; times are seconds, and what is no finite number of the column's type is NULL.
+//! The schema, batches of rows, an end marker: each piece of an answer is encoded independently, on
+//! whichever thread writes it. Columns are those of the table; times are in seconds, and numbers
+//! that are not finite, or not of the column's type, are NULL.
 
 use std::sync::Arc;
 
@@ -13,22 +14,22 @@ use datafusion::arrow::ipc::writer::StreamWriter;
 use crate::query::table::Table;
 use crate::value::{ColumnType, Value};
 
-/// Rows of a batch.
+/// Rows per batch.
 pub(super) const ROWS: usize = 4_096;
 
-/// Columns of a table as Arrow has them.
+/// Encodes rows of a table as Arrow batches.
 pub(super) struct ArrowRows {
     schema: SchemaRef,
-    /// By number, in the order in which they are shown.
+    /// Numbers of the columns, in display order.
     columns: Vec<usize>,
-    /// The schema as it stands before the rows.
+    /// The encoded schema, before the rows.
     start: Vec<u8>,
-    /// What stands behind them.
+    /// The end marker, after the rows.
     end: Vec<u8>,
 }
 
 impl ArrowRows {
-    /// These columns of a table.
+    /// An encoder for these columns of a table.
     pub(super) fn new(table: &dyn Table, columns: Vec<usize>) -> Result<Self, ArrowError> {
         let fields = columns.iter().map(|at| {
             let column = &table.columns()[*at];
@@ -52,12 +53,12 @@ impl ArrowRows {
         })
     }
 
-    /// What stands before the rows.
+    /// The bytes before the rows.
     pub(super) fn start(&self) -> &[u8] {
         &self.start
     }
 
-    /// What stands behind them.
+    /// The bytes after the rows.
     pub(super) fn end(&self) -> &[u8] {
         &self.end
     }
@@ -88,7 +89,7 @@ impl ArrowRows {
         });
         let batch = RecordBatch::try_new(Arc::clone(&self.schema), arrays.collect())?;
         let mut writer = StreamWriter::try_new(Vec::new(), &self.schema)?;
-        // The schema is there already.
+        // The schema was sent already.
         writer.get_mut().clear();
         writer.write(&batch)?;
         out.append(writer.get_mut());
@@ -151,7 +152,7 @@ mod tests {
              | 7         | /ä          | 1.5            |\n\
              +-----------+-------------+----------------+"
         );
-        // No rows are a stream as well.
+        // No rows make a valid stream too.
         let nothing = [arrow.start(), arrow.end()].concat();
         assert_eq!(
             StreamReader::try_new(nothing.as_slice(), None)

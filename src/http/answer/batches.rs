@@ -1,8 +1,9 @@
-//! Arrow batches as bytes: rows as text, or the Arrow stream format itself.
+//! Encodes Arrow batches as text, or in the Arrow stream format itself.
 //!
-//! JSON is `{"columns":[{"name","type"}],"rows":[[..],..]}`; a line of ndjson is an object by column names. Numbers are in the
-//! fewest digits that read back as the same, in single precision where the column is; what JSON cannot say is null, truth is
-//! 0 or 1, dates are text. Pure: where batches come from and how bytes are sent is `api/sql.rs`'s business.
+//! JSON is `{"columns":[{"name","type"}],"rows":[[..],..]}`; a line of ndjson is an object by
+//! column names. Numbers are in the fewest digits that read back as the same, in single precision
+//! where the column is; values that JSON lacks are null, booleans are 0 or 1, dates are text. Pure:
+//! `api/sql.rs` supplies batches and sends bytes.
 
 use std::sync::Arc;
 
@@ -17,13 +18,13 @@ use super::writer::{Cells, RowWriter};
 use crate::sql::{Cells as Column, SqlColumn, SqlError, Value};
 use crate::value::digits;
 
-/// Rows of a batch that is larger are sent as several batches of about so many bytes, in Arrow's format.
+/// Larger batches are split into several of about this many bytes, in Arrow's format.
 const ARROW_BYTES: usize = 4 << 20;
 
 /// Writes the batches of one answer.
 pub(in crate::http) struct BatchWriter {
     form: Form,
-    /// The batch that is being written, and the next row of it.
+    /// The current batch, and its next row.
     batch: Option<(RecordBatch, usize)>,
 }
 
@@ -39,10 +40,10 @@ enum Form {
 }
 
 impl BatchWriter {
-    /// Writes what comes before the rows.
+    /// Writes everything before the rows.
     ///
     /// # Errors
-    /// [`SqlError::internal`] when the schema cannot be shown.
+    /// [`SqlError::internal`] if the schema cannot be encoded.
     pub(in crate::http) fn start(
         format: Format,
         columns: &[SqlColumn],
@@ -73,10 +74,10 @@ impl BatchWriter {
         Ok(Self { form, batch: None })
     }
 
-    /// Takes the next batch, to be written by [`write`](Self::write).
+    /// Sets the next batch, for [`write`](Self::write).
     ///
     /// # Errors
-    /// [`SqlError::internal`] when a value cannot be shown.
+    /// [`SqlError::internal`] if a value cannot be encoded.
     pub(in crate::http) fn take(&mut self, batch: RecordBatch) -> Result<(), SqlError> {
         if let Form::Rows { cells, .. } = &mut self.form {
             let columns = batch.columns().iter().map(Column::new);
@@ -86,10 +87,11 @@ impl BatchWriter {
         Ok(())
     }
 
-    /// Writes rows of the batch: one, and as many more as fit into [`PIECE_BYTES`]. False when it has none left.
+    /// Writes rows of the batch: one, and as many more as fit into [`PIECE_BYTES`]. Returns false
+    /// if there are none left.
     ///
     /// # Errors
-    /// As [`take`](Self::take).
+    /// As for [`take`](Self::take).
     pub(in crate::http) fn write(&mut self, out: &mut Vec<u8>) -> Result<bool, SqlError> {
         let Some((batch, next)) = &mut self.batch else {
             return Ok(false);
@@ -130,10 +132,10 @@ impl BatchWriter {
         Ok(true)
     }
 
-    /// Writes what comes after the rows.
+    /// Writes everything after the rows.
     ///
     /// # Errors
-    /// As [`take`](Self::take).
+    /// As for [`take`](Self::take).
     pub(in crate::http) fn end(&mut self, out: &mut Vec<u8>) -> Result<(), SqlError> {
         match &mut self.form {
             Form::Rows { writer, rows, .. } => writer.end(out, *rows == 0, b"}\n"),
@@ -146,7 +148,7 @@ impl BatchWriter {
     }
 }
 
-/// Some rows of a batch, with the texts of these and no others.
+/// Copies some rows of a batch, with only their own texts.
 fn slice(batch: &RecordBatch, from: usize, end: usize) -> Result<RecordBatch, ArrowError> {
     let rows = batch.slice(from, end - from);
     let columns = rows.columns().iter().map(|column| -> ArrayRef {

@@ -1,10 +1,12 @@
-//! The body of an answer: small ones in one piece with their length, large ones written as the client takes them.
+//! The body of an answer: small ones in one piece with their length, large ones written as the
+//! client reads them.
 //!
-//! A table is turned into bytes row by row. What is done after [`WHOLE_BYTES`] goes out in one piece. Of a larger answer
-//! only the beginning is written at first; the rest follows in pieces of [`PIECE_BYTES`], [`PIECES_AHEAD`] of them written
-//! while one is sent. A client that reads slowly costs the memory of its table and those pieces, and no thread waits for it.
-//! How many such answers there are at once is bounded by permits (`concurrency_limit.rs`), and how long one may take by the
-//! connection (`connection.rs`).
+//! A table is encoded row by row. If it is complete after [`WHOLE_BYTES`], it goes out in one
+//! piece. Of a larger answer only the start is written at first; the rest follows in pieces of
+//! [`PIECE_BYTES`], [`PIECES_AHEAD`] of them written while one is sent. A client that reads slowly
+//! costs the memory of its table and those pieces, and blocks no thread. The number of such answers
+//! is bounded by permits (`concurrency_limit.rs`), and their duration by the connection
+//! (`connection.rs`).
 
 #[cfg(feature = "sql")]
 use std::ops::Range;
@@ -22,34 +24,36 @@ use super::writer::RowWriter;
 use crate::http::concurrency_limit::Permit;
 use crate::query::table::Table;
 
-/// Answers up to about this size are sent in one piece: 0.1 ms of work. What is longer is written by all processors at once.
+/// Answers up to about this size are sent in one piece: 0.1 ms of work. Longer ones are written by
+/// all processors at once.
 pub(in crate::http) const WHOLE_BYTES: usize = 96 * 1024;
 
-/// What a piece of a larger answer has, about: some 0.2 ms of work, so that writing it does not hold up other connections.
+/// Approximate size of a piece of a larger answer: some 0.2 ms of work, so that writing it does not
+/// hold up other connections.
 pub(in crate::http) const PIECE_BYTES: usize = 192 * 1024;
 
-/// Rows whose numbers are read at once, a column after the other.
+/// Rows whose numbers are read at once, column by column.
 const AT_ONCE: usize = 64;
 
-/// Pieces that are written while an earlier one is being sent, each on whichever thread is free.
+/// Pieces written while an earlier one is being sent, each on any free thread.
 const PIECES_AHEAD: usize = 2;
 
-/// What an answer is written from; shared by the pieces that are being written.
+/// The source of an answer, shared by the pieces being written.
 struct Source {
     table: Box<dyn Table>,
-    /// The rows to write, in this order.
+    /// The rows to write, in order.
     rows: Vec<usize>,
     writer: RowWriter,
-    /// What closes the document.
+    /// The end of the document.
     tail: Vec<u8>,
-    /// Writes them in Arrow's format, if that is wanted.
+    /// The Arrow encoder, if that format is wanted.
     #[cfg(feature = "sql")]
     arrow: Option<ArrowRows>,
 }
 
 impl Source {
-    /// Writes rows from `first` on until `out` has `bytes` bytes or `last` is reached, and what closes the answer after the last
-    /// of all. Returns the row after those written.
+    /// Writes rows from `first` on until `out` has `bytes` bytes or `last` is reached, and the end
+    /// of the answer after its last row. Returns the row after those written.
     fn write(&self, out: &mut Vec<u8>, first: usize, last: usize, bytes: usize) -> usize {
         #[cfg(feature = "sql")]
         if let Some(arrow) = &self.arrow {
@@ -74,7 +78,7 @@ impl Source {
         next
     }
 
-    /// The same in Arrow's format.
+    /// Like [`write`](Self::write), in Arrow's format.
     #[cfg(feature = "sql")]
     fn write_arrow(
         &self,
@@ -98,21 +102,22 @@ impl Source {
     }
 }
 
-/// The rows of one table as bytes, as far as they are written.
+/// The rows of one table, encoded as far as they are written.
 pub(in crate::http) struct RowBody {
     source: Arc<Source>,
-    /// The beginning.
+    /// The start of the body.
     ready: Vec<u8>,
     /// The row after those in `ready`.
     next: usize,
-    /// What the document says beside the rows, for formats that have no place for it.
+    /// Members of the document for formats that have no place for them.
     headers: HeaderMap,
 }
 
 impl RowBody {
-    /// Starts the answer and writes its beginning: up to `WHOLE_BYTES`, all of it if it is no longer than that. In JSON it is
-    /// an object of the members of `head`, `rows`, and the members of `tail`; the other formats have the numbers among them, and
-    /// the texts of `tail`, as headers: `as_of` as `x-pinbad-as-of`.
+    /// Starts the answer and writes up to `WHOLE_BYTES`, or all of it if it is no longer than that.
+    /// In JSON it is an object of the members of `head`, `rows`, and the members of `tail`; the
+    /// other formats have the numbers among them, and the texts of `tail`, as headers: `as_of` as
+    /// `x-pinbad-as-of`.
     pub(in crate::http) fn start(
         table: Box<dyn Table>,
         rows: Vec<usize>,
@@ -171,12 +176,12 @@ impl RowBody {
         }
     }
 
-    /// Whether all of it is written.
+    /// Whether everything is written.
     pub(in crate::http) fn is_whole(&self) -> bool {
         self.next == self.source.rows.len()
     }
 
-    /// The answer. One that is not whole holds on to the permit until it is sent or given up.
+    /// The response. One that is not whole holds the permit until it is sent or abandoned.
     pub(in crate::http) fn into_response(self, permit: Permit) -> Response<Body> {
         let format = self.source.writer.format();
         let headers = self.headers.clone();
@@ -190,7 +195,7 @@ impl RowBody {
     }
 
     fn stream(self, permit: Permit) -> Body {
-        // Rows are about as long as those at the beginning.
+        // Rows are about as long as those at the start.
         let row_bytes = (self.ready.len() / self.next.max(1)).max(1);
         let step = (PIECE_BYTES / row_bytes).max(1);
         let rows = self.source.rows.len();

@@ -1,4 +1,4 @@
-//! Answers that go on for as long as the client stays: server-sent events and followed requests.
+//! Answers that last as long as the client stays: server-sent events and followed requests.
 
 use std::convert::Infallible;
 
@@ -8,18 +8,18 @@ use futures::{Stream, StreamExt as _};
 
 use super::format::Format;
 
-/// The mark of such an answer: it may take as long as it likes, as long as bytes move.
+/// Marks such an answer: it may take any time, as long as bytes move.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::http) struct Endless;
 
-/// An answer of the pieces of a stream.
+/// A response with the pieces of a stream.
 pub(in crate::http) fn endless(
     format: Format,
     pieces: impl Stream<Item = Bytes> + Send + 'static,
 ) -> Response<Body> {
     let mut response = format.response(Body::from_stream(pieces.map(Ok::<_, Infallible>)));
     response.extensions_mut().insert(Endless);
-    // Asks nginx to pass on what it gets, when it gets it.
+    // Makes nginx pass on data at once.
     let no = HeaderValue::from_static("no");
     response.headers_mut().insert("x-accel-buffering", no);
     response

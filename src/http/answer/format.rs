@@ -1,5 +1,5 @@
-//! The formats of answers, and which one a request wants: the parameter `format` if there is one, else the best that
-//! `Accept` names.
+//! The formats of answers, and how a request chooses one: by the parameter `format` if given, else
+//! by the best match of `Accept`.
 
 use axum::body::Body;
 use axum::http::header::{ACCEPT, CONTENT_TYPE, VARY};
@@ -8,14 +8,14 @@ use axum::response::IntoResponse as _;
 
 use crate::http::error::Problem;
 
-/// How rows are shown.
+/// The format of rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::http) enum Format {
     /// One object with the rows in an array.
     Json,
-    /// An object a line, nothing else.
+    /// One object per line.
     Ndjson,
-    /// A line of names, then a line a row (RFC 4180).
+    /// A line of names, then a line per row (RFC 4180).
     Csv,
     /// An Arrow IPC stream.
     #[cfg_attr(not(feature = "sql"), allow(dead_code, reason = "SQL alone has it"))]
@@ -25,7 +25,7 @@ pub(in crate::http) enum Format {
 }
 
 impl Format {
-    /// What rows of tables can be had in. The first is for those that accept anything.
+    /// The formats for rows of tables. The first is for clients that accept anything.
     pub(in crate::http) const ROWS: &[Self] = &[Self::Json, Self::Ndjson, Self::Csv];
 
     /// The name of the format, its media type, and other names of that.
@@ -42,7 +42,7 @@ impl Format {
         }
     }
 
-    /// As the parameter `format` names it.
+    /// Its name in the parameter `format`.
     pub(in crate::http) const fn name(self) -> &'static str {
         self.names().0
     }
@@ -52,7 +52,7 @@ impl Format {
         self.names().1.split(' ').next().unwrap_or_default()
     }
 
-    /// The `content-type` it is sent with.
+    /// The `content-type` of its answers.
     pub(in crate::http) fn media_type(self) -> &'static str {
         match self {
             Self::Csv => "text/csv; charset=utf-8; header=present",
@@ -102,7 +102,7 @@ impl Format {
         })
     }
 
-    /// An answer in this format, which `Accept` had a say in.
+    /// A response in this format, chosen by `Accept`.
     pub(in crate::http) fn response(self, body: Body) -> Response<Body> {
         let headers = [(CONTENT_TYPE, self.media_type()), (VARY, "accept")];
         (headers, body).into_response()
@@ -116,12 +116,12 @@ pub(in crate::http) fn json(status: StatusCode, body: impl Into<Vec<u8>>) -> Res
     json_body(status, body.into())
 }
 
-/// JSON that is written to its end.
+/// A JSON response from a body.
 pub(in crate::http) fn json_body(status: StatusCode, body: Body) -> Response<Body> {
     (status, [(CONTENT_TYPE, Format::Json.media_type())], body).into_response()
 }
 
-/// What a header such as `Accept` lists, in lower case, each with its weight `q` from 0 to 1.
+/// The entries of a header such as `Accept`, in lower case, each with its weight `q` from 0 to 1.
 pub(in crate::http) fn weighted(
     headers: &HeaderMap,
     name: axum::http::HeaderName,

@@ -1,4 +1,4 @@
-//! Values as JSON, straight into a byte buffer.
+//! Writes values as JSON, straight into a byte buffer.
 //!
 //! An answer may have millions of values, so none of them becomes a `serde_json::Value` first.
 
@@ -7,7 +7,8 @@ use serde_json::{Map, Value as Json};
 use crate::value::Value;
 use crate::value::digits::{few, float, int, micros};
 
-/// One value, a text as `text` writes it; false, and nothing written, for NULL and a number that JSON cannot say.
+/// Writes one value, strings through `text`; returns false and writes nothing for NULL and numbers
+/// that JSON lacks.
 pub(in crate::http) fn value(
     out: &mut Vec<u8>,
     value: &Value<'_>,
@@ -23,9 +24,9 @@ pub(in crate::http) fn value(
     true
 }
 
-/// A text with its quotes.
+/// Writes a string with its quotes.
 pub(in crate::http) fn text(out: &mut Vec<u8>, text: &str) {
-    // All bytes are looked at, which is many at a time; hardly any text needs an escape.
+    // Checks all bytes, many at a time; hardly any text needs an escape.
     let is_special = |byte: &u8| (*byte < b' ') | (*byte == b'"') | (*byte == b'\\');
     let bytes = text.as_bytes();
     if bytes.iter().fold(false, |any, byte| any | is_special(byte)) {
@@ -37,7 +38,7 @@ pub(in crate::http) fn text(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
 }
 
-/// A number for a document that serde writes: whole ones without a fraction.
+/// A number for a document written by serde: integers without a fraction.
 pub(in crate::http) fn number(number: f64) -> Json {
     let whole = number as i64;
     match whole as f64 == number {
@@ -46,13 +47,14 @@ pub(in crate::http) fn number(number: f64) -> Json {
     }
 }
 
-/// The name of a member, and what stands between it and its value.
+/// Writes the name of a member and the colon.
 pub(in crate::http) fn name(out: &mut Vec<u8>, name: &str) {
     text(out, name);
     out.push(b':');
 }
 
-/// Tags as an object. A name that comes more than once has all its values, in packet order, as an array.
+/// Writes tags as an object. A name that occurs more than once has all its values, in packet order,
+/// as an array.
 pub(in crate::http) fn tags(out: &mut Vec<u8>, tags: &[(String, String)]) {
     let mut by_name: Map<String, Json> = Map::new();
     for (name, value) in tags {

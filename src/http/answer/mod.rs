@@ -1,4 +1,4 @@
-//! Rows as bytes: which format a client wants, one row writer for all of them, and the body that sends them.
+//! Encodes rows: format negotiation, one row writer for all formats, and the body that sends them.
 
 #[cfg(feature = "sql")]
 mod arrow;

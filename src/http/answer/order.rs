@@ -1,6 +1,6 @@
 //! The parameter `sort` of answers and pages.
 
-/// By which column rows are sorted, and whether the largest comes first.
+/// A sort column, and whether the largest comes first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::http) struct Sort {
     pub(in crate::http) column: String,
@@ -8,7 +8,7 @@ pub(in crate::http) struct Sort {
 }
 
 impl Sort {
-    /// The largest first.
+    /// Largest first.
     pub(in crate::http) fn largest(column: &str) -> Self {
         Self {
             column: column.to_owned(),
@@ -16,7 +16,7 @@ impl Sort {
         }
     }
 
-    /// As the parameter `sort` says it: a minus before the column puts the largest first.
+    /// Parses the parameter `sort`: a minus before the column puts the largest first.
     pub(in crate::http) fn parse(text: &str) -> Self {
         let column = text.strip_prefix('-');
         Self {

@@ -1,7 +1,7 @@
-//! One row after the other in one format: JSON, newline-delimited JSON or CSV.
+//! Writes one row after the other in one format: JSON, newline-delimited JSON or CSV.
 //!
-//! A [`RowWriter`] has ready what stands before each value, the column's name included, so that a row costs its values and
-//! nothing else. It is pure: where rows come from and how they are sent is not its business.
+//! A [`RowWriter`] prepares the bytes before each value, including the column's name, so that a row
+//! costs only its values. Pure: it neither reads nor sends rows itself.
 
 use super::format::Format;
 use super::json;
@@ -9,9 +9,9 @@ use crate::query::table::Table;
 use crate::report::layout::Numbers;
 use crate::value::digits;
 
-/// What rows are written from. In CSV nothing is an empty field, and an empty text two quotes.
+/// A source of rows. In CSV a missing value is an empty field, and an empty text two quotes.
 pub(in crate::http) trait Cells {
-    /// Writes a value, a text as `text` writes it; false, and nothing written, when there is none.
+    /// Writes a value, strings through `text`; returns false and writes nothing if there is none.
     fn put(
         &self,
         out: &mut Vec<u8>,
@@ -20,7 +20,7 @@ pub(in crate::http) trait Cells {
         text: fn(&mut Vec<u8>, &str),
     ) -> bool;
 
-    /// The number that a row has where it comes from.
+    /// The number of a row in its source.
     fn number(&self, row: usize) -> usize {
         row
     }
@@ -30,7 +30,7 @@ pub(in crate::http) trait Cells {
 pub(in crate::http) struct TableRows<'a> {
     table: &'a dyn Table,
     rows: &'a [usize],
-    /// The columns that have numbers to be read at once.
+    /// Numeric columns, read at once.
     numbers: Vec<Option<Numbers>>,
 }
 
@@ -57,25 +57,25 @@ impl Cells for TableRows<'_> {
     }
 }
 
-/// Writes the value of a member that is no column, of the row of that number.
+/// Writes the value of a member that is not a column, for the row of that number.
 pub(in crate::http) type Member = Box<dyn Fn(&mut Vec<u8>, usize) + Send + Sync>;
 
 /// Writes rows of some columns in one format.
 pub(in crate::http) struct RowWriter {
     format: Format,
-    /// What comes before the rows: the array's bracket; in CSV the names of the columns.
+    /// The bytes before the rows: the array's bracket; in CSV the names of the columns.
     start: Vec<u8>,
-    /// The columns to show, by number, each with what stands before its value.
+    /// The columns to show, by number, with the bytes before each value.
     columns: Vec<(usize, Vec<u8>)>,
-    /// What stands before a last member, and what writes it; CSV has no such thing.
+    /// The bytes before a last member, and its writer; unused in CSV.
     member: Option<(Vec<u8>, Member)>,
-    /// What closes a row of JSON.
+    /// The end of a JSON row.
     close: u8,
 }
 
 impl RowWriter {
-    /// A writer for these columns, in this order. Rows are objects by column names; in one document of JSON they are arrays
-    /// unless they are `named`.
+    /// A writer for these columns, in order. Rows are objects by column names; in a single JSON
+    /// document they are arrays unless `named`.
     pub(in crate::http) fn new<'a>(
         format: Format,
         named: bool,
@@ -160,7 +160,7 @@ impl RowWriter {
         self.columns.iter().map(|(column, _)| *column)
     }
 
-    /// What comes before the rows: the array's bracket; in CSV the names of the columns.
+    /// Writes the text before the rows: the array's bracket; in CSV the names of the columns.
     pub(in crate::http) fn start(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.start);
     }
@@ -210,7 +210,7 @@ impl RowWriter {
         out.push(self.close);
     }
 
-    /// What comes after the rows: the array's bracket, and in JSON what closes the document.
+    /// Writes the text after the rows: the array's bracket, and in JSON the end of the document.
     pub(in crate::http) fn end(&self, out: &mut Vec<u8>, empty: bool, document: &[u8]) {
         if self.format == Format::Json {
             out.extend_from_slice(if empty { b"]" } else { b"\n]" });
@@ -219,9 +219,9 @@ impl RowWriter {
     }
 }
 
-/// A text of a CSV line, in quotes where it needs them, also for programs that split at semicolons or tabs. Texts come from
-/// packets, and a spreadsheet takes one that begins as a formula for a formula: that gets an apostrophe in front, and is a
-/// text there.
+/// Writes a text of a CSV line, quoted where necessary, also for programs that split at semicolons
+/// or tabs. Texts come from packets, and a spreadsheet treats one that begins like a formula as a
+/// formula: it gets a leading apostrophe, which makes it a text there.
 pub(in crate::http) fn csv_text(out: &mut Vec<u8>, text: &str) {
     let guard: &[u8] = if is_formula(text) { b"'" } else { b"" };
     let plain = |byte: u8| !matches!(byte, b'"' | b',' | b';' | b'\t' | b'\r' | b'\n');
@@ -241,8 +241,8 @@ pub(in crate::http) fn csv_text(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
 }
 
-/// Whether a spreadsheet would take a text for a formula; some also by full-width signs, or behind white space. What is just a
-/// number is none.
+/// Whether a spreadsheet would treat a text as a formula; some also recognise full-width signs, or
+/// formulas after white space. A plain number is not one.
 fn is_formula(text: &str) -> bool {
     let begins = text.trim_start().starts_with([
         '=', '+', '-', '@', '\u{ff1d}', '\u{ff0b}', '\u{ff0d}', '\u{ff20}',
@@ -333,9 +333,9 @@ mod tests {
             ("\t=1", "\"'\t=1\""),
             (" \r\n=1", "\"' \r\n=1\""),
             ("=a,\"b\"", "\"'=a,\"\"b\"\"\""),
-            // Split at semicolons the rest is no formula either.
+            // Split at semicolons, the rest is not a formula either.
             ("a;=1", "\"a;=1\""),
-            // Numbers, and what has signs elsewhere, stay as they are.
+            // Numbers, and signs elsewhere, stay as they are.
             ("-1.5", "-1.5"),
             ("+7", "+7"),
             ("-1e3", "-1e3"),

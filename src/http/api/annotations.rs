@@ -1,4 +1,4 @@
-//! `/api/v1/annotations`: what happened when, such as a deployment: noted, listed, removed.
+//! `/api/v1/annotations`: adds, lists and removes annotations of events such as deployments.
 
 use std::sync::Arc;
 
@@ -98,7 +98,7 @@ fn not_kept(error: StateError) -> Problem {
     QueryError::NotKept(error.to_string()).into()
 }
 
-/// What is to be noted, and its time if that is given.
+/// Parses the body: an optional time, and the annotation.
 fn form(body: Option<Json>) -> Result<(Option<u64>, Annotation), Problem> {
     let mut members = members(body, EXAMPLE)?;
     let text = match members.shift_remove("text") {

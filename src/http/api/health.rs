@@ -1,4 +1,5 @@
-//! `/healthz`, `/readyz` and `/api/v1/status`: whether the daemon is up, whether it keeps up, and its counters.
+//! `/healthz`, `/readyz` and `/api/v1/status`: whether the daemon is up and keeps up, and its
+//! counters.
 
 use std::sync::Arc;
 
@@ -12,12 +13,13 @@ use crate::http::error::Problem;
 use crate::http::params::NoParams;
 use crate::telemetry::reading;
 
-/// `GET /healthz`: that this is answered says it all.
+/// `GET /healthz`: any answer means that the daemon is up.
 pub(in crate::http) async fn healthy(_: NoParams) -> Answer {
     Ok(json(StatusCode::OK, r#"{"status":"ok"}"#))
 }
 
-/// `GET /readyz`. Takes no permit: a busy daemon is ready. So is one that receives and keeps no past, which its detail says.
+/// `GET /readyz`. Needs no permit, since a busy daemon is ready. So is one that receives but cannot
+/// keep history, as its detail says.
 pub(in crate::http) async fn ready(State(app): State<Arc<App>>, _: NoParams) -> Answer {
     let found = app.query_with(None, |source| Ok((source.unready(), source.out_of_order())));
     let (reasons, detail) = found.await?;

@@ -1,4 +1,4 @@
-//! `/api/v1/import`: lines of logs that were kept, counted in the minutes that they name.
+//! `/api/v1/import`: imports log lines into the minutes that they name.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::http::params::Params;
 use crate::http::request_checks;
 use crate::limits::LOG_PIECE_BYTES_MAX;
 
-/// What lines are sent as: nothing that a page of another site may send.
+/// The media type of lines: one that a page of another site cannot send.
 const MEDIA_TYPE: &str = "application/octet-stream";
 
 /// `POST /api/v1/import`
@@ -26,7 +26,7 @@ pub(in crate::http) async fn import(
     })?;
     let covered_to = params.number("covered_to")?;
     params.finish()?;
-    // One at a time, and before there is anything in memory.
+    // One at a time, and before anything is in memory.
     let permit = app.imports.enter().await?;
     let lines = request_checks::body(request, &app, MEDIA_TYPE, LOG_PIECE_BYTES_MAX).await?;
     let import = app.query_with(Some(permit), move |source| {

@@ -1,7 +1,7 @@
 //! `GET /metrics`: for Prometheus, in the format that it prefers.
 //!
-//! Written in one piece by a thread that may block; the budget of series bounds its length, and the limit of short queries
-//! how many are written at once.
+//! Written in one piece on a thread that may block; the budget of series bounds its length, and the
+//! limit of short queries how many are written at once.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ pub(in crate::http) async fn read(
     Ok((headers, text).into_response())
 }
 
-/// The format that `Accept` prefers; the classic one when it does not say.
+/// The format that `Accept` prefers; the classic one by default.
 fn preferred(headers: &HeaderMap) -> Format {
     let weight = |wanted: &str| {
         let all = weighted(headers, ACCEPT).into_iter();

@@ -1,4 +1,5 @@
-//! The endpoints for programs: reports, raw requests, annotations, SQL, streams, metrics, and what describes them.
+//! The endpoints for programs: reports, raw requests, annotations, SQL, streams, metrics, and their
+//! description.
 
 pub(super) mod alerts;
 pub(super) mod annotations;

@@ -1,7 +1,8 @@
 //! `/api/v1/openapi.json`: this interface described for programs, in OpenAPI 3.1.
 //!
-//! The document is made, once, from the tables of `openapi.toml` and `openapi_objects.toml`: operations, parameters, refusals, and the members of objects. Tests
-//! hold its paths, methods, parameters and members against what the routes do.
+//! The document is built once from the tables of `openapi.toml` and `openapi_objects.toml`:
+//! operations, parameters, refusals, and the members of objects. Tests compare its paths, methods,
+//! parameters and members with the routes.
 
 use std::sync::LazyLock;
 
@@ -13,13 +14,13 @@ use crate::http::answer::format::json_body;
 use crate::http::app::Answer;
 use crate::http::params::NoParams;
 
-/// What it is made from.
+/// The tables it is built from.
 const TABLES: &str = concat!(
     include_str!("openapi.toml"),
     include_str!("openapi_objects.toml")
 );
 
-/// The document as it is sent.
+/// The document as sent.
 static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| {
     let tables: Json = toml::from_str(TABLES).expect("the tables are well formed");
     format!("{:#}\n", document(&tables)).into()
@@ -30,7 +31,7 @@ pub(in crate::http) async fn read(_: NoParams) -> Answer {
     Ok(json_body(StatusCode::OK, Body::from(DOCUMENT.clone())))
 }
 
-/// The rows of one of the tables, or what else a member lists.
+/// The rows of one of the tables, or the elements of any other list.
 fn list<'a>(of: &'a Json, member: &str) -> impl Iterator<Item = &'a Json> {
     of[member].as_array().into_iter().flatten()
 }
@@ -122,7 +123,7 @@ fn schema(tables: &Json, object: &Json) -> Json {
     let others = list(tables, "objects").filter(|other| other["name"] == object["optional_of"]);
     let optional = others.chain([object]).flat_map(|it| list(it, "optional"));
     let mut schema = json!({"type": "object", "properties": {}, "required": []});
-    // What is required may be of another type than where it need not be there.
+    // A required member may have another type than an optional one.
     for member in optional.chain(list(object, "required")) {
         let [name, word, meaning] = [0, 1, 2].map(|at| member[at].as_str().unwrap_or_default());
         schema["properties"][name] = of_type(word);
@@ -133,8 +134,8 @@ fn schema(tables: &Json, object: &Json) -> Json {
     schema
 }
 
-/// What an operation answers with: JSON; or rows, as JSON of the schema and in other formats, which have the numbers beside them
-/// as headers; or text of some media types.
+/// The response of an operation: JSON; or rows, as JSON of the schema and in other formats, whose
+/// headers carry the numbers; or text of some media types.
 fn answer(tables: &Json, operation: &Json) -> Json {
     let mut answer = json!({"description": "The answer.", "content": {}});
     for schema in ["json", "rows"].map(|member| &operation[member]) {
@@ -170,7 +171,7 @@ fn describe(what: &mut Json, meaning: &str) {
     }
 }
 
-/// The schema of a type as it is written in `openapi.toml`.
+/// The schema of a type as written in `openapi.toml`.
 fn of_type(word: &str) -> Json {
     if let Some(item) = word.strip_suffix("[]") {
         return json!({"type": "array", "items": of_type(item)});

@@ -1,4 +1,5 @@
-//! `/api/v1/reports` and what is below it: list, read, make and drop reports; `/api/v1/info` and `/api/v1/reset`.
+//! `/api/v1/reports` and below: lists, reads, creates and drops reports; `/api/v1/info` and
+//! `/api/v1/reset`.
 //!
 //! Parameters are checked twice: their form before a report is looked for, the columns they name against those it has. What is
 //! read are the rows that they select; here these are written.
@@ -42,7 +43,7 @@ pub(in crate::http) async fn list(State(app): State<Arc<App>>, _: NoParams) -> A
     Ok(format::json(StatusCode::OK, body.to_string()))
 }
 
-/// One report as it is listed.
+/// One report as listed.
 fn summary(report: &ReportSummary) -> Json {
     let column = |column: &Column| {
         json!({
@@ -83,7 +84,7 @@ pub(in crate::http) async fn create(
     Ok(response)
 }
 
-/// An object with a name; the rest is for the read model to check.
+/// Parses an object with a name; the read model checks the rest.
 fn form(body: Option<Json>) -> Result<ReportForm, Problem> {
     const EXAMPLE: &str = r#"{"name": "by_group", "comment": "tag_info:group"}"#;
     let mut definition = members(body, EXAMPLE)?;
@@ -142,7 +143,7 @@ pub(in crate::http) async fn read(
     .await
 }
 
-/// The span of which a live report has rows of history, if its window reaches that.
+/// The span for which a live report has rows of history, if its window reaches that.
 fn refilled(source: &Catalog, name: &str, answer: &ReportAnswer) -> Map<String, Json> {
     let begin = (answer.as_of_ms as f64 / 1e3 - answer.window_seconds).max(0.0) as u64;
     let is_kept = || source.past_keys(name).is_ok();
@@ -155,7 +156,7 @@ fn refilled(source: &Catalog, name: &str, answer: &ReportAnswer) -> Map<String, 
     lost.into_iter().collect()
 }
 
-/// What the head of an answer about the past has beside what every answer has.
+/// The additional members of an answer about the past.
 fn span_members(of_span: &OfSpan) -> Map<String, Json> {
     let mut members = Map::new();
     let mut set = |name: &str, value: Json| members.insert(name.to_owned(), value);
@@ -171,7 +172,7 @@ fn span_members(of_span: &OfSpan) -> Map<String, Json> {
     members
 }
 
-/// What the rows of a report can be had in.
+/// The formats for the rows of a report.
 const FORMATS: &[Format] = &[
     Format::Json,
     Format::Ndjson,
@@ -180,18 +181,18 @@ const FORMATS: &[Format] = &[
     Format::Arrow,
 ];
 
-/// What a client wants to see of a report.
+/// The parameters of a read.
 #[derive(Debug)]
 struct Query {
     sort: Vec<Sort>,
     limit: usize,
     offset: usize,
     columns: Option<Vec<String>>,
-    /// These percentiles are wanted too, and the columns of the native form.
+    /// Additional percentiles, and the columns of the native form.
     percentiles: Option<Vec<f64>>,
     format: Format,
     span: Span,
-    /// What is left: key columns and the text their values must have.
+    /// Remaining parameters: key columns with the text their values must have.
     keys: Params,
 }
 
@@ -209,7 +210,7 @@ impl Query {
         })
     }
 
-    /// In which columns the report is read.
+    /// The columns in which to read the report.
     fn report_columns(&self) -> Columns {
         let percentiles = self.percentiles.clone();
         percentiles.map_or(Columns::Own, Columns::Extended)
@@ -270,7 +271,7 @@ fn column(all: &[Column], parameter: &str, name: &str) -> Result<usize, Problem>
     })
 }
 
-/// The parameter `sort`.
+/// Parses the parameter `sort`.
 fn sort(params: &mut Params) -> Result<Vec<Sort>, Problem> {
     let columns = list_of_columns(params, "sort")?.unwrap_or_default();
     Ok(columns.iter().map(|text| Sort::parse(text)).collect())
@@ -282,7 +283,7 @@ fn percentiles(params: &mut Params) -> Result<Option<Vec<f64>>, Problem> {
     ranks.map_err(|why| Problem::parameter("percentiles", why))
 }
 
-/// A parameter that is a list of columns, each once; a minus may stand before one.
+/// Parses a list of distinct columns; each may have a leading minus.
 fn list_of_columns(
     params: &mut Params,
     name: &'static str,

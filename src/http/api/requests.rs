@@ -1,8 +1,9 @@
-//! `/api/v1/requests` and `/api/v1/requests/{id}`: raw requests as long as they are in memory, and those of the past.
+//! `/api/v1/requests` and `/api/v1/requests/{id}`: raw requests in memory, and those of the past.
 //!
-//! The search runs in the read model, which knows how rows are kept; here its answer is written. A page holds at most
-//! [`LIMIT_MAX`] rows; the next one is asked for with `before_id`, which ids allow because they only grow. In the past an id is
-//! one of a run, so there `before` has the run too, and the second, by which files are found.
+//! The search runs in the read model, which knows how rows are kept; this module writes its answer.
+//! A page holds at most [`LIMIT_MAX`] rows; `before_id` asks for the next one, which works because
+//! ids only grow. In the past ids are unique within a run, so `before` also has the run, and the
+//! second, by which files are found.
 
 use std::sync::Arc;
 
@@ -25,13 +26,13 @@ use crate::query::question::{RequestName, RequestQuestion, Spans, When};
 use crate::query::read_model::{RequestDetail, RequestPage, RequestSearch, TimerDetail};
 use crate::value::digits;
 
-/// Rows in an answer when no `limit` is given.
+/// Rows in an answer without `limit`.
 pub(in crate::http) const LIMIT_DEFAULT: usize = 100;
 
-/// Most rows in one page, and what `limit=0` asks for.
+/// Most rows in one page, and the meaning of `limit=0`.
 const LIMIT_MAX: usize = 100_000;
 
-/// The same for rows with their timers.
+/// Most rows in one page with timers.
 const TIMERS_LIMIT_MAX: usize = 1_000;
 
 /// `GET /api/v1/requests`
@@ -66,15 +67,16 @@ pub(in crate::http) async fn list(
     .await
 }
 
-/// What is asked for.
+/// The parameters of a search.
 pub(in crate::http) struct Query {
-    /// Of the past: its span, whether the slowest come first, and behind which the page begins.
+    /// For the past: its span, whether the slowest come first, and the request after which the page
+    /// begins.
     past: Option<(Span, bool, Option<RequestName>)>,
     pub(in crate::http) search: RequestSearch,
     format: Format,
 }
 
-/// The parameters of the past; `None`: that is not asked for.
+/// The parameters of the past; `None` if it is not requested.
 fn past(params: &mut Params) -> Result<Option<(Span, bool, Option<RequestName>)>, Problem> {
     let is_past = params.get("from").or(params.get("to")).is_some();
     let span = Span::take(params);
@@ -157,13 +159,13 @@ pub(in crate::http) async fn read(
     let find = move |source: &Catalog| Ok(write_detail(source.request(id, run)?));
     let body = match run {
         None => app.query(find).await,
-        // Files may have to be looked through.
+        // Files may have to be searched.
         Some(_) => app.read(find).await,
     };
     Ok(format::json(StatusCode::OK, body?))
 }
 
-/// The row, with the tags as an object in the place of their text, and the timers.
+/// Writes the row, with the tags as an object instead of text, and the timers.
 fn write_detail(detail: RequestDetail) -> Vec<u8> {
     let mut out = b"{".to_vec();
     let row = detail.row.as_ref();
@@ -187,7 +189,7 @@ fn write_detail(detail: RequestDetail) -> Vec<u8> {
     out
 }
 
-/// What is known of a request of Squid's, as an array. What is not known is null.
+/// Writes the data on a Squid request's activities as an array. Unknown values are null.
 fn write_activities(out: &mut Vec<u8>, measures: &Measures) {
     for (activity, known) in Activity::ALL.iter().zip(measures) {
         out.push(if *activity as usize == 0 { b'[' } else { b',' });
@@ -216,12 +218,12 @@ fn write_activities(out: &mut Vec<u8>, measures: &Measures) {
     out.push(b']');
 }
 
-/// What writes the timers of each row.
+/// A writer for the timers of each row.
 pub(in crate::http) fn timers_member(timers: Vec<Vec<TimerDetail>>) -> Member {
     Box::new(move |out, row| write_timers(out, timers.get(row).map_or(&[], Vec::as_slice)))
 }
 
-/// The timers of one request, as an array.
+/// Writes the timers of one request as an array.
 fn write_timers(out: &mut Vec<u8>, timers: &[TimerDetail]) {
     for (at, timer) in timers.iter().enumerate() {
         out.push(if at == 0 { b'[' } else { b',' });

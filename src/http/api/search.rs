@@ -1,12 +1,12 @@
-//! The conditions of a search among raw requests, as parameters: the API, the stream and the pages share them.
+//! Search conditions for raw requests as parameters, shared by the API, the stream and the pages.
 //!
-//! All bounds belong to the range they bound.
+//! All bounds are inclusive.
 
 use crate::http::error::Problem;
 use crate::http::params::{Params, Rounding};
 use crate::query::read_model::{NumberField, RequestSearch, TEXT_FIELDS};
 
-/// Whole-number columns that can be searched.
+/// Integer columns that can be searched.
 const NUMBERS: [(&str, NumberField); 5] = [
     ("req_count", NumberField::ReqCount),
     ("timers_cnt", NumberField::TimersCnt),
@@ -20,7 +20,7 @@ pub(in crate::http) fn with_timers(params: &mut Params) -> Result<bool, Problem>
     Ok(params.word("timers", &["0", "1"])? == "1")
 }
 
-/// Which part of all requests: older than one, between two moments.
+/// Parses the range of requests: before an id, between two times.
 pub(in crate::http) fn range(params: &mut Params) -> Result<RequestSearch, Problem> {
     Ok(RequestSearch {
         before_id: params.number("before_id")?,
@@ -30,7 +30,7 @@ pub(in crate::http) fn range(params: &mut Params) -> Result<RequestSearch, Probl
     })
 }
 
-/// What a request must be like, wherever it stands.
+/// Parses the conditions on requests.
 pub(in crate::http) fn conditions(
     params: &mut Params,
     search: &mut RequestSearch,

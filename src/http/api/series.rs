@@ -1,7 +1,8 @@
 //! `GET /api/v1/reports/{name}/series`: one metric of one row over the last hour.
 //!
-//! The row is named as rows are filtered elsewhere, by key columns; without any it is all rows together. What is not
-//! kept is a 404 that says why. A line has some thousand points at most, so the answer is written in one piece.
+//! Key columns select the row, as in other filters; without any it is the total. If the data is not
+//! kept, a 404 says why. A line has at most some thousand points, so the answer is written in one
+//! piece.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -25,15 +26,15 @@ use crate::query::read_model::{ReportSummary, SampleQuestion};
 use crate::query::tables::SAMPLES;
 use crate::series::{Lines, Metric, Series};
 
-/// Points of an answer at most: an hour by the second.
+/// Most points of an answer: an hour by the second.
 const POINTS_MAX: u64 = 3_600;
-/// Points of a line of the history, at most, when the step is not given; and the steps that there are then.
+/// Most points of a line of history if no step is given; and the possible steps.
 const POINTS_WANTED: u64 = 800;
 const STEPS: [u64; 10] = [60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 21_600, 86_400];
-/// How far back an answer reaches when `from` is not given, seconds.
+/// Span in seconds if `from` is not given.
 const SPAN_DEFAULT: u64 = 300;
 
-/// The shortest step by which so many seconds have so many points of history at most.
+/// The shortest step that covers this many seconds with at most this many points of history.
 pub(in crate::http) fn step_of(secs: u64, points: u64) -> u64 {
     let fits = |step: &&u64| secs.div_ceil(**step) <= points;
     let days = secs.div_ceil(86_400 * points);
@@ -65,17 +66,17 @@ pub(in crate::http) async fn read(
     Ok(format::json(StatusCode::OK, body.to_string()))
 }
 
-/// What a client wants to see.
+/// The parameters.
 #[derive(Debug)]
 struct Query {
     metric: Option<String>,
     step: Option<u64>,
     span: Span,
-    /// What is left: key columns and the texts they must show.
+    /// Remaining parameters: key columns with their texts.
     keys: Params,
 }
 
-/// There is no such metric, but these.
+/// The error for an unknown metric; lists those that exist.
 fn no_metric(name: &str, names: impl Iterator<Item = &'static str>) -> Problem {
     Problem::parameter("metric", format!("there is no metric {name:?}")).accepting(names)
 }
@@ -107,7 +108,7 @@ impl Query {
             let from = from.unwrap_or_else(|| to.saturating_sub(SPAN_DEFAULT));
             return self.past(name, metric, &keys, (from..to, whose), source);
         }
-        // What is older than the last hour is asked of the history, if there is one.
+        // Times before the last hour come from history, if there is one.
         let kept_from = series.coverage().map(|reach| reach.from);
         if let Some(from) = from.filter(|from| kept_from.is_none_or(|kept| *from < kept)) {
             match source.past_keys(name) {
@@ -130,7 +131,7 @@ impl Query {
         Ok(body(name, key, (&metric.name(), metric.unit()), lines))
     }
 
-    /// The same of a report over samples, from those in its window.
+    /// The series of a report over samples, from those in its window.
     fn sampled(&self, report: &ReportSummary, source: &Catalog) -> Result<Json, Problem> {
         let name = self.metric.as_deref().unwrap_or("samples_per_sec");
         let metric = METRICS.iter().find(|it| it.0 == name);
@@ -153,7 +154,7 @@ impl Query {
         Ok(body(&report.name, key, (metric.0, metric.1), lines))
     }
 
-    /// The same from the history.
+    /// The series from history.
     fn past(
         &self,
         name: &str,
@@ -190,7 +191,7 @@ impl Query {
         Ok(body)
     }
 
-    /// From when to when, by which step, where `end` is the last second that is known.
+    /// Start, end and step, where `end` is the last known second.
     fn steps(
         &self,
         from: Option<u64>,
@@ -203,7 +204,7 @@ impl Query {
         if from > to {
             return Err(Problem::parameter("from", "is later than to"));
         }
-        // What is beyond the end has no points.
+        // There are no points beyond the end.
         let span = to.min(end).saturating_sub(from);
         let step_default = if span <= SPAN_DEFAULT { 1 } else { 10 };
         let step = self.step.unwrap_or(step_default);
@@ -242,7 +243,7 @@ pub(super) fn named(names: &[String], key: Option<Vec<String>>) -> Option<Map<St
     Some(Map::from_iter(names.iter().cloned().zip(values)))
 }
 
-/// Refuses a line of too many points.
+/// Refuses a line with too many points.
 fn too_many(secs: u64, step: u64) -> Result<(), Problem> {
     if secs.div_ceil(step) <= POINTS_MAX {
         return Ok(());

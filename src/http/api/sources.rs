@@ -1,6 +1,7 @@
-//! `/api/v1/sources`: who sends packets, the busiest first.
+//! `/api/v1/sources`: the senders of packets, the busiest first.
 //!
-//! At most as many as the table of the receivers has rows (4,096), so the answer is made in one piece.
+//! Bounded by the rows in the table of the receivers (4,096), so the answer is written in one
+//! piece.
 
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use crate::http::error::Problem;
 use crate::http::params::Params;
 use crate::input::udp::senders::Counts;
 
-/// Senders that are listed unless `limit` says otherwise.
+/// Senders listed by default.
 const LIMIT_DEFAULT: usize = 100;
 
 /// `GET /api/v1/sources`

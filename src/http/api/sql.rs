@@ -1,8 +1,9 @@
-//! `/api/v1/sql`: a statement in, its rows out while they are made.
+//! `/api/v1/sql`: runs a statement and streams its rows.
 //!
-//! The engine runs the statement on threads of its own; here its batches become bytes. Up to [`WHOLE_BYTES`] the answer is
-//! held back, so that an early error becomes a problem document; later an error can only break the answer off, which every
-//! client notices, since its end is missing. A client that leaves ends its query.
+//! The engine runs the statement on its own threads; here its batches become bytes. Up to
+//! [`WHOLE_BYTES`] the answer is held back, so that an early error becomes a problem document;
+//! later errors can only break the answer off, which every client notices, since its end is
+//! missing. A client that leaves ends its query.
 
 use std::sync::Arc;
 
@@ -99,8 +100,8 @@ fn literal(at: usize, value: Json) -> Result<Literal, Problem> {
     })
 }
 
-/// Runs a statement. `change` is whether it may change something: a GET may not, so that no link can, and neither may who only
-/// reads.
+/// Runs a statement. `change` is whether it may change something: not with GET, so that no link
+/// can, and not for users who may only read.
 async fn answer(
     app: &App,
     statement: &str,
@@ -142,7 +143,7 @@ async fn answer(
     Ok(format.response(body))
 }
 
-/// The rows of an answer that is made while it is sent.
+/// The rows of a streamed answer.
 struct Batches {
     writer: BatchWriter,
     rows: Rows,
@@ -150,7 +151,7 @@ struct Batches {
 }
 
 impl Batches {
-    /// Writes some more.
+    /// Writes more of the answer.
     async fn write(&mut self, out: &mut Vec<u8>) -> Result<(), SqlError> {
         if self.writer.write(out)? {
             return Ok(());
@@ -164,7 +165,7 @@ impl Batches {
         }
     }
 
-    /// The rest of the answer, after what is written already.
+    /// The rest of the answer, after the bytes already written.
     fn stream(self, ready: Vec<u8>) -> Body {
         let rest = stream::try_unfold(self, async |mut batches| {
             let mut piece = Vec::new();
@@ -180,7 +181,7 @@ impl Batches {
     }
 }
 
-/// The refusal of a statement.
+/// Converts the error of a statement.
 fn problem(error: SqlError) -> Problem {
     let status = match error.code {
         1105 => {

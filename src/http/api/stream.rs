@@ -1,12 +1,14 @@
-//! `/api/v1/stream/requests`: raw requests as they pass, as server-sent events or as a line each. And `/api/v1/stream/samples`,
-//! the same with samples of PHP's stat extension.
+//! `/api/v1/stream/requests`: raw requests as they arrive, as server-sent events or one per line.
+//! And `/api/v1/stream/samples`, likewise for samples of PHP's stat extension.
 //!
-//! The body of each client takes one step after the other from the read model, on a thread that may block, when the socket has
-//! room for the next piece. A client that reads slowly holds up nothing but itself: what passes meanwhile stays in the pool,
-//! which is there anyway, and when it is too much the client is put forward and gets a count of what it missed.
+//! The body of each client takes one step after the other from the read model, on a thread that may
+//! block, when the socket has room for the next piece. A slow client holds up only itself: new
+//! requests stay in the pool, which exists anyway, and if they become too many the client skips
+//! ahead and gets the number it missed.
 //!
-//! Bounded are the clients (`followers_max`; beyond it 503), the rows a second for each ([`RATE_MAX`]) and the bytes of a
-//! piece. Every [`HEARTBEAT`] something is sent, so that a peer that is gone is noticed. Ends on stop.
+//! Bounds: the number of clients (`followers_max`; beyond it 503), the rows a second for each
+//! ([`RATE_MAX`]) and the bytes of a piece. Something is sent every [`HEARTBEAT`], so that a
+//! vanished peer is noticed. Ends on stop.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,36 +33,36 @@ use crate::profile::definition::{SampleKey, Wanted};
 use crate::query::catalog::Catalog;
 use crate::query::read_model::{FollowStep, Followed, RequestSearch};
 
-/// Rows a second that one client gets at most, and what `rate` may be.
+/// Most rows a second for one client, and the largest `rate`.
 const RATE_MAX: u64 = 20_000;
 /// Rows of one piece.
 const PIECE_ROWS: usize = 256;
-/// Bytes of texts in one piece; one row may go beyond.
+/// Bytes of texts in one piece; one row may exceed it.
 const PIECE_BYTES: usize = 64 * 1024;
-/// How often a client that has everything is served again.
+/// Interval at which a client that has everything is served again.
 const POLL: Duration = Duration::from_millis(100);
-/// How long nothing is sent at most.
+/// Longest time without sending anything.
 const HEARTBEAT: Duration = Duration::from_secs(10);
-/// How far back the allowance of rows is saved up.
+/// How many seconds of the row allowance can be saved up.
 const SAVED_SECS: f64 = 0.2;
 
-/// How rows are shown: an object a line (`{"missed":N}` is a line, a heartbeat an empty one), or server-sent events, each row
-/// with its id and `missed` as an event of its own.
+/// The formats: an object per line (`{"missed":N}` is a line, a heartbeat an empty one), or
+/// server-sent events, each row with its id and `missed` as an event of its own.
 const FORMATS: &[Format] = &[Format::Ndjson, Format::Sse];
 
-/// What a client wants.
+/// The parameters of a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Options {
     subject: Subject,
     format: Format,
-    /// At most so many rows a second, and the others are not missed.
+    /// Most rows a second; other rows do not count as missed.
     rate: Option<u64>,
-    /// Rows until its end.
+    /// Rows until the end.
     left: u64,
     after_id: Option<u64>,
 }
 
-/// What passes, and what of it is wanted.
+/// The kind of stream and its filters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Subject {
     Requests {
@@ -96,7 +98,8 @@ pub(in crate::http) async fn samples(
     .await
 }
 
-/// Sends what passes from now on, or behind the id that the client has. `last` gives the youngest.
+/// Streams everything from now on, or after the id that the client has. `last` returns the latest
+/// id.
 async fn follow(
     app: Arc<App>,
     options: Options,
@@ -126,7 +129,7 @@ async fn follow(
         let piece = follower.next().await?;
         Some((piece, follower))
     });
-    // Sent at once, so that the client knows that it is through.
+    // Sent at once, so that the client knows that it is connected.
     let greeting = stream::iter([Bytes::from(greeting)]);
     let pieces = greeting.chain(pieces).take_until(Box::pin(stopped));
     Ok(endless(format, pieces))
@@ -155,14 +158,15 @@ fn parse(mut params: Params, headers: &HeaderMap) -> Result<Options, Problem> {
     common(params, headers, Subject::Requests { search, timers })
 }
 
-/// What all streams take.
+/// Parses the parameters that all streams have.
 fn common(mut params: Params, headers: &HeaderMap, subject: Subject) -> Result<Options, Problem> {
     let rate = params.number_in("rate", 1..=RATE_MAX)?;
     let left = params.number_in("limit", 1..=u64::MAX)?;
     let after_id = params.number("after_id")?;
     let format = Format::wanted(params.text("format").as_deref(), headers, FORMATS)?;
     params.finish()?;
-    // What a browser's EventSource saw last; it comes with a new connection, the parameter with the address.
+    // The last event seen by a browser's EventSource; sent on reconnect, while the parameter is
+    // part of the URL.
     let seen = headers.get("last-event-id").and_then(|id| id.to_str().ok());
     Ok(Options {
         subject,
@@ -177,19 +181,19 @@ fn common(mut params: Params, headers: &HeaderMap, subject: Subject) -> Result<O
 struct Follower {
     app: Arc<App>,
     options: Options,
-    /// What the client has.
+    /// The last id that the client has.
     after_id: u64,
     allowance: Allowance,
-    /// When something was sent last.
+    /// When something was last sent.
     sent: Instant,
-    /// Whether there is more for it already.
+    /// Whether more is available already.
     more: bool,
     _permit: Permit,
 }
 
 impl Follower {
-    /// The next piece, once there is one. `None`: the client has what it wanted, or the read model refuses to go on, which in
-    /// the middle of an answer can only be its end.
+    /// The next piece, once there is one. `None` if the client has everything it wanted, or the
+    /// read model refuses to go on, which can only end an answer in progress.
     async fn next(&mut self) -> Option<Bytes> {
         while self.options.left > 0 {
             if !self.more {
@@ -225,7 +229,7 @@ impl Follower {
             rows_max: rows_max as usize,
             bytes_max: PIECE_BYTES,
             timers: matches!(self.options.subject, Subject::Requests { timers: true, .. }),
-            // What is beyond the allowance is not wanted; beyond a piece there is the next one.
+            // Rows beyond the allowance are not wanted; those beyond a piece go into the next one.
             sample: self.options.rate.is_some() && allowed <= PIECE_ROWS as u64,
         };
         let options = self.options.clone();
@@ -252,7 +256,7 @@ impl Follower {
     }
 }
 
-/// How many rows a client may have now.
+/// The number of rows a client may get now.
 #[derive(Debug)]
 struct Allowance {
     per_second: f64,
@@ -281,13 +285,13 @@ impl Allowance {
         self.saved -= rows as f64;
     }
 
-    /// Until the next row.
+    /// Time until the next row.
     fn wait(&self) -> Duration {
         Duration::from_secs_f64(((1.0 - self.saved) / self.per_second).clamp(0.000_1, 1.0))
     }
 }
 
-/// The rows of a step, as they are sent.
+/// Encodes the rows of a step.
 fn piece(format: Format, followed: Followed) -> Vec<u8> {
     let table = followed.table.as_ref();
     let events = format == Format::Sse;

@@ -1,7 +1,7 @@
-//! `/api/v1/test-packet`: one packet such as PHP's extension sends, to the daemon's own address.
+//! `/api/v1/test-packet`: sends a packet like those of PHP's extension to the daemon's own address.
 //!
-//! It takes the path that every packet takes: a datagram to the first socket of `ingest.listen`, which may refuse it. So it shows
-//! whether that path works, before there is a PHP to send anything.
+//! It takes the path of every packet: a datagram to the first socket of `ingest.listen`, which may
+//! refuse it. So it shows whether that path works, before any PHP sends anything.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -42,7 +42,7 @@ pub(in crate::http) async fn send(
     Ok(format::json(StatusCode::OK, sent.await?.to_string()))
 }
 
-/// Where this machine reaches the first socket.
+/// The address of the first socket, as reachable from this machine.
 fn target(status: &Map<String, Json>) -> Option<SocketAddr> {
     let sockets = status.get("sockets")?.as_array()?;
     let mut target: SocketAddr = sockets.first()?["address"].as_str()?.parse().ok()?;
@@ -61,7 +61,7 @@ fn send_to(target: SocketAddr) -> std::io::Result<()> {
         IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
     };
     let socket = UdpSocket::bind((any, 0))?;
-    // It may wait for nothing: a datagram leaves at once, or not at all.
+    // Never blocks: a datagram leaves at once, or not at all.
     socket.set_nonblocking(true)?;
     socket.send_to(&packet().encode_to_vec(), target).map(drop)
 }

@@ -1,7 +1,7 @@
-//! The style sheet, the script and the icon: compiled in, and kept by browsers for a year.
+//! The style sheet, the script and the icon: compiled in, and cached by browsers for a year.
 //!
-//! Their addresses hold a hash of their content, so a new version of the daemon has new addresses and no browser shows an old
-//! style on a new page. An address with another hash is not found.
+//! Their URLs contain a hash of their content, so a new version of the daemon has new URLs and no
+//! browser shows an old style on a new page. A URL with another hash is not found.
 
 use std::sync::LazyLock;
 
@@ -13,9 +13,9 @@ use axum::http::{HeaderMap, HeaderValue, Response};
 use super::compressed::Text;
 use crate::http::error::Problem;
 
-/// One file that pages refer to.
+/// A file that pages refer to.
 struct Asset {
-    /// Its address.
+    /// Its URL.
     path: String,
     media_type: &'static str,
     text: Text,
@@ -41,7 +41,7 @@ static ASSETS: LazyLock<[Asset; 3]> = LazyLock::new(|| {
     })
 });
 
-/// The addresses of the style sheet, the script and the icon.
+/// The URLs of the style sheet, the script and the icon.
 pub(super) fn paths() -> [&'static str; 3] {
     let [style, script, icon] = &*ASSETS;
     [&style.path, &script.path, &icon.path]
@@ -70,7 +70,7 @@ mod tests {
     #[test]
     fn nothing_comes_from_outside_and_nothing_runs_from_text() {
         for asset in ASSETS.iter() {
-            // The name space of SVG is a name, not an address that anybody asks.
+            // The name space of SVG is a name, not a URL that is fetched.
             let text = std::str::from_utf8(asset.text.plain()).unwrap();
             let text = text.replace("http://www.w3.org/2000/svg", "");
             for outside in [

@@ -1,9 +1,9 @@
-//! Pages are made once a second at most, however many people look at them.
+//! Caches pages, so that each is built at most once a second, however many people look at it.
 //!
-//! Live pages are loaded again every second, and what they show is sums over whole reports. So a page is kept for a
-//! second, by its address, and a request that comes while it is being made waits for it. Refusals are kept as well.
-//! At most [`PAGES_MAX`] pages of [`PAGE_BYTES_MAX`] are kept; others are made anew each time. Called from tasks; the
-//! lock is held for a look-up.
+//! Live pages reload every second, and show sums over whole reports. So a page is kept for a
+//! second, by its URL, and a request that comes while it is being built waits for it. Errors are
+//! kept as well. At most [`PAGES_MAX`] pages of [`PAGE_BYTES_MAX`] are kept; others are built each
+//! time. Called from tasks; the lock is held for a look-up.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,15 +16,15 @@ use tokio::time::Instant;
 use super::compressed::Text;
 use crate::http::error::Problem;
 
-/// Pages kept at once.
+/// Most pages kept.
 const PAGES_MAX: usize = 32;
-/// Longest page kept, bytes, not compressed; the usual one has a quarter of that.
+/// Longest page kept, in bytes, uncompressed; a usual one has a quarter of that.
 const PAGE_BYTES_MAX: usize = 128 << 10;
-/// Bytes that kept pages take at most, each as it is and compressed.
+/// Most bytes of kept pages, each plain and compressed.
 pub(super) const BYTES: usize = 2 * PAGES_MAX * PAGE_BYTES_MAX;
-/// How old a page may be when it is shown.
+/// Largest age of a page that is served.
 const AGE_MAX: Duration = Duration::from_millis(900);
-/// Longest address kept, bytes.
+/// Longest URL kept, in bytes.
 const TARGET_BYTES_MAX: usize = 1024;
 
 type Made = Arc<OnceCell<Result<Text, Problem>>>;
@@ -36,7 +36,7 @@ pub(in crate::http) struct PageCache {
 }
 
 impl PageCache {
-    /// The page of this address, made by `make` unless it was made just now.
+    /// The page for this URL, built by `make` unless it was built just now.
     pub(super) async fn get(
         &self,
         target: &str,

@@ -1,9 +1,10 @@
 //! Charts as SVG, drawn on the server: lines over time, and histograms.
 //!
-//! The scales and their round numbers come from plotters; what is drawn is written with maud, so that a chart inside a
-//! page takes its colours from the style sheet (light, dark) and text from packets is escaped. Colours stand as
-//! attributes too, for the address of a chart alone, in a wiki: the policy allows no style inside. A chart has a title and
-//! a description in words, for those who do not see it. Work and size are bounded by the number of points and bars.
+//! The scales and their round numbers come from plotters; the drawing is written with maud, so that
+//! a chart inside a page takes its colours from the style sheet (light, dark) and text from packets
+//! is escaped. Colours are also set as attributes, for a stand-alone chart, as in a wiki: the
+//! policy allows no inline style. A chart has a title and a description in words, for those who do
+//! not see it. Work and size are bounded by the number of points and bars.
 
 use maud::{Markup, html};
 use plotters::coord::ranged1d::{BoldPoints, Ranged};
@@ -21,31 +22,31 @@ pub(super) use self::lines::{Chart, Line, Mark, ticks_to_now};
 
 const WIDTH: i32 = 400;
 const HEIGHT: i32 = 156;
-/// Left of the scale, and below it.
+/// Position of the vertical scale.
 const LEFT: i32 = 64;
 const BOTTOM: i32 = 126;
-/// Where the texts of the scale below stand: clear of the lowest one on the left.
+/// Baseline of the texts of the horizontal scale: clear of the lowest one on the left.
 const BELOW: i32 = BOTTOM + 23;
 const TOP: i32 = 8;
 const RIGHT: i32 = WIDTH - 6;
-/// Times as large when it stands alone.
+/// Magnification of a stand-alone chart.
 const ALONE: i32 = 2;
 
-/// Whether colours are left to the page, or have to be right without one.
+/// Whether the page sets colours, or the chart must have its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Theme {
     /// Inside a page.
     Page,
     /// Alone, on white.
     Light,
-    /// Alone, on black.
+    /// Stand-alone, on white.
     Dark,
 }
 
 /// A colour on white, and on black.
 type Colour = (&'static str, &'static str);
 
-/// Of lines; the style sheet has the same.
+/// Colours of lines; the style sheet has the same.
 const COLOURS: [Colour; 4] = [
     ("#1f6fd1", "#6fb1ff"),
     ("#b45309", "#f5a742"),
@@ -62,7 +63,7 @@ impl Theme {
     }
 }
 
-/// Everything around what is drawn.
+/// Everything around the drawing.
 fn frame(id: &str, theme: Theme, title: &str, described: &str, body: &Markup) -> Markup {
     let alone = theme != Theme::Page;
     html! {
@@ -77,7 +78,7 @@ fn frame(id: &str, theme: Theme, title: &str, described: &str, body: &Markup) ->
     }
 }
 
-/// The scale on the left: from 0 to a round number above all values.
+/// The vertical scale: from 0 to a round number above all values.
 struct Scale {
     coordinate: RangedCoordf64,
     ticks: Vec<f64>,
@@ -91,14 +92,14 @@ impl Scale {
         Self { coordinate, ticks }
     }
 
-    /// Where a value is. plotters counts in whole pixels, so it is asked in tenths.
+    /// The position of a value. plotters counts in whole pixels, so it is asked in tenths.
     fn y(&self, value: f64) -> f64 {
         f64::from(self.coordinate.map(&value, (BOTTOM * 10, TOP * 10))) / 10.0
     }
 
     fn grid(&self, text: impl Fn(f64) -> String, theme: Theme) -> Markup {
         let shown: Vec<String> = self.ticks.iter().map(|tick| text(*tick)).collect();
-        // Left of the plot there is no room for more.
+        // There is no room for more to the left of the plot.
         let is_long = shown.iter().any(|text| text.chars().count() > 6);
         html! {
             @for (tick, text) in self.ticks.iter().zip(&shown) {
@@ -110,12 +111,13 @@ impl Scale {
     }
 }
 
-/// How wide a text of the scale below is at most: the widest digits in the largest size that a page has.
+/// Largest width of a text of the horizontal scale: the widest digits in the largest size on a
+/// page.
 fn width(text: &str) -> f64 {
     9.7 * text.chars().count() as f64
 }
 
-/// Marks on the scale below: where, and what they are called. The last stays where two would collide.
+/// Marks on the horizontal scale with labels. Where two would collide, the later one stays.
 fn ticks(marks: &[(f64, String)], theme: Theme) -> Markup {
     let mut marks: Vec<_> = marks.iter().collect();
     marks.sort_by(|(a, _), (b, _)| b.total_cmp(a));
@@ -141,7 +143,7 @@ fn ticks(marks: &[(f64, String)], theme: Theme) -> Markup {
     }
 }
 
-/// A number without zeros behind its point, for the round numbers of a scale.
+/// Strips zeros after the point, for the round numbers of a scale.
 fn round(text: &str) -> String {
     let (number, unit) = text.split_once(' ').unwrap_or((text, ""));
     let number = match number.contains('.') {
@@ -151,7 +153,7 @@ fn round(text: &str) -> String {
     format!("{number} {unit}").trim_end().to_owned()
 }
 
-/// One decimal is a tenth of a pixel.
+/// Formats a coordinate; one decimal is a tenth of a pixel.
 fn coordinate(value: f64) -> String {
     let text = format!("{value:.1}");
     text.strip_suffix(".0").map_or(text.clone(), str::to_owned)

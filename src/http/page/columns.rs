@@ -1,4 +1,4 @@
-//! What tables show of rows and counters: `columns.toml`, and how each number is written.
+//! The columns of tables and lists of counters (`columns.toml`), and their formats.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -12,54 +12,54 @@ static COLUMNS: LazyLock<HashMap<String, Vec<Column>>> = LazyLock::new(|| {
     toml::from_str(include_str!("columns.toml")).expect("the tables are well formed")
 });
 
-/// A column that is shown, or a counter.
+/// A displayed column or counter.
 #[derive(Debug, Clone, Default, Deserialize)]
 pub(super) struct Column {
     /// Its name in the report, the table or the status.
     pub(super) name: String,
     pub(super) title: String,
-    /// What it means, in full.
+    /// Its meaning, in full.
     #[serde(default)]
     pub(super) hint: String,
     #[serde(default)]
     pub(super) show: Show,
-    /// The counter that says how much of it there is room for.
+    /// The counter with its limit.
     #[serde(default)]
     pub(super) room: String,
-    /// The scale in which all of its numbers are written; `None`: each in its own.
+    /// The common scale of its numbers; `None` formats each on its own.
     #[serde(skip)]
     pub(super) scale: Option<Scale>,
 }
 
-/// How a value is shown.
+/// The format of a value.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Show {
-    /// As the table declares it; without a unit by its type.
+    /// By the declared unit, else by type.
     #[default]
     Any,
     Text,
-    /// Tags in one text, which may need several lines.
+    /// Tags as one text, which may wrap.
     Tags,
     Number,
     Count,
-    /// A count, and what part of the requests it is.
+    /// A count, and its share of the requests.
     Errors,
     Secs,
-    /// A part of all.
+    /// A fraction of the whole.
     Share,
-    /// By which part it changed.
+    /// A relative change.
     Change,
-    /// The same of what is worse when it is more.
+    /// A relative change where more is worse.
     Worse,
     Bytes,
     Kib,
-    /// Of HTTP.
+    /// An HTTP status.
     Status,
 }
 
 impl Show {
-    /// How the values of a column are shown by what it is declared as.
+    /// The format for a column as declared.
     pub(super) fn of(column: &value::Column) -> Self {
         match column.unit {
             Unit::None if column.column_type.is_text() => Self::Text,
@@ -74,7 +74,7 @@ impl Show {
         }
     }
 
-    /// One scale for all of these numbers; `None`: they have none.
+    /// A common scale for these numbers; `None` if the format has none.
     pub(super) fn scale(self, numbers: impl IntoIterator<Item = f64>) -> Option<Scale> {
         let numbers = numbers.into_iter();
         match self {
@@ -85,7 +85,7 @@ impl Show {
         }
     }
 
-    /// A number as text, on this scale if there is one.
+    /// Formats a number, on this scale if there is one.
     pub(super) fn text_in(self, scale: Option<Scale>, number: f64) -> String {
         match (scale, self) {
             (None, _) => self.text(number),
@@ -94,7 +94,7 @@ impl Show {
         }
     }
 
-    /// A number as text.
+    /// Formats a number.
     pub(super) fn text(self, number: f64) -> String {
         match self {
             Self::Count | Self::Errors => formatting::count(number as u64),

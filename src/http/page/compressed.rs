@@ -1,7 +1,8 @@
 //! Pages, style and script as gzip: a quarter of the bytes.
 //!
-//! A [`Text`] is compressed once, when it is first wanted, however many get it: pages are kept for a second (`cache`), style and
-//! script for good. Answers of the API are not compressed: they are streamed, and their readers are machines close by.
+//! A [`Text`] is compressed once, on first use, however many clients get it: pages are kept for a
+//! second (`cache`), style and script forever. Answers of the API are not compressed: they are
+//! streamed, and their readers are machines nearby.
 
 use std::io::Write as _;
 use std::sync::{Arc, OnceLock};
@@ -15,7 +16,7 @@ use flate2::write::GzEncoder;
 
 use crate::http::answer::format::weighted;
 
-/// Texts below this fit into one packet of a network as they are.
+/// Shorter texts fit into one network packet uncompressed.
 const WORTH_BYTES: usize = 1_000;
 /// Higher levels take longer than they save.
 const LEVEL: u32 = 5;
@@ -35,7 +36,7 @@ impl Text {
         }
     }
 
-    /// As it is.
+    /// The uncompressed bytes.
     pub(super) fn plain(&self) -> &Bytes {
         &self.plain
     }
@@ -44,7 +45,7 @@ impl Text {
         self.compressed.get_or_init(|| gzip(&self.plain))
     }
 
-    /// An answer with this text, compressed where it is worth it and the request has headers that allow it.
+    /// A response with this text, compressed if that is worth it and the request headers allow it.
     pub(super) fn response(&self, request: &HeaderMap, media_type: &'static str) -> Response<Body> {
         let media_type = (CONTENT_TYPE, media_type);
         if self.plain.len() < WORTH_BYTES {
@@ -65,7 +66,7 @@ fn gzip(plain: &[u8]) -> Bytes {
     written.expect("writing to memory does not fail").into()
 }
 
-/// Whether gzip is among what is accepted, with a weight that is not 0.
+/// Whether gzip is accepted, with a nonzero weight.
 fn is_accepted(headers: &HeaderMap) -> bool {
     let accepted = weighted(headers, ACCEPT_ENCODING);
     accepted

@@ -1,7 +1,8 @@
-//! `/events`: once a second, that a second has passed, with the few numbers that every page shows.
+//! `/events`: one event per second, with the few numbers that every page shows.
 //!
-//! Server-sent events: browsers connect again by themselves when a stream ends. The numbers are read once a second for all
-//! listeners (`cache`). A peer that is gone is noticed by what is sent to it. Streams end when the daemon stops.
+//! Server-sent events: browsers reconnect by themselves when a stream ends. The numbers are read
+//! once a second for all listeners (`cache`). Sending reveals vanished peers. Streams end when the
+//! daemon stops.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,9 +21,9 @@ use crate::http::app::{Answer, App};
 use crate::http::error::Problem;
 use crate::series::{EVERYTHING, Metric, Series};
 
-/// From one event to the next.
+/// Interval between events.
 const PERIOD: Duration = Duration::from_secs(1);
-/// How soon a browser connects again, in the words of the protocol.
+/// How soon a browser reconnects, in the protocol's format.
 const RETRY: &str = "retry: 500\n\n";
 
 /// `GET /events`
@@ -34,7 +35,7 @@ pub(super) async fn read(State(app): State<Arc<App>>) -> Answer {
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
     let events = stream::unfold((app, ticks, permit), async |(app, mut ticks, permit)| {
         ticks.tick().await;
-        // A query that fails is a second without news.
+        // A failed query is a second without an update.
         let event = match app.pages.get("/events", numbers(&app)).await {
             Ok(event) => event.plain().clone(),
             Err(_) => Bytes::from_static(b": busy\n\n"),
@@ -46,7 +47,7 @@ pub(super) async fn read(State(app): State<Arc<App>>) -> Answer {
     Ok(endless(Format::Sse, events))
 }
 
-/// What every page shows: the last seconds, or what is left of that without a history.
+/// The numbers on every page: the last seconds, or the subset available without a history.
 async fn numbers(app: &App) -> Result<Text, Problem> {
     let series = app.settings.series.clone();
     app.query(move |source| {

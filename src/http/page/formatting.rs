@@ -1,7 +1,6 @@
 //! Names and values as parts of a page; their texts are those of [`text`](crate::value::text).
 //!
-//! Names come from packets: whatever they hold becomes text here, and maud escapes it for where it
-//! stands.
+//! Names come from packets: any content becomes text here, and maud escapes it for its context.
 
 use maud::{Markup, Render, html};
 
@@ -11,7 +10,7 @@ pub(super) use crate::value::text::{
     roughly_many, secs, short, visible,
 };
 
-/// A name out of a packet, as text of a page.
+/// A name from a packet, as text of a page.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Name<'a>(pub(super) &'a str);
 
@@ -21,7 +20,7 @@ impl Render for Name<'_> {
             return html! { span.none { "(empty)" } };
         }
         let shown = visible(self.0);
-        // Isolated, so that text from right to left stays inside its own place.
+        // Isolated, so that right-to-left text stays inside its own place.
         match end_of(&shown) {
             None => html! { bdi { (shown) } },
             Some((start, end)) => html! { bdi.cut { span { (start) } (end) } },
@@ -31,11 +30,11 @@ impl Render for Name<'_> {
 
 /// Characters of a name that fits everywhere.
 const SHORT: usize = 12;
-/// Characters of its end that a name keeps where there is no room for all of it.
+/// Characters at the end of a name that stay visible when space is short.
 const END: usize = 10;
 
-/// A long name in two parts: where there is no room, the first gives way, so that it is cut in the middle. A path keeps whole
-/// segments at its end.
+/// Splits a long name in two: when space is short, the first part shrinks, so that the name is cut
+/// in the middle. A path keeps whole segments at its end.
 fn end_of(name: &str) -> Option<(&str, &str)> {
     let count = name.chars().count();
     if count <= SHORT {
@@ -51,7 +50,7 @@ fn end_of(name: &str) -> Option<(&str, &str)> {
         };
         (room, at) = (left, start);
     }
-    // A sign stays whole.
+    // Does not split a sign.
     if let Some(end) = name[at..].find('\u{27e9}')
         && !name[at..at + end].contains('\u{27e8}')
     {
@@ -63,7 +62,7 @@ fn end_of(name: &str) -> Option<(&str, &str)> {
     Some(name.split_at(at + segment.unwrap_or(0)))
 }
 
-/// A value of a column without a unit.
+/// Formats a value of a column without a unit.
 pub(super) fn value(value: &Value<'_>) -> Markup {
     match value {
         Value::Null => html! { span.none { (UNKNOWN) } },
@@ -86,7 +85,7 @@ pub(super) fn tags<'a>(tags: impl IntoIterator<Item = (&'a str, &'a str)>) -> Ma
     }
 }
 
-/// Tags in one text, which may be broken between them.
+/// Tags as one text, which may wrap between them.
 pub(super) fn pairs(text: &str) -> Markup {
     let shown = visible(text);
     html! {
@@ -94,7 +93,7 @@ pub(super) fn pairs(text: &str) -> Markup {
     }
 }
 
-/// A value as the text by which it can be searched for.
+/// The text by which a value can be searched for.
 pub(super) fn plain(value: &Value<'_>) -> String {
     match value {
         Value::Null => String::new(),

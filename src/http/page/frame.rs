@@ -1,7 +1,9 @@
-//! What all pages have: head, skip link, navigation, the switches for light and live, the foot.
+//! The parts common to all pages: head, skip link, navigation, the switches for light and live, the
+//! footer.
 //!
-//! Parts that change by the second are marked with `data-live` and an id; the script swaps those and leaves the rest, so that
-//! focus and scroll position stay. Without the script the same page is read by loading it again.
+//! Parts that change by the second are marked with `data-live` and an id; the script swaps those
+//! and leaves the rest, so that focus and scroll position stay. Without the script a reload shows
+//! the same page.
 
 use axum::http::StatusCode;
 use maud::{DOCTYPE, Markup, html};
@@ -21,8 +23,8 @@ pub(super) const SECTIONS: [(&str, &str); 8] = [
     ("/daemon", "Daemon"),
 ];
 
-/// A document with this title, what else stands in its head, and its body. `title` may hold names out of packets, made visible
-/// before.
+/// A document with this title, further elements for its head, and its body. `title` may contain
+/// names from packets, made visible before.
 fn document(title: &str, head: &Markup, body: &Markup) -> Markup {
     html! {
         (DOCTYPE)
@@ -38,8 +40,8 @@ fn document(title: &str, head: &Markup, body: &Markup) -> Markup {
     }
 }
 
-/// A whole page, of the section with this address. `control` is for its time; `absent`: sections without data of
-/// theirs, which are not in the navigation.
+/// A whole page of the section with this URL. `control` selects its time; `absent` lists sections
+/// without data, which the navigation leaves out.
 pub(super) fn page(
     time: &Time,
     control: &Markup,
@@ -83,7 +85,8 @@ pub(super) fn page(
     document(title, &head, &body)
 }
 
-/// The page that says why there is no other; `here` is the address of what this daemon has itself. `stranger`: without anything around it, for a client that may see nothing else.
+/// An error page; `here` is the URL of this daemon's own data. `stranger`: nothing but the message,
+/// for a client that may see nothing else.
 pub(super) fn problem(
     status: StatusCode,
     detail: &str,
@@ -118,7 +121,7 @@ pub(super) fn problem(
     document(title, &head, &html! { main { (main) } })
 }
 
-/// The links above a heading, and the place itself.
+/// The links above a heading, and the current place.
 pub(super) fn crumbs(links: &[(&str, &str)], here: &str) -> Markup {
     html! {
         nav.crumbs aria-label="Breadcrumbs" {
@@ -128,7 +131,7 @@ pub(super) fn crumbs(links: &[(&str, &str)], here: &str) -> Markup {
     }
 }
 
-/// Links to other views of the same page. `choices`: address, text, whether it is this one.
+/// Links to other views of the same page. `choices`: URL, text, whether it is the current one.
 pub(super) fn views(label: &str, lead: &str, choices: &[(String, Markup, bool)]) -> Markup {
     html! {
         nav.views aria-label=(label) {
@@ -140,7 +143,7 @@ pub(super) fn views(label: &str, lead: &str, choices: &[(String, Markup, bool)])
     }
 }
 
-/// The time that the data of a table spans, in words.
+/// The time span of a table's data, in words.
 pub(super) fn span_of(covered_seconds: u64, window_seconds: f64) -> String {
     let covered = formatting::roughly(covered_seconds as f64);
     if (covered_seconds as f64) < window_seconds - 1.0 {

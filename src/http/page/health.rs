@@ -1,4 +1,5 @@
-//! `/daemon`: is it healthy, did it lose anything, is it full? All else is folded, or one page below (`inside`).
+//! `/daemon`: is it healthy, did it lose anything, is it full? Everything else is collapsed, or one
+//! page below (`inside`).
 
 use std::time::Instant;
 
@@ -13,14 +14,14 @@ use super::table::{Head, bar, narrow_table, table};
 use crate::http::error::Problem;
 use crate::telemetry::{cpu, memory};
 
-/// What never reached a report, of the counters of losses.
+/// Counters of losses before any report.
 const LOST: [&str; 3] = ["kernel_drops", "requests_overwritten", "receive_errors"];
-/// What a full pool, dictionary or report leads to.
+/// Consequences of a full pool, dictionary or report.
 const CROWDED: [&str; 3] = ["rows_evicted", "words_overflowed", "report_keys_folded"];
-/// From which part on a room is nearly full.
+/// Fraction from which on something is nearly full.
 const NEARLY: f64 = 0.9;
 
-/// A counter, or the sum of one that is kept by reason.
+/// A counter, or its sum if it is kept by reason.
 fn sum(value: &Json) -> f64 {
     match value {
         Json::Object(reasons) => reasons.values().map(sum).sum(),
@@ -28,11 +29,12 @@ fn sum(value: &Json) -> f64 {
     }
 }
 
-/// What the daemon says of itself, and what its counters grew by.
+/// The daemon's status, and the rates of its counters.
 struct Look<'a> {
     view: &'a View<'a>,
     status: Map<String, Json>,
-    /// Over how many seconds, and by how much a second: those of table `received`, then CPU of all threads and of the merger.
+    /// The number of seconds, and rates: those of table `received`, then CPU of all threads and of
+    /// the merger.
     rates: Option<(f64, Vec<f64>)>,
 }
 
@@ -57,7 +59,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     view.page("/daemon", "Daemon", &main)
 }
 
-/// A row of a name and a number; with what there is room for, also as a part of that.
+/// A row with a name and a number, also as a part of its limit if there is one.
 fn row(name: &str, title: &str, how: Show, number: f64, room: Option<f64>) -> Markup {
     let room = room.filter(|room| *room > 0.0);
     html! {
@@ -71,7 +73,8 @@ fn row(name: &str, title: &str, how: Show, number: f64, room: Option<f64>) -> Ma
     }
 }
 
-/// One of the three questions, with a short answer and what stands behind it. `alarming`: whether the answer is bad news.
+/// One of the three questions, with a short answer and the details. `alarming`: whether the answer
+/// is bad news.
 fn question(title: &str, answer: &str, alarming: bool, behind: &Markup) -> Markup {
     html! {
         section.panel aria-label=(title) {
@@ -101,12 +104,12 @@ impl<'a> Look<'a> {
         self.status.get(name).map_or(0.0, sum)
     }
 
-    /// What the counter at this place grew by a second; NaN when that is not known yet.
+    /// The rate of the counter at this index; NaN if not known yet.
     fn rate(&self, at: usize) -> f64 {
         self.rates.as_ref().map_or(f64::NAN, |(_, rates)| rates[at])
     }
 
-    /// Over how long rates are.
+    /// The span of the rates, in words.
     fn over(&self) -> String {
         let secs = self.rates.as_ref().map(|(secs, _)| *secs);
         secs.map_or_else(String::new, |secs| {
@@ -196,7 +199,7 @@ impl<'a> Look<'a> {
         question("Lost?", &answer, lost > 0.0, &behind)
     }
 
-    /// The counters of what was lost or refused that `keep` lets through, with their reasons.
+    /// The counters of losses and refusals that `keep` accepts, with their reasons.
     fn losses(&self, keep: impl Fn(f64) -> bool) -> Markup {
         let shown = columns("losses")
             .iter()
@@ -291,7 +294,7 @@ impl<'a> Look<'a> {
         narrow_table("Received", &heads, &received.collect::<Vec<_>>())
     }
 
-    /// The counters of a part of the daemon that may not be there.
+    /// The counters of an optional part of the daemon.
     fn group(&self, name: &str) -> Option<Markup> {
         let of = self.status.get(name)?;
         let rows = columns(name).iter().map(|it| {

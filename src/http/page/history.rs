@@ -1,9 +1,10 @@
-//! A row over time as charts: traffic, times, errors, CPU, each also at an address of its own.
+//! Charts of a row over time: traffic, times, errors, CPU, each also available at its own URL.
 //!
-//! Live charts show the last hour in memory ([`Series`]), which follows the rows of some reports; of others, and of rows too
-//! light to be kept, the page says why there is no chart. `span` is how far back they go: what there is, up to an hour, when
-//! it is not given. Of samples it is what the pool has of the report's window. Charts of the past come from the same where it reaches back that far, and from the history otherwise; all of a page
-//! from one reading.
+//! Live charts show the last hour in memory ([`Series`]), which follows the rows of some reports;
+//! for others, and for rows too light to be kept, the page says why there is no chart. `span` is
+//! how far back they go: by default everything there is, up to an hour. For samples it is the data
+//! of the pool within the report's window. Charts of the past come from the series as far as it
+//! reaches back, and from history otherwise; all of a page from one read.
 
 use std::ops::Range;
 use std::sync::{Arc, LazyLock};
@@ -37,7 +38,7 @@ const SPANS: [(&str, u64, u64); 4] = [
     ("1h", 3600, 20),
 ];
 
-/// What is drawn: `charts.toml`.
+/// The charts in `charts.toml`.
 #[derive(Debug, Deserialize)]
 struct Kinds {
     /// For rows of requests.
@@ -46,34 +47,34 @@ struct Kinds {
     samples: Vec<Kind>,
 }
 
-/// What the rows of a report count.
+/// The data that the rows of a report count.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Counted {
     Requests,
     Timers,
-    /// Samples, that reach back so many seconds.
+    /// Samples that reach back this many seconds.
     Samples(u64),
 }
 
 /// One chart.
 #[derive(Debug, Deserialize)]
 struct Kind {
-    /// In the address.
+    /// Its name in the URL.
     name: String,
     title: String,
     show: Show,
-    /// By name, colour and metric.
+    /// Name, colour and metric of each line.
     lines: Vec<(String, usize, String)>,
 }
 
-/// Points of a line of the past at most: there are hardly more pixels.
+/// Most points of a line of the past: there are hardly more pixels.
 const POINTS_WANTED: u64 = 370;
-/// Marks of a chart at most.
+/// Most marks of a chart.
 const MARKS_MAX: usize = 100;
-/// Seconds from one point to the next where the last hour is looked at closely.
+/// Possible seconds per point when zooming into the last hour.
 const FINE_STEPS: [u64; 6] = [1, 2, 5, 10, 20, 30];
 
-/// The seconds that whatever is said of now is about: the bar above every page, the legends of live charts.
+/// Length in seconds of "now": the bar above every page, the legends of live charts.
 const RECENT_SECS: u64 = 5;
 const OVER: &str = "last 5 s:";
 
@@ -88,7 +89,7 @@ pub(super) fn recent(
     newest.unwrap_or_default()
 }
 
-/// What is read where no last hour is kept.
+/// Used when there is no last hour.
 static NOTHING: LazyLock<Series> = LazyLock::new(Series::nothing);
 
 static KINDS: LazyLock<Kinds> = LazyLock::new(|| {
@@ -103,7 +104,7 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
     requests.chain(others.filter(is_new))
 }
 
-/// The parameter `span`, checked.
+/// Parses the parameter `span`.
 pub(super) fn span(params: &mut Params) -> Result<Option<&'static str>, Problem> {
     let names = SPANS.map(|(name, _, _)| name);
     let span = params.word("span", &names)?;
@@ -123,18 +124,18 @@ pub(super) struct History<'a> {
     pub(super) time: &'a Time,
 }
 
-/// What was read of a span.
+/// The data of a span.
 #[derive(Debug, Default)]
 struct Read {
-    /// When the first point begins, unix seconds.
+    /// Start of the first point, in unix seconds.
     from: u64,
     step: u64,
-    /// By metric.
+    /// Points by metric.
     points: Vec<Vec<Option<f64>>>,
 }
 
 impl Read {
-    /// The same in finer steps, if they divide its own: each point as often as it has them.
+    /// The same in finer steps, if they divide its own, by repeating points.
     fn refined(self, step: u64) -> Self {
         let times = self.step.checked_div(step).unwrap_or(0);
         if times < 2 || !self.step.is_multiple_of(step) {
@@ -153,7 +154,7 @@ impl Read {
         }
     }
 
-    /// These points, and before the first of them those of `earlier`, which has steps of the same length.
+    /// Prepends the earlier points of `earlier`, which has the same step.
     fn preceded_by(self, mut earlier: Self) -> Self {
         let before = self.from.saturating_sub(earlier.from) / self.step.max(1);
         for (points, more) in earlier.points.iter_mut().zip(self.points) {
@@ -163,14 +164,14 @@ impl Read {
         earlier
     }
 
-    /// When the first point is drawn, the middle of what it is about.
+    /// The middle of the first point's span, where it is drawn.
     fn middle(&self) -> f64 {
         self.from as f64 + self.step as f64 / 2.0
     }
 }
 
 impl<'a> History<'a> {
-    /// The row of a report with these keys; `None`: nothing is kept.
+    /// The row of a report with these keys; `None` if no data is kept.
     pub(super) fn of_row(
         view: &'a View<'_>,
         report: &'a str,
@@ -190,13 +191,13 @@ impl<'a> History<'a> {
         })
     }
 
-    /// The values of the keys; `None`: all rows together.
+    /// The values of the keys; `None` for the total.
     fn key(&self) -> Option<Vec<String>> {
         let key = self.keys.iter().map(|(_, value)| value.clone());
         (!self.keys.is_empty()).then(|| key.collect())
     }
 
-    /// The charts of this row, as figures of a page, or why there are none.
+    /// The charts of this row as figures, or why there are none.
     pub(super) fn figures(&self) -> Markup {
         let kinds = self.kinds();
         let charts = match self.charts(kinds) {
@@ -248,7 +249,7 @@ impl<'a> History<'a> {
         }
     }
 
-    /// How far back: the name, seconds, step. Without a choice, as far as there is anything.
+    /// The span: name, seconds, step. By default, as far as there is data.
     fn reach(&self) -> (&'static str, u64, u64) {
         let covered = match self.counted {
             Counted::Samples(covered) => covered,
@@ -259,13 +260,13 @@ impl<'a> History<'a> {
         };
         let wanted = |(name, secs, _): &&(&str, u64, u64)| match self.span {
             Some(span) => *name == span,
-            // What does not fit is a twentieth at most.
+            // At most a twentieth does not fit.
             None => *secs * 21 / 20 >= covered,
         };
         *SPANS.iter().find(wanted).unwrap_or(&SPANS[3])
     }
 
-    /// One chart alone; `of` is what its row is called.
+    /// One stand-alone chart; `of` is the name of its row.
     pub(super) fn picture(&self, name: &str, of: &str, theme: Theme) -> Result<Markup, Problem> {
         let kind = self.kinds().iter().find(|kind| kind.name == name);
         let kind = kind.ok_or_else(|| Problem::not_found("its rows have no such chart"))?;
@@ -277,7 +278,7 @@ impl<'a> History<'a> {
         Ok(chart.svg("alone", theme))
     }
 
-    /// Charts of these kinds, or why there are none. Before the first second is complete there are none either.
+    /// Charts of these kinds, or why there are none, as before the first second is complete.
     fn charts(&self, kinds: &'static [Kind]) -> Result<Vec<Chart>, String> {
         if let Counted::Samples(_) = self.counted {
             return self.sampled(kinds);
@@ -320,7 +321,7 @@ impl<'a> History<'a> {
         Ok(charts)
     }
 
-    /// Those of samples: up to now, whatever time is chosen.
+    /// Charts of samples: up to now, whatever time is selected.
     fn sampled(&self, kinds: &'static [Kind]) -> Result<Vec<Chart>, String> {
         let lines = kinds.iter().flat_map(|kind| &kind.lines);
         let named = |name: &String| METRICS.iter().find(|metric| metric.0 == name);
@@ -338,7 +339,7 @@ impl<'a> History<'a> {
         Ok(self.drawn_to_now(kinds, found, &[]))
     }
 
-    /// Those of the last hour.
+    /// Charts of the last hour.
     fn live(
         &self,
         kinds: &'static [Kind],
@@ -359,7 +360,7 @@ impl<'a> History<'a> {
         Ok(Some(self.drawn_to_now(kinds, found, &now)))
     }
 
-    /// Charts of what was read up to now. `now`: what the legends say of the lines, if that is not their newest points.
+    /// Charts of data up to now. `now`: values of the legend if they are not the newest points.
     fn drawn_to_now(
         &self,
         kinds: &'static [Kind],
@@ -392,7 +393,7 @@ impl<'a> History<'a> {
         charts
     }
 
-    /// What people and scripts noted of a span: the newest of it.
+    /// The newest annotations of a span.
     fn marks(&self, span: &Range<u64>) -> Vec<Mark> {
         let noted = self.source.annotations().within(&(span.start..=span.end));
         let newest = noted.iter().rev().take(MARKS_MAX);
@@ -406,19 +407,19 @@ impl<'a> History<'a> {
         newest.map(mark).collect()
     }
 
-    /// Reads a span from the last hour or the history, in steps of at least `step_min` seconds.
+    /// Reads a span from the last hour or history, in steps of at least `step_min` seconds.
     fn read(&self, metrics: &[Metric], span: &Range<u64>, step_min: u64) -> Result<Read, String> {
         let secs = span.end - span.start;
         let fits = |step: &&u64| **step >= step_min && secs.div_ceil(**step) <= POINTS_WANTED;
         let fine = FINE_STEPS.iter().find(fits).copied();
         let reaches = |reach: &Coverage| match fine {
-            // What it does not reach back to is in the history, minute by minute.
+            // Earlier times come from history, minute by minute.
             Some(_) => reach.from.next_multiple_of(60) < span.end,
             None => reach.from <= span.start,
         };
         let reach = self.series.coverage().filter(reaches);
         if let Some(reach) = reach.filter(|_| !self.time.whose.is_fleet()) {
-            // Seconds that began before the first minute that is kept as a whole are in the history too.
+            // Seconds before the first complete minute come from history too.
             let minute = reach.from.next_multiple_of(60);
             let from = if reach.from <= span.start {
                 span.start
@@ -447,7 +448,7 @@ impl<'a> History<'a> {
         self.kept(metrics, span)
     }
 
-    /// What the history has of a span.
+    /// Reads a span from history.
     fn kept(&self, metrics: &[Metric], span: &Range<u64>) -> Result<Read, String> {
         let secs = span.end - span.start;
         let question = LineQuestion {
@@ -467,7 +468,7 @@ impl<'a> History<'a> {
     }
 }
 
-/// A chart for each kind, of lines that were read in this order. `start` is where the first points are drawn.
+/// A chart for each kind, of lines read in this order. `start` is the position of the first points.
 fn drawn(
     kinds: &'static [Kind],
     blank: &Chart,
@@ -527,13 +528,13 @@ mod tests {
             step,
             points: vec![points.to_vec()],
         };
-        // Minutes of the history, where the span itself is drawn by the half minute.
+        // Minutes of history in a span drawn by the half minute.
         let minutes = read(60, 60, &[Some(1.0), None, Some(3.0)]);
         let fine = minutes.refined(30);
         let points = [Some(1.0), Some(1.0), None, None, Some(3.0), Some(3.0)];
         assert_eq!((fine.from, fine.step), (60, 30));
         assert_eq!(fine.points, [points]);
-        // From where the last hour begins, its points.
+        // From the start of the last hour on, its points.
         let now = read(180, 30, &[Some(7.0), Some(8.0)]);
         let both = now.preceded_by(fine);
         let points = [&points[..4], &[Some(7.0), Some(8.0)]].concat();

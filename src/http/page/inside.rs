@@ -1,4 +1,4 @@
-//! `/daemon/inside`: where the daemon's time and memory go, for those who look after it.
+//! `/daemon/inside`: where the daemon's time and memory go, for its operators.
 
 use maud::{Markup, html};
 

@@ -1,4 +1,5 @@
-//! Where the daemon's own time goes: stages and waits by the second, the slowest statements; and what is stuck now.
+//! Where the daemon's own time goes: rates of stages and waits, the slowest statements, and
+//! anything stuck.
 
 use std::time::Instant;
 
@@ -13,21 +14,21 @@ use crate::instruments::summary::Summary;
 use crate::instruments::sums::Totals;
 use crate::instruments::{digests, thread};
 
-/// Statements that are shown.
+/// Statements shown.
 const STATEMENTS: usize = 10;
 
-/// How much of their text.
+/// Characters shown of their text.
 const TEXT_CHARS: usize = 120;
 
-/// What goes on for longer is stuck, seconds.
+/// Seconds after which an activity counts as stuck.
 const STUCK_SECS: f64 = 1.0;
 
-/// Whether waiting for it is no trouble: there was nothing to do.
+/// Whether waiting for it is harmless, since there is nothing to do.
 fn is_rest(instrument: &Instrument) -> bool {
     matches!(instrument.class, Class::Idle | Class::Socket)
 }
 
-/// The tables, where anything is measured.
+/// The tables, if anything is measured.
 pub(super) fn section(view: &View<'_>) -> Markup {
     let Some(registry) = registry() else {
         return html! {};
@@ -41,13 +42,14 @@ fn secs(registry: &Registry, instrument: &Instrument, units: u64) -> f64 {
     registry.picos(instrument, units) as f64 / 1e12
 }
 
-/// Stages and waits, those that take most first.
+/// Stages and waits, by time.
 fn times(view: &View<'_>, registry: &Registry) -> Markup {
     let summary = Summary::read();
     let all = [Kind::Stages, Kind::Waits].map(|kind| summary.global(kind).collect::<Vec<_>>());
     let mut all: Vec<(&Instrument, Totals)> = all.concat();
     all.retain(|(instrument, totals)| totals.count > 0 && !is_rest(instrument));
-    // Each time the same instruments in the same order, for the rates; those that never counted are not among them.
+    // The same instruments in the same order each time, for the rates; those that never counted are
+    // left out.
     let counters = all.iter().flat_map(|(instrument, totals)| {
         [totals.count as f64, secs(registry, instrument, totals.sum)]
     });
@@ -133,7 +135,7 @@ fn statements(registry: &Registry) -> Markup {
     )
 }
 
-/// What goes on for too long, in words.
+/// Activities that are stuck, in words.
 pub(super) fn stuck() -> Vec<String> {
     let Some(registry) = registry() else {
         return Vec::new();

@@ -1,9 +1,10 @@
 //! The pages: what is slow, where and since when, for people with a browser.
 //!
-//! Every page is made on the server, whole, from one reading of the data, and works without JavaScript: links and forms with
-//! GET, the filters in the address, so that an address can be pasted into a chat. A small script (`live.js`) swaps what
-//! changed when [`events`] says that a second has passed, and makes and drops reports through the API. Nothing comes from
-//! outside: one style sheet and one script, compiled in, and a content security policy that allows no others.
+//! Every page is built on the server, whole, from one read of the data, and works without
+//! JavaScript: links and forms with GET, the filters in the URL, so that a URL can be pasted into a
+//! chat. A small script (`live.js`) swaps changed parts whenever [`events`] announces a second, and
+//! creates and drops reports through the API. Nothing comes from outside: one style sheet and one
+//! script, compiled in, and a content security policy that allows no others.
 //!
 //! | file | shows |
 //! |---|---|
@@ -17,12 +18,15 @@
 //! | `changes` | which keys the change from one span to another comes from |
 //! | `health`, `inside` | the daemon itself; where its time (`instruments`) and its memory go |
 //!
-//! Below them: `render` (pages and refusals as answers), [`frame`] (what all pages have), `table` (one table), `columns` (what tables show),
-//! [`time`] (now, or which span of the past), `ranking` (rows of reports), `timer_groups` (sums over raw timers), [`chart`] (SVG), `history` (charts of the last hour), `formatting` (numbers and hostile names as text),
-//! `cache` (each page is made once a second at most), `compressed`.
+//! Below them: `render` (pages and errors as responses), [`frame`] (the parts common to all pages),
+//! `table` (one table), `columns` (the columns of tables), [`time`] (now, or which span of the
+//! past), `ranking` (rows of reports), `timer_groups` (sums over raw timers), [`chart`] (SVG),
+//! `history` (charts of the last hour), `formatting` (numbers and hostile names as text), `cache`
+//! (each page is built at most once a second), `compressed`.
 //!
-//! Names come from packets. They reach a page only as text of maud's templates, which escape everything, or percent-encoded
-//! in an address that begins with a slash; what is invisible or turns the direction of text is shown as a sign (`formatting`).
+//! Names come from packets. They reach a page only as text of maud's templates, which escape
+//! everything, or percent-encoded in a URL that begins with a slash; characters that are invisible
+//! or change the direction of text are shown as signs (`formatting`).
 
 mod alerts;
 mod assets;
@@ -62,8 +66,8 @@ use axum::routing::{MethodRouter, get};
 use self::render::{Kind, route};
 use super::app::{App, Endpoint};
 
-/// Bytes that pages take at most while `readings` of them are being made: those that are kept for a second, and sums over raw
-/// timers.
+/// Most bytes of pages while `readings` of them are being built: those kept for a second, and sums
+/// over raw timers.
 #[must_use]
 pub const fn bytes_max(readings: usize) -> usize {
     cache::BYTES + readings * timers::SUMS_BYTES

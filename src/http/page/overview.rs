@@ -1,9 +1,9 @@
 //! `/`: what is slow, where and since when, on one page.
 //!
-//! Numbers over all requests and the scripts that stand out, charts, then the top rows: scripts, timers, servers, hosts,
-//! statuses, each by the same choice of total time, p95, count or errors (`sort`). Other parameters are let through: no program
-//! reads this page by them. Every name leads to its row's page, every heading to the whole report. While nothing has been
-//! received, the page says what to do.
+//! Numbers over all requests and the scripts that stand out, charts, then the top rows: scripts,
+//! timers, servers, hosts, statuses, all by total time, p95, count or errors (`sort`). Unknown
+//! parameters are accepted: programs do not use this page. Every name links to its row's page,
+//! every heading to the whole report. While nothing has been received, the page says what to do.
 
 use std::net::SocketAddr;
 
@@ -28,10 +28,10 @@ use crate::query::read_model::RequestSearch;
 use crate::query::table::Table;
 use crate::series::EVERYTHING;
 
-/// What the top rows can be chosen by: in the address, in words, the column of requests, the column of timers.
+/// An order of the top rows: in the URL, in words, the column of requests, the column of timers.
 type Order = (&'static str, &'static str, &'static str, &'static str);
 
-/// The first only of two spans that are compared.
+/// The first is for two compared spans only.
 const ORDERS: [Order; 5] = [
     ("p95_change", "what got slower", "p95_change", "p95"),
     ("time", "total time", "req_time_total", "time"),
@@ -40,7 +40,7 @@ const ORDERS: [Order; 5] = [
     ("errors", "errors", "error_count", "time"),
 ];
 
-/// The reports of the panels: name, heading, rows, columns beside the key.
+/// The reports of the panels: name, heading, rows, columns in addition to the key.
 const PANELS: [(&str, &str, usize, &str); 4] = [
     ("report_by_script_name", "Scripts", 12, LARGE),
     ("report_by_server_name", "Servers", 6, SMALL),
@@ -52,7 +52,7 @@ const LARGE: &str =
 const SMALL: &str = "req_time_total req_time_percent p95 req_count error_count";
 const STATUSES: &str = "req_time_total req_time_percent p95 req_count req_per_sec";
 
-/// Requests that a script should have before its p95 stands out: the one slow call of a night says little.
+/// Fewest requests of a script for its p95 to stand out: a single slow call at night says little.
 const STANDS_OUT: f64 = 10.0;
 
 /// `GET /`
@@ -60,7 +60,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     let mut params = view.form()?;
     let span = history::span(&mut params)?;
     let (source, time) = (view.source, &view.time);
-    // Of two spans that are compared, what got slower comes first.
+    // For two compared spans, rows that became slower come first.
     let orders = match time.spans.as_ref().and_then(|spans| spans.before.as_ref()) {
         Some(_) => &ORDERS[..],
         None => &ORDERS[1..],
@@ -124,7 +124,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     view.page("/", "Overview", &main)
 }
 
-/// The column of timers by which the largest are chosen, in words too.
+/// The column of timers for an order, and its description.
 fn timer_order(order: Order) -> (&'static str, &'static str) {
     let words = match order.3 {
         "time" => "total time",
@@ -166,7 +166,7 @@ fn numbers(all: &Ranking, source: &Catalog, time: &Time) -> Markup {
     }
 }
 
-/// The scripts that stand out: which takes the most time, which is slow, which fails.
+/// The scripts that stand out: by time, by slowness, by failures.
 fn leaders(scripts: &mut Ranking, report: &str, time: &Time) -> Result<Markup, Problem> {
     let (requests, longest) = (scripts.table().column("req_count"), scripts.time);
     let requests = |table: &dyn Table, row| table.value(row, requests?).number();
@@ -208,7 +208,7 @@ fn leaders(scripts: &mut Ranking, report: &str, time: &Time) -> Result<Markup, P
     })
 }
 
-/// What to do while nothing is there to see.
+/// Instructions while there is nothing to see.
 fn start(source: &Catalog) -> Markup {
     let status = source.status();
     let received = status.get("datagrams_received").and_then(Json::as_u64);
@@ -272,7 +272,7 @@ fn panel(
     let sort = Sort::largest(order.2);
     let (rows, total) = ranking.choose(&|_, _| true, &sort, (0, limit))?;
     let mut columns = ranking.columns_named(names);
-    // The number by which rows are chosen stands beside their names, on a phone too.
+    // The number that rows are ordered by stands next to their names, on a phone too.
     let by = order.2.trim_end_matches("_change");
     columns.sort_by_key(|column| column.name != by);
     let mut heads = ranking.heads(&columns, None);

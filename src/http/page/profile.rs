@@ -1,9 +1,10 @@
-//! `/profile`: which function of which script is running, by the samples of PHP's stat extension.
+//! `/profile`: which functions of which scripts are running, by samples of PHP's stat extension.
 //!
-//! An icicle of what samples hold: of PHP code its script, function and line; of a function of PHP's own its script, caller and
-//! function. A sample has no deeper stack, and the page says so. Each box leads to the same page with its keys as conditions, and
-//! `q` marks what has a text in its name, so zoom and search need no script. `format=folded` has the same for tools that draw
-//! flame graphs: frames with semicolons between, and the number of samples.
+//! An icicle of the samples: for PHP code its script, function and line; for a built-in function
+//! its script, caller and function. A sample has no deeper stack, and the page says so. Each box
+//! links to the same page with its keys as conditions, and `q` marks names that contain a text, so
+//! zoom and search need no script. `format=folded` returns the same for tools that draw flame
+//! graphs: frames separated by semicolons, and the number of samples.
 
 use std::collections::BTreeMap;
 
@@ -26,14 +27,14 @@ const ROWS: usize = 25;
 const WIDTH: f64 = 1000.0;
 const LAYER: f64 = 22.0;
 
-/// Narrowest box that is drawn, and narrowest that has a name.
+/// Narrowest box that is drawn, and narrowest with a name.
 const NARROW: f64 = 1.0;
 const NAMED: f64 = 24.0;
 
 /// Width of a character.
 const CHARACTER: f64 = 6.6;
 
-/// What the boxes are made of.
+/// The keys of boxes.
 const BOXES: [SampleKey; 7] = [
     SampleKey::Type,
     SampleKey::Script,
@@ -44,10 +45,10 @@ const BOXES: [SampleKey; 7] = [
     SampleKey::Caller,
 ];
 
-/// What is asked for first; the other keys are below.
+/// The first fields of the form; the other keys are below.
 const ASKED: [SampleKey; 3] = [SampleKey::Script, SampleKey::Scope, SampleKey::Function];
 
-/// The tables below them.
+/// The tables below the icicle.
 const TABLES: [(&str, &[SampleKey]); 3] = [
     (
         "Functions",
@@ -123,7 +124,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     view.page("/profile", &title, &main)
 }
 
-/// A condition of the form.
+/// A condition in the form.
 fn field(key: SampleKey, given: Option<&str>) -> Markup {
     let size = if key.is_number() || matches!(key, SampleKey::Type | SampleKey::Method) {
         8
@@ -133,7 +134,7 @@ fn field(key: SampleKey, given: Option<&str>) -> Markup {
     html! { label { span.capital { (key.name()) } " " input type="search" name=(key.name()) value=[given] size=(size); } }
 }
 
-/// Where the requests of a script are, or those of one host.
+/// The URL of the requests of a script, perhaps on one host.
 pub(super) fn requests_of(view: &View<'_>, script: &str, host: Option<&str>) -> String {
     let key = |name: &str, value: &str| (name.to_owned(), value.to_owned());
     let script = key("script_name", script);
@@ -147,7 +148,7 @@ pub(super) fn requests_of(view: &View<'_>, script: &str, host: Option<&str>) -> 
     view.time.row_link(report, "row", &keys, None)
 }
 
-/// Where the profile of the script, and the host, of a row of requests is, if samples are kept.
+/// The URL of the profile for a row of requests, by script and host, if samples are kept.
 pub(super) fn link_to(view: &View<'_>, keys: &[(String, String)]) -> Option<String> {
     let is_now = view.time.spans.is_none() && view.source.has_samples();
     let named = |(key, value): &'_ (String, String)| match key.as_str() {
@@ -164,7 +165,8 @@ pub(super) fn link_to(view: &View<'_>, keys: &[(String, String)]) -> Option<Stri
     (is_now && has_script).then(link)
 }
 
-/// The rows of a report with the most samples; each leads to the same page with its keys as conditions.
+/// The rows of a report with the most samples; each links to the same page with its keys as
+/// conditions.
 fn rows(label: &str, answer: ReportAnswer, params: &Params) -> Result<Markup, Problem> {
     let mut ranking = Ranking::sampled(answer);
     let sort = ranking.sort();
@@ -197,22 +199,22 @@ fn integer(value: &Value<'_>) -> u64 {
     }
 }
 
-/// What samples hold, as a tree of three layers.
+/// The samples as a tree of three layers.
 #[derive(Debug, Default)]
 struct Tree {
     root: Node,
-    /// Samples in it.
+    /// Samples in the tree.
     samples: u64,
-    /// Samples with nothing running, which are not.
+    /// Samples with nothing running, which are left out.
     idle: u64,
 }
 
 #[derive(Debug, Default)]
 struct Node {
     samples: u64,
-    /// By name and whether it is a function of PHP's own.
+    /// Children by name, and whether it is a built-in function.
     below: BTreeMap<(String, bool), Node>,
-    /// The conditions that lead to it.
+    /// The conditions for this node.
     keys: Vec<(&'static str, String)>,
 }
 
@@ -271,14 +273,14 @@ impl Tree {
         tree
     }
 
-    /// A line for each path: frames with semicolons between, and how many samples.
+    /// A line per path: frames separated by semicolons, and the number of samples.
     fn folded(&self) -> String {
         let mut out = String::new();
         self.root.fold(&mut Vec::new(), &mut out);
         out
     }
 
-    /// As a picture in the page.
+    /// Draws the tree for the page.
     fn drawn(&self, params: &Params, search: Option<&str>) -> Markup {
         let mut boxes = Vec::new();
         let scale = WIDTH / self.samples.max(1) as f64;

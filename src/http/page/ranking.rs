@@ -1,8 +1,8 @@
 //! Rows of a report as a table: the same columns for every report, with errors and percentiles.
 //!
-//! The read model gives any report in the columns of the native form ([`Catalog::report`]); what is shown of them, under which
-//! heading and in which unit stands in `columns.toml`, once for requests and once for timers. A table shows at most a page of rows, so its
-//! size does not grow with the report.
+//! The read model returns any report in the columns of the native form ([`Catalog::report`]);
+//! `columns.toml` selects columns, headings and units, once for requests and once for timers. A
+//! table shows at most a page of rows, so its size does not grow with the report.
 //!
 //! [`Catalog::report`]: crate::query::catalog::Catalog::report
 
@@ -22,45 +22,45 @@ use crate::query::table::Table;
 use crate::report::selection::select;
 use crate::value::Value;
 
-/// The percentiles beside the median.
+/// The percentiles in addition to the median.
 const PERCENTILES: [f64; 2] = [95.0, 99.0];
 
-/// Remarks on what is lacking that are shown.
+/// Most remarks shown on incomplete data.
 const REMARKS: usize = 3;
-/// Rows of the past whose percentiles are read to sort by them, when not all are.
+/// Rows of the past whose percentiles are read for sorting, if not all are.
 const HEAVIEST: usize = 250;
 
-/// From which change on it should catch the eye.
+/// Relative change that is highlighted.
 const CHANGED: f64 = 0.1;
 
-/// The part of requests from which on failing is shown in red.
+/// Fraction of failed requests that is shown in red.
 const FAILING: f64 = 0.01;
 
-/// How rows are sorted now, and where a click on a head leads, for a sort parameter.
+/// The current order, and the URL for a sort parameter.
 type Sorting<'a> = (&'a Sort, &'a dyn Fn(&str) -> String);
 
-/// A report as the read model gave it, and how it is shown.
+/// A report from the read model, and how to show it.
 #[derive(Debug)]
 pub(super) struct Ranking {
     pub(super) answer: ReportAnswer,
     /// Whether it counts timers.
     pub(super) timers: bool,
-    /// The columns beside the keys.
+    /// The columns in addition to the keys.
     pub(super) columns: Vec<Column>,
-    /// The column with the time of all together.
+    /// The column with the total time.
     pub(super) time: &'static str,
-    /// How a key is shown that a row does not have.
+    /// The text for a key that a row does not have.
     missing: &'static str,
-    /// What it is about, in words.
+    /// The time and data it covers, in words.
     about: String,
-    /// Whether a change stands beside its number, not in a column of its own.
+    /// Whether a change stands next to its number instead of in a column of its own.
     is_brief: bool,
-    /// Whether, of the past, rows are sorted by percentiles of those with the most time alone, the others behind them: histograms of all
-    /// take long to read.
+    /// Whether, for the past, only rows with the most time are sorted by percentiles, with the
+    /// others after them: reading all histograms takes long.
     pub(super) heaviest_only: bool,
 }
 
-/// What is lacking in an answer.
+/// Remarks on incomplete data.
 pub(super) fn remarks(remarks: &[String], time: &Time) -> Markup {
     html! {
         @for remark in remarks.iter().take(REMARKS) { p.note { "Incomplete: " (visible(&time.in_zone(remark))) "." } }
@@ -69,14 +69,15 @@ pub(super) fn remarks(remarks: &[String], time: &Time) -> Markup {
 }
 
 impl Ranking {
-    /// Reads a report in the columns that all have.
+    /// Reads a report in the columns that all reports have.
     pub(super) fn read(view: &View<'_>, name: &str) -> Result<Self, Problem> {
         let question = view.time.question(Some(&PERCENTILES), &[]);
         let answer = view.source.report(name, &question)?;
         Ok(Self::native(answer).in_words(&view.time))
     }
 
-    /// Reads several in brief, which costs little more than one; or why one of them has no past.
+    /// Reads several reports in brief, which costs little more than one; or says why one of them
+    /// has no past.
     pub(super) fn read_all<const N: usize>(
         view: &View<'_>,
         names: [&str; N],
@@ -88,7 +89,7 @@ impl Ranking {
         Ok(all.try_into().expect("there is an answer for each name"))
     }
 
-    /// The same, which says what it is about by the clocks of the page.
+    /// Adds the description, in the page's time zone.
     fn in_words(self, time: &Time) -> Self {
         let answer = &self.answer;
         match &answer.of_span {
@@ -126,8 +127,8 @@ impl Ranking {
         }
     }
 
-    /// Rows of keys and numbers made here: sums over raw timers, or raw requests. Columns of `table` that are not there are not
-    /// shown.
+    /// Rows of keys and numbers computed here: sums over raw timers, or raw requests. Columns
+    /// missing in `table` are not shown.
     pub(super) fn made(
         rows: Box<dyn Table>,
         key_columns: Vec<usize>,
@@ -150,7 +151,7 @@ impl Ranking {
         }
     }
 
-    /// Reads a report in its own columns; of a histogram view, the row with these keys.
+    /// Reads a report in its own columns; for a histogram view, the row with these keys.
     pub(super) fn read_own(
         view: &View<'_>,
         name: &str,
@@ -176,7 +177,7 @@ impl Ranking {
         Self::of(answer, columns, "")
     }
 
-    /// Of samples.
+    /// A ranking of samples.
     pub(super) fn sampled(answer: ReportAnswer) -> Self {
         Self {
             missing: "\u{2014}",
@@ -188,12 +189,13 @@ impl Ranking {
         self.answer.table.as_ref()
     }
 
-    /// Whether its one row is all requests.
+    /// Whether its only row is the total.
     fn is_total(&self) -> bool {
         self.answer.key_columns.is_empty() && !self.time.is_empty()
     }
 
-    /// The same in the columns of one span; when two are compared, with changes beside the numbers.
+    /// Limits it to the columns of one span; when two are compared, changes stand next to the
+    /// numbers.
     pub(super) fn brief(self) -> Self {
         let table = if self.timers { "timers" } else { "requests" };
         let mut columns = columns(table).to_vec();
@@ -206,18 +208,18 @@ impl Ranking {
         }
     }
 
-    /// What it is about, in words.
+    /// The time and data it covers, in words.
     pub(super) fn about(&self) -> &str {
         &self.about
     }
 
-    /// What is lacking in it.
+    /// Remarks on incomplete data.
     pub(super) fn remarks(&self, time: &Time) -> Markup {
         let of_span = self.answer.of_span.as_ref();
         remarks(of_span.map_or(&[], |it| &it.partial), time)
     }
 
-    /// By what rows are sorted when nothing is said: of two spans that are compared, by what got slower.
+    /// The default order: for two compared spans, by how much slower rows became.
     pub(super) fn sort(&self) -> Sort {
         let slower = self
             .columns
@@ -226,13 +228,14 @@ impl Ranking {
         Sort::largest(slower.map_or(self.time, |column| &column.name))
     }
 
-    /// The columns of these names, with blanks between them, in this order.
+    /// The columns of these names, separated by blanks, in this order.
     pub(super) fn columns_named(&self, names: &str) -> Vec<Column> {
         let named = |name| self.columns.iter().find(|it| it.name == name).cloned();
         names.split(' ').filter_map(named).collect()
     }
 
-    /// The rows that `keep` lets through, in order, cut; and how many there were before. What they show is there then.
+    /// The rows that `keep` accepts, sorted and cut; and how many there were before the cut. Their
+    /// data is loaded then.
     pub(super) fn choose(
         &mut self,
         keep: &dyn Fn(&dyn Table, usize) -> bool,
@@ -247,7 +250,7 @@ impl Ranking {
             let names = table.columns().iter().map(|column| column.name.as_str());
             return Err(Problem::parameter("sort", why).accepting(names));
         }
-        // Rows that are equal there stand in the order of their time, so that the order does not flicker.
+        // Ties are ordered by time, so that rows do not jump.
         let sort: Vec<_> = first.into_iter().chain(by(self.time, true)).collect();
         let columns: Vec<usize> = sort.iter().map(|(column, _)| *column).collect();
         let heaviest =
@@ -264,7 +267,7 @@ impl Ranking {
         Ok(chosen)
     }
 
-    /// Chooses for each column the scale in which these rows are shown.
+    /// Chooses the scale of each column for these rows.
     pub(super) fn fit(&mut self, rows: &[usize]) {
         let scale = |column: &Column| {
             let numbers = self.numbers(&column.name);
@@ -277,7 +280,7 @@ impl Ranking {
         }
     }
 
-    /// Fetches what is shown of some rows.
+    /// Loads the displayed data of some rows.
     pub(super) fn load(&mut self, rows: &[usize]) -> Result<(), QueryError> {
         let table = self.answer.table.as_mut();
         let columns = self.columns.iter();
@@ -294,12 +297,12 @@ impl Ranking {
         names.zip(values).collect()
     }
 
-    /// The address of a row's own page.
+    /// The URL of a row's own page.
     pub(super) fn row_link(&self, report: &str, row: usize, time: &Time) -> String {
         time.row_link(report, "row", &self.row_keys(row), None)
     }
 
-    /// A value of the only row, by the name of its column, as the text by which it can be searched for.
+    /// A value of the only row, by column name, as the text by which it can be searched for.
     pub(super) fn plain(&self, column: &str) -> String {
         let at = self.table().column(column);
         at.map_or_else(String::new, |at| {
@@ -316,7 +319,7 @@ impl Ranking {
         }
     }
 
-    /// The heads of the keys and of `columns`; with `sort`, which sort.
+    /// The heads of the keys and of `columns`; with `sort`, they sort.
     pub(super) fn heads(&self, columns: &[Column], sort: Option<Sorting<'_>>) -> Vec<Head> {
         let sorting = |head: Head, name: &str| match sort {
             Some((sort, address)) => head.sorts(name, sort, address),
@@ -337,8 +340,8 @@ impl Ranking {
         keys.chain(total).chain(columns).collect()
     }
 
-    /// Rows as cells: the keys, the first over a bar that is as long as the number in `sort`, and `columns`. `address` is where
-    /// the key of a row leads, by its place among the keys.
+    /// Rows as cells: the keys, the first over a bar as long as the number in `sort`, and
+    /// `columns`. `address` returns the URL for a key of a row, by the key's index.
     pub(super) fn cells(
         &self,
         rows: &[usize],
@@ -387,13 +390,13 @@ impl Ranking {
         html! { td class=[class.map(|class| format!("{class} {}", kind.unwrap_or_default()).trim_end().to_owned())] { (self.shown(column, row)) (self.before(column, row)) } }
     }
 
-    /// Whether there is a change of a number to show beside it.
+    /// Whether a change of a number is shown next to it.
     pub(super) fn is_compared(&self, column: &Column) -> bool {
         let change = format!("{}_change", column.name);
         self.is_brief && self.table().column(&change).is_some()
     }
 
-    /// What a number was in the span that this one is compared with.
+    /// The number in the comparison span.
     fn before(&self, column: &Column, row: usize) -> Markup {
         let before = self.number(&format!("{}_before", column.name), row);
         html! {
@@ -414,7 +417,7 @@ impl Ranking {
         }
     }
 
-    /// A value as it is shown, without what is around it.
+    /// A value as shown, without its surroundings.
     pub(super) fn shown(&self, column: &Column, row: usize) -> Markup {
         let at = self.table().column(&column.name);
         let value = at.map_or(Value::Null, |at| self.table().value(row, at));
@@ -431,23 +434,23 @@ impl Ranking {
         }
     }
 
-    /// Which part of the requests of a row failed.
+    /// The fraction of failed requests of a row.
     fn failing(&self, row: usize) -> f64 {
         let errors = self.number("error_count", row).unwrap_or(0.0);
         errors / self.number("req_count", row).unwrap_or(0.0).max(1.0)
     }
 
-    /// Whether so many fail that it should catch the eye.
+    /// Whether failures are frequent enough to highlight.
     fn fails(&self, column: &Column, row: usize) -> bool {
         column.show == Show::Errors && self.failing(row) >= FAILING
     }
 
-    /// A number of a row; `None` when it is not known.
+    /// A number of a row; `None` if unknown.
     pub(super) fn number(&self, column: &str, row: usize) -> Option<f64> {
         self.numbers(column)(row)
     }
 
-    /// The numbers of a column, by row: for many of them.
+    /// The numbers of a column by row, for many of them.
     pub(super) fn numbers(&self, column: &str) -> impl Fn(usize) -> Option<f64> {
         let table = self.table();
         let column = table.column(column);

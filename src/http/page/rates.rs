@@ -1,16 +1,16 @@
-//! What counters of the daemon's pages grew by, a second.
+//! Rates of counters on the daemon's pages.
 //!
-//! Rates are over the last seconds in which the page was made, for whichever client, and say how many: a page that nobody loaded
-//! for a minute shows none at first.
+//! Rates are over the last seconds in which the page was built, for any client, and say how many: a
+//! page that nobody loaded for a minute shows none at first.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-/// Over how long rates are, at least, once the page has been looked at for as long.
+/// Shortest span of rates, once the page has been viewed that long.
 const APART: Duration = Duration::from_secs(5);
-/// Readings that are further apart say little about now.
+/// Readings farther apart say little about now.
 const APART_MAX: Duration = Duration::from_secs(60);
 
 /// The counters of the last readings.
@@ -18,14 +18,15 @@ const APART_MAX: Duration = Duration::from_secs(60);
 pub(in crate::http) struct Rates(Mutex<VecDeque<(Instant, Vec<f64>)>>);
 
 impl Rates {
-    /// What each counter grew by a second, and over how many seconds; `None`: there was no reading of late, or of others.
+    /// The rate of each counter, and the number of seconds; `None` if there was no recent reading,
+    /// or one of other counters.
     pub(super) fn since(&self, now: Instant, counters: Vec<f64>) -> Option<(f64, Vec<f64>)> {
         let mut readings = self.0.lock();
         let is_of_use = |it: &(Instant, Vec<f64>)| {
             now.duration_since(it.0) < APART_MAX && it.1.len() == counters.len()
         };
         readings.retain(is_of_use);
-        // The newest that is old enough stays.
+        // Keeps the newest that is old enough.
         while readings
             .get(1)
             .is_some_and(|it| now.duration_since(it.0) >= APART)
@@ -37,7 +38,7 @@ impl Rates {
             let rate = |(now, before): (&f64, &f64)| (now - before) / secs;
             (secs > 0.0).then(|| (secs, counters.iter().zip(before).map(rate).collect()))
         });
-        // Pages are made once a second, those with other parameters more often.
+        // Pages are built once a second, those with other parameters more often.
         let is_new =
             |it: &(Instant, Vec<f64>)| now.duration_since(it.0) >= Duration::from_millis(500);
         if readings.back().is_none_or(is_new) {

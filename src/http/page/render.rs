@@ -1,4 +1,5 @@
-//! Pages as answers: made on a thread that may block, shared for a second, with a refusal that is a page too.
+//! Pages as responses: built on a thread that may block, shared for a second, with errors as pages
+//! too.
 
 use std::sync::Arc;
 
@@ -23,25 +24,25 @@ use crate::http::span::Span;
 use crate::query::catalog::Catalog;
 use crate::query::error::QueryError;
 
-/// What a page may load and do. Nothing inline, nothing from elsewhere.
+/// Content security policy of pages: nothing inline, nothing from elsewhere.
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; \
                       connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
 const HTML: &str = "text/html; charset=utf-8";
 
-/// What a page is made from.
+/// The input of a page.
 pub(super) struct View<'a> {
     pub(super) source: &'a Catalog,
     pub(super) app: &'a App,
-    /// The parts of the path that the route names.
+    /// The parameters in the path of the route.
     pub(super) path: Vec<String>,
-    /// Which time it is about.
+    /// The selected time.
     pub(super) time: Time,
     uri: &'a Uri,
 }
 
 impl View<'_> {
-    /// The parameters; empty ones count as not given, since forms send them.
+    /// The parameters; empty ones count as absent, since forms send them.
     pub(super) fn form(&self) -> Result<Params, Problem> {
         let mut params = Params::of_form(self.uri.query())?;
         Span::take_compared(&mut params);
@@ -49,7 +50,7 @@ impl View<'_> {
         Ok(params)
     }
 
-    /// The parameters, empty ones too: a key may be the empty text.
+    /// The parameters, including empty ones: a key may be the empty text.
     pub(super) fn params(&self) -> Result<Params, Problem> {
         let mut params = Params::parse(self.uri.query())?;
         Span::take_compared(&mut params);
@@ -57,7 +58,7 @@ impl View<'_> {
         Ok(params)
     }
 
-    /// The whole page, of the section with this address.
+    /// The whole page, of the section with this URL.
     pub(super) fn page(
         &self,
         section: &str,
@@ -66,9 +67,9 @@ impl View<'_> {
     ) -> Result<Markup, Problem> {
         let (path, params) = (self.uri.path(), self.params()?);
         let members = self.source.fleet_members();
-        // What the other pages show is not shipped, or not added up.
+        // The data of other pages is not shipped, or not added up.
         let is_here = !["/", "/reports", "/alerts", "/daemon"].contains(&section);
-        // The daemon itself has no past and no fleet, and alerts are of now.
+        // The daemon itself has no past and no fleet, and alerts are current.
         let control = html! {
             @if section != "/daemon" && section != "/alerts" {
                 (self.time.control(path, &params))
@@ -97,27 +98,28 @@ impl View<'_> {
         ))
     }
 
-    /// The first part of the path that the route names.
+    /// The first parameter in the path of the route.
     pub(super) fn name(&self) -> &str {
         self.path.first().map_or("", String::as_str)
     }
 }
 
-/// Makes a page, or a picture.
+/// Builds a page, or a picture.
 pub(super) type Page = fn(&View<'_>) -> Result<Markup, Problem>;
 
-/// How a page is answered.
+/// How a page is served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Made once a second at most, however many look at it.
+    /// Built at most once a second, however many look at it.
     Shared,
     /// Shared as well, and of a span in any case, so that there is something to compare.
     Compared,
     /// Made each time: one's own changes must be seen at once.
     Fresh,
-    /// Shared as well; with `format=folded` it is a plain text.
+    /// Shared as well; plain text with `format=folded`.
     OrFolded,
-    /// A chart alone, for wikis and tickets. What goes wrong is a problem document: nobody reads a page inside of a picture.
+    /// A stand-alone chart, for wikis and tickets. Errors are problem documents: nobody reads a
+    /// page inside a picture.
     Picture,
 }
 
@@ -145,7 +147,7 @@ pub(super) fn route(kind: Kind, page: Page) -> MethodRouter<Arc<App>> {
                 Ok(text) if is_folded => answer(&text, &headers, "text/plain; charset=utf-8"),
                 Ok(text) => answer(&text, &headers, HTML),
                 Err(problem) if is_folded || kind == Kind::Picture => problem.into_response(),
-                // A page that says why there is no other.
+                // An error page.
                 Err(problem) => {
                     let here = Params::parse(query.as_deref()).unwrap_or_default();
                     let here = here.get("fleet").map(|_| {
@@ -200,7 +202,7 @@ pub(in crate::http) fn is_wanted(headers: &HeaderMap) -> bool {
     accept.is_some_and(|accept| accept.contains("text/html"))
 }
 
-/// For a browser at an address where there is no page.
+/// The answer to a browser at a URL without a page.
 pub(in crate::http) fn not_found(path: &str, headers: &HeaderMap) -> Response<Body> {
     let paths = frame::SECTIONS.map(|(path, _)| path);
     let question = suggest::question(path, paths);
@@ -211,7 +213,7 @@ pub(in crate::http) fn not_found(path: &str, headers: &HeaderMap) -> Response<Bo
     response
 }
 
-/// For a browser that is not let in: no links and no names, and nothing that would have to be loaded.
+/// The answer to a browser without access: no links and no names, and nothing to load.
 pub(in crate::http) fn stranger(problem: Problem) -> Response<Body> {
     let page = frame::problem(problem.status, problem.detail(), None, true).into_string();
     let mut response = problem.into_response();

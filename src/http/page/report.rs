@@ -1,7 +1,8 @@
-//! `/reports/{name}`: any report as a table, sorted, filtered, a page at a time.
+//! `/reports/{name}`: any report as a table, sorted, filtered and paged.
 //!
-//! By default all reports are shown in the same columns, with errors and percentiles ([`ranking`](super::ranking));
-//! `view=own` shows the columns that the report itself has, as the API and SQL do. Tables of the daemon's own counters have only those.
+//! By default all reports are shown in the same columns, with errors and percentiles
+//! ([`ranking`](super::ranking)); `view=own` shows the report's own columns, as the API and SQL do.
+//! Tables of the daemon's own counters have only those.
 
 use axum::http::StatusCode;
 use maud::{Markup, html};
@@ -20,11 +21,11 @@ use crate::query::read_model::{ReportAnswer, ReportSummary};
 use crate::query::table::Table;
 use crate::query::tables::{KIND, SAMPLES};
 
-/// Rows on one page when nothing is said, and at most: what keeps a page below a hundred kilobytes.
+/// Default and largest number of rows on one page, which keep it below a hundred kilobytes.
 pub(super) const LIMIT_DEFAULT: usize = 50;
 pub(super) const LIMIT_MAX: usize = 100;
 
-/// The report as it is listed.
+/// The report as listed.
 pub(super) fn summary(source: &Catalog, name: &str) -> Result<ReportSummary, Problem> {
     let mut reports = source.reports();
     if let Some(at) = reports.iter().position(|report| report.name == name) {
@@ -101,7 +102,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     view.page("/reports", &visible(name), &main)
 }
 
-/// What the report is.
+/// A description of the report.
 fn about(report: &ReportSummary) -> Markup {
     html! {
         p.about {
@@ -113,7 +114,7 @@ fn about(report: &ReportSummary) -> Markup {
     }
 }
 
-/// The conditions: keys that are given, and the text that any key has to hold.
+/// The conditions: given keys, and a text that any key has to contain.
 fn keep<'a>(
     answer: &ReportAnswer,
     params: &'a Params,

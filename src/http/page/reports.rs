@@ -1,7 +1,7 @@
-//! `/reports`: all reports, and the form that makes one.
+//! `/reports`: all reports, and the form that creates one.
 //!
-//! Making and dropping goes through the API, by the script: that is what keeps other sites' forms out (`request_checks.rs`). Without
-//! JavaScript the page says how to do it from a shell.
+//! Creating and dropping goes through the API, by the script, which keeps other sites' forms out
+//! (`request_checks.rs`). Without JavaScript the page says how to do it from a shell.
 
 use maud::{Markup, html};
 
@@ -66,7 +66,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
 
 fn row(report: &ReportSummary, time: &Time) -> Markup {
     let name = visible(&report.name);
-    // The keys in one text are no further key.
+    // The column with all keys as one text is not a further key.
     let keys: Vec<&str> = report.keys.iter().map(String::as_str).collect();
     let keys = match &keys[..] {
         [keys @ .., "index_value"] if !keys.is_empty() => keys.to_vec(),

@@ -1,10 +1,11 @@
 //! `/requests/{id}`: one request with its tags and a waterfall of its timers.
 //!
-//! A packet says how long each timer ran, not when it began. The waterfall therefore lays timers end to end in the order in which
-//! they were sent, each as long as it was, on the scale of the request's time, and says so. With `by=TAG` timers of the same value
-//! are one bar. At most [`ROWS_MAX`] bars stand on one page. Above it one bar shows where the time went: the values of one tag
-//! ([`Palette`]), each in a colour that its timers have below, and what no timer covers. A request of Squid's has a waterfall of
-//! its activities instead (`activities`).
+//! A packet says how long each timer ran, not when it began. The waterfall therefore lays timers
+//! end to end in packet order, each with its length, on the scale of the request's time, and says
+//! so. With `by=TAG` timers of the same value are one bar. At most [`ROWS_MAX`] bars stand on one
+//! page. Above it one bar shows where the time went: the values of one tag ([`Palette`]), each in
+//! the colour of its timers below, and the time that no timer covers. A Squid request has a
+//! waterfall of its activities instead (`activities`).
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -26,16 +27,16 @@ mod palette;
 
 use palette::Palette;
 
-/// What requests are searched by from here.
+/// Fields that link to a search.
 const LINKED: [&str; 4] = ["status", "hostname", "server_name", "schema"];
-/// Shown where it is more than one.
+/// Shown if more than one.
 const ONE: [&str; 2] = ["req_count", "weight"];
-/// Makes the address of the page with other parameters.
+/// Returns the URL of the page with other parameters.
 type Address<'a> = dyn Fn(&[(&str, &str)]) -> String + 'a;
 
-/// Bars on one page.
+/// Most bars on one page.
 const ROWS_MAX: usize = 150;
-/// Names of tags that are offered for grouping.
+/// Most names of tags offered for grouping.
 const TAG_NAMES_MAX: usize = 20;
 
 /// `GET /requests/{id}`
@@ -90,7 +91,8 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     view.page("/requests", &title, &main)
 }
 
-/// What is known of the request beside tags and timers. Some of it leads to all requests that have the same.
+/// The facts on the request in addition to tags and timers. Some link to all requests with the same
+/// value.
 fn facts(request: &Ranking, script: &str, time: &Time) -> Markup {
     html! {
         dl.facts {
@@ -124,7 +126,7 @@ struct Bar<'a> {
     hits: u64,
     value_us: u64,
     ru_us: u64,
-    /// Time of all bars before it.
+    /// Total time of the bars before it.
     start_us: u64,
 }
 
@@ -137,8 +139,8 @@ impl Bar<'_> {
     }
 }
 
-/// Bars end to end: each timer for itself, in the order of the packet; or those with the same value of a tag together, the longest
-/// first.
+/// Bars end to end: each timer separately, in packet order; or grouped by the value of a tag,
+/// longest first.
 fn bars<'a>(timers: &'a [TimerDetail], by: Option<&'a str>) -> Vec<Bar<'a>> {
     let mut bars: Vec<Bar<'a>> = Vec::new();
     let mut known = HashMap::new();
@@ -242,7 +244,7 @@ fn waterfall(
     }
 }
 
-/// What timers can be grouped by.
+/// The tags by which timers can be grouped.
 fn choice(address: &Address<'_>, timers: &[TimerDetail], by: Option<&str>) -> Markup {
     let mut names: Vec<&str> = Vec::new();
     for (name, _) in timers.iter().flat_map(|timer| &timer.tags) {
@@ -259,7 +261,7 @@ fn choice(address: &Address<'_>, timers: &[TimerDetail], by: Option<&str>) -> Ma
     frame::views("Group timers", "", &choices)
 }
 
-/// A bar in its place. The numbers stand in the columns before it.
+/// A bar in position. The numbers stand in the columns before it.
 fn fall(bar: &Bar<'_>, colour: usize, time_us: u64, whole_us: u64) -> Markup {
     let scaled = |us: u64| 1000.0 * us as f64 / whole_us as f64;
     let width = scaled(bar.value_us).max(2.0);
@@ -267,7 +269,7 @@ fn fall(bar: &Bar<'_>, colour: usize, time_us: u64, whole_us: u64) -> Markup {
     track(scaled(time_us), [(colour, x, width)])
 }
 
-/// Bars by colour, place and width, of 1000, on what is `within` the request.
+/// Bars by colour, position and width, of 1000, over the part that is `within` the request.
 fn track<C: Render>(within: f64, bars: impl IntoIterator<Item = (C, f64, f64)>) -> Markup {
     html! {
         svg.fall viewBox="0 0 1000 10" preserveAspectRatio="none" aria-hidden="true" {

@@ -1,7 +1,7 @@
 //! `/requests`: the search among raw requests, newest or slowest first.
 //!
-//! The parameters are those of `/api/v1/requests`, so a search found here can be used there. The form has a field for each; tags
-//! are added one at a time and stay in the address as `tag.NAME=VALUE`.
+//! The parameters are those of `/api/v1/requests`, so a search found here can be used there. The
+//! form has a field for each; tags are added one at a time and stay in the URL as `tag.NAME=VALUE`.
 
 use maud::{Markup, html};
 
@@ -21,7 +21,7 @@ use crate::query::question::{RequestName, RequestQuestion, When};
 use crate::query::read_model::{RequestSearch, TEXT_FIELDS};
 use crate::query::table::Table;
 
-/// Raw rows searched for the slowest at most.
+/// Most raw rows searched for the slowest.
 pub(super) const SEARCHED_MAX: usize = 500_000;
 
 const NEWEST: &str = "newest first";
@@ -33,7 +33,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     search::conditions(&mut params, &mut search)?;
     let slowest = params.word("order", &["newest", "slowest"])? == "slowest";
     search.limit = params.rows(LIMIT_DEFAULT, LIMIT_MAX)?;
-    // As in the API, where it chooses between JSON and CSV.
+    // As in the API, where it selects JSON or CSV.
     params.text("format");
     let accepted = "that of the link to older requests";
     let before = params.parsed("before", accepted, RequestName::parse)?;
@@ -57,16 +57,16 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     view.page("/requests", "Requests", &main)
 }
 
-/// What a search found.
+/// The result of a search.
 pub(super) struct Found {
-    /// A table of it.
+    /// The table of rows.
     pub(super) rows: Markup,
-    /// The parameter that leads to older requests.
+    /// The parameter for older requests.
     next: Option<(&'static str, String)>,
 }
 
 impl Found {
-    /// Searches in the time that the page is about: in what is kept of the past, or in memory where no past is kept.
+    /// Searches in the page's time: in history, or in memory if there is no history.
     pub(super) fn find(
         view: &View<'_>,
         search: RequestSearch,
@@ -105,14 +105,14 @@ impl Found {
     }
 }
 
-/// Which part of all requests: as the parameters say, and of the time that the page is about.
+/// The range of requests, by the parameters and the page's time.
 pub(super) fn search_of(view: &View<'_>, params: &mut Params) -> Result<RequestSearch, Problem> {
     let mut search = search::range(params)?;
     view.time.narrow(&mut search);
     Ok(search)
 }
 
-/// Columns that are the same in every row, since the search says so.
+/// Columns that the search fixes to one value.
 fn columns_of(search: &RequestSearch) -> Vec<&'static str> {
     let texts = search.texts.iter();
     let texts = texts.map(|(field, _)| TEXT_FIELDS[*field as usize].0);
@@ -167,7 +167,7 @@ fn cpu(ranking: &Ranking, column: &Column, row: usize) -> String {
 fn rows(requests: Box<dyn Table>, order: &str, known: &[&str], time: &Time) -> Markup {
     let count = requests.len();
     let [id, timestamp] = ["id", "timestamp"].map(|name| requests.column(name).unwrap_or_default());
-    // An id of the past is one of its run.
+    // Ids of the past are unique within their run.
     let run = requests.column("run");
     let mut ranking = Ranking::made(requests, Vec::new(), "raw_requests", "");
     let columns = &mut ranking.columns;

@@ -1,8 +1,10 @@
-//! `/reports/{name}/row?KEY=VALUE...`: one row of a report, with its charts, its distribution, its timers and its slowest requests.
+//! `/reports/{name}/row?KEY=VALUE...`: one row of a report, with its charts, its distribution, its
+//! timers and its slowest requests.
 //!
-//! The parameters are the key columns of the report, as in `/reports/{name}/{chart}.svg`; a key that has the name of a parameter
-//! (`span`, `theme`) has `key.` before it, and any may have. From the keys a search for raw requests follows ([`conditions`]); of
-//! a timer report, whose keys are timer tags, the longest single timers are shown instead.
+//! The parameters are the key columns of the report, as in `/reports/{name}/{chart}.svg`; a key
+//! named like a parameter (`span`, `theme`) needs the prefix `key.`, which any may have. The keys
+//! determine a search for raw requests ([`conditions`]); for a timer report, whose keys are timer
+//! tags, the longest single timers are shown instead.
 
 use maud::{Markup, html};
 
@@ -26,7 +28,7 @@ pub(super) mod conditions;
 
 use conditions::Conditions;
 
-/// Slowest requests, or longest timers, that are shown.
+/// Slowest requests, or longest timers, shown.
 const SLOWEST: usize = 12;
 
 /// `GET /reports/{name}/row`
@@ -37,7 +39,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     row.page(view, span)
 }
 
-/// `GET /reports/{name}/{chart}`: one chart alone, `traffic.svg` and its like, or `spread.svg`.
+/// `GET /reports/{name}/{chart}`: one stand-alone chart, such as `traffic.svg`, or `spread.svg`.
 pub(super) fn picture(view: &View<'_>) -> Result<Markup, Problem> {
     let file = view.path.get(1).map_or("", String::as_str);
     let known = |chart: &&str| {
@@ -75,12 +77,12 @@ struct Row {
     ranking: Ranking,
     /// Its keys, in the order of the report's columns.
     keys: Vec<(String, String)>,
-    /// Its number; `None`: nothing in the window has these keys.
+    /// Its number; `None` if nothing in the window has these keys.
     at: Option<usize>,
 }
 
 impl Row {
-    /// The row with the keys that are among the parameters.
+    /// Reads the row with the keys in the parameters.
     fn read(view: &View<'_>, params: &Params) -> Result<Self, Problem> {
         let summary = report::summary(view.source, view.name())?;
         let mut ranking = match summary.kind == SAMPLES {
@@ -156,12 +158,13 @@ impl Row {
         view.page("/reports", &self.title(), &main)
     }
 
-    /// Whether it is of a report over samples.
+    /// Whether it belongs to a report over samples.
     fn is_sampled(&self) -> bool {
         self.summary.kind == SAMPLES
     }
 
-    /// From requests to the samples of their script, and from samples to the profile and to the requests.
+    /// Links from requests to the samples of their script, and from samples to the profile and to
+    /// the requests.
     fn profile(&self, view: &View<'_>) -> Markup {
         let key = |wanted: &str| self.keys.iter().find(|(key, _)| key == wanted);
         if self.is_sampled() {
@@ -192,7 +195,7 @@ impl Row {
         Ok((timer_groups, slowest))
     }
 
-    /// How its times are spread; samples have none.
+    /// The distribution of its times; samples have none.
     fn spread(&self, view: &View<'_>) -> Result<Option<Distribution>, QueryError> {
         if self.is_sampled() {
             return Ok(None);
@@ -237,7 +240,7 @@ impl Row {
         }
     }
 
-    /// What its times are of.
+    /// The thing that is timed.
     fn counted(&self) -> &'static str {
         match self.ranking.timers {
             true => "hit",
@@ -245,7 +248,7 @@ impl Row {
         }
     }
 
-    /// What is timed.
+    /// The name of its times.
     fn what(&self) -> &'static str {
         match self.ranking.timers {
             true => "time per hit",
@@ -272,7 +275,7 @@ impl Row {
         chart::histogram(id, theme, title, &spread.buckets, &marks)
     }
 
-    /// The histogram as a picture of its own.
+    /// The histogram as a stand-alone picture.
     fn histogram_alone(&self, view: &View<'_>, theme: Theme) -> Result<Markup, Problem> {
         let spread = self.spread(view)?;
         let gone = || Problem::not_found("there is no such row now");

@@ -1,7 +1,7 @@
-//! `/squid`: where the proxy spent the time, what its cache saves, and what is in it.
+//! `/squid`: where the proxy spent its time, what its cache saves, and what is in it.
 //!
-//! Each part is one of the ready-made reports of `[[squid]]`, or a few of them side by side, and leads to the whole of it. A
-//! report that was dropped has a line that says so. What is not known is an empty cell, never 0.
+//! Each part is one of the built-in reports of `[[squid]]`, or several side by side, and links to
+//! all of it. A dropped report has a line that says so. Unknown values are empty cells, never 0.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -15,9 +15,9 @@ use crate::http::answer::order::Sort;
 use crate::http::error::Problem;
 use crate::query::question::ReportQuestion;
 
-/// Rows of a table of this page.
+/// Rows of a table on this page.
 const ROWS: usize = 12;
-/// Rows of a report, the largest, that are put together for one.
+/// Most rows read of a report that is combined with others.
 const ROWS_READ: usize = 2_000;
 /// Bottlenecks with a column of their own.
 const SETS: usize = 6;
@@ -58,7 +58,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     view.page("/squid", "Squid", &main)
 }
 
-/// A part of the page. `rows`: its heads and their cells; `None`: the report is not there.
+/// A part of the page. `rows`: its heads and their cells; `None` if the report does not exist.
 fn part(
     view: &View<'_>,
     report: &str,
@@ -83,7 +83,7 @@ fn part(
     }
 }
 
-/// A report with its largest rows first; `None`: it is not there.
+/// Reads a report with its largest rows first; `None` if it does not exist.
 fn read(view: &View<'_>, name: &str, sort: &str) -> Result<Option<(Ranking, Vec<usize>)>, Problem> {
     let Ok(ranking) = Ranking::read(view, name) else {
         return Ok(None);
@@ -111,7 +111,7 @@ fn report(
     Ok(part(view, name, title, rows))
 }
 
-/// Sums that are of the last minutes only.
+/// Sums over the last minutes only.
 fn sums(
     view: &View<'_>,
     name: &'static str,
@@ -135,7 +135,7 @@ fn sums(
     Ok(part(view, name, &format!("{title}{now}"), rows))
 }
 
-/// What stands in a key column of a row.
+/// The text in a key column of a row.
 fn key(ranking: &Ranking, row: usize, at: usize) -> String {
     let column = ranking.answer.key_columns.get(at);
     column.map_or_else(String::new, |column| {
@@ -143,17 +143,18 @@ fn key(ranking: &Ranking, row: usize, at: usize) -> String {
     })
 }
 
-/// A name, or what stands for none.
+/// A name, or a placeholder.
 fn name(name: &str) -> Markup {
     html! { th.key scope="row" { @if name.is_empty() { span.none { "none" } } @else { (Name(name)) } } }
 }
 
-/// A number as a cell; an empty one for what is not known.
+/// A number as a cell; empty if unknown.
 fn cell(number: Option<f64>, shown: impl Fn(f64) -> String) -> Markup {
     html! { td { @match number { Some(number) => (shown(number)), None => "" } } }
 }
 
-/// For each value of the first key of a report the shares of the bottlenecks, which are its second: a row is all of its time.
+/// For each value of a report's first key, the shares of the bottlenecks, which are its second: a
+/// row is all of its time.
 fn shares(view: &View<'_>, report: &str, title: &str) -> Result<Markup, Problem> {
     let rows = read(view, report, "timer_value")?.map(|(ranking, rows)| {
         let times = ranking.numbers("timer_value");
@@ -238,7 +239,8 @@ fn activities(view: &View<'_>) -> Result<Markup, Problem> {
     ))
 }
 
-/// What origins took: to connect and until the first byte of the answer, where that is known, and the answer.
+/// The time of origins: to connect and until the first byte of the response, if known, and for the
+/// response.
 fn origins(view: &View<'_>) -> Result<Markup, Problem> {
     let first = read(view, "squid_first_bytes_by_server", "hit_count")?;
     let rows = read(view, "squid_activities_by_server", "hit_count")?.map(|(ranking, rows)| {
@@ -344,7 +346,7 @@ fn objects(view: &View<'_>) -> Result<Markup, Problem> {
                 .hint("For how long it was in memory when it was asked for: median"),
         ];
         let cells = objects.iter().take(ROWS).map(|(place, object)| {
-            // A hit of 1997 that names for how long the object was in memory came from there.
+            // A hit in a log of 1997 with a time in memory came from there.
             let (resident, since) = residents.get(place).copied().unwrap_or_default();
             let moved = resident.min(object.disk);
             let count = |it: f64| formatting::count(it as u64);

@@ -1,4 +1,4 @@
-//! One table of a page: caption, heads that sort, rows, and a line for when there are none.
+//! One table of a page: caption, sortable heads, rows, and a line if there are none.
 
 use maud::{Markup, PreEscaped, Render, html};
 
@@ -9,18 +9,19 @@ use crate::http::answer::order::Sort;
 #[derive(Debug)]
 pub(super) struct Head {
     title: Markup,
-    /// The same as text, for each cell where a row has several lines.
+    /// The head as text, for each cell where a row has several lines.
     label: String,
-    /// Of numbers: none.
+    /// The class of its cells; none for numbers.
     class: Option<&'static str>,
-    /// What the column means, in full.
+    /// The meaning of the column, in full.
     hint: String,
-    /// For a column that sorts: where a click leads, and whether it is descending if rows are sorted by it now.
+    /// For a sortable column: the URL of its link, and whether rows are sorted by it now, and
+    /// descending.
     sort: Option<(String, Option<bool>)>,
 }
 
 impl Head {
-    /// Of numbers.
+    /// A column of numbers.
     pub(super) fn number(title: impl Render) -> Self {
         let title = title.render();
         let mut label = title.0.as_str();
@@ -40,12 +41,12 @@ impl Head {
         }
     }
 
-    /// Of texts.
+    /// A column of texts.
     pub(super) fn text(title: impl Render) -> Self {
         Self::number(title).class("key")
     }
 
-    /// Of texts, under a heading that only screen readers need.
+    /// A column of texts, under a heading for screen readers only.
     pub(super) fn hidden(title: &str) -> Self {
         let label = String::new();
         Self {
@@ -54,20 +55,20 @@ impl Head {
         }
     }
 
-    /// The same with a class of its own.
+    /// Sets the class.
     pub(super) fn class(self, class: &'static str) -> Self {
         let class = Some(class);
         Self { class, ..self }
     }
 
-    /// The same with its meaning in full.
+    /// Adds the meaning in full.
     pub(super) fn hint(self, hint: &str) -> Self {
         let hint = hint.to_owned();
         Self { hint, ..self }
     }
 
-    /// The same, and rows can be sorted by it: the largest number or the first text first, a second click turns the order.
-    /// `address` is where a click leads, for a sort parameter.
+    /// Makes it sortable: the largest number or the first text first; a second click reverses the
+    /// order. `address` returns the URL for a sort parameter.
     pub(super) fn sorts(
         mut self,
         column: &str,
@@ -102,24 +103,26 @@ impl Render for Head {
     }
 }
 
-/// A table with more columns than this has a block for each row: nothing has to be scrolled sideways.
+/// A table with more columns than this has a block per row, so that nothing needs sideways
+/// scrolling.
 const COLUMNS_MAX: usize = 15;
-/// One with more than this has them closer together.
+/// One with more than this has narrower gaps.
 const DENSE: usize = 12;
-/// Cells with labels, at most: those of larger tables stand in the order of the heads above them, or a page would be too large.
+/// Most cells with labels: larger tables rely on the heads above, or pages would be too large.
 const LABELS_MAX: usize = 1_400;
 
-/// The cells of a row, each with the title of its column: where a row has several lines, the style sheet shows it.
+/// The cells of a row, each with the title of its column, which the style sheet shows where a row
+/// has several lines.
 fn labelled(row: &Markup, heads: &[Head]) -> Markup {
     let mut cells = String::with_capacity(row.0.len() + 24 * heads.len());
     let mut rest = row.0.as_str();
     let mut heads = heads.iter();
-    // Text is escaped: what looks like a cell is one.
+    // Text is escaped: anything like a cell is one.
     while let Some(at) = rest.find("<td").into_iter().chain(rest.find("<th")).min() {
         let (before, cell) = rest.split_at(at + 3);
         cells += before;
         let head = heads.next().filter(|head| !head.label.is_empty());
-        // What a row begins with needs no name.
+        // The first cell of a row needs no label.
         if let Some(head) = head.filter(|_| before.ends_with("<td")) {
             // Escaped where the title was made.
             cells += &format!(" data-l=\"{}\"", head.label.replace('"', "&quot;"));
@@ -129,8 +132,8 @@ fn labelled(row: &Markup, heads: &[Head]) -> Markup {
     PreEscaped(cells + rest)
 }
 
-/// A table as wide as its place; where that is narrow, a row has several lines. `rows` are the cells of each; `empty` stands
-/// there when there are none.
+/// A table as wide as its place; where that is narrow, a row has several lines. `rows` are the
+/// cells of each; `empty` is shown if there are none.
 pub(super) fn table(
     label: &str,
     caption: &Markup,
@@ -153,7 +156,7 @@ pub(super) fn table(
     }
 }
 
-/// A table that is as narrow as its column of the page.
+/// A table as narrow as its column of the page.
 pub(super) fn narrow_table(title: &str, heads: &[Head], rows: &[Markup]) -> Markup {
     html! {
         table {
@@ -164,7 +167,7 @@ pub(super) fn narrow_table(title: &str, heads: &[Head], rows: &[Markup]) -> Mark
     }
 }
 
-/// Links to the pages before and after this one, and where this one is.
+/// Links to the previous and next page, and the position of this one.
 pub(super) fn pager(
     offset: usize,
     shown: usize,
@@ -190,7 +193,7 @@ pub(super) fn pager(
     }
 }
 
-/// The conditions in force, each with a link to the page without it.
+/// The active conditions, each with a link to the page without it.
 pub(super) fn conditions<'a>(
     label: &str,
     conditions: impl IntoIterator<Item = (&'a str, &'a str)>,
@@ -212,7 +215,7 @@ pub(super) fn conditions<'a>(
     }
 }
 
-/// A bar behind a name, from 0 to 1. Decoration: the number that it shows stands in the row.
+/// A bar behind a name, from 0 to 1. Decoration: its number is in the row.
 pub(super) fn bar(part: f64) -> Markup {
     let width = (100.0 * part.clamp(0.0, 1.0)).round();
     html! {

@@ -1,7 +1,8 @@
-//! Which time a page shows: now, or a span of the past, perhaps compared with another.
+//! The time that a page shows: now, or a span of the past, perhaps compared with another.
 //!
-//! It stands in the address as the API has it (`from`, `to`, `tz`, `compare`), is read here for every page, and goes along with every
-//! link that [`Time::link`] makes. The control above each page is made of links and a form, so it needs no script.
+//! It is in the URL as in the API (`from`, `to`, `tz`, `compare`), is parsed here for every page,
+//! and is part of every link that [`Time::link`] creates. The control above each page consists of
+//! links and a form, so it needs no script.
 
 use std::ops::Range;
 
@@ -20,7 +21,7 @@ use crate::query::read_model::RequestSearch;
 use crate::report::definition::Columns;
 use crate::series::EVERYTHING;
 
-/// What stands in the address.
+/// The parameters in the URL.
 pub(super) const NAMES: [&str; 4] = ["from", "to", "tz", "compare"];
 
 /// Spans up to now: in words, and as `from`.
@@ -32,7 +33,7 @@ const PRESETS: [(&str, &str); 5] = [
     ("30 d", "-30d@h"),
 ];
 
-/// What a span can be compared with: in words, and as `compare`.
+/// Spans to compare with: in words, and as `compare`.
 const COMPARED: [(&str, Option<&str>); 4] = [
     ("nothing", None),
     ("the span before", Some("span")),
@@ -40,24 +41,24 @@ const COMPARED: [(&str, Option<&str>); 4] = [
     ("the week before", Some("-1w")),
 ];
 
-/// Which time a page shows.
+/// The time that a page shows.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Time {
-    /// As it stands in the address.
+    /// The parameters as given.
     given: Vec<(String, String)>,
-    /// What that means; `None`: now.
+    /// Their meaning; `None` is now.
     pub(super) spans: Option<Spans>,
-    /// Whose requests it is about.
+    /// Whose requests are shown.
     pub(super) whose: Whose,
-    /// By whose clocks every moment of the page is shown.
+    /// The time zone of the page.
     zone: Zone,
     /// Unix seconds.
     now: u64,
-    /// Why there is no past to be shown.
+    /// Why the past cannot be shown.
     why_not: Option<String>,
 }
 
-/// Whose requests are shown: the fleet's, where the address says so in full: without that `dc` and
+/// Takes whose requests are shown: the fleet's only with an explicit `fleet`, since `dc` and
 /// `collector` may be keys of a report.
 pub(super) fn take_whose(params: &mut Params) -> Result<Whose, Problem> {
     fleet::take(params, || ["dc", "collector"].map(str::to_owned).to_vec())
@@ -109,7 +110,7 @@ impl Time {
             .find_map(|(given, value)| (given == name).then_some(value))
     }
 
-    /// An address at which it is the same time.
+    /// A URL with the same time.
     pub(super) fn link<'a>(
         &'a self,
         path: &str,
@@ -118,7 +119,7 @@ impl Time {
         link(path, params.into_iter().chain(self.pairs()))
     }
 
-    /// An address below a report with the keys of a row.
+    /// A URL below a report with the keys of a row.
     pub(super) fn row_link(
         &self,
         report: &str,
@@ -141,12 +142,12 @@ impl Time {
         link(&path, pairs(&keys).chain(more).chain(self.pairs()))
     }
 
-    /// The same for a form.
+    /// The time as form fields.
     pub(super) fn fields(&self) -> Markup {
         html! { @for (name, value) in self.pairs() { input type="hidden" name=(name) value=(value); } }
     }
 
-    /// Makes a search one for requests of this time.
+    /// Restricts a search to this time.
     pub(super) fn narrow(&self, search: &mut RequestSearch) {
         if let Some(Spans { span, .. }) = &self.spans {
             search.since = search.since.max(Some(span.start));
@@ -155,33 +156,33 @@ impl Time {
         }
     }
 
-    /// Says so on a page that has no past.
+    /// A note on a page that has no past.
     pub(super) fn only_now(&self) -> Markup {
         html! { @if self.spans.is_some() { p.note { "This page always shows the present." } } }
     }
 
-    /// Says so beside what is not asked of the fleet.
+    /// A note on data that is not available for the fleet.
     pub(super) fn only_here(&self) -> Markup {
         html! { @if self.whose.is_fleet() { p.note { "This daemon only: raw requests of the whole fleet are in ClickHouse." } } }
     }
 
-    /// Whether there is a past, so that a chart can lead to a part of it.
+    /// Whether there is a past, so that a chart can be zoomed.
     pub(super) fn has_past(&self) -> bool {
         self.why_not.is_none()
     }
 
-    /// After how many seconds a page about the past is worth loading again; 0: never.
+    /// Seconds after which a page about the past should be reloaded; 0 for never.
     pub(super) fn refresh(&self) -> Option<u64> {
         let to_now = self.get("to").is_none_or(|to| to == "now");
         self.spans.as_ref().map(|_| if to_now { 60 } else { 0 })
     }
 
-    /// What the zone is called.
+    /// The name of the zone.
     pub(super) fn zone(&self) -> String {
         self.zone.name()
     }
 
-    /// A moment by the clocks of the zone: the time of the day, and the day if it is not this one.
+    /// A time in the zone, with the day if it is not today.
     pub(super) fn moment(&self, unix_secs: u64) -> Markup {
         let [shown, now] = [unix_secs, self.now].map(|at| self.zone.shown(at));
         let is_today = shown.date() == now.date();
@@ -193,7 +194,7 @@ impl Time {
         html! { time datetime=(rfc3339(unix_secs)) { (shown.format(format)) } }
     }
 
-    /// A text by the clocks of the zone, where the API has RFC 3339.
+    /// A text with its RFC 3339 times converted to the zone.
     pub(super) fn in_zone(&self, text: &str) -> String {
         let word = |word: &str| {
             let bare = word.trim_end_matches([',', ';', '.', ')']);
@@ -207,7 +208,7 @@ impl Time {
         text.split(' ').map(word).collect::<Vec<_>>().join(" ")
     }
 
-    /// A report of this time; in the columns of the native form, or in its own.
+    /// The question for a report at this time; in the columns of the native form, or in its own.
     pub(super) fn question(
         &self,
         percentiles: Option<&[f64]>,
@@ -239,7 +240,7 @@ impl Time {
         format!("{from} to {to} {}", self.zone())
     }
 
-    /// What an answer is about.
+    /// The span that an answer covers, in words.
     pub(super) fn about(&self, of_span: &OfSpan, covered: u64) -> String {
         let Spans { span, before } = &of_span.spans;
         let mut about = self.words(span);
@@ -259,7 +260,7 @@ impl Time {
         about
     }
 
-    /// Marks for a scale over a span, round by the clocks of the zone, and what they are called.
+    /// Marks for a scale over a span, round in the zone, with labels.
     pub(super) fn ticks(&self, span: Range<u64>) -> Vec<(f64, String)> {
         const DAY: u64 = 86_400;
         const STEPS: [u64; 17] = [
@@ -297,9 +298,9 @@ impl Time {
         self.zone.every(step, span).map(tick).collect()
     }
 
-    /// The links and the form by which it is chosen, on the page at `path` with these parameters.
+    /// The links and the form to select the time, for the page at `path` with these parameters.
     pub(super) fn control(&self, path: &str, params: &Params) -> Markup {
-        // What has no meaning in another time, or without a comparison.
+        // These mean nothing at another time, or without a comparison.
         let compares = |sort: &&str| sort.ends_with("_change") || sort.ends_with("_before");
         let sort = params.get("sort").filter(|sort| !compares(sort));
         let (from, compare) = (self.get("from"), params.get("compare"));
@@ -337,7 +338,8 @@ impl Time {
         }
     }
 
-    /// The links by which it is chosen whose past is shown: this daemon's, or that of the fleet with these members.
+    /// The links to select whose past is shown: this daemon's, or that of the fleet with these
+    /// members.
     pub(super) fn choice(
         &self,
         members: &[(String, String)],
@@ -357,7 +359,8 @@ impl Time {
         let [dc, collector] = ["dc", "collector"].map(|name| self.get(name).filter(|_| is_fleet));
         let mut dcs: Vec<&str> = members.iter().map(|(dc, _)| dc.as_str()).collect();
         dcs.dedup();
-        // What is not named cannot be asked for by a link: an empty parameter is none.
+        // A member without a name cannot be selected by a link: an empty parameter counts as
+        // absent.
         dcs.retain(|dc| !dc.is_empty());
         let collectors = members.iter().filter(|it| dc.is_none_or(|dc| it.0 == dc));
         let collectors = collectors.map(|(_, collector)| collector.as_str());

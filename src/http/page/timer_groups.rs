@@ -1,8 +1,10 @@
-//! Sums over raw timers by tags, as rows like those of a report; and the small table of them on the overview and on a row's page.
+//! Sums over raw timers by tags, as rows like those of a report; and the small table of them on the
+//! overview and on a row's page.
 //!
-//! Where there are more raw requests than a page that is made every second can afford, a sample of them stands for all, from the
-//! first second to the last: of those in memory as of those that are kept of the past. The heading of the small table leads to the page that
-//! searches further, with the same conditions. There timers are grouped by the tag `group`, or by the first that there is.
+//! If there are more raw requests than a page built every second can afford, a sample spread over
+//! the whole time stands for all, both in memory and in history. The heading of the small table
+//! links to the page that searches further, with the same conditions. There timers are grouped by
+//! the tag `group`, or by the first tag found.
 
 use maud::{Markup, html};
 
@@ -23,16 +25,16 @@ use crate::value::{Column, ColumnType, Unit, Value};
 
 /// Groups in the small table.
 const ROWS: usize = 8;
-/// Raw rows searched for them.
+/// Most raw rows searched for them.
 const SEARCHED_MAX: usize = 100_000;
-/// The same of the past: reading them takes longer.
+/// The same for the past, which takes longer to read.
 const PAST_MAX: usize = 30_000;
-/// What is known of each while a larger table is made takes 200 bytes.
+/// Most rows of the past for a larger table, which needs 200 bytes per row.
 const PAST_SEARCHED_MAX: usize = 60_000;
-/// Groups told apart.
+/// Most groups.
 pub(super) const GROUPS_MAX: usize = 1_000;
 
-/// The groups as rows, the sum of all others last if there are any.
+/// The groups as rows, with the sum of all others last if there are any.
 pub(super) fn ranking(groups: &TimerGroups, keys: &[String]) -> Ranking {
     let numbers = columns("timer_groups");
     let rows = || groups.rows.iter().chain(&groups.other);
@@ -59,7 +61,7 @@ pub(super) fn ranking(groups: &TimerGroups, keys: &[String]) -> Ranking {
     };
     let column =
         |(name, column_type): (&str, ColumnType)| Column::new(name, column_type, Unit::None);
-    // A key may have the name of a number: numbers come first, so that they are found by their names.
+    // A key may be named like a number: numbers come first, so that they are found by name.
     let named = numbers.iter();
     let named = named.map(|number| (number.name.as_str(), ColumnType::Double));
     let columns = named.chain(keys.iter().map(|key| (key.as_str(), ColumnType::Text)));
@@ -71,7 +73,7 @@ pub(super) fn ranking(groups: &TimerGroups, keys: &[String]) -> Ranking {
     Ranking::made(Box::new(table), keys.collect(), "timer_groups", "time")
 }
 
-/// Which requests were searched, in words.
+/// The requests that were searched, in words.
 pub(super) fn searched(searched: &Scanned) -> String {
     let requests = formatting::count(searched.requests);
     let place = if searched.kept {
@@ -92,7 +94,7 @@ pub(super) fn searched(searched: &Scanned) -> String {
     }
 }
 
-/// Sums up the timers of the time that the page is about: those that are kept of the past, or those in memory where none are.
+/// Sums up the timers of the page's time: from history, or from memory if there is no history.
 pub(super) fn find(view: &View<'_>, mut search: TimerSearch) -> Result<TimerGroups, QueryError> {
     let when = When::from(view.time.spans.clone());
     if let When::Span(_) = when {
@@ -108,8 +110,8 @@ pub(super) fn find(view: &View<'_>, mut search: TimerSearch) -> Result<TimerGrou
     view.source.timer_groups(&search, &When::Now)
 }
 
-/// The small table of the timers of some requests, the largest in `column` first; `conditions` are those of the search, as
-/// parameters. `None`: raw rows are not kept.
+/// The small table of the timers of some requests, the largest in `column` first; `conditions` are
+/// those of the search, as parameters. `None` if raw rows are not kept.
 pub(super) fn small_table(
     view: &View<'_>,
     requests: &RequestSearch,

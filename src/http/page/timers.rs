@@ -1,9 +1,10 @@
 //! `/timers?by=TAG,...`: raw timers by any tags, without a report for them.
 //!
-//! The newest requests in memory are searched ([`Catalog::timer_groups`]), or those that are kept of a span, so the answer is
-//! about them and says how far back it reaches; a report has it over a whole window and at no cost to the reader, and the page offers to make it. `by`
-//! takes timer tags by name, `+request_tag`, and request fields. `t.NAME=VALUE` keeps timers with that tag; the conditions of the
-//! search for requests work here too.
+//! Searches the newest requests in memory ([`Catalog::timer_groups`]), or the stored ones of a
+//! span, so the answer says how far back it reaches; a report covers a whole window at no cost to
+//! the reader, and the page offers to create it. `by` takes timer tags by name, `+request_tag`, and
+//! request fields. `t.NAME=VALUE` keeps timers with that tag; the conditions of the search for
+//! requests work here too.
 //!
 //! [`Catalog::timer_groups`]: crate::query::catalog::Catalog::timer_groups
 
@@ -24,20 +25,20 @@ use crate::http::params::{Params, pairs};
 use crate::query::read_model::{SlowTimer, TimerGroups, TimerSearch};
 use crate::report::definition::{Field, KeySource};
 
-/// Raw rows searched, at most.
+/// Most raw rows searched.
 const SEARCHED_MAX: usize = 300_000;
-/// Keys at once.
+/// Most keys.
 const KEYS_MAX: usize = 6;
-/// Bytes that one search takes at most: each row's keys, kept twice, and a bucket of a histogram for each timer.
+/// Most bytes of one search: each row's keys, kept twice, and a histogram bucket per timer.
 pub(super) const SUMS_BYTES: usize = GROUPS_MAX * KEYS_MAX * 2 * 512 + SEARCHED_MAX * 40;
-/// Longest single timers that are shown.
+/// Longest single timers shown.
 const SLOWEST: usize = 10;
-/// Rows on one page, when nothing is said and at most.
+/// Default and largest number of rows on one page.
 const ROWS_DEFAULT: usize = 50;
 const ROWS_MAX: usize = 100;
-/// Keys when none are given.
+/// Default keys.
 const BY_DEFAULT: &str = "group";
-/// Parameters beside conditions.
+/// Parameters that are not conditions.
 const VIEW: [&str; 6] = ["by", "add", "sort", "limit", "tag", "value"];
 
 /// `GET /timers`
@@ -76,7 +77,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     view.page("/timers", "Timers", &main)
 }
 
-/// The fields of the form by which a key or a condition is added, as the parameters that they mean.
+/// Converts the form fields that add a key or condition to the parameters they mean.
 fn added(mut params: Params) -> Params {
     if let Some(more) = params.get("add") {
         let by = format!("{},{more}", params.get("by").unwrap_or(BY_DEFAULT));
@@ -85,7 +86,7 @@ fn added(mut params: Params) -> Params {
     params.with_added_tag("t.")
 }
 
-/// Those that are conditions.
+/// The parameters that are conditions.
 fn given_conditions(params: &Params) -> impl Iterator<Item = (&str, &str)> {
     let is_other =
         |name: &str| VIEW.contains(&name) || NAMES.contains(&name) || fleet::NAMES.contains(&name);
@@ -106,7 +107,8 @@ fn keys(params: &Params) -> Result<Vec<String>, Problem> {
     Ok(keys)
 }
 
-/// A bare name is a tag of the timer, unless it is called as a field of the request; `@` makes it a tag in any case.
+/// A bare name is a tag of the timer, unless a request field has that name; `@` makes it a tag in
+/// any case.
 fn key_source(key: &str) -> KeySource {
     if let Some(tag) = key.strip_prefix('@') {
         return KeySource::TimerTag(tag.to_owned());
@@ -167,7 +169,7 @@ fn form(params: &Params, keys: &[String], groups: &TimerGroups, time: &Time) -> 
     }
 }
 
-/// Which timers were searched, in words.
+/// The timers that were searched, in words.
 fn searched(groups: &TimerGroups) -> String {
     let timers = formatting::count(groups.timers_scanned);
     let requests = timer_groups::searched(&groups.scanned);
@@ -183,7 +185,7 @@ fn rows(
     time: &Time,
 ) -> Result<Markup, Problem> {
     let mut ranking: Ranking = timer_groups::ranking(groups, keys);
-    // The sum of all others stands last, in any order.
+    // The sum of all others stands last in any order.
     let other = groups.rows.len();
     let (rows, _) = ranking.choose(&|_, row| row < other, sort, (0, limit))?;
     let mut cells = ranking.cells(&rows, &ranking.columns, sort, |row, key| {
@@ -223,7 +225,7 @@ fn rows(
     })
 }
 
-/// The same page with only what has this value.
+/// The URL of the same page, restricted to this value.
 fn narrowed(params: &Params, key: &str, value: &str) -> String {
     let name = match key_source(key) {
         KeySource::Field(field) => field.name().to_owned(),
@@ -266,7 +268,7 @@ pub(super) fn slow_table(groups: &TimerGroups, time: &Time) -> Markup {
     table("Longest timers", &caption, &heads, &rows, "")
 }
 
-/// A link to the form that makes a report of the same keys.
+/// A link to the form that creates a report of the same keys.
 fn make_report(params: &Params, keys: &[String], time: &Time) -> Markup {
     let sources: Vec<String> = keys.iter().map(|key| key_source(key).to_string()).collect();
     let filters = params.iter().filter_map(|(name, value)| {
@@ -337,7 +339,7 @@ mod tests {
             other: Some(row(7, 7)),
             ..TimerGroups::default()
         };
-        // A key with the name of a number is none.
+        // A key named like a number is not one.
         let (keys, time) = (["hits".to_owned()], Time::default());
         let order = |sort: &str| {
             let page = rows(

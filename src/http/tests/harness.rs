@@ -29,20 +29,21 @@ use crate::report::{DefinedBy, Reports, Ticks, builtin};
 use crate::ring::{RingPlan, TempRing};
 use crate::telemetry::Counters;
 
-/// How long a test waits for what must come, however busy the machine is. A server whose bound is taken out waits longer.
+/// Longest wait for an expected event, however busy the machine is. A server with its limit removed
+/// waits longer.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 /// The wall clock's time when a server starts.
 const NOW_MS: u64 = 1_700_000_000_250;
 
-/// A clock that stands still, and at which those who read can be stopped.
+/// A clock that stands still, and can block its readers.
 #[derive(Debug)]
 pub(super) struct GatedClock {
     pub(super) clock: ManualClock,
-    /// Whoever asks for the time of day waits as long as this is locked.
+    /// Reads of the time block while this is locked.
     pub(super) gate: Mutex<()>,
-    /// How often it was asked for.
+    /// Number of reads.
     pub(super) asked: AtomicUsize,
-    /// Whoever asks for it panics.
+    /// Whether reads panic.
     pub(super) panics: AtomicBool,
 }
 
@@ -59,13 +60,13 @@ impl Clock for GatedClock {
     }
 }
 
-/// The script and the status of the request of this number; no two are alike.
+/// Script and status of the request of this number; no two are alike.
 pub(super) fn script_and_status(number: usize) -> (String, u32) {
     let script = format!("/shop/page-{:05}.php", number * 7919 % 99_991);
     (script, [200, 404, 500][number % 3])
 }
 
-/// A packet of it: requests of even numbers have two timers.
+/// Its packet: requests of even numbers have two timers.
 fn packet(number: usize) -> Vec<u8> {
     let (script, status) = script_and_status(number);
     let mut sent = model::Request::named("web\"1", "shop", script);
@@ -83,8 +84,8 @@ fn packet(number: usize) -> Vec<u8> {
     sent.encode_to_vec()
 }
 
-/// The built-in reports, `r` by script, status and a tag, `limits` by a tag that is called like a parameter, and one with a name
-/// that has to be quoted.
+/// The built-in reports, `r` by script, status and a tag, `limits` by a tag named like a parameter,
+/// and one with a name that has to be quoted.
 fn definitions(defaults: &Defaults) -> Vec<(Definition, DefinedBy)> {
     let own = [
         (
@@ -101,7 +102,7 @@ fn definitions(defaults: &Defaults) -> Vec<(Definition, DefinedBy)> {
         let members = serde_json::from_str(members).unwrap();
         let form = ReportForm::from_members(name, members).unwrap();
         let definition = form.definition(defaults).unwrap();
-        // A form may not ask for such a name: pages and the API quote them all the same.
+        // Definitions may not use such a name: pages and the API quote it all the same.
         let name = if name == "odd" { "a b/c?" } else { name };
         Definition {
             name: name.to_owned(),
@@ -112,7 +113,7 @@ fn definitions(defaults: &Defaults) -> Vec<(Definition, DefinedBy)> {
     all.map(|report| (report, DefinedBy::BuiltIn)).collect()
 }
 
-/// A catalog over so many requests, which have been there for some seconds. The last one is in `(other)`.
+/// A catalog over this many requests, received some seconds ago. The last one is in `(other)`.
 pub(in crate::http) fn catalog(requests: usize) -> Catalog {
     let clock = ManualClock::new(NOW_MS);
     catalog_at(requests, true, Arc::new(clock))
@@ -131,7 +132,7 @@ fn catalog_at(requests: usize, keeps_raw: bool, clock: Arc<dyn Clock>) -> Catalo
     reports.define_at_start(definitions(&defaults), &pool, 0);
     let mut live = Live::new(pool, reports, ticks);
     let mut decoder = Decoder::new(TextLimits::default(), hasher);
-    // The last one comes later, so that all of it covers some seconds.
+    // The last one comes later, so that they cover some seconds.
     let last = requests.saturating_sub(1);
     for (numbers, at_ms) in [(0..last, 0), (last..requests, 17_000)] {
         let mut records = Vec::new();
@@ -157,7 +158,7 @@ fn catalog_at(requests: usize, keeps_raw: bool, clock: Arc<dyn Clock>) -> Catalo
     )
 }
 
-/// What came back.
+/// A response.
 #[derive(Debug)]
 pub(super) struct Reply {
     pub(super) status: u16,
@@ -183,7 +184,7 @@ impl Reply {
         serde_json::from_str(&self.body).unwrap()
     }
 
-    /// Asserts that this is a problem of that status and gives its detail.
+    /// Asserts that this is a problem of that status and returns its detail.
     #[track_caller]
     pub(super) fn problem(&self, status: u16) -> String {
         assert_eq!(self.status, status, "{self:?}");
@@ -198,7 +199,7 @@ impl Reply {
     }
 }
 
-/// The front end under test. Stops when it is dropped.
+/// The front end under test. Stops on drop.
 pub(super) struct Server {
     pub(super) catalog: Arc<Catalog>,
     pub(super) clock: Arc<GatedClock>,
@@ -295,7 +296,7 @@ impl Server {
         )
     }
 
-    /// Through ureq.
+    /// Sends a request through ureq.
     pub(super) fn ask(
         &self,
         method: &str,
@@ -342,7 +343,8 @@ impl Server {
         stream
     }
 
-    /// Sends bytes as they are and reads to the end of the connection: the text must ask for it to be closed.
+    /// Sends raw bytes and reads to the end of the connection, so the request must ask for it to be
+    /// closed.
     pub(super) fn raw(&self, request: &str) -> Reply {
         let mut stream = self.connect();
         stream.write_all(request.as_bytes()).unwrap();
@@ -350,7 +352,7 @@ impl Server {
     }
 }
 
-/// What comes until the server closes.
+/// Everything until the server closes.
 #[track_caller]
 pub(super) fn until_closed(mut stream: TcpStream) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -362,7 +364,7 @@ pub(super) fn until_closed(mut stream: TcpStream) -> Vec<u8> {
     bytes
 }
 
-/// One reply up to the end of the connection; a chunked body stays as it is.
+/// One response up to the end of the connection; a chunked body stays as it is.
 pub(super) fn read_reply(mut stream: TcpStream) -> Reply {
     let mut text = String::new();
     stream.read_to_string(&mut text).unwrap();

@@ -1,4 +1,4 @@
-//! The description against the thing described.
+//! Compares the description with the routes.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use serde_json::Value as Json;
 use super::harness::Server;
 use crate::http::routes;
 
-/// The parameters of an operation, the path's own included, references followed.
+/// The parameters of an operation, including those of the path, with references resolved.
 fn parameters(document: &Json, path: &str, method: &str) -> Vec<Json> {
     let item = &document["paths"][path];
     let lists = [&item["parameters"], &item[method]["parameters"]];

@@ -1,4 +1,4 @@
-//! What is refused, and how; and clients that behave badly.
+//! Refusals and their form; and misbehaving clients.
 
 use std::io::{Read, Write};
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::harness::{PATIENCE, Server, read_reply, until_closed};
 use crate::http::HttpSettings;
 
-/// Rows whose answer fits in no buffer of a socket.
+/// Rows whose answer fits in no socket buffer.
 const LARGE: usize = 20_000;
 
 const CLOSE: &str = "connection: close\r\n\r\n";
@@ -106,7 +106,7 @@ fn hosts_and_origins() {
     assert_eq!(with(&[("origin", &own)]).status, 200);
     with(&[("origin", "http://evil.example")]).problem(403);
     with(&[("origin", "null")]).problem(403);
-    // An image in another site's page, and a link there: neither says an origin.
+    // An image in another site's page, and a link there: neither sends an origin.
     let image = [
         ("sec-fetch-site", "cross-site"),
         ("sec-fetch-mode", "no-cors"),
@@ -176,7 +176,7 @@ fn bodies() {
     let announced = "POST /api/v1/reports HTTP/1.1\r\nhost: localhost\r\n\
         content-type: application/json\r\ncontent-length: 1048577\r\n";
     server.raw(&format!("{announced}{CLOSE}")).problem(413);
-    // Without an announcement the bytes are counted as they come.
+    // Without a declared length the bytes are counted as they come.
     let mut chunked = "POST /api/v1/reports HTTP/1.1\r\nhost: localhost\r\n\
         content-type: application/json\r\ntransfer-encoding: chunked\r\nconnection: close\r\n\r\n"
         .to_owned();
@@ -210,7 +210,7 @@ fn long_heads() {
     server
         .ask("GET", "/", &[("x-wide", &wide)], None)
         .problem(431);
-    // What hyper refuses itself, before anybody is asked who it is: host and connection are two of a hundred.
+    // Refused by hyper itself, before authentication: host and connection are two of a hundred.
     for (count, status) in [(98, 200), (99, 431), (1000, 431)] {
         let many = "x: y\r\n".repeat(count);
         let text = format!("GET /healthz HTTP/1.1\r\nhost: localhost\r\n{many}{CLOSE}");
@@ -251,7 +251,7 @@ fn garbage_is_answered_or_closed_and_the_server_lives() {
 
 #[test]
 fn slow_clients_are_cut_off() {
-    // Nothing else shall end it: a connection on which nothing moves is another bound's matter.
+    // Nothing else shall end it: idle connections have another limit.
     let mut settings = HttpSettings::new(&[]);
     settings.head_max = Duration::from_millis(200);
     settings.idle_max = 10 * PATIENCE;
@@ -280,16 +280,17 @@ fn a_client_that_does_not_read_is_cut_off_and_others_are_served() {
     settings.streams_max = 1;
     settings.patience = Duration::from_millis(100);
     let server = Server::over(LARGE, true, settings.clone());
-    // While it is stuck others are refused. A machine that does something else for so long has not seen that: once more.
+    // While it is stuck others are refused. A machine that was busy that long has not noticed: try
+    // again.
     let stuck = (0..20).find_map(|_| {
         let start = Instant::now();
         let mut stuck = server.connect();
         stuck
             .write_all(b"GET /api/v1/reports/r?limit=0 HTTP/1.1\r\nhost: localhost\r\n\r\n")
             .unwrap();
-        // Its answer has begun, so it has its place.
+        // Its answer has begun, so it has its permit.
         stuck.read_exact(&mut [0]).unwrap();
-        // The one place for a large answer is taken; small ones still go out.
+        // The one permit for large answers is taken; small ones still go out.
         assert_eq!(server.get("/api/v1/reports/r?limit=5").status, 200);
         let refused = server.get("/api/v1/reports/r?limit=0");
         if refused.status == 200 && start.elapsed() >= settings.idle_max {
@@ -331,7 +332,7 @@ fn too_many_queries_are_refused() {
                 tell.send(status).unwrap();
             });
         }
-        // One is being answered and one waits; neither can come back before it is let go.
+        // One is being answered and one waits; neither can come back before it is released.
         assert_eq!((told.recv().unwrap(), told.recv().unwrap()), (503, 503));
         assert_eq!(server.get("/readyz").status, 200);
         drop(held);
@@ -375,7 +376,7 @@ fn connections_are_kept_alive() {
     }
 }
 
-/// A server whose own bounds end nothing while a test looks.
+/// A server whose own limits end nothing during a test.
 fn long_suffering(requests: usize) -> Server {
     let mut settings = HttpSettings::new(&[]);
     settings.head_max = 10 * PATIENCE;
@@ -384,7 +385,7 @@ fn long_suffering(requests: usize) -> Server {
     Server::over(requests, true, settings)
 }
 
-/// Stops a server while it answers; whether the answer came whole.
+/// Stops a server while it answers; returns whether the whole answer arrived.
 fn finishes_what_is_under_way() -> bool {
     let mut server = long_suffering(300);
     let clock = Arc::clone(&server.clock);

@@ -1,8 +1,9 @@
-//! The only reader of raw bytes: variable-length integers, fixed 32-bit numbers, lengths, and what is to be skipped.
+//! The only reader of raw bytes: varints, fixed 32-bit numbers, lengths, and skipped fields.
 //!
-//! `request.rs` asks for one field after the other. All reads split a slice, so none can be out of bounds; what
-//! cannot be read is a [`RejectReason`]. Accepts and rejects exactly what prost does (tests hold the two together): also
-//! numbers written longer than needed, but not past 64 bits, and groups no deeper than prost's recursion limit.
+//! `request.rs` reads one field after the other. All reads split a slice, so none can be out of
+//! bounds; unreadable bytes give a [`RejectReason`]. Accepts and rejects exactly what prost does
+//! (tests compare the two): also numbers written longer than needed, but not past 64 bits, and
+//! groups no deeper than prost's recursion limit.
 
 use crate::input::record::RejectReason;
 use crate::limits::GROUP_DEPTH_MAX;
@@ -17,7 +18,7 @@ pub(super) mod wire_type {
     pub(crate) const FIXED32: u32 = 5;
 }
 
-/// What of a message has not been read yet.
+/// The unread part of a message.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Cursor<'a> {
     rest: &'a [u8],
@@ -28,7 +29,7 @@ impl<'a> Cursor<'a> {
         Self { rest: bytes }
     }
 
-    /// Bytes not read yet.
+    /// Unread bytes.
     #[inline(always)]
     pub(super) const fn left(&self) -> usize {
         self.rest.len()
@@ -55,7 +56,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Steps over `key` if it is what comes next, in the one form in which it is a single byte.
+    /// Skips `key` if it comes next in its single-byte form.
     #[inline(always)]
     pub(super) fn eat(&mut self, key: u32) -> bool {
         match self.rest.split_first() {
@@ -67,7 +68,8 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// The next number of a list, if `key` comes next, in its shortest form, and the number is a single byte.
+    /// The next number of a list, if `key` comes next in its shortest form and the number is a
+    /// single byte.
     #[inline(always)]
     pub(super) fn next_number(&mut self, key: u32) -> Option<u32> {
         let (found, value, rest) = if key < 0x80 {
@@ -132,7 +134,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// An unsigned integer of which the low 32 bits count, as in every protobuf decoder.
+    /// An unsigned integer truncated to its low 32 bits, as in every protobuf decoder.
     #[inline(always)]
     pub(super) fn uint32(&mut self) -> Result<u32, RejectReason> {
         self.varint().map(low_bits)
@@ -161,7 +163,7 @@ impl<'a> Cursor<'a> {
         Ok(bytes)
     }
 
-    /// Steps over the value of an unknown field. `groups_max` is how many groups may be open in one another.
+    /// Skips the value of an unknown field, with at most `groups_max` nested groups.
     pub(super) fn skip(&mut self, key: u32, groups_max: usize) -> Result<(), RejectReason> {
         match key & 7 {
             wire_type::GROUP => self.skip_group(key >> 3, groups_max),
@@ -183,8 +185,8 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Steps over a group whose opening key was just read. A loop with a list, not recursion: the sender chooses the
-    /// depth.
+    /// Skips a group whose opening key was just read. A loop with a list, not recursion: the sender
+    /// chooses the depth.
     #[cold]
     fn skip_group(&mut self, field: u32, groups_max: usize) -> Result<(), RejectReason> {
         let mut open = [0_u32; GROUP_DEPTH_MAX];
@@ -225,7 +227,8 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// A number of more than one byte, or none. Not a method: a cursor whose address is never taken stays in registers.
+/// A number of more than one byte, or an error. Not a method: a cursor whose address is never taken
+/// stays in registers.
 #[inline(never)]
 fn long_varint(bytes: &[u8]) -> Result<(u64, &[u8]), RejectReason> {
     let mut value = 0_u64;
@@ -249,7 +252,8 @@ fn long_varint(bytes: &[u8]) -> Result<(u64, &[u8]), RejectReason> {
     Err(RejectReason::Truncated)
 }
 
-/// A key of two bytes. No key of the message has a second byte of 0x80 or more, nor can this make one.
+/// A key of two bytes. No key of the message has a second byte of 0x80 or more, and this cannot
+/// create one.
 #[inline(always)]
 const fn two_byte_key(first: u8, second: u8) -> u32 {
     if first < 0x80 {

@@ -1,11 +1,11 @@
-//! The dictionary of a packet: where its words were sent, and which strings of the record they became.
+//! The dictionary of a packet: the spans of its words, and the record's strings they became.
 //!
-//! A word is repaired, cut and hashed once, when the first tag uses it, and known by its number from then on; a word that
-//! nothing uses costs nothing.
+//! A word is repaired, cut and hashed once, when the first tag uses it, and referred to by its
+//! number from then on; unused words cost nothing.
 
 use crate::input::record::{Interned, RecordWriter};
 
-/// A range of bytes in the message it was found in.
+/// A range of bytes in its message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Span {
     start: u16,
@@ -13,11 +13,11 @@ pub(super) struct Span {
 }
 
 impl Span {
-    /// The range of the `len` bytes that end where `left` bytes of a message of `total` are left.
+    /// The range of the `len` bytes that end where `left` bytes remain of a message of `total`.
     #[inline(always)]
     pub(super) fn before(total: usize, left: usize, len: usize) -> Self {
         let start = total.wrapping_sub(left).wrapping_sub(len);
-        // A datagram ends at DATAGRAM_BYTES_MAX, which fits: nothing is cut here.
+        // A datagram ends at DATAGRAM_BYTES_MAX, which fits: nothing is truncated here.
         Self {
             start: start as u16,
             len: len as u16,
@@ -35,7 +35,7 @@ impl Span {
         usize::from(self.start)
     }
 
-    /// The bytes meant, out of that message.
+    /// The bytes of the range in its message.
     #[inline(always)]
     pub(super) fn of(self, message: &[u8]) -> &[u8] {
         message
@@ -49,14 +49,15 @@ impl Span {
 pub(super) struct Word {
     /// Keyed hash of the text; set with `number`.
     hash: u64,
-    /// Where the text was sent.
+    /// The text as sent.
     pub(super) span: Span,
-    /// Its number among the record's strings, or [`Word::UNUSED`].
+    /// Its index among the record's strings, or [`Word::UNUSED`].
     number: u16,
 }
 
 impl Word {
-    /// No tag has used this word yet. A datagram cannot hold that many words, each takes two bytes at least.
+    /// No tag has used this word yet. Never a valid index: each word takes at least two bytes of
+    /// the datagram.
     const UNUSED: u16 = u16::MAX;
 
     #[inline(always)]
@@ -68,7 +69,7 @@ impl Word {
         }
     }
 
-    /// The string that it became, if a tag has used it.
+    /// The string it became, if a tag has used it.
     #[inline(always)]
     pub(super) fn interned(&self) -> Option<Interned> {
         (self.number != Self::UNUSED).then_some(Interned {
@@ -77,10 +78,11 @@ impl Word {
         })
     }
 
-    /// Adds the word to the record, unless it is in there. Not inlined: most words have been used before.
+    /// Adds the word to the record, unless it is in there. Not inlined: most words have been used
+    /// before.
     #[inline(never)]
     pub(super) fn intern(&mut self, message: &[u8], record: &mut RecordWriter) -> Interned {
-        // A pair whose value is its name: added a moment ago.
+        // A pair whose value equals its name: added a moment ago.
         if let Some(known) = self.interned() {
             return known;
         }
@@ -96,11 +98,11 @@ impl Word {
     }
 }
 
-/// Bytes of a word that is handled as one number.
+/// Longest word that is handled as one number, in bytes.
 const SHORT_BYTES: usize = 16;
 
-/// A word of at most 16 bytes of ASCII, which most are, padded with zeros. `None` also where the message ends within 16
-/// bytes: such a word takes the long way, as do others.
+/// A word of at most 16 ASCII bytes, as most are, padded with zeros. `None` also if the message
+/// ends within 16 bytes: such a word takes the slow path, like any other.
 #[inline(always)]
 fn short(span: Span, message: &[u8]) -> Option<u128> {
     const HIGH: u128 = 0x8080_8080_8080_8080_8080_8080_8080_8080;
@@ -115,7 +117,7 @@ fn short(span: Span, message: &[u8]) -> Option<u128> {
     }
 }
 
-/// For each length the bits of a little-endian number that the first bytes make up.
+/// For each length, a mask for the first bytes of a little-endian number.
 const fn keep_masks() -> [u128; SHORT_BYTES + 1] {
     let mut masks = [0; SHORT_BYTES + 1];
     let mut mask = 0_u128;

@@ -1,11 +1,13 @@
-//! A checked request -> a record.
+//! Encodes a checked request as a record.
 //!
-//! Called by `decode` (mod.rs) after [`Lists::check`], on a receiver thread: appends texts, tags and timers to a
-//! [`RecordWriter`]. Dictionary words become strings of the record when the first tag uses them.
+//! Called by `decode` (mod.rs) after [`Lists::check`], on a receiver thread: appends texts, tags
+//! and timers to a [`RecordWriter`]. Dictionary words become strings of the record when the first
+//! tag uses them.
 //!
-//! Why a record takes at most [`RECORD_GROWTH_MAX`] (4) times what the request took on the wire: the head stands for
-//! fields 1 to 9, which take 27 bytes when the texts are empty; a text grows by escapes, one byte to four; a word takes
-//! 4 for 2; a tag 4 for 2 (packed indexes); a timer that is kept 26 for 6 (packed) and it has a tag, so 30 for 8.
+//! Why a record takes at most [`RECORD_GROWTH_MAX`] (4) times the bytes of the request on the wire:
+//! the head stands for fields 1 to 9, which take 27 bytes when the texts are empty; a text grows by
+//! escapes, one byte to four; a word takes 4 for 2; a tag 4 for 2 (packed indexes); a timer that is
+//! kept 26 for 6 (packed) and it has a tag, so 30 for 8.
 
 use super::dictionary::Word;
 use super::request::{Fields, Lists};
@@ -17,7 +19,8 @@ use crate::input::record::{
 use crate::input::rewrite::{Rewrite, TagOf, TextField};
 use crate::limits::{RECORD_GROWTH_MAX, REQUEST_TAGS_MAX, TIMER_TAGS_MAX};
 
-// The sum of the header comment. Least bytes on the wire: fields 1-9 27, a word 2, a pair 2, a timer 6 and one pair.
+// The calculation in the header comment. Fewest bytes on the wire: fields 1-9 27, a word 2, a pair
+// 2, a timer 6 and one pair.
 const _: () = {
     assert!(HEAD_BYTES <= RECORD_GROWTH_MAX * 27);
     assert!(STRING_BYTES <= RECORD_GROWTH_MAX * 2);
@@ -25,14 +28,14 @@ const _: () = {
     assert!(TIMER_BYTES + TAG_BYTES <= RECORD_GROWTH_MAX * (6 + 2));
 };
 
-/// The record being written, and what name rules said about the tags of its request.
+/// The record being written, and results of name rules for the tags of its request.
 #[derive(Debug)]
 pub(super) struct Encoder {
     pub(super) record: RecordWriter,
     memo: TagMemo,
 }
 
-/// What one request is encoded from, besides its fields.
+/// The source of one request, apart from its fields.
 struct Source<'a, R> {
     message: &'a [u8],
     rules: &'a mut R,
@@ -40,7 +43,7 @@ struct Source<'a, R> {
 }
 
 impl Encoder {
-    /// `rules_for_tags`: whether there will be any.
+    /// `rules_for_tags`: whether any rule applies to tags.
     pub(super) fn new(limits: TextLimits, hasher: Hasher, rules_for_tags: bool) -> Self {
         Self {
             record: RecordWriter::new(limits, hasher),
@@ -48,8 +51,8 @@ impl Encoder {
         }
     }
 
-    /// Prepares the record of a checked request and gives its length in bytes. `message` is what `fields` and `lists` were
-    /// parsed from.
+    /// Prepares the record of a checked request and returns its length in bytes. `fields` and
+    /// `lists` were parsed from `message`.
     pub(super) fn prepare<R: Rewrite>(
         &mut self,
         message: &[u8],
@@ -58,7 +61,7 @@ impl Encoder {
         received_secs: u32,
         rules: &mut R,
     ) -> Result<usize, RejectReason> {
-        // Apart: its words change while the other lists are read.
+        // Taken out, since its words change while the other lists are read.
         let mut dictionary = std::mem::take(&mut lists.dictionary);
         let mut from = Source {
             message,
@@ -84,8 +87,9 @@ impl Encoder {
         self.record.finish(&fields.numbers, received_secs)
     }
 
-    /// Appends the timers. On the wire they are columns: hit counts, values, tag counts, rusage (or none), and two flat
-    /// lists of dictionary indexes of which each timer owns the next `tag count` entries:
+    /// Appends the timers. On the wire they are columns: hit counts, values, tag counts, rusage (or
+    /// none), and two flat lists of dictionary indexes in which each timer owns the next `tag
+    /// count` entries:
     ///
     /// ```text
     ///   tag counts       2       1     3
@@ -93,7 +97,8 @@ impl Encoder {
     ///   tag values    [ 4 6 ] [ 8 ] [ 4 6 9 ]
     /// ```
     ///
-    /// The counts agree (V1, V6). A timer that is skipped (V7, V8) takes its tags along, so that the later ones keep theirs.
+    /// The counts agree (V1, V6). A skipped timer (V7, V8) takes its tags along, so that the later
+    /// ones keep theirs.
     #[inline]
     fn timers<R: Rewrite>(&mut self, lists: &Lists, from: &mut Source<'_, R>) {
         let mut names_left = lists.timer_tag_names.as_slice();
@@ -158,7 +163,7 @@ impl Encoder {
         set
     }
 
-    /// The record's string for `word`, which is number `index` of the dictionary.
+    /// The record's string for `word`, which has this index in the dictionary.
     #[inline(always)]
     fn word<R>(&mut self, index: usize, word: Word, from: &mut Source<'_, R>) -> Interned {
         if let Some(known) = word.interned() {
@@ -166,13 +171,13 @@ impl Encoder {
         }
         match from.dictionary.get_mut(index) {
             Some(word) => word.intern(from.message, &mut self.record),
-            // The word comes from there.
+            // Unreachable: the word comes from the dictionary.
             None => Interned { number: 0, hash: 0 },
         }
     }
 
-    /// The same for the value of a tag, after the rules; name and value with their numbers in the dictionary. The value
-    /// as sent becomes a string only if it is kept.
+    /// The string for the value of a tag, after the rules; name and value come with their
+    /// dictionary indexes. The value as sent becomes a string only if it is kept.
     fn value_by_rules<R: Rewrite>(
         &mut self,
         of: TagOf,

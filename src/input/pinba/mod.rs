@@ -1,11 +1,12 @@
 //! Pinba's datagrams: from bytes to records.
 //!
-//! A packet is one protobuf message (`proto/pinba.proto`), perhaps with further ones nested in it. A [`Decoder`] takes it
-//! apart (`cursor`, `request`), checks it (`request`) and writes one record for each request (`encode`,
-//! `dictionary`), after asking the name rules ([`rewrite`](super::rewrite)). Pure: no I/O, no clock, no unsafe; every
-//! receiver thread has a decoder of its own and calls it for every datagram. All memory is taken when the decoder is made,
-//! for the worst datagram there can be. Whatever arrives ends in exactly one counter ([`DecodeCounts`]); nothing that
-//! arrives can panic.
+//! A packet is one protobuf message (`proto/pinba.proto`), perhaps with nested requests. A
+//! [`Decoder`] parses it (`cursor`, `request`), checks it (`request`) and writes one record for
+//! each request (`encode`, `dictionary`), after applying the name rules
+//! ([`rewrite`](super::rewrite)). Pure: no I/O, no clock, no unsafe; every receiver thread has its
+//! own decoder and calls it for every datagram. All memory is allocated when the decoder is
+//! created, for the worst possible datagram. Every input ends in exactly one counter
+//! ([`DecodeCounts`]); no input can cause a panic. arrives can panic.
 //!
 //! ```
 //! use pinbad::input::Decode as _;
@@ -50,24 +51,25 @@ use request::{Fields, Lists};
 #[derive(Debug)]
 pub struct Decoder<R = AsSent> {
     lists: Lists,
-    /// Nested requests of the datagram at hand.
+    /// Nested requests of the current datagram.
     nested: Vec<Span>,
     encoder: Encoder,
-    /// Records of a datagram with nested requests, until it is known that all of it can be decoded.
+    /// Records of a datagram with nested requests, until all of it has been decoded.
     pending: Vec<u8>,
     rules: R,
     counts: DecodeCounts,
 }
 
-/// Nested requests that a datagram can hold: two bytes of key and one of length, and nothing in them.
+/// Most nested requests in a datagram: two bytes of key and one of length, and nothing inside.
 const NESTED_MAX: usize = DATAGRAM_BYTES_MAX / 3;
 
 impl Decoder {
-    /// Bytes that one decoder takes when it is made, for the memory plan; rules come on top.
+    /// Bytes that a decoder allocates, for the memory plan; rules need more.
     pub const BYTES: usize =
         Lists::BYTES + NESTED_MAX * size_of::<Span>() + RecordWriter::BYTES + RECORD_BYTES_MAX;
 
-    /// A decoder that keeps names as sent. All decoders and the merger share one `hasher` (clones of it).
+    /// A decoder that keeps names as sent. All decoders and the merger share one `hasher` (clones
+    /// of it).
     #[must_use]
     pub fn new(limits: TextLimits, hasher: Hasher) -> Self {
         Self::with_rules(limits, hasher, AsSent)
@@ -75,7 +77,7 @@ impl Decoder {
 }
 
 impl<R: Rewrite> Decoder<R> {
-    /// A decoder that asks `rules` for every name.
+    /// A decoder that applies `rules` to every name.
     #[must_use]
     pub fn with_rules(limits: TextLimits, hasher: Hasher, rules: R) -> Self {
         Self {
@@ -90,10 +92,10 @@ impl<R: Rewrite> Decoder<R> {
 }
 
 impl<R: Rewrite> Decode for Decoder<R> {
-    /// The outer request goes to `sink` first, then the nested ones.
+    /// Writes the outer request to `sink` first, then the nested ones.
     ///
-    /// A datagram is taken if all of it can be decoded, its timer lists agree (V1), and at least one of its requests keeps
-    /// the rules V1 to V6. Requests of it that do not are left out.
+    /// A datagram is accepted if all of it can be decoded, its timer lists agree (V1), and at least
+    /// one of its requests passes rules V1 to V6. Requests that do not are left out.
     #[inline]
     fn decode(
         &mut self,
@@ -149,8 +151,8 @@ impl<R: Rewrite> Decoder<R> {
         Ok(1)
     }
 
-    /// The same for a datagram with nested requests. Its records wait in `pending`, because a nested request that cannot
-    /// be decoded takes the whole datagram with it.
+    /// Decodes a datagram with nested requests. Its records wait in `pending`, because a nested
+    /// request that cannot be decoded invalidates the whole datagram.
     #[cold]
     fn take_all(
         &mut self,
@@ -186,13 +188,14 @@ impl<R: Rewrite> Decoder<R> {
             let requests = 1_u64.saturating_add(self.nested.len() as u64);
             self.counts.requests_decoded = self.counts.requests_decoded.saturating_add(requests);
         } else {
-            // Nothing of it was taken: it counts as one invalid datagram and as nothing else.
+            // Nothing was accepted: it counts as one invalid datagram and as nothing else.
             self.counts = before;
         }
         result
     }
 
-    /// Encodes the outer request and its nested ones into `pending`. Gives the first reason for which one was left out.
+    /// Encodes the outer request and its nested ones into `pending`. Returns the first reason for
+    /// leaving one out.
     fn take_pending(
         &mut self,
         datagram: &[u8],
@@ -229,7 +232,7 @@ impl<R: Rewrite> Decoder<R> {
     ) -> Result<(), RejectReason> {
         self.lists.check()?;
         let bytes = self.prepare(message, fields, received_secs)?;
-        // All records of a datagram fit, see RECORD_GROWTH_MAX; unless rules made its names longer.
+        // All records of a datagram fit, see RECORD_GROWTH_MAX, unless rules made its names longer.
         if self.pending.len().saturating_add(bytes) > RECORD_BYTES_MAX {
             return Err(RejectReason::TooLarge);
         }
@@ -267,9 +270,10 @@ impl<R: Rewrite> Decoder<R> {
     }
 }
 
-/// The reason to give for a datagram that cannot be decoded. pinba2 may put a header of four bytes before the message, the
-/// first one 0x1n; so do the messages that begin with field 2 or 3, hence the question comes after decoding, not before.
-/// (Compressed bytes fail at their first key: what lacks a field but has no other fault is a message.)
+/// The reason for a datagram that cannot be decoded. pinba2 may put a header of four bytes before
+/// the message, the first one 0x1n; messages that begin with field 2 or 3 do too, hence the check
+/// comes after decoding, not before. (Compressed bytes fail at their first key: a datagram that
+/// only lacks a field is a message.)
 #[cold]
 fn undecodable(datagram: &[u8], reason: RejectReason) -> RejectReason {
     match datagram {

@@ -1,11 +1,11 @@
-//! The whole message as prost sees it: to encode packets with, and as a second opinion on the decoder.
+//! The whole message as prost structs, to encode packets and to verify the decoder.
 //!
-//! `load` and `demo` build packets from these structs; tests decode with them and compare. Derived, without a build
-//! script. Strings are bytes, since clients send what they have; the singular fields are all optional, so that a missing one
-//! can be told from a zero. A nested request is a type of its own, in which requests nested deeper are opaque bytes:
-//! they are not read.
+//! `load` and `demo` build packets from these structs; tests decode with them and compare. Derived,
+//! without a build script. Strings are bytes, since clients send arbitrary ones; the singular
+//! fields are all optional, so that a missing one differs from a zero. A nested request is a
+//! separate type in which deeper requests are opaque bytes: they are not read.
 
-/// Both levels of the message: the same fields but for what `requests` holds.
+/// Both levels of the message: the same fields except for the type of `requests`.
 macro_rules! message {
     ($(#[$doc:meta])* $name:ident { $(#[$nested:meta])* requests: $requests:ty }) => {
         $(#[$doc])*
@@ -44,7 +44,7 @@ macro_rules! message {
             /// One for each timer: seconds, all hits together.
             #[prost(float, repeated, packed = "false", tag = "11")]
             pub timer_value: Vec<f32>,
-            /// One for each timer: how many of the pairs below are its own.
+            /// One for each timer: its number of pairs below.
             #[prost(uint32, repeated, packed = "false", tag = "12")]
             pub timer_tag_count: Vec<u32>,
             /// Dictionary indexes, all timers one after the other.
@@ -82,7 +82,7 @@ macro_rules! message {
         }
 
         impl $name {
-            /// A request with these names and all that is required; the numbers are 0.
+            /// A request with these names and all required fields; the numbers are 0.
             #[must_use]
             pub fn named(
                 hostname: impl Into<Vec<u8>>,
@@ -103,8 +103,8 @@ macro_rules! message {
                 }
             }
 
-            /// The dictionary index of `word`, which is added if it is new. Looks through the dictionary: for packets of
-            /// ordinary size.
+            /// The dictionary index of `word`, which is added if it is new. Searches linearly, for
+            /// packets of ordinary size.
             pub fn word(&mut self, word: impl AsRef<[u8]>) -> u32 {
                 let word = word.as_ref();
                 let known = self.dictionary.iter().position(|other| other == word);
@@ -142,7 +142,8 @@ macro_rules! message {
                 }
             }
 
-            /// Adds a timer together with its CPU times in seconds. All timers of a request have them, or none.
+            /// Adds a timer with its CPU times in seconds. All timers of a request have them, or
+            /// none.
             pub fn add_timer_with_rusage<N: AsRef<[u8]>, V: AsRef<[u8]>>(
                 &mut self,
                 hit_count: u32,
@@ -155,7 +156,7 @@ macro_rules! message {
                 self.timer_ru_stime.push(ru_stime);
             }
 
-            /// The number of the first required field that is missing. prost itself does not ask.
+            /// The number of the first missing required field. prost does not check.
             #[must_use]
             pub fn missing_field(&self) -> Option<u32> {
                 let present = [

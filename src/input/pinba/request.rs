@@ -1,11 +1,13 @@
-//! One `Pinba.Request` taken apart: single fields by name, repeated ones as flat lists, nested ones as ranges.
+//! Parses one `Pinba.Request`: single fields by name, repeated ones as flat lists, nested ones as
+//! ranges.
 //!
-//! `decode` (mod.rs) calls [`Lists::parse`] and then [`Lists::check`]; a receiver thread runs both. The lists are made
-//! once, for the worst datagram there can be (each list holds as many elements as that has bytes), so that parsing
-//! takes no memory; they are read by `encode.rs` before the next message is parsed.
+//! `decode` (mod.rs) calls [`Lists::parse`] and then [`Lists::check`]; a receiver thread runs both.
+//! The lists are allocated once, for the worst possible datagram (each list holds as many elements
+//! as the datagram has bytes), so that parsing allocates nothing; `encode.rs` reads them before the
+//! next message is parsed.
 //!
-//! A field key is matched whole, number and wire type in one: a known field with another wire type falls through to
-//! the last arm and is refused there, an unknown one is skipped.
+//! A field key is matched as a whole, number and wire type together: a known field with another
+//! wire type reaches the last arm and is refused there, an unknown one is skipped.
 
 use super::cursor::{Cursor, wire_type};
 use super::dictionary::{Span, Word};
@@ -52,24 +54,24 @@ mod key {
     pub(super) const LAST: u32 = TIMER_RU_STIME;
 }
 
-/// The fields that occur once. Texts are as sent; an absent number is 0.
+/// Singular fields. Texts are as sent; an absent number is 0.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Fields<'a> {
     pub(super) hostname: &'a [u8],
     pub(super) server_name: &'a [u8],
     pub(super) script_name: &'a [u8],
-    /// `None`: not sent. (Sent and empty is another value.)
+    /// `None` if not sent. (An empty one is another value.)
     pub(super) schema: Option<&'a [u8]>,
     pub(super) numbers: Numbers,
 }
 
-/// Which of the required fields 1 to 9 were there: bit n is field n.
+/// The required fields 1 to 9 that were present: bit n is field n.
 struct Seen(u32);
 
 impl Seen {
     const ALL: u32 = 0b11_1111_1110;
 
-    /// Notes that the field with this key was there; returns its value.
+    /// Records the presence of a field; returns its value.
     #[inline(always)]
     fn field<T>(&mut self, key: u32, value: T) -> T {
         self.0 |= 1_u32.wrapping_shl(key >> 3);
@@ -77,7 +79,7 @@ impl Seen {
     }
 }
 
-/// The repeated fields of the message parsed last, in packet order.
+/// The repeated fields of the last parsed message, in packet order.
 #[derive(Debug)]
 pub(super) struct Lists {
     pub(super) timer_hit_counts: Vec<u32>,
@@ -93,14 +95,15 @@ pub(super) struct Lists {
 }
 
 impl Lists {
-    /// Bytes that all lists together take, for the memory plan.
+    /// Bytes of all lists together, for the memory plan.
     pub(super) const BYTES: usize = {
         let numbers = DATAGRAM_BYTES_MAX * 6 * size_of::<u32>();
         let floats = DATAGRAM_BYTES_MAX / 4 * 3 * size_of::<f32>();
         numbers + floats + DATAGRAM_BYTES_MAX / 2 * size_of::<Word>()
     };
 
-    /// Lists that no datagram can fill: a packed number takes a byte at least, a float four, a word two.
+    /// Lists that no datagram can overfill: a packed number takes at least one byte, a float four,
+    /// a word two.
     pub(super) fn new() -> Self {
         let numbers = || Vec::with_capacity(DATAGRAM_BYTES_MAX);
         let floats = || Vec::with_capacity(DATAGRAM_BYTES_MAX / 4);
@@ -131,10 +134,10 @@ impl Lists {
         self.dictionary.clear();
     }
 
-    /// Takes `message` apart; the lists are overwritten. `nested` is where the nested requests of an outer message are
-    /// noted; `None` for a nested one: requests nested deeper are skipped unread.
+    /// Parses `message`, overwriting the lists. `nested` collects the nested requests of an outer
+    /// message; with `None`, for a nested message, deeper requests are skipped unread.
     ///
-    /// `message` is at most [`DATAGRAM_BYTES_MAX`] long; the caller sees to that.
+    /// The caller ensures that `message` is at most [`DATAGRAM_BYTES_MAX`] long.
     pub(super) fn parse<'a>(
         &mut self,
         message: &'a [u8],
@@ -149,7 +152,7 @@ impl Lists {
         let numbers = &mut fields.numbers;
         let mut seen = Seen(0);
         let mut cursor = Cursor::new(message);
-        // The lists that the wire repeats key by key are read in runs: the key that was just seen is likely next.
+        // Lists that repeat their key are read in runs: the last key is likely to come next.
         while cursor.left() > 0 {
             let key = cursor.key()?;
             match key {
@@ -198,7 +201,7 @@ impl Lists {
         }
     }
 
-    /// Packed lists, which no known client sends; unknown fields; and what is not allowed.
+    /// Packed lists, which no known client sends; unknown fields; and invalid ones.
     #[cold]
     fn rare<'a>(
         &mut self,
@@ -235,7 +238,7 @@ impl Lists {
         Ok(cursor)
     }
 
-    /// Rules V1 to V4 and V6, in this order: a request that breaks one is not taken.
+    /// Checks rules V1 to V4 and V6, in this order: a request that breaks one is refused.
     #[inline]
     pub(super) fn check(&self) -> Result<(), RejectReason> {
         self.check_timer_counts()?;
@@ -261,7 +264,7 @@ impl Lists {
         Ok(())
     }
 
-    /// Rule V1 alone: in an outer request it decides over the nested ones too.
+    /// Checks rule V1 alone: in an outer request it decides over the nested ones too.
     #[inline]
     pub(super) fn check_timer_counts(&self) -> Result<(), RejectReason> {
         let timers = self.timer_hit_counts.len();
@@ -273,7 +276,7 @@ impl Lists {
     }
 }
 
-/// Reads the packed form of one of these lists, if `key` is that of one; elements by `next`.
+/// Reads one of these lists if `key` is its packed form; elements by `next`.
 fn unpack<'a, T, const N: usize>(
     key: u32,
     cursor: &mut Cursor<'a>,
@@ -291,7 +294,7 @@ fn unpack<'a, T, const N: usize>(
     Ok(true)
 }
 
-/// How deep groups may go in a message: a nested message is itself one level deep.
+/// Most nested groups in a message: a nested message is itself one level deep.
 const fn groups_max(outer: bool) -> usize {
     if outer {
         GROUP_DEPTH_MAX

@@ -1,31 +1,33 @@
-//! What has been found out about the tags of one request, so that rules are asked once for each name and each value.
+//! Caches results of name rules for the tags of one request, so that rules run once for each name
+//! and each value.
 //!
-//! One dictionary word may be name or value of many tags, under several names, of the request and of timers. By word:
-//! which rules its values have as a name (of a request tag, of a timer tag), and what became of it as a value, by rules.
-//! Work for the rules is thus bounded by the words of the packet times the chains of the configuration, however
-//! often words are used. `encode.rs` starts it anew for each request.
+//! One dictionary word may be name or value of many tags, under several names, of the request and
+//! of timers. Each word stores the chain of rules for its values as a name (of a request tag, of a
+//! timer tag), and its results as a value, by chain. Work for the rules is thus bounded by the
+//! words of the packet times the chains of the configuration, however often words are used.
+//! `encode.rs` resets it for each request.
 
 use crate::input::record::Interned;
 use crate::input::rewrite::{Chain, NameRules, TagOf};
 use crate::limits::{DATAGRAM_BYTES_MAX, RULES_SCRATCH_BYTES, TEXT_BYTES_MAX};
 
-/// Words that a packet can have: a key and a length each, of one byte.
+/// Most words in a packet: one byte each for key and length.
 const WORDS_MAX: usize = DATAGRAM_BYTES_MAX / 2;
 
-/// The notes of one request.
+/// The cache for one request.
 #[derive(Debug)]
 pub(super) struct TagMemo {
     /// Parallel to the dictionary.
     words: Vec<WordNote>,
-    /// Lists, one a word, each of at most as many as there are chains.
+    /// Linked lists, one per word, each with at most one entry per chain.
     values: Vec<ValueNote>,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct WordNote {
-    /// The chain for tags of this name: of the request, of timers.
+    /// The chain for tags of this name: of the request, and of timers.
     chains: [u16; 2],
-    /// The first note on it as a value, by position in `values`.
+    /// The first entry for it as a value, by index in `values`.
     first: u32,
 }
 
@@ -41,20 +43,21 @@ const NO_CHAIN: u16 = u16::MAX - 1;
 const END: u32 = u32::MAX;
 
 impl TagMemo {
-    /// Bytes that one for tags takes.
+    /// Bytes of a cache for tags.
     const BYTES: usize = WORDS_MAX * (size_of::<WordNote>() + size_of::<ValueNote>());
 
-    /// One that never grows, or, where no rule is about tags, one that takes nothing.
+    /// A cache that never grows, or, if no rule applies to tags, one that allocates nothing.
     pub(super) fn new(for_tags: bool) -> Self {
         let words = if for_tags { WORDS_MAX } else { 0 };
         Self {
             words: Vec::with_capacity(words),
-            // A tag takes a name and a value, two bytes at least, so there are no more of them than words.
+            // A tag takes a name and a value, at least two bytes, so there are no more tags than
+            // words.
             values: Vec::with_capacity(words),
         }
     }
 
-    /// Begins a request with so many words in its dictionary.
+    /// Starts a request with this many words in its dictionary.
     pub(super) fn begin(&mut self, words: usize) {
         let fresh = WordNote {
             chains: [UNKNOWN; 2],
@@ -65,7 +68,7 @@ impl TagMemo {
         self.values.clear();
     }
 
-    /// The chain for tags whose name is word number `name`; asked for by `ask` the first time.
+    /// The chain for tags whose name is this word; calls `ask` the first time.
     pub(super) fn chain(
         &mut self,
         of: TagOf,
@@ -83,7 +86,7 @@ impl TagMemo {
         (*note != NO_CHAIN).then_some(Chain(*note))
     }
 
-    /// What these rules made of word number `value`, if they were asked.
+    /// The result of these rules for this word, if they have run.
     pub(super) fn value(&self, chain: Chain, value: usize) -> Option<Interned> {
         let mut at = self.words.get(value)?.first;
         while let Some(note) = self.values.get(at as usize) {
@@ -95,9 +98,9 @@ impl TagMemo {
         None
     }
 
-    /// Notes it.
+    /// Stores a result.
     pub(super) fn note_value(&mut self, chain: Chain, value: usize, made: Interned) {
-        // Below WORDS_MAX.
+        // At most WORDS_MAX.
         let at = self.values.len() as u32;
         if let Some(word) = self.words.get_mut(value) {
             self.values.push(ValueNote {
@@ -110,7 +113,7 @@ impl TagMemo {
     }
 }
 
-// What the memory plan says of a receiver's rules; two texts of them are the record writer's.
+// The memory plan covers this for a receiver's rules; two texts are the record writer's.
 const _: () = {
     let bytes = NameRules::SCRATCH_BYTES + TagMemo::BYTES + 2 * TEXT_BYTES_MAX;
     assert!(bytes as u64 <= RULES_SCRATCH_BYTES);

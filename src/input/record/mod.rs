@@ -1,9 +1,10 @@
-//! Records: the compact form in which a request waits in the ring, whatever input it came from.
+//! Records: the compact form in which a request waits in the ring, whatever its input.
 //!
-//! A receiver's decoder makes each with a `RecordWriter` and puts it into a block of the ring; the merger reads it back
-//! as a [`Record`]. What inputs share is here too: text repair and caps (`text`), the string table of a record
-//! (`strings`), keyed hashes (`hasher`), the reasons for rejecting and repairing, with their counts (`reject`, `counts`).
-//! All numbers are little endian; nothing is aligned; texts are UTF-8 and already cut.
+//! A receiver's decoder creates each with a `RecordWriter` in a block of the ring; the merger reads
+//! it as a [`Record`]. Parts shared by inputs are here too: text repair and caps (`text`), the
+//! string table of a record (`strings`), keyed hashes (`hasher`), the reasons for rejecting and
+//! repairing, with their counts (`reject`, `counts`). All numbers are little endian; nothing is
+//! aligned; texts are UTF-8 and already cut.
 //!
 //! ```text
 //!   head (76)   length of the record, receive second, hashes, numbers, lengths of the four texts,
@@ -15,7 +16,8 @@
 //!   further     what its input knows beside and the pool keeps apart: activities of Squid's requests; most have none
 //! ```
 //!
-//! The writer is trusted, but reading never panics: a record that contradicts itself ends the iteration.
+//! The writer is trusted, but reading never panics: a record that contradicts itself ends the
+//! iteration.
 
 mod counts;
 mod hasher;
@@ -39,12 +41,13 @@ pub(super) use self::writer::{Numbers, RecordWriter, TagSetWriter};
 
 use self::hasher::ABSENT;
 
-/// Where records go: a block of the ring, or any `Vec<u8>`.
+/// The destination of records: a block of the ring, or any `Vec<u8>`.
 pub trait RecordSink {
-    /// The buffer to which one record of exactly `bytes` bytes is appended right after this call; asked for once a
-    /// record, so a sink can count them here. `bytes` is at most
-    /// [`RECORD_BYTES_MAX`](crate::limits::RECORD_BYTES_MAX). A buffer that has the room never grows. `None`: there is no
-    /// room and will be none, the request is rejected as [`RejectReason::TooLarge`].
+    /// Returns the buffer to which one record of exactly `bytes` bytes is appended right after this
+    /// call. Called once per record, so a sink can count them here. `bytes` is at most
+    /// [`RECORD_BYTES_MAX`](crate::limits::RECORD_BYTES_MAX). A buffer with room never grows.
+    /// `None`: there is no room and will be none; the request is rejected as
+    /// [`RejectReason::TooLarge`].
     fn reserve(&mut self, bytes: usize) -> Option<&mut Vec<u8>>;
 }
 
@@ -89,17 +92,18 @@ struct Head {
     request_time: F32,
     ru_utime: F32,
     ru_stime: F32,
-    /// Of hostname, server name, script name and schema; [`ABSENT`] for a schema that was not sent.
+    /// Lengths of hostname, server name, script name and schema; [`ABSENT`] for a schema that was
+    /// not sent.
     text_bytes: [U16; 4],
     string_count: U16,
     request_tag_count: U16,
     timer_count: U16,
-    /// Bytes of what is further known, at the end.
+    /// Bytes of further data, at the end.
     further_bytes: U16,
     texts_at: U32,
 }
 
-/// What a timer begins with; its tags follow.
+/// The head of a timer; its tags follow.
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 struct TimerHead {
@@ -111,7 +115,7 @@ struct TimerHead {
     tag_count: U16,
 }
 
-/// String numbers of a tag.
+/// Names and values of tags as string numbers.
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 struct Tag {
@@ -121,11 +125,11 @@ struct Tag {
 
 /// Bytes of the head.
 pub const HEAD_BYTES: usize = size_of::<Head>();
-/// Bytes of a string's entry, its text apart.
+/// Bytes of a string's entry, without its text.
 pub const STRING_BYTES: usize = size_of::<U32>();
 /// Bytes of a tag pair.
 pub const TAG_BYTES: usize = size_of::<Tag>();
-/// Bytes of a timer, its tags apart.
+/// Bytes of a timer, without its tags.
 pub const TIMER_BYTES: usize = size_of::<TimerHead>();
 
 /// One request, read in place.
@@ -136,7 +140,7 @@ pub struct Record<'a> {
     request_tags: &'a [Tag],
     timers: &'a [u8],
     texts: &'a [u8],
-    /// The texts of the strings, end to end.
+    /// The concatenated texts of the strings.
     strings: &'a [u8],
     bytes: &'a [u8],
 }
@@ -170,21 +174,21 @@ numbers! {
     memory_footprint: u32;
     /// HTTP status, whole; 0 when not sent.
     status: u32;
-    /// Wall time of the request in seconds, clean; [`micros`] makes it an integer.
+    /// Wall time of the request in seconds, clean; [`micros`] converts it to an integer.
     request_time: f32;
     /// User CPU time in seconds, clean.
     ru_utime: f32;
     /// System CPU time in seconds, clean.
     ru_stime: f32;
-    /// Strings of this record: those that its tags use.
+    /// Strings of this record: those used by its tags.
     string_count: u16;
     /// Timers of the record.
     timer_count: u16;
 }
 
 impl<'a> Record<'a> {
-    /// Takes the next record off the front of `rest`. `None` at the end, and when what follows is no record; `rest` is
-    /// empty then.
+    /// Takes the next record off the front of `rest`. `None` at the end, or if the bytes are not a
+    /// record; `rest` is empty then.
     #[inline]
     pub fn next(rest: &mut &'a [u8]) -> Option<Self> {
         let all = std::mem::take(rest);
@@ -207,20 +211,20 @@ impl<'a> Record<'a> {
         })
     }
 
-    /// The bytes of the record itself, as they can be appended to another block.
+    /// The bytes of the record, as they can be appended to another block.
     #[must_use]
     pub const fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
 
-    /// Whether something is further known.
+    /// Whether there is further data.
     #[inline(always)]
     #[must_use]
     pub fn has_further(&self) -> bool {
         self.head.further_bytes.get() != 0
     }
 
-    /// What is further known, as its input wrote it.
+    /// Further data, as written by the input.
     #[must_use]
     pub fn further(&self) -> &'a [u8] {
         let bytes = self.bytes.len();
@@ -296,7 +300,7 @@ impl<'a> Record<'a> {
     }
 }
 
-/// Where text `number` of a record begins; the strings follow the fourth.
+/// Start of text `number` of a record; the strings follow the fourth.
 #[inline(always)]
 fn text_at(head: &Head, number: usize) -> usize {
     let before = head.text_bytes.iter().take(number);
@@ -306,7 +310,7 @@ fn text_at(head: &Head, number: usize) -> usize {
     })
 }
 
-/// A list of `count` elements at the front of `bytes`, and what follows it.
+/// A list of `count` elements at the front of `bytes`, and the rest.
 #[inline(always)]
 fn prefix<T: FromBytes + KnownLayout + Immutable + Unaligned>(
     bytes: &[u8],
@@ -315,7 +319,8 @@ fn prefix<T: FromBytes + KnownLayout + Immutable + Unaligned>(
     <[T]>::ref_from_prefix_with_elems(bytes, usize::from(count.get())).ok()
 }
 
-/// The tags of a request or of a timer, in the order in which they were sent; a name may occur more than once.
+/// The tags of a request or timer, in the order in which they were sent; a name may occur more than
+/// once.
 #[derive(Debug, Clone, Copy)]
 pub struct TagSet<'a> {
     hash: u64,
@@ -330,14 +335,14 @@ impl<'a> TagSet<'a> {
         self.hash
     }
 
-    /// Tag pairs.
+    /// Number of tag pairs.
     #[inline]
     #[must_use]
     pub const fn len(&self) -> usize {
         self.pairs.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no tags.
     #[inline]
     #[must_use]
     pub const fn is_empty(&self) -> bool {
@@ -355,7 +360,7 @@ impl<'a> TagSet<'a> {
 /// One timer of a request. Times are seconds, clean.
 #[derive(Debug, Clone, Copy)]
 pub struct Timer<'a> {
-    /// How often it was hit; at least 1.
+    /// Number of hits; at least 1.
     pub hit_count: u32,
     /// Total time of all hits.
     pub value: f32,

@@ -1,11 +1,12 @@
-//! Why a datagram or one of its requests was rejected, and what was repaired in those that were taken.
+//! Reasons for rejecting a datagram or request, and kinds of repair in accepted ones.
 //!
-//! Small `Copy` enums for the hot path: no text, no allocation, no log line a packet. Each variant has one counter under
-//! the name given here, which is also its name in JSON, SQL and the metrics. Each input uses those that apply to it.
+//! Small `Copy` enums for the hot path: no text, no allocation, no log line per packet. Each
+//! variant has one counter with the name given here, which is also its name in JSON, SQL and the
+//! metrics. Each input uses those that apply to it.
 
 use serde::Serialize;
 
-/// An enum whose variants are numbered from 0 and have names: a counter for each, mostly.
+/// An enum whose variants are numbered from 0 and have names, usually one counter each.
 macro_rules! counted {
     ($(#[$doc:meta])* $Enum:ident { $($(#[$of:meta])* $Variant:ident = $name:literal,)+ }) => {
         $(#[$doc])*
@@ -16,13 +17,13 @@ macro_rules! counted {
         }
 
         impl $Enum {
-            /// All of them, in the order of their numbers.
+            /// All variants, in order of their numbers.
             pub const ALL: [Self; [$(Self::$Variant),+].len()] = [$(Self::$Variant),+];
 
-            /// How many there are: the length of an array indexed by `as usize`.
+            /// Number of variants: the length of an array indexed by `as usize`.
             pub const COUNT: usize = Self::ALL.len();
 
-            /// Its name: that of its counter.
+            /// Its name, and that of its counter.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self {
@@ -40,20 +41,20 @@ macro_rules! counted {
 }
 pub(crate) use counted;
 
-/// Longest beginning of a bad line that is shown, bytes.
+/// Longest excerpt of a bad line, in bytes.
 const EXAMPLE_BYTES: usize = 160;
 
-/// A line of a log or a stream that was not taken, for people.
+/// An example of a rejected line of a log or stream, for people.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Example {
-    /// Why.
+    /// The reason.
     pub reason: &'static str,
-    /// Its beginning, with what cannot be shown escaped.
+    /// The start of the line, with unprintable characters escaped.
     pub line: String,
 }
 
 impl Example {
-    /// Of this line.
+    /// An example from this line.
     #[must_use]
     pub fn of(reason: &'static str, line: &[u8]) -> Self {
         let shown = line.get(..EXAMPLE_BYTES).unwrap_or(line);
@@ -65,30 +66,32 @@ impl Example {
 }
 
 counted! {
-    /// Why a whole datagram, or one request of an accepted datagram, was not taken.
+    /// The reason why a whole datagram, or one request of an accepted datagram, was refused.
     ///
-    /// Those up to `MissingField` and the last two can only hit a whole datagram; the others hit one request, and the datagram
-    /// with it when none of its requests is left. Where two apply, the one that comes first here is given, `Lz4Header` apart.
+    /// Reasons up to `MissingField` and the last two apply to whole datagrams only; the others
+    /// apply to one request, and to the datagram if none of its requests is left. Where two apply,
+    /// the first one here is given, except `Lz4Header`.
     RejectReason {
         /// No bytes at all.
         Empty = "empty",
-        /// More bytes than a UDP length field can say: not from a socket.
+        /// More bytes than a UDP length field allows: not from a socket.
         TooLong = "too_long",
-        /// Cannot be decoded, and begins with the compression header of pinba2, which is not supported.
+        /// Undecodable, and begins with the compression header of pinba2, which is not supported.
         Lz4Header = "lz4_header",
         /// The bytes end inside a field, or a length points past the end.
         Truncated = "truncated",
         /// A variable-length integer of more than 64 bits.
         BadVarint = "bad_varint",
-        /// A field key that cannot be: field number 0, wire type 6 or 7, or more than 32 bits.
+        /// An impossible field key: field number 0, wire type 6 or 7, or more than 32 bits.
         BadKey = "bad_key",
-        /// A field of the message with a wire type that its declaration does not allow.
+        /// A known field with a wire type that its declaration does not allow.
         WrongWireType = "wrong_wire_type",
-        /// A group that is closed but not open, closed under another number, or too deep.
+        /// A group that is closed but not open, closed under another number, or nested too deep.
         BadGroup = "bad_group",
         /// One of the required fields 1 to 9 is missing, in the request or in a nested one.
         MissingField = "missing_field",
-        /// V1: the numbers of hit counts, values and tag counts differ. In the outer request the nested ones go too.
+        /// V1: the numbers of hit counts, values and tag counts differ. In the outer request this
+        /// refuses the nested ones too.
         TimerCounts = "timer_counts_differ",
         /// V2: the numbers of request tag names and values differ.
         RequestTagCounts = "request_tag_counts_differ",
@@ -100,23 +103,24 @@ counted! {
         TimerTagCounts = "timer_tag_counts_differ",
         /// The record would not fit a block of the ring, or the sink had no room for it.
         TooLarge = "too_large",
-        /// No line of it could be used: a `[[squid]]` source counts its lines by reason.
+        /// No usable line in it: a `[[squid]]` source counts its lines by reason.
         NoLine = "no_line",
-        /// Not read: it came from an address outside of `ingest.allow`.
+        /// Not read: its address is outside `ingest.allow`.
         SourceNotAllowed = "source_not_allowed",
-        /// Not read: its sender sent more than `ingest.source_rate_max`.
+        /// Not read: its sender exceeded `ingest.source_rate_max`.
         SourceRate = "source_rate_exceeded",
     }
 }
 
 impl RejectReason {
-    /// Whether the datagram was rejected for where it came from, and its bytes were not read.
+    /// Whether the datagram was rejected because of its sender, unread.
     #[must_use]
     pub const fn is_unread(self) -> bool {
         matches!(self, Self::SourceNotAllowed | Self::SourceRate)
     }
 
-    /// Whether the bytes are not a message at all (as opposed to a message that breaks Pinba's rules).
+    /// Whether the bytes are not a message at all (as opposed to a message that breaks Pinba's
+    /// rules).
     #[must_use]
     pub const fn is_malformed(self) -> bool {
         self as u8 <= Self::MissingField as u8
@@ -124,19 +128,19 @@ impl RejectReason {
 }
 
 counted! {
-    /// What was left out of, or changed in, a request that was taken.
+    /// An element left out of, or changed in, an accepted request.
     Repair {
-        /// V7: a timer with hit count 0 was skipped (its tags too: the later timers keep theirs).
+        /// V7: a timer with hit count 0 was skipped (with its tags: the later timers keep theirs).
         TimerWithoutHits = "timers_without_hits",
         /// V8: a timer with tag count 0 was skipped.
         TimerWithoutTags = "timers_without_tags",
         /// V5: a tag pair of a timer points outside the dictionary and was skipped; the timer stays.
         TagIndex = "tag_index_out_of_range",
         /// A tag pair past [`TIMER_TAGS_MAX`](crate::limits::TIMER_TAGS_MAX),
-        /// [`REQUEST_TAGS_MAX`](crate::limits::REQUEST_TAGS_MAX) or, by the length of all,
+        /// [`REQUEST_TAGS_MAX`](crate::limits::REQUEST_TAGS_MAX) or, by total length,
         /// [`TAGS_TEXT_BYTES_MAX`](crate::limits::TAGS_TEXT_BYTES_MAX) was skipped.
         TagOverLimit = "tags_over_limit",
-        /// A text was longer than what is kept of it.
+        /// A text exceeded its limit and was cut.
         TextCut = "texts_cut",
         /// A text was not UTF-8; each bad byte became `\xNN`.
         TextNotUtf8 = "texts_not_utf8",

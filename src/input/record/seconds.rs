@@ -1,11 +1,12 @@
-//! Times on the wire: 32-bit floats in seconds; times everywhere else: whole microseconds.
+//! Times: 32-bit floats in seconds on the wire, integer microseconds everywhere else.
 //!
-//! The decoder cleans a time once (rules V9 to V16) and keeps it as the float it was. [`micros`] is the one place
-//! where it becomes an integer: raw output, filters, histograms and sums all use that number.
+//! The decoder cleans a time once (rules V9 to V16) and keeps it as a float. [`micros`] is the one
+//! place where it becomes an integer: raw output, filters, histograms and sums all use that number.
 
 use crate::limits::SECONDS_END;
 
-/// The time as it is kept: negative, not a number, infinite or past 2,147,483,647 s becomes 0, -0.0 too.
+/// Cleans a time: negative, not a number, infinite or past 2,147,483,647 s becomes 0, and so does
+/// -0.0.
 #[inline(always)]
 pub(super) fn clean(seconds: f32) -> f32 {
     if seconds > 0.0 && seconds < SECONDS_END {
@@ -15,11 +16,12 @@ pub(super) fn clean(seconds: f32) -> f32 {
     }
 }
 
-/// Whole microseconds of a time in seconds, rounded half to even; at most 2,147,483,520,000,000. What `clean`
-/// would make 0 is 0 here too.
+/// Converts seconds to integer microseconds, rounded half to even; at most 2,147,483,520,000,000.
+/// Values that `clean` would make 0 are 0 here too.
 ///
-/// Exact: a float has 24 significant bits and a million needs 14 beyond its power of two, so the product fits the 53
-/// of an `f64`; and below 2^51 adding 2^52 leaves no bits for a fraction, so the addition itself rounds half to even.
+/// Exact: a float has 24 significant bits and a million needs 14 beyond its power of two, so the
+/// product fits the 53 of an `f64`; and below 2^51 adding 2^52 leaves no bits for a fraction, so
+/// the addition itself rounds half to even.
 #[inline]
 #[must_use]
 pub fn micros(seconds: f32) -> u64 {
@@ -34,7 +36,8 @@ mod tests {
 
     #[test]
     fn rounds_half_to_even() {
-        // 2^-7 s and odd multiples of 2^-7 us are where halves can occur: x * 10^6 = n + 1/2 needs x = m * 2^-7.
+        // Halves can occur at odd multiples of 2^-7 s in microseconds: x * 10^6 = n + 1/2 needs x =
+        // m * 2^-7.
         assert_eq!(micros(0.007_812_5), 7812, "7812.5: down to even");
         assert_eq!(micros(3.0 * 0.007_812_5), 23_438, "23437.5: up to even");
         assert_eq!(micros(5.0 * 0.007_812_5), 39_062, "39062.5: down to even");

@@ -1,7 +1,8 @@
-//! The texts of a record being written: the four of the request, then the table of strings that its tags use.
+//! The texts of a record being written: the four of the request, then the table of strings used by
+//! tags.
 //!
-//! The writer appends them here in the order in which a record has them. The buffers are made for the largest record.
-//! Only name rules can make more of it; then `overflow` is set, nothing is appended any more, and the request is rejected.
+//! Appended in record order. The buffers are allocated for the largest record. Only name rules can
+//! exceed it; then `overflow` is set, nothing more is appended, and the request is rejected.
 
 use zerocopy::IntoBytes as _;
 use zerocopy::little_endian::U32;
@@ -19,18 +20,18 @@ pub(in crate::input) struct Interned {
     pub(in crate::input) hash: u64,
 }
 
-/// Strings of a record: fewer than a datagram has bytes for, each takes two at least.
+/// Most strings in a record: fewer than a datagram has bytes, as each takes at least two.
 const STRINGS_MAX: u16 = u16::MAX;
 
 /// The texts of one record.
 #[derive(Debug)]
 pub(super) struct StringTable {
     bytes: Vec<u8>,
-    /// Where in `bytes` the strings begin.
+    /// Start of the strings in `bytes`.
     strings_at: usize,
-    /// For each string where it ends, counted from `strings_at`.
+    /// End of each string, relative to `strings_at`.
     ends: Vec<U32>,
-    /// A string had no room any more.
+    /// Whether a string did not fit.
     overflow: bool,
 }
 
@@ -48,7 +49,7 @@ impl StringTable {
         }
     }
 
-    /// Begins a new record.
+    /// Starts a new record.
     #[inline(always)]
     pub(super) fn clear(&mut self) {
         self.bytes.clear();
@@ -56,7 +57,7 @@ impl StringTable {
         self.overflow = false;
     }
 
-    /// All texts so far, end to end.
+    /// All texts so far, concatenated.
     #[inline(always)]
     pub(super) fn bytes(&self) -> &[u8] {
         &self.bytes
@@ -68,25 +69,25 @@ impl StringTable {
         self.bytes.get(start..).unwrap_or(&[])
     }
 
-    /// The table of the strings' ends.
+    /// The table of the ends of strings.
     #[inline(always)]
     pub(super) fn ends(&self) -> &[u8] {
         self.ends.as_bytes()
     }
 
-    /// Strings so far, of which there are at most [`STRINGS_MAX`].
+    /// Number of strings so far, at most [`STRINGS_MAX`].
     #[inline(always)]
     pub(super) const fn count(&self) -> u16 {
         self.ends.len() as u16
     }
 
-    /// Whether a string was lost: the record is not one.
+    /// Whether a string was lost, so that the record is invalid.
     #[inline(always)]
     pub(super) const fn overflow(&self) -> bool {
         self.overflow
     }
 
-    /// Appends `raw` as text of at most `cap` bytes, and gives where it begins.
+    /// Appends `raw` as text of at most `cap` bytes; returns its start.
     #[inline(always)]
     pub(super) fn append(
         &mut self,
@@ -99,17 +100,17 @@ impl StringTable {
         start
     }
 
-    /// What was appended so far are the texts of the request; what follows are strings.
+    /// Ends the texts of the request; strings follow.
     #[inline(always)]
     pub(super) fn begin_strings(&mut self) {
         self.strings_at = self.bytes.len();
     }
 
-    /// Adds a string of at most 16 bytes of ASCII, padded with zeros.
+    /// Adds a string of at most 16 ASCII bytes, padded with zeros.
     #[inline(always)]
     pub(super) fn add_short(&mut self, padded: u128, bytes: usize, hasher: &Hasher) -> Interned {
         let start = self.bytes.len();
-        // 16 bytes are copied faster than as many as there are.
+        // Copying 16 bytes is faster than copying a variable number.
         self.bytes.extend_from_slice(&padded.to_le_bytes());
         self.bytes.truncate(start.saturating_add(bytes));
         let hash = hasher.hash_short(padded, bytes);
@@ -139,7 +140,7 @@ impl StringTable {
         strings.get(start..end_of(number)).unwrap_or(&[])
     }
 
-    /// Makes what was appended since `start` the next string.
+    /// Turns the bytes appended since `start` into the next string.
     #[inline(always)]
     fn end_string(&mut self, start: usize, hash: u64) -> Interned {
         let number = self.count();
@@ -154,7 +155,7 @@ impl StringTable {
     }
 }
 
-/// A position inside a record, all of which fit 32 bits.
+/// A position inside a record, which always fits 32 bits.
 #[inline(always)]
 pub(super) const fn low_u32(position: usize) -> u32 {
     (position & 0xffff_ffff) as u32

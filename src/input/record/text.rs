@@ -1,9 +1,10 @@
-//! Bytes of a packet -> text of a record: always UTF-8, never longer than what is kept of it.
+//! Converts bytes of a packet to text of a record: always UTF-8, never longer than the limit.
 //!
-//! Protobuf strings of Pinba clients are whatever PHP had: mostly ASCII, sometimes Latin-1 or cut in mid-character.
-//! Each byte that is not part of UTF-8 becomes the four characters `\xNN` (lower-case hexadecimal); a text too long is
-//! cut where a character or such an escape ends. The cap holds for the result. The writer calls this for the four
-//! texts of a request, and once for each dictionary word that a tag uses.
+//! Strings of Pinba clients are whatever PHP had: mostly ASCII, sometimes Latin-1 or cut in
+//! mid-character. Each byte that is not part of UTF-8 becomes the four characters `\xNN`
+//! (lower-case hexadecimal); a text too long is cut where a character or such an escape ends. The
+//! cap applies to the result. The writer calls this for the four texts of a request, and once for
+//! each dictionary word that a tag uses.
 
 use super::counts::bump;
 use super::reject::Repair;
@@ -11,18 +12,19 @@ use crate::limits::{
     SCRIPT_NAME_BYTES_DEFAULT, TEXT_BYTES_DEFAULT, TEXT_BYTES_MAX, TEXT_BYTES_MIN,
 };
 
-/// How many bytes are kept of a text.
+/// Length limits of texts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TextLimits {
-    /// Bytes kept of a hostname, server name, schema, tag name or tag value.
+    /// Most bytes of a hostname, server name, schema, tag name or tag value.
     pub(in crate::input) text_bytes: usize,
-    /// Bytes kept of a script name.
+    /// Most bytes of a script name.
     pub(in crate::input) script_name_bytes: usize,
 }
 
 impl TextLimits {
-    /// Keeps `text_bytes` of hostname, server name, schema and every dictionary word, `script_name_bytes` of a script
-    /// name. Both are brought into [`TEXT_BYTES_MIN`]..=[`TEXT_BYTES_MAX`].
+    /// Keeps `text_bytes` of hostname, server name, schema and every dictionary word,
+    /// `script_name_bytes` of a script name. Both are clamped to
+    /// [`TEXT_BYTES_MIN`]..=[`TEXT_BYTES_MAX`].
     #[must_use]
     pub fn new(text_bytes: usize, script_name_bytes: usize) -> Self {
         Self {
@@ -38,7 +40,7 @@ impl Default for TextLimits {
     }
 }
 
-/// Appends `raw` as text of at most `cap` bytes, and counts what had to be changed.
+/// Appends `raw` as text of at most `cap` bytes, and counts changes.
 #[inline(always)]
 pub(super) fn append(
     out: &mut Vec<u8>,
@@ -55,8 +57,9 @@ pub(super) fn append(
 
 #[inline(never)]
 fn append_repaired(out: &mut Vec<u8>, raw: &[u8], cap: usize, repaired: &mut [u64; Repair::COUNT]) {
-    // Each byte sent gives at least one byte of text, so nothing that begins past `cap` can be kept; three more bytes
-    // complete a character that begins before it. This bounds the work on a text of 65,000 bytes.
+    // Each input byte gives at least one byte of text, so nothing that begins past `cap` can be
+    // kept; three more bytes complete a character that begins before it. This bounds the work on a
+    // text of 65,000 bytes.
     let near = raw.get(..cap.saturating_add(4)).unwrap_or(raw);
     let mut room = cap;
     let mut bad = false;
@@ -100,7 +103,8 @@ fn escape(byte: u8) -> [u8; ESCAPE_BYTES] {
     [b'\\', b'x', digit(byte >> 4), digit(byte & 0xf)]
 }
 
-/// Eight bytes at a time, the last eight again: most texts are too short for what the library's version does better.
+/// Checks eight bytes at a time, the last eight overlapping: most texts are too short for the
+/// library's version to pay off.
 #[inline(always)]
 pub(super) fn is_ascii(bytes: &[u8]) -> bool {
     const HIGH: u64 = 0x8080_8080_8080_8080;
@@ -180,7 +184,7 @@ mod tests {
             assert_eq!(text(b"\xff\xfe", cap), ("\\xff".into(), 1, 1), "cap {cap}");
         }
         assert_eq!(text(b"ab\xff", 5), ("ab".into(), 1, 1));
-        // What comes after an escape that has no room is not pulled forward.
+        // Text after an escape that does not fit is not pulled forward.
         assert_eq!(text(b"ab\xffz", 5), ("ab".into(), 1, 1));
     }
 
@@ -193,7 +197,7 @@ mod tests {
             ("x".repeat(255), 1, 0),
             "the bad byte is past the cut"
         );
-        // A character that begins in the last place kept but does not fit.
+        // A character that begins at the last position but does not fit.
         let mut edge = vec![b'x'; 254];
         edge.extend_from_slice("日本".as_bytes());
         assert_eq!(text(&edge, 255), ("x".repeat(254), 1, 0));

@@ -1,8 +1,10 @@
-//! Writes records: each is prepared in four pieces, so that its exact length is known before the ring is asked for room.
+//! Writes records: each is prepared in four parts, so that its exact length is known before the
+//! ring is asked for room.
 //!
-//! One to a decoder, on its receiver thread. For each request: [`begin`](RecordWriter::begin), the four texts, its tags,
-//! its timers with theirs, [`finish`](RecordWriter::finish), and [`write`](RecordWriter::write) once the ring has room.
-//! The buffers are made for the largest record; what outgrows that (only name rules can make it) is rejected.
+//! One per decoder, on its receiver thread. For each request: [`begin`](RecordWriter::begin), the
+//! four texts, its tags, its timers with theirs, [`finish`](RecordWriter::finish), and
+//! [`write`](RecordWriter::write) once the ring has room. The buffers are allocated for the largest
+//! record; one that outgrows that (only name rules can do so) is rejected.
 
 use zerocopy::{FromBytes as _, IntoBytes as _};
 
@@ -16,10 +18,10 @@ use super::{HEAD_BYTES, Hasher, Head, Tag, TimerHead};
 use crate::input::rewrite::{Chain, Rewrite, TagOf, TextField};
 use crate::limits::{RECORD_BYTES_MAX, REQUEST_TAGS_MAX, TAGS_TEXT_BYTES_MAX, TEXT_BYTES_MAX};
 
-/// By `Repair as usize`.
+/// Counts by `Repair as usize`.
 type RepairCounts = [u64; Repair::COUNT];
 
-/// The numbers of a request, as sent. Times are seconds.
+/// The numbers of a request, as sent. Times are in seconds.
 #[derive(Debug, Clone, Copy, Default)]
 pub(in crate::input) struct Numbers {
     pub(in crate::input) request_count: u32,
@@ -32,7 +34,7 @@ pub(in crate::input) struct Numbers {
     pub(in crate::input) ru_stime: f32,
 }
 
-/// The record being written, and what was repaired in it.
+/// The record being written, and its repairs.
 #[derive(Debug)]
 pub(in crate::input) struct RecordWriter {
     limits: TextLimits,
@@ -44,11 +46,11 @@ pub(in crate::input) struct RecordWriter {
     repaired: RepairCounts,
     /// A text as sent, made UTF-8 for the name rules.
     sent: Vec<u8>,
-    /// What name rules made of it.
+    /// The result of name rules.
     rewritten: Vec<u8>,
 }
 
-/// The tags of a request or of a timer being written.
+/// The tags of a request or timer being written.
 pub(in crate::input) struct TagSetWriter {
     hasher: TagSetHasher,
     count: u16,
@@ -73,7 +75,7 @@ impl RecordWriter {
         }
     }
 
-    /// Begins a record.
+    /// Starts a record.
     #[inline(always)]
     pub(in crate::input) fn begin(&mut self) {
         self.body.clear();
@@ -81,7 +83,8 @@ impl RecordWriter {
         self.repaired = RepairCounts::default();
     }
 
-    /// Appends the next of the four texts of the request, in the order of [`TextField`]; `None` is one that was not sent.
+    /// Appends the next of the four texts of the request, in the order of [`TextField`]; `None` if
+    /// it was not sent.
     #[inline]
     pub(in crate::input) fn text<R: Rewrite>(
         &mut self,
@@ -108,7 +111,7 @@ impl RecordWriter {
         }
     }
 
-    /// Ends the texts: what is appended from here on are strings of the table.
+    /// Ends the texts; strings of the table follow.
     #[inline(always)]
     pub(in crate::input) fn end_texts(&mut self, status: u32) {
         let lengths = self.head.text_bytes.map(|bytes| bytes.get());
@@ -118,7 +121,8 @@ impl RecordWriter {
         self.strings.begin_strings();
     }
 
-    /// Adds a string of at most [`SHORT_BYTES`](super::hasher::SHORT_BYTES) bytes of ASCII, padded with zeros.
+    /// Adds a string of at most [`SHORT_BYTES`](super::hasher::SHORT_BYTES) ASCII bytes, padded
+    /// with zeros.
     #[inline(always)]
     pub(in crate::input) fn short_string(&mut self, padded: u128, bytes: usize) -> Interned {
         self.strings.add_short(padded, bytes, &self.hasher)
@@ -131,7 +135,7 @@ impl RecordWriter {
         self.strings.add(raw, cap, &self.hasher, &mut self.repaired)
     }
 
-    /// Adds what name rules make of `raw`; `None` if they leave it as it is.
+    /// Adds the result of name rules for `raw`; `None` if they leave it unchanged.
     pub(in crate::input) fn rewritten_string<R: Rewrite>(
         &mut self,
         chain: Chain,
@@ -146,7 +150,7 @@ impl RecordWriter {
         })
     }
 
-    /// Adds the value of a tag, after the rules for that name.
+    /// Adds the value of a tag, after the rules for its name.
     pub(in crate::input) fn tag_value<R: Rewrite>(
         &mut self,
         rules: &mut R,
@@ -186,7 +190,7 @@ impl RecordWriter {
         self.strings.text(string.number)
     }
 
-    /// Begins a tag set of at most `count_max` pairs: the request's, or that of the timer begun last.
+    /// Starts a tag set of at most `count_max` pairs: the request's, or that of the last timer.
     #[inline(always)]
     pub(in crate::input) fn tag_set(&self, count_max: usize) -> TagSetWriter {
         TagSetWriter {
@@ -197,7 +201,8 @@ impl RecordWriter {
         }
     }
 
-    /// Whether `set` takes one more pair with texts of these lengths, as sent; if not, that is counted as a repair.
+    /// Whether `set` has room for one more pair with texts of these lengths, as sent; if not,
+    /// counts a repair.
     #[inline(always)]
     pub(in crate::input) fn has_room(
         &mut self,
@@ -243,7 +248,8 @@ impl RecordWriter {
         self.head.timer_count.set(0);
     }
 
-    /// Begins a timer: hits, then seconds of all hits together. Returns its place for [`Self::end_timer`].
+    /// Starts a timer: hits, then seconds of all hits together. Returns its position for
+    /// [`Self::end_timer`].
     #[inline(always)]
     pub(in crate::input) fn begin_timer(
         &mut self,
@@ -318,8 +324,8 @@ impl RecordWriter {
         out.extend_from_slice(self.strings.bytes());
     }
 
-    /// Announces, once it is finished, what its input further knows of it: so many bytes, which whoever writes the record appends
-    /// to it. Returns the length of both.
+    /// Announces further data of the finished record: `bytes` that the caller will append to it.
+    /// Returns the total length.
     pub(in crate::input) fn further(&mut self, bytes: usize) -> Result<usize, RejectReason> {
         let length = (self.head.length.get() as usize).saturating_add(bytes);
         let further = u16::try_from(bytes).ok();
@@ -331,7 +337,7 @@ impl RecordWriter {
         Ok(length)
     }
 
-    /// What was repaired in this record.
+    /// Repairs in this record.
     pub(in crate::input) const fn repaired(&self) -> &RepairCounts {
         &self.repaired
     }
@@ -342,30 +348,30 @@ impl RecordWriter {
         bump(&mut self.repaired, repair as usize);
     }
 
-    /// The time as it is kept; counts one that had to be zeroed.
+    /// Cleans a time; counts it if it became 0.
     #[inline(always)]
     fn time(&mut self, sent: f32) -> f32 {
         let kept = clean(sent);
-        // Not for -0.0, which is 0; but for NaN, which differs from everything.
+        // Not for -0.0, which equals 0; but for NaN, which differs from everything.
         if kept != sent {
             self.count(Repair::TimeZeroed);
         }
         kept
     }
 
-    /// Runs the rules of `chain` on a text as sent. True: they changed it, and `rewritten` has the new one, which is
-    /// UTF-8 and not cut yet.
+    /// Runs the rules of `chain` on a text as sent. Returns whether they changed it; then
+    /// `rewritten` has the new one, which is UTF-8 but not cut yet.
     fn rewrite<R: Rewrite>(&mut self, chain: Chain, raw: &[u8], rules: &mut R) -> bool {
         self.rewritten.clear();
         if raw.len() <= TEXT_BYTES_MAX && text::is_ascii(raw) {
             return rules.apply(chain, raw, &mut self.rewritten);
         }
-        // Not cut to what is kept: rules may be about the end of a long text, or make it short.
+        // Not cut to the limit: rules may match the end of a long text, or shorten it.
         let mut in_sent = RepairCounts::default();
         self.sent.clear();
         text::append(&mut self.sent, raw, TEXT_BYTES_MAX, &mut in_sent);
         let changed = rules.apply(chain, &self.sent, &mut self.rewritten);
-        // If they changed nothing, the text is appended as it was sent, and counted then.
+        // If unchanged, the text is appended as it was sent, and counted then.
         if changed && in_sent.get(Repair::TextNotUtf8 as usize) != Some(&0) {
             self.count(Repair::TextNotUtf8);
         }

@@ -1,11 +1,12 @@
-//! How often each rule was asked and how often it matched: one set for all receivers, read by `/api/v1/status`.
+//! Counts how often each rule was tried and matched: one set for all receivers, read by
+//! `/api/v1/status`.
 //!
-//! A receiver counts in plain numbers and adds them here once a batch. `tried` is added first and read last, so no
-//! reader sees a rule that matched more often than it was tried.
+//! A receiver counts in plain numbers and adds them here once per batch. `tried` is added first and
+//! read last, so no reader sees a rule that matched more often than it was tried.
 
 use crate::telemetry::counter::Counter;
 
-/// Counters of all rules, in their order. They only grow.
+/// Counters of all rules, in order. They only grow.
 #[derive(Debug)]
 pub struct RuleCounters(Box<[OneRule]>);
 
@@ -15,13 +16,13 @@ struct OneRule {
     matched: Counter,
 }
 
-/// What one rule has seen.
+/// The counts of one rule.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RuleCounts {
-    /// Texts that the rule was asked about: each field once a request, each tag value once for all of its uses in a
-    /// request. Texts that an earlier rule with `stop` took are not among them.
+    /// Texts that the rule was tried on: each field once per request, each tag value once for all
+    /// of its uses in a request. Texts that an earlier rule with `stop` matched are not included.
     pub tried: u64,
-    /// Those that matched, also if that changed nothing.
+    /// Texts that matched, even if unchanged.
     pub matched: u64,
 }
 
@@ -43,11 +44,11 @@ impl RuleCounters {
         counts.collect()
     }
 
-    /// Adds what a receiver counted and starts its counts at zero again.
+    /// Adds a receiver's counts and resets them.
     pub(super) fn take(&self, counts: &mut [RuleCounts]) {
         for (rule, counts) in self.0.iter().zip(counts) {
             let RuleCounts { tried, matched } = std::mem::take(counts);
-            // Release: with the reader's Acquire, who sees `matched` sees `tried` too.
+            // Release: with the reader's Acquire, a reader that sees `matched` sees `tried` too.
             rule.tried.add(tried);
             rule.matched.add(matched);
         }
@@ -55,7 +56,7 @@ impl RuleCounters {
 }
 
 impl RuleCounts {
-    /// What a reader should know of a rule that does nothing or leaves nothing as it was.
+    /// A remark on a rule that never matches or always does.
     #[must_use]
     pub const fn remark(&self) -> Option<&'static str> {
         if self.matched == 0 {

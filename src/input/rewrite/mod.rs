@@ -1,11 +1,13 @@
-//! Where name rules come in: after a request has been checked, before anything is hashed, keyed or counted under its
-//! name.
+//! The interface for name rules, applied after a request has been checked and before anything is
+//! hashed, keyed or counted under its name.
 //!
-//! A decoder is made with a set of rules ([`Decoder::with_rules`](super::pinba::Decoder::with_rules)) and asks it, on its own
-//! receiver thread, for the texts of a request that rules are about. The usual decoder has [`AsSent`], which costs
-//! nothing; one with `[[rewrite]]` entries has [`NameRules`]. Rules see a text as it was sent, made UTF-8 and cut at
-//! [`TEXT_BYTES_MAX`](crate::limits::TEXT_BYTES_MAX); what they make of it is then cut and repaired like a text from the
-//! wire, so rules cannot break what records promise.
+//! A decoder is created with a set of rules
+//! ([`Decoder::with_rules`](super::pinba::Decoder::with_rules)) and applies it, on its own receiver
+//! thread, to the texts of a request that rules refer to. The usual decoder has [`AsSent`], which
+//! costs nothing; one with `[[rewrite]]` entries has [`NameRules`]. Rules see a text as it was
+//! sent, made UTF-8 and cut at [`TEXT_BYTES_MAX`](crate::limits::TEXT_BYTES_MAX); their result is
+//! then cut and repaired like a text from the wire, so rules cannot break the guarantees of
+//! records.
 
 mod counts;
 mod recent;
@@ -16,12 +18,12 @@ pub use rules::NameRules;
 
 pub use crate::config::rewrite::{TagOf, TextField};
 
-/// The rules that one text has to pass, by a number of which only the set of rules knows the meaning.
+/// A chain of rules for one text; the number has meaning only for its set of rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Chain(pub(super) u16);
 
 impl Chain {
-    /// The chain of this number; numbers count from 0 and there are few.
+    /// The chain of this number, counted from 0.
     #[must_use]
     pub const fn new(number: u8) -> Self {
         Self(number as u16)
@@ -30,24 +32,26 @@ impl Chain {
 
 /// Rules that change names.
 pub trait Rewrite {
-    /// The rules for a field, if there are any.
+    /// The rules for a field, if any.
     fn field_chain(&self, field: TextField) -> Option<Chain>;
 
-    /// Whether there are rules for any tag; asked once a request.
+    /// Whether there are rules for any tag; called once per request.
     fn has_tag_chains(&self) -> bool;
 
-    /// The rules for the values of tags with this name, if there are any. Asked once for each name a request uses.
+    /// The rules for the values of tags with this name, if any. Called once for each name in a
+    /// request.
     fn tag_chain(&self, of: TagOf, name: &[u8]) -> Option<Chain>;
 
-    /// The new form of a text: true if it was written to `fresh`, which comes in empty; false if it stays what it is.
-    /// `text` is UTF-8. A tag value is asked for once a request, not for each of its uses.
+    /// Rewrites a text: returns true if the result was written to `fresh`, which is empty before;
+    /// false if the text is unchanged. `text` is UTF-8. Called once per tag value and request, not
+    /// for each of its uses.
     fn apply(&mut self, chain: Chain, text: &[u8], fresh: &mut Vec<u8>) -> bool;
 
-    /// Shows what was counted since the last time to those who read it; called once a batch.
+    /// Publishes the counts since the last call; called once per batch.
     fn publish_counts(&mut self);
 }
 
-/// No rules: everything is called what its sender called it.
+/// No rules: every name stays as sent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct AsSent;
 

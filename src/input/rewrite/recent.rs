@@ -1,8 +1,9 @@
-//! What rules made of recent texts: a few names make up most of the traffic, and rules cost more than a look-up.
+//! Caches results of rules for recent texts: a few names make up most of the traffic, and rules
+//! cost more than a look-up.
 //!
-//! A table of fixed size, one to a receiver, in which a text has one place, by hash; whoever comes last has it. Texts
-//! are compared whole, so that a result is right whatever collides. Long texts have no place here and are worked out
-//! each time.
+//! A table of fixed size, one per receiver, in which a text has one slot, by hash; the last text
+//! wins. Texts are compared in full, so that results are right even with collisions. Long texts
+//! have no slot and are computed each time.
 
 use super::Chain;
 use super::rules::Outcome;
@@ -11,7 +12,7 @@ use crate::input::record::Hasher;
 /// Slots; a power of two.
 const PLACES: usize = 1024;
 
-/// Bytes for a text and its new form together; 256 with what goes with them.
+/// Bytes for a text and its new form together; 256 with their metadata.
 const TEXTS_BYTES: usize = 224;
 
 /// The table.
@@ -28,23 +29,23 @@ struct Place {
     chain: Chain,
     sent_bytes: u16,
     made_bytes: u16,
-    /// Whether the rules changed the text; what they made of it stands behind it then.
+    /// Whether the rules changed the text; the result then follows it.
     changed: bool,
     texts: [u8; TEXTS_BYTES],
 }
 
-/// A text's place, whatever is there now.
+/// A text's slot, whatever it holds now.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Key {
     hash: u64,
     chain: Chain,
 }
 
-/// What is known of a text.
+/// The cached result for a text.
 #[derive(Debug)]
 pub(super) struct Known<'k> {
     pub(super) outcome: Outcome,
-    /// `None`: it stays as it is.
+    /// `None` if it is unchanged.
     pub(super) made: Option<&'k [u8]>,
 }
 
@@ -95,7 +96,7 @@ impl Recent {
         })
     }
 
-    /// Takes the place, if both texts fit.
+    /// Stores a result, if both texts fit.
     pub(super) fn keep(&mut self, key: Key, text: &[u8], outcome: Outcome, made: Option<&[u8]>) {
         let new = made.unwrap_or(&[]);
         let Some(place) = self.places.get_mut(index(key)) else {
@@ -119,7 +120,8 @@ impl Recent {
     }
 }
 
-/// The chain has a say, or a host that is called like its server would have its place taken by it each time.
+/// The chain is part of it; otherwise a host named like its server would lose its slot to it each
+/// time.
 #[inline]
 fn index(key: Key) -> usize {
     (key.hash as usize).wrapping_add(usize::from(key.chain.0)) % PLACES
@@ -152,7 +154,7 @@ mod tests {
             Some((SOME, Some(b"/user/*".to_vec())))
         );
         assert_eq!(made(&recent, 1, b"/user/1"), None);
-        // Not just the hash counts.
+        // The hash alone is not enough.
         assert!(recent.find(key, b"/user/2").is_none());
         recent.keep(key, b"/other", Outcome::default(), None);
         assert!(recent.find(key, b"/user/1").is_none());

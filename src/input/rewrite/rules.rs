@@ -1,9 +1,11 @@
-//! The rules of `[[rewrite]]` at work: each receiver's decoder has a set of its own and asks it for every name.
+//! Runs the rules of `[[rewrite]]`: each receiver's decoder has its own set and applies it to every
+//! name.
 //!
-//! The rules about one text (a field, the tags of one name) are a chain: they run in the order of the configuration,
-//! each on what the one before made of it, until one with `stop` matches. Memory is taken when the set is made, apart
-//! from what patterns note down while they run, which is bounded (`REWRITE_DFA_BYTES_MAX`). No text takes long:
-//! patterns take time in proportion to it, and it ends at `TEXT_BYTES_MAX`, before and after each rule.
+//! The rules for one text (a field, the tags of one name) are a chain: they run in the order of the
+//! configuration, each on the result of the one before, until one with `stop` matches. Memory is
+//! allocated when the set is created, apart from the caches of running patterns, which are bounded
+//! (`REWRITE_DFA_BYTES_MAX`). No text takes long: patterns take time in proportion to it, and it
+//! ends at `TEXT_BYTES_MAX`, before and after each rule.
 
 use std::sync::Arc;
 
@@ -20,45 +22,45 @@ use crate::limits::{
 /// The rules of a configuration, for one receiver.
 #[derive(Debug)]
 pub struct NameRules {
-    /// By the number of a [`Chain`].
+    /// Indexed by the number of a [`Chain`].
     chains: Box<[Links]>,
-    /// By `TextField as usize`.
+    /// Indexed by `TextField as usize`.
     fields: [Option<Chain>; 4],
     tags: Box<[TagChain]>,
     recent: Recent,
     made: Made,
-    /// Since they were published last, in the order of `rules`.
+    /// Counts since they were last published, in the order of `rules`.
     counts: Box<[RuleCounts]>,
     shared: Arc<RuleCounters>,
 }
 
-/// What the rules so far made of a text.
+/// The text as rewritten so far.
 #[derive(Debug)]
 struct Made {
     now: String,
-    /// What the next one writes to.
+    /// The output of the next rule.
     next: String,
 }
 
 #[derive(Debug)]
 struct Rule {
     change: Change,
-    /// Where the groups of a match go, if its template has any.
+    /// The groups of a match, if its template uses any.
     groups: Option<CaptureLocations>,
     stop: bool,
-    /// Its place in the configuration.
+    /// Its index in the configuration.
     number: usize,
-    /// Its own in an [`Outcome`].
+    /// Its bit in an [`Outcome`].
     bit: u64,
 }
 
 /// The rules of a chain.
 #[derive(Debug)]
 struct Links {
-    /// In their order.
+    /// The rules, in order.
     rules: Box<[Rule]>,
-    /// Results are kept for texts to come. Looking one up takes longer than a single `cut` or `prefix`, and less than
-    /// anything else.
+    /// Whether results are cached. A look-up takes longer than a single `cut` or `prefix`, and less
+    /// than anything else.
     keep: bool,
 }
 
@@ -69,7 +71,8 @@ struct TagChain {
     chain: Chain,
 }
 
-/// Which rules were asked about a text, and which of them matched: a bit each, in the order of the rules.
+/// The rules that were tried on a text, and those that matched: a bit each, in the order of the
+/// rules.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Outcome {
     pub(super) tried: u64,
@@ -77,10 +80,11 @@ pub(super) struct Outcome {
 }
 
 impl NameRules {
-    /// Bytes that the rules of a receiver take, patterns apart, for the memory plan.
+    /// Bytes of the rules of a receiver, without patterns, for the memory plan.
     pub(in crate::input) const SCRATCH_BYTES: usize = Recent::BYTES + 2 * TEXT_BYTES_MAX;
 
-    /// The rules in `configured`, in their order. `shared` has a counter for each; all receivers share it.
+    /// Creates the rules in `configured`, in order. `shared` has a counter for each and is shared
+    /// by all receivers.
     ///
     /// # Panics
     /// With more than [`REWRITES_MAX`] rules, which the configuration refuses.
@@ -161,7 +165,7 @@ impl Rewrite for NameRules {
             }
             return made.is_some();
         }
-        // It always is: it was made so.
+        // It always is UTF-8: it was made so.
         let Ok(sent) = std::str::from_utf8(text) else {
             return false;
         };
@@ -184,7 +188,7 @@ impl Rewrite for NameRules {
 }
 
 impl Links {
-    /// Runs the rules on `sent`. What they make of it is in `made.now`, if any matched.
+    /// Runs the rules on `sent`. The result is in `made.now`, if any matched.
     fn run(&mut self, sent: &str, made: &mut Made) -> Outcome {
         let mut outcome = Outcome::default();
         for rule in &mut self.rules {
@@ -205,7 +209,7 @@ impl Links {
         outcome
     }
 
-    /// Counts once more what the rules did.
+    /// Counts an outcome.
     #[inline]
     fn count(&self, counts: &mut [RuleCounts], outcome: Outcome) {
         for rule in &self.rules {
@@ -227,8 +231,8 @@ impl Rule {
             _ => None,
         };
         Self {
-            // A clone, made for this receiver: its pattern has memory of its own to search with, so receivers do not
-            // wait for each other.
+            // A clone for this receiver: its pattern has its own memory to search with, so
+            // receivers do not wait for each other.
             change: configured.change.clone(),
             groups,
             stop: configured.stop,
@@ -237,7 +241,7 @@ impl Rule {
         }
     }
 
-    /// Whether `text` matches; then `out`, which comes in empty, has what becomes of it.
+    /// Whether `text` matches; then `out`, which is empty before, has the result.
     fn run(&mut self, text: &str, out: &mut String) -> bool {
         let mut out = Out {
             text: out,
@@ -263,7 +267,7 @@ impl Rule {
 fn cut(text: &str, mark: &str, out: &mut Out<'_>) -> bool {
     let mut chars = mark.chars();
     let at = match (chars.next(), chars.next()) {
-        // Found several times faster than a text.
+        // A byte is found several times faster than a string.
         (Some(one), None) => text.find(one),
         _ => text.find(mark),
     };
@@ -277,7 +281,7 @@ fn replace_digits(text: &str, with: &str, out: &mut Out<'_>) -> bool {
     let mut matches = false;
     let mut start = 0;
     let mut is_number = true;
-    // A slash at the end, so that the last segment is seen like the others.
+    // With a final slash, so that the last segment is handled like the others.
     for (at, byte) in text.bytes().chain([b'/']).enumerate() {
         if byte != b'/' {
             is_number &= byte.is_ascii_digit();
@@ -335,10 +339,10 @@ fn replace_all(
     matches
 }
 
-/// What a rule writes to: ends at [`TEXT_BYTES_MAX`], with a whole character.
+/// The output of a rule: ends at [`TEXT_BYTES_MAX`], with a whole character.
 struct Out<'o> {
     text: &'o mut String,
-    /// Something was cut off; nothing may follow.
+    /// Whether something was cut off, so that nothing may follow.
     full: bool,
 }
 
@@ -356,7 +360,7 @@ impl Out<'_> {
 
 const _: () = {
     assert!(REWRITES_MAX <= u64::BITS as usize);
-    // What the memory plan says of a pattern.
+    // As the memory plan assumes for a pattern.
     assert!(2 * REWRITE_DFA_BYTES_MAX as u64 <= PATTERN_SCRATCH_BYTES);
 };
 

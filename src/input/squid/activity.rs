@@ -1,4 +1,4 @@
-//! What Squid does for a request: up to seven activities, several of them at a time.
+//! The activities of Squid during a request: up to seven, several of them at a time.
 
 use zerocopy::little_endian::I64;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -6,7 +6,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use crate::input::record::counted;
 
 counted! {
-    /// An activity, in the order in which the patch of 1997 prints them; `dns` is what later Squids tell beside.
+    /// An activity, in the order in which the patch of 1997 prints them; later Squids add `dns`.
     Activity {
         /// Receiving the request from the client.
         ClientIn = "client_in",
@@ -20,13 +20,13 @@ counted! {
         DiskIn = "disk_in",
         /// Writing the object to disk.
         DiskOut = "disk_out",
-        /// Waiting for names to be looked up.
+        /// Waiting for name look-ups.
         Dns = "dns",
     }
 }
 
 impl Activity {
-    /// What it keeps busy.
+    /// The resource that it uses.
     #[must_use]
     pub const fn resource(self) -> Resource {
         match self {
@@ -45,7 +45,7 @@ impl Activity {
 }
 
 counted! {
-    /// What activities keep busy, in the order of the alphabet.
+    /// Resources used by activities, in alphabetical order.
     Resource {
         /// The network to the client.
         Client = "client",
@@ -59,33 +59,33 @@ counted! {
 }
 
 counted! {
-    /// How far an activity got.
+    /// The state of an activity.
     State {
         /// It has ended, its total is known.
         Done = "done",
         /// It has begun, and had not ended when the line was written.
         Unfinished = "unfinished",
-        /// Squid says nothing of it: it did not apply, or was not measured.
+        /// Squid logs nothing about it: it did not apply, or was not measured.
         Unknown = "unknown",
     }
 }
 
-/// What is known of one activity of a request. What is not known is `None`, never 0.
+/// The data on one activity of a request. Unknown values are `None`, never 0.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Measure {
-    /// When it began, microseconds after the request did.
+    /// Its start, in microseconds after that of the request.
     pub start_us: Option<u64>,
-    /// From then to its first bytes, microseconds.
+    /// From its start to its first bytes, in microseconds.
     pub first_delay_us: Option<u64>,
-    /// From its start to its end, microseconds.
+    /// From its start to its end, in microseconds.
     pub total_us: Option<u64>,
-    /// For how long the object was in memory when the request came, milliseconds: then the activity was work for an earlier
-    /// request, and its times are no part of this one.
+    /// How long the object had been in memory when the request came, in milliseconds: then the
+    /// activity was work for an earlier request, and its times are not part of this one.
     pub resident_ms: Option<u64>,
 }
 
 impl Measure {
-    /// How far it got.
+    /// Its state.
     #[must_use]
     pub const fn state(&self) -> State {
         match (self.start_us, self.total_us) {
@@ -95,7 +95,7 @@ impl Measure {
         }
     }
 
-    /// From its start to its first bytes, if that is a part of this request, microseconds.
+    /// From its start to its first bytes, if that is part of this request, in microseconds.
     #[must_use]
     pub const fn first_byte_us(&self) -> Option<u64> {
         match self.resident_ms {
@@ -104,7 +104,7 @@ impl Measure {
         }
     }
 
-    /// What it took of this request, microseconds; `None`: nothing, or nobody knows.
+    /// Its time in this request, in microseconds; `None` if it has none, or that is unknown.
     #[must_use]
     pub const fn spent_us(&self) -> Option<u64> {
         match self.resident_ms {
@@ -114,28 +114,28 @@ impl Measure {
     }
 }
 
-/// By `Activity as usize`.
+/// Indexed by `Activity as usize`.
 pub type Measures = [Measure; Activity::COUNT];
 
-/// A measure as records and the pool have it.
+/// A measure as stored in records and the pool.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
 )]
 #[repr(C)]
 pub struct Packed {
-    /// `Activity as usize`; [`Activity::COUNT`] stands for a request of which no activity is known.
+    /// `Activity as usize`; [`Activity::COUNT`] stands for a request without known activities.
     activity: u8,
-    /// Microseconds; below 0, milliseconds for which the object was in memory.
+    /// Microseconds; below 0, the milliseconds for which the object was in memory.
     start: I64,
     first_delay: I64,
     total: I64,
 }
 
-/// What is not known.
+/// An unknown value.
 const UNKNOWN: i64 = i64::MIN;
 
 impl Packed {
-    /// Stands for a request of which no activity is known.
+    /// Stands for a request without known activities.
     const NOTHING: Self = Self {
         activity: Activity::COUNT as u8,
         start: I64::new(UNKNOWN),
@@ -143,7 +143,7 @@ impl Packed {
         total: I64::new(UNKNOWN),
     };
 
-    /// What is known of `measures`, one after the other; at least one.
+    /// Encodes the known parts of `measures`, one after the other; at least one entry.
     pub fn all(measures: &Measures) -> impl Iterator<Item = Self> {
         let known = measures.iter().enumerate().filter_map(|(at, it)| {
             let number = |known: Option<u64>| {
@@ -165,7 +165,7 @@ impl Packed {
         known.chain(is_nothing.then_some(Self::NOTHING))
     }
 
-    /// Puts what is known in its place.
+    /// Decodes into `measures`.
     pub fn unpack(&self, measures: &mut Measures) {
         if let Some(measure) = measures.get_mut(usize::from(self.activity)) {
             let start = self.start.get();

@@ -1,4 +1,4 @@
-//! Where the time of a request went: each instant of it belongs to the set of what activities keep busy then.
+//! Attributes the time of a request: each instant belongs to the set of resources in use then.
 //!
 //! ```text
 //!   client_in  |------------|
@@ -9,23 +9,25 @@
 //!                            server server
 //! ```
 //!
-//! The times of all sets together are the time of the request, so shares of them add up, which those of activities do not.
+//! The times of all sets add up to the time of the request, so shares of them add up, unlike those
+//! of activities.
 
 use super::activity::{Activity, Measure, Measures, Resource};
 
-/// What a format says of activities.
+/// The detail of a format on activities.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Detail {
     /// Nothing.
     #[default]
     Nothing,
-    /// How long looking up names took, and the server's side (this, microseconds); what is left is of the client or the proxy.
+    /// The time of name look-ups, and the server's side (this, in microseconds); the rest is client
+    /// or proxy.
     Totals(Option<u64>),
-    /// When each began.
+    /// The start of each.
     Starts,
 }
 
-/// By the resources that are busy, `1 << Resource as usize` each.
+/// Names of sets of resources, indexed by bits `1 << Resource as usize`.
 const SETS: [&str; 1 << Resource::COUNT] = [
     "proxy",
     "client",
@@ -45,10 +47,10 @@ const SETS: [&str; 1 << Resource::COUNT] = [
     "client+disk+dns+server",
 ];
 
-/// What is neither the server nor a name server, where starts are not known.
+/// Time outside of server and name server, if starts are unknown.
 const REST: &str = "client or proxy";
 
-/// All of it, where nothing is known of activities.
+/// The whole time, if nothing is known of activities.
 const UNKNOWN: &str = "unknown";
 
 /// Calls `found` with each set that has a part in `elapsed_us` microseconds, and that part.
@@ -67,7 +69,7 @@ pub(super) fn bottlenecks(
         Detail::Nothing => found(UNKNOWN, elapsed_us),
         Detail::Totals(server) => {
             let mut left = elapsed_us;
-            // Milliseconds that were rounded may add up to more than the whole.
+            // Rounded milliseconds may add up to more than the whole.
             let mut part = |us: Option<u64>| {
                 let us = us.unwrap_or(0).min(left);
                 left = left.saturating_sub(us);
@@ -86,9 +88,10 @@ pub(super) fn bottlenecks(
     }
 }
 
-/// The time of each set, by its number.
+/// The time of each set, by index.
 fn sweep(elapsed_us: u64, measures: &Measures) -> [u64; SETS.len()] {
-    // What has begun runs until its end or, if it had not ended, until that of the request; nothing runs longer than that.
+    // A started activity runs until its end or, if it had not ended, until that of the request;
+    // never longer.
     let run = |it: &Measure| {
         let start = it.start_us.unwrap_or(u64::MAX);
         let total = it.total_us.unwrap_or(u64::MAX);
@@ -150,7 +153,7 @@ mod tests {
             let line = format!("1.000 {elapsed} c TCP_MISS/200 1 GET http://h/ - DIRECT/h -");
             sets(&format!("{line} {triples}"))
         };
-        // The patch's own sample: the disk had not ended writing.
+        // The patch's own sample: the disk had not finished writing.
         assert_eq!(
             patch(
                 111,
@@ -164,7 +167,8 @@ mod tests {
                 ("client+server", 16_539),
             ]
         );
-        // And the other: what was read for another request is no part of this one, and nothing is longer than the request.
+        // The other sample: reads for another request are not part of this one, and nothing is
+        // longer than the request.
         assert_eq!(
             patch(
                 2,
@@ -175,7 +179,7 @@ mod tests {
         let nothing = "-2/-2/-2 -2/-2/-2 -2/-2/-2 -2/-2/-2 -2/-2/-2 -2/-2/-2";
         assert_eq!(patch(3, nothing), [("proxy", 3_000)]);
         assert_eq!(patch(0, nothing), []);
-        // A start alone is one that never ended; a total alone cannot be put anywhere.
+        // A start alone never ended; a total alone cannot be placed.
         assert_eq!(
             patch(
                 10,

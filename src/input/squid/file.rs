@@ -1,9 +1,10 @@
-//! Squid's log in a file that goes on growing.
+//! Follows a log of Squid in a growing file.
 //!
-//! One thread reads to the end and looks again ten times a second. A file that was moved away is read to its end, then the
-//! one that took its place; one that became shorter is read from its start. How far it was read is known to the next process
-//! (with `history.dir` or `state.dir`), which finds the file also under another name in its folder. With `history.dir` that is
-//! written down in the commit that has what was read, so that each line is there once; until history is open nothing is read.
+//! One thread reads to the end and looks again ten times a second. A file that was moved away is
+//! read to its end, then the one that replaced it; one that became shorter is read from its start.
+//! The position survives a restart (with `history.dir` or `state.dir`); the next process also finds
+//! a renamed file in its folder. With `history.dir` the position is written in the same commit as
+//! the data, so that each line counts once; until history is open nothing is read.
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read, Seek, SeekFrom};
@@ -20,26 +21,27 @@ use crate::input::rewrite::Rewrite;
 use crate::shutdown::Shutdown;
 use crate::telemetry::log::Limit;
 
-/// How often the end of the file is looked at.
+/// Time between two looks at the end of the file.
 const NAP: Duration = Duration::from_millis(100);
 
-/// For how long a file that was moved away is still looked at while the one in its place is empty: its writer may not know yet.
+/// How long a file that was moved away is still watched while its replacement is empty: its writer
+/// may not know yet.
 const MOVED_MAX: Duration = Duration::from_secs(10);
 
-/// Bytes at the beginning of a file by which it is known again.
+/// Bytes at the start of a file that identify it.
 const HEAD_BYTES: usize = 256;
 
-/// One line about a file that is not there in this time.
+/// At most one log line per this time about a missing file.
 const ERROR_LOG_MS: u64 = 60_000;
 
-/// How far which file was read.
+/// The position in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Position {
     device: u64,
     inode: u64,
-    /// Where the first line begins that was not read.
+    /// Start of the first unread line.
     offset: u64,
-    /// Checksum of what it begins with, as far as it was read: a number of a file may come again.
+    /// Checksum of its start, as far as it was read: inode numbers are reused.
     head: u32,
 }
 
@@ -47,10 +49,10 @@ pub struct Position {
 struct Log {
     file: File,
     is: (u64, u64),
-    /// What was read of it.
+    /// Bytes read of it.
     read_bytes: u64,
     lines: Lines,
-    /// Since when it is not in its place any more.
+    /// Since when it has not been in its place.
     moved: Option<Instant>,
 }
 
@@ -98,7 +100,7 @@ impl Log {
         })
     }
 
-    /// The log that was read up to `known`, in its place or beside it.
+    /// Finds the log that was read up to `known`, in its place or next to it.
     fn find(path: &Path, known: Position) -> Option<Self> {
         let beside = path.parent().and_then(|folder| fs::read_dir(folder).ok());
         let beside = beside.into_iter().flatten().flatten();
@@ -116,7 +118,7 @@ impl Log {
         None
     }
 
-    /// At its end: what to do next.
+    /// Decides what to do at its end.
     fn look(&mut self, path: &Path) -> io::Result<Next> {
         if self.file.metadata()?.len() < self.read_bytes {
             self.go_to(0)?;
@@ -130,7 +132,7 @@ impl Log {
             return Ok(Next::Wait);
         }
         match self.moved {
-            // What was written before the other took its place has been read since.
+            // Data written before the replacement has been read since.
             Some(since) if in_place.len() > 0 || since.elapsed() > MOVED_MAX => Ok(Next::Other),
             Some(_) => Ok(Next::Wait),
             None => {
@@ -141,14 +143,14 @@ impl Log {
     }
 }
 
-/// What to do at the end of a file.
+/// The next step at the end of a file.
 #[derive(PartialEq, Eq)]
 enum Next {
-    /// Nothing yet.
+    /// Wait.
     Wait,
-    /// Read again.
+    /// Read again from the start.
     Anew,
-    /// Go on with the file that took its place.
+    /// Continue with the file that replaced it.
     Other,
 }
 
@@ -156,8 +158,8 @@ fn identity(metadata: &Metadata) -> (u64, u64) {
     (metadata.dev(), metadata.ino())
 }
 
-/// Follows the log at `path` until `shutdown` is requested: from where the source was, else from its start, or its end if it is
-/// there now and `from_end`.
+/// Follows the log at `path` until `shutdown` is requested: from the source's position, else from
+/// its start, or its end if it exists now and `from_end` is set.
 pub fn run<R: Rewrite>(path: &Path, from_end: bool, mut intake: Intake<R>, shutdown: &Shutdown) {
     while !intake.decoder.source.has_begun() && !shutdown.requested() {
         thread::sleep(NAP);
@@ -210,7 +212,8 @@ pub fn run<R: Rewrite>(path: &Path, from_end: bool, mut intake: Intake<R>, shutd
     }
 }
 
-/// Opens the log that is in its place: from its start, unless it is the one that was read up to `known` and was not there before.
+/// Opens the log in its place, to be read from its start, or continues with the one read up to
+/// `known` if that is found.
 fn open<R: Rewrite>(
     path: &Path,
     known: Option<Position>,
@@ -225,12 +228,12 @@ fn open<R: Rewrite>(
             intake.decoder.source.progress.lock().merged = 0;
         }
     }
-    // Until something of it is merged, this is where it is.
+    // The position until something is merged.
     intake.publish(log.position().ok(), shutdown);
     Ok(log)
 }
 
-/// Reads a chunk, or finds out what to do at the end.
+/// Reads a chunk, or finds out how to go on at the end.
 fn read<R: Rewrite>(
     log: &mut Log,
     path: &Path,

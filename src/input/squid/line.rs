@@ -1,15 +1,15 @@
-//! One line of a log of Squid, in each of the formats that there are.
+//! Parses one line of a Squid log, in any of its formats.
 //!
-//! | format | looks like |
+//! | format | example |
 //! |---|---|
 //! | collector | `sq1 start=1795235378.795 end=.. tr=4 ..`: named members in any order |
 //! | access.log | 10 fields, the first a time with milliseconds |
 //! | the patch's access.log | the same and six of `start/first_delay/total` |
 //! | the patch's store.log | 11 fields, the second an action, the last `first_delay/total` |
 //!
-//! Which one a line has is seen from the line alone. What a line has as `-` or (by the patch) as -2 is `None` here.
-//! A line that was cut is taken as far as it goes: its last field is not believed, unless that is the URL. Pure; nothing is
-//! allocated but for texts that are encoded.
+//! The format is recognised from the line alone. Fields of `-` or (in the patch) -2 are `None`
+//! here. A truncated line is used as far as it goes: its last field is ignored, unless that is the
+//! URL. Pure; only encoded texts are allocated.
 
 use std::borrow::Cow;
 
@@ -19,34 +19,34 @@ use super::activity::{Activity, Measure, Measures};
 use super::bottleneck::Detail;
 use crate::input::record::counted;
 
-/// What the lines of the collector's format begin with.
+/// Prefix of lines in the collector's format.
 const COLLECTOR: &[u8] = b"sq1";
 
 /// Fields of an access.log.
 const ACCESS_FIELDS: usize = 10;
 
-/// Most fields that any format but the collector's has.
+/// Most fields of any format except the collector's.
 const FIELDS_MAX: usize = 16;
 
 counted! {
-    /// Why a line was not taken.
+    /// The reason for rejecting a line.
     BadLine {
-        /// Longer than any that Squid writes.
+        /// Longer than any line of Squid.
         TooLong = "too_long",
-        /// It ends before what is needed of it.
+        /// It ends before the required fields.
         CutOff = "cut_off",
-        /// None of the formats.
+        /// In none of the formats.
         UnknownFormat = "unknown_format",
         /// A store.log as Squid 5.7 writes it: 13 fields, without timings.
         StoreLogWithoutTimings = "store_log_without_timings",
-        /// A number is none.
+        /// An invalid number.
         BadNumber = "bad_number",
         /// No time, duration or result code.
         MissingField = "missing_field",
     }
 }
 
-/// What a line says.
+/// A parsed line.
 #[derive(Debug, PartialEq, Eq)]
 #[expect(
     clippy::large_enum_variant,
@@ -62,40 +62,40 @@ pub enum Line<'a> {
 /// A request. Texts are as logged, decoded where the format encodes them.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Transaction<'a> {
-    /// When it began, milliseconds since 1970-01-01 UTC.
+    /// Its start, in milliseconds since 1970-01-01 UTC.
     pub start_ms: u64,
-    /// How long it took, milliseconds.
+    /// Its duration in milliseconds.
     pub elapsed_ms: u64,
     /// Its number in the run of Squid.
     pub sequence: Option<u64>,
-    /// What became of it: `TCP_MISS`.
+    /// The result code: `TCP_MISS`.
     pub code: &'a [u8],
-    /// HTTP status that the client was sent; 0 for none.
+    /// HTTP status sent to the client; 0 for none.
     pub status: u32,
-    /// Bytes that the client was sent.
+    /// Bytes sent to the client.
     pub sent_bytes: u64,
-    /// Bytes that came from the server.
+    /// Bytes received from the server.
     pub fetched_bytes: Option<u64>,
     /// `GET`.
     pub method: Option<&'a [u8]>,
-    /// What was asked for.
+    /// The requested URL.
     pub url: Option<Cow<'a, [u8]>>,
     /// How the server was found: `HIER_DIRECT`.
     pub hierarchy: Option<&'a [u8]>,
-    /// The server that was asked, with its port if that is logged.
+    /// The server asked, with its port if that is logged.
     pub peer: Option<&'a [u8]>,
-    /// The answer's type.
+    /// The response's media type.
     pub mime: Option<Cow<'a, [u8]>>,
-    /// Who asked, without the port.
+    /// The client, without the port.
     pub client: Option<&'a [u8]>,
-    /// What is known of activities.
+    /// The data on activities.
     pub activities: Measures,
-    /// How much the format says of them.
+    /// The detail of the format on activities.
     pub detail: Detail,
 }
 
 impl Transaction<'_> {
-    /// When it ended, seconds since 1970-01-01 UTC.
+    /// Its end, in seconds since 1970-01-01 UTC.
     #[must_use]
     pub fn ended_secs(&self) -> u32 {
         let ended_ms = self.start_ms.saturating_add(self.elapsed_ms);
@@ -103,10 +103,10 @@ impl Transaction<'_> {
     }
 }
 
-/// An object that was written to disk, read from there, or dropped.
+/// An object that was written to disk, read from it, or dropped.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Swap<'a> {
-    /// When, milliseconds since 1970-01-01 UTC.
+    /// The time, in milliseconds since 1970-01-01 UTC.
     pub time_ms: u64,
     /// `SWAPOUT`, `SWAPIN`, `RELEASE`.
     pub action: &'a [u8],
@@ -114,16 +114,16 @@ pub struct Swap<'a> {
     pub mime: &'a [u8],
     /// Bytes of the object.
     pub object_bytes: Option<u64>,
-    /// From the start to the first piece, microseconds.
+    /// From the start to the first piece, in microseconds.
     pub first_delay_us: Option<u64>,
-    /// From the start to the end, microseconds.
+    /// From the start to the end, in microseconds.
     pub total_us: Option<u64>,
 }
 
-/// Reads a line, which has no line end. `cut`: it ended without one.
+/// Parses a line, which has no line end. `cut`: it ended without one.
 ///
 /// # Errors
-/// Why it cannot be used.
+/// The reason why it cannot be used.
 pub fn parse(line: &[u8], cut: bool) -> Result<Line<'_>, BadLine> {
     let mut words = line
         .split(u8::is_ascii_whitespace)
@@ -157,7 +157,7 @@ pub fn parse(line: &[u8], cut: bool) -> Result<Line<'_>, BadLine> {
     }
 }
 
-/// `sq1`, and then members.
+/// Parses `sq1` and its members.
 fn collector<'a>(
     members: impl Iterator<Item = &'a [u8]>,
     cut: bool,
@@ -208,7 +208,8 @@ fn collector<'a>(
     request.code = code.ok_or(missing)?;
     let of_server = server.or(server_in);
     request.detail = Detail::Totals(of_server.map(|ms| ms.saturating_mul(1000)));
-    // All that these Squids measure of the server's side is its total and what of it was the answer.
+    // These Squids only measure the total of the server's side, and the part of it that is the
+    // response.
     let server_out = between(server_in, server);
     for (activity, total_ms) in [
         (Activity::Dns, dns),
@@ -222,7 +223,7 @@ fn collector<'a>(
     Ok(request)
 }
 
-/// An access.log, Squid's own or the patch's.
+/// Parses an access.log, Squid's own or the patch's.
 fn access<'a>(fields: &[&'a [u8]], cut: bool) -> Result<Transaction<'a>, BadLine> {
     let (fields, triples) = match fields.split_at_checked(ACCESS_FIELDS) {
         Some((fields, triples)) => (fields, triples),
@@ -259,7 +260,7 @@ fn access<'a>(fields: &[&'a [u8]], cut: bool) -> Result<Transaction<'a>, BadLine
         client: given(client),
         ..Transaction::default()
     };
-    // Of a line that was cut the last field is not believed.
+    // The last field of a truncated line is ignored.
     let whole = |at: usize| {
         let field = rest.get(at).copied()?;
         (!cut || rest.len() > at.saturating_add(1)).then_some(field)
@@ -286,7 +287,8 @@ fn access<'a>(fields: &[&'a [u8]], cut: bool) -> Result<Transaction<'a>, BadLine
     Ok(request)
 }
 
-/// `start/first_delay/total`. Microseconds; but a disk start below 0 is milliseconds, for which the object was in memory.
+/// Parses `start/first_delay/total` in microseconds; but a disk start below 0 is in milliseconds,
+/// for which the object was in memory.
 fn measure(activity: Activity, triple: &[u8]) -> Result<Measure, BadLine> {
     let mut parts = triple.split(|byte| *byte == b'/').map(signed);
     let (Some(start), Some(first_delay), Some(total), None) =
@@ -304,7 +306,7 @@ fn measure(activity: Activity, triple: &[u8]) -> Result<Measure, BadLine> {
     })
 }
 
-/// What the patch prints for what is not applicable or not known yet.
+/// Printed by the patch for values that do not apply or are unknown.
 const NOT_KNOWN: i64 = -2;
 
 /// The patch's store.log: `time action status date lastmod expires mime expected/real method url first_delay/total`.
@@ -331,7 +333,7 @@ fn swap<'a>(fields: &[&'a [u8]]) -> Result<Swap<'a>, BadLine> {
     })
 }
 
-/// The field, unless it says that there is nothing.
+/// The field, unless it stands for no value.
 fn given(field: &[u8]) -> Option<&[u8]> {
     (field != b"-").then_some(field)
 }
@@ -363,7 +365,7 @@ fn signed(text: &[u8]) -> Result<i64, BadLine> {
     Ok(number.saturating_mul(sign))
 }
 
-/// A status; `-` and 000 are none.
+/// Parses a status; `-` and 000 are none.
 fn status(text: &[u8]) -> Result<u32, BadLine> {
     match text {
         b"-" => Ok(0),
@@ -371,7 +373,7 @@ fn status(text: &[u8]) -> Result<u32, BadLine> {
     }
 }
 
-/// `seconds.milliseconds`.
+/// Parses `seconds.milliseconds`.
 fn time_ms(text: &[u8]) -> Result<u64, BadLine> {
     let point = text.iter().position(|byte| *byte == b'.');
     let parts = point.and_then(|at| text.split_at_checked(at));

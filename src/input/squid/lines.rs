@@ -1,7 +1,7 @@
-//! Bytes become lines: each ends with a newline, or a NUL where Squid cut it.
+//! Splits bytes into lines: each ends with a newline, or a NUL where Squid cut it.
 //!
-//! A piece of a line that comes alone waits for the rest, up to [`LINE_BYTES_MAX`]; of a longer line the beginning is kept and
-//! the rest passed over, so that a sender that never ends a line takes no more than that.
+//! An incomplete line waits for the rest, up to [`LINE_BYTES_MAX`]; of a longer line the start is
+//! kept and the rest skipped, so that a sender that never ends a line takes no more than that.
 
 use crate::limits::LINE_BYTES_MAX;
 
@@ -12,23 +12,23 @@ pub enum Ending {
     Whole,
     /// With a NUL, or not at all.
     Cut,
-    /// It is longer than [`LINE_BYTES_MAX`]; this is its beginning.
+    /// It is longer than [`LINE_BYTES_MAX`]; this is its start.
     TooLong,
 }
 
-/// What squid writes at most in one piece, less the byte that ends it: a line that long was cut.
+/// Most bytes that Squid writes in one piece, without the end: a line that long was cut.
 const CUT_BYTES: usize = 8191;
 
-/// The piece that waits.
+/// An incomplete line.
 #[derive(Debug, Default)]
 pub struct Lines {
     held: Vec<u8>,
-    /// There was more than is held.
+    /// Whether there was more than is held.
     over: bool,
 }
 
 impl Lines {
-    /// Takes in bytes and gives `take` each line that ends in them, but empty ones.
+    /// Adds bytes and passes each line that ends in them to `take`, except empty ones.
     pub fn feed(&mut self, mut bytes: &[u8], mut take: impl FnMut(&[u8], Ending)) {
         while let Some(at) = bytes.iter().position(|byte| matches!(byte, b'\n' | 0)) {
             let (piece, [end, rest @ ..]) = bytes.split_at_checked(at).unwrap_or_default() else {
@@ -49,7 +49,7 @@ impl Lines {
         self.hold(bytes);
     }
 
-    /// Gives what waits, which has come to an end so.
+    /// Ends the incomplete line, and passes it to `take`.
     pub fn end(&mut self, ending: Ending, take: &mut impl FnMut(&[u8], Ending)) {
         let ending = match std::mem::take(&mut self.over) {
             true => Ending::TooLong,
@@ -59,7 +59,7 @@ impl Lines {
         self.held.clear();
     }
 
-    /// Bytes of the line that has not ended yet, as far as they are kept.
+    /// Bytes kept of the incomplete line.
     #[must_use]
     pub fn held_bytes(&self) -> usize {
         self.held.len()
@@ -84,7 +84,7 @@ fn give(line: &[u8], ending: Ending, take: &mut impl FnMut(&[u8], Ending)) {
 mod tests {
     use super::*;
 
-    /// The lines of bytes that come in pieces of this length.
+    /// The lines of bytes that arrive in pieces of this length.
     fn lines(bytes: &[u8], piece: usize) -> Vec<(Vec<u8>, Ending)> {
         let (mut lines, mut got) = (Lines::default(), Vec::new());
         let mut take = |line: &[u8], ending| got.push((line.to_vec(), ending));

@@ -1,10 +1,11 @@
 //! Squid's logs: from lines to records.
 //!
-//! Each `[[squid]]` entry is a [`Source`] with a thread: `udp` receives datagrams, `tcp` connections, `file` follows a log. All
-//! hand bytes to a [`Decoder`] of the thread's own, which makes lines of them (`lines`), reads those (`line`), finds out what
-//! came twice or not at all (`sequence`), and writes a record for each request (`request`). What a line says of time that
-//! was spent becomes timers with the tag `activity`; what is not known becomes nothing. Lines that cannot be used are
-//! counted by reason, and the last of them is kept to be shown.
+//! Each `[[squid]]` entry is a [`Source`] with a thread: `udp` receives datagrams, `tcp`
+//! connections, `file` follows a log. All pass bytes to a [`Decoder`] of their own, which splits
+//! them into lines (`lines`), parses those (`line`), detects repeated and missing ones
+//! (`sequence`), and writes a record for each request (`request`). Logged times become timers with
+//! the tag `activity`; unknown ones are left out. Unusable lines are counted by reason, and the
+//! last of them is kept as an example.
 
 pub mod activity;
 mod bottleneck;
@@ -47,49 +48,51 @@ use crate::ring::Producer;
 use crate::shutdown::Shutdown;
 use crate::telemetry::counters::SocketCounters;
 
-/// What was read of a log of Squid becomes records: in lines that could be used. Datagrams are decoded as those of Pinba.
+/// Turns Squid log lines into records; counts usable lines. Datagrams are decoded as those of
+/// Pinba.
 pub(crate) static TAKE_LINES: Instrument = Instrument::new("stage/squid/take lines");
 
-/// One `[[squid]]` entry: what it is to do, and what became of it. Its thread writes; status and snapshot read.
+/// One `[[squid]]` entry and its state. Its thread writes; status and snapshot read.
 #[derive(Debug)]
 pub struct Source {
     /// The entry.
     pub config: SquidSource,
-    /// What was counted.
+    /// Its counters.
     pub counters: SquidCounters,
-    /// Where it is, for the next process.
+    /// Its position, for the next process.
     pub progress: Mutex<Progress>,
-    /// Whether that is where it begins: history may know better, once it is open.
+    /// Whether that is its starting position: history may know a better one, once it is open.
     has_begun: AtomicBool,
-    /// What its lines add up to that no request tells.
+    /// Sums over its lines that no request contains.
     pub sums: Mutex<Sums>,
-    /// Where it was in a file when it had pushed so many records: the oldest one that may be asked for, and some later ones.
+    /// Positions in a file by number of records pushed: the oldest one that may be asked for, and
+    /// some later ones.
     marks: Mutex<VecDeque<Mark>>,
-    /// The last line that was not taken.
+    /// The last rejected line.
     pub example: Mutex<Option<Example>>,
 }
 
-/// Where a source is.
+/// The position of a source.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Progress {
     /// The runs of Squid.
     pub runs: Vec<Known>,
-    /// How far a file was read.
+    /// The position in a file.
     pub file: Option<file::Position>,
-    /// How many requests that follow there were merged already.
+    /// Requests after that position that were merged already.
     pub merged: u64,
 }
 
-/// Where sources were, by what they are read from.
+/// Positions of sources, by the source they read from.
 pub type Positions = BTreeMap<String, Progress>;
 
-/// The sources that follow files, each with what the ring counts of it.
+/// The sources that follow files, each with its ring counters.
 #[derive(Debug, Default)]
 pub struct Followed(pub Vec<(Arc<Source>, Arc<SocketCounters>)>);
 
 impl Followed {
-    /// Where they were when what has left the ring so far had been read; `None` where no file is followed. Call it while
-    /// nothing can be merged.
+    /// Their positions up to the records that have left the ring; `None` if no file is followed.
+    /// Call it while nothing can be merged.
     #[must_use]
     pub fn positions(&self) -> Option<Arc<Positions>> {
         let begun = self.0.iter().filter(|(source, _)| source.has_begun());
@@ -102,7 +105,7 @@ impl Followed {
     }
 }
 
-/// Where a source was in a file.
+/// A position of a source in a file.
 #[derive(Debug)]
 struct Mark {
     /// Records that it had pushed.
@@ -111,11 +114,11 @@ struct Mark {
     counts: SquidCounters,
 }
 
-/// Marks at a time; the last one moves on when there are more.
+/// Most marks; beyond that the last one moves on.
 const MARKS_MAX: usize = 64;
 
 impl Source {
-    /// Nothing has come yet.
+    /// A source without data.
     #[must_use]
     pub fn new(config: SquidSource) -> Arc<Self> {
         Arc::new(Self {
@@ -129,7 +132,7 @@ impl Source {
         })
     }
 
-    /// It may be read: from `known`, if that is known better than where it was.
+    /// Allows reading to start: from `known`, if that is better than the current position.
     pub fn begin(&self, known: Option<Progress>) {
         let mut progress = self.progress.lock();
         if let Some(known) = known {
@@ -138,7 +141,7 @@ impl Source {
         self.has_begun.store(true, Ordering::Release);
     }
 
-    /// Whether it may be read.
+    /// Whether reading may start.
     fn has_begun(&self) -> bool {
         self.has_begun.load(Ordering::Acquire)
     }
@@ -149,8 +152,8 @@ impl Source {
         matches!(self.config.from, SquidFrom::File(..))
     }
 
-    /// Where it was when what has left the ring so far had been read, and what it had counted: `left` of its records, while
-    /// nothing more leaves.
+    /// Its position and counts at the time when `left` of its records had left the ring. Call it
+    /// while nothing more leaves.
     #[must_use]
     pub fn at(&self, left: u64) -> (Progress, SquidCounters) {
         let marks = self.marks.lock();
@@ -164,7 +167,7 @@ impl Source {
         (progress, mark.counts.counts())
     }
 
-    /// All that was read up to this position of a file is pushed.
+    /// Records that everything up to this position of a file has been pushed.
     fn mark(&self, position: file::Position, counters: &SocketCounters) {
         let progress = {
             let mut progress = self.progress.lock();
@@ -187,36 +190,36 @@ impl Source {
         });
     }
 
-    /// Counts a line that is not taken.
+    /// Counts a rejected line.
     fn reject(&self, reason: BadLine, line: &[u8]) {
         self.counters.lines_invalid.add_one(reason as usize);
         *self.example.lock() = Some(Example::of(reason.name(), line));
     }
 }
 
-/// Who sends what is not sent over a network.
+/// The sender of lines that do not come over a network.
 pub const NOBODY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
-/// Turns lines into records, with `R` as name rules. One for each source.
+/// Turns lines into records, with `R` as name rules. One per source.
 #[derive(Debug)]
 pub struct Decoder<R> {
     source: Arc<Source>,
     sequences: Sequences,
     writer: RequestWriter<R>,
-    /// Of datagrams: the lines of each end with it.
+    /// Lines of datagrams: each datagram ends its last line.
     lines: Lines,
     sender: SocketAddr,
     counts: DecodeCounts,
-    /// Whether there is something that `source` does not know yet.
+    /// Whether `source` does not have the latest state yet.
     moved: bool,
-    /// Whether requests have come when they ended, whenever that was.
+    /// Whether requests count as received when they ended.
     has_own_time: bool,
     /// Requests that follow and were merged already.
     merged: u64,
 }
 
 impl<R: Rewrite> Decoder<R> {
-    /// One that goes on where the source was.
+    /// A decoder that continues at the source's position.
     #[must_use]
     pub fn new(source: Arc<Source>, limits: TextLimits, hasher: Hasher, rules: R) -> Self {
         let progress = source.progress.lock();
@@ -235,14 +238,14 @@ impl<R: Rewrite> Decoder<R> {
         }
     }
 
-    /// Goes on where the source is by now.
+    /// Continues at the source's current position.
     fn go_on(&mut self) {
         let progress = self.source.progress.lock();
         self.sequences = Sequences::restored(&progress.runs);
         self.merged = progress.merged;
     }
 
-    /// The same for lines of the past: each has come in the second in which its request ended.
+    /// For lines of the past: each counts as received in the second in which its request ended.
     #[must_use]
     pub fn of_the_past(self) -> Self {
         Self {
@@ -251,7 +254,7 @@ impl<R: Rewrite> Decoder<R> {
         }
     }
 
-    /// Takes one line from `sender`; false if it could not be used.
+    /// Decodes one line from `sender`; returns false if it was unusable.
     pub fn take(
         &mut self,
         line: &[u8],
@@ -319,17 +322,17 @@ impl<R: Rewrite> Decoder<R> {
         true
     }
 
-    /// The lines that follow are from there.
+    /// Sets the sender of the following lines.
     pub const fn set_sender(&mut self, sender: SocketAddr) {
         self.sender = sender;
     }
 
-    /// The connection of this sender is gone.
+    /// Records that the connection of this sender is gone.
     pub fn close(&mut self, sender: SocketAddr) {
         self.sequences.close(sender);
     }
 
-    /// What was counted since the last time. The source knows from now on where its runs are.
+    /// The counts since the last call. Also updates the positions in the source.
     pub fn publish(&mut self) -> DecodeCounts {
         self.writer.publish_counts();
         if std::mem::take(&mut self.moved) {
@@ -342,7 +345,7 @@ impl<R: Rewrite> Decoder<R> {
     }
 }
 
-/// Datagrams hold whole lines, one or more; the last may be cut.
+/// Datagrams hold one or more whole lines; the last may be cut.
 impl<R: Rewrite> Decode for Decoder<R> {
     const WANTS_SENDER: bool = true;
 
@@ -382,21 +385,21 @@ impl<R: Rewrite> Decode for Decoder<R> {
     }
 }
 
-/// Takes lines that come over connections or from files, for the thread that reads those.
+/// Decodes lines from connections or files, for the thread that reads them.
 #[derive(Debug)]
 pub struct Intake<R> {
-    /// What makes records of them.
+    /// The decoder.
     pub decoder: Decoder<R>,
-    /// Where these go.
+    /// The destination of records.
     pub producer: Producer,
-    /// What the ring has for this producer.
+    /// The ring counters of this producer.
     pub counters: Arc<SocketCounters>,
-    /// For the second in which a line came.
+    /// For the time of reception.
     pub clock: Arc<dyn Clock>,
 }
 
 impl<R: Rewrite> Intake<R> {
-    /// Takes the lines that end in these bytes; how many could be used.
+    /// Decodes the lines that end in these bytes; returns how many were usable.
     fn feed(&mut self, lines: &mut Lines, bytes: &[u8]) -> usize {
         let mut stage = TAKE_LINES.begin();
         let (mut used, secs) = (0_usize, self.clock.unix_secs());
@@ -415,7 +418,7 @@ impl<R: Rewrite> Intake<R> {
         used
     }
 
-    /// Takes what waits for the end of its line, which does not come any more.
+    /// Discards an incomplete line that will never end.
     fn end(&mut self, lines: &mut Lines) {
         let secs = self.clock.unix_secs();
         let Self {
@@ -426,8 +429,8 @@ impl<R: Rewrite> Intake<R> {
         });
     }
 
-    /// Lets others see what was taken, up to `position` where that is of a file, and waits as long as the temporary pool is half
-    /// full: nothing is lost by that, what is not read yet stays where it is.
+    /// Publishes what was decoded, up to `position` if that is of a file, and waits while the
+    /// temporary pool is half full: nothing is lost, unread data stays where it is.
     fn publish(&mut self, position: Option<file::Position>, shutdown: &Shutdown) {
         self.counters.add_decoded(&self.decoder.publish());
         self.producer.publish();
@@ -440,7 +443,7 @@ impl<R: Rewrite> Intake<R> {
     }
 }
 
-/// Bytes that one source takes, for the memory plan: the buffers of datagrams apart.
+/// Bytes of one source, for the memory plan, without the buffers of datagrams.
 pub const SOURCE_BYTES: usize = RecordWriter::BYTES
     + SEQUENCES_BYTES
     // Twice while a snapshot is written.
@@ -448,10 +451,10 @@ pub const SOURCE_BYTES: usize = RecordWriter::BYTES
     + CHUNK_BYTES
     + (tcp::CONNECTIONS_MAX + 1) * LINE_BYTES_MAX;
 
-/// How long what reads ahead of the merger waits at a time.
+/// Wait between two checks by readers ahead of the merger.
 const CROWDED_NAP: Duration = Duration::from_millis(1);
 
-/// Bytes that are read at once.
+/// Bytes read at once.
 const CHUNK_BYTES: usize = 64 << 10;
 
 #[cfg(test)]

@@ -1,17 +1,18 @@
-//! A request of Squid's -> a record.
+//! Converts a request of Squid to a record.
 //!
-//! Hostname is the name of the source, or else who sent the line; server name the origin's host, script name the path of the
-//! URL. What else says where the time went are request tags, and timers with one tag each:
+//! Hostname is the name of the source, or else the sender of the line; server name is the origin's
+//! host, script name the path of the URL. The other fields are request tags, and the time is
+//! attributed by timers with one tag each:
 //!
 //! | tag | a timer for | its value |
 //! |---|---|---|
-//! | `activity` | each activity whose total is known | that |
-//! | `bottleneck` | each set of what was busy at a time | for how long just those were |
-//! | `first_byte` | each activity of which it is known | from its start to its first bytes |
-//! | `unfinished` | each that had begun and not ended | for how long it had run |
-//! | `resident` | each that was done for an earlier request | for how long the object was in memory since |
+//! | `activity` | each activity with a known total | the total |
+//! | `bottleneck` | each set of resources in use at a time | how long exactly those were in use |
+//! | `first_byte` | each activity for which it is known | from its start to its first bytes |
+//! | `unfinished` | each that had begun but not ended | how long it had run |
+//! | `resident` | each that was done for an earlier request | how long the object has been in memory |
 //!
-//! All that is known of activities follows the record, for the pool to keep.
+//! All known data on activities follows the record, for the pool to keep.
 
 use std::net::IpAddr;
 
@@ -140,7 +141,7 @@ impl<R: Rewrite> RequestWriter<R> {
 struct Timers<'a, R> {
     record: &'a mut RecordWriter,
     rules: &'a mut R,
-    /// The name that the last one had, and its string.
+    /// The name of the last timer, and its string.
     name: (&'static [u8], Option<Interned>),
 }
 
@@ -160,7 +161,7 @@ impl<R: Rewrite> Timers<'_, R> {
     }
 }
 
-/// Microseconds as records have them.
+/// Converts microseconds to seconds, as in records.
 fn seconds(us: u64) -> f32 {
     (us as f64 / 1e6) as f32
 }

@@ -1,59 +1,59 @@
-//! Lines that come twice, and lines that never come: told by the number (`%sn`) that Squid gives each.
+//! Detects repeated and missing lines by the number (`%sn`) that Squid gives each.
 //!
-//! A run of Squid numbers its lines from 0, in order. Its sender is known by its address and port; a connection that is
-//! opened again has another port and goes on with the run that it closed. Of each run the last `RECENT` numbers are known
-//! with the time at which their requests began: the same number with the same time is the same line again. A number that is
-//! lower and belongs to something younger is a new run.
+//! A run of Squid numbers its lines from 0, in order. Its sender is identified by address and port;
+//! a reopened connection has another port and continues the run that it closed. For each run the
+//! last `RECENT` numbers are known with the start times of their requests: the same number with the
+//! same time is the same line again. A lower number of a younger request starts a new run.
 
 use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
-/// Numbers of a run that are looked back at: many times what Squid keeps to send again.
+/// Numbers remembered per run: many times what Squid keeps to send again.
 const RECENT: usize = 4096;
-/// Runs that are known at a time; the one that was silent longest is forgotten.
+/// Most runs at a time; the one that was silent longest is forgotten.
 const RUNS_MAX: usize = 64;
-/// More lines than this are not missing: it is another run.
+/// A larger gap is not missing lines but another run.
 const GAP_MAX: u64 = 10_000_000;
 
-/// Bytes that the runs of one source take, for the memory plan.
+/// Bytes of the runs of one source, for the memory plan.
 pub const SEQUENCES_BYTES: usize = RUNS_MAX * (RECENT * size_of::<u64>() + size_of::<Run>());
 
-/// How a line arrived, by its number.
+/// The arrival of a line, by its number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Arrival {
-    /// It follows, after so many that did not come.
+    /// It follows, perhaps after a gap.
     Next {
-        /// Those.
+        /// Missing lines before it.
         lost: u64,
     },
-    /// It had been taken for lost.
+    /// It had counted as lost.
     Late,
-    /// It was here already.
+    /// It had arrived before.
     Repeated,
 }
 
-/// Where a run is.
+/// The position of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Known {
-    /// Who sends it.
+    /// Its sender.
     pub sender: SocketAddr,
-    /// The number that comes next.
+    /// The next number.
     pub next: u64,
-    /// The latest begin of its requests, milliseconds since 1970.
+    /// The latest start of its requests, in milliseconds since 1970.
     pub newest_ms: u64,
 }
 
 #[derive(Debug)]
 struct Run {
     known: Known,
-    /// Its connection is gone.
+    /// Whether its connection is gone.
     closed: bool,
-    /// Since when it is looked at: what has a lower number is not known.
+    /// The first number observed: lower ones are unknown.
     first: u64,
-    /// Begin of the request of each of the last numbers and 1, milliseconds; 0: it did not come.
+    /// Start of the request of each recent number plus 1, in milliseconds; 0 if it did not arrive.
     recent: Box<[u64]>,
-    /// Lines without a number since the last one that had one: they were cut, and are not lost.
+    /// Lines without a number since the last one with a number: they were cut, and are not lost.
     unnumbered: u64,
     /// When it was last used, in lines.
     used: u64,
@@ -67,7 +67,7 @@ pub struct Sequences {
 }
 
 impl Sequences {
-    /// Those that were known to another process.
+    /// Runs known to another process.
     #[must_use]
     pub fn restored(known: &[Known]) -> Self {
         let runs = known.iter().take(RUNS_MAX).map(|known| Run {
@@ -80,26 +80,26 @@ impl Sequences {
         }
     }
 
-    /// Where the runs are.
+    /// The positions of the runs.
     pub fn known(&self) -> impl Iterator<Item = &Known> {
         self.runs.iter().map(|run| &run.known)
     }
 
-    /// A line without a number came from there.
+    /// Records a line without a number from this sender.
     pub fn unnumbered(&mut self, sender: SocketAddr) {
         if let Some(run) = self.runs.iter_mut().find(|run| run.known.sender == sender) {
             run.unnumbered = run.unnumbered.saturating_add(1);
         }
     }
 
-    /// The connection of this sender is gone.
+    /// Records that the connection of this sender is gone.
     pub fn close(&mut self, sender: SocketAddr) {
         if let Some(run) = self.runs.iter_mut().find(|run| run.known.sender == sender) {
             run.closed = true;
         }
     }
 
-    /// Line `number` of a request that began at `start_ms` came from there.
+    /// Records line `number` of a request that began at `start_ms` from this sender.
     pub fn record(&mut self, sender: SocketAddr, number: u64, start_ms: u64) -> Arrival {
         self.lines = self.lines.saturating_add(1);
         let lines = self.lines;
@@ -111,11 +111,11 @@ impl Sequences {
         run.record(number, start_ms)
     }
 
-    /// The run that a line belongs to, a new one if there is none.
+    /// The run of a line, a new one if there is none.
     fn run(&mut self, sender: SocketAddr, number: u64, start_ms: u64) -> Option<&mut Run> {
         let known = self.runs.iter().position(|run| run.known.sender == sender);
         let at = known.or_else(|| {
-            // Who connects again has another port.
+            // A reconnected sender has another port.
             let closed = self.runs.iter().enumerate().filter(|(_, run)| {
                 let goes_on = run.known.next <= number;
                 run.known.sender.ip() == sender.ip()
@@ -144,7 +144,7 @@ impl Sequences {
 }
 
 impl Run {
-    /// One of which nothing has come, as far as is known here.
+    /// A run without lines so far.
     fn new(known: Known) -> Self {
         Self {
             closed: false,
@@ -160,7 +160,7 @@ impl Run {
         self.recent.get_mut(number as usize % RECENT)
     }
 
-    /// Whether this line was here already.
+    /// Whether this line arrived before.
     fn has(&self, number: u64, start_ms: u64) -> bool {
         let is_recent = self.is_recent(number);
         is_recent && self.recent.get(number as usize % RECENT) == Some(&start_ms.saturating_add(1))

@@ -1,8 +1,9 @@
-//! Sums over what no single request tells: objects that moved to or from the disk, and what it saved to ask whether they changed.
+//! Sums that no single request contains: objects moved to or from disk, and savings from
+//! revalidation.
 //!
-//! Each source has its own, which its thread writes and the tables `squid_swap` and `squid_savings` read, added up over the
-//! sources. What is older than the window goes, a piece of it at a time. Beyond `ENTRIES_MAX` keys what is new counts as
-//! `(other)`, which saves nothing: the median of its like is not known.
+//! Each source has its own, written by its thread; the tables `squid_swap` and `squid_savings` add
+//! them up over the sources. Data leaves the window piece by piece. Beyond `ENTRIES_MAX` keys new
+//! ones count as `(other)`, which has no savings, since there is no median of comparable misses.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt::Write as _;
@@ -15,13 +16,13 @@ use super::url::url_parts;
 
 /// Pieces of the window.
 const PIECES: u32 = 24;
-/// Keys and times in all pieces together.
+/// Most keys and times in all pieces together.
 const ENTRIES_MAX: usize = 16_384;
 /// Bytes of one part of a key.
 const PART_BYTES: usize = 128;
-/// Bytes that the sums of one source take, for the memory plan: with the longest keys.
+/// Bytes of the sums of one source, for the memory plan: with the longest keys.
 pub const SUMS_BYTES: usize = 2 * ENTRIES_MAX * (3 * PART_BYTES + 128);
-/// What stands for keys that there was no room for.
+/// The overflow key.
 const OTHER: [&[u8]; 3] = [b"(other)"; 3];
 /// Keys in one record of a snapshot: a megabyte at most.
 const SAVED_MAX: usize = 1_024;
@@ -31,7 +32,7 @@ pub const MISSES_MIN: u64 = 10;
 /// The sums of a source.
 #[derive(Debug, Default)]
 pub struct Sums {
-    /// How far back they reach, seconds.
+    /// Length of the window in seconds.
     pub window_secs: u32,
     swaps: Windowed<Swaps>,
     answers: Windowed<Answers>,
@@ -40,32 +41,32 @@ pub struct Sums {
 /// Objects that moved, by action, size class and type.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Swaps {
-    /// How many.
+    /// Number of objects.
     pub count: u64,
     /// Their sizes.
     pub bytes: u64,
-    /// Those whose times are known.
+    /// Number of those with known times.
     pub timed: u64,
-    /// Until the first piece, microseconds.
+    /// Sum of times until the first piece, in microseconds.
     pub first_delay_us: u64,
-    /// Until the end, microseconds.
+    /// Sum of times until the end, in microseconds.
     pub total_us: u64,
 }
 
 /// Answers to requests, by server, type and code.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answers {
-    /// How many.
+    /// Number of responses.
     pub count: u64,
-    /// Time of all, milliseconds.
+    /// Their total time in milliseconds.
     pub time_ms: u64,
-    /// Bytes that were sent.
+    /// Bytes sent.
     pub sent_bytes: u64,
-    /// Those of which it is known what was fetched.
+    /// Number of those for which the bytes fetched are known.
     pub known: u64,
-    /// What was sent with those, less what was fetched.
+    /// Bytes sent with those, minus bytes fetched.
     pub saved_bytes: i64,
-    /// Of misses, how many took so many milliseconds.
+    /// Misses by time in milliseconds.
     times: BTreeMap<u64, u64>,
 }
 
@@ -86,16 +87,16 @@ type SavedSum<S> = (u32, Box<[u8]>, S);
 pub struct Saved {
     /// Server, type and code.
     pub key: Vec<String>,
-    /// The answers.
+    /// The responses.
     pub answers: Answers,
     /// Misses of the same server and type.
     pub misses: u64,
-    /// Their median, milliseconds; `None`: they were too few.
+    /// Their median in milliseconds; `None` if they were too few.
     pub miss_median_ms: Option<f64>,
 }
 
 impl Answers {
-    /// How many misses it knows the times of, and their median.
+    /// Number of misses with known times, and their median.
     fn median_ms(&self) -> (u64, Option<f64>) {
         let count: u64 = self.times.values().sum();
         let at = |rank: u64| {
@@ -112,7 +113,7 @@ impl Answers {
     }
 }
 
-/// What can be added up.
+/// Sums that can be added up.
 trait Add: Default + Clone {
     fn add(&mut self, other: &Self);
 }
@@ -141,10 +142,10 @@ impl Add for Answers {
     }
 }
 
-/// By key; the parts of a key are separated by zeros, which no line has.
+/// Sums by key; the parts of a key are separated by zeros, which no line contains.
 type ByKey<S> = HashMap<Box<[u8]>, S, RandomState>;
 
-/// Sums of the pieces of the window, the running one last.
+/// Sums of the pieces of the window, the current one last.
 #[derive(Debug)]
 struct Windowed<S> {
     pieces: VecDeque<(u32, ByKey<S>)>,
@@ -163,7 +164,7 @@ impl<S> Default for Windowed<S> {
 }
 
 impl<S: Add> Windowed<S> {
-    /// The sum of a key in the running piece, and whether there is room for something more in it.
+    /// The sum of a key in the current piece, and whether there is room for more in it.
     fn sum(
         &mut self,
         piece: u32,
@@ -250,7 +251,7 @@ fn join(key: &mut Vec<u8>, parts: [&[u8]; 3]) {
     }
 }
 
-/// The parts of a key as text; bytes that are none are shown as `\xNN`.
+/// The parts of a key as text; invalid bytes become `\xNN`.
 fn shown(key: &[u8]) -> Vec<String> {
     let part = |part: &[u8]| {
         let mut text = String::new();
@@ -265,7 +266,7 @@ fn shown(key: &[u8]) -> Vec<String> {
     key.split(|byte| *byte == 0).map(part).collect()
 }
 
-/// Classes of sizes: below so many bytes, what they are called.
+/// Size classes: upper bound in bytes, and name.
 const SIZES: [(u64, &str); 7] = [
     (1 << 10, "0-1 KiB"),
     (4 << 10, "1-4 KiB"),
@@ -312,7 +313,7 @@ impl Sums {
         }
     }
 
-    /// An object moved.
+    /// Counts a moved object.
     pub(super) fn swap(&mut self, swap: &Swap<'_>, secs: u32) {
         let class = |bytes| SIZES.iter().find(|(below, _)| bytes < *below);
         let class = swap
@@ -332,7 +333,7 @@ impl Sums {
         }
     }
 
-    /// A request was answered: a miss, or one that only asked whether something had changed. Others are not counted here.
+    /// Counts a response: a miss, or a revalidation. Others are not counted here.
     pub(super) fn answer(&mut self, request: &Transaction<'_>, secs: u32) {
         let code = request.code;
         let has = |word: &[u8]| code.windows(word.len()).any(|it| it == word);
@@ -340,7 +341,7 @@ impl Sums {
         if !is_miss && !has(b"IMS") && !has(b"REFRESH") {
             return;
         }
-        // Nobody was asked, so nothing was fetched.
+        // No server was asked, so nothing was fetched.
         let fetched = request
             .fetched_bytes
             .or(request.peer.is_none().then_some(0));
@@ -374,7 +375,7 @@ impl Sums {
         }
     }
 
-    /// Forgets all.
+    /// Clears all sums.
     pub fn clear(&mut self) {
         *self = Self {
             window_secs: self.window_secs,
@@ -383,7 +384,7 @@ impl Sums {
     }
 }
 
-/// What moved in the window that ends at `secs`, over all sources.
+/// Objects moved in the window that ends at `secs`, over all sources.
 #[must_use]
 pub fn swaps<'a>(
     sources: impl Iterator<Item = &'a super::Source>,
@@ -399,7 +400,7 @@ pub fn swaps<'a>(
         .collect()
 }
 
-/// What asking whether something changed saved in the window that ends at `secs`, over all sources.
+/// Savings from revalidation in the window that ends at `secs`, over all sources.
 #[must_use]
 pub fn savings<'a>(sources: impl Iterator<Item = &'a super::Source>, secs: u32) -> Vec<Saved> {
     let mut all = BTreeMap::new();

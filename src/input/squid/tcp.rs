@@ -1,10 +1,12 @@
-//! Squid's log over TCP: a connection for each log, opened again when it breaks.
+//! Squid's log over TCP: one connection per log, reopened when it breaks.
 //!
-//! One thread takes connections and what comes over them in turn, a chunk of each, and naps when nothing comes. Each has at most
-//! [`LINE_BYTES_MAX`](crate::limits::LINE_BYTES_MAX) of an unfinished line, and there are at most [`CONNECTIONS_MAX`]. When all
-//! are taken, a new one closes another that is of less use (`gives_way`), or is refused: whoever is allowed to send may hold all
-//! of them, and neither silence nor a full table may keep a Squid out for ever. A peer that vanished is found by keepalive. A line
-//! that a connection breaks off in is not taken: Squid sends it again, or its number is missing.
+//! One thread accepts connections and reads from them in turn, a chunk each, and naps when there is
+//! nothing. Each has at most [`LINE_BYTES_MAX`](crate::limits::LINE_BYTES_MAX) of an incomplete
+//! line, and there are at most [`CONNECTIONS_MAX`]. When all are taken, a new one replaces a less
+//! useful one (`gives_way`), or is refused: an allowed sender may hold all of them, and neither
+//! silence nor a full table may keep a Squid out forever. A vanished peer is detected by keepalive.
+//! A line in which a connection breaks off is discarded: Squid sends it again, or its number is
+//! missing.
 
 use std::io::{ErrorKind, Read};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -20,35 +22,37 @@ use crate::input::udp::senders::Senders;
 use crate::shutdown::Shutdown;
 use crate::telemetry::log::Limit;
 
-/// Connections at a time.
+/// Most connections.
 pub const CONNECTIONS_MAX: usize = 64;
 
-/// Silence after which a connection gives way when all are taken, milliseconds. A Squid whose connection was closed opens another.
+/// Silence after which a connection may be replaced when all are taken, in milliseconds. A Squid
+/// whose connection was closed opens another.
 const SILENT_MS: u64 = 60_000;
 
-/// Silence after which the peer is asked whether it is still there, and time from one question to the next.
+/// Idle time before keepalive probes, and time between them.
 const KEEPALIVE: [Duration; 2] = [Duration::from_secs(60), Duration::from_secs(10)];
 
-/// How long nothing is looked at when nothing came.
+/// Nap when nothing arrived.
 const NAP: Duration = Duration::from_millis(10);
 
-/// How long what was sent before a stop is still read.
+/// How long to read data sent before a stop.
 const DRAIN_MAX: Duration = Duration::from_millis(500);
 
-/// One line about such errors in this time.
+/// At most one log line per this time about such errors.
 const ERROR_LOG_MS: u64 = 10_000;
 
 struct Connection {
     stream: TcpStream,
     sender: SocketAddr,
     lines: Lines,
-    /// Whether it brought a line that could be used.
+    /// Whether it has sent a usable line.
     proven: bool,
-    /// When something last came, monotonic milliseconds.
+    /// When it last sent something, in monotonic milliseconds.
     heard_ms: u64,
 }
 
-/// Takes lines over connections to `listener`, which does not block, of those that `senders` allows, until `shutdown` is requested.
+/// Reads lines from connections to `listener`, which is non-blocking, if `senders` allows them,
+/// until `shutdown` is requested.
 pub fn run<R: Rewrite>(
     listener: &TcpListener,
     senders: Option<&Senders>,
@@ -118,9 +122,9 @@ fn accept<R: Rewrite>(
     });
 }
 
-/// The connection that a new one from `sender` may take the place of: one that has brought no line, one that has been silent
-/// for [`SILENT_MS`], or one of an address that has at least two more than the sender's. Of several one without a line, and the
-/// one that has been silent for longest.
+/// The connection that a new one from `sender` may replace: one that has sent no line, one silent
+/// for [`SILENT_MS`], or one of an address that has at least two more than the sender's. Prefers
+/// one without a line, then the longest silent.
 fn gives_way(connections: &[Connection], sender: SocketAddr, now_ms: u64) -> Option<usize> {
     let of = |ip: IpAddr| {
         let same = connections.iter().filter(|it| it.sender.ip() == ip);
@@ -137,7 +141,7 @@ fn gives_way(connections: &[Connection], sender: SocketAddr, now_ms: u64) -> Opt
     found.map(|(at, _)| at)
 }
 
-/// Reads a chunk of each connection; true if there was something.
+/// Reads a chunk from each connection; returns whether there was anything.
 fn read_all<R: Rewrite>(
     connections: &mut Vec<Connection>,
     chunk: &mut [u8],

@@ -1,4 +1,4 @@
-//! Lines of real logs and what they say: by hand for one of each kind, by another reading for all.
+//! Lines of real logs and their content: by hand for one of each kind, by a second parser for all.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -60,7 +60,7 @@ fn sent(source: &Arc<Source>, datagrams: &[(u16, &[u8])]) -> Vec<Plain> {
     requests
 }
 
-/// A request as `values.txt` has it.
+/// A request as in `values.txt`.
 fn shown(request: &Plain) -> String {
     let text = |bytes: &[u8]| match bytes {
         [] => "-".to_owned(),
@@ -223,7 +223,7 @@ fn swaps_are_what_the_patch_says_of_them() {
     );
 }
 
-/// Every line of a capture, read once more in another way.
+/// Compares every line of a capture with a second parser.
 #[test]
 fn every_line_of_todays_squid_is_what_its_members_say() {
     let source = source(NAMED);
@@ -301,7 +301,7 @@ fn every_line_of_todays_squid_is_what_its_members_say() {
     }
 }
 
-/// Two logs of the same requests agree in all that both have.
+/// Two logs of the same requests agree in all common fields.
 #[test]
 fn what_two_formats_say_of_the_same_requests_agrees() {
     let key = |(line, ending): &(Vec<u8>, Ending)| match parse(line, *ending == Ending::Cut) {
@@ -327,7 +327,7 @@ fn what_two_formats_say_of_the_same_requests_agrees() {
             _ => missing += 1,
         }
     }
-    // Squid rounds the begin; and of the line that was cut in both, the type is in one alone.
+    // Squid rounds the start; and of the line that was cut in both, only one has the type.
     assert!(missing <= 613 / 2, "{missing}");
 }
 

@@ -1,17 +1,18 @@
-//! The parts of a URL by which its request is counted.
+//! Splits a URL into the parts by which its request is counted.
 
-/// What a URL names.
+/// The parts of a URL.
 #[derive(Debug, PartialEq, Eq)]
 pub struct UrlParts<'u> {
     /// `http`.
     pub schema: Option<&'u [u8]>,
     /// The origin, without user and port; empty if there is none.
     pub host: &'u [u8],
-    /// The path without its query. What is no URL (`error:invalid-request`, `*`) is kept whole.
+    /// The path without its query. Text that is not a URL (`error:invalid-request`, `*`) is kept
+    /// whole.
     pub path: &'u [u8],
 }
 
-/// Takes a URL, or the `host:port` of a CONNECT, apart.
+/// Splits a URL, or the `host:port` of a CONNECT.
 #[must_use]
 pub fn url_parts<'u>(url: &'u [u8], is_connect: bool) -> UrlParts<'u> {
     let until = |text: &'u [u8], ends: &[u8]| {

@@ -1,9 +1,11 @@
-//! The connection to a `stat` extension's stream: made again when it breaks, and read however fast samples come.
+//! The connection to a `stat` extension's stream: reconnected when it breaks, and read however fast
+//! samples arrive.
 //!
-//! PHP writes to its socket from within, and waits when nobody reads: so this thread does nothing else. It reads what there is,
-//! puts it into the [`Queue`](super::Queue) and naps for two milliseconds, so that it does not wake for each sample; when much
-//! has come, more than a socket buffer should hold meanwhile, it does not nap. A stop closes the connection at once, because
-//! PHP's shutdown waits for who stays connected and does not read.
+//! PHP writes to its socket synchronously and blocks if nobody reads, so this thread does nothing
+//! else. It reads what is available, puts it into the [`Queue`](super::Queue) and naps for two
+//! milliseconds, so that it does not wake for each sample; after a large read, more than a socket
+//! buffer should hold meanwhile, it does not nap. A stop closes the connection at once, because
+//! PHP's shutdown waits for clients that stay connected without reading.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read as _};
@@ -28,38 +30,38 @@ use crate::telemetry::log::Limit;
 /// Waiting for samples.
 pub(crate) static READ: Instrument = Instrument::wait("wait/io/socket/stat/receive", "recv");
 
-/// Read at once.
+/// Bytes read at once.
 const CHUNK_BYTES: usize = 256 << 10;
 
-/// How long what comes in may gather. A Unix socket holds some 200 samples that were written one by one.
+/// How long data may accumulate. A Unix socket holds some 200 samples that were written one by one.
 const NAP: Duration = Duration::from_millis(2);
 
-/// When so much has come meanwhile there is no further nap: a third of what the socket holds.
+/// With more than this there is no nap: a third of what the socket holds.
 const BUSY_BYTES: usize = 24 << 10;
 
-/// How long is waited for something to come, and how late a stop is seen.
+/// Longest wait for data, and longest delay until a stop is noticed.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// How long a connection may take to be made.
+/// Longest wait for a connection.
 const CONNECT_MAX: Duration = Duration::from_millis(500);
 
-/// Addresses of a host that are tried.
+/// Most addresses of a host that are tried.
 const ADDRESSES_MAX: usize = 4;
 
-/// How long is waited after the first attempt that failed, and at most; each time twice as long.
+/// Wait after the first failed attempt, and the longest; it doubles each time.
 const BACK_OFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
-/// A line about such errors in this time.
+/// At most one log line per this time about such errors.
 const ERROR_LOG_MS: u64 = 60_000;
 
-/// Connects to a stream or control socket. A read waits for `LOOK`, a write for `CONNECT_MAX`.
+/// Connects to a stream or control socket. Reads wait for `LOOK`, writes for `CONNECT_MAX`.
 ///
 /// # Errors
-/// The system's; and when a stop is requested meanwhile.
+/// Any I/O error; also if a stop is requested meanwhile.
 pub fn connect(address: &StatAddress, shutdown: &Shutdown) -> io::Result<File> {
     let socket = match address {
         StatAddress::Unix(path) => {
-            // Does not wait for a server whose backlog is full, as connecting otherwise does.
+            // Does not wait for a server with a full backlog, as a blocking connect would.
             let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
             let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
             rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
@@ -88,8 +90,8 @@ fn tcp(address: &str, shutdown: &Shutdown) -> io::Result<TcpStream> {
     Err(problem)
 }
 
-/// The addresses of a host, as they are now. Looking a name up may take its time and cannot be broken off, so that is done on a
-/// thread of its own, which a stop does not wait for.
+/// The current addresses of a host. A look-up may take long and cannot be interrupted, so it runs
+/// on a thread of its own, which a stop does not wait for.
 fn look_up(address: &str, shutdown: &Shutdown) -> io::Result<Vec<SocketAddr>> {
     if let Ok(known) = address.parse() {
         return Ok(vec![known]);
@@ -160,7 +162,8 @@ fn wait(span: Duration, shutdown: &Shutdown) {
     }
 }
 
-/// Reads until the connection ends or a stop is requested. Gives whether something came, and why it ended.
+/// Reads until the connection ends or a stop is requested. Returns whether anything arrived, and
+/// why it ended.
 fn drain(
     stream: &mut File,
     connection: u64,

@@ -5,51 +5,54 @@
 //!  "memory": {"used": 1, "peak": 2}, "symbol": {..}, "arginfo": [..], "opline": {..}}
 //! ```
 //!
-//! It looks like JSON and is none: nothing in it is escaped, and the quote before method and URI is missing. So it is read by
-//! position: the fixed beginning, then the last `}, "elapsed": F, "memory": {"used": I, "peak": I}` of the line, because what a
-//! client may have written into the URI to look like one stands before that. [`split`] finds the parts; what is in them
-//! repeats from line to line and is read by [`Request::read`] and its kin when it is new. Pure; nothing is allocated.
+//! It looks like JSON but is not: nothing in it is escaped, and the opening quote of method and URI
+//! is missing. So it is read by position: the fixed beginning, then the last `}, "elapsed": F,
+//! "memory": {"used": I, "peak": I}` of the line, because an imitation that a client may have
+//! written into the URI comes before that. [`split`] finds the parts; their content repeats from
+//! line to line and is read by [`Request::read`] and the like when it is new. Pure; nothing is
+//! allocated.
 
 use memchr::memmem;
 
 use crate::input::record::counted;
 
 counted! {
-    /// Why a line was not taken.
+    /// The reason for rejecting a line.
     BadLine {
-        /// Longer than any that is read.
+        /// Longer than the limit.
         TooLong = "too_long",
-        /// It does not begin as a sample does.
+        /// It does not begin like a sample.
         NoSample = "no_sample",
         /// It has no time and memory, or ends before its last brace.
         CutOff = "cut_off",
-        /// A number is none, or out of its range.
+        /// An invalid number, or one out of range.
         BadNumber = "bad_number",
-        /// What stands in the request is not one.
+        /// The request is invalid.
         BadRequest = "bad_request",
-        /// What stands behind the memory is none of symbol, arginfo, opline and caller.
+        /// After the memory comes something other than symbol, arginfo, opline and caller.
         BadSymbol = "bad_symbol",
     }
 }
 
 counted! {
-    /// What was wrong with a line that was taken.
+    /// A defect in an accepted line.
     Defect {
         /// Method and URI without their opening quote.
         Unquoted = "unquoted",
-        /// What looks like the end of a request and a time, inside a URI or a path: somebody tried to have lines of their own.
+        /// Text like the end of a request and a time, inside a URI or path: an attempt to
+        /// inject lines.
         Injected = "injected",
-        /// A text with bytes that are no characters to be seen, or one that is too long: they are shown escaped, or cut.
+        /// A text with unprintable bytes, or one that is too long: shown escaped, or cut.
         Escaped = "escaped",
         /// Memory beyond 2 GiB that was printed as a negative number.
         MemoryWrapped = "memory_wrapped",
-        /// The value of an integer argument, which the extension never has right, was left out.
+        /// The value of an integer argument was dropped, because the extension never has it right.
         IntegerDropped = "integer_dropped",
-        /// An offset that cannot be was left out.
+        /// An impossible offset was dropped.
         OffsetDropped = "offset_dropped",
-        /// A sample older than one of the same request that came before.
+        /// A sample older than an earlier one of the same request.
         OutOfOrder = "out_of_order",
-        /// A sample less than 30 us behind another of the same request: late ticks come together.
+        /// A sample less than 30 us after another of the same request: late ticks arrive together.
         Burst = "burst",
     }
 }
@@ -57,56 +60,56 @@ counted! {
 /// Units of time in a second: it is sent with ten decimals.
 pub const UNITS: u64 = 10_000_000_000;
 
-/// Ticks that are closer together than this came late, in [`UNITS`].
+/// Ticks closer together than this were late, in [`UNITS`].
 pub const BURST: u64 = 30 * UNITS / 1_000_000;
 
-/// Largest number of seconds that is believed: 30 years.
+/// Largest plausible number of seconds: 30 years.
 const SECONDS_MAX: u64 = 1_000_000_000;
 
-/// An offset from here on is garbage: no function has so many operations.
+/// Offsets from here on are garbage: no function has so many operations.
 const OFFSET_END: u64 = 1 << 24;
 
 counted! {
-    /// What was running, as it is sent.
+    /// The code that was running, as sent.
     SampleType {
         /// PHP code.
         User = "user",
-        /// A function of PHP's own or of an extension.
+        /// A function of PHP itself or of an extension.
         Internal = "internal",
-        /// Nothing, or it could not be read.
+        /// None, or it could not be read.
         Memory = "memory",
     }
 }
 
-/// A line, its parts still as they were sent.
+/// A line, split but not decoded.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Line<'a> {
-    /// What was running.
+    /// The code that was running.
     pub sample_type: SampleType,
-    /// What stands in `request`.
+    /// The content of `request`.
     pub request: &'a [u8],
-    /// Since the extension started, in [`UNITS`].
+    /// Time since the extension started, in [`UNITS`].
     pub elapsed: u64,
     /// Memory in use, bytes.
     pub used: u64,
-    /// Most that was in use, bytes.
+    /// Peak memory, bytes.
     pub peak: u64,
-    /// Whether one of the two was negative.
+    /// Whether either was negative.
     pub memory_wrapped: bool,
-    /// What stands in `symbol`.
+    /// The content of `symbol`.
     pub symbol: Option<&'a [u8]>,
-    /// What stands in `arginfo`.
+    /// The content of `arginfo`.
     pub arguments: Option<&'a [u8]>,
-    /// What stands in `opline`.
+    /// The content of `opline`.
     pub operation: Option<&'a [u8]>,
-    /// What stands in `caller`.
+    /// The content of `caller`.
     pub caller: Option<&'a [u8]>,
 }
 
-/// What is known of a request.
+/// The data on a request.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Request<'a> {
-    /// Process, or thread where PHP has those.
+    /// Process id, or thread id if PHP uses threads.
     pub pid: i64,
     /// From the start of the extension to that of the request, in [`UNITS`].
     pub elapsed: u64,
@@ -114,18 +117,18 @@ pub struct Request<'a> {
     pub path: Option<&'a [u8]>,
     /// `GET`.
     pub method: Option<&'a [u8]>,
-    /// What was asked for, with its query.
+    /// The requested URI, with its query.
     pub uri: Option<&'a [u8]>,
     /// Whether an opening quote was missing.
     pub unquoted: bool,
-    /// Whether there is what looks like its end and a time.
+    /// Whether it contains what looks like its end and a time.
     pub injected: bool,
 }
 
 /// A function, or the top level of a file.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Frame<'a> {
-    /// Where it is written.
+    /// Its file.
     pub file: Option<&'a [u8]>,
     /// Its class.
     pub scope: Option<&'a [u8]>,
@@ -133,16 +136,16 @@ pub struct Frame<'a> {
     pub function: Option<&'a [u8]>,
 }
 
-/// Where in its function PHP code was.
+/// The position of PHP code in its function.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Operation<'a> {
     /// The line of the file.
     pub line: Option<u32>,
     /// The number of the operation in the function.
     pub offset: Option<u32>,
-    /// What it does: `ASSIGN_OP`.
+    /// The opcode: `ASSIGN_OP`.
     pub opcode: Option<&'a [u8]>,
-    /// Whether an offset was left out because it cannot be.
+    /// Whether an impossible offset was dropped.
     pub offset_dropped: bool,
 }
 
@@ -150,10 +153,10 @@ const TIME: &[u8] = b"}, \"elapsed\": ";
 const MEMORY: &[u8] = b", \"memory\": {\"used\": ";
 const PEAK: &[u8] = b", \"peak\": ";
 
-/// Finds the parts of a line, which has no line end.
+/// Splits a line, which has no line end.
 ///
 /// # Errors
-/// Why it cannot be used.
+/// The reason why it cannot be used.
 pub fn split(line: &[u8]) -> Result<Line<'_>, BadLine> {
     let rest = line.strip_prefix(b"{\"type\": \"");
     let rest = rest.ok_or(BadLine::NoSample)?;
@@ -173,14 +176,14 @@ pub fn split(line: &[u8]) -> Result<Line<'_>, BadLine> {
             Ok((measures, behind)) => {
                 return with_symbols(sample_type, request, &measures, behind);
             }
-            // One that only looks like it may stand in a name.
+            // A name may contain one that only looks like it.
             Err(why) => failure = why,
         }
     }
     Err(failure)
 }
 
-/// Time and memory, and what stands behind them.
+/// Parses time and memory; returns the rest.
 fn measures(text: &[u8]) -> Result<(Measures, &[u8]), BadLine> {
     let (elapsed, rest) = seconds(text).ok_or(BadLine::BadNumber)?;
     let rest = rest.strip_prefix(MEMORY).ok_or(BadLine::CutOff)?;
@@ -204,7 +207,7 @@ struct Measures {
     wrapped: bool,
 }
 
-/// What stands behind the memory: each part at most once, in their order.
+/// Parses what follows the memory: each part at most once, in order.
 fn with_symbols<'a>(
     sample_type: SampleType,
     request: &'a [u8],
@@ -253,10 +256,10 @@ fn with_symbols<'a>(
 }
 
 impl<'a> Request<'a> {
-    /// Reads what stands in `request`.
+    /// Parses the content of `request`.
     ///
     /// # Errors
-    /// When it is not one.
+    /// Fails if it is invalid.
     pub fn read(text: &'a [u8]) -> Result<Self, BadLine> {
         let rest = text.strip_prefix(b"\"pid\": ").ok_or(BadLine::BadRequest)?;
         let (pid, rest) = integer(rest).ok_or(BadLine::BadNumber)?;
@@ -273,7 +276,7 @@ impl<'a> Request<'a> {
             injected: memmem::find(text, TIME).is_some(),
         };
         if let Some(text) = rest.strip_prefix(b", \"path\": \"") {
-            // The quote that ends it stays: what follows begins behind that.
+            // The closing quote stays: the next part begins after it.
             let (method, uri) = (
                 memmem::find(text, b"\", \"method\":"),
                 memmem::find(text, b"\", \"uri\":"),
@@ -303,7 +306,7 @@ impl<'a> Request<'a> {
     }
 }
 
-/// A text without what may stand before it: a space, and the opening quote.
+/// Strips a leading space and the opening quote.
 fn unquoted<'a>(text: &'a [u8], missing: &mut bool) -> &'a [u8] {
     let text = text.strip_prefix(b" ").unwrap_or(text);
     text.strip_prefix(b"\"").unwrap_or_else(|| {
@@ -313,10 +316,10 @@ fn unquoted<'a>(text: &'a [u8], missing: &mut bool) -> &'a [u8] {
 }
 
 impl<'a> Frame<'a> {
-    /// Reads what stands in `symbol` or `caller`.
+    /// Parses the content of `symbol` or `caller`.
     ///
     /// # Errors
-    /// When it is neither.
+    /// Fails if it is neither.
     pub fn read(text: &'a [u8]) -> Result<Self, BadLine> {
         let mut frame = Self::default();
         let mut rest = text;
@@ -345,17 +348,17 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// What follows `"name": "`.
+/// The text after `"name": "`.
 fn of_member<'a>(text: &'a [u8], name: &str) -> Option<&'a [u8]> {
     let text = text.strip_prefix(b"\"")?.strip_prefix(name.as_bytes())?;
     text.strip_prefix(b"\": \"")
 }
 
 impl<'a> Operation<'a> {
-    /// Reads what stands in `opline`.
+    /// Parses the content of `opline`.
     ///
     /// # Errors
-    /// When it is none.
+    /// Fails if it is invalid.
     pub fn read(text: &'a [u8]) -> Result<Self, BadLine> {
         let mut operation = Self::default();
         let mut rest = text;
@@ -383,7 +386,7 @@ impl<'a> Operation<'a> {
     }
 }
 
-/// The arguments in `arginfo` as they are shown, and whether one of them lost its value.
+/// The arguments in `arginfo` as shown, and whether one of them lost its value.
 pub fn arguments(text: &[u8]) -> impl Iterator<Item = (&[u8], bool)> {
     let text = text.strip_prefix(b"\"").unwrap_or(text);
     let text = text.strip_suffix(b"\"").unwrap_or(text);
@@ -400,7 +403,7 @@ pub fn arguments(text: &[u8]) -> impl Iterator<Item = (&[u8], bool)> {
     })
 }
 
-/// The digits that a text begins with, and what follows.
+/// The leading digits of a text, and the rest.
 fn digits(text: &[u8]) -> (&[u8], &[u8]) {
     let end = text.iter().position(|byte| !byte.is_ascii_digit());
     text.split_at(end.unwrap_or(text.len()))
@@ -420,7 +423,7 @@ fn integer(text: &[u8]) -> Option<(i64, &[u8])> {
     Some((if minus { number.checked_neg()? } else { number }, rest))
 }
 
-/// Seconds with up to ten decimals, in [`UNITS`].
+/// Parses seconds with up to ten decimals, in [`UNITS`].
 fn seconds(text: &[u8]) -> Option<(u64, &[u8])> {
     let (whole, rest) = digits(text);
     let whole = number(whole).filter(|it| *it <= SECONDS_MAX)?;
@@ -438,7 +441,8 @@ fn seconds(text: &[u8]) -> Option<(u64, &[u8])> {
     Some((whole.checked_mul(UNITS)?.checked_add(units)?, rest))
 }
 
-/// Bytes, and whether they were printed as a negative number: in 32 bits what is beyond 2 GiB wraps.
+/// Parses bytes, and whether they were printed as a negative number: in 32 bits, values beyond 2
+/// GiB wrap.
 fn memory(text: &[u8]) -> Result<((u64, bool), &[u8]), BadLine> {
     let (bytes, rest) = integer(text).ok_or(BadLine::BadNumber)?;
     match u64::try_from(bytes) {

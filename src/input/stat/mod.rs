@@ -1,8 +1,10 @@
-//! Samples of PHP's `stat` extension: from its socket to bytes, and from lines to what they say.
+//! Samples of PHP's `stat` extension: from its socket to bytes, and from lines to their content.
 //!
-//! PHP is the server. Each `[[stat]]` entry is a [`Source`] with a thread ([`client`]) that connects to it and does nothing but
-//! read, because PHP waits for who does not: what it reads goes into a [`Queue`], where the oldest gives way when the profile
-//! cannot follow. [`mod@line`] reads a line. What becomes of samples is the affair of [`profile`](crate::profile).
+//! PHP is the server. Each `[[stat]]` entry is a [`Source`] with a thread ([`client`]) that
+//! connects to it and only reads, because PHP blocks otherwise: the data goes into a [`Queue`],
+//! which drops the oldest when the profile cannot keep up. [`mod@line`] parses a line. Samples are
+//! processed by [`profile`](crate::profile). cannot follow. [`mod@line`] reads a line. What becomes
+//! of samples is the affair of [`profile`](crate::profile).
 
 pub mod client;
 mod counters;
@@ -19,23 +21,23 @@ pub use self::queue::{Chunk, Lines, QUEUE_BYTES_MAX, Queue};
 use super::record::Example;
 use crate::config::StatSource;
 
-/// Where samples come from: an entry, and what became of it.
+/// A source of samples: an entry and its state.
 #[derive(Debug)]
 pub struct Source {
     /// The entry.
     pub config: StatSource,
-    /// What was counted.
+    /// Its counters.
     pub counters: StatCounters,
-    /// What was read and not yet taken.
+    /// Data read but not yet processed.
     pub queue: Queue,
-    /// Why there is no connection, if there is none.
+    /// Why there is no connection, if so.
     pub problem: Mutex<Option<String>>,
-    /// The last line that was not taken.
+    /// The last rejected line.
     pub example: Mutex<Option<Example>>,
 }
 
 impl Source {
-    /// Nothing has come yet.
+    /// A source without data.
     #[must_use]
     pub fn new(config: StatSource) -> Arc<Self> {
         Arc::new(Self {
@@ -47,7 +49,7 @@ impl Source {
         })
     }
 
-    /// Counts a line that is not taken.
+    /// Counts a rejected line.
     pub fn reject(&self, reason: BadLine, line: &[u8]) {
         self.counters.lines_invalid.add_one(reason as usize);
         *self.example.lock() = Some(Example::of(reason.name(), line));

@@ -1,6 +1,8 @@
-//! Between the thread that reads and the one that takes samples: what was read, oldest first, and lines made of it.
+//! The queue between the reading thread and the one that processes samples, and the splitting into
+//! lines.
 //!
-//! Bounded in bytes ([`QUEUE_BYTES_MAX`]); when it is full the oldest chunk gives way and is counted, so reading never waits.
+//! Bounded in bytes ([`QUEUE_BYTES_MAX`]); when it is full the oldest chunk is dropped and counted,
+//! so reading never waits.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -10,26 +12,26 @@ use parking_lot::Mutex;
 
 use crate::limits::LINE_BYTES_MAX;
 
-/// Bytes that wait at most, for the memory plan.
+/// Most bytes waiting, for the memory plan.
 pub const QUEUE_BYTES_MAX: usize = 16 << 20;
 
-/// What a chunk is reckoned with beside its bytes.
+/// Overhead of a chunk, in bytes.
 const CHUNK_BYTES: usize = 64;
 
-/// What was read at once.
+/// The result of one read.
 #[derive(Debug)]
 pub struct Chunk {
     /// The number of the connection, from 1.
     pub connection: u64,
-    /// When it was read, monotonic milliseconds.
+    /// When it was read, in monotonic milliseconds.
     pub received_ms: u64,
-    /// Whether something between it and the chunk before gave way.
+    /// Whether data before it was dropped.
     pub after_gap: bool,
     /// The bytes.
     pub bytes: Box<[u8]>,
 }
 
-/// Chunks that wait.
+/// The waiting chunks.
 #[derive(Debug, Default)]
 pub struct Queue(Mutex<Waiting>);
 
@@ -41,7 +43,7 @@ struct Waiting {
 }
 
 impl Queue {
-    /// Puts a chunk in. Gives the bytes and line ends that gave way to it.
+    /// Adds a chunk. Returns the bytes and line ends dropped for it.
     pub fn push(&self, chunk: Chunk) -> (u64, u64) {
         let (mut bytes, mut lines) = (0_u64, 0_u64);
         let mut waiting = self.0.lock();
@@ -61,7 +63,7 @@ impl Queue {
         (bytes, lines)
     }
 
-    /// Takes the oldest one out.
+    /// Takes the oldest chunk.
     pub fn pop(&self) -> Option<Chunk> {
         let mut waiting = self.0.lock();
         let mut chunk = waiting.chunks.pop_front()?;
@@ -72,17 +74,19 @@ impl Queue {
     }
 }
 
-/// Makes lines of bytes. They end with a newline and with nothing else; of one that is too long the rest is passed over.
+/// Splits bytes into lines, which end with a newline only; the rest of one that is too long is
+/// skipped.
 #[derive(Debug, Default)]
 pub struct Lines {
-    /// The beginning of a line whose end has not come.
+    /// An incomplete line.
     begun: Vec<u8>,
-    /// Whether what comes up to the next newline is passed over.
+    /// Whether to skip to the next newline.
     skips: bool,
 }
 
 impl Lines {
-    /// Gives `take` the lines that end in these bytes; false: the line is longer than [`LINE_BYTES_MAX`], and that is its beginning.
+    /// Passes the lines that end in these bytes to `take`; with false, the line is longer than
+    /// [`LINE_BYTES_MAX`], and this is its start.
     pub fn feed(&mut self, mut bytes: &[u8], mut take: impl FnMut(&[u8], bool)) {
         while let Some(end) = memchr(b'\n', bytes) {
             let (line, rest) = bytes.split_at(end);
@@ -110,7 +114,7 @@ impl Lines {
         }
     }
 
-    /// What was begun does not go on: true if there was something.
+    /// Discards an incomplete line; returns whether there was one.
     pub fn cut(&mut self) -> bool {
         let began = !self.begun.is_empty();
         self.begun.clear();
@@ -118,7 +122,7 @@ impl Lines {
         began
     }
 
-    /// The next line begins at the next newline, because something before it is missing: true if a line was begun.
+    /// Skips to the next newline, because data is missing; returns whether a line was incomplete.
     pub fn resume(&mut self) -> bool {
         let began = self.cut();
         self.skips = true;

@@ -1,4 +1,4 @@
-//! Lines as they are, as they should be and as they lie; and what comes of a socket.
+//! Valid, defective and forged lines; and the reading of a socket.
 
 use std::io::Write as _;
 use std::os::unix::net::UnixListener;
@@ -125,7 +125,7 @@ fn what_is_no_sample_says_why() {
     assert_eq!(Request::read(request), Err(BadLine::BadRequest));
     assert_eq!(Frame::read(b"\"line\": 1"), Err(BadLine::BadSymbol));
     for cut in 0..USER.len() {
-        // Nothing of it is a sample, and nothing panics.
+        // No part of it is a sample, and nothing panics.
         if let Ok(line) = split(&USER[..cut]) {
             let read = Operation::read(line.operation.unwrap_or(b"x"));
             assert!(read.is_err(), "{cut}");
@@ -133,7 +133,7 @@ fn what_is_no_sample_says_why() {
     }
 }
 
-/// The lines of bytes that come in pieces of this length, and whether each was whole.
+/// The lines of bytes that arrive in pieces of this length, and whether each was whole.
 fn lines(bytes: &[u8], piece: usize) -> Vec<(usize, bool)> {
     let (mut lines, mut got) = (Lines::default(), Vec::new());
     for piece in bytes.chunks(piece) {
@@ -180,7 +180,7 @@ fn a_full_queue_lets_the_oldest_go() {
     assert_eq!((next.connection, next.after_gap), (7, false));
 }
 
-/// A source whose extension is at this path.
+/// A source whose extension has its socket at this path.
 pub(crate) fn source(path: &std::path::Path) -> Arc<Source> {
     let text = format!(
         "[[stat]]\nstream = 'unix://{}'\nname = 'web1'\nroot = '/var/www'\n",
@@ -224,7 +224,7 @@ fn a_connection_is_made_again_and_closed_at_once() {
     assert_eq!(source.queue.pop().map(|it| it.connection), Some(2));
     shutdown.request();
     client.join().unwrap();
-    // Whoever reads from a closed connection learns it.
+    // A read from a closed connection fails.
     let mut rest = Vec::new();
     std::io::Read::read_to_end(&mut stream, &mut rest).unwrap();
     assert!(rest.is_empty());

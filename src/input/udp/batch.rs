@@ -1,13 +1,15 @@
-//! `recvmmsg` into fixed buffers: up to 64 datagrams for one call into the kernel.
+//! `recvmmsg` into fixed buffers: up to 64 datagrams per system call.
 //!
-//! Each receiver thread makes one [`Batch`] and uses it for life: 64 buffers, each longer than any UDP datagram, with
-//! the headers that point to them. The buffers are virtual memory (4 MiB) until a datagram is written to them, so
-//! ordinary traffic keeps 64 pages in use, and the largest burst keeps all of it.
+//! Each receiver thread creates one [`Batch`] and keeps it: 64 buffers, each longer than any UDP
+//! datagram, with the headers that point to them. The buffers are virtual memory (4 MiB) until a
+//! datagram is written to them, so ordinary traffic keeps 64 pages in use, and the largest burst
+//! all of it.
 //!
-//! The standard library receives one datagram a call: 790 ns of processor time each against 655 in batches of 64
-//! (179 bytes, full buffer, EPYC), hence `unsafe` here. The invariant: `buffers`, `iovecs`, `headers` and `names` are
-//! allocated once, never resized, and every pointer that the kernel gets is made from them anew, right before the call, with no
-//! reference to them alive during it. No raw pointer leaves this file.
+//! The standard library receives one datagram per call: 790 ns of processor time each against 655
+//! in batches of 64 (179 bytes, full buffer, EPYC), hence `unsafe` here. The invariant: `buffers`,
+//! `iovecs`, `headers` and `names` are allocated once, never resized, and every pointer passed to
+//! the kernel is derived from them anew, right before the call, with no reference to them alive
+//! during it. No raw pointer leaves this file.
 #![expect(
     unsafe_code,
     reason = "recvmmsg has no safe wrapper that keeps its buffers between calls"
@@ -29,40 +31,41 @@ use crate::limits::DATAGRAM_BYTES_MAX;
 #[path = "batch/tests/stand_in.rs"]
 mod stand_in;
 
-/// Datagrams in one batch at most.
+/// Most datagrams in one batch.
 pub const BATCH_DATAGRAMS_MAX: usize = 64;
 
-/// Room for one datagram: a byte more than any may have, so that one which was cut off at the end of the buffer is
-/// longer than what the decoder looks at, and refused there (`too_long`). UDP cannot carry one; IPv6 jumbograms can.
-/// (Buffers that begin at other places of their pages, for the sake of the cache, made no difference.)
+/// Room for one datagram: a byte more than the maximum, so that one truncated at the end of the
+/// buffer is longer than the decoder accepts, and refused there (`too_long`). UDP cannot carry one;
+/// IPv6 jumbograms can. (Buffers at varying offsets in their pages, for the sake of the cache, made
+/// no difference.)
 const BUFFER_BYTES: usize = DATAGRAM_BYTES_MAX + 1;
 
 /// A `sockaddr_in` (16 bytes) or `sockaddr_in6` (28).
 type Name = [u8; size_of::<libc::sockaddr_in6>()];
 
-/// Bytes that one batch takes once the largest datagrams filled it, for the memory plan.
+/// Bytes of one batch once the largest datagrams filled it, for the memory plan.
 pub const BATCH_BYTES: usize = BATCH_DATAGRAMS_MAX
     * (BUFFER_BYTES + size_of::<libc::iovec>() + size_of::<libc::mmsghdr>() + size_of::<Name>());
 
-/// The memory that one receiver receives into. Not `Send`: it is made on the thread that uses it.
+/// The receive buffers of one receiver. Not `Send`: created on the thread that uses them.
 pub struct Batch {
     buffers: Vec<u8>,
     iovecs: Vec<libc::iovec>,
     headers: Vec<libc::mmsghdr>,
-    /// The senders' addresses as the kernel writes them; empty when nobody wants to know.
+    /// The senders' addresses as the kernel writes them; empty if they are not needed.
     names: Vec<Name>,
     /// Datagrams of the last call; the first `received` headers are valid.
     received: usize,
 }
 
 impl Batch {
-    /// Takes the buffers from the system, zeroed and untouched.
+    /// Allocates the buffers, zeroed and untouched.
     #[must_use]
     pub fn new() -> Self {
         Self::with_names(0)
     }
 
-    /// The same, and senders' addresses are received too ([`Batch::senders`]).
+    /// Like [`Batch::new`], with senders' addresses ([`Batch::senders`]).
     #[must_use]
     pub fn with_senders() -> Self {
         Self::with_names(BATCH_DATAGRAMS_MAX)
@@ -93,11 +96,13 @@ impl Batch {
         }
     }
 
-    /// Waits for one datagram, at most as long as the socket's receive timeout, then takes what else is there, and
-    /// returns how many that were. 0 when the wait ended without one (timeout, or a signal).
+    /// Waits for one datagram, at most as long as the socket's receive timeout, then takes any
+    /// others available, and returns their number. 0 if the wait ended without one (timeout, or a
+    /// signal).
     ///
     /// # Errors
-    /// What the kernel says, except the timeout and `EINTR`. The datagrams of the batch before are gone.
+    /// Errors of the kernel, except the timeout and `EINTR`. The datagrams of the previous batch
+    /// are gone.
     pub fn receive(&mut self, socket: BorrowedFd<'_>) -> io::Result<usize> {
         self.received = 0;
         let buffers = self.buffers.chunks_exact_mut(BUFFER_BYTES);
@@ -108,7 +113,7 @@ impl Batch {
         }
         for (header, name) in self.headers.iter_mut().zip(&mut self.names) {
             header.msg_hdr.msg_name = name.as_mut_ptr().cast();
-            // The kernel writes here how long each was.
+            // The kernel overwrites this with the length of each.
             header.msg_hdr.msg_namelen = size_of::<Name>() as libc::socklen_t;
         }
         let headers = self.headers.as_mut_ptr();
@@ -146,13 +151,14 @@ impl Batch {
             .map(|(header, buffer)| &buffer[..(header.msg_len as usize).min(BUFFER_BYTES)])
     }
 
-    /// The senders of [`Batch::datagrams`], in the same order, as [`bits`](super::senders::bits) of their addresses; nothing
-    /// if the batch was not made for that.
+    /// The senders of [`Batch::datagrams`], in the same order, as [`bits`](super::senders::bits) of
+    /// their addresses; empty if the batch was not created for that.
     pub fn senders(&self) -> impl Iterator<Item = u128> {
         self.names.iter().take(self.received).map(sender)
     }
 
-    /// Address and port of the sender of datagram `at`; unspecified if the batch was not made for that.
+    /// Address and port of the sender of datagram `at`; unspecified if the batch was not created
+    /// for that.
     #[must_use]
     pub fn sender(&self, at: usize) -> SocketAddr {
         let name = self.names.get(at).copied().unwrap_or_default();
@@ -162,8 +168,8 @@ impl Batch {
     }
 }
 
-/// The address in a `sockaddr`: the family in the first two bytes, then the port, then (IPv6: after four more bytes) the
-/// address. 0 for anything else, which no UDP socket gives.
+/// The address in a `sockaddr`: the family in the first two bytes, then the port, then (IPv6: after
+/// four more bytes) the address. 0 for anything else, which no UDP socket returns.
 fn sender(name: &Name) -> u128 {
     let [f0, f1, _, _, a, b, c, d, ..] = *name;
     match libc::c_int::from(u16::from_ne_bytes([f0, f1])) {
@@ -190,8 +196,8 @@ impl std::fmt::Debug for Batch {
     }
 }
 
-/// `tests/miri.sh`: every pointer that the kernel gets is one that may be written through, call after call, also when
-/// the batch has moved and was looked at in between.
+/// `tests/miri.sh`: every pointer passed to the kernel may be written through, call after call,
+/// also after the batch has moved and was read in between.
 #[cfg(test)]
 #[cfg(miri)]
 mod in_miri {
@@ -216,7 +222,7 @@ mod in_miri {
                 for (at, source) in sources.iter().enumerate() {
                     assert_eq!(*source, 0xffff_7f00_0000 + at as u128);
                 }
-                // To another place.
+                // Moves it.
                 batch = *Box::new(batch);
             }
         }
@@ -239,8 +245,8 @@ mod tests {
         (to, from)
     }
 
-    /// Receives so many datagrams and gives them with the number of calls that it took: one, unless the kernel of a busy
-    /// machine is late with some of them.
+    /// Receives this many datagrams; returns them and the number of calls: one, unless the kernel
+    /// of a busy machine is late with some of them.
     fn take(batch: &mut Batch, to: &UdpSocket, datagrams: usize) -> (Vec<Vec<u8>>, usize) {
         let (mut got, mut calls) = (Vec::new(), 0);
         while got.len() < datagrams {
@@ -322,7 +328,7 @@ mod tests {
                 expected.push(0xffff_7f09_0807);
             }
             let mut batch = Batch::with_senders();
-            // Twice: the kernel has written over the lengths of the names.
+            // Twice: the kernel has overwritten the lengths of the names.
             for _ in 0..2 {
                 for (number, from) in sources.iter().enumerate() {
                     let bytes = [number as u8; 3];

@@ -1,11 +1,12 @@
-//! What the kernel knows of a socket and we cannot count ourselves: the datagrams it threw away because the receive
-//! buffer was full, and how full that is.
+//! Data of the kernel on a socket: the datagrams it dropped because the receive buffer was full,
+//! and how full that is.
 //!
-//! A receiver asks once a second between two batches, and whoever shows the counters asks again, so the figure is
-//! never old. `getsockopt(SO_MEMINFO)` is there since Linux 4.12 and counts in 32 bits that wrap round; the exported
-//! counter does not.
+//! A receiver reads them once a second between two batches, and so does everything that shows the
+//! counters, so the figures are never old. `getsockopt(SO_MEMINFO)` exists since Linux 4.12 and
+//! counts in 32 bits that wrap; the exported counter does not.
 //!
-//! The `unsafe` code is one call that writes to an array on the stack of its function; no pointer survives it.
+//! The `unsafe` code is one call that writes to an array on its function's stack; no pointer
+//! survives it.
 #![expect(unsafe_code, reason = "socket2 and rustix have no SO_MEMINFO")]
 
 use std::fs;
@@ -17,21 +18,22 @@ use socket2::Socket;
 
 use crate::telemetry::SocketCounters;
 
-/// Values that `SO_MEMINFO` has (`SK_MEMINFO_VARS` in linux/sock_diag.h); a later kernel may know more of them, and
-/// fills in as many as there is room for.
+/// Number of values of `SO_MEMINFO` (`SK_MEMINFO_VARS` in linux/sock_diag.h); a later kernel may
+/// have more, and writes as many as there is room for.
 const MEMINFO_VALUES: usize = 9;
 
-/// What the kernel says of one socket.
+/// The kernel's data on one socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SocketMemory {
-    /// Datagrams dropped since the socket was opened; wraps round at 2^32.
+    /// Datagrams dropped since the socket was opened; wraps at 2^32.
     pub drops: u32,
-    /// Bytes that wait in the receive buffer, as the kernel counts them (with its own book-keeping).
+    /// Bytes waiting in the receive buffer, as the kernel counts them (including its own
+    /// book-keeping).
     pub queued_bytes: u32,
 }
 
-/// What all UDP sockets of this machine may hold together, bytes (`net.ipv4.udp_mem`, the last figure); `None`: not shown
-/// here, as in a network namespace of its own.
+/// The limit in bytes for all UDP sockets of this machine together (`net.ipv4.udp_mem`, the last
+/// figure); `None` if not visible, as in a separate network namespace.
 #[must_use]
 pub fn udp_memory_max() -> Option<u64> {
     let text = fs::read_to_string("/proc/sys/net/ipv4/udp_mem").ok()?;
@@ -39,7 +41,7 @@ pub fn udp_memory_max() -> Option<u64> {
     Some(pages.saturating_mul(rustix::param::page_size() as u64))
 }
 
-/// Keeps the kernel's figures in the counters of one socket up to date. Any thread may ask.
+/// Keeps the kernel's figures in the counters of one socket up to date. Usable on any thread.
 #[derive(Debug, Clone)]
 pub struct KernelGauge {
     socket: Arc<Socket>,
@@ -56,7 +58,7 @@ impl KernelGauge {
     /// Reads the kernel's figures into the counters.
     ///
     /// # Errors
-    /// When the kernel does not say; the counters stay as they were.
+    /// Fails if the kernel does not answer; the counters stay as they were.
     pub fn refresh(&self) -> io::Result<()> {
         let memory = read(self.socket.as_fd())?;
         self.counters.kernel_drops.raise_to(memory.drops);
@@ -67,8 +69,7 @@ impl KernelGauge {
     }
 }
 
-/// The number by which the kernel knows a socket, in whichever process it is, until the machine is restarted; 0 when it
-/// does not say.
+/// The kernel's id for a socket, the same in every process until reboot; 0 if unavailable.
 #[must_use]
 pub fn cookie(socket: &Socket) -> u64 {
     rustix::net::sockopt::socket_cookie(socket).unwrap_or_default()
@@ -77,7 +78,7 @@ pub fn cookie(socket: &Socket) -> u64 {
 /// The kernel's figures for `socket`.
 ///
 /// # Errors
-/// What the kernel says, for instance one that has no `SO_MEMINFO`.
+/// Errors of the kernel, for instance one without `SO_MEMINFO`.
 pub fn read(socket: BorrowedFd<'_>) -> io::Result<SocketMemory> {
     let mut values = [0_u32; MEMINFO_VALUES];
     let mut bytes = size_of_val(&values) as libc::socklen_t;
@@ -110,7 +111,8 @@ mod tests {
 
     const PATIENCE: Duration = Duration::from_secs(60);
 
-    /// A socket with the smallest buffer, `sent` datagrams of 1,000 bytes, and how many of them it still had.
+    /// A socket with the smallest buffer, `sent` datagrams of 1,000 bytes, and how many of them it
+    /// still has.
     fn overfull(address: &str, sent: u32) -> (Arc<Socket>, u32) {
         let to = UdpSocket::bind(address).unwrap();
         let from = UdpSocket::bind(address).unwrap();

@@ -1,13 +1,15 @@
-//! The receiver: batch -> decode -> push, for as long as the daemon runs.
+//! The receiver: batch -> decode -> push, as long as the daemon runs.
 //!
-//! `daemon.rs` starts one thread a socket with [`run`], and hands it all it needs: socket, decoder, its end of the
-//! ring, counters, clock and stop flag. The thread takes no memory after its start, waits for the next datagram when
-//! they come slowly and for two milliseconds' worth of them when they come fast, and logs nothing that a sender can
-//! cause. Counts are kept in plain numbers and booked once a batch; the clock is read once a batch, so all datagrams
-//! of a batch carry the same second.
+//! `daemon.rs` starts one thread per socket with [`run`], and passes all it needs: socket, decoder,
+//! its end of the ring, counters, clock and stop flag. The thread allocates nothing after its
+//! start, waits for the next datagram when they arrive slowly and for two milliseconds' worth of
+//! them when they arrive fast, and logs nothing that a sender can cause. Counts are kept in plain
+//! numbers and booked once per batch; the clock is read once per batch, so all datagrams of a batch
+//! have the same second.
 //!
-//! The stop flag is looked at after every batch, and at least ten times a second. What then still waits in the
-//! socket's buffer is received for half a second at most, unless the socket lives on with who handed it over.
+//! The stop flag is checked after every batch, and at least ten times a second. Data still in the
+//! socket's buffer is then received for at most half a second, unless the socket lives on with the
+//! supervisor that passed it.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -31,27 +33,29 @@ use crate::telemetry::log::Limit;
 
 /// Waiting for datagrams.
 pub static RECEIVE: Instrument = Instrument::wait("wait/io/socket/udp/receive", "recv");
-/// Datagrams become records in the ring.
+/// Turns datagrams into records in the ring.
 pub static DECODE_BATCH: Instrument = Instrument::new("stage/receive/decode batch");
 
-/// How often the kernel is asked for its drops.
+/// Interval at which the kernel's drops are read.
 const KERNEL_GAUGE_MS: u64 = 1000;
 
-/// One line about its not saying them in this time: it will not get better.
+/// At most one log line per this time if they cannot be read: that will not get better.
 const GAUGE_LOG_MS: u64 = 3_600_000;
 
-/// Pause after an error of the kernel, so that one which stays (no memory) does not take a whole processor.
+/// Pause after an error of the kernel, so that a persistent one (no memory) does not take a whole
+/// processor.
 const ERROR_PAUSE: Duration = Duration::from_millis(10);
 
-/// How long what waits in a socket's buffer is received after the stop: a buffer of 64 MB is empty long before, unless
-/// packets go on coming as fast as they are taken.
+/// How long a socket's buffer is drained after a stop: a buffer of 64 MB is empty long before,
+/// unless packets keep arriving as fast as they are taken.
 const DRAIN_MAX: Duration = Duration::from_millis(500);
 
-/// One line about such errors in this time.
+/// At most one log line per this time about such errors.
 const ERROR_LOG_MS: u64 = 10_000;
 
-/// Receives from `socket` until `shutdown` is requested. Datagrams that `senders` lets through are decoded; records go to
-/// `producer`, all counts to `counters`, which must be those that the ring has for this producer.
+/// Receives from `socket` until `shutdown` is requested. Decodes datagrams that `senders` admits;
+/// records go to `producer`, all counts to `counters`, which must be those that the ring has for
+/// this producer.
 pub fn run<D: Decode>(
     socket: &ReceiveSocket,
     senders: Option<Arc<Senders>>,
@@ -123,18 +127,19 @@ pub fn run<D: Decode>(
     refresh(clock.mono_ms());
 }
 
-/// Longest pause of a receiver that has taken all there was: short beside the gathering period, and what comes meanwhile
-/// stays in the processor's caches.
+/// Longest pause of a receiver that has drained its socket: short compared with the gathering
+/// period, and data that arrives meanwhile stays in the processor's caches.
 const PAUSE_MAX: Duration = Duration::from_millis(2);
 
-/// The fastest that a buffer is taken to fill, bytes of it a microsecond: half a million packets a second, a kilobyte each
-/// with what the kernel keeps beside them.
+/// The fastest that a buffer is assumed to fill, in bytes per microsecond: half a million packets a
+/// second, a kilobyte each with the kernel's overhead.
 const FILLS_BYTES_PER_US: usize = 512;
 
-/// Pauses while packets come fast: to be woken for each of them costs receiver and sender more than the packet itself.
+/// Pauses while packets arrive fast: waking for each of them costs receiver and sender more than
+/// the packet itself.
 ///
-/// What comes meanwhile waits in the socket's buffer; a pause is as long as a quarter of it lasts, and at most
-/// [`PAUSE_MAX`]. Packets that come farther apart than that are each taken at once.
+/// Packets meanwhile wait in the socket's buffer; a pause lasts as long as a quarter of it takes to
+/// fill, at most [`PAUSE_MAX`]. Packets farther apart than that are each received at once.
 #[derive(Debug)]
 struct Pauses {
     length: Duration,
@@ -150,14 +155,14 @@ impl Pauses {
         }
     }
 
-    /// To be called when a batch of so many was taken.
+    /// Call this after a batch of `received` datagrams.
     fn after(&mut self, received: usize) {
         if self.due(received, Instant::now()) {
             thread::sleep(self.length);
         }
     }
 
-    /// Whether they came fast: a batch of so many was taken at `now`.
+    /// Whether packets arrive fast, given a batch of `received` datagrams at `now`.
     fn due(&mut self, received: usize, now: Instant) -> bool {
         if received == BATCH_DATAGRAMS_MAX {
             return false;
@@ -172,7 +177,7 @@ impl Pauses {
 /// Decodes batches into the ring.
 struct BatchHandler<'a, D> {
     senders: Option<Arc<Senders>>,
-    /// What they say of each datagram of a batch; empty without them.
+    /// Verdicts of `senders` on each datagram of a batch; empty without them.
     verdicts: Vec<Result<(), RejectReason>>,
     decoder: D,
     producer: Producer,
@@ -181,7 +186,7 @@ struct BatchHandler<'a, D> {
 }
 
 impl<D: Decode> BatchHandler<'_, D> {
-    /// Decodes the datagrams of a batch, and counts.
+    /// Decodes and counts the datagrams of a batch.
     fn handle(&mut self, batch: &Batch, received: usize) {
         let mut stage = DECODE_BATCH.begin();
         stage.worked(received as u64);
@@ -201,7 +206,7 @@ impl<D: Decode> BatchHandler<'_, D> {
             if D::WANTS_SENDER {
                 self.decoder.sender(batch.sender(at));
             }
-            // Why one is rejected is in the decoder's counts.
+            // The reason for rejection is in the decoder's counts.
             let _: Result<u32, _> =
                 self.decoder
                     .decode(datagram, received_secs, &mut self.producer);
@@ -210,7 +215,7 @@ impl<D: Decode> BatchHandler<'_, D> {
         self.counters.datagrams_received.add(received as u64);
         self.counters.received_bytes.add(bytes);
         self.counters.add_decoded(&self.decoder.take_counts());
-        // Last: what can be popped has been counted.
+        // Last: records that can be popped have been counted.
         self.producer.publish();
     }
 }

@@ -1,12 +1,14 @@
-//! Who sends: which networks may, how much one sender may, and how much each has sent.
+//! Senders: which networks may send, how much each sender may send, and how much each has sent.
 //!
-//! A receiver asks [`Senders::pass`] about each batch before it decodes it; a datagram that is not let through is counted as
-//! invalid with the reason, like any other. There is one table for all receivers, of fixed size: 4,096 senders have a row of
-//! their own, further ones share the row "other" until a row has not been used for a minute. The table is locked for
-//! as long as a batch is counted or the list is copied, some microseconds. A sender's address can be forged, so this tells
-//! who sends and stops who sends too much by mistake; it proves nothing.
+//! A receiver calls [`Senders::pass`] for each batch before it decodes it; a refused datagram is
+//! counted as invalid with the reason, like any other. There is one table for all receivers, of
+//! fixed size: 4,096 senders have a row of their own, further ones share the row "other" until a
+//! row has not been used for a minute. The table is locked while a batch is counted or the list is
+//! copied, some microseconds. A sender's address can be forged, so this shows who sends and stops
+//! those who send too much by mistake; it proves nothing.
 //!
-//! With nothing of this configured receivers have no table, and the kernel is not even asked for addresses.
+//! Without such configuration receivers have no table, and the kernel is not even asked for
+//! addresses.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -21,33 +23,34 @@ use parking_lot::Mutex;
 use crate::input::record::RejectReason;
 use crate::instruments::Instrument;
 
-/// What is counted by sender.
+/// Waits for the table of senders.
 pub(crate) static TABLE: Instrument = Instrument::wait("wait/synch/mutex/udp/senders", "lock");
 
-/// Senders that have a row of their own.
+/// Most senders with a row of their own.
 pub const SENDERS_MAX: usize = 4096;
-/// After so long without a datagram a row may be given to another sender, milliseconds.
+/// Milliseconds without a datagram after which a row may be reassigned.
 const STALE_MS: u64 = 60_000;
-/// How often a full table is searched for such rows, milliseconds.
+/// Milliseconds between two searches of a full table for such rows.
 const SWEEP_MS: u64 = 1_000;
-/// Nanoseconds of a second: what a sender may save up of its rate.
+/// Nanoseconds of a second: the burst that a sender may save up.
 const BURST_NS: u64 = 1_000_000_000;
 
-/// Bytes of the table, for the memory plan: a map has a power of two of places, of which seven eighths may be taken.
+/// Bytes of the table, for the memory plan: the slots of a map are a power of two, of which seven
+/// eighths may be used.
 pub const TABLE_BYTES: usize = 2 * SENDERS_MAX * (size_of::<(u128, Row)>() + 1);
 
-/// One sender, and what is counted of it.
+/// One sender and its counts.
 #[derive(Debug, Default)]
 struct Row {
     counts: Counts,
-    /// When its bucket is full again, nanoseconds of the monotonic clock.
+    /// When its bucket is full again, in nanoseconds of the monotonic clock.
     full_ns: u64,
-    /// When it last sent, milliseconds of the monotonic clock.
+    /// When it last sent, in milliseconds of the monotonic clock.
     seen_ms: u64,
 }
 
 impl Row {
-    /// Takes one datagram out of the bucket, if it is in there.
+    /// Takes one datagram out of the bucket, if there is one.
     fn take_one(&mut self, now_ns: u64, each_ns: u64) -> bool {
         let after = self.full_ns.max(now_ns) + each_ns;
         let is_there = after <= now_ns + BURST_NS;
@@ -58,14 +61,14 @@ impl Row {
     }
 }
 
-/// What was counted of one sender.
+/// The counts of one sender.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Datagrams received.
     pub datagrams: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Those of them that were not decoded.
+    /// Datagrams that were refused.
     pub refused: u64,
 }
 
@@ -82,7 +85,7 @@ impl AddAssign for Counts {
 pub struct SenderCounts {
     /// Its address.
     pub address: IpAddr,
-    /// What it sent since it has its row.
+    /// Its counts since it got its row.
     pub counts: Counts,
     /// Milliseconds since its last datagram.
     pub silent_ms: u64,
@@ -93,21 +96,21 @@ pub struct SenderCounts {
 pub struct Senders {
     table: Mutex<Table>,
     allowed: Ranges,
-    /// Nanoseconds of the bucket for a datagram; 0: as many as there are.
+    /// Nanoseconds of the bucket per datagram; 0 for no limit.
     each_ns: u64,
 }
 
 #[derive(Debug)]
 struct Table {
-    /// By address, see [`bits`].
+    /// Rows by address, see [`bits`].
     rows: HashMap<u128, Row, RandomState>,
-    /// What senders without a row of their own sent, and those that lost theirs.
+    /// Counts of senders without a row of their own, and of those that lost theirs.
     other: Row,
     swept_ms: u64,
 }
 
 impl Table {
-    /// The row of `sender`: its own, a new one, or the one that many share.
+    /// The row of `sender`: its own, a new one, or the shared one.
     fn row(&mut self, sender: u128, now_ms: u64) -> &mut Row {
         if self.rows.len() >= SENDERS_MAX && !self.rows.contains_key(&sender) {
             if now_ms >= self.swept_ms + SWEEP_MS {
@@ -120,7 +123,7 @@ impl Table {
         self.rows.entry(sender).or_default()
     }
 
-    /// Takes the rows of those who were silent for long.
+    /// Removes the rows of senders that were silent for long.
     fn sweep(&mut self, now_ms: u64) {
         self.swept_ms = now_ms;
         self.rows.retain(|_, row| {
@@ -134,8 +137,8 @@ impl Table {
 }
 
 impl Senders {
-    /// An empty table. `allow` are the networks that may send, none: all; `rate_max` the datagrams a second that one
-    /// sender may send, 0: any number.
+    /// An empty table. `allow` are the networks that may send, empty for all; `rate_max` is the
+    /// limit in datagrams per second and sender, 0 for none.
     #[must_use]
     pub fn new(allow: &[IpNet], rate_max: u32) -> Arc<Self> {
         Arc::new(Self {
@@ -155,8 +158,8 @@ impl Senders {
         self.allowed.contains(bits(sender))
     }
 
-    /// Counts datagrams (sender, see [`bits`], and length) that came in together, and says to `verdicts` of each whether
-    /// it is decoded, or why it is not.
+    /// Counts datagrams (sender, see [`bits`], and length) that arrived together, and adds a
+    /// verdict on each to `verdicts`: whether it is decoded, or why not.
     pub fn pass(
         &self,
         datagrams: impl Iterator<Item = (u128, usize)>,
@@ -183,7 +186,7 @@ impl Senders {
         }));
     }
 
-    /// The senders that have sent the most datagrams, at most `limit` of them, and all others together.
+    /// The senders with the most datagrams, at most `limit` of them, and the sum of all others.
     #[must_use]
     pub fn list(&self, limit: usize, now_ms: u64) -> (Vec<SenderCounts>, Counts) {
         let table = TABLE.lock(&self.table);
@@ -203,7 +206,7 @@ impl Senders {
     }
 }
 
-/// Networks as ranges of addresses, sorted, none touching another.
+/// Networks as sorted ranges of addresses that do not touch.
 #[derive(Debug)]
 struct Ranges(Option<Vec<(u128, u128)>>);
 
@@ -231,7 +234,7 @@ impl Ranges {
     }
 }
 
-/// An address as a number: that of IPv6, an IPv4 address mapped into it. Never 0 for what can send.
+/// An address as a number: IPv6, or an IPv4 address mapped into it. Never 0 for a real sender.
 #[must_use]
 pub fn bits(address: IpAddr) -> u128 {
     match address {

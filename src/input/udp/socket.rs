@@ -1,13 +1,15 @@
 //! The UDP sockets: every socket option is set in this file.
 //!
-//! `daemon.rs` calls [`open`] once at start; each [`ReceiveSocket`] then goes to a receiver thread of its own. An
-//! address gets one or more sockets that share its port (SO_REUSEPORT). The kernel picks the socket by a hash of the
-//! sender's and the receiver's address and port, so **all packets of one sending socket land on one of ours**: a
-//! host with many PHP workers spreads well, one busy `pinbad load` keeps one receiver busy and leaves the rest idle.
+//! `daemon.rs` calls [`open`] once at start; each [`ReceiveSocket`] then goes to its own receiver
+//! thread. An address gets one or more sockets that share its port (SO_REUSEPORT). The kernel picks
+//! the socket by a hash of the sender's and the receiver's address and port, so **all packets of
+//! one sending socket land on one of ours**: a host with many PHP workers spreads well, one busy
+//! `pinbad load` keeps one receiver busy and leaves the rest idle.
 //!
-//! SO_REUSEPORT would also let a second daemon of the same user bind the port and take half of the packets. The first
-//! socket of an address is therefore bound without it, which fails if anyone else is there, and gets the option
-//! only then, which lets our others in and nobody who asks the same question.
+//! SO_REUSEPORT would also let a second daemon of the same user bind the port and take half of the
+//! packets. The first socket of an address is therefore bound without it, which fails if anyone
+//! else is there, and gets the option only then, which admits our other sockets but no other
+//! process doing the same.
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -17,19 +19,20 @@ use std::time::Duration;
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-/// How long a receiver waits for a datagram before it looks at the stop flag: the most that a stop has to wait for it.
+/// How long a receiver waits for a datagram before it checks the stop flag: the most that a stop
+/// has to wait for it.
 const RECEIVE_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// Why there is no socket. The text says which setting to change.
+/// The reason why there is no socket. The text says which setting to change.
 #[derive(Debug, thiserror::Error)]
 pub enum SocketError {
-    /// Somebody else has the port.
+    /// The port is in use.
     #[error(
         "cannot receive on {address}: the address is in use, maybe by another pinbad; \
          stop that one, or give another address with `ingest.listen` (or --udp)"
     )]
     InUse {
-        /// The address asked for.
+        /// The requested address.
         address: SocketAddr,
     },
     /// Two of our own addresses collide.
@@ -39,47 +42,48 @@ pub enum SocketError {
     Overlap {
         /// The address that could not be bound.
         address: SocketAddr,
-        /// One that comes before it in the list.
+        /// An earlier one in the list.
         other: SocketAddr,
     },
-    /// Anything else that the kernel refuses at an address: not ours, not permitted, no IPv6.
+    /// Any other refusal by the kernel: not our address, not permitted, no IPv6.
     #[error("cannot receive on {address}, see `ingest.listen` (or --udp): {action}: {source}")]
     Refused {
-        /// The address asked for.
+        /// The requested address.
         address: SocketAddr,
-        /// What was being done.
+        /// The action that failed.
         action: &'static str,
-        /// What the kernel says.
+        /// The kernel's error.
         source: io::Error,
     },
-    /// A socket that was handed over.
+    /// A socket passed by a supervisor.
     #[error("cannot receive on a socket that was handed over (LISTEN_FDS): {0}")]
     ActivatedSockets(io::Error),
 }
 
-/// What became of `ingest.recv_buffer`.
+/// The result of `ingest.recv_buffer`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RecvBuffer {
-    /// Bytes asked for.
+    /// Bytes requested.
     pub asked_bytes: usize,
-    /// Bytes granted, in the same measure; less than asked for if `net.core.rmem_max` is smaller and the process may
-    /// not go beyond it (CAP_NET_ADMIN).
+    /// Bytes granted, in the same measure; fewer if `net.core.rmem_max` is smaller and the process
+    /// may not exceed it (CAP_NET_ADMIN).
     pub granted_bytes: usize,
-    /// Bytes that the kernel really sets aside: twice as much, because it counts its own book-keeping too. A
-    /// datagram of up to a few hundred bytes takes 768 or more of these, so 64 MiB are room for about 170,000.
+    /// Bytes that the kernel really sets aside: twice as much, because it counts its own
+    /// book-keeping too. A datagram of up to a few hundred bytes takes 768 or more of these, so 64
+    /// MiB are room for about 170,000.
     pub kernel_bytes: usize,
 }
 
-/// A bound socket, with what a receiver needs to know of it.
+/// A bound socket, with the data that a receiver needs.
 #[derive(Debug)]
 pub struct ReceiveSocket {
     /// The socket; shared with the gauge that reads the kernel's drops.
     pub socket: Arc<Socket>,
-    /// Where it is bound: the real port if 0 was asked for.
+    /// The bound address: the real port if 0 was requested.
     pub address: SocketAddr,
     /// Its receive buffer.
     pub buffer: RecvBuffer,
-    /// Whether somebody else opened it, and keeps it when this process ends.
+    /// Whether it was passed by a supervisor, which keeps it when this process ends.
     pub handed_over: bool,
 }
 
@@ -88,7 +92,7 @@ pub struct ReceiveSocket {
 /// For port 0 the first socket gets a free port and the others of the address share it.
 ///
 /// # Errors
-/// When an address cannot be had; sockets opened before are closed again.
+/// Fails if an address cannot be bound; sockets opened before are closed again.
 pub fn open(
     addresses: &[SocketAddr],
     receivers: usize,
@@ -120,12 +124,12 @@ fn open_group(
         let socket = Socket::new(domain, Type::DGRAM.cloexec(), Some(Protocol::UDP));
         let socket = at(address, "making a socket", socket)?;
         if address.is_ipv6() {
-            // Else [::] would take IPv4 too, and collide with 0.0.0.0 beside it.
+            // Otherwise [::] would take IPv4 too, and collide with 0.0.0.0 next to it.
             at(address, "setting IPV6_V6ONLY", socket.set_only_v6(true))?;
         }
         let timeout = socket.set_read_timeout(Some(RECEIVE_TIMEOUT));
         at(address, "setting SO_RCVTIMEO", timeout)?;
-        // Before it is bound: from then on datagrams arrive.
+        // Before binding: from then on datagrams arrive.
         let buffer = set_recv_buffer(&socket, recv_buffer_bytes);
         let buffer = at(address, "setting the receive buffer", buffer)?;
         let share = || at(address, "setting SO_REUSEPORT", socket.set_reuse_port(true));
@@ -153,7 +157,7 @@ fn open_group(
     Ok(())
 }
 
-/// What came of an action for `address`.
+/// Wraps the error of an action for `address`.
 fn at<T>(address: SocketAddr, action: &'static str, done: io::Result<T>) -> Result<T, SocketError> {
     done.map_err(|source| SocketError::Refused {
         address,
@@ -162,10 +166,10 @@ fn at<T>(address: SocketAddr, action: &'static str, done: io::Result<T>) -> Resu
     })
 }
 
-/// Takes sockets that somebody else has opened and bound: they get the options that [`open`] gives its own.
+/// Adopts bound sockets from a supervisor: they get the options that [`open`] gives its own.
 ///
 /// # Errors
-/// When the system refuses one.
+/// Fails if the system refuses an option.
 pub fn adopt(
     sockets: Vec<UdpSocket>,
     recv_buffer_bytes: usize,
@@ -173,7 +177,7 @@ pub fn adopt(
     let adopt = |socket: UdpSocket| {
         let address = socket.local_addr()?;
         let socket = Socket::from(socket);
-        // The flag belongs to the socket, and whoever opened it may have set it.
+        // The flag belongs to the socket, and the supervisor may have set it.
         socket.set_nonblocking(false)?;
         socket.set_read_timeout(Some(RECEIVE_TIMEOUT))?;
         Ok(ReceiveSocket {
@@ -189,17 +193,19 @@ pub fn adopt(
         .map_err(SocketError::ActivatedSockets)
 }
 
-/// What the kernel would grant to a socket, without an address: for when that one is taken.
+/// The buffer that the kernel would grant to a socket, without an address: for when that one is in
+/// use.
 ///
 /// # Errors
-/// When the system refuses a socket.
+/// Fails if the system refuses a socket.
 pub fn grantable(recv_buffer_bytes: usize) -> io::Result<RecvBuffer> {
     let any = |domain| Socket::new(domain, Type::DGRAM.cloexec(), Some(Protocol::UDP));
     let socket = any(Domain::IPV4).or_else(|_| any(Domain::IPV6))?;
     set_recv_buffer(&socket, recv_buffer_bytes)
 }
 
-/// Asks with SO_RCVBUFFORCE, which needs CAP_NET_ADMIN, then with SO_RCVBUF, which `net.core.rmem_max` bounds.
+/// Uses SO_RCVBUFFORCE, which needs CAP_NET_ADMIN, then SO_RCVBUF, which `net.core.rmem_max`
+/// bounds.
 fn set_recv_buffer(socket: &Socket, asked_bytes: usize) -> io::Result<RecvBuffer> {
     // The kernel doubles the figure in 31 bits.
     let bytes = asked_bytes.min(i32::MAX as usize / 2);
@@ -215,7 +221,7 @@ fn set_recv_buffer(socket: &Socket, asked_bytes: usize) -> io::Result<RecvBuffer
     })
 }
 
-/// Whether one of the two addresses takes what the other one asks for.
+/// Whether the two addresses conflict.
 fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
     let same_ip =
         one.ip() == other.ip() || one.ip().is_unspecified() || other.ip().is_unspecified();
@@ -223,10 +229,10 @@ fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
 }
 
 impl ReceiveSocket {
-    /// The socket as the standard library has it, for tests and tools; the descriptor is a new one.
+    /// The socket as a standard library type, for tests and tools; the descriptor is a new one.
     ///
     /// # Errors
-    /// When the process has no descriptor left.
+    /// Fails if the process has no descriptor left.
     pub fn try_clone(&self) -> io::Result<UdpSocket> {
         self.socket.try_clone().map(UdpSocket::from)
     }
@@ -241,7 +247,7 @@ mod tests {
         "127.0.0.1:0".parse().unwrap()
     }
 
-    /// How many datagrams each socket gets, once `all` of them are there.
+    /// How many datagrams each socket gets, once `all` of them have arrived.
     fn received(sockets: &[ReceiveSocket], all: usize) -> Vec<usize> {
         let start = std::time::Instant::now();
         let mut got = vec![0; sockets.len()];

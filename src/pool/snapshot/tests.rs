@@ -1,4 +1,5 @@
-//! Pools written piece by piece while they go on, and read back: whole, into smaller ones, and from chunks that cannot be.
+//! Pools saved piece by piece while in use, and restored: whole, into smaller ones, and from
+//! invalid chunks.
 
 use std::time::Duration;
 
@@ -19,7 +20,7 @@ fn config(requests: usize, timers: usize) -> PoolConfig {
     }
 }
 
-/// A pool and the decoder that goes with it.
+/// A pool and its decoder.
 struct Filled {
     pool: Pool,
     decoder: Decoder,
@@ -34,7 +35,7 @@ impl Filled {
         }
     }
 
-    /// Requests number `from..until`, a hundred a second.
+    /// Sends requests number `from..until`, a hundred a second.
     fn send(&mut self, from: u64, until: u64) {
         let mut timers = Vec::new();
         for n in from..until {
@@ -58,7 +59,7 @@ impl Filled {
         }
     }
 
-    /// All rows as text, names written out.
+    /// All rows as text, with names.
     fn rows(&self, now_ms: u64) -> Vec<String> {
         let pool = &self.pool;
         let ids = pool.requests.oldest_id()..pool.requests.next_id();
@@ -132,7 +133,7 @@ fn rows_come_back_as_they_were_and_go_on() {
     assert_eq!(after.rows(now_ms), before.rows(now_ms));
     assert_eq!(after.pool.origins.len(), before.pool.origins.len());
     assert_eq!(after.pool.tag_sets.len(), before.pool.tag_sets.len());
-    // And all are let go of with the last row: nothing that was restored is held twice.
+    // All are released with the last row: nothing restored is held twice.
     for filled in [&mut before, &mut after] {
         filled.pool.clear();
         filled.pool.go_on_from(1 << 40, 1 << 41);
@@ -176,7 +177,7 @@ fn timers_that_a_smaller_pool_did_not_keep_are_not_taken_from_the_next_request()
     let mut after = Filled::new(500, 2_000);
     after.restore(&before.chunks(600), None, 600);
     after.send(12, 16);
-    // What is there can be written, and read again.
+    // The result can be saved and restored again.
     let mut again = Filled::new(500, 2_000);
     again.restore(&after.chunks(600), None, 600);
     assert_eq!(again.rows(600), after.rows(600));
@@ -221,7 +222,7 @@ fn chunks_that_cannot_be_end_in_an_error_and_nothing_worse() {
             restored.ok()
         });
         refused += u64::from(restored.is_none());
-        // Whatever it was, the pool works on.
+        // The pool works regardless.
         after.send(100, 110);
         after.pool.clear();
         restored.is_some()

@@ -1,8 +1,10 @@
-//! Changes to the set of reports: made, filled and dropped, one at a time, and written down where that is wanted.
+//! Changes to the set of reports: creating, filling, dropping and, where asked for, persisting
+//! them, one at a time.
 //!
-//! Called on a front end's thread that may block. A change is written to `state.dir` before it is made, and not made when
-//! that fails, so what a client was told holds after a restart. A new report is filled a few thousand raw rows
-//! at a time, so that the merger goes on meanwhile. How many there may be is [`REPORTS_MAX`].
+//! Called on a front end's thread that may block. A change is written to `state.dir` before it is
+//! made and abandoned when the write fails, so whatever a client was told still holds after a
+//! restart. A new report is filled a few thousand raw rows at a time, so that the merger goes on
+//! meanwhile. The number of reports is limited by [`REPORTS_MAX`].
 
 use std::sync::Arc;
 
@@ -22,11 +24,12 @@ pub(crate) static CHANGES: Instrument = Instrument::wait("wait/synch/mutex/state
 /// A report that was made later is filled from the raw rows: in requests.
 pub(crate) static BACK_FILL: Instrument = Instrument::new("stage/report/back-fill");
 
-/// Raw rows taken into a new report under one hold of the lock: a few hundred microseconds.
+/// Raw rows added to a new report under one hold of the lock, which takes a few hundred
+/// microseconds.
 const FILL_REQUESTS: usize = 2_048;
 
 impl Catalog {
-    /// Makes what a form asks for, and keeps it.
+    /// Creates the report of a form and persists it.
     pub(super) fn create(&self, form: &ReportForm) -> Result<ReportSummary, QueryError> {
         let name = &form.name;
         let target = read_form(form, &self.defaults).map_err(bad_form)?;
@@ -63,7 +66,8 @@ impl Catalog {
         summary
     }
 
-    /// Drops what was made at run time, also what is kept on disk alone because it could not be made at start.
+    /// Drops a report made at run time, even one that exists only on disk because it could not be
+    /// made at start.
     pub(super) fn remove(&self, name: &str) -> Result<(), QueryError> {
         let mut changes = CHANGES.lock(&self.changes);
         self.check_open(changes.as_ref())?;
@@ -87,7 +91,7 @@ impl Catalog {
         Ok(())
     }
 
-    /// Drops a live report, if there is one of that name.
+    /// Drops the live report of that name, if there is one.
     pub(super) fn drop_live(&self, name: &str) {
         {
             let mut live = writing(&self.live);
@@ -98,12 +102,12 @@ impl Catalog {
         self.made_ms.write().remove(name);
     }
 
-    /// Ends all changes and lets go of `state.dir`, for the next daemon to use.
+    /// Ends all changes and releases `state.dir` for the next daemon.
     pub(crate) fn close(&self) {
         *CHANGES.lock(&self.changes) = None;
     }
 
-    /// Whether changes are still made.
+    /// Checks that changes are still possible.
     fn check_open(&self, state: Option<&State>) -> Result<(), QueryError> {
         if self.persistent && state.is_none() {
             return Err(QueryError::Busy("the daemon is stopping".to_owned()));
@@ -111,7 +115,8 @@ impl Catalog {
         Ok(())
     }
 
-    /// Whether there may be another report, and of this name. Holds as long as `changes` is held.
+    /// Checks that there is room for another report and that the name is free. The result holds as
+    /// long as `changes` is held.
     pub(super) fn check_room(&self, name: &str) -> Result<(), QueryError> {
         if let Some(by) = self.own_name(name) {
             return Err(QueryError::ReportExists {
@@ -128,7 +133,7 @@ impl Catalog {
         Ok(())
     }
 
-    /// Who made the report or table that has this name.
+    /// Returns who made the report or table of this name.
     pub(super) fn own_name(&self, name: &str) -> Option<DefinedBy> {
         if let Some(entry) = answering(&self.live).reports.find(name) {
             return Some(entry.defined_by.clone());
@@ -138,13 +143,14 @@ impl Catalog {
         Some(table.defined_by.clone())
     }
 
-    /// The same for a name by which something can be read, an alias too.
+    /// Like `own_name`, for any name by which something can be read, aliases included.
     fn defined_by(&self, name: &str) -> Option<DefinedBy> {
         self.own_name(name)
             .or_else(|| StatusTable::aliased(name).map(|_| DefinedBy::BuiltIn))
     }
 
-    /// Makes a report whose name is free, and fills it from the raw rows, a few at a time so that the merger goes on meanwhile.
+    /// Creates a report whose name is free and fills it from the raw rows, a few at a time so that
+    /// the merger goes on meanwhile.
     pub(super) fn make(&self, definition: Definition, by: &DefinedBy) {
         let definition = Arc::new(definition);
         let now_ms = self.clock.mono_ms();

@@ -1,6 +1,7 @@
-//! Two spans of a report as one table: each number with what it was before, and by which part it changed.
+//! Two spans of a report as one table: each number with its earlier value and the relative change.
 //!
-//! Rows are joined by key when the table is made; values are looked up in the two tables when they are asked for.
+//! Rows are joined by key when the table is built; values are looked up in the two tables on
+//! demand.
 
 use super::past_table::PastTable;
 use crate::query::error::QueryError;
@@ -12,29 +13,29 @@ use crate::value::{Column, ColumnType, Unit, Value};
 #[derive(Debug)]
 pub(super) struct Compared {
     columns: Vec<Column>,
-    /// For each column that of the report, and what of it is shown.
+    /// For each column, the report's column, and the part of it that is shown.
     shown: Vec<(usize, Shown)>,
     now: PastTable,
     before: PastTable,
-    /// The rows of either that have a key.
+    /// The rows of either span for a key.
     rows: Vec<(Option<usize>, Option<usize>)>,
-    /// Whether both were counted for about equally long, so that their sums can be compared.
+    /// Whether both were counted for about equally long, so that their sums are comparable.
     has_sums: bool,
 }
 
-/// By which part one span may have been counted for longer than the other before their sums are not compared.
+/// Largest relative difference in counted time for sums to be comparable.
 const LONGER: f64 = 0.02;
 
-/// What a column of a comparison shows.
+/// The content of a comparison's column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Shown {
-    /// What a row is called, in whichever span it is.
+    /// A key, from either span.
     Key,
-    /// A value of the span that was asked for.
+    /// A value of the requested span.
     Now,
-    /// The same of the span before.
+    /// The value of the span before.
     Before,
-    /// By which part it changed.
+    /// The relative change.
     Change,
 }
 
@@ -64,7 +65,7 @@ impl Compared {
         self.has_sums
     }
 
-    /// The columns of a comparison of a report with these.
+    /// The columns of a comparison of a report with this layout.
     fn columns(layout: &ColumnLayout) -> Vec<(Column, (usize, Shown))> {
         let mut all = Vec::new();
         for (at, LayoutColumn { column, cell }) in layout.columns().iter().enumerate() {
@@ -86,12 +87,12 @@ impl Compared {
         all
     }
 
-    /// Whether a column of the report grows with the time for which it is counted.
+    /// Whether a column grows with the time counted.
     fn is_sum(&self, at: usize) -> bool {
         matches!(self.now.layout().columns()[at].cell, Cell::Sum(..))
     }
 
-    /// Where the columns by which rows can be chosen are.
+    /// The indexes of the columns by which rows can be selected.
     pub(super) fn key_columns(layout: &ColumnLayout) -> Vec<usize> {
         let columns = Self::columns(layout).into_iter().enumerate();
         let keys = columns.filter(|(_, (_, (_, shown)))| *shown == Shown::Key);
@@ -99,7 +100,7 @@ impl Compared {
     }
 }
 
-/// By which part of the one before a number is more; none without either, or of nothing.
+/// The relative change of a number; `None` without either, or if the earlier one is 0.
 fn change(now: &Value<'_>, before: &Value<'_>) -> Option<f64> {
     let number = |value: &Value<'_>| value.number().filter(|number| number.is_finite());
     let (now, before) = number(now).zip(number(before))?;

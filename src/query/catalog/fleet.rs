@@ -1,7 +1,8 @@
-//! The past of many pinbads together, as ClickHouse adds it up ([`clickhouse::Fleet`](crate::clickhouse::Fleet)).
+//! The past of many pinbads together, as summed by ClickHouse
+//! ([`clickhouse::Fleet`](crate::clickhouse::Fleet)).
 //!
-//! What is shown of it is made as it is at home. An answer says which collectors it lacks: each ships for how long it counted which
-//! report, busy or idle, so one that ships nothing is late or down.
+//! Results are derived as for local data. An answer names missing collectors: each ships how long
+//! it counted which report, busy or idle, so one that ships nothing is late or down.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -15,10 +16,10 @@ use crate::query::question::{Fleet, LineQuestion, Spans, moved, shipped_until};
 use crate::report::gain::Sum;
 use crate::series::Metric;
 
-/// Seconds by which a collector may have counted for less than the span before that is said.
+/// Missing seconds of a collector, compared with the span, that are worth a remark.
 const SHORT_SECS: u64 = 60;
 
-/// Why there is no answer about the fleet.
+/// The error when the fleet cannot be reached.
 pub(super) fn away(problem: &str) -> QueryError {
     QueryError::Busy(format!(
         "the fleet cannot be asked: {problem}; what this daemon has itself is there without fleet, dc and collector"
@@ -53,7 +54,7 @@ impl Catalog {
         added.collect()
     }
 
-    /// What one row of it gained, by the step.
+    /// The gain of one row by step.
     pub(super) fn fleet_steps(
         &self,
         dataset: &Arc<Dataset>,
@@ -84,7 +85,7 @@ impl Catalog {
         steps().map_err(|problem| away(&problem))
     }
 
-    /// What one row of it gained.
+    /// The gain of one row.
     pub(super) fn fleet_sum(
         &self,
         dataset: &Arc<Dataset>,
@@ -115,7 +116,7 @@ impl Catalog {
         Ok(there.rows(dataset, span, &fleet.dcs, &fleet.collectors))
     }
 
-    /// What is lacking.
+    /// Remarks on missing data.
     fn fleet_remarks(
         &self,
         rows: &FleetRows,
@@ -145,7 +146,7 @@ impl Catalog {
             remarks.push("nothing was shipped in this span and the 7 days before it".to_owned());
         }
         let end = span.end.min(shipped);
-        // Who is late stands first.
+        // The latest collectors come first.
         let mut late = Vec::new();
         for it in &collectors {
             let name = format!("collector {:?} (dc {:?})", it.collector, it.dc);
@@ -190,7 +191,7 @@ impl Catalog {
     }
 }
 
-/// Whole minutes.
+/// Widens to whole minutes.
 fn outwards(span: &Range<u64>) -> Range<u64> {
     let minute = Resolution::Minute;
     minute.begin(span.start)..span.end.next_multiple_of(minute.secs())

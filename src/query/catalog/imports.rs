@@ -1,4 +1,4 @@
-//! Logs that are imported: counted in the past by the reports whose past is kept now.
+//! Imports logs: counts them in the past of all reports that are kept now.
 
 use serde_json::{Value as Json, json};
 
@@ -8,11 +8,11 @@ use crate::merger::answering;
 use crate::query::error::QueryError;
 
 impl Catalog {
-    /// Counts lines of a log in the minutes that they name: what became of them. `name`: the hostname of their requests;
-    /// `covered_to`: what the answer about the lines before them said.
+    /// Counts lines of a log in the minutes that they name; returns the results. `name`: the
+    /// hostname of their requests; `covered_to`: from the answer for the preceding lines.
     ///
     /// # Errors
-    /// Also [`QueryError::NotKept`] when they cannot be written.
+    /// Also [`QueryError::NotKept`] if they cannot be written.
     pub fn import_log(
         &self,
         lines: &[u8],
@@ -37,7 +37,7 @@ impl Catalog {
     }
 }
 
-/// What there is to be said of a piece beside its size.
+/// Counts of a piece to return, in addition to its size.
 const COUNTS: [&str; 5] = [
     "requests",
     "swaps",

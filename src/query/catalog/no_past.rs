@@ -1,4 +1,4 @@
-//! The past in a program that was built without it: every answer says so.
+//! The past in a build without support for it: every answer says so.
 
 use std::ops::Range;
 use std::sync::Arc;

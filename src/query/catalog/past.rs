@@ -1,8 +1,8 @@
-//! Reports over spans of the past: rows of the history, added up, in whatever columns the report has.
+//! Reports over spans of the past: sums over rows of history, in any of the report's columns.
 //!
-//! Called on a front end's thread, without the lock of the live data but for the definition. Sums are read at once,
-//! histograms when a table is asked to [`load`](Table::load) the columns that need them, for the rows that are shown. Two
-//! spans that are compared become one table, joined by key.
+//! Called on a front end's thread, without the lock of the live data except for the definition.
+//! Sums are read at once, histograms when a table is asked to [`load`](Table::load) columns that
+//! need them, for the rows shown. Two spans in a comparison become one table, joined by key.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ use crate::report::histogram::BucketLayout;
 use crate::report::row_key::{key_texts, push_key};
 use crate::series::{Metric, Span, Spreads};
 
-/// Why sums of two spans have no change.
+/// The reason why sums of two spans have no change.
 const UNEQUAL: &str =
     "the two spans were not counted for equally long: changes of sums are left out";
 
@@ -71,7 +71,7 @@ impl Catalog {
         })
     }
 
-    /// The past on disk, or why there is none.
+    /// The history, or why there is none.
     pub(super) fn kept_history(&self) -> Result<&History, QueryError> {
         let history = self.status.history.as_ref();
         let history = history.ok_or_else(QueryError::no_history)?;
@@ -81,14 +81,14 @@ impl Catalog {
         }
     }
 
-    /// The past on disk, if one is kept.
+    /// The history, if one is kept.
     #[must_use]
     pub fn history(&self) -> Option<&History> {
         let history = self.status.history.as_ref();
         history.filter(|history| history.why_off().is_none())
     }
 
-    /// Whose past is kept: that of reports as they are defined now.
+    /// The datasets of reports as currently defined.
     #[must_use]
     pub fn kept_datasets(&self) -> Vec<Dataset> {
         let live = answering(&self.live);
@@ -100,31 +100,31 @@ impl Catalog {
     }
 }
 
-/// Rows of a span, added up.
+/// Sums over the rows of a span.
 pub(super) struct Added {
-    /// As it was widened.
+    /// The span, after widening.
     pub(super) span: Range<u64>,
-    /// The coarsest rows that they were made from.
+    /// The coarsest resolution used.
     pub(super) resolution: Resolution,
     pub(super) sums: Sums,
     pub(super) covered_secs: u64,
-    /// What is lacking.
+    /// Remarks on missing data.
     pub(super) remarks: Vec<String>,
 }
 
-/// What a row, or all rows together, gained in each step of a span.
+/// The gain of a row, or of the total, in each step of a span.
 pub(super) struct Steps {
     pub(super) from: u64,
     pub(super) step: u64,
     pub(super) resolution: Resolution,
     pub(super) sums: Vec<Option<Sum>>,
-    /// In how many seconds of each step requests were counted.
+    /// Seconds of each step in which requests were counted.
     pub(super) secs: Vec<u64>,
     pub(super) remarks: Vec<String>,
 }
 
 impl Kept<'_> {
-    /// The rows of the span, and those of the span before.
+    /// Sums over the span, and over the span before.
     fn add_up(&self, spans: &Spans) -> Vec<Added> {
         let Self {
             dataset, history, ..
@@ -139,7 +139,7 @@ impl Kept<'_> {
             let asked = &spans.span;
             let found = plan(moved(&now.span, asked, before));
             match before.end <= asked.start && found.span.end > now.span.start {
-                // Made wider itself: there all is of whole hours or days.
+                // Widened itself: there everything is in whole hours or days.
                 true => plan(moved(
                     &now.span,
                     &now.span,
@@ -161,7 +161,7 @@ impl Kept<'_> {
         added.collect()
     }
 
-    /// The same of one row, by the step.
+    /// Likewise for one row, by step.
     fn steps(&self, question: &LineQuestion) -> Steps {
         let Self {
             dataset, history, ..
@@ -293,10 +293,10 @@ impl Catalog {
         })
     }
 
-    /// The names of the keys by which a row of a report is known.
+    /// The names of the keys that identify a row of a report.
     ///
     /// # Errors
-    /// As [`Catalog::report`].
+    /// As for [`Catalog::report`].
     pub fn past_keys(&self, name: &str) -> Result<Vec<String>, QueryError> {
         Ok(self.kept(name)?.dataset.keys.clone())
     }
@@ -304,7 +304,7 @@ impl Catalog {
     /// Metrics of one row of a report over a span.
     ///
     /// # Errors
-    /// As [`Catalog::report`].
+    /// As for [`Catalog::report`].
     pub fn past_lines(&self, name: &str, question: &LineQuestion) -> Result<PastLines, QueryError> {
         let kept = self.kept(name).map_err(|error| self.suggesting(error))?;
         let steps = match &question.whose {
@@ -410,7 +410,8 @@ impl Catalog {
         Ok(histogram.map(|histogram| spread(&definition, histogram.iter())))
     }
 
-    /// Data centres and collectors of the fleet, as far as answers about it have named them; `None`: there is no fleet.
+    /// Data centres and collectors of the fleet, as far as seen in answers; `None` if there is no
+    /// fleet.
     pub fn fleet_members(&self) -> Option<Vec<(String, String)>> {
         Some(self.status.fleet.as_ref()?.members())
     }
@@ -429,11 +430,11 @@ pub(super) fn rfc3339(secs: u64) -> String {
     moment.to_rfc3339_opts(SecondsFormat::Secs, true)
 }
 
-/// For how long requests were counted in a span.
+/// How long requests were counted in a span.
 pub(super) struct Covered {
-    /// Of the definition that is asked for.
+    /// Under the requested definition.
     pub(super) own: Coverage,
-    /// Definitions of the same name that counted in it, and for how long.
+    /// Other definitions of the same name that counted in it, and for how long.
     others: Vec<(String, u64)>,
 }
 
@@ -458,7 +459,7 @@ impl Covered {
             }
             let found = Coverage::of(&row.totals);
             if hash == Some(&dataset.hash) {
-                // A row a key.
+                // One row per key.
                 covered.own = found;
             } else if found.secs > 0 {
                 let hash = hash.unwrap_or_default().to_owned();
@@ -468,7 +469,7 @@ impl Covered {
         covered
     }
 
-    /// What is lacking in an answer.
+    /// Remarks on missing data in an answer.
     fn remarks(&self, plan: &Plan, kept_from: Option<u64>) -> Vec<String> {
         let mut remarks = Vec::new();
         match kept_from {
@@ -487,7 +488,7 @@ impl Covered {
     }
 }
 
-/// What was not counted as it should have been.
+/// Remarks on requests that were not counted properly.
 pub(super) fn uncounted(covered: &Coverage) -> impl Iterator<Item = String> + use<> {
     let Coverage {
         secs: _,

@@ -1,7 +1,9 @@
-//! Raw requests of the past: the newest or the slowest of a span that match a search, and one request in full.
+//! Raw requests of the past: the newest or the slowest of a span that match a search, and one
+//! request in full.
 //!
-//! Called on a front end's thread. A search has what it found so far, and looks for `SEARCH_MAX` at most; what it did not
-//! come to is said. Rows are those that the live table would show, with their run and their weight.
+//! Called on a front end's thread. A search keeps its results so far, and runs for at most
+//! `SEARCH_MAX`; unread data is reported. Rows are those of the live table, with their run and
+//! weight.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -47,7 +49,7 @@ const TIME: &str = "req_time_us";
 pub(super) const TAGS: &str = "tags";
 pub(super) const TAGS_EXACT: &str = "tags_exact";
 
-/// A request as it is shown.
+/// A request as shown.
 type Shown = Vec<Value<'static>>;
 
 impl Catalog {
@@ -98,7 +100,7 @@ impl Catalog {
         })
     }
 
-    /// Raw requests as they are kept, and what is lacking of a span.
+    /// The stored raw requests, and remarks on missing parts of a span.
     pub(super) fn kept_requests(
         &self,
         span: &Range<u64>,
@@ -145,14 +147,14 @@ impl Catalog {
     /// One raw request of a run, from disk or memory: its row has `run` and `weight` too.
     ///
     /// # Errors
-    /// Also [`QueryError::UnknownRequest`] when it is not kept.
+    /// Also [`QueryError::UnknownRequest`] if it is not kept.
     pub(super) fn past_request(&self, run: u64, id: u64) -> Result<RequestDetail, QueryError> {
         let at = self.kept_history()?.requests();
         let now = at.unpublished.as_ref();
         let is_now = now.is_some_and(|now| now.run() == run && now.begin <= id);
         let in_pool = self.raw.as_ref().filter(|_| is_now);
         let in_pool = in_pool.and_then(|pool| pool.request(id).ok());
-        // Whether it was kept, and with which weight, is found out soon where the second is known.
+        // Whether it was kept, and with which weight, is found quickly if the second is known.
         let received = in_pool.as_ref().and_then(|detail| {
             let timestamp = detail.row.column("timestamp")?;
             match detail.row.value(0, timestamp) {
@@ -198,7 +200,7 @@ impl Catalog {
         })
     }
 
-    /// The columns of a row: where they lie in files, and what is made of them.
+    /// The columns of a row: their names in files, and conversions.
     fn past_columns(&self) -> Vec<(&'static str, Form)> {
         let live = FixedTable::Request.columns(&self.defaults);
         let live = live
@@ -219,10 +221,10 @@ impl Catalog {
     }
 }
 
-/// What is said of numbers that are estimates.
+/// The remark on estimated numbers.
 pub(super) const SAMPLED: &str = "of most requests only a sample is kept";
 
-/// Whether not all requests are kept now.
+/// Whether only a sample of requests is kept now.
 pub(super) fn is_sample(at: &RequestsAt) -> bool {
     at.unpublished.as_ref().is_some_and(|now| now.is_sample)
 }
@@ -297,11 +299,12 @@ pub(super) fn clipped(number: u64) -> i64 {
 }
 
 fn is(name: &str, wanted: u64) -> Expr {
-    // What files cannot have is not found: they have no negative numbers.
+    // Files contain no negative numbers, so this matches nothing.
     ident(name).eq(lit(i64::try_from(wanted).unwrap_or(-1)))
 }
 
-/// The value of the first tag of a name: tags as their text says, and exactly where that could be read in two ways.
+/// The value of the first tag of a name: parsed from the text of tags, or from the exact form if
+/// that is ambiguous.
 pub(super) fn first_tag<'t>(tags: &'t str, exact: &str, name: &str) -> Option<Cow<'t, str>> {
     if !exact.is_empty() {
         let Pairs(pairs) = serde_json::from_str(exact).ok()?;
@@ -313,7 +316,7 @@ pub(super) fn first_tag<'t>(tags: &'t str, exact: &str, name: &str) -> Option<Co
     of_name.map(|(_, value)| Cow::Borrowed(value))
 }
 
-/// A condition on columns of files, by a function of them: not NULL, a Boolean for each row.
+/// A condition computed by a function of columns of files: not NULL, a Boolean for each row.
 pub(super) fn tested<const N: usize>(
     what: &str,
     columns: [&str; N],
@@ -339,13 +342,13 @@ pub(super) fn tested<const N: usize>(
     test.call(columns.map(ident).to_vec())
 }
 
-/// An expression over columns of files, to be computed.
+/// Compiles an expression over columns of files.
 fn physical(expr: &Expr, schema: &SchemaRef) -> Result<Arc<dyn PhysicalExpr>, DataFusionError> {
     let columns = DFSchema::try_from(Arc::clone(schema))?;
     create_physical_expr(expr, &columns, &Default::default(), &Default::default())
 }
 
-/// Reads the rows of a table for which conditions on columns of files hold.
+/// Reads the rows of a table that satisfy conditions on columns of files.
 pub(super) fn reader(
     at: &RequestsAt,
     table: &'static str,
@@ -365,7 +368,8 @@ pub(super) fn reader(
     Reader::new(at, wanted, 0, 1)
 }
 
-/// The timers of requests one after the other, as far as there is room for them. What is in memory is looked through once.
+/// The timers of requests one after the other, as far as there is room. Data in memory is searched
+/// once.
 fn timers_of(
     at: &RequestsAt,
     names: impl IntoIterator<Item = RequestName> + Clone,
@@ -424,7 +428,7 @@ pub(super) fn timer(batch: &RecordBatch, row: usize) -> TimerDetail {
     }
 }
 
-/// Calls `each` for what a table has of a request.
+/// Calls `each` for the rows of a table that belong to a request.
 fn of_request(
     at: &RequestsAt,
     table: &'static str,
@@ -479,7 +483,7 @@ pub(super) fn text<'b>(batch: &'b RecordBatch, name: &str, row: usize) -> &'b st
     texts.map_or("", |texts| texts.value(row))
 }
 
-/// A JSON object in its order: a name may come twice.
+/// A JSON object in order: a name may occur twice.
 pub(super) struct Pairs(pub(super) Vec<(String, String)>);
 
 impl<'de> Deserialize<'de> for Pairs {

@@ -1,7 +1,7 @@
 //! A report over a span of the past as a table.
 //!
-//! Sums are there from the start; histograms are read when a table is asked to [`load`](Table::load) the columns that need
-//! them, for the rows that are shown.
+//! Sums are available from the start. Histograms are read when [`load`](Table::load) asks for
+//! columns that need them, and only for the rows shown.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -25,9 +25,9 @@ pub(super) struct PastTable {
     definition: Arc<Definition>,
     sums: Sums,
     pub(super) reading: Reading,
-    /// Buckets of a doubling to which histograms are folded, as a power of two.
+    /// Buckets per doubling to which histograms are folded, as a power of two.
     bits: u32,
-    /// The rows whose histograms were read.
+    /// Whether the histogram of each row has been read.
     loaded: Vec<bool>,
 }
 
@@ -43,7 +43,7 @@ impl PastTable {
         let rows = rows.map(|row| (&*row.key, row.is_other, row.totals, row.extremes));
         let mut reading = Reading::of_rows(definition, rows);
         reading.covered_secs = covered_secs.max(1);
-        // All rates are over the time in which requests were counted.
+        // All rates are per second in which requests were counted.
         reading.window_secs = reading.covered_secs as f64;
         reading.as_of_ms = as_of_ms;
         Self {
@@ -60,7 +60,7 @@ impl PastTable {
         &self.sums
     }
 
-    /// In how many seconds requests were counted.
+    /// Returns the number of seconds in which requests were counted.
     pub(super) fn covered_secs(&self) -> u64 {
         self.reading.covered_secs
     }

@@ -1,7 +1,7 @@
-//! Raw timers of a span of the past, summed up by any tags.
+//! Raw timers of a span of the past, summed by any tags.
 //!
-//! The requests that match are found first, then their timers. When those are too many, some of all are taken, from the whole
-//! span alike, and each stands for several; where a request stood for several before, so do its timers.
+//! Matching requests are found first, then their timers. If those are too many, a sample is taken,
+//! uniformly over the span, and each stands for several, multiplying any weight of its request.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -29,22 +29,23 @@ use crate::report::definition::{Field, KeySource};
 
 /// Bytes of texts of a request that take no more than a timer.
 const TEXT_BYTES: usize = 64;
-/// Texts that are remembered, so that they are looked through once.
+/// Texts cached, so that they are searched once.
 const REMEMBERED: usize = 1 << 14;
 
-/// What is known of a request: many are alike.
+/// Data on a request, shared by similar ones.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Origin {
     script_name: String,
-    /// In the order of the keys that are asked for; `None`: it has no such tag, or the key is one of the timer.
+    /// In the order of the requested keys; `None` if it has no such tag, or the key is one of the
+    /// timer.
     keys: Vec<Option<String>>,
 }
 
-/// A request: what is known of it, and how many timers it has.
+/// A request: its data, and the number of its timers.
 type Found = (Arc<Origin>, usize);
 
 impl Catalog {
-    /// The raw timers of the requests of a span that match, unix seconds, summed up by keys of choice.
+    /// The raw timers of matching requests in a span of unix seconds, summed by any keys.
     ///
     /// # Errors
     /// [`QueryError::NoHistory`].
@@ -142,7 +143,7 @@ impl Origin {
     }
 }
 
-/// Adds up the timers of requests.
+/// Sums the timers of requests.
 fn add_timers(
     at: &RequestsAt,
     (span, requests): (&Range<u64>, &HashMap<(i64, i64), Found>),

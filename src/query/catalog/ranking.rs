@@ -1,9 +1,9 @@
-//! Reports in other columns than their own: as the page shows them, all in the same, and with further percentiles.
+//! Reports in columns other than their own: the common columns of pages, and further percentiles.
 //!
-//! The engine keeps the same sums and histograms for every report; which of them its columns show is a matter of its
-//! shape. So a report can be read in another shape at no cost to the merger, and nothing needs to be defined for it.
-//! Called on a front end's thread; the lock is held as for any other reading.
-//! Several reports are read in one go, and kept for a moment for others who look at the same.
+//! The engine keeps the same sums and histograms for every report; its layout decides which of them
+//! its columns show. So a report can be read in another layout at no cost to the merger, and
+//! nothing needs to be defined for it. Called on a front end's thread; the lock is held as for any
+//! other read. Several reports are read together, and kept for a moment for other readers.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,17 +20,17 @@ use crate::report::selection::RowSelection;
 use crate::report::{Entry, read};
 use crate::value::{Column, Value};
 
-/// How long others are shown the same reading. Pages ask when a second has passed, all of them at about that moment.
+/// How long a reading is shared. Pages ask once a second, all of them at about the same moment.
 const SHARED_FOR: Duration = Duration::from_millis(200);
-/// Rows of all readings together that are kept for that.
+/// Most rows of all shared readings together.
 pub const RANKED_ROWS_MAX: usize = 25_000;
 
-/// A reading that was made a moment ago.
+/// A recent reading.
 #[derive(Debug)]
 pub(super) struct Ranked {
     read_at: Instant,
     as_of_ms: u64,
-    /// What it was before it got other columns.
+    /// The definition before it got other columns.
     of: Arc<Definition>,
     columns: Columns,
     definition: Arc<Definition>,
@@ -44,7 +44,7 @@ impl Ranked {
 }
 
 impl Catalog {
-    /// The reports in these columns. Who comes while they are read waits, and finds them made.
+    /// The reports in these columns. Concurrent callers wait and share the result.
     pub(super) fn ranked(
         &self,
         names: &[&str],
@@ -109,7 +109,8 @@ impl Catalog {
         Ok(answers)
     }
 
-    /// The columns of a report with these percentiles too, and about how many rows it has; `None`: it is no report with rows.
+    /// The columns of a report with these percentiles too, and its approximate number of rows;
+    /// `None` if it is not a report with rows.
     #[cfg(feature = "sql")]
     #[must_use]
     pub fn columns_with(&self, name: &str, percentiles: &[f64]) -> Option<(Vec<Column>, usize)> {
@@ -193,7 +194,7 @@ pub(super) fn spread(
     }
 }
 
-/// A report that has rows of its own, not one that shows a histogram.
+/// A report with rows of its own, as opposed to a histogram view.
 fn with_rows<'a>(live: &'a Live, name: &str) -> Result<&'a Entry, QueryError> {
     let entry = live.reports.find(name);
     let entry = entry.filter(|entry| !entry.definition.layout.is_histogram_view());

@@ -1,8 +1,8 @@
-//! The last readings of reports: who asks again before anything has changed gets the same one.
+//! Caches the last readings of reports: repeated questions share one until something changes.
 //!
-//! Kept by the catalog under a lock of its own, which is held for a moment. Bounded in number and in bytes (a line of the memory
-//! plan): the oldest goes first, and one that is larger than all may be is not kept. What is out of date goes when
-//! anything is read.
+//! Kept by the catalog under a separate lock, which is held briefly. Bounded in number and in bytes
+//! (a line of the memory plan): the oldest goes first, and one larger than the limit is not kept.
+//! Outdated ones are removed with any read.
 
 use std::sync::Arc;
 
@@ -13,15 +13,15 @@ use crate::report::read;
 use crate::report::reading::{ANSWER_ROW_BYTES, Reading, Want};
 use crate::report::selection::RowSelection;
 
-/// Rows from which on some are chosen before the others are read.
+/// Number of rows from which on a selection is made before the others are read.
 const CHOSEN_FROM: usize = 4_096;
 
-/// Readings that are kept at most.
+/// Most readings.
 const READINGS_MAX: usize = 8;
-/// What they may take together, bytes: one of 100,000 rows, or more that are smaller.
+/// Most bytes of all together: one of 100,000 rows, or several smaller ones.
 pub const READINGS_BYTES_MAX: usize = 32 << 20;
 
-/// A reading, and what it was made from.
+/// A reading and its source.
 #[derive(Debug)]
 pub(super) struct Kept {
     pub(super) definition: Arc<Definition>,
@@ -30,17 +30,17 @@ pub(super) struct Kept {
     pub(super) reading: Arc<Reading>,
 }
 
-/// The readings that are kept, oldest first.
+/// The cached readings, oldest first.
 #[derive(Debug, Default)]
 pub(super) struct Readings(Vec<Kept>);
 
 impl Readings {
-    /// Takes out what is not current any more: to be dropped where nobody waits for that.
+    /// Takes out outdated ones, to be dropped where nobody waits.
     pub(super) fn take_stale(&mut self, is_current: impl Fn(&Kept) -> bool) -> Vec<Kept> {
         self.0.extract_if(.., |kept| !is_current(kept)).collect()
     }
 
-    /// The reading of a report as it is now, with at least what is wanted.
+    /// The current reading of a report, with at least the wanted parts.
     pub(super) fn find(
         &self,
         definition: &Arc<Definition>,
@@ -57,7 +57,7 @@ impl Readings {
         found.map(|kept| Arc::clone(&kept.reading))
     }
 
-    /// Keeps a reading in place of the last one of its report.
+    /// Caches a reading in place of the last one of its report.
     pub(super) fn keep(&mut self, new: Kept) {
         self.forget(&new.definition.name);
         let bytes = new.reading.heap_bytes();
@@ -74,12 +74,12 @@ impl Readings {
         self.0.push(new);
     }
 
-    /// Lets go of a report's.
+    /// Removes a report's reading.
     pub(super) fn forget(&mut self, name: &str) {
         self.0.retain(|kept| kept.definition.name != name);
     }
 
-    /// Lets go of all.
+    /// Removes all.
     pub(super) fn clear(&mut self) {
         self.0.clear();
     }
@@ -113,7 +113,8 @@ impl Catalog {
             };
         }
         let version = live.reports.version(&entry);
-        // Few rows are read as a whole, and kept; so are those that were asked for before, when nothing has changed.
+        // Few rows are read as a whole, and cached; so are those requested before, if nothing has
+        // changed.
         let rows = live.reports.rows(&entry);
         let mut is_whole = rows < CHOSEN_FROM || layout.is_histogram_view();
         {
@@ -132,8 +133,8 @@ impl Catalog {
             is_whole |= again.is_some() && rows * ANSWER_ROW_BYTES <= READINGS_BYTES_MAX;
         }
         let now_ms = self.clock.unix_ms();
-        // The last one of this report is read into, if it is of about this size: it is of no use to anybody else, unless it is being
-        // written.
+        // Reuses the memory of the last one of this report, if it has about this size: nobody else
+        // needs it, unless it is being written. written.
         let fits = |kept: &mut Kept| {
             Arc::ptr_eq(&kept.definition, definition)
                 && kept.reading.histograms.is_empty()
@@ -203,14 +204,14 @@ mod tests {
         );
         readings.keep(of(4, 1000));
         assert_eq!(names(&readings)[5..], ["r8", "r9", "r4"]);
-        // As many of the oldest go as have to.
+        // As many of the oldest go as necessary.
         readings.keep(of(20, 31 << 20));
         assert_eq!(names(&readings).len(), 8);
         readings.keep(of(21, 2 << 20));
         assert_eq!(names(&readings), ["r21"]);
         readings.keep(of(22, 29 << 20));
         assert_eq!(names(&readings), ["r21", "r22"]);
-        // One that is too large leaves the others, but not the last one of its own report.
+        // One that is too large only removes the last one of its own report.
         readings.keep(of(22, 33 << 20));
         assert_eq!(names(&readings), ["r21"]);
     }

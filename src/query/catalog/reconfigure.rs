@@ -1,8 +1,9 @@
-//! Another set of configured reports while the daemon runs: what is not wanted any more goes, what is new is made.
+//! Applies a new set of configured reports at run time: removes unwanted ones and creates new ones.
 //!
-//! Called on the thread that reads signals, with definitions that are right in themselves. A report that is defined as
-//! before stays as it is, with all it has counted; one that is defined otherwise is dropped and made anew, filled from the
-//! raw rows. What was made at run time and has the name already stays, and the configured one is refused.
+//! Called on the thread that reads signals, with valid definitions. A report with an unchanged
+//! definition stays with all its counts; one with another definition is dropped and created again,
+//! filled from the raw rows. If a report created at run time has the name already, it stays, and
+//! the configured one is refused.
 
 use super::Catalog;
 use super::changes::CHANGES;
@@ -12,14 +13,14 @@ use crate::query::tables::StatusTable;
 use crate::report::DefinedBy;
 use crate::report::definition::Definition;
 
-/// What changed.
+/// The changes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Reconfigured {
-    /// Reports and tables that were made.
+    /// Reports and tables that were created.
     pub made: Vec<String>,
-    /// Reports and tables that are gone, or were made anew.
+    /// Reports and tables that were removed, or created again.
     pub dropped: Vec<String>,
-    /// Those that could not be made, with the reasons.
+    /// Those that could not be created, with the reasons.
     pub refused: Vec<(String, String)>,
 }
 
@@ -28,7 +29,7 @@ const fn is_configured(by: &DefinedBy) -> bool {
 }
 
 impl Catalog {
-    /// Makes the configured reports be those of `wanted`.
+    /// Replaces the configured reports by those of `wanted`.
     pub fn reconfigure(&self, wanted: Definitions) -> Reconfigured {
         let _one_at_a_time = CHANGES.lock(&self.changes);
         let mut reports = wanted.reports;
@@ -70,7 +71,7 @@ impl Catalog {
         done
     }
 
-    /// The reports that were made at run time.
+    /// The reports created at run time.
     #[must_use]
     pub fn made_at_run_time(&self) -> Vec<(Definition, DefinedBy)> {
         let live = reading(&self.live);
@@ -82,13 +83,14 @@ impl Catalog {
             .collect()
     }
 
-    /// Lets these reports be watched for rules of alerts.
+    /// Watches these reports for alert rules.
     pub fn watch_for_alerts(&self, names: Vec<String>) {
         let live = &mut *writing(&self.live);
         live.reports.watch_for_alerts(names, &live.pool);
     }
 
-    /// Whether a report or table of this name is to be made; one that is there as it should be only gets its place.
+    /// Whether to create a report or table of this name; an existing one with the right definition
+    /// only gets its location.
     fn may_make(&self, name: &str, by: &DefinedBy, done: &mut Reconfigured) -> bool {
         if self.own_name(name).as_ref().is_some_and(is_configured) {
             self.move_place(name, by.clone());
@@ -102,7 +104,7 @@ impl Catalog {
         room.is_ok()
     }
 
-    /// The file may say it in another line now.
+    /// Updates the location: the line in the file may have changed.
     fn move_place(&self, name: &str, by: DefinedBy) {
         let mut tables = self.tables.write();
         if let Some(table) = tables.iter_mut().find(|table| table.name == name) {

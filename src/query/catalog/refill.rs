@@ -1,8 +1,11 @@
-//! What a process that was killed had counted and no snapshot has: rows of history stand in for it until they have left the window.
+//! Replaces the lost counts of a killed process by rows of history, until they have left the
+//! window.
 //!
-//! Read once at the start, before anything is merged, of the spans that are lacking ([`LastEnd`](crate::state::end::LastEnd)): what
-//! lies on disk then is of processes before, and nothing counts twice. A report is read as always, and the rows of the minutes that
-//! lie inside its window are added by key. Minutes leave whole. Raw requests do not come back, so this does not reach what is made of them.
+//! Read once at the start, before anything is merged, for the missing spans
+//! ([`LastEnd`](crate::state::end::LastEnd)): the files on disk then come from earlier processes,
+//! so nothing counts twice. A report is read as always, and the rows of the minutes inside its
+//! window are added by key. Minutes leave as a whole. Raw requests are not restored, so anything
+//! derived from them is not covered.
 //!
 //! Bounded by [`BYTES_MAX`]: past that the lightest keys are in `(other)`, as in history itself.
 
@@ -22,7 +25,7 @@ use crate::report::row_key::push_key;
 use crate::report::{Entry, read};
 use crate::state::end::Lost;
 
-/// What a snapshot that is begun with a minute takes at most, to be taken for one.
+/// Most seconds between the start of a minute and a snapshot begun with it.
 const SNAPSHOT_SECS: u64 = 2;
 
 /// Memory of the rows.
@@ -33,16 +36,17 @@ pub(crate) const BYTES_MAX: usize = 16 << 20;
 pub struct Refill {
     rows: Batch,
     error_status: u32,
-    /// The longest window of a report, seconds.
+    /// The longest window of a report, in seconds.
     window_secs: u64,
-    /// What was lacking.
+    /// The missing spans.
     lost: Vec<Lost>,
     /// From the first minute to the end of the last.
     filled: Range<u64>,
 }
 
 impl Refill {
-    /// Reads the rows of these spans, as far as the windows of the reports reach; `None`: there are none.
+    /// Reads the rows of these spans, as far as the windows of the reports reach; `None` if there
+    /// are none.
     #[must_use]
     pub fn read<'a>(
         history: &History,
@@ -84,19 +88,19 @@ impl Refill {
             error_status,
             window_secs: longest,
             lost,
-            // The last row is of a minute.
+            // The last row covers a minute.
             filled: filled.start
                 ..Resolution::Minute.begin(filled.end - 1) + Resolution::Minute.secs(),
         })
     }
 
-    /// From the first minute to the end of the last that it has, unix seconds.
+    /// From its first minute to the end of its last, in unix seconds.
     #[must_use]
     pub fn filled(&self) -> Range<u64> {
         self.filled.clone()
     }
 
-    /// What was lacking of the spans that are still inside a window at this unix second.
+    /// The missing spans that are still inside a window at this unix second.
     #[must_use]
     pub fn lost(&self, now: u64) -> Vec<Lost> {
         let lost = self.lost.iter().copied();
@@ -104,8 +108,8 @@ impl Refill {
             .collect()
     }
 
-    /// What a live reading with keys, and with histograms if those are wanted, becomes with the rows of the minutes inside the window
-    /// of `of`, in the columns of `shown`.
+    /// Adds the rows of the minutes inside the window of `of` to a live reading with keys, and with
+    /// histograms if wanted, in the columns of `shown`.
     fn add_to(&self, live: &Reading, of: &Definition, shown: &Definition, want: Want) -> Reading {
         let now = live.as_of_ms / 1000;
         let begin = now.saturating_sub(of.window.as_secs());
@@ -160,7 +164,7 @@ impl Refill {
     }
 }
 
-/// What a row of a live reading has; its histogram may be unknown, or not have been asked for.
+/// The gain of a row of a live reading; its histogram may be unknown, or not requested.
 fn gain(live: &Reading, row: usize) -> Gain {
     let totals = live.totals[row];
     let pairs = live.histograms.get(row);
@@ -179,7 +183,7 @@ fn gain(live: &Reading, row: usize) -> Gain {
     }
 }
 
-/// Adds the rows of the minutes of a span that have such keys.
+/// Adds the rows of a span's minutes that have such keys.
 fn copy(
     parts: &[Arc<Part>],
     dataset: &Arc<Dataset>,
@@ -188,7 +192,8 @@ fn copy(
     is_wanted: impl Fn(&[u8]) -> bool,
 ) {
     let minute = Resolution::Minute.secs();
-    // What came back has the beginning of the first minute, unless it ends with the minute before, as snapshots do.
+    // Restored data includes the start of the first minute, unless it ends with the minute before,
+    // as snapshots do.
     let first = (lost.start - lost.start.min(SNAPSHOT_SECS)).next_multiple_of(minute);
     let times = first..lost.end;
     if times.is_empty() {
@@ -197,7 +202,7 @@ fn copy(
     let plan = Plan::of_steps(parts, dataset, &times, &mut minute.clone());
     let is_minute = |part: &Part| part.resolution == Resolution::Minute;
     for (part, of_part) in plan.reads.iter().filter(|(part, _)| is_minute(part)) {
-        // What was written later has, of the last minute, what a later process counted too.
+        // Later files also include, for the last minute, counts of a later process.
         let end = match part.number() < lost.below {
             true => lost.end,
             false => Resolution::Minute.begin(lost.end),
@@ -215,14 +220,14 @@ fn copy(
 }
 
 impl Catalog {
-    /// The same, with rows that stand in for what was lost.
+    /// Adds rows that replace lost counts.
     #[must_use]
     pub fn refilled_by(mut self, refill: Option<Refill>) -> Self {
         self.refill = parking_lot::RwLock::new(refill.map(Arc::new));
         self
     }
 
-    /// What stands in for what was lost, as long as a window reaches it.
+    /// The rows that replace lost counts, as long as a window reaches them.
     pub(super) fn refill(&self) -> Option<Arc<Refill>> {
         let refill = self.refill.read().clone()?;
         let now = self.clock.unix_ms() / 1000;
@@ -233,15 +238,15 @@ impl Catalog {
         Some(refill)
     }
 
-    /// What is refilled still, for the next process.
+    /// The spans still refilled, for the next process.
     #[must_use]
     pub fn refilled_spans(&self) -> Vec<Lost> {
         let refill = self.refill();
         refill.map_or(Vec::new(), |it| it.lost(self.clock.unix_ms() / 1000))
     }
 
-    /// A whole reading of a report, with what stands in for what was lost. `of` is the report's own definition, `entry` has that of
-    /// the columns. `None`: some report was dropped meanwhile.
+    /// A whole reading of a report, including rows that replace lost counts. `of` is the report's
+    /// own definition, `entry` has that of the columns. `None` if a report was dropped meanwhile.
     pub(super) fn read_refilled(
         held: &mut impl read::Held,
         refill: &Refill,

@@ -1,7 +1,7 @@
-//! Rules of alerts played over the past: when each would have fired, minute by minute of what history keeps.
+//! Replays alert rules over the past: when each would have fired, minute by minute of history.
 //!
-//! The same engine as that of the daemon is given minutes in place of seconds. Called on a front end's thread; bounded by the
-//! memory of its windows and by a time after which it gives up.
+//! Runs the daemon's own engine on minutes instead of seconds. Called on a front end's thread;
+//! bounded by the memory of its windows and by a time limit.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -28,14 +28,15 @@ use crate::report::counts::Histogram;
 use crate::report::gain::Sum;
 use crate::report::row_key::key_texts;
 
-/// Least window that minutes can say something about, seconds.
+/// Smallest window for which minutes are meaningful, in seconds.
 const MINUTE: u64 = 60;
 
 impl Catalog {
-    /// When these rules would have fired in a span, unix seconds, and for how long; and what could not be said.
+    /// When these rules would have fired in a span of unix seconds, and for how long; and what
+    /// could not be evaluated.
     ///
     /// # Errors
-    /// When no past of their reports is kept, or it takes too long.
+    /// Fails if no past of their reports is kept, or it takes too long.
     pub fn replay_alerts(
         &self,
         rules: &[Arc<Rule>],
@@ -183,7 +184,7 @@ fn gained(report: &str, sums: &Sums, rules: &[Arc<Rule>], partial: &mut Vec<Stri
 #[derive(Default)]
 struct Found {
     over: Vec<(u64, Json)>,
-    /// By rule and row.
+    /// Open alerts by rule and row.
     open: BTreeMap<(String, RowKey), (u64, Json)>,
 }
 

@@ -1,6 +1,7 @@
-//! The tables in which the daemon speaks of itself, as the catalog lists and answers them.
+//! The tables on the daemon itself, as the catalog lists and answers them.
 //!
-//! What they show is copied under one hold of the lock; everything else happens without it. See [`tables`](super::super::tables).
+//! Their data is copied under one hold of the lock; everything else happens without it. See
+//! [`tables`](super::super::tables).
 
 use std::sync::Arc;
 
@@ -18,7 +19,7 @@ use crate::series::Lines;
 use crate::telemetry::cpu;
 
 impl Catalog {
-    /// All of them, as they are listed.
+    /// All of them, as listed.
     pub(super) fn table_summaries(&self) -> Vec<ReportSummary> {
         let reports = self.reports_listed();
         let tables = self.tables.read().clone();
@@ -28,7 +29,7 @@ impl Catalog {
         summaries.collect()
     }
 
-    /// One of them as it is listed while so many reports are listed in it.
+    /// One of them as listed, given the number of reports listed in it.
     pub(super) fn table_summary(&self, table: &StatusTable, reports: usize) -> ReportSummary {
         let columns = table.columns(&self.defaults);
         let keys = table
@@ -55,12 +56,12 @@ impl Catalog {
         }
     }
 
-    /// The sources of Squid's lines.
+    /// The Squid log sources.
     pub(super) fn squids(&self) -> impl Iterator<Item = &Source> {
         self.status.counters.squids.iter().map(|source| &**source)
     }
 
-    /// How far back what a table shows reaches, seconds; 0: it is of now, or of all the time.
+    /// How far back a table reaches, in seconds; 0 if it is current, or of all time.
     fn table_window(&self, table: &StatusTable) -> f64 {
         let squid = self
             .squids()
@@ -69,7 +70,7 @@ impl Catalog {
         squid.map_or(0.0, |source| source.sums.lock().window_secs.into())
     }
 
-    /// How many rows one of them has while so many reports are listed.
+    /// The number of rows of a table, given the number of listed reports.
     pub(super) fn table_rows(&self, table: &StatusTable, reports: usize) -> usize {
         let secs = || u32::try_from(self.clock.unix_ms() / 1000).unwrap_or(u32::MAX);
         match table.table {
@@ -92,7 +93,7 @@ impl Catalog {
         }
     }
 
-    /// How many reports have a row in `active_reports`.
+    /// The number of reports with a row in `active_reports`.
     pub(super) fn reports_listed(&self) -> usize {
         let live = answering(&self.live);
         let listed = live.reports.iter();
@@ -101,7 +102,7 @@ impl Catalog {
             .count()
     }
 
-    /// The table of this name or alias as it stands.
+    /// The table of this name or alias.
     pub(super) fn table_answer(&self, name: &str) -> Result<ReportAnswer, QueryError> {
         let unknown = || QueryError::unknown_report(name);
         let table = self.table_named(name).ok_or_else(unknown)?;
@@ -138,7 +139,7 @@ impl Catalog {
         }
     }
 
-    /// A table over samples as it stands; one that was made while there was a `[[stat]]` is empty without.
+    /// A table over samples; one created while there was a `[[stat]]` is empty without.
     pub(super) fn profile_answer(&self, table: &StatusTable) -> Result<ReportAnswer, QueryError> {
         let columns = table.columns(&self.defaults);
         let nothing = Rows {
@@ -160,7 +161,7 @@ impl Catalog {
         Ok(answer)
     }
 
-    /// Samples of PHP's functions, summed up by keys; `None`: there is no `[[stat]]`, so none are taken.
+    /// Samples of PHP's functions, summed by keys; `None` without a `[[stat]]`.
     ///
     /// # Errors
     /// [`QueryError::Busy`].
@@ -181,11 +182,11 @@ impl Catalog {
         self.profile_answer(&table).map(Some)
     }
 
-    /// Metrics of a row of a report over samples, made from the samples in its window.
+    /// Metrics of a row of a report over samples, from the samples in its window.
     ///
     /// # Errors
-    /// [`QueryError::UnknownReport`]: none over samples has this name. [`QueryError::NoHistory`]: it has no such row.
-    /// [`QueryError::Busy`].
+    /// [`QueryError::UnknownReport`] if no report over samples has this name.
+    /// [`QueryError::NoHistory`] if it has no such row. [`QueryError::Busy`].
     pub fn sample_lines(
         &self,
         name: &str,
@@ -198,7 +199,7 @@ impl Catalog {
         samples::lines(profile, &report, question)
     }
 
-    /// The next samples behind one, oldest first. `None`: none are taken.
+    /// The next samples after one, oldest first. `None` if none are taken.
     pub fn follow_samples(
         &self,
         filters: &[(SampleKey, Wanted)],
@@ -209,7 +210,7 @@ impl Catalog {
         Some(samples::follow(profile, columns, filters, step))
     }
 
-    /// The number of the youngest sample. `None`: none are taken.
+    /// The number of the latest sample. `None` if none are taken.
     pub fn last_sample_id(&self) -> Option<u64> {
         Some(self.status.profile.as_ref()?.pool.lock().last_id())
     }
@@ -226,9 +227,10 @@ impl Catalog {
         named(name).or_else(|| named(StatusTable::aliased(name)?))
     }
 
-    /// Everything that they show.
+    /// Takes a snapshot of the data.
     fn look(&self) -> StatusSnapshot {
-        // What the merger did and what waits is asked for before what came in, so that nothing seems to be missing.
+        // The merger's counts and queue are read before arrivals, so that nothing seems to be
+        // missing.
         let merge = self.status.counters.merge.counts();
         let ring_depth = self.status.ring.depth();
         let sockets = self.status.counters.total();

@@ -1,4 +1,5 @@
-//! Where reports come from at start: built in, configured, made at run time; and what is said of those that cannot be.
+//! Sources of reports at start: built in, configured, made at run time; and the messages about
+//! those that cannot be made.
 
 use serde_json::json;
 
@@ -44,7 +45,7 @@ fn reports_over_samples_are_ready_made_and_give_way() {
     assert_eq!(all.tables.len(), before + 2 + ready.len());
     all.add_profile(&defaults);
     assert_eq!(all.tables.len(), before + 2 + ready.len());
-    // What they are listed as makes the same again.
+    // The listed form and COMMENT of a table define the same table again.
     for table in all.tables.iter().filter(|it| it.samples.is_some()) {
         let form = serde_json::to_value(table.form()).unwrap();
         let mut again = Definitions::default();
@@ -92,7 +93,7 @@ fn built_in_ones_come_first_and_tables_are_none_of_the_reports() {
 
 #[test]
 fn an_error_names_file_line_and_key() {
-    // The second [[report]] stands in line 4, what is in it begins in line 5.
+    // The second [[report]] is in line 4; its contents begin in line 5.
     const FIRST: &str = "[[report]]\nname = 'first'\ncomment = 'tag_info:x'\n";
     for (entry, told) in [
         (

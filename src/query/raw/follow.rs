@@ -1,35 +1,36 @@
 //! Raw requests as they are merged: each reader walks the ids upwards at its own pace.
 //!
-//! Rows never change once they are merged and ids only grow, so a reader is nothing but the id that it has come to; the
-//! pool keeps no list of readers and the merger does nothing for them. Called from the front ends' blocking threads,
-//! step by step; each step looks at [`CHUNK`] rows and copies [`SHOWN`] at most under one hold of the lock.
+//! Rows never change once they are merged and ids only grow, so a reader's whole state is the last
+//! id it has seen; the pool keeps no list of readers and the merger does nothing for them. Called
+//! from the front ends' blocking threads, step by step; each step examines [`CHUNK`] rows and
+//! copies at most [`SHOWN`] under one hold of the lock.
 //!
-//! A reader that is more than [`BEHIND_MAX`] rows behind is put [`BEHIND_KEPT`] rows behind the youngest, and what it
-//! jumps over is counted if it matches: that looks at rows in the same short holds, at most [`COUNTED_MAX`] of them, and
-//! takes what is older, or has left the pool, as if it matched.
+//! A reader that is more than [`BEHIND_MAX`] rows behind is moved to [`BEHIND_KEPT`] rows behind
+//! the youngest. The matching rows it skips are counted, in the same short holds and for at most
+//! [`COUNTED_MAX`] rows; rows that are older, or have left the pool, count as if they matched.
 
 use super::{CHUNK, Matcher, Matches, RawReader, Shown, answering, show, text_bytes, timers};
 use crate::query::read_model::{FollowStep, Followed, RequestSearch, TimerDetail};
 
-/// Rows copied under one hold of the lock: some hundred microseconds.
+/// Rows copied under one hold of the lock, which takes some hundred microseconds.
 const SHOWN: usize = 128;
-/// How far behind a reader may be: what passes in a second or so of heavy traffic.
+/// The furthest that a reader may be behind: about a second of heavy traffic.
 const BEHIND_MAX: u64 = 65_536;
-/// How far behind it is after a jump.
+/// Rows that it is behind after a jump.
 const BEHIND_KEPT: u64 = 8_192;
-/// Rows looked at to count what is jumped over: some ten milliseconds.
+/// Skipped rows examined for the count, which takes some ten milliseconds.
 const COUNTED_MAX: u64 = 2_000_000;
-/// Rows looked at in one step that finds nothing: some milliseconds.
+/// Rows examined in one step that finds nothing, which takes some milliseconds.
 const LOOKED_MAX: u64 = 512 * 1024;
 
 impl RawReader {
-    /// The id of the youngest request that there has been; 0 before the first.
+    /// Returns the id of the youngest request so far; 0 before the first.
     #[must_use]
     pub fn last_id(&self) -> u64 {
         answering(&self.live).pool.requests.next_id() - 1
     }
 
-    /// The next requests behind `step.after_id` that match, oldest first.
+    /// Returns the next requests after `step.after_id` that match, oldest first.
     #[must_use]
     pub fn follow(&self, search: &RequestSearch, step: FollowStep) -> Followed {
         let mut walk = Walk {
@@ -59,7 +60,7 @@ impl RawReader {
         }
     }
 
-    /// Puts a reader where it can go on: it may be ahead (ids began anew) or too far behind.
+    /// Moves a reader to where it can go on: it may be ahead (ids began anew) or too far behind.
     fn catch_up(&self, search: &RequestSearch, sample: bool, walk: &mut Walk) {
         let oldest = {
             let live = answering(&self.live);
@@ -81,7 +82,7 @@ impl RawReader {
         }
     }
 
-    /// Counts one chunk of what is jumped over.
+    /// Counts the matches in one chunk of the skipped rows.
     fn count(&self, search: &RequestSearch, to: u64, walk: &mut Walk) {
         let live = answering(&self.live);
         let pool = &live.pool;
@@ -94,14 +95,16 @@ impl RawReader {
         }
     }
 
-    /// Looks at one chunk and copies what matches; false when the rest is for another step.
+    /// Examines one chunk and copies the rows that match; returns false when the rest is for
+    /// another step.
     fn look(&self, search: &RequestSearch, step: &FollowStep, end: u64, walk: &mut Walk) -> bool {
         let live = answering(&self.live);
         let pool = &live.pool;
         walk.last = pool.requests.next_id() - 1;
         let gone = pool.requests.oldest_id() - 1;
         if walk.after < gone {
-            // What is missed is missed before the rows of a step, so behind a row it waits for the next.
+            // Missed rows precede the rows of a step; once the step has rows, they wait for the
+            // next one.
             if !walk.found.rows.is_empty() {
                 return false;
             }
@@ -127,18 +130,18 @@ impl RawReader {
 
 /// A step under way.
 struct Walk {
-    /// The id that was looked at last.
+    /// The last id examined.
     after: u64,
     /// The youngest id.
     last: u64,
     missed: u64,
-    /// Bytes of the texts in `found`, timers apart.
+    /// Bytes of the texts in `found`, without timers.
     name_bytes: usize,
     found: Matches,
 }
 
 impl Walk {
-    /// Goes on behind `to`; what lies between is missed.
+    /// Continues after `to`; the rows in between are missed.
     fn jump(&mut self, to: u64) {
         self.missed += to - self.after;
         self.after = to;

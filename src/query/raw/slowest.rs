@@ -1,7 +1,8 @@
 //! The slowest raw requests that match a search.
 //!
-//! Ids only grow, times do not: every row has to be looked at. The walk goes from the newest down, [`CHUNK`] rows under one
-//! hold of the lock, and ends after as many rows as the caller allows. What is kept is what is shown: a few rows, written out.
+//! Ids only grow, times do not, so every row has to be examined. The walk goes from the newest
+//! down, [`CHUNK`] rows under one hold of the lock, and ends after as many rows as the caller
+//! allows. It keeps only the few rows to be shown, written out.
 
 use super::{CHUNK, RawReader, Slowest, answering, show, walk_down};
 use crate::input::record::micros;

@@ -1,9 +1,10 @@
-//! Raw timers in memory, summed up by any tags without a report for them.
+//! Raw timers in memory, summed by any tags, without a report for them.
 //!
-//! Where there are more than the caller allows, a sample of the requests stands for all of them, spread evenly over the time
-//! asked for: one of two, of four and so on, chosen by id, so that the same question has the same answer while rows come and go. A
-//! first walk finds out how many timers there are, a second adds them up; each looks at some rows under one hold of the
-//! lock. Tag sets repeat, so what a set means for the question is found out once per hold and remembered by number.
+//! When there are more timers than the caller allows, a sample of the requests stands for all of
+//! them, spread evenly over the time asked for: one of two, of four and so on, chosen by id, so
+//! that the same question has the same answer while rows come and go. The first walk counts the
+//! timers, the second adds them up; each examines some rows under one hold of the lock. Tag sets
+//! repeat, so the row of a set is determined once per hold and remembered by the set's number.
 
 use std::ops::Range;
 
@@ -19,19 +20,21 @@ use crate::query::timer_groups::{Numbers, ONE, Of, TimerSums};
 use crate::report::definition::{Field, KeySource};
 use crate::report::field_word;
 
-/// Timers looked at under one hold of the lock, with those of the request that is under way: less than a millisecond.
+/// Timers examined under one hold of the lock, in addition to those of the current request: less
+/// than a millisecond.
 const CHUNK_TIMERS: u64 = 16_384;
-/// Multiplied with it, consecutive ids spread evenly over all numbers of 64 bits, in no rhythm that requests may have.
+/// Multiplier that spreads consecutive ids evenly over all 64-bit numbers, out of step with any
+/// rhythm of the requests.
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// One request of `1 << shift`.
+/// A sample of one request in `1 << shift`.
 #[derive(Debug, Clone, Copy)]
 struct Sample {
     shift: u32,
 }
 
 impl Sample {
-    /// Leaves no more than `most` of `all`, as far as a sample of halves can.
+    /// Chooses a sample that leaves at most `most` of `all`, as far as repeated halving can.
     fn of(all: u64, most: usize) -> Self {
         let parts = all.div_ceil((most as u64).max(1)).max(1);
         let shift = parts.next_power_of_two().trailing_zeros();
@@ -44,7 +47,7 @@ impl Sample {
 }
 
 impl RawReader {
-    /// Sums up the timers of the requests that match, or estimates the sums by a sample of them.
+    /// Sums the timers of the matching requests, or estimates the sums from a sample.
     #[must_use]
     pub fn timer_groups(&self, search: &TimerSearch) -> TimerGroups {
         let mut sums = TimerSums::new(search);
@@ -67,7 +70,7 @@ impl RawReader {
 
     fn add_timers(&self, ids: Range<u64>, sample: Sample, sums: &mut TimerSums<'_>) {
         let search = sums.search;
-        // Numbers may stand for something else after the lock was let go.
+        // Numbers may have been reused after the lock was released.
         let mut known: AHashMap<(u32, u32, u32), Option<usize>> = AHashMap::new();
         let mut hold = 0;
         let looked_at = self.walk(ids, &search.requests, sample, |(pool, this), id, row| {
@@ -105,8 +108,9 @@ impl RawReader {
         (sums.scanned.requests, sums.scanned.oldest) = looked_at;
     }
 
-    /// Shows the requests of a sample that match, newest first, with the number of the hold of the lock; `look` says how many timers
-    /// it has looked at. Returns how many requests were in the sample, and when the oldest of them was received.
+    /// Passes the matching requests of a sample to `look`, newest first, with the number of the
+    /// hold of the lock; `look` returns the number of timers it examined. Returns the number of
+    /// requests in the sample, and when the oldest of them was received.
     fn walk(
         &self,
         ids: Range<u64>,
@@ -145,7 +149,7 @@ impl RawReader {
     }
 }
 
-/// The ids of the requests in memory that were received in the time of a search.
+/// Returns the ids of the requests in memory that were received in the time of a search.
 fn ids_of(pool: &Pool, search: &RequestSearch) -> Range<u64> {
     let requests = &pool.requests;
     let held = requests.oldest_id()..requests.next_id();
@@ -172,7 +176,8 @@ fn ids_of(pool: &Pool, search: &RequestSearch) -> Range<u64> {
     start..end.max(start)
 }
 
-/// The row of timers with these tags, in a request like this; `None` when they are not wanted.
+/// Returns the row for timers with these tags in a request like this; `None` when they are not
+/// wanted.
 fn place_of(sums: &mut TimerSums<'_>, pool: &Pool, row: &RequestRow, set: u32) -> Option<usize> {
     let texts = |set| {
         let text = |string| pool.strings.text(string);
@@ -193,7 +198,7 @@ fn place_of(sums: &mut TimerSums<'_>, pool: &Pool, row: &RequestRow, set: u32) -
     })
 }
 
-/// A field of a request as text.
+/// Returns a field of a request as text.
 fn shown_field(pool: &Pool, row: &RequestRow, field: Field) -> String {
     let origin = pool.origins.get(row.origin);
     match field_word(origin, field) {

@@ -1,7 +1,7 @@
 //! The profile as tables: samples one by one, their requests, and reports over them.
 //!
-//! Asked for by the catalog, which has these tables where there is a `[[stat]]`. What is read is a snapshot of the pool; reports
-//! and requests of the same moment share what they have in common.
+//! Called by the catalog, which has these tables when there is a `[[stat]]`. They read a snapshot
+//! of the pool; reports and requests of the same moment share their common data.
 
 mod report;
 mod table;
@@ -18,13 +18,13 @@ use crate::profile::report::{SampleMetric, Step, fill_steps, is_wanted};
 use crate::series::Lines;
 use crate::value::Column;
 
-/// Points of a line at most: an hour by the second.
+/// Most points of a line: an hour by the second.
 const LINE_POINTS_MAX: u64 = 3_600;
 
-/// The samples as rows of table `sample`, which has these columns.
+/// Returns the samples as rows of table `sample`, with these columns.
 ///
 /// # Errors
-/// When readers hold too many of what is no longer kept.
+/// When readers hold on to too many samples that the pool no longer keeps.
 pub(super) fn samples(
     profile: &Profile,
     columns: Vec<Column>,
@@ -35,7 +35,7 @@ pub(super) fn samples(
     )))
 }
 
-/// The next samples behind one, oldest first, as rows of table `sample`.
+/// Returns the next samples after one, oldest first, as rows of table `sample`.
 pub(super) fn follow(
     profile: &Profile,
     columns: Vec<Column>,
@@ -78,7 +78,7 @@ pub(super) fn follow(
     }
 }
 
-/// The requests of all samples as rows of table `stat_request`, which has these columns.
+/// Returns the requests of all samples as rows of table `stat_request`, with these columns.
 ///
 /// # Errors
 /// As [`samples`].
@@ -91,7 +91,7 @@ pub(super) fn requests(
     Ok(Box::new(table))
 }
 
-/// A report over samples, and the seconds that its samples span.
+/// Returns a report over samples, and the seconds that its samples span.
 ///
 /// # Errors
 /// As [`samples`].
@@ -105,7 +105,7 @@ pub(super) fn report(
     Ok((Box::new(table), covered))
 }
 
-/// Metrics of a row of a report over samples, up to the last complete second.
+/// Returns metrics of a row of a report over samples, up to the last complete second.
 ///
 /// # Errors
 /// As [`samples`]; and when no sample of the window has these keys.
@@ -153,7 +153,7 @@ pub(super) fn lines(
     Ok(Lines { from, step, points })
 }
 
-/// How many rows a report over samples has; none while it cannot be read.
+/// Returns the number of rows of a report over samples; none while it cannot be read.
 pub(super) fn rows(profile: &Profile, report: &SampleReport) -> usize {
     let recent = profile.recent(Some(report.window));
     recent.map_or(0, |recent| Arc::clone(&recent).report(report).rows.len())

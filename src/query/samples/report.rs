@@ -11,7 +11,7 @@ use crate::profile::report::{KeyValue, SampleRows};
 use crate::query::table::Table;
 use crate::value::{Column, ColumnType, Unit, Value};
 
-/// What is measured of a row, behind its keys.
+/// The measures of a row, after its keys.
 const MEASURES: [(&str, ColumnType, Unit); 6] = [
     ("samples", ColumnType::BigInt, Unit::Count),
     ("samples_percent", ColumnType::Double, Unit::Percent),
@@ -67,7 +67,7 @@ impl Table for SampleReportTable {
         let busy = row.busy();
         match measure {
             0 => int(row.samples),
-            // What was idle has no part in the time that was spent.
+            // Idle samples have no part in the time spent.
             1 | 2 if busy == 0 => Value::Null,
             1 => Value::Float(100.0 * busy as f64 / self.groups.busy.max(1) as f64),
             2 => Value::Float(row.seconds),
@@ -134,7 +134,7 @@ impl Table for RequestTable {
     }
 }
 
-/// Points as `seconds:bytes`, seconds since the first.
+/// Points as `seconds:bytes`, with seconds since the first.
 fn curve(points: &[(u64, u64)], first: u64) -> String {
     let mut out = String::new();
     for (elapsed, used) in points {

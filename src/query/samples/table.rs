@@ -1,4 +1,4 @@
-//! Table `sample`: every member of each sample that is kept, newest first.
+//! Table `sample`: every member of each sample kept, newest first.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -13,9 +13,9 @@ pub(super) struct SampleTable {
     columns: Vec<Column>,
     /// Newest first.
     segments: Vec<Arc<Segment>>,
-    /// How many samples there are up to the end of each.
+    /// The number of samples up to the end of each segment.
     ends: Vec<usize>,
-    /// From the monotonic clock's microseconds to those since 1970.
+    /// Offset from the monotonic clock's microseconds to those since 1970.
     unix_us: i64,
 }
 
@@ -37,7 +37,7 @@ impl SampleTable {
     }
 }
 
-/// Some of the samples, in an order of their own.
+/// A selection of the samples, in its own order.
 pub(super) struct Chosen {
     pub(super) all: SampleTable,
     pub(super) rows: Vec<usize>,
@@ -57,17 +57,17 @@ impl Table for Chosen {
     }
 }
 
-/// A time of the extension in seconds.
+/// Converts a time of the extension to seconds.
 pub(super) fn seconds(elapsed: u64) -> Value<'static> {
     Value::Float(elapsed as f64 / UNITS as f64)
 }
 
-/// A text that may be absent.
+/// Returns a text, or NULL if it is absent.
 pub(super) fn optional(text: Option<&str>) -> Value<'_> {
     text.map_or(Value::Null, |text| Value::Text(Cow::Borrowed(text)))
 }
 
-/// A count.
+/// Returns a count as a value.
 pub(super) fn int(number: impl TryInto<i64>) -> Value<'static> {
     number.try_into().map_or(Value::Null, Value::Int)
 }
@@ -117,7 +117,7 @@ impl Table for SampleTable {
     }
 }
 
-/// File, scope or function.
+/// Returns the file, scope or function of a frame.
 fn member(frame: Option<&Frame>, number: usize) -> Value<'_> {
     let member = frame.and_then(|it| [&it.file, &it.scope, &it.function][number].as_deref());
     optional(member)

@@ -1,12 +1,13 @@
-//! `active_reports` and `v2_active`: what each report is, how large it is, and what it costs.
+//! `active_reports` and `v2_active`: the kind, size and cost of each report.
 //!
-//! Made from a [`StatusSnapshot`] on a front end's thread; as many rows as there are reports, which `REPORTS_MAX` bounds.
+//! Made from a [`StatusSnapshot`] on a front end's thread. There are as many rows as reports, which
+//! `REPORTS_MAX` bounds.
 
 use super::{ReportStatus, StatusSnapshot, float, int, text};
 use crate::report::comment::ActiveText;
 use crate::value::Value;
 
-/// Where Pinba's server keeps a table, as it would say.
+/// Returns the path of a table in the notation of Pinba's server.
 fn table_path(report: &ReportStatus) -> Value<'static> {
     text(format!("./pinba/{}", report.definition.name))
 }
@@ -37,7 +38,7 @@ pub(super) fn active_reports(look: &StatusSnapshot) -> Vec<Vec<Value<'static>>> 
         .collect()
 }
 
-/// Pinba's flags, and what an operator should know beside them.
+/// Returns Pinba's flags, and additions that an operator should know.
 fn flags(own: &ActiveText, report: &ReportStatus) -> String {
     let (groups, usage) = (report.folded_groups, &report.usage);
     let flags = [
@@ -66,7 +67,7 @@ fn v2_report(
     let (definition, usage, flow) = (&report.definition, &report.usage, &report.usage.flow);
     let share = look.share_of(report);
     let uptime_ms = look.mono_ms.saturating_sub(report.made_ms);
-    // Ticks close when their time comes, whether anything was counted in them or not.
+    // Ticks close on time, whether they counted anything or not.
     let since_tick_ms = look.mono_ms % usage.ticks.tick_ms;
     let tick_closed_ms = look.unix_ms.saturating_sub(since_tick_ms);
     vec![

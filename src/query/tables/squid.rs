@@ -1,10 +1,10 @@
-//! Rows of `squid_swap` and `squid_savings`. What is not known is NULL, never 0.
+//! Rows of `squid_swap` and `squid_savings`. Unknown values are NULL, never 0.
 
 use super::{float, int, text};
 use crate::input::squid::sums::{Saved, Swaps};
 use crate::value::Value;
 
-/// Objects that moved.
+/// A row on moved objects.
 pub(super) fn swap((key, sum): &(Vec<String>, Swaps)) -> Vec<Value<'static>> {
     let secs = |us: u64| float((sum.timed > 0).then_some(us as f64 / 1e6));
     let key = key.iter().map(|part| text(part.as_str()));
@@ -13,7 +13,7 @@ pub(super) fn swap((key, sum): &(Vec<String>, Swaps)) -> Vec<Value<'static>> {
     key.chain(counts).chain(times).collect()
 }
 
-/// What requests saved.
+/// A row on savings.
 pub(super) fn saved(row: &Saved) -> Vec<Value<'static>> {
     let it = &row.answers;
     let saved_bytes = match it.known {

@@ -1,4 +1,4 @@
-//! `status` and `v2_stats`: one row each, of what the daemon has counted since it started.
+//! `status` and `v2_stats`: one row each, with the daemon's counters since its start.
 //!
 //! Made from a [`StatusSnapshot`] on a front end's thread.
 
@@ -11,8 +11,8 @@ use crate::value::Value;
 /// Name and version, as `build_string` shows it.
 pub(in crate::query) const BUILD: &str = concat!("pinbad ", env!("CARGO_PKG_VERSION"));
 
-/// Datagrams that could not be decoded, and datagrams and requests that were decoded and not accepted. What was refused
-/// for where it came from is neither.
+/// Returns the datagrams that could not be decoded, and the datagrams and requests that were
+/// decoded but not accepted. Those refused because of their sender are in neither.
 pub(in crate::query) fn refusals(sockets: &SocketCounters) -> (u64, u64) {
     let sum = |of: fn(RejectReason) -> bool| {
         let counts = RejectReason::ALL
@@ -26,7 +26,7 @@ pub(in crate::query) fn refusals(sockets: &SocketCounters) -> (u64, u64) {
     (undecodable, decoded + sockets.requests_invalid.total())
 }
 
-/// Pinba's own counters.
+/// Returns Pinba's own counters.
 pub(super) fn status(look: &StatusSnapshot) -> Vec<Value<'static>> {
     let (_, not_accepted) = refusals(&look.sockets);
     vec![
@@ -40,7 +40,7 @@ pub(super) fn status(look: &StatusSnapshot) -> Vec<Value<'static>> {
     ]
 }
 
-/// pinba2's counters, as far as there is something to count.
+/// Returns pinba2's counters, those that have a counterpart here.
 pub(super) fn v2_stats(look: &StatusSnapshot) -> Vec<(&'static str, Value<'static>)> {
     let sockets = &look.sockets;
     let (undecodable, not_accepted) = refusals(sockets);

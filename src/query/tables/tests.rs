@@ -1,4 +1,5 @@
-//! The daemon's tables about itself, over made-up figures: Pinba's and pinba2's words, and NULL for what is not known.
+//! The daemon's tables about itself, over made-up figures: Pinba's and pinba2's words, and NULL for
+//! unknown values.
 
 use super::*;
 use crate::report::Flow;
@@ -79,7 +80,7 @@ fn look() -> StatusSnapshot {
     }
 }
 
-/// The rows as objects, in a table of this COMMENT's own name.
+/// Reads the built-in table of this kind; returns its rows as objects.
 fn read(
     table: FixedTable,
     look: &StatusSnapshot,
@@ -213,7 +214,7 @@ fn v2_stats_and_status_tell_what_was_counted() {
     }
     assert_eq!(stats["version_info"], env!("CARGO_PKG_VERSION"));
     assert_eq!(stats["build_string"], BUILD);
-    // What is NULL is listed at the top of this module, and nothing else is.
+    // The NULL columns are exactly those that the documentation of `tables` lists.
     let documentation = include_str!("../tables.rs");
     for (column, value) in stats {
         let listed = documentation

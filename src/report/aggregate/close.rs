@@ -1,13 +1,14 @@
-//! The end of a tick: what groups gained goes to the tick log and to their sums, as far as there is memory for it.
+//! The end of a tick: gains of groups go to the tick log and to their sums, as far as there is
+//! memory.
 //!
-//! Called by the registry when time passes, on the merger's thread. As long as everything fits, every group gets its entry.
-//! When it does not, the groups with the fewest requests in the tick overflow for this tick
-//! ([`Aggregate::overflow_slot`]); the groups they overflow into are written last. What a group counted in other ticks
-//! stays its own, and a group that is left with nothing is forgotten. So every sum over all rows is exact; only the number
-//! of rows into which a tick is split is bounded.
+//! Called by the registry as time advances, on the merger's thread. As long as everything fits,
+//! every group gets its entry. Otherwise the groups with the fewest requests in the tick overflow
+//! for this tick ([`Aggregate::overflow_slot`]); their target groups are written last. A group
+//! keeps its counts of other ticks, and one that is left with nothing is removed. So every sum over
+//! all rows is exact; only the number of rows into which a tick is split is bounded.
 //!
-//! Aggregates whose ticks end together are closed together, level by level ([`Groups::level`]), so their order does not
-//! matter.
+//! Aggregates whose ticks end together are closed together, level by level ([`Groups::level`]), so
+//! their order does not matter.
 
 use super::{Aggregate, Memory};
 use crate::pool::strings::StringInterner;
@@ -15,27 +16,27 @@ use crate::report::groups::Groups;
 use crate::report::groups::overflow::LEVELS;
 use crate::report::totals::Totals;
 
-/// A tick log is cut into pieces of about this size, each of which leaves its window under one hold of the lock: a
-/// millisecond. Tests have few groups.
+/// Approximate size of the pieces of a tick log, each of which leaves its window under one hold of
+/// the lock: a millisecond. Tests have few groups.
 pub(super) const PIECE_BYTES: usize = if cfg!(test) { 4 << 10 } else { 128 << 10 };
 
-/// Slots that are settled or closed under one hold of the lock: a millisecond.
+/// Slots settled or closed under one hold of the lock: a millisecond.
 pub(in crate::report) const SLOTS_AT_ONCE: usize = if cfg!(test) { 64 } else { 2048 };
 
-/// While a tick runs, emptied groups are forgotten when they are this part of all.
+/// While a tick runs, emptied groups are removed when they are this fraction of all.
 const EMPTIED_SHARE: usize = 8;
 
-/// How much closed ticks may still take.
+/// Bytes still available to closed ticks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(in crate::report) struct Allowance {
-    /// Bytes for entries, and for what histograms grow by.
+    /// Bytes for entries, and for growth of histograms.
     pub(in crate::report) all: usize,
-    /// Bytes of these by which histograms may grow.
+    /// Bytes of these for growth of histograms.
     pub(in crate::report) histograms: usize,
 }
 
 impl Allowance {
-    /// Whether so many bytes fit, whatever they are for.
+    /// Whether this many bytes fit, for any use.
     pub(in crate::report) fn has(&self, bytes: usize) -> bool {
         bytes <= self.all.min(self.histograms)
     }
@@ -55,7 +56,8 @@ impl Allowance {
     }
 }
 
-/// Closes the running ticks of aggregates, whose ticks end together, within an allowance. `fits`: they are known to need no more.
+/// Closes the running ticks of aggregates, which end together, within an allowance. `fits`: they
+/// are known to need no more.
 pub(in crate::report) fn close_together(
     aggregates: &mut [&mut Aggregate],
     fits: bool,
@@ -67,7 +69,7 @@ pub(in crate::report) fn close_together(
     }
     let most = || aggregates.iter().map(|it| it.closing_bytes()).sum();
     if !fits && !allowance.has(most()) {
-        // What the others fold into needs entries too.
+        // The overflow targets need entries too.
         let kept = allowance.share(1, 4);
         allowance.take(kept.all, kept.histograms);
         let mut rest = close_within(aggregates, allowance, memory);
@@ -84,7 +86,8 @@ pub(in crate::report) fn close_together(
     }
 }
 
-/// Closes or overflows all slots but those into which others fold, from the highest level down; returns what is left.
+/// Closes or overflows all slots except overflow targets, from the highest level down; returns the
+/// rest of the allowance.
 fn close_within(
     aggregates: &mut [&mut Aggregate],
     mut allowance: Allowance,
@@ -117,7 +120,8 @@ impl Aggregate {
         self.scope.ticks.at(now_ms) > self.tick
     }
 
-    /// The ticks in the window, and bytes that are free when they leave, histograms and extremes aside.
+    /// The ticks in the window, and the bytes freed when they leave, without histograms and
+    /// extremes.
     pub(in crate::report) fn leaving(&self) -> impl Iterator<Item = (u64, usize)> + '_ {
         let tick_logs = self.tick_logs.iter();
         tick_logs.map(|it| (it.head.tick, it.entries.len()))
@@ -130,7 +134,8 @@ impl Aggregate {
         oldest.is_some_and(|tick| Some(tick) <= gone)
     }
 
-    /// Takes away a piece of a tick that is outside the window at `now_ms`; false when there is none left.
+    /// Subtracts a piece of a tick that is outside the window at `now_ms`; returns false if there
+    /// is none left.
     pub(in crate::report) fn retire_some(
         &mut self,
         now_ms: u64,
@@ -146,15 +151,15 @@ impl Aggregate {
         self.is_leaving
     }
 
-    /// Takes away the ticks that are outside the window at `now_ms`.
+    /// Subtracts the ticks that are outside the window at `now_ms`.
     pub(in crate::report) fn retire_until(&mut self, now_ms: u64, strings: &mut StringInterner) {
         while self.retire_some(now_ms, strings) {}
     }
 
-    /// Begins the tick at `now_ms`, when the one before is closed.
+    /// Starts the tick at `now_ms`, after the one before is closed.
     pub(in crate::report) fn begin_tick(&mut self, now_ms: u64, strings: &mut StringInterner) {
         self.tick = self.scope.ticks.at(now_ms);
-        // What was closed just now may lie outside of the window already.
+        // A tick that was just closed may be outside the window already.
         self.retire_until(now_ms, strings);
         for row_map in self.row_maps.iter_mut().flatten() {
             if row_map.can_promote() {
@@ -166,7 +171,7 @@ impl Aggregate {
         self.version += 1;
     }
 
-    /// Gives back what groups took that went.
+    /// Returns the memory of removed groups.
     pub(super) fn give_end_back(&mut self) {
         self.forget_gone();
         if self.groups.give_end_back() {
@@ -176,7 +181,7 @@ impl Aggregate {
         }
     }
 
-    /// Closes up to `slots` slots, which are settled; false when there is none left.
+    /// Closes up to `slots` settled slots; returns false if there is none left.
     pub(in crate::report) fn close_some(&mut self, slots: usize) -> bool {
         for _ in 0..slots {
             let Some(last) = self.groups.dirty().checked_sub(1) else {
@@ -211,7 +216,7 @@ impl Aggregate {
         self.writer.entry(slot.group, &slot.totals(), counts);
     }
 
-    /// Puts what was written for the running tick among the tick logs when it is enough, or the `last`.
+    /// Moves the running tick's log to the tick logs if it is large enough, or the `last` piece.
     pub(super) fn end_piece(&mut self, last: bool) {
         let bytes = self.writer.unfinished().len();
         let is_wanted = match last {
@@ -224,13 +229,13 @@ impl Aggregate {
         }
     }
 
-    /// The most that closing the running tick takes.
+    /// Upper bound of the memory for closing the running tick.
     pub(in crate::report) fn closing_bytes(&self) -> usize {
         let slots = 0..self.groups.dirty();
         slots.map(|at| self.groups.closing_bytes(at)).sum()
     }
 
-    /// What slots cost, by level.
+    /// Costs of slots, by level.
     pub(super) fn costs(&self, of: impl Fn(&Groups, usize) -> usize) -> [usize; LEVELS] {
         let mut costs = [0; LEVELS];
         for at in 0..self.groups.dirty() {
@@ -239,7 +244,8 @@ impl Aggregate {
         costs
     }
 
-    /// Walks the slots of a level. `gives_way` makes one go, and says whether it did: another is in its place then.
+    /// Walks the slots of a level. `gives_way` removes one, and returns whether it did: another
+    /// takes its place then.
     pub(super) fn walk_level(
         &mut self,
         level: usize,
@@ -256,7 +262,7 @@ impl Aggregate {
         memory.budget.replaced(before, self.taken());
     }
 
-    /// Closes slot `at` if that is allowed.
+    /// Closes slot `at` if the allowance permits.
     fn close_slot_within(&mut self, at: usize, allowance: &mut Allowance) -> bool {
         let fits = self.groups.closing_bytes(at) <= allowance.all
             && (allowance.histograms > 0 || !self.groups.histogram_grows(at));
@@ -274,7 +280,8 @@ impl Aggregate {
         true
     }
 
-    /// Closes what others overflowed into, within an allowance: what is not allowed overflows whole, and that comes last.
+    /// Closes overflow targets within an allowance: those that do not fit overflow wholly, and that
+    /// target comes last.
     fn close_targets(&mut self, allowance: &mut Allowance, memory: &mut Memory<'_>) {
         let costs = self.costs(Groups::closing_bytes);
         for level in (0..LEVELS).rev().filter(|&level| costs[level] > 0) {
@@ -288,21 +295,22 @@ impl Aggregate {
             let histogram = self.groups.closing_bytes(0) <= allowance.all;
             self.log_slot(0, histogram);
             self.groups.close_and_fill(0, self.tick, histogram);
-            // A tick of which a part had to leave its histogram out is blind as a whole.
+            // If part of a tick lacks its histogram, no quantiles are known for the whole tick.
             self.tick_without_histograms |= !histogram;
         }
         self.forget_emptied(&mut memory.pool.strings);
         memory.budget.replaced(before, self.taken());
     }
 
-    /// Forgets groups that have nothing left, if they are many: each time the whole cache is searched for them.
+    /// Removes groups without counts, if they are many: each time the whole cache is searched for
+    /// them.
     pub(in crate::report) fn forget_many_emptied(&mut self, strings: &mut StringInterner) {
         if self.emptied.len() * EMPTIED_SHARE >= self.groups.keys.len() {
             self.forget_emptied(strings);
         }
     }
 
-    /// Forgets groups that have nothing left. Not before everything was counted whose group is known already.
+    /// Removes groups without counts. Not before all records with known groups were counted.
     pub(super) fn forget_emptied(&mut self, strings: &mut StringInterner) {
         for group in std::mem::take(&mut self.emptied) {
             let is_empty = self.groups.is_used(group)

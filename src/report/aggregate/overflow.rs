@@ -1,12 +1,12 @@
-//! What finds no memory overflows into `(other)`. The rule:
+//! Overflow into `(other)` for lack of memory. The rule:
 //!
-//! A new key for which there is no memory counts under `(other)`: first in the keys whose values are without end, and when
-//! there is no memory for that either, in all keys. What a tick gained and there is no memory for counts there too, for this
-//! tick alone, the groups with the fewest requests first.
+//! A new key for which there is no memory counts under `(other)`: first in keys with unlimited
+//! values, and if there is no memory for that either, in all keys. A tick's gain for which there is
+//! no memory counts there too, for this tick only, the groups with the fewest requests first.
 //!
-//! So every sum over all rows is exact. Called by the merger's thread alone: when a group is made (`aggregate`), when a tick
-//! ends (`close`), and when running ticks take more than their share ([`relieve`]). When memory runs out is decided by the
-//! [`Budget`].
+//! So every sum over all rows is exact. Called by the merger's thread only: when a group is created
+//! (`aggregate`), when a tick ends (`close`), and when running ticks exceed their share
+//! ([`relieve`]). The [`Budget`] decides when memory is short.
 
 use std::cmp::Reverse;
 
@@ -19,11 +19,11 @@ use crate::report::groups::Groups;
 use crate::report::groups::overflow::LEVELS;
 use crate::report::totals::Totals;
 
-/// Groups that budget pressure may still make, with `(other)` for values without end.
+/// Groups that may still be created under pressure, with `(other)` for unlimited values.
 const OVERFLOW_GROUPS_MAX: usize = 4096;
 
-/// Lets running ticks give back memory: first cached groups, without which all is as exact, then groups with few requests, which
-/// fold until enough is free.
+/// Frees memory of running ticks: first cached groups, which are not needed for exactness, then
+/// groups with few requests, which overflow until enough is free. fold until enough is free.
 #[cold]
 pub(in crate::report) fn relieve(aggregates: &mut [&mut Aggregate], memory: &mut Memory<'_>) {
     let Some(wanted) = memory.budget.excess() else {
@@ -39,7 +39,7 @@ pub(in crate::report) fn relieve(aggregates: &mut [&mut Aggregate], memory: &mut
     }
     let frees = |it: &&mut Aggregate| it.costs(Groups::slot_bytes);
     let frees: Vec<_> = aggregates.iter().map(frees).collect();
-    // Running ticks do not have what there is too much: what they count would be given up for nothing.
+    // Running ticks do not have that much to free: their counts would be given up for nothing.
     if frees.iter().flatten().sum::<usize>() < wanted && !memory.budget.is_full() {
         memory.budget.looked();
         return;
@@ -59,7 +59,7 @@ pub(in crate::report) fn relieve(aggregates: &mut [&mut Aggregate], memory: &mut
     memory.budget.looked();
 }
 
-/// Forgets the cached groups of aggregates, of those with the most first, until so many bytes are free.
+/// Clears cached groups of aggregates, largest first, until this many bytes are free.
 fn shrink_caches(aggregates: &mut [&mut Aggregate], wanted: usize, budget: &mut Budget) {
     aggregates.sort_unstable_by_key(|aggregate| Reverse(aggregate.group_cache.heap_bytes()));
     let mut freed = 0;
@@ -91,8 +91,8 @@ impl Aggregate {
             return;
         }
         self.changes.moved();
-        // No room for another entry: it goes where all goes that has none, and what that has more than a slot can hold is
-        // kept aside, without times, for an entry at the end of the tick.
+        // No room for another entry: it overflows to the all-`(other)` group, and what exceeds that
+        // group's slot is kept aside, without times, for an entry at the end of the tick.
         self.overflows = true;
         let other = self.other_group(memory);
         if group != other && self.groups.move_slot(at, other) {
@@ -109,8 +109,8 @@ impl Aggregate {
         }
     }
 
-    /// The group into which a combination overflows that has no memory: what tends to explode becomes `(other)`, the rest is
-    /// kept apart as long as that does not explode too.
+    /// The group into which a combination without memory overflows: unlimited values become
+    /// `(other)`, the rest is kept as long as that does not explode too.
     pub(super) fn overflow_target(&mut self, key_ids: &KeyIds, memory: &mut Memory<'_>) -> u32 {
         let coarse = self.coarse(key_ids);
         let budget = &memory.budget;
@@ -121,14 +121,14 @@ impl Aggregate {
             None if has_room => self.make_group(&coarse, memory),
             None => self.other_group(memory),
         };
-        // One of which every key is `(other)` already, for want of strings, loses nothing.
+        // One whose keys are all `(other)` already, for lack of strings, loses nothing.
         if !self.groups.keys.is(id, key_ids) {
             self.overflow_groups.insert(id);
         }
         id
     }
 
-    /// A combination with `(other)` where values are without end.
+    /// A combination with `(other)` in place of unlimited values.
     fn coarse(&self, key_ids: &KeyIds) -> KeyIds {
         let mut coarse = *key_ids;
         for (key_id, group_key) in coarse.iter_mut().zip(&self.group_keys) {
@@ -139,7 +139,7 @@ impl Aggregate {
         coarse
     }
 
-    /// The group of all that is `(other)` in every respect.
+    /// The group in which every key is `(other)`.
     pub(super) fn other_group(&mut self, memory: &mut Memory<'_>) -> u32 {
         let mut other = [NONE; DEFINITION_KEYS_MAX];
         other[..self.group_keys.len()].fill(OTHER);
@@ -149,8 +149,8 @@ impl Aggregate {
         }
     }
 
-    /// Moves slot `at` to the group into which it overflows if that is there already, or into that of all others, in any
-    /// case when `wholly`; false when it is that.
+    /// Moves slot `at` to its overflow group if that exists, or to the all-`(other)` group, always
+    /// when `wholly`; returns false if it is that group.
     pub(super) fn overflow_slot(
         &mut self,
         at: usize,
@@ -181,7 +181,7 @@ impl Aggregate {
         true
     }
 
-    /// Folds slots of a level until that has freed so many bytes; returns how many it did.
+    /// Overflows slots of a level until this many bytes are free; returns how many were freed.
     fn overflow_level(&mut self, level: usize, wanted: usize, memory: &mut Memory<'_>) -> usize {
         let mut freed = 0;
         self.walk_level(level, memory, |it, at, memory| {
@@ -196,13 +196,13 @@ impl Aggregate {
         freed
     }
 
-    /// Whether slot `at` is of a group into which others may fold.
+    /// Whether slot `at` belongs to an overflow target.
     pub(super) fn is_target(&self, at: usize) -> bool {
         let group = self.groups.group_of_slot(at);
         (0..self.group_keys.len()).any(|key_id| self.groups.keys.key_id(group, key_id) == OTHER)
     }
 
-    /// Whether slot `at` is of the group of all that is `(other)`.
+    /// Whether slot `at` belongs to the all-`(other)` group.
     pub(super) fn is_other(&self, at: usize) -> bool {
         let group = self.groups.group_of_slot(at);
         (0..self.group_keys.len()).all(|key_id| self.groups.keys.key_id(group, key_id) == OTHER)

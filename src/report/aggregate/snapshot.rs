@@ -1,15 +1,17 @@
-//! A shared aggregate on its way into a snapshot, and back out of one.
+//! Saves a shared aggregate to a snapshot, and restores it.
 //!
-//! What a group's sums are follows from the tick logs of the window, so these are what is written: those of closed ticks,
-//! which never change, and one made on the spot from what the running tick has so far. That moment is the cut; it is
-//! taken under the lock, for all aggregates at once, and costs some tens of nanoseconds for each group that gained
-//! something in the running tick. Keys of groups are copied afterwards, a thousand at a time. A group that goes
-//! meanwhile either has nothing in the window any more, and the logs that mention it are not written any more, or was
-//! overflowed into `(other)` with all that it had, for want of memory: then it is written as `(other)`, whoever has its id
-//! now: its generation tells.
+//! A group's sums follow from the tick logs of the window, so these are saved: those of closed
+//! ticks, which never change, and one made from the running tick so far. That moment is the cut; it
+//! is taken under the lock, for all aggregates at once, and costs some tens of nanoseconds for each
+//! group with a gain in the running tick. Keys of groups are copied afterwards, a thousand at a
+//! time. A group removed meanwhile either has nothing in the window any more, and the logs that
+//! mention it are no longer written, or overflowed into `(other)` with all its counts, for lack of
+//! memory: then it is written as `(other)`, even if its id was reused, which its generation
+//! reveals.
 //!
-//! On the way back groups get new ids and go through the budget as in a running daemon: past `reports.memory` they fold
-//! into `(other)`. Groups that no log mentions are dropped again. Nothing that is read back is trusted.
+//! During a restore groups get new ids and go through the budget as in a running daemon: past
+//! `reports.memory` they overflow into `(other)`. Groups that no log mentions are removed again.
+//! Restored data is not trusted.
 
 use std::sync::{Arc, Weak};
 
@@ -28,13 +30,13 @@ use crate::report::row_map::{NO_ROW, RowMap};
 use crate::report::tick_log::{TickHead, TickLog, TickLogReader, TickLogWriter};
 use crate::report::totals::Totals;
 
-/// Groups that are copied under one hold of the lock.
+/// Groups copied under one hold of the lock.
 const GROUPS: u32 = 1_024;
 
-/// A run of groups ends when it takes more than about this.
+/// A run of groups ends when it exceeds about this size.
 const PART_BYTES: usize = 512 << 10;
 
-/// Bytes of budget for each group id that is read back: a group takes far more than that.
+/// Bytes of budget for each restored group id: a group takes far more than that.
 const GROUP_BYTES_MIN: usize = 64;
 
 /// Sums of one group in one tick stay below this, so that no number of them overflows.
@@ -43,17 +45,17 @@ const SUM_END: u128 = 1 << 96;
 /// All samples of an aggregate stay below this.
 const SAMPLES_END: u64 = 1 << 62;
 
-/// Samples of one bucket in one tick; so many take megabytes.
+/// Samples of one bucket in one tick; this many take megabytes.
 const SAMPLES_MAX: u64 = 1 << 54;
 
-/// Reports of an aggregate that are read back.
+/// Most restored reports of an aggregate.
 const REPORTS_MAX: usize = 4_096;
 
 /// No group with that id.
 const NO_GROUP: u32 = u32::MAX;
 
-/// An aggregate without its groups: what it counts, and how far it came. A report goes on with what was counted only if
-/// this aggregate would serve it today.
+/// An aggregate without its groups: its scope and progress. A report continues with its counts only
+/// if this aggregate would serve it today.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct SavedAggregate {
     scope: Scope,
@@ -62,7 +64,7 @@ pub struct SavedAggregate {
     /// The running tick.
     tick: u64,
     flow: Flow,
-    /// Groups that took keys in for which there was no memory.
+    /// Groups that include keys for which there was no memory.
     overflow_groups: Vec<u32>,
     /// Names of its reports.
     reports: Vec<String>,
@@ -71,18 +73,18 @@ pub struct SavedAggregate {
 /// A part of an aggregate.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum SavedPart {
-    /// What some groups are, and the texts of their keys.
+    /// Some groups, and the texts of their keys.
     Groups(SavedStrings, Vec<SavedGroup>),
     /// A piece of the log of one tick.
     Tick(SavedTick),
 }
 
-/// What a group is.
+/// A saved group.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct SavedGroup {
     id: u32,
     key: Vec<u32>,
-    /// Its row in each report, counted from 1; 0: none.
+    /// Its row in each report, counted from 1; 0 if none.
     rows: Vec<u32>,
     /// By tick.
     extremes: Vec<(u64, Extremes)>,
@@ -92,21 +94,21 @@ pub struct SavedGroup {
 #[derive(Debug, Serialize, Deserialize)]
 pub struct SavedTick {
     head: TickHead,
-    /// As `tick_log` writes them.
+    /// Encoded as in `tick_log`.
     entries: Vec<u8>,
 }
 
-/// An aggregate as it stood at the cut.
+/// An aggregate at the cut.
 #[derive(Debug)]
 pub(in crate::report) struct AggregateCut {
-    /// Its place among the aggregates.
+    /// Its index among the aggregates.
     pub(in crate::report) at: usize,
     pub(in crate::report) saved: SavedAggregate,
     /// Numbers of its reports in the aggregate, in the order of their names.
     reports: Vec<usize>,
-    /// Those of all groups: where it is another now, the group went.
+    /// Generations of all groups: if one has changed, the group was removed.
     generations: Vec<u32>,
-    /// Of closed ticks; one that is gone when it is to be written has left the window.
+    /// Logs of closed ticks; one that is gone before it is written has left the window.
     closed: Vec<(TickHead, Weak<[u8]>)>,
     running: Vec<TickLog>,
     /// Extremes of the running tick, by group.
@@ -114,7 +116,7 @@ pub(in crate::report) struct AggregateCut {
 }
 
 impl Aggregate {
-    /// The aggregate as it stands; `reports` are the numbers and names of those that are live.
+    /// Cuts the aggregate; `reports` are the numbers and names of the live ones.
     pub(in crate::report) fn cut(&self, at: usize, reports: &[(usize, &str)]) -> AggregateCut {
         let mut writer = TickLogWriter::default();
         let mut running = Vec::new();
@@ -162,7 +164,7 @@ impl Aggregate {
         }
     }
 
-    /// What groups are, from id `from` on, and the id to go on with, `None` after the last.
+    /// Groups from id `from` on, and the id to continue with, `None` after the last.
     pub(in crate::report) fn save_groups(
         &self,
         cut: &AggregateCut,
@@ -175,7 +177,7 @@ impl Aggregate {
         let end = cut.generations.len() as u32;
         let until = end.min(from.saturating_add(GROUPS));
         for id in from..until {
-            // Under `(other)` now, or without anything in the window any more.
+            // Now under `(other)`, or without anything in the window.
             let gone = self.groups.generation(id) != cut.generations[id as usize];
             if !gone && (id >= self.groups.end() || !self.groups.is_used(id)) {
                 continue;
@@ -184,7 +186,7 @@ impl Aggregate {
                 true => OTHER,
                 false => self.groups.keys.key_id(id, at),
             };
-            // Counted from 1: the row that is none becomes 0.
+            // Counted from 1: no row becomes 0.
             let row = |&report: &usize| match self.row_maps.get(report) {
                 Some(Some(row_map)) if !gone => row_map.row_of(id).wrapping_add(1),
                 _ => NO_ROW.wrapping_add(1),
@@ -214,7 +216,7 @@ impl Aggregate {
 }
 
 impl AggregateCut {
-    /// The extremes of a group: those of ticks that were closed, and what it had at the cut.
+    /// The extremes of a group: those of closed ticks, and those at the cut.
     fn extremes(&self, id: u32, closed: &[(u64, Extremes)]) -> Vec<(u64, Extremes)> {
         let before = closed.iter().filter(|&&(tick, _)| tick < self.saved.tick);
         let running = self.extremes.binary_search_by_key(&id, |&(group, _)| group);
@@ -224,7 +226,7 @@ impl AggregateCut {
         before.copied().chain(running).collect()
     }
 
-    /// Gives the logs of the ticks that are in the window at `now_ms`, in pieces.
+    /// Passes the logs of the ticks in the window at `now_ms` on, in pieces.
     pub(in crate::report) fn ticks<E>(
         &self,
         now_ms: u64,
@@ -247,13 +249,13 @@ impl AggregateCut {
     }
 }
 
-/// An error unless that holds.
+/// Fails unless `holds`.
 fn check(holds: bool, damage: &'static str) -> Result<(), Damage> {
     if holds { Ok(()) } else { Err(Damage(damage)) }
 }
 
 impl SavedAggregate {
-    /// Names of its reports, which are fewer than [`REPORTS_MAX`] in what is read back.
+    /// Names of its reports; fails if restored data has more than [`REPORTS_MAX`].
     pub(in crate::report) fn reports(&self) -> Result<&[String], Damage> {
         let fits = self.reports.len() <= REPORTS_MAX;
         check(fits, "an aggregate has too many reports").map(|()| &self.reports[..])
@@ -265,36 +267,37 @@ impl SavedAggregate {
     }
 }
 
-/// A report that is to be read back.
+/// A report to be restored.
 #[derive(Debug)]
 pub(in crate::report) struct Wanted {
-    /// Its place among those of the head.
+    /// Its index among those in the head.
     pub(in crate::report) place: usize,
     pub(in crate::report) definition: Definition,
     pub(in crate::report) defined_by: DefinedBy,
-    /// Which row each group had.
+    /// The row of each group.
     pub(in crate::report) rows: Vec<(u32, u32)>,
 }
 
-/// An aggregate that is being read back.
+/// An aggregate being restored.
 #[derive(Debug)]
 pub(in crate::report) struct AggregateRestore {
     pub(in crate::report) aggregate: Box<Aggregate>,
     pub(in crate::report) wanted: Vec<Wanted>,
-    /// How many reports it had.
+    /// Number of its reports.
     reports: usize,
-    /// Ids of the groups, by the ids that they had.
+    /// Ids of the groups, by their former ids.
     groups: Vec<u32>,
     overflow_groups: Vec<u32>,
     samples: u64,
-    /// Bytes that all reports may take.
+    /// Memory limit of all reports, in bytes.
     memory_bytes: usize,
-    /// It is more than that.
+    /// Whether it exceeds that.
     pub(in crate::report) is_too_large: bool,
 }
 
 impl AggregateRestore {
-    /// An aggregate without groups. It serves what is `wanted`: so its scope and filters are such that there are.
+    /// An aggregate without groups. It serves everything `wanted`, so its scope and filters are
+    /// valid.
     pub(in crate::report) fn begin(
         saved: SavedAggregate,
         wanted: Vec<Wanted>,
@@ -328,7 +331,7 @@ impl AggregateRestore {
         })
     }
 
-    /// Bytes that it takes, also while it is being read.
+    /// Its memory, also during the restore.
     pub(in crate::report) fn taken(&self) -> Taken {
         let rows = self.wanted.iter().map(|it| it.rows.capacity() * 8);
         let mut taken = self.aggregate.taken();
@@ -336,8 +339,8 @@ impl AggregateRestore {
         taken
     }
 
-    /// Takes in what [`Aggregate::save_groups`] and [`AggregateCut::ticks`] gave. What comes once it is too large is left
-    /// out.
+    /// Restores data from [`Aggregate::save_groups`] and [`AggregateCut::ticks`]. Skips everything
+    /// after it became too large.
     pub(in crate::report) fn take(
         &mut self,
         part: SavedPart,
@@ -439,7 +442,7 @@ impl AggregateRestore {
         let in_range =
             requests.max(errors) <= u32::MAX.into() && sums.iter().all(|&sum| sum < SUM_END);
         check(in_range, "a sum is too large")?;
-        // A group is dropped when its sums are zero, and its histogram has to be empty then.
+        // A group is removed when its sums are zero, and its histogram has to be empty then.
         let sound = *totals != Totals::ZERO || pairs.is_empty();
         check(sound, "a histogram has samples of no request")?;
         let is_ascending = pairs.is_sorted_by_key(|&(bucket, _)| bucket);
@@ -470,7 +473,8 @@ impl AggregateRestore {
         Ok(())
     }
 
-    /// Ends the reading: forgets groups that no tick log mentions, and lets the reports in. These have the numbers from 0 on.
+    /// Completes the restore: removes groups that no tick log mentions, and adds the reports. These
+    /// have the numbers from 0 on.
     pub(in crate::report) fn finish(
         mut self,
         rows_max: usize,
@@ -489,7 +493,7 @@ impl AggregateRestore {
         let overflowed = overflowed.filter(|&id| id < groups.end() && groups.is_used(id));
         self.aggregate.overflow_groups.extend(overflowed);
         for report in &mut self.wanted {
-            // Rows in the order in which they were, and under `(other)` again what was there for want of rows.
+            // Rows in their former order, and again under `(other)` those that lacked a row.
             let aggregate = &mut *self.aggregate;
             let mut row_map = RowMap::new(&report.definition, &aggregate.group_keys, rows_max);
             row_map.add_groups(std::mem::take(&mut report.rows), &aggregate.groups);

@@ -1,4 +1,4 @@
-//! What `active_reports` says of a report, in Pinba's words.
+//! The columns of `active_reports` for a report, in Pinba's words.
 
 use crate::report::definition::{Definition, KeySource, Kind, Level};
 use crate::report::v1_kinds::{Tags, V1Kind};
@@ -6,14 +6,14 @@ use crate::report::v1_kinds::{Tags, V1Kind};
 /// The text columns of `active_reports` (and of `v2/active`) that follow from the definition alone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ActiveText {
-    /// Pinba's own key of the report: type number, `|param`..., `|condition=value`...; for other reports the
-    /// COMMENT, or the name where there is none.
+    /// Pinba's own key of the report: type number, `|param`..., `|condition=value`...; for other
+    /// reports the COMMENT, or the name if there is none.
     pub id: String,
     /// `base`, `tag`, `rtag`, `v2/...`, `native`.
     pub kind: &'static str,
-    /// What it groups by: `grouped by script_name, status`.
+    /// Its grouping: `grouped by script_name, status`.
     pub grouping: String,
-    /// Of `conditional`, `tagged`, `indexed`, those that are true.
+    /// The applicable ones of `conditional`, `tagged`, `indexed`.
     pub flags: String,
     /// pinba2's word for the kind of report.
     pub v2_kind: &'static str,
@@ -70,7 +70,7 @@ fn id(definition: &Definition) -> String {
     let Some((kind, number)) = kind else {
         return comment.to_owned();
     };
-    // Base reports take no notice of their params.
+    // Base reports ignore their params.
     let params = sections.next().filter(|_| kind.tags != Tags::None);
     let parts = params
         .into_iter()

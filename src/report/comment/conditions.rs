@@ -1,11 +1,12 @@
-//! The conditions of a COMMENT: what `min_time`, `max_time` and filters have in common in both grammars.
+//! Conditions of a COMMENT: the common part of `min_time`, `max_time` and filters in both grammars.
 
 use super::error::{Wrong, checked, wrong};
 use super::number::Seconds;
 use crate::report::definition::{FILTERS_MAX, Filter};
 
-/// Reads the conditions of a section, those on time first. `other` reads one that is not on time, from the whole of it, its
-/// name and its value (`None`: it is no filter); `below` gives the first microsecond past an upper bound. A bound of 0 is off.
+/// Parses the conditions of a section, those on time first. `other` parses one that is not on time,
+/// from its text, its name and its value (`None`: it is not a filter); `below` returns the first
+/// microsecond past an upper bound. A bound of 0 is off.
 pub(super) fn read<'a>(
     section: &'a str,
     accepted: &str,
@@ -42,7 +43,7 @@ pub(super) fn read<'a>(
     Ok(all)
 }
 
-/// Takes a value that may be given once.
+/// Sets a value that may be given once.
 pub(super) fn once<'a, T>(place: &mut Option<T>, name: &'a str, value: T) -> Result<(), Wrong<'a>> {
     match place.replace(value) {
         None => Ok(()),

@@ -1,18 +1,18 @@
-//! What was wrong with a COMMENT, and where.
+//! Errors of COMMENTs, with positions.
 
 use thiserror::Error;
 
-/// A COMMENT that cannot be read: the part that is wrong, where it starts, and what would be accepted.
+/// An invalid COMMENT: the part at fault, its position, and what would be accepted.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("COMMENT '{comment}', position {}, {}: {problem}", .at + 1, shown(.part))]
 pub struct CommentError {
     /// The whole COMMENT.
     pub comment: String,
-    /// Where the bad part starts, characters from 0.
+    /// Start of the bad part, in characters from 0.
     pub at: usize,
     /// The bad part; empty where something is missing.
     pub part: String,
-    /// What is wrong with it and what is accepted, as the end of a sentence.
+    /// The problem and what is accepted, as the end of a sentence.
     pub problem: String,
 }
 
@@ -24,23 +24,23 @@ fn shown(part: &str) -> String {
     }
 }
 
-/// A part of a COMMENT, which is a slice of it, and what is wrong with it.
+/// A slice of a COMMENT, and the problem with it.
 pub(super) type Wrong<'a> = (&'a str, String);
 
-/// Says what is wrong with a part.
+/// The error for a part.
 pub(super) fn wrong<'a, T>(part: &'a str, problem: impl Into<String>) -> Result<T, Wrong<'a>> {
     Err((part, problem.into()))
 }
 
-/// A part that was read elsewhere, or what is wrong with it.
+/// The result of parsing a part elsewhere.
 pub(super) fn checked<T>(part: &str, read: Result<T, String>) -> Result<T, Wrong<'_>> {
     read.map_err(|problem| (part, problem))
 }
 
 impl CommentError {
-    /// The error of a COMMENT a part of which is wrong.
+    /// The error for a COMMENT with a bad part.
     pub(super) fn of(comment: &str, (part, problem): Wrong<'_>) -> Self {
-        // Where a slice lies in the whole.
+        // The position of a slice in the whole.
         let at = part.as_ptr().addr() - comment.as_ptr().addr();
         Self {
             comment: comment.to_owned(),

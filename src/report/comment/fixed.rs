@@ -1,7 +1,8 @@
-//! The tables that are always there: raw data, the word list, and what the daemon says of itself.
+//! The fixed tables: raw data, the word list, and the daemon's own data.
 //!
-//! They are no reports, so the engine knows nothing of them; a COMMENT may name them (an old dump does), and
-//! `pinbad tables` prints them. Their rows are made elsewhere; their columns are in `columns.txt`.
+//! They are not reports, so the engine does not know them; a COMMENT may name them (an old dump
+//! does), and `pinbad tables` prints them. Their rows are built elsewhere; their columns are in
+//! `columns.txt`.
 
 use crate::report::columns;
 use crate::report::definition::Defaults;
@@ -18,9 +19,9 @@ pub enum FixedTable {
     TimerTag,
     /// Names of timer tags.
     Tag,
-    /// Tags of raw requests: what Pinba has in a column of theirs alone.
+    /// Tags of raw requests, which Pinba only has as a column.
     RequestTag,
-    /// Activities of raw requests from Squid. There only where there is a source of those.
+    /// Activities of raw requests from Squid. Only exists if there is such a source.
     SquidActivity,
     /// Pinba's own counters.
     Status,
@@ -32,9 +33,9 @@ pub enum FixedTable {
     V2Active,
     /// Objects that Squid moved to and from its disk.
     SquidSwap,
-    /// What Squid saved by asking whether objects had changed.
+    /// Savings of Squid from revalidation.
     SquidSavings,
-    /// What happened when, as people noted it. Pinba has nothing like it.
+    /// Annotations of events. Not in Pinba.
     Annotation,
     /// Scripts by the hits of their timers in a request, from the raw rows.
     ManyCalls,
@@ -44,12 +45,12 @@ pub enum FixedTable {
     Slo,
     /// Samples of PHP's functions, where there is a `[[stat]]`.
     Sample,
-    /// Their requests.
+    /// Requests of samples.
     StatRequest,
 }
 
 impl FixedTable {
-    /// Those that Pinba has.
+    /// The tables that Pinba has.
     pub const ALL: [Self; 8] = [
         Self::Request,
         Self::Timer,
@@ -61,10 +62,10 @@ impl FixedTable {
         Self::V2Active,
     ];
 
-    /// Those of what Squid's lines add up to.
+    /// The tables of sums over Squid's lines.
     pub const SQUID: [Self; 2] = [Self::SquidSwap, Self::SquidSavings];
 
-    /// Those of raw data.
+    /// The tables of raw data.
     pub const RAW: [Self; 6] = [
         Self::Request,
         Self::Timer,
@@ -74,7 +75,7 @@ impl FixedTable {
         Self::SquidActivity,
     ];
 
-    /// The table of raw data that has this name.
+    /// The table of raw data with this name.
     #[must_use]
     pub fn raw(name: &str) -> Option<Self> {
         Self::RAW.into_iter().find(|table| table.table() == name)
@@ -105,7 +106,7 @@ impl FixedTable {
         }
     }
 
-    /// The COMMENT that names it; `active_reports` also goes by `active`.
+    /// The COMMENT that names it; `active_reports` is also called `active`.
     #[must_use]
     pub const fn comment(self) -> &'static str {
         match self {
@@ -130,8 +131,7 @@ impl FixedTable {
         columns::table(self.table(), defaults)
     }
 
-    /// Its keys of one column: `PRI`, `UNI` or `MUL`, as information_schema says it, and the
-    /// column.
+    /// Its keys of one column: `PRI`, `UNI` or `MUL`, as in information_schema, and the column.
     #[must_use]
     pub const fn keys(self) -> &'static [(&'static str, &'static str)] {
         match self {

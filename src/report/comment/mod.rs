@@ -1,9 +1,10 @@
-//! The COMMENT of `CREATE TABLE ... ENGINE=PINBA`, of Pinba and of pinba2, made into a definition.
+//! Parses the COMMENT of `CREATE TABLE ... ENGINE=PINBA`, of Pinba and of pinba2, to a definition.
 //!
-//! `v1` reads `kind[:params[:conditions[:percentiles]]]`, `v2` reads `v2/type/window/keys/histogram/filters`; both
-//! end in the same [`Definition`], so the engine never learns which it was. Called at start for the built-in and the
-//! configured reports and on a front end's thread for those made later; pure, bounded by [`COMMENT_BYTES_MAX`].
-//! Whatever is wrong is told as a [`CommentError`] that points at the part and says what is accepted there.
+//! `v1` parses `kind[:params[:conditions[:percentiles]]]`, `v2` parses
+//! `v2/type/window/keys/histogram/filters`; both end in the same [`Definition`], so the engine
+//! never learns which it was. Called at start for the built-in and the configured reports and on a
+//! front end's thread for those created later; pure, bounded by [`COMMENT_BYTES_MAX`]. Every error
+//! is a [`CommentError`] that points at the part and says what is accepted there.
 
 use super::definition::{Defaults, Definition};
 
@@ -21,20 +22,20 @@ use error::{Wrong, wrong};
 pub use fixed::FixedTable;
 pub(super) use v2::{is_status, read_hv};
 
-/// Longest COMMENT that is read, bytes (MySQL itself allows 2048 characters).
+/// Longest COMMENT, in bytes (MySQL itself allows 2048 characters).
 pub const COMMENT_BYTES_MAX: usize = 8192;
 
-/// What a COMMENT asks for.
+/// The meaning of a COMMENT.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Comment {
     /// A report.
     Report(Box<Definition>),
-    /// A table that is always there and is not a report of the engine.
+    /// A fixed table, which is not a report of the engine.
     Fixed(FixedTable),
 }
 
 impl Comment {
-    /// A table that is always there, which takes no parameters.
+    /// A fixed table, which takes no parameters.
     fn fixed<'a>(table: FixedTable, params: &[&'a str]) -> Result<Self, Wrong<'a>> {
         match params {
             [] => Ok(Self::Fixed(table)),
@@ -46,10 +47,10 @@ impl Comment {
     }
 }
 
-/// Reads a COMMENT of either engine for a report of this name (the name is not looked at).
+/// Parses a COMMENT of either engine for a report of this name (which is not checked).
 ///
 /// # Errors
-/// When the COMMENT is not of either grammar, or asks for what cannot be.
+/// Fails if the COMMENT is in neither grammar, or asks for something impossible.
 pub fn parse(name: &str, comment: &str, defaults: &Defaults) -> Result<Comment, CommentError> {
     if comment.len() > COMMENT_BYTES_MAX {
         return Err(CommentError {
@@ -66,10 +67,10 @@ pub fn parse(name: &str, comment: &str, defaults: &Defaults) -> Result<Comment, 
     read.map_err(|wrong| CommentError::of(comment, wrong))
 }
 
-/// Percentiles with commas between them: `95,99.9`.
+/// Parses percentiles separated by commas: `95,99.9`.
 ///
 /// # Errors
-/// What is wrong with the first that is none, is there twice or is one too many.
+/// The problem with the first that is invalid, repeated or one too many.
 pub fn percentiles(text: &str) -> Result<Vec<f64>, String> {
     let mut list = Vec::new();
     for percent in text.split(',') {

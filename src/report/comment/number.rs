@@ -1,24 +1,24 @@
-//! Numbers and names in definitions: seconds and percent ranks, read exactly, and names of tags.
+//! Numbers and names in definitions: seconds and percent ranks, parsed exactly, and names of tags.
 //!
-//! Record times are whole microseconds, so a bound is one too: [`Seconds`] gives the nearest on either side and the
-//! caller takes the one that keeps exactly the records that the text means.
+//! Record times are integer microseconds, so bounds are too: [`Seconds`] has the nearest on either
+//! side and the caller takes the one that keeps exactly the records that the text means.
 
 use crate::report::definition::{Defaults, PERCENTILES_MAX};
 
-/// Longest time in a definition, seconds: no packet carries a longer one.
+/// Longest time in a definition, in seconds: no packet contains a longer one.
 const SECONDS_MAX: u128 = 1 << 31;
 
 /// A time given in decimal seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::report) struct Seconds {
-    /// Whole microseconds, rounded down.
+    /// Integer microseconds, rounded down.
     pub(in crate::report) us_floor: u64,
-    /// Whole microseconds, rounded up.
+    /// Integer microseconds, rounded up.
     pub(in crate::report) us_ceil: u64,
 }
 
 impl Seconds {
-    /// As [`parse`](Self::parse), or what is accepted.
+    /// Like [`parse`](Self::parse), with an error that says what is accepted.
     pub(in crate::report) fn read(text: &str) -> Result<Self, String> {
         let accepted = "must be seconds as a decimal number from 0 to 2147483648, such as 0.25";
         Self::parse(text).ok_or_else(|| accepted.to_owned())
@@ -69,7 +69,8 @@ pub(in crate::report) fn seconds_text(us: u64) -> String {
 /// Adds a percentile rank to a list.
 ///
 /// # Errors
-/// When it is not in (0, 100], has more decimals than a rank keeps, is in the list already, or is one too many.
+/// Fails if it is not in (0, 100], has too many decimals for a rank, is in the list already, or is
+/// one too many.
 pub(in crate::report) fn add_percentile(list: &mut Vec<f64>, percent: f64) -> Result<(), String> {
     // False for NaN as well.
     if !(percent > 0.0 && percent <= 100.0) {
@@ -94,7 +95,7 @@ pub(in crate::report) fn add_percentile(list: &mut Vec<f64>, percent: f64) -> Re
 /// A percentile as text: decimal, like [`Seconds`].
 ///
 /// # Errors
-/// As [`add_percentile`], and when it is not a number.
+/// As for [`add_percentile`], and if it is not a number.
 pub(in crate::report) fn add_percentile_text(
     list: &mut Vec<f64>,
     text: &str,
@@ -108,10 +109,10 @@ pub(in crate::report) fn add_percentile_text(
     add_percentile(list, percent)
 }
 
-/// A tag name that some record could have.
+/// Checks for a tag name that some record could have.
 ///
 /// # Errors
-/// When none could.
+/// Fails if none could.
 pub(in crate::report) fn tag_name(text: &str, defaults: &Defaults) -> Result<String, String> {
     let longest = usize::from(defaults.text_bytes_max);
     if text.is_empty() {

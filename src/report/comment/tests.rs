@@ -1,4 +1,5 @@
-//! COMMENTs of all kinds: the columns they give, in the order of the originals, and errors that point at the part.
+//! COMMENTs of all kinds: their columns, in the order of the originals, and errors that point at
+//! the part.
 
 mod errors;
 
@@ -67,7 +68,7 @@ const BASE: [(&str, &str); 18] = [
     ),
 ];
 
-/// The other kinds, and the kind and keys that they have in the grammar of Pinba2.
+/// The other kinds, with their kind and keys in the grammar of pinba2.
 const KINDS: [(&str, &str, &str); 16] = [
     ("info", "packet", "no_keys"),
     ("tag_info:a", "timer", "@a"),
@@ -238,7 +239,7 @@ fn v2_reports_have_pinba2s_columns_in_pinba2s_order() {
             "v2/timer/60,5/~server,~schema,@group,plain,+env/no_percentiles/no_filters",
             format!("server schema group plain env {timer}"),
         ),
-        // Names that are taken.
+        // Names in use.
         (
             "v2/timer/60/~host,@host,+Host,@req_count,+hit_count,@time_percent/no_percentiles/no_filters",
             format!(
@@ -344,13 +345,13 @@ fn v1_conditions_become_filters() {
         ("", vec![]),
         ("min_time=0,max_time=0.0", vec![]),
         ("min_time=0.5", vec![Filter::MinTime(500_000)]),
-        // Both bounds are inside.
+        // Both bounds are inclusive.
         ("max_time=0.1", vec![Filter::TimeBelow(100_001)]),
         (
             "max_time=1.5,min_time=.25",
             vec![Filter::MinTime(250_000), Filter::TimeBelow(1_500_001)],
         ),
-        // Between two microseconds: the range is what whole ones are in it.
+        // Between two microseconds: the range contains the whole ones in it.
         (
             "min_time=0.0000015,max_time=0.0000025",
             vec![Filter::MinTime(2), Filter::TimeBelow(3)],

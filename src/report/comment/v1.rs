@@ -1,7 +1,8 @@
 //! Pinba's COMMENT: `kind[:params[:conditions[:percentiles]]]`.
 //!
-//! Sections are positional, spaces count, nothing can be quoted. Beyond Pinba, percentiles may have decimals, and
-//! what it leaves to crash or to ignore at SELECT is an error here: a wrong number of tags, unknown conditions.
+//! Sections are positional, spaces count, nothing can be quoted. Unlike in Pinba, percentiles may
+//! have decimals, and input that crashes it or is ignored at SELECT is an error here: a wrong
+//! number of tags, unknown conditions.
 //!
 //! ```text
 //! tagN_info:group,server:min_time=0.5,tag.env=prod:50,99.9
@@ -57,7 +58,7 @@ pub(super) fn parse<'a>(
         _ => {}
     }
     let section = |at: usize| rest.get(at).copied().filter(|section| !section.is_empty());
-    // Base reports take no params; what is given is ignored, as Pinba does.
+    // Base reports take no params; given ones are ignored, as in Pinba.
     let tags = match kind.tags {
         Tags::None => Vec::new(),
         _ => tag_names(kind, whole, rest.first().copied(), defaults)?,
@@ -184,7 +185,7 @@ fn read_conditions<'a>(
             }
         }
     };
-    // Both bounds are part of the range.
+    // Both bounds are inclusive.
     let filters = conditions::read(section, &accepted, other, |max| max.us_floor + 1)?;
     Ok((filters, histogram_max_secs))
 }

@@ -5,8 +5,9 @@
 //!    type  window keys         histogram                filters
 //! ```
 //!
-//! The tick width is checked and otherwise ignored: our ticks are a second, or a 120th of the window where that is
-//! more. Filter times are seconds, `min_time` is part of the range and `max_time` is not, as in pinba2's code.
+//! The tick width is checked and otherwise ignored: our ticks are a second, or a 120th of the
+//! window if that is more. Filter times are seconds; `min_time` is inclusive and `max_time`
+//! exclusive, as in pinba2's code.
 
 use std::time::Duration;
 
@@ -129,7 +130,8 @@ fn keys<'a>(section: &'a str, level: Level, defaults: &Defaults) -> Result<Vec<K
 
 fn key<'a>(text: &'a str, level: Level, defaults: &Defaults) -> Result<Key, Wrong<'a>> {
     if let Some(name) = text.strip_prefix('~') {
-        // A timer report leaves out requests without the field, a request report has a row for them.
+        // A timer report leaves out requests without the field, a request report has a row for
+        // them.
         let missing = match level {
             Level::Timer => Missing::Skip,
             _ => Missing::Empty,
@@ -245,7 +247,7 @@ fn filters<'a>(
         };
         Ok(Some(filter))
     };
-    // Times are whole microseconds: t < 0.5 us is t < 1 us.
+    // Times are integer microseconds: t < 0.5 us is t < 1 us.
     conditions::read(section, &accepted, other, |max| max.us_ceil)
 }
 

@@ -35,7 +35,7 @@ fn counts_beyond_all_bits_are_kept() {
     assert_eq!(histogram.iter().collect::<Vec<_>>(), [(8, 1)]);
 }
 
-/// Whatever shape it takes, it counts like a map.
+/// In any shape, it counts like a map.
 #[test]
 fn counts_like_a_map_in_any_shape() {
     let mut seed = 1u64;

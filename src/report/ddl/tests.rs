@@ -1,4 +1,4 @@
-//! CREATE TABLE statements: Pinba's own layout, and each makes the same report when it is read again.
+//! CREATE TABLE statements: Pinba's own layout, and each recreates the same report.
 
 use super::*;
 use crate::report::builtin;
@@ -70,7 +70,7 @@ fn views_and_fixed_tables_have_their_keys() {
     assert!(fixed("v2_active", FixedTable::V2Active, &defaults).contains("COMMENT='v2/active'"));
 }
 
-/// What stands in the quotes of a statement's COMMENT, as MySQL reads it.
+/// The COMMENT of a statement, unquoted as in MySQL.
 fn comment_of(statement: &str) -> String {
     let quoted = statement
         .split_once("COMMENT='")
@@ -133,7 +133,7 @@ fn long_texts_still_make_a_table_that_can_be() {
     );
     assert!(!statement.contains("varchar"), "{statement}");
     assert!(fixed("tag", FixedTable::Tag, &defaults).contains("UNIQUE KEY `name` (`name`(255))"));
-    // The longest name that is kept by default fits as it is.
+    // The longest name kept by default fits as it is.
     assert!(report(&read("tag_report:a")).contains("KEY `script_name` (`script_name`)"));
 }
 

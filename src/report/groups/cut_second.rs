@@ -1,5 +1,5 @@
-//! The cut between two seconds, on the merger's thread: what fronts have is settled into their slots, and told to whoever
-//! wants to know what was gained in the second.
+//! The cut between two seconds, on the merger's thread: fronts are settled into their slots, and
+//! gains of the second are passed to readers.
 //!
 //! Slots must be settled before they are closed, moved or taken over.
 
@@ -9,22 +9,22 @@ use super::super::reading::Extremes;
 use super::super::totals::Totals;
 use super::{Groups, KeyTable};
 
-/// Slots that are looked at ahead of their turn: their histograms and blocks lie anywhere.
+/// Slots prefetched before their turn: their histograms and blocks lie anywhere.
 const AHEAD: usize = 8;
 
-/// What a group gained since the last cut.
+/// The gain of a group since the last cut.
 pub(in crate::report) struct GroupGain<'a> {
     pub(in crate::report) group: u32,
     pub(in crate::report) totals: Totals,
-    /// If the aggregate keeps them.
+    /// Present if the aggregate keeps them.
     pub(in crate::report) extremes: Option<&'a Extremes>,
     /// The histogram, buckets ascending.
     pub(in crate::report) pairs: &'a [(u32, u64)],
 }
 
 impl Groups {
-    /// Settles up to `slots` further slots; what their groups gained goes to `each` while the groups are watched. False when
-    /// none is left: the next call begins another second.
+    /// Settles up to `slots` further slots; passes gains of their groups to `each` while the groups
+    /// are watched. Returns false if none is left: the next call starts another second.
     pub(in crate::report) fn cut_some(
         &mut self,
         slots: usize,
@@ -76,7 +76,7 @@ impl Groups {
         more
     }
 
-    /// Adds up what slot `at` has of the second.
+    /// Sums the samples of slot `at` in the second.
     fn add_up(&self, at: usize, sums: &mut PairSums) {
         let front = &self.fronts[at];
         let mut add = |samples: &[Sample]| {
@@ -93,14 +93,14 @@ impl Groups {
         sums.add(self.slots[at].second.iter());
     }
 
-    /// Reads what the cut of slot `at` will read.
+    /// Prefetches memory for the cut of slot `at`.
     fn look_ahead(&self, at: usize) {
         let block = self.fronts[at].blocks as usize;
         let block = self.blocks.get(block.wrapping_sub(1)).map(|it| it.before);
         std::hint::black_box((self.slots[at].histogram.peek(0), block));
     }
 
-    /// Adds what front `at` has to its slot; `pairs` are all its samples.
+    /// Adds front `at` to its slot; `pairs` are all its samples.
     fn settle(&mut self, at: usize, pairs: &[(u32, u64)]) {
         let (front, slot) = (&mut self.fronts[at], &mut self.slots[at]);
         slot.sums.add(&front.sums);

@@ -1,12 +1,13 @@
-//! The running tick of a group: a slot with its sums and histogram, and a front, the two cache lines that a record writes to.
+//! The running tick of a group: a slot with its sums and histogram, and a front, the two cache
+//! lines that a record writes to.
 
 use crate::report::counts::{Histogram, Sample};
 use crate::report::totals::Totals;
 
-/// Samples that a front holds until it is settled.
+/// Samples in a front until it is settled.
 pub(super) const SAMPLES: usize = 14;
 
-/// What a slot gained since it was settled last: all that a record writes to.
+/// The gain of a slot since it was last settled: all that a record writes to.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C, align(64))]
 pub(super) struct Front {
@@ -14,13 +15,14 @@ pub(super) struct Front {
     /// The last request counted, so that several timers of one request count it once.
     pub(super) last_request: u64,
     pub(super) samples: [Sample; SAMPLES],
-    /// How many of them there are.
+    /// Number of samples.
     pub(super) len: u16,
-    /// Whether a record came since the second was cut.
+    /// Whether a record arrived since the second was cut.
     pub(super) is_touched: bool,
-    /// Whether the sums of the slot are nearly full: it has to be [taken over](super::Groups::take_over) first.
+    /// Whether the sums of the slot are nearly full: it has to be [taken
+    /// over](super::Groups::take_over) first.
     pub(super) is_locked: bool,
-    /// The samples before: one more than the place of the youngest block, 0 if there is none.
+    /// Earlier samples: one more than the index of the latest block, 0 if there is none.
     pub(super) blocks: u32,
 }
 
@@ -32,24 +34,25 @@ impl Front {
     }
 }
 
-/// Samples of a front that was full, until the second is cut. They are written one behind the other, and are read again
-/// when the histogram they go to is at hand: a tenth of the price of looking for it when they come.
+/// Samples of a front that was full, until the second is cut. They are written sequentially, and
+/// read when the histogram they go to is cached: a tenth of the cost of finding it when they
+/// arrive.
 #[derive(Debug, Clone, Copy)]
 #[repr(C, align(64))]
 pub(super) struct Block {
     pub(super) samples: [Sample; SAMPLES],
-    /// The one before of the same front, as [`Front::blocks`].
+    /// The previous block of the same front, as [`Front::blocks`].
     pub(super) before: u32,
 }
 
-/// What a group gained in the running tick, its [`Front`] aside.
+/// The gain of a group in the running tick, without its [`Front`].
 #[derive(Debug, Default)]
 pub(in crate::report) struct Slot {
     pub(in crate::report) group: u32,
     pub(super) sums: Sums,
     pub(in crate::report) histogram: Histogram,
-    /// Samples of the running second for which there was no room elsewhere, while somebody wants to know what is gained in a
-    /// second.
+    /// Samples of the running second for which there was no room elsewhere, while somebody reads
+    /// gains by second.
     pub(super) second: Histogram,
 }
 
@@ -64,8 +67,9 @@ impl Slot {
     }
 }
 
-/// Sums half as wide as [`Totals`]: a slot whose sums could overflow is taken over early (see [`Groups::count`](super::Groups::count)), and a
-/// hundred bytes less of it are two cache lines less a packet.
+/// Sums half as wide as [`Totals`]: a slot whose sums could overflow is taken over early (see
+/// [`Groups::count`](super::Groups::count)), and a hundred bytes less save two cache lines per
+/// packet.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Sums {
     pub(super) requests: u32,
@@ -92,14 +96,14 @@ impl Sums {
         }
     }
 
-    /// Whether any record can be added, and the sum of two such sums kept: no record adds as much as an eighth of what a sum
-    /// holds.
+    /// Whether any record can be added, and the sum of two such sums represented: no record adds as
+    /// much as an eighth of a sum's range.
     pub(super) fn has_room(&self) -> bool {
         const FULL: u64 = 1 << 61;
         self.widest() < FULL && self.requests < u32::MAX / 2
     }
 
-    /// As large as the largest of them, less than twice that.
+    /// A bound of the largest of them, within a factor of two.
     pub(super) fn widest(&self) -> u64 {
         let times = self.time | self.ru_utime | self.ru_stime;
         times | self.traffic | self.memory | self.hits | u64::from(self.requests)

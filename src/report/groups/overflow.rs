@@ -1,23 +1,25 @@
-//! Slots that give way: what a group gained in the running tick moves to another group, or is closed out of turn.
+//! Overflow of slots: a group's gain in the running tick moves to another group, or is closed
+//! early.
 //!
-//! Used by `aggregate::close` and `aggregate::overflow` when there is less memory than the tick wants, on the merger's
-//! thread, when all slots are settled. The last slot takes the place of one that goes, so the slots in use can be walked
-//! while they shrink.
+//! Used by `aggregate::close` and `aggregate::overflow` when there is less memory than the tick
+//! needs, on the merger's thread, when all slots are settled. The last slot replaces a removed one,
+//! so the slots in use can be walked while they shrink.
 
 use super::super::chunked::CHUNK;
 use super::super::totals::Totals;
 use super::super::varint;
 use super::{Front, Groups, NO_SLOT, Slot, UNUSED};
 
-/// Unused groups at the end that are worth giving back, when there are others.
+/// Unused groups at the end that are worth freeing.
 const END_UNUSED: usize = 1024;
 
-/// Steps from the groups that fold first to those that fold last, two for each doubling of requests.
+/// Levels from the groups that overflow first to those that overflow last, two for each doubling of
+/// requests.
 pub(in crate::report) const LEVELS: usize = 64;
 
 impl Groups {
-    /// How much slot `at` matters, below [`LEVELS`]: by its requests and those that its group has in a tick on average, and
-    /// between equals by whether the group was there before this tick.
+    /// The level of slot `at`, below [`LEVELS`]: by its requests and those of its group in an
+    /// average tick, and between equals by whether the group existed before this tick.
     pub(in crate::report) fn level(&self, at: usize) -> usize {
         let slot = &self.slots[at];
         let totals = &self.groups[slot.group as usize].totals;
@@ -31,7 +33,8 @@ impl Groups {
         self.slots[at].group
     }
 
-    /// The most bytes that it takes to close slot `at`, reckoned: its entry, and what the group's histogram grows by.
+    /// Upper bound of the bytes for closing slot `at`: its entry, and the growth of the group's
+    /// histogram.
     pub(in crate::report) fn closing_bytes(&self, at: usize) -> usize {
         let Slot {
             group,
@@ -54,19 +57,19 @@ impl Groups {
         })
     }
 
-    /// Bytes that are free when slot `at` has gone.
+    /// Bytes freed when slot `at` is removed.
     pub(in crate::report) fn slot_bytes(&self, at: usize) -> usize {
         size_of::<Slot>() + size_of::<Front>() + 16 + self.slots[at].heap_bytes()
     }
 
-    /// [Takes over](Self::take_over) slot `at`, which the last slot then fills.
+    /// [Takes over](Self::take_over) slot `at`, and fills it with the last slot.
     pub(in crate::report) fn close_and_fill(&mut self, at: usize, tick: u64, histogram: bool) {
         self.close_slot(at, tick, histogram);
         self.fill(at);
     }
 
-    /// Moves what slot `at` has to group `to`, another one, and lets the last slot fill it; false when that group's
-    /// slot must be [taken over](Self::take_over) first.
+    /// Moves slot `at` to another group `to`, and fills it with the last slot; returns false if
+    /// that group's slot must be [taken over](Self::take_over) first.
     pub(in crate::report) fn move_slot(&mut self, at: usize, to: u32) -> bool {
         let more = self.slots[at].sums.requests;
         let has_room = |slot: &Slot| {
@@ -79,7 +82,7 @@ impl Groups {
         let from = std::mem::take(&mut self.slots[at]);
         let seen = self.slot(at).1.copied();
         self.slot_of[from.group as usize] = NO_SLOT;
-        // First of all its place is free: folding never takes another chunk.
+        // Frees its place first: overflowing never allocates another chunk.
         self.fill(at);
         let to = match self.slot_of[to as usize] {
             NO_SLOT => self.open_slot(to),
@@ -100,7 +103,7 @@ impl Groups {
         true
     }
 
-    /// Lets the last slot in use fill slot `at`, which nobody has any more.
+    /// Fills the unused slot `at` with the last slot in use.
     fn fill(&mut self, at: usize) {
         self.slots_used -= 1;
         let last = self.slots_used;
@@ -119,13 +122,14 @@ impl Groups {
         self.fronts[at] = self.fronts[last];
     }
 
-    /// While the tick runs: gives back slots that are not in use.
+    /// While the tick runs: frees unused slots.
     pub(in crate::report) fn give_slots_back(&mut self) {
         self.blocks.shrink_to_fit();
         self.keep_slots(self.slots_used);
     }
 
-    /// Gives back the end of the groups, when enough of it is unused; true when it did. Their generations stay.
+    /// Frees the end of the groups, if enough of it is unused; returns whether it did. Their
+    /// generations stay.
     pub(in crate::report) fn give_end_back(&mut self) -> bool {
         let mut end = self.groups.len();
         while end > 0 && self.slot_of[end - 1] == UNUSED {
@@ -146,7 +150,7 @@ impl Groups {
         true
     }
 
-    /// Bytes that the next group takes at most.
+    /// Most bytes for the next group.
     pub(in crate::report) fn next_bytes(&self) -> usize {
         let keys = self.keys.next_bytes();
         if self.keys.len() < self.groups.len() || !self.groups.len().is_multiple_of(CHUNK) {

@@ -1,18 +1,19 @@
-//! Ranks: which sample a median or percentile means, in integers.
+//! Ranks: the sample that a median or percentile refers to, in integers.
 //!
-//! A percentile is kept as a whole number of millionths, so that 99.9 % of 1000 is 999 and not what a float makes of
-//! it. Made once a report; [`Rank::target`] is asked once a row and rank.
+//! A percentile is kept as an integer number of millionths, so that 99.9 % of 1000 is 999 and not
+//! subject to float rounding. Created once per report; [`Rank::target`] is called once per row and
+//! rank.
 
-/// Which way a rank between two samples goes.
+/// Rounding of a rank between two samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Rounding {
     /// Down, but at least to the first sample: Pinba's own tables.
     Down,
-    /// Up: everything else, pages and charts among it.
+    /// Up: everything else, including pages and charts.
     Up,
 }
 
-/// A percent rank, exact: what it takes of a whole number is computed in integers.
+/// An exact percent rank: its position among samples is computed in integers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Rank {
     /// Millionths of a percent: 1 to 100,000,000.
@@ -24,7 +25,7 @@ impl Rank {
     /// The rank of a percentage in (0, 100]; digits past the sixth decimal are rounded. `None` when out of range.
     #[must_use]
     pub fn percent(percent: f64, rounding: Rounding) -> Option<Self> {
-        // Nearest whole number of millionths, so that 99.9 is 99.9 and not the float below it.
+        // Nearest integer number of millionths, so that 99.9 is 99.9 and not the float below it.
         let millionths = (percent * 1e6).round();
         (1.0..=1e8).contains(&millionths).then_some(Self {
             millionths: millionths as u32,
@@ -32,7 +33,7 @@ impl Rank {
         })
     }
 
-    /// The place (from 1) of the sample at this rank among `count` samples in ascending order.
+    /// The position (from 1) of the sample at this rank among `count` samples in ascending order.
     #[inline]
     #[must_use]
     pub fn target(self, count: u64) -> u64 {
@@ -47,11 +48,12 @@ impl Rank {
     }
 }
 
-/// The ranks of a report, each with its place in column order, smallest first: as one walk meets them. Made once per report.
+/// The ranks of a report, each with its index in column order, sorted for a single walk. Created
+/// once per report.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Ranks {
     ascending: Vec<(usize, Rank)>,
-    /// Whether they are rounded in both ways: a smaller rank may then mean a later sample.
+    /// Whether both roundings occur: a smaller rank may then refer to a later sample.
     is_mixed: bool,
 }
 
@@ -68,19 +70,20 @@ impl Ranks {
         }
     }
 
-    /// How many there are.
+    /// Number of ranks.
     #[must_use]
     pub fn len(&self) -> usize {
         self.ascending.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ascending.is_empty()
     }
 
-    /// Calls `walk` with (place in column order, place among `total` samples), earliest sample first.
+    /// Calls `walk` with (index in column order, position among `total` samples), earliest sample
+    /// first.
     pub(super) fn targets(
         &self,
         total: u64,

@@ -1,4 +1,5 @@
-//! Buckets and quantiles: Pinba's published vectors, pinba2's rules, and the error that log-linear buckets may have.
+//! Buckets and quantiles: Pinba's published vectors, pinba2's rules, and the permitted error of
+//! log-linear buckets.
 
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
@@ -114,7 +115,7 @@ fn ranks_are_exact() {
     for percent in [0.0, -1.0, 100.1, 101.0, f64::NAN, f64::INFINITY, 1e-9] {
         assert_eq!(Rank::percent(percent, Rounding::Down), None, "{percent}");
     }
-    // Every tenth of a percent of 1000, against what the text says.
+    // Every tenth of a percent of 1000, compared with the text.
     for tenths in 1..=1000_u64 {
         let percent: f64 = format!("{}.{}", tenths / 10, tenths % 10).parse().unwrap();
         assert_eq!(down(percent).target(1000), tenths);
@@ -159,7 +160,7 @@ fn log_linear_answers_are_within_a_hundredth_of_the_sample() {
     }
 }
 
-/// The sample at a rank, and its log-linear and pinba2 answers, over several distributions.
+/// The sample at a rank, and the log-linear and pinba2 results, over several distributions.
 #[test]
 fn percentiles_are_near_the_sample_at_their_rank() {
     let seed = 0x5eed_0002;
@@ -191,7 +192,7 @@ fn percentiles_are_near_the_sample_at_their_rank() {
                     (got - want).abs() <= want / 128.0 + 1e-9,
                     "seed {seed}: {got}, not {want}"
                 );
-                // One unit of these buckets is a microsecond: below it is what they cannot tell apart.
+                // One unit of these buckets is a microsecond: they cannot distinguish less.
                 let got = quantile(&v2, &weighted, rank);
                 let want = want.min(60.0);
                 assert!(
@@ -340,7 +341,7 @@ fn v2_percentiles_do_not_add_the_minimum_again() {
             "p{percent}: {got} instead of {want}"
         );
     }
-    // p100 is the upper edge of the highest bucket in use when nothing is above the range.
+    // p100 is the upper edge of the highest bucket in use if nothing is above the range.
     let got = quantile(&layout, &[(195_000, 2)], up(100.0));
     assert!((got - 0.2).abs() < 1e-9, "{got}");
 }

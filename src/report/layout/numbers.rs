@@ -1,7 +1,9 @@
-//! Sums as quotients, and the numbers of a report column by column, for readers that want many rows at once.
+//! Sums as quotients, and the numbers of a report by column, for readers that want many rows at
+//! once.
 //!
-//! The same as [`ColumnLayout::value`] row by row, without asking for every value what kind of column it is in; what has no fast
-//! way here (keys, texts, extremes, sums past 63 bits) is left to that.
+//! The same as [`ColumnLayout::value`] row by row, without checking the kind of column for every
+//! value; columns without a fast path here (keys, texts, extremes, sums past 63 bits) are left to
+//! that.
 
 use super::{Basis, Cell, ColumnLayout, Measure, number};
 use crate::report::reading::Reading;
@@ -11,7 +13,7 @@ use crate::value::Unit;
 /// A column of some rows.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Numbers {
-    /// Whole numbers.
+    /// Integers.
     Ints(Vec<i64>),
     /// Microseconds, shown as seconds.
     Micros(Vec<u64>),
@@ -19,12 +21,12 @@ pub enum Numbers {
     Floats(Vec<f64>),
 }
 
-/// How a sum becomes the number that is shown. One division, so one rounding: the products are exact.
+/// How a sum becomes the displayed number. One division, so one rounding: the products are exact.
 pub(super) struct Quotient {
     measure: Measure,
     factor: f64,
     divisor: f64,
-    /// What it is when the divisor is 0; NaN stands for NULL.
+    /// The result if the divisor is 0; NaN stands for NULL.
     of_nothing: f64,
 }
 
@@ -38,7 +40,7 @@ impl Quotient {
     }
 }
 
-/// How many of what is counted make one of the unit in which a sum is shown.
+/// How many counted units make one displayed unit of a sum.
 const fn size(unit: Unit) -> f64 {
     match unit {
         Unit::Seconds => 1e6,
@@ -48,7 +50,7 @@ const fn size(unit: Unit) -> f64 {
 }
 
 impl Cell {
-    /// The quotient that this column shows, if it shows one.
+    /// The quotient of this column, if it is one.
     pub(super) fn quotient(&self, reading: &Reading) -> Option<Quotient> {
         let (measure, factor, divisor, of_nothing) = match *self {
             Self::Sum(measure, unit) => (measure, 1.0, size(unit), f64::NAN),
@@ -79,10 +81,10 @@ impl Cell {
 }
 
 impl ColumnLayout {
-    /// The numbers of a column in these rows of a reading, if it is one that can be computed so.
+    /// The numbers of a column in these rows of a reading, if it has a fast path.
     ///
     /// # Panics
-    /// When a row or `column` is out of range: callers take both from the reading and the layout.
+    /// If a row or `column` is out of range: callers take both from the reading and the layout.
     #[must_use]
     pub fn numbers(&self, reading: &Reading, column: usize, rows: &[usize]) -> Option<Numbers> {
         let totals = rows.iter().map(|&row| &reading.totals[row]);

@@ -1,8 +1,9 @@
-//! The columns of a report: the lines of `columns.txt` for its kind, filled in from its definition.
+//! The columns of a report: the lines of `columns.txt` for its kind, completed from its definition.
 //!
-//! The styles differ in what their numbers are: sums of bytes are KiB in Pinba's tables and bytes elsewhere; rates are over
-//! the seconds that the data spans, and over the window in pinba2's; shares of nothing are 0, and NULL in pinba2's; pinba2's
-//! keys are always text. Runs once when a report is defined; bounded by the keys and percentiles that a definition may have.
+//! The styles differ in units: sums of bytes are KiB in Pinba's tables and bytes elsewhere; rates
+//! are over the seconds that the data spans, but over the window in pinba2's; shares of nothing are
+//! 0, but NULL in pinba2's; pinba2's keys are always text. Runs once when a report is defined;
+//! bounded by the keys and percentiles of a definition.
 
 use super::view::HistogramView;
 use super::{Basis, Cell, ColumnLayout, IndexPart, LayoutColumn, Measure};
@@ -13,11 +14,11 @@ use crate::report::v1_kinds::{Tags, V1Kind};
 use crate::value::ColumnType::{Int, Text, Varchar};
 use crate::value::{Column, ColumnType, Unit};
 
-/// What the columns of a report depend on: all of its definition but the columns.
+/// The inputs of a report's columns: its whole definition except the columns.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::report) struct Table<'a> {
     pub(in crate::report) definition: &'a Definition,
-    /// If it is one of Pinba's.
+    /// Present if it is one of Pinba's.
     pub(in crate::report) v1_kind: Option<&'a V1Kind>,
     pub(in crate::report) defaults: &'a Defaults,
 }
@@ -38,7 +39,7 @@ impl Table<'_> {
         }
     }
 
-    /// The columns of its histogram view, whose buckets are linear.
+    /// The columns of its histogram view, which has linear buckets.
     pub(in crate::report) fn histogram_view(&self) -> ColumnLayout {
         let view = HistogramView {
             parts: self.index(),
@@ -76,7 +77,7 @@ impl Table<'_> {
                     ));
                 }
                 ("histogram", _) => {
-                    // What stands between a bucket's number and its count.
+                    // Separator between a bucket's number and its count.
                     let gap = match self.definition.kind {
                         Kind::V2Packet => ": ",
                         _ => ":",
@@ -101,7 +102,7 @@ impl Table<'_> {
             }
         }
         self.insert_keys(&mut columns, &key_places);
-        // As Pinba declares them: by these rows are looked up.
+        // As Pinba declares them: rows are looked up by these.
         columns[0].column.nullable = match (self.definition.kind, &*columns[0].column.name) {
             (Kind::Tag, "script_name") => false,
             (_, "index_value") => self.definition.level == Level::Packet,
@@ -110,8 +111,9 @@ impl Table<'_> {
         columns
     }
 
-    /// Puts key columns in their places: those behind the tags of a timer-tag report into the second one. A name that is
-    /// taken is prefixed until it is free: names of columns are told apart without regard to case, as SQL does.
+    /// Inserts key columns at their places: those after the tags of a timer-tag report at the
+    /// second one. A name in use is prefixed until it is free: names of columns are compared
+    /// without regard to case, as in SQL.
     fn insert_keys(&self, columns: &mut Vec<LayoutColumn>, places: &[usize]) {
         let name_of = |column: &LayoutColumn| column.column.name.to_lowercase();
         let mut taken: Vec<String> = columns.iter().map(name_of).collect();
@@ -137,15 +139,16 @@ impl Table<'_> {
                 true => places.first(),
                 false => places.last(),
             };
-            // Every key moves what is behind it; a view has none.
+            // Every key shifts the columns after it; a view has none.
             if let Some(place) = place {
                 columns.insert(place + at, column(name, column_type, cell));
             }
         }
     }
 
-    /// What the column of a key is called: by Pinba `tag_value`, or `tag1_value` and so on in kinds of several tags; by
-    /// pinba2 as the COMMENT writes it; in the own form for what it is. Fields have names of their own.
+    /// The name of a key's column: in Pinba `tag_value`, or `tag1_value` and so on in kinds with
+    /// several tags; in pinba2 as in the COMMENT; in the native form by its kind. Fields have names
+    /// of their own.
     fn key_name(&self, source: &KeySource, tag: usize) -> String {
         match (source, self.v1_kind) {
             (KeySource::Field(field), _) if self.is_v2() => field.v2_name().to_owned(),
@@ -164,7 +167,7 @@ impl Table<'_> {
         }
     }
 
-    /// Where the values of a column come from; `None` if its line says nothing that is known.
+    /// The source of a column's values; `None` if its line is unknown.
     fn cell(&self, line: Line) -> Option<Cell> {
         let basis = match self.is_v2() {
             true => Basis::Window,
@@ -200,7 +203,7 @@ impl Table<'_> {
         Some((measure, unit))
     }
 
-    /// How Pinba's `index_value` is put together.
+    /// The format of Pinba's `index_value`.
     fn index(&self) -> Box<[IndexPart]> {
         let index = self.v1_kind.map(|kind| {
             let fields = kind.before.len() + kind.after.len();
@@ -209,7 +212,7 @@ impl Table<'_> {
         index.unwrap_or_default().into()
     }
 
-    /// Longest `index_value`: its keys and separators. Pinba declares 256 and lets long ones be cut.
+    /// Longest `index_value`: its keys and separators. Pinba declares 256 and cuts long ones.
     fn index_length(&self, index: &[IndexPart]) -> u16 {
         let longest = index.iter().map(|part| match part {
             IndexPart::Key(key) => key_length(&self.definition.keys[*key].source, self.defaults),
@@ -225,7 +228,7 @@ fn column(name: impl Into<String>, column_type: ColumnType, cell: Cell) -> Layou
     LayoutColumn { column, cell }
 }
 
-/// What goes before a key's name when the name is taken, and always in the own form.
+/// The prefix of a key's name if the name is in use, and always in the native form.
 const fn key_prefix(source: &KeySource) -> &'static str {
     match source {
         KeySource::Field(_) => "field_",
@@ -234,11 +237,11 @@ const fn key_prefix(source: &KeySource) -> &'static str {
     }
 }
 
-/// Longest text of a key, bytes: a status has at most ten digits.
+/// Longest text of a key, in bytes: a status has at most ten digits.
 const fn key_length(source: &KeySource, defaults: &Defaults) -> u16 {
     match source {
         KeySource::Field(Field::Status) => 10,
-        // A tag may stand for the script name.
+        // A tag may fall back to the script name.
         KeySource::Field(Field::ScriptName) | KeySource::TimerTagOrField(_, Field::ScriptName) => {
             defaults.script_name_bytes_max
         }

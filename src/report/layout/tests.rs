@@ -1,4 +1,4 @@
-//! Values of every kind of column, computed by hand for one or two rows and compared as they are shown.
+//! Values of every kind of column, computed by hand for one or two rows and compared as shown.
 
 use super::*;
 use crate::report::comment::{self, Comment};
@@ -62,7 +62,7 @@ const TOTALS: Totals = Totals {
     errors: 2,
 };
 
-/// Another row, so that shares are not whole.
+/// Another row, so that shares are not 100 %.
 const MORE: Totals = Totals {
     time: 7_500_000,
     ru_utime: 300_000,
@@ -74,7 +74,7 @@ const MORE: Totals = Totals {
     errors: 0,
 };
 
-/// All values of a row as `name=value`, in the shape's order.
+/// All values of a row as `name=value`, in column order.
 fn row(definition: &Definition, reading: &Reading, row: usize) -> Vec<String> {
     let columns = definition.layout.columns().iter().enumerate();
     columns
@@ -205,7 +205,7 @@ fn base_rows_are_computed_as_pinba_documents_them() {
             "p99_9=0.75f",
         ]
     );
-    // A histogram that did not fit has no quantiles.
+    // A histogram without memory has no quantiles.
     assert_eq!(row(&definition, &reading, 1)[18], "req_time_median=NULL");
     assert_eq!(row(&definition, &reading, 1)[21], "p99_9=NULL");
 }
@@ -276,7 +276,7 @@ fn timer_rows_and_the_row_of_the_others() {
     let other = row(&definition, &reading, 1);
     assert_eq!(other[0], "script_name='(other)'");
     assert_eq!(other[12], "index_value='(other)|(other)|(other)|(other)'");
-    // Numbers have no text to say it with.
+    // Numbers have no text for it.
     let by_status = read("report8");
     let reading = self::reading(&[(&[Other], TOTALS)]);
     assert!(row(&by_status, &reading, 0).contains(&"status=NULL".to_owned()));
@@ -440,7 +440,7 @@ fn a_view_lists_every_segment() {
     assert_eq!(segments[0], row(0, 0.0, 0, 0.0));
     assert_eq!(segments[2], row(2, 0.019_531_25, 35, 50.0));
     assert_eq!(segments[1023], row(1023, 9.990_234_375, 35, 50.0));
-    // hv.info has one row, without an index_value, even before anything came.
+    // hv.info has one row, without an index_value, even before anything arrived.
     let info = read("hv.info").layout;
     let empty: &[Given] = &[];
     let reading = self::reading(&[(empty, Totals::ZERO)]);
@@ -449,7 +449,7 @@ fn a_view_lists_every_segment() {
     assert_eq!(segments[7][0], Value::Null);
     assert_eq!(segments[7][3], Value::Int(0));
     assert_eq!(segments[7][4], Value::Float(0.0));
-    // Counts without buckets: not known.
+    // Counts without buckets: unknown.
     let reading = self::reading(&[(empty, TOTALS)]);
     assert_eq!(info.segments(&reading, None)[7][3], Value::Null);
     assert!(read("report1").layout.segments(&reading, None).is_empty());

@@ -1,21 +1,22 @@
-//! Histogram views (`hv.report1`, `hv.tag_info`, ...): one row of a report, spread over its buckets.
+//! Histogram views (`hv.report1`, `hv.tag_info`, ...): one row of a report, with a row per bucket.
 //!
-//! A view answers for one `index_value` at a time, as Pinba's do, with as many rows as its layout has segments,
-//! empty ones included. It needs a reading made with `Want::histograms`. Works on the reader's thread.
+//! A view answers for one `index_value` at a time, as Pinba's do, with as many rows as its layout
+//! has segments, including empty ones. It needs a reading made with `Want::histograms`. Works on
+//! the reader's thread.
 
 use super::{ColumnLayout, IndexPart, Measure, key_text, number, whole};
 use crate::report::histogram::{BucketLayout, linear_width};
 use crate::report::reading::Reading;
 use crate::value::Value;
 
-/// What a histogram view shows.
+/// The data of a histogram view.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct HistogramView {
-    /// The `index_value` by which a row is chosen; empty: the report has one row, which needs no choosing.
+    /// The `index_value` that selects a row; empty if the report has a single row.
     pub(super) parts: Box<[IndexPart]>,
     /// Its segments, linear.
     pub(super) buckets: BucketLayout,
-    /// What the percentages are of: requests or hits.
+    /// The whole of the percentages: requests or hits.
     pub(super) count: Measure,
 }
 
@@ -26,9 +27,9 @@ impl ColumnLayout {
         self.view.is_some()
     }
 
-    /// The segments of the row whose `index_value` is this, empty ones included: a value for each column of the view.
-    /// `hv.info` has one row and takes no notice of it. None when this is not a histogram view, no row was chosen, or there
-    /// is none of that `index_value`.
+    /// The segments of the row with this `index_value`, including empty ones: a value for each
+    /// column of the view. `hv.info` has one row and ignores it. Empty if this is not a histogram
+    /// view, no row was selected, or there is none of that `index_value`.
     #[must_use]
     pub fn segments(&self, reading: &Reading, chosen: Option<&str>) -> Vec<Vec<Value<'static>>> {
         let Some(view) = &self.view else {
@@ -55,7 +56,7 @@ impl ColumnLayout {
                 *segment = count;
             }
         }
-        // Counts without buckets: the histogram did not fit into the memory for it.
+        // Counts without buckets: there was no memory for the histogram.
         let is_known = total == 0 || !histogram.is_empty();
         let width = linear_width(max_us, size);
         let segment = |(segment, &count): (usize, &u64)| {
@@ -74,7 +75,7 @@ impl ColumnLayout {
     }
 }
 
-/// Whether a row's `index_value` is this text; puts none together, as all rows are asked.
+/// Whether a row's `index_value` is this text; builds none, since all rows are checked.
 fn is(text: &str, parts: &[IndexPart], reading: &Reading, row: usize) -> bool {
     let rest = parts.iter().try_fold(text, |rest, part| match part {
         IndexPart::Text(separator) => rest.strip_prefix(separator),

@@ -2,14 +2,14 @@
 //!
 //! | text | table | keeps |
 //! |---|---|---|
-//! | `min_time=0.5` (or `>=`), `min_time>0.5` | `{min_time = 0.5}`, with `exclusive = true` | request time from, above |
-//! | `max_time=2` (or `<=`), `max_time<2` | `{max_time = 2}`, with `exclusive = true` | request time up to, below |
-//! | `KEY=text` | `{key = "KEY", equals = "text"}` | byte for byte |
-//! | `KEY!=text` | `{key = "KEY", differs = "text"}` | anything else, also a missing tag |
-//! | `KEY=text*` | `{key = "KEY", starts_with = "text"}` | what begins so |
+//! | `min_time=0.5` (or `>=`), `min_time>0.5` | `{min_time = 0.5}`, with `exclusive = true` | request times from, above |
+//! | `max_time=2` (or `<=`), `max_time<2` | `{max_time = 2}`, with `exclusive = true` | request times up to, below |
+//! | `KEY=text` | `{key = "KEY", equals = "text"}` | exactly this text |
+//! | `KEY!=text` | `{key = "KEY", differs = "text"}` | anything else, including a missing tag |
+//! | `KEY=text*` | `{key = "KEY", starts_with = "text"}` | texts with this prefix |
 //!
-//! KEY is a field, `+request_tag` (the first of that name) or `@timer_tag` (every one of that name). Only a table can
-//! say that a value ends with a star, or name a tag with a `=` in it.
+//! KEY is a field, `+request_tag` (the first of that name) or `@timer_tag` (every one of that
+//! name). Only a table can match a value that ends with a star, or name a tag that contains `=`.
 
 use serde::{Deserialize, Serialize};
 
@@ -30,25 +30,25 @@ pub type FilterForm = TextOr<FilterTable>;
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FilterTable {
-    /// Shortest request time, seconds.
+    /// Shortest request time, in seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_time: Option<f64>,
-    /// Longest request time, seconds.
+    /// Longest request time, in seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_time: Option<f64>,
-    /// Whether the bound itself is outside the range.
+    /// Whether the bound itself is excluded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exclusive: Option<bool>,
-    /// What is compared.
+    /// The key to compare.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// The text it must be.
+    /// The text it must equal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub equals: Option<String>,
-    /// The text it must not be.
+    /// The text it must not equal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub differs: Option<String>,
-    /// What it must begin with.
+    /// The required prefix.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub starts_with: Option<String>,
 }
@@ -58,7 +58,7 @@ impl FormTable for FilterTable {
 }
 
 impl FilterForm {
-    /// A filter as text where text can say it.
+    /// A filter as text if possible.
     pub(super) fn of(filter: &Filter) -> Self {
         let (key, pattern) = match filter {
             Filter::MinTime(us) => return Self::Text(format!("min_time={}", seconds_text(*us))),
@@ -72,7 +72,7 @@ impl FilterForm {
             Pattern::Differs(value) => format!("{key}!={value}"),
             Pattern::StartsWith(value) => format!("{key}={value}*"),
         };
-        // Lengths were checked when the filter was made.
+        // Lengths were checked when the filter was created.
         let any_length = Defaults {
             text_bytes_max: u16::MAX,
             ..Defaults::default()
@@ -128,8 +128,8 @@ fn read_text(text: &str, level: Level, defaults: &Defaults) -> Result<Filter, St
     on_key(key, pattern, level, defaults)
 }
 
-/// An upper bound in the shorter of its two spellings: `max_time=0.1` rather than `max_time<0.100001`, `max_time<1`
-/// rather than `max_time=0.999999`.
+/// An upper bound in the shorter of its two spellings: `max_time=0.1` rather than
+/// `max_time<0.100001`, `max_time<1` rather than `max_time=0.999999`.
 fn below(us: u64) -> String {
     let exclusive = seconds_text(us);
     let inclusive = us.checked_sub(1).map(seconds_text);
@@ -139,7 +139,7 @@ fn below(us: u64) -> String {
     }
 }
 
-/// The value behind an operator, and whether it was the last (the exclusive) one.
+/// The value after an operator, and whether it was the last (the exclusive) one.
 fn bound_of<'a>(text: &'a str, operators: [&str; 3]) -> Option<(&'a str, bool)> {
     operators
         .iter()

@@ -1,4 +1,4 @@
-//! Keys in forms: `"script_name"`, `"+env"`, `"@group"`, or a table where a default is not wanted.
+//! Keys in forms: `"script_name"`, `"+env"`, `"@group"`, or a table for other than the defaults.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,17 +9,17 @@ use crate::report::definition::{Defaults, Field, Key, KeySource, Level, Missing,
 const KEYS: &str =
     "hostname, server_name, script_name, schema, status, +<request tag>, @<timer tag>";
 
-/// A key: as text with defaults (a record without the tag is skipped, one without the field is counted under the empty text),
-/// or as a table with all said.
+/// A key: as text with defaults (a record without the tag is skipped, one without the field is
+/// counted under the empty text), or as a table with all settings.
 pub type KeyForm = TextOr<KeyTable>;
 
-/// A key with what is not default about it.
+/// A key with its settings.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KeyTable {
-    /// The key as in the text.
+    /// The key, as in text form.
     pub key: String,
-    /// What happens to a record without it.
+    /// The treatment of records without it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub missing: Option<Missing>,
     /// Which of several tags of the name counts.
@@ -62,7 +62,7 @@ impl From<&Key> for KeyForm {
     }
 }
 
-/// A field or tag by its mark.
+/// Parses a field, or a tag with its mark.
 pub(super) fn read_source(
     text: &str,
     level: Level,

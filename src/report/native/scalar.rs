@@ -1,4 +1,4 @@
-//! Numbers and durations in forms, and what is a text or a table: read leniently, written as a person would.
+//! Numbers, durations, and texts or tables in forms: parsed leniently, written as a person would.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use super::window_text;
 use crate::config::units::parse_duration;
 use crate::report::definition::WINDOW_SECS_MAX;
 
-/// A text or, where that does not say all, a table.
+/// A text or, where that is not enough, a table.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum TextOr<T> {
@@ -30,9 +30,9 @@ impl<T> TextOr<T> {
     }
 }
 
-/// A table that a text can stand for.
+/// A table with a text form.
 pub trait FormTable: DeserializeOwned {
-    /// What an error says is accepted.
+    /// The accepted values, for errors.
     const EXPECTED: &str;
 }
 
@@ -46,13 +46,13 @@ impl<'de, T: FormTable> Deserialize<'de> for TextOr<T> {
     }
 }
 
-/// A percent rank: a number, written without decimals where it has none.
+/// A percent rank: a number, written without decimals if it has none.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PercentForm(pub(super) f64);
 
 impl Serialize for PercentForm {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        // Percentiles are at most 100, so the cast keeps whole ones.
+        // Percentiles are at most 100, so the cast keeps integers.
         match self.0 as u32 {
             whole if f64::from(whole) == self.0 => serializer.serialize_u32(whole),
             _ => serializer.serialize_f64(self.0),

@@ -23,7 +23,7 @@ fn refused(text: &str) -> String {
     }
 }
 
-/// Beside a COMMENT too; shown only where it was said.
+/// Also with a COMMENT; shown only if it was given.
 #[test]
 fn a_report_says_whether_its_past_is_kept() {
     for what in [r#""level": "packet""#, r#""comment": "report1""#] {
@@ -109,7 +109,7 @@ fn toml_and_json_say_the_same() {
             Filter::TimerTag("server".to_owned(), Pattern::StartsWith("db".to_owned())),
         ]
     );
-    // And out again as it came in.
+    // And written as it was read.
     let out = serde_json::to_string(&ReportForm::from(&definition)).unwrap();
     assert_eq!(
         out,
@@ -173,7 +173,7 @@ fn tables_say_what_texts_cannot() {
     }
 }
 
-/// A form of a definition says everything that the engine looks at.
+/// A form of a definition contains everything that the engine uses.
 fn assert_round_trip(definition: &Definition) {
     let text = serde_json::to_string(&ReportForm::from(definition)).unwrap();
     let again = define(&text).unwrap();
@@ -210,7 +210,7 @@ fn every_comment_is_a_form() {
             "v2/packet/default_history_time/no_keys/no_percentiles/no_filters",
             "v2/request/60,1/~host,+env,~schema/hv=0:60000:32768,p95,p99.9/min_time=0.1,max_time=1.5",
             "v2/timer/86400/~script,@a,b,+c/percentiles=1:50,hv=100:1100:100/~status=200,+a=b,@c=d*",
-            // Nothing is in between, and pinba2 has it so; only a range that is the wrong way round is an error.
+            // Nothing is in between, and pinba2 accepts it; only a reversed range is an error.
             "v2/request/60/~host/no_percentiles/min_time=2,max_time=2",
             "v2/request/60/~host/no_percentiles/min_time=1.9999999,max_time=2",
             "report1::min_time=0.0000015,max_time=0.0000019",

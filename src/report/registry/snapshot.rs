@@ -1,9 +1,9 @@
-//! The reports on their way into a snapshot, and back out of one.
+//! Saves the reports to a snapshot, and restores them.
 //!
-//! The snapshot writer takes a [`ReportsCut`] under the lock, all reports at the same moment, then copies keys of groups
-//! a thousand at a time, and last, without the lock, the tick logs. At start a [`ReportsRestore`] makes the shared
-//! aggregates as they were and lets those reports in that are still defined and served by them; what is left over is made
-//! anew, and filled from the raw rows.
+//! The snapshot writer takes a [`ReportsCut`] under the lock, all reports at the same moment, then
+//! copies keys of groups a thousand at a time, and last, without the lock, the tick logs. At start
+//! a [`ReportsRestore`] recreates the shared aggregates and adds those reports that are still
+//! defined and served by them; the rest are created anew, and filled from the raw rows.
 
 use super::{Entry, Reports};
 use crate::pool::Pool;
@@ -14,29 +14,30 @@ use crate::report::aggregate::snapshot::{
 };
 use crate::report::definition::{DefinedBy, Definition};
 
-/// Raw rows taken into a new report in one go, at start.
+/// Raw rows added to a new report at once, at start.
 const FILL_REQUESTS: usize = 1 << 16;
 
-/// All reports as they stood at one moment.
+/// All reports at one moment.
 #[derive(Debug)]
 pub struct ReportsCut {
     aggregates: Vec<AggregateCut>,
-    /// So many reports had been dropped, or all emptied.
+    /// Number of reports dropped, or resets, before.
     removals: u64,
-    /// Keys that were overflowed so far.
+    /// Keys that had overflowed before.
     pub overflowed: u64,
 }
 
 impl ReportsCut {
-    /// What each aggregate is, and which reports it has.
+    /// Each aggregate, with its reports.
     pub fn aggregates(&self) -> impl Iterator<Item = &SavedAggregate> {
         self.aggregates.iter().map(|cut| &cut.saved)
     }
 
-    /// Gives the tick logs of aggregate number `at` that are in its window at `now_ms`, in parts. Needs no lock.
+    /// Passes on the tick logs of aggregate number `at` that are in its window at `now_ms`, in
+    /// parts. Needs no lock.
     ///
     /// # Errors
-    /// The first of `each`.
+    /// The first error of `each`.
     pub fn ticks<E>(
         &self,
         at: usize,
@@ -48,8 +49,8 @@ impl ReportsCut {
 }
 
 impl Reports {
-    /// All reports as they stand. The lock is held for it: some tens of nanoseconds for each group that gained something
-    /// in the running tick.
+    /// Cuts all reports. The lock is held for it: some tens of nanoseconds for each group with a
+    /// gain in the running tick.
     #[must_use]
     pub fn cut(&self) -> ReportsCut {
         let aggregates = self.aggregates.iter().enumerate();
@@ -68,13 +69,14 @@ impl Reports {
         }
     }
 
-    /// Whether a cut can still be written: not when a report was dropped since, or all were emptied.
+    /// Whether a cut can still be written: not if a report was dropped since, or all were cleared.
     #[must_use]
     pub fn is_current(&self, cut: &ReportsCut) -> bool {
         self.removals == cut.removals
     }
 
-    /// What some groups of aggregate number `at` of the cut are, and where to go on, `None` after the last.
+    /// Some groups of aggregate number `at` of the cut, and where to continue, `None` after the
+    /// last.
     #[must_use]
     pub fn save_groups(
         &self,
@@ -88,19 +90,19 @@ impl Reports {
         Some(aggregate.save_groups(cut, from, &pool.strings))
     }
 
-    /// Up to when the merger let time pass, monotonic milliseconds.
+    /// Up to when the merger advanced time, in monotonic milliseconds.
     #[must_use]
     pub fn now_ms(&self) -> u64 {
         self.now_ms
     }
 
-    /// Goes on counting overflowed keys from what another process counted.
+    /// Restores the count of overflowed keys.
     pub fn restore_overflowed(&mut self, overflowed: u64) {
         self.budget.overflowed += overflowed;
     }
 }
 
-/// What of a snapshot's reports was not taken, and why.
+/// A report of a snapshot that was not restored, and why.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct NotRestored {
     /// The report.
@@ -109,21 +111,21 @@ pub struct NotRestored {
     pub reason: &'static str,
 }
 
-/// Reports that are being read back, before anything is merged.
+/// Restores reports, before anything is merged.
 #[derive(Debug)]
 pub struct ReportsRestore {
-    /// Not made yet.
+    /// Not created yet.
     remaining: Vec<(Definition, DefinedBy)>,
-    /// The names of all, in the order in which they are to be listed.
+    /// The names of all, in listing order.
     order: Vec<String>,
     current: Option<AggregateRestore>,
-    /// What did not come back.
+    /// Reports that were not restored.
     not_restored: Vec<NotRestored>,
     now_ms: u64,
 }
 
 impl ReportsRestore {
-    /// For reports that are to be there from the start, at monotonic time `now_ms`. There must be none yet.
+    /// For the initial reports, at monotonic time `now_ms`. There must be none yet.
     #[must_use]
     pub fn new(definitions: Vec<(Definition, DefinedBy)>, now_ms: u64) -> Self {
         let names = definitions.iter().map(|(it, _)| it.name.clone());
@@ -136,10 +138,10 @@ impl ReportsRestore {
         }
     }
 
-    /// Goes on to the next aggregate.
+    /// Starts the next aggregate.
     ///
     /// # Errors
-    /// When it cannot be one.
+    /// Fails if it is invalid.
     pub fn aggregate(
         &mut self,
         saved: SavedAggregate,
@@ -177,10 +179,10 @@ impl ReportsRestore {
         Ok(())
     }
 
-    /// Takes in a part of the aggregate, which is given up when it is larger than `reports.memory` allows.
+    /// Restores a part of the aggregate, which is abandoned if it exceeds `reports.memory`.
     ///
     /// # Errors
-    /// When it cannot be one.
+    /// Fails if it is invalid.
     pub fn part(
         &mut self,
         part: SavedPart,
@@ -194,7 +196,7 @@ impl ReportsRestore {
         current.take(part, &mut Memory { pool, budget })?;
         let taken = reports.taken() + current.taken();
         reports.budget.measure(taken);
-        // Keys fold before that; this is the end, whatever the file says.
+        // Keys overflow before that; this is the limit, whatever the file says.
         if !current.is_too_large && taken.all <= reports.budget.limit {
             return Ok(());
         }
@@ -211,7 +213,7 @@ impl ReportsRestore {
         Ok(())
     }
 
-    /// Makes the aggregate at hand live, with its reports.
+    /// Makes the current aggregate live, with its reports.
     fn end_aggregate(&mut self, reports: &mut Reports, pool: &mut Pool) {
         let Some(found) = self.current.take() else {
             return;
@@ -228,8 +230,8 @@ impl ReportsRestore {
         reports.measure();
     }
 
-    /// Ends the reading, makes the reports that did not come back, and fills them from the raw rows. Returns what was left
-    /// out of the snapshot.
+    /// Completes the restore, creates the reports that were not restored, and fills them from the
+    /// raw rows. Returns what was left out of the snapshot.
     pub fn finish(mut self, reports: &mut Reports, pool: &mut Pool) -> Vec<NotRestored> {
         self.end_aggregate(reports, pool);
         reports.now_ms = self.now_ms;

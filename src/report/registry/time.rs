@@ -1,12 +1,12 @@
-//! Time passes: which ticks end, and what they may take of the memory.
+//! Advances time: ends ticks, and divides memory among them.
 //!
-//! Called by the merger before every merge, and for every row from which a new report is filled. First goes what left the
-//! windows; what closed ticks may have is shared in two halves then:
+//! Called by the merger before every merge, and for every row from which a new report is filled.
+//! First, expired data is removed; the memory for closed ticks is then shared in two halves:
 //!
-//! - one is every tick's in equal parts, so that none finds nothing left: the windows that there are share it evenly, and the
-//!   ticks of a window;
-//! - the other is open to whoever comes first, so that uneven traffic that fits is never overflowed. It has what ticks have
-//!   beyond their part, and the histograms.
+//! - one is divided evenly among all ticks, so that none finds nothing left: first among the
+//!   windows, then among the ticks of a window;
+//! - the other is first come, first served, so that uneven traffic that fits never overflows. It
+//!   covers what ticks have beyond their share, and the histograms.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
@@ -20,13 +20,14 @@ use crate::report::budget::{Budget, Taken};
 use crate::report::window::Ticks;
 use crate::telemetry::counters::LockCounters;
 
-/// Running ticks end: what groups gained goes to the tick log. In aggregates, of those whose ticks are over.
+/// Ends running ticks: gains of groups go to the tick log. Counts the aggregates whose ticks ended.
 pub(crate) static CLOSE_TICK: Instrument = Instrument::new("stage/merge/close tick");
-/// What left its window is taken from the sums of a report.
+/// Subtracts expired ticks from the sums of a report.
 pub(crate) static EXPIRE_GROUPS: Instrument = Instrument::new("stage/merge/expire groups");
 
 impl Reports {
-    /// Cuts the running second of some groups, after which readers may have a look. False when all are cut.
+    /// Cuts the running second of some groups; readers may run after it. Returns false if all are
+    /// cut.
     pub fn cut_some(&mut self, pool: &Pool) -> bool {
         let Some(aggregate) = self.aggregates.get_mut(self.cut) else {
             self.cut = 0;
@@ -39,9 +40,9 @@ impl Reports {
         true
     }
 
-    /// Lets time pass for some groups of one aggregate, after which readers may have a look: what left its window goes, or its
-    /// tick is closed. Where its tick takes more than an even share of the room, the ticks of all are closed together. False:
-    /// nothing is due.
+    /// Advances time for some groups of one aggregate; readers may run after it: removes expired
+    /// data, or closes its tick. If its tick takes more than an even share of the room, the ticks
+    /// of all are closed together. Returns false if nothing is due.
     pub fn advance_some(&mut self, now_ms: u64, pool: &mut Pool, holds: &LockCounters) -> bool {
         let begun = Instant::now();
         self.now_ms = now_ms;
@@ -76,8 +77,8 @@ impl Reports {
         true
     }
 
-    /// Settles or closes some slots of the first of `due` aggregates; false when none of its slots is left, or there is no room
-    /// for them.
+    /// Settles or closes some slots of the first of `due` aggregates; returns false if none of its
+    /// slots is left, or there is no room for them.
     fn close_some(&mut self, due: usize, is_due: impl Fn(&Aggregate) -> bool, pool: &Pool) -> bool {
         let Some(first) = self.live().find(|it| is_due(it)) else {
             return false;
@@ -106,7 +107,8 @@ impl Reports {
         more
     }
 
-    /// Ends the running ticks of those that `is_due` says, beside the others. `fits`: they are known to have room.
+    /// Ends the running ticks of aggregates for which `is_due` returns true. `fits`: they are known
+    /// to have room.
     pub(super) fn end_ticks(
         &mut self,
         now_ms: u64,
@@ -166,7 +168,7 @@ fn end_ticks(
     memory.budget.ticks_closed();
 }
 
-/// What a tick of this window may take that ends now, beside what `all` aggregates have.
+/// The memory for an ending tick of this window, given what `all` aggregates have.
 fn allowance<'a>(
     ticks: Ticks,
     all: impl Iterator<Item = &'a Aggregate>,
@@ -179,7 +181,7 @@ fn allowance<'a>(
         let mut rest = aggregate.taken().closed;
         for (tick, bytes) in aggregate.leaving() {
             *window.entry(tick).or_default() += bytes;
-            // Less than reckoned: a group may be spoken of twice.
+            // Less than calculated: a group may be counted twice.
             rest = rest.saturating_sub(bytes);
         }
         open += rest;

@@ -1,8 +1,9 @@
-//! Reports that are watched: what their groups gain goes to second logs, for charts, metrics and history.
+//! Watched reports: gains of their groups go to second logs, for charts, metrics and history.
 //!
-//! A [`Choice`] says which. When one comes or goes, what was gained until then is set apart, with the reports as they were:
-//! nothing is lost of one that goes, and one that comes has what was gained since, and nothing of another that had its
-//! place before. Readers share the list of those that are watched now ([`Watchlist`]), and need no other lock for it.
+//! A [`Choice`] selects them. When one comes or goes, earlier gains are set apart, with the reports
+//! of that time: nothing is lost of a dropped report, and a new one has the gains since its
+//! creation, and none of a predecessor. Readers share the list of watched reports ([`Watchlist`]),
+//! and need no other lock for it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,32 +19,34 @@ use crate::report::layout::Cell;
 use crate::report::row_key::{RowKeys, RowOf};
 use crate::report::second_log::{SecondLog, SecondLogWriter};
 
-/// Among names of reports: all that are not built in.
+/// In lists of reports: all that are not built in.
 pub const CONFIGURED: &str = "*";
 
-/// All rows of a report together have this id.
+/// Id of a report's total.
 pub const TOTAL_ID: u64 = 0;
 /// `(other)`.
 pub const OTHER_ID: u64 = 1;
-/// The least id that a row of its own has.
+/// Smallest id of an ordinary row.
 pub const FIRST_ID: u64 = 2;
 
-/// Which reports are to be watched, by name. [`CONFIGURED`] stands for those made at run time too.
+/// The reports to watch, by name. [`CONFIGURED`] includes those created at run time.
 #[derive(Debug, Default)]
 pub struct Choice {
-    /// Those of the last hour, beside which it has all that are made at run time; `None`: it keeps nothing.
+    /// Reports of the last hour, which also gets all that are created at run time; `None` if there
+    /// is no last hour.
     pub charted: Option<Vec<String>>,
-    /// Those of `/metrics`.
+    /// Reports of `/metrics`.
     pub scraped: Vec<String>,
-    /// Those that history keeps; `None`: it keeps nothing. A report may say otherwise of itself.
+    /// Reports that history keeps; `None` if there is no history. A report's own setting takes
+    /// precedence.
     pub kept: Option<Vec<String>>,
     /// Those that are pushed over OTLP.
     pub pushed: Vec<String>,
     /// Those of rules of alerts.
     pub alerted: Vec<String>,
-    /// Those that are made later are watched as long as there are fewer.
+    /// Reports created later are watched as long as there are fewer.
     pub reports_max: usize,
-    /// What the logs of a second and what is known of groups may take, about.
+    /// Approximate memory of a second's logs and of known groups, in bytes.
     pub bytes_max: usize,
 }
 
@@ -77,10 +80,10 @@ impl Choice {
     }
 }
 
-/// A report that is watched.
+/// A watched report.
 #[derive(Debug)]
 pub struct Watched {
-    /// No other one has it, however often reports are dropped and made.
+    /// A unique number, however often reports are dropped and created.
     pub number: u64,
     /// The report.
     pub definition: Arc<Definition>,
@@ -93,19 +96,20 @@ pub struct Watched {
     /// Whether history keeps its past.
     pub is_kept: bool,
     aggregate: usize,
-    /// Where its keys are in those of a group.
+    /// The position of its keys in those of a group.
     pub keys: RowKeys,
     ids: RandomState,
 }
 
 impl Watched {
-    /// The id of the row with this key: a keyed hash, so two rows have the same one by a chance of 1 in 2^64.
+    /// The id of the row with this key: a keyed hash, so two rows have the same one with a chance
+    /// of 1 in 2^64.
     #[must_use]
     pub fn row_id(&self, key: &[u8]) -> u64 {
         self.ids.hash_one(key).max(FIRST_ID)
     }
 
-    /// The id of the row in which a group counts, if it does; the row's key is put into `key`.
+    /// The id of the row of a group, if it has one; the row's key is written to `key`.
     pub fn row_of(&self, groups: &KnownGroups, group: u32, key: &mut Vec<u8>) -> Option<u64> {
         match self.keys.row_of(groups, group, key) {
             RowOf::None => None,
@@ -115,7 +119,7 @@ impl Watched {
     }
 }
 
-/// The column of each key, in the order of the keys; where there is none, as the key is written in a definition.
+/// The column of each key, in key order; if there is none, the key as written in a definition.
 #[must_use]
 pub fn key_names(definition: &Definition) -> Vec<String> {
     let columns = definition.layout.columns();
@@ -135,29 +139,29 @@ pub fn key_names(definition: &Definition) -> Vec<String> {
 /// Reports that are watched at the same time.
 pub type WatchedReports = Arc<[Arc<Watched>]>;
 
-/// Those that are watched now.
+/// The list of watched reports.
 #[derive(Debug, Clone, Default)]
 pub struct Watchlist(Arc<RwLock<WatchedReports>>);
 
 impl Watchlist {
-    /// The list as it is now.
+    /// The current list.
     #[must_use]
     pub fn now(&self) -> WatchedReports {
         Arc::clone(&self.0.read())
     }
 }
 
-/// What the groups of watched reports gained while the same ones were watched, in one second at most.
+/// Gains of the groups of watched reports while the list was unchanged, within one second.
 #[derive(Debug)]
 pub struct SecondPart {
     /// The reports.
     pub reports: WatchedReports,
-    /// With the number of the aggregate.
+    /// Logs with the number of their aggregate.
     logs: Vec<(usize, SecondLog)>,
 }
 
 impl SecondPart {
-    /// What groups gained that may count in a report.
+    /// The log of the groups that a report may count.
     #[must_use]
     pub fn of(&self, report: &Watched) -> Option<&SecondLog> {
         let is_watched = self.reports.iter().any(|it| it.number == report.number);
@@ -171,12 +175,12 @@ impl SecondPart {
         self.logs.iter().map(|(_, log)| log)
     }
 
-    /// Nobody will read what was gained; what happened to directories stays.
+    /// Drops the gains, which nobody will read; keeps changes of directories.
     pub fn drop_gains(&mut self) {
         self.logs.iter_mut().for_each(|(_, log)| log.drop_gains());
     }
 
-    /// Bytes taken.
+    /// Bytes on the heap.
     #[must_use]
     pub fn bytes(&self) -> usize {
         size_of::<Self>()
@@ -187,20 +191,20 @@ impl SecondPart {
     }
 }
 
-/// What is watched, and what it gained.
+/// The watched reports, and their gains.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
     choice: Choice,
     list: Watchlist,
-    /// How many reports have been watched so far, and directories begun.
+    /// Number of reports watched so far, and of directories started.
     count: u64,
     directories: u64,
-    /// What was gained in the running second before the list changed.
+    /// Gains in the running second before the list changed.
     parts: Vec<SecondPart>,
 }
 
 impl Reports {
-    /// From now on, what the groups of these reports gain is logged, until it is taken.
+    /// Starts to log the gains of these reports' groups, until they are taken.
     pub fn watch(&mut self, choice: Choice, pool: &Pool) -> Watchlist {
         self.watch = Watch {
             choice,
@@ -210,7 +214,7 @@ impl Reports {
         self.watch.list.clone()
     }
 
-    /// From now on, those of these names are watched too, for rules of alerts.
+    /// Also watches reports of these names, for alert rules.
     pub fn watch_for_alerts(&mut self, names: Vec<String>, pool: &Pool) {
         self.watch.choice.alerted = names;
         self.update_watched(pool);
@@ -222,7 +226,7 @@ impl Reports {
         self.watch.list.now()
     }
 
-    /// What was gained in the second that is over.
+    /// Gains in the completed second.
     pub fn take_second(&mut self, pool: &Pool) -> Vec<SecondPart> {
         self.share_out();
         let last = self.take_part(true, pool);
@@ -231,12 +235,13 @@ impl Reports {
         parts
     }
 
-    /// What readers knew of groups is lost: begins all directories anew. To be called when a second is over.
+    /// Starts all directories anew, after readers lost their knowledge of groups. Call it at the
+    /// end of a second.
     pub fn begin_directories(&mut self, pool: &Pool) {
         self.follow_watched(true, pool);
     }
 
-    /// After a report has come, or before the aggregate of one that was taken off the list goes.
+    /// Call this after a report was added, or before the aggregate of an unlisted one is removed.
     pub(super) fn update_watched(&mut self, pool: &Pool) {
         let before = self.watch.list.now();
         let known = |entry: &&Entry| {
@@ -269,7 +274,7 @@ impl Reports {
             let part = self.take_part(false, pool);
             self.watch.parts.push(part);
             *self.watch.list.0.write() = now.into();
-            // Who begins to read knows nothing.
+            // New readers know nothing.
             self.follow_watched(before.is_empty(), pool);
         }
     }
@@ -288,7 +293,8 @@ impl Reports {
         }
     }
 
-    /// Has second logs of the aggregates of watched reports, and of no others. `anew`: with other directories.
+    /// Keeps second logs for the aggregates of watched reports, and for no others. `anew`: with new
+    /// directories.
     fn follow_watched(&mut self, anew: bool, pool: &Pool) {
         let watched = self.watched_aggregates();
         for (at, aggregate) in self.aggregates.iter_mut().enumerate() {
@@ -304,7 +310,7 @@ impl Reports {
         self.share_out();
     }
 
-    /// The aggregates of watched reports, each with how many these are.
+    /// The aggregates of watched reports, each with their number.
     fn watched_aggregates(&self) -> BTreeMap<usize, usize> {
         let mut aggregates = BTreeMap::new();
         for report in &*self.watch.list.now() {
@@ -313,7 +319,8 @@ impl Reports {
         aggregates
     }
 
-    /// The aggregates of watched reports share what is left for the logs of this second, and for what is known of groups.
+    /// Divides the remaining memory for this second's logs and known groups among the aggregates of
+    /// watched reports.
     fn share_out(&mut self) {
         let bytes_max = self.watch.choice.bytes_max;
         let written: usize = self.watch.parts.iter().map(SecondPart::bytes).sum();
@@ -336,8 +343,8 @@ impl Reports {
     }
 }
 
-/// The shares of those that need so much, the least first. Who needs less than an even share has that, the others share the rest.
-/// What nobody needs all have beside it, for groups to come.
+/// Divides `left` by needs, smallest first. Those that need less than an even share get that, the
+/// others share the rest. Any surplus is added to all, for new groups.
 fn shares(mut left: usize, needs: &[usize]) -> Vec<usize> {
     let others = (1..=needs.len()).rev();
     let shares = needs.iter().zip(others).map(|(&need, others)| {

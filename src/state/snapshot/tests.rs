@@ -1,4 +1,5 @@
-//! Snapshots there and back: bit for bit, after expiry, under another configuration, and of files that cannot be.
+//! Snapshots written and restored: bit for bit, after expiry, under another configuration, and from
+//! impossible files.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -40,7 +41,7 @@ const PLAN: Plan = Plan {
     memory: 64 << 20,
 };
 
-/// A process: what it keeps, and its decoder.
+/// A process: its data, and its decoder.
 struct Process {
     live: SharedLive,
     decoder: Decoder,
@@ -48,7 +49,7 @@ struct Process {
     now_ms: u64,
 }
 
-/// Base reports, and one of each kind that keeps something of its own.
+/// Base reports, and one of each kind that keeps data of its own.
 fn definitions() -> Vec<(Definition, DefinedBy)> {
     let defaults = Defaults {
         history: HISTORY,
@@ -110,7 +111,7 @@ impl Process {
         }
     }
 
-    /// The process after this one, `away_ms` later.
+    /// The next process, `away_ms` later.
     fn next(&self, bytes: &[u8], plan: Plan, away_ms: u64) -> Result<(Self, Restored), ReadError> {
         let contents = inspect(bytes)?;
         let now_ms = contents.mono_now(self.clock.unix_ms() + away_ms);
@@ -120,7 +121,7 @@ impl Process {
         Ok((Self::over(live, hasher, now_ms), restored))
     }
 
-    /// A hundred requests in this moment, numbered from `from`.
+    /// Sends a hundred requests at this moment, numbered from `from`.
     fn send(&mut self, from: u64) {
         let mut records = Vec::new();
         for n in from..from + 100 {
@@ -146,7 +147,8 @@ impl Process {
         self.live.write().merge(&records, self.now_ms);
     }
 
-    /// More than the sums of one slot hold: the longest requests there can be, timers with the most hits.
+    /// Sends more than the sums of one slot hold: the longest possible requests, timers with the
+    /// most hits.
     fn send_longest(&mut self) {
         let mut sent = model::Request::named("h1", "s", "/1");
         sent.request_time = Some(2_147_483_520.0);
@@ -179,7 +181,7 @@ impl Process {
         write(subject, Vec::new()).unwrap().0
     }
 
-    /// Everything that can be asked, as text.
+    /// Everything that can be queried, as text.
     fn shown(&self) -> Vec<String> {
         let live = self.live.read();
         let want = Want {
@@ -208,7 +210,7 @@ impl Process {
     }
 }
 
-/// Some minutes of traffic, with more rows and rows of reports than there is room for.
+/// Some minutes of traffic, with more raw rows and report rows than there is room for.
 fn busy() -> Process {
     let mut process = Process::start(PLAN);
     for step in 0..80 {
@@ -231,7 +233,8 @@ fn everything_comes_back_bit_for_bit_and_goes_on_alike() {
     let (mut after, restored) = before.next(&bytes, PLAN, 0).unwrap();
     assert_eq!(restored.left_out, []);
     assert_eq!(after.shown(), before.shown());
-    // Both go on: what was folded unfolds at the same time, what was counted leaves at the same time.
+    // Both continue: overflowed keys unfold at the same time, and counted requests leave at the
+    // same time.
     for step in 0..150 {
         for process in [&mut before, &mut after] {
             if step < 60 {
@@ -283,7 +286,7 @@ fn another_configuration_takes_what_fits() {
             .map(|it| it.definition.name.clone())
             .collect()
     };
-    // Fewer raw rows: reports do not mind.
+    // Fewer raw rows do not affect reports.
     let fewer = Plan {
         requests: 100,
         timers: 50,
@@ -294,7 +297,8 @@ fn another_configuration_takes_what_fits() {
     let reports = names(&before).len();
     assert_eq!(after.shown()[..reports], before.shown()[..reports]);
     assert!(after.live.read().pool.requests.len() <= 100);
-    // More rows in reports: the keys under `(other)` get rows of their own, and sums are the same.
+    // With more rows per report, keys under `(other)` get rows of their own, and sums stay the
+    // same.
     let wider = Plan {
         rows_max: 1_000,
         ..PLAN
@@ -309,7 +313,8 @@ fn another_configuration_takes_what_fits() {
     };
     assert!(folded(&before) > 0);
     assert_eq!(folded(&after), 0);
-    // Too little memory: families are left out, named, and filled from raw rows as far as there is room.
+    // With too little memory, aggregates are left out, named, and filled from raw rows as far as
+    // there is room.
     let poor = Plan {
         memory: 1 << 20,
         ..PLAN
@@ -329,7 +334,7 @@ fn reports_that_are_defined_otherwise_are_filled_from_raw_rows() {
     let hasher = Hasher::new();
     let mut live = empty_live(PLAN, &hasher);
     let mut wanted = definitions();
-    // The last two change places, and so definitions; one goes, one is new.
+    // The last two swap places, and so definitions; one goes, one is new.
     let end = wanted.len();
     let names = [
         wanted[end - 2].0.name.clone(),
@@ -355,8 +360,8 @@ fn reports_that_are_defined_otherwise_are_filled_from_raw_rows() {
     assert_eq!(live.reports.usage(entry).flow.requests_offered, raw);
 }
 
-/// Whatever is in the file: an error, or a daemon that works. The checksums are made right again, so that it is the
-/// readers of each part that are tried.
+/// Any content gives an error, or a daemon that works. The checksums are corrected, so that the
+/// readers of each part are tested. readers of each part that are tried.
 #[test]
 fn a_file_that_cannot_be_ends_in_an_error_and_nothing_worse() {
     let small = Plan {
@@ -430,7 +435,8 @@ fn a_file_that_cannot_be_ends_in_an_error_and_nothing_worse() {
     assert!(refused > 80, "{refused}");
 }
 
-/// A file that is so slow that the merger takes in a hundred names between one write and the next; ticks end meanwhile.
+/// A file so slow that the merger adds a hundred names between one write and the next; ticks end
+/// meanwhile.
 struct Meanwhile<'a> {
     bytes: Vec<u8>,
     process: &'a mut Process,
@@ -439,7 +445,7 @@ struct Meanwhile<'a> {
 
 impl Write for Meanwhile<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // The mark at the front is written before the cut.
+        // The magic at the start is written before the cut.
         if self.bytes.len() > 16 && self.name < 9_500 {
             self.process.send_names(self.name, 100);
             self.name += 100;
@@ -457,7 +463,7 @@ impl Write for Meanwhile<'_> {
 }
 
 impl Process {
-    /// Requests in which everything is called by a number, from `from` on.
+    /// Sends requests with every field named by a number, from `from` on.
     fn send_names(&mut self, from: u64, count: u64) {
         let mut records = Vec::new();
         for n in from..from + count {
@@ -475,7 +481,7 @@ impl Process {
         self.live.write().merge(&records, self.now_ms);
     }
 
-    /// What every report has in all, and in each row.
+    /// The sums of every report, in total and in each row.
     fn sums(&self) -> BTreeMap<String, (Totals, BTreeMap<String, u64>)> {
         let live = self.live.read();
         let want = Want {
@@ -499,7 +505,8 @@ impl Process {
     }
 }
 
-/// Under the names that it had at its cut, or under `(other)`, and all of it: never under the name of somebody who came later.
+/// Each under the name it had at the cut, or under `(other)`, and complete: never under the name of
+/// a later group.
 #[test]
 fn names_that_fold_while_it_is_written() {
     let plan = Plan {

@@ -125,7 +125,7 @@ impl Browser {
         self.cdp("Emulation.setDeviceMetricsOverride", &metrics);
     }
 
-    /// What the system would say: light or dark.
+    /// Emulates the system's colour scheme: light or dark.
     pub(super) fn prefer(&self, scheme: &str) {
         let media = json!({"features": [{"name": "prefers-color-scheme", "value": scheme}]});
         self.cdp("Emulation.setEmulatedMedia", &media);

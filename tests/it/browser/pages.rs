@@ -17,7 +17,7 @@ use crate::harness::{Here, Site, await_until};
 #[cfg(feature = "sql")]
 use crate::past;
 
-/// What is cut or overlaps.
+/// The script that finds elements that are cut off or overlap.
 const LAYOUT: &str = include_str!("layout.js");
 
 /// A phone, a small desk and a wide one.

@@ -1,8 +1,9 @@
-//! Killed again and again while it ships to a server that is killed, slow, full and away, and that loses answers and connections: in
-//! the end every row is there once, and what ClickHouse says is what pinbad says at home.
+//! Killed again and again while it ships to a server that is killed, slow, full and away, and that
+//! loses answers and connections: in the end every row is there once, and what ClickHouse says is
+//! what pinbad says at home.
 //!
-//! What a kill takes before it was written (`history.flush_period`) is in neither. With `PINBAD_TEST_FULL` a million requests arrive,
-//! over twenty kills.
+//! Data that a kill took before they were written (`history.flush_period`) are in neither. With
+//! `PINBAD_TEST_FULL` a million requests arrive, over twenty kills.
 #![expect(
     clippy::print_stdout,
     reason = "figures are for whoever runs the tests, and a child says where it listens"
@@ -248,7 +249,7 @@ fn killed_again_and_again_every_row_is_there_once() {
     );
 }
 
-/// What reports answer at home is what sums in ClickHouse are; how many requests there are.
+/// Compares the answers of reports with the sums in ClickHouse; returns the number of requests.
 fn compare_answers(here: &Here, clickhouse: &ClickHouse, before: u64) -> u64 {
     let mut count = 0;
     for (report, key) in [

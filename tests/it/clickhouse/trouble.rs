@@ -211,7 +211,8 @@ fn full_disks_there_and_here_lose_nothing() {
     assert_same(&clickhouse, &[&home], before);
 }
 
-/// What is broken by hand, how it is mended, what the engine says first of it, and whether its rows are set aside until then.
+/// The statements that break the tables, those that mend them, the start of the engine's error
+/// message, and whether rows are set aside until then.
 type Break = (
     &'static [&'static str],
     &'static [&'static str],

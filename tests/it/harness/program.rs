@@ -171,7 +171,7 @@ pub(crate) fn clean(mut command: Command) -> Command {
     command
 }
 
-/// What a command that ends by itself said.
+/// The exit code and output of a command that ended by itself.
 #[derive(Debug)]
 pub(crate) struct Said {
     pub(crate) code: Option<i32>,

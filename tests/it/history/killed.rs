@@ -179,7 +179,7 @@ fn flushes(site: &Site) -> u64 {
     of_history(site)["flushes"].as_u64().unwrap()
 }
 
-/// What any program finds in the published files of a resolution.
+/// Sums `req_count` over the published files of a resolution, read as any Parquet reader does.
 fn published(dir: &Path, resolution: &str) -> u64 {
     let folder = dir.join(format!("rollup/report=info/resolution={resolution}"));
     let mut sum = 0;

@@ -268,7 +268,7 @@ fn minutes(dir: &Path) -> Vec<PathBuf> {
     files.map(|file| file.unwrap().path()).collect()
 }
 
-/// What gave way is said in the answers that lack it, also after a restart.
+/// Answers that lack folded keys say so, also after a restart.
 #[test]
 fn what_found_no_memory_is_said_in_answers() {
     let dir = tempfile::tempdir().unwrap();

@@ -28,7 +28,7 @@ const MEASURES: [Measure; 8] = [
     Measure::Errors,
 ];
 
-/// What is the same for all rows.
+/// Values that are the same for all rows.
 struct Whole<'a> {
     report: &'a Report,
     grand: Row,

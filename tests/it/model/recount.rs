@@ -65,7 +65,7 @@ impl Row {
         *self.samples.entry(per_hit).or_default() += u64::from(timer.hits);
     }
 
-    /// What two rows show when they are one.
+    /// Merges another row into this one.
     pub(super) fn merge(&mut self, other: &Self) {
         self.requests += other.requests;
         self.hits += other.hits;
@@ -232,7 +232,7 @@ impl Comparison {
     }
 }
 
-/// What a quantile must be.
+/// The expected value of a quantile.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Quantile {
     /// Within 1 % of this sample, microseconds.

@@ -130,7 +130,7 @@ pub(super) enum Cell {
     /// 0: the median.
     Quantile(usize),
     Interval,
-    /// What stands behind an id.
+    /// Text of a histogram, with the separator after each id.
     HistogramText(&'static str),
     Min,
     Max,
@@ -175,7 +175,7 @@ impl Report {
     }
 }
 
-/// What the configuration says.
+/// The settings that the model depends on.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Settings {
     pub(super) history_ms: u64,

@@ -40,7 +40,7 @@ pub(super) struct SeenTimer {
     pub(super) tags: Vec<(String, String)>,
 }
 
-/// What names there are.
+/// The set of names that the traffic uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Variety {
     /// A handful of everything: rows with many records.

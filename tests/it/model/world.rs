@@ -406,7 +406,8 @@ impl World {
         }
     }
 
-    /// What is kept when all windows and an epoch have passed: words, origins, tag sets.
+    /// Lets all windows and an epoch pass, then returns the numbers of words, origins and tag sets
+    /// that are still kept.
     pub(super) fn names_after_a_flush(&mut self) -> (usize, usize, usize) {
         let longest_window_ms = 86_400_000;
         self.advance(2 * longest_window_ms);

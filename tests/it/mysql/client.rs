@@ -227,7 +227,7 @@ impl Client {
         self.rest_of(count)
     }
 
-    /// What follows the count of columns.
+    /// Reads the rest of a result set, after its column count.
     #[track_caller]
     pub(super) fn rest_of(&mut self, count: usize) -> Outcome {
         let columns = (0..count).map(|_| Column::read(&self.read().1)).collect();

@@ -18,7 +18,8 @@ const REPORTS: &str = "report=[{name = 'tagged', comment = 'tag_info:group::95'}
     {name = 'second', comment = 'v2/request/60/~script/hv=0:1000:100,p95/no_filters'},\
     {name = 'own', level = 'request', keys = ['script_name', 'status'], percentiles = [99.9]}]";
 
-/// What all tables of the shop declare, by name: reports, the daemon's own tables, raw data.
+/// Returns the declared columns of all tables of the shop, by table name: reports, the daemon's own
+/// tables, raw data.
 fn declared(shop: &Shop) -> Vec<(String, Vec<Column>)> {
     let listed = shop.here.site.json("/api/v1/reports");
     let listed = listed["reports"].as_array().unwrap().iter();

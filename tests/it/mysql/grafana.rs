@@ -11,7 +11,8 @@ use super::Shop;
 use super::client::Client;
 use crate::harness::await_condition;
 
-/// What Grafana asks by itself to offer tables and columns, and what its editor makes of a time column.
+/// Queries that Grafana sends by itself to offer tables and columns, and the expressions its editor
+/// makes of a time column.
 const ASKED_BY_GRAFANA: [&str; 6] = [
     "SELECT DISTINCT TABLE_SCHEMA from information_schema.TABLES where TABLE_TYPE != 'SYSTEM VIEW' ORDER BY TABLE_SCHEMA",
     "SELECT table_name FROM information_schema.tables WHERE table_schema = 'pinba' ORDER BY table_name",
@@ -30,7 +31,7 @@ type Rows = Vec<Vec<Option<String>>>;
 struct Viewer {
     board: Json,
     client: Client,
-    /// What `fill` sends: when it was received.
+    /// The time at which the requests sent by `fill` were received.
     now: u64,
 }
 
@@ -69,7 +70,7 @@ impl Viewer {
         values
     }
 
-    /// What each panel shows, by its title.
+    /// Returns the rows that each panel shows, by its title.
     fn panels(&mut self, span: &Range<u64>) -> BTreeMap<String, Rows> {
         let variables = self.variables(span);
         let mut shown = BTreeMap::new();

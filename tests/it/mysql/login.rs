@@ -80,7 +80,7 @@ impl Guarded {
     }
 }
 
-/// What a client that has the password answers to its salt.
+/// Returns the response of a client that has the password to its salt.
 fn proof(client: &Client) -> [u8; 20] {
     scramble_native(&client.salt(), PASSWORD.as_bytes()).unwrap()
 }

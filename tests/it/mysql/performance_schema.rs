@@ -450,7 +450,7 @@ fn a_reader_that_stands_still_is_found() {
     );
 }
 
-/// What the page, Prometheus and the terminal make of it.
+/// The instruments on the page, in `/metrics` and in `pinbad doctor`.
 #[test]
 fn page_metrics_and_doctor_show_where_the_time_goes() {
     let program = Program::serve(&[MYSQL]);

@@ -1,4 +1,5 @@
-//! What clients ask besides their users' queries, over the wire: the statements of each, and what they look at in the answer.
+//! Statements that clients send besides their users' queries, over the wire: the statements of each
+//! client, and the parts of the answer that it looks at.
 
 use std::time::{Duration, Instant};
 
@@ -35,7 +36,8 @@ fn assert_done(client: &mut Client, text: &str) -> u16 {
     }
 }
 
-/// What Grafana's MySQL data source asks: its lists of tables and columns, and what its macros become.
+/// Statements of Grafana's MySQL data source: its lists of tables and columns, and the expansions
+/// of its macros.
 #[test]
 fn grafana() {
     let shop = Shop::open();
@@ -99,7 +101,7 @@ fn grafana() {
     client.assert_alive();
 }
 
-/// What drivers and tools say when they come in, with the answers that they need to go on.
+/// Statements that drivers and tools send when they connect, with the answers they need to go on.
 #[test]
 fn what_is_asked_before_the_first_query() {
     let shop = Shop::open();

@@ -1,4 +1,4 @@
-//! What others read from the files of the past: DuckDB, pyarrow, pandas, ClickHouse.
+//! Files of the past read by other programs: DuckDB, pyarrow, pandas, ClickHouse.
 
 use super::*;
 
@@ -14,12 +14,13 @@ pub(crate) fn python(script: &str, dir: &Path) -> Command {
 /// DuckDB, reading the files again and again.
 struct Watcher {
     child: Child,
-    /// What it found in files of minutes and of hours, from the first time to the last.
+    /// The totals found in the files of minutes and of hours, one entry per pass.
     found: Arc<Mutex<Vec<[u64; 2]>>>,
 }
 
 impl Watcher {
-    /// What it finds is never more than what was sent by then, nor less than before.
+    /// Starts the watcher. Every total must lie between the previous one and the number sent so
+    /// far.
     fn start(dir: &Path, sent: &Arc<AtomicU64>) -> Self {
         let mut child = python("watcher.py", dir)
             .stdin(Stdio::piped())

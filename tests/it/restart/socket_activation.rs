@@ -267,7 +267,8 @@ fn systemd_hands_over_the_socket_with_the_packets_that_woke_it() {
     assert_eq!(status.sockets()[0].0["handed_over"], true);
 }
 
-/// What waits in the kernel while there is no process, and what overflowed meanwhile, is counted by the next one.
+/// The next process counts the packets that waited in the kernel while no process ran, and those
+/// that overflowed.
 #[test]
 fn drops_between_two_processes_are_counted() {
     let dir = tempfile::tempdir().unwrap();

@@ -259,7 +259,8 @@ impl Drop for Ends<'_> {
     }
 }
 
-/// What came by any way and what is said to be lost are all that Squid logged, while pinbad was stopped and started anew.
+/// While pinbad stops and starts again, the requests received on each path and those reported lost
+/// add up to all that Squid logged.
 #[test]
 fn a_restart_loses_what_squid_drops_and_says_how_much() {
     let (folder, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());

@@ -1,10 +1,10 @@
-//! Dumps as mysqldump of MySQL and MariaDB and the command-line client write them.
+//! Dumps in the formats of mysqldump (MySQL and MariaDB) and of the command-line client.
 //!
-//! Whatever is cut short or in another encoding ends in an answer too, never in a panic.
+//! Truncated input and other encodings also lead to an answer, never to a panic.
 
 use super::*;
 
-/// Name, engine and COMMENT of every statement.
+/// Returns name, engine and COMMENT of every statement.
 fn read(text: &str) -> Vec<(String, String, String)> {
     statements(text.as_bytes())
         .into_iter()
@@ -184,7 +184,7 @@ Create Table: CREATE TABLE `s` (
 ",
         &expected,
     );
-    // Through a pipe: tabs, and escapes for what is in the fields.
+    // Through a pipe: tabs, with escapes inside the fields.
     assert_reads(
         "Table\tCreate Table\n\
          r\tCREATE TABLE `r` (\\n  `a` varchar(9) DEFAULT '\\\\\\\\'\\n) ENGINE=PINBA COMMENT='it''s'\n\

@@ -1,11 +1,12 @@
-//! The demonstration's site, drawn without sending: its wave, its slow day, its bursts of errors, and packets that fit.
+//! The demonstration's site, generated without sending: its wave, its slow day, its bursts of
+//! errors, and packets that fit.
 
 use std::net::UdpSocket;
 
 use super::*;
 use std::collections::{HashMap, HashSet};
 
-/// All requests of the first `seconds`.
+/// Generates all requests of the first `seconds`.
 fn play(rate: f64, seconds: u64) -> Vec<(Duration, Request)> {
     let mut shop = Shop::new(SEED, rate);
     let mut requests = Vec::new();
@@ -114,7 +115,7 @@ fn the_regression_shows_in_its_script_and_its_database_only() {
         "another script is {other} times as slow"
     );
 
-    // Who looks at the timers finds the one server.
+    // The timers single out the one slow server.
     let mut seconds: HashMap<&[u8], f32> = HashMap::new();
     for (_, request) in of(SLOW_SCRIPT, true) {
         let mut start = 0;
@@ -198,7 +199,7 @@ fn requests_are_plausible_and_fit_a_datagram() {
         );
         assert_eq!(Request::decode(&*packet).unwrap(), request);
         assert!(request.ru_utime() + request.ru_stime() < request.request_time());
-        // What timers used is part of what the request used.
+        // CPU time of timers is part of that of the request.
         for (whole, parts) in [
             (request.ru_utime(), &request.timer_ru_utime),
             (request.ru_stime(), &request.timer_ru_stime),
@@ -221,7 +222,7 @@ fn requests_are_plausible_and_fit_a_datagram() {
     );
 }
 
-/// Takes 50 packets of it, then nobody listens for `pause`; what it did.
+/// Takes 50 packets from it, then stops listening for `pause`; returns its counts.
 fn taken_and_left(pause: Duration) -> (u64, u64) {
     let daemon = UdpSocket::bind("127.0.0.1:0").unwrap();
     let target = daemon.local_addr().unwrap();
@@ -245,7 +246,8 @@ fn taken_and_left(pause: Duration) -> (u64, u64) {
 
 #[test]
 fn runs_until_it_is_told_to_stop() {
-    // Nobody listens for a while: it goes on. A tenth of a second is enough, but for a machine that does something else.
+    // It goes on while nobody listens for a while. A tenth of a second is enough unless the machine
+    // is busy with something else.
     let mut pauses = [100, 1_000, 10_000, 30_000]
         .map(Duration::from_millis)
         .into_iter();

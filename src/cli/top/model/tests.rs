@@ -1,4 +1,4 @@
-//! Keys and news against what is shown and asked for.
+//! Keys and updates, and the resulting screens and queries.
 
 use serde_json::json;
 
@@ -77,7 +77,7 @@ fn one_goes_down_to_a_request_and_back() {
     press(&mut model, "\t");
     press(&mut model, "\r");
     assert_eq!(model.query().location, Location::Request(7));
-    // What was asked for before comes late and finds its screen.
+    // The answer to an earlier query comes late and finds its screen.
     model.take(Update::Page(0, Ok(scripts(&[("/c", 2), ("/b\u{1b}", 9)]))));
     press(&mut model, "\u{1b}");
     press(&mut model, "\u{1b}");
@@ -107,7 +107,7 @@ fn a_filter_is_typed_kept_and_dropped() {
     assert_eq!((selected(&model).as_str(), model.query().all), ("/b", true));
     press(&mut model, "\u{1b}");
     assert_eq!(model.view().table().unwrap().rows().len(), 2);
-    // It does not grow for ever.
+    // It does not grow without bound.
     press(&mut model, "/");
     for _ in 0..1000 {
         press(&mut model, "x");

@@ -1,5 +1,5 @@
-//! Requests of the past against what was merged: each is there once at any moment, and what is left out by what files say of
-//! their columns is what no condition holds for.
+//! Compares requests of the past with the merged ones: each exists once at any moment, and rows
+//! skipped by column statistics satisfy no condition.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -44,7 +44,7 @@ fn wanted(table: &'static str, condition: Option<Expr>) -> Wanted {
     }
 }
 
-/// All rows, read in shares, and how many were looked at.
+/// All rows, read in shares, and how many were read.
 fn read(at: &RequestsAt, wanted: &Wanted) -> (Vec<RecordBatch>, u64) {
     let (mut batches, mut looked_at) = (Vec::new(), 0);
     for share in 0..2 {
@@ -68,7 +68,7 @@ fn names(batches: &[RecordBatch], id: &str) -> Vec<Name> {
     names.collect()
 }
 
-/// What is there is what was merged.
+/// Compares the content with the merged requests.
 fn check(at: &RequestsAt, all: &BTreeMap<Name, model::Request>, at_step: &str) {
     let (requests, _) = read(at, &wanted(REQUEST, None));
     let mut found = names(&requests, "id");
@@ -109,7 +109,7 @@ fn every_request_is_there_once_at_any_moment() {
             for step in 0..30 {
                 match random.random_range(0..5) {
                     0 | 1 => {
-                        // As long as pieces are written the pool alone has what comes.
+                        // While pieces are written only the pool has new requests.
                         let is_flushing = random.random_bool(0.3);
                         requests.0.collector.lock().is_flushing = is_flushing;
                         let count = random.random_range(1..40);
@@ -135,7 +135,7 @@ fn every_request_is_there_once_at_any_moment() {
                 requests.0.collector.lock().is_flushing = false;
                 assert!(requests.collect());
             }
-            // Killed: what was not flushed is lost; or stopped.
+            // Killed: unflushed requests are lost; or stopped.
             if random.random_bool(0.5) {
                 all.retain(|(of, id), _| *of < run || *id < flushed);
             } else {
@@ -224,7 +224,8 @@ fn what_is_not_read_is_what_no_condition_holds_for() {
     assert!(least < total / 4, "{least} of {total}");
 }
 
-/// Who looks for the slowest says while it goes on what is slow; next to nothing is read then, and the slowest are found.
+/// A search for the slowest refines its condition meanwhile; next to nothing is read then, and the
+/// slowest are found.
 #[test]
 fn the_slowest_are_found_first() {
     let dir = tempfile::tempdir().unwrap();
@@ -246,7 +247,7 @@ fn times(batches: &[RecordBatch]) -> Vec<i64> {
     times.collect()
 }
 
-/// The times of the slowest ten of a host, and how many rows were looked at.
+/// The times of the slowest ten of a host, and how many rows were read.
 fn slowest(at: &RequestsAt, host: &str) -> (Vec<i64>, u64) {
     let host = col("hostname").eq(lit(ScalarValue::Utf8View(Some(host.to_owned()))));
     let wanted = wanted(REQUEST, Some(host));
@@ -300,7 +301,8 @@ fn live_tables_are_shown_with_all_their_columns() {
     }
 }
 
-/// A day of so many requests (`PINBAD_ROWS`, 50 million) in files of an hour, and the slowest ten of one of its twenty hosts.
+/// A day of requests (`PINBAD_ROWS`, 50 million) in files of an hour, and the slowest ten of one of
+/// its twenty hosts.
 #[test]
 #[ignore = "for measuring: in a release build it takes some minutes and a gigabyte"]
 #[expect(clippy::print_stdout, reason = "what was measured")]

@@ -14,17 +14,17 @@ use crate::shutdown::Shutdown;
 enum Step {
     Flush(&'static [i64]),
     Publish,
-    /// A flush in the middle of it.
+    /// A flush during a publication.
     PublishBeside(&'static [i64]),
     Retain,
 }
 
-/// Minutes from [`NOON`] at which something is done.
+/// Minutes from [`NOON`] at which a step happens.
 const STEPS: &[(i64, Step)] = &[
     (1, Step::Flush(&[0])),
     (4, Step::Flush(&[1, 2, 3])),
     (6, Step::Publish),
-    // Late, beside what is published already.
+    // Late, with published rows already present.
     (10, Step::Flush(&[-20, 5])),
     (12, Step::PublishBeside(&[6, 7])),
     (11 * 60, Step::Flush(&[11 * 60])),
@@ -52,7 +52,7 @@ fn batch_of(step: usize, minutes: &[i64]) -> Gained {
     gained(&times, mark(step as u32))
 }
 
-/// Does a step; what it flushed is in `counted` when it succeeds.
+/// Runs a step; adds flushed rows to `counted` on success.
 fn run(store: &mut Store, step: usize, counted: &mut Rows) -> Result<(), StoreError> {
     let (minute, what) = &STEPS[step];
     let now = second(*minute);
@@ -115,16 +115,16 @@ fn open_on(faults: &Faults, dir: &Path) -> Result<Store, StoreError> {
     Store::open_on(Disk { faults }, dir, keep())
 }
 
-/// What ends a run.
+/// The end of a run.
 #[derive(Clone, Copy, PartialEq)]
 enum End {
     Kill,
     PowerCut,
-    /// It goes on: one change alone fails.
+    /// It continues: only one change fails.
     Failure,
 }
 
-/// Stopped before the `n`th change; whether there were so many.
+/// Stopped before the `n`th change; returns whether there were so many.
 fn stopped_at(n: u64, end: End) -> bool {
     let is_kill = end != End::Failure;
     let dir = tempfile::tempdir().unwrap();
@@ -149,7 +149,7 @@ fn stopped_at(n: u64, end: End) -> bool {
     }
     let mut store = store.unwrap_or_else(|| Store::open(&dir, keep()).unwrap());
     if let Some((_, Step::Flush(minutes) | Step::PublishBeside(minutes))) = STEPS.get(step) {
-        // All of what was being flushed counts, or nothing of it.
+        // All of the flush counts, or nothing of it.
         let mut both = counted.clone();
         both.extend(batch_of(step, minutes).rows);
         let found = counted_days(&store);
@@ -162,7 +162,7 @@ fn stopped_at(n: u64, end: End) -> bool {
     }
     check(&store, &counted, finest(step + 1));
     check_published(&dir, &counted);
-    // It goes on from there; as it takes time, not after each.
+    // It continues from there; not after each, since that takes time.
     if n.is_multiple_of(7) {
         for step in step..STEPS.len() {
             run(&mut store, step, &mut counted).unwrap();
@@ -188,7 +188,7 @@ fn killed_before_any_change_nothing_is_there_twice() {
 
 #[test]
 fn what_was_committed_outlasts_a_power_cut() {
-    // Every third change, as it takes time: in each of the repeated steps others.
+    // Every third change, since it takes time: others in each of the repeated steps.
     let changes = (1..).map(|n| n * 3);
     let changes = changes.take_while(|&n| stopped_at(n, End::PowerCut));
     assert!(changes.count() > 33);
@@ -317,7 +317,7 @@ fn a_commit_that_was_cut_off_does_not_count() {
         let files = files_of(dir.path()).unwrap().len();
         assert_eq!(store.parts().read().len(), files);
     }
-    // What a power cut may leave in the place of what was not written.
+    // Possible content after a power cut in place of unwritten data.
     restore(&files);
     fs::write(&path, [&text[..last], &[0; 4096]].concat()).unwrap();
     let store = Store::open(dir.path(), keep()).unwrap();
@@ -379,7 +379,7 @@ fn a_damaged_piece_is_set_aside() {
     drop(store);
     let files = listing(dir.path());
     let (path, bytes) = &files[0];
-    // What it begins with is there for people.
+    // The header is there for people.
     for at in (8..bytes.len()).step_by(61).chain([bytes.len() - 1]) {
         for file in files_of(dir.path()).unwrap() {
             fs::remove_file(file).unwrap();
@@ -396,7 +396,7 @@ fn a_damaged_piece_is_set_aside() {
     }
 }
 
-/// Others wait for it some times, and are published without it then.
+/// Others wait for it some times, and are then published without it.
 #[test]
 fn what_the_disk_cannot_read_is_set_aside_after_some_tries() {
     let dir = tempfile::tempdir().unwrap();
@@ -454,7 +454,7 @@ fn a_file_that_is_gone_is_left_out_and_strangers_stay() {
     assert!(stranger.exists());
 }
 
-/// As a file system that is not mounted at one start.
+/// Like a file system that is not mounted at one start.
 #[test]
 fn a_folder_that_vanishes_for_some_starts_counts_again_when_it_is_back() {
     let (dir, _, mut counted) = flushed();
@@ -480,14 +480,14 @@ fn a_folder_that_vanishes_for_some_starts_counts_again_when_it_is_back() {
     assert_eq!((verified.problems.len(), verified.missing.len()), (0, 0));
 }
 
-/// A manifest that was brought back from a backup, and a file that somebody copied here.
+/// A manifest restored from a backup, and a file that somebody copied here.
 #[test]
 fn what_the_manifest_does_not_know_is_moved_away_and_never_deleted() {
     let (dir, before, _) = flushed();
     let path = Manifest::path(dir.path());
     let text = fs::read_to_string(&path).unwrap();
     let lines: Vec<_> = text.split_inclusive('\n').collect();
-    // The last flush, and what says that its files are about to be named.
+    // The last flush, and the announcement of its files.
     fs::write(&path, lines[..lines.len() - 2].concat()).unwrap();
     let copied = Path::new("rollup/report=mine/13-4711.parquet");
     fs::create_dir(dir.path().join(copied).parent().unwrap()).unwrap();
@@ -573,7 +573,7 @@ fn pieces_are_their_owners_alone_and_published_files_are_for_who_may_enter() {
     }
 }
 
-/// What the commands beside a daemon say.
+/// The output of the commands that run beside a daemon.
 #[test]
 fn it_is_listed_and_every_damage_is_found() {
     use super::super::super::inspect::{list, verify};

@@ -1,4 +1,4 @@
-//! What is removed, and in which order.
+//! Removals, and their order.
 
 use super::*;
 use crate::clock::{Clock as _, ManualClock};
@@ -6,7 +6,7 @@ use crate::clock::{Clock as _, ManualClock};
 /// Far from the end of the month.
 const NOON: u64 = super::NOON - 15 * DAY;
 
-/// A row an hour, of forty hours, published as minutes and hours, and folded to two days.
+/// A row an hour, for forty hours, published as minutes and hours, and rolled up to two days.
 fn two_days(dir: &Path) -> (Store, Rows) {
     let mut store = open(dir);
     let mut model = Rows::new();
@@ -48,7 +48,7 @@ fn what_is_too_old_goes() {
     check(&store, &model, Resolution::Hour);
     let on_disk = files_of(dir.path()).unwrap().len();
     assert_eq!(on_disk, store.parts().read().len());
-    // Of pieces those of days go too: nothing is coarser. What others have is nowhere else.
+    // Of pieces those of days go too: nothing is coarser. Others' data is nowhere else.
     store.retention.secs = [0; 3];
     store.retain(NOON + 80 * HOUR).unwrap();
     assert!(store.parts().read().is_empty());
@@ -59,7 +59,7 @@ fn what_is_too_old_goes() {
     assert_eq!(store.parts().read().len(), 1);
 }
 
-/// Booted with a clock that is three years ahead, started again in it, set right after an hour.
+/// Booted with a clock three years ahead, started again in it, corrected after an hour.
 #[test]
 fn a_clock_that_is_wrong_for_an_hour_takes_a_few_hours_and_no_more() {
     let dir = tempfile::tempdir().unwrap();
@@ -120,7 +120,7 @@ fn the_oldest_and_finest_make_room() {
     assert!(files(&store).0.len() < 10);
     store.retention.size_max = 0;
     store.retain(NOON + 63 * HOUR).unwrap();
-    // Days that are not published are all that is left.
+    // Only unpublished days are left.
     let parts = Arc::clone(&store.parts().read());
     let kept = parts.iter().map(|it| (it.resolution, it.is_published()));
     assert!(kept.eq([(Resolution::Day, false); 3]));
@@ -166,7 +166,8 @@ fn when_the_disk_is_full_old_files_go_and_then_history_pauses() {
     store.flush(&gained.batch, now, || ()).unwrap();
 }
 
-/// There is room for nothing but what was taken for the manifest, whatever failed before: old files go, and a start finds its way.
+/// There is only the room reserved for the manifest, whatever failed before: old files go, and a
+/// start works.
 #[test]
 fn on_a_disk_without_a_free_byte_old_files_go() {
     let dir = tempfile::tempdir().unwrap();
@@ -244,7 +245,7 @@ fn what_is_removed_while_it_is_published_is_gone() {
     // Minutes become hours, and these a day.
     publish_all(&mut store, NOON + 2 * DAY).unwrap();
     publish_all(&mut store, NOON + 3 * DAY).unwrap();
-    // The month is over, and its days have been kept for long enough.
+    // The month is over, and its days have expired.
     let now = NOON + 40 * DAY;
     store.retention.secs = [0; 3];
     let published = store.publish_due(now, &mut |store| store.retain(now));

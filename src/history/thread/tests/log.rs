@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use super::super::super::log::Log;
 use super::*;
 
-/// One that keeps a log, unless it is switched off.
+/// A writer with a log, unless it is switched off.
 fn logging(dir: &Path, faults: &Faults, bytes_max: usize) -> (History, Writer) {
     let faults = faults.clone();
     let mut store = Store::open_on(Disk { faults }, dir, KEEP).unwrap();
@@ -54,7 +54,7 @@ fn a_kill_takes_what_is_not_in_the_log_and_nothing_comes_twice() {
     writer.write_log();
     count(&history, NOON + 60);
     drop(writer);
-    // As often as it is killed before it flushes.
+    // Killed this often before it flushes.
     for _ in 0..3 {
         let (history, writer) = start();
         assert_eq!(found(&history), 3);
@@ -70,7 +70,7 @@ fn a_kill_takes_what_is_not_in_the_log_and_nothing_comes_twice() {
     assert!(writer2.flush());
     assert_eq!((found(&history), logs(dir.path()).len()), (4, 0));
     assert_eq!(history.status().count("log_disk_bytes"), 0);
-    // What is added while something is flushed belongs to the next file.
+    // Additions during a flush belong to the next file.
     count(&history, NOON + 180);
     writer2.write_log();
     assert_eq!(logs(dir.path()).len(), 1);
@@ -79,7 +79,7 @@ fn a_kill_takes_what_is_not_in_the_log_and_nothing_comes_twice() {
     assert_eq!(found(&history), 5);
 }
 
-/// A flush that was committed has what is in the log, also where that is still there.
+/// A committed flush includes the log, even if that still exists.
 #[test]
 fn a_log_that_was_flushed_is_not_read_again() {
     let dir = tempfile::tempdir().unwrap();
@@ -133,7 +133,7 @@ fn a_torn_end_is_cut_and_counted() {
         assert_eq!(history.status().count("log_bytes_torn"), torn);
         assert_eq!(fs::metadata(&log).unwrap().len(), ends[records]);
     }
-    // A flipped bit ends it too, zeros do.
+    // A flipped bit ends it too, and so do zeros.
     let mut flipped = whole.clone();
     flipped[ends[1] as usize + 20] ^= 1;
     fs::write(&log, &flipped).unwrap();
@@ -259,7 +259,7 @@ fn without_a_log_none_is_written_and_one_that_is_there_is_read() {
     assert_eq!(found(&logging(dir.path(), &faults, 0).0), 2);
 }
 
-/// What gave way in memory does so again when the log is read: it is not in it.
+/// Rows that overflowed in memory do so again when the log is read: the overflow is not logged.
 #[test]
 fn what_gives_way_is_not_logged() {
     let mut batch = Batch::default();
@@ -276,7 +276,7 @@ fn what_gives_way_is_not_logged() {
     assert_eq!(fresh.take().unwrap().len(), 100);
 }
 
-/// Percentiles, extremes, sums past 63 bits and what stands for others come back as they were.
+/// Percentiles, extremes, sums past 63 bits and overflow rows come back unchanged.
 #[test]
 fn rows_come_back_as_they_were() {
     let dir = tempfile::tempdir().unwrap();

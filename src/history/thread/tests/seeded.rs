@@ -1,8 +1,10 @@
-//! A followed file through everything that a disk can do: lines are received, written, published and shipped while changes fail,
-//! the process is killed at any of them and the power is cut, each by a seed; against a ledger that only counts lines.
+//! A followed file through everything that a disk can do: lines are received, written, published
+//! and shipped while changes fail, the process is killed at any of them and the power is cut, each
+//! by a seed; compared with a ledger that only counts lines.
 //!
-//! Whatever happens, each line is in history and with the sink once, since what is on disk says up to where the file was read.
-//! Packets come once: those are there once that were flushed or in the log of seconds when a process ended, others at most once.
+//! Whatever happens, each line is in history and in the sink once, since the data on disk includes
+//! the position in the file. Packets come once: those flushed or logged when a process ended are
+//! there once, others at most once.
 #![expect(clippy::print_stdout, reason = "a count is for whoever asks for more")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,7 +21,7 @@ use crate::delta::Reached;
 use crate::input::pinba::model;
 use crate::input::squid::{Positions, Progress};
 
-/// What the file is called.
+/// The name of the file.
 const FILE: &str = "access.log";
 
 const FOR_EVER: Retention = Retention {
@@ -37,7 +39,7 @@ struct Life {
     writer: Writer,
     shipping: Shipping,
     process: Process,
-    /// Lines that it has read, or that those before had.
+    /// Lines that it, or its predecessors, have read.
     read: u64,
 }
 
@@ -49,12 +51,12 @@ struct World {
     /// Lines of the file.
     lines: u64,
     life: Option<Life>,
-    /// What the sink has: by minute, part and key; and lines by run and id.
+    /// The sink's content: by minute, part and key; and lines by run and id.
     rows: BTreeMap<(u64, u32, Vec<u8>), u64>,
     requests: BTreeMap<(u64, u64), u64>,
     kills: u64,
     is_lying: bool,
-    /// Where lines come as packets: they are not read again.
+    /// Set if lines come as packets: they are not read again.
     packets: Option<Packets>,
 }
 
@@ -62,11 +64,11 @@ struct World {
 struct Packets {
     /// Those that the process has.
     here: BTreeSet<u64>,
-    /// Those that came, while there was a log, since the last attempt to write them to it.
+    /// Those that came, while there was a log, since the last attempt to log them.
     fresh: BTreeSet<u64>,
-    /// Those that a kill may not take.
+    /// Those that a kill may not lose.
     safe: BTreeSet<u64>,
-    /// Rows that came back from the log.
+    /// Rows restored from the log.
     restored: u64,
 }
 
@@ -76,7 +78,7 @@ fn key(number: u64) -> Vec<u8> {
     key
 }
 
-/// Of the lines of a file some have one key.
+/// Several lines of a file share one key.
 fn key_of(line: u64) -> Vec<u8> {
     key(line % 3)
 }
@@ -90,7 +92,7 @@ fn has_log(history: &History) -> bool {
 impl World {
     fn new(seed: u64) -> Self {
         Self {
-            // In memory, where there is such a place: the disk that is tested is that of the faults.
+            // In memory if possible: the disk under test is simulated.
             dir: tempfile::tempdir_in("/dev/shm").unwrap_or_else(|_| tempfile::tempdir().unwrap()),
             faults: Faults::default(),
             clock: Arc::new(ManualClock::new(u64::from(BEGIN) * 1_000)),
@@ -116,7 +118,7 @@ impl World {
         self.clock.unix_ms() / 1_000
     }
 
-    /// Starts a process; where its store cannot be opened it ends again.
+    /// Starts a process, which ends again if its store cannot be opened.
     fn start(&mut self) -> Result<(), StoreError> {
         let faults = self.faults.clone();
         let mut store = Store::open_on(Disk { faults }, self.dir.path(), FOR_EVER)?;
@@ -159,7 +161,7 @@ impl World {
         Ok(())
     }
 
-    /// Reads so many lines, which are in one second.
+    /// Reads this many lines, all in one second.
     fn receive(&mut self, lines: u64) {
         let now = self.now();
         let Some(life) = &mut self.life else { return };
@@ -191,7 +193,7 @@ impl World {
             None => key_of,
             Some(packets) => {
                 packets.here.extend(read.clone());
-                // What comes while there is no log is safe when it is flushed.
+                // Packets without a log are safe once flushed.
                 if has_log(&life.history) {
                     packets.fresh.extend(read.clone());
                 }
@@ -222,7 +224,7 @@ impl World {
         self.note_safe();
     }
 
-    /// What is in memory alone is not safe.
+    /// Records which packets are safe: those not only in memory.
     fn note_safe(&mut self) {
         let (Some(Life { history, .. }), Some(packets)) = (&self.life, &mut self.packets) else {
             return;
@@ -235,7 +237,7 @@ impl World {
         }
     }
 
-    /// Writes what came to the log.
+    /// Writes additions to the log.
     fn write_log(&mut self) {
         let (Some(life), Some(packets)) = (&mut self.life, &mut self.packets) else {
             return;
@@ -248,7 +250,7 @@ impl World {
         }
     }
 
-    /// A process has begun, and has what the one before left.
+    /// Checks a new process for what the previous one left.
     fn check_begun(&mut self) {
         let mut at_home = self.on_disk();
         let Some(life) = &self.life else { return };
@@ -289,7 +291,7 @@ impl World {
         }
     }
 
-    /// Ships what is next, or as many rows of it; whether that was all of it.
+    /// Ships the next rows, at most `rows_max`; returns whether that was all.
     fn ship(&mut self, rows_max: u64) -> bool {
         let now = self.now();
         let Some(life) = &mut self.life else {
@@ -336,7 +338,7 @@ impl World {
         left > 0 && life.shipping.end(&shipment, Vec::new()).is_ok()
     }
 
-    /// The process is gone, and perhaps the power.
+    /// Kills the process, perhaps with a power cut.
     fn kill(&mut self, is_cut: bool) {
         self.life = None;
         self.faults.recover();
@@ -346,7 +348,7 @@ impl World {
         self.kills += 1;
     }
 
-    /// Rows on disk, of what is not added up yet.
+    /// Rows on disk that are not rolled up yet.
     fn on_disk(&self) -> Sums {
         let mut sums = Sums::new();
         let Some(life) = &self.life else { return sums };
@@ -356,14 +358,14 @@ impl World {
                 let sum = sums.entry((row.time, row.key.to_vec())).or_default();
                 *sum += row.gain.sum.totals.requests;
             };
-            // What is damaged has none.
+            // A damaged part has none.
             let read = part.read(&dataset(), 0..u64::MAX, Want::SUMS, &mut add);
             assert!(read.is_ok() || self.is_lying, "{read:?}");
         }
         sums
     }
 
-    /// Does something.
+    /// Performs a random action.
     fn act(&mut self, one_in: u64) {
         match self
             .random
@@ -399,7 +401,7 @@ impl World {
         {
             let is_cut = self.random.random_bool(0.5);
             self.kill(is_cut);
-            // A disk that fails lets no store be opened, until it does.
+            // On a failing disk no store can be opened, until it recovers.
             if self.start().is_ok() {
                 self.check_begun();
             }
@@ -460,8 +462,8 @@ impl World {
     }
 }
 
-/// How many runs all three tests have; all of a night with `PINBAD_FAULT_RUNS=100000 cargo test --release --lib seeded`, and from
-/// another seed on with `PINBAD_FAULT_SEED`.
+/// Number of runs of all three tests together; for a night of them use `PINBAD_FAULT_RUNS=100000
+/// cargo test --release --lib seeded`, and `PINBAD_FAULT_SEED` for another first seed.
 fn runs() -> u64 {
     number("PINBAD_FAULT_RUNS", 500).div_ceil(3)
 }
@@ -472,7 +474,7 @@ fn number(name: &str, otherwise: u64) -> u64 {
         .unwrap_or(otherwise)
 }
 
-/// Of a third of the seeds each; returns how many rows came back from a log.
+/// Runs a third of the seeds; returns how many rows were restored from a log.
 fn each_line_is_there_once(of: u64, world: fn(u64) -> World) -> u64 {
     let (mut kills, mut restored) = (0, 0);
     let first = number("PINBAD_FAULT_SEED", 0);
@@ -512,8 +514,8 @@ fn whatever_the_disk_does_packets_are_there_once_that_were_in_the_log() {
     assert!(each_line_is_there_once(2, World::of_packets) > runs() / 4);
 }
 
-/// A disk that says it has what it has not: after a power cut something may be gone, and that is noticed or counted; nothing is
-/// there twice, and nothing is made up.
+/// A disk that lies about syncs: after a power cut data may be missing, and that is noticed or
+/// counted; nothing is there twice, and nothing is made up.
 #[test]
 fn a_disk_that_lies_makes_nothing_more() {
     let mut lost = 0;
@@ -534,7 +536,7 @@ fn a_disk_that_lies_makes_nothing_more() {
         }
         world.kill(true);
         world.faults.set_weather(0, 0, false);
-        // Its manifest may be damaged, or missing beside what it named: that is said.
+        // Its manifest may be damaged, or missing while its files exist: that is reported.
         let Ok(()) = world.start() else {
             lost += 1;
             continue;

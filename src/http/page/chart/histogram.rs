@@ -1,6 +1,6 @@
 //! A histogram over a logarithmic scale of time.
 //!
-//! Buckets of whatever widths become bars of a quarter of a doubling each, at most some two hundred.
+//! Buckets of any width become bars of a quarter of a doubling each, at most some two hundred.
 
 use maud::{Markup, html};
 
@@ -8,7 +8,7 @@ use super::{BOTTOM, COLOURS, LEFT, RIGHT, Scale, TOP, Theme, coordinate, frame, 
 use crate::http::page::formatting;
 use crate::query::read_model::DistributionBucket;
 
-/// Bars for one doubling of time.
+/// Bars per doubling of time.
 const BARS_A_DOUBLING: f64 = 4.0;
 
 /// A histogram over a logarithmic scale of time, with marks at some quantiles.
@@ -35,7 +35,7 @@ pub(in crate::http::page) fn histogram(
     let bars = (last - first) as usize;
     let mut counts = vec![0.0; bars];
     for bucket in known {
-        // A wide bucket goes where its middle is.
+        // A wide bucket counts at its middle.
         let middle = place(bucket.low_us.midpoint(last_of(bucket)));
         let at = (middle.floor() - first).max(0.0) as usize;
         if let Some(count) = counts.get_mut(at) {

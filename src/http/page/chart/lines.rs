@@ -1,8 +1,8 @@
 //! Lines over time: one chart of some metrics of one row, up to now or over a span of the past.
 //!
-//! Points are a step apart; what is not known is a gap. The legend says what is now, of the past the highest. Lines of a span that
-//! this one is compared with are dashed. Moments can be marked. A chart that leads to parts of its span says where it is drawn
-//! and from when to when, for the script.
+//! Points are a step apart; unknown ones are gaps. The legend shows the current value, or the
+//! highest for the past. Lines of the comparison span are dashed. Times can be marked. A chart that
+//! supports zooming tells the script its drawing area and span.
 
 use std::fmt::Write as _;
 use std::ops::Range;
@@ -13,62 +13,62 @@ use super::{BOTTOM, COLOURS, INK, LEFT, RIGHT, Scale, TOP, Theme, coordinate, fr
 use crate::http::page::columns::Show;
 use crate::http::page::formatting;
 
-/// Points of one line at most; more are put together by whoever asks for the data. Held by a test there.
+/// Most points of one line; the caller merges more. A test there checks it.
 #[cfg(test)]
 pub(in crate::http::page) const POINTS_MAX: usize = 370;
 
 /// One line of a chart.
 #[derive(Debug, Clone)]
 pub(in crate::http::page) struct Line {
-    /// What the legend says.
+    /// Its label in the legend.
     pub(in crate::http::page) name: &'static str,
-    /// Which of the colours, from 0.
+    /// Number of its colour, from 0.
     pub(in crate::http::page) colour: usize,
-    /// Whether it is of the span that this one is compared with.
+    /// Whether it belongs to the comparison span.
     pub(in crate::http::page) is_before: bool,
-    /// When the first point is, unix seconds.
+    /// Time of the first point, in unix seconds.
     pub(in crate::http::page) start: f64,
     /// Seconds from one point to the next.
     pub(in crate::http::page) step: f64,
-    /// From the oldest to the newest; NaN: nothing known.
+    /// Points from oldest to newest; NaN if unknown.
     pub(in crate::http::page) points: Vec<f64>,
-    /// What the legend says where that is not a point.
+    /// The value in the legend if it is not a point.
     pub(in crate::http::page) now: Option<f64>,
 }
 
-/// A moment at which something happened.
+/// A marked event.
 #[derive(Debug, Clone)]
 pub(in crate::http::page) struct Mark {
     /// Unix seconds.
     pub(in crate::http::page) time: f64,
-    /// What.
+    /// Its description.
     pub(in crate::http::page) text: String,
 }
 
 /// Lines over time.
 #[derive(Debug, Clone, Default)]
 pub(in crate::http::page) struct Chart {
-    /// What is shown, plain text made visible.
+    /// Its title, plain text made visible.
     pub(in crate::http::page) title: String,
-    /// How a value is written.
+    /// The format of values.
     pub(in crate::http::page) unit: Show,
     pub(in crate::http::page) lines: Vec<Line>,
-    /// From when to when, unix seconds.
+    /// The span shown, in unix seconds.
     pub(in crate::http::page) span: Range<f64>,
-    /// Marks of the scale below: when, and what they are called.
+    /// Marks of the horizontal scale, with labels.
     pub(in crate::http::page) ticks: Vec<(f64, String)>,
-    /// Moments inside the span.
+    /// Events inside the span.
     pub(in crate::http::page) marks: Vec<Mark>,
     /// Whether it ends now.
     pub(in crate::http::page) is_live: bool,
-    /// What the numbers of the legend are taken over, in words.
+    /// The span of the numbers in the legend, in words.
     pub(in crate::http::page) over: &'static str,
-    /// Whether a part of it can be looked at more closely.
+    /// Whether a part of it can be zoomed into.
     pub(in crate::http::page) can_zoom: bool,
 }
 
 impl Chart {
-    /// The chart. `id` tells it from others on the same page.
+    /// Draws the chart. `id` distinguishes it from others on the same page.
     pub(in crate::http::page) fn svg(&self, id: &str, theme: Theme) -> Markup {
         let all = self.lines.iter().flat_map(|line| known(&line.points));
         let scale = Scale::new(all.fold(0.0, f64::max));
@@ -108,7 +108,8 @@ impl Chart {
         frame(id, theme, &self.title, &self.described(), &body)
     }
 
-    /// The chart with its heading and legend, as a figure of a page. `address`: where it is alone.
+    /// The chart with its heading and legend, as a figure of a page. `address` is the URL of the
+    /// chart alone.
     pub(in crate::http::page) fn figure(&self, id: &str, address: &str) -> Markup {
         html! {
             figure.chart {
@@ -131,7 +132,7 @@ impl Chart {
         }
     }
 
-    /// What the legend says of a line: what is now, or the highest.
+    /// The value of a line in the legend: the current one, or the highest.
     fn said(&self, line: &Line) -> Option<f64> {
         match self.is_live {
             true => line.now.or_else(|| known(&line.points).next_back()),
@@ -139,7 +140,7 @@ impl Chart {
         }
     }
 
-    /// The chart in words.
+    /// A description of the chart in words.
     fn described(&self) -> String {
         let described = |line: &Line| {
             let name = format!(
@@ -161,12 +162,12 @@ impl Chart {
     }
 }
 
-/// The points of a line that are known.
+/// The known points of a line.
 fn known(points: &[f64]) -> impl DoubleEndedIterator<Item = f64> {
     points.iter().copied().filter(|value| value.is_finite())
 }
 
-/// The points as path data, a gap where nothing is known; or, with `area`, what is below them.
+/// The points as path data, with gaps where unknown; or, with `area`, the area below them.
 fn path(
     points: &[f64],
     x: impl Fn(usize) -> f64,
@@ -176,7 +177,7 @@ fn path(
     let mut data = String::with_capacity(points.len() * 12);
     // Writing to a String cannot fail.
     for run in runs(points) {
-        // A point alone is drawn as a dot.
+        // A single point is drawn as a dot.
         let end = if run.len() == 1 { "h3" } else { "" };
         let mut verb = 'M';
         if area {
@@ -200,7 +201,7 @@ fn path(
     PreEscaped(data)
 }
 
-/// Points that are known and stand side by side.
+/// Runs of adjacent known points.
 fn runs(points: &[f64]) -> Vec<Range<usize>> {
     let mut runs: Vec<Range<usize>> = Vec::new();
     for (at, _) in points.iter().enumerate().filter(|(_, it)| it.is_finite()) {
@@ -212,7 +213,7 @@ fn runs(points: &[f64]) -> Vec<Range<usize>> {
     runs
 }
 
-/// Moments as vertical lines, each with a handle above that says what happened.
+/// Events as vertical lines, each with a handle above that shows its description.
 fn marks(marks: &[Mark], x: impl Fn(f64) -> f64, theme: Theme) -> Markup {
     html! {
         @for Mark { time, text } in marks {
@@ -226,7 +227,7 @@ fn marks(marks: &[Mark], x: impl Fn(f64) -> f64, theme: Theme) -> Markup {
     }
 }
 
-/// Round moments before now: when, and what to call them.
+/// Round times before now, with labels.
 pub(in crate::http::page) fn ticks_to_now(span: &Range<f64>) -> Vec<(f64, String)> {
     let now = span.end;
     let span = span.end - span.start;
@@ -312,7 +313,7 @@ mod tests {
         );
         assert!(!svg.contains("style"), "{svg}");
         assert!(svg.contains("&lt;i&gt;") && svg.contains("M229 8"), "{svg}");
-        // Marks that would collide are left out; those of the scale on the left have one unit.
+        // Marks that would collide are left out; those of the vertical scale have one unit.
         assert!(
             svg.contains(">now<") && svg.contains(">10:01<") && !svg.contains(">10:00<"),
             "{svg}"

@@ -1,7 +1,8 @@
-//! The waterfall of a request of Squid's: its activities where they ran, side by side, and what they kept busy.
+//! The waterfall of a Squid request: its activities where they ran, side by side, and the resources
+//! they used.
 //!
-//! Starts are known to the pool alone, and only if the line told them. Where they are not, activities that follow one another
-//! stand end to end, and the page says so. What is not known is an empty cell, never 0.
+//! Only the pool has start times, and only if the line had them. Otherwise consecutive activities
+//! stand end to end, and the page says so. Unknown values are empty cells, never 0.
 
 use maud::{Markup, html};
 
@@ -12,10 +13,11 @@ use crate::http::page::table::{Head, table};
 use crate::input::squid::activity::{Activity, Measure, Measures, State};
 use crate::query::read_model::TimerDetail;
 
-/// What today's Squid tells of, in the order in which it happens.
+/// The activities that current Squids log, in order of occurrence.
 const IN_TURN: [Activity; 3] = [Activity::Dns, Activity::ServerOut, Activity::ServerIn];
 
-/// What timers say of activities, where nothing else is kept: no starts. `None`: it is no request of Squid's.
+/// The activities as far as timers tell, if nothing else is kept: no starts. `None` if it is not a
+/// Squid request.
 pub(super) fn said_by(timers: &[TimerDetail]) -> Option<Measures> {
     let mut measures = Measures::default();
     let mut is_squid = false;
@@ -38,7 +40,7 @@ pub(super) fn said_by(timers: &[TimerDetail]) -> Option<Measures> {
     is_squid.then_some(measures)
 }
 
-/// When an activity ran, microseconds after the request began, and until when it waited for its first bytes.
+/// Start of an activity in microseconds after the request began, time of its first bytes, and end.
 fn run(at: usize, measures: &Measures, time_us: u64) -> Option<(u64, u64, u64)> {
     let known = measures.get(at)?;
     if known.resident_ms.is_some() {
@@ -57,7 +59,7 @@ fn run(at: usize, measures: &Measures, time_us: u64) -> Option<(u64, u64, u64)> 
     Some((start, first.min(end), end.max(start)))
 }
 
-/// What a table says of a time that may not be known.
+/// A time that may be unknown, as a cell.
 fn time(us: Option<u64>) -> Markup {
     html! { @match us { Some(us) => (formatting::micros(us)), None => span.none { "\u{2013}" } } }
 }
@@ -104,7 +106,7 @@ pub(super) fn waterfall(time_us: u64, measures: &Measures, timers: &[TimerDetail
                 let (_, waiting) = bar(*start, *first);
                 let width = width.max(2.0);
                 let x = x.min(1000.0 - width);
-                // What it waited for its first bytes is the lighter part.
+                // The wait for first bytes is the lighter part.
                 let rest = (colour.to_string(), x + waiting, width - waiting);
                 [(format!("{colour} waits"), x, waiting), rest]
             });

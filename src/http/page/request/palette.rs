@@ -1,7 +1,8 @@
 //! The colours of timers on a request's page, and the bar that shows where its time went.
 //!
-//! Colours go by the values of one tag, the heaviest first; the few that the style sheet has are given once each, and what is
-//! left shares one more. The bar is decoration: its legend says the same in numbers.
+//! Colours are assigned by the values of one tag, heaviest first; the few of the style sheet are
+//! used once each, and the rest shares one more. The bar is decoration: its legend says the same in
+//! numbers.
 
 use maud::{Markup, html};
 
@@ -12,16 +13,17 @@ use crate::query::read_model::TimerDetail;
 /// Values with a colour of their own; the style sheet has as many. All others share one more.
 const COLOURS: usize = 4;
 
-/// Which colour a timer has: by its value of one tag, the heaviest values first.
+/// Assigns colours to timers by their value of one tag, heaviest values first.
 #[derive(Debug)]
 pub(super) struct Palette<'a> {
     tag: &'a str,
-    /// Value, colour, time.
+    /// Value, colour and time.
     parts: Vec<(Option<&'a str>, usize, u64)>,
 }
 
 impl<'a> Palette<'a> {
-    /// By the tag that is grouped by, else by `group`, else by the first tag of the first timer that has one.
+    /// By the tag used for grouping, else by `group`, else by the first tag of the first timer that
+    /// has one.
     pub(super) fn of(timers: &'a [TimerDetail], by: Option<&'a str>) -> Self {
         let tags = || timers.iter().flat_map(|timer| &timer.tags);
         let group = tags().find(|(name, _)| name == "group");
@@ -40,7 +42,7 @@ impl<'a> Palette<'a> {
         }
     }
 
-    /// The colour of what has these tags.
+    /// The colour for these tags.
     pub(super) fn colour(&self, tags: &[(&str, &str)]) -> usize {
         let value = tags.iter().find(|(name, _)| *name == self.tag);
         let value = value.map(|(_, value)| *value);

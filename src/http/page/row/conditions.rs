@@ -1,7 +1,8 @@
-//! What the keys of a row mean for a search among raw requests and raw timers.
+//! Converts the keys of a row to a search for raw requests and raw timers.
 //!
-//! What each key column counts by stands in the report's definition, in the native form and in their order. What a search cannot have (an
-//! empty key, the row for all others, a filter with `!=` or a prefix) is left out, and the page says so.
+//! The report's definition, in the native form, says what each key column counts by, in order.
+//! Conditions that a search lacks (an empty key, the overflow row, a filter with `!=` or a prefix)
+//! are left out, and the page says so.
 
 use maud::{Markup, html};
 use serde_json::Value as Json;
@@ -13,7 +14,7 @@ use crate::http::params::Params;
 use crate::query::read_model::RequestSearch;
 use crate::report::layout::OTHER;
 
-/// Conditions.
+/// Search conditions.
 #[derive(Debug, Default)]
 pub(in crate::http::page) struct Conditions {
     /// Parameters of a search for requests.
@@ -24,7 +25,7 @@ pub(in crate::http::page) struct Conditions {
     left_out: Vec<String>,
 }
 
-/// Request fields and bounds that a search takes by their names.
+/// Request fields and bounds that a search accepts by name.
 const FIELDS: [&str; 7] = [
     "hostname",
     "server_name",
@@ -61,7 +62,7 @@ impl Conditions {
         conditions
     }
 
-    /// A condition in the terms of the native form; `shown` is what it is called when it is left out.
+    /// Adds a condition in the terms of the native form; `shown` names it if it is left out.
     fn add(&mut self, source: &str, shown: &str, value: &str) {
         let pair = |name: &str| (name.to_owned(), value.to_owned());
         if value.is_empty() || value == OTHER {

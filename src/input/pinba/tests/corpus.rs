@@ -1,7 +1,9 @@
-//! The corpus: packets of real PHP, the vector of the specification, and one packet for each way to be refused or repaired.
+//! The corpus: packets of real PHP, the specification's test vector, and one packet for each
+//! refusal or repair.
 //!
-//! `tests/corpus/README.md` lists the files. Those that are made are made here; with `PINBAD_WRITE_CORPUS=1` in the
-//! environment they are written, otherwise the test holds the files to what is here.
+//! `tests/corpus/README.md` lists the files. Generated ones are built here; with
+//! `PINBAD_WRITE_CORPUS=1` in the environment they are written, otherwise the test compares the
+//! files.
 
 use std::path::PathBuf;
 
@@ -15,7 +17,7 @@ fn directory() -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/corpus"))
 }
 
-/// All packets with their names, in the order of the names.
+/// All packets with their names, sorted by name.
 pub(super) fn all() -> Vec<(String, Vec<u8>)> {
     let mut files: Vec<_> = std::fs::read_dir(directory())
         .unwrap()
@@ -45,31 +47,31 @@ fn vector() -> Vec<u8> {
     digits.chunks(2).map(pair).collect()
 }
 
-/// What becomes of a made packet.
+/// The expected outcome for a generated packet.
 enum Fate {
     Refused(RejectReason),
     Repaired(&'static [Repair]),
     Taken(u32),
-    /// So many taken, and one request refused for this reason.
+    /// This many accepted, and one request refused for this reason.
     PartlyTaken(u32, RejectReason),
 }
 use Fate::{PartlyTaken, Refused, Repaired, Taken};
 
-/// A good packet with a change.
+/// A valid packet with a change.
 fn changed(change: impl FnOnce(&mut model::Request)) -> Vec<u8> {
     let mut packet = good();
     change(&mut packet);
     packet.encode_to_vec()
 }
 
-/// A good packet with bytes behind it.
+/// A valid packet followed by bytes.
 fn followed_by(bytes: &[u8]) -> Vec<u8> {
     let mut packet = good().encode_to_vec();
     packet.extend_from_slice(bytes);
     packet
 }
 
-/// A good packet with good nested ones, of which the last is changed.
+/// A valid packet with valid nested ones, the last of which is changed.
 fn nested(change: impl FnOnce(&mut model::NestedRequest)) -> Vec<u8> {
     changed(|packet| {
         packet.requests = vec![good_nested("/nested/1"), good_nested("/nested/2")];
@@ -77,7 +79,7 @@ fn nested(change: impl FnOnce(&mut model::NestedRequest)) -> Vec<u8> {
     })
 }
 
-/// The packets that are made, with what they show.
+/// The generated packets, with their outcomes.
 fn made() -> Vec<(&'static str, Vec<u8>, Fate)> {
     let good_bytes = good().encode_to_vec();
     let all_times_bad = |request: &mut model::Request| {
@@ -346,7 +348,7 @@ fn the_readme_lists_every_file() {
     }
 }
 
-/// What prost decodes, field by field, is what the record says: for every file.
+/// For every file, the record equals what prost decodes, field by field.
 #[test]
 fn records_hold_what_prost_decodes() {
     let mut decoder = decoder();

@@ -1,4 +1,5 @@
-//! The decoder against prost and the naive rules, over mutated packets: no disagreement, no panic.
+//! Compares the decoder with prost and the naive rules over mutated packets: no disagreement, no
+//! panic.
 //!
 //! The seed is printed; `PINBAD_SEED` and `PINBAD_CASES` run others and more.
 
@@ -17,7 +18,8 @@ fn from_environment(name: &str, default: u64) -> u64 {
         .unwrap_or(default)
 }
 
-/// Small packets are the base of most cases: they are decoded fastest, and a mutation hits something that matters.
+/// Most cases start from small packets: they decode fastest, and mutations mostly hit something
+/// relevant.
 fn base_packets() -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
     let mut packets: Vec<_> = corpus::all()
         .into_iter()
@@ -51,7 +53,7 @@ fn splice(packet: &mut Vec<u8>, other: &[u8], dice: &mut Dice) {
     packet.extend_from_slice(&other[dice.below(other.len())..]);
 }
 
-/// Fields in another order, one twice, one gone, an unknown one (also a group) between them.
+/// Reorders fields, repeats one, drops one, and inserts an unknown one (or a group).
 fn rearrange(packet: &mut Vec<u8>, dice: &mut Dice) {
     let Some(mut fields) = fields_of(packet) else {
         return;
@@ -187,7 +189,7 @@ fn mutated_packets_are_taken_as_prost_and_the_rules_say() {
     let cases = from_environment("PINBAD_CASES", 200_000);
     let (small, large) = base_packets();
     let limits = [TextLimits::default(), TextLimits::new(16, 40)];
-    // Halves of the cases on two threads: the machine has them, and a decoder is made to be used for long.
+    // Half of the cases on each of two threads, with a long-lived decoder each.
     let tallies = std::thread::scope(|scope| {
         let halves = [0, 1].map(|half| {
             let (small, large) = (&small, &large);
@@ -208,7 +210,7 @@ fn mutated_packets_are_taken_as_prost_and_the_rules_say() {
     });
     let taken = tallies.iter().sum::<u64>();
     eprintln!("seed {seed}: {cases} cases, {taken} taken");
-    // The mutations must leave enough of both kinds to mean something.
+    // The mutations must leave enough of both kinds to be meaningful.
     assert!(
         taken > cases / 5 && taken < cases * 4 / 5,
         "{taken} of {cases} were taken"
@@ -225,7 +227,7 @@ fn every_truncation_of_every_packet_agrees() {
         .chain(&large)
         .filter(|packet| packet.len() < 10_000)
     {
-        // The long ones at every byte of their ends and here and there between.
+        // Long ones are cut at every byte near their ends and now and then in between.
         let step = packet.len() / 1500 + 1;
         let middle = (100..packet.len().saturating_sub(100)).step_by(step);
         let ends =

@@ -1,7 +1,8 @@
-//! Tests of the decoder: by rule, by size, over the corpus, and against prost with a model of the rules.
+//! Tests of the decoder: by rule, by size, over the corpus, and against prost with a model of the
+//! rules.
 //!
-//! `reference` is a second decoder (prost, and rules written for clarity), which the fuzz target of packets uses too;
-//! `packets` builds what the tests send.
+//! `reference` is a second decoder (prost, and rules written for clarity), which the fuzz target of
+//! packets uses too; `packets` builds test packets.
 
 mod corpus;
 mod differential;
@@ -20,7 +21,7 @@ fn decode(datagram: &[u8]) -> Outcome {
     decode_with(&mut decoder(), datagram)
 }
 
-/// Decodes a packet of which one record is expected, and gives it with the counts.
+/// Decodes a packet that has one record; returns it with the counts.
 fn decode_one(datagram: &[u8]) -> (Plain, DecodeCounts) {
     let outcome = decode(datagram);
     assert_eq!(outcome.result, Ok(1));
@@ -48,7 +49,7 @@ fn every_reason_has_a_number_and_a_name_of_its_own() {
     );
 }
 
-/// The wire contract for outsiders says what the code does: numbers, names, types and labels, in order.
+/// The published wire contract matches the code: numbers, names, types and labels, in order.
 #[test]
 fn the_proto_file_describes_the_model() {
     let proto = include_str!("../../../../proto/pinba.proto");
@@ -103,7 +104,7 @@ fn the_proto_file_describes_the_model() {
         }
     }
     of_model.sort_by_key(|field| field.3);
-    // Field 18 stands in the model twice: as requests, and as the bytes that requests nested deeper are.
+    // Field 18 occurs twice in the model: as requests, and as the bytes of deeper requests.
     of_model.retain(|field| !(field.3 == 18 && field.1 == "string"));
     assert_eq!(fields.len(), 23);
     assert_eq!(fields, of_model);

@@ -1,10 +1,10 @@
-//! Packets for the tests: built ones, and any message as a list of raw fields that can be rearranged.
+//! Test packets: built ones, and any message as a list of raw fields that can be rearranged.
 
 use prost::Message as _;
 
 use super::model;
 
-/// Numbers that look random and can be had again: SplitMix64.
+/// Reproducible random numbers: SplitMix64.
 #[derive(Debug, Clone)]
 pub(super) struct Dice(pub(super) u64);
 
@@ -17,7 +17,7 @@ impl Dice {
         z ^ (z >> 31)
     }
 
-    /// A number below `end`; 0 when there is none.
+    /// A number below `end`; 0 if `end` is 0.
     pub(super) fn below(&mut self, end: usize) -> usize {
         (self.next() % end.max(1) as u64) as usize
     }
@@ -32,12 +32,12 @@ impl Dice {
     }
 }
 
-/// One field of a message as it stands there.
+/// One field of a message, raw.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct RawField {
     pub(super) number: u32,
     pub(super) wire_type: u32,
-    /// Without the key; with the length, if there is one.
+    /// Without the key; including the length, if there is one.
     pub(super) value: Vec<u8>,
 }
 
@@ -75,7 +75,7 @@ fn take_varint(rest: &mut &[u8]) -> Option<u64> {
     None
 }
 
-/// The fields of a message; `None` if it has groups or is none.
+/// The fields of a message; `None` if it has groups or is invalid.
 pub(super) fn fields_of(message: &[u8]) -> Option<Vec<RawField>> {
     let mut rest = message;
     let mut fields = Vec::new();
@@ -113,11 +113,11 @@ pub(super) fn message_of(fields: &[RawField]) -> Vec<u8> {
     out
 }
 
-/// Which fields may be packed.
+/// The fields that may be packed.
 pub(super) const PACKABLE: [u32; 9] = [10, 11, 12, 13, 14, 20, 21, 22, 23];
 
-/// The message with its lists packed: each list in pieces of up to `piece` elements at its first place, or, for a
-/// piece of 0, all unpacked.
+/// The message with its lists packed: each list in pieces of up to `piece` elements at its first
+/// position, or, for a piece of 0, all unpacked.
 pub(super) fn repacked(message: &[u8], piece: usize) -> Option<Vec<u8>> {
     let fields = fields_of(message)?;
     let mut out = Vec::new();
@@ -179,7 +179,7 @@ pub(super) fn repacked(message: &[u8], piece: usize) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// A request that is right, with a bit of everything.
+/// A valid request, with a bit of everything.
 pub(super) fn good() -> model::Request {
     let mut request = model::Request::named("web-1", "example.org", "/index.php");
     request.request_count = Some(1);
@@ -198,15 +198,15 @@ pub(super) fn good() -> model::Request {
     request
 }
 
-/// The same as a nested request under another script name.
+/// The same as a nested request with another script name.
 pub(super) fn good_nested(script_name: &str) -> model::NestedRequest {
     let mut nested = model::NestedRequest::decode(good().encode_to_vec().as_slice()).unwrap();
     nested.script_name = Some(script_name.into());
     nested
 }
 
-/// A request in which anything may be wrong: small numbers of everything, odd texts and times, indexes that may point
-/// outside, counts that may not add up.
+/// A request that may be wrong in any way: small numbers of everything, odd texts and times,
+/// indexes out of range, counts that do not add up.
 pub(super) fn odd(dice: &mut Dice) -> model::NestedRequest {
     const TEXTS: [&[u8]; 12] = [
         b"",
@@ -286,7 +286,7 @@ pub(super) fn odd(dice: &mut Dice) -> model::NestedRequest {
             request.timer_ru_stime.push(time(dice));
         }
     }
-    // Now and then one list is one too long or too short.
+    // Sometimes one list is one too long or too short.
     if dice.one_in(8) {
         match dice.below(6) {
             0 => request.timer_hit_count.push(1),

@@ -1,4 +1,4 @@
-//! The seam for name rules: what they are asked, and that their results are what everything else sees.
+//! The interface to name rules: the texts they get, and the effects of their results.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::config::Config;
 struct Rules {
     asked_for_names: RefCell<Vec<(TagOf, String)>>,
     asked_for_values: Vec<(Chain, String)>,
-    /// What a tag value with name `long` becomes.
+    /// The replacement for a tag value named `long`.
     long: Vec<u8>,
 }
 
@@ -117,7 +117,7 @@ fn fields_are_rewritten_before_anything_is_hashed() {
             200
         )
     );
-    // Two scripts that the rules make one are one.
+    // Two scripts that the rules map to one are one.
     packet.script_name = Some(b"/a?id=2".to_vec());
     assert_eq!(
         ruled(&packet).0.requests[0].identity_hash,
@@ -173,7 +173,7 @@ fn each_name_and_each_value_is_asked_for_once_a_request() {
     assert_eq!(rules.asked_for_values, [asked(USER), asked(ORDER)]);
 }
 
-/// What rules make too large is refused alone, and the decoder goes on.
+/// A record that rules make too large is refused alone, and the decoder goes on.
 #[test]
 fn a_record_that_rules_make_too_large_is_refused_and_counted() {
     let rules = Rules {
@@ -202,7 +202,7 @@ fn a_record_that_rules_make_too_large_is_refused_and_counted() {
     assert_eq!(outcome.result, Ok(1));
 }
 
-/// The rules in `text`, in a decoder that may keep so much of texts.
+/// The rules in `text`, in a decoder with these limits.
 fn configured(text: &str, limits: TextLimits) -> Decoder<NameRules> {
     let rules = Config::from_toml("pinbad.toml", text).unwrap().rewrites;
     let counters = Arc::new(RuleCounters::new(rules.len()));
@@ -232,7 +232,7 @@ fn configured_rules_change_each_field_and_no_other() {
         }
         assert_eq!(after, expected, "{field}");
     }
-    // A schema that was not sent is not made up.
+    // A schema that was not sent is not invented.
     let mut sent = sent;
     sent.schema = None;
     let rule = "[[rewrite]]\nfield = 'schema'\npattern = '.*'\nreplace = 'new'\n";
@@ -300,7 +300,7 @@ fn the_cap_holds_for_what_rules_make_and_not_for_what_they_see() {
         "nothing of the names was lost"
     );
 
-    // Made longer than what is kept: cut at a character, and counted.
+    // Longer than the limit: cut at a character, and counted.
     let mut decoder = configured(
         "[[rewrite]]\nfield = 'hostname'\npattern = '.'\nreplace = '0123456789012345678901234567890ä'\n\
          [[rewrite]]\nfield = '+t'\npattern = '^.*$'\nreplace = '$0$0é$0'\n",
@@ -337,7 +337,7 @@ fn what_is_not_utf8_is_made_so_before_rules_see_it() {
     assert_eq!(outcome.counts.repaired_by(Repair::TextNotUtf8), 1);
 }
 
-/// Rules that match nothing, or change nothing, give the very bytes that no rules give, whatever is sent.
+/// Rules that match nothing, or change nothing, give exactly the bytes of a decoder without rules.
 #[test]
 fn rules_without_effect_leave_every_byte_as_it_is() {
     let mut of_no_effect = String::new();

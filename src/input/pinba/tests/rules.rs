@@ -1,4 +1,4 @@
-//! Each rule of validation (V0 to V18) by name, and what belongs to the decoding of single fields.
+//! Each validation rule (V0 to V18) by name, and the decoding of single fields.
 
 use prost::Message as _;
 
@@ -11,7 +11,7 @@ fn with(change: impl FnOnce(&mut model::Request)) -> Vec<u8> {
     packet.encode_to_vec()
 }
 
-/// Each of these breaks a good packet so that it is refused for that reason.
+/// Each of these changes breaks a valid packet so that it is refused for that reason.
 #[track_caller]
 fn assert_refused(reason: RejectReason, breakers: &[fn(&mut model::Request)]) {
     for (number, breaks) in breakers.iter().enumerate() {
@@ -32,7 +32,7 @@ fn nested_field(message: &[u8]) -> RawField {
     }
 }
 
-/// What breaks a rule, and the reason it has to be refused for.
+/// A change that breaks a rule, and the reason for refusal.
 type Breaker<T> = (fn(&mut T), RejectReason);
 
 fn script(name: &str) -> impl Fn(&Plain) -> bool {
@@ -51,7 +51,7 @@ fn v0_each_required_field_is_required() {
         let message = without(number);
         let missing = Err(RejectReason::MissingField);
         assert_eq!(decode(&message).result, missing, "field {number}");
-        // The same inside: the whole datagram goes.
+        // The same inside a nested request: the whole datagram is refused.
         let mut outer = good().encode_to_vec();
         put_field(&mut outer, &nested_field(&message));
         assert_eq!(decode(&outer).result, missing, "nested, field {number}");
@@ -91,7 +91,7 @@ fn v0_wrong_wire_types_are_refused_for_every_field() {
 #[test]
 fn v0_lz4_header_is_told_only_after_decoding_failed() {
     for (packet, result) in [
-        // Field 2 first: 0x12 looks like the header, and the packet is good.
+        // Field 2 first: 0x12 looks like the header, and the packet is valid.
         (&corpus::named("good-first-byte-like-lz4")[..], Ok(1)),
         (&[0x10, 0, 0, 0], Err(RejectReason::Lz4Header)),
         (&[0x1f, 0, 0, 0, 1, 2, 3], Err(RejectReason::Lz4Header)),
@@ -101,7 +101,7 @@ fn v0_lz4_header_is_told_only_after_decoding_failed() {
     ] {
         assert_eq!(decode(packet).result, result, "{packet:?}");
     }
-    // A message that breaks rules is not taken for a compressed one.
+    // A message that breaks rules is not mistaken for a compressed one.
     let mut packet = corpus::named("good-first-byte-like-lz4");
     packet.extend_from_slice(&[0x50, 1]);
     assert_eq!(decode(&packet).result, Err(RejectReason::TimerCounts));
@@ -122,7 +122,7 @@ fn v1_counts_of_hits_values_and_tag_counts_must_agree() {
         |packet| packet.timer_hit_count.push(1),
         |packet| packet.timer_value.truncate(2),
         |packet| packet.timer_tag_count.push(0),
-        // That drops nested requests too.
+        // This drops nested requests too.
         |packet| {
             packet.requests = vec![good_nested("/a")];
             packet.timer_hit_count.push(1);
@@ -201,7 +201,7 @@ fn v2_to_v6_of_the_outer_request_leave_the_nested_ones() {
         assert_eq!(outcome.counts.requests_decoded, 3);
         assert_eq!(outcome.counts.requests_invalid_by(reason), 1);
 
-        // With nobody left the datagram is invalid, for the outer request's reason.
+        // With no request left, the datagram is invalid for the outer request's reason.
         let outcome = decode(&with(|packet| {
             packet.requests = vec![good_nested("/a")];
             packet.requests[0].timer_hit_count.push(1);
@@ -326,7 +326,8 @@ fn v8_a_timer_without_tags_is_skipped() {
     assert_eq!(counts.repaired_by(Repair::TimerWithoutTags), 0);
 }
 
-/// The request time, one CPU time, the value and one CPU time of a timer, after each was sent as `sent`.
+/// The request time, one CPU time, the value and one CPU time of a timer, after each was sent as
+/// `sent`.
 fn times(sent: f32) -> ([u32; 4], u64) {
     let (request, counts) = one(|packet| {
         packet.request_time = Some(sent);
@@ -335,7 +336,7 @@ fn times(sent: f32) -> ([u32; 4], u64) {
         packet.timer_ru_stime[1] = sent;
     });
     let timer = &request.timers[1];
-    // The times beside them stay.
+    // Other times are unchanged.
     assert_eq!(request.times[2], 0.002);
     assert_eq!(timer.times[1], 0.04);
     let times = [
@@ -401,7 +402,7 @@ fn missing_rusage_of_timers_is_zero() {
     let rusage: Vec<_> = request.timers.iter().map(|timer| timer.times[1]).collect();
     assert_eq!(rusage, [0.03, 0.0, 0.0]);
     assert!(request.timers.iter().all(|timer| timer.times[2] == 0.0));
-    // More than there are timers: the rest is not looked at.
+    // More than there are timers: the rest is ignored.
     assert_eq!(
         one(|packet| packet.timer_ru_utime.push(9.0)).0.timers.len(),
         3
@@ -502,8 +503,8 @@ fn words_that_nothing_uses_stay_out() {
     );
 }
 
-/// Texts of all lengths around the 16 bytes that are handled at once, a bad byte at each place, in the middle of a
-/// packet and at its end.
+/// Texts of all lengths around the 16 bytes that are handled at once, with a bad byte at each
+/// position, in the middle of a packet and at its end.
 #[test]
 fn words_are_mended_wherever_the_bad_byte_is() {
     for length in 0..=20 {
@@ -531,7 +532,7 @@ fn words_are_mended_wherever_the_bad_byte_is() {
             ];
             for (at_end, fields) in ordered.iter().enumerate() {
                 let (request, counts) = decode_one(&super::packets::message_of(fields));
-                // The dictionary is the other way round in the second.
+                // The second has the dictionary in reverse order.
                 let (name, value) = &request.tags[0];
                 let text = if at_end == 0 { value } else { name };
                 assert_eq!(*text, expected);

@@ -1,4 +1,5 @@
-//! Large packets: nested by the thousand, timers by the thousand, full datagrams, and how far a record can grow.
+//! Large packets: thousands of nested requests, thousands of timers, full datagrams, and the growth
+//! of records.
 
 use prost::Message as _;
 
@@ -8,7 +9,7 @@ use crate::limits::{
     RECORD_GROWTH_MAX, REQUEST_TAGS_MAX, TAGS_TEXT_BYTES_MAX, TIMER_TAGS_MAX, UDP_PAYLOAD_BYTES_MAX,
 };
 
-/// The least request: everything required, nothing in it.
+/// The smallest request: all required fields, empty.
 fn least() -> Vec<u8> {
     let packet =
         b"\x0a\x00\x12\x00\x1a\x00\x20\x00\x28\x00\x30\x00\x3d\0\0\0\0\x45\0\0\0\0\x4d\0\0\0\0";
@@ -24,7 +25,7 @@ fn packed(number: u32, elements: &[u8]) -> RawField {
     }
 }
 
-/// Decodes, and checks that nothing grew past what is promised.
+/// Decodes, and checks the limit on growth.
 fn decode_bounded(packet: &[u8]) -> (Result<u32, RejectReason>, DecodeCounts, Vec<u8>) {
     let mut decoder = decoder();
     let mut block = Vec::new();
@@ -74,7 +75,7 @@ fn as_many_nested_requests_as_fit() {
     assert_eq!(result, Ok(count));
     assert!(count > 2000, "{count}");
 
-    // Nested ones that are empty are more, and refused.
+    // More nested ones fit if they are empty; they are refused.
     let mut packet = least();
     while packet.len() + 3 <= UDP_PAYLOAD_BYTES_MAX {
         packet.extend_from_slice(b"\x92\x01\x00");
@@ -96,7 +97,7 @@ fn thousands_of_timers() {
     }
 }
 
-/// The most timers a datagram can hold: packed, one tag each, one word.
+/// The most timers in a datagram: packed, one tag each, one word.
 #[test]
 fn a_full_datagram_of_timers() {
     let timers = 8182;
@@ -119,7 +120,7 @@ fn a_full_datagram_of_timers() {
     );
 }
 
-/// The worst for words: each is used once and each of its bytes becomes four.
+/// The worst case for words: each is used once and each of its bytes becomes four.
 #[test]
 fn a_full_datagram_of_words_that_are_not_utf8() {
     for length in [0, 1, 3, 15, 16, 17, 62, 63, 64, 200] {
@@ -192,7 +193,7 @@ fn a_full_datagram_of_one_text() {
 
 #[test]
 fn a_full_datagram_of_numbers_without_timers() {
-    // Every list as long as it can be: the lists hold it, and the counts differ.
+    // Every list at its maximum: the lists hold it, and the counts differ.
     for number in [10, 12, 13, 14, 20, 21] {
         let mut packet = least();
         let room = UDP_PAYLOAD_BYTES_MAX - packet.len() - 5;
@@ -221,7 +222,7 @@ fn longer_than_a_datagram_can_be() {
     assert_eq!(decode(&packet).result, Err(RejectReason::TooLong));
 }
 
-/// `TIMER_TAGS_MAX` pairs are kept of a timer and of a request, not one more.
+/// Exactly `TIMER_TAGS_MAX` pairs are kept of a timer and of a request.
 #[test]
 fn tags_past_the_limit_are_skipped_and_counted() {
     let extra = 5;
@@ -245,7 +246,8 @@ fn tags_past_the_limit_are_skipped_and_counted() {
     assert_eq!(counts.repaired_by(Repair::TagOverLimit), extra as u64 + 2);
 }
 
-/// The same few long words in thousands of pairs: as many are kept as could have been sent each once.
+/// The same few long words in thousands of pairs: tags are kept up to the text that a datagram
+/// could hold.
 #[test]
 fn tags_are_not_more_text_than_a_datagram_has() {
     let mut packet = least();
@@ -276,7 +278,7 @@ fn tags_are_not_more_text_than_a_datagram_has() {
     assert_eq!(counts.repaired_by(Repair::TagOverLimit), left_out as u64);
 }
 
-/// Full datagrams of anything keep the promise about growth.
+/// Full datagrams of random fields stay within the limit on growth.
 #[test]
 fn full_datagrams_of_random_fields_stay_within_bounds() {
     let mut dice = Dice(2024);
@@ -304,7 +306,7 @@ fn full_datagrams_of_random_fields_stay_within_bounds() {
     }
 }
 
-/// A sink that has room for so many records only.
+/// A sink with room for this many records.
 struct Few(usize, Vec<u8>);
 
 impl RecordSink for Few {
@@ -347,7 +349,7 @@ fn a_sink_without_room_is_counted() {
     assert_eq!(decoder.take_counts().requests_decoded, 0);
 }
 
-/// The length that `reserve` is told is the length that is written.
+/// The length passed to `reserve` is the length written.
 #[test]
 fn a_sink_is_told_the_exact_length() {
     struct Exact(Vec<usize>, Vec<u8>);
@@ -368,7 +370,7 @@ fn a_sink_is_told_the_exact_length() {
     assert!(sink.0.len() > 20);
 }
 
-/// The decoder takes no memory after it is made: its buffers are where they were.
+/// The decoder allocates nothing after creation: its buffers stay where they are.
 #[test]
 fn buffers_never_grow() {
     let mut decoder = decoder();
@@ -413,7 +415,7 @@ fn buffers_never_grow() {
     assert_eq!(block.capacity(), RECORD_BYTES_MAX);
 }
 
-/// A record that was damaged ends the iteration; it never panics.
+/// A damaged record ends the iteration; it never panics.
 #[test]
 fn damaged_records_end_the_iteration() {
     let mut block = Vec::new();

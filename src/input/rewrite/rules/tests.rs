@@ -1,9 +1,9 @@
-//! Texts and what rules make of them, in tables.
+//! Texts and the results of rules, in tables.
 
 use super::*;
 use crate::config::Config;
 
-/// The rules of a configuration, and where they count.
+/// The rules of a configuration, and their counters.
 fn rules(text: &str) -> (NameRules, Arc<RuleCounters>) {
     let configured = Config::from_toml("pinbad.toml", text).unwrap().rewrites;
     let counters = Arc::new(RuleCounters::new(configured.len()));
@@ -110,7 +110,7 @@ fn each_form_makes_of_a_text_what_its_entry_says() {
             "pattern = '\\bid'\nreplace = '<$0>'",
             &[("id-id paid", "<id>-<id> paid")],
         ),
-        // Empty matches stand between characters, never inside one.
+        // Empty matches lie between characters, never inside one.
         (
             "pattern = 'x*'\nreplace = '-'",
             &[("aäx", "-a-ä-"), ("", "-")],
@@ -123,7 +123,7 @@ fn each_form_makes_of_a_text_what_its_entry_says() {
     ] {
         let (mut rules, _) = script(&[entry]);
         for (text, expected) in cases {
-            // Twice: worked out, and perhaps looked up.
+            // Twice: computed, and perhaps cached.
             for round in 0..2 {
                 let expected = (text != expected).then(|| (*expected).to_owned());
                 assert_eq!(
@@ -215,7 +215,7 @@ fn counts_are_the_same_whether_a_text_was_seen_before_or_not() {
             changed(&mut rules, text);
         }
     }
-    // The third matches and changes nothing: it counts, and the text is as it was sent.
+    // The third matches and changes nothing: it counts, and the text stays as sent.
     assert_eq!(changed(&mut rules, "/"), None);
     let expected = [(51, 20), (51, 30), (21, 11), (21, 0)];
     assert_eq!(counts(&mut rules, &counters), expected);
@@ -263,7 +263,7 @@ fn results_end_at_the_cap_with_a_whole_character() {
         let made = made(&mut rules, text);
         assert_eq!(made.len(), bytes, "{entry}");
     }
-    // What was cut off is gone: nothing that is shorter comes in behind it.
+    // The cut part is gone: no shorter text is appended after it.
     let (mut rules, _) = script(&[
         "pattern = '^'\nreplace = 'x'",
         "pattern = '$'\nreplace = '!'",
@@ -280,7 +280,8 @@ fn one_rule_replaces_no_more_matches_than_the_limit() {
     assert_eq!(made, format!("{}aaa", "b".repeat(REWRITE_MATCHES_MAX)));
 }
 
-/// Patterns that make a backtracking engine stand still, and one that makes each of many searches read to the end.
+/// Patterns that stall a backtracking engine, and one for which each of many searches reads to the
+/// end.
 #[test]
 fn no_text_holds_a_receiver_up() {
     for (pattern, text) in [

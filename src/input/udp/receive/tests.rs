@@ -1,7 +1,7 @@
-//! Receivers on the loopback: whatever is sent ends in one counter, and the sums hold.
+//! Receivers on the loopback: every datagram ends in one counter, and the sums hold.
 //!
-//! The senders wait when too much is under way, so that also a machine that grants a small receive buffer drops
-//! nothing; time stands still on a clock moved by hand.
+//! The senders wait when too much is in flight, so that even a machine that grants a small receive
+//! buffer drops nothing; time stands still on a clock moved by hand.
 
 use std::net::{SocketAddr, UdpSocket};
 
@@ -19,8 +19,8 @@ const SECOND: u32 = 1_700_000_000;
 
 const HOSTS: [&str; 2] = ["web-1", "web-2"];
 
-/// Datagrams on their way at most, and bytes: even if the kernel gives all of them to one socket, and a page more to each than
-/// it is long, they fit the buffer that every user is granted (twice 212,992 bytes).
+/// Most datagrams in flight, and bytes: even if the kernel gives all of them to one socket, with a
+/// page of overhead each, they fit the buffer that every user is granted (twice 212,992 bytes).
 const UNDER_WAY_MAX: u64 = 60;
 const UNDER_WAY_BYTES_MAX: u64 = 100_000;
 
@@ -41,7 +41,7 @@ fn nested(host: &str, good: bool) -> model::NestedRequest {
     nested
 }
 
-/// What is to come of one datagram.
+/// The expected result of one datagram.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Expected {
     datagrams: u64,
@@ -51,7 +51,7 @@ struct Expected {
     requests_invalid: u64,
 }
 
-/// The kinds of datagram in the mix, with what each is expected to do.
+/// The kinds of datagram in the mix, with their expected results.
 fn mix(host: &str) -> Vec<(Vec<u8>, Expected)> {
     let taken = |decoded, requests_invalid| Expected {
         accepted: 1,
@@ -68,7 +68,7 @@ fn mix(host: &str) -> Vec<(Vec<u8>, Expected)> {
     let mut unequal = request(host);
     unequal.timer_value.clear();
 
-    // As long as IPv4 carries, to the byte: filled up with words that no tag uses.
+    // As long as IPv4 carries, to the byte: padded with words that no tag uses.
     let mut largest = request(host);
     while largest.encoded_len() + 203 <= 65_507 {
         largest.dictionary.push(vec![b'w'; 200]);
@@ -97,7 +97,7 @@ fn mix(host: &str) -> Vec<(Vec<u8>, Expected)> {
     ]
 }
 
-/// Ends the receivers also when the test fails, so that it fails and does not hang.
+/// Stops the receivers even if the test fails, so that it fails and does not hang.
 struct StopAtEnd<'a>(&'a Shutdown);
 
 impl Drop for StopAtEnd<'_> {
@@ -106,7 +106,7 @@ impl Drop for StopAtEnd<'_> {
     }
 }
 
-/// Waits until the receivers have got on so far.
+/// Waits until the receivers have reached a point.
 fn wait(counters: &Counters, mut reached: impl FnMut(&SocketCounters) -> bool) {
     let start = std::time::Instant::now();
     while !reached(&counters.total()) {
@@ -119,8 +119,8 @@ fn wait(counters: &Counters, mut reached: impl FnMut(&SocketCounters) -> bool) {
     }
 }
 
-/// Sends `count` datagrams of the mix in turn from one socket for each of `HOSTS`, and waits until all are received.
-/// Two in 50 have 65,507 bytes. Returns what is to come of them.
+/// Sends `count` datagrams of the mix in turn from one socket for each of `HOSTS`, and waits until
+/// all are received. Two in 50 have 65,507 bytes. Returns their expected results.
 fn send(to: SocketAddr, count: u64, counters: &Counters) -> Expected {
     let sources = HOSTS.map(|host| (UdpSocket::bind("127.0.0.1:0").unwrap(), mix(host)));
     let mut sent = Expected::default();
@@ -146,7 +146,7 @@ fn send(to: SocketAddr, count: u64, counters: &Counters) -> Expected {
     sent
 }
 
-/// Reads all that is in the ring and counts it by host.
+/// Drains the ring and counts by host.
 fn drain(consumer: &mut Consumer, by_host: &mut [u64; 2]) {
     while let Some(block) = consumer.pop() {
         let mut rest = &block.bytes[..];
@@ -165,7 +165,8 @@ fn drain(consumer: &mut Consumer, by_host: &mut [u64; 2]) {
     }
 }
 
-/// Two receivers take `count` datagrams; the ring is emptied at the end, and before if `drain_meanwhile`.
+/// Two receivers take `count` datagrams; the ring is drained at the end, and before if
+/// `drain_meanwhile`.
 fn run_mix(
     temp_pool_size: usize,
     count: u64,
@@ -194,7 +195,7 @@ fn run_mix(
             thread::yield_now();
         }
         let sent = sender.join().unwrap();
-        // All of it comes out while the receivers still run.
+        // Everything comes out while the receivers still run.
         wait(&counters, |_| {
             if !drain_meanwhile {
                 return true;
@@ -353,7 +354,7 @@ fn a_stop_is_heeded_without_traffic() {
                 &shutdown,
             );
         });
-        // It may wait already, or not yet.
+        // It may be waiting already, or not yet.
         thread::sleep(Duration::from_millis(20));
         shutdown.request();
         let start = Instant::now();
@@ -361,19 +362,19 @@ fn a_stop_is_heeded_without_traffic() {
             thread::sleep(Duration::from_millis(1));
         }
         let heeded = receiver.is_finished();
-        // Whatever it waits for: the test fails and does not hang.
+        // Wakes it whatever it waits for: the test fails and does not hang.
         let waker = UdpSocket::bind("127.0.0.1:0").unwrap();
         waker.send_to(b"", sockets[0].address).unwrap();
         assert!(heeded, "it waits for a datagram");
     });
 }
 
-/// A pause never lasts longer than a part of the buffer, and only comes where packets come fast.
+/// A pause never lasts longer than a part of the buffer, and only occurs while packets arrive fast.
 #[test]
 fn pauses_are_for_packets_that_come_fast() {
     let long = Pauses::new(4 << 20);
     assert_eq!(long.length, PAUSE_MAX);
-    // What Linux grants when nobody asks: a quarter of it, at half a kilobyte a microsecond.
+    // Linux' default: a quarter of it, at half a kilobyte a microsecond.
     assert_eq!(Pauses::new(212_992).length, Duration::from_micros(104));
     assert_eq!(Pauses::new(0).length, Duration::ZERO);
     let mut pauses = Pauses {

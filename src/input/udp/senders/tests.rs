@@ -1,4 +1,4 @@
-//! Rules and counts, against a plain recount; and that memory stays where it is whoever sends.
+//! Rules and counts compared with a plain recount; memory is constant whoever sends.
 
 use std::collections::BTreeMap;
 
@@ -67,7 +67,7 @@ fn networks_that_touch_or_overlap_are_one() {
     assert!(v6.contains(source("::1")) && v6.contains(source("192.0.2.9")));
 }
 
-/// Random senders in batches: counts, and their sum, are those of a map.
+/// Random senders in batches: counts, and their sum, equal those of a map.
 #[test]
 fn counts_are_those_of_a_recount() {
     let sources = Senders::new(&networks(&["10.0.0.0/8"]), 0);
@@ -82,7 +82,7 @@ fn counts_are_those_of_a_recount() {
             } else {
                 11 << 24
             };
-            // Few sources send most.
+            // Few sources send most datagrams.
             let hosts = random.random_range(1..600);
             let host: u32 = random.random_range(0..hosts);
             let bytes = random.random_range(0..2000);
@@ -126,7 +126,7 @@ fn counts_are_those_of_a_recount() {
 #[test]
 fn a_million_sources_take_no_more_rows_and_lose_no_count() {
     let sources = Senders::new(&[], 0);
-    // One that is there before them and goes on keeps its row.
+    // One that was there first and keeps sending keeps its row.
     let steady = source("192.0.2.7");
     for number in 0..1_000_000_u32 {
         let now_ms = u64::from(number) / 10;
@@ -141,7 +141,7 @@ fn a_million_sources_take_no_more_rows_and_lose_no_count() {
     assert_eq!((all.datagrams, all.bytes), (1_010_000, 100_010_000));
     assert_eq!(bits(list[0].address), steady);
     assert_eq!(list[0].counts.datagrams, 10_000);
-    // Those of the first minute have given way to others.
+    // Those of the first minute have been replaced.
     assert!(list.iter().all(|source| source.silent_ms < STALE_MS));
 }
 
@@ -176,7 +176,7 @@ fn a_source_has_its_rate_and_a_second_of_it_at_once() {
     );
 }
 
-/// Receivers that make rows at the same time lose nothing.
+/// Receivers that create rows at the same time lose nothing.
 #[test]
 fn many_receivers_share_the_table() {
     let sources = Senders::new(&[], 1_000_000);
@@ -187,7 +187,8 @@ fn many_receivers_share_the_table() {
                 let mut random = StdRng::seed_from_u64(thread.into());
                 let mut verdicts = Vec::new();
                 for _ in 0..2000 {
-                    // All in one moment: a thread that is left behind by a second would find the rate of the others used up.
+                    // All at one moment: a thread that falls behind by a second would find the rate
+                    // of the others used up.
                     let batch = (0..64).map(|_| (v4(random.random_range(0..10_000)), 3));
                     sources.pass(batch, 0, &mut verdicts);
                     assert_eq!(verdicts, [Ok(()); 64]);

@@ -1,8 +1,8 @@
-//! The first requests that match, the newest, the slowest, or some of all: what is found so far says what need not be looked
-//! at any more.
+//! Finds the first matching requests: the newest, the slowest, or a sample. Results so far decide
+//! what need not be read any more.
 //!
-//! Some of all are those whose names have the largest numbers when these are shuffled: each request is as likely to be among
-//! them as any other, whenever it came, and the same question finds the same ones.
+//! A sample contains the requests with the largest shuffled numbers: each request is equally likely
+//! to be among them, whenever it came, and the same question finds the same ones.
 
 use std::cmp::Reverse;
 use std::ops::Range;
@@ -25,22 +25,22 @@ use crate::history::requests::view::View;
 use crate::query::catalog::past::rfc3339;
 use crate::query::question::{RequestName, RequestQuestion};
 
-/// How long a search may look.
+/// Time limit of a search.
 pub(in crate::query::catalog) const SEARCH_MAX: Duration = Duration::from_secs(10);
 
-/// Which requests are the first.
+/// The order of requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::query::catalog) enum Order {
     Newest,
     Slowest,
-    /// By their numbers when they are shuffled.
+    /// By shuffled numbers.
     Shuffled,
 }
 
-/// The end of the numbers of shuffled requests.
+/// Exclusive upper bound of shuffled numbers.
 const SHUFFLED_END: i64 = 1 << 62;
 
-/// The number of a request among shuffled ones: splitmix64 of its name.
+/// The shuffled number of a request: splitmix64 of its name.
 fn shuffled(run: i64, id: i64) -> i64 {
     let mixed = run.cast_unsigned().rotate_left(40) ^ id.cast_unsigned();
     let mixed = mixed.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -49,7 +49,7 @@ fn shuffled(run: i64, id: i64) -> i64 {
     ((mixed ^ (mixed >> 31)) >> 2).cast_signed()
 }
 
-/// The same of rows of files.
+/// The shuffled numbers of rows in files.
 fn shuffled_rows() -> Expr {
     let of_rows = |given: &[ColumnarValue]| {
         let arrays = ColumnarValue::values_to_arrays(given)?;
@@ -68,7 +68,7 @@ fn shuffled_rows() -> Expr {
     of_rows.call(vec![ident(RUN), ident(ID)])
 }
 
-/// By what requests are ordered: the largest come first.
+/// The sort key of requests: the largest come first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::query::catalog) struct Key([i64; 4]);
 
@@ -89,14 +89,14 @@ impl Key {
         RequestName { received, run, id }
     }
 
-    /// Of shuffled requests: for how many each of those down to this one stands.
+    /// For a shuffled order, the weight of each request down to this one.
     pub(in crate::query::catalog) fn stands_for(self) -> f64 {
         let Self([least, ..]) = self;
         SHUFFLED_END as f64 / (SHUFFLED_END - least) as f64
     }
 }
 
-/// Below what requests are not wanted any more.
+/// The key below which requests are not wanted any more.
 struct Floor {
     condition: Arc<DynamicFilterPhysicalExpr>,
     first: Arc<dyn PhysicalExpr>,
@@ -133,16 +133,16 @@ impl Floor {
         self.key = Some(key);
         let Key([least, ..]) = key;
         let above = BinaryExpr::new(Arc::clone(&self.first), Operator::GtEq, number(least));
-        // What cannot be told is not left out.
+        // Undecidable ones are kept.
         let _told = self.condition.update(Arc::new(above));
     }
 }
 
-/// The first requests, each as something else.
+/// The first requests, each converted to `T`.
 pub(in crate::query::catalog) struct First<T, C> {
     order: Order,
     limit: usize,
-    /// What each takes, and all together may take.
+    /// The cost of each, and the limit for all.
     cost: C,
     cost_max: usize,
     floor: Floor,
@@ -150,7 +150,7 @@ pub(in crate::query::catalog) struct First<T, C> {
 }
 
 impl<T, C: Fn(&T) -> usize> First<T, C> {
-    /// None yet, of the first `limit` that take `cost_max` together.
+    /// The first `limit` requests that cost at most `cost_max` together; none yet.
     pub(in crate::query::catalog) fn of(
         order: Order,
         limit: usize,
@@ -167,7 +167,7 @@ impl<T, C: Fn(&T) -> usize> First<T, C> {
         }
     }
 
-    /// Looks for them for as long as a search may; what cannot be read or was not looked at is said.
+    /// Searches within the time limit; returns remarks on unreadable or unread data.
     pub(in crate::query::catalog) fn find(
         &mut self,
         at: &RequestsAt,
@@ -207,7 +207,7 @@ impl<T, C: Fn(&T) -> usize> First<T, C> {
         }
     }
 
-    /// Leaves out those that come too late, and with them whatever comes later than the last that stays.
+    /// Drops those past the limits.
     fn cut(&mut self) {
         self.found.sort_unstable_by_key(|(key, _)| Reverse(*key));
         let mut cost = 0;
@@ -225,7 +225,7 @@ impl<T, C: Fn(&T) -> usize> First<T, C> {
         }
     }
 
-    /// What was found, in its order, and whether there may be more.
+    /// The results in order, and whether there may be more.
     pub(in crate::query::catalog) fn finish(mut self) -> (Vec<(Key, T)>, bool) {
         self.cut();
         let is_full = self.found.len() == self.limit;

@@ -1,4 +1,4 @@
-//! What is read back is not trusted.
+//! Restored data is not trusted.
 
 use std::time::Duration;
 
@@ -10,7 +10,8 @@ use crate::report::budget::Budget;
 use crate::report::histogram::BucketLayout;
 use crate::report::window::Ticks;
 
-/// Found by fuzzing: such a group was dropped with samples left in it, and the next tick to leave took them away again.
+/// Found by fuzzing: such a group was removed with samples left in it, and the next expiring tick
+/// subtracted them again.
 #[test]
 fn a_histogram_has_samples_of_requests_only() {
     let mut budget = Budget::new(1 << 20);

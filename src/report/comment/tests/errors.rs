@@ -1,4 +1,4 @@
-//! Errors of both grammars point at the part; what only looks wrong is read.
+//! Errors of both grammars point at the part; input that only looks wrong is accepted.
 
 use super::*;
 
@@ -69,7 +69,8 @@ fn odd_but_good_comments_are_read() {
     }
 }
 
-/// The bounds of the time are filters too: whichever grammar, no report has more of them than another may.
+/// The bounds of the time are filters too: in either grammar, no report has more of them than
+/// another may.
 #[test]
 fn times_count_among_the_filters() {
     let tags = |count: usize, sign: &str| {

@@ -1,6 +1,8 @@
-//! The reference decoder: prost with the rules written down plainly (`naive`), and records as plain values (`plain`).
+//! The reference decoder: prost with the rules written plainly (`naive`), and records as plain
+//! values (`plain`).
 //!
-//! Tests and the fuzz target of packets compare the decoder with it for every datagram with [`compare`]; nothing else is made with it.
+//! Tests and the fuzz target of packets compare the decoder with it through [`compare`]; it has no
+//! other use.
 
 use std::fmt::Write as _;
 
@@ -40,7 +42,7 @@ impl DecodeCounts {
 pub(in crate::input::pinba) mod naive;
 pub(in crate::input) mod plain;
 
-/// Fails if the decoder and its judge disagree about any bytes.
+/// Fails if the decoder and the reference disagree about any bytes.
 pub(crate) fn agree(datagram: &[u8]) {
     thread_local! {
         static DECODER: std::cell::RefCell<Decoder> = std::cell::RefCell::new(decoder());
@@ -50,7 +52,7 @@ pub(crate) fn agree(datagram: &[u8]) {
     });
 }
 
-/// What one decoder makes of one datagram.
+/// The result of decoding one datagram.
 pub(in crate::input::pinba) struct Outcome {
     pub(in crate::input::pinba) result: Result<u32, RejectReason>,
     pub(in crate::input::pinba) requests: Vec<Plain>,
@@ -66,10 +68,11 @@ pub(in crate::input::pinba) fn hasher() -> Hasher {
     Hasher::with_seed(7)
 }
 
-/// The second of reception that the tests give.
+/// The second of reception in tests.
 pub(in crate::input::pinba) const RECEIVED_SECS: u32 = 1_700_000_000;
 
-/// Decodes with a decoder that may have been used before, and checks what holds for every datagram.
+/// Decodes with a decoder that may have been used before, and checks the invariants of every
+/// datagram.
 pub(in crate::input::pinba) fn decode_with<R: Rewrite>(
     decoder: &mut Decoder<R>,
     datagram: &[u8],
@@ -109,7 +112,8 @@ pub(in crate::input::pinba) fn decode_with<R: Rewrite>(
     }
 }
 
-/// Fails with the packet in hexadecimal if the two disagree about it. Gives whether it was taken.
+/// Fails with the packet in hexadecimal if the two disagree about it. Returns whether it was
+/// accepted.
 pub(in crate::input::pinba) fn compare(
     decoder: &mut Decoder,
     limits: TextLimits,

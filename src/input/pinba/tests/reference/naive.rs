@@ -1,19 +1,20 @@
-//! The second opinion: prost decodes, and the rules of validation are applied one after the other, as they are written
-//! down, without regard to speed. Shares nothing with the decoder but the names of its reasons and the hash function.
+//! The reference: prost decodes, and the validation rules are applied one after the other, as
+//! specified, without regard to speed. Shares nothing with the decoder but the names of reasons and
+//! the hash function.
 
 use prost::Message as _;
 
 use super::plain::{Plain, PlainTag, PlainTimer};
 use super::{Hasher, RECEIVED_SECS, RejectReason, Repair, TextLimits, model};
 
-/// What should become of a datagram.
+/// The expected outcome of a datagram.
 #[derive(Debug)]
 pub(in crate::input::pinba) enum Verdict {
-    /// It is not a message; required fields apart. prost does not say in our words why.
+    /// Not a message, required fields aside. prost's reasons differ from ours.
     Undecodable,
-    /// It is a message, but nothing of it is taken.
+    /// A message of which nothing is accepted.
     Refused(RejectReason),
-    /// These requests are taken; the others are refused for these reasons.
+    /// These requests are accepted; the others are refused for these reasons.
     Taken {
         requests: Vec<Plain>,
         refused: Vec<RejectReason>,
@@ -29,7 +30,7 @@ pub(in crate::input::pinba) fn judge(
     if datagram.is_empty() {
         return Verdict::Refused(RejectReason::Empty);
     }
-    // The outer message alone, what is nested unread: V1 of the outer message comes before the rest.
+    // The outer message alone, nested ones unread: V1 of the outer message comes before the rest.
     let Ok(outer) = model::NestedRequest::decode(datagram) else {
         return Verdict::Undecodable;
     };
@@ -48,7 +49,7 @@ pub(in crate::input::pinba) fn judge(
             Ok(_) => {}
         }
     }
-    // prost allows one group less inside a nested message than in a message of its own.
+    // prost allows one level of groups less inside a nested message than in a top-level one.
     let Ok(whole) = model::Request::decode(datagram) else {
         return Verdict::Undecodable;
     };
@@ -237,7 +238,7 @@ fn time(sent: f32, repaired: &mut [u64; Repair::COUNT]) -> f32 {
     if sent == 0.0 { 0.0 } else { sent }
 }
 
-/// Character by character; what is no character is a byte to escape.
+/// Character by character; each byte that is not part of a character is escaped.
 fn text(raw: &[u8], cap: usize, repaired: Option<&mut [u64; Repair::COUNT]>) -> Vec<u8> {
     let mut out = Vec::new();
     let (mut cut, mut bad) = (false, false);

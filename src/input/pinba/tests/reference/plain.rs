@@ -2,7 +2,7 @@
 
 use crate::input::record::{Record, TagSet};
 
-/// One request, as the reading side of a record gives it.
+/// One request, as read from a record.
 #[derive(Debug, Clone, PartialEq)]
 pub(in crate::input) struct Plain {
     pub(in crate::input) received_secs: u32,
@@ -78,7 +78,7 @@ impl Plain {
     }
 }
 
-/// Every string of a record is used by some tag, and there is nothing past the last.
+/// Every string of a record is used by some tag, and there is none after the last.
 fn assert_only_strings_in_use(record: &Record<'_>) {
     let mut used = vec![false; usize::from(record.string_count())];
     let sets =
@@ -91,7 +91,7 @@ fn assert_only_strings_in_use(record: &Record<'_>) {
     assert_eq!(record.string(record.string_count()), b"");
 }
 
-/// All records of a block. Nothing may be left over.
+/// All records of a block, with nothing left over.
 pub(in crate::input) fn read_all(block: &[u8]) -> Vec<Plain> {
     let mut rest = block;
     let mut requests = Vec::new();
