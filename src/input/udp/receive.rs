@@ -8,6 +8,8 @@
 //!
 //! The stop flag is looked at after every batch, and at least ten times a second. What then still waits in the
 //! socket's buffer is received for half a second at most, unless the socket lives on with who handed it over.
+//! The thread owns the socket, which closes with its end: from then on senders are told that
+//! nobody listens.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -64,7 +66,7 @@ pub fn run<D: Decode>(
     let (asked, granted) = (socket.buffer.asked_bytes, socket.buffer.granted_bytes);
     counters.recv_buffer_asked_bytes.set(asked as u64);
     counters.recv_buffer_granted_bytes.set(granted as u64);
-    let gauge = KernelGauge::new(Arc::clone(&socket.socket), Arc::clone(counters));
+    let gauge = KernelGauge::new(&socket.socket, Arc::clone(counters));
     let (mut gauge_due_ms, gauge_errors) = (0, Limit::new(GAUGE_LOG_MS));
     let refresh = |now_ms| {
         if let Err(error) = gauge.refresh()
@@ -121,6 +123,14 @@ pub fn run<D: Decode>(
         }
     }
     refresh(clock.mono_ms());
+    let left_bytes = counters.kernel_queue_bytes.get();
+    if !socket.handed_over && left_bytes > 0 {
+        warn!(
+            left_bytes,
+            address = %socket.address,
+            "Closing a socket that still has packets in its buffer: they are lost."
+        );
+    }
 }
 
 /// Longest pause of a receiver that has taken all there was: short beside the gathering period, and what comes meanwhile

@@ -73,7 +73,7 @@ pub struct RecvBuffer {
 /// A bound socket, with what a receiver needs to know of it.
 #[derive(Debug)]
 pub struct ReceiveSocket {
-    /// The socket; shared with the gauge that reads the kernel's drops.
+    /// The socket, which gauges of the kernel's drops look at and do not keep open.
     pub socket: Arc<Socket>,
     /// Where it is bound: the real port if 0 was asked for.
     pub address: SocketAddr,
