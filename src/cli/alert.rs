@@ -52,6 +52,14 @@ pub struct TestFlags {
         allow_hyphen_values = true
     )]
     pub to: String,
+    /// The time zone in which --from and --to are: an IANA name or an offset.
+    #[arg(
+        long,
+        value_name = "ZONE",
+        default_value = "UTC",
+        allow_hyphen_values = true
+    )]
+    pub tz: String,
     /// Which daemon.
     #[command(flatten)]
     pub client: ClientFlags,
@@ -104,8 +112,9 @@ fn ls(flags: &LsFlags) -> Result<(), Failure> {
 
 fn test(flags: &TestFlags) -> Result<(), Failure> {
     let client = Client::at(&flags.client.url, &flags.client.access)?;
-    let [from, to] = [&flags.from, &flags.to].map(|it| utf8_percent_encode(it, NON_ALPHANUMERIC));
-    let found = client.get(&format!("/api/v1/alerts/test?from={from}&to={to}"))?;
+    let [from, to, tz] =
+        [&flags.from, &flags.to, &flags.tz].map(|it| utf8_percent_encode(it, NON_ALPHANUMERIC));
+    let found = client.get(&format!("/api/v1/alerts/test?from={from}&to={to}&tz={tz}"))?;
     if flags.json {
         return print(&super::format::visible_json(&found.to_string()));
     }

@@ -20,7 +20,8 @@ use crate::state::{self, StateError};
 /// # Errors
 /// All problems found.
 pub fn execute(flags: &ConfigFlags) -> Result<(), Failure> {
-    let mut config = Config::from_environment(flags)?;
+    let config = Config::from_environment(flags);
+    let mut config = config.map_err(Failure::of_configuration)?;
     let scaled = memory_limit::fit(&mut config).map_err(Failure::usage)?;
     let failed = |errors: Vec<StartError>| Failure {
         code: 2,
