@@ -35,7 +35,8 @@ struct Seen {
 impl Screen {
     /// Starts a program on a terminal of that size.
     pub(crate) fn start(mut command: Command, columns: u16, rows: u16) -> Self {
-        let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY;
+        // No program holds our end too: the terminal goes when that is closed.
+        let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
         let ours = openpt(flags).unwrap();
         grantpt(&ours).unwrap();
         unlockpt(&ours).unwrap();

@@ -388,11 +388,11 @@ fn all_mistakes_of_a_configuration_are_told_at_once() {
         let said = run(pinbad().args([command, "--config", file.to_str().unwrap()]));
         let lines = [
             "2: http.colour = 1: unknown setting",
-            "13: user.role = amdin: no such choice; did you mean \"admin\"? accepted: read",
+            "12: user.role = \"amdin\": no such choice; did you mean \"admin\"? accepted: read",
             "5: report.level: ",
             "6: report.windw: ",
             "9: report.comment: ",
-            "15: user.password_file = ",
+            "14: user.password_file = ",
         ];
         let lines = lines.map(|line| format!("pinbad.toml:{line}"));
         let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
