@@ -11,6 +11,7 @@
 
 use std::fmt;
 
+use crate::config::suggest;
 use crate::report::definition::{Columns, Defaults, Definition};
 use crate::value::Unit;
 
@@ -363,8 +364,10 @@ impl Reader<'_> {
             let columns = layout.columns().iter();
             let numbers = columns.filter(|it| dimension(it.column.unit).is_some());
             let names: Vec<&str> = numbers.map(|it| it.column.name.as_str()).collect();
+            let question = suggest::question(name, names.iter().copied());
+            let mark = if question.is_empty() { ";" } else { "" };
             format!(
-                "report {} has no number {name:?}; accepted: {}, and percentiles such as p95, p99_9",
+                "report {} has no number {name:?}{question}{mark} accepted: {}, and percentiles such as p95, p99_9",
                 self.definition.name,
                 names.join(", ")
             )

@@ -58,6 +58,14 @@ pub struct TestFlags {
     /// The rules of this configuration file, in place of those in force.
     #[arg(long, short, value_name = "FILE")]
     pub config: Option<PathBuf>,
+    /// The time zone in which --from and --to are: an IANA name or an offset.
+    #[arg(
+        long,
+        value_name = "ZONE",
+        default_value = "UTC",
+        allow_hyphen_values = true
+    )]
+    pub tz: String,
     /// Which daemon.
     #[command(flatten)]
     pub client: ClientFlags,
@@ -110,8 +118,9 @@ fn ls(flags: &LsFlags) -> Result<(), Failure> {
 
 fn test(flags: &TestFlags) -> Result<(), Failure> {
     let client = Client::at(&flags.client.url, &flags.client.access)?;
-    let [from, to] = [&flags.from, &flags.to].map(|it| utf8_percent_encode(it, NON_ALPHANUMERIC));
-    let path = format!("/api/v1/alerts/test?from={from}&to={to}");
+    let [from, to, tz] =
+        [&flags.from, &flags.to, &flags.tz].map(|it| utf8_percent_encode(it, NON_ALPHANUMERIC));
+    let path = format!("/api/v1/alerts/test?from={from}&to={to}&tz={tz}");
     let found = match &flags.config {
         None => client.get(&path)?,
         Some(_) => {

@@ -34,7 +34,8 @@ const ROWS_NAMED: usize = 5;
 /// # Errors
 /// All problems found.
 pub fn execute(flags: &ConfigFlags) -> Result<(), Failure> {
-    let mut config = Config::from_environment(flags)?;
+    let config = Config::from_environment(flags);
+    let mut config = config.map_err(Failure::of_configuration)?;
     let scaled = memory_limit::fit(&mut config).map_err(Failure::usage)?;
     let failed = |errors: Vec<StartError>| Failure {
         code: 2,

@@ -113,12 +113,14 @@ pub struct DoctorFlags {
     /// What is to be served.
     #[command(flatten)]
     pub config: ConfigFlags,
-    /// Say in a sentence what holds a running daemon up most, and check nothing else.
-    #[arg(long, value_name = "URL", num_args = 0..=1, default_missing_value = "http://127.0.0.1:30080")]
-    pub running: Option<String>,
-    /// Ask a running daemon whether it is ready, for health checks, and check nothing else.
-    #[arg(long, value_name = "URL", num_args = 0..=1, default_missing_value = "http://127.0.0.1:30080", conflicts_with = "running")]
-    pub ready: Option<String>,
+    /// Say in a sentence what holds a running daemon up most, and check nothing else. Without URL:
+    /// the daemon of this configuration.
+    #[arg(long, value_name = "URL")]
+    pub running: Option<Option<String>>,
+    /// Ask a running daemon whether it is ready, for health checks, and check nothing else. Without
+    /// URL: the daemon of this configuration.
+    #[arg(long, value_name = "URL", conflicts_with = "running")]
+    pub ready: Option<Option<String>>,
     /// As whom, and whose signature counts.
     #[command(flatten)]
     pub access: AccessFlags,
@@ -130,15 +132,16 @@ pub struct DoctorFlags {
 /// Fails if the configuration is invalid, a finding is wrong, or no daemon answers.
 pub fn execute(flags: &DoctorFlags) -> Result<(), Failure> {
     if let Some(url) = &flags.running {
-        return running::execute(url, &flags.access);
+        return running::execute(&asked(flags, url.as_deref())?, &flags.access);
     }
     if let Some(url) = &flags.ready {
-        return running::ready(url, &flags.access);
+        return running::ready(&asked(flags, url.as_deref())?, &flags.access);
     }
     let mut config = Config::from_environment(&flags.config)?;
     // A plan that does not fit is among the findings.
     let _scaled = memory_limit::fit(&mut config);
-    let findings = examine(&config);
+    let serving = url(&config).filter(|url| running::serves(url, &flags.access));
+    let findings = examine(&config, serving.as_deref());
     let text: Vec<String> = findings.iter().map(ToString::to_string).collect();
     print(&text.join("\n"))?;
     match findings.iter().any(|it| it.verdict == Verdict::Wrong) {
@@ -147,7 +150,32 @@ pub fn execute(flags: &DoctorFlags) -> Result<(), Failure> {
     }
 }
 
-fn examine(config: &Config) -> Vec<Finding> {
+/// The URL to ask: the one given, or that of the daemon which the configuration describes.
+fn asked(flags: &DoctorFlags, given: Option<&str>) -> Result<String, Failure> {
+    if let Some(given) = given {
+        return Ok(given.to_owned());
+    }
+    let config = Config::from_environment(&flags.config)?;
+    let nothing = "http.listen = \"\": there is nothing to ask; accepted: an address, or a URL behind --running or --ready";
+    url(&config).ok_or_else(|| Failure::usage(nothing))
+}
+
+/// Where the daemon of a configuration answers on this machine; `None` without HTTP.
+fn url(config: &Config) -> Option<String> {
+    let http = config.http.front();
+    let scheme = http.tls().map_or("http", |_| "https");
+    Some(format!("{scheme}://{}", daemon::local(http.listen?)))
+}
+
+/// Says that an address or folder is in use by the pinbad at `url`.
+fn used(what: &'static str, used: impl fmt::Display, url: &str) -> Finding {
+    let found = format!("{used} is in use: pinbad serves at {url}; --running examines that");
+    Finding::right(what, found)
+}
+
+/// Examines everything; `serving` is the URL of a pinbad that has the HTTP address of the
+/// configuration already.
+fn examine(config: &Config, serving: Option<&str>) -> Vec<Finding> {
     let ingest = &config.ingest;
     let requested = ingest.recv_buffer;
     // Closed again at once.
@@ -166,14 +194,18 @@ fn examine(config: &Config) -> Vec<Finding> {
     let allowed = kernel::udp_memory_max();
     let plan = MemoryPlan::of(config).granted(&buffers, allowed);
     let mut findings = configured(config);
-    findings.push(udp(config, opened));
-    findings.extend(otlp_inputs(config));
+    findings.push(match (opened, serving) {
+        (Err(SocketError::InUse { address }), Some(url)) => used("UDP", address, url),
+        (opened, _) => udp(config, opened),
+    });
+    findings.extend(otlp_inputs(config, serving));
     findings.extend(check::pushes(config).map(|push| Finding::right("OTLP", push)));
     findings.extend(squids(config));
     findings.extend(stats(config));
-    findings.extend(front("HTTP", "http.listen", config.http.listen));
+    let (http, mysql) = (config.http.listen, config.mysql.listen);
+    findings.extend(front("HTTP", "http.listen", http, serving));
     if cfg!(feature = "sql") {
-        findings.extend(front("MySQL", "mysql.listen", config.mysql.listen));
+        findings.extend(front("MySQL", "mysql.listen", mysql, serving));
     }
     findings.extend(allowed.map(|allowed| udp_memory(&plan, allowed)));
     findings.push(traffic(&plan));
@@ -181,8 +213,8 @@ fn examine(config: &Config) -> Vec<Finding> {
     findings.extend(memory(&plan, allowed));
     findings.push(cores(config));
     findings.extend(kept(config));
-    findings.extend(state_dir(config));
-    findings.extend(history_dir(config));
+    findings.extend(state_dir(config, serving));
+    findings.extend(history_dir(config, serving));
     findings
 }
 
@@ -213,14 +245,22 @@ fn udp(config: &Config, opened: Result<Vec<RecvBuffer>, SocketError>) -> Finding
 }
 
 /// Checks whether the span listeners can be bound.
-fn otlp_inputs(config: &Config) -> Option<Finding> {
+fn otlp_inputs(config: &Config, serving: Option<&str>) -> Option<Finding> {
     let inputs = config.otlp_inputs.iter();
     let listen: Vec<_> = inputs.map(|input| input.listen.to_string()).collect();
     let found = format!("{} can be bound", listen.join(", "));
     let what = "spans";
     (!listen.is_empty()).then(|| match daemon::otlp::open(config) {
         Ok(_) => Finding::right(what, found),
-        Err(error) => Finding::wrong(what, error.to_string(), String::new()),
+        Err(error) => match (&error, serving) {
+            (
+                StartError::OtlpInput {
+                    address, source, ..
+                },
+                Some(url),
+            ) if source.kind() == ErrorKind::AddrInUse => used(what, address, url),
+            _ => Finding::wrong(what, error.to_string(), String::new()),
+        },
     })
 }
 
@@ -279,14 +319,20 @@ fn stats(config: &Config) -> Vec<Finding> {
 }
 
 /// Checks whether the address of a front end can be bound.
-fn front(what: &'static str, key: &str, address: Option<SocketAddr>) -> Option<Finding> {
+fn front(
+    what: &'static str,
+    key: &str,
+    address: Option<SocketAddr>,
+    serving: Option<&str>,
+) -> Option<Finding> {
     let address = address?;
-    Some(match TcpListener::bind(address) {
-        Ok(_) => Finding::right(what, format!("{address} can be bound")),
-        Err(error) => Finding::wrong(
+    Some(match (TcpListener::bind(address), serving) {
+        (Ok(_), _) => Finding::right(what, format!("{address} can be bound")),
+        (Err(error), Some(url)) if error.kind() == ErrorKind::AddrInUse => used(what, address, url),
+        (Err(error), _) => Finding::wrong(
             what,
             format!("{address} cannot be bound: {error}"),
-            format!("stop what listens there (a running pinbad?), or change {key}"),
+            format!("stop what listens there, or change {key}"),
         ),
     })
 }
@@ -441,18 +487,19 @@ fn kept(config: &Config) -> Option<Finding> {
 }
 
 /// Checks whether `state.dir` can be written or created, and has room.
-fn state_dir(config: &Config) -> Option<Finding> {
+fn state_dir(config: &Config, serving: Option<&str>) -> Option<Finding> {
     let dir = config.state.dir.as_deref()?;
-    Some(folder_found(STATE_DIR, dir, state::check(dir)))
+    Some(folder_found(STATE_DIR, dir, state::check(dir), serving))
 }
 
 /// Checks `history.dir` likewise, and says how long its space lasts.
-fn history_dir(config: &Config) -> Vec<Finding> {
+fn history_dir(config: &Config, serving: Option<&str>) -> Vec<Finding> {
     let Some(dir) = config.history.dir.as_deref() else {
         return Vec::new();
     };
     let min = config.history.free_min as u64;
-    let found = folder_found(HISTORY_DIR, dir, folder::check(folder::HISTORY, dir, min));
+    let found = folder::check(folder::HISTORY, dir, min);
+    let found = folder_found(HISTORY_DIR, dir, found, serving);
     let lasting = disk_plan::lasting(config).join("\n");
     let lasting = format!("{}:\n{lasting}", disk_plan::assumption());
     vec![found, Finding::right("history.size_max", lasting)]
@@ -462,8 +509,12 @@ fn folder_found(
     what: &'static str,
     dir: &Path,
     found: Result<(Folder, u64), StateError>,
+    serving: Option<&str>,
 ) -> Finding {
     let shown = dir.display();
+    if let (Err(StateError::InUse { .. }), Some(url)) = (&found, serving) {
+        return used(what, shown, url);
+    }
     match found {
         Ok((folder, free)) => {
             let found = match folder {

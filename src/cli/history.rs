@@ -23,8 +23,18 @@ pub enum HistoryCommand {
 #[derive(Debug, Clone, FlagGroup)]
 pub struct FolderFlag {
     /// The folder, as in history.dir.
-    #[arg(long, value_name = "DIR")]
-    pub dir: PathBuf,
+    #[arg(long, value_name = "DIR", required_unless_present = "data")]
+    dir: Option<PathBuf>,
+    /// The folder of all data, as in data.dir: history is in it.
+    #[arg(long, value_name = "DIR", conflicts_with = "dir")]
+    data: Option<PathBuf>,
+}
+
+impl FolderFlag {
+    fn path(&self) -> PathBuf {
+        let of_data = self.data.as_ref().map(|data| data.join("history"));
+        of_data.or_else(|| self.dir.clone()).unwrap_or_default()
+    }
 }
 
 /// The flags of `ls`.
@@ -54,18 +64,19 @@ pub enum Format {
 pub fn execute(command: &HistoryCommand) -> Result<(), Failure> {
     match command {
         HistoryCommand::Ls(flags) => ls(flags),
-        HistoryCommand::Verify(flags) => verify(&flags.dir),
+        HistoryCommand::Verify(flags) => verify(&flags.path()),
     }
 }
 
 fn ls(flags: &LsFlags) -> Result<(), Failure> {
-    let held = inspect::list(&flags.folder.dir).map_err(Failure::failed)?;
+    let dir = flags.folder.path();
+    let held = inspect::list(&dir).map_err(Failure::failed)?;
     match flags.format {
         Format::Json => {
             let json = serde_json::to_string(&held).map_err(Failure::failed)?;
             print(&format::visible_json(&json))
         }
-        Format::Table => print(&(table(&held) + &set_aside(&flags.folder.dir))),
+        Format::Table => print(&(table(&held) + &set_aside(&dir))),
     }
 }
 

@@ -31,7 +31,7 @@ use std::io::{self, Write};
 
 use self::client::ClientError;
 use crate::config::ConfigErrors;
-use crate::daemon::StartError;
+use crate::daemon::{self, StartError};
 use crate::state::{StateError, folder};
 
 /// The failure of a command.
@@ -86,6 +86,16 @@ impl Failure {
             problems: Vec::new(),
         }
     }
+
+    /// All that is wrong with a configuration, and the reports, secrets and certificates in it.
+    #[must_use]
+    pub fn of_configuration(errors: ConfigErrors) -> Self {
+        let others = daemon::check(&errors.1).err().into_iter().flatten();
+        let others = others.map(|error| error.to_string());
+        let mut failure = Self::from(errors);
+        failure.problems.extend(others);
+        failure
+    }
 }
 
 impl From<ConfigErrors> for Failure {
@@ -129,13 +139,10 @@ pub fn print(answer: &str) -> Result<(), Failure> {
 }
 
 /// Prints a problem on stderr.
-#[expect(
-    clippy::print_stderr,
-    reason = "errors of the command line have no other way out"
-)]
 pub fn complain(problem: impl Display) {
     // A daemon's errors quote names that came in packets.
     let problem = problem.to_string();
     let lines: Vec<_> = problem.lines().map(format::visible).collect();
-    eprintln!("pinbad: {}", lines.join("\n"));
+    // A terminal that is gone is no reason to panic.
+    let _unseen = writeln!(io::stderr(), "pinbad: {}", lines.join("\n"));
 }

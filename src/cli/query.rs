@@ -195,6 +195,11 @@ fn print_table(answer: impl BufRead, out: &mut impl Write) -> Result<(), Failure
     // no rows.
     let head = next()?;
     if let Ok(done) = serde_json::from_str::<Json>(&head) {
+        if done.get("affected_rows").is_none() {
+            let Head { mut columns } = serde_json::from_value(done).map_err(|_| missing())?;
+            print_head(out, &mut columns, &[])?;
+            return writeln!(out, "(0 rows)").map_err(Failure::write);
+        }
         let affected = done["affected_rows"].as_u64().unwrap_or_default();
         let info = format::visible(done["info"].as_str().unwrap_or_default());
         return writeln!(out, "OK, {affected} rows affected {info}").map_err(Failure::write);
@@ -217,17 +222,7 @@ fn print_table(answer: impl BufRead, out: &mut impl Write) -> Result<(), Failure
             }
         };
         if rows == 0 {
-            for (at, column) in columns.iter_mut().enumerate() {
-                column.name = format::visible(&column.name).into_owned();
-                let cells = batch.iter().filter_map(|row| row.get(at));
-                let widths = cells.map(|cell| format::width(cell).min(WIDTH_MAX));
-                column.width = widths.fold(format::width(&column.name), usize::max);
-            }
-            let names = columns.iter().map(|column| column.name.clone());
-            let rules = columns.iter().map(|column| "-".repeat(column.width));
-            for line in [names.collect::<Vec<_>>(), rules.collect()] {
-                print_row(out, &columns, &line)?;
-            }
+            print_head(out, &mut columns, &batch)?;
         }
         for row in &batch {
             print_row(out, &columns, row)?;
@@ -238,6 +233,26 @@ fn print_table(answer: impl BufRead, out: &mut impl Write) -> Result<(), Failure
             return writeln!(out, "({rows} {what})").map_err(Failure::write);
         }
     }
+}
+
+/// Prints the names of the columns, which become as wide as the first rows need.
+fn print_head(
+    out: &mut impl Write,
+    columns: &mut [Column],
+    first: &[Vec<String>],
+) -> Result<(), Failure> {
+    for (at, column) in columns.iter_mut().enumerate() {
+        column.name = format::visible(&column.name).into_owned();
+        let cells = first.iter().filter_map(|row| row.get(at));
+        let widths = cells.map(|cell| format::width(cell).min(WIDTH_MAX));
+        column.width = widths.fold(format::width(&column.name), usize::max);
+    }
+    let names = columns.iter().map(|column| column.name.clone());
+    let rules = columns.iter().map(|column| "-".repeat(column.width));
+    for line in [names.collect::<Vec<_>>(), rules.collect()] {
+        print_row(out, columns, &line)?;
+    }
+    Ok(())
 }
 
 fn cell(value: &Json) -> String {
@@ -285,12 +300,13 @@ mod tests {
 
     #[test]
     fn no_rows_are_a_table_too() {
-        let answer = format!("{HEAD}\n]}}\n");
-        assert!(
-            printed(&answer)
-                .unwrap()
-                .ends_with("-----------  -\n(0 rows)\n")
-        );
+        for end in ["\n]}\n", "]}\n"] {
+            let printed = printed(&format!("{HEAD}{end}")).unwrap();
+            assert_eq!(
+                printed, "script_name  n\n-----------  -\n(0 rows)\n",
+                "{end:?}"
+            );
+        }
     }
 
     #[test]

@@ -17,7 +17,7 @@ use crate::config::units::rounded_bytes;
 use crate::config::{Config, ConfigErrors, ConfigFlags};
 use crate::daemon::memory_limit::{self, Scaled};
 use crate::daemon::socket_activation::ActivatedSockets;
-use crate::daemon::{self, Daemon, supervisor};
+use crate::daemon::{self, Daemon, StartError, supervisor};
 use crate::shutdown::Shutdown;
 use crate::state::annotations::{Annotation, Annotations};
 use crate::telemetry::log::{self, LogControl};
@@ -32,10 +32,11 @@ pub fn execute(flags: &ConfigFlags, demo_rate: Option<u32>) -> Result<(), Failur
     let folder = demo_rate.and_then(|_| TemporaryFolder::new().ok());
     let folder = folder.as_ref().map(TemporaryFolder::path);
     let load = || {
-        let mut config = match demo_rate {
-            Some(_) => demo_config(flags, folder)?,
-            None => Config::from_environment(flags)?,
+        let config = match demo_rate {
+            Some(_) => demo_config(flags, folder),
+            None => Config::from_environment(flags),
         };
+        let mut config = config.map_err(Failure::of_configuration)?;
         let scaled = memory_limit::fit(&mut config).map_err(Failure::usage)?;
         Ok((config, scaled))
     };
@@ -52,7 +53,8 @@ pub fn execute(flags: &ConfigFlags, demo_rate: Option<u32>) -> Result<(), Failur
     let activated = ActivatedSockets::from_environment(&config).map_err(Failure::failed)?;
     // Signals first: one that arrives during startup must not kill the daemon half way.
     let mut signals = Signals::listen()?;
-    let daemon = Daemon::start_with(&config, Arc::new(SystemClock::new()), activated)?;
+    let daemon = Daemon::start_with(&config, Arc::new(SystemClock::new()), activated);
+    let daemon = daemon.map_err(|error| whole(&config, error))?;
     let shutdown = Shutdown::new();
     let traffic = demo_rate.and_then(|rate| start_demo(&daemon, rate, &shutdown));
     let catalog = Arc::clone(daemon.catalog());
@@ -103,6 +105,17 @@ fn demo_config(flags: &ConfigFlags, folder: Option<&Path>) -> Result<Config, Con
     Ok(config)
 }
 
+/// All that is wrong with a configuration of which one error has ended the start.
+fn whole(config: &Config, error: StartError) -> Failure {
+    match daemon::check(config) {
+        Err(errors) if error.is_configuration() => Failure {
+            code: 2,
+            problems: errors.iter().map(ToString::to_string).collect(),
+        },
+        _ => error.into(),
+    }
+}
+
 /// Applies the current configuration file. An invalid one changes nothing.
 fn reload(
     daemon: &Daemon,
@@ -117,7 +130,7 @@ fn reload(
                 let _set = log.reload(LevelFilter::from_level(new.log.level));
                 return;
             }
-            Err(error) => vec![error.to_string()],
+            Err(error) => whole(&new, error).problems,
         },
         Err(failure) => failure.problems,
     };

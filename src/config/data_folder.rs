@@ -46,6 +46,13 @@ fn is_ours(path: &Path) -> bool {
 /// Prefix of the name of a demo's folder.
 const DEMO: &str = "pinbad-demo-";
 
+/// Returns whether a folder is that of a demo, which goes with it.
+pub(crate) fn is_temporary(dir: &Path) -> bool {
+    let name = dir.file_name().and_then(OsStr::to_str);
+    let is_demos = name.is_some_and(|name| name.starts_with(DEMO));
+    is_demos && dir.parent() == Some(&*std::env::temp_dir())
+}
+
 /// A folder that is removed with its content on drop or, after a kill, by the next one created.
 #[derive(Debug)]
 pub struct TemporaryFolder {
@@ -134,6 +141,7 @@ mod tests {
     fn a_temporary_folder_is_private_and_goes() {
         let folder = TemporaryFolder::new().unwrap();
         let path = folder.path().to_owned();
+        assert!(is_temporary(&path) && !is_temporary(&path.join("history")));
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o700);
         fs::create_dir_all(path.join("history/pending")).unwrap();
         drop(folder);

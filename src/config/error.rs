@@ -32,16 +32,19 @@ impl ConfigError {
     /// An error for a known key or list whose value at `location` is refused.
     pub(super) fn value(location: Location, key: &str, problem: &str, accepted: &str) -> Self {
         let given = location.given();
+        // A question has its own mark.
+        let mark = if problem.ends_with('?') { "" } else { ";" };
         Self::new(
             location,
-            format!("{key} = {given}: {problem}; accepted: {accepted}"),
+            format!("{key} = {given}: {problem}{mark} accepted: {accepted}"),
         )
     }
 }
 
-/// All problems of a configuration; shown one per line. Never empty.
+/// All problems of a configuration, shown one per line, and the configuration with defaults in
+/// their places. Never empty.
 #[derive(Debug)]
-pub struct ConfigErrors(pub Vec<ConfigError>);
+pub struct ConfigErrors(pub Vec<ConfigError>, pub Box<super::Config>);
 
 impl fmt::Display for ConfigErrors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -12,6 +12,7 @@ use ipnet::IpNet;
 
 use super::error::ConfigError;
 use super::raw_value::{Given, Value};
+use super::suggest;
 use super::units::{exact_bytes, exact_duration, parse_bytes, parse_duration};
 use crate::limits::SPAN_TAGS_MAX;
 
@@ -186,7 +187,13 @@ pub(super) fn choice<T: Copy>(choices: &'static [(&'static str, T)]) -> Kind<T> 
     let words: Vec<&str> = choices.iter().map(|(word, _)| *word).collect();
     Kind::new(words.join(", "), |given| {
         let chosen = choices.iter().find(|(word, _)| given.text() == Some(word));
-        Ok(chosen.ok_or("no such choice")?.1)
+        let question = || {
+            let words = choices.iter().map(|(word, _)| *word);
+            suggest::question(given.text().unwrap_or_default(), words)
+        };
+        Ok(chosen
+            .ok_or_else(|| format!("no such choice{}", question()))?
+            .1)
     })
 }
 

@@ -133,7 +133,7 @@ impl Config {
         }
         match errors.is_empty() {
             true => Ok(config),
-            false => Err(ConfigErrors(errors)),
+            false => Err(ConfigErrors(errors, Box::new(config))),
         }
     }
 
@@ -178,10 +178,11 @@ impl Config {
             changes.live.push("slo");
         }
         self.slos.clone_from(&new.slos);
-        if self.users != new.users {
-            self.users.clone_from(&new.users);
+        let mut pairs = self.users.iter().zip(&new.users);
+        if self.users.len() != new.users.len() || !pairs.all(|(old, new)| old.is_same(new)) {
             changes.live.push("user");
         }
+        self.users.clone_from(&new.users);
         changes
     }
 }

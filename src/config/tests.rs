@@ -239,6 +239,11 @@ fn a_reload_takes_over_what_is_live_and_names_the_rest() {
     }
     let moved = format!("# moved down\n\n{rule}");
     assert_eq!(config(rule).reload(&config(&moved)), Changes::default());
+    let user = "[[user]]\nname = \"a\"\npassword_file = \"/x\"\n";
+    let moved = format!("# A comment.\n{user}");
+    assert_eq!(config(user).reload(&config(&moved)), Changes::default());
+    let role = format!("{user}role = \"admin\"\n");
+    assert_eq!(config(user).reload(&config(&role)).live, ["user"]);
     for name in KEYS.iter().map(|key| key.name) {
         assert!(find(name).is_some(), "{name}");
     }

@@ -150,8 +150,10 @@ pub fn rounded_bytes(bytes: u64) -> String {
         format!("{:.2} GiB", bytes as f64 / f64::from(1_u32 << 30))
     } else if bytes >= 1 << 20 {
         format!("{:.1} MiB", bytes as f64 / f64::from(1_u32 << 20))
-    } else {
+    } else if bytes >= 1 << 10 {
         format!("{:.1} KiB", bytes as f64 / 1024.0)
+    } else {
+        format!("{bytes} bytes")
     }
 }
 
@@ -262,6 +264,7 @@ mod tests {
         for text in ["10ms", "1h30m", "7d", "1d1ms", "0s"] {
             assert_eq!(exact_duration(parse_duration(text).unwrap()), text);
         }
+        assert_eq!(rounded_bytes(0), "0 bytes");
         assert_eq!(rounded_bytes(1536), "1.5 KiB");
         assert_eq!(rounded_bytes(3 << 29), "1.50 GiB");
     }

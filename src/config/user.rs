@@ -74,6 +74,14 @@ pub struct ConfiguredUser {
 }
 
 impl ConfiguredUser {
+    /// Returns whether it is the same user, wherever the entry stands.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        self.name == other.name
+            && self.role == other.role
+            && self.password == other.password
+            && self.token == other.token
+    }
+
     /// The environment variables that hold its secrets.
     pub fn variables(&self) -> impl Iterator<Item = &str> {
         let password = match &self.password {

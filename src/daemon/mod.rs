@@ -13,6 +13,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::slice;
 use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
@@ -435,8 +436,10 @@ impl Daemon {
         let saved = self.snapshot_writer.take().map_or(Ok(()), last);
         let saved = saved.map_err(std::io::Error::other);
         self.catalog.close();
-        if let Some(mark) = self.mark.take().filter(|_| saved.is_ok()) {
-            mark.clear(&refilled(&self.catalog));
+        match (self.mark.take(), &saved) {
+            (Some(mark), Ok(())) => mark.clear(&refilled(&self.catalog)),
+            (Some(mark), Err(_)) => mark.keep_unsaved(),
+            (None, _) => {}
         }
         saved
     }
@@ -450,20 +453,22 @@ impl Drop for Daemon {
 }
 
 /// Checks the reports, secrets and certificates that a configuration names, and that `state.dir`
-/// and `history.dir` are not files. Starts and binds nothing. binds nothing.
+/// and `history.dir` are not files. Starts and binds nothing.
 ///
-/// Everything that a start could not use. Everything that a start could not use.
+/// # Errors
+/// Everything that a start could not use.
 pub fn check(config: &Config) -> Result<(), Vec<StartError>> {
-    let mut errors = Vec::new();
-    match Definitions::new(&config.configured_reports, &defaults(config)) {
-        Ok(definitions) => errors.extend(Past::of(config, &definitions).err()),
-        Err(error) => errors.push(error.into()),
-    }
+    let (definitions, wrong) = Definitions::read(&config.configured_reports, &defaults(config));
+    let mut errors: Vec<StartError> = wrong.into_iter().map(StartError::from).collect();
     if errors.is_empty() {
+        // Of reports that are not there it would only say that.
+        errors.extend(Past::of(config, &definitions).err());
         errors.extend(alerts::configured(config).err().into_iter().flatten());
     }
-    let users = Users::load(&config.users, |name| std::env::var_os(name));
-    errors.extend(users.err().map(StartError::from));
+    for user in &config.users {
+        let loaded = Users::load(slice::from_ref(user), |name| std::env::var_os(name));
+        errors.extend(loaded.err().map(StartError::from));
+    }
     for files in config.fronts().map(|front| front.tls()) {
         let acceptor = files.map_or(Ok(None), |files| tls::acceptor(&files).map(Some));
         errors.extend(acceptor.err().map(StartError::from));

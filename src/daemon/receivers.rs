@@ -76,7 +76,7 @@ impl Receivers {
             .zip(&counters.sockets);
         let statuses = statuses.map(|((address, socket), counters)| SocketStatus {
             address,
-            gauge: socket.map(|it| KernelGauge::new(Arc::clone(&it.socket), Arc::clone(counters))),
+            gauge: socket.map(|it| KernelGauge::new(&it.socket, Arc::clone(counters))),
             handed_over: socket.is_some_and(|it| it.handed_over),
         });
         let watched = ingest.watches_sources();
@@ -184,7 +184,7 @@ impl Receiver {
         (limits, hasher): (TextLimits, Hasher),
         rules: R,
     ) -> Result<Worker, StartError> {
-        info!(from = %source.config.from, "Taking lines of Squid's.");
+        info!(from = %source.config.from, "Taking lines of Squid's log.");
         let decoder = squid::Decoder::new(source, limits, hasher, rules);
         let name = format!("squid-{}", self.index);
         let what = "a thread for a log of Squid's";

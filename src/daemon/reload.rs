@@ -46,7 +46,11 @@ impl Daemon {
         }
         let mut certificates_read: Vec<String> = Vec::new();
         for (tls, config) in certificates {
-            certificates_read.push(tls.certificate().display().to_string());
+            let shown = tls.certificate().display().to_string();
+            // One certificate may serve several front ends.
+            if !certificates_read.contains(&shown) {
+                certificates_read.push(shown);
+            }
             tls.replace(config);
         }
         let users_read = users.len();

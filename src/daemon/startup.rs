@@ -22,6 +22,7 @@ use crate::alert::intake::Intake;
 use crate::clickhouse::{Fleet, ShipFrom, Sink};
 use crate::clock::{Clock, ContinuedClock};
 use crate::config::Config;
+use crate::config::data_folder::is_temporary;
 #[cfg(feature = "sql")]
 use crate::config::{KeptRequests, ShippedRows};
 use crate::daemon::memory_plan::MemoryPlan;
@@ -306,7 +307,9 @@ pub(super) fn open_annotations(
     if let Some(dir) = &config.state.dir {
         return Annotations::open(STATE, dir, clock.unix_secs());
     }
-    let Some(dir) = &config.history.dir else {
+    // Those of a demo would not survive it.
+    let is_temporary = config.data.dir.as_deref().is_some_and(is_temporary);
+    let Some(dir) = config.history.dir.as_ref().filter(|_| !is_temporary) else {
         return Ok(Annotations::default());
     };
     let opened = Annotations::open(HISTORY, dir, clock.unix_secs());
@@ -443,9 +446,9 @@ pub(super) fn log_last_end(
     snapshots: Option<&Snapshots>,
     filled: Option<Range<u64>>,
 ) {
-    if last_end.is_none_or(|end| end.clean) {
+    let Some(end) = last_end.filter(|end| !end.clean) else {
         return;
-    }
+    };
     let at = |secs: u64| {
         let moment = DateTime::from_timestamp(secs.cast_signed(), 0).unwrap_or_default();
         moment.to_rfc3339_opts(SecondsFormat::Secs, true)
@@ -464,10 +467,11 @@ pub(super) fn log_last_end(
         }
         (None, None) => "What was in memory is lost.",
     };
-    warn!(
-        snapshot,
-        history, "The last end was not clean: a kill, a crash or a power cut. {back}"
-    );
+    let how = match end.unsaved {
+        true => "The last stop could not write its snapshot.",
+        false => "The last end was not clean: a kill, a crash or a power cut.",
+    };
+    warn!(snapshot, history, "{how} {back}");
 }
 
 /// Logs that the daemon is ready: where it listens, and what it keeps where, unless it has just
@@ -501,6 +505,12 @@ pub(super) fn log_ready(
         (_, None, None) => {
             info!(
                 "Keeping all data in memory: a restart loses it. --data DIR (data.dir) keeps it."
+            );
+        }
+        (Some(data), None, Some(_)) if is_temporary(Path::new(&data)) => {
+            info!(
+                data,
+                "Keeping the past in a temporary folder, which is removed at the stop."
             );
         }
         (Some(data), _, _) if is_within(config) => info!(data, "Keeping data on disk."),

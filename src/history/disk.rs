@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use rustix::io::Errno;
 use thiserror::Error;
 
-use crate::config::units::rounded_bytes;
+use crate::config::units::{exact_bytes, rounded_bytes};
 use crate::instruments::{Instrument, MeasuredWrite};
 use crate::shutdown::Shutdown;
 use crate::state::files;
@@ -53,7 +53,7 @@ pub enum StoreError {
     /// Less than `history.free_min` is free.
     #[error(
         "history.free_min: {} free for {}, and {} shall stay free: make room, lower history.free_min, or name another folder",
-        rounded_bytes(*.free), .path.display(), rounded_bytes(*.min)
+        rounded_bytes(*.free), .path.display(), exact_bytes(*.min)
     )]
     NoSpace {
         /// The folder.

@@ -110,7 +110,13 @@ impl Problem {
     /// Adds the accepted values, to the text and as a list.
     pub(super) fn accepting<S: Into<String>>(self, names: impl IntoIterator<Item = S>) -> Self {
         let names: Vec<String> = names.into_iter().map(Into::into).collect();
-        let detail = format!("{}; accepted: {}", self.detail(), names.join(", "));
+        // A question has its own mark.
+        let mark = if self.detail().ends_with('?') {
+            ""
+        } else {
+            ";"
+        };
+        let detail = format!("{}{mark} accepted: {}", self.detail(), names.join(", "));
         self.with("detail", detail).with("accepted", names)
     }
 

@@ -13,6 +13,7 @@ use chrono::{DateTime, FixedOffset, SecondsFormat};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
 use super::error::Problem;
+use crate::config::suggest;
 use crate::value::Column;
 
 /// Optional prefix of a key column, for one named like another parameter: `key.limit=5`.
@@ -149,7 +150,10 @@ impl Params {
         name: &'static str,
         range: RangeInclusive<u64>,
     ) -> Result<Option<u64>, Problem> {
-        let accepted = format!("a whole number from {} to {}", range.start(), range.end());
+        let accepted = match (range.start(), range.end()) {
+            (start, &u64::MAX) => format!("a whole number from {start} on"),
+            (start, end) => format!("a whole number from {start} to {end}"),
+        };
         let read = |text: &str| digits(text).filter(|number| range.contains(number));
         self.parsed(name, &accepted, read)
     }
@@ -303,11 +307,19 @@ pub(super) fn moment(text: &str, rounding: Rounding) -> Option<u64> {
 
 /// 400 for an unknown parameter.
 fn unknown<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Problem {
-    let mut known = known.peekable();
-    if known.peek().is_none() {
+    let known: Vec<&str> = known.collect();
+    if known.is_empty() {
         return Problem::parameter(name, "unknown parameter; there are none here");
     }
-    Problem::parameter(name, "unknown parameter").accepting(known)
+    let question = suggest::question(name, known.iter().copied());
+    Problem::parameter(name, format!("unknown parameter{question}")).accepting(known)
+}
+
+/// 400 for a member of a body that does not exist there.
+pub(super) fn unknown_member(name: &str, known: &[&str]) -> Problem {
+    let question = suggest::question(name, known.iter().copied());
+    let problem = Problem::parameter(name, format!("is unknown{question}"));
+    problem.accepting(known.iter().copied())
 }
 
 fn digits(text: &str) -> Option<u64> {

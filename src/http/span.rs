@@ -159,7 +159,7 @@ impl Span {
         if from.is_none() && to.is_none() {
             return match &self.compare {
                 Some(_) => {
-                    let why = "wants from: what it is that is compared";
+                    let why = "needs from beside it: the span to compare";
                     Err(Problem::parameter("compare", why))
                 }
                 None => Ok(None),

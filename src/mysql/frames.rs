@@ -133,6 +133,8 @@ pub(super) struct Frames {
     sequence: u8,
     budget: Budget,
     patience: Patience,
+    /// Cipher and version of TLS by their names in MySQL; empty without TLS.
+    pub(super) tls: [String; 2],
 }
 
 impl Frames {
@@ -143,6 +145,7 @@ impl Frames {
             sequence: 0,
             budget,
             patience,
+            tls: Default::default(),
         }
     }
 
@@ -155,7 +158,14 @@ impl Frames {
         let accepted = timeout_at(deadline, tls.accept(self.stream)).await;
         let stream = accepted.map_err(io::Error::from).flatten();
         let stream = stream.map_err(FrameError::Tls)?;
+        let (_, connection) = stream.get_ref();
+        let cipher = connection.negotiated_cipher_suite();
+        let cipher = cipher.map(|it| format!("{:?}", it.suite()).replace("TLS13_", "TLS_"));
+        let version = connection.protocol_version();
+        let version = version.map(|it| format!("{it:?}").replace('_', "."));
+        let tls = [cipher, version].map(Option::unwrap_or_default);
         Ok(Self {
+            tls,
             sequence: self.sequence,
             ..Self::new(stream, self.budget, self.patience)
         })

@@ -191,6 +191,7 @@ impl Client {
         });
         self.watch.pass = Some(self.login.pass.clone());
         self.session = Session::new(u64::from(self.place.id), user, self.is_admin());
+        self.session.tls = self.frames.tls.clone();
         self.multi = self
             .login
             .terms

@@ -59,20 +59,39 @@ impl Definitions {
     /// # Errors
     /// The first invalid entry of the configuration.
     pub fn new(configured: &[Entry], defaults: &Defaults) -> Result<Self, ConfiguredError> {
+        let (all, errors) = Self::read(configured, defaults);
+        errors.into_iter().next().map_or(Ok(all), Err)
+    }
+
+    /// The same without those entries of the configuration that cannot be, and what is wrong with
+    /// these.
+    #[must_use]
+    pub fn read(configured: &[Entry], defaults: &Defaults) -> (Self, Vec<ConfiguredError>) {
         let reports = builtin::reports(defaults).into_iter();
         let mut all = Self {
             reports: reports.map(|it| (it, DefinedBy::BuiltIn)).collect(),
             tables: StatusTable::built_in(),
             dropped: Vec::new(),
         };
+        let mut errors = Vec::new();
         for entry in configured {
-            let form = configured_form(entry)?;
-            let asked = read_form(&form, defaults).map_err(|error| form_error(entry, &error))?;
-            let by = DefinedBy::Configuration(entry.location.to_string());
-            all.add(&form, asked, by)
-                .map_err(|problem| at(entry, "name", &problem))?;
+            if let Err(wrong) = all.add_configured(entry, defaults) {
+                errors.extend(wrong);
+            }
         }
-        Ok(all)
+        (all, errors)
+    }
+
+    fn add_configured(
+        &mut self,
+        entry: &Entry,
+        defaults: &Defaults,
+    ) -> Result<(), Vec<ConfiguredError>> {
+        let form = configured_form(entry)?;
+        let asked = read_form(&form, defaults).map_err(|error| vec![form_error(entry, &error)])?;
+        let by = DefinedBy::Configuration(entry.location.to_string());
+        let added = self.add(&form, asked, by);
+        added.map_err(|problem| vec![at(entry, "name", &problem)])
     }
 
     /// Adds saved definitions that were created at run time. Returns invalid ones, by name (the
@@ -199,21 +218,24 @@ impl Definitions {
 }
 
 /// The form of an entry; errors point at the key that has the wrong type or should not be there.
-fn configured_form(entry: &Entry) -> Result<ReportForm, ConfiguredError> {
+fn configured_form(entry: &Entry) -> Result<ReportForm, Vec<ConfiguredError>> {
     let read = |table: &toml::Table| table.clone().try_into::<ReportForm>();
     let whole = match read(&entry.table) {
         Ok(form) => return Ok(form),
         Err(error) => error,
     };
     // The parser does not say which key it was, so each is tried separately.
-    for (key, value) in &entry.table {
+    let wrong = entry.table.iter().filter_map(|(key, value)| {
         let mut alone = toml::Table::from_iter([("name".to_owned(), "x".into())]);
         alone.insert(key.clone(), value.clone());
-        if let Err(error) = read(&alone) {
-            return Err(at(entry, key, error.message().trim_end()));
-        }
+        let error = read(&alone).err()?;
+        Some(at(entry, key, error.message().trim_end()))
+    });
+    let mut wrong: Vec<_> = wrong.collect();
+    if wrong.is_empty() {
+        wrong.push(of_entry(entry, whole.message().trim_end()));
     }
-    Err(of_entry(entry, whole.message().trim_end()))
+    Err(wrong)
 }
 
 /// An error about the entry as a whole.

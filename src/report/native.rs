@@ -28,6 +28,7 @@ use super::definition::{
 };
 use super::histogram::BucketLayout;
 use super::layout::ColumnLayout;
+use crate::config::suggest;
 use crate::profile::definition::{SampleReport, Wanted};
 
 mod filter;
@@ -179,6 +180,25 @@ impl ReportForm {
         name: &str,
         mut members: serde_json::Map<String, serde_json::Value>,
     ) -> Result<Self, FormError> {
+        let known = [
+            "comment",
+            "level",
+            "keys",
+            "filters",
+            "percentiles",
+            "window",
+            "histogram",
+            "history",
+        ];
+        if let Some(member) = members
+            .keys()
+            .find(|it| *it != "name" && !known.contains(&it.as_str()))
+        {
+            let question = suggest::question(member, known);
+            let mark = if question.is_empty() { ";" } else { "" };
+            let problem = format!("is unknown{question}{mark} accepted: {}", known.join(", "));
+            return Err(FormError::part(member, problem));
+        }
         members.insert("name".to_owned(), name.into());
         serde_json::from_value(members.into()).map_err(in_comment)
     }

@@ -45,7 +45,7 @@ errors! {
     /// ER_BAD_DB_ERROR: no such database.
     no_such_database = 1049 "42000";
     /// ER_NOT_SUPPORTED_YET: valid, but not supported.
-    not_supported = 1235 "42000";
+    unsupported = 1235 "42000";
     /// ER_OPTION_PREVENTS_STATEMENT: a write to tables that can only be read.
     read_only = 1290 "HY000";
     /// ER_UNKNOWN_SYSTEM_VARIABLE.
@@ -109,7 +109,7 @@ errors! {
 impl From<DataFusionError> for SqlError {
     fn from(error: DataFusionError) -> Self {
         match error.find_root() {
-            DataFusionError::SQL(parser, _) => Self::parse(parser.to_string()),
+            DataFusionError::SQL(parser, _) => Self::parse(unprefixed(parser.to_string())),
             DataFusionError::SchemaError(schema, _) => match &**schema {
                 SchemaError::FieldNotFound {
                     field,
@@ -128,7 +128,7 @@ impl From<DataFusionError> for SqlError {
                 }
                 other => Self::parse(other.to_string()),
             },
-            DataFusionError::NotImplemented(what) => Self::not_supported(what.clone()),
+            DataFusionError::NotImplemented(what) => Self::unsupported(what.clone()),
             DataFusionError::ResourcesExhausted(what) => Self::out_of_memory(what.clone()),
             DataFusionError::Plan(what) => Self::plan(what),
             DataFusionError::Internal(what) => Self::internal(what.clone()),
@@ -142,10 +142,15 @@ impl From<DataFusionError> for SqlError {
 }
 
 impl SqlError {
+    /// The error of valid SQL that is not supported: a noun, and what can be used instead.
+    pub(super) fn not_supported(what: impl std::fmt::Display) -> Self {
+        Self::unsupported(format!("pinbad does not support {what}"))
+    }
+
     /// The error of a statement that would write.
     pub(super) fn writes(statement: &str) -> Self {
         Self::read_only(format!(
-            "The pinbad server is running with the --read-only option so it cannot execute this statement: {statement}"
+            "pinbad's tables are read-only, so it cannot execute this statement: {statement}"
         ))
     }
 
@@ -171,6 +176,14 @@ impl SqlError {
             return Self::no_such_function(what);
         }
         Self::parse(what)
+    }
+}
+
+/// The message of the SQL parser, without the name of the library.
+pub(super) fn unprefixed(message: String) -> String {
+    match message.strip_prefix("sql parser error: ") {
+        Some(message) => message.to_owned(),
+        None => message,
     }
 }
 

@@ -60,6 +60,8 @@ pub struct Session {
     pub admin: bool,
     /// `CONNECTION_ID()`.
     pub id: u64,
+    /// `Ssl_cipher` and `Ssl_version`; empty without TLS.
+    pub tls: [String; 2],
     /// Whether a transaction is open. It has no effect on reads.
     pub in_transaction: bool,
     /// Variables that were SET, by lower-case name. Shared with the running statement.
@@ -79,6 +81,7 @@ impl Session {
             user: user.into(),
             admin,
             id,
+            tls: Default::default(),
             in_transaction: false,
             variables: Arc::default(),
             warnings: Vec::new(),

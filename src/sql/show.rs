@@ -124,7 +124,13 @@ impl Engine {
                 let session = (!show.global).then_some(session);
                 pairs(variables::all(session, &self.0.settings))
             }
-            "STATUS" => pairs(information_schema::status(catalog)),
+            "STATUS" => {
+                let mut all = information_schema::status(catalog);
+                let names = ["Ssl_cipher", "Ssl_version"].map(str::to_owned);
+                all.extend(names.into_iter().zip(session.tls.clone()));
+                all.sort();
+                pairs(all)
+            }
             "PROCESSLIST" => {
                 let (user, host) = session.user.split_once('@').unwrap_or((&session.user, ""));
                 let id = i64::try_from(session.id).unwrap_or(i64::MAX);

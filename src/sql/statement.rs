@@ -17,7 +17,7 @@ pub(super) use self::show::Show;
 use super::dialect::grammar;
 use super::dialect::lex::{Mode, is_word, range_of};
 use super::dialect::tokens::{Items, Tokens};
-use super::error::SqlError;
+use super::error::{SqlError, unprefixed};
 use super::performance_schema::LAYOUTS;
 
 /// A parsed statement.
@@ -123,7 +123,7 @@ pub(super) fn select_of(expressions: Vec<Expr>) -> Result<Box<Query>, SqlError> 
 }
 
 fn wrong(error: ParserError) -> SqlError {
-    SqlError::parse(error.to_string())
+    SqlError::parse(unprefixed(error.to_string()))
 }
 
 /// Verbs of statements that write, or change the server.
@@ -186,12 +186,8 @@ impl Reader<'_> {
                 let _ = self.words("CASCADE") || self.words("RESTRICT");
                 Ok(Statement::Drop(Drop { tables, if_exists }))
             }
-            "ANALYZE" | "CHECK" | "CHECKSUM" => {
-                Err(SqlError::not_supported(format!("{word} is not done here")))
-            }
-            "KILL" => Err(SqlError::not_supported(
-                "KILL is done on MySQL connections only",
-            )),
+            "ANALYZE" | "CHECK" | "CHECKSUM" => Err(SqlError::not_supported(&word)),
+            "KILL" => Err(SqlError::not_supported("KILL but on MySQL connections")),
             "HELP" => Err(SqlError::not_supported("HELP")),
             "UPDATE" => self.update(),
             "TRUNCATE" => {

@@ -7,6 +7,8 @@
 //! The file exists while a process runs, in `state.dir` or without one in `history.dir`; a clean
 //! stop removes it, or leaves it with `clean` as long as rows of history replace lost ones
 //! (`query::catalog::refill`). It is written last during start, so a failed start changes nothing.
+//! A stop that cannot write its snapshot renames it to `unsaved`, which even a full disk has room
+//! for.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -18,6 +20,9 @@ use tracing::warn;
 use super::files;
 
 const FILE: &str = "running";
+
+/// The same after a stop that could not write its snapshot.
+const UNSAVED: &str = "unsaved";
 
 /// Most spans remembered; a daemon killed more often within a window lacks the oldest.
 const SPANS_MAX: usize = 64;
@@ -44,6 +49,9 @@ impl Lost {
 pub struct LastEnd {
     /// Whether it saved its data; true if nothing is known.
     pub clean: bool,
+    /// Whether it stopped when told to, but could not write its snapshot.
+    #[serde(skip)]
+    pub unsaved: bool,
     /// Lost spans that rows of history replace, in unix seconds.
     pub refilled: Vec<Lost>,
 }
@@ -52,15 +60,23 @@ impl LastEnd {
     /// Reads the file in a folder.
     #[must_use]
     pub fn of(dir: &Path) -> Self {
-        let unclean = || Self::default();
-        match fs::read(dir.join(FILE)) {
-            // Perhaps truncated by a crash of the machine.
-            Ok(text) => serde_json::from_slice(&text).unwrap_or_else(|_| unclean()),
-            Err(_) => Self {
-                clean: true,
-                ..unclean()
-            },
-        }
+        let read = |file| {
+            let text = fs::read(dir.join(file)).ok()?;
+            // Cut off by the end of the machine, perhaps.
+            Some(serde_json::from_slice(&text).unwrap_or_default())
+        };
+        let unsaved = || {
+            let end: Self = read(UNSAVED)?;
+            Some(Self {
+                unsaved: true,
+                ..end
+            })
+        };
+        let clean = || Self {
+            clean: true,
+            ..Self::default()
+        };
+        read(FILE).or_else(unsaved).unwrap_or_else(clean)
     }
 
     /// The spans missing at `now`, after rows and reports were restored as of `restored` or not at
@@ -94,6 +110,8 @@ impl RunningMark {
     #[must_use]
     pub fn set(dir: &Path, refilled: &[Lost]) -> Self {
         let mark = Self(dir.join(FILE));
+        // First, since that needs no room on the disk. Mostly there is none.
+        let _none = fs::rename(dir.join(UNSAVED), &mark.0);
         mark.write(false, refilled);
         mark
     }
@@ -109,9 +127,21 @@ impl RunningMark {
         }
     }
 
+    /// The process stops as it was told to, without its last snapshot.
+    pub fn keep_unsaved(self) {
+        let unsaved = self.0.with_file_name(UNSAVED);
+        // It is not there if the disk was full at the start already; for an empty file there is
+        // mostly room.
+        let kept = fs::rename(&self.0, &unsaved).or_else(|_| fs::File::create(&unsaved).map(drop));
+        if let Err(error) = kept {
+            tracing::debug!(%error, "Cannot write down that the last snapshot is missing.");
+        }
+    }
+
     fn write(&self, clean: bool, refilled: &[Lost]) {
         let end = LastEnd {
             clean,
+            unsaved: false,
             refilled: refilled.to_vec(),
         };
         let written = serde_json::to_vec(&end).map_err(io::Error::other);
@@ -137,6 +167,12 @@ mod tests {
         assert!(!end().clean);
         mark.clear(&[]);
         assert!(end().clean && !dir.path().join(FILE).exists());
+        RunningMark::set(dir.path(), &[]).keep_unsaved();
+        assert!(!end().clean && end().unsaved);
+        let mark = RunningMark::set(dir.path(), &[]);
+        assert!(!end().clean && !end().unsaved, "killed after that");
+        mark.clear(&[]);
+        assert!(end().clean && !end().unsaved);
         let lost = Lost {
             start: 7,
             end: 9,
@@ -159,7 +195,12 @@ mod tests {
                 below: 3,
             });
             let refilled = refilled.collect();
-            let lacking = LastEnd { clean, refilled }.lacking(restored, 100);
+            let end = LastEnd {
+                clean,
+                refilled,
+                ..LastEnd::default()
+            };
+            let lacking = end.lacking(restored, 100);
             let lacking = lacking.iter().map(|it| (it.start, it.end));
             lacking.collect::<Vec<_>>()
         };

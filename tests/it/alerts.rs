@@ -191,8 +191,8 @@ fn silences_are_made_refused_and_ended() {
             "must say why",
         ),
         (
-            "{\"matchers\": {\"a\": \"b\"}, \"for\": \"1h\", \"reason\": \"x\", \"y\": 1}",
-            "is unknown",
+            "{\"matchers\": {\"a\": \"b\"}, \"for\": \"1h\", \"reason\": \"x\", \"utnil\": 1}",
+            "utnil: is unknown; did you mean \"until\"? accepted: matchers",
         ),
     ] {
         let refused = here.site.post(all, body).problem(400);

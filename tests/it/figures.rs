@@ -285,10 +285,35 @@ mod of_the_past {
                 "did you mean \"report_by_script_name\"?",
             ),
             ("SELECT p95 FROM request", "Unknown column 'p95'"),
+            (
+                "SELECT MD5(1)",
+                "pinbad does not support the function md5()",
+            ),
+            (
+                "SELECT req_count FROM info LIMIT 'x'",
+                "LIMIT takes a whole number from 0 on, not x",
+            ),
+            ("SELECT 1 FROM", "Expected: "),
         ] {
             let said = refused(query);
             assert!(said.contains(meant), "{query}: {said}");
+            assert!(!said.contains("sql parser"), "{query}: {said}");
         }
+        for (target, meant) in [
+            ("report_by_script_name?colums=p95", "columns"),
+            ("report_by_script_name?script_nam=/a", "script_name"),
+        ] {
+            let said = here.site.get(&format!("/api/v1/reports/{target}"));
+            let meant = format!("unknown parameter; did you mean {meant:?}? accepted: ");
+            let said = said.problem(400);
+            assert!(said.contains(&meant), "{target}: {said}");
+        }
+        let form = r#"{"name": "x", "lvel": "timer"}"#;
+        let said = here.site.post("/api/v1/reports", form).problem(400);
+        assert!(
+            said.contains("lvel: is unknown; did you mean \"level\"? accepted: "),
+            "{said}"
+        );
         for (target, meant) in [
             (
                 "/api/v1/reports/report_by_scirpt_name",

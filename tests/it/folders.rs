@@ -224,6 +224,9 @@ fn folders_that_cannot_be_written_are_found_at_the_start() {
             let page = program.site.get("/").body;
             assert!(page.contains("istory is") && page.contains(said), "{page}");
             assert_eq!(program.site.status().0["history"]["failing"], 1);
+            let page = program.site.get("/daemon").body;
+            let told = page.contains("The disk of history is full: ");
+            assert_eq!(told, how == "full", "{how}: {page}");
         }
         let mut sender = Sender::new(&program.site);
         sender.send(&packet());

@@ -324,7 +324,7 @@ fn mistakes_are_said_by_pages() {
     let here = Here::start(&[]);
     let site = &here.site;
     for (target, status, part) in [
-        ("/reports/nope", 404, "there is no report called"),
+        ("/reports/nope", 404, "There is no report called"),
         (
             "/reports/report_by_status?sort=nope",
             400,

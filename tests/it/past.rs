@@ -343,7 +343,7 @@ fn what_is_not_kept_is_said() {
             400,
             "Europe/Berlin",
         ),
-        ("report_by_script_name", "compare=-1d", 400, "wants from"),
+        ("report_by_script_name", "compare=-1d", 400, "needs from"),
         ("report_by_script_name", "from=-1d&compare=x", 400, "-1w"),
         (
             "report_by_script_name",

@@ -209,7 +209,7 @@ fn what_changed_is_shown_and_what_is_lacking_is_said() {
     for (target, status, part) in [
         (format!("{REPORT}?from=yesterday"), 400, "RFC 3339"),
         (format!("{REPORT}?from=-1d&to=-2d"), 400, "is not before to"),
-        ("/?compare=-1d".into(), 400, "wants from"),
+        ("/?compare=-1d".into(), 400, "needs from"),
         (
             "/reports/report_by_schema?from=-1d".into(),
             404,

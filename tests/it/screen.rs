@@ -7,6 +7,7 @@ use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::os::fd::OwnedFd;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
@@ -20,8 +21,9 @@ pub(crate) struct Screen {
     keyboard: File,
     child: Child,
     seen: Arc<Mutex<Seen>>,
-    /// Ends with what the program writes.
+    /// Ends with what the program writes, or when the terminal is taken away.
     reader: JoinHandle<()>,
+    gone: Arc<AtomicBool>,
 }
 
 struct Seen {
@@ -33,7 +35,8 @@ struct Seen {
 impl Screen {
     /// Starts a program on a terminal of that size.
     pub(crate) fn start(mut command: Command, columns: u16, rows: u16) -> Self {
-        let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY;
+        // No program holds our end too: the terminal goes when that is closed.
+        let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
         let ours = openpt(flags).unwrap();
         grantpt(&ours).unwrap();
         unlockpt(&ours).unwrap();
@@ -55,10 +58,14 @@ impl Screen {
         let mut written = File::from(ours);
         let keyboard = written.try_clone().unwrap();
         let kept = Arc::clone(&seen);
+        let gone = Arc::new(AtomicBool::new(false));
+        let is_gone = Arc::clone(&gone);
         let reader = std::thread::spawn(move || {
             let mut bytes = [0; 4096];
             // The end is an error: their side is closed.
-            while let Ok(count @ 1..) = written.read(&mut bytes) {
+            while !is_gone.load(Ordering::Relaxed)
+                && let Ok(count @ 1..) = written.read(&mut bytes)
+            {
                 let mut seen = kept.lock().unwrap();
                 seen.parser.process(&bytes[..count]);
                 seen.bytes.extend_from_slice(&bytes[..count]);
@@ -69,6 +76,7 @@ impl Screen {
             child,
             seen,
             reader,
+            gone,
         }
     }
 
@@ -122,6 +130,18 @@ impl Screen {
         let kill = format!("kill -{name} {}", self.child.id());
         let done = Command::new("sh").args(["-c", &kill]).status().unwrap();
         assert!(done.success(), "{kill}");
+    }
+
+    /// Takes the terminal away, as when its window is closed. Presses `key` for the last time, to
+    /// which the program has to answer on the screen.
+    pub(crate) fn hang_up(&mut self, key: &str) {
+        self.gone.store(true, Ordering::Relaxed);
+        self.press(key);
+        await_condition("the screen is no longer looked at", || {
+            self.reader.is_finished().then_some(()).ok_or(())
+        });
+        // The last of our descriptors of it.
+        self.keyboard = File::open("/dev/null").unwrap();
     }
 
     /// Waits for the program's end, and until all that it has written is to be seen.

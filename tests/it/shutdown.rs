@@ -373,6 +373,33 @@ fn bad_configurations_are_refused_with_file_line_key_and_what_is_accepted() {
     assert_refused(&said, 2, &["--set", "pool.nothing", "request_pool_size"]);
 }
 
+/// Whatever they are in: settings, reports, users, or what those name.
+#[test]
+fn all_mistakes_of_a_configuration_are_told_at_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("pinbad.toml");
+    let text = "[http]\ncolour = 1\n\
+        [[report]]\nname = \"a\"\nlevel = \"row\"\nwindw = \"1m\"\n\
+        [[report]]\nname = \"b\"\ncomment = \"tag_inf:x\"\n\
+        [[user]]\nname = \"kim\"\nrole = \"amdin\"\npassword_file = \"/x\"\n\
+        [[user]]\nname = \"lee\"\npassword_file = \"/nowhere/password\"\n";
+    std::fs::write(&file, text).unwrap();
+    for command in ["check", "serve"] {
+        let said = run(pinbad().args([command, "--config", file.to_str().unwrap()]));
+        let lines = [
+            "2: http.colour = 1: unknown setting",
+            "12: user.role = \"amdin\": no such choice; did you mean \"admin\"? accepted: read",
+            "5: report.level: ",
+            "6: report.windw: ",
+            "9: report.comment: ",
+            "14: user.password_file = ",
+        ];
+        let lines = lines.map(|line| format!("pinbad.toml:{line}"));
+        let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+        assert_refused(&said, 2, &lines);
+    }
+}
+
 /// Flags over environment over file over defaults, as the running daemon shows it.
 #[test]
 fn flags_win_over_the_environment_and_that_over_the_file() {

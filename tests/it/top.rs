@@ -145,6 +145,17 @@ fn what_is_wrong_is_said_with_its_exit_code() {
 }
 
 #[test]
+fn it_ends_with_its_terminal() {
+    let here = Here::start(&[]);
+    fill(&here.site);
+    let mut screen = Screen::start(top(&here.site, &[]), 140, 30);
+    screen.await_text("/slow");
+    screen.hang_up("?");
+    assert_eq!(screen.end().code(), Some(1));
+    here.stop();
+}
+
+#[test]
 fn one_finds_the_timers_of_a_slow_request_and_leaves_the_terminal_as_it_was() {
     let here = Here::start(&[]);
     fill(&here.site);

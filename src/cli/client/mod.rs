@@ -311,6 +311,9 @@ impl ClientError {
             Self::Unreachable { problem, .. } if problem.contains("Connection refused") => {
                 Some("is pinbad running? --url says where")
             }
+            Self::Unreachable { problem, .. } if problem.contains("UnknownIssuer") => {
+                Some("no authority that is trusted has signed it; --ca-file FILE names one more")
+            }
             Self::Unreachable { url, problem }
                 if url.starts_with("http://") && problem == NO_HTTP =>
             {

@@ -1,4 +1,5 @@
-//! `pinbad doctor --running`: says in a sentence what holds a running daemon up most.
+//! `pinbad doctor --running`: says in a sentence what holds a running daemon up most; and
+//! `--ready`: asks whether it is ready.
 //!
 //! Reads its instruments twice, a second apart, over HTTP, and finds the thread that spent the
 //! largest part of that second in one stage or wait, unless something has been waiting for longer
@@ -55,10 +56,8 @@ pub(super) fn execute(url: &str, access: &AccessFlags) -> Result<(), Failure> {
     let stuck = stuck
         .iter()
         .map(|row| (text(&row[0]), text(&row[1]), number(&row[2])));
-    print(&format::visible(&sentence(
-        stuck.collect(),
-        grown.collect(),
-    )))
+    let said = sentence(stuck.collect(), grown.collect());
+    print(&format::visible(&format!("{}: {said}", client.url())))
 }
 
 /// Prints whether the daemon is ready, and anything that does not work nevertheless.
@@ -66,10 +65,27 @@ pub(super) fn execute(url: &str, access: &AccessFlags) -> Result<(), Failure> {
 /// # Errors
 /// Fails if it is not ready, or there is no daemon.
 pub(super) fn ready(url: &str, access: &AccessFlags) -> Result<(), Failure> {
-    let answer = Client::at(url, access)?.get("/readyz")?;
+    let client = Client::at(url, access)?;
+    let answer = match client.get("/readyz") {
+        Err(ClientError::Refused { detail, .. }) => {
+            return Err(Failure::failed(format!("{}: {detail}", client.url())));
+        }
+        answer => answer?,
+    };
     let detail = answer["detail"].as_str();
     let detail = detail.map_or(String::new(), |detail| format!("; {detail}"));
-    print(&format::visible(&format!("ready{detail}")))
+    print(&format::visible(&format!(
+        "{}: ready{detail}",
+        client.url()
+    )))
+}
+
+/// Returns whether a pinbad answers there, if only that it wants credentials.
+pub(super) fn serves(url: &str, access: &AccessFlags) -> bool {
+    match Client::at(url, access).and_then(|client| client.get("/healthz")) {
+        Ok(answer) => answer["status"] == "ok",
+        Err(error) => matches!(error, ClientError::Refused { .. }),
+    }
 }
 
 /// Time spent by thread and instrument.

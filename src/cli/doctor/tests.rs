@@ -26,10 +26,25 @@ const FREE: [&str; 3] = [
 
 #[test]
 fn a_machine_with_room_has_its_addresses() {
-    let findings = examine(&config(&FREE));
+    let findings = examine(&config(&FREE), None);
     assert_eq!(found(&findings, "HTTP").verdict, Verdict::Right);
     assert_ne!(found(&findings, "UDP").verdict, Verdict::Wrong);
     assert!(found(&findings, "buffers").found.contains("/s"));
+}
+
+#[test]
+fn the_daemon_to_ask_is_that_of_the_configuration() {
+    let url = |settings: &[&str]| url(&config(settings));
+    assert_eq!(url(&[]).as_deref(), Some("http://127.0.0.1:30080"));
+    let everywhere = ["http.listen=[::]:1", "http.allow_anonymous=true"];
+    assert_eq!(url(&everywhere).as_deref(), Some("http://[::1]:1"));
+    let tls = [
+        "http.listen=127.0.0.1:1",
+        "http.tls_cert=/x",
+        "http.tls_key=/y",
+    ];
+    assert_eq!(url(&tls).as_deref(), Some("https://127.0.0.1:1"));
+    assert_eq!(url(&["http.listen="]), None);
 }
 
 #[test]
@@ -42,14 +57,14 @@ fn what_is_found_in_several_lines_stands_in_a_column() {
 fn what_is_taken_is_named_with_its_setting() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let http = format!("http.listen={}", taken.local_addr().unwrap());
-    let findings = examine(&config(&[FREE[0], &http, FREE[2]]));
+    let findings = examine(&config(&[FREE[0], &http, FREE[2]]), None);
     let http = found(&findings, "HTTP");
     assert_eq!(http.verdict, Verdict::Wrong);
     assert!(http.change.contains("http.listen"), "{http}");
 
     let udp = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let listen = format!("ingest.listen={}", udp.local_addr().unwrap());
-    let findings = examine(&config(&[&listen, FREE[1], FREE[2]]));
+    let findings = examine(&config(&[&listen, FREE[1], FREE[2]]), None);
     let udp = found(&findings, "UDP");
     assert_eq!(udp.verdict, Verdict::Wrong);
     assert!(udp.found.contains("ingest.listen"), "{udp}");
@@ -83,7 +98,7 @@ fn seconds_are_those_of_what_the_kernel_grants() {
         let ring = MemoryPlan::of(&config).backlog[0].ring_secs;
         let packets = bytes / crate::daemon::memory_plan::TYPICAL_PACKET_CHARGE;
         let expected = ring + packets as f64 / 10_000.0;
-        let seconds = seconds(&examine(&config));
+        let seconds = seconds(&examine(&config, None));
         assert!((seconds - expected).abs() < 0.1, "{seconds} {expected}");
     }
 }
@@ -113,7 +128,7 @@ fn all_sockets_together_hold_what_the_machine_allows() {
 #[test]
 fn a_plan_larger_than_the_machine_is_wrong() {
     let settings = [FREE[0], FREE[1], FREE[2], "reports.memory=1TiB"];
-    let memory = found(&examine(&config(&settings)), "memory");
+    let memory = found(&examine(&config(&settings), None), "memory");
     assert_eq!(memory.verdict, Verdict::Wrong, "{memory}");
 }
 
@@ -123,7 +138,7 @@ fn a_state_dir_is_there_or_can_be_made() {
     let state_dir = |path: &std::path::Path| {
         let dir = format!("state.dir={}", path.display());
         found(
-            &examine(&config(&[FREE[0], FREE[1], FREE[2], &dir])),
+            &examine(&config(&[FREE[0], FREE[1], FREE[2], &dir]), None),
             STATE_DIR,
         )
     };
@@ -179,7 +194,7 @@ fn secrets_and_certificates_are_looked_at() {
     let with_env = config(&settings);
     let mut without_env = with_env.clone();
     without_env.users.pop();
-    let findings = examine(&without_env);
+    let findings = examine(&without_env, None);
     for (what, part) in [(TLS, "http.tls_key = "), (USERS, "user.password_file = ")] {
         let finding = found(&findings, what);
         assert_eq!(finding.verdict, Verdict::Wrong, "{finding}");
@@ -187,12 +202,12 @@ fn secrets_and_certificates_are_looked_at() {
     }
     fs::write(&key, pair.serialize_pem()).unwrap();
     fs::write(&secret, "secret").unwrap();
-    let findings = examine(&without_env);
+    let findings = examine(&without_env, None);
     for what in [TLS, USERS] {
         let finding = found(&findings, what);
         assert_eq!(finding.verdict, Verdict::Right, "{finding}");
     }
-    let unset = found(&examine(&with_env), USERS);
+    let unset = found(&examine(&with_env, None), USERS);
     assert_eq!(unset.verdict, Verdict::Wrong, "{unset}");
     assert!(unset.found.contains("PINBAD_NOBODY_SETS_THIS"), "{unset}");
 }

@@ -3,8 +3,11 @@
 //! Runs on the main thread and never blocks on the daemon. It waits up to `EVENT_WAIT` for keys,
 //! then takes the updates that have arrived and draws if something changed. The terminal is
 //! restored however this ends, a panic included.
+//! When the terminal itself goes away, a thread of its own ends the process.
 
-use std::io;
+use std::io::{self, IsTerminal as _, stdin};
+use std::process;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use crossbeam::channel::TryRecvError;
@@ -18,6 +21,18 @@ use crate::shutdown::Shutdown;
 
 /// The longest that a key, a signal or an update may wait.
 const EVENT_WAIT: Duration = Duration::from_millis(50);
+
+/// Time between two looks at whether the terminal is still there.
+const TERMINAL_WAIT: Duration = Duration::from_millis(500);
+
+/// Ends the process once its terminal is gone. A read of such a terminal never returns: `crossterm`
+/// tries again on EOF and on EIO, so neither the loop below nor a signal would end it.
+fn end_with_terminal() {
+    while stdin().is_terminal() {
+        thread::sleep(TERMINAL_WAIT);
+    }
+    process::exit(1);
+}
 
 /// Restores the terminal when dropped.
 struct TerminalGuard(ratatui::DefaultTerminal);
@@ -36,6 +51,8 @@ impl Drop for TerminalGuard {
 pub fn run(client: Client, mut model: Model, colour: bool, shutdown: &Shutdown) -> io::Result<()> {
     let mut query = model.query();
     let (queries, updates) = poll::start(client, query.clone())?;
+    let watch = thread::Builder::new().name("terminal".to_owned());
+    watch.spawn(end_with_terminal)?;
     let mut screen = TerminalGuard(ratatui::try_init()?);
     let mut changed = true;
     while !shutdown.requested() {

@@ -272,7 +272,7 @@ fn form(body: Option<Json>, now: u64) -> Result<Silence, Problem> {
     })?;
     if let Some(name) = members.keys().next() {
         let known = ["matchers", "for", "until", "reason"];
-        return Err(Problem::parameter(name, "is unknown").accepting(known));
+        return Err(params::unknown_member(name, &known));
     }
     Ok(Silence {
         id: 0,

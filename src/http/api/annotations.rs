@@ -144,7 +144,7 @@ fn form(body: Option<Json>) -> Result<(Option<u64>, Annotation), Problem> {
         }
     };
     if let Some(name) = members.keys().next() {
-        return Err(Problem::parameter(name, "is unknown").accepting(["text", "time", "tags"]));
+        return Err(params::unknown_member(name, &["text", "time", "tags"]));
     }
     let tags = tags.join(",");
     let bytes = text.len() + tags.len();

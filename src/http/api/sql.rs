@@ -21,7 +21,7 @@ use crate::http::answer::body::WHOLE_BYTES;
 use crate::http::answer::format::{Format, json};
 use crate::http::app::{Answer, App};
 use crate::http::error::Problem;
-use crate::http::params::Params;
+use crate::http::params::{Params, unknown_member};
 use crate::http::request_checks::JsonBody;
 use crate::sql::{Literal, Reply, Rows, Session, SqlError};
 
@@ -74,7 +74,7 @@ pub(in crate::http) async fn run(
         }
     };
     if let Some(name) = members.keys().next() {
-        return Err(Problem::parameter(name, "is unknown").accepting(["query", "values"]));
+        return Err(unknown_member(name, &["query", "values"]));
     }
     let values = values.into_iter().enumerate();
     let values = values.map(|(at, value)| literal(at, value));

@@ -96,11 +96,12 @@ pub(super) fn problem(
     let log_in = status == StatusCode::UNAUTHORIZED;
     let title = match status.canonical_reason() {
         _ if log_in => "Log in",
+        _ if status == StatusCode::NOT_FOUND => "Nothing to show",
         reason => reason.unwrap_or("Error"),
     };
     let main = html! {
         h1 { (title) }
-        p.problem { (formatting::visible(detail)) }
+        p.problem { (formatting::visible(&sentence(detail))) }
         @if log_in {
             p { "Reload this page, and your browser will ask for the name and password of a user of this daemon." }
         }
@@ -119,6 +120,22 @@ pub(super) fn problem(
     }
     let head = html! { meta name="color-scheme" content="light dark"; };
     document(title, &head, &html! { main { (main) } })
+}
+
+/// A text of the API as a sentence.
+fn sentence(text: &str) -> String {
+    let mut letters = text.chars();
+    // Names stay as they are: "from: is not before to".
+    let begins = text
+        .split_once(' ')
+        .is_some_and(|(word, _)| word.bytes().all(|byte| byte.is_ascii_lowercase()));
+    let begin = letters.next().filter(|_| begins);
+    let begin = begin.map(|letter| letter.to_ascii_uppercase().to_string() + letters.as_str());
+    let mut sentence = begin.unwrap_or_else(|| text.to_owned());
+    if !sentence.ends_with(['.', '?', '!']) {
+        sentence.push('.');
+    }
+    sentence
 }
 
 /// The links above a heading, and the current place.

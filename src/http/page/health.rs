@@ -258,11 +258,11 @@ impl<'a> Look<'a> {
                 );
             }
         }
-        let crowded: Vec<&str> = columns("losses")
+        let crowded = columns("losses")
             .iter()
             .filter(|it| CROWDED.contains(&it.name.as_str()) && self.get(&it.name) > 0.0)
-            .map(|it| it.title.as_str())
-            .collect();
+            .map(|it| it.title.clone());
+        let crowded: Vec<String> = crowded.chain(self.full_disks()).collect();
         let is_nearly = rows.iter().any(|(_, part)| *part >= NEARLY);
         let answer = match (crowded.is_empty(), is_nearly) {
             (false, _) => "Yes",
@@ -276,6 +276,27 @@ impl<'a> Look<'a> {
             (narrow_table("", &[], &rows))
         };
         question("Full?", answer, !crowded.is_empty(), &behind)
+    }
+
+    /// The disks that have less room than is needed or is to stay free, in a sentence each without
+    /// its full stop.
+    fn full_disks(&self) -> impl Iterator<Item = String> {
+        let disks = [
+            ("history", "disk_free_min_bytes", "shall stay free"),
+            (
+                "snapshot",
+                "disk_needed_bytes",
+                "are needed by the next snapshot",
+            ),
+        ];
+        disks.into_iter().filter_map(move |(name, needed, what)| {
+            let of = self.status.get(name)?;
+            let free = sum(of.get("disk_free_bytes")?);
+            let [needed, failing] = [needed, "failing"].map(|name| of.get(name).map_or(0.0, sum));
+            let is_full = failing > 0.0 && (free < needed || free == 0.0);
+            let [free, needed] = [free, needed].map(|it| Show::Bytes.text(it));
+            is_full.then(|| format!("The disk of {name} is full: {free} free, {needed} {what}"))
+        })
     }
 
     fn received(&self) -> Markup {

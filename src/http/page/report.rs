@@ -69,6 +69,12 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     let caption = html! { (visible(name)) ", " (ranking.about()) };
     let empty = match (answer.table.is_empty(), &view.time.spans) {
         (false, _) => "No row matches.",
+        (true, _)
+            if answer.keys().first() == Some(&"index_value")
+                && params.get("index_value").is_none() =>
+        {
+            "This is the distribution of one row of a report. ?index_value=/index.php behind the address says of which."
+        }
         (true, None) => "Nothing yet: rows appear with the first packet that this report counts.",
         (true, Some(_)) => "Nothing was counted in this span.",
     };

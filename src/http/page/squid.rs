@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use maud::{Markup, html};
 
+use super::columns::Column;
 use super::formatting::{self, Name};
 use super::ranking::Ranking;
 use super::render::View;
@@ -21,6 +22,14 @@ const ROWS: usize = 12;
 const ROWS_READ: usize = 2_000;
 /// Bottlenecks with a column of their own.
 const SETS: usize = 6;
+
+/// Names of key columns for people.
+const KEYS: [(&str, &str); 4] = [
+    ("server_name", "Origin"),
+    ("tag_code", "Result code"),
+    ("timer_bottleneck", "Bottleneck"),
+    ("timer_unfinished", "Activity"),
+];
 
 /// `GET /squid`
 pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
@@ -93,6 +102,17 @@ fn read(view: &View<'_>, name: &str, sort: &str) -> Result<Option<(Ranking, Vec<
     Ok(Some((ranking, rows)))
 }
 
+/// The heads of a report, with names for people above its keys.
+fn heads(ranking: &Ranking, columns: &[Column]) -> Vec<Head> {
+    let mut heads = ranking.heads(columns, None);
+    for (head, key) in heads.iter_mut().zip(ranking.answer.keys()) {
+        if let Some((_, title)) = KEYS.iter().find(|(name, _)| *name == key) {
+            *head = Head::text(*title).hint(key);
+        }
+    }
+    heads
+}
+
 /// The largest rows of one report.
 fn report(
     view: &View<'_>,
@@ -106,7 +126,7 @@ fn report(
         let shown = rows.get(..ROWS).unwrap_or(&rows);
         let link = |row, _| Some(ranking.row_link(name, row, &view.time));
         let cells = ranking.cells(shown, &columns, &Sort::largest(sort), link);
-        (ranking.heads(&columns, None), cells)
+        (heads(&ranking, &columns), cells)
     });
     Ok(part(view, name, title, rows))
 }

@@ -360,6 +360,8 @@ impl<R: Rewrite> Decode for Decoder<R> {
         sink: &mut impl RecordSink,
     ) -> Result<u32, RejectReason> {
         let before = self.counts.requests_decoded;
+        let bytes = datagram.len() as u64;
+        self.source.counters.bytes_received.add(bytes);
         let mut lines = std::mem::take(&mut self.lines);
         let mut is_taken = false;
         let mut take =

@@ -12,7 +12,7 @@
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use socket2::Socket;
 
@@ -41,26 +41,33 @@ pub fn udp_memory_max() -> Option<u64> {
     Some(pages.saturating_mul(rustix::param::page_size() as u64))
 }
 
-/// Keeps the kernel's figures in the counters of one socket up to date. Usable on any thread.
+/// Keeps the kernel's figures in the counters of one socket up to date. Usable on any thread; it does
+/// not keep the socket open, which is its receiver's alone.
 #[derive(Debug, Clone)]
 pub struct KernelGauge {
-    socket: Arc<Socket>,
+    socket: Weak<Socket>,
     counters: Arc<SocketCounters>,
 }
 
 impl KernelGauge {
     /// The gauge of `socket`, whose counters are `counters`.
     #[must_use]
-    pub const fn new(socket: Arc<Socket>, counters: Arc<SocketCounters>) -> Self {
-        Self { socket, counters }
+    pub fn new(socket: &Arc<Socket>, counters: Arc<SocketCounters>) -> Self {
+        Self {
+            socket: Arc::downgrade(socket),
+            counters,
+        }
     }
 
-    /// Reads the kernel's figures into the counters.
+    /// Reads the kernel's figures into the counters. Those of a closed socket stay as they were.
     ///
     /// # Errors
     /// Fails if the kernel does not answer; the counters stay as they were.
     pub fn refresh(&self) -> io::Result<()> {
-        let memory = read(self.socket.as_fd())?;
+        let Some(socket) = self.socket.upgrade() else {
+            return Ok(());
+        };
+        let memory = read(socket.as_fd())?;
         self.counters.kernel_drops.raise_to(memory.drops);
         self.counters
             .kernel_queue_bytes
@@ -165,7 +172,7 @@ mod tests {
     fn the_gauge_writes_to_the_counters_once() {
         let (socket, kept) = overfull("127.0.0.1:0", 50);
         let counters = Arc::new(SocketCounters::default());
-        let gauge = KernelGauge::new(socket, Arc::clone(&counters));
+        let gauge = KernelGauge::new(&socket, Arc::clone(&counters));
         for _ in 0..2 {
             gauge.refresh().unwrap();
             assert_eq!(counters.kernel_drops.get(), u64::from(50 - kept));

@@ -10,6 +10,8 @@
 //! The stop flag is checked after every batch, and at least ten times a second. Data still in the
 //! socket's buffer is then received for at most half a second, unless the socket lives on with the
 //! supervisor that passed it.
+//! The thread owns the socket, which closes when it ends: from then on senders learn that nobody
+//! listens.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -68,7 +70,7 @@ pub fn run<D: Decode>(
     let (asked, granted) = (socket.buffer.asked_bytes, socket.buffer.granted_bytes);
     counters.recv_buffer_asked_bytes.set(asked as u64);
     counters.recv_buffer_granted_bytes.set(granted as u64);
-    let gauge = KernelGauge::new(Arc::clone(&socket.socket), Arc::clone(counters));
+    let gauge = KernelGauge::new(&socket.socket, Arc::clone(counters));
     let (mut gauge_due_ms, gauge_errors) = (0, Limit::new(GAUGE_LOG_MS));
     let refresh = |now_ms| {
         if let Err(error) = gauge.refresh()
@@ -125,6 +127,14 @@ pub fn run<D: Decode>(
         }
     }
     refresh(clock.mono_ms());
+    let left_bytes = counters.kernel_queue_bytes.get();
+    if !socket.handed_over && left_bytes > 0 {
+        warn!(
+            left_bytes,
+            address = %socket.address,
+            "Closing a socket that still has packets in its buffer: they are lost."
+        );
+    }
 }
 
 /// Longest pause of a receiver that has drained its socket: short compared with the gathering

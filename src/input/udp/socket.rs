@@ -77,7 +77,7 @@ pub struct RecvBuffer {
 /// A bound socket, with the data that a receiver needs.
 #[derive(Debug)]
 pub struct ReceiveSocket {
-    /// The socket; shared with the gauge that reads the kernel's drops.
+    /// The socket, which gauges of the kernel's drops look at and do not keep open.
     pub socket: Arc<Socket>,
     /// The bound address: the real port if 0 was requested.
     pub address: SocketAddr,

@@ -41,7 +41,7 @@ impl Catalog {
             let members = members.and_then(|form| form.as_object().cloned());
             state
                 .put(name, &members.unwrap_or_default())
-                .map_err(not_kept)?;
+                .map_err(|error| self.not_kept(&error))?;
         }
         match target {
             FormTarget::Report(definition) => {
@@ -84,7 +84,8 @@ impl Catalog {
             None => return Err(QueryError::unknown_report(name)),
         }
         if let Some(state) = &mut *changes {
-            state.remove(name).map_err(not_kept)?;
+            let removed = state.remove(name);
+            removed.map_err(|error| self.not_kept(&error))?;
         }
         self.tables.write().retain(|table| table.name != name);
         self.drop_live(name);
@@ -180,9 +181,16 @@ fn fixed(name: &str, reason: String) -> QueryError {
     }
 }
 
-fn not_kept(error: StateError) -> QueryError {
-    tracing::error!(%error, "Refused a change to the reports, because it cannot be kept.");
-    QueryError::NotKept(error.to_string())
+impl Catalog {
+    /// The refusal of a change that cannot be written down. The folder is tried at once, so that
+    /// `/readyz` and the pages say what is wrong with it.
+    fn not_kept(&self, error: &StateError) -> QueryError {
+        tracing::error!(%error, "Refused a change to the reports, because it cannot be kept.");
+        if let Some(snapshots) = &self.status.snapshots {
+            snapshots.check();
+        }
+        QueryError::NotKept(error.to_string())
+    }
 }
 
 fn bad_form(error: FormError) -> QueryError {

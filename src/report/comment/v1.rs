@@ -14,12 +14,13 @@ use super::conditions;
 use super::error::{Wrong, checked, wrong};
 use super::fixed::FixedTable;
 use super::number::{Seconds, add_percentile_text, tag_name};
+use crate::config::suggest;
 use crate::report::definition::{
     Defaults, Definition, Field, Filter, KEYS_MAX, Key, KeySource, Level, Pattern,
 };
 use crate::report::histogram::BucketLayout;
 use crate::report::layout::ColumnLayout;
-use crate::report::v1_kinds::{Tags, V1Kind};
+use crate::report::v1_kinds::{KINDS, Tags, V1Kind};
 
 const ACCEPTED_KINDS: &str = "info, report1 to report18, tag_info, tag2_info, tagN_info, tag_report, tag2_report, \
     tagN_report, tag_report2, tag2_report2, tagN_report2, rtag_info, rtag2_info, rtagN_info, rtag_report, \
@@ -40,7 +41,13 @@ pub(super) fn parse<'a>(
     }
     let view = full_kind.strip_prefix("hv.");
     let Some((kind, _)) = V1Kind::named(view.unwrap_or(full_kind)) else {
-        let problem = format!("no such kind of report or table; the kinds are {ACCEPTED_KINDS}");
+        let kinds = KINDS.iter().map(|kind| kind.name);
+        let tables = FixedTable::ALL.into_iter().map(FixedTable::comment);
+        let question = suggest::question(view.unwrap_or(full_kind), kinds.chain(tables));
+        let mark = if question.is_empty() { ";" } else { "" };
+        let problem = format!(
+            "no such kind of report or table{question}{mark} the kinds are {ACCEPTED_KINDS}"
+        );
         return wrong(full_kind, problem);
     };
     match *rest {

@@ -63,7 +63,7 @@ impl Reader<'_> {
         }
         if self.words("PASSWORD") || self.words("ROLE") || self.words("DEFAULT ROLE") {
             return Err(SqlError::not_supported(
-                "passwords and roles are set in the configuration",
+                "this: passwords and roles are set in the configuration",
             ));
         }
         let global = self.words("GLOBAL") || self.words("PERSIST");

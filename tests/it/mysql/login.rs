@@ -354,7 +354,8 @@ fn drivers_log_in_by_either_plugin() {
          \x20   for plugin in ['mysql_native_password', 'caching_sha2_password']:\n\
          \x20       a = dict(host='127.0.0.1', port={}, user=user, password='{PASSWORD}', use_pure=True, auth_plugin=plugin)\n\
          \x20       for again in range(2):\n\
-         \x20           k = c.connect(**a); x = k.cursor(); x.execute(\"SHOW STATUS LIKE 'Ssl_cipher'\"); x.fetchall()\n\
+         \x20           k = c.connect(**a); x = k.cursor(); x.execute(\"SHOW STATUS LIKE 'Ssl_%'\"); s = dict(x.fetchall())\n\
+         \x20           assert s['Ssl_cipher'].startswith('TLS_') and s['Ssl_version'] == 'TLSv1.3', s\n\
          print('ok')",
         mysql.port()
     );

@@ -487,6 +487,26 @@ fn page_metrics_and_doctor_show_where_the_time_goes() {
         said.out.contains("bottleneck") && said.out.contains("stage/"),
         "{said:?}"
     );
+    // Without a URL it is the daemon of the configuration that is asked, and no other.
+    let http = program.site.http.to_string();
+    for what in ["--running", "--ready"] {
+        let own = run(pinbad().args(["doctor", what, "--http", &http]));
+        assert!(own.out.starts_with(&format!("{url}: ")), "{own:?}");
+        assert_eq!(own.code, Some(0), "{own:?}");
+        let other = run(pinbad().args(["doctor", what, "--http", "127.0.0.1:1"]));
+        assert_eq!(other.code, Some(1), "{other:?}");
+        assert!(other.err.contains("http://127.0.0.1:1: "), "{other:?}");
+    }
+    // Beside the daemon the machine is examined all the same.
+    let mysql = program.site.mysql.unwrap().to_string();
+    let udp = program.site.udp[0].to_string();
+    let addresses = ["--http", &http, "--mysql", &mysql, "--udp", &udp];
+    let beside = run(pinbad().arg("doctor").args(addresses));
+    assert_eq!(
+        beside.out.matches("pinbad serves at").count(),
+        3,
+        "{beside:?}"
+    );
     let nobody = run(pinbad().args(["doctor", "--running", "http://127.0.0.1:1"]));
     assert_eq!(nobody.code, Some(1), "{nobody:?}");
 }

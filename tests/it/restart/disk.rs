@@ -25,6 +25,7 @@ fn a_full_or_read_only_disk_is_said_and_the_old_snapshot_stays() {
     let kept = std::fs::read(place.path().join("snapshot")).unwrap();
 
     let filler = place.path().join("filler");
+    let mut lasts = ["", "The last stop could not write its snapshot."].into_iter();
     for (how, undo) in [("full", ""), ("ro", "rw")] {
         if how == "full" {
             let filled = std::fs::write(&filler, vec![1; 1 << 20]);
@@ -41,6 +42,17 @@ fn a_full_or_read_only_disk_is_said_and_the_old_snapshot_stays() {
             if failed > 0 { Ok(status) } else { Err(status) }
         });
         assert!(status.0["snapshot"]["error"].is_string(), "{status:?}");
+        // How the process before ended.
+        let log = program.log();
+        let message =
+            |line: &serde_json::Value| line["message"].as_str().unwrap_or_default().to_owned();
+        let mut last = log
+            .iter()
+            .map(message)
+            .filter(|it| it.starts_with("The last "));
+        let (last, expected) = (last.next().unwrap_or_default(), lasts.next().unwrap());
+        assert_eq!(last.is_empty(), expected.is_empty(), "{last}");
+        assert!(last.starts_with(expected), "{last}");
         assert_eq!(
             status.count("requests_merged"),
             50,

@@ -369,6 +369,43 @@ fn a_stop_is_heeded_without_traffic() {
     });
 }
 
+/// Those who read the counters live on until everything is written; the socket does not, so that no
+/// packet waits there for a receiver that has ended.
+#[test]
+fn a_socket_closes_with_its_receiver() {
+    let mut sockets = socket::open(&["127.0.0.1:0".parse().unwrap()], 1, 1 << 16).unwrap();
+    let socket = sockets.remove(0);
+    let address = socket.address;
+    let counters = Counters::new(1);
+    let (_, mut producers, _outlet) = TempRing::new(RingPlan::new(1000, 0, 1), &counters.sockets);
+    let producer = producers.remove(0);
+    let decoder = Decoder::new(TextLimits::default(), Hasher::new());
+    let (clock, shutdown) = (ManualClock::new(0), Shutdown::new());
+    let gauge = KernelGauge::new(&socket.socket, Arc::clone(&counters.sockets[0]));
+    let source = UdpSocket::bind("127.0.0.1:0").unwrap();
+    source.connect(address).unwrap();
+    let packet = request("web-1").encode_to_vec();
+    for _ in 0..50 {
+        source.send(&packet).unwrap();
+    }
+    thread::scope(|scope| {
+        let _stop = StopAtEnd(&shutdown);
+        let (of_socket, clock, stop) = (&counters.sockets[0], &clock, &shutdown);
+        scope.spawn(move || run(&socket, None, decoder, producer, of_socket, clock, stop));
+        wait(&counters, |now| now.datagrams_received.get() == 50);
+    });
+    gauge.refresh().unwrap();
+    // The kernel answers one, and the sender learns of that with another.
+    let start = Instant::now();
+    let error = loop {
+        match source.send(&packet) {
+            Err(error) => break error,
+            Ok(_) => assert!(start.elapsed() < Duration::from_secs(60), "it is open"),
+        }
+    };
+    assert_eq!(error.kind(), std::io::ErrorKind::ConnectionRefused);
+}
+
 /// A pause never lasts longer than a part of the buffer, and only occurs while packets arrive fast.
 #[test]
 fn pauses_are_for_packets_that_come_fast() {

@@ -29,6 +29,11 @@ fn errors_point_at_the_part() {
     let error = refused("");
     assert_eq!((error.at, error.part.as_str()), (0, ""));
     assert!(error.problem.contains("report1 to report18"), "{error}");
+    for (near, kind) in [("tag_inf:group", "tag_info"), ("hv.tag_inof:x", "tag_info")] {
+        let error = refused(near);
+        let question = format!("table; did you mean {kind:?}? the kinds are info, ");
+        assert!(error.problem.contains(&question), "{error}");
+    }
 }
 
 #[test]

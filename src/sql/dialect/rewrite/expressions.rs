@@ -257,7 +257,7 @@ fn rewrite_binary(expr: &mut Expr) -> Result<(), SqlError> {
         | BinaryOperator::Or => return Ok(()),
         BinaryOperator::Assignment => {
             return Err(SqlError::not_supported(
-                "assignments to variables inside of a SELECT; SET @name = ... is done",
+                "assignments to variables inside of a SELECT; use SET @name = ...",
             ));
         }
         other => return Err(SqlError::not_supported(format!("the operator {other}"))),

@@ -145,14 +145,16 @@ pub(super) fn limits(clause: &mut LimitClause, context: &Context<'_>) -> Result<
         let rows = match &value.value {
             Value::Placeholder(_) if context.is_preparing() => Literal::Int(1),
             Value::Placeholder(name) => context.value(name)?,
-            Value::Number(written, _) => Literal::Text(written.clone()),
+            Value::Number(written, _)
+            | Value::SingleQuotedString(written)
+            | Value::DoubleQuotedString(written) => Literal::Text(written.clone()),
             _ => continue,
         };
         // Clients send a number, a fraction or a text, and 18446744073709551615 for no limit.
         let whole = rows.to_string().trim().parse().ok();
         let whole = whole.filter(|rows: &f64| *rows >= 0.0 && rows.fract() == 0.0);
         let whole = whole.ok_or_else(|| {
-            SqlError::wrong_arguments(format!("LIMIT takes a whole number, not {rows:?}"))
+            SqlError::wrong_arguments(format!("LIMIT takes a whole number from 0 on, not {rows}"))
         })?;
         *expr = number((whole as u64).min(i64::MAX as u64));
     }
