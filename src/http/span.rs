@@ -553,7 +553,7 @@ mod tests {
             ("from=now", "is not before to"),
             ("from=x", "RFC 3339"),
             ("to=-1d&from=-1h", "is not before to"),
-            ("compare=-1w", "wants from"),
+            ("compare=-1w", "needs from"),
             ("from=-1d&compare=x", "-1w"),
             ("from=-1d&tz=Berlin", "Europe/Berlin"),
         ] {

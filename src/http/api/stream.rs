@@ -347,7 +347,7 @@ mod tests {
             ("before_id=1", "GET /api/v1/requests"),
             ("rate=0", "from 1 to 20000"),
             ("rate=20001", "from 1 to 20000"),
-            ("limit=0", "from 1 to"),
+            ("limit=0", "from 1 on"),
             ("timers=yes", "accepted: 0, 1"),
             ("format=csv", "accepted: ndjson, sse"),
             ("script=/a", "script_name"),

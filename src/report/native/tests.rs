@@ -446,7 +446,7 @@ fn errors_name_the_part() {
         ),
         (
             r#"{"name": "n", "comment": "{\"level\": \"packet\", \"x\": 1}"}"#,
-            "unknown field `x`",
+            "x: is unknown; accepted: comment, level",
         ),
     ] {
         let error = refused(form);
