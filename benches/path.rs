@@ -1,11 +1,14 @@
-//! The whole path in process, one core: datagram -> decode -> ring -> merge -> pool and reports, and back out again as ticks
-//! leave the window. And the merger alone, which is the part that cannot be spread over cores.
+//! The whole path in process, one core: datagram -> decode -> ring -> merge -> pool and reports,
+//! and back out again as ticks leave the window. And the merger alone, which is the part that
+//! cannot be spread over cores.
 //!
-//! `path` and `merge`: a simulated 100,000 packets/s with a window of ten seconds and the 18 base reports: a million requests
-//! are held, and as much expires as arrives. `path 15 min` is the same at 10,000 packets/s over fifteen minutes, of which the
-//! reports hold all nine million. Goals of both: 2,000,000 packets/s without timers, 1,000,000 with five, 400,000 with five tag
-//! reports as well; the merger alone 1,500,000. The other groups show how the cost of a packet grows: with reports,
-//! distinct keys, timers and the window, always full. What the reports of a case take is told on stderr.
+//! `path` and `merge`: a simulated 100,000 packets/s with a window of ten seconds and the 18 base
+//! reports: a million requests are held, and as much expires as arrives. `path 15 min` is the same
+//! at 10,000 packets/s over fifteen minutes, of which the reports hold all nine million. Goals of
+//! both: 2,000,000 packets/s without timers, 1,000,000 with five, 400,000 with five tag reports as
+//! well; the merger alone 1,500,000. The other groups show how the cost of a packet grows: with
+//! reports, distinct keys, timers and the window, always full. What the reports of a case take is
+//! told on stderr.
 
 use std::time::Duration;
 
@@ -109,7 +112,8 @@ fn with_timers(timers: u32) -> TrafficOptions {
     }
 }
 
-/// 1 to 200 reports: over the same records, which share groups; each with a filter of its own; and over timers.
+/// 1 to 200 reports: over the same records, which share groups; each with a filter of its own; and
+/// over timers.
 fn reports(c: &mut Criterion) {
     const FIELDS: [&str; 5] = ["script_name", "server_name", "hostname", "status", "schema"];
     let all = [&["@group", "@server", "@operation"][..], &FIELDS].concat();
@@ -147,8 +151,8 @@ fn reports(c: &mut Criterion) {
     measure(c, "reports", cases, Stage::receive_and_merge);
 }
 
-/// 10 to a million distinct keys, all equally frequent: with the default limits, past which keys fold into `(other)`, and with
-/// room for all. From a million on each is seen once in the window.
+/// 10 to a million distinct keys, all equally frequent: with the default limits, past which keys
+/// fold into `(other)`, and with room for all. From a million on each is seen once in the window.
 fn keys(c: &mut Criterion) {
     let mut cases = Cases::new();
     for keys in [10, 100, 1_000, 10_000, 100_000, 1_000_000_u32] {

@@ -1,9 +1,10 @@
-//! The temporary ring: nanoseconds a request to push and pop records of 160 bytes in batches of 64, as a receiver
-//! and the merger do.
+//! The temporary ring: nanoseconds a request to push and pop records of 160 bytes in batches of 64,
+//! as a receiver and the merger do.
 //!
-//! Goal: below 10 ns a request over the copy itself (`copy_alone` is that copy, into one buffer that stays warm), so
-//! that the hand-over is lost in the 100 ns and more that decoding takes. `overwriting` is the ring with a merger
-//! that never comes; `two_threads` the hand-over between two processors, with the cache lines that move.
+//! Goal: below 10 ns a request over the copy itself (`copy_alone` is that copy, into one buffer
+//! that stays warm), so that the hand-over is lost in the 100 ns and more that decoding takes.
+//! `overwriting` is the ring with a merger that never comes; `two_threads` the hand-over between
+//! two processors, with the cache lines that move.
 
 use std::hint::black_box;
 use std::sync::Arc;

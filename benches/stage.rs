@@ -1,7 +1,8 @@
-//! The path without sockets and threads: packet -> decode -> ring -> merge -> pool and reports, with time moved by hand.
+//! The path without sockets and threads: packet -> decode -> ring -> merge -> pool and reports,
+//! with time moved by hand.
 //!
-//! Runs on one thread. A simulated second holds as many packets as the plan's rate, however long that takes, so that a window
-//! of a day passes in seconds.
+//! Runs on one thread. A simulated second holds as many packets as the plan's rate, however long
+//! that takes, so that a window of a day passes in seconds.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -71,8 +72,8 @@ impl Plan {
     }
 }
 
-/// Switches instruments on that the environment names, as `instruments.enabled` does, apart by commas: `%` for all, nothing for
-/// none. Without it none are registered.
+/// Switches instruments on that the environment names, as `instruments.enabled` does, apart by
+/// commas: `%` for all, nothing for none. Without it none are registered.
 fn measure_itself() {
     let Ok(enabled) = std::env::var("PINBAD_BENCH_INSTRUMENTS") else {
         return;
@@ -158,8 +159,8 @@ impl Stage {
         stage
     }
 
-    /// One gathering period: packets in, merged, time moved on. With every wait that receiver and merger have, and nobody to wait
-    /// for.
+    /// One gathering period: packets in, merged, time moved on. With every wait that receiver and
+    /// merger have, and nobody to wait for.
     #[inline(never)]
     pub(crate) fn receive_and_merge(&mut self) {
         let mut left = self.packets_per_merge;

@@ -1,7 +1,8 @@
 //! Time, as the stages see it: handed in, so that a test can move it by hand.
 //!
-//! Two clocks with two jobs. Everything that expires is measured on the monotonic clock, so a jump of the wall
-//! clock neither drops nor revives data. The wall clock only labels: `timestamp` columns, `as_of`, logs.
+//! Two clocks with two jobs. Everything that expires is measured on the monotonic clock, so a jump
+//! of the wall clock neither drops nor revives data. The wall clock only labels: `timestamp`
+//! columns, `as_of`, logs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +16,8 @@ pub trait Clock: Send + Sync + std::fmt::Debug {
     /// Wall-clock milliseconds since 1970-01-01 UTC; may jump either way.
     fn unix_ms(&self) -> u64;
 
-    /// Wall-clock seconds since 1970-01-01 UTC, cut to the 32 bits in which rows keep them (good until 2106).
+    /// Wall-clock seconds since 1970-01-01 UTC, cut to the 32 bits in which rows keep them (good
+    /// until 2106).
     fn unix_secs(&self) -> u32 {
         u32::try_from(self.unix_ms() / 1000).unwrap_or(u32::MAX)
     }
@@ -57,8 +59,8 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock whose monotonic reading goes on where that of another process ended, so that what that process kept need not
-/// be translated: ticks, merge times and windows mean the same in both.
+/// A clock whose monotonic reading goes on where that of another process ended, so that what that
+/// process kept need not be translated: ticks, merge times and windows mean the same in both.
 #[derive(Debug)]
 pub struct ContinuedClock {
     clock: Arc<dyn Clock>,

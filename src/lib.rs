@@ -37,10 +37,11 @@
 //! | spans that wait, if there is an `[[otlp_input]]` | `limits` |
 //! | name rules, if there are any | the number of `[[rewrite]]` entries |
 //!
-//! A module may know the ones before it, never the ones after it. `daemon` alone knows all of them. Everything up to
-//! `report` is plain code on its own threads; tasks begin at `query`.
+//! A module may know the ones before it, never the ones after it. `daemon` alone knows all of them.
+//! Everything up to `report` is plain code on its own threads; tasks begin at `query`.
 //!
-//! Beside the path: `cli` has one module a command of the program, and [`manual`] is for those who run it.
+//! Beside the path: `cli` has one module a command of the program, and [`manual`] is for those who
+//! run it.
 
 pub mod config;
 

@@ -183,7 +183,8 @@ const _: () = {
     // Any datagram's records fit one block (and the decoder's own buffer, which is as large).
     assert!(DATAGRAM_BYTES_MAX * RECORD_GROWTH_MAX <= RECORD_BYTES_MAX);
     assert!(RECORD_BYTES_MAX <= BLOCK_BYTES);
-    // A record has 16 bits for the length of a text (all ones: absent) and for the count of a tag set.
+    // A record has 16 bits for the length of a text (all ones: absent) and for the count of a tag
+    // set.
     assert!(TEXT_BYTES_MAX < u16::MAX as usize);
     assert!(TEXT_BYTES_MIN <= TEXT_BYTES_DEFAULT && TEXT_BYTES_DEFAULT <= TEXT_BYTES_MAX);
     assert!(SCRIPT_NAME_BYTES_DEFAULT <= TEXT_BYTES_MAX);

@@ -1,7 +1,7 @@
 //! The program: arguments, one command, its exit code.
 //!
-//! Exit codes are 0 ok, 1 failure, 2 wrong usage or configuration (clap's own usage errors are 2 as well). The main thread
-//! of `serve` only waits for signals; the daemon's threads are its own.
+//! Exit codes are 0 ok, 1 failure, 2 wrong usage or configuration (clap's own usage errors are 2 as
+//! well). The main thread of `serve` only waits for signals; the daemon's threads are its own.
 
 use std::io::{IsTerminal, stderr, stdin, stdout};
 use std::path::PathBuf;

@@ -1,7 +1,8 @@
 //! The manual: pages for those who run pinbad, beside the README. [`index`] lists them.
 //!
-//! Each page is a Markdown file in `src/manual/`, which reads well on its own; here they are part of `cargo doc`. A page
-//! that no longer says what the code does is a defect like any other: change both together.
+//! Each page is a Markdown file in `src/manual/`, which reads well on its own; here they are part
+//! of `cargo doc`. A page that no longer says what the code does is a defect like any other: change
+//! both together.
 
 #[doc = include_str!("manual/access.md")]
 pub mod access {}

@@ -67,7 +67,8 @@ pub struct Live {
     arrivals: Arrivals,
 }
 
-/// The lock under which [`Live`] is shared. Hold it for microseconds where you can, for milliseconds at most.
+/// The lock under which [`Live`] is shared. Hold it for microseconds where you can, for
+/// milliseconds at most.
 pub type SharedLive = Arc<RwLock<Live>>;
 
 /// Takes the lock for reading.

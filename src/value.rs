@@ -33,7 +33,8 @@ impl ColumnType {
         matches!(self, Self::Varchar(_) | Self::Text)
     }
 
-    /// The type's name in JSON column lists: `bigint`, `int`, `float`, `double`, `varchar(N)`, `text`.
+    /// The type's name in JSON column lists: `bigint`, `int`, `float`, `double`, `varchar(N)`,
+    /// `text`.
     #[must_use]
     pub fn name(self) -> Cow<'static, str> {
         match self {

@@ -74,8 +74,8 @@ fn fetch(client: &Client, path: &str) -> io::Result<(f64, u64)> {
 pub(crate) const BESIDE: &str =
     "packets/s | packets lost | ingest CPU a packet | answers/s | median | 99 % | CPU an answer";
 
-/// Sends packets while a thread for each of `clients` fetches the paths that it names, so many a second or one after the
-/// other (0).
+/// Sends packets while a thread for each of `clients` fetches the paths that it names, so many a
+/// second or one after the other (0).
 pub(crate) fn beside(
     daemon: &Daemon,
     load: &Load,
@@ -135,7 +135,8 @@ pub(crate) fn fetch_until(
             continue;
         }
         if let Some(pause) = Duration::from_secs(1).checked_div(per_second) {
-            // Little is made up for: a daemon that answers too slowly gets fewer queries, and the table says so.
+            // Little is made up for: a daemon that answers too slowly gets fewer queries, and the
+            // table says so.
             due = (due + pause).max(now.saturating_sub(Duration::from_millis(100)));
         }
         took.push(fetch(client, &path())?.0);

@@ -1,8 +1,10 @@
-//! The daemon against the bare loop, round by round, then memory and answers once the pools are full.
+//! The daemon against the bare loop, round by round, then memory and answers once the pools are
+//! full.
 //!
-//! In each round both get the same packets one right after the other, so that what else the machine does falls on both. Of
-//! rates the best round counts, of processor time the median. The window is a few seconds long while rates are measured, so
-//! that as much expires as arrives; memory and answers are measured with the default one.
+//! In each round both get the same packets one right after the other, so that what else the machine
+//! does falls on both. Of rates the best round counts, of processor time the median. The window is
+//! a few seconds long while rates are measured, so that as much expires as arrives; memory and
+//! answers are measured with the default one.
 
 use std::ffi::OsStr;
 use std::thread;
@@ -16,8 +18,9 @@ use crate::receiver::{Daemon, Receiver, Sink};
 use crate::table::Table;
 use crate::{Options, Result};
 
-/// A name; which packets (0 without timers, 1 with five); tag reports; the lossless rate in parts of the bare loop's, at
-/// least; and processor time a packet at the paced rate at most, microseconds.
+/// A name; which packets (0 without timers, 1 with five); tag reports; the lossless rate in parts
+/// of the bare loop's, at least; and processor time a packet at the paced rate at most,
+/// microseconds.
 type Case = (&'static str, usize, usize, f64, f64);
 
 /// The report with the most rows.
@@ -218,7 +221,8 @@ fn memory_and_answers(options: &Options, rate: f64, mut table: Table) -> Result<
     )))
 }
 
-/// A daemon, of this build unless another program is given, with what the options ask for, more settings, and reports with these COMMENTs.
+/// A daemon, of this build unless another program is given, with what the options ask for, more
+/// settings, and reports with these COMMENTs.
 pub(crate) fn start(
     options: &Options,
     program: Option<&OsStr>,

@@ -1,8 +1,10 @@
-//! Thirty days of the past, and how long questions about them take: `cargo bench --bench daemon -- --history`.
+//! Thirty days of the past, and how long questions about them take:
+//! `cargo bench --bench daemon -- --history`.
 //!
-//! The folder is written by the daemon's own store: 2,000 scripts on 20 hosts, an hour's requests of each key in one minute, but
-//! of the last two hours in all of them. The report with 40,000 keys has all hours of the last two days alone (`--quick`) or of
-//! all days. Then a daemon opens it and answers over HTTP.
+//! The folder is written by the daemon's own store: 2,000 scripts on 20 hosts, an hour's requests
+//! of each key in one minute, but of the last two hours in all of them. The report with 40,000 keys
+//! has all hours of the last two days alone (`--quick`) or of all days. Then a daemon opens it and
+//! answers over HTTP.
 
 use std::fs::File;
 use std::path::Path;

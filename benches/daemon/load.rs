@@ -20,13 +20,14 @@ pub(crate) const FILLING: &str = "--timers=5 --distribution=each --corpus=100000
 pub(crate) const FILL: &str = "--count=1000000";
 /// How long after the last packet all may take to be accounted for.
 const SETTLE_MAX: Duration = Duration::from_secs(20);
-/// A receiver keeps up if what waits in buffers after the last packet is gone within this share of the trial, or within a
-/// few gathering periods.
+/// A receiver keeps up if what waits in buffers after the last packet is gone within this share of
+/// the trial, or within a few gathering periods.
 const BACKLOG_MAX: (f64, Duration) = (0.05, Duration::from_millis(60));
 /// How narrow the bounds of the search become, as a share of the rate.
 const PRECISION: f64 = 0.04;
 
-/// How packets are sent at `rate` a second (0: as fast as the sender can), as flags of `pinbad load`.
+/// How packets are sent at `rate` a second (0: as fast as the sender can), as flags of
+/// `pinbad load`.
 pub(crate) fn pace(rate: f64, duration: Duration) -> String {
     format!("--rate={rate} --duration={}ms", duration.as_millis())
 }
@@ -80,8 +81,9 @@ impl Load {
         })
     }
 
-    /// First as fast as the sender can: if that is lossless, the sender is the limit. If not, the interval below it is halved
-    /// until it is narrow enough or `trials_max` are used up. A trial that failed by bad luck costs precision, never the bound.
+    /// First as fast as the sender can: if that is lossless, the sender is the limit. If not, the
+    /// interval below it is halved until it is narrow enough or `trials_max` are used up. A trial
+    /// that failed by bad luck costs precision, never the bound.
     pub(crate) fn highest_lossless(
         &self,
         to: &dyn Receiver,
@@ -137,7 +139,8 @@ pub(crate) struct Trial {
 }
 
 impl Trial {
-    /// Runs `send`, which returns how many packets it sent in how many seconds, and waits until they are accounted for.
+    /// Runs `send`, which returns how many packets it sent in how many seconds, and waits until
+    /// they are accounted for.
     fn of(to: &dyn Receiver, send: impl FnOnce() -> Result<(u64, f64)>) -> Result<Self> {
         let (before, cpu) = (to.counts()?, to.cpu());
         let (sent, seconds) = send()?;

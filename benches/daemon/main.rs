@@ -1,10 +1,12 @@
 //! The whole daemon, measured from outside: `cargo bench --bench daemon` prints tables in markdown.
 //!
-//! Without a flag: the highest lossless rate and the processor time of a packet against a bare receive loop, memory, and
-//! how long answers take. With `--queries`: SQL over full pools, and queries beside packets; with `--samples`: samples of PHP's
-//! stat extension; with `--history`: questions about thirty days of the past; with `--turns`: what a packet costs two builds of
-//! the daemon. `PINBAD_PROGRAM` is another program to measure. The daemon is a child process (`receiver`), the sender is that of `pinbad load`; all packets go over loopback, and every wait has an end. Progress goes
-//! to stderr.
+//! Without a flag: the highest lossless rate and the processor time of a packet against a bare
+//! receive loop, memory, and how long answers take. With `--queries`: SQL over full pools, and
+//! queries beside packets; with `--samples`: samples of PHP's stat extension; with `--history`:
+//! questions about thirty days of the past; with `--turns`: what a packet costs two builds of the
+//! daemon. `PINBAD_PROGRAM` is another program to measure. The daemon is a child process
+//! (`receiver`), the sender is that of `pinbad load`; all packets go over loopback, and every wait
+//! has an end. Progress goes to stderr.
 #![expect(
     clippy::print_stdout,
     clippy::print_stderr,
@@ -29,7 +31,8 @@ type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 /// Measure the daemon against a bare receive loop.
 #[derive(Debug, Parser)]
 struct Options {
-    /// Statements over a million requests and five million timers, and queries beside packets, instead
+    /// Statements over a million requests and five million timers, and queries beside packets,
+    /// instead
     #[arg(long)]
     queries: bool,
     /// Samples of PHP's stat extension, at 10,000 and 300,000 a second and beside readers, instead

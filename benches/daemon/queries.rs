@@ -1,7 +1,8 @@
 //! Queries over full pools: how long SQL statements take, and that no packet is lost meanwhile.
 //!
-//! A daemon with the default settings gets a million requests with five timers each. Then one client runs each statement many
-//! times over HTTP, and at the end clients read a report, or run some of the statements, while packets arrive at a steady rate.
+//! A daemon with the default settings gets a million requests with five timers each. Then one
+//! client runs each statement many times over HTTP, and at the end clients read a report, or run
+//! some of the statements, while packets arrive at a steady rate.
 
 use std::collections::HashMap;
 use std::ops::RangeInclusive;

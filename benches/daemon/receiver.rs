@@ -177,7 +177,8 @@ impl Receiver for Daemon {
         let status = self.get("/api/v1/status")?;
         let number = |name: &str| status[name].as_u64().ok_or(format!("no {name} in /status"));
         Ok(Counts {
-            // What `load` sends is valid and holds one request each; what is not would be missing here and be seen.
+            // What `load` sends is valid and holds one request each; what is not would be missing
+            // here and be seen.
             done: number("requests_merged")?,
             lost: number("kernel_drops")? + number("requests_overwritten")?,
         })

@@ -1,8 +1,9 @@
 //! Samples of PHP's `stat` extension: what they cost, and how long whoever sends them waits.
 //!
-//! A thread of this process stands in for the extension: it serves a Unix socket and writes lines at a fixed rate, one by one as
-//! the extension does (at the high rate thirty at a time), and notes how long each write took. Beside the last run clients
-//! ask for everything that takes long, of a full pool, one question after the other.
+//! A thread of this process stands in for the extension: it serves a Unix socket and writes lines
+//! at a fixed rate, one by one as the extension does (at the high rate thirty at a time), and notes
+//! how long each write took. Beside the last run clients ask for everything that takes long, of a
+//! full pool, one question after the other.
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
@@ -142,7 +143,8 @@ struct Waits {
 }
 
 impl Extension {
-    /// Writes so many lines a second, `piece` of them at once, for as long as `goes_on` says of the number that were sent.
+    /// Writes so many lines a second, `piece` of them at once, for as long as `goes_on` says of the
+    /// number that were sent.
     fn play(
         &mut self,
         rate: f64,

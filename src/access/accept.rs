@@ -1,7 +1,8 @@
 //! The accept loop of a front end, and how its open connections end.
 //!
-//! HTTP and the MySQL wire accept connections in the same way. When `accept` fails (out of file descriptors, out of memory),
-//! the loop logs it, at most once a minute, pauses and tries again: open connections go on, and a busy loop helps nobody.
+//! HTTP and the MySQL wire accept connections in the same way. When `accept` fails (out of file
+//! descriptors, out of memory), the loop logs it, at most once a minute, pauses and tries again:
+//! open connections go on, and a busy loop helps nobody.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -40,7 +41,8 @@ impl Acceptor {
         }
     }
 
-    /// The next connection and where it comes from. May be dropped while it waits: no connection is lost.
+    /// The next connection and where it comes from. May be dropped while it waits: no connection is
+    /// lost.
     pub async fn next(&mut self) -> (TcpStream, SocketAddr) {
         loop {
             match self.listener.accept().await {
@@ -59,7 +61,8 @@ impl Acceptor {
     }
 }
 
-/// Waits until all connections have ended, but not longer than `grace`; what is left then is cut off.
+/// Waits until all connections have ended, but not longer than `grace`; what is left then is cut
+/// off.
 pub async fn finish(mut connections: JoinSet<()>, grace: Duration) {
     let all = async { while connections.join_next().await.is_some() {} };
     if tokio::time::timeout(grace, all).await.is_err() {

@@ -1,11 +1,12 @@
 //! How often a peer may fail to log in: guessing is slow whoever guesses, in memory that is fixed.
 //!
-//! Each peer has a place among [`FAILED_LOGIN_PLACES`], by a keyed hash of its address (of an IPv6 address the network of
-//! 64 bits, which is what one customer gets). A place is one number: the moment at which all of its failures are
-//! forgotten. Every attempt to log in moves it on by [`FAILED_LOGIN_MS`], a success moves it back; when it is more than
-//! [`FAILED_LOGINS_BURST`] attempts ahead of now, further attempts are refused without being looked at, so that a right
-//! guess gives as little away as a wrong one. Two peers may share a place, and then share the bound: with thousands of
-//! guessing peers that is what is wanted, with a few it does not happen.
+//! Each peer has a place among [`FAILED_LOGIN_PLACES`], by a keyed hash of its address (of an IPv6
+//! address the network of 64 bits, which is what one customer gets). A place is one number: the
+//! moment at which all of its failures are forgotten. Every attempt to log in moves it on by
+//! [`FAILED_LOGIN_MS`], a success moves it back; when it is more than [`FAILED_LOGINS_BURST`]
+//! attempts ahead of now, further attempts are refused without being looked at, so that a right
+//! guess gives as little away as a wrong one. Two peers may share a place, and then share the
+//! bound: with thousands of guessing peers that is what is wanted, with a few it does not happen.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -24,7 +25,8 @@ pub struct Attempts {
 }
 
 impl Attempts {
-    /// One attempt of `peer` is about to be looked at, and counts as failed until [`Attempts::succeeded`] is told otherwise.
+    /// One attempt of `peer` is about to be looked at, and counts as failed until
+    /// [`Attempts::succeeded`] is told otherwise.
     ///
     /// # Errors
     /// Too many have failed: after how many milliseconds the next will be looked at.
@@ -51,8 +53,9 @@ impl Attempts {
         });
     }
 
-    /// The first of some peers that does not share the place of `peer`, for tests: the key is drawn anew for each table,
-    /// and any two addresses share a place in one table of [`FAILED_LOGIN_PLACES`].
+    /// The first of some peers that does not share the place of `peer`, for tests: the key is drawn
+    /// anew for each table, and any two addresses share a place in one table of
+    /// [`FAILED_LOGIN_PLACES`].
     #[cfg(test)]
     pub(super) fn elsewhere(&self, peer: IpAddr, among: impl Fn(u8) -> String) -> IpAddr {
         let mut others = (0..=255).map(|n| among(n).parse().unwrap());

@@ -1,7 +1,8 @@
 //! Reads from a certificate until when it is valid.
 //!
-//! rustls hands certificates on and checks those of others; of one's own it tells nothing. The few fields before the validity are
-//! skipped by their lengths (X.509 in DER); whatever does not look like that has no answer.
+//! rustls hands certificates on and checks those of others; of one's own it tells nothing. The few
+//! fields before the validity are skipped by their lengths (X.509 in DER); whatever does not look
+//! like that has no answer.
 
 use chrono::NaiveDateTime;
 

@@ -1,9 +1,9 @@
 //! Limits of connections: so many in all, and so many for one peer.
 //!
-//! A front end takes a [`Place`] for each connection before it does anything for it, and the place is free again when it is
-//! dropped. One peer (of IPv6 a network of 64 bits) cannot take all of them, so a client that leaks connections, or an
-//! attacker with one address, leaves others theirs. The table has an entry for each peer that has a place, hence no more
-//! than there are places.
+//! A front end takes a [`Place`] for each connection before it does anything for it, and the place
+//! is free again when it is dropped. One peer (of IPv6 a network of 64 bits) cannot take all of
+//! them, so a client that leaks connections, or an attacker with one address, leaves others theirs.
+//! The table has an entry for each peer that has a place, hence no more than there are places.
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -1,22 +1,24 @@
 //! Digests of passwords and tokens, and how a peer's proof is checked against them.
 //!
-//! Nothing here can be turned back into what it was made of. Comparisons take the same time wherever the difference is
-//! (`subtle`). The digests are those that MySQL's two ways to log in ask for:
+//! Nothing here can be turned back into what it was made of. Comparisons take the same time
+//! wherever the difference is (`subtle`). The digests are those that MySQL's two ways to log in ask
+//! for:
 //!
 //! ```text
 //!   mysql_native_password   kept: N = SHA1(SHA1(password))      sent: SHA1(password) xor SHA1(salt, N)
 //!   caching_sha2_password   kept: S = SHA256(SHA256(password))  sent: SHA256(password) xor SHA256(S, salt)
 //! ```
 //!
-//! so one who reads the memory of the daemon has what MySQL's own user table would give, and a peer's proof is checked
-//! without the password being here.
+//! so one who reads the memory of the daemon has what MySQL's own user table would give, and a
+//! peer's proof is checked without the password being here.
 
 use std::fmt;
 
 use ring::digest::{Context, SHA1_FOR_LEGACY_USE_ONLY, SHA256};
 use subtle::{Choice, ConstantTimeEq};
 
-/// The digests of a password. Digests can be compared with `==`; a peer's proof is checked by the methods.
+/// The digests of a password. Digests can be compared with `==`; a peer's proof is checked by the
+/// methods.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Password {
     /// SHA1 of SHA1.
@@ -51,7 +53,8 @@ impl Password {
         }
     }
 
-    /// Whether `response` is what a client that has the password answers to `salt` under `mysql_native_password`.
+    /// Whether `response` is what a client that has the password answers to `salt` under
+    /// `mysql_native_password`.
     pub(super) fn answers_native(&self, salt: &[u8], response: &[u8]) -> Choice {
         let Ok(mut stage1) = <[u8; 20]>::try_from(response) else {
             return Choice::from(0);
@@ -60,7 +63,8 @@ impl Password {
         sha1(&[&stage1]).ct_eq(&self.native)
     }
 
-    /// The same under `caching_sha2_password`; no answer is right when only the other hash is known, which takes as long.
+    /// The same under `caching_sha2_password`; no answer is right when only the other hash is
+    /// known, which takes as long.
     pub(super) fn answers_sha2(&self, salt: &[u8], response: &[u8]) -> Choice {
         let Ok(mut stage1) = <[u8; 32]>::try_from(response) else {
             return Choice::from(0);
@@ -143,7 +147,8 @@ mod tests {
         }
     }
 
-    /// Computed with Python's hashlib from the formulas of MySQL's protocol documentation, as a client does it.
+    /// Computed with Python's hashlib from the formulas of MySQL's protocol documentation, as a
+    /// client does it.
     #[test]
     fn a_clients_answers_are_known_from_others() {
         let salt = *b"abcdefghijklmnopqrst";

@@ -1,9 +1,10 @@
 //! Who may: users, roles and proofs, for every way in to what the daemon knows.
 //!
-//! A front end (`http`, the MySQL wire) has an [`Access`] and shows it what a peer brought: a password, a token, an answer
-//! to a salt. It gets an [`Identity`] with a [`Role`], or [`Denied`]. What nobody asked a proof for is
-//! [`Access::anonymous`]. Any thread may ask; nothing blocks, and the users can be replaced while it is asked. Who stays longer
-//! than one question holds a [`Pass`], and goes when it is [revoked](Pass::revoked).
+//! A front end (`http`, the MySQL wire) has an [`Access`] and shows it what a peer brought: a
+//! password, a token, an answer to a salt. It gets an [`Identity`] with a [`Role`], or [`Denied`].
+//! What nobody asked a proof for is [`Access::anonymous`]. Any thread may ask; nothing blocks, and
+//! the users can be replaced while it is asked. Who stays longer than one question holds a
+//! [`Pass`], and goes when it is [revoked](Pass::revoked).
 //!
 //! | configured | a peer without credentials is | with wrong ones |
 //! |---|---|---|
@@ -11,9 +12,11 @@
 //! | users | refused | refused |
 //! | users and `allow_anonymous` | read | refused |
 //!
-//! Beside that, what front ends share: taking connections ([`accept`]), how many each peer may have ([`connection_limits`]) and TLS ([`tls`]).
+//! Beside that, what front ends share: taking connections ([`accept`]), how many each peer may have
+//! ([`connection_limits`]) and TLS ([`tls`]).
 //!
-//! Failed logins are slow and counted ([`attempts`]); secrets are kept as digests (`digest`) and shown nowhere.
+//! Failed logins are slow and counted ([`attempts`]); secrets are kept as digests (`digest`) and
+//! shown nowhere.
 
 pub mod accept;
 pub mod attempts;
@@ -39,7 +42,8 @@ use crate::telemetry::log::Limit;
 /// Who a peer turned out to be.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
-    /// The name of the user; `None`: nobody in particular. The same `Arc` for as long as role and secrets are the same.
+    /// The name of the user; `None`: nobody in particular. The same `Arc` for as long as role and
+    /// secrets are the same.
     pub name: Option<Arc<str>>,
     /// Its role.
     pub role: Role,
@@ -93,8 +97,8 @@ impl UserStore {
         }
     }
 
-    /// Other users from now on. Who is in stays in when its role and secrets are what they were; the others' passes are
-    /// revoked.
+    /// Other users from now on. Who is in stays in when its role and secrets are what they were;
+    /// the others' passes are revoked.
     pub fn replace(&self, mut users: Users) {
         self.users.send_modify(|now| {
             users.stay(now);
@@ -196,8 +200,9 @@ impl Access {
         })
     }
 
-    /// An answer to the 20 bytes of `salt` under `caching_sha2_password`: 32 bytes. One that is not known for right, whoever
-    /// is named, is for the full exchange: ask for the password over TLS, then [`Unproved::password`]. It is one attempt.
+    /// An answer to the 20 bytes of `salt` under `caching_sha2_password`: 32 bytes. One that is not
+    /// known for right, whoever is named, is for the full exchange: ask for the password over TLS,
+    /// then [`Unproved::password`]. It is one attempt.
     ///
     /// # Errors
     /// [`Denied::TooMany`].
@@ -246,7 +251,8 @@ impl Access {
         begun.map_err(|wait_ms| Denied::TooMany { wait_ms })
     }
 
-    /// Counts a failed attempt, and logs it; `name` is who was named, `None` that of nobody: a token.
+    /// Counts a failed attempt, and logs it; `name` is who was named, `None` that of nobody: a
+    /// token.
     fn failed(&self, peer: IpAddr, name: Option<&str>) {
         self.store.attempts.counters.logins_failed.add(1);
         let now_ms = self.store.clock.mono_ms();
@@ -325,8 +331,8 @@ impl Pass {
         }
     }
 
-    /// Waits until it is not good any more: the user went, or has another role or other secrets; or nobody needed a proof,
-    /// and now one does. Ends at once when that is so already.
+    /// Waits until it is not good any more: the user went, or has another role or other secrets; or
+    /// nobody needed a proof, and now one does. Ends at once when that is so already.
     pub async fn revoked(&self) {
         let mut users = self.access.store.users.subscribe();
         // The store is held here, so there is always another change to wait for.

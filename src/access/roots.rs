@@ -1,7 +1,9 @@
-//! Whose signature under a server's certificate counts, a daemon's or ClickHouse's: those in a file, or those that the system trusts.
+//! Whose signature under a server's certificate counts, a daemon's or ClickHouse's: those in a
+//! file, or those that the system trusts.
 //!
-//! Read only when an address begins with `https`. The system's are one file whose place depends on the system; the variable
-//! `SSL_CERT_FILE` names another, as for curl. A daemon whose certificate was signed by nobody in there is not asked.
+//! Read only when an address begins with `https`. The system's are one file whose place depends on
+//! the system; the variable `SSL_CERT_FILE` names another, as for curl. A daemon whose certificate
+//! was signed by nobody in there is not asked.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,7 +19,8 @@ const PLACES: [&str; 4] = [
     "/etc/ssl/cert.pem",
 ];
 
-/// How TLS is done with these roots, or with the system's. Before the file stands the name of the setting that gives it.
+/// How TLS is done with these roots, or with the system's. Before the file stands the name of the
+/// setting that gives it.
 ///
 /// # Errors
 /// Says which file cannot be used and why.

@@ -1,9 +1,10 @@
 //! TLS: a certificate and its key from PEM files, ready for rustls.
 //!
-//! Read when the daemon starts (and by `pinbad check`), and anew when it is told to: [`Tls::read_again`] says whether the
-//! files can be used, [`Tls::replace`] changes what the next connection gets; connections that are open keep theirs. TLS
-//! 1.2 and 1.3 with the ring provider, named here rather than installed for the process, so that no other library's
-//! choice changes it. Errors name the setting, the file and what is wrong with it.
+//! Read when the daemon starts (and by `pinbad check`), and anew when it is told to:
+//! [`Tls::read_again`] says whether the files can be used, [`Tls::replace`] changes what the next
+//! connection gets; connections that are open keep theirs. TLS 1.2 and 1.3 with the ring provider,
+//! named here rather than installed for the process, so that no other library's choice changes it.
+//! Errors name the setting, the file and what is wrong with it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -186,7 +187,8 @@ fn private_key(pem: &[u8]) -> Result<PrivateKeyDer<'static>, String> {
     })
 }
 
-/// Whether `words` stand in a `-----BEGIN` line, or in the headers of the older way to encrypt keys.
+/// Whether `words` stand in a `-----BEGIN` line, or in the headers of the older way to encrypt
+/// keys.
 fn has(pem: &[u8], words: &str) -> bool {
     String::from_utf8_lossy(pem)
         .lines()

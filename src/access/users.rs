@@ -1,8 +1,9 @@
 //! The users: names, roles and what is kept of their secrets.
 //!
-//! Made from the configuration when the daemon starts, and anew when it is told to read that again. The files and variables
-//! that hold secrets are read here and nowhere else; what remains of them is digests. A table of at most [`USERS_MAX`]
-//! (`limits.rs`), searched from end to end: a lookup takes as long for a name that exists as for one that does not.
+//! Made from the configuration when the daemon starts, and anew when it is told to read that again.
+//! The files and variables that hold secrets are read here and nowhere else; what remains of them
+//! is digests. A table of at most [`USERS_MAX`] (`limits.rs`), searched from end to end: a lookup
+//! takes as long for a name that exists as for one that does not.
 //!
 //! [`USERS_MAX`]: crate::limits::USERS_MAX
 
@@ -77,8 +78,8 @@ impl Users {
         self.users.iter().any(|user| *user.name == *name)
     }
 
-    /// Reads the secrets of the configured users; `variable` reads the environment. Logs a warning for files that everybody
-    /// may read.
+    /// Reads the secrets of the configured users; `variable` reads the environment. Logs a warning
+    /// for files that everybody may read.
     ///
     /// # Errors
     /// The first secret that cannot be read or used.
@@ -131,7 +132,8 @@ impl Users {
         user.map(|user| user.role)
     }
 
-    /// Users that are what they were before go on under the same name, to the pointer ([`Users::has`]).
+    /// Users that are what they were before go on under the same name, to the pointer
+    /// ([`Users::has`]).
     pub(super) fn stay(&mut self, before: &Self) {
         for user in &mut self.users {
             let same = before.users.iter().find(|known| *known == user);
@@ -237,7 +239,8 @@ fn trimmed(mut bytes: Vec<u8>) -> Result<Vec<u8>, String> {
     }
 }
 
-/// The first bytes of a file. One that holds a `secret` is warned about when all users of the machine may read it.
+/// The first bytes of a file. One that holds a `secret` is warned about when all users of the
+/// machine may read it.
 pub(super) fn read_file(path: &Path, bytes_max: usize, secret: bool) -> Result<Vec<u8>, String> {
     let read = || {
         let file = std::fs::File::open(path)?;

@@ -1,8 +1,9 @@
 //! The rules, what their windows hold, and their alerts: second after second.
 //!
-//! [`Engine::take`] is given every second once it is over. The thread of the daemon does that with seconds of the stream, `pinbad
-//! alert test` with minutes of history. Steps are multiples of the time that has passed, by the wall clock's seconds at the start:
-//! when that is set, nothing moves. Pure: no clock, no thread.
+//! [`Engine::take`] is given every second once it is over. The thread of the daemon does that with
+//! seconds of the stream, `pinbad alert test` with minutes of history. Steps are multiples of the
+//! time that has passed, by the wall clock's seconds at the start: when that is set, nothing moves.
+//! Pure: no clock, no thread.
 
 use std::sync::Arc;
 

@@ -6,8 +6,9 @@
 //!   value:      a column | a number, with or without a unit | "(" sum ")"
 //! ```
 //!
-//! Columns are those of the report, those of the native form and any percentile (`p99_9`). A number with a unit of time or of
-//! size is taken into the unit of what stands on the other side, and refused where that has none. Pure.
+//! Columns are those of the report, those of the native form and any percentile (`p99_9`). A number
+//! with a unit of time or of size is taken into the unit of what stands on the other side, and
+//! refused where that has none. Pure.
 
 use std::fmt;
 
@@ -45,8 +46,8 @@ enum Dimension {
 
 const COMPARISONS: [&str; 6] = [">=", "<=", "==", "!=", ">", "<"];
 
-/// Units of numbers, with the dimension and how many of its usual unit they are; of smaller ones, how many make one of those,
-/// below 0: 700 ms are 0.7 s exactly.
+/// Units of numbers, with the dimension and how many of its usual unit they are; of smaller ones,
+/// how many make one of those, below 0: 700 ms are 0.7 s exactly.
 const UNITS: [(&str, Dimension, f64); 14] = [
     ("us", Dimension::Seconds, -1e6),
     ("ms", Dimension::Seconds, -1e3),

@@ -1,8 +1,9 @@
-//! From the stream of seconds to the rules: the rows that one of them concerns, on the series thread.
+//! From the stream of seconds to the rules: the rows that one of them concerns, on the series
+//! thread.
 //!
-//! What is concerned with a row is remembered by its id, so a row that is of no interest costs a look-up. Objectives need no row:
-//! their requests are counted here. Bounded: ids are forgotten when there are [`IDS_MAX`], and seconds that nobody takes give way,
-//! oldest first.
+//! What is concerned with a row is remembered by its id, so a row that is of no interest costs a
+//! look-up. Objectives need no row: their requests are counted here. Bounded: ids are forgotten
+//! when there are [`IDS_MAX`], and seconds that nobody takes give way, oldest first.
 
 use std::sync::Arc;
 

@@ -6,8 +6,10 @@
 //!   a thread each: View -(what it was told)-> Alertmanager, webhook
 //! ```
 //!
-//! An objective is two rules, whose budget [`objective`] keeps. Front ends hold an [`Alerts`]: the view is replaced as a whole and read without waiting. Without an `[[alert]]` no thread runs
-//! and nothing is kept. Bounded by `alerting.memory`, the queue and the rows of a rule ([`crate::limits`]).
+//! An objective is two rules, whose budget [`objective`] keeps. Front ends hold an [`Alerts`]: the
+//! view is replaced as a whole and read without waiting. Without an `[[alert]]` no thread runs and
+//! nothing is kept. Bounded by `alerting.memory`, the queue and the rows of a rule
+//! ([`crate::limits`]).
 
 pub mod engine;
 pub mod expression;
@@ -120,7 +122,8 @@ pub struct ObjectiveView {
     pub objective: Arc<Objective>,
     /// What was counted in its period.
     pub count: Count,
-    /// The part of its budget that is left, below 0 when more was used; `None`: there were no requests.
+    /// The part of its budget that is left, below 0 when more was used; `None`: there were no
+    /// requests.
     pub left: Option<f64>,
     /// How it burns.
     pub burns: [Burn; 3],
@@ -294,7 +297,8 @@ impl Alerts {
         ended
     }
 
-    /// How many alerts are in a state, by name and severity: `silenced` is one beside those of the table.
+    /// How many alerts are in a state, by name and severity: `silenced` is one beside those of the
+    /// table.
     #[must_use]
     pub fn counts(&self) -> BTreeMap<(String, &'static str, String), u64> {
         let mut counts = BTreeMap::new();

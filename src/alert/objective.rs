@@ -1,12 +1,14 @@
-//! Objectives: which part of the requests was good, how fast the budget for others burns, and what is left of it.
+//! Objectives: which part of the requests was good, how fast the budget for others burns, and what
+//! is left of it.
 //!
 //! ```text
 //!   b = 1 - objective      burn = (bad / total) / b      left = 1 - bad / (b x total), over the period
 //! ```
 //!
-//! Two windows of each of [`BURNS`] must exceed its burn rate: the long one says that it matters, the short one that it goes on.
-//! Sums are whole numbers, so what is compared is exact. The far end of a window of up to an hour is exact to the second, that of
-//! 6 h to 10 s, of 3 d to a minute, of the period to an hour. Bounded: [`BYTES_MAX`] an objective. Pure: no clock, no thread.
+//! Two windows of each of [`BURNS`] must exceed its burn rate: the long one says that it matters,
+//! the short one that it goes on. Sums are whole numbers, so what is compared is exact. The far end
+//! of a window of up to an hour is exact to the second, that of 6 h to 10 s, of 3 d to a minute, of
+//! the period to an hour. Bounded: [`BYTES_MAX`] an objective. Pure: no clock, no thread.
 
 #[cfg(test)]
 mod tests;
@@ -70,7 +72,8 @@ impl BurnRate {
     }
 }
 
-/// Steps that sums are kept in: their length and windows, seconds. The last one is for the period too.
+/// Steps that sums are kept in: their length and windows, seconds. The last one is for the period
+/// too.
 const STEPS: [(u64, &[u64]); 4] = [
     (1, &[300, 1_800, 3_600]),
     (10, &[21_600]),
@@ -393,7 +396,8 @@ impl Budget {
     }
 }
 
-/// Whether somebody of this severity is to be told, and the fastest rate that says so: any of its pairs will do.
+/// Whether somebody of this severity is to be told, and the fastest rate that says so: any of its
+/// pairs will do.
 #[must_use]
 pub fn verdict(burns: &[Burn], severity: &str) -> (Truth, Option<f64>) {
     let of_severity = || burns.iter().filter(|it| it.rate.severity == severity);

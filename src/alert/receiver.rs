@@ -1,11 +1,13 @@
-//! Who is told: Alertmanagers and a webhook, each by the difference between what is and what it has confirmed.
+//! Who is told: Alertmanagers and a webhook, each by the difference between what is and what it has
+//! confirmed.
 //!
 //! ```text
 //!   alerts as they are  -(what it was told)->  messages, 64 a POST  -(2xx)->  what it was told
 //! ```
 //!
-//! There is no queue of events, so nothing is lost while a receiver is away and nothing is told twice after a restart: what it
-//! has confirmed is kept with the state. Each has a thread of its own, where it waits for answers; a slow one holds up nobody.
+//! There is no queue of events, so nothing is lost while a receiver is away and nothing is told
+//! twice after a restart: what it has confirmed is kept with the state. Each has a thread of its
+//! own, where it waits for answers; a slow one holds up nobody.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,7 +1,8 @@
 //! Rules: `[[alert]]` and `[[slo]]` entries over the reports that there are.
 //!
-//! Made at start, by a reload and by `pinbad check`, which refuse what names a report, a key or a column that is not there. A
-//! rule judges the rows of a window; what becomes of its alerts is `state`.
+//! Made at start, by a reload and by `pinbad check`, which refuse what names a report, a key or a
+//! column that is not there. A rule judges the rows of a window; what becomes of its alerts is
+//! `state`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -116,7 +117,8 @@ pub struct Window {
 }
 
 impl Rule {
-    /// The rules of a configuration over these reports: those of `[[alert]]`, then two of each `[[slo]]`.
+    /// The rules of a configuration over these reports: those of `[[alert]]`, then two of each
+    /// `[[slo]]`.
     ///
     /// # Errors
     /// All that is wrong.

@@ -1,6 +1,7 @@
 //! Silences: alerts of which nobody is to be told for a while.
 //!
-//! One holds back what has not been sent. What was sent is sent again as before, and that it is over is told too.
+//! One holds back what has not been sent. What was sent is sent again as before, and that it is
+//! over is told too.
 
 use std::collections::BTreeMap;
 

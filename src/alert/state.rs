@@ -8,8 +8,9 @@
 //!   resolved a new episode               forgotten after 15 min     as false
 //! ```
 //!
-//! [`RuleState::evaluate`] is the one function for that: the daemon calls it, `pinbad alert test` and the tests. Time is what has
-//! passed of the stream of seconds; what the wall clock shows is only written down. Bounded: [`ALERT_ROWS_MAX`] rows a rule.
+//! [`RuleState::evaluate`] is the one function for that: the daemon calls it, `pinbad alert test`
+//! and the tests. Time is what has passed of the stream of seconds; what the wall clock shows is
+//! only written down. Bounded: [`ALERT_ROWS_MAX`] rows a rule.
 
 use std::collections::BTreeMap;
 
@@ -65,7 +66,8 @@ pub struct Episode {
     pub reason: String,
     /// The last number that was seen.
     pub value: Option<f64>,
-    /// Pending: for how long the condition held. Firing: for how long it has not held. Resolved: for how long it has been over.
+    /// Pending: for how long the condition held. Firing: for how long it has not held. Resolved:
+    /// for how long it has been over.
     clock: u64,
     /// Firing: whether the clock runs.
     is_ending: bool,
@@ -110,8 +112,8 @@ pub struct Event {
 pub type Judged<'a> = (&'a [u8], Truth, Option<f64>);
 
 impl RuleState {
-    /// Takes in what was found: all rows of the window whose condition holds, and all others that have an alert. Of a rule of
-    /// absence: all rows of the window.
+    /// Takes in what was found: all rows of the window whose condition holds, and all others that
+    /// have an alert. Of a rule of absence: all rows of the window.
     pub fn evaluate(
         &mut self,
         rule: &Rule,

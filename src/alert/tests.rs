@@ -1,5 +1,5 @@
-//! The engine against a naive evaluator, which keeps every second of every row and looks at all of them each time; and the
-//! receivers against all that may happen between two messages.
+//! The engine against a naive evaluator, which keeps every second of every row and looks at all of
+//! them each time; and the receivers against all that may happen between two messages.
 
 mod cost;
 
@@ -118,7 +118,8 @@ struct Naive {
     keep: u64,
     /// By second of the stream: whether it was counted, and its rows.
     seconds: BTreeMap<u64, (bool, BTreeMap<String, Seen>)>,
-    /// By script: state, second of the stream since which it is in it, first of those with which it may leave it, last known.
+    /// By script: state, second of the stream since which it is in it, first of those with which it
+    /// may leave it, last known.
     states: BTreeMap<String, State>,
 }
 
@@ -205,7 +206,8 @@ fn dice(seed: &mut u64, below: u64) -> u64 {
     (*seed >> 33) % below
 }
 
-/// Three scripts that fail now and then, gaps, lost seconds, clocks that are set, restarts: both say the same, to the second.
+/// Three scripts that fail now and then, gaps, lost seconds, clocks that are set, restarts: both
+/// say the same, to the second.
 #[test]
 fn alerts_fire_and_end_at_the_seconds_that_a_naive_evaluator_says() {
     for (seed, window, hold, keep) in [

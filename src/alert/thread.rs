@@ -1,5 +1,5 @@
-//! The thread `alerts`: it gives the rules what the series thread has put into the queue, shows what came of it, and writes it
-//! down.
+//! The thread `alerts`: it gives the rules what the series thread has put into the queue, shows
+//! what came of it, and writes it down.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -58,7 +58,8 @@ pub struct Evaluation {
 
 /// Where the past of objectives is read.
 pub trait Past: std::fmt::Debug + Send + Sync {
-    /// What an objective counted in a span of whole minutes, unix seconds; `None`: nothing is known of just that span.
+    /// What an objective counted in a span of whole minutes, unix seconds; `None`: nothing is known
+    /// of just that span.
     fn counted(&self, objective: &Objective, span: &Range<u64>) -> Option<Count>;
 }
 
@@ -146,7 +147,8 @@ impl Evaluation {
         }
     }
 
-    /// Reads the past of objectives that are new here: coarser the longer ago it is, as their windows are.
+    /// Reads the past of objectives that are new here: coarser the longer ago it is, as their
+    /// windows are.
     fn refill(&mut self, now: u64) {
         let budgets = self.engine.budgets.iter_mut();
         let is_known =

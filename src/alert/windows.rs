@@ -5,8 +5,9 @@
 //!                                |<---- a window: its sums are kept, its histogram is added up when a rule asks ---->|
 //! ```
 //!
-//! One [`Windows`] for each report and step. Only rows that a rule concerns are kept, in the memory of [`Room`]: what finds none
-//! makes its row unknown for as long as the longest window is. Owned by the thread that evaluates.
+//! One [`Windows`] for each report and step. Only rows that a rule concerns are kept, in the memory
+//! of [`Room`]: what finds none makes its row unknown for as long as the longest window is. Owned
+//! by the thread that evaluates.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -118,7 +119,8 @@ pub struct Windows {
 }
 
 impl Windows {
-    /// Those of these rules, which are about one report and have one step (`step`, which may be longer than their own).
+    /// Those of these rules, which are about one report and have one step (`step`, which may be
+    /// longer than their own).
     #[must_use]
     pub fn new(report: &str, step: u64, rules: &[(usize, &Rule)]) -> Self {
         let length = |rule: &Rule| rule.entry.window.div_ceil(step).max(1);
@@ -185,7 +187,8 @@ impl Windows {
         }
     }
 
-    /// Time has passed, of which so many seconds were counted; `is_end`: the step is over. Gives that back.
+    /// Time has passed, of which so many seconds were counted; `is_end`: the step is over. Gives
+    /// that back.
     pub fn pass(&mut self, covered: u64, is_end: bool, room: &mut Room) -> bool {
         self.running.covered_secs += covered;
         if !is_end {
@@ -247,7 +250,8 @@ impl Windows {
         window
     }
 
-    /// Lets each of its rules judge what it concerns: gives the place of the rule, the window and what was found.
+    /// Lets each of its rules judge what it concerns: gives the place of the rule, the window and
+    /// what was found.
     pub fn judge(
         &self,
         all: &[Arc<Rule>],

@@ -16,10 +16,11 @@ use crate::config::{Config, ConfigFlags};
 /// The commands of `pinbad alert`.
 #[derive(Debug, Subcommand)]
 pub enum AlertCommand {
-    /// List what fires, what is about to, and what is over since a quarter of an hour; then the rules and the silences.
+    /// List what fires, what is about to, and what is over since a quarter of an hour; then the
+    /// rules and the silences.
     Ls(LsFlags),
-    /// Play rules over the past that the daemon keeps, those in force or those of a file: when each would have fired, and for how
-    /// long.
+    /// Play rules over the past that the daemon keeps, those in force or those of a file: when each
+    /// would have fired, and for how long.
     Test(TestFlags),
     /// Tell nobody of new alerts with these labels for a while; or, with --end, tell of them again.
     Silence(SilenceFlags),
@@ -77,7 +78,8 @@ pub struct TestFlags {
 /// The flags of `silence`.
 #[derive(Debug, Clone, FlagGroup)]
 pub struct SilenceFlags {
-    /// Labels that an alert must have, each as it is or prefix*: alertname=slow_checkout script_name=/shop*
+    /// Labels that an alert must have, each as it is or prefix*: alertname=slow_checkout
+    /// script_name=/shop*
     #[arg(value_name = "LABEL=TEXT", required_unless_present = "end")]
     pub matchers: Vec<String>,
     /// For how long.

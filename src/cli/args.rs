@@ -33,8 +33,8 @@ const TAIL: &str = include_str!("help/tail.txt");
 
 /// A Pinba-compatible statistics daemon.
 ///
-/// PHP applications with the Pinba extension send one UDP packet per request; pinbad shows, live, what is slow, where,
-/// and since when. Without a command it serves, and it needs no configuration.
+/// PHP applications with the Pinba extension send one UDP packet per request; pinbad shows, live,
+/// what is slow, where, and since when. Without a command it serves, and it needs no configuration.
 #[derive(Debug, Parser)]
 #[command(
     name = "pinbad",
@@ -61,24 +61,30 @@ impl Args {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Receive packets and serve reports until SIGTERM or SIGINT (the default); SIGHUP reloads the configuration.
+    /// Receive packets and serve reports until SIGTERM or SIGINT (the default); SIGHUP reloads the
+    /// configuration.
     #[command(after_help = SETTINGS)]
     Serve(ConfigFlags),
-    /// Check the configuration with its secrets and certificates, and show the memory that serve would take, pool by pool.
+    /// Check the configuration with its secrets and certificates, and show the memory that serve
+    /// would take, pool by pool.
     #[command(after_help = SETTINGS)]
     Check(ConfigFlags),
-    /// Send realistic, reproducible packets at a given rate and print totals: a load generator for Pinba.
+    /// Send realistic, reproducible packets at a given rate and print totals: a load generator for
+    /// Pinba.
     Load(Box<LoadOptions>),
     /// Serve, with the generated traffic of a small shop: reports to look at within a minute.
     #[command(after_help = SETTINGS)]
     Demo(DemoFlags),
-    /// Print the CREATE TABLE statements of all tables and reports: built-in, configured, and created at run time.
+    /// Print the CREATE TABLE statements of all tables and reports: built-in, configured, and
+    /// created at run time.
     #[command(after_help = SETTINGS)]
     Tables(Box<TablesFlags>),
-    /// Create the reports of an existing Pinba database (either engine) in a running daemon, and list what cannot be imported.
+    /// Create the reports of an existing Pinba database (either engine) in a running daemon, and
+    /// list what cannot be imported.
     #[command(after_help = IMPORT)]
     Import(ImportFlags),
-    /// Import logs of Squid into the past that a running daemon keeps, or send them as if they came now.
+    /// Import logs of Squid into the past that a running daemon keeps, or send them as if they came
+    /// now.
     #[command(after_help = include_str!("help/import_log.txt"))]
     ImportLog(ImportLogFlags),
     /// Give a dump of PHP's stat extension to a running daemon, as the extension would.
@@ -87,7 +93,8 @@ pub enum Command {
     /// Change settings of a running stat extension of PHP.
     #[command(subcommand)]
     Stat(StatCommand),
-    /// Show live what is slow: scripts, servers, hosts, statuses, timers, single requests, any report.
+    /// Show live what is slow: scripts, servers, hosts, statuses, timers, single requests, any
+    /// report.
     #[command(after_help = TOP)]
     Top(Box<TopFlags>),
     /// Print requests as a running daemon receives them.
@@ -99,8 +106,8 @@ pub enum Command {
     /// Show the alerts of a running daemon, or keep some of them silent for a while.
     #[command(subcommand)]
     Alert(AlertCommand),
-    /// Check this machine: kernel buffers, limits, ports, memory, secrets, folders; say what to change, and how much
-    /// traffic the buffers hold.
+    /// Check this machine: kernel buffers, limits, ports, memory, secrets, folders; say what to
+    /// change, and how much traffic the buffers hold.
     #[command(after_help = include_str!("help/doctor.txt"))]
     Doctor(Box<DoctorFlags>),
     /// List or verify the files of history, beside a running daemon.
@@ -130,11 +137,12 @@ pub struct TablesFlags {
     /// Where reports created at run time are kept [default: state.dir of the configuration].
     #[arg(long, value_name = "DIR")]
     pub state_dir: Option<PathBuf>,
-    /// Print them for a MariaDB in front of pinbad (ENGINE=FEDERATED), which reaches it as this user at this address
-    /// (SERVER: mysql://pinba@ and mysql.listen unless given).
+    /// Print them for a MariaDB in front of pinbad (ENGINE=FEDERATED), which reaches it as this
+    /// user at this address (SERVER: mysql://pinba@ and mysql.listen unless given).
     #[arg(long, value_name = "SERVER", num_args = 0..=1, require_equals = true, default_missing_value = "")]
     pub federated: Option<String>,
-    /// Print what makes the tables of ClickHouse, in clickhouse.database, and adds columns that older ones lack.
+    /// Print what makes the tables of ClickHouse, in clickhouse.database, and adds columns that
+    /// older ones lack.
     #[cfg(feature = "sql")]
     #[arg(long, conflicts_with_all = ["federated", "state_dir"])]
     pub clickhouse: bool,

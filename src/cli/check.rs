@@ -127,7 +127,8 @@ pub(super) fn pushes(config: &Config) -> Option<String> {
     Some(pushes).filter(|_| !otlp.url.is_empty())
 }
 
-/// The rows of a running daemon that a rule concerns now; nothing if there is no daemon that answers.
+/// The rows of a running daemon that a rule concerns now; nothing if there is no daemon that
+/// answers.
 fn rows_now(config: &Config, rule: &Rule) -> String {
     let Some(address) = config.http.listen.filter(|_| rule.objective().is_none()) else {
         return String::new();

@@ -50,7 +50,8 @@ pub struct ImportFlags {
     /// As whom, and whose signature counts.
     #[command(flatten)]
     pub access: AccessFlags,
-    /// Print the reports as a configuration file has them, instead of making them in a running daemon.
+    /// Print the reports as a configuration file has them, instead of making them in a running
+    /// daemon.
     #[arg(long)]
     pub print_config: bool,
 }

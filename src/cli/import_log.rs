@@ -44,7 +44,8 @@ pub struct ImportLogFlags {
     /// Count the lines as if they came now, not in the past.
     #[arg(long)]
     pub live: bool,
-    /// Where the daemon listens for Squid's connections [default: the first such entry of squid in the configuration].
+    /// Where the daemon listens for Squid's connections [default: the first such entry of squid in
+    /// the configuration].
     #[arg(long, value_name = "ADDRESS", requires = "live")]
     pub to: Option<SocketAddr>,
 }

@@ -29,7 +29,8 @@ pub struct StatSetFlags {
     pub setting: Setting,
     /// interval: microseconds, 10 or more; auto, arginfo: on or off.
     pub value: String,
-    /// Configuration file of the daemon, for the control socket of each `[[stat]]` [default: the defaults].
+    /// Configuration file of the daemon, for the control socket of each `[[stat]]` [default: the
+    /// defaults].
     #[arg(long, short, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// The extension's stat.control, in place of those of the configuration.

@@ -1,7 +1,7 @@
 //! The flags that stand for settings.
 //!
-//! Every command that has a configuration takes them. What they give is text and is checked with the rest of the
-//! configuration, so `--http` and `http.listen` in a file get the same error.
+//! Every command that has a configuration takes them. What they give is text and is checked with
+//! the rest of the configuration, so `--http` and `http.listen` in a file get the same error.
 
 use std::path::PathBuf;
 

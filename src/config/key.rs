@@ -43,7 +43,8 @@ pub(super) fn names_in(section: &str) -> Vec<&'static str> {
         .collect()
 }
 
-/// The variable of the environment that sets `name`: "pool.stats_history" is `PINBAD_POOL_STATS_HISTORY`.
+/// The variable of the environment that sets `name`: "pool.stats_history" is
+/// `PINBAD_POOL_STATS_HISTORY`.
 pub(super) fn variable(name: &str) -> String {
     format!("PINBAD_{}", name.replace('.', "_").to_ascii_uppercase())
 }

@@ -1,5 +1,5 @@
-//! `[[slo]]`: which part of the requests shall be good, and over how long. What the report has for keys is checked where the
-//! reports are known (`crate::alert::rule`).
+//! `[[slo]]`: which part of the requests shall be good, and over how long. What the report has for
+//! keys is checked where the reports are known (`crate::alert::rule`).
 
 use std::collections::BTreeMap;
 use std::time::Duration;

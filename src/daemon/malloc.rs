@@ -43,7 +43,8 @@ pub fn set_up() {
             continue;
         }
         #[expect(unsafe_code, reason = "no crate wraps mallopt")]
-        // SAFETY: two integers; it takes the allocator's own lock, and no other thread is there yet.
+        // SAFETY: two integers; it takes the allocator's own lock, and no other thread is there
+        // yet.
         let _known = unsafe { libc::mallopt(parameter, value) };
     }
 }

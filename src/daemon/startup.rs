@@ -1,5 +1,5 @@
-//! What a process starts with: `state.dir`, the restored snapshot, and the definitions of what the last hour and the metrics
-//! keep.
+//! What a process starts with: `state.dir`, the restored snapshot, and the definitions of what the
+//! last hour and the metrics keep.
 //!
 //! Called by [`Daemon::start`](super::Daemon::start), on its thread, before anything is received.
 

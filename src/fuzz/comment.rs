@@ -1,5 +1,5 @@
-//! A COMMENT, in Pinba's grammar, pinba2's or the native form: what is accepted is written back as a statement that
-//! means the same, and counts packets.
+//! A COMMENT, in Pinba's grammar, pinba2's or the native form: what is accepted is written back as
+//! a statement that means the same, and counts packets.
 
 use std::sync::Arc;
 
@@ -35,7 +35,8 @@ pub fn comment(bytes: &[u8]) {
         }
         Ok(Comment::Report(definition)) => *definition,
     };
-    // As HTTP shows it: a report of the same rows, and with the same columns if it was not in Pinba's layout.
+    // As HTTP shows it: a report of the same rows, and with the same columns if it was not in
+    // Pinba's layout.
     let shown = ReportForm::from(&definition);
     let again = shown
         .definition(&defaults)

@@ -1,4 +1,5 @@
-//! A configuration file: every error has its words; what is accepted has a memory plan and its rules work.
+//! A configuration file: every error has its words; what is accepted has a memory plan and its
+//! rules work.
 
 use std::sync::Arc;
 

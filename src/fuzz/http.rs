@@ -1,5 +1,5 @@
-//! A GET: an address with its parameters, over pools with some rows in them. An answer never is an error of the server,
-//! and what says that it is JSON is.
+//! A GET: an address with its parameters, over pools with some rows in them. An answer never is an
+//! error of the server, and what says that it is JSON is.
 
 use std::sync::Arc;
 
@@ -9,7 +9,8 @@ use axum::http::{Request, StatusCode, Uri};
 use super::live;
 use crate::http::{Answers, fuzz::Router};
 
-/// The longest head that a connection reads, and more: `http::request_checks` bounds the address itself.
+/// The longest head that a connection reads, and more: `http::request_checks` bounds the address
+/// itself.
 const BYTES_MAX: usize = 16 << 10;
 
 thread_local! {

@@ -90,7 +90,8 @@ pub(super) fn with_reports(requests: usize) -> Live {
     live
 }
 
-/// Reads all reports, as a front end would, and gives what they counted; the rows of each make up its sum.
+/// Reads all reports, as a front end would, and gives what they counted; the rows of each make up
+/// its sum.
 pub(super) fn read_all(live: &Live) -> u64 {
     let want = Want {
         keys: true,

@@ -1,4 +1,5 @@
-//! A datagram: our decoder against prost and the rules, then twice through pool and reports, until it has left them.
+//! A datagram: our decoder against prost and the rules, then twice through pool and reports, until
+//! it has left them.
 
 use std::cell::RefCell;
 

@@ -1,8 +1,9 @@
 //! A snapshot, as a file with everything wrong in it, and as records whose checksums are right.
 //!
-//! A fuzzer does not find a checksum, so what does not begin as a snapshot does is taken for records (`length of two bytes,
-//! bytes`, one after the other) and packed into a file as the writer does it. Whatever is taken in
-//! has to count packets afterwards, to be written again, and to be read back as what was written.
+//! A fuzzer does not find a checksum, so what does not begin as a snapshot does is taken for
+//! records (`length of two bytes, bytes`, one after the other) and packed into a file as the writer
+//! does it. Whatever is taken in has to count packets afterwards, to be written again, and to be
+//! read back as what was written.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! A log of Squid's: lines however they are cut into pieces, each as every format, then through pool and reports.
+//! A log of Squid's: lines however they are cut into pieces, each as every format, then through
+//! pool and reports.
 
 use std::cell::RefCell;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! A stream of the stat extension: lines however they are cut into pieces, each through the pool of samples.
+//! A stream of the stat extension: lines however they are cut into pieces, each through the pool of
+//! samples.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -46,8 +47,8 @@ pub fn stat(stream: &[u8]) {
     });
 }
 
-/// The lines of bytes that come in pieces of this length, and whether each was whole. Of one that is too long the piece decides
-/// how much was seen.
+/// The lines of bytes that come in pieces of this length, and whether each was whole. Of one that
+/// is too long the piece decides how much was seen.
 fn lines(stream: &[u8], piece: usize) -> Vec<(Vec<u8>, bool)> {
     let (mut lines, mut got) = (Lines::default(), Vec::new());
     for piece in stream.chunks(piece) {

@@ -27,7 +27,8 @@ thread_local! {
     static SERVER: Server = Server::new();
 }
 
-/// Any text as statements: cut, read and rewritten; run if it is short, and then nothing is left of it.
+/// Any text as statements: cut, read and rewritten; run if it is short, and then nothing is left of
+/// it.
 pub fn sql(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return;
@@ -47,7 +48,8 @@ pub fn sql(bytes: &[u8]) {
     });
 }
 
-/// Any bytes of a client, from the greeting on: it is answered or sent away, and its place is free afterwards.
+/// Any bytes of a client, from the greeting on: it is answered or sent away, and its place is free
+/// afterwards.
 pub fn mysql(bytes: &[u8]) {
     SERVER.with(|server| {
         let talk = server.service.converse(bytes);

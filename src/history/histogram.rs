@@ -7,10 +7,10 @@
 //!   bits 0:       the numbers of the report's own linear or `hv=` buckets
 //! ```
 //!
-//! In memory log-linear buckets always have the numbers of 64 a doubling: one of 16 or 8 a doubling is kept as the one in
-//! its middle, so that whatever counts and adds up histograms need not know of it. What is read from such a histogram is
-//! [`settle`]d. While many are added up for an answer they have the numbers of 2^bits a doubling instead, which lie closer
-//! together, until [`unfold`].
+//! In memory log-linear buckets always have the numbers of 64 a doubling: one of 16 or 8 a doubling
+//! is kept as the one in its middle, so that whatever counts and adds up histograms need not know
+//! of it. What is read from such a histogram is [`settle`]d. While many are added up for an answer
+//! they have the numbers of 2^bits a doubling instead, which lie closer together, until [`unfold`].
 
 use std::borrow::Cow;
 
@@ -68,8 +68,8 @@ pub(crate) fn decode(bytes: &[u8], layout: &BucketLayout) -> Option<Histogram> {
     Some(histogram)
 }
 
-/// Counts what was [`encode`]d, log-linear buckets by the numbers that they have where there are 2^`to_bits` of a doubling; `None`,
-/// and some of it is counted, of bytes that never were.
+/// Counts what was [`encode`]d, log-linear buckets by the numbers that they have where there are
+/// 2^`to_bits` of a doubling; `None`, and some of it is counted, of bytes that never were.
 pub(crate) fn add_encoded(
     to: &mut Histogram,
     bytes: &[u8],

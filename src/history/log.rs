@@ -9,13 +9,14 @@
 //!   record:   | length | crc | "pinbadS1" | section or row .. |   a section: whose rows follow
 //! ```
 //!
-//! Gains are bytes as [`report::gain`](crate::report::gain) has them. The key of a row of a minute is
-//! there once a file: seconds that follow have its id alone, so nothing is compressed, and the history
-//! thread only adds a checksum. Bytes are put down as rows are added.
+//! Gains are bytes as [`report::gain`](crate::report::gain) has them. The key of a row of a minute
+//! is there once a file: seconds that follow have its id alone, so nothing is compressed, and the
+//! history thread only adds a checksum. Bytes are put down as rows are added.
 //!
-//! [`Fresh`] is filled under the lock of the rows, the [`Log`] belongs to the history thread: nobody else waits for its disk. Bounded
-//! in memory by `bytes_max` of [`Fresh`], twice while one is written, on disk by an eighth of `history.size_max`; beyond either,
-//! and when something cannot be written, there is no log until the next flush.
+//! [`Fresh`] is filled under the lock of the rows, the [`Log`] belongs to the history thread:
+//! nobody else waits for its disk. Bounded in memory by `bytes_max` of [`Fresh`], twice while one
+//! is written, on disk by an eighth of `history.size_max`; beyond either, and when something cannot
+//! be written, there is no log until the next flush.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};

@@ -52,7 +52,8 @@ impl Resolution {
         }
     }
 
-    /// Buckets of a doubling in the log-linear histograms of its rows, as a power of two: 64 (0.78 %) or 16 (3.1 %).
+    /// Buckets of a doubling in the log-linear histograms of its rows, as a power of two: 64 (0.78
+    /// %) or 16 (3.1 %).
     #[must_use]
     pub const fn bucket_bits(self) -> u32 {
         match self {

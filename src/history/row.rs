@@ -55,7 +55,8 @@ impl Gain {
 pub struct Row {
     /// The unix second at which its minute, hour or day begins.
     pub time: u64,
-    /// The texts of its key (see [`key_texts`](crate::report::row_key::key_texts)); a status is decimal text.
+    /// The texts of its key (see [`key_texts`](crate::report::row_key::key_texts)); a status is
+    /// decimal text.
     pub key: Box<[u8]>,
     /// Whether it is the overflow row; its key has `(other)` for each value then.
     pub is_other: bool,

@@ -157,8 +157,9 @@ impl Store {
         let path = Manifest::path(dir);
         let mut manifest = match Manifest::read(dir)? {
             Some(manifest) => {
-                // The process before may have ended between writing and syncing. Files are removed by
-                // what it says, so it is to stay: a power cut could bring back one that counts them.
+                // The process before may have ended between writing and syncing. Files are removed
+                // by what it says, so it is to stay: a power cut could bring back one that counts
+                // them.
                 let file = File::open(&path).map_err(failed("read", &path))?;
                 disk.sync(&file, &path)?;
                 disk.sync_folder(dir)?;

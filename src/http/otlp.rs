@@ -1,8 +1,9 @@
 //! OTLP over HTTP: bodies with spans, for an `[[otlp_input]]`.
 //!
-//! Connections, TLS and logins are those of the HTTP side; every user may send. What is here are the rules of the protocol:
-//! which requests are taken, how bodies are packed, and the form of answers. A web page of another site cannot send any:
-//! browsers ask first whether they may send such a content type, and are told nothing. Bodies that are received at once are bounded in
+//! Connections, TLS and logins are those of the HTTP side; every user may send. What is here are
+//! the rules of the protocol: which requests are taken, how bodies are packed, and the form of
+//! answers. A web page of another site cannot send any: browsers ask first whether they may send
+//! such a content type, and are told nothing. Bodies that are received at once are bounded in
 //! bytes, and decoded on the threads that move bytes, of which there are two.
 
 use std::io::Read as _;

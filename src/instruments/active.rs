@@ -1,7 +1,8 @@
 //! Events that go on: from [`Instrument::begin`] to the end of the guard that it gives.
 //!
-//! The event stands in its thread's current events meanwhile. When it has ended it goes into that thread's history and into the one
-//! over all threads, as far as those are on, and its time is added to the sums of its thread and instrument.
+//! The event stands in its thread's current events meanwhile. When it has ended it goes into that
+//! thread's history and into the one over all threads, as far as those are on, and its time is
+//! added to the sums of its thread and instrument.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

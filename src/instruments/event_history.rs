@@ -1,4 +1,5 @@
-//! The events that tables show: those that go on, the last of each thread, and the last over all threads.
+//! The events that tables show: those that go on, the last of each thread, and the last over all
+//! threads.
 
 use std::sync::LazyLock;
 

@@ -1,8 +1,9 @@
 //! Storage of events: the current ones of a thread, and rings of those that ended.
 //!
-//! A cell is written as a sequence lock: its number is odd while it is written, and a reader that finds another number afterwards
-//! takes the cell for overwritten. All of it is atomics; writers never wait, and an event of the long history whose cell is
-//! just being written by another thread is left out of it.
+//! A cell is written as a sequence lock: its number is odd while it is written, and a reader that
+//! finds another number afterwards takes the cell for overwritten. All of it is atomics; writers
+//! never wait, and an event of the long history whose cell is just being written by another thread
+//! is left out of it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
@@ -16,7 +17,8 @@ use super::registry::Kind;
 /// Room for one event.
 #[derive(Debug, Default)]
 pub(super) struct Cell {
-    /// Twice the number of the event in its ring and two, or one less while it is written; 0: nothing yet.
+    /// Twice the number of the event in its ring and two, or one less while it is written; 0:
+    /// nothing yet.
     sequence: AtomicU64,
     words: [AtomicU64; WORDS],
     statement: Mutex<Option<Arc<Statement>>>,

@@ -1,7 +1,7 @@
 //! Memory by pool: what each holds now, and the least and most that was seen when somebody looked.
 //!
-//! A pool tells how much it holds when it is asked, and nobody waits for it; nothing is counted as it is taken. The pools are those of the daemon that
-//! started last in the process.
+//! A pool tells how much it holds when it is asked, and nobody waits for it; nothing is counted as
+//! it is taken. The pools are those of the daemon that started last in the process.
 
 use parking_lot::Mutex;
 

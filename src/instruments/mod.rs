@@ -1,4 +1,5 @@
-//! Instruments: what the daemon does and waits for, measured where it happens, in the manner of MySQL's Performance Schema.
+//! Instruments: what the daemon does and waits for, measured where it happens, in the manner of
+//! MySQL's Performance Schema.
 //!
 //! An instrument is declared where its code is, in one line, and used by a guard:
 //!
@@ -10,11 +11,13 @@
 //! drop(stage);
 //! ```
 //!
-//! Which there are, which are on, and what did not fit is the [`registry`]'s; an [`event`] is kept in fixed rings of the [`thread`]
-//! that it happens on, written by that thread alone and read without stopping it (`active`, `event_rings`, [`event_history`]);
-//! `locks` are taken through their instruments; [`sums`] are added up per thread and
-//! instrument, and read as a [`summary`]. An instrument that is off costs the load of one flag. What is not registered, because no daemon was started in this
-//! process, is off. It knows nothing of what it measures; `sql` shows its contents as database `performance_schema`.
+//! Which there are, which are on, and what did not fit is the [`registry`]'s; an [`event`] is kept
+//! in fixed rings of the [`thread`] that it happens on, written by that thread alone and read
+//! without stopping it (`active`, `event_rings`, [`event_history`]); `locks` are taken through
+//! their instruments; [`sums`] are added up per thread and instrument, and read as a [`summary`].
+//! An instrument that is off costs the load of one flag. What is not registered, because no daemon
+//! was started in this process, is off. It knows nothing of what it measures; `sql` shows its
+//! contents as database `performance_schema`.
 
 mod active;
 pub mod digests;
@@ -35,7 +38,8 @@ pub use measured_write::MeasuredWrite;
 pub use registry::{Class, Instrument, Settings};
 pub use thread::Foreground;
 
-/// Registers these instruments, and switches on those that `settings` names. Sizes are those of the first call in a process.
+/// Registers these instruments, and switches on those that `settings` names. Sizes are those of the
+/// first call in a process.
 pub fn start(settings: &Settings, instruments: &[&'static Instrument]) {
     event_history::prepare();
     registry::start(settings, instruments);

@@ -1,8 +1,9 @@
 //! Which instruments there are, and which of them are on.
 //!
-//! One array per class, as long as the configuration says, filled at start. What does not fit is counted and stays off. A key is
-//! the place in its array and one; a name that is known has its key already. Switches are one atomic an instrument, read where
-//! it is used and written by whoever may: UPDATE of `setup_instruments` and the start.
+//! One array per class, as long as the configuration says, filled at start. What does not fit is
+//! counted and stays off. A key is the place in its array and one; a name that is known has its key
+//! already. Switches are one atomic an instrument, read where it is used and written by whoever
+//! may: UPDATE of `setup_instruments` and the start.
 
 use std::panic::Location;
 use std::sync::OnceLock;
@@ -198,7 +199,8 @@ pub(super) fn place_of(switch: u32) -> Option<usize> {
 /// The settings of an instrument.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Patterns of names as LIKE has them, each with `=counted` or `=timed` behind it or not; the last that matches decides.
+    /// Patterns of names as LIKE has them, each with `=counted` or `=timed` behind it or not; the
+    /// last that matches decides.
     pub enabled: Vec<String>,
     /// How many instruments of each class there may be.
     pub classes_max: [usize; CLASSES_SET],
@@ -236,7 +238,8 @@ pub fn registry() -> Option<&'static Registry> {
     REGISTRY.get()
 }
 
-/// Registers these instruments, and switches on those that `settings` names. Sizes are those of the first call in a process.
+/// Registers these instruments, and switches on those that `settings` names. Sizes are those of the
+/// first call in a process.
 pub(super) fn start(settings: &Settings, instruments: &[&'static Instrument]) {
     let registry = REGISTRY.get_or_init(|| Registry::new(settings));
     registry.enabled.write().clone_from(&settings.enabled);
@@ -311,7 +314,8 @@ impl Registry {
         at as u32 + 1
     }
 
-    /// The instrument of this name, made if there is none yet and there is room; where it is used has no declaration of its own.
+    /// The instrument of this name, made if there is none yet and there is room; where it is used
+    /// has no declaration of its own.
     #[track_caller]
     pub fn named(&self, name: String) -> Option<&'static Instrument> {
         let of = &self.classes[Class::of(&name) as usize];
@@ -444,8 +448,8 @@ impl Registry {
     }
 }
 
-/// The rows of `setup_consumers`, in its order. A table of history needs that of current events, all of those need
-/// `thread_instrumentation`, and everything needs `global_instrumentation`.
+/// The rows of `setup_consumers`, in its order. A table of history needs that of current events,
+/// all of those need `thread_instrumentation`, and everything needs `global_instrumentation`.
 pub const CONSUMERS: [&str; 15] = [
     "events_stages_current",
     "events_stages_history",

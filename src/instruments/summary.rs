@@ -1,10 +1,12 @@
-//! The sums of all threads, and over all threads: made when they are asked for, so both are the same.
+//! The sums of all threads, and over all threads: made when they are asked for, so both are the
+//! same.
 
 use super::registry::{Instrument, Kind, registry};
 use super::sums::{Totals, epochs};
 use super::thread::{self, Thread};
 
-/// The sums of all threads as they were at one moment, as good as that is to be had without stopping anyone.
+/// The sums of all threads as they were at one moment, as good as that is to be had without
+/// stopping anyone.
 #[derive(Debug)]
 pub struct Summary {
     instruments: Vec<(&'static Instrument, usize)>,

@@ -1,7 +1,7 @@
 //! Sums of events, per thread and instrument.
 //!
-//! A sum is written by its thread alone. Setting sums to zero counts up the epoch of their kind; a thread that finds its own sum
-//! in an older one starts it anew, and a reader takes it for zero.
+//! A sum is written by its thread alone. Setting sums to zero counts up the epoch of their kind; a
+//! thread that finds its own sum in an older one starts it anew, and a reader takes it for zero.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -9,7 +9,8 @@ use super::registry::Kind;
 
 static EPOCHS: [AtomicU32; 3] = [const { AtomicU32::new(0) }; 3];
 
-/// One thread's sums of one instrument. All relaxed but for the epoch, whose store follows the zeros.
+/// One thread's sums of one instrument. All relaxed but for the epoch, whose store follows the
+/// zeros.
 #[derive(Debug, Default)]
 pub(super) struct Sum {
     epoch: AtomicU32,

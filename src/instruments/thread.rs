@@ -1,7 +1,9 @@
-//! The threads that events happen on: those of the process, and connections, each of which is one to whoever looks.
+//! The threads that events happen on: those of the process, and connections, each of which is one
+//! to whoever looks.
 //!
-//! There is room for [`THREADS_MAX`], made when it is first needed and kept: whoever comes next with the same name goes on with its
-//! number, its history and its sums, so that sums over threads are those over all. Who finds no room is counted and not measured.
+//! There is room for [`THREADS_MAX`], made when it is first needed and kept: whoever comes next
+//! with the same name goes on with its number, its history and its sums, so that sums over threads
+//! are those over all. Who finds no room is counted and not measured.
 
 use std::cell::LazyCell;
 use std::sync::OnceLock;

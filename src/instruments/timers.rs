@@ -1,8 +1,9 @@
-//! The timers that this machine has: what they count, how fast, how finely, and what reading one costs.
+//! The timers that this machine has: what they count, how fast, how finely, and what reading one
+//! costs.
 //!
-//! Measured once, when the first daemon of the process starts. Times are kept in the units of their timer, since the start, and
-//! become picoseconds when they are shown. Waits are timed with CYCLE, everything else with NANOSECOND, or with what
-//! `chosen` falls back to.
+//! Measured once, when the first daemon of the process starts. Times are kept in the units of their
+//! timer, since the start, and become picoseconds when they are shown. Waits are timed with CYCLE,
+//! everything else with NANOSECOND, or with what `chosen` falls back to.
 #![expect(
     unsafe_code,
     reason = "the processor's counter has no safe reader, nor have the clocks of a thread and of the last tick in std"

@@ -1,5 +1,5 @@
-//! `pinbad_alerts`: how many alerts are pending, firing and silenced, for those who alert in Prometheus; how budgets of objectives
-//! burn; and whether receivers take alerts.
+//! `pinbad_alerts`: how many alerts are pending, firing and silenced, for those who alert in
+//! Prometheus; how budgets of objectives burn; and whether receivers take alerts.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,8 +1,10 @@
 //! `/metrics` for Prometheus, in its classic text format and as OpenMetrics.
 //!
-//! Counters and histograms per row of the chosen reports come from the series thread, once a second, and only grow; the
-//! daemon's own numbers are those of `/api/v1/status` at the moment. [`otlp`] pushes the same to others. A windowed report cannot be scraped as a rate; these
-//! can. Written on the front end's blocking threads; what bounds it is the budget of series (`metrics.series_max`).
+//! Counters and histograms per row of the chosen reports come from the series thread, once a
+//! second, and only grow; the daemon's own numbers are those of `/api/v1/status` at the moment.
+//! [`otlp`] pushes the same to others. A windowed report cannot be scraped as a rate; these can.
+//! Written on the front end's blocking threads; what bounds it is the budget of series
+//! (`metrics.series_max`).
 
 mod alerts;
 mod classic;

@@ -31,7 +31,8 @@ pub(super) fn encode(encoder: &mut DescriptorEncoder<'_>, groups: &[Group]) -> s
     Ok(())
 }
 
-/// The name of a number among the metrics, without `pinbad_`; its unit, and how many of what it counts are one of that.
+/// The name of a number among the metrics, without `pinbad_`; its unit, and how many of what it
+/// counts are one of that.
 pub(super) fn named(place: Place, reading: &Reading) -> (String, Option<Unit>, f64) {
     let prefix = match place {
         Place::Top => None,

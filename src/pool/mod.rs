@@ -169,8 +169,8 @@ impl Pool {
         }
     }
 
-    /// Guesses the numbers of origins and tag sets that [`append`](Self::append) will need for these
-    /// records: the reads of memory that one waits for overlap with those of the others.
+    /// Guesses the numbers of origins and tag sets that [`append`](Self::append) will need for
+    /// these records: the reads of memory that one waits for overlap with those of the others.
     pub fn prefetch(&mut self, records: &[Record<'_>]) {
         self.guessed_origins.clear();
         self.guessed_tag_sets.clear();

@@ -42,7 +42,8 @@ pub const REQUEST_ROW_BYTES: usize = RequestColumns::ROW_BYTES;
 pub type RequestPool = Rows<RequestColumns>;
 
 impl RequestRow {
-    /// Monotonic milliseconds of its merge; rows are kept for less than the 49 days that 32 bits span.
+    /// Monotonic milliseconds of its merge; rows are kept for less than the 49 days that 32 bits
+    /// span.
     #[must_use]
     pub fn merged_at(&self, now_ms: u64) -> u64 {
         now_ms.saturating_sub(u64::from((now_ms as u32).wrapping_sub(self.merged_ms)))

@@ -1,4 +1,5 @@
-//! A report over samples: what rows are told apart by, what a sample must be like, how far back it reaches.
+//! A report over samples: what rows are told apart by, what a sample must be like, how far back it
+//! reaches.
 
 use std::time::Duration;
 
@@ -25,7 +26,8 @@ counted! {
         Line = "line",
         /// The opcode that PHP executed.
         Opcode = "opcode",
-        /// PHP code that called it, with its class; `{main}` and the file where that is the top level.
+        /// PHP code that called it, with its class; `{main}` and the file where that is the top
+        /// level.
         Caller = "caller",
         /// `user`, `internal` or `memory`.
         Type = "type",
@@ -83,7 +85,8 @@ pub struct SampleReport {
 }
 
 impl SampleReport {
-    /// Reads keys and filters as a form has them: `"script"`, `"function=md5"`, `"type!=memory"`, `"file=/lib/*"`.
+    /// Reads keys and filters as a form has them: `"script"`, `"function=md5"`, `"type!=memory"`,
+    /// `"file=/lib/*"`.
     ///
     /// # Errors
     /// The list, the place in it, and what is wrong there.

@@ -1,8 +1,8 @@
 //! The thread that makes samples of what was read.
 //!
-//! It goes round the sources and takes what waits in their queues, a chunk under each hold of the pool's lock; when nothing
-//! waits it naps. Whether a new connection reaches the same run of the extension is seen from its clock: where that has
-//! gone back, the run is another one.
+//! It goes round the sources and takes what waits in their queues, a chunk under each hold of the
+//! pool's lock; when nothing waits it naps. Whether a new connection reaches the same run of the
+//! extension is seen from its clock: where that has gone back, the run is another one.
 
 use std::sync::Arc;
 use std::thread;

@@ -1,12 +1,13 @@
-//! The profile: what PHP's functions were doing, as the `stat` extension saw it some thousand times a second.
+//! The profile: what PHP's functions were doing, as the `stat` extension saw it some thousand times
+//! a second.
 //!
 //! ```text
 //! input::stat::client -> Queue -> Intake -> Pool  <-  Snapshot  <-  query
 //! ```
 //!
-//! One thread ([`Intake`]) takes the lines of all `[[stat]]` sources and appends samples to a cyclic [`Pool`] of fixed size.
-//! Readers take a [`Snapshot`], which holds the lock for as long as it takes to copy one segment. None of this is there
-//! without a `[[stat]]`.
+//! One thread ([`Intake`]) takes the lines of all `[[stat]]` sources and appends samples to a
+//! cyclic [`Pool`] of fixed size. Readers take a [`Snapshot`], which holds the lock for as long as
+//! it takes to copy one segment. None of this is there without a `[[stat]]`.
 
 pub mod definition;
 mod intake;
@@ -87,14 +88,15 @@ impl Profile {
     /// The samples as they are now; `None` while readers hold too many of what is no longer kept.
     #[must_use]
     pub fn snapshot(&self) -> Option<Snapshot> {
-        // Answers that nobody has read for a while are dropped: they keep segments alive that have left the pool.
+        // Answers that nobody has read for a while are dropped: they keep segments alive that have
+        // left the pool.
         let now_us = self.now_us();
         let _old = self.recent.lock().take_if(|(_, it)| is_old(it, now_us));
         POOL.lock(&self.pool).snapshot()
     }
 
-    /// The samples of a window that ends now (`None`: all), request by request. What was reckoned within the last second is
-    /// given again. `None` as [`Profile::snapshot`].
+    /// The samples of a window that ends now (`None`: all), request by request. What was reckoned
+    /// within the last second is given again. `None` as [`Profile::snapshot`].
     #[must_use]
     pub fn recent(&self, window: Option<Duration>) -> Option<Arc<Recent>> {
         let mut kept = self.recent.lock();
@@ -163,7 +165,8 @@ fn source_group(at: usize, source: &Source) -> Group {
     group.with_texts(texts)
 }
 
-/// The host of a source's samples: its name, or this machine's, which is what Pinba sends from here.
+/// The host of a source's samples: its name, or this machine's, which is what Pinba sends from
+/// here.
 fn host_of(config: &StatSource) -> Arc<str> {
     let host = match (&config.name, &config.stream) {
         (Some(name), _) => name.clone(),

@@ -1,4 +1,5 @@
-//! Turns sent bytes into text: always UTF-8, bounded, and renamed by the rules of `[[rewrite]]` where there are any.
+//! Turns sent bytes into text: always UTF-8, bounded, and renamed by the rules of `[[rewrite]]`
+//! where there are any.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -44,7 +45,8 @@ impl Names {
     }
 }
 
-/// Bytes as text: what is no UTF-8 or no character to be seen (names of anonymous classes have a NUL) becomes `\xNN`.
+/// Bytes as text: what is no UTF-8 or no character to be seen (names of anonymous classes have a
+/// NUL) becomes `\xNN`.
 pub(super) fn text(sent: &[u8]) -> Arc<str> {
     match std::str::from_utf8(sent) {
         Ok(text) if is_plain(sent) => text.into(),

@@ -1,11 +1,13 @@
 //! The samples that are kept: a cyclic pool of segments, the oldest of which gives way.
 //!
-//! A [`Segment`] has up to [`SEGMENT_SAMPLES`] samples and a dictionary of its own for what they have in common (requests,
-//! functions, texts), so nothing has to be freed one by one; one whose dictionary is full is closed early. Only the youngest is
-//! written to; a closed one never changes, so a [`Snapshot`] is a list of references and a copy of the youngest.
+//! A [`Segment`] has up to [`SEGMENT_SAMPLES`] samples and a dictionary of its own for what they
+//! have in common (requests, functions, texts), so nothing has to be freed one by one; one whose
+//! dictionary is full is closed early. Only the youngest is written to; a closed one never changes,
+//! so a [`Snapshot`] is a list of references and a copy of the youngest.
 //!
-//! Bounded in samples and in segments, hence in bytes: [`pool_bytes`]. Readers that are slow may hold what has left the pool,
-//! up to as much again; when that is much, there is no further snapshot until they let go.
+//! Bounded in samples and in segments, hence in bytes: [`pool_bytes`]. Readers that are slow may
+//! hold what has left the pool, up to as much again; when that is much, there is no further
+//! snapshot until they let go.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -61,7 +63,8 @@ pub struct Run {
     pub number: u64,
     /// Where it runs.
     pub host: Arc<str>,
-    /// When its clock began at the latest, in microseconds of the monotonic clock: what came soonest after it was sampled says so.
+    /// When its clock began at the latest, in microseconds of the monotonic clock: what came
+    /// soonest after it was sampled says so.
     zero_us: AtomicI64,
 }
 

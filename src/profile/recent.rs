@@ -1,8 +1,10 @@
-//! The samples of a window, request by request: what is reckoned once for all reports that look at the same moment.
+//! The samples of a window, request by request: what is reckoned once for all reports that look at
+//! the same moment.
 //!
-//! Samples of a request are put in the order of their time, in which they need not have come. From that follows by how much
-//! memory has grown since the sample before, and for how long the request was sampled: the sum of the gaps between its samples,
-//! those of more than ten medians left out, because sampling can be switched off within a request.
+//! Samples of a request are put in the order of their time, in which they need not have come. From
+//! that follows by how much memory has grown since the sample before, and for how long the request
+//! was sampled: the sum of the gaps between its samples, those of more than ten medians left out,
+//! because sampling can be switched off within a request.
 //!
 //! Takes 16 bytes for each sample beside the snapshot; the work is bounded by the pool.
 
@@ -62,9 +64,11 @@ pub struct Recent {
     pub snapshot: Snapshot,
     /// The requests, in no order.
     pub requests: Vec<Sampled>,
-    /// By segment, then by its requests: the place in `requests`; `NOT_HERE` where no sample of it is in the window.
+    /// By segment, then by its requests: the place in `requests`; `NOT_HERE` where no sample of it
+    /// is in the window.
     request_of: Vec<Vec<u32>>,
-    /// By segment, then by sample: growth of memory since the request's sample before. `i64::MIN`: the sample is not in the window.
+    /// By segment, then by sample: growth of memory since the request's sample before. `i64::MIN`:
+    /// the sample is not in the window.
     growth: Vec<Vec<i64>>,
     /// The oldest sample of the window, by the monotonic clock.
     pub oldest_us: Option<i64>,
@@ -167,7 +171,8 @@ impl Recent {
         Duration::from_micros(covered.unwrap_or(0))
     }
 
-    /// Finds out which requests have ended: the newest of each process goes on, unless nothing was seen of it since `ended_us`.
+    /// Finds out which requests have ended: the newest of each process goes on, unless nothing was
+    /// seen of it since `ended_us`.
     fn end(&mut self, ended_us: i64) {
         let mut newest: HashMap<(u64, i64), u64, RandomState> = HashMap::default();
         for it in &self.requests {
@@ -234,7 +239,8 @@ pub(super) fn span_us(span: Duration) -> i64 {
     i64::try_from(span.as_micros()).unwrap_or(i64::MAX)
 }
 
-/// The sum of the gaps that are no longer than ten medians (of an even number the lower one of the middle).
+/// The sum of the gaps that are no longer than ten medians (of an even number the lower one of the
+/// middle).
 fn sampled(gaps: &mut [u64]) -> u64 {
     if gaps.is_empty() {
         return 0;

@@ -1,4 +1,5 @@
-//! Reports over samples: rows, each the sum of the samples with the same keys; and one row by steps of time.
+//! Reports over samples: rows, each the sum of the samples with the same keys; and one row by steps
+//! of time.
 
 use std::sync::Arc;
 
@@ -121,7 +122,8 @@ pub fn is_wanted(filters: &[(SampleKey, Wanted)], segment: &Segment, sample: &Sa
 /// The parts of a sample that its keys depend on, within a segment.
 type Alike = (u32, u32, u32, u32, u32, SampleType);
 
-/// Gives `each` the samples of a window with what `decide` says of them: once for those that are alike within a segment.
+/// Gives `each` the samples of a window with what `decide` says of them: once for those that are
+/// alike within a segment.
 fn each_sample<'a, T: Copy>(
     recent: &'a Recent,
     mut decide: impl FnMut(&Segment, &Sample) -> T,
@@ -162,8 +164,8 @@ impl Step {
 /// A line that can be drawn of a row: its name, its unit, and its value in a step.
 pub type SampleMetric = (&'static str, &'static str, fn(&Step) -> Option<f64>);
 
-/// All of them. What is running has a share and seconds, as in the columns of reports; `seconds_per_sec` is how many processes
-/// were in it at once.
+/// All of them. What is running has a share and seconds, as in the columns of reports;
+/// `seconds_per_sec` is how many processes were in it at once.
 #[rustfmt::skip]
 pub static METRICS: [SampleMetric; 8] = [
     ("samples", "samples", |it| Some(it.row.samples as f64)),
@@ -176,8 +178,8 @@ pub static METRICS: [SampleMetric; 8] = [
     ("memory_growth", "bytes", |it| Some(it.row.memory_growth as f64)),
 ];
 
-/// The samples of a row by time: those that show all of `row`, in steps of `step_us` from `from_us` on, by the monotonic clock.
-/// Whether there is one at all.
+/// The samples of a row by time: those that show all of `row`, in steps of `step_us` from `from_us`
+/// on, by the monotonic clock. Whether there is one at all.
 pub fn fill_steps(
     steps: &mut [Step],
     report: &SampleReport,

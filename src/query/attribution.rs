@@ -1,9 +1,10 @@
 //! Attribution: which keys the change of a report from one span to another comes from, and why.
 //!
-//! Rows of both spans are joined by key. The change of a sum over `n` calls of `m` on average is split by the
-//! midpoint rule: `(n1 - n0) * (m0 + m1) / 2` comes from the number of calls, the rest from what each took. Sums are
-//! whole microseconds, bytes or errors, and only the first part is rounded, so that the parts of all rows add up to
-//! the whole, and swapping the spans turns every sign and nothing else.
+//! Rows of both spans are joined by key. The change of a sum over `n` calls of `m` on average is
+//! split by the midpoint rule: `(n1 - n0) * (m0 + m1) / 2` comes from the number of calls, the rest
+//! from what each took. Sums are whole microseconds, bytes or errors, and only the first part is
+//! rounded, so that the parts of all rows add up to the whole, and swapping the spans turns every
+//! sign and nothing else.
 //!
 //! Where the spans were not counted for equally long, the longer one is scaled down to the shorter.
 
@@ -25,7 +26,8 @@ pub struct Measure {
     pub title: &'static str,
     /// The unit of its sums: microseconds are shown as seconds.
     pub unit: Unit,
-    /// The columns of the native form that are added up; reports of timers have those that exist there.
+    /// The columns of the native form that are added up; reports of timers have those that exist
+    /// there.
     columns: &'static [&'static str],
 }
 

@@ -176,7 +176,8 @@ impl Catalog {
         self
     }
 
-    /// With the report that was probably meant by one that there is not. Takes the lock: nobody here may hold it.
+    /// With the report that was probably meant by one that there is not. Takes the lock: nobody
+    /// here may hold it.
     fn suggesting(&self, error: QueryError) -> QueryError {
         error.suggesting(|| {
             self.reports()

@@ -120,7 +120,8 @@ impl Definitions {
         let _taken = self.add_kept(&ready, defaults);
     }
 
-    /// Adds the table of alerts, and that of objectives if there are any. A report that has such a name stays what it is.
+    /// Adds the table of alerts, and that of objectives if there are any. A report that has such a
+    /// name stays what it is.
     pub fn add_alerts(&mut self, has_objectives: bool) {
         let objectives = has_objectives.then_some(FixedTable::Slo);
         for table in [FixedTable::Alerts].into_iter().chain(objectives) {

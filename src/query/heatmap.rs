@@ -1,9 +1,10 @@
 //! Heat maps: how many requests took how long in each step of a span.
 //!
-//! Histograms of whatever buckets fall into rows of 8, 4, 2 or 1 a doubling of time, the finest that leave at most 48
-//! from the 0.1 % point to the longest time; a time `t` from `2^k` on stands at `k + t/2^k - 1`, where buckets of a
-//! doubling are equally high. Where cells would have fewer than five requests on average, columns are put together
-//! first, then rows: single requests are no picture.
+//! Histograms of whatever buckets fall into rows of 8, 4, 2 or 1 a doubling of time, the finest
+//! that leave at most 48 from the 0.1 % point to the longest time; a time `t` from `2^k` on stands
+//! at `k + t/2^k - 1`, where buckets of a doubling are equally high. Where cells would have fewer
+//! than five requests on average, columns are put together first, then rows: single requests are no
+//! picture.
 
 use crate::series::Spreads;
 

@@ -97,8 +97,9 @@ pub struct ReportQuestion {
     pub equal: Vec<(String, String)>,
 }
 
-/// The span to compare with, of one that was made wider: as long as that, and where the two had nothing in common, it still
-/// has not. What is no shift of the whole span (a calendar's day that is longer than another) stays as it was asked for.
+/// The span to compare with, of one that was made wider: as long as that, and where the two had
+/// nothing in common, it still has not. What is no shift of the whole span (a calendar's day that
+/// is longer than another) stays as it was asked for.
 #[must_use]
 pub(crate) fn moved(wide: &Range<u64>, asked: &Range<u64>, before: &Range<u64>) -> Range<u64> {
     let length = |span: &Range<u64>| span.end.saturating_sub(span.start);
@@ -172,7 +173,8 @@ pub struct RequestQuestion {
     pub when: When,
     /// What they are like, and how many; of a span `before_id` does not count.
     pub search: RequestSearch,
-    /// The slowest, and those first: in memory of so many of the newest that match or not. Else the newest.
+    /// The slowest, and those first: in memory of so many of the newest that match or not. Else the
+    /// newest.
     pub slowest: Option<usize>,
     /// Of a span: only requests older than this one, the next page.
     pub before: Option<RequestName>,

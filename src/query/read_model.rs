@@ -148,7 +148,8 @@ pub enum NumberField {
 pub struct RequestPage {
     /// Wall-clock milliseconds since 1970 at the moment of reading.
     pub as_of_ms: u64,
-    /// The columns of table `request`; of a span also `run` and `weight`: for how many requests it stands.
+    /// The columns of table `request`; of a span also `run` and `weight`: for how many requests it
+    /// stands.
     pub table: Box<dyn Table>,
     /// The timers of each row; empty if not requested.
     pub timers: Vec<Vec<TimerDetail>>,

@@ -27,7 +27,8 @@ pub trait Table: Send + Sync {
     /// The value in row `row` of column number `column`.
     ///
     /// # Panics
-    /// May panic when either is out of range: callers take both from [`Table::len`] and [`Table::columns`].
+    /// May panic when either is out of range: callers take both from [`Table::len`] and
+    /// [`Table::columns`].
     fn value(&self, row: usize, column: usize) -> Value<'_>;
 
     /// Returns a column of some rows, if its numbers can be read faster than one by one.

@@ -1,4 +1,5 @@
-//! The tables in which the daemon speaks of itself: `status`, `active_reports`, `v2_stats`, `v2_active`; with `annotation` and `many_calls`.
+//! The tables in which the daemon speaks of itself: `status`, `active_reports`, `v2_stats`,
+//! `v2_active`; with `annotation` and `many_calls`.
 //!
 //! They are read like reports (kind `status`), always exist, and can be created under other names
 //! by their COMMENT (`status`, `active` or `active_reports`, `v2/stats`, `v2/active`), as in Pinba.

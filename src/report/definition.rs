@@ -446,7 +446,8 @@ pub enum Filter {
     Field(Field, Pattern),
     /// The first request tag of that name.
     RequestTag(String, Pattern),
-    /// Every timer tag of that name; at least one must be there (not for `Differs`). Timer level only.
+    /// Every timer tag of that name; at least one must be there (not for `Differs`). Timer level
+    /// only.
     TimerTag(String, Pattern),
 }
 

@@ -196,7 +196,8 @@ impl BucketLayout {
         Some(seconds(mean.min(high).max(low)))
     }
 
-    /// The shortest time, microseconds, that is told apart from `us` as it is counted and in minutes and hours of history too.
+    /// The shortest time, microseconds, that is told apart from `us` as it is counted and in
+    /// minutes and hours of history too.
     #[must_use]
     pub fn told_apart_from(&self, us: u64) -> u64 {
         match self {
@@ -208,7 +209,8 @@ impl BucketLayout {
         }
     }
 
-    /// The shortest and the longest time, microseconds, that a bucket may have; the last one of a layout may have longer ones.
+    /// The shortest and the longest time, microseconds, that a bucket may have; the last one of a
+    /// layout may have longer ones.
     #[must_use]
     pub fn ends(&self, bucket: u32) -> (u64, u64) {
         match self {

@@ -100,7 +100,8 @@ pub enum Cell {
     PerSec(Measure, Unit, Basis),
     /// 100 x this row / all rows.
     Percent(Measure, Basis),
-    /// A quantile in seconds: 0 the median, 1.. the percentiles; NULL when the histogram is not known.
+    /// A quantile in seconds: 0 the median, 1.. the percentiles; NULL when the histogram is not
+    /// known.
     Quantile(usize),
     /// `info`'s `time_interval`: the seconds that the data spans.
     TimeInterval,

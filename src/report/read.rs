@@ -89,8 +89,8 @@ pub fn read(held: &mut impl Held, entry: &Entry, want: Want, as_of_ms: u64) -> O
     read.map(|read| read.reading)
 }
 
-/// The same in the memory of another reading, whose pages are there already. With a selection, what is wanted is read of its
-/// rows alone, if they can be found without histograms.
+/// The same in the memory of another reading, whose pages are there already. With a selection, what
+/// is wanted is read of its rows alone, if they can be found without histograms.
 pub fn read_into(
     mut memory: Reading,
     held: &mut impl Held,

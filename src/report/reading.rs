@@ -234,8 +234,8 @@ impl Reading {
     }
 }
 
-/// Takes quantiles of a row down to the longest time, as far as it can be told; where it is kept, [`Reading::quantile`]
-/// does so.
+/// Takes quantiles of a row down to the longest time, as far as it can be told; where it is kept,
+/// [`Reading::quantile`] does so.
 pub(super) fn bound(
     definition: &Definition,
     quantiles: &mut [f64],
@@ -255,8 +255,8 @@ pub(super) fn bound(
 }
 
 impl Reading {
-    /// Rows that were added up elsewhere: the texts of their keys, whether they stand for others, sums and extremes. No
-    /// histogram is known yet.
+    /// Rows that were added up elsewhere: the texts of their keys, whether they stand for others,
+    /// sums and extremes. No histogram is known yet.
     pub(crate) fn of_rows<'a>(
         definition: &Definition,
         rows: impl Iterator<Item = (&'a [u8], bool, Totals, Extremes)>,

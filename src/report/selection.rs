@@ -1,9 +1,10 @@
 //! Which rows of a report or another table are wanted, and in which order.
 //!
-//! Rows are filtered first, then sorted, then cut. The values of one column are read once, and only rows that are equal there
-//! look at the next column. When only the top is wanted, only the top is sorted. Rows that are equal in all columns keep the
-//! order of the table; NULL comes last in both directions; text is compared by its bytes. Memory: a value and a number a row,
-//! for as long as the sort runs.
+//! Rows are filtered first, then sorted, then cut. The values of one column are read once, and only
+//! rows that are equal there look at the next column. When only the top is wanted, only the top is
+//! sorted. Rows that are equal in all columns keep the order of the table; NULL comes last in both
+//! directions; text is compared by its bytes. Memory: a value and a number a row, for as long as
+//! the sort runs.
 
 use std::cmp::Ordering;
 
@@ -62,8 +63,9 @@ impl RowSelection<'_> {
     }
 }
 
-/// Filters, sorts by the columns of these numbers (true: the largest first) and cuts from an offset; a limit of 0 leaves all.
-/// Gives the numbers of the rows, and how many there were before they were cut.
+/// Filters, sorts by the columns of these numbers (true: the largest first) and cuts from an
+/// offset; a limit of 0 leaves all. Gives the numbers of the rows, and how many there were before
+/// they were cut.
 pub fn select<'t>(
     len: usize,
     value: &impl Fn(usize, usize) -> Value<'t>,

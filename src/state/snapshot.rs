@@ -300,9 +300,9 @@ pub fn inspect(from: impl Read) -> Result<Contents, ReadError> {
     }
 }
 
-/// Fills `live`, which is empty, from a snapshot, at monotonic time `now_ms` of the clock that its [`Contents`] gave. `reports`
-/// are those that are to be there from the start; all of them are, afterwards. `squids` get what their
-/// lines add up to.
+/// Fills `live`, which is empty, from a snapshot, at monotonic time `now_ms` of the clock that its
+/// [`Contents`] gave. `reports` are those that are to be there from the start; all of them are,
+/// afterwards. `squids` get what their lines add up to.
 ///
 /// # Errors
 /// Fails if it is not as [`write()`] wrote it, or cannot be read; then `live` is sound but useless.

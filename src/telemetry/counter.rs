@@ -1,5 +1,6 @@
-//! The kinds of fields in a set of counters: a [`Counter`], a [`Gauge`], a [`WrappedCounter`] of the kernel, a
-//! [`CounterBy`] reasons; and `counters!`, which makes a set of them, see [`super::counters`].
+//! The kinds of fields in a set of counters: a [`Counter`], a [`Gauge`], a [`WrappedCounter`] of
+//! the kernel, a [`CounterBy`] reasons; and `counters!`, which makes a set of them, see
+//! [`super::counters`].
 //!
 //! Adds are Release and reads Acquire: who sees a request leave the ring also sees that it came.
 
@@ -103,13 +104,14 @@ impl Gauge {
 pub struct WrappedCounter {
     /// The kernel's count, in 64 bits.
     seen: AtomicU64,
-    /// The offset to add, modulo 2^64: our count from before the first known count of the kernel, less that count.
+    /// The offset to add, modulo 2^64: our count from before the first known count of the kernel,
+    /// less that count.
     offset: AtomicU64,
 }
 
 impl WrappedCounter {
-    /// Counts from this reading of the kernel on: what it had counted up to then is not ours. To be called before the
-    /// first [`raise_to`](Self::raise_to).
+    /// Counts from this reading of the kernel on: what it had counted up to then is not ours. To be
+    /// called before the first [`raise_to`](Self::raise_to).
     pub fn begin(&self, reading: u32) {
         let before = self.get();
         self.seen.store(reading.into(), Ordering::Release);
@@ -123,8 +125,8 @@ impl WrappedCounter {
         (self.seen.load(Ordering::Acquire) & u64::from(u32::MAX)) as u32
     }
 
-    /// Takes over a reading. Several threads may do so at once and in any order: one that is older than what is known
-    /// already (by less than 2^31) changes nothing.
+    /// Takes over a reading. Several threads may do so at once and in any order: one that is older
+    /// than what is known already (by less than 2^31) changes nothing.
     pub fn raise_to(&self, reading: u32) {
         let known = &self.seen;
         let mut before = known.load(Ordering::Relaxed);
@@ -250,12 +252,14 @@ macro_rules! counters {
                 counts
             }
 
-            /// Adds the values of `more`, field by field; those that are listed later are read first.
+            /// Adds the values of `more`, field by field; those that are listed later are read
+            /// first.
             pub fn absorb(&self, more: &Self) {
                 counters!(@absorb self, more, [ $($field)+ ]);
             }
 
-            /// Goes on from what another process had counted; nothing when there is no such counter any more.
+            /// Goes on from what another process had counted; nothing when there is no such counter
+            /// any more.
             pub fn restore(&self, name: &str, reason: Option<&str>, value: u64) {
                 match name {
                     $( stringify!($field) => Cell::restore(&self.$field, reason, value), )+

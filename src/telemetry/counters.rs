@@ -1,12 +1,14 @@
-//! The counters: one struct a stage, one field a counter. The field's name, type and comment are all there is to declare:
-//! the status, `SHOW STATUS`, the metrics with their kind and help, and the snapshot follow from it.
+//! The counters: one struct a stage, one field a counter. The field's name, type and comment are
+//! all there is to declare: the status, `SHOW STATUS`, the metrics with their kind and help, and
+//! the snapshot follow from it.
 //!
-//! A receiver writes the [`SocketCounters`] of its socket, once a batch; the merger the one set of [`MergeCounters`].
-//! Readers take a copy, a set of their own, that can be summed up and listed as [`Reading`]s.
-//! Counters only grow, across restarts too when there is a snapshot; gauges are not in it.
+//! A receiver writes the [`SocketCounters`] of its socket, once a batch; the merger the one set of
+//! [`MergeCounters`]. Readers take a copy, a set of their own, that can be summed up and listed as
+//! [`Reading`]s. Counters only grow, across restarts too when there is a snapshot; gauges are not
+//! in it.
 //!
-//! The sums (received = accepted + invalid; decoded = invalid + overwritten + popped) are exact at rest; in a running
-//! daemon a copy may be one batch apart.
+//! The sums (received = accepted + invalid; decoded = invalid + overwritten + popped) are exact at
+//! rest; in a running daemon a copy may be one batch apart.
 
 use crossbeam::utils::CachePadded;
 
@@ -22,15 +24,18 @@ counters! {
     flushes: Counter,
     /// Attempts to write to history.dir that failed; they are repeated.
     failures: Counter,
-    /// Rows that went to (other) because history.memory was used up, and keys of a second because series.memory was.
+    /// Rows that went to (other) because history.memory was used up, and keys of a second because
+    /// series.memory was.
     keys_folded: Counter,
     /// Rows that lost their percentiles because history.memory was used up.
     histograms_dropped: Counter,
-    /// Rows that were lost because nothing could be written for long and history.memory was used up.
+    /// Rows that were lost because nothing could be written for long and history.memory was used
+    /// up.
     rows_lost: Counter,
     /// Requests that history could not count, because the series thread fell behind.
     requests_missed: Counter,
-    /// Rows that came back at the start from the log of seconds: the process before had not written them otherwise.
+    /// Rows that came back at the start from the log of seconds: the process before had not written
+    /// them otherwise.
     log_rows_restored: Counter,
     /// Bytes at the end of that log that were not finished, and cut off.
     log_bytes_torn: Counter,
@@ -51,7 +56,8 @@ counters! {
 }
 
 counters! {
-    /// What happened at one socket: its receiver's work, and what became of the requests it brought.
+    /// What happened at one socket: its receiver's work, and what became of the requests it
+    /// brought.
     SocketCounters;
 
     /// Datagrams taken from the socket. Each is accepted or invalid.
@@ -66,7 +72,8 @@ counters! {
     datagrams_accepted: Counter,
     /// Datagrams of which nothing was taken, by the first reason that was found.
     datagrams_invalid: CounterBy<RejectReason, { RejectReason::COUNT }>,
-    /// Requests of accepted datagrams, nested ones included. Each is invalid, overwritten, merged or still waiting.
+    /// Requests of accepted datagrams, nested ones included. Each is invalid, overwritten, merged
+    /// or still waiting.
     requests_decoded: Counter,
     /// Requests of accepted datagrams that were refused, by reason.
     requests_invalid: CounterBy<RejectReason, { RejectReason::COUNT }>,

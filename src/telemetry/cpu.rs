@@ -1,8 +1,9 @@
 //! Processor time of the daemon's threads, as the kernel accounts for it.
 //!
-//! Read from `/proc` when somebody asks (`active_reports`, `v2_stats`), so that no stage measures itself and nothing is
-//! paid for while nobody looks. Threads are told apart by the names that the daemon gives them. Exact to a clock tick of
-//! the kernel (usually 10 ms) of the sum since start. `None` where there is no such `/proc`.
+//! Read from `/proc` when somebody asks (`active_reports`, `v2_stats`), so that no stage measures
+//! itself and nothing is paid for while nobody looks. Threads are told apart by the names that the
+//! daemon gives them. Exact to a clock tick of the kernel (usually 10 ms) of the sum since start.
+//! `None` where there is no such `/proc`.
 
 use std::path::Path;
 
@@ -21,7 +22,8 @@ pub fn process() -> Option<CpuTimes> {
     read(Path::new("/proc/self/stat")).map(|(_, times)| times)
 }
 
-/// Of the present threads whose name satisfies `wanted`, together; `None` when there is no such thread.
+/// Of the present threads whose name satisfies `wanted`, together; `None` when there is no such
+/// thread.
 #[must_use]
 pub fn threads(wanted: impl Fn(&str) -> bool) -> Option<CpuTimes> {
     let tasks = std::fs::read_dir("/proc/self/task").ok()?;
@@ -41,7 +43,8 @@ fn read(path: &Path) -> Option<(String, CpuTimes)> {
     parse(&String::from_utf8_lossy(&text), ticks_per_second as f64)
 }
 
-/// `pid (name) state ppid ..`, with user and system time as fields 14 and 15. A name may hold anything, `)` included.
+/// `pid (name) state ppid ..`, with user and system time as fields 14 and 15. A name may hold
+/// anything, `)` included.
 fn parse(text: &str, ticks_per_second: f64) -> Option<(String, CpuTimes)> {
     let (before, after) = text.rsplit_once(')')?;
     let (_, name) = before.split_once('(')?;

@@ -1,8 +1,9 @@
 //! The log: set-up at start, and a limit on lines that repeat.
 //!
-//! `main` calls [`init`] once; everything else only uses `tracing`'s macros. Lines go to stderr, as text or as one JSON
-//! object each; stdout belongs to the commands that print something. What an outsider can cause by the packet or by
-//! the request (a bad datagram, a refused connection) is counted and at most logged through a [`Limit`].
+//! `main` calls [`init`] once; everything else only uses `tracing`'s macros. Lines go to stderr, as
+//! text or as one JSON object each; stdout belongs to the commands that print something. What an
+//! outsider can cause by the packet or by the request (a bad datagram, a refused connection) is
+//! counted and at most logged through a [`Limit`].
 
 use std::io::{self, IsTerminal as _};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -45,7 +46,8 @@ pub fn init(format: LogFormat, level: Level) -> Result<LogControl, TryInitError>
     log.try_init().map(|()| control)
 }
 
-/// Lets one line through in a span of time and counts the others. One for each place that logs; shared by threads.
+/// Lets one line through in a span of time and counts the others. One for each place that logs;
+/// shared by threads.
 #[derive(Debug)]
 pub struct Limit {
     span_ms: u64,
@@ -65,8 +67,8 @@ impl Limit {
         }
     }
 
-    /// Whether a line may be logged now: `Some(held_back)` with the number of lines held back since the last one, to
-    /// be given in a field `repeated`; `None`: count on.
+    /// Whether a line may be logged now: `Some(held_back)` with the number of lines held back since
+    /// the last one, to be given in a field `repeated`; `None`: count on.
     ///
     /// ```
     /// # let limit = pinbad::telemetry::log::Limit::new(10_000);

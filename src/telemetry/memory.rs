@@ -1,6 +1,8 @@
-//! The memory that the process really takes, as the kernel accounts for it. Read from `/proc` when somebody asks.
+//! The memory that the process really takes, as the kernel accounts for it. Read from `/proc` when
+//! somebody asks.
 
-/// Bytes of the process's address space, and of it in memory; `None` where there is no such `/proc`.
+/// Bytes of the process's address space, and of it in memory; `None` where there is no such
+/// `/proc`.
 #[must_use]
 pub fn process_bytes() -> Option<[u64; 2]> {
     let text = std::fs::read_to_string("/proc/self/statm").ok()?;

@@ -1,8 +1,10 @@
-//! Numbers that the daemon reports of itself: `/api/v1/status`, `SHOW STATUS` and `/metrics` are made from these alone.
+//! Numbers that the daemon reports of itself: `/api/v1/status`, `SHOW STATUS` and `/metrics` are
+//! made from these alone.
 //!
-//! A [`Reading`] is one number with its name, kind and help; what counts ([`counters`](super::counters)) declares them
-//! once, and what is looked up on demand (pool sizes, memory) where it is looked up. A [`Group`] is what belongs together: the
-//! status itself, an object in it, or one of a list of objects, such as a socket.
+//! A [`Reading`] is one number with its name, kind and help; what counts
+//! ([`counters`](super::counters)) declares them once, and what is looked up on demand (pool sizes,
+//! memory) where it is looked up. A [`Group`] is what belongs together: the status itself, an
+//! object in it, or one of a list of objects, such as a socket.
 
 use serde_json::{Map, Value as Json};
 
@@ -59,8 +61,8 @@ impl Reading {
     }
 }
 
-/// Declares numbers that are looked up on demand, one a line: kind, name (and that of the metric, where it is another),
-/// value, help.
+/// Declares numbers that are looked up on demand, one a line: kind, name (and that of the metric,
+/// where it is another), value, help.
 macro_rules! readings {
     ($( $kind:ident $name:ident $(as $metric:literal)? = $value:expr, $help:literal; )*) => {
         vec![ $( {
@@ -80,8 +82,8 @@ pub enum Place {
     Top,
     /// In an object of this name.
     Object(&'static str),
-    /// In one of a list of objects; the second name is that of one of them, among the metrics. A group without
-    /// members stands for a list that is empty.
+    /// In one of a list of objects; the second name is that of one of them, among the metrics. A
+    /// group without members stands for a list that is empty.
     List(&'static str, &'static str),
 }
 

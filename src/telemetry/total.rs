@@ -1,4 +1,5 @@
-//! All counters of one daemon, those of its sources included, which are counted where their input is.
+//! All counters of one daemon, those of its sources included, which are counted where their input
+//! is.
 
 use std::sync::Arc;
 
@@ -9,7 +10,8 @@ use crate::input::{otlp, stat};
 /// All counters of one daemon.
 #[derive(Debug, Clone)]
 pub struct Counters {
-    /// One set a socket, in the order in which they were opened, one an `[[otlp_input]]`, and one a source of Squid's lines.
+    /// One set a socket, in the order in which they were opened, one an `[[otlp_input]]`, and one a
+    /// source of Squid's lines.
     pub sockets: Vec<Arc<SocketCounters>>,
     /// The merger's.
     pub merge: Arc<MergeCounters>,

@@ -1,4 +1,5 @@
-//! Who may: every way in, without credentials, with wrong ones and with right ones; and that secrets stay where they are.
+//! Who may: every way in, without credentials, with wrong ones and with right ones; and that
+//! secrets stay where they are.
 #![expect(
     clippy::print_stdout,
     reason = "what could not be tried is for whoever runs the tests"
@@ -26,8 +27,8 @@ use crate::restart::Holder;
 const PASSWORD: &str = "hunter2-hunter2";
 const TOKEN: &str = "tok3n-tok3n-tok3n-tok3n";
 
-/// A configuration file with an administrator `kim` (password and token), a reader `lee` and a script `ci` that annotates
-/// (passwords), and its folder.
+/// A configuration file with an administrator `kim` (password and token), a reader `lee` and a
+/// script `ci` that annotates (passwords), and its folder.
 struct Configured {
     dir: tempfile::TempDir,
     config: String,
@@ -294,7 +295,8 @@ fn guessing_is_slow_and_the_guessed_password_waits_too() {
         waits,
         "wrong tokens without end are looked at, or the right one at once"
     );
-    // From another address of this machine it is taken meanwhile. Any one may share a place with this one; eight do not.
+    // From another address of this machine it is taken meanwhile. Any one may share a place with
+    // this one; eight do not.
     let mut replies = (2..=9).map(|n| {
         let from = SocketAddr::new(IpAddr::from([127, 0, 0, n]), 0);
         let mut stream = connect_from(from, http);
@@ -349,7 +351,8 @@ fn anonymous_readers_read_and_no_more() {
     );
 }
 
-/// Without users everything is for this machine; elsewhere, with the operator's word, there is reading.
+/// Without users everything is for this machine; elsewhere, with the operator's word, there is
+/// reading.
 #[test]
 fn without_users_this_machine_may_all_and_others_may_read() {
     let program = Program::serve(&["http.listen=0.0.0.0:0", "http.allow_anonymous=true"]);
@@ -398,7 +401,8 @@ fn an_open_address_wants_users_or_the_operators_word() {
     assert_eq!(said.code, Some(0), "{said:?}");
 }
 
-/// A listener that was handed over is held to the same rule: users, the operator's word, or nobody from elsewhere gets in.
+/// A listener that was handed over is held to the same rule: users, the operator's word, or nobody
+/// from elsewhere gets in.
 #[test]
 fn an_open_listener_that_is_handed_over_wants_the_same() {
     let Some(own) = own_address() else {
@@ -497,7 +501,8 @@ fn host_names_are_answered_to_as_configured() {
     }
 }
 
-/// The command line, the environment that others may see, the log at its most talkative, and every answer.
+/// The command line, the environment that others may see, the log at its most talkative, and every
+/// answer.
 #[test]
 fn secrets_are_seen_nowhere() {
     let configured = Configured::new("");

@@ -1,4 +1,5 @@
-//! Alerts from packet to receiver: over a restart, to a webhook that fails at first, and to a real Alertmanager.
+//! Alerts from packet to receiver: over a restart, to a webhook that fails at first, and to a real
+//! Alertmanager.
 
 #[cfg(feature = "sql")]
 mod played;

@@ -1,4 +1,5 @@
-//! Annotations: noted over HTTP, found again over HTTP and SQL, there after a restart, refused where they cannot be kept.
+//! Annotations: noted over HTTP, found again over HTTP and SQL, there after a restart, refused
+//! where they cannot be kept.
 
 use std::path::Path;
 use std::sync::Arc;

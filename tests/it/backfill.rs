@@ -1,7 +1,8 @@
-//! A report made while packets pour in over a full pool: once everything that the pool had lost by then has left the
-//! window, it shows what a report shows that was there from the start.
+//! A report made while packets pour in over a full pool: once everything that the pool had lost by
+//! then has left the window, it shows what a report shows that was there from the start.
 //!
-//! Both count timers by group and server. One has a filter that every request passes, so they share nothing.
+//! Both count timers by group and server. One has a filter that every request passes, so they share
+//! nothing.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -27,7 +28,8 @@ fn a_report_made_under_load_shows_what_one_from_the_start_shows() {
         ..TrafficOptions::default()
     };
     let mut traffic = Traffic::new(&traffic);
-    // Room for a few thousand of the requests: the rest has left the raw pool when the report is made.
+    // Room for a few thousand of the requests: the rest has left the raw pool when the report is
+    // made.
     let (here, clock) = Here::with_manual_clock(&[
         FROM_THE_START,
         "pool.stats_history=60s",

@@ -1,8 +1,9 @@
-//! The pages in headless Chromium, driven over WebDriver: what a person would click, see and be told.
+//! The pages in headless Chromium, driven over WebDriver: what a person would click, see and be
+//! told.
 //!
 //! Needs Debian's `chromium` and `chromium-driver`. Screenshots are kept under the test output, in
-//! `$CARGO_TARGET_TMPDIR/page`, for people to look at. Each browser has a profile of its own, in a folder that goes with
-//! it, and ends with its test.
+//! `$CARGO_TARGET_TMPDIR/page`, for people to look at. Each browser has a profile of its own, in a
+//! folder that goes with it, and ends with its test.
 
 mod driver;
 mod pages;
@@ -176,14 +177,16 @@ fn charts_and_their_legends_stay_in_their_boxes() {
     here.stop();
 }
 
-/// Charts that are larger than what they stand in, parts of legends outside of their boxes, texts outside of their pictures.
+/// Charts that are larger than what they stand in, parts of legends outside of their boxes, texts
+/// outside of their pictures.
 const OUTSIDE: &str = include_str!("browser/outside.js");
 
-/// Text whose contrast with what is behind it, or with the bar behind it, is below 4.5, and lines, bars and columns of pictures whose
-/// contrast is below 3 (WCAG 2 AA, 1.4.3 and 1.4.11).
+/// Text whose contrast with what is behind it, or with the bar behind it, is below 4.5, and lines,
+/// bars and columns of pictures whose contrast is below 3 (WCAG 2 AA, 1.4.3 and 1.4.11).
 const FAINT: &str = include_str!("browser/faint.js");
 
-/// Controls without labels, tables without captions or scopes, pictures without titles, ids that are there twice.
+/// Controls without labels, tables without captions or scopes, pictures without titles, ids that
+/// are there twice.
 const UNNAMED: &str = include_str!("browser/unnamed.js");
 
 #[test]
@@ -345,7 +348,8 @@ fn the_keyboard_reaches_everything() {
     assert_eq!(browser.js(focused), "Skip to the content");
     let width = browser.js("return document.activeElement.getBoundingClientRect().width");
     assert!(width.as_f64().unwrap() > 20.0);
-    // Everything that can be used, in the order in which it stands on the page, each with a ring around it.
+    // Everything that can be used, in the order in which it stands on the page, each with a ring
+    // around it.
     let all = browser.js(
         "window.reached = [...document.querySelectorAll('a[href], button, input, select, textarea, summary, [tabindex=\"0\"]')]
            .filter((it) => it.checkVisibility()).slice(1); return window.reached.length",
@@ -417,8 +421,8 @@ fn pages_stand_still_and_weigh_little() {
     }
 }
 
-/// A browser that was never here, and reports of ten thousand rows: what the first look takes, and that it is one look. How
-/// long it takes is for a release build to say.
+/// A browser that was never here, and reports of ten thousand rows: what the first look takes, and
+/// that it is one look. How long it takes is for a release build to say.
 #[test]
 fn the_first_look_at_ten_thousand_scripts_weighs_little() {
     let here = Here::start(&[]);
@@ -433,7 +437,8 @@ fn the_first_look_at_ten_thousand_scripts_weighs_little() {
             let text = browser.text("#tick");
             if text.is_empty() { Err(text) } else { Ok(()) }
         });
-        // Of what is asked for again, the first answer; and what the page asked for while it was as good as new.
+        // Of what is asked for again, the first answer; and what the page asked for while it was as
+        // good as new.
         let got = browser.js(
             "const all = [...performance.getEntriesByType('navigation'), ...performance.getEntriesByType('resource')].filter((it) => it.decodedBodySize);
              const once = new Map([...all].reverse().map((it) => [it.name, [it.name, it.transferSize, it.encodedBodySize, it.decodedBodySize]]));
@@ -489,7 +494,8 @@ fn without_javascript_pages_can_be_read_and_searched() {
     browser.assert_quiet();
 }
 
-/// A drag over a chart leads to that part of its span; without a mouse the form does, and every link keeps the time.
+/// A drag over a chart leads to that part of its span; without a mouse the form does, and every
+/// link keeps the time.
 #[test]
 #[cfg(feature = "sql")]
 fn a_drag_over_a_chart_leads_into_the_past() {

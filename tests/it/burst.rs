@@ -1,9 +1,9 @@
-//! A merger that stands still: for two seconds at a time nothing leaves the temporary pool while packets keep coming, and
-//! none is lost.
+//! A merger that stands still: for two seconds at a time nothing leaves the temporary pool while
+//! packets keep coming, and none is lost.
 //!
-//! The gathering period is set to two seconds, which is the same as a merger that is not given a core for so long. In a
-//! release build 100,000 packets a second arrive, as many as the default temporary pool is planned for; a debug build
-//! decodes too slowly for that and gets a tenth.
+//! The gathering period is set to two seconds, which is the same as a merger that is not given a
+//! core for so long. In a release build 100,000 packets a second arrive, as many as the default
+//! temporary pool is planned for; a debug build decodes too slowly for that and gets a tenth.
 
 use std::io;
 use std::sync::Arc;
@@ -29,7 +29,8 @@ fn count(daemon: &Daemon, name: &str) -> u64 {
     daemon.catalog().status()[name].as_u64().unwrap()
 }
 
-/// A run: `Ok` if nothing was lost, what it showed if the machine was too busy to show anything, or to keep up.
+/// A run: `Ok` if nothing was lost, what it showed if the machine was too busy to show anything, or
+/// to keep up.
 fn run() -> Result<(), String> {
     let flags = ConfigFlags {
         set: [
@@ -93,8 +94,8 @@ fn run() -> Result<(), String> {
     Ok(())
 }
 
-/// Of ten runs one has to show it: with other tests on both processors a receiver may stand still, too, and longer than the
-/// socket's buffer lasts.
+/// Of ten runs one has to show it: with other tests on both processors a receiver may stand still,
+/// too, and longer than the socket's buffer lasts.
 #[test]
 fn nothing_is_lost_while_the_merger_stands_still_for_two_seconds() {
     let mut seen = Vec::new();

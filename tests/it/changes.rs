@@ -1,4 +1,5 @@
-//! What changed from one span to another, heat maps, and calls per request: over HTTP, in SQL and on the pages.
+//! What changed from one span to another, heat maps, and calls per request: over HTTP, in SQL and
+//! on the pages.
 
 use std::sync::Arc;
 

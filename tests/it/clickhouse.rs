@@ -138,7 +138,8 @@ fn send(here: &Here, step: u64, sent: &mut Sent) {
     sender.at_rest();
 }
 
-/// Lets time pass until all is shipped that was written before a moment: as long as there is more of it all the time.
+/// Lets time pass until all is shipped that was written before a moment: as long as there is more
+/// of it all the time.
 fn drain(here: &Here, clock: &ManualClock, before: u64) {
     let mut shipped_rows = 0;
     let mut is_over = false;
@@ -358,7 +359,8 @@ fn every_row_is_there_once_whatever_happens() {
     assert_eq!(requests, [expected]);
 }
 
-/// A container gets another name while a shipment is on its way: the server stored it and withheld the answer.
+/// A container gets another name while a shipment is on its way: the server stored it and withheld
+/// the answer.
 #[test]
 fn a_shipment_that_began_under_one_name_ends_under_it() {
     let home = tempfile::tempdir().unwrap();

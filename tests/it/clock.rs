@@ -43,7 +43,8 @@ fn names(scripts: &[(String, u64)]) -> Vec<&str> {
     scripts.iter().map(|(name, _)| name.as_str()).collect()
 }
 
-/// A window of 60 ticks of a second: in it from its own tick on, out of it when the sixtieth after that begins.
+/// A window of 60 ticks of a second: in it from its own tick on, out of it when the sixtieth after
+/// that begins.
 #[test]
 fn records_leave_reports_and_raw_rows_when_their_tick_leaves_the_window() {
     let (here, clock) = Here::with_manual_clock(&["pool.stats_history=60s"]);
@@ -55,8 +56,8 @@ fn records_leave_reports_and_raw_rows_when_their_tick_leaves_the_window() {
         sender.at_rest();
         clock.advance_ms(1000);
     }
-    // Now it is second 5. The last moment of second 59 still has all of them: a packet that is merged then proves that the
-    // merger has seen that moment.
+    // Now it is second 5. The last moment of second 59 still has all of them: a packet that is
+    // merged then proves that the merger has seen that moment.
     clock.advance_ms(54_999);
     sender.send(&packet("/at-59"));
     sender.at_rest();
@@ -126,7 +127,8 @@ fn covered_seconds_is_what_the_data_really_spans() {
     assert!(covered.is_sorted(), "{covered:?}");
     assert_eq!(covered[0], 1);
     assert!((30..=31).contains(&covered[3]), "{covered:?}");
-    // From the oldest that is in the window to the newest: with one every ten seconds never the whole window.
+    // From the oldest that is in the window to the newest: with one every ten seconds never the
+    // whole window.
     assert_eq!(covered[6..], [50, 50, 50, 50]);
     here.stop();
 }

@@ -1,4 +1,5 @@
-//! Figures that must not contradict each other: the same question by other ways, and with other parameters.
+//! Figures that must not contradict each other: the same question by other ways, and with other
+//! parameters.
 
 use prost::Message as _;
 use serde_json::Value as Json;
@@ -134,7 +135,8 @@ mod of_the_past {
         let dir = tempfile::tempdir().unwrap();
         let clock = Arc::new(ManualClock::new((START_SECS / 60 * 60) * 1_000));
         let here = start(dir.path(), &clock);
-        // Five minutes and a half: of the four minutes before the last four only one and a half were counted.
+        // Five minutes and a half: of the four minutes before the last four only one and a half
+        // were counted.
         clock.advance_ms(1_000);
         go_on(&here, &clock, 20);
         for _ in 0..31 {

@@ -1,4 +1,5 @@
-//! Where data is kept: one folder for all of it, the one that systemd names, a demo's own; and what is said when it cannot be written.
+//! Where data is kept: one folder for all of it, the one that systemd names, a demo's own; and what
+//! is said when it cannot be written.
 #![expect(
     clippy::print_stdout,
     reason = "what could not be tried is for whoever runs the tests"
@@ -142,7 +143,8 @@ fn a_demo_keeps_its_past_in_a_folder_that_goes_with_it() {
     assert_eq!(folders(), 0);
 }
 
-/// A read-only and a small disk: start, `check` and `doctor` find out, and pages and `/readyz` say it; and no more once there is room.
+/// A read-only and a small disk: start, `check` and `doctor` find out, and pages and `/readyz` say
+/// it; and no more once there is room.
 #[test]
 fn folders_that_cannot_be_written_are_found_at_the_start() {
     let place = tempfile::tempdir().unwrap();
@@ -251,8 +253,8 @@ fn folders_that_cannot_be_written_are_found_at_the_start() {
     assert!(said.err.contains("; mount it read-write;"), "{said:?}");
 }
 
-/// A kill takes neither the live reports, as far as history had them, nor what one knows about it; and nothing counts twice, whatever
-/// comes next.
+/// A kill takes neither the live reports, as far as history had them, nor what one knows about it;
+/// and nothing counts twice, whatever comes next.
 #[cfg(feature = "sql")]
 #[test]
 fn after_a_kill_history_refills_live_reports() {
@@ -345,7 +347,8 @@ fn after_a_kill_history_refills_live_reports() {
     }
     sender.at_rest();
     assert_eq!(count(&program), Some(100));
-    // A snapshot at the begin of a minute is taken for one that has all before it and nothing since.
+    // A snapshot at the begin of a minute is taken for one that has all before it and nothing
+    // since.
     let second = || std::time::UNIX_EPOCH.elapsed().unwrap().as_secs() % 60;
     await_until("it is in the middle of a minute", second, |second| {
         (5..50).contains(second)

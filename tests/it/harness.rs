@@ -1,8 +1,9 @@
 //! Daemons under test: started on free ports, asked over HTTP, stopped at the end whatever happens.
 //!
-//! [`Here`] runs the stages inside the test's own process, with a clock that the test may move. [`Program`] runs the
-//! binary that a user runs. Both take settings as `--set` does and stop when they are dropped. Packets go through
-//! [`Sender`], which never has more of them in flight than the receiving socket's buffer holds.
+//! [`Here`] runs the stages inside the test's own process, with a clock that the test may move.
+//! [`Program`] runs the binary that a user runs. Both take settings as `--set` does and stop when
+//! they are dropped. Packets go through [`Sender`], which never has more of them in flight than the
+//! receiving socket's buffer holds.
 
 mod program;
 mod sender;
@@ -216,8 +217,8 @@ impl Site {
         Status(self.json("/api/v1/status"))
     }
 
-    /// The status once nothing is under way any more: so many datagrams came in, and every request that was decoded
-    /// has been merged, overwritten or refused.
+    /// The status once nothing is under way any more: so many datagrams came in, and every request
+    /// that was decoded has been merged, overwritten or refused.
     #[track_caller]
     pub(crate) fn at_rest(&self, datagrams: u64) -> Status {
         await_condition("all datagrams received, nothing waits", || {
@@ -321,7 +322,8 @@ impl Here {
         }
     }
 
-    /// With a clock of the test's and a history in `dir` that is flushed every minute; other settings win.
+    /// With a clock of the test's and a history in `dir` that is flushed every minute; other
+    /// settings win.
     #[cfg(feature = "sql")]
     pub(crate) fn with_history(dir: &Path, clock: &Arc<ManualClock>, others: &[&str]) -> Self {
         let dir = format!("history.dir={}", dir.display());
@@ -342,8 +344,8 @@ impl Here {
     }
 }
 
-/// An address of this machine at which connections are refused for as long as the socket is kept: it has the port and does not
-/// listen.
+/// An address of this machine at which connections are refused for as long as the socket is kept:
+/// it has the port and does not listen.
 pub(crate) fn nobody_listens() -> (SocketAddr, socket2::Socket) {
     let taken = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
     let any: SocketAddr = "127.0.0.1:0".parse().unwrap();

@@ -1,5 +1,6 @@
-//! History as a daemon writes it: what lies on disk is a naive recount of what was sent, over minutes, hours and days that the
-//! test lets pass, jumps of the wall clock and clean restarts; what a folder that cannot be used does; what the status says.
+//! History as a daemon writes it: what lies on disk is a naive recount of what was sent, over
+//! minutes, hours and days that the test lets pass, jumps of the wall clock and clean restarts;
+//! what a folder that cannot be used does; what the status says.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,9 +1,11 @@
-//! Packets that mean harm: names without end, from sources without end; the largest there can be, of every shape;
-//! numbers that are none. Whatever comes, the daemon stays within the memory that it planned at its start, loses
-//! nothing, and counts a script that has nothing to do with it exactly.
+//! Packets that mean harm: names without end, from sources without end; the largest there can be,
+//! of every shape; numbers that are none. Whatever comes, the daemon stays within the memory that
+//! it planned at its start, loses nothing, and counts a script that has nothing to do with it
+//! exactly.
 //!
-//! `PINBAD_TEST_NAMES` says how many names (default: some ten thousand; ten million take some minutes), and
-//! `PINBAD_TEST_PROGRAM` which program, for a run at full size with one that was built for use.
+//! `PINBAD_TEST_NAMES` says how many names (default: some ten thousand; ten million take some
+//! minutes), and `PINBAD_TEST_PROGRAM` which program, for a run at full size with one that was
+//! built for use.
 
 use std::io::Write as _;
 use std::net::{Ipv4Addr, UdpSocket};
@@ -62,7 +64,8 @@ impl Victim {
             ..ConfigFlags::default()
         };
         let plan = MemoryPlan::of(&Config::load(&flags, []).unwrap());
-        // Nobody looks at a page here, or asks in SQL: what those would take is not to hide what should not be there.
+        // Nobody looks at a page here, or asks in SQL: what those would take is not to hide what
+        // should not be there.
         let unused = plan
             .lines
             .iter()
@@ -144,7 +147,8 @@ fn names() -> u64 {
     given.map_or(default, |count| count.parse().unwrap())
 }
 
-/// Everything in it has never been there: host, server, script, schema, status, tags of the request and of its timer.
+/// Everything in it has never been there: host, server, script, schema, status, tags of the request
+/// and of its timer.
 fn new_in_all(number: u64) -> Vec<u8> {
     let word = |kind: &str| format!("{kind}-{number:0>200}");
     let mut request = Request::named(word("host"), word("server"), format!("/{}", word("script")));
@@ -349,7 +353,8 @@ fn the_largest_packets_of_every_shape() {
     assert_eq!(row("/deep")["req_count"], 2 * packets);
 }
 
-/// Two long words, named again and again: what is a few bytes in a packet and in the pool is not megabytes in each answer.
+/// Two long words, named again and again: what is a few bytes in a packet and in the pool is not
+/// megabytes in each answer.
 #[test]
 fn the_same_long_words_again_and_again() {
     let mut victim = Victim::start();

@@ -34,8 +34,8 @@ const REQUEST: [&str; 17] = [
     "timestamp",
 ];
 
-/// A daemon that got the packets of real PHP and the vector of the specification, in the order of their names. Its clock
-/// stands still.
+/// A daemon that got the packets of real PHP and the vector of the specification, in the order of
+/// their names. Its clock stands still.
 fn with_php() -> Here {
     let (here, _clock) =
         Here::with_manual_clock(&[r#"report=[{name = "configured", comment = "tag_info:group"}]"#]);
@@ -243,7 +243,8 @@ fn requests_come_newest_first_page_by_page_and_as_searched() {
     assert_eq!(paged, every);
 
     let count = |query: &str| ids(&site.json(&format!("/api/v1/requests?limit=0&{query}"))).len();
-    // The vector of the specification took 0.25 s, both bounds belong to the range; one other took 12.5 s.
+    // The vector of the specification took 0.25 s, both bounds belong to the range; one other took
+    // 12.5 s.
     assert_eq!(count("min_time=0.25&max_time=0.25"), 1);
     assert_eq!(count("min_time=0.25"), 2);
     assert_eq!(count("min_time=0.250001"), 1);
@@ -309,7 +310,8 @@ fn one_request_comes_with_its_tags_and_timers() {
     let timers = request["timers"].as_array().unwrap();
     assert_eq!(column(timers, "hit_count"), [7, 3]);
     assert_eq!(column(timers, "value"), [&json!(3.5), &json!(0.25)]);
-    // What is not UTF-8 is text nevertheless, and all 200 timers of a heavy page are there in their order.
+    // What is not UTF-8 is text nevertheless, and all 200 timers of a heavy page are there in their
+    // order.
     let id = ids(&site.json("/api/v1/requests?script_name=/heavy/page"))[0];
     let timers = site.json(&format!("/api/v1/requests/{id}"))["timers"]
         .as_array()

@@ -1,5 +1,5 @@
-//! Logs that are imported into the past: every span of a report is a recount of the lines, whatever came twice, grew, was broken
-//! off or is older than what is kept by the minute.
+//! Logs that are imported into the past: every span of a report is a recount of the lines, whatever
+//! came twice, grew, was broken off or is older than what is kept by the minute.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -158,7 +158,8 @@ fn what_is_imported_is_counted_when_it_was_and_once() {
     fs::write(log, text(&logged)).unwrap();
     imported(&here.site, &[log], " s: 20700 requests");
     check(&here.site, &logged);
-    // The gap is not covered, all the rest is. The first line after it is 1.5 s before the one that is 0 s late.
+    // The gap is not covered, all the rest is. The first line after it is 1.5 s before the one that
+    // is 0 s late.
     let last = logged.iter().map(|it| it.ended_ms).max().unwrap() / 1000 + 1;
     let seconds = (gap_from - START_SECS - 1) + (last - gap_to - 1);
     let ran = covered(&here.site, START_SECS - 3_600, last + 3_600);

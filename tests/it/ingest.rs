@@ -1,10 +1,12 @@
-//! Every datagram ends in exactly one counter, whatever it is: the accounting identities, at rest, per socket and in all.
+//! Every datagram ends in exactly one counter, whatever it is: the accounting identities, at rest,
+//! per socket and in all.
 
 use crate::harness::{Here, Sender};
 use crate::packets::{Fate, Kind, Mix, corpus, corpus_names, fate, request};
 use prost::Message as _;
 
-/// Ten thousands of each kind that matters: good, random, cut off, mutated, nested, as long as a datagram can be.
+/// Ten thousands of each kind that matters: good, random, cut off, mutated, nested, as long as a
+/// datagram can be.
 const DATAGRAMS: usize = 50_000;
 const SEED: u64 = 20_231_114;
 /// Sending sockets: the kernel gives all packets of one to one receiver.
@@ -52,7 +54,8 @@ fn garbage_and_good_packets_from_many_sources_are_accounted_for() {
     assert!(status.reason("datagrams_invalid", "lz4_header") >= lz4);
     assert_eq!(status.reason("datagrams_invalid", "too_large"), 0);
 
-    // Socket by socket: three to an address, all of them at work, and per address what was sent there.
+    // Socket by socket: three to an address, all of them at work, and per address what was sent
+    // there.
     let sockets = status.sockets();
     assert_eq!(sockets.len(), 6);
     for (address, sent) in here.site.udp.iter().zip(&sender.sent) {

@@ -1,5 +1,6 @@
-//! Killed at random moments under load, again and again: while it starts, while it writes a snapshot, at rest. Whatever the
-//! moment, the next one starts, its counters add up, and what is gone is what came since the last snapshot.
+//! Killed at random moments under load, again and again: while it starts, while it writes a
+//! snapshot, at rest. Whatever the moment, the next one starts, its counters add up, and what is
+//! gone is what came since the last snapshot.
 #![expect(
     clippy::print_stdout,
     reason = "figures of the full size are for whoever runs the tests"
@@ -32,7 +33,8 @@ fn packet(n: u64) -> Vec<u8> {
     sent.encode_to_vec()
 }
 
-/// With `PINBAD_KILLS=100 PINBAD_KILL_RATE=5000` and a release build in `PINBAD_TEST_PROGRAM` at full size.
+/// With `PINBAD_KILLS=100 PINBAD_KILL_RATE=5000` and a release build in `PINBAD_TEST_PROGRAM` at
+/// full size.
 #[test]
 fn killed_at_any_moment_it_loses_what_came_since_the_last_snapshot_and_nothing_else() {
     let kills = number("PINBAD_KILLS", 8);
@@ -122,8 +124,9 @@ fn killed_at_any_moment_it_loses_what_came_since_the_last_snapshot_and_nothing_e
     });
 }
 
-/// Looks at a daemon that has just started and to which nothing is sent: its sums hold, raw rows and reports agree with its
-/// counters, nothing was damaged. Gives how many of what was `sent` it does not know of.
+/// Looks at a daemon that has just started and to which nothing is sent: its sums hold, raw rows
+/// and reports agree with its counters, nothing was damaged. Gives how many of what was `sent` it
+/// does not know of.
 fn look(program: &Program, sent: u64) -> u64 {
     let site = &program.site;
     let start = Instant::now();
@@ -153,7 +156,8 @@ fn look(program: &Program, sent: u64) -> u64 {
     assert_eq!(status.count("kernel_drops"), 0, "{status:?}");
     assert_eq!(status.0["snapshot"]["damaged"], serde_json::json!([]));
     let merged = status.count("requests_merged");
-    // What was between socket and pool at the moment of the snapshot was received and is gone with the process.
+    // What was between socket and pool at the moment of the snapshot was received and is gone with
+    // the process.
     assert!(merged <= status.count("datagrams_received"), "{status:?}");
     assert_eq!(merged, status.count("request_rows"));
     assert_eq!(merged, status.count("timer_rows"));

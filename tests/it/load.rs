@@ -1,5 +1,5 @@
-//! `pinbad load` against the daemon: every packet that it says it sent is accounted for, and the sums are the same. And
-//! `pinbad demo`: a full screen for a newcomer.
+//! `pinbad load` against the daemon: every packet that it says it sent is accounted for, and the
+//! sums are the same. And `pinbad demo`: a full screen for a newcomer.
 
 use serde_json::Value as Json;
 
@@ -11,8 +11,9 @@ const COUNT: u64 = 100_000;
 
 /// Runs `pinbad load` to its end and gives its totals.
 fn load(site: &Site, arguments: &[&str]) -> Json {
-    // A debug build merges more slowly than packets come; they wait in the ring, and until they are there in the socket's
-    // buffer. Where the system allows only a small one, the receiver has to keep up by itself.
+    // A debug build merges more slowly than packets come; they wait in the ring, and until they are
+    // there in the socket's buffer. Where the system allows only a small one, the receiver has to
+    // keep up by itself.
     let granted = site.status().sockets()[0].count("recv_buffer_granted_bytes");
     let rate = if granted > 32 << 20 { "50000" } else { "5000" };
     let said = run(pinbad()
@@ -194,7 +195,8 @@ fn demo_fills_every_report_and_ends_as_serve_does() {
             .collect();
         if empty.is_empty() { Ok(()) } else { Err(empty) }
     });
-    // Enough to look around in: several scripts, servers and hosts, requests with timers and tags, not all of them well.
+    // Enough to look around in: several scripts, servers and hosts, requests with timers and tags,
+    // not all of them well.
     await_condition("a shop at work", || {
         let scripts = site.rows("report_by_script_name").len();
         let hosts = site.rows("report_by_hostname").len();

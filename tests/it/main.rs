@@ -1,9 +1,9 @@
-//! The promises of the daemon, each asked of the real thing: it is started on ports of its own, gets real packets by
-//! UDP and is asked over HTTP. One binary, so that it is linked once.
+//! The promises of the daemon, each asked of the real thing: it is started on ports of its own,
+//! gets real packets by UDP and is asked over HTTP. One binary, so that it is linked once.
 //!
-//! `harness` starts and stops daemons, in this process (with a clock that a test moves) or as the program itself. No
-//! test sleeps for a fixed time: whatever takes time is asked for until it is there, or until a deadline that is an
-//! error. Every test stops what it started.
+//! `harness` starts and stops daemons, in this process (with a clock that a test moves) or as the
+//! program itself. No test sleeps for a fixed time: whatever takes time is asked for until it is
+//! there, or until a deadline that is an error. Every test stops what it started.
 
 #![allow(
     clippy::unwrap_used,
@@ -104,13 +104,15 @@ mod reports;
 mod restart;
 /// Name rules in the running daemon.
 mod rewrite;
-/// Reports made at run time, what is kept of them, and the tables in which the daemon speaks of itself.
+/// Reports made at run time, what is kept of them, and the tables in which the daemon speaks of
+/// itself.
 mod runtime;
 /// No descriptors left, readers that do not read.
 mod scarce;
 /// The last hour over HTTP.
 mod series;
-/// Starting, checking and stopping the program: signals, exit codes, ports that are taken, bad configurations.
+/// Starting, checking and stopping the program: signals, exit codes, ports that are taken, bad
+/// configurations.
 mod shutdown;
 /// Statements over HTTP.
 #[cfg(feature = "sql")]

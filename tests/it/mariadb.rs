@@ -1,4 +1,5 @@
-//! A MariaDB server of the test's own: an empty data directory, a socket in it, no network. Stopped when it is dropped.
+//! A MariaDB server of the test's own: an empty data directory, a socket in it, no network. Stopped
+//! when it is dropped.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};

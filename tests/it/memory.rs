@@ -1,7 +1,9 @@
-//! The path takes no memory per packet: datagram, record, ring, pool, reports, with an allocator that counts.
+//! The path takes no memory per packet: datagram, record, ring, pool, reports, with an allocator
+//! that counts.
 //!
-//! The counts are kept per thread, so other tests of this binary do not show in them. The stages are called here as the
-//! receiver and the merger call them, without sockets and threads, and time is moved by hand.
+//! The counts are kept per thread, so other tests of this binary do not show in them. The stages
+//! are called here as the receiver and the merger call them, without sockets and threads, and time
+//! is moved by hand.
 
 #![expect(
     unsafe_code,
@@ -31,7 +33,8 @@ use prost::Message as _;
 struct Counting;
 
 thread_local! {
-    // No destructor and no lazy start: the allocator may look at these at any time of a thread's life.
+    // No destructor and no lazy start: the allocator may look at these at any time of a thread's
+    // life.
     static TAKEN: Cell<u64> = const { Cell::new(0) };
     static HELD_BYTES: Cell<i64> = const { Cell::new(0) };
 }
@@ -42,7 +45,8 @@ fn count(times: u64, bytes: i64) {
     let _late = HELD_BYTES.try_with(|held| held.set(held.get() + bytes));
 }
 
-// SAFETY: every call is handed on to the system's allocator as it came; counting neither allocates nor panics.
+// SAFETY: every call is handed on to the system's allocator as it came; counting neither allocates
+// nor panics.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(1, layout.size().cast_signed() as i64);
@@ -175,7 +179,8 @@ fn options() -> TrafficOptions {
     }
 }
 
-/// Every key comes back before it leaves the window: nothing at all is taken but by ticks that close.
+/// Every key comes back before it leaves the window: nothing at all is taken but by ticks that
+/// close.
 #[test]
 fn a_hundred_thousand_packets_of_known_keys_take_no_memory() {
     let mut path = Path::new(&options(), 2_000);
@@ -184,7 +189,8 @@ fn a_hundred_thousand_packets_of_known_keys_take_no_memory() {
     let held = HELD_BYTES.get();
     let counts = path.run(100_000);
     assert_eq!(counts.decode, 0, "{counts:?}");
-    // A block of some hundred packets has one list of what is in it, and now and then an epoch has a longer one.
+    // A block of some hundred packets has one list of what is in it, and now and then an epoch has
+    // a longer one.
     assert!(
         counts.merge <= counts.blocks * 3 / 2 && counts.blocks < 1_000,
         "{counts:?}"
@@ -196,7 +202,8 @@ fn a_hundred_thousand_packets_of_known_keys_take_no_memory() {
     assert_eq!(path.live.pool.requests.len(), 40_000);
 }
 
-/// Keys that come and go: a new one may take memory, a packet does not, and what was taken is used again.
+/// Keys that come and go: a new one may take memory, a packet does not, and what was taken is used
+/// again.
 #[test]
 fn keys_that_come_and_go_do_not_grow_the_daemon() {
     let traffic = TrafficOptions {

@@ -1,6 +1,7 @@
-//! `/metrics`: what it counts is what was sent, and only grows; `promtool` finds nothing to say about it; and a real Prometheus
-//! that scrapes it under load comes to the rate that was sent. `prometheus` (with `promtool`) comes from Debian; without
-//! it these tests fail, so that nobody leaves them out unseen.
+//! `/metrics`: what it counts is what was sent, and only grows; `promtool` finds nothing to say
+//! about it; and a real Prometheus that scrapes it under load comes to the rate that was sent.
+//! `prometheus` (with `promtool`) comes from Debian; without it these tests fail, so that nobody
+//! leaves them out unseen.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
@@ -105,7 +106,8 @@ fn rows_are_counters_and_histograms_that_only_grow() {
     // The window passes, the pool is emptied: rows leave the report, not the counters.
     sender.send(&packet("/a", 200, 0.3));
     sender.at_rest();
-    // Within its five seconds; a clock that leaps would take the row away before anyone has seen it.
+    // Within its five seconds; a clock that leaps would take the row away before anyone has seen
+    // it.
     clock.advance_ms(1_500);
     samples_when(site, &all, 7.0);
     clock.advance_ms(20_000);
@@ -382,7 +384,8 @@ impl Prometheus {
              - targets: [\"{target}\"]\n"
         );
         std::fs::write(&config, text).unwrap();
-        // It takes no port 0: one that was free a moment ago still is, where nothing else in these tests takes one.
+        // It takes no port 0: one that was free a moment ago still is, where nothing else in these
+        // tests takes one.
         let free = std::net::TcpListener::bind("127.77.0.6:0").unwrap();
         let address = free.local_addr().unwrap().to_string();
         drop(free);
@@ -519,7 +522,8 @@ fn prometheus_comes_to_the_rate_that_was_sent() {
         if off.iter().all(|(_, off)| off.abs() < 0.01) {
             break;
         }
-        // A machine so busy that nothing was sent or asked for a while proves nothing; another span may.
+        // A machine so busy that nothing was sent or asked for a while proves nothing; another span
+        // may.
         let late_ms = pace.late_ms.load(Ordering::Relaxed);
         tries += 1;
         assert!(tries < 6, "{off:?}, late by {late_ms} ms");

@@ -1,10 +1,12 @@
 //! The reports against a naive recount.
 //!
-//! Random packets go through the decoder into the engine, at random moments of a clock that is moved by hand, and into
-//! a plain list. Every now and then a report is read, column by column, and held against sums over the list. Nothing of
-//! the recount is taken from the engine: keys, filters, columns and formulas are written down from the specification.
+//! Random packets go through the decoder into the engine, at random moments of a clock that is
+//! moved by hand, and into a plain list. Every now and then a report is read, column by column, and
+//! held against sums over the list. Nothing of the recount is taken from the engine: keys, filters,
+//! columns and formulas are written down from the specification.
 //!
-//! A failure names its seed. `MODEL_SEED=<n>` runs that one alone; `MODEL_ROUNDS=<n>` runs so many times as many seeds.
+//! A failure names its seed. `MODEL_SEED=<n>` runs that one alone; `MODEL_ROUNDS=<n>` runs so many
+//! times as many seeds.
 
 mod cases;
 mod compare;
@@ -141,7 +143,8 @@ fn what_expired_leaves_no_words() {
     }
 }
 
-/// Numbers of names that left the raw pool are given to others, while reports over longer windows still count the former.
+/// Numbers of names that left the raw pool are given to others, while reports over longer windows
+/// still count the former.
 #[test]
 fn numbers_that_stand_for_other_names() {
     let plan = Plan {

@@ -1,5 +1,5 @@
-//! The MySQL wire: its protocol, asked by a client of our own that can also behave badly ([`client`]), and the
-//! clients that people use, each with real packets behind it.
+//! The MySQL wire: its protocol, asked by a client of our own that can also behave badly
+//! ([`client`]), and the clients that people use, each with real packets behind it.
 
 /// The mariadb tools.
 mod cli;
@@ -65,8 +65,8 @@ impl Shop {
     }
 }
 
-/// Sends twelve requests: three hosts, two scripts, `s1.example` and `s1.example.org`, statuses 200 and 503, one text
-/// that is not ASCII.
+/// Sends twelve requests: three hosts, two scripts, `s1.example` and `s1.example.org`, statuses 200
+/// and 503, one text that is not ASCII.
 fn fill(site: &Site) {
     let mut sender = Sender::new(site);
     for number in 0..12_u32 {

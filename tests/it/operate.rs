@@ -285,7 +285,8 @@ fn the_doctor_says_how_many_seconds_of_traffic_the_buffers_hold() {
     }
 }
 
-/// The program without what only root may (more than `net.core.rmem_max`), and what to ask for so that less is granted.
+/// The program without what only root may (more than `net.core.rmem_max`), and what to ask for so
+/// that less is granted.
 fn granted_less() -> (Command, u64) {
     let limit = std::fs::read_to_string("/proc/sys/net/core/rmem_max").unwrap();
     let asked = limit.trim().parse::<u64>().unwrap() * 2;
@@ -303,13 +304,14 @@ fn granted_less() -> (Command, u64) {
     (command, asked)
 }
 
-/// Seconds that the buffers of all sockets last at 10,000 packets a second, each of twice so many bytes.
+/// Seconds that the buffers of all sockets last at 10,000 packets a second, each of twice so many
+/// bytes.
 fn kernel_seconds(sockets: u64, bytes: u64) -> f64 {
     (sockets * bytes * 2 / TYPICAL_PACKET_CHARGE) as f64 / 10_000.0
 }
 
-/// Without the right to more, a buffer beyond the kernel's limit is not granted: the sysctl that helps is printed, and how long
-/// the buffers last is reckoned with what there is.
+/// Without the right to more, a buffer beyond the kernel's limit is not granted: the sysctl that
+/// helps is printed, and how long the buffers last is reckoned with what there is.
 #[test]
 fn the_doctor_prints_the_sysctl_for_a_buffer_that_is_not_granted() {
     let (command, asked) = granted_less();
@@ -488,7 +490,8 @@ fn man_pages_and_completions_know_every_command_and_flag() {
     assert_eq!(said.out.trim(), "doctor", "{said:?}");
 }
 
-/// systemd's own opinion of the units, where it is installed: they are right, and little is left exposed.
+/// systemd's own opinion of the units, where it is installed: they are right, and little is left
+/// exposed.
 #[test]
 fn the_units_are_right_and_closed() {
     let analyze = |arguments: &[&str]| {
@@ -527,7 +530,8 @@ fn the_units_are_right_and_closed() {
     assert!(closed, "exposure over 2.5: {said}");
 }
 
-/// Memory does not climb as one thread after the other sees its first large answer: they share it. Who wants it otherwise says so.
+/// Memory does not climb as one thread after the other sees its first large answer: they share it.
+/// Who wants it otherwise says so.
 #[cfg(target_env = "gnu")]
 #[test]
 fn threads_share_their_heap() {

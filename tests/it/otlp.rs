@@ -1,6 +1,8 @@
-//! Spans over HTTP: the rules of the protocol, what PHP's instrumentation sends, and the real SDKs of Python and Node.
+//! Spans over HTTP: the rules of the protocol, what PHP's instrumentation sends, and the real SDKs
+//! of Python and Node.
 //!
-//! The latter need what `tests/run.sh` installs where it may; where it may not, it skips those tests and says so at its end.
+//! The latter need what `tests/run.sh` installs where it may; where it may not, it skips those
+//! tests and says so at its end.
 
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
@@ -389,7 +391,8 @@ pub(crate) fn clients() -> PathBuf {
     program.ancestors().nth(2).unwrap().join("clients")
 }
 
-/// Runs a program whose spans go to this input, in the names of the semantic conventions of `opt_in`.
+/// Runs a program whose spans go to this input, in the names of the semantic conventions of
+/// `opt_in`.
 #[track_caller]
 fn run_instrumented(site: &Site, command: &mut Command, opt_in: &str) {
     let endpoint = format!("http://{}", at_input(site).http);

@@ -19,7 +19,8 @@ fn sum(rows: &[Json], column: &str) -> u64 {
     rows.iter().map(|row| row[column].as_u64().unwrap()).sum()
 }
 
-/// The merger comes rarely and the temporary pool is tiny: most is overwritten, all of it is counted, the newest stays.
+/// The merger comes rarely and the temporary pool is tiny: most is overwritten, all of it is
+/// counted, the newest stays.
 #[test]
 fn a_full_temporary_pool_gives_up_the_oldest_and_counts_them() {
     let here = Here::start(&[
@@ -79,7 +80,8 @@ fn a_full_temporary_pool_gives_up_the_oldest_and_counts_them() {
     here.stop();
 }
 
-/// Raw rows are a cyclic pool: the oldest requests leave with their timers, and reports do not notice.
+/// Raw rows are a cyclic pool: the oldest requests leave with their timers, and reports do not
+/// notice.
 #[test]
 fn a_full_request_pool_evicts_the_oldest_and_reports_keep_them() {
     let here = Here::start(&["pool.request_pool_size=1000", "pool.timer_pool_size=100000"]);
@@ -142,7 +144,8 @@ fn a_full_timer_pool_evicts_whole_requests() {
     here.stop();
 }
 
-/// One request with four times as many timers as the pool has rows: it counts, whatever becomes of its rows.
+/// One request with four times as many timers as the pool has rows: it counts, whatever becomes of
+/// its rows.
 #[test]
 fn a_request_with_more_timers_than_the_pool_holds_counts_all_the_same() {
     let here = Here::start(&[
@@ -193,7 +196,8 @@ fn without_a_request_pool_there_are_reports_and_no_raw_rows() {
     here.stop();
 }
 
-/// Names without end: memory has its bounds, sums stay exact, and what has no row of its own is in `(other)`.
+/// Names without end: memory has its bounds, sums stay exact, and what has no row of its own is in
+/// `(other)`.
 #[test]
 fn names_without_end_fold_into_other_and_sums_stay_exact() {
     let here = Here::start(&[

@@ -1,8 +1,9 @@
 //! The packets that tests send, and what has to become of them.
 //!
-//! [`corpus`] reads `tests/corpus`: packets of real PHP, and one for each way to be refused. [`Mix`] makes datagrams of
-//! every kind from a seed. [`fate`] says what a datagram must end as; it decodes with prost and knows Pinba's rules for
-//! itself, so that the daemon is held against something else than its own decoder.
+//! [`corpus`] reads `tests/corpus`: packets of real PHP, and one for each way to be refused.
+//! [`Mix`] makes datagrams of every kind from a seed. [`fate`] says what a datagram must end as; it
+//! decodes with prost and knows Pinba's rules for itself, so that the daemon is held against
+//! something else than its own decoder.
 
 use std::path::Path;
 
@@ -130,7 +131,8 @@ fn is_good(request: &Request) -> bool {
         && tags == request.timer_tag_value.len() as u64
 }
 
-/// Numbers from a seed (SplitMix64): quick in a debug build too, where the usual generators are not.
+/// Numbers from a seed (SplitMix64): quick in a debug build too, where the usual generators are
+/// not.
 #[derive(Debug)]
 struct Random(u64);
 
@@ -290,7 +292,8 @@ impl Mix {
     }
 }
 
-/// A good packet of as many bytes as a datagram holds: so many timers (and two), then filled up with one word.
+/// A good packet of as many bytes as a datagram holds: so many timers (and two), then filled up
+/// with one word.
 pub(crate) fn oversized(timers: usize) -> Vec<u8> {
     let mut packet = request("host-big", "example.org", "/oversized");
     for number in 0..timers {

@@ -28,7 +28,8 @@ pub(crate) const HOSTILE: [&str; 9] = [
     "//evil.example/\\..\\..?a=b#c",
 ];
 
-/// A request in which every text is this one, and as large as a name may be where that is asked for.
+/// A request in which every text is this one, and as large as a name may be where that is asked
+/// for.
 pub(crate) fn hostile_request(name: &str) -> Request {
     let mut request = Request::named(name, name, name);
     request.request_time = Some(0.5);
@@ -284,7 +285,8 @@ fn headers() {
     here.stop();
 }
 
-/// A browser that has no password gets a page, and is asked for one; everything else gets a problem document.
+/// A browser that has no password gets a page, and is asked for one; everything else gets a problem
+/// document.
 #[test]
 fn who_is_not_let_in_is_told_so_by_a_page() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,5 +1,6 @@
-//! The past over HTTP: every span of a report is a recount of what was sent, before and after a restart; what is compared, what
-//! charts show, what is said where nothing is kept. And what DuckDB and pandas read from the files.
+//! The past over HTTP: every span of a report is a recount of what was sent, before and after a
+//! restart; what is compared, what charts show, what is said where nothing is kept. And what DuckDB
+//! and pandas read from the files.
 
 mod other_readers;
 
@@ -372,8 +373,8 @@ fn what_is_not_kept_is_said() {
     here.stop();
 }
 
-/// Days of a zone are those of its clocks; a report that is defined otherwise begins anew, says so, and has its past again when it
-/// is defined as before. All of that before and after a restart.
+/// Days of a zone are those of its clocks; a report that is defined otherwise begins anew, says so,
+/// and has its past again when it is defined as before. All of that before and after a restart.
 #[test]
 fn days_of_a_zone_and_definitions_that_change() {
     // 2024-03-30 22:30 UTC: half an hour before a day of 23 hours in Berlin.

@@ -1,4 +1,5 @@
-//! Pages over a span of the past: their numbers are those of the API, every link keeps the time, what is lacking is said.
+//! Pages over a span of the past: their numbers are those of the API, every link keeps the time,
+//! what is lacking is said.
 
 use std::sync::Arc;
 

@@ -1,5 +1,6 @@
-//! Raw requests of the past over HTTP and SQL, by curl's and by MySQL's means: each is found once at any moment, in memory, in pieces
-//! and in files, over restarts; conditions, orders and pages are a recount of what was sent.
+//! Raw requests of the past over HTTP and SQL, by curl's and by MySQL's means: each is found once
+//! at any moment, in memory, in pieces and in files, over restarts; conditions, orders and pages
+//! are a recount of what was sent.
 
 use std::collections::BTreeSet;
 use std::path::Path;

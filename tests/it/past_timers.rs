@@ -1,5 +1,5 @@
-//! Raw timers of the past by any tags, and requests of the past by their tags, whatever those contain: on pages that show what
-//! the same pages showed while all was in memory.
+//! Raw timers of the past by any tags, and requests of the past by their tags, whatever those
+//! contain: on pages that show what the same pages showed while all was in memory.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -259,7 +259,8 @@ fn groups_of_the_live_page_rest_on_all_of_its_window() {
         rests_on.ends_with("of about 2,800 raw requests in memory, spread over the whole time; numbers are estimates"),
         "{rests_on}"
     );
-    // And the sums stand for all of them, as those of a report do: 400 * 58 ms times 5 and 2, in steps of 1/1024 s.
+    // And the sums stand for all of them, as those of a report do: 400 * 58 ms times 5 and 2, in
+    // steps of 1/1024 s.
     let page = site.get("/timers?by=group").body;
     let hits = |group: &str| {
         let row = rows(&page, 1)

@@ -1,7 +1,9 @@
-//! Real PHP with the stock Pinba extension: what a script measured of itself is what the daemon shows.
+//! Real PHP with the stock Pinba extension: what a script measured of itself is what the daemon
+//! shows.
 //!
-//! Needs `php` with the extension (Debian: `php-cli php-pinba`), which `tests/run.sh` installs where it may. Where it may not,
-//! it skips these tests and says so at its end; whoever runs them without PHP sees them fail.
+//! Needs `php` with the extension (Debian: `php-cli php-pinba`), which `tests/run.sh` installs
+//! where it may. Where it may not, it skips these tests and says so at its end; whoever runs them
+//! without PHP sees them fail.
 
 use std::io::{BufRead as _, BufReader};
 use std::net::{SocketAddr, TcpListener};
@@ -83,7 +85,8 @@ fn request(site: &Site, script: &str) -> Json {
     site.json(&format!("/api/v1/requests/{}", page["rows"][0]["id"]))
 }
 
-/// Seconds as the wire carries them (single precision) and the daemon shows them (whole microseconds).
+/// Seconds as the wire carries them (single precision) and the daemon shows them (whole
+/// microseconds).
 fn on_the_wire(seconds: &Json) -> f64 {
     let single = seconds.as_f64().unwrap() as f32;
     (f64::from(single) * 1e6).round_ties_even() / 1e6
@@ -202,8 +205,8 @@ struct WebServer {
 
 impl WebServer {
     fn start(site: &Site, directory: &Path) -> Self {
-        // PHP cannot be asked to take any free port, so it is given one that was free a moment ago, at an address at which
-        // nothing else in these tests takes one.
+        // PHP cannot be asked to take any free port, so it is given one that was free a moment ago,
+        // at an address at which nothing else in these tests takes one.
         let free = TcpListener::bind("127.77.0.5:0")
             .unwrap()
             .local_addr()

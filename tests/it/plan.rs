@@ -1,9 +1,10 @@
 //! The memory that `check` promises, against the real daemon with everything full.
 //!
-//! Each packet brings names that were never there: pools, words, tag sets, origins and reports fill to their limits, the
-//! merger comes so rarely that the temporary pool fills, the largest datagrams go through the receive buffers, and
-//! readers take their time over the largest report. A release build has the default sizes; in a debug build they are
-//! smaller, and what is only there in the worst case is a larger part of the whole.
+//! Each packet brings names that were never there: pools, words, tag sets, origins and reports fill
+//! to their limits, the merger comes so rarely that the temporary pool fills, the largest datagrams
+//! go through the receive buffers, and readers take their time over the largest report. A release
+//! build has the default sizes; in a debug build they are smaller, and what is only there in the
+//! worst case is a larger part of the whole.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -41,12 +42,14 @@ const EVICTED: u64 = if DEBUG { 75_000 } else { 500_000 };
 const TAG_SETS: u64 = if DEBUG { 190_000 } else { 500_000 };
 /// Packets sent at most until then; what the temporary pool had no room for has to be sent on top.
 const PACKETS_MAX: u64 = if DEBUG { 600_000 } else { 5_000_000 };
-/// Answers that a test can hold still: those that are being sent. The plan has two more, which are being put together.
+/// Answers that a test can hold still: those that are being sent. The plan has two more, which are
+/// being put together.
 const READERS: usize = 4;
 /// How much of the plan must be resident, and that nothing is beyond it.
 const WITHIN: std::ops::RangeInclusive<f64> = if DEBUG { 0.8..=1.0 } else { 0.9..=1.0 };
 
-/// A packet of its own: a new host, script and status, and four timers with tag sets that are as old as possible.
+/// A packet of its own: a new host, script and status, and four timers with tag sets that are as
+/// old as possible.
 fn packet(number: u64) -> Vec<u8> {
     // StringInterner of 64 bytes, which is what a word may have on average.
     let word =

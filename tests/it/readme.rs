@@ -1,7 +1,9 @@
-//! The commands of the README and of the manual's tours, run as they stand there against `pinbad demo`.
+//! The commands of the README and of the manual's tours, run as they stand there against
+//! `pinbad demo`.
 //!
-//! Only the ports differ. Each must succeed, and where the page shows an answer, the real one has the same form: the same
-//! members or the same CSV columns, an error where it shows one. Commands that build and test are left out.
+//! Only the ports differ. Each must succeed, and where the page shows an answer, the real one has
+//! the same form: the same members or the same CSV columns, an error where it shows one. Commands
+//! that build and test are left out.
 
 use std::path::Path;
 use std::process::Command;

@@ -1,6 +1,8 @@
-//! The 18 base reports and `info`: their columns in Pinba's order, and every value against a recount of the packets.
+//! The 18 base reports and `info`: their columns in Pinba's order, and every value against a
+//! recount of the packets.
 //!
-//! The recount decodes with prost and adds up whole microseconds; it knows nothing of ticks, families or groups.
+//! The recount decodes with prost and adds up whole microseconds; it knows nothing of ticks,
+//! families or groups.
 
 use std::collections::BTreeMap;
 
@@ -349,7 +351,8 @@ fn assert_info(info: &Json, all: &Sums) {
     assert_median(info, all);
 }
 
-/// Timer tags, request tags and both Pinba 2 and native forms, over the same packets; hits and seconds are recounted.
+/// Timer tags, request tags and both Pinba 2 and native forms, over the same packets; hits and
+/// seconds are recounted.
 #[test]
 fn tag_reports_are_a_recount_too_when_made_after_the_packets_came() {
     let packets = packets();

@@ -98,7 +98,8 @@ fn assert_same(before: &[(String, Json)], after: &[(String, Json)]) {
     }
 }
 
-/// A daemon that has seen some minutes: pools have wrapped, ticks have closed, keys lie under `(other)`.
+/// A daemon that has seen some minutes: pools have wrapped, ticks have closed, keys lie under
+/// `(other)`.
 fn busy(dir: &Path) -> (Here, Arc<ManualClock>) {
     let clock = Arc::new(ManualClock::new(START_SECS * 1000));
     let here = start(dir, &clock);
@@ -316,7 +317,8 @@ fn what_waits_in_its_own_sockets_at_the_stop_is_counted() {
     assert!(came.contains(&3_000), "{came:?}");
 }
 
-/// Sends so many packets to a program that stands still, ends it, and gives how many the next one knows of.
+/// Sends so many packets to a program that stands still, ends it, and gives how many the next one
+/// knows of.
 fn taken_at_the_stop(packets: u64) -> u64 {
     let dir = tempfile::tempdir().unwrap();
     let settings = settings(dir.path());

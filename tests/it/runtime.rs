@@ -1,5 +1,6 @@
-//! Reports made at run time: they survive a restart, a folder that cannot be used is refused, and what cannot be kept is
-//! not made. Tables of the daemon's own: read like reports, made under other names by their COMMENT.
+//! Reports made at run time: they survive a restart, a folder that cannot be used is refused, and
+//! what cannot be kept is not made. Tables of the daemon's own: read like reports, made under other
+//! names by their COMMENT.
 
 use std::path::Path;
 
@@ -47,7 +48,8 @@ impl Reports {
         read["rows"][0].clone()
     }
 
-    /// Sends so many requests of three scripts, each with a timer whose group is one of two, and waits until they are merged.
+    /// Sends so many requests of three scripts, each with a timer whose group is one of two, and
+    /// waits until they are merged.
     fn send(&self, requests: u64) {
         let mut sender = Sender::new(&self.0.site);
         for number in 0..requests {
@@ -136,7 +138,8 @@ fn what_cannot_be_kept_is_not_made() {
     let site = in_dir(dir.path());
     let form = json!({"name": "mine", "comment": "tag_info:group"});
     assert_eq!(site.post(&form).0, 201);
-    // Where the next file would be written: not a matter of permissions, so that it holds for root too.
+    // Where the next file would be written: not a matter of permissions, so that it holds for root
+    // too.
     let in_the_way = dir.path().join("reports.json.new");
     std::fs::create_dir(&in_the_way).unwrap();
     let other = json!({"name": "other", "comment": "tag_info:group"});

@@ -20,7 +20,8 @@ fn descriptors(program: &Program) -> u64 {
     open.count() as u64
 }
 
-/// Lets `program` have so many descriptors more than it has, or as many as before; how many that are.
+/// Lets `program` have so many descriptors more than it has, or as many as before; how many that
+/// are.
 fn limit(program: &Program, spare: Option<u64>) -> u64 {
     let pid = Pid::from_raw(i32::try_from(program.id()).unwrap());
     // What this process has is what the daemon has got from it.
@@ -83,10 +84,11 @@ fn is_served(stream: &TcpStream) -> bool {
     }
 }
 
-/// Packets are taken, who is connected is served, nothing spins; and when there are descriptors again, so are the others.
+/// Packets are taken, who is connected is served, nothing spins; and when there are descriptors
+/// again, so are the others.
 ///
-/// Those that are served and then say nothing leave in time, and others come in their places: so it is not connections that
-/// are counted here but descriptors.
+/// Those that are served and then say nothing leave in time, and others come in their places: so it
+/// is not connections that are counted here but descriptors.
 #[test]
 fn without_descriptors_it_goes_on_and_comes_back() {
     // A buffer for all packets: nobody has to be asked whether there is room for more.
@@ -110,7 +112,8 @@ fn without_descriptors_it_goes_on_and_comes_back() {
             Err(format!("{has} of {most} descriptors, {waiting} wait"))
         }
     });
-    // Packets need none. The harness's own connection may be among those that wait, so the counters come from `served`.
+    // Packets need none. The harness's own connection may be among those that wait, so the counters
+    // come from `served`.
     let packet = request("h", "s", "/x").encode_to_vec();
     for _ in 0..500 {
         packets.send(&packet);
@@ -120,8 +123,8 @@ fn without_descriptors_it_goes_on_and_comes_back() {
         || ask_on(&mut served, "/api/v1/status").unwrap(),
         |status| status.contains("\"requests_merged\":500,"),
     );
-    // A loop that asks again and again for what it cannot have would take all of one processor, as this one does; or as much of
-    // one as others leave.
+    // A loop that asks again and again for what it cannot have would take all of one processor, as
+    // this one does; or as much of one as others leave.
     let (daemon, this) = (program.id().to_string(), "thread-self");
     let (before, own, start) = (ticks(&daemon), ticks(this), Instant::now());
     while start.elapsed() < Duration::from_secs(1) || ticks(this) < own + 30 {
@@ -141,8 +144,8 @@ fn without_descriptors_it_goes_on_and_comes_back() {
         .iter()
         .filter(|line| line["message"] == "Cannot accept HTTP connections; trying on.")
         .count();
-    // Once a minute, however often a place became free in between: those that are served and say nothing leave, and others take
-    // their places.
+    // Once a minute, however often a place became free in between: those that are served and say
+    // nothing leave, and others take their places.
     let most = 1 + began.elapsed().as_secs() / 60;
     assert!(
         (1..=most).contains(&(said as u64)),
@@ -150,7 +153,8 @@ fn without_descriptors_it_goes_on_and_comes_back() {
     );
 }
 
-/// Clients that ask for a large answer and do not read it keep their own connections busy and nothing else.
+/// Clients that ask for a large answer and do not read it keep their own connections busy and
+/// nothing else.
 #[test]
 fn readers_that_stand_still_cost_no_packet_and_no_other_answer() {
     let program = Program::serve(&["ingest.recv_buffer=4MB"]);

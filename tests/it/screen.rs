@@ -1,7 +1,8 @@
-//! A terminal for a program under test: a pseudo-terminal, and behind it a screen that understands escape sequences.
+//! A terminal for a program under test: a pseudo-terminal, and behind it a screen that understands
+//! escape sequences.
 //!
-//! The program believes in a terminal; a thread feeds what it writes to `vt100`, whose idea of the screen is what a person
-//! would see. Keys are the bytes that a terminal sends for them.
+//! The program believes in a terminal; a thread feeds what it writes to `vt100`, whose idea of the
+//! screen is what a person would see. Keys are the bytes that a terminal sends for them.
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};

@@ -1,5 +1,5 @@
-//! The last hour over HTTP: what is drawn is what was sent, second by second; what is not kept says so; and what it takes of
-//! memory stays in its budget under a flood of names.
+//! The last hour over HTTP: what is drawn is what was sent, second by second; what is not kept says
+//! so; and what it takes of memory stays in its budget under a flood of names.
 
 use serde_json::Value as Json;
 
@@ -37,7 +37,8 @@ fn points(line: &Json) -> Vec<Option<f64>> {
 fn what_was_sent_is_drawn_second_by_second() {
     let (here, clock) = Here::with_manual_clock(&[GROUPS, "metrics.reports=[]"]);
     let mut sender = Sender::new(&here.site);
-    // Second n: n requests of /a, of which one fails in even ones; one slow request of /b in the fourth.
+    // Second n: n requests of /a, of which one fails in even ones; one slow request of /b in the
+    // fourth.
     for second in 1..=6_u64 {
         for n in 0..second {
             let status = if second.is_multiple_of(2) && n == 0 {
@@ -77,7 +78,8 @@ fn what_was_sent_is_drawn_second_by_second() {
     let b = "report_by_script_name/series?script_name=/b&metric=time_avg";
     assert_eq!(ask(b), [None, None, None, Some(2.0), None, None]);
 
-    // Percentiles by the rule of pages, rounded up, whatever the report's own: the sample at that rank, within 0.8 %.
+    // Percentiles by the rule of pages, rounded up, whatever the report's own: the sample at that
+    // rank, within 0.8 %.
     let p50 = ask("info/series?metric=p50");
     for (point, exact) in p50.iter().zip([0.1, 0.1, 0.2, 0.3, 0.3, 0.3]) {
         assert!((point.unwrap() / exact - 1.0).abs() < 0.008, "{p50:?}");

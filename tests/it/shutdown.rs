@@ -1,4 +1,5 @@
-//! How the program starts, refuses to start, and ends: signals, exit codes, ports that are taken, bad configurations.
+//! How the program starts, refuses to start, and ends: signals, exit codes, ports that are taken,
+//! bad configurations.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -14,8 +15,9 @@ use prost::Message as _;
 /// The longest that a clean stop may take when there is no state to write.
 const STOP_MAX: Duration = Duration::from_secs(1);
 
-/// Stops a program that `prepare` has made busy: exit code 0 and a clean end of its log each time, and within a second; or, where
-/// others have the processors, within twice the time that it took to start. Of twenty tries one has to be that fast.
+/// Stops a program that `prepare` has made busy: exit code 0 and a clean end of its log each time,
+/// and within a second; or, where others have the processors, within twice the time that it took to
+/// start. Of twenty tries one has to be that fast.
 fn stops_cleanly<T>(signal: &str, prepare: impl Fn(&Program) -> T) {
     let mut took = Vec::new();
     for _ in 0..20 {
@@ -228,7 +230,8 @@ fn usage_errors_end_with_2_and_help_with_0() {
 
 #[test]
 fn load_with_nobody_listening_is_a_failure() {
-    // Connected to itself: the kernel has no receiver for others, and gives the port to nobody else.
+    // Connected to itself: the kernel has no receiver for others, and gives the port to nobody
+    // else.
     let taken = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let free = taken.local_addr().unwrap();
     taken.connect(free).unwrap();

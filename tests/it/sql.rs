@@ -1,4 +1,5 @@
-//! Statements over HTTP, asked of the real daemon: formats, values, errors. What SQL itself can do is tested beside the engine.
+//! Statements over HTTP, asked of the real daemon: formats, values, errors. What SQL itself can do
+//! is tested beside the engine.
 
 use std::io::Write as _;
 use std::net::TcpStream;
@@ -189,7 +190,8 @@ fn the_command_runs_several_statements_one_after_the_other() {
     assert!(wrong.err.contains("nothing_here"), "{wrong:?}");
 }
 
-/// Names come in packets: in whichever format, and in errors, a terminal is to show them and no more.
+/// Names come in packets: in whichever format, and in errors, a terminal is to show them and no
+/// more.
 #[test]
 fn the_command_lets_no_name_act_on_a_terminal() {
     let here = with_three_scripts();
@@ -264,7 +266,8 @@ fn each_limit_is_an_error_that_names_its_setting() {
     }
 }
 
-/// One place for queries is taken, by a client that asked for what takes hours; when it leaves, the place is free.
+/// One place for queries is taken, by a client that asked for what takes hours; when it leaves, the
+/// place is free.
 #[test]
 fn a_client_that_leaves_ends_its_query() {
     let limits = ["sql.queries_max=1", "sql.threads=1", "sql.time_max=1h"];

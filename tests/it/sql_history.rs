@@ -1,4 +1,5 @@
-//! Database `history` over HTTP: every row of the past is there once, by whatever resolution and from wherever it is read.
+//! Database `history` over HTTP: every row of the past is there once, by whatever resolution and
+//! from wherever it is read.
 
 use std::sync::Arc;
 
@@ -166,7 +167,8 @@ fn everything_is_there_once() {
     here.stop();
 }
 
-/// As many groups as rows, whose histograms together are more than queries may keep: each is done with before the next one.
+/// As many groups as rows, whose histograms together are more than queries may keep: each is done
+/// with before the next one.
 #[test]
 fn percentiles_of_many_groups_are_merged_as_they_are_read() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,8 +1,10 @@
-//! The judge: a real MariaDB that has the same rows answers the same statements, and the answers are held side by side.
+//! The judge: a real MariaDB that has the same rows answers the same statements, and the answers
+//! are held side by side.
 //!
-//! `tests/sql/corpus.sql` has the statements: those of Pinboard and of other clients of Pinba, Grafana's, and some for every
-//! function and operator of MySQL's that is done here. Both servers are asked by the same client, so that numbers are compared
-//! as they are printed. `tests/sql/refused.sql` has what is not done: each has to be an error that names it.
+//! `tests/sql/corpus.sql` has the statements: those of Pinboard and of other clients of Pinba,
+//! Grafana's, and some for every function and operator of MySQL's that is done here. Both servers
+//! are asked by the same client, so that numbers are compared as they are printed.
+//! `tests/sql/refused.sql` has what is not done: each has to be an error that names it.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -134,7 +136,8 @@ fn sql(site: &Site, statement: &str) -> Json {
     reply.json()
 }
 
-/// Sends requests that differ in all that statements look at. No two times of a host and script are the same.
+/// Sends requests that differ in all that statements look at. No two times of a host and script are
+/// the same.
 fn fill(site: &Site) {
     let mut sender = Sender::new(site);
     for number in 0..24_u32 {
@@ -172,7 +175,8 @@ fn answer(said: Said, sorted: bool) -> Vec<Vec<String>> {
     rows
 }
 
-/// Whether two values say the same: the last digit of a double may differ, since sums are made in different orders.
+/// Whether two values say the same: the last digit of a double may differ, since sums are made in
+/// different orders.
 fn same(ours: &str, theirs: &str) -> bool {
     if ours == theirs {
         return true;

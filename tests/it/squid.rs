@@ -1,7 +1,9 @@
-//! Squid's logs: lines over UDP, over TCP and from a file, those of real captures and those of a real Squid.
+//! Squid's logs: lines over UDP, over TCP and from a file, those of real captures and those of a
+//! real Squid.
 //!
-//! The latter needs `squid` (Debian: the package of that name), which `tests/run.sh` installs where it may. Where it may not,
-//! it skips that test and says so at its end; whoever runs it without Squid sees it fail.
+//! The latter needs `squid` (Debian: the package of that name), which `tests/run.sh` installs where
+//! it may. Where it may not, it skips that test and says so at its end; whoever runs it without
+//! Squid sees it fail.
 
 mod real;
 mod recount;
@@ -47,8 +49,8 @@ fn address(site: &Site, at: usize) -> SocketAddr {
     from.split_once("://").unwrap().1.parse().unwrap()
 }
 
-/// The status of source `at` once it has received so many lines and nothing is under way: each line is counted as what it is, and
-/// what became a request is merged.
+/// The status of source `at` once it has received so many lines and nothing is under way: each line
+/// is counted as what it is, and what became a request is merged.
 #[track_caller]
 fn received(site: &Site, at: usize, lines: u64) -> Status {
     await_condition("all lines have come", || {
@@ -206,8 +208,8 @@ fn activities_are_in_a_table_of_their_own_and_survive_a_restart() {
             .filter(|it| it.starts_with(name) && !it.ends_with("=-"))
             .count()
     };
-    // Of the patch's two lines seven are done, of which one is for an earlier request. What a server was sent is known where its
-    // answer is.
+    // Of the patch's two lines seven are done, of which one is for an earlier request. What a
+    // server was sent is known where its answer is.
     let done = 7 + known("dt=") + 2 * known("pt=");
     let before = shown(&here.site);
     assert_eq!(
@@ -341,7 +343,8 @@ fn connections_break_repeat_and_never_end() {
     assert!(prometheus.contains(&metric), "{prometheus}");
     here.stop();
     drop((squid, strangers));
-    // What Squid could not send meanwhile is known to be missing; what comes again is not counted again.
+    // What Squid could not send meanwhile is known to be missing; what comes again is not counted
+    // again.
     let here = Here::start(&[&setting, &state]);
     let mut squid = connect(&here.site);
     squid.write_all(&lines[30..33].concat()).unwrap();
@@ -355,7 +358,8 @@ fn connections_break_repeat_and_never_end() {
     here.stop();
 }
 
-/// Writes numbered lines to a file, the last of them at times in pieces, until it is over; then how many.
+/// Writes numbered lines to a file, the last of them at times in pieces, until it is over; then how
+/// many.
 fn write_lines(path: &Path, is_over: &AtomicBool) -> u64 {
     let mut number = 0_u64;
     let file = OpenOptions::new().create(true).append(true).open(path);
@@ -380,7 +384,8 @@ fn write_lines(path: &Path, is_over: &AtomicBool) -> u64 {
     number
 }
 
-/// Follows a file that grows in a daemon that is killed again and again; the last one, and how many lines there are.
+/// Follows a file that grows in a daemon that is killed again and again; the last one, and how many
+/// lines there are.
 fn follow_through_kills(log: &Path, settings: &[&str], kills: u64) -> (Program, u64) {
     let is_over = AtomicBool::new(false);
     let written = std::thread::scope(|scope| {
@@ -471,7 +476,8 @@ fn a_followed_file_is_in_history_once_through_kills() {
     }
 }
 
-/// Whoever may send can hold all connections; neither silence nor their number keeps others out for ever.
+/// Whoever may send can hold all connections; neither silence nor their number keeps others out for
+/// ever.
 #[test]
 fn connections_that_bring_nothing_keep_nobody_out() {
     let (here, clock) = Here::with_manual_clock(&["squid=[{listen='tcp://127.0.0.1:0'}]"]);

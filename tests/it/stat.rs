@@ -1,5 +1,5 @@
-//! Samples of PHP's stat extension: a stand-in for it plays captures, byte by byte, in bursts, with every defect, and measures how
-//! long it has to wait for whoever reads.
+//! Samples of PHP's stat extension: a stand-in for it plays captures, byte by byte, in bursts, with
+//! every defect, and measures how long it has to wait for whoever reads.
 
 mod reports;
 
@@ -337,7 +337,8 @@ fn whoever_reads_the_sender_does_not_wait() {
             "/api/v1/sql?query=SELECT%20script%2C%20line%2C%20COUNT(*)%20FROM%20sample%20GROUP%20BY%201%2C%202",
         );
     }
-    // Other tests may keep the machine busy for a while. What makes the sender wait by itself does so in each round.
+    // Other tests may keep the machine busy for a while. What makes the sender wait by itself does
+    // so in each round.
     let mut rounds = 0;
     loop {
         player.waited = Duration::ZERO;

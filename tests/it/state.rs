@@ -1,5 +1,5 @@
-//! The folder `state.dir` as others on the machine see it: nobody else can read what the daemon makes there, and what lies
-//! there in the place of a file does not hold up its start.
+//! The folder `state.dir` as others on the machine see it: nobody else can read what the daemon
+//! makes there, and what lies there in the place of a file does not hold up its start.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;

@@ -1,4 +1,5 @@
-//! `/api/v1/stream/requests`: who follows the requests gets each of them, or is told how many are missing.
+//! `/api/v1/stream/requests`: who follows the requests gets each of them, or is told how many are
+//! missing.
 
 use std::io::{BufRead, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -275,7 +276,8 @@ fn a_slow_reader_misses_some_and_nobody_else_does() {
     let here = Here::start(&["ingest.temp_pool_bytes=300MB"]);
     let site = &here.site;
     let mut markers = Follower::new(site, "?script_name=/marker");
-    // Reads its head, and then nothing for a while: the kernel's buffers and two pieces are all that waits for it.
+    // Reads its head, and then nothing for a while: the kernel's buffers and two pieces are all
+    // that waits for it.
     let mut slow = Follower::new(site, "?hostname=h");
     let mut sender = Sender::new(site);
     let long = "x".repeat(250);

@@ -1,4 +1,5 @@
-//! `pinbad tail` against a real daemon: filters, formats, what it says when the daemon goes, and how it ends.
+//! `pinbad tail` against a real daemon: filters, formats, what it says when the daemon goes, and
+//! how it ends.
 
 use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, TcpListener};

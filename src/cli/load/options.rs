@@ -71,7 +71,8 @@ pub struct TrafficOptions {
     /// Further requests nested in each packet
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = up_to(0, 1_500))]
     pub nested: u32,
-    /// Pad packets that are shorter to this many bytes (with dictionary words that nothing refers to)
+    /// Pad packets that are shorter to this many bytes (with dictionary words that nothing refers
+    /// to)
     #[arg(long, value_name = "BYTES", value_parser = up_to(64, 65_507))]
     pub size: Option<u32>,
 }
@@ -101,11 +102,13 @@ pub struct LoadOptions {
     /// Sending threads
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = up_to(1, 64))]
     pub senders: u32,
-    /// Sockets of each sender, used in turn: a daemon with several receivers spreads packets by their source port
+    /// Sockets of each sender, used in turn: a daemon with several receivers spreads packets by
+    /// their source port
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = up_to(1, 256))]
     pub sockets: u32,
-    /// Packets of equal length that the kernel may take in one piece and cut up itself (UDP_SEGMENT): a sender then
-    /// costs a fifth. 1: each packet goes through the kernel alone, as from as many clients
+    /// Packets of equal length that the kernel may take in one piece and cut up itself
+    /// (UDP_SEGMENT): a sender then costs a fifth. 1: each packet goes through the kernel alone, as
+    /// from as many clients
     #[arg(long, value_name = "PACKETS", default_value_t = 1, value_parser = up_to(1, 64))]
     pub gso: u32,
     /// Different packets to prepare; they are sent over and over

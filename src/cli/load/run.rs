@@ -81,13 +81,15 @@ pub struct Sent {
     pub seconds: f64,
     /// Packets that should have been sent; `None` when only the clock ended the run.
     pub planned: Option<u64>,
-    /// Packets that left more than 10 ms after they were due: this machine was too busy for the rate.
+    /// Packets that left more than 10 ms after they were due: this machine was too busy for the
+    /// rate.
     pub late: u64,
     /// Batches that the kernel accepted only in part; the rest was sent again.
     pub short_sends: u64,
     /// Times that the kernel had no buffer; the packets were sent again.
     pub no_buffers: u64,
-    /// CPU time of all senders, the kernel's part included: on loopback that is also the delivery to the receiver's socket.
+    /// CPU time of all senders, the kernel's part included: on loopback that is also the delivery
+    /// to the receiver's socket.
     pub sender_cpu: Duration,
     /// The error that ended the run early, if any.
     pub ended_by: Option<io::Error>,
@@ -178,8 +180,8 @@ struct Sender<'a> {
 impl<'a> Sender<'a> {
     fn new(index: u32, options: &LoadOptions, packets: &'a Packets) -> io::Result<Self> {
         let (place, senders) = (u128::from(index), u128::from(options.senders));
-        // Shares differ by one packet at most, and packets that are sent once are cut the same way: then any number of
-        // senders sends each of them once.
+        // Shares differ by one packet at most, and packets that are sent once are cut the same way:
+        // then any number of senders sends each of them once.
         let cut = |whole: u64, place: u128| (u128::from(whole) * place / senders) as u64;
         let share = |packets| cut(packets, place + 1) - cut(packets, place);
         let planned = options.packets_planned().map_or(u64::MAX, share);

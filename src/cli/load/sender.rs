@@ -74,7 +74,8 @@ pub(super) fn send_batch(
 /// Makes the kernel split longer messages of this socket into datagrams of `bytes` bytes.
 fn cut_into(socket: BorrowedFd<'_>, bytes: usize) -> io::Result<()> {
     let bytes = bytes as libc::c_int;
-    // SAFETY: the file descriptor is open (borrowed), and the pointer is to an int, as the length says.
+    // SAFETY: the file descriptor is open (borrowed), and the pointer is to an int, as the length
+    // says.
     let set = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),

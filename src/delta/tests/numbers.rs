@@ -128,7 +128,8 @@ impl World {
         }
     }
 
-    /// Requests of scripts that are others some seconds later and come again after a minute, with a timer each.
+    /// Requests of scripts that are others some seconds later and come again after a minute, with a
+    /// timer each.
     fn send(&mut self, requests: u64) {
         let mut records = Vec::new();
         for _ in 0..requests {
@@ -286,7 +287,8 @@ fn a_number_is_one_group_whatever_is_missed() {
     assert!(world.largest < 400, "{}", world.largest);
 }
 
-/// So little memory that groups are not known, and that a reader that misses seconds loses the directories too.
+/// So little memory that groups are not known, and that a reader that misses seconds loses the
+/// directories too.
 #[test]
 fn sums_are_exact_when_groups_are_not_known() {
     for stream in [4_000, 20_000, 200_000] {

@@ -5,7 +5,8 @@ use super::*;
 /// Number by which a second began, and what was gained in it.
 type Line = BTreeMap<u64, Sums>;
 
-/// Points of lines are what was gained in those seconds. Of rows that found no room in the memory of the hour they may be unknown.
+/// Points of lines are what was gained in those seconds. Of rows that found no room in the memory
+/// of the hour they may be unknown.
 pub(super) fn check_series(world: &World, gains: &Gains, is_short: bool) {
     let series = &world.series;
     let reach = series.coverage().unwrap();
@@ -57,7 +58,8 @@ pub(super) fn check_series(world: &World, gains: &Gains, is_short: bool) {
             }
             assert_eq!(found.step, step);
             let points = &found.points[0];
-            // One that was made meanwhile is not known before, and another of its name may have been dropped just then.
+            // One that was made meanwhile is not known before, and another of its name may have
+            // been dropped just then.
             let first = points.iter().position(Option::is_some).unwrap_or_default();
             let first = first + usize::from(is_made);
             let in_span = |from: u64, to: u64| {
@@ -66,7 +68,8 @@ pub(super) fn check_series(world: &World, gains: &Gains, is_short: bool) {
                 sums
             };
             for (at, point) in points.iter().enumerate().skip(first) {
-                // Tens are made when the wall clock shows the end of one: set, it makes longer ones.
+                // Tens are made when the wall clock shows the end of one: set, it makes longer
+                // ones.
                 if step == 10 || (is_short && key.is_some() && point.is_none()) {
                     continue;
                 }
@@ -150,7 +153,8 @@ pub(super) fn check_metrics(world: &World, gains: &Gains, is_short: bool) {
                 None => rest.add(&sums),
                 Some(shown) => {
                     placed += 1;
-                    // A row that finds a place later is counted from then on; what it had before stays in `(other)`.
+                    // A row that finds a place later is counted from then on; what it had before
+                    // stays in `(other)`.
                     assert!(shown == sums || is_short, "{report} {key}: {shown:?}");
                     rest.add(&sums.without(&shown));
                 }
@@ -175,7 +179,8 @@ pub(super) fn check_metrics(world: &World, gains: &Gains, is_short: bool) {
     }
 }
 
-/// Rows are what was gained in their minutes; those that found no room are under `(other)`. Coverage is every second.
+/// Rows are what was gained in their minutes; those that found no room are under `(other)`.
+/// Coverage is every second.
 pub(super) fn check_history(world: &World, gains: &Gains, is_short: bool) {
     let mut rows = BTreeMap::new();
     let mut covered = BTreeMap::new();

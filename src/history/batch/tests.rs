@@ -170,7 +170,8 @@ fn when_nothing_is_written_for_long_the_oldest_minutes_go() {
     );
 }
 
-/// Random times of rows that come in any order, against a count of all of them; with sums that 64 bits do not hold.
+/// Random times of rows that come in any order, against a count of all of them; with sums that 64
+/// bits do not hold.
 #[test]
 fn rows_are_what_a_recount_says() {
     let scripts = dataset("scripts");

@@ -1,4 +1,5 @@
-//! The store over simulated months, stopped after every change to the disk, and beside readers of the published tree.
+//! The store over simulated months, stopped after every change to the disk, and beside readers of
+//! the published tree.
 
 use std::collections::BTreeMap;
 

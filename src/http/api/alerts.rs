@@ -1,4 +1,5 @@
-//! `/api/v1/alerts` and `/api/v1/silences`: what fires, and what nobody is to be told of for a while.
+//! `/api/v1/alerts` and `/api/v1/silences`: what fires, and what nobody is to be told of for a
+//! while.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,7 +1,8 @@
-//! `GET /api/v1/reports/{name}/heatmap`: how the times of one row were spread in each step of a span.
+//! `GET /api/v1/reports/{name}/heatmap`: how the times of one row were spread in each step of a
+//! span.
 //!
-//! Pages draw what [`read`] finds. What the last hour in memory reaches back to comes from there, by the second; what
-//! is older comes from history, by the minute.
+//! Pages draw what [`read`] finds. What the last hour in memory reaches back to comes from there,
+//! by the second; what is older comes from history, by the minute.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -25,7 +26,8 @@ use crate::series::{Metric, Series};
 /// How far back an answer reaches when no span is given, seconds.
 const SPAN_DEFAULT: u64 = 3_600;
 
-/// The heat map of a row (`key`: a text for each key; `None`: all rows together) over a span, or why there is none.
+/// The heat map of a row (`key`: a text for each key; `None`: all rows together) over a span, or
+/// why there is none.
 pub(in crate::http) fn read(
     (source, series): (&Catalog, &Series),
     report: &str,

@@ -1,8 +1,8 @@
 //! `/api/v1/reports` and below: lists, reads, creates and drops reports; `/api/v1/info` and
 //! `/api/v1/reset`.
 //!
-//! Parameters are checked twice: their form before a report is looked for, the columns they name against those it has. What is
-//! read are the rows that they select; here these are written.
+//! Parameters are checked twice: their form before a report is looked for, the columns they name
+//! against those it has. What is read are the rows that they select; here these are written.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -216,7 +216,8 @@ impl Query {
         percentiles.map_or(Columns::Own, Columns::Extended)
     }
 
-    /// Checks the query against the columns that the report has. Gives the rows and columns that are shown.
+    /// Checks the query against the columns that the report has. Gives the rows and columns that
+    /// are shown.
     fn selection(&self, all: &[Column], keys: &[usize]) -> Result<RowSelection<'_>, Problem> {
         let shown = self.columns.as_ref().map(|names| {
             let columns = names.iter().map(|name| column(all, "columns", name));

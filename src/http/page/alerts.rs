@@ -1,4 +1,5 @@
-//! `/alerts`: what fires, what is about to, what is over since a quarter of an hour; rules, silences, and who is told.
+//! `/alerts`: what fires, what is about to, what is over since a quarter of an hour; rules,
+//! silences, and who is told.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -62,7 +63,8 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     view.page("/alerts", "Alerts", &main)
 }
 
-/// What the overview says first: what fires, and what is left of budgets. Nothing when there is nothing.
+/// What the overview says first: what fires, and what is left of budgets. Nothing when there is
+/// nothing.
 pub(super) fn in_short(view: &View<'_>) -> Markup {
     let now = view.app.settings.alerts.view();
     let is_heard = |it: &&Alert| it.episode.phase == Phase::Firing && it.silenced_by.is_none();
@@ -134,7 +136,8 @@ fn row(view: &View<'_>, alert: &Alert) -> Markup {
     }
 }
 
-/// Objectives: what is left of their budgets, how fast those burn, and how they came to be what they are.
+/// Objectives: what is left of their budgets, how fast those burn, and how they came to be what
+/// they are.
 fn objectives(view: &View<'_>, alerts: &alert::View) -> Markup {
     let heads = [Head::text("Objective"), Head::text("State")];
     let numbers = ["Requests", "Bad", "Budget left"].map(Head::number);
@@ -167,7 +170,8 @@ fn objectives(view: &View<'_>, alerts: &alert::View) -> Markup {
     }
 }
 
-/// What was left of the budget, from the beginning of the period, as far as it was counted, to now. A point is no line.
+/// What was left of the budget, from the beginning of the period, as far as it was counted, to now.
+/// A point is no line.
 fn course(view: &View<'_>, at: usize, it: &ObjectiveView) -> Option<Markup> {
     let now = view.source.unix_ms() / 1_000;
     let points = it

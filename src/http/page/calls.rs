@@ -1,7 +1,9 @@
-//! `/calls?by=TAG`: how often requests of a script do the same, such as asking the database: hits of timers per request.
+//! `/calls?by=TAG`: how often requests of a script do the same, such as asking the database: hits
+//! of timers per request.
 //!
-//! Of the raw timers in memory, or those that are kept of a span, as on `/timers`; the conditions of the search for
-//! requests work here too. The request with the most leads to its waterfall, grouped by the same tag.
+//! Of the raw timers in memory, or those that are kept of a span, as on `/timers`; the conditions
+//! of the search for requests work here too. The request with the most leads to its waterfall,
+//! grouped by the same tag.
 
 use maud::{Markup, html};
 
@@ -109,7 +111,8 @@ fn ranking(tag: &str, groups: &[&TimerGroup]) -> Ranking {
         let time = Value::Micros(group.value_us);
         numbers.chain([time]).chain(keys).collect()
     };
-    // A key may have the name of a number: numbers come first, so that they are found by their names.
+    // A key may have the name of a number: numbers come first, so that they are found by their
+    // names.
     let numbers = columns("many_calls").iter();
     let numbers = numbers.map(|it| Column::new(it.name.as_str(), ColumnType::Double, Unit::None));
     let keys = ["script_name", tag].map(|name| Column::new(name, ColumnType::Text, Unit::None));

@@ -1,6 +1,7 @@
 //! `/changes`: which keys the change of a report from one span to another comes from.
 //!
-//! The parameters are those of `/api/v1/changes`. Without a span it is the report as it stands, against history.
+//! The parameters are those of `/api/v1/changes`. Without a span it is the report as it stands,
+//! against history.
 
 use maud::{Markup, html};
 

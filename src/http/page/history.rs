@@ -228,7 +228,8 @@ impl<'a> History<'a> {
         Some(chart.figure(id, &address))
     }
 
-    /// Links to other reaches of live charts. `address` makes the address of the page with that span.
+    /// Links to other reaches of live charts. `address` makes the address of the page with that
+    /// span.
     pub(super) fn spans(&self, address: impl Fn(&str) -> String) -> Markup {
         if self.time.spans.is_some() {
             return html! {};

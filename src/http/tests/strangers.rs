@@ -66,8 +66,8 @@ fn handshakes_that_do_not_come_about_are_ended() {
         idle_max: 10 * PATIENCE,
         ..HttpSettings::new(&[])
     });
-    // Nothing; the beginning of a hello that promises 512 bytes; the same, byte by byte, for as long as it is let.
-    // Each may be closed before all of that is written.
+    // Nothing; the beginning of a hello that promises 512 bytes; the same, byte by byte, for as
+    // long as it is let. Each may be closed before all of that is written.
     assert_eq!(until_closed(server.connect()), b"");
     let mut stream = server.connect();
     drop(stream.write_all(b"\x16\x03\x01\x02\x00\x01\x00"));
@@ -122,8 +122,8 @@ fn a_stranger_that_is_turned_away_is_told_nothing() {
     assert_eq!(until_closed(stranger), b"");
 }
 
-/// Every path that the router has, so that a new one cannot be forgotten: a stranger learns from none of them even whether
-/// it is there.
+/// Every path that the router has, so that a new one cannot be forgotten: a stranger learns from
+/// none of them even whether it is there.
 #[test]
 fn a_stranger_gets_401_from_every_path_and_method() {
     let server = Server::with(with_users());

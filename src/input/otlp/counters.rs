@@ -60,7 +60,8 @@ counted! {
 }
 
 counters! {
-    /// What came of one `[[otlp_input]]`. Whoever takes a body writes them, and the thread that lets wait.
+    /// What came of one `[[otlp_input]]`. Whoever takes a body writes them, and the thread that
+    /// lets wait.
     OtlpCounters;
 
     /// Requests over HTTP, whatever they wanted.
@@ -69,7 +70,8 @@ counters! {
     bodies_refused: CounterBy<BodyRefusal, { BodyRefusal::COUNT }>,
     /// Bytes of bodies, as they were sent.
     bytes_received: Counter,
-    /// Spans in bodies that were taken. Each became a request or a timer, was merged, left out or refused, or waits.
+    /// Spans in bodies that were taken. Each became a request or a timer, was merged, left out or
+    /// refused, or waits.
     spans_received: Counter,
     /// Spans that became requests.
     requests: Counter,

@@ -1,8 +1,10 @@
-//! What is kept of the attributes of a span or a resource: texts of those that the mapping asks for, and nothing else.
+//! What is kept of the attributes of a span or a resource: texts of those that the mapping asks
+//! for, and nothing else.
 //!
 //! An attribute is known by its name when it is decoded; its value becomes a text, at most
 //! [`TEXT_BYTES_MAX`] of it. Lists, maps and bytes are passed over, and an empty text is as good as
-//! none. So a span takes a piece of memory in proportion to what it tells, however many attributes it has.
+//! none. So a span takes a piece of memory in proportion to what it tells, however many attributes
+//! it has.
 
 use std::fmt::Write as _;
 
@@ -12,8 +14,8 @@ use crate::input::record::{Hasher, TagSetHasher, counted};
 use crate::limits::{SPAN_ATTRIBUTES_MAX, SPAN_TAGS_MAX, TEXT_BYTES_MAX};
 
 counted! {
-    /// The attributes that are asked for, in the names of the semantic conventions: today's, and those before them. The last
-    /// three are no attributes of their own.
+    /// The attributes that are asked for, in the names of the semantic conventions: today's, and
+    /// those before them. The last three are no attributes of their own.
     Key {
         HostName = "host.name",
         PodName = "k8s.pod.name",

@@ -16,7 +16,8 @@ use crate::input::rewrite::AsSent;
 /// A time in the corpus, in nanoseconds since 1970.
 const NOW_NS: u64 = 1_700_000_000_000_000_000;
 
-/// The records that come of a body, which is taken twice, in the form that its first byte tells. Every span is counted once.
+/// The records that come of a body, which is taken twice, in the form that its first byte tells.
+/// Every span is counted once.
 pub(crate) fn records(config: &OtlpInput, hasher: &Hasher, body: &[u8]) -> Vec<u8> {
     let keys = Arc::new(Keys::new(&config.attributes));
     let writer = RequestWriter::new(TextLimits::default(), hasher.clone(), AsSent);

@@ -1,9 +1,11 @@
-//! Spans of a trace come together here: a request leaves as a record with those below it, the others are counted.
+//! Spans of a trace come together here: a request leaves as a record with those below it, the
+//! others are counted.
 //!
-//! Traces of one resource wait in a group each. What has nothing of its own process above it is a root: it leaves with
-//! all that is below it, at once if it comes from PHP, whose requests are sent whole, else after [`ROOT_WAITS_MS`], in
-//! which a batch that other SDKs hold back has come. What is left waits for its root. Bounded by time and by bytes; the
-//! oldest trace gives way. The time is handed in.
+//! Traces of one resource wait in a group each. What has nothing of its own process above it is a
+//! root: it leaves with all that is below it, at once if it comes from PHP, whose requests are sent
+//! whole, else after [`ROOT_WAITS_MS`], in which a batch that other SDKs hold back has come. What
+//! is left waits for its root. Bounded by time and by bytes; the oldest trace gives way. The time
+//! is handed in.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
@@ -30,8 +32,8 @@ const WAITS_MAX_MS: u64 = 3_600_000;
 /// Requests that are remembered, to know what comes twice or late.
 const REMEMBERED_MAX: usize = 1 << 20;
 
-/// What the memory of requests and of what waits takes beside [`SPANS_WAITING_BYTES_MAX`], for the memory plan: a set of
-/// hashes that doubles, and their order.
+/// What the memory of requests and of what waits takes beside [`SPANS_WAITING_BYTES_MAX`], for the
+/// memory plan: a set of hashes that doubles, and their order.
 pub(super) const REMEMBERED_BYTES: usize = (4 << 20) * 9 * 3 / 2 + REMEMBERED_MAX * 16;
 
 /// What a group takes beside its spans.
@@ -294,8 +296,8 @@ impl<R: Rewrite> Joiner<R> {
         }
     }
 
-    /// Lets leave the roots of a group that are due, with what is below them; with `ends` all of it, and what has no root is
-    /// left out for that.
+    /// Lets leave the roots of a group that are due, with what is below them; with `ends` all of
+    /// it, and what has no root is left out for that.
     fn settle<S: RecordSink>(
         &mut self,
         number: u64,
@@ -322,7 +324,8 @@ impl<R: Rewrite> Joiner<R> {
         let (leaving, staying): (Vec<_>, Vec<_>) =
             (0..spans.len()).filter(|at| root_at(*at)).partition(leaves);
         let requests: Vec<_> = leaving.iter().copied().filter(is_request).collect();
-        // What has lost what is above it, once no request is there any more to which it might belong.
+        // What has lost what is above it, once no request is there any more to which it might
+        // belong.
         let mut lost = None;
         if !requests.is_empty() && !staying.iter().any(is_request) {
             match requests[..] {
@@ -500,7 +503,8 @@ fn left_out(root: &Span) -> Option<LeftOut> {
     }
 }
 
-/// For each span the root above it, which may be itself, and the classes of what is asked for between the two.
+/// For each span the root above it, which may be itself, and the classes of what is asked for
+/// between the two.
 fn above(spans: &[Waiting]) -> (Vec<Above>, Vec<u8>) {
     let places = spans.iter().enumerate();
     let places: HashMap<u64, usize, ahash::RandomState> =

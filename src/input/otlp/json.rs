@@ -1,7 +1,8 @@
 //! A body in JSON: the same messages under lowerCamelCase names, read as they pass.
 //!
-//! Ids are hexadecimal, 64-bit numbers texts or numbers, enums numbers; `null` is as good as nothing, names that are not known
-//! are passed over, however deep what is in them. As in `protobuf`, nothing is kept on the way but what a [`Batch`] takes.
+//! Ids are hexadecimal, 64-bit numbers texts or numbers, enums numbers; `null` is as good as
+//! nothing, names that are not known are passed over, however deep what is in them. As in
+//! `protobuf`, nothing is kept on the way but what a [`Batch`] takes.
 
 use std::borrow::Cow;
 use std::fmt;

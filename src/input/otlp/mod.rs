@@ -1,10 +1,12 @@
-//! Spans of OpenTelemetry, as its SDKs send them over HTTP (OTLP): traces become requests with timers.
+//! Spans of OpenTelemetry, as its SDKs send them over HTTP (OTLP): traces become requests with
+//! timers.
 //!
-//! Each `[[otlp_input]]` entry is a [`Source`]. The HTTP side hands it whole bodies ([`Source::take`]); `protobuf` and `json`
-//! walk them and keep of each span what is asked for (`facts`, `span`). What belongs to one trace is joined (`join`), and
-//! becomes a record (`request`), which goes to the ring as what receivers decode does. A thread of its own
-//! ([`Source::run`]) lets leave what has waited long enough. Each span ends in exactly one of the counters
-//! `requests`, `timers`, `spans_merged`, `spans_left_out` and `spans_refused`, or waits.
+//! Each `[[otlp_input]]` entry is a [`Source`]. The HTTP side hands it whole bodies
+//! ([`Source::take`]); `protobuf` and `json` walk them and keep of each span what is asked for
+//! (`facts`, `span`). What belongs to one trace is joined (`join`), and becomes a record
+//! (`request`), which goes to the ring as what receivers decode does. A thread of its own
+//! ([`Source::run`]) lets leave what has waited long enough. Each span ends in exactly one of the
+//! counters `requests`, `timers`, `spans_merged`, `spans_left_out` and `spans_refused`, or waits.
 
 mod answer;
 mod counters;
@@ -166,7 +168,8 @@ impl Source {
         })
     }
 
-    /// Spans are taken from now on, with `rules` as name rules, and what becomes of them goes to `lane`.
+    /// Spans are taken from now on, with `rules` as name rules, and what becomes of them goes to
+    /// `lane`.
     pub fn begin<R: Rewrite + Send + std::fmt::Debug + 'static>(
         &self,
         lane: Lane,
@@ -186,7 +189,8 @@ impl Source {
     /// Takes a body from `sender`.
     ///
     /// # Errors
-    /// Why it was refused, which is for the caller to [`count`](Self::refuse); nothing of it was taken.
+    /// Why it was refused, which is for the caller to [`count`](Self::refuse); nothing of it was
+    /// taken.
     pub fn take(&self, body: &[u8], form: Form, sender: IpAddr) -> Result<Accepted, BodyRefusal> {
         let mut stage = TAKE_SPANS.begin();
         let (hasher, now_ms) = {
@@ -216,7 +220,8 @@ impl Source {
         self.counters.bodies_refused.add_one(reason as usize);
     }
 
-    /// Lets leave what has waited long enough, until `shutdown` is requested; then everything, and nothing is taken any more.
+    /// Lets leave what has waited long enough, until `shutdown` is requested; then everything, and
+    /// nothing is taken any more.
     pub fn run(&self, shutdown: &Shutdown) {
         while !shutdown.requested() {
             if let Some(joining) = &mut *self.joining.lock() {

@@ -1,8 +1,9 @@
 //! A body in protobuf: walked field by field with prost's own primitives.
 //!
-//! The messages are not decoded into structs first: a field of two bytes would become one of a hundred, and most of what a
-//! span says is not kept. What prost rejects is rejected here (tests hold the two together), but for texts that are not
-//! UTF-8, which are repaired later as those of packets are, and for what lies inside of what is passed over.
+//! The messages are not decoded into structs first: a field of two bytes would become one of a
+//! hundred, and most of what a span says is not kept. What prost rejects is rejected here (tests
+//! hold the two together), but for texts that are not UTF-8, which are repaired later as those of
+//! packets are, and for what lies inside of what is passed over.
 //!
 //! ```text
 //!   request   1 resource spans*

@@ -7,8 +7,8 @@
 //! | script name | `http.route`, else the span's name without the method before it; never the path |
 //! | status | the response's; 500 if the span says error, else 0 |
 //!
-//! A timer has the tags `group` (the system that is asked), `server` and `operation`. CPU and memory are not known: they
-//! are 0, as they are for a packet that does not have them.
+//! A timer has the tags `group` (the system that is asked), `server` and `operation`. CPU and
+//! memory are not known: they are 0, as they are for a packet that does not have them.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -22,7 +22,8 @@ use crate::input::record::{
 use crate::input::rewrite::{Rewrite, TagOf, TextField};
 use crate::limits::{SPAN_TIMERS_MAX, TIMER_TAGS_MAX};
 
-/// What a span asks for, or is: where one is below another of its class, it is the same work measured twice.
+/// What a span asks for, or is: where one is below another of its class, it is the same work
+/// measured twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Class {

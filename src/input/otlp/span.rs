@@ -1,7 +1,7 @@
 //! Spans as they wait: what a body holds once it is decoded, and which of its spans are refused.
 //!
-//! Both decoders fill a [`Batch`]; what is in it is bounded by the bytes of the body and [`BODY_SPANS_MAX`], and not by how
-//! little a message can take on the wire.
+//! Both decoders fill a [`Batch`]; what is in it is bounded by the bytes of the body and
+//! [`BODY_SPANS_MAX`], and not by how little a message can take on the wire.
 
 use super::facts::{Facts, FactsWriter, Key, Keys, ResourceHash};
 use crate::input::record::{Hasher, counted};
@@ -16,7 +16,8 @@ counted! {
         SpanId = "span_id",
         /// The id of its parent is zero or has not eight bytes.
         ParentId = "parent_id",
-        /// It has no begin or no end, or one past 2262, or ended a day ahead of this machine's clock.
+        /// It has no begin or no end, or one past 2262, or ended a day ahead of this machine's
+        /// clock.
         Time = "time",
         /// It ended more than an hour ago.
         TooOld = "too_old",
@@ -82,7 +83,8 @@ impl Span {
             || self.flags & (PARENT_KNOWN | PARENT_REMOTE) == PARENT_KNOWN | PARENT_REMOTE
     }
 
-    /// Whether it is a root if its parent is not there: it answers somebody, and does not say where its parent is.
+    /// Whether it is a root if its parent is not there: it answers somebody, and does not say where
+    /// its parent is.
     pub(super) const fn may_be_root(&self) -> bool {
         let answers = matches!(self.kind, Kind::Server | Kind::Consumer);
         answers && self.flags & PARENT_KNOWN == 0

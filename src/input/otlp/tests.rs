@@ -1,4 +1,5 @@
-//! Bodies of the reference messages, decoded both ways; what traces become, by hand-moved time; and a naive join.
+//! Bodies of the reference messages, decoded both ways; what traces become, by hand-moved time; and
+//! a naive join.
 
 mod decoding;
 mod joining;
@@ -192,7 +193,8 @@ fn body(resource: Json, spans: Json) -> Json {
     }]})
 }
 
-/// A span of the trace `trace`: it begins so many microseconds after a second ago and takes so many.
+/// A span of the trace `trace`: it begins so many microseconds after a second ago and takes so
+/// many.
 fn span(trace: u64, (id, parent): (u64, u64), kind: u8, (from, us): (u64, u64), of: Json) -> Json {
     let start = NOW_NS - 1_000_000_000 + from * 1000;
     let mut span = json!({

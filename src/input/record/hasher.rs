@@ -197,7 +197,8 @@ pub(super) fn length_code(text: Option<&[u8]>) -> u16 {
     text.map_or(ABSENT, |text| u16::try_from(text.len()).unwrap_or(ABSENT))
 }
 
-/// Both halves of the 128-bit product, mixed: every bit of either factor reaches every part of the result.
+/// Both halves of the 128-bit product, mixed: every bit of either factor reaches every part of the
+/// result.
 #[inline(always)]
 fn fold(a: u64, b: u64) -> u64 {
     let product = u128::from(a).wrapping_mul(u128::from(b));

@@ -134,7 +134,8 @@ counted! {
         TimerWithoutHits = "timers_without_hits",
         /// V8: a timer with tag count 0 was skipped.
         TimerWithoutTags = "timers_without_tags",
-        /// V5: a tag pair of a timer points outside the dictionary and was skipped; the timer stays.
+        /// V5: a tag pair of a timer points outside the dictionary and was skipped; the timer
+        /// stays.
         TagIndex = "tag_index_out_of_range",
         /// A tag pair past [`TIMER_TAGS_MAX`](crate::limits::TIMER_TAGS_MAX),
         /// [`REQUEST_TAGS_MAX`](crate::limits::REQUEST_TAGS_MAX) or, by total length,
@@ -144,7 +145,8 @@ counted! {
         TextCut = "texts_cut",
         /// A text was not UTF-8; each bad byte became `\xNN`.
         TextNotUtf8 = "texts_not_utf8",
-        /// V9 to V16: a time was negative, not a number, infinite or past 2,147,483,647 s and became 0.
+        /// V9 to V16: a time was negative, not a number, infinite or past 2,147,483,647 s and
+        /// became 0.
         TimeZeroed = "times_zeroed",
     }
 }

@@ -309,7 +309,8 @@ fn measure(activity: Activity, triple: &[u8]) -> Result<Measure, BadLine> {
 /// Printed by the patch for values that do not apply or are unknown.
 const NOT_KNOWN: i64 = -2;
 
-/// The patch's store.log: `time action status date lastmod expires mime expected/real method url first_delay/total`.
+/// The patch's store.log:
+/// `time action status date lastmod expires mime expected/real method url first_delay/total`.
 fn swap<'a>(fields: &[&'a [u8]]) -> Result<Swap<'a>, BadLine> {
     let [time, action, _, _, _, _, mime, sizes, _, _, times] = fields else {
         return Err(BadLine::UnknownFormat);

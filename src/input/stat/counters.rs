@@ -5,7 +5,8 @@ use crate::telemetry::counter::{Cell, Counter, CounterBy, Gauge, counters};
 use crate::telemetry::reading::Reading;
 
 counters! {
-    /// What came of one `[[stat]]` source. Its thread counts bytes and connections, the profile thread lines.
+    /// What came of one `[[stat]]` source. Its thread counts bytes and connections, the profile
+    /// thread lines.
     StatCounters;
 
     /// Lines of the stat extension that were received whole. Each is a sample or invalid.

@@ -80,8 +80,9 @@ impl Batch {
             .collect();
         let headers = (0..BATCH_DATAGRAMS_MAX)
             .map(|_| {
-                // SAFETY: `mmsghdr` is a C struct of integers and pointers, for which zero is a valid value: no
-                // sender's address (as long as `receive` asks for none) and no control data wanted.
+                // SAFETY: `mmsghdr` is a C struct of integers and pointers, for which zero is a
+                // valid value: no sender's address (as long as `receive` asks for none) and no
+                // control data wanted.
                 let mut header: libc::mmsghdr = unsafe { std::mem::zeroed() };
                 header.msg_hdr.msg_iovlen = 1;
                 header
@@ -117,10 +118,10 @@ impl Batch {
             header.msg_hdr.msg_namelen = size_of::<Name>() as libc::socklen_t;
         }
         let headers = self.headers.as_mut_ptr();
-        // SAFETY: the file descriptor is open (borrowed). `headers` points to BATCH_DATAGRAMS_MAX headers, each with
-        // one iovec of BUFFER_BYTES bytes in a place of its own in `buffers`, and no name or one of `names` with its
-        // length; all four live in `self`, which is borrowed exclusively, and nothing refers to them during the call. A
-        // null timeout is allowed.
+        // SAFETY: the file descriptor is open (borrowed). `headers` points to BATCH_DATAGRAMS_MAX
+        // headers, each with one iovec of BUFFER_BYTES bytes in a place of its own in `buffers`,
+        // and no name or one of `names` with its length; all four live in `self`, which is borrowed
+        // exclusively, and nothing refers to them during the call. A null timeout is allowed.
         let received = unsafe {
             recvmmsg(
                 socket.as_raw_fd(),

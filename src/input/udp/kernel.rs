@@ -41,8 +41,8 @@ pub fn udp_memory_max() -> Option<u64> {
     Some(pages.saturating_mul(rustix::param::page_size() as u64))
 }
 
-/// Keeps the kernel's figures in the counters of one socket up to date. Usable on any thread; it does
-/// not keep the socket open, which is its receiver's alone.
+/// Keeps the kernel's figures in the counters of one socket up to date. Usable on any thread; it
+/// does not keep the socket open, which is its receiver's alone.
 #[derive(Debug, Clone)]
 pub struct KernelGauge {
     socket: Weak<Socket>,
@@ -90,8 +90,8 @@ pub fn read(socket: BorrowedFd<'_>) -> io::Result<SocketMemory> {
     let mut values = [0_u32; MEMINFO_VALUES];
     let mut bytes = size_of_val(&values) as libc::socklen_t;
     let to = values.as_mut_ptr().cast();
-    // SAFETY: the file descriptor is open (borrowed); `to` and `bytes` give an array on this stack, of integers, and
-    // its length, which the kernel does not write beyond.
+    // SAFETY: the file descriptor is open (borrowed); `to` and `bytes` give an array on this stack,
+    // of integers, and its length, which the kernel does not write beyond.
     let result = unsafe {
         libc::getsockopt(
             socket.as_raw_fd(),

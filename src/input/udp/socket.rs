@@ -266,8 +266,8 @@ mod tests {
         got
     }
 
-    /// The first thing that comes of a port for which `try_with` has a use: one that is free at one address may be taken at
-    /// another, by this very process.
+    /// The first thing that comes of a port for which `try_with` has a use: one that is free at one
+    /// address may be taken at another, by this very process.
     fn with_some_port<T>(mut try_with: impl FnMut(u16) -> Result<T, SocketError>) -> T {
         let mut last = None;
         for _ in 0..100 {
@@ -298,8 +298,8 @@ mod tests {
             let got = received(&sockets, 400);
             assert_eq!(got.iter().sum::<usize>(), 400);
             for count in got {
-                // 133 each if the hash is fair, and 40 is a chance of one in a million million; two packets of one sender
-                // never part.
+                // 133 each if the hash is fair, and 40 is a chance of one in a million million; two
+                // packets of one sender never part.
                 assert!(count > 40 && count % 2 == 0, "{count}");
             }
         }

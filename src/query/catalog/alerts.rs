@@ -1,5 +1,5 @@
-//! Tables `alerts` (what fires, what is about to, what is over since a quarter of an hour) and `slo` (objectives and what is left
-//! of their budgets).
+//! Tables `alerts` (what fires, what is about to, what is over since a quarter of an hour) and
+//! `slo` (objectives and what is left of their budgets).
 
 use serde_json::json;
 

@@ -1,4 +1,5 @@
-//! What changed from one span to another: two readings of a report, of history or of the report as it stands.
+//! What changed from one span to another: two readings of a report, of history or of the report as
+//! it stands.
 
 use std::ops::Range;
 

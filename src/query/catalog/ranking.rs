@@ -201,8 +201,8 @@ fn with_rows<'a>(live: &'a Live, name: &str) -> Result<&'a Entry, QueryError> {
     entry.ok_or_else(|| QueryError::unknown_report(name))
 }
 
-/// The value of a key that is shown as this text, if there is one; where no number is there (in the row for all others), it
-/// is the empty text.
+/// The value of a key that is shown as this text, if there is one; where no number is there (in the
+/// row for all others), it is the empty text.
 fn shown_as<'a>(column: &Column, text: &'a str) -> Option<Value<'a>> {
     match (column.column_type.is_text(), text) {
         (true, text) => Some(Value::Text(text.into())),

@@ -86,8 +86,9 @@ impl Readings {
 }
 
 impl Catalog {
-    /// A report that was found a moment ago, the last reading again if nothing changed since; and how many rows there are to
-    /// select from, if it has the selected ones alone. `None` when there is no such report any more.
+    /// A report that was found a moment ago, the last reading again if nothing changed since; and
+    /// how many rows there are to select from, if it has the selected ones alone. `None` when there
+    /// is no such report any more.
     pub(super) fn reading(
         &self,
         definition: &Arc<Definition>,

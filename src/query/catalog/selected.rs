@@ -1,4 +1,5 @@
-//! Some rows of a report: which of its columns say so is known when it is found, and what is read are these rows alone.
+//! Some rows of a report: which of its columns say so is known when it is found, and what is read
+//! are these rows alone.
 
 use std::sync::Arc;
 
@@ -25,8 +26,8 @@ pub struct SelectedRows {
 }
 
 impl Catalog {
-    /// The rows of a report that `selection` says when it is told the columns, and which of them are keys; of the question,
-    /// `needed` does not count.
+    /// The rows of a report that `selection` says when it is told the columns, and which of them
+    /// are keys; of the question, `needed` does not count.
     ///
     /// # Errors
     /// As [`Catalog::report`], and those of `selection`.
@@ -95,7 +96,8 @@ impl Catalog {
         }
     }
 
-    /// The same, or these rows of it and how many there are to select from; `None`: it is not there any more.
+    /// The same, or these rows of it and how many there are to select from; `None`: it is not there
+    /// any more.
     fn own_rows(
         &self,
         definition: &Arc<Definition>,

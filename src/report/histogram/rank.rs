@@ -22,7 +22,8 @@ pub struct Rank {
 }
 
 impl Rank {
-    /// The rank of a percentage in (0, 100]; digits past the sixth decimal are rounded. `None` when out of range.
+    /// The rank of a percentage in (0, 100]; digits past the sixth decimal are rounded. `None` when
+    /// out of range.
     #[must_use]
     pub fn percent(percent: f64, rounding: Rounding) -> Option<Self> {
         // Nearest integer number of millionths, so that 99.9 is 99.9 and not the float below it.

@@ -26,7 +26,8 @@ const FILTERS: &str = "a filter is min_time=<seconds>, max_time=<seconds>, max_t
 /// A filter, as text or as a table.
 pub type FilterForm = TextOr<FilterTable>;
 
-/// A filter in parts: either `min_time` or `max_time`, or `key` with one of `equals`, `differs`, `starts_with`.
+/// A filter in parts: either `min_time` or `max_time`, or `key` with one of `equals`, `differs`,
+/// `starts_with`.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FilterTable {

@@ -51,7 +51,8 @@ pub struct Choice {
 }
 
 impl Choice {
-    /// What a report is to be watched for: whether at all, for the metrics, for a push, for history.
+    /// What a report is to be watched for: whether at all, for the metrics, for a push, for
+    /// history.
     fn has(&self, entry: &Entry, watched: usize, at_start: bool) -> [bool; 4] {
         let Entry {
             definition,

@@ -1,9 +1,10 @@
 //! The scan of a table as a plan node.
 //!
 //! It holds no data: the [`Snapshot`] says which pool rows exist when it runs; a table of history
-//! has the data of planning time: on disk, being written, and in memory. Conditions of the statement
-//! are tested in the scan of a raw table, and dynamic filters of joins and sorts narrow it further.
-//! Raw rows come in order of their ids, so ordering by id or timestamp, either way, is free.
+//! has the data of planning time: on disk, being written, and in memory. Conditions of the
+//! statement are tested in the scan of a raw table, and dynamic filters of joins and sorts narrow
+//! it further. Raw rows come in order of their ids, so ordering by id or timestamp, either way, is
+//! free.
 
 use std::fmt;
 use std::sync::Arc;

@@ -128,7 +128,8 @@ fn over_tls_there_is_http_and_without_it_nothing() {
     );
 }
 
-/// A renewed certificate, a new user and a new secret need no restart; files that cannot be used change nothing.
+/// A renewed certificate, a new user and a new secret need no restart; files that cannot be used
+/// change nothing.
 #[test]
 fn sighup_takes_new_certificates_and_secrets() {
     let [old, new, older] = [Certified::new(), Certified::new(), Certified::new()];
@@ -204,7 +205,8 @@ fn sighup_takes_new_certificates_and_secrets() {
     );
 }
 
-/// Bytes of a large answer come whole through TLS, and a client that does not take them does no harm.
+/// Bytes of a large answer come whole through TLS, and a client that does not take them does no
+/// harm.
 #[test]
 fn large_answers_cross_tls_whole() {
     let certified = Certified::new();
@@ -290,7 +292,8 @@ fn certificates_that_cannot_be_used_end_the_start_and_are_named() {
     }
 }
 
-/// A certificate that signed itself and says that it is an authority: what is wrong with it is said.
+/// A certificate that signed itself and says that it is an authority: what is wrong with it is
+/// said.
 #[test]
 fn a_certificate_that_is_its_own_authority_is_named() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,5 @@
-//! Rules played over the past, what `pinbad check` says of them, and objectives, whose budgets rest on the past.
+//! Rules played over the past, what `pinbad check` says of them, and objectives, whose budgets rest
+//! on the past.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,7 +12,8 @@ use crate::harness::{Here, Sender, await_until, pinbad, run};
 use crate::packets::request;
 use crate::past::{START_SECS, pass};
 
-/// A site with twelve minutes of past, of which the fourth to the seventh have errors in one of five requests for `/a`.
+/// A site with twelve minutes of past, of which the fourth to the seventh have errors in one of
+/// five requests for `/a`.
 fn with_past(dir: &Path, rule: &str) -> Here {
     let clock = Arc::new(ManualClock::new(START_SECS * 1_000));
     let here = started(dir, rule, &clock);

@@ -1,5 +1,5 @@
-//! All pages at three widths, in light and dark: nothing is cut, sticks out or lies over something else, by the boxes of the
-//! layout; and what a first visit leads to.
+//! All pages at three widths, in light and dark: nothing is cut, sticks out or lies over something
+//! else, by the boxes of the layout; and what a first visit leads to.
 
 #[cfg(feature = "sql")]
 use std::sync::Arc;
@@ -156,7 +156,8 @@ fn long_names_and_comparisons_fit_too() {
     here.stop();
 }
 
-/// A daemon to which nobody sends: how to point PHP at it, and one packet at the push of a button, on the way of all packets.
+/// A daemon to which nobody sends: how to point PHP at it, and one packet at the push of a button,
+/// on the way of all packets.
 #[test]
 fn a_first_visit_leads_to_a_packet() {
     let here = Here::start(&[]);

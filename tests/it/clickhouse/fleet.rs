@@ -1,5 +1,5 @@
-//! Reports over all pinbads that ship to one ClickHouse, held against one more pinbad that got every packet and has its history at
-//! home: the same rows, to the last digit.
+//! Reports over all pinbads that ship to one ClickHouse, held against one more pinbad that got
+//! every packet and has its history at home: the same rows, to the last digit.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -81,7 +81,8 @@ fn send(members: &[&Here], everything: &Here, clock: &ManualClock, step: u64) {
     pass(&all, clock, 19_000);
 }
 
-/// Rows without what depends on how many seconds were counted, which need not be the same in several daemons.
+/// Rows without what depends on how many seconds were counted, which need not be the same in
+/// several daemons.
 fn counted(answer: &Json) -> Vec<Json> {
     let mut rows = answer["rows"].as_array().unwrap().clone();
     for row in &mut rows {
@@ -314,7 +315,8 @@ fn compare_members(members: &[Here; 3], asked: &str) {
     );
 }
 
-/// Without `from` and `to` it is the window, up to the newest minute that all have shipped; and so is "now".
+/// Without `from` and `to` it is the window, up to the newest minute that all have shipped; and so
+/// is "now".
 fn from_and_to(here: &Here, clock: &ManualClock) {
     let newest = (clock.unix_ms() / 1_000 - 180) / 60 * 60;
     let ask = |more: &str| {
@@ -435,7 +437,8 @@ fn one_is_down(one: &Here, two: &Here, clock: &ManualClock) {
     assert!(idle["covered_seconds"].as_u64().unwrap() > 0, "{idle}");
 }
 
-/// ClickHouse is slow, cuts its answer, refuses, is gone: an error that says so, and what is local answers meanwhile.
+/// ClickHouse is slow, cuts its answer, refuses, is gone: an error that says so, and what is local
+/// answers meanwhile.
 fn clickhouse_fails(one: &Here, far: &Path, clickhouse: ClickHouse, clock: &Arc<ManualClock>) {
     let fails = |part: &str| {
         for path in [

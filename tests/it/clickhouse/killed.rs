@@ -29,7 +29,8 @@ fn is_full() -> bool {
     std::env::var_os("PINBAD_TEST_FULL").is_some()
 }
 
-/// Seconds of the daemon's clock in one: with many requests fewer, so that what waits to be written is little.
+/// Seconds of the daemon's clock in one: with many requests fewer, so that what waits to be written
+/// is little.
 fn pace() -> u64 {
     if is_full() { 60 } else { 300 }
 }
@@ -79,7 +80,8 @@ fn is_faultless(dir: &Path) -> bool {
     std::fs::read_to_string(dir.join("fault")).is_ok_and(|words| words.is_empty())
 }
 
-/// Goes wrong at the other end, in one way after the other, until it is over; the server that is left.
+/// Goes wrong at the other end, in one way after the other, until it is over; the server that is
+/// left.
 fn trouble(dir: &Path, first: ClickHouse, over: &AtomicBool) -> (ClickHouse, u64) {
     let (port, mut clickhouse, mut rounds) = (first.port, Some(first), 0);
     let words = [
@@ -96,7 +98,8 @@ fn trouble(dir: &Path, first: ClickHouse, over: &AtomicBool) -> (ClickHouse, u64
             std::thread::sleep(Duration::from_millis(50));
         }
         std::thread::sleep(Duration::from_millis(1_000));
-        // Killed in the middle of whatever it does; and every other time away for more than an hour.
+        // Killed in the middle of whatever it does; and every other time away for more than an
+        // hour.
         if rounds % 3 == 0 {
             drop(clickhouse.take());
             if rounds % 2 == 0 {
@@ -283,7 +286,8 @@ fn compare_answers(here: &Here, clickhouse: &ClickHouse, before: u64) -> u64 {
     count
 }
 
-/// The files of raw requests at home, read by ClickHouse's engine, have the same rows as the table there, with all timers; how many.
+/// The files of raw requests at home, read by ClickHouse's engine, have the same rows as the table
+/// there, with all timers; how many.
 fn compare_requests(home: &Path, clickhouse: &ClickHouse) -> u64 {
     let files = |table: &str| format!("file('{}/{table}/*/*.parquet', Parquet)", home.display());
     // No type has all values of Int64, as files have it, and UInt64.

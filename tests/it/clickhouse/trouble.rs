@@ -1,5 +1,6 @@
-//! Shipping where something is not as it should be: disks are full, tables are changed by hand or older, a certificate is nobody's,
-//! two hosts have one name, a unit comes again when nobody remembers it, retention takes what was not shipped.
+//! Shipping where something is not as it should be: disks are full, tables are changed by hand or
+//! older, a certificate is nobody's, two hosts have one name, a unit comes again when nobody
+//! remembers it, retention takes what was not shipped.
 #![expect(
     clippy::print_stdout,
     reason = "what could not be tried is for whoever runs the tests"
@@ -341,8 +342,9 @@ fn what_the_engine_refuses_is_set_aside_and_what_passes_waits() {
     assert_same(&clickhouse, &[home.path()], before);
 }
 
-/// Tables that an older pinbad made get the columns that they lack, with their rows; in those of a newer one what is not known stays
-/// at its default. And what has a view's name and is none stays as it is.
+/// Tables that an older pinbad made get the columns that they lack, with their rows; in those of a
+/// newer one what is not known stays at its default. And what has a view's name and is none stays
+/// as it is.
 #[test]
 fn older_and_newer_tables_are_shipped_into() {
     let (home, far) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -387,7 +389,8 @@ fn older_and_newer_tables_are_shipped_into() {
     assert_eq!(clickhouse.query(hours), [json!({"has": 1})]);
 }
 
-/// A report that is defined anew under its name counts something else: its views have what it counts now.
+/// A report that is defined anew under its name counts something else: its views have what it
+/// counts now.
 #[test]
 fn views_do_not_add_up_two_definitions_of_a_name() {
     let (home, far) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -418,7 +421,8 @@ fn views_do_not_add_up_two_definitions_of_a_name() {
     );
 }
 
-/// Two hosts have one name, and the same minutes and keys. What one of them sent comes again when others have filled any window.
+/// Two hosts have one name, and the same minutes and keys. What one of them sent comes again when
+/// others have filled any window.
 #[test]
 fn two_hosts_with_one_name_are_told_apart_and_a_late_repetition_changes_nothing() {
     let far = tempfile::tempdir().unwrap();

@@ -1,4 +1,5 @@
-//! The program that a user runs: daemons whose ports are read from their logs, and commands that end.
+//! The program that a user runs: daemons whose ports are read from their logs, and commands that
+//! end.
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
@@ -80,7 +81,8 @@ impl Program {
         kib.parse::<u64>().unwrap() * 1024
     }
 
-    /// The parts of glibc's heap that are not the main thread's: one an arena, until it holds 64 MiB.
+    /// The parts of glibc's heap that are not the main thread's: one an arena, until it holds 64
+    /// MiB.
     pub(crate) fn heaps(&self) -> usize {
         const HEAP_BYTES: u64 = 64 << 20;
         let maps = std::fs::read_to_string(format!("/proc/{}/maps", self.child.id())).unwrap();

@@ -4,7 +4,8 @@ use std::net::{SocketAddr, UdpSocket};
 
 use super::{Site, Status, await_condition};
 
-/// Sends datagrams from several sockets in turn, never more at once than the daemon's receive buffer holds.
+/// Sends datagrams from several sockets in turn, never more at once than the daemon's receive
+/// buffer holds.
 #[derive(Debug)]
 pub(crate) struct Sender<'a> {
     site: &'a Site,

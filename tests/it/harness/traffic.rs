@@ -1,4 +1,5 @@
-//! Load for daemons that are killed: numbered packets at a steady rate, and random numbers that are the same every time.
+//! Load for daemons that are killed: numbered packets at a steady rate, and random numbers that are
+//! the same every time.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Mutex;
@@ -14,8 +15,8 @@ pub(crate) struct Traffic {
 }
 
 impl Traffic {
-    /// Sends until it is over. What was missed while the machine did something else is not made up for: losses are counted in
-    /// packets.
+    /// Sends until it is over. What was missed while the machine did something else is not made up
+    /// for: losses are counted in packets.
     pub(crate) fn run(&self, rate: u64, packet: fn(u64) -> Vec<u8>) {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         while !self.over.load(Ordering::SeqCst) {

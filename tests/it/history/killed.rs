@@ -1,6 +1,7 @@
-//! Killed at random moments under load, again and again: with the clock of the machine, and with one on which an hour passes in a
-//! second, so that hours and days are published meanwhile. Whatever the moment, all files are whole, nothing is counted twice, what
-//! was there before the last flush is there, and the next one goes on.
+//! Killed at random moments under load, again and again: with the clock of the machine, and with
+//! one on which an hour passes in a second, so that hours and days are published meanwhile.
+//! Whatever the moment, all files are whole, nothing is counted twice, what was there before the
+//! last flush is there, and the next one goes on.
 #![expect(
     clippy::print_stdout,
     reason = "figures of the full size are for whoever runs the tests, and a child says where it listens"
@@ -207,7 +208,8 @@ fn look(dir: &Path, sent: u64) {
     }
 }
 
-/// Kills daemons in one folder; `start` also makes a command for one that is killed while it starts.
+/// Kills daemons in one folder; `start` also makes a command for one that is killed while it
+/// starts.
 fn kill_and_kill<D: Daemon>(
     dir: &Path,
     kills: u64,
@@ -333,7 +335,8 @@ fn killed_while_hours_and_days_are_published_nothing_is_there_twice() {
     check_requests(&dir);
 }
 
-/// The oldest files go while more is written, and none of what was counted does: coarser rows have it.
+/// The oldest files go while more is written, and none of what was counted does: coarser rows have
+/// it.
 #[test]
 fn under_load_old_files_make_room() {
     let place = tempfile::tempdir().unwrap();

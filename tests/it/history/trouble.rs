@@ -1,4 +1,5 @@
-//! History where things go wrong: a disk that takes nothing, a clock that is wrong, too little memory, files of a newer program.
+//! History where things go wrong: a disk that takes nothing, a clock that is wrong, too little
+//! memory, files of a newer program.
 #![expect(
     clippy::print_stdout,
     reason = "what could not be tried is for whoever runs the tests"
@@ -29,8 +30,8 @@ fn count(history: &Json, name: &str) -> u64 {
     history[name].as_u64().unwrap()
 }
 
-/// Nothing is lost but time: what cannot be written stays in memory and in every answer, packets go on, and it is written as soon
-/// as there is room.
+/// Nothing is lost but time: what cannot be written stays in memory and in every answer, packets go
+/// on, and it is written as soon as there is room.
 #[test]
 fn while_the_disk_takes_nothing_everything_else_goes_on() {
     let place = tempfile::tempdir().unwrap();
@@ -83,7 +84,8 @@ fn while_the_disk_takes_nothing_everything_else_goes_on() {
     assert!(log.iter().any(|line| line["message"] == said), "{log:?}");
     program.signal("KILL");
     program.wait();
-    // On a disk that it cannot write it starts and receives all the same, and says why it keeps nothing.
+    // On a disk that it cannot write it starts and receives all the same, and says why it keeps
+    // nothing.
     assert!(mount(&["-o", "remount,ro", at]));
     let mut program = Program::serve(&settings);
     let site = program.site.clone();
@@ -113,7 +115,8 @@ fn while_the_disk_takes_nothing_everything_else_goes_on() {
     assert_eq!(known(&Program::serve(&settings).site), sent + 100);
 }
 
-/// A bit of the manifest has flipped: what comes is received, and what came is there when somebody has mended it.
+/// A bit of the manifest has flipped: what comes is received, and what came is there when somebody
+/// has mended it.
 #[test]
 fn a_damaged_manifest_switches_history_off_and_nothing_else() {
     let dir = tempfile::tempdir().unwrap();
@@ -231,7 +234,8 @@ fn published_day(dir: &Path, clock: &Arc<ManualClock>) {
     here.stop();
 }
 
-/// Booted with a clock that is a year ahead, and set right an hour later: rows of the last weeks are there still.
+/// Booted with a clock that is a year ahead, and set right an hour later: rows of the last weeks
+/// are there still.
 #[test]
 fn a_clock_that_is_far_ahead_for_a_while_deletes_nothing() {
     let dir = tempfile::tempdir().unwrap();

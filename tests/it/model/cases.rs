@@ -226,7 +226,8 @@ fn expiry_of_rows_that_were_evicted_spares_the_timers_of_others() {
     );
     let mut timed = request("/");
     timed.add_timer(1, 0.5, &[("a", "b")]);
-    // A full pool drops the rows of the first two ticks long before their time; the third is still young.
+    // A full pool drops the rows of the first two ticks long before their time; the third is still
+    // young.
     for _ in 0..3 {
         world.advance(20_000);
         world.send(&[timed.clone(), timed.clone()]);

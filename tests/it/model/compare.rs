@@ -175,7 +175,8 @@ impl Whole<'_> {
     fn totals_are_right(&self, reading: &Reading, expected: &Rows) -> Result<(), String> {
         for measure in MEASURES {
             let (got, expected) = (sum_of(&reading.grand, measure), self.grand.sum(measure));
-            // A request whose timers have several keys counts once in each of their rows, and once where they are folded.
+            // A request whose timers have several keys counts once in each of their rows, and once
+            // where they are folded.
             let once_in_other = self.report.of_timers && measure == Measure::Requests;
             if if once_in_other {
                 got > expected

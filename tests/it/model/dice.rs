@@ -1,4 +1,5 @@
-//! Seeded chance: the same seed gives the same run on every machine and with every version of every library.
+//! Seeded chance: the same seed gives the same run on every machine and with every version of every
+//! library.
 
 /// A stream of pseudo-random numbers (splitmix64).
 #[derive(Debug, Clone)]

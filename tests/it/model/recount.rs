@@ -1,4 +1,5 @@
-//! The recount: a report's rows, added up record by record from everything that was sent. Slow and plain.
+//! The recount: a report's rows, added up record by record from everything that was sent. Slow and
+//! plain.
 
 use std::collections::BTreeMap;
 
@@ -98,7 +99,8 @@ impl Row {
         panic!("place {place} of {passed}");
     }
 
-    /// (samples that are smaller, samples that satisfy `same`) with the smaller ones in a list that is sorted.
+    /// (samples that are smaller, samples that satisfy `same`) with the smaller ones in a list that
+    /// is sorted.
     fn around(&self, below: impl Fn(u64) -> bool, same: impl Fn(u64) -> bool) -> (u64, u64) {
         let sum = |test: &dyn Fn(u64) -> bool| {
             self.samples

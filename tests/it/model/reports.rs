@@ -1,7 +1,8 @@
 //! Reports as the specification words them: how each is asked for, and what it must show.
 //!
-//! Nothing here comes from the engine: keys, filters, columns, order and formulas are written down from the tables of
-//! sections 3.5, 4, 5 and 8 of the specification, and from the design where that decides otherwise.
+//! Nothing here comes from the engine: keys, filters, columns, order and formulas are written down
+//! from the tables of sections 3.5, 4, 5 and 8 of the specification, and from the design where that
+//! decides otherwise.
 
 mod native;
 mod v1;
@@ -165,7 +166,8 @@ pub(super) struct Report {
 }
 
 impl Report {
-    /// Whether two reports count the same records the same way, so that they might share what they know.
+    /// Whether two reports count the same records the same way, so that they might share what they
+    /// know.
     pub(super) fn might_share(&self, other: &Self) -> bool {
         self.of_timers == other.of_timers
             && self.filters == other.filters

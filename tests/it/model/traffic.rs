@@ -1,7 +1,8 @@
 //! Random packets, and what they say: the bytes for the decoder, the plain structs for the recount.
 //!
-//! The structs come from prost's reading of the same bytes and the validation rules as the specification words them
-//! (table 1.5, column F, and the decisions of the design), one rule after the other.
+//! The structs come from prost's reading of the same bytes and the validation rules as the
+//! specification words them (table 1.5, column F, and the decisions of the design), one rule after
+//! the other.
 
 use pinbad::input::pinba::model;
 use prost::Message as _;

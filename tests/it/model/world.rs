@@ -84,7 +84,8 @@ fn tick_of(window_ms: u64, at_ms: u64) -> (u64, u64) {
     (at_ms / width, window_ms.div_ceil(width))
 }
 
-/// Whether what was merged at `merged_ms` is in the last ticks of the window, the running one included.
+/// Whether what was merged at `merged_ms` is in the last ticks of the window, the running one
+/// included.
 fn inside(window_ms: u64, merged_ms: u64, now_ms: u64) -> bool {
     let (tick, _) = tick_of(window_ms, merged_ms);
     let (now, ticks) = tick_of(window_ms, now_ms);
@@ -256,7 +257,8 @@ impl World {
         self.rows.front().map_or(self.next_id(), |&(id, _)| id)
     }
 
-    /// Makes a report as the catalog does: filled from the raw rows piece by piece, while the merger goes on.
+    /// Makes a report as the catalog does: filled from the raw rows piece by piece, while the
+    /// merger goes on.
     pub(super) fn create(&mut self) -> Result<(), String> {
         let mut report = reports::any(&mut self.dice, &self.settings);
         self.names += 1;
@@ -386,8 +388,8 @@ impl World {
         (0..self.reports.len()).try_for_each(|at| self.check(at))
     }
 
-    /// Merges one and the same request over and over, which ends the epoch in which the pool holds the names of all
-    /// requests so far, as soon as their rows are gone.
+    /// Merges one and the same request over and over, which ends the epoch in which the pool holds
+    /// the names of all requests so far, as soon as their rows are gone.
     pub(super) fn end_epoch(&mut self) {
         let mut packet = model::Request::named("flush-host", "flush-server", "/flush");
         packet.request_time = Some(1.0);

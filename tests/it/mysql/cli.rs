@@ -79,7 +79,8 @@ fn errors() {
     }
 }
 
-/// With a terminal the client asks for the columns of every table before its first prompt, and completes their names.
+/// With a terminal the client asks for the columns of every table before its first prompt, and
+/// completes their names.
 #[test]
 fn on_a_terminal() {
     let shop = Shop::open();

@@ -48,8 +48,8 @@ fn idle_connections_are_closed() {
     assert!(start.elapsed() > Duration::from_millis(900));
 }
 
-/// Nothing; the beginning of a packet; a byte now and then: whatever a client does instead of logging in, its place is free again
-/// when its time is over.
+/// Nothing; the beginning of a packet; a byte now and then: whatever a client does instead of
+/// logging in, its place is free again when its time is over.
 #[test]
 fn who_does_not_log_in_is_sent_away() {
     const PATIENCE: Duration = Duration::from_secs(60);
@@ -182,7 +182,8 @@ fn a_client_that_leaves_ends_its_query() {
 
 #[test]
 fn a_slow_client_holds_up_nobody() {
-    // However long a debug build on busy cores takes to make the rows: the time is for another test.
+    // However long a debug build on busy cores takes to make the rows: the time is for another
+    // test.
     let shop = Shop::with(&["sql.time_max=10m"]);
     // 12 to the 4th rows of some 250 bytes: 5 MB, more than sockets and channels hold.
     let wide =

@@ -1,4 +1,5 @@
-//! A real MariaDB in front: the tables that `pinbad tables --federated` prints, and the statements that Pinboard runs.
+//! A real MariaDB in front: the tables that `pinbad tables --federated` prints, and the statements
+//! that Pinboard runs.
 
 use super::{MYSQL, fill};
 use crate::harness::{Program, pinbad, run};

@@ -1,5 +1,6 @@
-//! Grafana's MySQL data source: its lists of tables and columns, and the dashboard that is shipped, every panel of it with
-//! variables and macros written out as Grafana does, over live and past time ranges.
+//! Grafana's MySQL data source: its lists of tables and columns, and the dashboard that is shipped,
+//! every panel of it with variables and macros written out as Grafana does, over live and past time
+//! ranges.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -134,7 +135,8 @@ fn number(cell: &Option<String>) -> f64 {
     cell.as_ref().unwrap().parse().unwrap()
 }
 
-/// Twelve requests of two scripts, servers and statuses, three of them errors; the sixth and the twelfth of each are the slowest.
+/// Twelve requests of two scripts, servers and statuses, three of them errors; the sixth and the
+/// twelfth of each are the slowest.
 fn check(shown: &BTreeMap<String, Rows>, is_past: bool) {
     let one = |title: &str| number(&shown[&format!("{title} stat")][0][0]);
     assert_eq!(one("Requests"), 12.0);

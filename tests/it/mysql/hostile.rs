@@ -17,8 +17,8 @@ use super::MYSQL;
 use super::client::Client;
 use crate::harness::{Here, Program};
 
-/// A conversation that touches every reader of the wire: login, statements, prepared ones with values, long data, a
-/// change of user.
+/// A conversation that touches every reader of the wire: login, statements, prepared ones with
+/// values, long data, a change of user.
 fn conversation() -> Vec<Vec<u8>> {
     let mut login = (0x200_u32 | 0x8000 | 0x8 | 0x8_0000 | 0x1_0000 | 0x10_0000)
         .to_le_bytes()

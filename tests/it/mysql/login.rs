@@ -22,7 +22,8 @@ const PASSWORD: &str = "hunter2-hunter2";
 /// The same as it stands in `mysql.user`.
 const HASH: &str = "*D3EF4BB5400F5A42F6B1FA9E68E761AAE90191F3";
 
-/// A daemon with an administrator `kim` and readers `lee` and `old` (of whom only the hash is known), with a certificate for 127.0.0.1.
+/// A daemon with an administrator `kim` and readers `lee` and `old` (of whom only the hash is
+/// known), with a certificate for 127.0.0.1.
 struct Guarded {
     dir: tempfile::TempDir,
     program: Program,
@@ -152,8 +153,8 @@ const DENIED: &[u8] = b"\xFF\x15\x04#28000";
 const KNOWN: &[u8] = &[1, 3];
 const SAY_IT: &[u8] = &[1, 4];
 
-/// By every way that a client has to say what it knows: with its proof for either plugin, with the password itself
-/// under TLS, or with nothing.
+/// By every way that a client has to say what it knows: with its proof for either plugin, with the
+/// password itself under TLS, or with nothing.
 #[test]
 fn who_has_a_wrong_password_or_none_is_not_let_in() {
     let guarded = Guarded::start("");
@@ -280,8 +281,8 @@ fn a_proof_is_for_one_connection() {
     assert_eq!(status.count("mysql_logins_refused"), 2);
 }
 
-/// A client that speaks of caching_sha2_password where others can listen is asked for the other way: it must never be
-/// asked for its password as it is.
+/// A client that speaks of caching_sha2_password where others can listen is asked for the other
+/// way: it must never be asked for its password as it is.
 #[test]
 fn caching_sha2_password_is_for_tls() {
     let guarded = Guarded::start("");
@@ -309,8 +310,8 @@ fn caching_sha2_password_is_for_tls() {
     }
 }
 
-/// A guessed name and any proof: what is answered is the same whether there is such a user, and of which kind it is; and it is
-/// counted and slow as all guessing is.
+/// A guessed name and any proof: what is answered is the same whether there is such a user, and of
+/// which kind it is; and it is counted and slow as all guessing is.
 #[test]
 fn names_cannot_be_guessed_over_tls() {
     let guarded = Guarded::start("");
@@ -384,8 +385,8 @@ fn readers_read_and_end_their_own_queries_only() {
     assert_eq!(reader.try_read(), None);
 }
 
-/// Whose a connection is, is a matter of what was proved: a name that anybody can say ends nobody else's queries, and no name those
-/// of whoever is still logging in.
+/// Whose a connection is, is a matter of what was proved: a name that anybody can say ends nobody
+/// else's queries, and no name those of whoever is still logging in.
 #[test]
 fn a_name_without_a_proof_ends_nobody_elses_connection() {
     let guarded = Guarded::start("allow_anonymous = true\n");
@@ -425,7 +426,8 @@ fn a_name_without_a_proof_ends_nobody_elses_connection() {
     ));
 }
 
-/// A user that is taken out, or has another role or secret, is sent away from where it is logged in; the others stay.
+/// A user that is taken out, or has another role or secret, is sent away from where it is logged
+/// in; the others stay.
 #[test]
 fn who_is_not_what_it_was_is_sent_away() {
     let guarded = Guarded::start("");

@@ -1,4 +1,5 @@
-//! Database `performance_schema`: statements as a DBA of MySQL has them, over the wire, and what they find.
+//! Database `performance_schema`: statements as a DBA of MySQL has them, over the wire, and what
+//! they find.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -311,7 +312,8 @@ fn sums_of_threads_are_the_global_ones_under_load() {
     });
 }
 
-/// Somebody holds the lock that the merger needs: one query says so, though everybody else who needs it waits as well.
+/// Somebody holds the lock that the merger needs: one query says so, though everybody else who
+/// needs it waits as well.
 #[test]
 fn a_merger_that_stands_still_is_found() {
     let here = Here::start(&[MYSQL]);
@@ -362,7 +364,8 @@ fn on_another_machine(dir: &std::path::Path, functions: &str) -> std::process::C
     command
 }
 
-/// A processor that says nothing of its counter, and a clock of microseconds: others are used, and the log says so.
+/// A processor that says nothing of its counter, and a clock of microseconds: others are used, and
+/// the log says so.
 #[test]
 fn a_machine_without_timers_is_timed_with_others() {
     let dir = tempfile::tempdir().unwrap();

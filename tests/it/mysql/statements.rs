@@ -525,7 +525,8 @@ fn variables_and_status_of_pinba() {
     assert_eq!(value(&mut client, counted), "12");
 }
 
-/// The statement of a FEDERATED table with a key of two texts: rows with the key come before those that only begin like it.
+/// The statement of a FEDERATED table with a key of two texts: rows with the key come before those
+/// that only begin like it.
 #[test]
 fn rows_by_a_prefix_come_with_their_key_first() {
     let shop = Shop::open();

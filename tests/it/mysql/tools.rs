@@ -1,7 +1,8 @@
 //! How the tests run other people's clients.
 //!
-//! `tests/run.sh` installs them (Debian's packages; for Python and Node in a folder beside the build) and leaves out the
-//! tests of those it cannot have. A client's script stands in `tests/clients`, is given host and port, and prints "ok".
+//! `tests/run.sh` installs them (Debian's packages; for Python and Node in a folder beside the
+//! build) and leaves out the tests of those it cannot have. A client's script stands in
+//! `tests/clients`, is given host and port, and prints "ok".
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -10,8 +11,9 @@ use std::time::Duration;
 
 use crate::harness::{Said, run_within};
 
-/// How long a client may take. Some ask hundreds of statements, or compile first; and queries give way to whatever else the
-/// machine does, so that in a debug build on busy cores each may take a second.
+/// How long a client may take. Some ask hundreds of statements, or compile first; and queries give
+/// way to whatever else the machine does, so that in a debug build on busy cores each may take a
+/// second.
 const PATIENCE: Duration = Duration::from_mins(5);
 
 /// A script of `tests/clients`.

@@ -1,5 +1,5 @@
-//! The protocol, byte by byte where it matters: what every command is answered, what bounds a client, and what happens to one
-//! that sends what no client would.
+//! The protocol, byte by byte where it matters: what every command is answered, what bounds a
+//! client, and what happens to one that sends what no client would.
 
 use std::io::Write;
 
@@ -301,8 +301,8 @@ fn too_large_packets_are_refused_and_the_connection_goes_on() {
     client.assert_alive();
 }
 
-/// A packet may be sixteen times as long as a statement: what is too long is not even cut into statements, and of two that
-/// were not asked for none is run.
+/// A packet may be sixteen times as long as a statement: what is too long is not even cut into
+/// statements, and of two that were not asked for none is run.
 #[test]
 fn many_statements_in_one_packet_cost_nothing() {
     let shop = Shop::open();

@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// A state.dir on which nothing can be written: the daemon works, says so, and ends with a failure because it could not
-/// keep what it had.
+/// A state.dir on which nothing can be written: the daemon works, says so, and ends with a failure
+/// because it could not keep what it had.
 #[test]
 fn a_full_or_read_only_disk_is_said_and_the_old_snapshot_stays() {
     let place = tempfile::tempdir().unwrap();
@@ -84,8 +84,9 @@ fn a_full_or_read_only_disk_is_said_and_the_old_snapshot_stays() {
     }
 }
 
-/// Without room nothing is kept, which the log, the status and the metrics say; packets and questions go on; and when there
-/// is room again snapshots and reports are kept again, without anybody's help.
+/// Without room nothing is kept, which the log, the status and the metrics say; packets and
+/// questions go on; and when there is room again snapshots and reports are kept again, without
+/// anybody's help.
 #[test]
 fn when_there_is_room_again_it_keeps_again() {
     let place = tempfile::tempdir().unwrap();

@@ -1,4 +1,5 @@
-//! Sockets that are handed over: nothing is lost between two processes, and what the kernel dropped is counted.
+//! Sockets that are handed over: nothing is lost between two processes, and what the kernel dropped
+//! is counted.
 
 use super::*;
 
@@ -58,9 +59,10 @@ impl Holder {
     }
 }
 
-/// Packets at a steady rate, ten restarts in between, sockets handed over: every packet is accounted for, none is lost,
-/// and reports equal a recount. At full size with `PINBAD_RESTART_PACKETS=1000000 PINBAD_RESTART_RATE=50000` and a release
-/// build in `PINBAD_TEST_PROGRAM`.
+/// Packets at a steady rate, ten restarts in between, sockets handed over: every packet is
+/// accounted for, none is lost, and reports equal a recount. At full size with
+/// `PINBAD_RESTART_PACKETS=1000000 PINBAD_RESTART_RATE=50000` and a release build in
+/// `PINBAD_TEST_PROGRAM`.
 #[test]
 fn ten_restarts_under_load_lose_nothing() {
     const RESTARTS: u64 = 10;
@@ -70,7 +72,8 @@ fn ten_restarts_under_load_lose_nothing() {
     let holder = Holder::new(1);
     let settings = [
         "state.snapshot_period=0".to_owned(),
-        // At full size on a busy machine a stop takes some seconds, and all that comes meanwhile must find room.
+        // At full size on a busy machine a stop takes some seconds, and all that comes meanwhile
+        // must find room.
         "ingest.recv_buffer=256MB".to_owned(),
         format!("state.dir={}", dir.path().join("state").display()),
         format!("ingest.listen={}", holder.address(0)),
@@ -247,7 +250,8 @@ fn systemd_hands_over_the_socket_with_the_packets_that_woke_it() {
     command.args([&address.to_string(), &program()]);
     let program = std::thread::scope(|scope| {
         scope.spawn(|| {
-            // Seen and not tried: who tries has it for a moment, in which systemd's tool would not get it.
+            // Seen and not tried: who tries has it for a moment, in which systemd's tool would not
+            // get it.
             let line = format!(" 0200{:02X}7F:{:04X} ", 77, address.port());
             await_until(
                 "the port is taken",
@@ -287,7 +291,8 @@ fn drops_between_two_processes_are_counted() {
         total += 2_000;
         let mut program = holder.start(&settings);
         if total == 2_000 {
-            // The first process finds drops of a time when nobody was there to count them: not its own.
+            // The first process finds drops of a time when nobody was there to count them: not its
+            // own.
             await_condition("what waits is taken", || {
                 let status = program.site.status();
                 let quiet = status.0["sockets"][0]["kernel_queue_bytes"] == 0;

@@ -194,8 +194,8 @@ fn what_was_committed_outlasts_a_power_cut() {
     assert!(changes.count() > 33);
 }
 
-/// What a start goes by was written, but perhaps not synced, by a process that was killed: it removes
-/// nothing for it that the manifest has again after a power cut.
+/// What a start goes by was written, but perhaps not synced, by a process that was killed: it
+/// removes nothing for it that the manifest has again after a power cut.
 #[test]
 fn a_start_that_ends_in_a_power_cut_has_removed_nothing_that_counts() {
     let mut starts = 0;

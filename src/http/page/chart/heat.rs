@@ -1,7 +1,9 @@
-//! A heat map: time from left to right, how long requests took from bottom to top, how many by colour.
+//! A heat map: time from left to right, how long requests took from bottom to top, how many by
+//! colour.
 //!
-//! One path for each of sixteen levels, so that its size is bounded whatever it shows. A column leads to its requests
-//! where there is room for so many addresses, and with the script each cell to its own.
+//! One path for each of sixteen levels, so that its size is bounded whatever it shows. A column
+//! leads to its requests where there is room for so many addresses, and with the script each cell
+//! to its own.
 
 use std::fmt::Write as _;
 
@@ -12,7 +14,8 @@ use super::{BOTTOM, Colour, GRID, INK, LEFT, RIGHT, TOP, Theme, coordinate, fram
 use crate::http::page::formatting;
 use crate::query::heatmap::{HeatMap, place};
 
-/// Of levels, from the first: pale to dark on white, dim to bright on black. The style sheet has the same.
+/// Of levels, from the first: pale to dark on white, dim to bright on black. The style sheet has
+/// the same.
 const LEVELS: [Colour; 16] = [
     ("#bcde28", "#3f4988"),
     ("#94d741", "#38578c"),
@@ -34,7 +37,8 @@ const LEVELS: [Colour; 16] = [
 /// Bytes of addresses in one heat map: longer ones stand for several columns each.
 const ADDRESSES_BYTES: usize = 24_000;
 
-/// Between labels of the scale on the left, so that they do not touch in the largest size that a page has.
+/// Between labels of the scale on the left, so that they do not touch in the largest size that a
+/// page has.
 const LABELS_APART: f64 = 17.0;
 
 /// The level of a count, from 1, where `high` has the last.
@@ -43,8 +47,8 @@ fn level(count: u64, high: u64) -> usize {
     ((LEVELS.len() as f64 * part).ceil() as usize).clamp(1, LEVELS.len())
 }
 
-/// A heat map with marks of the scale below: when, and what they are called. `address`: where the requests of a part
-/// of its time are, and whether they can be told apart by how long they took.
+/// A heat map with marks of the scale below: when, and what they are called. `address`: where the
+/// requests of a part of its time are, and whether they can be told apart by how long they took.
 pub(in crate::http::page) fn heat(
     (id, title): (&str, &str),
     theme: Theme,
@@ -136,7 +140,8 @@ fn links(
     }
 }
 
-/// The cells of each level, a unit wide and high: strokes through their middles, which take the fewest bytes.
+/// The cells of each level, a unit wide and high: strokes through their middles, which take the
+/// fewest bytes.
 fn paths(map: &HeatMap) -> [String; 16] {
     let high = map.high();
     let mut paths: [String; 16] = Default::default();

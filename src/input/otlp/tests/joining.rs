@@ -260,7 +260,8 @@ fn some_trace(dice: &mut StdRng, trace: u64) -> Vec<(u64, Json)> {
 /// Time of a request, hits and time of its timers by tags.
 type Joined = (u64, BTreeMap<String, (u32, u64)>);
 
-/// What a plain join of all of these spans makes of them: each request by trace and resource, with its timers.
+/// What a plain join of all of these spans makes of them: each request by trace and resource, with
+/// its timers.
 fn naive(spans: &[(u64, Json)]) -> Vec<Joined> {
     let text = |span: &Json, key: &str| span[key].as_str().unwrap_or_default().to_lowercase();
     let key =

@@ -1,6 +1,7 @@
 //! ROUND, TRUNCATE, FLOOR, CEILING and FORMAT.
 //!
-//! Decimals round half away from zero, doubles half to even, as in MySQL; digits cut before the point become zeros.
+//! Decimals round half away from zero, doubles half to even, as in MySQL; digits cut before the
+//! point become zeros.
 
 use datafusion::arrow::datatypes::DataType;
 

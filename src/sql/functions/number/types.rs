@@ -1,4 +1,5 @@
-//! Result types of numeric functions: integers stay integers, decimals keep up to 38 digits, anything else makes a double.
+//! Result types of numeric functions: integers stay integers, decimals keep up to 38 digits,
+//! anything else makes a double.
 
 use datafusion::arrow::datatypes::DataType;
 

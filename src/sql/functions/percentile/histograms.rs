@@ -23,7 +23,8 @@ const ALLOCATION: usize = 16;
 pub(super) enum Wanted {
     /// The time in seconds that this part, from 0 to 1, does not exceed.
     Part(f64),
-    /// (satisfied + tolerating / 2) / all: requests of up to so many microseconds, and of up to four times as many.
+    /// (satisfied + tolerating / 2) / all: requests of up to so many microseconds, and of up to
+    /// four times as many.
     Apdex(u64),
 }
 

@@ -1,4 +1,5 @@
-//! Turns conditions into ranges of ids, before any row is read and again whenever a dynamic filter changes.
+//! Turns conditions into ranges of ids, before any row is read and again whenever a dynamic filter
+//! changes.
 
 use std::ops::Range;
 use std::sync::Arc;
