@@ -261,7 +261,7 @@ impl Past {
         takers.extend(history);
         if let Some(push) = push {
             takers.push(Box::new(move |second, _, read| {
-                push.take_rows(second, read)
+                push.take_rows(second, read);
             }));
         }
         let mut intake = Intake::new(alerts.clone());

@@ -21,13 +21,16 @@ use crate::harness::{
 };
 use crate::packets::request;
 
+/// A head and a body.
+type Message = (String, Vec<u8>);
+
 /// A collector that answers as it is told, or else takes everything.
 struct Collector {
     url: String,
     /// Bodies that it took, with their heads.
-    taken: Arc<Mutex<Vec<(String, Vec<u8>)>>>,
+    taken: Arc<Mutex<Vec<Message>>>,
     /// Each is the head of an answer and its body; an empty one closes the connection instead.
-    answers: Arc<Mutex<VecDeque<(String, Vec<u8>)>>>,
+    answers: Arc<Mutex<VecDeque<Message>>>,
     /// While a test holds it, nothing is answered.
     gate: Arc<Mutex<()>>,
 }

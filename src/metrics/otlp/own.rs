@@ -77,11 +77,12 @@ impl Own {
     }
 }
 
-/// All numbers: unit and how many of what is counted are one of that, the number as it is declared,
-/// and its values by series.
-fn all(
-    groups: &[Group],
-) -> impl Iterator<Item = ((Option<Unit>, f64), &Reading, Vec<(Series, Json)>)> {
+/// A number: its unit and how many of what is counted are one of that, its declaration, and its
+/// values by series.
+type Number<'a> = ((Option<Unit>, f64), &'a Reading, Vec<(Series, Json)>);
+
+/// All numbers.
+fn all(groups: &[Group]) -> impl Iterator<Item = Number<'_>> {
     let alike = groups.chunk_by(|a, b| a.place == b.place);
     let readings = alike.flat_map(|alike| {
         let readings = alike[0].readings.iter().enumerate();
