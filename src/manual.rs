@@ -8,6 +8,8 @@
 pub mod access {}
 #[doc = include_str!("manual/alerts.md")]
 pub mod alerts {}
+#[doc = include_str!("manual/changes.md")]
+pub mod changes {}
 #[doc = include_str!("manual/clickhouse.md")]
 pub mod clickhouse {}
 #[doc = include_str!("manual/configuration.md")]
@@ -36,8 +38,6 @@ pub mod otlp {}
 pub mod pages {}
 #[doc = include_str!("manual/php.md")]
 pub mod php {}
-#[doc = include_str!("manual/releases.md")]
-pub mod releases {}
 #[doc = include_str!("manual/reports.md")]
 pub mod reports {}
 #[doc = include_str!("manual/restart.md")]

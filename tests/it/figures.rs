@@ -212,7 +212,7 @@ mod of_the_past {
 
         let (here, _clock) = crate::harness::Here::with_manual_clock(&[super::REPORTS]);
         send(&here, &[1, 2, 4, 8, 256]);
-        let query = "columns=script_name,req_count,req_time_total,p95&percentiles=95";
+        let query = "columns=script_name,req_count,req_time_total,p95";
         let json = row(&here.site, "report_by_script_name", query);
         let target = format!("/api/v1/reports/report_by_script_name?{query}&format=arrow");
         let stream = here.site.bytes(&target);

@@ -33,6 +33,7 @@ use crate::report::comment;
 use crate::report::definition::Columns;
 use crate::report::native::ReportForm;
 use crate::report::selection::RowSelection;
+use crate::series::Metric;
 use crate::value::{Column, Value};
 
 /// `GET /api/v1/reports`
@@ -198,12 +199,21 @@ struct Query {
 
 impl Query {
     fn parse(mut params: Params, headers: &HeaderMap) -> Result<Self, Problem> {
+        let columns = list_of_columns(&mut params, "columns")?;
+        // `columns=script_name,p95` needs no `percentiles` beside it.
+        let named = columns.iter().flatten();
+        let named = named.filter_map(|name| match Metric::parse(name)? {
+            Metric::Percentile(percent) => Some(percent),
+            Metric::Named(_) => None,
+        });
+        let named: Vec<f64> = named.collect();
+        let named = (!named.is_empty()).then_some(named);
         Ok(Self {
             sort: sort(&mut params)?,
             limit: params.count("limit", LIMIT_DEFAULT)?,
             offset: params.count("offset", 0)?,
-            columns: list_of_columns(&mut params, "columns")?,
-            percentiles: percentiles(&mut params)?,
+            percentiles: percentiles(&mut params)?.or(named),
+            columns,
             format: Format::wanted(params.text("format").as_deref(), headers, FORMATS)?,
             span: Span::take_compared(&mut params),
             keys: params,
