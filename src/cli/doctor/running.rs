@@ -17,6 +17,9 @@ use crate::cli::{Failure, format, print};
 /// Time between the two readings.
 const APART: Duration = Duration::from_secs(1);
 
+/// Longest wait for a sign that a pinbad has the address: whatever else has it may never answer.
+const HEALTH_MAX: Duration = Duration::from_secs(3);
+
 /// A stage or wait that takes more than this part of a second is a bottleneck.
 const NARROW: f64 = 0.5;
 
@@ -82,7 +85,8 @@ pub(super) fn ready(url: &str, access: &AccessFlags) -> Result<(), Failure> {
 
 /// Returns whether a pinbad answers there, if only that it wants credentials.
 pub(super) fn serves(url: &str, access: &AccessFlags) -> bool {
-    match Client::at(url, access).and_then(|client| client.get("/healthz")) {
+    let client = Client::at(url, access).map(|client| client.patient_for(HEALTH_MAX));
+    match client.and_then(|client| client.get("/healthz")) {
         Ok(answer) => answer["status"] == "ok",
         Err(error) => matches!(error, ClientError::Refused { .. }),
     }
