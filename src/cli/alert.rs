@@ -8,7 +8,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value as Json, json};
 
 use super::client::{Client, ClientFlags};
-use super::format::{clock, fit, visible, width};
+use super::format::{fit, visible, width};
 use super::{Failure, print};
 use crate::config::units::exact_duration;
 use crate::config::{Config, ConfigFlags};
@@ -150,7 +150,7 @@ fn replayed(found: &Json) -> String {
     let lines = rows.iter().map(|row| {
         let started = moment(row["started"].as_u64().unwrap_or_default());
         let lasted = row["seconds"].as_u64();
-        let lasted = lasted.map_or("fires still".to_owned(), |secs| {
+        let lasted = lasted.map_or("still firing".to_owned(), |secs| {
             format!("for {}", exact_duration(Duration::from_secs(secs)))
         });
         let pairs = row["key"].as_object().into_iter().flatten();
@@ -196,7 +196,7 @@ fn listed(alerts: &Json, silences: &Json) -> String {
         let silenced = alert["silenced_by"].as_u64();
         rows.push([
             text(&alert, "state"),
-            clock(alert["since"].as_u64().unwrap_or_default()),
+            moment(alert["since"].as_u64().unwrap_or_default()),
             text(&alert, "alert"),
             text(&alert, "severity"),
             pairs(&alert["key"]),
@@ -212,14 +212,14 @@ fn listed(alerts: &Json, silences: &Json) -> String {
         std::array::from_fn(|at| rows.iter().map(|it| width(&it[at])).max().unwrap_or(0));
     let mut lines: Vec<String> = Vec::new();
     match rows.len() {
-        1 => lines.push("Nothing fires.".to_owned()),
+        1 => lines.push("No alert is firing.".to_owned()),
         _ => lines.extend(rows.iter().map(|row| {
             let cells = row.iter().zip(widths).map(|(cell, width)| fit(cell, width));
             cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
         })),
     }
     if let Some(more) = alerts["more"].as_u64().filter(|more| *more > 0) {
-        lines.push(format!("and {more} further rows, as one alert"));
+        lines.push(format!("and {more} further rows that share one alert"));
     }
     for rule in list(alerts, "rules") {
         lines.push(format!(
@@ -231,7 +231,7 @@ fn listed(alerts: &Json, silences: &Json) -> String {
     for it in list(silences, "rows") {
         let (labels, until) = (
             pairs(&it["matchers"]),
-            clock(it["ends"].as_u64().unwrap_or_default()),
+            moment(it["ends"].as_u64().unwrap_or_default()),
         );
         lines.push(format!(
             "silence {}: {labels} until {until}: {}",
@@ -246,7 +246,7 @@ fn silence(flags: &SilenceFlags) -> Result<(), Failure> {
     let client = Client::at(&flags.client.url, &flags.client.access)?;
     if let Some(id) = flags.end {
         client.delete(&format!("/api/v1/silences/{id}"))?;
-        return print(&format!("Silence {id} is over."));
+        return print(&format!("Silence {id} has ended."));
     }
     let mut matchers = Map::new();
     for matcher in &flags.matchers {
@@ -260,7 +260,7 @@ fn silence(flags: &SilenceFlags) -> Result<(), Failure> {
     }
     let body = json!({"matchers": matchers, "for": flags.lasting, "reason": flags.reason});
     let made = client.request("/api/v1/silences", Some(body.to_string()), 201)?;
-    let until = clock(made["ends"].as_u64().unwrap_or_default());
+    let until = moment(made["ends"].as_u64().unwrap_or_default());
     let kept = if made["persistent"] == true {
         ""
     } else {
@@ -301,7 +301,7 @@ mod tests {
             assert!(text.contains(part), "{part} in\n{text}");
         }
         assert!(!text.contains('\u{1b}'));
-        assert!(listed(&json!({}), &json!({})).contains("Nothing fires."));
+        assert!(listed(&json!({}), &json!({})).contains("No alert is firing."));
         let found = json!({
             "rows": [
                 {"alert": "slow", "key": {"script_name": "/a"}, "started": 60, "ended": 180, "seconds": 120},
@@ -309,7 +309,7 @@ mod tests {
             ],
             "partial": ["x: why"],
         });
-        let expected = "1970-01-01 00:01:00Z  for 2m  slow  script_name=/a\n1970-01-01 00:04:00Z  fires still  slow\n(x: why)";
+        let expected = "1970-01-01 00:01:00Z  for 2m  slow  script_name=/a\n1970-01-01 00:04:00Z  still firing  slow\n(x: why)";
         assert_eq!(replayed(&found), expected);
         assert_eq!(replayed(&json!({})), "No rule would have fired.");
     }

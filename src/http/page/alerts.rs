@@ -31,7 +31,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     let heads = ["State", "Since", "Alert", "Severity", "Row"].map(Head::text);
     let heads = heads.into_iter().chain([
         Head::number("Value"),
-        Head::text("Is compared with"),
+        Head::text("Condition"),
         Head::hidden("Remarks"),
     ]);
     let heads: Vec<Head> = heads.collect();
@@ -44,15 +44,15 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
         .iter()
         .filter(|it| it.episode.phase == Phase::Firing)
         .count();
-    let caption = html! { (firing) " firing, " (rows.len() - firing) " pending or over since a quarter of an hour" };
+    let caption = html! { (firing) " firing, " (rows.len() - firing) " pending or resolved in the last 15 minutes; times in " (view.time.zone()) };
     let main = html! {
         h1 { "Alerts" }
         @if now.rules.is_empty() {
-            p.note { "There are no rules: an [[alert]] or [[slo]] of the configuration is one." }
+            p.note { "There are no rules: add an [[alert]] or [[slo]] to the configuration." }
         }
         div #alerts data-live {
-            (table("Alerts", &caption, &heads, &rows, "Nothing fires."))
-            @if now.more > 0 { p.note { (count(now.more as u64)) " further rows are one alert: a rule has up to 100." } }
+            (table("Alerts", &caption, &heads, &rows, "No alert is firing."))
+            @if now.more > 0 { p.note { (count(now.more as u64)) " further rows share one alert: a rule has at most 100." } }
         }
         div.charts.four.many #alert-charts data-live { @for chart in charts { (chart) } }
         (objectives(view, &now))
@@ -131,7 +131,7 @@ fn row(view: &View<'_>, alert: &Alert) -> Markup {
         td.key { (visible(&alert.rule.threshold())) }
         td.key.text {
             @if let Some(id) = alert.silenced_by { "silenced by " (id) }
-            @if episode.ended > 0 { " over at " (view.time.moment(episode.ended)) " " (episode.reason) }
+            @if episode.ended > 0 { " resolved at " (view.time.moment(episode.ended)) " " (episode.reason) }
         }
     }
 }
@@ -160,7 +160,7 @@ fn objectives(view: &View<'_>, alerts: &alert::View) -> Markup {
     let charts = alerts.objectives.iter().enumerate();
     let charts = charts.filter_map(|(at, it)| course(view, at, it));
     let caption =
-        html! { "Burn is how many times as fast as it may the budget goes, over these windows" };
+        html! { "Burn rate over these windows: at 1 the budget lasts exactly for its period" };
     html! {
         @if !rows.is_empty() {
             h2 { "Objectives" }
@@ -227,13 +227,13 @@ fn rules(rules: &[(Arc<Rule>, usize)]) -> Markup {
     html! {
         @if !rows.is_empty() {
             h2 { "Rules" }
-            (table("Rules", &html! { "As they are in force" }, &heads, &rows, ""))
+            (table("Rules", &html! { "In force now" }, &heads, &rows, ""))
         }
     }
 }
 
 fn silences(view: &View<'_>, alerts: &Alerts) -> Markup {
-    let heads = ["Silence", "Of alerts with", "Until", "Why", "By"].map(Head::text);
+    let heads = ["Silence", "Alerts with", "Until", "Reason", "By"].map(Head::text);
     let silences = alerts.silences(view.source.unix_ms() / 1_000);
     let rows = silences.iter().map(|it| {
         let labels = it
@@ -260,8 +260,8 @@ fn silences(view: &View<'_>, alerts: &Alerts) -> Markup {
 
 fn receivers(alerts: &Alerts) -> Markup {
     let heads = [
-        Head::text("Who is told"),
-        Head::number("Taken"),
+        Head::text("Receiver"),
+        Head::number("Sent"),
         Head::number("Refused"),
         Head::number("Failed attempts"),
     ];
