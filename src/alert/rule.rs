@@ -461,9 +461,9 @@ impl Rule {
             Condition::Holds(when) => format!("a row of {} has {when}", entry.report),
             Condition::Burns(objective) => {
                 return format!(
-                    "{} ({}): {}; fires while the budget for the others burns too fast: more than {}; nothing is said \
-                     while less than half of the windows is covered or with fewer than {} requests or 5 bad ones in the \
-                     longer{}",
+                    "{} ({}): {}; fires while the budget for the others burns too fast: more than {}; no verdict \
+                     while less than half of a window is covered, or the longer one has fewer than {} requests or 5 bad \
+                     ones{}",
                     entry.name,
                     entry.severity,
                     objective.words(),
@@ -483,19 +483,19 @@ impl Rule {
         };
         let hold = match entry.hold {
             0 => "at once".to_owned(),
-            hold => format!("when that has been so for {}", secs(hold)),
+            hold => format!("once this has held for {}", secs(hold)),
         };
         let keep = match entry.keep {
-            0 => "over when it is not so".to_owned(),
-            keep => format!("over when it has not been so for {}", secs(keep)),
+            0 => "resolves when it no longer holds".to_owned(),
+            keep => format!("resolves once it has not held for {}", secs(keep)),
         };
         let few = match self.when() {
             None => String::new(),
-            Some(_) => format!(" or with fewer than {} requests in it", self.min_requests),
+            Some(_) => format!(" or it has fewer than {} requests", self.min_requests),
         };
         format!(
-            "{} ({}): {what} over {}{rows}; fires {hold}, {keep}; looked at every {}; nothing is said while less than half of \
-             the time is covered{few}",
+            "{} ({}): {what} over {}{rows}; fires {hold}, {keep}; evaluated every {}; no verdict while less than half of \
+             the window is covered{few}",
             entry.name,
             entry.severity,
             secs(entry.window),
