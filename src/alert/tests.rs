@@ -409,8 +409,8 @@ fn percentiles_need_requests_and_a_rule_in_words_says_so() {
     assert_eq!(
         rule.words(),
         format!(
-            "slow (page): a row of {REPORT} has p95 > 0.8 over 5m; fires when that has been so for 2m, over when it is not so; \
-             looked at every 10s; nothing is said while less than half of the time is covered or with fewer than 100 requests in it"
+            "slow (page): a row of {REPORT} has p95 > 0.8 over 5m; fires once this has held for 2m, resolves when it no longer holds; \
+             evaluated every 10s; no verdict while less than half of the window is covered or it has fewer than 100 requests"
         )
     );
     let labels = rule.labels(Some(&key("/a")));
