@@ -83,8 +83,7 @@ macro_rules! settings {
         },)*)*];
 
         impl Config {
-            /// The sections filled from `raw`, in the order of [`KEYS`]; the lists of tables are
-            /// still empty.
+            /// The sections filled from `raw`, in the order of [`KEYS`]; the lists of tables are still empty.
             pub(super) fn of_sections(raw: &mut RawConfig) -> Self {
                 let mut keys = KEYS.iter();
                 let mut next = || keys.next().expect("KEYS has an element for each field");
@@ -171,83 +170,77 @@ pub enum KeptRequests {
 settings! {
     /// `[ingest]`: sockets and the temporary pool.
     ingest: IngestConfig {
-        /// Where packets are received: 1 to 64 UDP addresses, IPv4 and IPv6. An address is an IP
-        /// with a port; names are not looked up. On the PHP side it is `pinba.server`. Cost: each
-        /// address has its own sockets, threads and buffers (see receivers).
+        /// Where packets are received: 1 to 64 UDP addresses, IPv4 and IPv6. An address is an IP with a port; names are
+        /// not looked up. On the PHP side it is `pinba.server`.
+        /// Cost: each address has its own sockets, threads and buffers (see receivers).
         listen: Vec<SocketAddr> = r#"["0.0.0.0:30002"]"#, addresses();
 
-        /// Sockets per address, each with a thread: 0 to 256. 0 is one fewer than the machine has
-        /// cores, at least 1. Cost: 8.25 MiB each, and twice recv_buffer in the kernel.
+        /// Sockets per address, each with a thread: 0 to 256. 0 is one fewer than the machine has cores, at least 1.
+        /// Cost: 8.25 MiB each, and twice recv_buffer in the kernel.
         receivers: usize = "0", whole(0, 256),
             "sockets per address, each with a thread; 0 is one less than the machine has cores";
 
-        /// Receive buffer to request for each socket: "64KiB" to "1GB". It bridges the moments in
-        /// which receivers get no processor time, and lets them collect fast packets every 2 ms
-        /// (every 0.1 ms with a small buffer). Without CAP_NET_ADMIN the kernel grants at most
-        /// net.core.rmem_max; what it granted is logged at start. Cost: kernel memory, up to twice
-        /// this per socket, and only while packets wait.
+        /// Receive buffer to request for each socket: "64KiB" to "1GB". It bridges the moments in which receivers get no
+        /// processor time, and lets them collect fast packets every 2 ms (every 0.1 ms with a small buffer).
+        /// Without CAP_NET_ADMIN the kernel grants at most net.core.rmem_max; what it granted is logged at start.
+        /// Cost: kernel memory, up to twice this per socket, and only while packets wait.
         recv_buffer: usize = "\"64MB\"", size(64 * KIB, 1_000_000_000),
             "less does not hold the largest packet, more the kernel cannot grant";
 
-        /// Requests that may wait for the merger, all receivers together: 16 to 16777216. When
-        /// there are more, the oldest are overwritten and counted (`requests_overwritten`). At
-        /// 100,000 requests/s the default lasts 2.6 s. Cost: see temp_pool_bytes.
+        /// Requests that may wait for the merger, all receivers together: 16 to 16777216. When there are more, the oldest
+        /// are overwritten and counted (`requests_overwritten`). At 100,000 requests/s the default lasts 2.6 s.
+        /// Cost: see temp_pool_bytes.
         temp_pool_size: usize = "262144", whole(16, 16 << 20), "requests between receivers and merger";
 
-        /// The same in bytes: "256KiB" to "64GiB". 0 is 512 bytes per request of temp_pool_size
-        /// (and at least 256KiB), ample for requests with a few timers; requests with hundreds of
-        /// timers need more. Cost: itself, reserved at start; only as much as ever waited at once
-        /// is resident. 128 MiB by default.
+        /// The same in bytes: "256KiB" to "64GiB". 0 is 512 bytes per request of temp_pool_size (and at least 256KiB),
+        /// ample for requests with a few timers; requests with hundreds of timers need more.
+        /// Cost: itself, reserved at start; only as much as ever waited at once is resident. 128 MiB by default.
         temp_pool_bytes: usize = "0",
             size(BLOCK_BYTES as u64, 64 * GIB).or_zero("512 bytes per request of ingest.temp_pool_size"),
             "receivers hand over blocks of 256KiB";
 
         /// How often the merger moves waiting requests into the pools and reports: "1ms" to "10s".
-        /// Cost: below 10 ms more processor time for the same packets; above it readers see new
-        /// data that much later.
+        /// Cost: below 10 ms more processor time for the same packets; above it readers see new data that much later.
         stats_gathering_period: Duration = "\"10ms\"",
             span(Duration::from_millis(1), Duration::from_secs(10)),
             "shorter keeps a core busy with nothing, longer shows readers old news", live;
 
-        /// Longest text kept (host and server names, schema, tag names and values), bytes: 32 to
-        /// "4KiB". Longer ones are cut at a character and counted. SQL columns are declared that
-        /// long. Cost: long texts fill pool.words_memory.
+        /// Longest text kept (host and server names, schema, tag names and values), bytes: 32 to "4KiB". Longer ones are
+        /// cut at a character and counted. SQL columns are declared that long.
+        /// Cost: long texts fill pool.words_memory.
         text_bytes_max: usize = "255", size(32, 4 * KIB), "texts are cut there, and columns are declared as long";
 
         /// The same for script names: 32 to "4KiB".
         script_name_bytes_max: usize = "512", size(32, 4 * KIB),
             "script names are cut there, and columns are declared as long";
 
-        /// Networks that packets are accepted from: ["10.0.0.0/8", "2001:db8::/32", "192.0.2.7"],
-        /// up to 64. Packets from elsewhere are counted as invalid (`source_not_allowed`). []
-        /// accepts all. Source addresses can be forged: this keeps out mistakes, and whatever a
-        /// router that drops forged packets lets through. It holds for `[[squid]]` too. Cost: as
-        /// count_sources.
+        /// Networks that packets are accepted from: ["10.0.0.0/8", "2001:db8::/32", "192.0.2.7"], up to 64. Packets from
+        /// elsewhere are counted as invalid (`source_not_allowed`). [] accepts all. Source addresses can be forged: this
+        /// keeps out mistakes, and whatever a router that drops forged packets lets through. It holds for `[[squid]]` too.
+        /// Cost: as count_sources.
         allow: Vec<IpNet> = "[]", networks();
 
-        /// Packets per second that one source address may send, with a burst of one second's worth:
-        /// 0 to 10000000. Packets beyond that are counted as invalid (`source_rate_exceeded`). 0 is
-        /// no limit. Sources beyond the 4096 of count_sources share one rate. Cost: as
-        /// count_sources, and a little more for each packet.
+        /// Packets per second that one source address may send, with a burst of one second's worth: 0 to 10000000. Packets
+        /// beyond that are counted as invalid (`source_rate_exceeded`). 0 is no limit. Sources beyond the 4096 of
+        /// count_sources share one rate.
+        /// Cost: as count_sources, and a little more for each packet.
         source_rate_max: u32 = "0", whole(0, 10_000_000), "packets a second from one source address; 0 is any number";
 
-        /// Whether to count packets by source address, see /api/v1/sources: true or false. 4096
-        /// sources are counted separately, all others together. Implied by `allow` and by
-        /// source_rate_max. Cost: 6 % more processor time of the receivers per packet, 14 % with a
-        /// thousand alternating sources; 520 KiB.
+        /// Whether to count packets by source address, see /api/v1/sources: true or false. 4096 sources are counted
+        /// separately, all others together. Implied by `allow` and by source_rate_max.
+        /// Cost: 6 % more processor time of the receivers per packet, 14 % with a thousand alternating sources; 520 KiB.
         count_sources: bool = "false", switch();
     }
 
     /// `[pool]`: the main pool.
     pool: PoolConfig {
-        /// Raw requests kept (table `request`), rows: 0 to 1000000000. When it is full, the oldest
-        /// are evicted and counted (`rows_evicted`); reports keep them. 0 keeps no raw data,
-        /// reports work all the same. Cost: 52 bytes a row, and 48 a row (256 MiB at most) for its
-        /// host, server and script; 95 MiB by default.
+        /// Raw requests kept (table `request`), rows: 0 to 1000000000. When it is full, the oldest are evicted and counted
+        /// (`rows_evicted`); reports keep them. 0 keeps no raw data, reports work all the same.
+        /// Cost: 52 bytes a row, and 48 a row (256 MiB at most) for its host, server and script; 95 MiB by default.
         request_pool_size: usize = "1000000", whole(0, 1_000_000_000), "rows; 0 keeps no raw data";
 
-        /// Raw timers kept (table `timer`), rows: 0 to 1000000000. When it is full, the oldest
-        /// requests are evicted. Cost: 20 bytes a row; 95 MiB by default.
+        /// Raw timers kept (table `timer`), rows: 0 to 1000000000. When it is full, the oldest requests are evicted.
+        /// Cost: 20 bytes a row; 95 MiB by default.
         timer_pool_size: usize = "5000000", whole(0, 1_000_000_000), "rows; 0 keeps no raw timers";
 
         /// How far back raw data and the Pinba 1 reports reach: "1s" to "7d", in whole seconds.
@@ -256,20 +249,20 @@ settings! {
             span(Duration::from_secs(1), Duration::from_hours(7 * 24)).in_whole_seconds(),
             "in whole seconds, which is how finely reports expire";
 
-        /// Memory for distinct texts and tag sets: "1MiB" to "64GiB". When it is full, new texts
-        /// show as `(other)`. Cost: itself and a quarter, allocated at start.
+        /// Memory for distinct texts and tag sets: "1MiB" to "64GiB". When it is full, new texts show as `(other)`.
+        /// Cost: itself and a quarter, allocated at start.
         words_memory: usize = "\"64MiB\"", size(MIB, 64 * GIB), "distinct texts and tag sets";
     }
 
     /// `[reports]`: limits for all reports.
     reports: ReportsConfig {
-        /// Rows of each report: 1 to 10000000. Further keys are summed in one row, `(other)`;
-        /// totals stay exact. Cost: none by itself; rows take reports.memory.
+        /// Rows of each report: 1 to 10000000. Further keys are summed in one row, `(other)`; totals stay exact.
+        /// Cost: none by itself; rows take reports.memory.
         rows_max: usize = "100000", whole(1, 10_000_000), "rows per report before new keys fold into (other)";
 
-        /// Memory of all reports together: rows, what is to expire, and percentiles: "1MiB" to
-        /// "1TiB". When it is full, new keys go to `(other)`, and so does what known keys gain in a
-        /// tick, those with the fewest requests first; percentiles may be NULL; totals stay exact.
+        /// Memory of all reports together: rows, what is to expire, and percentiles: "1MiB" to "1TiB". When it is full, new
+        /// keys go to `(other)`, and so does what known keys gain in a tick, those with the fewest requests first;
+        /// percentiles may be NULL; totals stay exact.
         /// Cost: itself.
         memory: usize = "\"256MiB\"", size(MIB, 1024 * GIB), "all reports together";
 
@@ -279,34 +272,31 @@ settings! {
 
     /// `[series]`: the last hour in memory.
     series: SeriesConfig {
-        /// The last hour in memory, from which charts are drawn: each second of the last five
-        /// minutes, then every ten seconds. "8MiB" to "64GiB"; 0 keeps no history. When it is full,
-        /// rows that take little time lose their percentiles first, then their counts; totals stay.
-        /// One row takes 20 bytes for each second in which it gains something, and a byte or two
-        /// for each distinct time. Cost: itself, and a thread that reads once a second what keys
-        /// gained.
+        /// The last hour in memory, from which charts are drawn: each second of the last five minutes, then every ten
+        /// seconds. "8MiB" to "64GiB"; 0 keeps no history. When it is full, rows that take little time lose their
+        /// percentiles first, then their counts; totals stay. One row takes 20 bytes for each second in which it gains
+        /// something, and a byte or two for each distinct time.
+        /// Cost: itself, and a thread that reads once a second what keys gained.
         memory: usize = "\"64MiB\"", size(8 * MIB, 64 * GIB).or_zero("keep no past"),
             "less does not hold an hour of anything";
 
-        /// For which reports; "*" is every `[[report]]` of this file. The total over all requests
-        /// (`info`) is always kept, and so is each report that is made at run time, as long as
-        /// there are fewer than 64 in all. Cost: some time of that thread for each key that gained
-        /// something in a second, and report.
+        /// For which reports; "*" is every `[[report]]` of this file. The total over all requests (`info`) is always kept, and
+        /// so is each report that is made at run time, as long as there are fewer than 64 in all.
+        /// Cost: some time of that thread for each key that gained something in a second, and report.
         reports: Vec<String> = r#"["report_by_script_name", "report_by_server_name", "report_by_hostname", "report_by_status", "*"]"#,
             report_names(), "each is added up every second";
     }
 
     /// `[metrics]`: what Prometheus is shown.
     metrics: MetricsConfig {
-        /// Reports whose rows are counters and histograms in /metrics; "*" is every `[[report]]` of
-        /// this file and every one that is made at run time. The total over all requests (`info`)
-        /// and the daemon's own counters are always there. [] for those alone.
+        /// Reports whose rows are counters and histograms in /metrics; "*" is every `[[report]]` of this file and every one
+        /// that is made at run time. The total over all requests (`info`) and the daemon's own counters are always there.
+        /// [] for those alone.
         reports: Vec<String> = r#"["report_by_script_name", "report_by_status"]"#, report_names();
 
-        /// Series of all rows together, as Prometheus counts them (a histogram of 11 buckets is 14
-        /// series): 100 to 1000000. A row that has been exported stays for as long as there is its
-        /// report; further rows are summed as `(other)`. Cost: 512 bytes each here, some kilobytes
-        /// each in Prometheus.
+        /// Series of all rows together, as Prometheus counts them (a histogram of 11 buckets is 14 series): 100 to 1000000.
+        /// A row that has been exported stays for as long as there is its report; further rows are summed as `(other)`.
+        /// Cost: 512 bytes each here, some kilobytes each in Prometheus.
         series_max: usize = "10000", whole(100, 1_000_000), "Prometheus keeps each of them in memory";
 
         /// Upper bounds of the histogram buckets, ascending, up to 40; [] for no histograms.
@@ -317,64 +307,57 @@ settings! {
 
     /// `[http]`
     http: HttpConfig {
-        /// Where to serve HTTP, an IP with a port; "" switches it off. An address that is not
-        /// loopback is refused without a `[[user]]` (see below) or allow_anonymous.
+        /// Where to serve HTTP, an IP with a port; "" switches it off.
+        /// An address that is not loopback is refused without a `[[user]]` (see below) or allow_anonymous.
         listen: Option<SocketAddr> = "\"127.0.0.1:30080\"", front_address();
 
-        /// Whether everyone who reaches `listen` may read everything without a password: true or
-        /// false. Changes (POST and DELETE) are then for users with the role admin or, when there
-        /// are no users, for this machine alone. With neither users nor this, everything is for
-        /// this machine alone.
+        /// Whether everyone who reaches `listen` may read everything without a password: true or false. Changes (POST and
+        /// DELETE) are then for users with the role admin or, when there are no users, for this machine alone. With neither
+        /// users nor this, everything is for this machine alone.
         allow_anonymous: bool = "false", switch();
 
-        /// Certificate and private key for HTTPS, PEM files; the first begins with the certificate
-        /// of this host, followed by those between it and the root. With both, `listen` speaks TLS
-        /// 1.2 and 1.3 and nothing else. Cost: 0.1 to 1 ms of processor time for each new
-        /// connection.
+        /// Certificate and private key for HTTPS, PEM files; the first begins with the certificate of this host, followed by
+        /// those between it and the root. With both, `listen` speaks TLS 1.2 and 1.3 and nothing else.
+        /// Cost: 0.1 to 1 ms of processor time for each new connection.
         tls_cert: Option<PathBuf> = "\"\"", path("file");
 
         /// The key, without a passphrase; readable by the daemon alone.
         tls_key: Option<PathBuf> = "\"\"", path("file");
 
-        /// Whether to answer /healthz and /readyz to everyone, for probes without credentials: true
-        /// or false.
+        /// Whether to answer /healthz and /readyz to everyone, for probes without credentials: true or false.
         open_health: bool = "false", switch();
 
-        /// Host names that browsers and clients may use, beside "localhost" and every IP address:
-        /// ["stats.example.com"], up to 64. A request with another name in `Host` is refused (421),
-        /// which stops DNS rebinding.
+        /// Host names that browsers and clients may use, beside "localhost" and every IP address: ["stats.example.com"], up
+        /// to 64. A request with another name in `Host` is refused (421), which stops DNS rebinding.
         host_names: Vec<String> = "[]", host_names();
     }
 
     /// `[mysql]`
     mysql: MySqlConfig {
-        /// Where to serve MySQL and MariaDB clients (`mysql -h 127.0.0.1 -P 33306 pinba`); ""
-        /// switches it off.
+        /// Where to serve MySQL and MariaDB clients (`mysql -h 127.0.0.1 -P 33306 pinba`); "" switches it off.
         listen: Option<SocketAddr> = "\"127.0.0.1:33306\"", front_address();
 
         /// As in `[http]`. Users need a password here; those with only a token cannot log in.
         allow_anonymous: bool = "false", switch();
 
-        /// Concurrent connections; a further client gets "Too many connections". One address may
-        /// have half of them. Cost: 256 KiB each, at most; 64 KiB of them for what a client has
-        /// SET.
+        /// Concurrent connections; a further client gets "Too many connections". One address may have half of them.
+        /// Cost: 256 KiB each, at most; 64 KiB of them for what a client has SET.
         connections_max: usize = "128", whole(1, 10_000), "each takes memory and a descriptor";
 
-        /// After how long an idle connection is closed: MySQL's wait_timeout. Clients reconnect by
-        /// themselves.
+        /// After how long an idle connection is closed: MySQL's wait_timeout. Clients reconnect by themselves.
         idle_max: Duration = "\"8h\"",
             span(Duration::from_secs(1), Duration::from_hours(365 * 24)), "MySQL's wait_timeout";
 
-        /// The longest packet, and the longest value of a prepared statement: MySQL's
-        /// max_allowed_packet. Longer ones get error 1153.
+        /// The longest packet, and the longest value of a prepared statement: MySQL's max_allowed_packet. Longer ones get
+        /// error 1153.
         packet_max: usize = "\"16MiB\"", size(64 * KIB, GIB), "MySQL's max_allowed_packet";
 
         /// Prepared statements that one connection may keep.
         statements_max: usize = "1000", whole(1, 100_000), "prepared statements of one connection";
 
-        /// For packets beyond 64KiB and for the prepared statements of all connections together.
-        /// When it is used up, clients get error 1041. Should hold at least one packet of
-        /// packet_max. Cost: memory, while it is used.
+        /// For packets beyond 64KiB and for the prepared statements of all connections together. When it is used up,
+        /// clients get error 1041. Should hold at least one packet of packet_max.
+        /// Cost: memory, while it is used.
         memory: usize = "\"32MiB\"", size(MIB, 64 * GIB), "large packets and prepared statements of all connections";
 
         /// As in `[http]`; MySQL clients request TLS themselves.
@@ -386,12 +369,13 @@ settings! {
 
     /// `[sql]`: limits of queries.
     sql: SqlConfig {
-        /// Threads that run queries, at low priority: receivers and the merger go first. 0 is one
-        /// per core, at most 8. Cost: processor time that nothing else needs.
+        /// Threads that run queries, at low priority: receivers and the merger go first. 0 is one per core, at most 8.
+        /// Cost: processor time that nothing else needs.
         threads: usize = "0", whole(0, 256), "0 is one for each core, at most 8";
 
-        /// Memory of all queries together (groups, sorted rows, joined tables). Nothing is spilled
-        /// to disk; a query that needs more fails. Cost: itself, while queries use it.
+        /// Memory of all queries together (groups, sorted rows, joined tables). Nothing is spilled to disk; a query that
+        /// needs more fails.
+        /// Cost: itself, while queries use it.
         memory: usize = "\"256MiB\"", size(16 * MIB, 1024 * GIB), "all queries together";
 
         /// How long one query may take.
@@ -407,45 +391,40 @@ settings! {
         /// The longest statement.
         text_max: usize = "\"1MiB\"", size(KIB, 16 * MIB), "one statement";
 
-        /// Whether texts are compared, grouped and matched without regard to case and trailing
-        /// blanks, as MySQL does in tables in latin1_swedish_ci: true or false. Script names are
-        /// case-sensitive on Linux, and the reports keep them apart, so it is off. Cost: conditions
-        /// on texts are evaluated row by row, without a lookup; grouping is about three times
-        /// slower.
+        /// Whether texts are compared, grouped and matched without regard to case and trailing blanks, as MySQL does in tables
+        /// in latin1_swedish_ci: true or false. Script names are case-sensitive on Linux, and the reports keep them apart,
+        /// so it is off.
+        /// Cost: conditions on texts are evaluated row by row, without a lookup; grouping is about three times slower.
         case_insensitive: bool = "false", switch();
     }
 
     /// `[profile]`: samples of PHP's stat extension.
     profile: ProfileConfig {
-        /// How many samples are kept, the oldest giving way: 10000 to 10000000. A PHP process that
-        /// is always busy makes 1,000 a second at stat.interval 1000, and 10,000 at the extension's
-        /// default of 100. Cost: up to 200 bytes each, twice while somebody reads slowly; only with
-        /// a `[[stat]]`.
+        /// How many samples are kept, the oldest giving way: 10000 to 10000000. A PHP process that is always busy makes 1,000 a
+        /// second at stat.interval 1000, and 10,000 at the extension's default of 100.
+        /// Cost: up to 200 bytes each, twice while somebody reads slowly; only with a `[[stat]]`.
         pool_size: usize = "1000000", whole(10_000, 10_000_000), "each is kept as it is";
     }
 
     /// `[data]`: where everything is kept.
     data: DataConfig {
-        /// Directory for all that is kept: `state` and `history` in it (see `[state]` and
-        /// `[history]`) are created when missing. "auto" is $STATE_DIRECTORY (systemd's), else
-        /// /var/lib/pinbad where that can be written, else none; "" is none: a restart loses all.
+        /// Directory for all that is kept: `state` and `history` in it (see `[state]` and `[history]`) are created when missing. "auto" is
+        /// $STATE_DIRECTORY (systemd's), else /var/lib/pinbad where that can be written, else none; "" is none: a restart loses all.
         /// Cost: those of state.dir and history.dir.
         dir: Option<PathBuf> = "\"auto\"", data_folder();
     }
 
     /// `[state]`: what survives a restart.
     state: StateConfig {
-        /// Directory for what survives a restart: raw requests, reports with their counts,
-        /// counters, and the reports created at run time; "" is `state` in data.dir, if any.
-        /// Created when missing (mode 0700), for one daemon at a time. Written at stop, read at
-        /// start. Cost: what the pools and reports hold, compressed, twice while it is written: 120
-        /// MB for a million requests with five timers each; a second at stop, two at start. Memory:
-        /// 24 MiB and an eighth of reports.memory.
+        /// Directory for what survives a restart: raw requests, reports with their counts, counters, and the reports created at run time;
+        /// "" is `state` in data.dir, if any. Created when missing (mode 0700), for one daemon at a time. Written at stop, read at start.
+        /// Cost: what the pools and reports hold, compressed, twice while it is written: 120 MB for a million requests with five timers
+        /// each; a second at stop, two at start. Memory: 24 MiB and an eighth of reports.memory.
         dir: Option<PathBuf> = "\"\"", path("directory");
 
-        /// How often the same is written while the daemon runs, in whole seconds up to "7d": the
-        /// most that a kill -9 or a power cut can lose. 0 writes at stop only. Cost: a second of
-        /// processor time and the bytes above to disk each time; the merger waits for milliseconds.
+        /// How often the same is written while the daemon runs, in whole seconds up to "7d": the most that a kill -9 or a
+        /// power cut can lose. 0 writes at stop only.
+        /// Cost: a second of processor time and the bytes above to disk each time; the merger waits for milliseconds.
         snapshot_period: Duration = "\"5m\"",
             span(Duration::ZERO, Duration::from_hours(7 * 24)).in_whole_seconds(),
             "in whole seconds; 0 writes one at the stop only", live;
@@ -453,26 +432,22 @@ settings! {
 
     /// `[history]`: reports of months on disk.
     history: HistoryConfig {
-        /// Directory for the past of reports, in Parquet files that DuckDB, pandas and others read
-        /// too; "" is `history` in data.dir, if any. Created when missing (mode 0700), for one
-        /// daemon at a time. While it cannot be opened history is off. Cost: memory, a thread at
-        /// low priority, and about 90 bytes on disk for each key that gains something in a minute,
-        /// 160 for each in an hour: 2,000 keys that are all busy take 3.6 GB in 14 days.
+        /// Directory for the past of reports, in Parquet files that DuckDB, pandas and others read too; "" is `history` in
+        /// data.dir, if any. Created when missing (mode 0700), for one daemon at a time. While it cannot be opened history is off.
+        /// Cost: memory, a thread at low priority, and about 90 bytes on disk for each key that gains something in a minute, 160
+        /// for each in an hour: 2,000 keys that are all busy take 3.6 GB in 14 days.
         dir: Option<PathBuf> = "\"\"", path("directory");
 
-        /// Of which reports; "*" is every `[[report]]` of this file and every one that is made at
-        /// run time, unless it says `history = false`; one with `history = true` is kept in any
-        /// case. The total over all requests (`info`) always is. Cost: see dir, and some time of a
-        /// thread for each key that gained something in a second, and report.
+        /// Of which reports; "*" is every `[[report]]` of this file and every one that is made at run time, unless it says
+        /// `history = false`; one with `history = true` is kept in any case. The total over all requests (`info`) always is.
+        /// Cost: see dir, and some time of a thread for each key that gained something in a second, and report.
         reports: Vec<String> = r#"["report_by_script_name", "report_by_server_name", "report_by_hostname", "report_by_status", "*"]"#,
             report_names(), "each is added up every second";
 
-        /// Which raw requests are kept too, with their timers and tags: "tail", in each
-        /// flush_period the slowest ten of each script, errors and a sample of the others; "all";
-        /// or "none". None are where pool.request_pool_size is 0. Cost: a quarter of memory, a
-        /// thread, and about 30 bytes on disk for each that has four timers: with "tail" 1 GB a day
-        /// for 2,000 busy scripts, with "all" 26 GB a day at 10,000 a second. They go before
-        /// anything else when size_max is reached.
+        /// Which raw requests are kept too, with their timers and tags: "tail", in each flush_period the slowest ten of each
+        /// script, errors and a sample of the others; "all"; or "none". None are where pool.request_pool_size is 0.
+        /// Cost: a quarter of memory, a thread, and about 30 bytes on disk for each that has four timers: with "tail" 1 GB a day
+        /// for 2,000 busy scripts, with "all" 26 GB a day at 10,000 a second. They go before anything else when size_max is reached.
         requests: KeptRequests = "\"tail\"", choice(&[
             ("tail", KeptRequests::Tail), ("all", KeptRequests::All), ("none", KeptRequests::None)]);
 
@@ -492,40 +467,37 @@ settings! {
             span(Duration::from_hours(62 * 24), Duration::from_hours(36_500 * 24)).in_whole_seconds(),
             "in whole seconds; the days of a month are put into one file when it is over";
 
-        /// What all files may take together: "16MiB" to "1000TB". When it is more, the oldest of
-        /// the finest rows go. Cost: itself, on disk.
+        /// What all files may take together: "16MiB" to "1000TB". When it is more, the oldest of the finest rows go.
+        /// Cost: itself, on disk.
         size_max: usize = "\"10GB\"", size(16 * MIB, 1_000_000_000_000_000), "all files of history.dir together";
 
-        /// What is to stay free on that disk: 0 to "1TiB". With less, the oldest of the finest rows
-        /// go; if that does not do, nothing more is written.
+        /// What is to stay free on that disk: 0 to "1TiB". With less, the oldest of the finest rows go; if that does not do, nothing more is written.
         free_min: usize = "\"1GB\"", size(0, 1024 * GIB), "space for others on the disk of history.dir";
 
-        /// Memory for minutes that are not on disk yet: "4MiB" to "64GiB". When it is full, the
-        /// keys with the least time and requests in their minute go without percentiles, then to
-        /// `(other)`; totals stay. Cost: itself, with a `dir`.
+        /// Memory for minutes that are not on disk yet: "4MiB" to "64GiB". When it is full, the keys with the least time and
+        /// requests in their minute go without percentiles, then to `(other)`; totals stay.
+        /// Cost: itself, with a `dir`.
         memory: usize = "\"64MiB\"", size(4 * MIB, 64 * GIB), "rows on their way to disk";
 
-        /// How often what was gained is written: "1s" to "1h". That much is lost after a kill or a
-        /// power cut where there is no log, nothing by a stop. Cost: a write and two syncs each
-        /// time.
+        /// How often what was gained is written: "1s" to "1h". That much is lost after a kill or a power cut where there is no log,
+        /// nothing by a stop.
+        /// Cost: a write and two syncs each time.
         flush_period: Duration = "\"60s\"",
             span(Duration::from_secs(1), Duration::from_hours(1)), "what a kill may lose without a log";
 
-        /// Whether what each second brought is written down at once, so that a kill or a power cut
-        /// loses a second or two of the reports and no more; raw requests are written every
-        /// flush_period. There is no log where `[[squid]]` follows a file: that is read again
-        /// instead. Cost: a tenth of a microsecond of processor time for each row of a report that
-        /// gains something in a second, half of it on a thread at low priority, a sync a second,
-        /// and some 40 bytes on disk for each such row until the next flush.
+        /// Whether what each second brought is written down at once, so that a kill or a power cut loses a second or two of the
+        /// reports and no more; raw requests are written every flush_period. There is no log where `[[squid]]` follows a file: that
+        /// is read again instead.
+        /// Cost: a tenth of a microsecond of processor time for each row of a report that gains something in a second, half of it on a
+        /// thread at low priority, a sync a second, and some 40 bytes on disk for each such row until the next flush.
         log: bool = "true", switch();
     }
 
     /// `[clickhouse]`: a ClickHouse that gets what history writes.
     clickhouse: ClickHouseConfig {
-        /// ClickHouse's HTTP interface, "http://clickhouse:8123" or "https://clickhouse:8443"; ""
-        /// ships nothing. Needs history.dir: what is written there is shipped when its minute has
-        /// been over for two minutes, and waits there while the server is away. Emptied later, it
-        /// leaves what waits there: remove the folder "unshipped" in history.dir to ship no more.
+        /// ClickHouse's HTTP interface, "http://clickhouse:8123" or "https://clickhouse:8443"; "" ships nothing. Needs history.dir: what
+        /// is written there is shipped when its minute has been over for two minutes, and waits there while the server is away.
+        /// Emptied later, it leaves what waits there: remove the folder "unshipped" in history.dir to ship no more.
         /// Cost: a thread, and space in history.dir for what waits, within size_max.
         url: String = "\"\"", server_url();
 
@@ -541,90 +513,78 @@ settings! {
         /// A PEM file with the certificate authorities to trust; "" for those of the system.
         ca_file: Option<PathBuf> = "\"\"", path("file");
 
-        /// How long an answer about the fleet may take: "1s" to "10m". Local answers do not wait
-        /// for it.
+        /// How long an answer about the fleet may take: "1s" to "10m". Local answers do not wait for it.
         read_timeout: Duration = "\"30s\"",
             span(Duration::from_secs(1), Duration::from_mins(10)), "an answer about the fleet";
 
-        /// What this pinbad is called there; "" for the name of this host. Two with one name do no
-        /// harm: each history.dir has an identity of its own.
+        /// What this pinbad is called there; "" for the name of this host. Two with one name do no harm: each history.dir has an
+        /// identity of its own.
         collector: String = "\"\"", name("a collector");
 
         /// The data centre that it is in.
         dc: String = "\"\"", name("a data centre");
 
-        /// What is shipped: "rollups", what keys of reports gained in each minute, and "requests",
-        /// the raw ones that history.requests keeps, with timers and tags.
+        /// What is shipped: "rollups", what keys of reports gained in each minute, and "requests", the raw ones that history.requests
+        /// keeps, with timers and tags.
         what: Vec<ShippedRows> = r#"["rollups", "requests"]"#, choices(&[
             ("rollups", ShippedRows::Rollups), ("requests", ShippedRows::Requests)]);
 
         /// Which tags of requests and timers leave this machine: their names; "*" is all.
         tags: Vec<String> = r#"["*"]"#, tag_names();
 
-        /// Whether to make the database and its tables, and to add columns that they lack: true or
-        /// false. `pinbad tables --clickhouse` prints the statements; where there is a cluster, run
-        /// those of `--cluster NAME`.
+        /// Whether to make the database and its tables, and to add columns that they lack: true or false. `pinbad tables
+        /// --clickhouse` prints the statements; where there is a cluster, run those of `--cluster NAME`.
         create_tables: bool = "false", switch();
     }
 
     /// `[alerting]`: who is told of alerts. What they are about, `[[alert]]` entries say.
     alerting: AlertingConfig {
-        /// Alertmanagers, as in ["http://alertmanager:9093"]: all members of a cluster. [] tells
-        /// none.
+        /// Alertmanagers, as in ["http://alertmanager:9093"]: all members of a cluster. [] tells none.
         alertmanager: Vec<String> = "[]", server_urls();
 
-        /// A URL to which the same is posted as JSON, once when an alert fires and once when it is
-        /// over; "" for none.
+        /// A URL to which the same is posted as JSON, once when an alert fires and once when it is over; "" for none.
         webhook: String = "\"\"", server_url();
 
-        /// How often an alert is sent again while it fires, to Alertmanagers alone: "10s" to "10m".
-        /// They take it for over after five times that.
+        /// How often an alert is sent again while it fires, to Alertmanagers alone: "10s" to "10m". They take it for over after five times that.
         period: Duration = "\"60s\"",
             span(Duration::from_secs(10), Duration::from_mins(10)).in_whole_seconds(), "a restarted Alertmanager learns of it then";
 
-        /// Where people find the page of this daemon, for links in alerts; "" is http:// and
-        /// http.listen.
+        /// Where people find the page of this daemon, for links in alerts; "" is http:// and http.listen.
         page: String = "\"\"", server_url();
 
-        /// Memory for what rows gained in the windows of rules: "1MiB" to "16GiB". Rows that find
-        /// no room are not judged. Cost: itself, if there is an `[[alert]]` or `[[slo]]`, and two
-        /// threads.
+        /// Memory for what rows gained in the windows of rules: "1MiB" to "16GiB". Rows that find no room are not judged.
+        /// Cost: itself, if there is an `[[alert]]` or `[[slo]]`, and two threads.
         memory: usize = "\"32MiB\"", size(MIB, 16 * GIB), "windows of all rules together";
     }
 
     /// `[otlp]`: metrics pushed to a server of OpenTelemetry.
     otlp: OtlpConfig {
-        /// Where metrics are pushed to, over HTTP in protobuf: the server, as in
-        /// "http://collector:4318", to which /v1/metrics is added, or all of it, as in
-        /// "https://prometheus:9090/api/v1/otlp/v1/metrics"; "" pushes nothing. Cost: a thread, and
-        /// up to 97 MiB while the server is away.
+        /// Where metrics are pushed to, over HTTP in protobuf: the server, as in "http://collector:4318", to which /v1/metrics is added, or
+        /// all of it, as in "https://prometheus:9090/api/v1/otlp/v1/metrics"; "" pushes nothing.
+        /// Cost: a thread, and up to 97 MiB while the server is away.
         url: String = "\"\"", server_url();
 
-        /// A file with further headers, one a line ("Authorization: Bearer ..."), readable by the
-        /// daemon alone; "" for none.
+        /// A file with further headers, one a line ("Authorization: Bearer ..."), readable by the daemon alone; "" for none.
         headers_file: Option<PathBuf> = "\"\"", path("file");
 
         /// A PEM file with the certificate authorities to trust; "" for those of the system.
         ca_file: Option<PathBuf> = "\"\"", path("file");
 
-        /// Reports whose rows are pushed; "*" is every `[[report]]` of this file and every one that
-        /// is made at run time. The total over all requests (`info`) and the daemon's own counters
-        /// are always pushed. 10,000 rows in all; further ones are summed as `(other)`. Cost: some
-        /// time of a thread for each row that gained something, and five or six points each.
+        /// Reports whose rows are pushed; "*" is every `[[report]]` of this file and every one that is made at run time. The total over
+        /// all requests (`info`) and the daemon's own counters are always pushed. 10,000 rows in all; further ones are summed as `(other)`.
+        /// Cost: some time of a thread for each row that gained something, and five or six points each.
         reports: Vec<String> = r#"["report_by_script_name", "report_by_status"]"#, report_names();
 
         /// How often: "1s" to "10m", in whole seconds.
         period: Duration = "\"10s\"",
             span(Duration::from_secs(1), Duration::from_mins(10)).in_whole_seconds(), "seconds are the least that is counted by itself";
 
-        /// What a point counts: "cumulative", since the start, as Prometheus wants it; or "delta",
-        /// since the point before.
+        /// What a point counts: "cumulative", since the start, as Prometheus wants it; or "delta", since the point before.
         temporality: OtlpTemporality = "\"cumulative\"", choice(&[
             ("cumulative", OtlpTemporality::Cumulative), ("delta", OtlpTemporality::Delta)]);
 
-        /// Attributes of the resource, beside service.name ("pinbad"), service.instance.id and
-        /// host.name, or in their place: {"deployment.environment.name" = "live"}, up to 32 texts.
-        /// Names with dots stand in quotes.
+        /// Attributes of the resource, beside service.name ("pinbad"), service.instance.id and host.name, or in their place:
+        /// {"deployment.environment.name" = "live"}, up to 32 texts. Names with dots stand in quotes.
         resource: BTreeMap<String, String> = "{}", texts();
 
         /// Whether bodies are packed with gzip: true or false.
@@ -634,15 +594,15 @@ settings! {
 
     /// `[instruments]`: what the daemon measures of itself, in SQL database `performance_schema`.
     instruments: InstrumentsConfig {
-        /// Which instruments are on, by patterns of their names as LIKE has them; with "=counted"
-        /// behind it they count and have no times. The last pattern that matches a name decides; []
-        /// for none. While the daemon runs: UPDATE performance_schema.setup_instruments. Waits,
-        /// "wait/%", are off by default. Cost: see the manual; nothing for those that are off.
+        /// Which instruments are on, by patterns of their names as LIKE has them; with "=counted" behind it they count and have no
+        /// times. The last pattern that matches a name decides; [] for none. While the daemon runs:
+        /// UPDATE performance_schema.setup_instruments. Waits, "wait/%", are off by default.
+        /// Cost: see the manual; nothing for those that are off.
         enabled: Vec<String> = r#"["stage/%", "statement/%", "idle", "memory/%"]"#, patterns();
 
-        /// How many instruments of each class there may be. What does not fit is not measured, and
-        /// counted in SHOW STATUS (`Performance_schema_mutex_classes_lost`). Cost: 16 KiB each,
-        /// once 256 threads and connections have been there.
+        /// How many instruments of each class there may be. What does not fit is not measured, and counted in SHOW STATUS
+        /// (`Performance_schema_mutex_classes_lost`).
+        /// Cost: 16 KiB each, once 256 threads and connections have been there.
         max_mutex_classes: usize = "10", whole(0, 1_000), "each takes memory for each thread";
 
         /// `wait/synch/rwlock/...`

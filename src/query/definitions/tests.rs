@@ -205,7 +205,7 @@ fn what_is_kept_and_cannot_be_is_left_out_with_a_reason() {
         ]
     );
     assert_eq!(all.reports[20].0.comment.as_deref(), Some("tag_info:b"));
-    assert_eq!(all.tables[5].name, "stats");
+    assert_eq!(all.tables[6].name, "stats");
 }
 
 #[test]
@@ -216,7 +216,7 @@ fn there_are_no_more_than_there_may_be() {
         .collect();
     let left_out = all.add_kept(&kept, &Defaults::default());
     assert_eq!(all.reports.len() + all.tables.len(), REPORTS_MAX);
-    assert_eq!(left_out.len(), 19 + 5);
+    assert_eq!(left_out.len(), 19 + 6);
     assert!(left_out[0].1.contains("1000"), "{left_out:?}");
 }
 
