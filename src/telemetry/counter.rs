@@ -26,7 +26,7 @@ pub trait Cell {
     fn value(&self) -> Json;
 }
 
-/// Implements [`Cell`] for a single number.
+/// Implements `Cell` for a single number.
 macro_rules! number {
     ($cell:ident, $kind:ident, $to:tt, $restore:expr) => {
         impl Cell for $cell {
