@@ -237,8 +237,7 @@ impl Rule {
         })
     }
 
-    /// Returns the identity of the rule: if it stays the same across a change of the configuration,
-    /// the alerts are kept.
+    /// Returns the rule's identity; while a new configuration keeps it, alerts are kept too.
     #[must_use]
     pub fn identity(&self) -> String {
         let AlertEntry {
@@ -385,8 +384,7 @@ impl Rule {
         labels
     }
 
-    /// Returns the name (in `charts.toml`) of the row's chart that shows the value the rule
-    /// watches.
+    /// Returns the chart of the value that the rule watches: a name of `charts.toml`.
     #[must_use]
     pub fn chart(&self) -> &'static str {
         if let Condition::Burns(objective) = &self.condition {
@@ -583,8 +581,7 @@ fn condition(text: &str, keys: &[String]) -> Result<(usize, Pattern), String> {
     Ok((at, pattern))
 }
 
-/// Turns a key's name into a valid label name that does not collide with a label of another
-/// meaning.
+/// Turns a key's name into a valid label name that has no other meaning.
 fn label(key: &str, entry: &AlertEntry) -> String {
     let mut label = key.replace(|it: char| !it.is_ascii_alphanumeric(), "_");
     if !label.starts_with(|it: char| it.is_ascii_alphabetic() || it == '_') {

@@ -55,8 +55,7 @@ counters! {
 }
 
 counters! {
-    /// What happened at one socket: its receiver's work, and what became of the requests it
-    /// brought.
+    /// Counters of one socket: its receiver's work, and the outcome of the requests it received.
     SocketCounters;
 
     /// Datagrams taken from the socket. Each is accepted or invalid.

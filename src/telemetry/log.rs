@@ -14,7 +14,7 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::{SubscriberInitExt as _, TryInitError};
 use tracing_subscriber::{Layer as _, Registry, fmt, reload};
 
-/// How a line looks (`--log-format`).
+/// Format of a line (`--log-format`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum LogFormat {
     /// For people: time, level, sentence, `field=value`.

@@ -504,7 +504,7 @@ fn left_out(root: &Span) -> Option<LeftOut> {
     }
 }
 
-/// Finds the root above each span, which may be the span itself, and the classes of the spans
+/// Finds the root above each span, which may be the span itself, and the classes of the calls
 /// between the two.
 fn above(spans: &[Waiting]) -> (Vec<Above>, Vec<u8>) {
     let places = spans.iter().enumerate();
