@@ -1,8 +1,8 @@
-//! The accept loop of a front end, and how its open connections end.
+//! The accept loop of a front end, and the end of its open connections.
 //!
-//! HTTP and the MySQL wire accept connections in the same way. When `accept` fails (out of file
-//! descriptors, out of memory), the loop logs it, at most once a minute, pauses and tries again:
-//! open connections go on, and a busy loop helps nobody.
+//! HTTP and the MySQL listener accept connections in the same way. When `accept` fails (out of file
+//! descriptors, out of memory), the loop logs the error at most once a minute, pauses and tries
+//! again, so that open connections continue and the loop does not spin.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -16,21 +16,21 @@ use crate::telemetry::log::Limit;
 /// Pause after a failed `accept`.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// One log line about failures in this time.
+/// Shortest time between two log lines about failures, milliseconds.
 const LOG_MS: u64 = 60_000;
 
 /// Accepts connections.
 #[derive(Debug)]
 pub struct Acceptor {
     listener: TcpListener,
-    /// Whose connections they are, for the log.
+    /// Name of the front end for the log.
     front_end: &'static str,
     opened: Instant,
     failures_logged: Limit,
 }
 
 impl Acceptor {
-    /// For `front_end`, which is its name in the log.
+    /// Creates an acceptor for `front_end`, its name in the log.
     #[must_use]
     pub fn new(listener: TcpListener, front_end: &'static str) -> Self {
         Self {
@@ -41,8 +41,8 @@ impl Acceptor {
         }
     }
 
-    /// The next connection and where it comes from. May be dropped while it waits: no connection is
-    /// lost.
+    /// Waits for the next connection and returns it with its peer's address. Cancel safe: no
+    /// connection is lost.
     pub async fn next(&mut self) -> (TcpStream, SocketAddr) {
         loop {
             match self.listener.accept().await {
@@ -61,8 +61,7 @@ impl Acceptor {
     }
 }
 
-/// Waits until all connections have ended, but not longer than `grace`; what is left then is cut
-/// off.
+/// Waits at most `grace` for all connections to end, then aborts the rest.
 pub async fn finish(mut connections: JoinSet<()>, grace: Duration) {
     let all = async { while connections.join_next().await.is_some() {} };
     if tokio::time::timeout(grace, all).await.is_err() {

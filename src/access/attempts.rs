@@ -1,12 +1,12 @@
-//! How often a peer may fail to log in: guessing is slow whoever guesses, in memory that is fixed.
+//! Limits failed logins per peer: slows down guessing, in a fixed amount of memory.
 //!
-//! Each peer has a place among [`FAILED_LOGIN_PLACES`], by a keyed hash of its address (of an IPv6
-//! address the network of 64 bits, which is what one customer gets). A place is one number: the
-//! moment at which all of its failures are forgotten. Every attempt to log in moves it on by
-//! [`FAILED_LOGIN_MS`], a success moves it back; when it is more than [`FAILED_LOGINS_BURST`]
-//! attempts ahead of now, further attempts are refused without being looked at, so that a right
-//! guess gives as little away as a wrong one. Two peers may share a place, and then share the
-//! bound: with thousands of guessing peers that is what is wanted, with a few it does not happen.
+//! A keyed hash of its address maps each peer to a slot among [`FAILED_LOGIN_PLACES`] (for IPv6 the
+//! hash of its /64 network, which is what one customer gets). A slot is one number: the time at
+//! which all of its failures are forgotten. Every login attempt advances it by [`FAILED_LOGIN_MS`],
+//! a success moves it back. When it is more than [`FAILED_LOGINS_BURST`] attempts ahead of the
+//! present, further attempts are refused without a check, so a right guess reveals as little as a
+//! wrong one. Two peers may share a slot and thus the limit: with thousands of guessing peers this
+//! is intended, with a few it does not happen.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -15,21 +15,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::limits::{FAILED_LOGIN_MS, FAILED_LOGIN_PLACES, FAILED_LOGINS_BURST};
 use crate::telemetry::counters::LoginCounters;
 
-/// The failed logins of all peers.
+/// Failed logins of all peers.
 pub struct Attempts {
-    /// Milliseconds of the monotonic clock. Relaxed: a number says all there is to say.
+    /// Milliseconds of the monotonic clock. Relaxed: each number is self-contained.
     forgotten_ms: Box<[AtomicU64]>,
     hasher: ahash::RandomState,
-    /// How logins went.
+    /// Counters of logins.
     pub counters: Arc<LoginCounters>,
 }
 
 impl Attempts {
-    /// One attempt of `peer` is about to be looked at, and counts as failed until
-    /// [`Attempts::succeeded`] is told otherwise.
+    /// Begins an attempt of `peer`, which counts as failed until [`Attempts::succeeded`] is called.
     ///
     /// # Errors
-    /// Too many have failed: after how many milliseconds the next will be looked at.
+    /// If too many attempts have failed: the milliseconds until the next one will be checked.
     pub(super) fn begin(&self, peer: IpAddr, now_ms: u64) -> Result<(), u64> {
         let ahead_max = FAILED_LOGINS_BURST * FAILED_LOGIN_MS;
         let moved = self
@@ -44,17 +43,18 @@ impl Attempts {
         })
     }
 
-    /// The attempt was right and is not counted.
+    /// Takes back an attempt that succeeded.
     pub(super) fn succeeded(&self, peer: IpAddr) {
         let place = self.place(peer);
-        // Time that is over does not count: attempts cannot be saved up.
+        // This may fall behind the present, but `begin` counts from the present on: attempts cannot
+        // be saved up.
         let _always_some = place.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |until| {
             Some(until.saturating_sub(FAILED_LOGIN_MS))
         });
     }
 
-    /// The first of some peers that does not share the place of `peer`, for tests: the key is drawn
-    /// anew for each table, and any two addresses share a place in one table of
+    /// Returns the first of some peers that does not share the slot of `peer`, for tests: the hash
+    /// key is random for each table, and any two addresses share a slot in one table of
     /// [`FAILED_LOGIN_PLACES`].
     #[cfg(test)]
     pub(super) fn elsewhere(&self, peer: IpAddr, among: impl Fn(u8) -> String) -> IpAddr {
@@ -70,7 +70,7 @@ impl Attempts {
     }
 }
 
-/// The peer that an address counts as: an IPv4 address, or a /64 network of IPv6.
+/// Returns the number that identifies a peer: an IPv4 address, or a /64 network of IPv6.
 pub(super) fn network(peer: IpAddr) -> u128 {
     match peer.to_canonical() {
         IpAddr::V4(v4) => v4.to_ipv6_mapped().to_bits(),
@@ -78,7 +78,7 @@ pub(super) fn network(peer: IpAddr) -> u128 {
     }
 }
 
-/// No failure so far.
+/// Starts without failures.
 impl Default for Attempts {
     fn default() -> Self {
         let places = (0..FAILED_LOGIN_PLACES).map(|_| AtomicU64::new(0));
@@ -114,11 +114,11 @@ mod tests {
         }
         assert_eq!(attempts.begin(peer, now), Err(1000));
         assert_eq!(attempts.begin(peer, now + 400), Err(600));
-        // Asking in vain does not make it longer.
+        // A refused attempt does not extend the wait.
         assert_eq!(attempts.begin(peer, now + 1000), Ok(()));
         assert_eq!(attempts.begin(peer, now + 1000), Err(1000));
         assert_eq!(attempts.counters.logins_held_back.get(), 3);
-        // Others are not held back, and ten at once are there again later.
+        // Other peers are not held back, and later ten attempts at once are possible again.
         let other = attempts.elsewhere(peer, |n| format!("198.51.100.{n}"));
         assert_eq!(attempts.begin(other, now), Ok(()));
         let later = now + 60_000;

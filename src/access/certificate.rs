@@ -1,18 +1,18 @@
-//! Reads from a certificate until when it is valid.
+//! Reads the end of a certificate's validity.
 //!
-//! rustls hands certificates on and checks those of others; of one's own it tells nothing. The few
-//! fields before the validity are skipped by their lengths (X.509 in DER); whatever does not look
-//! like that has no answer.
+//! rustls passes certificates on and verifies those of others, but does not expose the fields of
+//! one's own. The few fields before the validity are skipped by their lengths (X.509 in DER); for
+//! anything malformed there is no answer.
 
 use chrono::NaiveDateTime;
 
-/// Tags of DER.
+/// DER tags.
 const SEQUENCE: u8 = 0x30;
 const VERSION: u8 = 0xa0;
 const UTC_TIME: u8 = 0x17;
 const GENERALIZED_TIME: u8 = 0x18;
 
-/// The unix second after which a certificate is no longer valid.
+/// Returns the unix second after which a certificate is no longer valid.
 #[must_use]
 pub fn expires(der: &[u8]) -> Option<u64> {
     let certificate = inside(&mut { der })?;
@@ -29,7 +29,7 @@ pub fn expires(der: &[u8]) -> Option<u64> {
     let (tag, text) = next(&mut validity)?;
     let text = std::str::from_utf8(text).ok()?;
     let text = match tag {
-        // Of 1950 to 2049.
+        // Years 1950 to 2049.
         UTC_TIME if text < "5" => format!("20{text}"),
         UTC_TIME => format!("19{text}"),
         GENERALIZED_TIME => text.to_owned(),
@@ -39,12 +39,12 @@ pub fn expires(der: &[u8]) -> Option<u64> {
     time.and_utc().timestamp().try_into().ok()
 }
 
-/// The contents of the next sequence.
+/// Reads a sequence and returns its contents.
 fn inside<'d>(der: &mut &'d [u8]) -> Option<&'d [u8]> {
     next(der).filter(|(tag, _)| *tag == SEQUENCE).map(|it| it.1)
 }
 
-/// Takes what comes next: its tag and its contents.
+/// Reads the next element: tag and contents.
 fn next<'d>(der: &mut &'d [u8]) -> Option<(u8, &'d [u8])> {
     let (&[tag, first], mut rest) = der.split_first_chunk::<2>()?;
     let mut length = usize::from(first);

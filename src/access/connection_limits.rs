@@ -1,9 +1,9 @@
-//! Limits of connections: so many in all, and so many for one peer.
+//! Limits on connections: in total and per peer.
 //!
-//! A front end takes a [`Place`] for each connection before it does anything for it, and the place
-//! is free again when it is dropped. One peer (of IPv6 a network of 64 bits) cannot take all of
-//! them, so a client that leaks connections, or an attacker with one address, leaves others theirs.
-//! The table has an entry for each peer that has a place, hence no more than there are places.
+//! A front end takes a [`Place`] for each connection before it does any work for it; dropping the
+//! place frees it. One peer (for IPv6 a /64 network) cannot take all of them, so a client that
+//! leaks connections, or an attacker with one address, leaves room for others. The table has one
+//! entry for each peer with a place, hence no more entries than places.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 
 use super::attempts::network;
 
-/// The places of one front end.
+/// Connection limits of a front end.
 #[derive(Debug)]
 pub struct ConnectionLimits {
     all_max: usize,
@@ -27,7 +27,7 @@ struct Taken {
     peers: HashMap<u128, usize, ahash::RandomState>,
 }
 
-/// The right to a connection; ends when it is dropped.
+/// Permit for a connection, returned on drop.
 #[derive(Debug)]
 pub struct Place {
     places: Arc<ConnectionLimits>,
@@ -35,7 +35,7 @@ pub struct Place {
 }
 
 impl ConnectionLimits {
-    /// `all_max` places, of which one peer may have `peer_max`.
+    /// Creates limits of `all_max` places, of which one peer may have `peer_max`.
     #[must_use]
     pub fn new(all_max: usize, peer_max: usize) -> Arc<Self> {
         Arc::new(Self {
@@ -45,7 +45,7 @@ impl ConnectionLimits {
         })
     }
 
-    /// A place for `peer`; `None` when it has enough of them, or none is left.
+    /// Takes a place for `peer`; `None` if the peer has its maximum or none is left.
     #[must_use]
     pub fn take(self: &Arc<Self>, peer: IpAddr) -> Option<Place> {
         let peer = network(peer);
@@ -86,7 +86,7 @@ mod tests {
         let ip = |text: &str| text.parse::<IpAddr>().unwrap();
         let mut held: Vec<_> = (0..4).filter_map(|_| places.take(ip("10.0.0.1"))).collect();
         assert_eq!(held.len(), 3);
-        // The same peer by its other name, and a network of IPv6.
+        // The same peer as a mapped address, and an IPv6 network.
         assert!(places.take(ip("::ffff:10.0.0.1")).is_none());
         held.extend(places.take(ip("2001:db8::1")));
         held.extend(places.take(ip("2001:db8::2")));

@@ -1,34 +1,33 @@
-//! Digests of passwords and tokens, and how a peer's proof is checked against them.
+//! Digests of passwords and tokens, and checks of a peer's proof against them.
 //!
-//! Nothing here can be turned back into what it was made of. Comparisons take the same time
-//! wherever the difference is (`subtle`). The digests are those that MySQL's two ways to log in ask
-//! for:
+//! Digests cannot be reversed. Comparisons take the same time wherever the difference is
+//! (`subtle`). The digests are those of MySQL's two authentication methods:
 //!
 //! ```text
 //!   mysql_native_password   kept: N = SHA1(SHA1(password))      sent: SHA1(password) xor SHA1(salt, N)
 //!   caching_sha2_password   kept: S = SHA256(SHA256(password))  sent: SHA256(password) xor SHA256(S, salt)
 //! ```
 //!
-//! so one who reads the memory of the daemon has what MySQL's own user table would give, and a
-//! peer's proof is checked without the password being here.
+//! So an attacker who reads the daemon's memory gets no more than from MySQL's own user table, and
+//! a peer's proof is checked without knowing the password.
 
 use std::fmt;
 
 use ring::digest::{Context, SHA1_FOR_LEGACY_USE_ONLY, SHA256};
 use subtle::{Choice, ConstantTimeEq};
 
-/// The digests of a password. Digests can be compared with `==`; a peer's proof is checked by the
+/// Digests of a password. Digests can be compared with `==`; a peer's proof is checked by the
 /// methods.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Password {
-    /// SHA1 of SHA1.
+    /// SHA1(SHA1(password)).
     native: [u8; 20],
-    /// SHA256 of SHA256; `None` when only `native` was configured.
+    /// SHA256(SHA256(password)); `None` if only `native` was configured.
     sha2: Option<[u8; 32]>,
 }
 
 impl Password {
-    /// Of the password itself.
+    /// Creates the digests of a password.
     pub(super) fn of(plain: &[u8]) -> Self {
         Self {
             native: sha1(&[&sha1(&[plain])]),
@@ -36,7 +35,7 @@ impl Password {
         }
     }
 
-    /// Of what MySQL keeps.
+    /// Creates the digest from the hash that MySQL stores.
     pub(super) const fn of_native_hash(hash: [u8; 20]) -> Self {
         Self {
             native: hash,
@@ -44,7 +43,7 @@ impl Password {
         }
     }
 
-    /// Whether this is the password.
+    /// Tests whether `plain` is the password.
     pub(super) fn is(&self, plain: &[u8]) -> Choice {
         let given = Self::of(plain);
         match (self.sha2, given.sha2) {
@@ -53,7 +52,7 @@ impl Password {
         }
     }
 
-    /// Whether `response` is what a client that has the password answers to `salt` under
+    /// Tests whether `response` is the answer of a client that has the password to `salt` under
     /// `mysql_native_password`.
     pub(super) fn answers_native(&self, salt: &[u8], response: &[u8]) -> Choice {
         let Ok(mut stage1) = <[u8; 20]>::try_from(response) else {
@@ -63,8 +62,8 @@ impl Password {
         sha1(&[&stage1]).ct_eq(&self.native)
     }
 
-    /// The same under `caching_sha2_password`; no answer is right when only the other hash is
-    /// known, which takes as long.
+    /// Tests the same under `caching_sha2_password`. If only the other hash is known, no answer is
+    /// right, and the test takes as long.
     pub(super) fn answers_sha2(&self, salt: &[u8], response: &[u8]) -> Choice {
         let Ok(mut stage1) = <[u8; 32]>::try_from(response) else {
             return Choice::from(0);
@@ -76,17 +75,17 @@ impl Password {
     }
 }
 
-/// The SHA256 of a token. A token is random and long, so nothing slower is needed.
+/// SHA256 of a token. Tokens are long and random, so no slower hash is needed.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Token([u8; 32]);
 
 impl Token {
-    /// Of the token itself.
+    /// Creates the digest of a token.
     pub(super) fn of(plain: &[u8]) -> Self {
         Self(sha256(&[plain]))
     }
 
-    /// Whether both are of one token.
+    /// Tests whether both are digests of the same token.
     pub(super) fn is(&self, other: &Self) -> Choice {
         self.0.ct_eq(&other.0)
     }
@@ -147,8 +146,8 @@ mod tests {
         }
     }
 
-    /// Computed with Python's hashlib from the formulas of MySQL's protocol documentation, as a
-    /// client does it.
+    /// Computed with Python's hashlib from the formulas of MySQL's protocol documentation, in the
+    /// way a client does.
     #[test]
     fn a_clients_answers_are_known_from_others() {
         let salt = *b"abcdefghijklmnopqrst";

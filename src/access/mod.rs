@@ -1,10 +1,10 @@
-//! Who may: users, roles and proofs, for every way in to what the daemon knows.
+//! Access control: users, roles and proofs for all front ends.
 //!
-//! A front end (`http`, the MySQL wire) has an [`Access`] and shows it what a peer brought: a
-//! password, a token, an answer to a salt. It gets an [`Identity`] with a [`Role`], or [`Denied`].
-//! What nobody asked a proof for is [`Access::anonymous`]. Any thread may ask; nothing blocks, and
-//! the users can be replaced while it is asked. Who stays longer than one question holds a
-//! [`Pass`], and goes when it is [revoked](Pass::revoked).
+//! A front end (`http`, the MySQL listener) has an [`Access`] and passes on a peer's credentials: a
+//! password, a token or an answer to a salt. The result is an [`Identity`] with a [`Role`], or
+//! [`Denied`]. Peers without credentials get the role of [`Access::anonymous`]. All methods can be
+//! called from any thread without blocking, and the users can be replaced meanwhile. A session that
+//! outlives one question holds a [`Pass`], and ends when it is [revoked](Pass::revoked).
 //!
 //! | configured | a peer without credentials is | with wrong ones |
 //! |---|---|---|
@@ -12,11 +12,11 @@
 //! | users | refused | refused |
 //! | users and `allow_anonymous` | read | refused |
 //!
-//! Beside that, what front ends share: taking connections ([`accept`]), how many each peer may have
+//! Also here is code shared by front ends: accepting connections ([`accept`]), limits per peer
 //! ([`connection_limits`]) and TLS ([`tls`]).
 //!
-//! Failed logins are slow and counted ([`attempts`]); secrets are kept as digests (`digest`) and
-//! shown nowhere.
+//! Failed logins are slowed down and counted ([`attempts`]); secrets are stored as digests
+//! (`digest`) and never shown.
 
 pub mod accept;
 pub mod attempts;
@@ -39,34 +39,34 @@ use crate::clock::{Clock, SystemClock};
 pub use crate::config::user::Role;
 use crate::telemetry::log::Limit;
 
-/// Who a peer turned out to be.
+/// The identity of a peer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
-    /// The name of the user; `None`: nobody in particular. The same `Arc` for as long as role and
-    /// secrets are the same.
+    /// Name of the user; `None` if anonymous. The `Arc` stays the same as long as role and secrets
+    /// do.
     pub name: Option<Arc<str>>,
-    /// Its role.
+    /// Role of the user.
     pub role: Role,
 }
 
 impl Identity {
-    /// A peer that brought no proof.
+    /// Creates the identity of a peer without credentials.
     #[must_use]
     pub const fn anonymous(role: Role) -> Self {
         Self { name: None, role }
     }
 }
 
-/// A peer is not let in.
+/// Reason for refusing a peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Denied {
-    /// There is no such user, or the secret is wrong: which of the two is not told.
+    /// Unknown user or wrong secret; the peer is not told which.
     #[error("wrong user name, password or token")]
     Wrong,
-    /// Too many attempts from there have failed; this one was not looked at.
+    /// Too many attempts of this peer have failed; this one was not checked.
     #[error("too many failed logins from this address; the next is looked at in {} s", wait_ms.div_ceil(1000))]
     TooMany {
-        /// After how long the next attempt will be looked at, milliseconds.
+        /// Time until the next attempt will be checked, milliseconds.
         wait_ms: u64,
     },
 }
@@ -75,18 +75,18 @@ pub enum Denied {
 #[derive(Debug)]
 pub struct UserStore {
     users: watch::Sender<Arc<Users>>,
-    /// Their failed logins.
+    /// Failed logins.
     pub attempts: Attempts,
     clock: Arc<dyn Clock>,
-    /// Bounds what strangers can write into the log.
+    /// Limits the log lines that strangers can cause.
     failures_logged: Limit,
 }
 
-/// One line about failed logins in this time.
+/// Shortest time between two log lines about failed logins, milliseconds.
 const FAILURE_LOG_MS: u64 = 10_000;
 
 impl UserStore {
-    /// A store of these users.
+    /// Creates a store of these users.
     #[must_use]
     pub fn new(users: Users, clock: Arc<dyn Clock>) -> Self {
         Self {
@@ -97,8 +97,8 @@ impl UserStore {
         }
     }
 
-    /// Other users from now on. Who is in stays in when its role and secrets are what they were;
-    /// the others' passes are revoked.
+    /// Replaces the users. Sessions of users whose role and secrets are unchanged continue; the
+    /// passes of all others are revoked.
     pub fn replace(&self, mut users: Users) {
         self.users.send_modify(|now| {
             users.stay(now);
@@ -106,24 +106,24 @@ impl UserStore {
         });
     }
 
-    /// The users at this moment.
+    /// Returns the current users.
     #[must_use]
     pub fn users(&self) -> Arc<Users> {
         Arc::clone(&self.users.borrow())
     }
 }
 
-/// Who may come in at one front end.
+/// Access rules of one front end.
 #[derive(Debug, Clone)]
 pub struct Access {
     store: Arc<UserStore>,
     allow_anonymous: bool,
-    /// The protocol of the front end's clients, for the log.
+    /// Protocol of the front end, for the log.
     protocol: &'static str,
 }
 
 impl Access {
-    /// For a front end with this `allow_anonymous`.
+    /// Creates the rules of a front end with this `allow_anonymous`.
     #[must_use]
     pub const fn new(store: Arc<UserStore>, allow_anonymous: bool) -> Self {
         Self {
@@ -133,21 +133,21 @@ impl Access {
         }
     }
 
-    /// The same for a front end whose clients speak this.
+    /// Sets the protocol of the front end.
     #[must_use]
     pub const fn through(mut self, protocol: &'static str) -> Self {
         self.protocol = protocol;
         self
     }
 
-    /// Nobody is configured: open to this machine.
+    /// Creates rules without users: open to this machine.
     #[must_use]
     pub fn open() -> Self {
         let clock = Arc::new(SystemClock::new());
         Self::new(Arc::new(UserStore::new(Users::none(), clock)), false)
     }
 
-    /// The role of a peer without credentials; `None`: it is refused.
+    /// Returns the role of a peer without credentials, or `None` if it is refused.
     #[must_use]
     pub fn anonymous(&self, peer: IpAddr) -> Option<Role> {
         self.anonymous_among(&self.store.users.borrow(), peer)
@@ -161,13 +161,13 @@ impl Access {
         }
     }
 
-    /// Whether there is nobody whose proof could be checked.
+    /// Returns true if no users are configured.
     #[must_use]
     pub fn has_no_users(&self) -> bool {
         self.store.users.borrow().is_empty()
     }
 
-    /// Name and password, as HTTP basic authentication and MySQL over TLS bring them.
+    /// Checks name and password, as sent by HTTP basic authentication and by MySQL over TLS.
     ///
     /// # Errors
     /// [`Denied::Wrong`], [`Denied::TooMany`].
@@ -176,7 +176,7 @@ impl Access {
         self.attempt(peer, Some(name), kept)
     }
 
-    /// A bearer token.
+    /// Checks a bearer token.
     ///
     /// # Errors
     /// [`Denied::Wrong`], [`Denied::TooMany`].
@@ -184,10 +184,10 @@ impl Access {
         self.attempt(peer, None, |users| users.by_token(token))
     }
 
-    /// An answer to the 20 bytes of `salt` under `mysql_native_password`.
+    /// Checks an answer to the 20 bytes of `salt` under `mysql_native_password`.
     ///
     /// # Errors
-    /// [`Denied::Wrong`], also when `response` has not 20 bytes; [`Denied::TooMany`].
+    /// [`Denied::Wrong`], also if `response` is not 20 bytes long; [`Denied::TooMany`].
     pub fn native(
         &self,
         peer: IpAddr,
@@ -200,9 +200,9 @@ impl Access {
         })
     }
 
-    /// An answer to the 20 bytes of `salt` under `caching_sha2_password`: 32 bytes. One that is not
-    /// known for right, whoever is named, is for the full exchange: ask for the password over TLS,
-    /// then [`Unproved::password`]. It is one attempt.
+    /// Checks an answer (32 bytes) to the 20 bytes of `salt` under `caching_sha2_password`. An
+    /// answer that cannot be confirmed, whatever the name, requires the full exchange: ask for the
+    /// password over TLS, then call [`Unproved::password`]. Both together are one attempt.
     ///
     /// # Errors
     /// [`Denied::TooMany`].
@@ -251,8 +251,7 @@ impl Access {
         begun.map_err(|wait_ms| Denied::TooMany { wait_ms })
     }
 
-    /// Counts a failed attempt, and logs it; `name` is who was named, `None` that of nobody: a
-    /// token.
+    /// Counts and logs a failed attempt; `name` is the name given, `None` for a token.
     fn failed(&self, peer: IpAddr, name: Option<&str>) {
         self.store.attempts.counters.logins_failed.add(1);
         let now_ms = self.store.clock.mono_ms();
@@ -261,7 +260,7 @@ impl Access {
             let user = match name {
                 None => "(token)",
                 Some(name) if users.is_configured(name) => name,
-                // Not as it was given: people type passwords there.
+                // Not the name given, because people type passwords there.
                 Some(_) => "(not configured)",
             };
             warn!(protocol = self.protocol, user, %peer, repeated, "Refused a login.");
@@ -269,16 +268,16 @@ impl Access {
     }
 }
 
-/// The outcome of the fast path of `caching_sha2_password`.
+/// Result of the fast path of `caching_sha2_password`.
 #[derive(Debug)]
 pub enum Quick {
-    /// Who it is.
+    /// The answer was right.
     Known(Identity),
-    /// Nothing yet.
+    /// The answer could not be confirmed.
     Unproved(Unproved),
 }
 
-/// An attempt to log in that goes on. It has failed when it is dropped.
+/// An unfinished login attempt. Dropping it counts as a failure.
 #[derive(Debug)]
 pub struct Unproved {
     access: Access,
@@ -288,7 +287,7 @@ pub struct Unproved {
 }
 
 impl Unproved {
-    /// Ends it with the password itself.
+    /// Finishes the attempt with the password.
     ///
     /// # Errors
     /// [`Denied::Wrong`].
@@ -311,17 +310,17 @@ impl Drop for Unproved {
     }
 }
 
-/// Somebody who was let in and stays: a session, or an answer that goes on.
+/// Permission of a longer stay: a session, or an answer that continues.
 #[derive(Debug, Clone)]
 pub struct Pass {
     access: Access,
     peer: IpAddr,
-    /// Who it is.
+    /// The identity admitted.
     pub identity: Identity,
 }
 
 impl Pass {
-    /// For who was let in from `peer`.
+    /// Creates a pass for an identity admitted from `peer`.
     #[must_use]
     pub const fn new(access: Access, peer: IpAddr, identity: Identity) -> Self {
         Self {
@@ -331,11 +330,12 @@ impl Pass {
         }
     }
 
-    /// Waits until it is not good any more: the user went, or has another role or other secrets; or
-    /// nobody needed a proof, and now one does. Ends at once when that is so already.
+    /// Waits until the pass is no longer valid: the user was removed, has another role or other
+    /// secrets, or an anonymous peer would no longer get its role. Returns at once if that is so
+    /// already.
     pub async fn revoked(&self) {
         let mut users = self.access.store.users.subscribe();
-        // The store is held here, so there is always another change to wait for.
+        // The store is held here, so the channel never closes.
         _ = users.wait_for(|users| !self.is_good_among(users)).await;
     }
 

@@ -1,9 +1,9 @@
-//! Whose signature under a server's certificate counts, a daemon's or ClickHouse's: those in a
-//! file, or those that the system trusts.
+//! Trusted roots for the certificates of other servers (daemons, ClickHouse, OpenTelemetry): those
+//! in a file, or those of the system.
 //!
-//! Read only when an address begins with `https`. The system's are one file whose place depends on
-//! the system; the variable `SSL_CERT_FILE` names another, as for curl. A daemon whose certificate
-//! was signed by nobody in there is not asked.
+//! Read only if an address begins with `https`. The system's roots are one file whose path depends
+//! on the system; the variable `SSL_CERT_FILE` names another, as for curl. A server whose
+//! certificate is signed by none of them is not contacted.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use rustls::crypto::ring;
 use ureq::tls::{PemItem, RootCerts, TlsConfig, TlsProvider, parse_pem};
 
-/// Where systems keep what they trust: Debian and Alpine, Fedora and Red Hat, SUSE.
+/// Paths of the system's roots: Debian and Alpine, Fedora and Red Hat, SUSE.
 const PLACES: [&str; 4] = [
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
@@ -19,11 +19,11 @@ const PLACES: [&str; 4] = [
     "/etc/ssl/cert.pem",
 ];
 
-/// How TLS is done with these roots, or with the system's. Before the file stands the name of the
-/// setting that gives it.
+/// Returns the TLS configuration with the roots in `file`, or with the system's; `setting` is the
+/// name of the setting that gives the file.
 ///
 /// # Errors
-/// Says which file cannot be used and why.
+/// Which file cannot be used, and why.
 pub fn tls((setting, file): (&str, Option<&Path>)) -> Result<TlsConfig, String> {
     let none =
         || format!("there are no certificates of this system that one could trust; give {setting}");

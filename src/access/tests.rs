@@ -1,4 +1,4 @@
-//! Who comes in at a front end, with what, and how often it may be tried.
+//! Access at a front end: with which credentials, and how often it may be tried.
 
 use std::ffi::OsString;
 
@@ -68,14 +68,14 @@ fn proofs_of_all_kinds() {
     }
     assert_eq!(access.token(far(), b"a-token"), Err(Denied::Wrong));
     assert_eq!(access.token(far(), b"s3cret"), Err(Denied::Wrong));
-    // Digests have the tests for right answers; here for what a session may hand over.
+    // Right answers are tested with the digests; these are the responses a session may pass on.
     assert_eq!(
         access.native(far(), "kim", &[1; 20], &[]),
         Err(Denied::Wrong)
     );
 }
 
-/// Whether it is a user's, of whichever kind, or nobody's: the same answers, and the same count.
+/// The name of a user of either kind and an unknown name get the same answers and the same count.
 #[test]
 fn a_quick_proof_that_is_wrong_tells_nothing_of_the_name() {
     let (users, _) = store(KIM);
@@ -87,7 +87,7 @@ fn a_quick_proof_that_is_wrong_tells_nothing_of_the_name() {
     for (at, name) in ["kim", "old", "lee", ""].into_iter().enumerate() {
         let denied = unproved(far(), name).password(b"wrong");
         assert_eq!(denied, Err(Denied::Wrong), "{name}");
-        // Who goes instead of saying it has tried too.
+        // A peer that leaves without the second step has made an attempt too.
         drop(unproved(far(), name));
         assert_eq!(
             users.attempts.counters.logins_failed.get(),
@@ -95,7 +95,7 @@ fn a_quick_proof_that_is_wrong_tells_nothing_of_the_name() {
             "{name}"
         );
     }
-    // A right password makes one attempt of both steps, and that is not counted.
+    // Both steps with a right password are one attempt, which is not counted.
     for _ in 0..100 {
         for (name, plain) in [("kim", "s3cret"), ("old", "password")] {
             let known = unproved(far(), name).password(plain.as_bytes());
@@ -120,7 +120,7 @@ fn after_ten_failures_a_right_password_waits_too() {
     }
     let denied = access.password(far(), "kim", b"s3cret");
     assert_eq!(denied, Err(Denied::TooMany { wait_ms: 1000 }));
-    // All ways and all front ends together.
+    // All methods and all front ends together.
     let denied = other_front.token(far(), b"a-token-of-kims-own");
     assert_eq!(denied, Err(Denied::TooMany { wait_ms: 1000 }));
     let other = users
@@ -165,7 +165,7 @@ fn a_refusal_tells_nothing_of_what_was_wrong() {
     assert!(wait.to_string().ends_with("in 2 s"), "{wait}");
 }
 
-/// Whether it is revoked at this moment.
+/// Returns true if the pass is revoked now.
 fn is_revoked(pass: &Pass) -> bool {
     use std::task::{Context, Poll, Waker};
     let revoked = std::pin::pin!(pass.revoked());
@@ -203,14 +203,14 @@ fn a_pass_is_good_as_long_as_its_user_is_what_it_was() {
         let by_password = pass(access.password(LOCAL, "kim", b"s3cret").unwrap());
         let by_token = pass(access.token(LOCAL, b"a-token-of-kims-own").unwrap());
         let old = pass(access.password(LOCAL, "old", b"password").unwrap());
-        // The same users once more change nothing, however often.
+        // Loading the same users again changes nothing, however often.
         users.replace(load(KIM));
         users.replace(load(KIM));
         assert!(![&by_password, &by_token, &old].into_iter().any(is_revoked));
         users.replace(load(&entries));
         let revoked = [&by_password, &by_token, &old].map(is_revoked);
         assert_eq!(revoked, [!kim_stays, !kim_stays, !old_stays], "{entries}");
-        // Who was revoked stays so, also when all is as before again.
+        // A revoked pass stays revoked when the users are as before again.
         users.replace(load(KIM));
         assert_eq!([&by_password, &by_token, &old].map(is_revoked), revoked);
     }
@@ -221,7 +221,7 @@ fn who_needed_no_proof_goes_when_one_is_needed() {
     for (allow_anonymous, peer, stays) in [
         (false, LOCAL, false),
         (true, far(), true),
-        // An administrator as long as there was nobody, and a reader now.
+        // Admin as long as no users were configured, reader now.
         (true, LOCAL, false),
     ] {
         let (users, _) = store("");

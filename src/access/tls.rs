@@ -1,10 +1,10 @@
 //! TLS: a certificate and its key from PEM files, ready for rustls.
 //!
-//! Read when the daemon starts (and by `pinbad check`), and anew when it is told to:
-//! [`Tls::read_again`] says whether the files can be used, [`Tls::replace`] changes what the next
-//! connection gets; connections that are open keep theirs. TLS 1.2 and 1.3 with the ring provider,
-//! named here rather than installed for the process, so that no other library's choice changes it.
-//! Errors name the setting, the file and what is wrong with it.
+//! Read at start (and by `pinbad check`), and again on request: [`Tls::read_again`] checks whether
+//! the files can be used, [`Tls::replace`] installs them for new connections; open connections keep
+//! theirs. TLS 1.2 and 1.3 with the ring provider, which is named here rather than installed for
+//! the process, so that no other library's choice changes it. Errors name the setting, the file and
+//! what is wrong with it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,25 +19,25 @@ use super::certificate;
 use super::users::read_file;
 use crate::config::TlsFiles;
 
-/// Longest PEM file that is read, bytes: a chain has a few KiB a certificate.
+/// Maximum size of a PEM file, bytes: a chain has a few KiB per certificate.
 const PEM_BYTES_MAX: usize = 1 << 20;
 
 const CERTIFICATE: &str =
     "a PEM file with the certificate of this host first, then those between it and the root";
 const KEY: &str = "a PEM file with the private key (PKCS#8, PKCS#1 or SEC1), without a passphrase";
 
-/// Why TLS cannot be had.
+/// Error in the TLS settings.
 #[derive(Debug, thiserror::Error)]
 #[error("{key} = {file}: {problem}; accepted: {accepted}")]
 pub struct TlsError {
-    /// `http.tls_cert` and the like.
+    /// Name of the setting, such as `http.tls_cert`.
     key: String,
     file: String,
     problem: String,
     accepted: &'static str,
 }
 
-/// The TLS settings of a listener, and the files they are read from.
+/// TLS of a listener, and the files it is read from.
 pub struct Tls {
     files: TlsFiles,
     acceptor: RwLock<Acceptor>,
@@ -48,7 +48,7 @@ pub struct Tls {
 pub struct Acceptor {
     /// Certificate and key.
     pub config: Arc<ServerConfig>,
-    /// The unix second after which the certificate is no longer valid, where it says so.
+    /// Unix second after which the certificate is no longer valid, if it can be read.
     pub expires: Option<u64>,
 }
 
@@ -56,7 +56,7 @@ impl Tls {
     /// Reads both files.
     ///
     /// # Errors
-    /// One of them cannot be read or used, or the key is that of another certificate.
+    /// If a file cannot be read or used, or the key does not belong to the certificate.
     pub fn load(files: &TlsFiles) -> Result<Self, TlsError> {
         Ok(Self {
             acceptor: RwLock::new(acceptor(files)?),
@@ -64,7 +64,7 @@ impl Tls {
         })
     }
 
-    /// Reads the files again; nothing changes until the result is installed.
+    /// Reads the files again; nothing changes until the result is passed to [`Tls::replace`].
     ///
     /// # Errors
     /// As [`Tls::load`].
@@ -72,30 +72,30 @@ impl Tls {
         acceptor(&self.files)
     }
 
-    /// The file of the certificate.
+    /// Returns the path of the certificate.
     #[must_use]
     pub fn certificate(&self) -> &Path {
         &self.files.cert
     }
 
-    /// Takes connections with this from now on.
+    /// Uses `acceptor` for new connections.
     pub fn replace(&self, acceptor: Acceptor) {
         *self.acceptor.write() = acceptor;
     }
 
-    /// `http` or `mysql`.
+    /// Returns the section of the configuration: `http` or `mysql`.
     #[must_use]
     pub fn section(&self) -> &'static str {
         self.files.section
     }
 
-    /// The unix second after which the certificate is no longer valid, where it says so.
+    /// Returns the unix second after which the certificate is no longer valid, if it can be read.
     #[must_use]
     pub fn expires(&self) -> Option<u64> {
         self.acceptor.read().expires
     }
 
-    /// The settings for the next connection.
+    /// Returns the configuration for a new connection.
     #[must_use]
     pub fn config(&self) -> Arc<ServerConfig> {
         Arc::clone(&self.acceptor.read().config)
@@ -110,7 +110,7 @@ impl std::fmt::Debug for Tls {
     }
 }
 
-/// The server side of TLS with this certificate and key; no client certificates, no ALPN.
+/// Creates the server side of TLS with this certificate and key; no client certificates, no ALPN.
 ///
 /// # Errors
 /// As [`Tls::load`].
@@ -133,7 +133,7 @@ pub fn acceptor(files: &TlsFiles) -> Result<Acceptor, TlsError> {
         .key_provider
         .load_private_key(key.clone_key())
         .map_err(|error| bad_key(error.to_string()))?;
-    // Its own check of the pair would not say which of the two it could not read.
+    // rustls' own check of the pair would not say which of the two it could not read.
     drop(signing);
     let config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
@@ -187,8 +187,8 @@ fn private_key(pem: &[u8]) -> Result<PrivateKeyDer<'static>, String> {
     })
 }
 
-/// Whether `words` stand in a `-----BEGIN` line, or in the headers of the older way to encrypt
-/// keys.
+/// Returns true if `words` occur in a `-----BEGIN` line, or in the headers of the older way to
+/// encrypt keys.
 fn has(pem: &[u8], words: &str) -> bool {
     String::from_utf8_lossy(pem)
         .lines()

@@ -1,9 +1,9 @@
-//! The users: names, roles and what is kept of their secrets.
+//! The users: names, roles and digests of their secrets.
 //!
-//! Made from the configuration when the daemon starts, and anew when it is told to read that again.
-//! The files and variables that hold secrets are read here and nowhere else; what remains of them
-//! is digests. A table of at most [`USERS_MAX`] (`limits.rs`), searched from end to end: a lookup
-//! takes as long for a name that exists as for one that does not.
+//! Built from the configuration at start, and again on reload. The files and variables that contain
+//! secrets are read only here, and only digests of them are kept. The table has at most
+//! [`USERS_MAX`] entries and is searched linearly: a lookup takes as long for a name that exists as
+//! for one that does not.
 //!
 //! [`USERS_MAX`]: crate::limits::USERS_MAX
 
@@ -21,13 +21,13 @@ use super::{Identity, Role};
 use crate::config::user::{ConfiguredPassword, ConfiguredUser, SecretFrom};
 use crate::limits::{SECRET_BYTES_MAX, TOKEN_BYTES_MIN};
 
-/// A secret that cannot be used. Names the entry and the file or variable, never what is in it.
+/// A secret that cannot be used. Names the entry and the file or variable, never its content.
 #[derive(Debug, thiserror::Error)]
 #[error("{place}: {key} = {from}: {problem}; accepted: {accepted}")]
 pub struct SecretError {
-    /// Where the entry stands.
+    /// The entry.
     place: String,
-    /// `user.password_file` and the like.
+    /// Name of the setting, such as `user.password_file`.
     key: String,
     /// The file or variable.
     from: String,
@@ -35,7 +35,7 @@ pub struct SecretError {
     accepted: &'static str,
 }
 
-/// One user.
+/// A user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct User {
     name: Arc<str>,
@@ -57,7 +57,7 @@ const TOKEN: &str =
     "16 to 1024 letters, digits and -._~+/=, the line end apart, as from `openssl rand -hex 32`";
 
 impl Users {
-    /// Nobody.
+    /// Creates a table without users.
     #[must_use]
     pub fn none() -> Self {
         Self {
@@ -66,13 +66,13 @@ impl Users {
         }
     }
 
-    /// How many there are.
+    /// Returns the number of users.
     #[must_use]
     pub fn len(&self) -> usize {
         self.users.len()
     }
 
-    /// Whether a user of this name is configured.
+    /// Returns true if a user of this name is configured.
     #[must_use]
     pub fn is_configured(&self, name: &str) -> bool {
         self.users.iter().any(|user| *user.name == *name)
@@ -119,21 +119,21 @@ impl Users {
         Ok(users)
     }
 
-    /// Whether there is nobody.
+    /// Returns true if there are no users.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.users.is_empty()
     }
 
-    /// The role of a user by name, to describe and not to decide: a name is no proof.
+    /// Returns the role of a user by name. For display only, not for decisions: a name is no proof.
     #[must_use]
     pub fn role_of(&self, name: &str) -> Option<Role> {
         let user = self.users.iter().find(|user| &*user.name == name);
         user.map(|user| user.role)
     }
 
-    /// Users that are what they were before go on under the same name, to the pointer
-    /// ([`Users::has`]).
+    /// Gives users that are unchanged since `before` the same name pointer, which [`Users::has`]
+    /// compares.
     pub(super) fn stay(&mut self, before: &Self) {
         for user in &mut self.users {
             let same = before.users.iter().find(|known| *known == user);
@@ -143,12 +143,13 @@ impl Users {
         }
     }
 
-    /// Whether the user to whom this name was given is there, with the same role and secrets.
+    /// Returns true if the user with this name pointer still exists, with the same role and
+    /// secrets.
     pub(super) fn has(&self, name: &Arc<str>) -> bool {
         self.users.iter().any(|user| Arc::ptr_eq(&user.name, name))
     }
 
-    /// The user called `name` whose password passes `check`, which is run in any case.
+    /// Returns the user called `name` if the password passes `check`, which runs in any case.
     pub(super) fn by_password(
         &self,
         name: &str,
@@ -162,11 +163,11 @@ impl Users {
         user.filter(|_| bool::from(right & known)).map(identity)
     }
 
-    /// The user that has this token.
+    /// Returns the user of a token.
     pub(super) fn by_token(&self, token: &[u8]) -> Option<Identity> {
         let given = Token::of(token);
         let has = |kept: &Token| bool::from(kept.is(&given));
-        // All are looked at, whichever it is.
+        // Always compares with all users, whichever it is.
         let found = self.users.iter().fold(None, |found, user| {
             let is_this = user.token.as_ref().is_some_and(has);
             if is_this { Some(user) } else { found }
@@ -182,7 +183,7 @@ fn identity(user: &User) -> Identity {
     }
 }
 
-/// The bytes of a password or token, which `name` says.
+/// Reads the bytes of a password or token, as `name` says.
 fn read(
     user: &ConfiguredUser,
     name: &str,
@@ -219,12 +220,12 @@ fn read(
     })
 }
 
-/// The secret in a file, less the line end.
+/// Reads a secret from a file, without the line end.
 ///
 /// # Errors
-/// Why there is none.
+/// The reason why there is none.
 pub fn read_secret(path: &Path) -> Result<Vec<u8>, String> {
-    // Two more than fit: a line end, and one that shows that it is too long.
+    // Room for a line end of two bytes, and for one byte that shows that the secret is too long.
     read_file(path, SECRET_BYTES_MAX + 3, true).and_then(trimmed)
 }
 
@@ -239,8 +240,8 @@ fn trimmed(mut bytes: Vec<u8>) -> Result<Vec<u8>, String> {
     }
 }
 
-/// The first bytes of a file. One that holds a `secret` is warned about when all users of the
-/// machine may read it.
+/// Reads at most `bytes_max` bytes of a file. Logs a warning if it contains a `secret` and all
+/// users of the machine may read it.
 pub(super) fn read_file(path: &Path, bytes_max: usize, secret: bool) -> Result<Vec<u8>, String> {
     let read = || {
         let file = std::fs::File::open(path)?;
@@ -254,7 +255,7 @@ pub(super) fn read_file(path: &Path, bytes_max: usize, secret: bool) -> Result<V
     read().map_err(|error: std::io::Error| error.to_string())
 }
 
-/// Warns when all users of the machine may read a file that holds a secret.
+/// Warns if all users of the machine may read a file that contains a secret.
 fn warn_if_open(path: &Path, file: &std::fs::File) {
     let mode = file.metadata().map(|data| data.permissions().mode());
     if mode.is_ok_and(|mode| mode & 0o004 != 0) {

@@ -1,9 +1,9 @@
-//! The rules, what their windows hold, and their alerts: second after second.
+//! The rules, the contents of their windows and their alerts, advanced second by second.
 //!
-//! [`Engine::take`] is given every second once it is over. The thread of the daemon does that with
-//! seconds of the stream, `pinbad alert test` with minutes of history. Steps are multiples of the
-//! time that has passed, by the wall clock's seconds at the start: when that is set, nothing moves.
-//! Pure: no clock, no thread.
+//! [`Engine::take`] is called for every second once it is over: by the daemon's alerts thread with
+//! seconds of the stream, by `pinbad alert test` with minutes of history. Steps are multiples of
+//! the time that has passed since the wall-clock second at which the engine started, so setting the
+//! clock moves nothing. Pure: no clock, no thread.
 
 use std::sync::Arc;
 
@@ -15,28 +15,28 @@ use super::state::{Episode, Event, Moment, Phase, RowKey, RuleState};
 use super::windows::{ReportGain, Room, RowGain, Windows};
 use crate::report::row_key::{key_texts, push_key};
 
-/// A pending alert does not outlive a stop longer than this, seconds.
+/// Longest stop that a pending alert survives, seconds.
 const PENDING_AWAY_SECS: u64 = 3_600;
 
-/// A second, or some of them, of which everything is known.
+/// The gain of one or several seconds, complete.
 #[derive(Debug, Clone, Default)]
 pub struct Gain {
-    /// The wall clock's second at its beginning.
+    /// Unix second at which it begins.
     pub unix: u64,
-    /// How many seconds passed.
+    /// Seconds that passed.
     pub secs: u64,
-    /// Of these, in how many requests were counted.
+    /// Seconds, out of `secs`, in which requests were counted.
     pub covered_secs: u64,
-    /// Seconds before it that were lost.
+    /// Seconds lost just before this gain.
     pub lost_secs: u64,
-    /// Reports in which anything was counted, or could have been.
+    /// Reports that were watched, whether or not anything was counted in them.
     pub reports: Vec<ReportGain>,
-    /// What objectives count, of those whose report was watched.
+    /// Counts of the objectives whose report was watched.
     pub counts: Vec<(Arc<Objective>, Count)>,
 }
 
 impl Gain {
-    /// What it takes, bytes.
+    /// Size in memory, bytes.
     pub(super) fn bytes(&self) -> usize {
         let row = |row: &RowGain| size_of::<RowGain>() + row.key.len() + row.packed.len() + 32;
         let rows = self.reports.iter().flat_map(|it| &it.rows);
@@ -46,39 +46,40 @@ impl Gain {
     }
 }
 
-/// A rule's alerts as they are kept over a restart.
+/// A rule's alerts as saved across a restart.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SavedRule {
     name: String,
     identity: String,
-    /// `null`: of the rows without an alert of their own.
+    /// By key texts; `null` stands for the rows without an alert of their own.
     episodes: Vec<(Option<Vec<String>>, Episode)>,
     known: Vec<Vec<String>>,
 }
 
-/// All rules at work.
+/// The active rules and their state.
 #[derive(Debug)]
 pub struct Engine {
     /// The rules.
     pub rules: Vec<Arc<Rule>>,
-    /// Their alerts, in the same order.
+    /// Their alerts, in the order of `rules`.
     pub states: Vec<RuleState>,
-    /// Alerts of rules that are gone, until they are forgotten.
+    /// Alerts of removed rules, kept until they are forgotten.
     pub gone: Vec<(Arc<Rule>, RuleState)>,
     /// Windows by report and step.
     pub windows: Vec<Windows>,
-    /// What they take.
+    /// Memory budget of the windows.
     pub room: Room,
-    /// Those of objectives.
+    /// Error budgets of the objectives.
     pub budgets: Vec<Budget>,
-    /// Least step, seconds: more than 1 where only coarser rows are known.
+    /// Shortest step, seconds: more than 1 where only coarser rows are available.
     step_min: u64,
-    /// Seconds of the stream: those of the wall clock when it began.
+    /// Time of the stream in seconds: starts at the wall clock's and advances with the stream.
     now: Option<u64>,
 }
 
 impl Engine {
-    /// Rules with no alerts, in windows of so many bytes together.
+    /// Creates an engine for `rules` without alerts; all windows together take at most `memory`
+    /// bytes.
     #[must_use]
     pub fn new(rules: Vec<Arc<Rule>>, memory: usize, step_min: u64) -> Self {
         let mut engine = Self {
@@ -98,7 +99,7 @@ impl Engine {
         engine
     }
 
-    /// Windows begin anew; a budget that is the same goes on.
+    /// Recreates the windows empty; keeps the budget of an unchanged objective.
     fn make_windows(&mut self) {
         let mut budgets = std::mem::take(&mut self.budgets);
         for rule in &self.rules {
@@ -133,7 +134,7 @@ impl Engine {
         }
     }
 
-    /// Other rules: those that stay keep their alerts, and all windows begin anew.
+    /// Replaces the rules. Unchanged rules keep their alerts; all windows start empty.
     pub fn replace(&mut self, rules: Vec<Arc<Rule>>, unix: u64) {
         let old = std::mem::take(&mut self.rules);
         let mut old: Vec<_> = old.into_iter().zip(self.states.drain(..)).collect();
@@ -153,7 +154,7 @@ impl Engine {
         self.make_windows();
     }
 
-    /// A second is over: gives each change to `each`, with its rule.
+    /// Advances by the seconds of `gain` and passes each state change to `each`, with its rule.
     pub fn take(&mut self, gain: &Gain, each: &mut impl FnMut(&Rule, &Event)) {
         let mut now = *self.now.get_or_insert(gain.unix);
         let Self {
@@ -168,7 +169,8 @@ impl Engine {
         let end = end_of_lost + gain.secs;
         let mut is_fed = false;
         while now < end {
-            // A gain of several seconds is one of its first; the clock went on without the others.
+            // A gain of several seconds is booked in its first one; the others only advance the
+            // clock.
             if now == end_of_lost {
                 for gained in &gain.reports {
                     let of_report = windows.iter_mut().filter(|it| it.report == gained.report);
@@ -238,7 +240,7 @@ impl Engine {
         self.gone.retain_mut(|(_, state)| state.fade(passed));
     }
 
-    /// All alerts, with their rules.
+    /// Returns all alerts with their rules.
     pub fn alerts(&self) -> impl Iterator<Item = (&Arc<Rule>, &RowKey, &Episode)> {
         let now = self.rules.iter().zip(&self.states);
         let gone = self.gone.iter().map(|it| (&it.0, &it.1));
@@ -248,7 +250,7 @@ impl Engine {
         })
     }
 
-    /// What is to be kept over a restart.
+    /// Returns the state to save across a restart.
     #[must_use]
     pub fn save(&self) -> Vec<SavedRule> {
         let texts = |key: &[u8]| key_texts(key).map(str::to_owned).collect();
@@ -269,7 +271,7 @@ impl Engine {
         saved.collect()
     }
 
-    /// Goes on where a process ended, `away` seconds ago.
+    /// Restores the state saved by a process that ended `away` seconds ago.
     pub fn restore(&mut self, saved: Vec<SavedRule>, away: u64) {
         let key = |texts: &[String]| -> Box<[u8]> {
             let mut key = Vec::new();

@@ -1,4 +1,4 @@
-//! What a condition says: `p95 > 800ms`, `errors / req_count > 5%`.
+//! The language of conditions: `p95 > 800ms`, `errors / req_count > 5%`.
 //!
 //! ```text
 //!   condition:  sum (">" | ">=" | "<" | "<=" | "==" | "!=") sum
@@ -7,8 +7,8 @@
 //! ```
 //!
 //! Columns are those of the report, those of the native form and any percentile (`p99_9`). A number
-//! with a unit of time or of size is taken into the unit of what stands on the other side, and
-//! refused where that has none. Pure.
+//! with a unit of time or size is converted to the unit of the other side, and refused if that side
+//! has none. Pure.
 
 use std::fmt;
 
@@ -16,7 +16,7 @@ use crate::config::suggest;
 use crate::report::definition::{Columns, Defaults, Definition};
 use crate::value::Unit;
 
-/// What a row is compared with, and how.
+/// A comparison of two sums over a row's columns.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Expression {
     left: Sum,
@@ -24,21 +24,21 @@ pub struct Expression {
     right: Sum,
 }
 
-/// A number that is computed.
+/// An arithmetic expression.
 #[derive(Debug, Clone, PartialEq)]
 enum Sum {
     Number(f64),
-    /// A column by its place, with its name.
+    /// A column, by its position in the report and its name.
     Column(usize, String),
     Of(Box<Sum>, char, Box<Sum>),
 }
 
-/// What a number counts, as far as it matters for units.
+/// Dimension of a number, as far as units need it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Dimension {
     Number,
     Seconds,
-    /// So many bytes are one.
+    /// A size; the field holds the bytes in one unit.
     Bytes(f64),
     Percent,
     Ratio,
@@ -46,8 +46,8 @@ enum Dimension {
 
 const COMPARISONS: [&str; 6] = [">=", "<=", "==", "!=", ">", "<"];
 
-/// Units of numbers, with the dimension and how many of its usual unit they are; of smaller ones,
-/// how many make one of those, below 0: 700 ms are 0.7 s exactly.
+/// Units with their dimension and factor to the base unit. A negative factor divides: it says how
+/// many of the smaller unit make one base unit, so that 700 ms are exactly 0.7 s.
 const UNITS: [(&str, Dimension, f64); 14] = [
     ("us", Dimension::Seconds, -1e6),
     ("ms", Dimension::Seconds, -1e3),
@@ -65,17 +65,18 @@ const UNITS: [(&str, Dimension, f64); 14] = [
     ("", Dimension::Number, 1.0),
 ];
 
-/// Names by which a column is known beside its own.
+/// Aliases of columns.
 const ALIASES: [(&str, &str); 2] = [("errors", "error_count"), ("median", "p50")];
 
-/// Most values in a condition.
+/// Maximum number of values in a condition.
 const VALUES_MAX: usize = 32;
 
 impl Expression {
-    /// Reads a condition over a report. Returns it, and the report with all columns that it names.
+    /// Parses a condition over a report. Returns it together with the report, extended by all
+    /// columns that the condition names.
     ///
     /// # Errors
-    /// What is wrong, and what is accepted.
+    /// A message that says what is wrong and what is accepted.
     pub fn parse(
         text: &str,
         report: &Definition,
@@ -113,20 +114,21 @@ impl Expression {
         Ok((expression, definition))
     }
 
-    /// The percentiles in it, as parts of 100.
+    /// Returns the percentiles used, in percent.
     pub fn percentiles(&self) -> Vec<f64> {
         let mut found = Vec::new();
         self.each_column(&mut |_, name| found.extend(percent(name)));
         found
     }
 
-    /// Gives every column to `each`.
+    /// Passes every column used to `each`.
     pub fn each_column(&self, each: &mut impl FnMut(usize, &str)) {
         self.left.each_column(each);
         self.right.each_column(each);
     }
 
-    /// Whether it holds, and what stands on its left; `None`: nothing can be said.
+    /// Evaluates the condition; returns the result and the value of the left side, or `None` if a
+    /// value is missing.
     pub fn holds(&self, column: &impl Fn(usize) -> Option<f64>) -> Option<(bool, f64)> {
         let (left, right) = (self.left.of(column)?, self.right.of(column)?);
         let holds = match self.comparison {
@@ -140,7 +142,7 @@ impl Expression {
         Some((holds, left))
     }
 
-    /// What the left is compared with, for people.
+    /// Returns the right side as text.
     pub fn threshold(&self) -> String {
         format!("{} {}", self.comparison, self.right)
     }
@@ -247,7 +249,7 @@ fn tokens(text: &str) -> Result<Vec<Token>, String> {
     }
 }
 
-/// A sum that was read.
+/// A parsed sum.
 struct Parsed {
     sum: Sum,
     dimension: Dimension,
@@ -259,7 +261,7 @@ impl Parsed {
         self.dimension
     }
 
-    /// A number with a unit, in the unit of the other side.
+    /// Converts a number with a unit into the unit of the other side.
     fn in_unit_of(self, other: Dimension) -> Result<Sum, String> {
         let Sum::Number(number) = self.sum else {
             return Ok(self.sum);
@@ -386,7 +388,7 @@ fn known_as(name: &str) -> String {
     alias.map_or(name, |it| it.1).to_owned()
 }
 
-/// What a column counts; `None`: it is no number.
+/// Returns the dimension of a column, or `None` if it is not a number.
 const fn dimension(unit: Unit) -> Option<Dimension> {
     match unit {
         Unit::None => None,

@@ -1,9 +1,9 @@
-//! From the stream of seconds to the rules: the rows that one of them concerns, on the series
-//! thread.
+//! Filters the stream of seconds for the rules. Runs on the series thread and passes on only the
+//! rows that some rule selects.
 //!
-//! What is concerned with a row is remembered by its id, so a row that is of no interest costs a
-//! look-up. Objectives need no row: their requests are counted here. Bounded: ids are forgotten
-//! when there are [`IDS_MAX`], and seconds that nobody takes give way, oldest first.
+//! The decision is cached by row id, so a row that no rule selects costs one look-up. Objectives
+//! need no rows: their requests are counted here. Bounded: the cache is emptied when it holds
+//! [`IDS_MAX`] ids, and when the queue is full the oldest seconds are dropped.
 
 use std::sync::Arc;
 
@@ -18,42 +18,42 @@ use crate::delta::{RowDelta, RowReader, Second};
 use crate::limits::SLOS_MAX;
 use crate::report::{OTHER_ID, Watched};
 
-/// Ids that are remembered.
+/// Maximum number of cached ids.
 pub const IDS_MAX: usize = 1 << 18;
-/// Longest time that is believed to have been lost, seconds.
+/// Longest gap accepted as lost time, seconds.
 const LOST_SECS_MAX: u64 = 86_400;
 
-/// What is concerned with a row.
+/// Cached decision for a row: which rules and objectives select it.
 #[derive(Debug, Clone, Copy, Default)]
 struct Concerned {
     rules: bool,
-    /// A bit for each of the objectives that are counted.
+    /// One bit for each counted objective.
     objectives: u64,
 }
 
 const _: () = assert!(SLOS_MAX <= u64::BITS as usize);
 
-/// What takes seconds for the rules.
+/// Collects the seconds that rules evaluate.
 #[derive(Debug)]
 pub struct Intake {
     alerts: Alerts,
     rules: Arc<Rules>,
-    /// By number of the report and id of the row.
+    /// By report number and row id.
     ids: HashMap<(u64, u64), Concerned, ahash::RandomState>,
     gain: Gain,
-    /// The report whose rows come, and the rules over it.
+    /// Number of the report being read, if any rule or objective watches it.
     report: Option<u64>,
     concerned: Vec<Arc<Rule>>,
-    /// Places of the objectives over it, among those that are counted.
+    /// Objectives over this report, as indexes into the counted ones.
     objectives: Vec<usize>,
-    /// Which had which bit.
+    /// The objective behind each bit of [`Concerned::objectives`].
     counted: Vec<Arc<Objective>>,
-    /// The wall clock's second behind the last one.
+    /// End of the last second taken, unix seconds.
     end: u64,
 }
 
 impl Intake {
-    /// One for these alerts.
+    /// Creates an intake that feeds `alerts`.
     #[must_use]
     pub fn new(alerts: Alerts) -> Self {
         Self {
@@ -69,7 +69,7 @@ impl Intake {
         }
     }
 
-    /// Takes in a second, whose rows come from `read`; `missed` requests before it were lost.
+    /// Takes a second, whose rows are supplied by `read`; `missed` requests before it were lost.
     pub fn take_rows(
         &mut self,
         second: &Second,
@@ -109,14 +109,14 @@ impl Intake {
         let counted = self.gain.counts.iter().map(|it| &it.0);
         let is_same = |(a, b): (&Arc<Objective>, &Arc<Objective>)| Arc::ptr_eq(a, b);
         if self.counted.len() != counted.len() || !self.counted.iter().zip(counted).all(is_same) {
-            // Other bits.
+            // The bits now stand for other objectives.
             self.ids.clear();
             let counted = self.gain.counts.iter().map(|it| Arc::clone(&it.0));
             self.counted = counted.collect();
         }
         read(self);
         if !self.rules.is_empty() && second.secs > 0 {
-            // A report without a row in it was counted all the same.
+            // A watched report without rows was still covered.
             let watched = second
                 .reports()
                 .filter(|it| self.rules.iter().any(|rule| rule.is_over(it)));
@@ -135,7 +135,7 @@ impl Intake {
 }
 
 impl Rule {
-    /// Whether it is about this report, as it is defined now.
+    /// Returns true if the rule watches this report in its present definition.
     fn is_over(&self, report: &Watched) -> bool {
         self.report == *report.definition
     }

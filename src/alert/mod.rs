@@ -1,15 +1,15 @@
-//! Alerts: rules over what rows of reports gain, and who is told when they hold.
+//! Alerts: rules over the gains of report rows, and the receivers notified when they hold.
 //!
 //! ```text
-//!   series thread: Second -> Intake -(rows that a rule concerns)-> queue
+//!   series thread: Second -> Intake -(rows that a rule selects)-> queue
 //!   alerts thread: queue -> Engine: windows -> rules -> state of each alert -> View, state file
-//!   a thread each: View -(what it was told)-> Alertmanager, webhook
+//!   one thread each: View -(minus what it confirmed)-> Alertmanager, webhook
 //! ```
 //!
-//! An objective is two rules, whose budget [`objective`] keeps. Front ends hold an [`Alerts`]: the
-//! view is replaced as a whole and read without waiting. Without an `[[alert]]` no thread runs and
-//! nothing is kept. Bounded by `alerting.memory`, the queue and the rows of a rule
-//! ([`crate::limits`]).
+//! An objective is expressed as two rules over the budget that [`objective`] keeps. Front ends hold
+//! an [`Alerts`]: the view is replaced as a whole, so readers never wait. Without an `[[alert]]` or
+//! `[[slo]]` entry no thread runs and nothing is kept. Bounded by `alerting.memory`, by the queue
+//! and by the number of rows per rule ([`crate::limits`]).
 
 pub mod engine;
 pub mod expression;
@@ -42,28 +42,28 @@ use crate::config::Config;
 use crate::limits::ALERT_QUEUE_BYTES_MAX;
 use crate::report::row_key::key_texts;
 
-/// The rules in force.
+/// The active rules.
 pub type Rules = Vec<Arc<Rule>>;
 
-/// An alert as it is shown.
+/// An alert as front ends show it.
 #[derive(Debug, Clone)]
 pub struct Alert {
-    /// By which rule.
+    /// The rule that raised it.
     pub rule: Arc<Rule>,
-    /// Of which row; `None`: of the rows without an alert of their own.
+    /// Key of the row; `None` for the rows without an alert of their own.
     pub key: RowKey,
     /// Its state.
     pub episode: Episode,
-    /// Its labels.
+    /// Labels.
     pub labels: BTreeMap<String, String>,
-    /// The page of its row.
+    /// Link to the page of the row.
     pub link: String,
-    /// The silence that holds for it.
+    /// Number of the silence that applies.
     pub silenced_by: Option<u64>,
 }
 
 impl Alert {
-    /// What is said about it beside its labels.
+    /// Returns the annotations: texts sent beside the labels.
     #[must_use]
     pub fn annotations(&self) -> BTreeMap<String, String> {
         let value = self.episode.value;
@@ -76,7 +76,7 @@ impl Alert {
         annotations
     }
 
-    /// The texts of its key, by the names of the report's keys.
+    /// Returns the key texts, paired with the names of the report's keys.
     pub fn key_texts(&self) -> impl Iterator<Item = (&str, &str)> {
         let key = self.key.as_deref().unwrap_or_default();
         self.rule
@@ -87,23 +87,23 @@ impl Alert {
     }
 }
 
-/// All alerts at a moment.
+/// All alerts at one moment.
 #[derive(Debug, Default)]
 pub struct View {
-    /// Firing ones first, then pending, then those that are over.
+    /// Firing alerts first, then pending ones, then resolved ones.
     pub alerts: Vec<Alert>,
-    /// The rules, and how many rows each concerns now.
+    /// The rules, each with the number of rows it selects now.
     pub rules: Vec<(Arc<Rule>, usize)>,
-    /// Rows whose condition holds without an alert of their own.
+    /// Rows whose condition holds but that have no alert of their own.
     pub more: usize,
     /// The objectives.
     pub objectives: Vec<ObjectiveView>,
-    /// What windows take, bytes.
+    /// Memory used by windows, bytes.
     pub memory_used: usize,
 }
 
 impl View {
-    /// The severity of the alert of an objective that fires.
+    /// Returns the severity of the firing alert of `objective`, if one fires.
     #[must_use]
     pub fn firing(&self, objective: &Arc<Objective>) -> Option<&str> {
         let is_it = |it: &&Alert| {
@@ -115,21 +115,20 @@ impl View {
     }
 }
 
-/// An objective as it is shown.
+/// An objective as front ends show it.
 #[derive(Debug)]
 pub struct ObjectiveView {
-    /// Which.
+    /// The objective.
     pub objective: Arc<Objective>,
-    /// What was counted in its period.
+    /// Requests counted in its period.
     pub count: Count,
-    /// The part of its budget that is left, below 0 when more was used; `None`: there were no
-    /// requests.
+    /// Part of the budget that is left, negative when it is overspent; `None` without requests.
     pub left: Option<f64>,
-    /// How it burns.
+    /// Burn rates and whether they alert.
     pub burns: [Burn; 3],
-    /// Burn over each window, by its name.
+    /// Burn rate over each window, by the window's name.
     pub burn_windows: [(&'static str, Option<f64>); 5],
-    /// What was left at the end of each hour of the period that was counted.
+    /// Budget left at the end of each counted hour of the period.
     pub course: Vec<Option<f64>>,
 }
 
@@ -148,7 +147,7 @@ impl ObjectiveView {
     }
 }
 
-/// The windows of burn rates, seconds.
+/// Windows of burn rates: name and seconds.
 pub const BURN_WINDOWS: [(&str, u64); 5] = [
     ("5m", 300),
     ("30m", 1_800),
@@ -157,7 +156,7 @@ pub const BURN_WINDOWS: [(&str, u64); 5] = [
     ("3d", 259_200),
 ];
 
-/// The alerts of a daemon; cheap to clone.
+/// Handle to the alerts of a daemon; cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Alerts(Arc<Shared>);
 
@@ -168,18 +167,18 @@ struct Shared {
     view: RwLock<Arc<View>>,
     silences: Mutex<Silences>,
     receivers: Vec<Receiver>,
-    /// Something is to be written.
+    /// Set when the state has to be written.
     changed: AtomicBool,
     page: String,
     is_persistent: bool,
 }
 
-/// Seconds on their way to the rules.
+/// Seconds waiting to be evaluated.
 #[derive(Debug, Default)]
 struct Queue {
     gains: VecDeque<(Gain, usize)>,
     bytes: usize,
-    /// Seconds that gave way.
+    /// Seconds dropped because the queue was full.
     lost_secs: u64,
 }
 
@@ -205,13 +204,13 @@ impl Queue {
 }
 
 impl Alerts {
-    /// None, and nobody to tell, for tests of those who show them.
+    /// Creates an instance without rules or receivers, for tests of front ends.
     #[must_use]
     pub fn none() -> Self {
         Self(Arc::default())
     }
 
-    /// Those of a configuration, with these rules.
+    /// Creates the alerts of a configuration, with these rules.
     #[must_use]
     pub fn new(config: &Config, rules: Rules) -> Self {
         let settings = &config.alerting;
@@ -233,55 +232,55 @@ impl Alerts {
         }))
     }
 
-    /// The rules in force.
+    /// Returns the active rules.
     #[must_use]
     pub fn rules(&self) -> Arc<Rules> {
         Arc::clone(&self.0.rules.read())
     }
 
-    /// The reports that rules are over.
+    /// Returns the names of the reports that rules watch.
     #[must_use]
     pub fn reports(&self) -> Vec<String> {
         let rules = self.rules();
         rules.iter().map(|it| it.entry.report.clone()).collect()
     }
 
-    /// Other rules from the next second on; those that stay keep their alerts.
+    /// Replaces the rules from the next second on; unchanged rules keep their alerts.
     pub fn replace_rules(&self, rules: Rules) {
         *self.0.rules.write() = Arc::new(rules);
     }
 
-    /// All alerts as they are.
+    /// Returns the current view.
     #[must_use]
     pub fn view(&self) -> Arc<View> {
         Arc::clone(&self.0.view.read())
     }
 
-    /// Who is told.
+    /// Returns the receivers.
     #[must_use]
     pub fn receivers(&self) -> &[Receiver] {
         &self.0.receivers
     }
 
-    /// Where people find the page of this daemon.
+    /// Returns the base URL of this daemon's page.
     #[must_use]
     pub fn page(&self) -> &str {
         &self.0.page
     }
 
-    /// Whether silences are there after a restart.
+    /// Returns true if silences survive a restart.
     #[must_use]
     pub fn persistent(&self) -> bool {
         self.0.is_persistent
     }
 
-    /// The silences that hold now.
+    /// Returns the silences in force.
     #[must_use]
     pub fn silences(&self, now: u64) -> Vec<Silence> {
         self.0.silences.lock().at(now).cloned().collect()
     }
 
-    /// Adds a silence; `None`: there are too many.
+    /// Adds a silence; returns `None` if there are too many.
     #[must_use]
     pub fn silence(&self, silence: Silence, now: u64) -> Option<Silence> {
         let added = self.0.silences.lock().add(silence, now);
@@ -289,7 +288,7 @@ impl Alerts {
         added
     }
 
-    /// Ends a silence; false when there is none of that number.
+    /// Ends a silence; returns false if no silence has this number.
     #[must_use]
     pub fn end_silence(&self, id: u64) -> bool {
         let ended = self.0.silences.lock().end(id);
@@ -297,8 +296,8 @@ impl Alerts {
         ended
     }
 
-    /// How many alerts are in a state, by name and severity: `silenced` is one beside those of the
-    /// table.
+    /// Counts alerts by name, state and severity. `silenced` is reported as a state of its own, in
+    /// addition to those of the state table.
     #[must_use]
     pub fn counts(&self) -> BTreeMap<(String, &'static str, String), u64> {
         let mut counts = BTreeMap::new();
@@ -323,7 +322,7 @@ impl Alerts {
         self.0.changed.store(true, Ordering::Relaxed);
     }
 
-    /// The page of an alert's row.
+    /// Returns the link to the page of an alert's row.
     fn link(&self, rule: &Rule, key: &RowKey) -> String {
         let report = utf8_percent_encode(&rule.entry.report, NON_ALPHANUMERIC);
         let Some(key) = key.as_deref().filter(|it| !it.is_empty()) else {

@@ -1,14 +1,15 @@
-//! Objectives: which part of the requests was good, how fast the budget for others burns, and what
-//! is left of it.
+//! Objectives: the required share of good requests, the rate at which the error budget burns, and
+//! the budget that is left.
 //!
 //! ```text
 //!   b = 1 - objective      burn = (bad / total) / b      left = 1 - bad / (b x total), over the period
 //! ```
 //!
-//! Two windows of each of [`BURNS`] must exceed its burn rate: the long one says that it matters,
-//! the short one that it goes on. Sums are whole numbers, so what is compared is exact. The far end
-//! of a window of up to an hour is exact to the second, that of 6 h to 10 s, of 3 d to a minute, of
-//! the period to an hour. Bounded: [`BYTES_MAX`] an objective. Pure: no clock, no thread.
+//! Both windows of a pair in [`BURNS`] must exceed its burn rate: the long one shows that the
+//! problem matters, the short one that it still goes on. Sums are integers, so comparisons are
+//! exact. The far end of a window of up to an hour is exact to the second, that of 6 h to 10 s, of
+//! 3 d to a minute, and of the period to an hour. Bounded by [`BYTES_MAX`] per objective. Pure: no
+//! clock, no thread.
 
 #[cfg(test)]
 mod tests;
@@ -23,25 +24,26 @@ use crate::limits::SLO_PERIOD_SECS_MAX;
 use crate::report::definition::{Definition, Field, Filter, KeySource, Pattern};
 use crate::report::totals::Totals;
 
-/// Of so many requests [`SloEntry::budget`] may be bad.
+/// Denominator of [`SloEntry::budget`]: the budget is the number of bad requests allowed in this
+/// many.
 const WHOLE: u128 = 100_000;
-/// Bad requests in the long window below which nothing is said.
+/// Fewest bad requests in the long window for an alert.
 const BAD_MIN: u64 = 5;
 
-/// A burn rate at which somebody is told.
+/// A burn rate that raises an alert.
 #[derive(Debug, PartialEq, Eq)]
 pub struct BurnRate {
-    /// Of the alert.
+    /// Severity of the alert.
     pub severity: &'static str,
-    /// The windows, seconds.
+    /// Long window, seconds.
     pub long: u64,
-    /// Ends soon after it is over.
+    /// Short window, seconds: ends the alert soon after the problem is over.
     pub short: u64,
-    /// In tenths.
+    /// Threshold in tenths.
     tenths: u64,
 }
 
-/// Those of the SRE workbook.
+/// The pairs recommended by Google's SRE Workbook.
 pub const BURNS: [BurnRate; 3] = [
     burn("page", 3_600, 300, 144),
     burn("page", 21_600, 1_800, 60),
@@ -58,13 +60,13 @@ const fn burn(severity: &'static str, long: u64, short: u64, tenths: u64) -> Bur
 }
 
 impl BurnRate {
-    /// The rate above which both windows must be.
+    /// Returns the burn rate that both windows must exceed.
     #[must_use]
     pub fn threshold(&self) -> f64 {
         self.tenths as f64 / 10.0
     }
 
-    /// In words.
+    /// Returns a description in words.
     #[must_use]
     pub fn words(&self) -> String {
         let (long, short) = (secs(self.long), secs(self.short));
@@ -72,8 +74,7 @@ impl BurnRate {
     }
 }
 
-/// Steps that sums are kept in: their length and windows, seconds. The last one is for the period
-/// too.
+/// Step lengths with the windows summed at each, seconds. The last one also serves the period.
 const STEPS: [(u64, &[u64]); 4] = [
     (1, &[300, 1_800, 3_600]),
     (10, &[21_600]),
@@ -81,25 +82,26 @@ const STEPS: [(u64, &[u64]); 4] = [
     (3_600, &[]),
 ];
 
-/// What an objective takes at most.
+/// Maximum memory of an objective, bytes.
 pub const BYTES_MAX: usize =
     size_of::<Count>() * (3_600 + 2_160 + 4_320 + (SLO_PERIOD_SECS_MAX / 3_600) as usize) * 2;
 
-/// Requests, and which of them were not good.
+/// Requests counted, and how many of them were bad.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Count {
-    /// Seconds in which they were counted.
+    /// Seconds in which requests were counted.
     pub covered_secs: u64,
-    /// All.
+    /// All requests.
     pub total: u64,
-    /// Those that took too long; where errors are told apart, without these.
+    /// Requests that took too long; excludes errors if the two are told apart.
     pub slow: u64,
-    /// Those with an error.
+    /// Requests with an error.
     pub errors: u64,
 }
 
 impl Count {
-    /// Those that were not good, at most: an error may have been slow too.
+    /// Returns the number of bad requests. This is an upper bound, because an error may also have
+    /// been slow.
     #[must_use]
     pub fn bad(&self) -> u64 {
         self.total.min(self.slow + self.errors)
@@ -124,17 +126,18 @@ impl SubAssign<&Self> for Count {
     }
 }
 
-/// An objective over a report that there is.
+/// An objective bound to an existing report.
 #[derive(Debug)]
 pub struct Objective {
-    /// What was configured.
+    /// Its configuration.
     pub entry: SloEntry,
-    /// The report as it is defined.
+    /// Definition of the report.
     pub report: Definition,
     conditions: Conditions,
-    /// A good request takes less, microseconds: where history by the hour tells times apart.
+    /// Shortest time of a slow request, microseconds, rounded to a boundary at which hourly history
+    /// tells times apart.
     slow_from_us: Option<u64>,
-    /// Whether slow requests and errors are told apart.
+    /// True if slow requests and errors are told apart.
     pub is_exact: bool,
 }
 
@@ -154,7 +157,7 @@ impl Objective {
         }
     }
 
-    /// Whether what was counted for one counts for the other.
+    /// Returns true if requests counted for one are valid for the other.
     #[must_use]
     pub fn counts_as(&self, other: &Self) -> bool {
         let what = |it: &Self| (it.entry.good_us, it.entry.period, it.is_exact);
@@ -164,14 +167,15 @@ impl Objective {
             && self.report == other.report
     }
 
-    /// Whether it looks at a row; `(other)` may be any.
+    /// Returns true if the objective counts this row. `(other)` may contain any key, so only an
+    /// objective without conditions counts it.
     #[must_use]
     pub fn concerns(&self, key: &[u8], is_other: bool) -> bool {
         let fits = || super::rule::fits(&self.conditions, key);
         self.conditions.is_empty() || !is_other && fits()
     }
 
-    /// What a row counts for. Nothing if its times are wanted and not known.
+    /// Counts a row's requests. Returns an empty count if times are needed but unknown.
     #[must_use]
     pub fn count(&self, totals: &Totals, times: Option<impl Iterator<Item = (u32, u64)>>) -> Count {
         let slow = match (self.slow_from_us, times) {
@@ -195,7 +199,7 @@ impl Objective {
         }
     }
 
-    /// The rate at which a budget burns; `None`: there were no requests.
+    /// Returns the rate at which the budget burns, or `None` without requests.
     #[must_use]
     pub fn burn(&self, count: &Count) -> Option<f64> {
         let budget = u128::from(count.total) * u128::from(self.entry.budget);
@@ -203,7 +207,7 @@ impl Objective {
         (budget > 0).then(|| bad as f64 / budget as f64)
     }
 
-    /// Whether both windows burn faster.
+    /// Tests whether both windows exceed the rate.
     fn holds(&self, rate: &BurnRate, long: &Count, short: &Count) -> Truth {
         let is_covered = |count: &Count, secs: u64| count.covered_secs * 2 >= secs;
         let is_known = is_covered(long, rate.long)
@@ -221,13 +225,13 @@ impl Objective {
         }
     }
 
-    /// The part that shall be good, percent.
+    /// Returns the required share of good requests, percent.
     #[must_use]
     pub fn percent(&self) -> f64 {
         (WHOLE - u128::from(self.entry.budget)) as f64 / 1_000.0
     }
 
-    /// What is good, in words.
+    /// Describes a good request in words.
     #[must_use]
     pub fn words(&self) -> String {
         let entry = &self.entry;
@@ -243,7 +247,7 @@ impl Objective {
         format!("{percent}% of the requests of {report}{rows} {good}, over {period}")
     }
 
-    /// Burn rates of a severity, and which of them cannot be reached.
+    /// Describes the burn rates of a severity, and names those that cannot be reached.
     #[must_use]
     pub fn burn_words(&self, severity: &str) -> String {
         let rates = BURNS.iter().filter(|it| it.severity == severity);
@@ -258,24 +262,24 @@ impl Objective {
     }
 }
 
-/// How a budget burns over two windows.
+/// Burn of a budget over a pair of windows.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Burn {
-    /// Which.
+    /// The threshold.
     pub rate: &'static BurnRate,
-    /// Over the long window; `None`: no requests.
+    /// Over the long window; `None` without requests.
     pub long: Option<f64>,
-    /// Over the short one.
+    /// Over the short window; `None` without requests.
     pub short: Option<f64>,
-    /// Whether both exceed it.
+    /// Whether both windows exceed the threshold.
     pub truth: Truth,
 }
 
-/// Counts of steps of one length, and their sums over windows.
+/// Counts in steps of one length, and their sums over windows.
 #[derive(Debug)]
 struct Steps {
     secs: u64,
-    /// Lengths in steps, and sums of the steps that are over.
+    /// Length in steps of each window, and the sum of its completed steps.
     windows: Vec<(usize, Count)>,
     longest: usize,
     over: VecDeque<Count>,
@@ -313,16 +317,16 @@ impl Steps {
     }
 }
 
-/// An objective, and what was counted of it over its period.
+/// An objective and the requests counted for it over its period.
 #[derive(Debug)]
 pub struct Budget {
-    /// Which.
+    /// The objective.
     pub objective: Arc<Objective>,
     steps: [Steps; 4],
 }
 
 impl Budget {
-    /// Nothing was counted yet.
+    /// Creates an empty budget.
     #[must_use]
     pub fn new(objective: Arc<Objective>) -> Self {
         let period = [objective.entry.period];
@@ -333,17 +337,18 @@ impl Budget {
         Self { objective, steps }
     }
 
-    /// Counts requests of the running second.
+    /// Adds requests of the running second.
     pub fn gain(&mut self, count: &Count) {
         self.steps.iter_mut().for_each(|it| it.running += count);
     }
 
-    /// A second is over: `now` of the stream have passed.
+    /// Ends a second: `now` seconds of the stream have passed.
     pub fn pass(&mut self, now: u64) {
         self.steps.iter_mut().for_each(|it| it.pass(now));
     }
 
-    /// What was counted in the last `secs` seconds, one of the windows or the period.
+    /// Returns the count of the last `secs` seconds, which must be one of the windows or the
+    /// period.
     #[must_use]
     pub fn window(&self, secs: u64) -> Count {
         let found = self.steps.iter().find_map(|steps| {
@@ -356,7 +361,7 @@ impl Budget {
         found.unwrap_or_default()
     }
 
-    /// What was counted in the period.
+    /// Returns the count of the period.
     #[must_use]
     pub fn period(&self) -> Count {
         let steps = &self.steps[3];
@@ -365,7 +370,7 @@ impl Budget {
         count
     }
 
-    /// How it burns.
+    /// Returns the burn over each pair of windows.
     #[must_use]
     pub fn burns(&self) -> [Burn; 3] {
         BURNS.each_ref().map(|rate| {
@@ -380,7 +385,7 @@ impl Budget {
         })
     }
 
-    /// What was left of the budget of the whole period at the end of each of its hours.
+    /// Returns, for each hour of the period, the part of the period's budget left at its end.
     #[must_use]
     pub fn course(&self) -> Vec<Option<f64>> {
         let all = self.period();
@@ -396,8 +401,8 @@ impl Budget {
     }
 }
 
-/// Whether somebody of this severity is to be told, and the fastest rate that says so: any of its
-/// pairs will do.
+/// Decides whether to alert at `severity`: one pair of windows over its threshold is enough. Also
+/// returns the highest burn rate among these pairs.
 #[must_use]
 pub fn verdict(burns: &[Burn], severity: &str) -> (Truth, Option<f64>) {
     let of_severity = || burns.iter().filter(|it| it.rate.severity == severity);

@@ -1,13 +1,13 @@
-//! Who is told: Alertmanagers and a webhook, each by the difference between what is and what it has
-//! confirmed.
+//! Receivers of notifications: Alertmanagers and a webhook. Each is sent the difference between the
+//! present alerts and those it has confirmed.
 //!
 //! ```text
-//!   alerts as they are  -(what it was told)->  messages, 64 a POST  -(2xx)->  what it was told
+//!   present alerts  -(minus confirmed)->  messages, 64 a POST  -(2xx)->  confirmed
 //! ```
 //!
-//! There is no queue of events, so nothing is lost while a receiver is away and nothing is told
-//! twice after a restart: what it has confirmed is kept with the state. Each has a thread of its
-//! own, where it waits for answers; a slow one holds up nobody.
+//! There is no queue of events, so nothing is lost while a receiver is unreachable. The confirmed
+//! alerts are saved with the state, so a restart repeats nothing. Each receiver has a thread of its
+//! own that waits for its answers; a slow receiver delays no other.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,60 +25,60 @@ use super::{Alert, Alerts};
 use crate::clock::Clock;
 use crate::shutdown::Shutdown;
 
-/// Alerts of one POST.
+/// Maximum number of alerts in a POST.
 const BATCH: usize = 64;
-/// Longest wait for an answer.
+/// Timeout of a POST.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
-/// How often it is looked whether there is something to tell.
+/// Interval between checks for something to send.
 const PERIOD: Duration = Duration::from_millis(100);
-/// Longest wait after a failure, milliseconds.
+/// Longest delay before a retry, milliseconds.
 const RETRY_MS_MAX: u64 = 60_000;
 
-/// What a receiver speaks.
+/// Protocol of a receiver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Protocol {
     /// Alertmanager's API, version 2.
     Alertmanager,
-    /// A POST of JSON in the form of Alertmanager's own webhooks.
+    /// JSON by POST, in the format of Alertmanager's own webhooks.
     Webhook,
 }
 
-/// What a receiver was told of an alert.
+/// The last confirmed message about an alert.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Told {
     labels: BTreeMap<String, String>,
     annotations: BTreeMap<String, String>,
     link: String,
     started: u64,
-    /// 0: it fires.
+    /// End, unix seconds; 0 while the alert fires.
     ended: u64,
-    /// When it was told last, unix seconds.
+    /// Time of the last message, unix seconds.
     at: u64,
 }
 
-/// By labels, as text.
+/// Confirmed messages by the alert's labels as text.
 pub type ToldAlerts = BTreeMap<String, Told>;
 
 /// A receiver.
 #[derive(Debug)]
 pub struct Receiver {
-    /// What it speaks.
+    /// Its protocol.
     pub protocol: Protocol,
-    /// Its URL, as it was configured.
+    /// Its URL, as configured.
     pub url: String,
-    /// Seconds after which an alert that fires is sent again.
+    /// Interval at which a firing alert is sent again, seconds.
     period: u64,
-    /// What it has confirmed.
+    /// Messages it has confirmed.
     pub told: Mutex<ToldAlerts>,
-    /// Alerts that it has taken.
+    /// Alerts accepted.
     pub sent: AtomicU64,
-    /// Those that it refused.
+    /// Alerts refused.
     pub refused: AtomicU64,
-    /// Attempts that failed and are repeated.
+    /// Failed attempts, which are retried.
     pub failed: AtomicU64,
 }
 
-/// One thing to tell.
+/// A message about one alert.
 #[derive(Debug, Clone, PartialEq)]
 struct Message {
     id: String,
@@ -87,7 +87,7 @@ struct Message {
     reason: String,
 }
 
-/// What came of a POST.
+/// Result of a POST.
 enum Outcome {
     Taken,
     Refused(String),
@@ -95,7 +95,7 @@ enum Outcome {
 }
 
 impl Receiver {
-    /// One that has been told nothing yet.
+    /// Creates a receiver that has confirmed nothing yet.
     #[must_use]
     pub fn new(protocol: Protocol, url: &str, period: Duration) -> Self {
         Self {
@@ -109,7 +109,8 @@ impl Receiver {
         }
     }
 
-    /// What is to be told now: ends first. What need not be told any more is forgotten.
+    /// Returns the messages to send now, ends first. Forgets confirmations that are no longer
+    /// needed.
     fn due(&self, alerts: &[Alert], now: u64) -> Vec<Message> {
         let is_webhook = self.protocol == Protocol::Webhook;
         let mut told = self.told.lock();
@@ -119,7 +120,7 @@ impl Receiver {
             .iter()
             .filter(|it| it.episode.phase != Phase::Pending)
         {
-            // One that fires goes before one of the same labels that is over.
+            // A firing alert takes precedence over a resolved one with the same labels.
             let place = wanted.entry(alert.id()).or_insert(alert);
             if alert.episode.phase == Phase::Firing {
                 *place = alert;
@@ -149,7 +150,7 @@ impl Receiver {
                     ends.push(alert.message(id, episode.ended, now));
                 }
                 _ if is_same => {}
-                // It was over before anything was sent.
+                // The alert was over before anything was sent.
                 _ if is_webhook && alert.silenced_by.is_none() => {
                     ends.push(alert.message(id, episode.ended, now));
                 }
@@ -165,7 +166,7 @@ impl Receiver {
                 return true;
             }
             if it.ended == 0 {
-                // Its rule is gone, or has other labels.
+                // The rule was removed, or its labels changed.
                 ends.push(it.ended(id, now, "rule"));
             }
             it.ended == 0 || now < it.ended + RESOLVED_SECS
@@ -175,7 +176,7 @@ impl Receiver {
         ends
     }
 
-    /// It knows now.
+    /// Records that the receiver confirmed these messages.
     fn confirm(&self, messages: Vec<Message>, now: u64) {
         let mut told = self.told.lock();
         for Message { id, told: it, .. } in messages {
@@ -183,7 +184,8 @@ impl Receiver {
         }
     }
 
-    /// Tells a receiver that takes everything: when each was over, 0 for one that fires.
+    /// Acts as a receiver that accepts everything; returns the end of each alert sent, 0 for a
+    /// firing one.
     #[cfg(test)]
     pub(super) fn tell(&self, alerts: &[Alert], now: u64) -> Vec<u64> {
         let messages = self.due(alerts, now);
@@ -207,7 +209,7 @@ impl Receiver {
         }
     }
 
-    /// Tells it what there is to tell until a stop is asked for.
+    /// Sends messages until shutdown.
     pub fn run(&self, alerts: &Alerts, clock: &dyn Clock, stop: &Shutdown) {
         let agent = Agent::config_builder()
             .http_status_as_error(false)
@@ -267,7 +269,7 @@ impl Receiver {
     }
 }
 
-/// Sends a body and waits for the answer.
+/// Posts a body and waits for the answer.
 fn post(agent: &Agent, url: &str, body: String) -> Outcome {
     let sent = agent
         .post(url)
@@ -284,7 +286,7 @@ fn post(agent: &Agent, url: &str, body: String) -> Outcome {
 }
 
 impl Alert {
-    /// Its labels as one text.
+    /// Returns the labels as one text.
     fn id(&self) -> String {
         json!(self.labels).to_string()
     }

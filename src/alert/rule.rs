@@ -1,8 +1,8 @@
-//! Rules: `[[alert]]` and `[[slo]]` entries over the reports that there are.
+//! Rules: `[[alert]]` and `[[slo]]` entries bound to existing reports.
 //!
-//! Made at start, by a reload and by `pinbad check`, which refuse what names a report, a key or a
-//! column that is not there. A rule judges the rows of a window; what becomes of its alerts is
-//! `state`.
+//! Built at start, on reload and by `pinbad check`; an entry that names an unknown report, key or
+//! column is refused. A rule judges the rows of a window; `state` turns these judgements into
+//! alerts.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,42 +18,42 @@ use crate::report::row_key::key_texts;
 use crate::report::totals::Totals;
 use crate::report::{DefinedBy, key_names};
 
-/// Requests below which nothing is said, unless a rule says otherwise.
+/// Default for the fewest requests that are judged.
 const MIN_REQUESTS: u64 = 30;
 
-/// A rule, ready to judge rows.
+/// A rule that is ready to judge rows.
 #[derive(Debug)]
 pub struct Rule {
-    /// What was configured.
+    /// Its configuration.
     pub entry: AlertEntry,
-    /// The report as it is defined, to tell whether a watched one is the same.
+    /// Definition of the report, to check that a watched one is the same.
     pub report: Definition,
-    /// With all columns that the condition names.
+    /// The same definition with all columns that the condition names.
     definition: Definition,
-    /// The names of its keys, and what they are called as labels.
+    /// Names of the report's keys.
     pub keys: Vec<String>,
     labels: Vec<String>,
     conditions: Conditions,
     condition: Condition,
     has_quantiles: bool,
-    /// Requests below which nothing is said.
+    /// Fewest requests that are judged.
     pub min_requests: u64,
-    /// Seconds from one judgement to the next.
+    /// Evaluation interval, seconds.
     pub step: u64,
 }
 
-/// What a rule is about.
+/// Condition of a rule.
 #[derive(Debug)]
 enum Condition {
-    /// What a row gains.
+    /// A comparison over a row's gain holds.
     Holds(Expression),
-    /// That nothing arrived.
+    /// No requests arrived.
     Absent,
-    /// That the budget of an objective burns.
+    /// The budget of an objective burns too fast.
     Burns(Arc<Objective>),
 }
 
-/// An entry that cannot be.
+/// An invalid entry.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: {list}.{key}: {problem}")]
 pub struct RuleError {
@@ -74,54 +74,54 @@ impl RuleError {
     }
 }
 
-/// The key of an entry that is wrong, and what is.
+/// The offending key of an entry, and what is wrong with it.
 type Wrong = (&'static str, String);
-/// Conditions on keys, by their places.
+/// Conditions on keys, with the position of each key.
 pub(super) type Conditions = Vec<(usize, Pattern)>;
 
-/// Whether a condition holds.
+/// Result of a condition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Truth {
-    /// It does.
+    /// It holds.
     True,
-    /// It does not.
+    /// It does not hold.
     False,
-    /// Nothing can be said.
+    /// Too little is known to decide.
     Unknown,
 }
 
-/// What a row gained in a window.
+/// Gain of a row in a window.
 #[derive(Debug)]
 pub struct WindowRow<'a> {
     /// Its key.
     pub key: &'a [u8],
-    /// Its sums.
+    /// Sums.
     pub totals: Totals,
-    /// Its extremes.
+    /// Extremes.
     pub extremes: Extremes,
-    /// Its histogram, if a rule wants it and all of it is known.
+    /// Histogram, if a rule needs it and it is complete.
     pub(crate) histogram: Option<Histogram>,
-    /// Something that it gained found no room.
+    /// True if part of the gain was dropped for lack of memory.
     pub is_partial: bool,
 }
 
-/// What a window is known to hold beside its rows.
+/// Facts about a window beside its rows.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Window {
-    /// In how many of its seconds requests were counted.
+    /// Seconds in which requests were counted.
     pub covered_secs: u64,
-    /// Something found no row of its own.
+    /// True if some gain went to `(other)`.
     pub has_other: bool,
-    /// All rows of the report together.
+    /// Totals of all rows of the report.
     pub grand: Totals,
 }
 
 impl Rule {
-    /// The rules of a configuration over these reports: those of `[[alert]]`, then two of each
-    /// `[[slo]]`.
+    /// Builds the rules of a configuration over these reports: those of `[[alert]]`, then two for
+    /// each `[[slo]]`.
     ///
     /// # Errors
-    /// All that is wrong.
+    /// Every invalid entry.
     pub fn all(
         config: &Config,
         reports: &[(Definition, DefinedBy)],
@@ -146,7 +146,7 @@ impl Rule {
         }
     }
 
-    /// One for each severity: a page hides the ticket.
+    /// Builds one rule for each severity; a firing page suppresses the ticket.
     fn of_objective(
         slo: &SloEntry,
         reports: &[(Definition, DefinedBy)],
@@ -237,7 +237,7 @@ impl Rule {
         })
     }
 
-    /// What makes it the same rule after a change of the configuration: its alerts go on.
+    /// Returns the rule's identity; while a new configuration keeps it, alerts are kept too.
     #[must_use]
     pub fn identity(&self) -> String {
         let AlertEntry {
@@ -259,13 +259,13 @@ impl Rule {
         }
     }
 
-    /// Whether it is that something is missing.
+    /// Returns true for a rule of absence.
     #[must_use]
     pub fn is_of_absence(&self) -> bool {
         matches!(self.condition, Condition::Absent)
     }
 
-    /// The objective whose budget it watches.
+    /// Returns the objective whose budget it watches.
     #[must_use]
     pub fn objective(&self) -> Option<&Arc<Objective>> {
         match &self.condition {
@@ -281,29 +281,29 @@ impl Rule {
         }
     }
 
-    /// Whether it judges the row of this key.
+    /// Returns true if the rule judges the row of this key.
     #[must_use]
     pub fn concerns(&self, key: &[u8]) -> bool {
         fits(&self.conditions, key)
     }
 
-    /// Whether it can say something about a window that is covered for so long.
+    /// Returns true if enough seconds of the window are covered for a judgement.
     fn is_covered(&self, window: &Window) -> bool {
         window.covered_secs * 2 >= self.entry.window
     }
 
-    /// Whether histograms are looked at of a row with so many requests.
+    /// Returns true if judging a row with so many requests needs its histogram.
     #[must_use]
     pub fn wants_histogram(&self, totals: &Totals) -> bool {
         self.has_quantiles && totals.requests >= self.min_requests
     }
 
-    /// Judges rows: whether the condition holds, and the number on its left.
+    /// Judges rows: returns the result for each and the value of the left side.
     #[must_use]
     pub fn judge(&self, window: &Window, rows: &[WindowRow<'_>]) -> Vec<(Truth, Option<f64>)> {
         let covered = self.is_covered(window);
         let Some(when) = self.when().filter(|_| covered) else {
-            // Something arrived.
+            // Requests arrived.
             let truth = if covered {
                 Truth::False
             } else {
@@ -336,7 +336,7 @@ impl Rule {
         judged.collect()
     }
 
-    /// Judges a row of which the window has nothing.
+    /// Judges a row that has no gain in the window.
     #[must_use]
     pub fn judge_missing(&self, window: &Window, key: &[u8]) -> (Truth, Option<f64>) {
         if window.has_other || !self.is_covered(window) {
@@ -355,7 +355,7 @@ impl Rule {
         self.judge(window, &[nothing])[0]
     }
 
-    /// What is said of all rows without an alert of their own when none of them is wrong.
+    /// Judges the rows without an alert of their own when the condition holds for none of them.
     #[must_use]
     pub fn of_the_rest(&self, window: &Window) -> Truth {
         match self.is_covered(window) {
@@ -364,7 +364,7 @@ impl Rule {
         }
     }
 
-    /// The labels of the alert of a row; `None`: of those without one.
+    /// Returns the labels of a row's alert; `None` stands for the rows without one of their own.
     #[must_use]
     pub fn labels(&self, key: Option<&[u8]>) -> BTreeMap<String, String> {
         let entry = &self.entry;
@@ -379,12 +379,12 @@ impl Rule {
                 labels.extend(self.labels.iter().cloned().zip(texts));
             }
         }
-        // An empty one is none: Alertmanager drops it.
+        // Alertmanager drops empty labels.
         labels.retain(|_, text| !text.is_empty());
         labels
     }
 
-    /// The chart of a row that shows what it looks at: a name of `charts.toml`.
+    /// Returns the chart of the value that the rule watches: a name of `charts.toml`.
     #[must_use]
     pub fn chart(&self) -> &'static str {
         if let Condition::Burns(objective) = &self.condition {
@@ -409,7 +409,7 @@ impl Rule {
         chart
     }
 
-    /// What a value is compared with.
+    /// Returns the threshold as text.
     #[must_use]
     pub fn threshold(&self) -> String {
         match &self.condition {
@@ -421,7 +421,7 @@ impl Rule {
         }
     }
 
-    /// What is the matter with a row, in a line.
+    /// Describes the state of a row in one line.
     #[must_use]
     pub fn summary(&self, key: Option<&[u8]>, value: Option<f64>) -> String {
         let window = secs(self.entry.window);
@@ -452,7 +452,7 @@ impl Rule {
         }
     }
 
-    /// The rule in words.
+    /// Describes the rule in words.
     #[must_use]
     pub fn words(&self) -> String {
         let entry = &self.entry;
@@ -504,7 +504,7 @@ impl Rule {
     }
 }
 
-/// A number as alerts show it.
+/// Formats a number for alerts.
 #[must_use]
 pub fn shown(value: f64) -> String {
     let digits = if value.abs() < 10.0 { 4 } else { 1 };
@@ -520,7 +520,7 @@ pub(super) fn secs(secs: u64) -> String {
     exact_duration(std::time::Duration::from_secs(secs))
 }
 
-/// A report of this name whose rows can be judged.
+/// Finds a report by name whose rows can be judged.
 fn find<'a>(name: &str, reports: &'a [(Definition, DefinedBy)]) -> Result<&'a Definition, Wrong> {
     let mut all = reports.iter().map(|it| &it.0);
     let report = all.find(|it| it.name == name);
@@ -537,7 +537,7 @@ fn find<'a>(name: &str, reports: &'a [(Definition, DefinedBy)]) -> Result<&'a De
     })
 }
 
-/// The names of a report's keys, and these conditions on them.
+/// Returns the names of a report's keys, and the parsed conditions on them.
 fn conditions(texts: &[String], report: &Definition) -> Result<(Vec<String>, Conditions), Wrong> {
     let keys = key_names(report);
     let read = texts.iter().map(|text| condition(text, &keys));
@@ -545,7 +545,7 @@ fn conditions(texts: &[String], report: &Definition) -> Result<(Vec<String>, Con
     Ok((keys, read.map_err(|problem| ("where", problem))?))
 }
 
-/// Whether a key meets all of these.
+/// Returns true if a key meets all conditions.
 pub(super) fn fits(conditions: &[(usize, Pattern)], key: &[u8]) -> bool {
     conditions.iter().all(|(at, pattern)| {
         let text = key_texts(key).nth(*at).unwrap_or_default();
@@ -553,7 +553,7 @@ pub(super) fn fits(conditions: &[(usize, Pattern)], key: &[u8]) -> bool {
     })
 }
 
-/// `KEY=text`, `KEY!=text` or `KEY=prefix*`.
+/// Parses `KEY=text`, `KEY!=text` or `KEY=prefix*`.
 fn condition(text: &str, keys: &[String]) -> Result<(usize, Pattern), String> {
     let accepted = || match keys {
         [] => "none: this report has one row".to_owned(),
@@ -581,7 +581,7 @@ fn condition(text: &str, keys: &[String]) -> Result<(usize, Pattern), String> {
     Ok((at, pattern))
 }
 
-/// A key as a label, in the letters that labels may have, and not one that has another meaning.
+/// Turns a key's name into a valid label name that has no other meaning.
 fn label(key: &str, entry: &AlertEntry) -> String {
     let mut label = key.replace(|it: char| !it.is_ascii_alphanumeric(), "_");
     if !label.starts_with(|it: char| it.is_ascii_alphabetic() || it == '_') {

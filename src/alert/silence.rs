@@ -1,7 +1,7 @@
-//! Silences: alerts of which nobody is to be told for a while.
+//! Silences: suppress notifications for a while.
 //!
-//! One holds back what has not been sent. What was sent is sent again as before, and that it is
-//! over is told too.
+//! A silence holds back alerts that have not been sent yet. Alerts already sent are repeated as
+//! before, and their end is sent too.
 
 use std::collections::BTreeMap;
 
@@ -12,17 +12,17 @@ use crate::limits::SILENCES_MAX;
 /// A silence.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Silence {
-    /// Its number, which is not used again.
+    /// Number, never reused.
     pub id: u64,
-    /// Labels that an alert must have, each as it is or `prefix*`.
+    /// Labels that an alert must have: exact values or `prefix*`.
     pub matchers: BTreeMap<String, String>,
-    /// From when on, unix seconds.
+    /// Start, unix seconds.
     pub starts: u64,
-    /// Until when.
+    /// End, unix seconds.
     pub ends: u64,
-    /// Why.
+    /// Reason given.
     pub reason: String,
-    /// The user who made it; `None`: nobody had to log in.
+    /// User who created it; `None` if no login was required.
     pub author: Option<String>,
 }
 
@@ -34,7 +34,7 @@ pub struct Silences {
 }
 
 impl Silences {
-    /// Adds one under a number of its own; `None`: there are too many.
+    /// Adds a silence under a new number; returns `None` if there are too many.
     pub fn add(&mut self, mut silence: Silence, now: u64) -> Option<Silence> {
         self.list.retain(|it| it.ends > now);
         if self.list.len() >= SILENCES_MAX {
@@ -46,20 +46,20 @@ impl Silences {
         Some(silence)
     }
 
-    /// Ends one; false when there is none of that number.
+    /// Ends a silence; returns false if no silence has this number.
     pub fn end(&mut self, id: u64) -> bool {
         let before = self.list.len();
         self.list.retain(|it| it.id != id);
         self.list.len() < before
     }
 
-    /// Those that hold at a moment.
+    /// Returns the silences in force at a moment.
     pub fn at(&self, now: u64) -> impl Iterator<Item = &Silence> {
         let holds = move |it: &&Silence| it.starts <= now && now < it.ends;
         self.list.iter().filter(holds)
     }
 
-    /// The number of one that holds for an alert with these labels.
+    /// Returns the number of a silence in force that matches these labels.
     #[must_use]
     pub fn of(&self, labels: &BTreeMap<String, String>, now: u64) -> Option<u64> {
         let fits = |(name, pattern): (&String, &String)| {

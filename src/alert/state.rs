@@ -1,4 +1,4 @@
-//! What becomes of a rule's alerts: the state table, and nothing else.
+//! The state machine of a rule's alerts.
 //!
 //! ```text
 //!            true                        false                      unknown
@@ -8,9 +8,9 @@
 //!   resolved a new episode               forgotten after 15 min     as false
 //! ```
 //!
-//! [`RuleState::evaluate`] is the one function for that: the daemon calls it, `pinbad alert test`
-//! and the tests. Time is what has passed of the stream of seconds; what the wall clock shows is
-//! only written down. Bounded: [`ALERT_ROWS_MAX`] rows a rule.
+//! [`RuleState::evaluate`] is the only implementation: the daemon, `pinbad alert test` and the
+//! tests call it. Time is the time that passed in the stream of seconds; the wall clock is only
+//! recorded. Bounded by [`ALERT_ROWS_MAX`] rows per rule.
 
 use std::collections::BTreeMap;
 
@@ -19,28 +19,28 @@ use serde::{Deserialize, Serialize};
 use super::rule::{Rule, Truth, Window};
 use crate::limits::{ALERT_KNOWN_ROWS_MAX, ALERT_ROWS_MAX};
 
-/// How long an alert that is over is remembered, seconds.
+/// Time for which a resolved alert is remembered, seconds.
 pub const RESOLVED_SECS: u64 = 15 * 60;
-/// An alert without data is over after this at the earliest, seconds.
+/// Shortest time without data after which an alert is resolved, seconds.
 const NO_DATA_SECS: u64 = 10 * 60;
 
 /// A row's key, or `None` for all rows without an alert of their own.
 pub type RowKey = Option<Box<[u8]>>;
 
-/// In which state an alert is.
+/// State of an alert.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Phase {
-    /// The condition holds, not for long enough yet.
+    /// The condition holds, but not yet for long enough.
     Pending,
-    /// It has held.
+    /// The condition has held for long enough.
     Firing,
-    /// It is over.
+    /// The alert is over.
     Resolved,
 }
 
 impl Phase {
-    /// Its name.
+    /// Returns the name of the state.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -51,29 +51,29 @@ impl Phase {
     }
 }
 
-/// One row's alert, from the first time that its condition holds until it is forgotten.
+/// The alert of one row, from the first time its condition holds until it is forgotten.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Episode {
     /// Its state.
     pub phase: Phase,
-    /// When the condition began to hold, unix seconds.
+    /// Time at which the condition began to hold, unix seconds.
     pub since: u64,
-    /// When it fired.
+    /// Time at which it fired, unix seconds.
     pub started: u64,
-    /// When it was over.
+    /// Time at which it was resolved, unix seconds.
     pub ended: u64,
-    /// Why it was, if not because the condition does not hold.
+    /// Reason for its end, if other than that the condition no longer holds.
     pub reason: String,
-    /// The last number that was seen.
+    /// Last known value.
     pub value: Option<f64>,
-    /// Pending: for how long the condition held. Firing: for how long it has not held. Resolved:
-    /// for how long it has been over.
+    /// Seconds for which the condition has held (pending), has not held (firing), or since the end
+    /// (resolved).
     clock: u64,
-    /// Firing: whether the clock runs.
+    /// True if the clock of a firing alert runs.
     is_ending: bool,
-    /// For how long nothing could be said.
+    /// Seconds without a judgement.
     unknown: Option<u64>,
-    /// When the episode before this one had fired, and when it was over.
+    /// Start and end of the previous episode.
     pub before: Option<(u64, u64)>,
 }
 
@@ -82,38 +82,38 @@ pub struct Episode {
 pub struct RuleState {
     /// By row.
     pub episodes: BTreeMap<RowKey, Episode>,
-    /// Rows whose condition holds and that have no alert of their own.
+    /// Rows whose condition holds but that have no alert of their own.
     pub more: usize,
-    /// Of a rule of absence: rows that have been there.
+    /// Rows seen so far, for a rule of absence.
     pub known: BTreeMap<Box<[u8]>, ()>,
 }
 
-/// What an evaluation looks at.
+/// Time of an evaluation.
 #[derive(Debug, Clone, Copy)]
 pub struct Moment {
-    /// What the wall clock shows, unix seconds.
+    /// Wall clock, unix seconds.
     pub unix: u64,
-    /// Seconds since the evaluation before.
+    /// Seconds since the previous evaluation.
     pub passed: u64,
 }
 
-/// An alert has got into another state.
+/// A change of an alert's state.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Event {
-    /// Of which row.
+    /// The row.
     pub key: RowKey,
-    /// When, unix seconds.
+    /// Time, unix seconds.
     pub unix: u64,
-    /// What it is now; `None`: dropped or forgotten.
+    /// The new state; `None` if the alert was dropped or forgotten.
     pub phase: Option<Phase>,
 }
 
-/// A row and what was found.
+/// A row, its result and the value of the condition's left side.
 pub type Judged<'a> = (&'a [u8], Truth, Option<f64>);
 
 impl RuleState {
-    /// Takes in what was found: all rows of the window whose condition holds, and all others that
-    /// have an alert. Of a rule of absence: all rows of the window.
+    /// Applies the judgements of a window: `rows` has all rows whose condition holds and all others
+    /// that have an alert. For a rule of absence it has all rows of the window.
     pub fn evaluate(
         &mut self,
         rule: &Rule,
@@ -163,7 +163,7 @@ impl RuleState {
         self.step(rule, now, None, truth, value, events);
     }
 
-    /// Ends all alerts of a rule that is not there any more.
+    /// Ends all alerts of a rule that was removed.
     pub fn end(&mut self, unix: u64) {
         self.known.clear();
         self.episodes.retain(|_, it| it.phase != Phase::Pending);
@@ -174,7 +174,7 @@ impl RuleState {
         }
     }
 
-    /// Time passes for what is left of such a rule; whether anything is.
+    /// Advances the clocks of a removed rule's alerts; returns whether any are left.
     pub fn fade(&mut self, passed: u64) -> bool {
         self.episodes.retain(|_, it| {
             it.clock += passed;
@@ -183,7 +183,7 @@ impl RuleState {
         !self.episodes.is_empty()
     }
 
-    /// The oldest that is over goes when there are many.
+    /// Removes the longest resolved alert when there are too many.
     fn make_room(&mut self) {
         if self.episodes.len() > 2 * ALERT_ROWS_MAX {
             let over = self
@@ -211,7 +211,7 @@ impl RuleState {
             Some(episode) => episode.step(rule, now, truth, value),
         };
         let after = episode.as_ref().map(|it| it.phase);
-        // An episode that follows another at once is one more event.
+        // An episode that directly follows another is an event too.
         let is_new = episode
             .as_ref()
             .is_some_and(|it| it.since == now.unix && truth == Truth::True);

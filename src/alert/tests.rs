@@ -1,5 +1,5 @@
-//! The engine against a naive evaluator, which keeps every second of every row and looks at all of
-//! them each time; and the receivers against all that may happen between two messages.
+//! The engine against a naive evaluator that keeps every second of every row and scans all of them
+//! each time; and the receivers against every change that can occur between two messages.
 
 mod cost;
 
@@ -24,7 +24,7 @@ use crate::report::totals::Totals;
 
 const REPORT: &str = "report_by_script_name";
 
-/// What a second of a row had: requests and errors.
+/// A row's requests and errors in a second.
 type Seen = (u64, u64);
 
 fn config(text: &str) -> Config {
@@ -96,7 +96,7 @@ fn second(unix: u64, rows: &[(&str, Seen)]) -> Gain {
     }
 }
 
-/// What happened: second, script, what it is now.
+/// Events: second, script, new state.
 type Happened = Vec<(u64, String, Option<Phase>)>;
 
 fn take(engine: &mut Engine, gain: &Gain) -> Happened {
@@ -111,22 +111,22 @@ fn take(engine: &mut Engine, gain: &Gain) -> Happened {
     happened
 }
 
-/// Keeps everything, and knows the state table by heart.
+/// A naive evaluator that keeps everything and implements the state table directly.
 struct Naive {
     window: u64,
     hold: u64,
     keep: u64,
     /// By second of the stream: whether it was counted, and its rows.
     seconds: BTreeMap<u64, (bool, BTreeMap<String, Seen>)>,
-    /// By script: state, second of the stream since which it is in it, first of those with which it
-    /// may leave it, last known.
+    /// By script: state, the second of the stream at which it was entered, the first second of
+    /// those that count toward leaving it, and the last one known.
     states: BTreeMap<String, State>,
 }
 
 #[derive(Default, Clone)]
 struct State {
     phase: Option<Phase>,
-    /// Steps that count for the clock.
+    /// Steps that advance the clock.
     clock: u64,
     is_ending: bool,
     unknown: Option<u64>,
@@ -200,14 +200,14 @@ impl Naive {
     }
 }
 
-/// A number below `below`, from a seed.
+/// Returns a pseudo-random number below `below`.
 fn dice(seed: &mut u64, below: u64) -> u64 {
     *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
     (*seed >> 33) % below
 }
 
-/// Three scripts that fail now and then, gaps, lost seconds, clocks that are set, restarts: both
-/// say the same, to the second.
+/// Three scripts that fail at random, with gaps, lost seconds, changes of the wall clock and
+/// restarts: both evaluators agree to the second.
 #[test]
 fn alerts_fire_and_end_at_the_seconds_that_a_naive_evaluator_says() {
     for (seed, window, hold, keep) in [
@@ -257,7 +257,7 @@ fn alerts_fire_and_end_at_the_seconds_that_a_naive_evaluator_says() {
             }
             match quiet {
                 0 => gain.lost_secs = dice(&mut random, 900),
-                // Not watched.
+                // The report is not watched.
                 1..=20 => {
                     gain.reports.clear();
                     naive.seconds.remove(&now);
@@ -301,19 +301,19 @@ fn alerts_fire_and_end_at_the_seconds_that_a_naive_evaluator_says() {
                 _ => unix + 1,
             };
             if dice(&mut random, 400) == 0 {
-                // Reload: what the rule is about stays, so its alerts do; windows begin anew.
+                // Reload: the rule's identity stays, so its alerts stay; windows start empty.
                 engine.replace(rules.clone(), unix);
                 naive.seconds.clear();
             }
             if dice(&mut random, 2_000) == 0 {
-                // A restart, at once.
+                // An immediate restart.
                 let saved = engine.save();
                 let json = serde_json::to_string(&saved).unwrap();
                 let next = now.next_multiple_of(step);
                 engine = Engine::new(rules.clone(), 1 << 20, 1);
                 engine.restore(serde_json::from_str(&json).unwrap(), 1);
                 naive.seconds.clear();
-                // It begins with the step that begins.
+                // It starts at the beginning of a step.
                 (now, unix) = (next, next);
             }
             let begin = now.saturating_sub(window + 1);
@@ -341,10 +341,10 @@ fn a_rule_has_a_hundred_alerts_and_the_rest_is_one() {
     );
     let labels = engine.rules[0].labels(None);
     assert_eq!(labels["row"], "(more)");
-    // Who has an alert keeps it, whoever comes.
+    // A row with an alert keeps it, no matter which rows arrive.
     let rest = take(&mut engine, &second(1_001, &rows[100..]));
     assert!(rest.is_empty(), "{rest:?}");
-    // Those that are over make room for others.
+    // Resolved alerts make room for others.
     assert_eq!(take(&mut engine, &second(1_002, &rows[100..])).len(), 200);
     assert_eq!(engine.states[0].more, 50);
 }
@@ -380,7 +380,7 @@ fn what_is_absent_fires_once_it_has_been_there() {
     for unix in [3, 4] {
         assert!(take(&mut engine, &second(unix, &[])).is_empty());
     }
-    // The three seconds behind it are over: what is known of it is in the file.
+    // Three seconds later the state is in the file.
     let mut again = Engine::new(rules, 1 << 20, 1);
     again.restore(engine.save(), 0);
     let fired = |unix| vec![(unix, "/a".to_owned(), Some(Phase::Firing))];
@@ -392,7 +392,7 @@ fn what_is_absent_fires_once_it_has_been_there() {
     assert_eq!(take(&mut again, &second(6, &[])), fired(7));
     let over = take(&mut engine, &second(6, &[("/a", (1, 0))]));
     assert_eq!(over, [(7, "/a".to_owned(), Some(Phase::Resolved))]);
-    // Beside (other) nothing can be said.
+    // With gain in `(other)` nothing can be decided.
     let mut gain = second(7, &[]);
     gain.reports[0].has_other = true;
     for _ in 0..10 {
@@ -481,7 +481,7 @@ fn what_is_wrong_is_refused_by_file_line_and_key() {
     }
 }
 
-/// An alert of one rule, as it is shown.
+/// An alert of one rule, as front ends show it.
 fn alert(phase: Phase, (started, ended): (u64, u64), silenced_by: Option<u64>) -> Alert {
     let text = format!(
         "[[alert]]\nname = \"x\"\nreport = \"{REPORT}\"\nwhen = \"req_count > 5\"\nwindow = 1\nmin_requests = 0\n"
@@ -520,7 +520,7 @@ fn receivers_are_told_the_difference_once() {
         assert_eq!(told(&receiver, Some(&firing), 159), [0; 0]);
         let again = told(&receiver, Some(&firing), 160);
         assert_eq!(again.len(), usize::from(!is_webhook), "sent again");
-        // Silenced after it was sent: its end is told.
+        // Silenced after it was sent: its end is sent.
         let over = alert(Resolved, (100, 170), Some(1));
         assert_eq!(told(&receiver, Some(&over), 170), [170]);
         let again = told(&receiver, Some(&over), 230);
@@ -560,7 +560,7 @@ fn receivers_are_told_the_difference_once() {
             3_020,
         );
         assert_eq!(missed, if is_webhook { vec![3_010] } else { vec![] });
-        // Its rule goes while it fires.
+        // The rule is removed while it fires.
         assert_eq!(
             told(&receiver, Some(&alert(Firing, (4_000, 0), None)), 4_000),
             [0]

@@ -1,5 +1,5 @@
-//! The thread `alerts`: it gives the rules what the series thread has put into the queue, shows
-//! what came of it, and writes it down.
+//! The thread `alerts`: evaluates the rules over the seconds that the series thread queued,
+//! publishes the result and saves it.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -24,30 +24,30 @@ use crate::state::StateError;
 use crate::state::document::{Document, VERSION};
 use crate::state::folder::STATE;
 
-/// How often it is looked for seconds that are over.
+/// Interval between checks for completed seconds.
 const PERIOD: Duration = Duration::from_millis(100);
-/// Milliseconds between two writes.
+/// Shortest time between two saves, milliseconds.
 const SAVE_MS: u64 = 900;
-/// Clocks of alerts that are under way are written this often, milliseconds.
+/// Interval at which the clocks of running alerts are saved, milliseconds.
 const SAVE_CLOCKS_MS: u64 = 10_000;
 
-/// What is in `alerts.json`.
+/// Contents of `alerts.json`.
 #[derive(Debug, Serialize, Deserialize)]
 struct Contents {
     version: u64,
     unix: u64,
     alerts: Vec<SavedRule>,
-    /// By URL: what each was told.
+    /// Confirmed messages by the receiver's URL.
     receivers: BTreeMap<String, ToldAlerts>,
     silences: Silences,
 }
 
-/// What the thread works on.
+/// State of the thread.
 #[derive(Debug)]
 pub struct Evaluation {
     alerts: Alerts,
     engine: Engine,
-    /// Where the state is kept.
+    /// File of the state.
     document: Option<Document>,
     saved_ms: u64,
     is_failing: bool,
@@ -56,18 +56,18 @@ pub struct Evaluation {
     refilled: Vec<Arc<Objective>>,
 }
 
-/// Where the past of objectives is read.
+/// Source of an objective's past.
 pub trait Past: std::fmt::Debug + Send + Sync {
-    /// What an objective counted in a span of whole minutes, unix seconds; `None`: nothing is known
-    /// of just that span.
+    /// Returns the count of an objective over a span of whole minutes, unix seconds, or `None` if
+    /// exactly that span is not available.
     fn counted(&self, objective: &Objective, span: &Range<u64>) -> Option<Count>;
 }
 
 impl Evaluation {
-    /// With the state that is kept in `dir`, if any: what fired goes on to fire.
+    /// Restores the state kept in `dir`, if any, so that firing alerts keep firing.
     ///
     /// # Errors
-    /// When its file is there and cannot be read.
+    /// If the state file exists but cannot be read.
     pub fn open(
         alerts: Alerts,
         memory: usize,
@@ -104,7 +104,7 @@ impl Evaluation {
         Ok(evaluation)
     }
 
-    /// Evaluates until a stop is asked for.
+    /// Evaluates rules until shutdown.
     pub fn run(mut self, clock: &dyn Clock, stop: &Shutdown) {
         while !stop.requested() {
             self.turn(clock);
@@ -114,7 +114,7 @@ impl Evaluation {
         self.save(clock);
     }
 
-    /// Takes in what there is, and shows and writes what came of it.
+    /// Evaluates the queued seconds, publishes the view and saves the state.
     pub fn turn(&mut self, clock: &dyn Clock) {
         let now = clock.unix_ms() / 1_000;
         let rules = self.alerts.rules();
@@ -147,15 +147,15 @@ impl Evaluation {
         }
     }
 
-    /// Reads the past of objectives that are new here: coarser the longer ago it is, as their
-    /// windows are.
+    /// Reads the past of newly added objectives, at a resolution that coarsens with age as the
+    /// windows do.
     fn refill(&mut self, now: u64) {
         let budgets = self.engine.budgets.iter_mut();
         let is_known =
             |it: &Arc<Objective>| self.refilled.iter().any(|known| Arc::ptr_eq(known, it));
         for budget in budgets.filter(|it| !is_known(&it.objective)) {
             let objective = Arc::clone(&budget.objective);
-            // One that stayed over a reload has its past.
+            // An objective kept across a reload has its past already.
             let is_empty = budget.period() == Count::default();
             let minute = now - now % 60;
             let mut at = minute.saturating_sub(objective.entry.period);
@@ -168,7 +168,7 @@ impl Evaluation {
                     (u64::MAX, 21_600),
                 ];
                 let step = steps.iter().find(|it| ago <= it.0).map_or(60, |it| it.1);
-                // Of the running minute history has what came before now.
+                // Of the running minute, history has only the part before now.
                 let end = match at < minute {
                     true => (at - at % step + step).min(minute),
                     false => at + 60,
@@ -187,7 +187,7 @@ impl Evaluation {
         self.refilled = known.collect();
     }
 
-    /// Makes the view.
+    /// Publishes the view.
     fn show(&self, now: u64) {
         let silences = self.alerts.0.silences.lock().clone();
         let alerts = self.engine.alerts().map(|(rule, key, episode)| {

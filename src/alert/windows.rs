@@ -1,13 +1,13 @@
-//! What the rows of a report gained in the windows of rules.
+//! Gains of a report's rows over the windows of rules.
 //!
 //! ```text
 //!   seconds -> running step -> frames of a row, one a step, up to the longest window
 //!                                |<---- a window: its sums are kept, its histogram is added up when a rule asks ---->|
 //! ```
 //!
-//! One [`Windows`] for each report and step. Only rows that a rule concerns are kept, in the memory
-//! of [`Room`]: what finds none makes its row unknown for as long as the longest window is. Owned
-//! by the thread that evaluates.
+//! One [`Windows`] for each report and step. Only rows that a rule selects are kept, within the
+//! memory of [`Room`]. A row whose gain does not fit is unknown for the length of the longest
+//! window. Owned by the thread that evaluates.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -21,17 +21,17 @@ use crate::report::gain::{EncodedGain, Sum};
 use crate::report::reading::Extremes;
 use crate::report::totals::Totals;
 
-/// What a row takes beside its key, with its place in a table.
+/// Size of a row beside its key, including its place in a hash table.
 const ROW_BYTES: usize = 2 * size_of::<Row>();
-/// What a frame takes beside its bytes, with what the allocator adds.
+/// Size of a frame beside its encoded bytes, including the allocator's overhead.
 const FRAME_BYTES: usize = size_of::<Frame>() + 16;
 
-/// Bytes for all windows.
+/// Memory budget of all windows.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Room {
-    /// Taken.
+    /// Bytes in use.
     pub used: usize,
-    /// All.
+    /// Maximum, bytes.
     pub max: usize,
 }
 
@@ -43,29 +43,29 @@ impl Room {
     }
 }
 
-/// What a row gained in a second.
+/// Gain of a row in a second.
 #[derive(Debug, Clone)]
 pub struct RowGain {
     /// Its id.
     pub id: u64,
     /// Its key.
     pub key: Box<[u8]>,
-    /// Sums and histogram, packed.
+    /// Encoded sums and histogram.
     pub packed: Box<[u8]>,
     /// Its extremes.
     pub extremes: Extremes,
 }
 
-/// What a report gained in a second: rows that a rule concerns, and what is known of all.
+/// Gain of a report in a second: the rows that a rule selects, and totals of all rows.
 #[derive(Debug, Clone, Default)]
 pub struct ReportGain {
     /// Its name.
     pub report: String,
     /// Its rows.
     pub rows: Vec<RowGain>,
-    /// All rows together.
+    /// Totals of all rows.
     pub grand: Totals,
-    /// Something found no row of its own.
+    /// True if some gain went to `(other)`.
     pub has_other: bool,
 }
 
@@ -80,18 +80,18 @@ struct Frame {
 #[derive(Debug)]
 struct Row {
     key: Box<[u8]>,
-    /// Rules that it concerns, by their places among those of its windows.
+    /// Rules that select the row, as indexes into those of its windows.
     rules: Box<[u32]>,
     frames: VecDeque<Frame>,
-    /// The step that is not over.
+    /// Gain of the running step.
     running: Option<(Sum, Extremes)>,
-    /// Of each window: its first frame, and its sums.
+    /// For each window, the index of its first frame, and its sums.
     windows: Box<[(usize, Totals)]>,
-    /// Something that it gained up to this step is missing.
+    /// Step up to which the row is incomplete, because some of its gain did not fit.
     partial_until: u64,
 }
 
-/// What is known of a step beside rows.
+/// Facts about a step beside its rows.
 #[derive(Debug, Clone, Copy, Default)]
 struct StepOf {
     covered_secs: u64,
@@ -99,28 +99,28 @@ struct StepOf {
     grand: Totals,
 }
 
-/// The windows of one report that are looked at every so many seconds.
+/// The windows over one report that share an evaluation interval.
 #[derive(Debug)]
 pub struct Windows {
-    /// Of which report.
+    /// Name of the report.
     pub report: String,
-    /// Seconds.
+    /// Evaluation interval, seconds.
     pub step: u64,
-    /// Places of the rules, and which of the windows each looks at.
+    /// Index of each rule, and of the window it uses.
     rules: Vec<(usize, usize)>,
-    /// Lengths in steps, the longest last.
+    /// Lengths in steps, in ascending order.
     lengths: Vec<u64>,
     rows: HashMap<u64, Row, ahash::RandomState>,
-    /// Those that are over, the newest last.
+    /// Completed steps, newest last.
     steps: VecDeque<StepOf>,
     running: StepOf,
-    /// Steps that are over.
+    /// Number of completed steps.
     over: u64,
 }
 
 impl Windows {
-    /// Those of these rules, which are about one report and have one step (`step`, which may be
-    /// longer than their own).
+    /// Creates windows for these rules, which watch one report. `step` may be longer than the
+    /// rules' own.
     #[must_use]
     pub fn new(report: &str, step: u64, rules: &[(usize, &Rule)]) -> Self {
         let length = |rule: &Rule| rule.entry.window.div_ceil(step).max(1);
@@ -140,7 +140,7 @@ impl Windows {
         }
     }
 
-    /// Takes in what was gained in the running step.
+    /// Adds the gain of the running step.
     pub fn gain(&mut self, gained: &ReportGain, all: &[Arc<Rule>], room: &mut Room) {
         self.running.grand += &gained.grand;
         self.running.has_other |= gained.has_other;
@@ -160,7 +160,7 @@ impl Windows {
                     continue;
                 }
                 if !room.take(ROW_BYTES + 2 * key.len()) {
-                    // As if it were among the others.
+                    // Treated as if it had gone to `(other)`.
                     self.running.has_other = true;
                     continue;
                 }
@@ -187,8 +187,8 @@ impl Windows {
         }
     }
 
-    /// Time has passed, of which so many seconds were counted; `is_end`: the step is over. Gives
-    /// that back.
+    /// Advances the time, of which `covered` seconds were counted. If `is_end`, completes the step.
+    /// Returns `is_end`.
     pub fn pass(&mut self, covered: u64, is_end: bool, room: &mut Room) -> bool {
         self.running.covered_secs += covered;
         if !is_end {
@@ -238,7 +238,7 @@ impl Windows {
         true
     }
 
-    /// What is known of a window of so many steps.
+    /// Returns the facts about the last `length` steps.
     fn window(&self, length: u64) -> Window {
         let steps = self.steps.iter().rev().take(length as usize);
         let mut window = Window::default();
@@ -250,8 +250,8 @@ impl Windows {
         window
     }
 
-    /// Lets each of its rules judge what it concerns: gives the place of the rule, the window and
-    /// what was found.
+    /// Has each rule judge the rows it selects; passes on the rule's index, the window and the
+    /// judgements.
     pub fn judge(
         &self,
         all: &[Arc<Rule>],
@@ -270,7 +270,7 @@ impl Windows {
                 let (at, which) = self.rules[place];
                 let (rule, (first, totals)) = (&all[at], &row.windows[which]);
                 let is_there = *first < row.frames.len() || row.partial_until > self.over;
-                // Of others nothing can be said, and nothing has been.
+                // The others cannot be decided and have no alert.
                 let matters = rule.is_of_absence()
                     || totals.requests >= rule.min_requests
                     || keys[place].contains(&*row.key);
@@ -303,7 +303,7 @@ impl Windows {
         }
     }
 
-    /// Adds how many rows each rule concerns now.
+    /// Adds the number of rows that each rule selects now.
     pub fn count(&self, rows: &mut [usize]) {
         let rules = self.rows.values().flat_map(|it| &it.rules);
         rules.for_each(|place| rows[self.rules[*place as usize].0] += 1);
@@ -322,7 +322,7 @@ impl Row {
             let mut sum = Sum::default();
             frames().for_each(|it| sum.add(EncodedGain(&it.packed)));
             let counts = sum.histogram().map(Histogram::iter);
-            // Without one, some of it had found no room before it came here.
+            // Without one, some of the gain was dropped before it got here.
             is_partial = counts.is_none();
             histogram = counts.map(|counts| {
                 let mut all = Histogram::new();

@@ -1,10 +1,10 @@
-//! OTLP over HTTP: bodies with spans, for an `[[otlp_input]]`.
+//! OTLP over HTTP: receives bodies with spans for an `[[otlp_input]]` entry.
 //!
-//! Connections, TLS and logins are those of the HTTP side; every user may send. What is here are
-//! the rules of the protocol: which requests are taken, how bodies are packed, and the form of
-//! answers. A web page of another site cannot send any: browsers ask first whether they may send
-//! such a content type, and are told nothing. Bodies that are received at once are bounded in
-//! bytes, and decoded on the threads that move bytes, of which there are two.
+//! Connections, TLS and logins are those of the HTTP side; every user may send. This module has the
+//! rules of the protocol: which requests are accepted, how bodies are compressed, and how answers
+//! are encoded. A web page of another site cannot send spans: browsers first ask whether they may
+//! send such a content type, and get no permission. The bodies being received are bounded in bytes
+//! and decoded on the two I/O threads.
 
 use std::io::Read as _;
 use std::net::{IpAddr, Ipv6Addr};
@@ -31,18 +31,18 @@ use crate::limits::{OTLP_BODY_BYTES_MAX, OTLP_UNPACKED_BYTES_MAX};
 const PROTOBUF: &str = "application/x-protobuf";
 const JSON: &str = "application/json";
 
-/// Bodies are counted in pieces of so many bytes while they are received.
+/// Unit in which bodies being received are accounted, bytes.
 const PIECE_BYTES: usize = 4 << 10;
 
-/// What every request is taken with.
+/// State shared by all requests.
 struct Intake {
     source: Arc<Source>,
     settings: HttpSettings,
-    /// Pieces of bodies that may be received now.
+    /// Units of bodies that may be received now.
     pieces: Semaphore,
 }
 
-/// A request that is not taken.
+/// A refused request.
 struct Refused {
     reason: BodyRefusal,
     detail: String,
@@ -64,7 +64,7 @@ impl Refused {
     }
 }
 
-/// Status over HTTP, and code of gRPC.
+/// Returns the HTTP status and the gRPC code of a reason.
 const fn codes(reason: BodyRefusal) -> (StatusCode, i32) {
     match reason {
         BodyRefusal::Unauthorized => (StatusCode::UNAUTHORIZED, 16),
@@ -80,7 +80,7 @@ const fn codes(reason: BodyRefusal) -> (StatusCode, i32) {
     }
 }
 
-/// The service behind every connection.
+/// Builds the router of an input.
 pub(super) fn router(source: Arc<Source>, settings: &HttpSettings) -> Router {
     let intake = Intake {
         source,
@@ -133,7 +133,7 @@ fn header(head: &Parts, name: HeaderName) -> &str {
         .trim()
 }
 
-/// What a body says it is.
+/// Returns the encoding that the headers declare.
 fn form(head: &Parts) -> Option<Form> {
     let given = header(head, CONTENT_TYPE).split(';').next();
     let given = given.unwrap_or_default().trim();
@@ -203,7 +203,7 @@ impl Intake {
         })
     }
 
-    /// Receives a body; other bodies may have to end first.
+    /// Receives a body; waits for others to end if too many bytes are being received.
     async fn receive(
         &self,
         body: Body,
@@ -238,7 +238,7 @@ impl Intake {
     }
 }
 
-/// What is packed, as far as it is taken.
+/// Decompresses a body up to the accepted size.
 fn unpack(packed: &[u8]) -> Result<Vec<u8>, Refused> {
     let mut unpacked = Vec::new();
     let most = OTLP_UNPACKED_BYTES_MAX as u64 + 1;

@@ -1,8 +1,8 @@
-//! Events that go on: from [`Instrument::begin`] to the end of the guard that it gives.
+//! Running events: from [`Instrument::begin`] to the drop of the guard it returns.
 //!
-//! The event stands in its thread's current events meanwhile. When it has ended it goes into that
-//! thread's history and into the one over all threads, as far as those are on, and its time is
-//! added to the sums of its thread and instrument.
+//! Meanwhile the event is among its thread's current events. When it ends, it is added to that
+//! thread's history and to the long history of all threads, as far as these are switched on, and
+//! its time is added to the sums of its thread and instrument.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,7 +16,7 @@ use super::sums::Totals;
 use super::thread::{self, Thread};
 
 impl Instrument {
-    /// An event on the calling thread, until the guard is dropped.
+    /// Begins an event on the calling thread; it ends when the guard is dropped.
     #[inline]
     pub fn begin(&'static self) -> Active {
         match self.switch.load(Ordering::Relaxed) & ENABLED {
@@ -25,7 +25,8 @@ impl Instrument {
         }
     }
 
-    /// An event of the connection whose task this is, which may wait; none elsewhere.
+    /// Begins an event of the connection whose task is running, in which the task may wait. Does
+    /// nothing outside such a task.
     #[inline]
     pub fn begin_in_task(&'static self) -> Active {
         match self.switch.load(Ordering::Relaxed) & ENABLED {
@@ -72,10 +73,10 @@ impl Instrument {
     }
 }
 
-/// How much of a stage is done from one time that it is shown to the next.
+/// Progress of a stage between two updates of its event.
 const ADVANCE_SHOWN: u64 = 1_024;
 
-/// An event that goes on, if its instrument is on. Dropping it ends the event.
+/// A running event, if its instrument is on. Dropping it ends the event.
 #[derive(Debug)]
 #[must_use = "the event ends when this is dropped"]
 pub struct Active(Option<Running>);
@@ -86,7 +87,7 @@ struct Running {
     instrument: &'static Instrument,
     depth: usize,
     event: Event,
-    /// Current events, history and long history, as they were on when it began.
+    /// Bits of current events, history and long history, as switched on at the beginning.
     consumers: u32,
     statement: Option<Arc<Statement>>,
 }
@@ -105,16 +106,16 @@ impl Running {
 }
 
 impl Active {
-    /// No event.
+    /// A guard without an event.
     pub const NONE: Self = Self(None);
 
-    /// Whether there is an event: what it is told is worth making.
+    /// Returns true if there is an event, so that details are worth computing.
     #[must_use]
     pub fn is_on(&self) -> bool {
         self.0.is_some()
     }
 
-    /// How far a stage is, and how far it is to go.
+    /// Sets the completed and the estimated work of a stage.
     pub fn work(&mut self, completed: u64, estimated: u64) {
         if let Some(running) = &mut self.0 {
             running.event.numbers = [Some(completed), Some(estimated)];
@@ -122,7 +123,7 @@ impl Active {
         }
     }
 
-    /// So much more of a stage is done; shown now and then.
+    /// Adds to the completed work of a stage; updates the event now and then.
     pub fn advance(&mut self, by: u64) {
         if let Some(running) = &mut self.0 {
             let [completed, _] = &mut running.event.numbers;
@@ -134,14 +135,14 @@ impl Active {
         }
     }
 
-    /// How much a stage did that is not looked at while it goes on.
+    /// Sets the completed work of a stage that is not shown while it runs.
     pub fn worked(&mut self, completed: u64) {
         if let Some(running) = &mut self.0 {
             running.event.numbers = [Some(completed), Some(completed)];
         }
     }
 
-    /// How many bytes a wait was for.
+    /// Sets the number of bytes of a wait.
     pub fn bytes(&mut self, bytes: u64) {
         if let Some(running) = &mut self.0 {
             running.event.numbers[0] = Some(bytes);

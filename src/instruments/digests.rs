@@ -1,6 +1,6 @@
-//! Statements: their text, their outcome, and the sums of those that differ in their values alone.
+//! Statements: their texts, results, and sums of statements that differ only in their values.
 //!
-//! None of this is on the packet path: statements are few, and take a lock each.
+//! Not on the packet path: statements are few, and each takes a lock.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,35 +12,35 @@ use parking_lot::Mutex;
 use super::registry::{DIGEST, Registry};
 use super::sums::Totals;
 
-/// Bytes of a statement's text, and of its digest's, that are kept.
+/// Bytes kept of the text of a statement or digest.
 const TEXT_BYTES: usize = 1_024;
 
-/// Digests that are told apart; all others share one row.
+/// Maximum number of digests; all others share one row.
 const DIGESTS_MAX: usize = 200;
 
-/// A statement with its text and that of its error.
+/// Size of a statement with its text and that of its error.
 pub(super) const STATEMENT_BYTES: usize = size_of::<Statement>() + TEXT_BYTES + 256;
 
-/// All digests: their texts twice, and what a table of them adds.
+/// Maximum size of all digests: their texts twice, and the table's overhead.
 pub(super) const BYTES_MAX: usize = DIGESTS_MAX * (size_of::<Digest>() + 2 * TEXT_BYTES + 256);
 
-/// A statement that runs, or has run.
+/// A running or finished statement.
 #[derive(Debug, Clone)]
 pub struct Statement {
-    /// As it was sent, cut.
+    /// Text as sent, truncated.
     pub text: String,
-    /// The database of names without one.
+    /// Default database.
     pub schema: Option<String>,
-    /// The digest that it shares with statements of the same shape.
+    /// Digest shared with statements of the same form.
     pub digest: Arc<Digest>,
-    /// Rows that were sent.
+    /// Rows sent.
     pub rows_sent: u64,
-    /// Number, state and text of the error that it ended with.
+    /// Number, SQLSTATE and text of the error that ended it.
     pub error: Option<(u16, &'static str, String)>,
 }
 
 impl Statement {
-    /// One that begins.
+    /// Creates a statement that begins.
     #[must_use]
     pub fn new(text: &str, digest: &str, schema: Option<&str>) -> Self {
         let digest = Digest::named(schema, cut(digest));
@@ -62,31 +62,31 @@ fn cut(text: &str) -> &str {
     &text[..text.floor_char_boundary(TEXT_BYTES)]
 }
 
-/// Statements that differ in their values alone.
+/// Statements that differ only in their values.
 #[derive(Debug)]
 pub struct Digest {
-    /// The database of names without one.
+    /// Default database.
     pub schema: Option<String>,
-    /// In hexadecimal digits.
+    /// Hash in hexadecimal digits.
     pub hash: String,
-    /// The statement without its values.
+    /// Text of the statement without its values.
     pub text: String,
     /// Their sums.
     sums: Mutex<DigestSums>,
 }
 
-/// The sums of all statements of one digest.
+/// Sums of all statements of a digest.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct DigestSums {
-    /// As of any event.
+    /// Sums kept for any event.
     pub totals: Totals,
-    /// The first of them, unix seconds.
+    /// Time of the first statement, unix seconds.
     pub first_seen: u64,
-    /// The last.
+    /// Time of the last statement, unix seconds.
     pub last_seen: u64,
 }
 
-/// By database and text; what has no room is under `None` and no text.
+/// By database and text; digests without room are under `None` and an empty text.
 type Digests = HashMap<(Option<String>, String), Arc<Digest>>;
 
 static DIGESTS: Mutex<Option<Digests>> = Mutex::new(None);
@@ -134,7 +134,7 @@ impl Digest {
 /// A digest with its sums.
 pub type Row = (Arc<Digest>, DigestSums);
 
-/// All digests that have been seen.
+/// Returns all digests seen.
 #[must_use]
 pub fn all() -> Vec<Row> {
     let digests = DIGESTS.lock();
@@ -145,13 +145,13 @@ pub fn all() -> Vec<Row> {
         .collect()
 }
 
-/// Statements whose digest had no room.
+/// Returns the number of statements whose digest had no room.
 #[must_use]
 pub fn lost() -> u64 {
     LOST.load(Ordering::Relaxed)
 }
 
-/// Forgets all.
+/// Removes all digests.
 pub fn truncate() {
     *DIGESTS.lock() = None;
 }

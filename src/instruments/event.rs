@@ -1,37 +1,37 @@
-//! An event: what is known of one use of an instrument, and the words that it is kept as.
+//! An event: one use of an instrument, and its encoding as machine words.
 
 use std::sync::Arc;
 
 use super::digests::Statement;
 use super::registry::Kind;
 
-/// No number.
+/// Marks an absent number.
 const NONE: u64 = u64::MAX;
 
-/// One event. Times are units of the instrument's timer.
+/// An event. Times are in units of the instrument's timer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Event {
-    /// The thread's number.
+    /// Number of the thread.
     pub thread: u64,
-    /// Counts the events of its thread.
+    /// Number of the event within its thread.
     pub id: u64,
-    /// The last event of the thread when this one ended.
+    /// Number of the thread's last event when this one ended.
     pub end_id: Option<u64>,
-    /// The place of its instrument's sums.
+    /// Index of its instrument's sums.
     pub place: usize,
-    /// Of its instrument.
+    /// Kind of its instrument.
     pub kind: Kind,
-    /// When it began, of one that is timed.
+    /// Start, if the event is timed.
     pub start: Option<u64>,
-    /// When it ended, of one that is timed and over.
+    /// End, if the event is timed and over.
     pub end: Option<u64>,
-    /// The event within which it happened.
+    /// Number and kind of the enclosing event.
     pub nesting: Option<(u64, Kind)>,
-    /// Bytes of a wait; how far a stage is, and how far it is to go.
+    /// Bytes of a wait; completed and estimated work of a stage.
     pub numbers: [Option<u64>; 2],
 }
 
-/// Words that an event is written as.
+/// Number of words that encode an event.
 pub(super) const WORDS: usize = 8;
 
 pub(super) fn kind_of(word: u64) -> Kind {
@@ -67,5 +67,5 @@ impl Event {
     }
 }
 
-/// An event with its statement, if it is one.
+/// An event, with its statement if it is one.
 pub type Recorded = (Event, Option<Arc<Statement>>);

@@ -1,5 +1,4 @@
-//! The events that tables show: those that go on, the last of each thread, and the last over all
-//! threads.
+//! Events shown in tables: the running ones, the last of each thread, and the last of all threads.
 
 use std::sync::LazyLock;
 
@@ -9,31 +8,31 @@ use super::event_rings::{Cell, Ring};
 use super::registry::Kind;
 use super::thread;
 
-/// Events over all threads, of each kind: the last ones.
+/// Number of last events of each kind over all threads.
 const LONG_EVENTS: usize = 1_000;
 
-/// Bytes of the long history.
+/// Size of the long histories, bytes.
 pub(super) const LONG_BYTES: usize = LONG_EVENTS * 3 * size_of::<Cell>();
 
-/// The same at most, with the texts of statements.
+/// Maximum size of the long histories with the texts of statements, bytes.
 pub(super) const LONG_BYTES_MAX: usize = LONG_BYTES + LONG_EVENTS * STATEMENT_BYTES;
 
-/// The long history of each kind, made with the registry.
+/// Long history of each kind, created with the registry.
 pub(super) static LONG: LazyLock<[Ring; 3]> =
     LazyLock::new(|| std::array::from_fn(|_| Ring::new(LONG_EVENTS)));
 
-/// Which events a table shows.
+/// Selection of events in a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Span {
-    /// Those that go on, and the last of each thread.
+    /// The running events, and the last of each thread.
     Current,
     /// The last ten of each thread.
     History,
-    /// The last 1,000 of all.
+    /// The last 1,000 of all threads.
     HistoryLong,
 }
 
-/// The events that a table shows.
+/// Returns the events of a table.
 #[must_use]
 pub fn events(kind: Kind, span: Span) -> Vec<Recorded> {
     match span {
@@ -47,7 +46,7 @@ pub fn events(kind: Kind, span: Span) -> Vec<Recorded> {
     }
 }
 
-/// Shows none of them any more, but those that go on.
+/// Clears a table, except for running events.
 pub fn truncate(kind: Kind, span: Span) {
     match span {
         Span::Current => thread::all().for_each(|thread| thread.current.clear()),
@@ -56,7 +55,7 @@ pub fn truncate(kind: Kind, span: Span) {
     }
 }
 
-/// Takes the memory of the long histories.
+/// Allocates the long histories.
 pub(super) fn prepare() {
     LazyLock::force(&LONG);
 }

@@ -1,9 +1,9 @@
-//! Storage of events: the current ones of a thread, and rings of those that ended.
+//! Storage of events: the current ones of a thread, and rings of finished ones.
 //!
-//! A cell is written as a sequence lock: its number is odd while it is written, and a reader that
-//! finds another number afterwards takes the cell for overwritten. All of it is atomics; writers
-//! never wait, and an event of the long history whose cell is just being written by another thread
-//! is left out of it.
+//! Each cell is written as a sequence lock: its number is odd during a write, and a reader that
+//! finds a different number afterwards treats the cell as overwritten. Everything is atomic and
+//! writers never wait; the long history omits an event if another thread is just writing to its
+//! cell.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
@@ -14,18 +14,17 @@ use super::digests::Statement;
 use super::event::{Event, Recorded, WORDS, kind_of};
 use super::registry::Kind;
 
-/// Room for one event.
+/// Storage of one event.
 #[derive(Debug, Default)]
 pub(super) struct Cell {
-    /// Twice the number of the event in its ring and two, or one less while it is written; 0:
-    /// nothing yet.
+    /// Twice the event's number in its ring, plus two; one less during a write; 0 if empty.
     sequence: AtomicU64,
     words: [AtomicU64; WORDS],
     statement: Mutex<Option<Arc<Statement>>>,
 }
 
 impl Cell {
-    /// Writes the event with this number, unless another thread is at it.
+    /// Writes the event with this number, unless another thread is writing to the cell.
     fn write(&self, number: u64, words: &[u64; WORDS], statement: Option<&Arc<Statement>>) {
         let before = self.sequence.load(Ordering::Relaxed);
         let writing = number * 2 + 1;
@@ -49,7 +48,7 @@ impl Cell {
         self.sequence.store(writing + 1, Ordering::Release);
     }
 
-    /// The event with its number; `None` if the cell is empty, or is being overwritten.
+    /// Returns the event with its number; `None` if the cell is empty or being overwritten.
     fn read(&self) -> Option<(u64, Recorded)> {
         let before = self.sequence.load(Ordering::Acquire);
         if before == 0 || !before.is_multiple_of(2) {
@@ -72,7 +71,7 @@ impl Cell {
 pub(super) struct Ring {
     cells: Box<[Cell]>,
     next: AtomicU64,
-    /// Events before this one are not shown any more.
+    /// Number of the first event that is still shown.
     cleared: AtomicU64,
 }
 
@@ -90,7 +89,7 @@ impl Ring {
         self.cells[(number % self.cells.len() as u64) as usize].write(number, words, statement);
     }
 
-    /// From the oldest to the youngest.
+    /// Returns the events, oldest first.
     pub(super) fn recent(&self) -> impl Iterator<Item = Recorded> {
         let next = self.next.load(Ordering::Acquire);
         let kept = next.saturating_sub(self.cells.len() as u64);
@@ -108,7 +107,7 @@ impl Ring {
     }
 }
 
-/// The events of a thread that are going on, by depth, and those that ended there last.
+/// Running events of a thread, by depth, and those that ended there last.
 #[derive(Debug, Default)]
 pub(super) struct Current {
     cells: [Cell; DEPTH_MAX],
@@ -116,11 +115,11 @@ pub(super) struct Current {
     cleared: AtomicU64,
 }
 
-/// Events within events that are shown; those deeper down count in the sums only.
+/// Maximum depth of nested events that are shown; deeper ones only count in the sums.
 pub(super) const DEPTH_MAX: usize = 6;
 
 impl Current {
-    /// For the thread that it belongs to.
+    /// Writes an event. Only for the thread that owns these events.
     pub(super) fn write(
         &self,
         depth: usize,
@@ -132,7 +131,7 @@ impl Current {
         self.cells[depth].write(number, words, statement);
     }
 
-    /// Of a kind: those that go on, or else the one that ended last.
+    /// Returns the running events of a kind, or else the one that ended last.
     pub(super) fn of(&self, kind: Kind) -> Vec<Recorded> {
         let cleared = self.cleared.load(Ordering::Relaxed);
         let read = self.cells.iter().filter_map(Cell::read);

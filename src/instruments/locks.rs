@@ -5,19 +5,19 @@ use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use super::registry::Instrument;
 
 impl Instrument {
-    /// Locks a mutex: getting it is the wait.
+    /// Locks a mutex; the time to acquire it is the wait.
     pub fn lock<'a, T>(&'static self, mutex: &'a Mutex<T>) -> MutexGuard<'a, T> {
         let _waiting = self.begin();
         mutex.lock()
     }
 
-    /// The same of a lock that several may read under.
+    /// Takes a lock for reading; the time to acquire it is the wait.
     pub fn read<'a, T>(&'static self, lock: &'a RwLock<T>) -> RwLockReadGuard<'a, T> {
         let _waiting = self.begin();
         lock.read()
     }
 
-    /// And to write.
+    /// Takes a lock for writing; the time to acquire it is the wait.
     pub fn write<'a, T>(&'static self, lock: &'a RwLock<T>) -> RwLockWriteGuard<'a, T> {
         let _waiting = self.begin();
         lock.write()

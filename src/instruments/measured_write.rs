@@ -7,13 +7,13 @@ use super::registry::Instrument;
 /// A writer that measures each write as a wait.
 #[derive(Debug)]
 pub struct MeasuredWrite<W> {
-    /// Where it goes.
+    /// Underlying writer.
     pub to: W,
     wait: &'static Instrument,
 }
 
 impl<W> MeasuredWrite<W> {
-    /// Writing to `to` is this wait.
+    /// Measures writes to `to` as `wait`.
     pub fn new(to: W, wait: &'static Instrument) -> Self {
         Self { to, wait }
     }

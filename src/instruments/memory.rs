@@ -1,24 +1,24 @@
-//! Memory by pool: what each holds now, and the least and most that was seen when somebody looked.
+//! Memory by pool: the present size, and the least and most seen by any reader.
 //!
-//! A pool tells how much it holds when it is asked, and nobody waits for it; nothing is counted as
-//! it is taken. The pools are those of the daemon that started last in the process.
+//! A pool's size is read on demand, without blocking the pool; allocations are not counted. The
+//! pools are those of the daemon that started last in the process.
 
 use parking_lot::Mutex;
 
 use super::registry::{Instrument, registry};
 
-/// Bytes that a pool holds.
+/// Size of a pool, bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Used {
-    /// Now.
+    /// Present size.
     pub now: u64,
-    /// At least.
+    /// Least size seen.
     pub low: u64,
-    /// At most.
+    /// Largest size seen.
     pub high: u64,
 }
 
-/// Reads what a pool holds, unless it cannot be read just now.
+/// Reads the size of a pool, or `None` if it cannot be read right now.
 pub type Gauge = Box<dyn Fn() -> Option<u64> + Send>;
 
 struct Pool {
@@ -29,7 +29,7 @@ struct Pool {
 
 static POOLS: Mutex<Vec<Pool>> = Mutex::new(Vec::new());
 
-/// The pools that there are, by the ends of their names.
+/// Sets the pools, each with the last part of its name.
 pub fn set_pools(pools: Vec<(&str, Gauge)>) {
     let pools = pools.into_iter().filter_map(|(name, gauge)| {
         let instrument = registry()?.named(format!("memory/pinbad/{name}"))?;
@@ -43,7 +43,7 @@ pub fn set_pools(pools: Vec<(&str, Gauge)>) {
     *POOLS.lock() = pools.collect();
 }
 
-/// Bytes of the memory instruments that are switched on.
+/// Returns the sizes of the memory instruments that are switched on.
 #[must_use]
 pub fn read() -> Vec<(&'static Instrument, Used)> {
     let mut pools = POOLS.lock();
@@ -66,7 +66,7 @@ pub fn read() -> Vec<(&'static Instrument, Used)> {
     read.collect()
 }
 
-/// Lets the least and the most begin anew.
+/// Restarts the least and largest sizes.
 pub fn truncate() {
     POOLS.lock().iter_mut().for_each(|pool| pool.seen = None);
 }

@@ -1,7 +1,7 @@
-//! Instruments: what the daemon does and waits for, measured where it happens, in the manner of
-//! MySQL's Performance Schema.
+//! Instruments: measure the daemon's work and waits where they happen, in the manner of MySQL's
+//! Performance Schema.
 //!
-//! An instrument is declared where its code is, in one line, and used by a guard:
+//! An instrument is declared in one line beside the code it measures, and used through a guard:
 //!
 //! ```
 //! use pinbad::instruments::Instrument;
@@ -11,13 +11,13 @@
 //! drop(stage);
 //! ```
 //!
-//! Which there are, which are on, and what did not fit is the [`registry`]'s; an [`event`] is kept
-//! in fixed rings of the [`thread`] that it happens on, written by that thread alone and read
+//! The [`registry`] has the instruments, their switches, and the counts of those that did not fit.
+//! An [`event`] is stored in fixed rings of its [`thread`], written only by that thread and read
 //! without stopping it (`active`, `event_rings`, [`event_history`]); `locks` are taken through
-//! their instruments; [`sums`] are added up per thread and instrument, and read as a [`summary`].
-//! An instrument that is off costs the load of one flag. What is not registered, because no daemon
-//! was started in this process, is off. It knows nothing of what it measures; `sql` shows its
-//! contents as database `performance_schema`.
+//! their instruments; [`sums`] are added up by thread and instrument, and read as a [`summary`]. An
+//! instrument that is off costs one load of a flag. Unregistered instruments are off, which is the
+//! case if no daemon was started in this process. This module knows nothing of the code it
+//! measures; `sql` shows its contents as database `performance_schema`.
 
 mod active;
 pub mod digests;
@@ -38,26 +38,26 @@ pub use measured_write::MeasuredWrite;
 pub use registry::{Class, Instrument, Settings};
 pub use thread::Foreground;
 
-/// Registers these instruments, and switches on those that `settings` names. Sizes are those of the
-/// first call in a process.
+/// Registers these instruments, and switches on those named by `settings`. Only the first call in a
+/// process sets the sizes.
 pub fn start(settings: &Settings, instruments: &[&'static Instrument]) {
     event_history::prepare();
     registry::start(settings, instruments);
 }
 
-/// The most bytes that `instruments` instruments take together.
+/// Returns the maximum memory of `instruments` instruments together, bytes.
 #[must_use]
 pub fn bytes_max(instruments: usize) -> usize {
     thread::bytes_max(instruments) + event_history::LONG_BYTES_MAX + digests::BYTES_MAX
 }
 
-/// Bytes taken now, without the texts of statements.
+/// Returns the memory in use without the texts of statements, bytes.
 #[must_use]
 pub fn bytes() -> u64 {
     (thread::bytes() + event_history::LONG_BYTES) as u64
 }
 
-/// Waiting for something to do.
+/// Waiting for work.
 pub static IDLE: Instrument = Instrument::wait("idle", "idle");
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
-//! Which instruments there are, and which of them are on.
+//! The registry of instruments and their switches.
 //!
-//! One array per class, as long as the configuration says, filled at start. What does not fit is
-//! counted and stays off. A key is the place in its array and one; a name that is known has its key
-//! already. Switches are one atomic an instrument, read where it is used and written by whoever
-//! may: UPDATE of `setup_instruments` and the start.
+//! One array per class, sized by the configuration and filled at start. Instruments beyond the size
+//! are counted and stay off. An instrument's key is its index plus one; registering a known name
+//! returns the existing key. Each instrument has one atomic switch, read where it is used and
+//! written at start and by UPDATE of `setup_instruments`.
 
 use std::panic::Location;
 use std::sync::OnceLock;
@@ -14,7 +14,7 @@ use tracing::warn;
 
 use super::timers::{TimerName, Timers};
 
-/// The class of an instrument. Those up to `Idle` have events.
+/// Class of an instrument. Those up to `Idle` have events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Class {
     /// `wait/synch/mutex/...`
@@ -35,11 +35,11 @@ pub enum Class {
     Memory,
     /// `thread/...`
     Thread,
-    /// `idle`: the one that is no class of its own for MySQL.
+    /// `idle`: not a class of its own in MySQL.
     Idle,
 }
 
-/// The classes, as settings and lost counts name them, and what names begin with.
+/// The classes: name in settings and counters, and prefix of instrument names.
 const CLASSES: [(Class, &str, &str); 10] = [
     (Class::Mutex, "mutex", "wait/synch/mutex/"),
     (Class::RwLock, "rwlock", "wait/synch/rwlock/"),
@@ -53,10 +53,10 @@ const CLASSES: [(Class, &str, &str); 10] = [
     (Class::Idle, "idle", "idle"),
 ];
 
-/// The classes whose number an operator may set: all but `idle`.
+/// Number of classes whose size can be configured: all but `idle`.
 pub const CLASSES_SET: usize = 9;
 
-/// The kinds of events, each with tables of its own.
+/// Kind of events; each has tables of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// `events_waits_...`, with `idle`.
@@ -68,16 +68,16 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All.
+    /// All kinds.
     pub const ALL: [Self; 3] = [Self::Waits, Self::Stages, Self::Statements];
 
-    /// As in the names of tables.
+    /// Returns the name used in tables.
     #[must_use]
     pub fn word(self) -> &'static str {
         ["waits", "stages", "statements"][self as usize]
     }
 
-    /// The timer of its events.
+    /// Returns the timer of its events.
     pub(super) fn timer(self, class: Class, timers: &Timers) -> TimerName {
         match self {
             Self::Waits if class != Class::Idle => timers.waits,
@@ -87,13 +87,13 @@ impl Kind {
 }
 
 impl Class {
-    /// As settings and lost counts name it.
+    /// Returns the name used in settings and counters.
     #[must_use]
     pub fn word(self) -> &'static str {
         CLASSES[self as usize].1
     }
 
-    /// The kind of its events.
+    /// Returns the kind of its events.
     #[must_use]
     pub fn kind(self) -> Option<Kind> {
         match self {
@@ -128,37 +128,37 @@ const fn starts_with(name: &str, prefix: &str) -> bool {
     true
 }
 
-/// Events are made.
+/// Switch: create events.
 pub(super) const ENABLED: u32 = 1;
-/// They have times.
+/// Switch: time events.
 pub(super) const TIMED: u32 = 2;
-/// Bits of those two, below the place of the instrument's sums and one.
+/// Number of bits for the two switches, below the index of the instrument's sums plus one.
 const SWITCHES: u32 = 2;
 
-/// Something that is measured.
+/// A measured operation.
 #[derive(Debug)]
 pub struct Instrument {
-    /// With its class first, parts apart by slashes.
+    /// Name: the class first, parts separated by slashes.
     pub name: &'static str,
-    /// Of its name.
+    /// Class, from the name.
     pub class: Class,
-    /// The operation of a wait.
+    /// Operation of a wait.
     pub operation: &'static str,
-    /// Where it is declared.
+    /// Location of the declaration.
     pub source: &'static Location<'static>,
-    /// The place of its sums and one, and whether it is on; 0: it is not registered.
+    /// Index of its sums plus one, and the switches; 0 if unregistered.
     pub(super) switch: AtomicU32,
 }
 
 impl Instrument {
-    /// One of the class that its name begins with.
+    /// Creates an instrument of the class that its name begins with.
     #[must_use]
     #[track_caller]
     pub const fn new(name: &'static str) -> Self {
         Self::wait(name, "")
     }
 
-    /// A wait that does this.
+    /// Creates an instrument of waits for `operation`.
     #[must_use]
     #[track_caller]
     pub const fn wait(name: &'static str, operation: &'static str) -> Self {
@@ -171,14 +171,14 @@ impl Instrument {
         }
     }
 
-    /// Whether its events are made, and whether they have times.
+    /// Returns whether it creates events, and whether these are timed.
     #[must_use]
     pub fn switches(&self) -> (bool, bool) {
         let switch = self.switch.load(Ordering::Relaxed);
         (switch & ENABLED != 0, switch & TIMED != 0)
     }
 
-    /// The place of its sums; `None`: it is not registered.
+    /// Returns the index of its sums; `None` if it is unregistered.
     pub(super) fn place(&self) -> Option<usize> {
         place_of(self.switch.load(Ordering::Relaxed))
     }
@@ -196,50 +196,50 @@ pub(super) fn place_of(switch: u32) -> Option<usize> {
     (switch >> SWITCHES).checked_sub(1).map(|at| at as usize)
 }
 
-/// The settings of an instrument.
+/// Settings of the instruments.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Patterns of names as LIKE has them, each with `=counted` or `=timed` behind it or not; the
-    /// last that matches decides.
+    /// Patterns of names as in LIKE, each optionally followed by `=counted` or `=timed`; the last
+    /// match decides.
     pub enabled: Vec<String>,
-    /// How many instruments of each class there may be.
+    /// Maximum number of instruments of each class.
     pub classes_max: [usize; CLASSES_SET],
 }
 
-/// The instruments of one class.
+/// Instruments of one class.
 #[derive(Debug)]
 struct Registered {
-    /// The place of the first one's sums.
+    /// Index of the first one's sums.
     first: usize,
     max: usize,
     list: RwLock<Vec<&'static Instrument>>,
     lost: AtomicU64,
 }
 
-/// All of it, once for each process.
+/// The registry; there is one per process.
 #[derive(Debug)]
 pub struct Registry {
     /// The timers.
     pub timers: Timers,
     classes: [Registered; CLASSES.len()],
-    /// Instruments declared twice under one name: the later ones.
+    /// Further declarations under a name that was already registered.
     twins: RwLock<Vec<&'static Instrument>>,
     enabled: RwLock<Vec<String>>,
     consumers: AtomicU32,
-    /// Which of them are on when those above them are too.
+    /// Consumers that are on together with all consumers they depend on.
     pub(super) effective: AtomicU32,
 }
 
 static REGISTRY: OnceLock<Registry> = OnceLock::new();
 
-/// The registry; `None` before the first daemon of the process starts.
+/// Returns the registry; `None` before the first daemon of the process starts.
 #[must_use]
 pub fn registry() -> Option<&'static Registry> {
     REGISTRY.get()
 }
 
-/// Registers these instruments, and switches on those that `settings` names. Sizes are those of the
-/// first call in a process.
+/// Registers these instruments, and switches on those named by `settings`. Only the first call in a
+/// process sets the sizes.
 pub(super) fn start(settings: &Settings, instruments: &[&'static Instrument]) {
     let registry = REGISTRY.get_or_init(|| Registry::new(settings));
     registry.enabled.write().clone_from(&settings.enabled);
@@ -282,7 +282,7 @@ impl Registry {
         registry
     }
 
-    /// The key of an instrument, which has its place from then on; 0 when there is none left.
+    /// Registers an instrument and returns its key; 0 if there is no room.
     pub fn register(&self, instrument: &'static Instrument) -> u32 {
         let class = &self.classes[instrument.class as usize];
         let mut list = class.list.write();
@@ -314,8 +314,8 @@ impl Registry {
         at as u32 + 1
     }
 
-    /// The instrument of this name, made if there is none yet and there is room; where it is used
-    /// has no declaration of its own.
+    /// Returns the instrument of this name, creating it if there is room; for code without a
+    /// declaration of its own.
     #[track_caller]
     pub fn named(&self, name: String) -> Option<&'static Instrument> {
         let of = &self.classes[Class::of(&name) as usize];
@@ -330,12 +330,12 @@ impl Registry {
                 return None;
             }
         }
-        // As many as there is room for, once in a process.
+        // Leaks at most as many as there is room for, once per process.
         let instrument = Box::leak(Box::new(Instrument::new(String::leak(name))));
         (self.register(instrument) != 0).then_some(instrument)
     }
 
-    /// All that are registered, class by class.
+    /// Returns all registered instruments, class by class.
     #[must_use]
     pub fn all(&self) -> Vec<&'static Instrument> {
         let classes = self.classes.iter();
@@ -344,7 +344,7 @@ impl Registry {
             .collect()
     }
 
-    /// The one whose sums are at this place.
+    /// Returns the instrument whose sums are at this index.
     #[must_use]
     pub fn at(&self, place: usize) -> Option<&'static Instrument> {
         let mut classes = self.classes.iter().rev();
@@ -352,13 +352,13 @@ impl Registry {
         class.list.read().get(place - class.first).copied()
     }
 
-    /// How many places for sums there are.
+    /// Returns the number of indexes for sums.
     pub(super) fn places(&self) -> usize {
         let last = &self.classes[CLASSES.len() - 1];
         last.first + last.max
     }
 
-    /// How many instruments of each class found no room.
+    /// Returns the number of instruments of each class that did not fit.
     #[must_use]
     pub fn lost(&self) -> Vec<(&'static str, u64)> {
         let classes = CLASSES.iter().zip(&self.classes).take(CLASSES_SET);
@@ -367,7 +367,7 @@ impl Registry {
             .collect()
     }
 
-    /// Switches an instrument, wherever it is declared.
+    /// Switches all declarations of an instrument.
     pub fn switch(&self, name: &str, enabled: bool, timed: bool) {
         let twins = self.twins.read().clone();
         let named = self.all().into_iter().chain(twins);
@@ -378,7 +378,7 @@ impl Registry {
         }
     }
 
-    /// Whether the configuration wants a name on, and timed.
+    /// Returns whether the configuration switches a name on, and whether timed.
     fn wanted(&self, name: &str) -> (bool, bool) {
         let patterns = self.enabled.read();
         let wanted = patterns.iter().rev().find_map(|pattern| {
@@ -388,7 +388,7 @@ impl Registry {
         wanted.unwrap_or_default()
     }
 
-    /// The consumers, in their order, and whether each is switched on.
+    /// Returns the consumers in order, and whether each is switched on.
     pub fn consumers(&self) -> impl Iterator<Item = (&'static str, bool)> {
         let on = self.consumers.load(Ordering::Relaxed);
         let all = CONSUMERS.into_iter().enumerate();
@@ -407,25 +407,25 @@ impl Registry {
         });
     }
 
-    /// Whether what threads do is kept apart.
+    /// Returns true if sums are kept by thread.
     #[must_use]
     pub fn has_threads(&self) -> bool {
         self.effective.load(Ordering::Relaxed) & (1 << THREAD) != 0
     }
 
-    /// Now, in the units of an instrument's timer.
+    /// Returns the present time in units of an instrument's timer.
     #[must_use]
     pub fn now(&self, instrument: &Instrument) -> u64 {
         self.timers.now(self.timer(instrument))
     }
 
-    /// Units of an instrument's timer in picoseconds.
+    /// Converts units of an instrument's timer to picoseconds.
     #[must_use]
     pub fn picos(&self, instrument: &Instrument, units: u64) -> u64 {
         self.timers.picos(self.timer(instrument), units)
     }
 
-    /// The timer of an instrument.
+    /// Returns the timer of an instrument.
     #[must_use]
     pub fn timer(&self, instrument: &Instrument) -> TimerName {
         let kind = instrument.class.kind().unwrap_or(Kind::Stages);
@@ -448,8 +448,8 @@ impl Registry {
     }
 }
 
-/// The rows of `setup_consumers`, in its order. A table of history needs that of current events,
-/// all of those need `thread_instrumentation`, and everything needs `global_instrumentation`.
+/// Consumers, in the order of `setup_consumers`. A history table depends on the table of current
+/// events, all of those on `thread_instrumentation`, and everything on `global_instrumentation`.
 pub const CONSUMERS: [&str; 15] = [
     "events_stages_current",
     "events_stages_history",
@@ -473,13 +473,13 @@ pub(super) const THREAD: usize = 13;
 pub(super) const DIGEST: usize = 14;
 
 impl Kind {
-    /// The consumer of its current events; those of its history follow.
+    /// Returns the index of the consumer of its current events; those of its histories follow.
     pub(super) fn consumer(self) -> usize {
         [9, 0, 3][self as usize]
     }
 }
 
-/// LIKE, as it is used for names: `%` and `_`.
+/// Matches a name as LIKE does: `%` and `_`.
 fn like(name: &str, pattern: &str) -> bool {
     fn matches(name: &[u8], pattern: &[u8]) -> bool {
         match (pattern, name) {
@@ -543,7 +543,7 @@ mod tests {
             (FIRST.switches(), AGAIN.switches()),
             ((false, true), (false, true))
         );
-        // Switching what has no place is nothing.
+        // Switching an unregistered instrument has no effect.
         registry.switch("stage/test/third", true, true);
         assert_eq!(THIRD.switches(), (false, false));
     }

@@ -1,21 +1,19 @@
-//! The sums of all threads, and over all threads: made when they are asked for, so both are the
-//! same.
+//! Sums by thread and over all threads: both are derived from the same reading, so they agree.
 
 use super::registry::{Instrument, Kind, registry};
 use super::sums::{Totals, epochs};
 use super::thread::{self, Thread};
 
-/// The sums of all threads as they were at one moment, as good as that is to be had without
-/// stopping anyone.
+/// Sums of all threads at one moment, as nearly as this is possible without stopping them.
 #[derive(Debug)]
 pub struct Summary {
     instruments: Vec<(&'static Instrument, usize)>,
-    /// By thread, in the order of `instruments`.
+    /// Sums by thread, in the order of `instruments`.
     threads: Vec<(&'static Thread, Vec<Totals>)>,
 }
 
 impl Summary {
-    /// As they are now.
+    /// Reads the present sums.
     #[must_use]
     pub fn read() -> Self {
         let instruments = registry().map(|it| it.all()).unwrap_or_default();
@@ -33,7 +31,7 @@ impl Summary {
         }
     }
 
-    /// Of each instrument of a kind, over all threads.
+    /// Returns the sums of each instrument of a kind, over all threads.
     pub fn global(&self, kind: Kind) -> impl Iterator<Item = (&'static Instrument, Totals)> {
         let instruments = self.instruments.iter().enumerate();
         let of_kind = instruments.filter(move |(_, (it, _))| it.class.kind() == Some(kind));
@@ -45,7 +43,7 @@ impl Summary {
         })
     }
 
-    /// Of each thread and each instrument of a kind.
+    /// Returns the sums of each instrument of a kind, by thread.
     pub fn by_thread(
         &self,
         kind: Kind,

@@ -1,7 +1,7 @@
-//! Sums of events, per thread and instrument.
+//! Sums of events, by thread and instrument.
 //!
-//! A sum is written by its thread alone. Setting sums to zero counts up the epoch of their kind; a
-//! thread that finds its own sum in an older one starts it anew, and a reader takes it for zero.
+//! A sum is written only by its thread. Resetting sums increments the epoch of their kind; a thread
+//! that finds its sum in an older epoch starts it over, and a reader treats it as zero.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -9,8 +9,8 @@ use super::registry::Kind;
 
 static EPOCHS: [AtomicU32; 3] = [const { AtomicU32::new(0) }; 3];
 
-/// One thread's sums of one instrument. All relaxed but for the epoch, whose store follows the
-/// zeros.
+/// Sums of one instrument on one thread. All accesses are relaxed except for the epoch, which is
+/// stored after the values of the new epoch.
 #[derive(Debug, Default)]
 pub(super) struct Sum {
     epoch: AtomicU32,
@@ -18,27 +18,27 @@ pub(super) struct Sum {
     values: [AtomicU64; 7],
 }
 
-/// The same, read. Times are units of the instrument's timer.
+/// A reading of sums. Times are in units of the instrument's timer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Events.
+    /// Number of events.
     pub count: u64,
-    /// Those that had times.
+    /// Number of timed events.
     pub timed: u64,
-    /// Of their times.
+    /// Sum of their times.
     pub sum: u64,
-    /// The shortest; 0 without any.
+    /// Shortest time; 0 without timed events.
     pub min: u64,
-    /// The longest.
+    /// Longest time.
     pub max: u64,
-    /// Statements that failed.
+    /// Failed statements.
     pub errors: u64,
-    /// Rows that statements sent.
+    /// Rows sent by statements.
     pub rows: u64,
 }
 
 impl Totals {
-    /// Adds others to them.
+    /// Adds other sums.
     pub fn add(&mut self, other: &Self) {
         self.min = match (self.timed, other.timed) {
             (_, 0) => self.min,
@@ -53,7 +53,7 @@ impl Totals {
         self.rows += other.rows;
     }
 
-    /// The mean of those that had times.
+    /// Returns the mean of timed events.
     #[must_use]
     pub fn mean(&self) -> u64 {
         self.sum / self.timed.max(1)
@@ -72,7 +72,7 @@ impl Totals {
         [count, timed, sum, min, max, errors, rows]
     }
 
-    /// Those of one event.
+    /// Creates the sums of a single event.
     pub(super) fn of(time: Option<u64>, errors: u64, rows: u64) -> Self {
         let shown = time.unwrap_or(0);
         Self {
@@ -88,7 +88,7 @@ impl Totals {
 }
 
 impl Sum {
-    /// Adds an event. For the thread that it belongs to.
+    /// Adds an event. Only for the thread that owns the sum.
     pub(super) fn add(&self, kind: Kind, event: &Totals) {
         let epoch = EPOCHS[kind as usize].load(Ordering::Relaxed);
         let mut totals = self.read(epoch);
@@ -119,12 +119,12 @@ impl Sum {
     }
 }
 
-/// The epoch of each kind now.
+/// Returns the present epoch of each kind.
 pub(super) fn epochs() -> [u32; 3] {
     [0, 1, 2].map(|kind: usize| EPOCHS[kind].load(Ordering::Relaxed))
 }
 
-/// Sets the sums of a kind to zero, of all threads and so over all.
+/// Resets the sums of a kind, for every thread and so for all together.
 pub fn truncate(kind: Kind) {
     EPOCHS[kind as usize].fetch_add(1, Ordering::Relaxed);
 }

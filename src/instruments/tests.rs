@@ -1,4 +1,4 @@
-//! Events and sums of threads that are read while they write.
+//! Events and sums of threads that are read while they are written.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -13,7 +13,7 @@ static INNER: Instrument = Instrument::wait("wait/io/file/unit/inner", "write");
 static BUSY: Instrument = Instrument::new("stage/unit/busy");
 static ASKED: Instrument = Instrument::new("statement/unit/asked");
 
-/// The registry of this process: tests share it, and switch only what is their own.
+/// Starts the registry of this process: tests share it, and each switches only its own instruments.
 fn begin() {
     let settings = Settings {
         enabled: vec!["%".to_owned()],
@@ -51,7 +51,7 @@ fn events_nest_are_seen_while_they_go_on_and_end_in_the_histories() {
     assert_eq!(stage.end_id, Some(wait.id));
     assert!(of(Kind::Stages, Span::HistoryLong, &OUTER).is_some());
     assert_eq!(of(Kind::Stages, Span::Current, &OUTER), Some(stage));
-    // Without times there is an event nevertheless.
+    // An untimed event is an event nevertheless.
     registry().unwrap().switch(OUTER.name, true, false);
     drop(OUTER.begin());
     let untimed = of(Kind::Stages, Span::History, &OUTER).unwrap();
@@ -92,7 +92,7 @@ fn sums_of_threads_are_those_over_all_whatever_is_switched() {
                 .switch(BUSY.name, dice >> 40 & 3 != 0, dice >> 50 & 1 != 0);
             let summary = Summary::read();
             assert_eq!(sum(&summary), over_all(&summary));
-            // No event is read half-written.
+            // No event is read while half written.
             for (event, _) in events(Kind::Stages, Span::HistoryLong) {
                 assert!(
                     event.end_id.is_some() && event.end >= event.start,

@@ -1,9 +1,9 @@
-//! The threads that events happen on: those of the process, and connections, each of which is one
-//! to whoever looks.
+//! Threads on which events happen: those of the process, and connections, each of which is shown as
+//! a thread.
 //!
-//! There is room for [`THREADS_MAX`], made when it is first needed and kept: whoever comes next
-//! with the same name goes on with its number, its history and its sums, so that sums over threads
-//! are those over all. Who finds no room is counted and not measured.
+//! Bounded by [`THREADS_MAX`] entries, allocated on first use and kept. A new thread takes over a
+//! free entry of the same name with its number, history and sums, so that the sums by thread add up
+//! to the sums over all. Threads without an entry are counted and not measured.
 
 use std::cell::LazyCell;
 use std::sync::OnceLock;
@@ -17,13 +17,13 @@ use super::event_rings::{Cell, Current, DEPTH_MAX, Ring};
 use super::registry::{Instrument, Kind, registry};
 use super::sums::Sum;
 
-/// Threads and connections at once.
+/// Maximum number of concurrent threads and connections.
 pub const THREADS_MAX: usize = 256;
 
 /// Events of a kind in a thread's history.
 const HISTORY_EVENTS: usize = 10;
 
-/// The most bytes of all threads, with room for the sums of `instruments` instruments.
+/// Returns the maximum size of all threads, with sums of `instruments` instruments, bytes.
 pub(super) const fn bytes_max(instruments: usize) -> usize {
     let statements = (HISTORY_EVENTS + DEPTH_MAX) * STATEMENT_BYTES;
     THREADS_MAX * (one_bytes(instruments) + statements)
@@ -34,7 +34,7 @@ const fn one_bytes(instruments: usize) -> usize {
     size_of::<Thread>() + events + instruments * size_of::<Sum>()
 }
 
-/// Bytes of the threads so far.
+/// Returns the present size of all threads, bytes.
 pub(super) fn bytes() -> usize {
     all().map(|thread| one_bytes(thread.sums.len())).sum()
 }
@@ -43,38 +43,38 @@ static THREADS: [OnceLock<Thread>; THREADS_MAX] = [const { OnceLock::new() }; TH
 
 static LOST: AtomicU64 = AtomicU64::new(0);
 
-/// One thread. Everything but `client` is written by whoever it is, alone.
+/// A thread. Everything except `client` is written only by the thread itself.
 #[derive(Debug)]
 pub struct Thread {
-    /// From 1 on.
+    /// Number, from 1.
     pub id: u64,
-    /// `thread/...`
+    /// Its instrument, `thread/...`.
     pub class: &'static Instrument,
-    /// Somebody is it now.
+    /// True while a thread or connection uses the entry.
     taken: AtomicBool,
-    /// The system's thread id; 0 for a connection.
+    /// Thread id of the operating system; 0 for a connection.
     os_id: AtomicU64,
-    /// Whose connection it is.
+    /// Client of the connection.
     client: Mutex<Option<Client>>,
     last_event: AtomicU64,
     depth: AtomicUsize,
-    /// The events that go on, as others within them name them.
+    /// Number and kind of each running event, by which nested events refer to it.
     within: [AtomicU64; DEPTH_MAX],
     pub(super) current: Current,
     pub(super) history: [Ring; 3],
     pub(super) sums: Box<[Sum]>,
 }
 
-/// Who has a connection.
+/// Client of a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Client {
-    /// The number of the connection, where it has one.
+    /// Number of the connection, if it has one.
     pub id: Option<u64>,
-    /// The user.
+    /// User name.
     pub user: String,
-    /// Where from.
+    /// Host of the client.
     pub host: String,
-    /// How.
+    /// Protocol.
     pub protocol: &'static str,
 }
 
@@ -95,7 +95,7 @@ impl Thread {
         }
     }
 
-    /// An event begins: its depth, its number, and the event that it is within.
+    /// Begins an event; returns its depth, its number and the enclosing event.
     pub(super) fn enter(&self, kind: Kind) -> (usize, u64, Option<(u64, Kind)>) {
         let id = self.last_event.load(Ordering::Relaxed) + 1;
         self.last_event.store(id, Ordering::Relaxed);
@@ -110,32 +110,32 @@ impl Thread {
         (depth, id, nesting)
     }
 
-    /// The event of this depth ends: the last event by now.
+    /// Ends the event of this depth; returns the number of the thread's last event.
     pub(super) fn leave(&self, depth: usize) -> u64 {
         self.depth.store(depth, Ordering::Relaxed);
         self.last_event.load(Ordering::Relaxed)
     }
 
-    /// Whether somebody is it now.
+    /// Returns true if a thread or connection uses the entry.
     #[must_use]
     pub fn is_taken(&self) -> bool {
         self.taken.load(Ordering::Acquire)
     }
 
-    /// The system's thread id.
+    /// Returns the thread id of the operating system.
     #[must_use]
     pub fn os_id(&self) -> Option<u64> {
         let id = self.os_id.load(Ordering::Relaxed);
         (id != 0).then_some(id)
     }
 
-    /// Whose connection it is.
+    /// Returns the client of the connection.
     #[must_use]
     pub fn client(&self) -> Option<Client> {
         self.client.lock().clone()
     }
 
-    /// The innermost event of this kind that is going on.
+    /// Returns the innermost running event of a kind.
     #[must_use]
     pub fn doing(&self, kind: Kind) -> Option<Recorded> {
         let current = self.current.of(kind);
@@ -153,21 +153,21 @@ impl Thread {
     }
 }
 
-/// All that there have been.
+/// Returns all threads, including ended ones.
 pub fn all() -> impl Iterator<Item = &'static Thread> {
     THREADS.iter().filter_map(OnceLock::get)
 }
 
-/// Threads and connections that found no room.
+/// Returns the number of threads and connections that had no entry.
 #[must_use]
 pub fn lost() -> u64 {
     LOST.load(Ordering::Relaxed)
 }
 
-/// Takes room for a thread of this name.
+/// Takes an entry for a thread of this name.
 fn attach(name: &str) -> Option<&'static Thread> {
     let registry = registry()?;
-    // Threads of which there are several have numbers.
+    // Threads that exist several times have numbered names.
     let name = name.trim_end_matches(|end: char| end.is_ascii_digit() || end == '-');
     let class = registry.named(format!("thread/pinbad/{name}"))?;
     for (room, id) in THREADS.iter().zip(1..) {
@@ -176,7 +176,7 @@ fn attach(name: &str) -> Option<&'static Thread> {
             Some(thread) => thread,
             None => match room.set(Thread::new(id, class, registry.places())) {
                 Ok(()) => return room.get(),
-                // Somebody else was faster.
+                // Another thread took it first.
                 Err(_) => continue,
             },
         };
@@ -191,7 +191,7 @@ fn attach(name: &str) -> Option<&'static Thread> {
     None
 }
 
-/// Room that is given back when the thread ends.
+/// The entry of a thread, released when the thread ends.
 struct Here(Option<&'static Thread>);
 
 impl Here {
@@ -222,40 +222,40 @@ tokio::task_local! {
     static TASK: Option<&'static Thread>;
 }
 
-/// The calling thread.
+/// Returns the calling thread.
 pub(super) fn here() -> Option<&'static Thread> {
     HERE.try_with(|here| here.0).ok().flatten()
 }
 
-/// Makes room for the calling thread, whether or not anything will be measured on it.
+/// Takes an entry for the calling thread, whether or not it will be measured.
 pub fn appear() {
     here();
 }
 
-/// The connection whose task this is.
+/// Returns the connection whose task is running.
 pub(super) fn of_task() -> Option<&'static Thread> {
     TASK.try_with(|thread| *thread).ok().flatten()
 }
 
-/// A connection, as a thread. Whoever has it is the one that its events happen on.
+/// A connection, shown as a thread. Its events are recorded on the owner of this handle.
 #[derive(Debug)]
 pub struct Foreground(Option<&'static Thread>);
 
 impl Foreground {
-    /// A connection of this name.
+    /// Takes an entry for a connection of this name.
     #[must_use]
     pub fn attach(name: &str) -> Self {
         Self(attach(name))
     }
 
-    /// Whose it is.
+    /// Sets the client of the connection.
     pub fn set_client(&self, client: Client) {
         if let Some(thread) = self.0 {
             *thread.client.lock() = Some(client);
         }
     }
 
-    /// Work for it, in which events are its own.
+    /// Runs `work` so that events in it belong to the connection.
     pub async fn scope<T>(&self, work: impl Future<Output = T>) -> T {
         TASK.scope(self.0, work).await
     }

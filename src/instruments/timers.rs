@@ -1,9 +1,8 @@
-//! The timers that this machine has: what they count, how fast, how finely, and what reading one
-//! costs.
+//! Timers of this machine: frequency, resolution and cost of a reading.
 //!
-//! Measured once, when the first daemon of the process starts. Times are kept in the units of their
-//! timer, since the start, and become picoseconds when they are shown. Waits are timed with CYCLE,
-//! everything else with NANOSECOND, or with what `chosen` falls back to.
+//! Measured once, when the first daemon of the process starts. Times are stored in units of their
+//! timer since the start and converted to picoseconds for display. Waits are timed with CYCLE,
+//! everything else with NANOSECOND, unless `chosen` falls back to another timer.
 #![expect(
     unsafe_code,
     reason = "the processor's counter has no safe reader, nor have the clocks of a thread and of the last tick in std"
@@ -11,35 +10,35 @@
 
 use std::time::{Duration, Instant};
 
-/// Picoseconds of a second.
+/// Picoseconds in a second.
 const PICOS: u128 = 1_000_000_000_000;
 
-/// How long the frequency of CYCLE is measured: an error of a few parts in a million.
+/// Duration of the measurement of CYCLE's frequency, for an error of a few parts per million.
 const CALIBRATION: Duration = Duration::from_millis(10);
 
-/// Readings in a row from which resolution and overhead are taken.
+/// Number of consecutive readings that yield resolution and overhead.
 const READINGS: u64 = 200;
 
-/// NANOSECOND that moves by more than this has microseconds at best.
+/// Coarsest resolution with which NANOSECOND is used; beyond it, MICROSECOND is.
 const NANOSECOND_RESOLUTION_MAX: u64 = 500;
 
-/// A timer by its name.
+/// Name of a timer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TimerName {
-    /// The processor's counter.
+    /// The processor's cycle counter.
     Cycle,
     /// The monotonic clock.
     Nanosecond,
-    /// The same, in microseconds.
+    /// The monotonic clock, in microseconds.
     Microsecond,
     /// The kernel's coarse clock.
     Millisecond,
-    /// Processor time of the calling thread, in nanoseconds.
+    /// CPU time of the calling thread, in nanoseconds.
     ThreadCpu,
 }
 
 impl TimerName {
-    /// All, in the order of `performance_timers`.
+    /// All timers, in the order of `performance_timers`.
     pub const ALL: [Self; 5] = [
         Self::Cycle,
         Self::Nanosecond,
@@ -48,7 +47,7 @@ impl TimerName {
         Self::ThreadCpu,
     ];
 
-    /// As `performance_timers` has it.
+    /// Returns the name in `performance_timers`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -61,32 +60,32 @@ impl TimerName {
     }
 }
 
-/// The measured properties of a timer.
+/// Measured properties of a timer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Measured {
-    /// Units in a second.
+    /// Units per second.
     pub frequency: u64,
-    /// The least that it moves by, units.
+    /// Smallest observed step, units.
     pub resolution: u64,
-    /// The cost of one reading, in cycles, or in nanoseconds where there are none.
+    /// Cost of one reading, in cycles, or in nanoseconds without a cycle counter.
     pub overhead: u64,
 }
 
-/// All timers, what was measured of those that there are, and which are used.
+/// The timers, their measured properties, and those in use.
 #[derive(Debug)]
 pub struct Timers {
     started: Instant,
     started_cycles: u64,
-    /// In the order of [`TimerName::ALL`]; `None`: this machine has none that can be relied on.
+    /// In the order of [`TimerName::ALL`]; `None` if this machine has no reliable one.
     pub measured: [Option<Measured>; 5],
-    /// For waits.
+    /// Timer of waits.
     pub waits: TimerName,
-    /// For stages, statements and idle.
+    /// Timer of stages, statements and idle.
     pub others: TimerName,
 }
 
 impl Timers {
-    /// Measures what this machine has; why timers are not the usual ones comes with it.
+    /// Measures the timers of this machine; also returns warnings if the usual ones cannot be used.
     pub(super) fn measure() -> (Self, Vec<String>) {
         let mut timers = Self {
             started: Instant::now(),
@@ -127,7 +126,7 @@ impl Timers {
             0 => began.elapsed().as_nanos() as u64,
             spent => spent,
         };
-        // One that did not move meanwhile moves by a unit as far as can be seen.
+        // A timer that did not move is assumed to move by one unit.
         let resolution = if resolution == u64::MAX {
             1
         } else {
@@ -140,7 +139,7 @@ impl Timers {
         })
     }
 
-    /// Its units since the start.
+    /// Returns the present time of a timer, in units since the start.
     #[inline]
     pub(super) fn now(&self, timer: TimerName) -> u64 {
         match timer {
@@ -161,7 +160,8 @@ impl Timers {
     }
 }
 
-/// Which timers waits and all others get, and why they are not the usual ones.
+/// Chooses the timer of waits and that of everything else; also returns warnings if these are not
+/// the usual ones.
 fn chosen(measured: &[Option<Measured>; 5]) -> (TimerName, TimerName, Vec<String>) {
     let mut warnings = Vec::new();
     let is_fine = measured[TimerName::Nanosecond as usize]
@@ -194,12 +194,12 @@ fn nanos(clock: libc::clockid_t) -> u64 {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: `time` is this function's own. A clock that is not there leaves it at zero.
+    // SAFETY: `time` is a local of this function. If the clock does not exist, it stays zero.
     let _known = unsafe { libc::clock_gettime(clock, &raw mut time) };
     (time.tv_sec as u64) * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Whether the counter runs at one pace, whatever the processor does, and the same on all of them.
+/// Returns true if the counter runs at a constant rate on all processors, whatever their state.
 #[cfg(target_arch = "x86_64")]
 fn cycles_are_invariant() -> bool {
     let flags = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
@@ -208,7 +208,7 @@ fn cycles_are_invariant() -> bool {
     has("constant_tsc") && has("nonstop_tsc")
 }
 
-/// The generic timer of the architecture does.
+/// Returns true: the generic timer of the architecture has a constant rate.
 #[cfg(not(target_arch = "x86_64"))]
 fn cycles_are_invariant() -> bool {
     cfg!(target_arch = "aarch64")
@@ -225,7 +225,7 @@ fn cycles() -> u64 {
 #[inline]
 fn cycles() -> u64 {
     let count: u64;
-    // SAFETY: Linux lets every process read this register, and reading it touches nothing.
+    // SAFETY: Linux allows every process to read this register, and reading it has no side effects.
     unsafe { core::arch::asm!("mrs {}, cntvct_el0", out(reg) count, options(nomem, nostack)) };
     count
 }

@@ -1,68 +1,67 @@
-//! A report over samples: what rows are told apart by, what a sample must be like, how far back it
-//! reaches.
+//! Definition of a report over samples: keys, filters and window.
 
 use std::time::Duration;
 
 use crate::input::record::counted;
 
 counted! {
-    /// The keys that rows can have, with the names of their columns.
+    /// Keys of a report over samples, with the names of their columns.
     SampleKey {
-        /// Where PHP runs.
+        /// Host on which PHP runs.
         Host = "host",
-        /// The script of the request.
+        /// Script of the request.
         Script = "script",
-        /// Its method.
+        /// Method of the request.
         Method = "method",
-        /// The address that was requested, after the name rules.
+        /// Requested URI, after the name rules.
         Uri = "uri",
-        /// The running function; `{main}` is the top level of a file, `(idle)` none.
+        /// Running function; `{main}` is the top level of a file, `(idle)` means none.
         Function = "function",
-        /// Its class.
+        /// Class of the function.
         Scope = "scope",
-        /// Where it is written.
+        /// File that defines it.
         File = "file",
-        /// The line of the file.
+        /// Line in the file.
         Line = "line",
-        /// The opcode that PHP executed.
+        /// Opcode that PHP executed.
         Opcode = "opcode",
-        /// PHP code that called it, with its class; `{main}` and the file where that is the top
+        /// PHP code that called the function, with its class; `{main}` and the file for the top
         /// level.
         Caller = "caller",
         /// `user`, `internal` or `memory`.
         Type = "type",
-        /// The process.
+        /// Process id.
         Pid = "pid",
     }
 }
 
 impl SampleKey {
-    /// The key of this name.
+    /// Returns the key of this name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|key| key.name() == name)
     }
 
-    /// Whether its column has numbers.
+    /// Returns true if the key's column is numeric.
     #[must_use]
     pub const fn is_number(self) -> bool {
         matches!(self, Self::Line | Self::Pid)
     }
 }
 
-/// The condition on a key. A sample without the key has the empty text.
+/// A condition on a key. A sample without the key has the empty text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Wanted {
-    /// This.
+    /// Equals this text.
     Equals(String),
-    /// Anything but this.
+    /// Differs from this text.
     Differs(String),
-    /// Something that begins so.
+    /// Starts with this text.
     StartsWith(String),
 }
 
 impl Wanted {
-    /// Whether a text is what is wanted.
+    /// Returns true if a text meets the condition.
     #[must_use]
     pub fn holds(&self, shown: &str) -> bool {
         match self {
@@ -76,20 +75,20 @@ impl Wanted {
 /// A report over samples.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SampleReport {
-    /// The keys of a row.
+    /// Keys of a row.
     pub keys: Vec<SampleKey>,
-    /// Conditions that a sample must satisfy, all of them.
+    /// Conditions, all of which a sample must meet.
     pub filters: Vec<(SampleKey, Wanted)>,
-    /// How far back it reaches.
+    /// Length of the window.
     pub window: Duration,
 }
 
 impl SampleReport {
-    /// Reads keys and filters as a form has them: `"script"`, `"function=md5"`, `"type!=memory"`,
+    /// Parses keys and filters as forms write them: `"script"`, `"function=md5"`, `"type!=memory"`,
     /// `"file=/lib/*"`.
     ///
     /// # Errors
-    /// The list, the place in it, and what is wrong there.
+    /// The list, the index in it, and what is wrong there.
     pub fn read(
         keys: &[String],
         filters: &[String],

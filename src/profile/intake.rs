@@ -1,8 +1,8 @@
-//! The thread that makes samples of what was read.
+//! The thread that turns lines into samples.
 //!
-//! It goes round the sources and takes what waits in their queues, a chunk under each hold of the
-//! pool's lock; when nothing waits it naps. Whether a new connection reaches the same run of the
-//! extension is seen from its clock: where that has gone back, the run is another one.
+//! Visits the sources in turn and takes queued chunks, one chunk under each hold of the pool's
+//! lock; sleeps briefly when nothing is queued. Whether a new connection reaches the same run of
+//! the extension is determined by its clock: if the clock went back, it is another run.
 
 use std::sync::Arc;
 use std::thread;
@@ -16,19 +16,20 @@ use crate::input::stat::{Chunk, Lines, Source};
 use crate::instruments::Instrument;
 use crate::shutdown::Shutdown;
 
-/// Lines of a stat extension become samples; work is counted in lines.
+/// Turning lines of a stat extension into samples; work is counted in lines.
 pub(crate) static TAKE_SAMPLES: Instrument = Instrument::new("stage/profile/take samples");
 
-/// How long nothing is taken when nothing waits.
+/// Pause when nothing is queued.
 const NAP: Duration = Duration::from_millis(5);
 
-/// Chunks of one source that are taken before the next one's.
+/// Maximum number of chunks taken from one source before the next source's turn.
 const CHUNKS: usize = 16;
 
-/// How far back a clock may go within a run: samples come a little out of order.
+/// Distance by which a clock may go back within a run, because samples arrive slightly out of
+/// order.
 const DISORDER: u64 = UNITS / 100;
 
-/// The work of the profile thread.
+/// State of the profile thread.
 #[derive(Debug)]
 pub struct Intake {
     profile: Arc<Profile>,
@@ -36,22 +37,22 @@ pub struct Intake {
     names: Names,
 }
 
-/// One source as the thread sees it.
+/// The thread's state for one source.
 #[derive(Debug)]
 pub(super) struct Feed {
     source: Arc<Source>,
     host: Arc<str>,
     lines: Lines,
     connection: u64,
-    /// Whether no line of the connection was taken.
+    /// True until the first line of the connection is taken.
     fresh: bool,
     run: Arc<Run>,
-    /// The youngest sample of the run.
+    /// Time of the newest sample of the run.
     newest: u64,
 }
 
 impl Intake {
-    /// One that takes what comes to the sources of `profile`.
+    /// Creates an intake for the sources of `profile`.
     #[must_use]
     pub fn new(profile: Arc<Profile>, names: Names) -> Self {
         let feeds = profile.sources.iter();
@@ -63,7 +64,7 @@ impl Intake {
         }
     }
 
-    /// Takes samples until `shutdown` is requested and nothing waits.
+    /// Takes samples until `shutdown` is requested and nothing is queued.
     pub fn run(mut self, shutdown: &Shutdown) {
         loop {
             let stops = shutdown.requested();
@@ -78,7 +79,7 @@ impl Intake {
         }
     }
 
-    /// Takes some of what waits at each source; whether there was something.
+    /// Takes some of the queued chunks of each source; returns true if there were any.
     pub fn turn(&mut self) -> bool {
         let mut any = false;
         for feed in &mut self.feeds {
@@ -108,7 +109,7 @@ impl Feed {
         }
     }
 
-    /// Takes the lines that end in a chunk.
+    /// Takes the lines that are completed by a chunk.
     pub(super) fn take(&mut self, chunk: &Chunk, profile: &Profile, names: &mut Names) {
         let counters = &self.source.counters;
         let mut cut = false;

@@ -1,13 +1,13 @@
-//! The profile: what PHP's functions were doing, as the `stat` extension saw it some thousand times
-//! a second.
+//! The profile: the functions PHP was running, as sampled by the `stat` extension some thousand
+//! times a second.
 //!
 //! ```text
 //! input::stat::client -> Queue -> Intake -> Pool  <-  Snapshot  <-  query
 //! ```
 //!
 //! One thread ([`Intake`]) takes the lines of all `[[stat]]` sources and appends samples to a
-//! cyclic [`Pool`] of fixed size. Readers take a [`Snapshot`], which holds the lock for as long as
-//! it takes to copy one segment. None of this is there without a `[[stat]]`.
+//! cyclic [`Pool`] of fixed size. Readers take a [`Snapshot`], which holds the lock only while one
+//! segment is copied. Without a `[[stat]]` entry none of this exists.
 
 pub mod definition;
 mod intake;
@@ -35,27 +35,27 @@ use crate::input::stat::Source;
 use crate::instruments::Instrument;
 use crate::telemetry::reading::{Group, Place, readings};
 
-/// The samples that are kept.
+/// Lock over the stored samples.
 pub(crate) static POOL: Instrument = Instrument::wait("wait/synch/mutex/profile/pool", "lock");
 
-/// Samples, and where they come from.
+/// Samples and their sources.
 #[derive(Debug)]
 pub struct Profile {
-    /// Where samples come from.
+    /// Sources of samples.
     pub sources: Vec<Arc<Source>>,
-    /// The samples.
+    /// The stored samples.
     pub pool: Mutex<Pool>,
     clock: Arc<dyn Clock>,
     runs: AtomicU64,
-    /// The last window that was looked at.
+    /// The last window computed.
     recent: Mutex<Option<(Option<Duration>, Arc<Recent>)>>,
 }
 
-/// For how long a window that was looked at is good for others who look, in microseconds.
+/// Time for which a computed window is reused, microseconds.
 const RECENT_US: i64 = 1_000_000;
 
 impl Profile {
-    /// An empty one.
+    /// Creates an empty profile.
     #[must_use]
     pub fn new(sources: Vec<Arc<Source>>, pool_size: usize, clock: Arc<dyn Clock>) -> Arc<Self> {
         Arc::new(Self {
@@ -67,41 +67,42 @@ impl Profile {
         })
     }
 
-    /// A run that was not seen before.
+    /// Creates a run with the next number.
     fn next_run(&self, host: &Arc<str>) -> Arc<Run> {
         let number = self.runs.fetch_add(1, Ordering::Relaxed) + 1;
         Arc::new(Run::new(number, Arc::clone(host)))
     }
 
-    /// Bytes of the samples.
+    /// Returns the size of the samples, bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         POOL.lock(&self.pool).len() * size_of::<Sample>()
     }
 
-    /// Forgets all samples.
+    /// Removes all samples.
     pub fn clear(&self) {
         POOL.lock(&self.pool).clear();
         *self.recent.lock() = None;
     }
 
-    /// The samples as they are now; `None` while readers hold too many of what is no longer kept.
+    /// Takes a snapshot; `None` while readers hold too many segments that have left the pool.
     #[must_use]
     pub fn snapshot(&self) -> Option<Snapshot> {
-        // Answers that nobody has read for a while are dropped: they keep segments alive that have
+        // Drop a cached window that nobody has used for a while: it keeps segments alive that have
         // left the pool.
         let now_us = self.now_us();
         let _old = self.recent.lock().take_if(|(_, it)| is_old(it, now_us));
         POOL.lock(&self.pool).snapshot()
     }
 
-    /// The samples of a window that ends now (`None`: all), request by request. What was reckoned
-    /// within the last second is given again. `None` as [`Profile::snapshot`].
+    /// Returns the samples of a window that ends now, grouped by request; `window` is `None` for
+    /// all samples. Reuses a result up to one second old. Returns `None` under the condition of
+    /// [`Profile::snapshot`].
     #[must_use]
     pub fn recent(&self, window: Option<Duration>) -> Option<Arc<Recent>> {
         let mut kept = self.recent.lock();
         let now_us = self.now_us();
-        // First: what it holds may be what keeps others from a snapshot.
+        // Drop it first: the segments it holds may be the reason why snapshots are refused.
         let _other = kept.take_if(|(of, it)| *of != window || is_old(it, now_us));
         if let Some((_, recent)) = &*kept {
             return Some(Arc::clone(recent));
@@ -117,7 +118,7 @@ impl Profile {
         i64::try_from(self.clock.mono_ms().saturating_mul(1000)).unwrap_or(i64::MAX)
     }
 
-    /// The offset from a time of [`Run::time_us`] to microseconds since 1970.
+    /// Returns the offset from times of [`Run::time_us`] to microseconds since 1970.
     #[must_use]
     pub fn unix_us(&self) -> i64 {
         let ms = |ms: u64| i64::try_from(ms).unwrap_or(i64::MAX);
@@ -125,7 +126,7 @@ impl Profile {
         unix_ms.saturating_sub(mono_ms).saturating_mul(1000)
     }
 
-    /// The counters, for the status.
+    /// Returns the counters for the status.
     #[must_use]
     pub fn status(&self) -> Vec<Group> {
         let sources = self.sources.iter().enumerate();
@@ -146,7 +147,7 @@ fn is_old(recent: &Recent, now_us: i64) -> bool {
     now_us.saturating_sub(recent.now_us) >= RECENT_US
 }
 
-/// The list of sources in the status.
+/// Position of the list of sources in the status.
 pub const STATS: Place = Place::List("stats", "stat");
 
 fn source_group(at: usize, source: &Source) -> Group {
@@ -165,8 +166,8 @@ fn source_group(at: usize, source: &Source) -> Group {
     group.with_texts(texts)
 }
 
-/// The host of a source's samples: its name, or this machine's, which is what Pinba sends from
-/// here.
+/// Returns the host of a source's samples: its configured name, or this machine's, which is also
+/// what Pinba clients on this machine send.
 fn host_of(config: &StatSource) -> Arc<str> {
     let host = match (&config.name, &config.stream) {
         (Some(name), _) => name.clone(),
@@ -183,7 +184,7 @@ fn host_of(config: &StatSource) -> Arc<str> {
     host.into()
 }
 
-/// The name of this host.
+/// Returns the name of this host.
 pub(crate) fn this_host() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname");
     name.map_or("localhost".to_owned(), |name| name.trim_end().to_owned())

@@ -1,5 +1,5 @@
-//! Turns sent bytes into text: always UTF-8, bounded, and renamed by the rules of `[[rewrite]]`
-//! where there are any.
+//! Converts sent bytes to text: always UTF-8, of bounded length, and renamed by the `[[rewrite]]`
+//! rules.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::input::rewrite::{NameRules, Rewrite, TextField};
 use crate::limits::TEXT_BYTES_MAX;
 
-/// The name rules, if there are any.
+/// Applies the name rules, if there are any.
 #[derive(Debug)]
 pub struct Names {
     rules: Option<NameRules>,
@@ -15,7 +15,7 @@ pub struct Names {
 }
 
 impl Names {
-    /// Those of the configuration.
+    /// Creates an instance with the configured rules.
     #[must_use]
     pub const fn new(rules: Option<NameRules>) -> Self {
         Self {
@@ -37,7 +37,7 @@ impl Names {
         }
     }
 
-    /// Lets others see what the rules counted.
+    /// Publishes the counts of the rules.
     pub(super) fn publish(&mut self) {
         if let Some(rules) = &mut self.rules {
             rules.publish_counts();
@@ -45,8 +45,8 @@ impl Names {
     }
 }
 
-/// Bytes as text: what is no UTF-8 or no character to be seen (names of anonymous classes have a
-/// NUL) becomes `\xNN`.
+/// Converts bytes to text: invalid UTF-8 and control characters (names of anonymous classes contain
+/// a NUL) become `\xNN`.
 pub(super) fn text(sent: &[u8]) -> Arc<str> {
     match std::str::from_utf8(sent) {
         Ok(text) if is_plain(sent) => text.into(),
@@ -54,7 +54,7 @@ pub(super) fn text(sent: &[u8]) -> Arc<str> {
     }
 }
 
-/// Whether [`text`] is what was sent.
+/// Returns true if [`text`] leaves the bytes unchanged.
 pub(super) fn is_plain(sent: &[u8]) -> bool {
     sent.len() <= TEXT_BYTES_MAX
         && !sent.iter().any(u8::is_ascii_control)
@@ -83,7 +83,7 @@ fn escaped(sent: &[u8]) -> Arc<str> {
     out.into()
 }
 
-/// A path without what is not shown of it.
+/// Removes the root from a path.
 pub(super) fn cut_root<'a>(path: &'a [u8], root: Option<&str>) -> &'a [u8] {
     let cut = root.and_then(|root| path.strip_prefix(root.as_bytes()));
     cut.filter(|rest| rest.starts_with(b"/")).unwrap_or(path)

@@ -1,13 +1,13 @@
-//! The samples that are kept: a cyclic pool of segments, the oldest of which gives way.
+//! The stored samples: a cyclic pool of segments that drops the oldest.
 //!
-//! A [`Segment`] has up to [`SEGMENT_SAMPLES`] samples and a dictionary of its own for what they
-//! have in common (requests, functions, texts), so nothing has to be freed one by one; one whose
-//! dictionary is full is closed early. Only the youngest is written to; a closed one never changes,
-//! so a [`Snapshot`] is a list of references and a copy of the youngest.
+//! A [`Segment`] has up to [`SEGMENT_SAMPLES`] samples and its own dictionary of the requests,
+//! functions and texts they share, so nothing has to be freed one by one. A segment whose
+//! dictionary is full is closed early. Only the newest segment is written to and closed ones never
+//! change, so a [`Snapshot`] is a list of references plus a copy of the newest.
 //!
-//! Bounded in samples and in segments, hence in bytes: [`pool_bytes`]. Readers that are slow may
-//! hold what has left the pool, up to as much again; when that is much, there is no further
-//! snapshot until they let go.
+//! Bounded in samples and in segments, hence in bytes: [`pool_bytes`]. Slow readers may hold
+//! segments that have left the pool, up to the pool's size again; when they hold many, no further
+//! snapshot is made until they release some.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -23,27 +23,27 @@ use crate::input::stat::line::{
     self, BadLine, Defect, Line, Operation, Request, SampleType, UNITS,
 };
 
-/// Samples of a segment.
+/// Maximum number of samples in a segment.
 pub(super) const SEGMENT_SAMPLES: usize = 8_192;
 
-/// Bytes that the dictionary of a segment may have before one line more is added.
+/// Size of a segment's dictionary from which on the segment is closed, bytes.
 const DICTIONARY_BYTES: usize = 256 << 10;
 
-/// Bytes of a dictionary entry beside its texts.
+/// Size of a dictionary entry beside its texts, bytes.
 const ENTRY_BYTES: usize = 256;
 
-/// Bytes that a report needs for each sample while it is read.
+/// Memory of a report per sample while it is computed, bytes.
 const REPORT_BYTES: usize = 48;
 
-/// No value.
+/// Marks an absent value.
 const NONE: u32 = u32::MAX;
 
-/// The most bytes of a pool of `samples` samples, readers included.
+/// Maximum size of a pool of `samples` samples including its readers, bytes.
 #[must_use]
 pub const fn pool_bytes(samples: usize) -> usize {
     let line = 4 * crate::limits::LINE_BYTES_MAX;
     let segment = SEGMENT_SAMPLES * size_of::<Sample>() + DICTIONARY_BYTES;
-    // The pool, what slow readers hold, and the longest line in two dictionaries.
+    // The pool, the segments held by slow readers, and the longest line in two dictionaries.
     2 * (segments_max(samples) + spare(samples)) * segment + 2 * line + samples * REPORT_BYTES
 }
 
@@ -51,25 +51,25 @@ const fn segments_max(samples: usize) -> usize {
     samples.div_ceil(SEGMENT_SAMPLES) + 1
 }
 
-/// Segments beyond the pool that readers may hold and still get a snapshot.
+/// Segments outside the pool that readers may hold before snapshots are refused.
 const fn spare(samples: usize) -> usize {
     segments_max(samples) / 8 + 1
 }
 
-/// A run of the extension: its clock begins with it.
+/// A run of the extension, with which its clock starts.
 #[derive(Debug)]
 pub struct Run {
-    /// Its number in this process, from 1.
+    /// Number in this process, from 1.
     pub number: u64,
-    /// Where it runs.
+    /// Host on which it runs.
     pub host: Arc<str>,
-    /// When its clock began at the latest, in microseconds of the monotonic clock: what came
-    /// soonest after it was sampled says so.
+    /// Latest possible start of its clock, microseconds of the monotonic clock; derived from the
+    /// sample that arrived soonest after it was taken.
     zero_us: AtomicI64,
 }
 
 impl Run {
-    /// One of which nothing is known.
+    /// Creates a run about which nothing is known.
     #[must_use]
     pub fn new(number: u64, host: Arc<str>) -> Self {
         Self {
@@ -79,7 +79,7 @@ impl Run {
         }
     }
 
-    /// A sample of that time was there at `received_us`.
+    /// Records that a sample taken at `elapsed` had arrived by `received_us`.
     pub(super) fn received(&self, elapsed: u64, received_us: i64) {
         let zero_us = received_us.saturating_sub(micros(elapsed));
         if zero_us < self.zero_us.load(Ordering::Relaxed) {
@@ -87,7 +87,7 @@ impl Run {
         }
     }
 
-    /// When that was, in microseconds of the monotonic clock.
+    /// Converts a time of the run to microseconds of the monotonic clock.
     #[must_use]
     pub fn time_us(&self, elapsed: u64) -> i64 {
         let zero_us = self.zero_us.load(Ordering::Relaxed);
@@ -95,36 +95,36 @@ impl Run {
     }
 }
 
-/// Of the extension's units of time.
+/// Converts the extension's time units to microseconds.
 pub(super) fn micros(elapsed: u64) -> i64 {
     i64::try_from(elapsed / (UNITS / 1_000_000)).unwrap_or(i64::MAX)
 }
 
-/// A request as the extension knows it: by its process and its start.
+/// A request as the extension identifies it: by process and start.
 #[derive(Debug)]
 pub struct StatRequest {
-    /// Of which run.
+    /// Its run.
     pub run: Arc<Run>,
-    /// Process, or thread.
+    /// Process or thread id.
     pub pid: i64,
-    /// When it began, since the run did.
+    /// Start, since the start of the run.
     pub elapsed: u64,
-    /// The script's file without the root, after the name rules.
+    /// Script file without the root, after the name rules.
     pub script: Option<Arc<str>>,
-    /// The script's file as it was sent.
+    /// Script file as sent.
     pub path: Option<Arc<str>>,
-    /// `GET`.
+    /// Method, such as `GET`.
     pub method: Option<Arc<str>>,
-    /// The address that was requested, after the name rules.
+    /// Requested URI, after the name rules.
     pub uri: Option<Arc<str>>,
-    /// The same as it was sent.
+    /// Requested URI as sent.
     pub uri_sent: Option<Arc<str>>,
-    /// Its youngest sample.
+    /// Time of its newest sample.
     newest: AtomicU64,
 }
 
 impl StatRequest {
-    /// By what it is told from others.
+    /// Returns the identity of the request.
     #[must_use]
     pub fn key(&self) -> (u64, i64, u64) {
         (self.run.number, self.pid, self.elapsed)
@@ -134,7 +134,7 @@ impl StatRequest {
 /// A function, or the top level of a file.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Frame {
-    /// Where it is written, without the root.
+    /// File that defines it, without the root.
     pub file: Option<Arc<str>>,
     /// Its class.
     pub scope: Option<Arc<str>>,
@@ -142,16 +142,16 @@ pub struct Frame {
     pub function: Option<Arc<str>>,
 }
 
-/// One sample. What it has in common with others is in the dictionary of its segment.
+/// A sample. Values that it shares with others are in the dictionary of its segment.
 #[derive(Debug, Clone, Copy)]
 pub struct Sample {
-    /// Since the run began.
+    /// Time since the start of the run.
     pub elapsed: u64,
-    /// Bytes in use.
+    /// Memory in use, bytes.
     pub used: u64,
-    /// Most bytes in use so far.
+    /// Peak memory so far, bytes.
     pub peak: u64,
-    /// Place in the segment's requests.
+    /// Index of its request in the segment.
     pub request: u32,
     symbol: u32,
     caller: u32,
@@ -159,20 +159,20 @@ pub struct Sample {
     opcode: u32,
     line: u32,
     offset: u32,
-    /// The running function.
+    /// Type of the running function.
     pub sample_type: SampleType,
 }
 
-/// Samples one after the other, and their dictionary.
+/// Consecutive samples and their dictionary.
 #[derive(Debug, Clone, Default)]
 pub struct Segment {
-    /// The id of the first.
+    /// Id of the first sample.
     pub first_id: u64,
-    /// The samples, as they came.
+    /// Samples in the order of arrival.
     pub samples: Vec<Sample>,
-    /// Their requests.
+    /// Requests of the samples.
     pub requests: Vec<Arc<StatRequest>>,
-    /// Their functions.
+    /// Functions of the samples.
     pub frames: Vec<Frame>,
     /// Opcodes and lists of arguments.
     pub texts: Vec<Arc<str>>,
@@ -183,32 +183,32 @@ fn known(number: u32) -> Option<u32> {
 }
 
 impl Segment {
-    /// The request of a sample.
+    /// Returns the request of a sample.
     #[must_use]
     pub fn request(&self, sample: &Sample) -> &StatRequest {
         &self.requests[sample.request as usize]
     }
 
-    /// The running function.
+    /// Returns the running function.
     #[must_use]
     pub fn symbol(&self, sample: &Sample) -> Option<&Frame> {
         self.frames.get(known(sample.symbol)? as usize)
     }
 
-    /// PHP code that called it.
+    /// Returns the PHP code that called it.
     #[must_use]
     pub fn caller(&self, sample: &Sample) -> Option<&Frame> {
         self.frames.get(known(sample.caller)? as usize)
     }
 
-    /// Its arguments.
+    /// Returns its arguments.
     #[must_use]
     pub fn arguments(&self, sample: &Sample) -> Option<&str> {
         let text = self.texts.get(known(sample.arguments)? as usize);
         text.map(|text| &**text)
     }
 
-    /// The opcode that PHP executed.
+    /// Returns the opcode that PHP executed.
     #[must_use]
     pub fn opcode(&self, sample: &Sample) -> Option<&str> {
         let text = self.texts.get(known(sample.opcode)? as usize);
@@ -217,7 +217,8 @@ impl Segment {
 }
 
 impl Sample {
-    /// Everything that tells it from others of its segment, except time and memory.
+    /// Returns the values on which a report's keys depend: samples of a segment that agree in them
+    /// have the same keys.
     pub(super) const fn alike(&self) -> (u32, u32, u32, u32, u32, SampleType) {
         let Self {
             request,
@@ -230,20 +231,20 @@ impl Sample {
         (request, symbol, caller, opcode, line, self.sample_type)
     }
 
-    /// The line of the file.
+    /// Returns the line of the file.
     #[must_use]
     pub fn line(&self) -> Option<u32> {
         known(self.line)
     }
 
-    /// The number of the operation in its function.
+    /// Returns the number of the opcode within its function.
     #[must_use]
     pub fn offset(&self) -> Option<u32> {
         known(self.offset)
     }
 }
 
-/// The entries of a segment's dictionary, by the bytes as they were sent.
+/// Index of a segment's dictionary entries by their bytes as sent.
 #[derive(Debug, Default)]
 struct Index {
     requests: Map,
@@ -254,18 +255,18 @@ struct Index {
 
 type Map = HashMap<Box<[u8]>, u32, RandomState>;
 
-/// The pool.
+/// The pool of samples.
 #[derive(Debug)]
 pub struct Pool {
     samples_max: usize,
     sealed: VecDeque<Arc<Segment>>,
     open: Segment,
     index: Index,
-    /// The requests of the segment before: most of them go on.
+    /// Requests of the previous segment, most of which continue.
     before: HashMap<Box<[u8]>, Arc<StatRequest>, RandomState>,
     key: Vec<u8>,
     samples: usize,
-    /// Segments that have left the pool and may be held by readers.
+    /// Segments that have left the pool but may be held by readers.
     gone: Vec<Weak<Segment>>,
 }
 
@@ -277,13 +278,13 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// How many samples there are.
+    /// Returns the number of samples.
     #[must_use]
     pub fn len(&self) -> usize {
         self.segments.iter().map(|it| it.samples.len()).sum()
     }
 
-    /// Whether there is none.
+    /// Returns true if there are no samples.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.segments.is_empty()
@@ -291,7 +292,7 @@ impl Snapshot {
 }
 
 impl Pool {
-    /// An empty one for so many samples.
+    /// Creates an empty pool for `samples_max` samples.
     #[must_use]
     pub fn new(samples_max: usize) -> Self {
         Self {
@@ -309,32 +310,32 @@ impl Pool {
         }
     }
 
-    /// How many samples there are.
+    /// Returns the number of samples.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.samples
     }
 
-    /// Whether there is none.
+    /// Returns true if there are no samples.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.samples == 0
     }
 
-    /// How many there may be.
+    /// Returns the maximum number of samples.
     #[must_use]
     pub const fn samples_max(&self) -> usize {
         self.samples_max
     }
 
-    /// Forgets all samples; their numbers go on.
+    /// Removes all samples; numbering continues.
     pub fn clear(&mut self) {
         self.seal();
         while self.evict() {}
         self.before.clear();
     }
 
-    /// The pool as it is now; `None` while readers hold too much of what it was.
+    /// Takes a snapshot; `None` while readers hold too many segments that have left the pool.
     pub fn snapshot(&mut self) -> Option<Snapshot> {
         self.gone.retain(|it| it.strong_count() > 0);
         if self.gone.len() > spare(self.samples_max) {
@@ -347,13 +348,13 @@ impl Pool {
         Some(Snapshot { segments })
     }
 
-    /// The number of the youngest sample; 0 before the first.
+    /// Returns the id of the newest sample; 0 before the first.
     #[must_use]
     pub fn last_id(&self) -> u64 {
         self.open.first_id + self.open.samples.len() as u64 - 1
     }
 
-    /// The segments with samples behind this one, as they are now.
+    /// Returns the segments with samples after this id, as they are now.
     #[must_use]
     pub fn behind(&self, id: u64) -> Snapshot {
         let is_behind = |it: &Segment| it.first_id + it.samples.len() as u64 > id + 1;
@@ -365,10 +366,10 @@ impl Pool {
         Snapshot { segments }
     }
 
-    /// Appends a sample of `run`. What was wrong with it is given to `defect`.
+    /// Appends a sample of `run`; defects of the line are passed to `defect`.
     ///
     /// # Errors
-    /// Why it cannot be taken.
+    /// The reason why the line is refused.
     pub fn add(
         &mut self,
         run: &Arc<Run>,
@@ -423,7 +424,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Closes the youngest segment and begins another.
+    /// Closes the newest segment and opens another.
     fn seal(&mut self) {
         let first_id = self.open.first_id + self.open.samples.len() as u64;
         let next = Segment {
@@ -445,7 +446,7 @@ impl Pool {
         while self.sealed.len() >= segments_max(self.samples_max) && self.evict() {}
     }
 
-    /// Lets the oldest closed segment go.
+    /// Drops the oldest closed segment.
     fn evict(&mut self) -> bool {
         let Some(oldest) = self.sealed.pop_front() else {
             return false;
@@ -559,7 +560,7 @@ impl Pool {
     }
 }
 
-/// Counts texts that cannot be shown as they were sent.
+/// Reports texts that have to be escaped for display.
 fn escaped(texts: [Option<&[u8]>; 3], defect: &mut impl FnMut(Defect)) {
     if !texts.into_iter().flatten().all(is_plain) {
         defect(Defect::Escaped);

@@ -1,12 +1,11 @@
-//! The samples of a window, request by request: what is reckoned once for all reports that look at
-//! the same moment.
+//! Samples of a window, grouped by request: computed once for all reports over the same moment.
 //!
-//! Samples of a request are put in the order of their time, in which they need not have come. From
-//! that follows by how much memory has grown since the sample before, and for how long the request
-//! was sampled: the sum of the gaps between its samples, those of more than ten medians left out,
-//! because sampling can be switched off within a request.
+//! The samples of a request are sorted by time, because they may arrive out of order. This yields
+//! the growth of memory since the previous sample, and the time for which the request was sampled:
+//! the sum of the gaps between its samples, excluding gaps longer than ten medians, because
+//! sampling can be switched off within a request.
 //!
-//! Takes 16 bytes for each sample beside the snapshot; the work is bounded by the pool.
+//! Takes 16 bytes per sample beside the snapshot; the work is bounded by the pool.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,37 +19,38 @@ use super::pool::{Sample, Snapshot, StatRequest};
 use super::report::SampleRows;
 use crate::input::stat::line::SampleType;
 
-/// After how long without a sample a request has ended.
+/// Time without samples after which a request has ended.
 const REQUEST_ENDED: Duration = Duration::from_secs(60);
 
-/// A gap of more medians than this is a time without sampling.
+/// Gaps longer than this many medians are time without sampling.
 const GAP_MEDIANS: u64 = 10;
 
-/// A request with all its samples that are kept and in the window.
+/// A request with its stored samples in the window.
 #[derive(Debug)]
 pub struct Sampled {
-    /// The request itself.
+    /// The request.
     pub request: Arc<StatRequest>,
-    /// Its first and last sample, since the run began.
+    /// Time of its first sample, since the start of the run.
     pub first: u64,
-    /// See `first`.
+    /// Time of its last sample, since the start of the run.
     pub last: u64,
-    /// How many samples there are.
+    /// Number of samples.
     pub samples: u64,
-    /// How many of them had nothing running.
+    /// Samples in which nothing was running.
     pub idle: u64,
-    /// How long it was sampled, in the extension's units of time.
+    /// Time for which it was sampled, in the extension's units.
     pub sampled: u64,
-    /// Bytes in use at some of its samples, evenly spread, first and last among them.
+    /// Time and bytes in use of some of its samples, evenly spread, including the first and the
+    /// last.
     pub memory: Vec<(u64, u64)>,
-    /// Most bytes in use at a sample.
+    /// Most memory in use in a sample, bytes.
     pub memory_max: u64,
-    /// Whether a newer request of its process was seen, or nothing of it for long.
+    /// True if a newer request of its process was seen, or no sample for a long time.
     pub ended: bool,
 }
 
 impl Sampled {
-    /// The time that one sample stands for, in the extension's units.
+    /// Returns the time that one sample represents, in the extension's units.
     #[must_use]
     pub fn per_sample(&self) -> f64 {
         self.sampled as f64 / (self.samples - self.idle).max(1) as f64
@@ -60,55 +60,56 @@ impl Sampled {
 /// The samples of a window.
 #[derive(Debug, Default)]
 pub struct Recent {
-    /// Where they are.
+    /// Snapshot that has the samples.
     pub snapshot: Snapshot,
-    /// The requests, in no order.
+    /// Requests, in no order.
     pub requests: Vec<Sampled>,
-    /// By segment, then by its requests: the place in `requests`; `NOT_HERE` where no sample of it
-    /// is in the window.
+    /// Index in `requests` by segment and request of the segment; `NOT_HERE` if the request has no
+    /// sample in the window.
     request_of: Vec<Vec<u32>>,
-    /// By segment, then by sample: growth of memory since the request's sample before. `i64::MIN`:
-    /// the sample is not in the window.
+    /// Growth of memory since the request's previous sample, by segment and sample; `i64::MIN` if
+    /// the sample is outside the window.
     growth: Vec<Vec<i64>>,
-    /// The oldest sample of the window, by the monotonic clock.
+    /// Time of the oldest sample in the window, monotonic clock.
     pub oldest_us: Option<i64>,
-    /// When it was looked at, by the same clock.
+    /// Time of the computation, monotonic clock.
     pub now_us: i64,
-    /// Reports that were read.
+    /// Cached reports.
     reports: Mutex<Vec<(SampleReport, Arc<SampleRows>)>>,
 }
 
 const NOT_HERE: u32 = u32::MAX;
 const OUTSIDE: i64 = i64::MIN;
 
-/// Reports that are kept with a window.
+/// Maximum number of cached reports.
 const REPORTS_MAX: usize = 16;
 
-/// Points of a memory curve.
+/// Number of points in a memory curve.
 pub const CURVE_POINTS: usize = 32;
 
-/// A sample with what follows from its request.
+/// A sample with values derived from its request.
 #[derive(Debug, Clone, Copy)]
 pub struct Seen<'a> {
-    /// The number of its segment.
+    /// Index of its segment.
     pub segment: usize,
     /// The sample.
     pub sample: &'a Sample,
-    /// The place of its request.
+    /// Index of its request.
     pub request: usize,
-    /// By how much memory has grown since the request's sample before; 0 for the first.
+    /// Growth of memory since the request's previous sample; 0 for the first.
     pub growth: i64,
 }
 
 impl Recent {
-    /// The samples of `snapshot` from `from_us` on; `now_us` is now, both by the monotonic clock.
+    /// Groups the samples of `snapshot` from `from_us` on; `now_us` is the present time, both on
+    /// the monotonic clock.
     #[must_use]
     pub fn new(snapshot: Snapshot, from_us: i64, now_us: i64) -> Self {
         let mut recent = Self {
             now_us,
             ..Self::default()
         };
-        // Each sample in its request: (request, time, segment, place).
+        // Samples by request: (request, time, segment, index).
         let mut places: HashMap<(u64, i64, u64), u32, RandomState> = HashMap::default();
         let mut order: Vec<(u32, u64, u32, u32)> = Vec::with_capacity(snapshot.len());
         for (at, segment) in (0_u32..).zip(&snapshot.segments) {
@@ -163,7 +164,7 @@ impl Recent {
         recent
     }
 
-    /// How far back its samples reach.
+    /// Returns the time that the samples cover.
     #[must_use]
     pub fn covered(&self) -> Duration {
         let oldest_us = self.oldest_us.unwrap_or(self.now_us);
@@ -171,8 +172,8 @@ impl Recent {
         Duration::from_micros(covered.unwrap_or(0))
     }
 
-    /// Finds out which requests have ended: the newest of each process goes on, unless nothing was
-    /// seen of it since `ended_us`.
+    /// Determines which requests have ended: the newest of each process continues, unless it has no
+    /// sample since `ended_us`.
     fn end(&mut self, ended_us: i64) {
         let mut newest: HashMap<(u64, i64), u64, RandomState> = HashMap::default();
         for it in &self.requests {
@@ -186,7 +187,7 @@ impl Recent {
         }
     }
 
-    /// The rows of a report, summed up once.
+    /// Returns the rows of a report, computed once.
     #[must_use]
     pub fn report(&self, report: &SampleReport) -> Arc<SampleRows> {
         let mut all = self.reports.lock();
@@ -200,7 +201,7 @@ impl Recent {
         rows
     }
 
-    /// The samples of the window, in the order in which they came.
+    /// Returns the samples of the window in the order of arrival.
     pub fn iter(&self) -> impl Iterator<Item = Seen<'_>> {
         let segments = self.snapshot.segments.iter().enumerate();
         segments.flat_map(move |(at, segment)| {
@@ -234,13 +235,12 @@ impl Sampled {
     }
 }
 
-/// A span of time in microseconds.
+/// Converts a duration to microseconds.
 pub(super) fn span_us(span: Duration) -> i64 {
     i64::try_from(span.as_micros()).unwrap_or(i64::MAX)
 }
 
-/// The sum of the gaps that are no longer than ten medians (of an even number the lower one of the
-/// middle).
+/// Returns the sum of the gaps of at most ten medians (for an even number, the lower median).
 fn sampled(gaps: &mut [u64]) -> u64 {
     if gaps.is_empty() {
         return 0;

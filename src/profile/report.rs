@@ -1,5 +1,5 @@
-//! Reports over samples: rows, each the sum of the samples with the same keys; and one row by steps
-//! of time.
+//! Reports over samples: rows that sum up the samples with the same keys, and a single row over
+//! steps of time.
 
 use std::sync::Arc;
 
@@ -11,15 +11,15 @@ use super::pool::{Frame, Sample, Segment};
 use super::recent::{Recent, Seen};
 use crate::input::stat::line::{SampleType, UNITS};
 
-/// Rows of a report; samples with further keys are counted in one that is called `(other)`.
+/// Maximum number of rows; samples with further keys are counted in `(other)`.
 pub const ROWS_MAX: usize = 100_000;
 
 const OTHER: &str = "(other)";
 
-/// The value of a key.
+/// Value of a key.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum KeyValue {
-    /// Nothing.
+    /// No value.
     Absent,
     /// A number.
     Number(i64),
@@ -30,32 +30,32 @@ pub enum KeyValue {
 /// Samples with the same keys.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct SampleRow {
-    /// The values of the report's keys, in their order.
+    /// Values of the report's keys, in the same order.
     pub keys: Vec<KeyValue>,
-    /// How many there are.
+    /// Number of samples.
     pub samples: u64,
-    /// How many of them had nothing running.
+    /// Samples in which nothing was running.
     pub idle: u64,
-    /// The time that those with something running stand for.
+    /// Time represented by the samples in which something was running, seconds.
     pub seconds: f64,
-    /// Bytes in use, summed up.
+    /// Sum of memory in use, bytes.
     pub memory_sum: u128,
-    /// Most bytes in use.
+    /// Most memory in use, bytes.
     pub memory_max: u64,
-    /// Growth of memory since the request's sample before, summed up.
+    /// Sum of the growth of memory since the request's previous sample, bytes.
     pub memory_growth: i64,
 }
 
-/// The rows of a report.
+/// Rows of a report.
 #[derive(Debug, Default)]
 pub struct SampleRows {
-    /// In no order.
+    /// Rows, in no order.
     pub rows: Vec<SampleRow>,
-    /// Samples that the report counts with something running: what shares are of.
+    /// Samples counted by the report in which something was running; the base of percentages.
     pub busy: u64,
 }
 
-/// The function of a sample, as it is shown.
+/// Returns the display name of a sample's function.
 #[must_use]
 pub fn function(sample_type: SampleType, symbol: Option<&Frame>) -> Option<Arc<str>> {
     match (sample_type, symbol) {
@@ -68,7 +68,7 @@ pub fn function(sample_type: SampleType, symbol: Option<&Frame>) -> Option<Arc<s
     }
 }
 
-/// A frame in one text: `Class::function`, or `{main}` and the file.
+/// Formats a frame as `Class::function`, or as `{main}` and the file.
 #[must_use]
 pub fn frame_text(frame: &Frame) -> Arc<str> {
     match (&frame.scope, &frame.function, &frame.file) {
@@ -79,7 +79,7 @@ pub fn frame_text(frame: &Frame) -> Arc<str> {
     }
 }
 
-/// The value of a key in a sample.
+/// Returns the value of a key in a sample.
 fn shown(key: SampleKey, segment: &Segment, sample: &Sample) -> KeyValue {
     let request = segment.request(sample);
     let symbol = segment.symbol(sample);
@@ -112,18 +112,18 @@ fn holds(wanted: &Wanted, value: &KeyValue) -> bool {
     }
 }
 
-/// Whether a sample shows all that is wanted.
+/// Returns true if a sample meets all conditions.
 #[must_use]
 pub fn is_wanted(filters: &[(SampleKey, Wanted)], segment: &Segment, sample: &Sample) -> bool {
     let mut filters = filters.iter();
     filters.all(|(key, wanted)| holds(wanted, &shown(*key, segment, sample)))
 }
 
-/// The parts of a sample that its keys depend on, within a segment.
+/// Parts of a sample that determine its keys within a segment.
 type Alike = (u32, u32, u32, u32, u32, SampleType);
 
-/// Gives `each` the samples of a window with what `decide` says of them: once for those that are
-/// alike within a segment.
+/// Calls `each` for the samples of a window with the result of `decide`, which is called once for
+/// all samples of a segment with the same keys.
 fn each_sample<'a, T: Copy>(
     recent: &'a Recent,
     mut decide: impl FnMut(&Segment, &Sample) -> T,
@@ -147,11 +147,11 @@ fn each_sample<'a, T: Copy>(
 /// The sums of a row over a step of time.
 #[derive(Debug, Clone, Default)]
 pub struct Step {
-    /// Its samples.
+    /// Sums of the row's samples.
     pub row: SampleRow,
-    /// Samples of all rows with something running.
+    /// Samples of all rows in which something was running.
     pub busy: u64,
-    /// How many of the seconds are known.
+    /// Seconds of the step that are known.
     pub secs: f64,
 }
 
@@ -161,11 +161,11 @@ impl Step {
     }
 }
 
-/// A line that can be drawn of a row: its name, its unit, and its value in a step.
+/// A metric that can be charted for a row: name, unit, and value in a step.
 pub type SampleMetric = (&'static str, &'static str, fn(&Step) -> Option<f64>);
 
-/// All of them. What is running has a share and seconds, as in the columns of reports;
-/// `seconds_per_sec` is how many processes were in it at once.
+/// All metrics. Percentage and seconds cover samples in which something was running, as in the
+/// columns of reports; `seconds_per_sec` is the mean number of processes running it at once.
 #[rustfmt::skip]
 pub static METRICS: [SampleMetric; 8] = [
     ("samples", "samples", |it| Some(it.row.samples as f64)),
@@ -178,8 +178,8 @@ pub static METRICS: [SampleMetric; 8] = [
     ("memory_growth", "bytes", |it| Some(it.row.memory_growth as f64)),
 ];
 
-/// The samples of a row by time: those that show all of `row`, in steps of `step_us` from `from_us`
-/// on, by the monotonic clock. Whether there is one at all.
+/// Sums up a row's samples (those that meet all of `row`) in steps of `step_us` from `from_us` on,
+/// both on the monotonic clock. Returns true if there is any such sample.
 pub fn fill_steps(
     steps: &mut [Step],
     report: &SampleReport,
@@ -253,13 +253,13 @@ impl SampleRows {
 }
 
 impl SampleRow {
-    /// How many of its samples had something running.
+    /// Returns the number of samples in which something was running.
     #[must_use]
     pub const fn busy(&self) -> u64 {
         self.samples - self.idle
     }
 
-    /// Bytes in use at one of its samples; `None`: it has none.
+    /// Returns the mean memory in use per sample, bytes; `None` without samples.
     #[must_use]
     pub fn memory_mean(&self) -> Option<f64> {
         (self.samples > 0).then(|| self.memory_sum as f64 / self.samples as f64)

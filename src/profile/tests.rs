@@ -1,4 +1,4 @@
-//! Tests of lines on their way into the pool, of what is kept, and of snapshots.
+//! Tests of the way from lines to the pool, of reports over samples, and of snapshots.
 
 use super::*;
 use crate::clock::ManualClock;
@@ -81,7 +81,7 @@ fn who_reads_slowly_gets_no_more_than_so_much() {
     assert!(pool.snapshot().is_some());
 }
 
-/// A profile with one source, and what takes its lines.
+/// A profile with one source, and the intake that takes its lines.
 pub(crate) fn profile() -> (Arc<Profile>, Intake, Arc<ManualClock>) {
     let source = crate::input::stat::tests::source(std::path::Path::new("/nowhere"));
     let clock = Arc::new(ManualClock::new(1_700_000_000_000));
@@ -90,7 +90,7 @@ pub(crate) fn profile() -> (Arc<Profile>, Intake, Arc<ManualClock>) {
     (profile, intake, clock)
 }
 
-/// Takes these bytes as if they had just been read.
+/// Feeds these bytes as if they had just been read.
 pub(crate) fn feed(profile: &Profile, intake: &mut Intake, connection: u64, bytes: &[u8]) {
     profile.sources[0].queue.push(Chunk {
         connection,
@@ -105,7 +105,8 @@ pub(crate) fn feed(profile: &Profile, intake: &mut Intake, connection: u64, byte
 fn a_backlog_lies_where_it_happened() {
     let (profile, mut intake, clock) = profile();
     clock.advance_ms(100_000);
-    // What waited for 30 seconds comes at once; then one as it happens.
+    // First a backlog of 30 seconds, which arrives at once; then a sample that arrives as it is
+    // taken.
     let backlog = [sample(1, "10.0", "a"), sample(1, "40.0", "b")].concat();
     feed(&profile, &mut intake, 1, backlog.as_bytes());
     clock.advance_ms(5_000);
@@ -126,7 +127,7 @@ fn a_backlog_lies_where_it_happened() {
     );
     assert_eq!(times[1], 100_000);
     assert_eq!(profile.sources[0].counters.runs.get(), 1);
-    // Another process: its clock has begun anew.
+    // Another process, whose clock starts over.
     feed(&profile, &mut intake, 3, sample(1, "0.6", "e").as_bytes());
     let snapshot = profile.snapshot().unwrap();
     let segment = &snapshot.segments[0];
@@ -157,7 +158,8 @@ fn every_line_is_a_sample_or_counted_as_bad() {
     assert_eq!(counters.samples.get(), 4);
     assert_eq!(counters.lines_invalid.total(), 1);
     assert_eq!(counters.lines_cut.get(), 1);
-    // Out of order once, a burst once, unquoted once: later lines of the request are known.
+    // One line out of order, one burst and one without quotes: later lines of the request are still
+    // recognized.
     assert_eq!(counters.samples_mended.total(), 3);
     let example = profile.sources[0].example.lock().clone().unwrap();
     assert_eq!((example.reason, &*example.line), ("no_sample", "nonsense"));
@@ -193,7 +195,7 @@ fn what_a_sample_says() {
     assert_eq!(segment.request(sample).script.as_deref(), Some("/a.php"));
 }
 
-/// A line of any kind; what is sampled is told by `what`.
+/// A line of any type; `what` selects the sampled function.
 fn any(pid: u64, begun: u64, elapsed: u64, used: u64, what: &str) -> String {
     let (kind, rest) = match what {
         "" => ("memory", String::new()),
@@ -217,7 +219,7 @@ fn any(pid: u64, begun: u64, elapsed: u64, used: u64, what: &str) -> String {
     ) + "\n"
 }
 
-/// A row of a report, computed in another way: (samples, seconds, memory, largest, growth).
+/// A row of a report, computed independently: (samples, seconds, memory, largest, growth).
 type Row = (u64, f64, f64, u64, i64);
 
 #[test]
@@ -232,7 +234,7 @@ fn a_recount_of_all_samples_comes_to_the_same() {
             state ^= state << 17;
             state % end
         };
-        // (pid, begun, elapsed, used, what), a few requests at a time, in disorder, with breaks.
+        // (pid, begun, elapsed, used, what), a few requests at a time, out of order and with gaps.
         let mut all = Vec::new();
         let mut elapsed = 100_000;
         for _ in 0..400 {
@@ -262,7 +264,7 @@ fn a_recount_of_all_samples_comes_to_the_same() {
         }
         assert_eq!(profile.pool.lock().len(), all.len());
         let recent = profile.recent(None).unwrap();
-        // Another way: by request, sorted, with plain vectors.
+        // Independent computation: by request, sorted, with plain vectors.
         let mut requests: Vec<(u64, u64)> = all.iter().map(|it| (it.0, it.1)).collect();
         requests.sort_unstable();
         requests.dedup();
@@ -270,7 +272,7 @@ fn a_recount_of_all_samples_comes_to_the_same() {
         let mut expected: std::collections::BTreeMap<String, Row> =
             std::collections::BTreeMap::new();
         for of in requests {
-            // Of equal times the one that came first is the first.
+            // Of samples with equal times, the one that arrived first is the first.
             let mut samples: Vec<_> = all.iter().filter(|it| (it.0, it.1) == of).collect();
             samples.sort_by_key(|it| it.2);
             let mut gaps: Vec<_> = samples.windows(2).map(|it| it[1].2 - it[0].2).collect();
@@ -339,7 +341,8 @@ fn a_recount_of_all_samples_comes_to_the_same() {
         }
         let busy = all.iter().filter(|it| !it.4.is_empty()).count() as u64;
         assert_eq!(groups.busy, busy);
-        // By steps of time: a second way again for one row, and all steps together are the row.
+        // By steps of time: one row again computed independently, and all steps together are the
+        // row.
         let first = all.iter().map(|it| it.2).min().unwrap();
         for row in &groups.rows {
             let report::KeyValue::Text(name) = &row.keys[0] else {
@@ -376,7 +379,7 @@ fn a_recount_of_all_samples_comes_to_the_same() {
             let seconds: f64 = steps.iter().map(|step| step.row.seconds).sum();
             assert!((seconds - row.seconds).abs() < 1e-9);
         }
-        // Filters leave rows out and change none of the others.
+        // Filters remove rows and change none of the others.
         let some = recent.report(&report(&["function"], &["type=internal"]));
         for row in &some.rows {
             assert!(groups.rows.contains(row), "{row:?}");
@@ -420,7 +423,7 @@ fn requests_end_by_a_newer_one_or_by_time() {
     assert_eq!(ended(&profile), [true, false, false]);
     clock.advance_ms(61_000);
     assert_eq!(ended(&profile), [true, true, true]);
-    // And they leave a window.
+    // They leave the window too.
     assert_eq!(
         profile
             .recent(Some(Duration::from_secs(30)))
@@ -437,7 +440,7 @@ fn what_was_looked_at_does_not_keep_others_from_looking() {
     let many: String = (0..20_000).map(|_| sample(1, "1.0", "md5")).collect();
     feed(&profile, &mut intake, 1, many.as_bytes());
     assert_eq!(profile.recent(None).unwrap().iter().count(), 20_000);
-    // Nobody looks while the pool goes round twice.
+    // No snapshot is taken while the pool wraps twice.
     for _ in 0..12 {
         feed(&profile, &mut intake, 1, many.as_bytes());
     }

@@ -1,12 +1,12 @@
-//! Attribution: which keys the change of a report from one span to another comes from, and why.
+//! Attribution: breaks the change of a report between two spans down by key and cause.
 //!
-//! Rows of both spans are joined by key. The change of a sum over `n` calls of `m` on average is
-//! split by the midpoint rule: `(n1 - n0) * (m0 + m1) / 2` comes from the number of calls, the rest
-//! from what each took. Sums are whole microseconds, bytes or errors, and only the first part is
-//! rounded, so that the parts of all rows add up to the whole, and swapping the spans turns every
-//! sign and nothing else.
+//! Rows of both spans are joined by key. When `n` calls with a mean of `m` change, the change of
+//! their sum is split by the midpoint rule: `(n1 - n0) * (m0 + m1) / 2` is due to the number of
+//! calls, the rest to the mean. Sums are whole microseconds, bytes or errors, and only the first
+//! part is rounded. So the parts of all rows add up to the whole, and swapping the spans changes
+//! the sign of every part and nothing else.
 //!
-//! Where the spans were not counted for equally long, the longer one is scaled down to the shorter.
+//! If the spans were not counted for equally long, the longer one is scaled down to the shorter.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -17,21 +17,20 @@ use super::read_model::ReportAnswer;
 use crate::report::layout::OTHER;
 use crate::value::{Unit, Value};
 
-/// Something that a report sums up by key.
+/// A quantity that a report sums up by key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Measure {
-    /// Its name in addresses.
+    /// Name in URLs.
     pub name: &'static str,
-    /// In words.
+    /// Title for people.
     pub title: &'static str,
-    /// The unit of its sums: microseconds are shown as seconds.
+    /// Unit of its sums; microseconds are shown as seconds.
     pub unit: Unit,
-    /// The columns of the native form that are added up; reports of timers have those that exist
-    /// there.
+    /// Columns of the native form that are added up; a report of timers has only some of them.
     columns: &'static [&'static str],
 }
 
-/// Every measure whose change can be attributed; the first is the default.
+/// The measures whose change can be attributed; the first is the default.
 pub const MEASURES: [Measure; 5] = [
     Measure::new(
         "time",
@@ -66,25 +65,25 @@ impl Measure {
     }
 }
 
-/// A change, by what it comes from.
+/// A change, split by cause.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Change {
-    /// The sum in the first span.
+    /// Sum in the first span.
     pub before: i64,
-    /// The sum in the second.
+    /// Sum in the second span.
     pub after: i64,
-    /// From more calls, or from fewer.
+    /// Part due to more or fewer calls.
     pub calls: i64,
-    /// From calls that took more each, or less.
+    /// Part due to slower or faster calls.
     pub slower: i64,
-    /// From keys that only the second span has.
+    /// Part due to keys that only the second span has.
     pub new: i64,
-    /// From keys that only the first has: not above zero.
+    /// Part due to keys that only the first span has; never positive.
     pub gone: i64,
 }
 
 impl Change {
-    /// All of it.
+    /// Returns the whole change.
     #[must_use]
     pub const fn change(&self) -> i64 {
         self.after - self.before
@@ -118,29 +117,29 @@ impl Change {
     }
 }
 
-/// What a span has counted of a key, scaled.
+/// Calls and sum of a key in a span, scaled.
 #[derive(Debug, Clone, Copy, Default)]
 struct Sum {
     calls: f64,
     total: i64,
 }
 
-/// The change of a report.
+/// The attributed change of a report.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Attribution {
-    /// The names of the keys.
+    /// Names of the keys.
     pub keys: Vec<String>,
-    /// The sum of all rows and of `other`.
+    /// Sum of all rows and of `other`.
     pub all: Change,
-    /// A key's texts and its change, the largest change first.
+    /// Key texts and change of each row, the largest change first.
     pub rows: Vec<(Vec<String>, Change)>,
-    /// What cannot be told apart, and the rows past the limit.
+    /// Rows beyond the limit, and those without a key of their own.
     pub other: Change,
-    /// The two spans, unix seconds, as they were widened.
+    /// The two spans as widened, unix seconds.
     pub spans: [Range<u64>; 2],
-    /// Seconds that each was counted for. Sums are scaled to the fewer.
+    /// Seconds for which each span was counted. Sums are scaled to the fewer.
     pub covered_secs: [u64; 2],
-    /// What is lacking, for people.
+    /// Notes on missing data, for people.
     pub partial: Vec<String>,
 }
 
@@ -148,7 +147,7 @@ impl Attribution {
     /// Attributes the change of `measure` between two readings of a report in the native form.
     ///
     /// # Errors
-    /// [`QueryError::BadValue`]: the report does not sum that up.
+    /// [`QueryError::BadValue`] if the report does not have this sum.
     pub fn of(
         answers: [&ReportAnswer; 2],
         measure: &Measure,
@@ -202,7 +201,7 @@ impl Attribution {
     }
 }
 
-/// Shows the keys and sums of all rows of an answer.
+/// Passes the key and sum of each row of an answer to `show`.
 fn read(
     answer: &ReportAnswer,
     measure: &Measure,
@@ -232,7 +231,7 @@ fn read(
             match value {
                 Value::Text(text) => text.into_owned(),
                 Value::Int(number) => number.to_string(),
-                // Of the row for all others, where a key is a number.
+                // The key of the row for all others, in a column of numbers.
                 Value::Null | Value::Micros(_) | Value::Float(_) => OTHER.to_owned(),
             }
         });
@@ -250,7 +249,7 @@ fn read(
     Ok(())
 }
 
-/// A sum as a whole number; as it is where there is nothing to scale.
+/// Returns a sum as an integer, unchanged if there is nothing to scale.
 fn scaled(value: &Value<'_>, scale: f64) -> i64 {
     match value {
         Value::Int(sum) if scale == 1.0 => *sum,
@@ -270,7 +269,7 @@ mod tests {
 
     type Row<'a> = (&'a str, i64, u64);
 
-    /// A report by script: calls and microseconds.
+    /// A report by script, with calls and microseconds.
     fn report(rows: &[Row<'_>], covered_seconds: u64) -> ReportAnswer {
         let columns = [
             ("script_name", ColumnType::Text),
@@ -312,17 +311,17 @@ mod tests {
         assert_eq!(parts(&found.rows[0].1), [125_000_000, 125_000_000, 0, 0]);
         assert_eq!(parts(&found.all), [125_000_000, 125_000_000, 7, -5]);
         assert_eq!(found.other, Change::default());
-        // Past the limit.
+        // Beyond the limit.
         let found = of(&before, &after, 1);
         assert_eq!(parts(&found.other), [0, 0, 7, -5]);
-        // Counted for half as long: as much again is no change.
+        // Half the counted time and half the calls: no change.
         let half = report(&[("/a", 500, 100_000_000)], 30);
         let found = of(&half, &report(&[("/a", 1_000, 200_000_000)], 60), 10);
         assert_eq!(
             (found.all.after, parts(&found.all)),
             (100_000_000, [0, 0, 0, 0])
         );
-        // Nothing was counted: nothing can be said.
+        // Without counted seconds nothing can be compared.
         assert_eq!(of(&report(&[], 0), &after, 10).rows, []);
     }
 

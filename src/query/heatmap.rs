@@ -1,45 +1,45 @@
-//! Heat maps: how many requests took how long in each step of a span.
+//! Heat maps: the distribution of request times in each step of a span.
 //!
-//! Histograms of whatever buckets fall into rows of 8, 4, 2 or 1 a doubling of time, the finest
-//! that leave at most 48 from the 0.1 % point to the longest time; a time `t` from `2^k` on stands
-//! at `k + t/2^k - 1`, where buckets of a doubling are equally high. Where cells would have fewer
-//! than five requests on average, columns are put together first, then rows: single requests are no
-//! picture.
+//! The buckets of any histogram are mapped to 8, 4, 2 or 1 rows per doubling of time: the finest
+//! scale with at most 48 rows between the 0.1 % point and the longest time. A time `t` between
+//! `2^k` and `2^(k+1)` is placed at `k + t/2^k - 1`, so the rows within a doubling are equally
+//! high. If non-empty cells have fewer than five requests on average, columns are merged first,
+//! then rows, because single requests show no pattern.
 
 use crate::series::Spreads;
 
-/// Rows at most.
+/// Maximum number of rows.
 pub const ROWS_MAX: u64 = 48;
-/// Columns at most of the span that is asked for.
+/// Maximum number of columns of the requested span.
 pub const COLUMNS_MAX: u64 = 120;
-/// Columns are not put together below so many.
+/// Columns are merged only while this many remain.
 const COLUMNS_MIN: usize = 24;
-/// Requests that a cell that is not empty should have on average.
+/// Target for the average number of requests in a non-empty cell.
 const FILLED: u64 = 5;
-/// Steps of columns, seconds; each divides the next.
+/// Column widths, seconds; each divides the next.
 const STEPS: [u64; 10] = [1, 5, 10, 30, 60, 300, 900, 3_600, 21_600, 86_400];
-/// Rows of a doubling.
+/// Rows per doubling.
 const ROWS_A_DOUBLING: [u64; 4] = [8, 4, 2, 1];
 
 /// A heat map.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HeatMap {
-    /// When the first column begins, unix seconds.
+    /// Start of the first column, unix seconds.
     pub from: u64,
-    /// Seconds of a column.
+    /// Width of a column, seconds.
     pub step: u64,
-    /// Where rows begin and end, microseconds: one more than there are rows. Shorter times are in
-    /// the first row too.
+    /// Boundaries of the rows, microseconds: one more than there are rows. The first row also has
+    /// shorter times.
     pub edges_us: Vec<u64>,
-    /// By column, how many each row has; `None`: not known.
+    /// Count of each row, by column; `None` if unknown.
     pub columns: Vec<Option<Vec<u64>>>,
-    /// All of them.
+    /// Sum of all counts.
     pub total: u64,
-    /// What is lacking, for people.
+    /// Notes on missing data, for people.
     pub partial: Vec<String>,
 }
 
-/// Seconds of a column of so long a span.
+/// Returns the column width for a span of `secs`, seconds.
 #[must_use]
 pub fn step_of(secs: u64) -> u64 {
     let fits = |step: &&u64| secs.div_ceil(**step) <= COLUMNS_MAX;
@@ -47,20 +47,20 @@ pub fn step_of(secs: u64) -> u64 {
     STEPS.iter().find(fits).copied().unwrap_or(86_400 * days)
 }
 
-/// The row of a time, from that of 1 microsecond.
+/// Returns the row of a time; row 0 begins at 1 microsecond.
 fn row(us: u64, rows_a_doubling: u64) -> u64 {
     let us = us.max(1);
     let doubling = u64::from(us.ilog2());
     doubling * rows_a_doubling + (((us - (1 << doubling)) * rows_a_doubling) >> doubling)
 }
 
-/// The shortest time of a row or of a later one.
+/// Returns the shortest time of a row.
 fn edge(row: u64, rows_a_doubling: u64) -> u64 {
     let (doubling, part) = (row / rows_a_doubling, row % rows_a_doubling);
     (1 << doubling) + (part << doubling).div_ceil(rows_a_doubling)
 }
 
-/// Where a time is on the scale, in rows from that of 1 microsecond.
+/// Returns the position of a time on the scale, in rows from 1 microsecond.
 #[must_use]
 pub fn place(us: f64, rows_a_doubling: f64) -> f64 {
     let doubling = us.max(1.0).log2().floor();
@@ -68,7 +68,7 @@ pub fn place(us: f64, rows_a_doubling: f64) -> f64 {
 }
 
 impl HeatMap {
-    /// That of these histograms.
+    /// Builds the heat map of these histograms.
     #[must_use]
     pub fn of(spreads: Spreads) -> Self {
         let mut times: Vec<(u64, u64)> = spreads
@@ -138,7 +138,7 @@ impl HeatMap {
         }
     }
 
-    /// Counts into columns of the map's step.
+    /// Adds the counts up in columns of the map's step.
     fn fill(
         &mut self,
         columns: &[Option<Vec<(u64, u64)>>],
@@ -159,8 +159,8 @@ impl HeatMap {
         }
     }
 
-    /// The count from which on a cell has the highest level: what one in a hundred of those that
-    /// are not empty exceeds.
+    /// Returns the count from which a cell has the highest level: the 99th percentile of the
+    /// non-empty cells.
     #[must_use]
     pub fn high(&self) -> u64 {
         let cells = self.columns.iter().flatten().flatten();
@@ -236,13 +236,13 @@ mod tests {
 
     #[test]
     fn few_requests_have_larger_cells() {
-        // A request a minute, of three kinds.
+        // One request a minute, with three different times.
         let few = (0..120)
             .map(|at| Some(vec![(1_000 << (at % 3), 1)]))
             .collect();
         let few = map(0, 60, few);
         assert_eq!((few.step, few.columns.len()), (300, 24));
-        // Many are told apart as finely as can be; a minute that is not known stays so.
+        // Many requests use the finest rows; an unknown minute stays unknown.
         let mut many: Vec<_> = (0..120)
             .map(|_| Some(vec![(1_000, 90), (20_000, 10)]))
             .collect();

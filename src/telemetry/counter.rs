@@ -1,8 +1,9 @@
-//! The kinds of fields in a set of counters: a [`Counter`], a [`Gauge`], a [`WrappedCounter`] of
-//! the kernel, a [`CounterBy`] reasons; and `counters!`, which makes a set of them, see
+//! Field types of counter sets: a [`Counter`], a [`Gauge`], a [`WrappedCounter`] kept by the
+//! kernel, a [`CounterBy`] reasons; and `counters!`, which declares a set of them, see
 //! [`super::counters`].
 //!
-//! Adds are Release and reads Acquire: who sees a request leave the ring also sees that it came.
+//! Adds are Release and reads Acquire: a reader that sees a request leave the ring also sees that
+//! it arrived.
 
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,19 +14,19 @@ use serde_json::Value as Json;
 
 use super::reading::Kind;
 
-/// How a field is summed up, shown, and restored.
+/// Summing, display and restoration of a field.
 pub trait Cell {
-    /// How it moves.
+    /// Kind of the number.
     const KIND: Kind = Kind::Counter;
     /// Adds the value of another one.
     fn absorb(&self, more: &Self);
-    /// Goes on from what another process had counted, for this reason if it counts by reason.
+    /// Continues from the count of another process, for this reason if the field counts by reason.
     fn restore(&self, reason: Option<&str>, value: u64);
-    /// The value as it is shown.
+    /// Returns the value for display.
     fn value(&self) -> Json;
 }
 
-/// A field that is one number.
+/// Implements `Cell` for a single number.
 macro_rules! number {
     ($cell:ident, $kind:ident, $to:tt, $restore:expr) => {
         impl Cell for $cell {
@@ -55,13 +56,13 @@ number!(WrappedCounter, Counter, offset, |cell, value| {
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    /// One that has counted so far.
+    /// Creates a counter at `count`.
     #[must_use]
     pub const fn new(count: u64) -> Self {
         Self(AtomicU64::new(count))
     }
 
-    /// Adds `count`; nothing is written for 0.
+    /// Adds `count`; writes nothing for 0.
     #[inline]
     pub fn add(&self, count: u64) {
         if count > 0 {
@@ -69,7 +70,7 @@ impl Counter {
         }
     }
 
-    /// The count so far.
+    /// Returns the count.
     #[must_use]
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Acquire)
@@ -81,37 +82,37 @@ impl Counter {
 pub struct Gauge(AtomicU64);
 
 impl Gauge {
-    /// Replaces the value.
+    /// Sets the value.
     pub fn set(&self, value: u64) {
         self.0.store(value, Ordering::Release);
     }
 
-    /// Replaces the value by the microseconds since then, if these are more.
+    /// Raises the value to the microseconds since `then`, if these are more.
     pub fn raise_to_us_since(&self, then: Instant) {
         let us = then.elapsed().as_micros() as u64;
         self.0.fetch_max(us, Ordering::Release);
     }
 
-    /// The present value.
+    /// Returns the value.
     #[must_use]
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Acquire)
     }
 }
 
-/// A counter that somebody else keeps in 32 bits and lets wrap round: the kernel.
+/// A counter kept in 32 bits by the kernel, which lets it wrap.
 #[derive(Debug, Default)]
 pub struct WrappedCounter {
-    /// The kernel's count, in 64 bits.
+    /// The kernel's count, extended to 64 bits.
     seen: AtomicU64,
-    /// The offset to add, modulo 2^64: our count from before the first known count of the kernel,
-    /// less that count.
+    /// Offset to add, modulo 2^64: our count before the kernel's first known count, less that
+    /// count.
     offset: AtomicU64,
 }
 
 impl WrappedCounter {
-    /// Counts from this reading of the kernel on: what it had counted up to then is not ours. To be
-    /// called before the first [`raise_to`](Self::raise_to).
+    /// Starts counting at this reading of the kernel; earlier counts are excluded. Call before the
+    /// first [`raise_to`](Self::raise_to).
     pub fn begin(&self, reading: u32) {
         let before = self.get();
         self.seen.store(reading.into(), Ordering::Release);
@@ -119,14 +120,14 @@ impl WrappedCounter {
         self.offset.store(offset, Ordering::Release);
     }
 
-    /// The last reading of the kernel.
+    /// Returns the last reading of the kernel.
     #[must_use]
     pub fn reading(&self) -> u32 {
         (self.seen.load(Ordering::Acquire) & u64::from(u32::MAX)) as u32
     }
 
-    /// Takes over a reading. Several threads may do so at once and in any order: one that is older
-    /// than what is known already (by less than 2^31) changes nothing.
+    /// Takes over a reading. Threads may call this concurrently and in any order: a reading older
+    /// than the last known one (by less than 2^31) changes nothing.
     pub fn raise_to(&self, reading: u32) {
         let known = &self.seen;
         let mut before = known.load(Ordering::Relaxed);
@@ -144,7 +145,7 @@ impl WrappedCounter {
         }
     }
 
-    /// The count so far.
+    /// Returns the count.
     #[must_use]
     pub fn get(&self) -> u64 {
         let seen = self.seen.load(Ordering::Acquire);
@@ -152,13 +153,13 @@ impl WrappedCounter {
     }
 }
 
-/// The reasons that a counter can be split by.
+/// Reasons by which a counter is split.
 pub trait Reason {
-    /// The name of reason number `index`.
+    /// Returns the name of reason number `index`.
     fn name_of(index: usize) -> &'static str;
 }
 
-/// One counter for each of the `N` reasons `R`.
+/// A counter for each of the `N` reasons `R`.
 #[derive(Debug)]
 pub struct CounterBy<R, const N: usize> {
     counts: [Counter; N],
@@ -179,13 +180,13 @@ impl<R: Reason, const N: usize> CounterBy<R, N> {
         self.counts[reason].add(1);
     }
 
-    /// The counts so far, in the order of the reasons' numbers.
+    /// Returns the counts, in the order of the reasons' numbers.
     #[must_use]
     pub fn get(&self) -> [u64; N] {
         std::array::from_fn(|reason| self.counts[reason].get())
     }
 
-    /// Over all reasons.
+    /// Returns the sum over all reasons.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.get().iter().sum()
@@ -219,7 +220,7 @@ impl<R: Reason, const N: usize> Cell for CounterBy<R, N> {
     }
 }
 
-/// A field on cache lines of its own, because another thread writes it than its neighbours.
+/// Puts a field on cache lines of its own, because another thread writes it than its neighbors.
 impl<C: Cell> Cell for CachePadded<C> {
     const KIND: Kind = C::KIND;
     fn absorb(&self, more: &Self) {
@@ -244,7 +245,7 @@ macro_rules! counters {
         }
 
         impl $name {
-            /// A copy of all values.
+            /// Returns a copy of all values.
             #[must_use]
             pub fn counts(&self) -> Self {
                 let counts = Self::default();
@@ -252,14 +253,13 @@ macro_rules! counters {
                 counts
             }
 
-            /// Adds the values of `more`, field by field; those that are listed later are read
-            /// first.
+            /// Adds the values of `more`, field by field; later fields are read first.
             pub fn absorb(&self, more: &Self) {
                 counters!(@absorb self, more, [ $($field)+ ]);
             }
 
-            /// Goes on from what another process had counted; nothing when there is no such counter
-            /// any more.
+            /// Continues from the count of another process; does nothing if the counter no longer
+            /// exists.
             pub fn restore(&self, name: &str, reason: Option<&str>, value: u64) {
                 match name {
                     $( stringify!($field) => Cell::restore(&self.$field, reason, value), )+
@@ -267,7 +267,7 @@ macro_rules! counters {
                 }
             }
 
-            /// All values, in the order of declaration.
+            /// Returns all values, in the order of declaration.
             #[must_use]
             pub fn readings(&self) -> Vec<Reading> {
                 vec![ $( Reading {
@@ -303,7 +303,7 @@ mod tests {
         drops.raise_to(4_000_000_000);
         drops.raise_to(5);
         assert_eq!(drops.get(), (1 << 32) + 5);
-        // A thread that read before the others and comes late.
+        // A reading taken before the others arrives late.
         drops.raise_to(u32::MAX);
         assert_eq!(drops.get(), (1 << 32) + 5);
     }

@@ -1,14 +1,13 @@
-//! The counters: one struct a stage, one field a counter. The field's name, type and comment are
-//! all there is to declare: the status, `SHOW STATUS`, the metrics with their kind and help, and
-//! the snapshot follow from it.
+//! The counters: one struct for each stage, one field for each counter. The field's name, type and
+//! doc comment are its whole declaration: the status, `SHOW STATUS`, the metrics with their kind
+//! and help, and the snapshot follow from them.
 //!
-//! A receiver writes the [`SocketCounters`] of its socket, once a batch; the merger the one set of
-//! [`MergeCounters`]. Readers take a copy, a set of their own, that can be summed up and listed as
-//! [`Reading`]s. Counters only grow, across restarts too when there is a snapshot; gauges are not
-//! in it.
+//! A receiver writes the [`SocketCounters`] of its socket once a batch; the merger writes the only
+//! [`MergeCounters`]. Readers take a copy, which can be summed up and listed as [`Reading`]s.
+//! Counters only grow, and with a snapshot continue across restarts; gauges are not saved.
 //!
 //! The sums (received = accepted + invalid; decoded = invalid + overwritten + popped) are exact at
-//! rest; in a running daemon a copy may be one batch apart.
+//! rest; in a running daemon a copy may be off by one batch.
 
 use crossbeam::utils::CachePadded;
 
@@ -17,7 +16,7 @@ use super::reading::Reading;
 use crate::input::record::{DecodeCounts, RejectReason, Repair};
 
 counters! {
-    /// What became of the rows of history; the series thread and the history thread count.
+    /// Counters of history, written by the series thread and the history thread.
     HistoryCounters;
 
     /// Times that what was in memory was written to history.dir.
@@ -42,7 +41,7 @@ counters! {
 }
 
 counters! {
-    /// What became of the rows that are shipped to ClickHouse; the thread that ships counts.
+    /// Counters of shipment to ClickHouse, written by its thread.
     ClickHouseCounters;
 
     /// Rows that ClickHouse took, those included that were sent again.
@@ -56,8 +55,7 @@ counters! {
 }
 
 counters! {
-    /// What happened at one socket: its receiver's work, and what became of the requests it
-    /// brought.
+    /// Counters of one socket: its receiver's work, and the outcome of the requests it received.
     SocketCounters;
 
     /// Datagrams taken from the socket. Each is accepted or invalid.
@@ -96,7 +94,7 @@ counters! {
 }
 
 impl SocketCounters {
-    /// Books what a decoder saw in one batch; what it pushed is counted by the ring.
+    /// Adds the counts of a decoded batch; the ring counts what was pushed.
     pub fn add_decoded(&self, counts: &DecodeCounts) {
         self.datagrams_accepted.add(counts.datagrams_accepted);
         self.datagrams_invalid.add(&counts.datagrams_invalid);
@@ -107,7 +105,7 @@ impl SocketCounters {
 }
 
 counters! {
-    /// What the merger did. It alone writes them.
+    /// Counters of the merger, which alone writes them.
     MergeCounters;
 
     /// Runs of the merger.
@@ -125,7 +123,7 @@ counters! {
 }
 
 counters! {
-    /// How long the lock over pools and reports was held at once since the daemon started.
+    /// Longest holds of the lock over pools and reports since the daemon started.
     LockCounters;
 
     /// Longest hold of the lock by an answer, in microseconds.
@@ -137,7 +135,7 @@ counters! {
 }
 
 counters! {
-    /// What the MySQL wire did.
+    /// Counters of the MySQL listener.
     MySqlCounters;
 
     /// Connections that MySQL clients opened.
@@ -155,7 +153,7 @@ counters! {
 }
 
 counters! {
-    /// How logins went, over all front ends.
+    /// Counters of logins, over all front ends.
     LoginCounters;
 
     /// Logins that were refused because the secret was wrong or the user unknown.

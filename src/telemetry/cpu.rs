@@ -1,29 +1,29 @@
-//! Processor time of the daemon's threads, as the kernel accounts for it.
+//! CPU time of the daemon's threads, as accounted by the kernel.
 //!
-//! Read from `/proc` when somebody asks (`active_reports`, `v2_stats`), so that no stage measures
-//! itself and nothing is paid for while nobody looks. Threads are told apart by the names that the
-//! daemon gives them. Exact to a clock tick of the kernel (usually 10 ms) of the sum since start.
-//! `None` where there is no such `/proc`.
+//! Read from `/proc` on demand (`active_reports`, `v2_stats`), so that no stage measures itself and
+//! nothing is spent while nobody asks. Threads are told apart by the names that the daemon gives
+//! them. Exact to a clock tick of the kernel (usually 10 ms) of the sum since start. `None` where
+//! there is no such `/proc`.
 
 use std::path::Path;
 
-/// Processor time since start, seconds.
+/// CPU time since start, seconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct CpuTimes {
-    /// In the program.
+    /// User mode.
     pub user_secs: f64,
-    /// In the kernel on its behalf.
+    /// Kernel mode.
     pub system_secs: f64,
 }
 
-/// Of the process, threads that have ended included.
+/// Returns the CPU time of the process, ended threads included.
 #[must_use]
 pub fn process() -> Option<CpuTimes> {
     read(Path::new("/proc/self/stat")).map(|(_, times)| times)
 }
 
-/// Of the present threads whose name satisfies `wanted`, together; `None` when there is no such
-/// thread.
+/// Returns the CPU time of the present threads whose name satisfies `wanted`, or `None` if there is
+/// no such thread.
 #[must_use]
 pub fn threads(wanted: impl Fn(&str) -> bool) -> Option<CpuTimes> {
     let tasks = std::fs::read_dir("/proc/self/task").ok()?;
@@ -43,12 +43,12 @@ fn read(path: &Path) -> Option<(String, CpuTimes)> {
     parse(&String::from_utf8_lossy(&text), ticks_per_second as f64)
 }
 
-/// `pid (name) state ppid ..`, with user and system time as fields 14 and 15. A name may hold
-/// anything, `)` included.
+/// Parses `pid (name) state ppid ..`, with user and system time as fields 14 and 15. A name may
+/// contain anything, `)` included.
 fn parse(text: &str, ticks_per_second: f64) -> Option<(String, CpuTimes)> {
     let (before, after) = text.rsplit_once(')')?;
     let (_, name) = before.split_once('(')?;
-    // What follows the name begins with field 3.
+    // The rest after the name begins with field 3.
     let mut fields = after.split_ascii_whitespace().skip(14 - 3);
     let mut secs = || Some(fields.next()?.parse::<u64>().ok()? as f64 / ticks_per_second);
     let times = CpuTimes {

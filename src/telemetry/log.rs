@@ -1,9 +1,9 @@
-//! The log: set-up at start, and a limit on lines that repeat.
+//! The log: set-up at start, and a rate limit for repeated lines.
 //!
-//! `main` calls [`init`] once; everything else only uses `tracing`'s macros. Lines go to stderr, as
-//! text or as one JSON object each; stdout belongs to the commands that print something. What an
-//! outsider can cause by the packet or by the request (a bad datagram, a refused connection) is
-//! counted and at most logged through a [`Limit`].
+//! `main` calls [`init`] once; all other code only uses `tracing`'s macros. Lines go to stderr, as
+//! text or as one JSON object each; stdout belongs to the commands that print results. Events that
+//! an outsider can cause with every packet or request (an invalid datagram, a refused connection)
+//! are counted, and logged only through a [`Limit`].
 
 use std::io::{self, IsTerminal as _};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +14,7 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::{SubscriberInitExt as _, TryInitError};
 use tracing_subscriber::{Layer as _, Registry, fmt, reload};
 
-/// How a line looks (`--log-format`).
+/// Format of a line (`--log-format`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum LogFormat {
     /// For people: time, level, sentence, `field=value`.
@@ -24,18 +24,18 @@ pub enum LogFormat {
     Json,
 }
 
-/// Changes the level while the program runs.
+/// Handle that changes the level at run time.
 pub type LogControl = reload::Handle<LevelFilter, Registry>;
 
-/// Sends the log of this process to stderr, down to this level.
+/// Sends this process's log to stderr, down to this level.
 ///
 /// # Errors
-/// When the log of this process is set up already.
+/// If the log is set up already.
 pub fn init(format: LogFormat, level: Level) -> Result<LogControl, TryInitError> {
     let (filter, control) = reload::Layer::new(LevelFilter::from_level(level));
     let lines = fmt::layer().with_writer(io::stderr);
     let lines = match format {
-        // Colours only for a person who looks on.
+        // Colors only on a terminal.
         LogFormat::Text => lines
             .with_ansi(io::stderr().is_terminal())
             .with_target(false)
@@ -46,18 +46,18 @@ pub fn init(format: LogFormat, level: Level) -> Result<LogControl, TryInitError>
     log.try_init().map(|()| control)
 }
 
-/// Lets one line through in a span of time and counts the others. One for each place that logs;
-/// shared by threads.
+/// Lets one line through in a time span and counts the others. One for each place that logs; shared
+/// by threads.
 #[derive(Debug)]
 pub struct Limit {
     span_ms: u64,
-    /// When the next line may go, in the clock's monotonic milliseconds.
+    /// Time from which the next line may pass, monotonic milliseconds.
     next_ms: AtomicU64,
     held_back: AtomicU64,
 }
 
 impl Limit {
-    /// At most one line every `span_ms` milliseconds.
+    /// Allows at most one line every `span_ms` milliseconds.
     #[must_use]
     pub const fn new(span_ms: u64) -> Self {
         Self {
@@ -67,8 +67,9 @@ impl Limit {
         }
     }
 
-    /// Whether a line may be logged now: `Some(held_back)` with the number of lines held back since
-    /// the last one, to be given in a field `repeated`; `None`: count on.
+    /// Returns `Some(held_back)` if a line may be logged now, with the number of lines held back
+    /// since the last one, to be logged in a field `repeated`. Otherwise counts the line and
+    /// returns `None`.
     ///
     /// ```
     /// # let limit = pinbad::telemetry::log::Limit::new(10_000);
@@ -79,7 +80,7 @@ impl Limit {
     /// ```
     pub fn pass(&self, now_ms: u64) -> Option<u64> {
         let next = self.next_ms.load(Ordering::Relaxed);
-        // Of several threads that come at once, the one that moves the time on logs.
+        // If several threads arrive at once, the one that advances the time logs.
         let (relaxed, after) = (Ordering::Relaxed, now_ms.saturating_add(self.span_ms));
         let moved = || self.next_ms.compare_exchange(next, after, relaxed, relaxed);
         if now_ms >= next && moved().is_ok() {

@@ -1,8 +1,7 @@
-//! The memory that the process really takes, as the kernel accounts for it. Read from `/proc` when
-//! somebody asks.
+//! Memory of the process, as accounted by the kernel. Read from `/proc` on demand.
 
-/// Bytes of the process's address space, and of it in memory; `None` where there is no such
-/// `/proc`.
+/// Returns the size of the process's address space and of its resident part, bytes; `None` where
+/// there is no such `/proc`.
 #[must_use]
 pub fn process_bytes() -> Option<[u64; 2]> {
     let text = std::fs::read_to_string("/proc/self/statm").ok()?;

@@ -1,8 +1,8 @@
 //! The daemon's own telemetry: counters of every stage, and the log.
 //!
-//! Beside the data path, not on it: each stage is handed its counters at start and adds to them,
-//! once a batch or a merge; HTTP, SQL and the metrics page read them whenever they like. Nothing
-//! here takes memory after start, waits, or fails.
+//! Beside the data path, not on it: each stage is given its counters at start and adds to them once
+//! a batch or merge; HTTP, SQL and the metrics page read them at any time. Nothing here allocates
+//! after start, blocks or fails.
 
 pub mod counter;
 

@@ -1,41 +1,41 @@
-//! Numbers that the daemon reports of itself: `/api/v1/status`, `SHOW STATUS` and `/metrics` are
-//! made from these alone.
+//! Numbers that the daemon reports about itself: the only source of `/api/v1/status`, `SHOW STATUS`
+//! and `/metrics`.
 //!
-//! A [`Reading`] is one number with its name, kind and help; what counts
-//! ([`counters`](super::counters)) declares them once, and what is looked up on demand (pool sizes,
-//! memory) where it is looked up. A [`Group`] is what belongs together: the status itself, an
-//! object in it, or one of a list of objects, such as a socket.
+//! A [`Reading`] is one number with its name, kind and help. Counters are declared once in
+//! [`counters`](super::counters); numbers looked up on demand (pool sizes, memory) are declared
+//! where they are looked up. A [`Group`] is a set of related numbers: the status itself, an object
+//! in it, or one of a list of objects, such as a socket.
 
 use serde_json::{Map, Value as Json};
 
-/// How a number moves.
+/// Kind of a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Only grows; rates make sense.
+    /// Only grows; rates are meaningful.
     Counter,
-    /// Moves both ways; only the present value makes sense.
+    /// Moves both ways; only the present value is meaningful.
     Gauge,
-    /// The same as another number, under a name that Pinba had: not among the metrics.
+    /// Repeats another number under a name that Pinba had; not exported as a metric.
     Alias,
 }
 
-/// One number.
+/// A number with its description.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reading {
-    /// Its name in the status; the unit is the last word.
+    /// Name in the status; ends with the unit.
     pub name: &'static str,
-    /// Its name among the metrics, where that is another; without `pinbad_`, unit and `_total`.
+    /// Name of the metric, if different; without `pinbad_`, unit and `_total`.
     pub metric: Option<&'static str>,
-    /// A sentence or two about it.
+    /// Help text of a sentence or two.
     pub help: &'static str,
-    /// How it moves.
+    /// Its kind.
     pub kind: Kind,
-    /// Its value now: a number, a text, or an object of counts by reason.
+    /// Present value: a number, a text, or an object of counts by reason.
     pub value: Json,
 }
 
 impl Reading {
-    /// A number that is looked up on demand.
+    /// Creates a number that is looked up on demand.
     pub fn new(kind: Kind, name: &'static str, help: &'static str, value: impl Into<Json>) -> Self {
         Self {
             name,
@@ -46,7 +46,7 @@ impl Reading {
         }
     }
 
-    /// The count, over all reasons.
+    /// Returns the count, summed over all reasons.
     #[must_use]
     pub fn total(&self) -> u64 {
         let count = |value: &Json| {
@@ -61,8 +61,8 @@ impl Reading {
     }
 }
 
-/// Declares numbers that are looked up on demand, one a line: kind, name (and that of the metric,
-/// where it is another), value, help.
+/// Declares numbers that are looked up on demand, one a line: kind, name (and the metric's name, if
+/// different), value, help.
 macro_rules! readings {
     ($( $kind:ident $name:ident $(as $metric:literal)? = $value:expr, $help:literal; )*) => {
         vec![ $( {
@@ -75,33 +75,33 @@ macro_rules! readings {
 }
 pub(crate) use readings;
 
-/// Where the numbers of a [`Group`] stand in the status.
+/// Position of a [`Group`] in the status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
-    /// In the status itself.
+    /// The status itself.
     Top,
-    /// In an object of this name.
+    /// An object of this name.
     Object(&'static str),
-    /// In one of a list of objects; the second name is that of one of them, among the metrics. A
-    /// group without members stands for a list that is empty.
+    /// An element of a list; the second name denotes one of them in metrics. A group without
+    /// members stands for an empty list.
     List(&'static str, &'static str),
 }
 
-/// Numbers that belong together.
+/// Related numbers.
 #[derive(Debug, Clone)]
 pub struct Group {
-    /// Where they stand.
+    /// Position in the status.
     pub place: Place,
-    /// In a list: what tells the metrics of one from those of another.
+    /// Labels that distinguish the metrics of a list's elements.
     pub labels: Vec<(&'static str, String)>,
-    /// Members that are no numbers; they come first.
+    /// Members other than numbers; they come first.
     pub texts: Map<String, Json>,
     /// The numbers.
     pub readings: Vec<Reading>,
 }
 
 impl Group {
-    /// Numbers alone.
+    /// Creates a group of numbers only.
     #[must_use]
     pub fn new(place: Place, readings: Vec<Reading>) -> Self {
         Self {
@@ -112,7 +112,7 @@ impl Group {
         }
     }
 
-    /// One of a list, told from the others by its place and by what it is.
+    /// Creates an element of a list, identified by its index and its description.
     #[must_use]
     pub fn listed(
         place: Place,
@@ -127,14 +127,14 @@ impl Group {
         group
     }
 
-    /// One of the numbers, by reason if it is counted so.
+    /// Returns the value of a number, by reason if it is counted so.
     #[must_use]
     pub fn value(&self, name: &str) -> Option<Json> {
         let named = self.readings.iter().find(|it| it.name == name);
         named.map(|it| it.value.clone())
     }
 
-    /// The same with members that are no numbers, which have to be an object.
+    /// Adds members other than numbers; `texts` has to be an object.
     #[must_use]
     pub fn with_texts(mut self, texts: Json) -> Self {
         if let Json::Object(texts) = texts {
@@ -143,7 +143,7 @@ impl Group {
         self
     }
 
-    /// The count of one of the numbers; 0 when there is no such number.
+    /// Returns the count of a number, or 0 if there is no such number.
     #[must_use]
     pub fn count(&self, name: &str) -> u64 {
         let named = self.readings.iter().find(|it| it.name == name);
@@ -163,7 +163,7 @@ impl Group {
     }
 }
 
-/// The object of `GET /api/v1/status`.
+/// Builds the object of `GET /api/v1/status`.
 #[must_use]
 pub fn object(groups: &[Group]) -> Map<String, Json> {
     let mut object = Map::new();

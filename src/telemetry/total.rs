@@ -1,5 +1,4 @@
-//! All counters of one daemon, those of its sources included, which are counted where their input
-//! is.
+//! All counters of one daemon, including those that sources declare beside their input.
 
 use std::sync::Arc;
 
@@ -10,25 +9,25 @@ use crate::input::{otlp, stat};
 /// All counters of one daemon.
 #[derive(Debug, Clone)]
 pub struct Counters {
-    /// One set a socket, in the order in which they were opened, one an `[[otlp_input]]`, and one a
-    /// source of Squid's lines.
+    /// One set for each socket in the order of opening, then one for each `[[otlp_input]]` and one
+    /// for each source of Squid's lines.
     pub sockets: Vec<Arc<SocketCounters>>,
-    /// The merger's.
+    /// Counters of the merger.
     pub merge: Arc<MergeCounters>,
-    /// Of the MySQL wire.
+    /// Counters of the MySQL listener.
     pub mysql: Arc<MySqlCounters>,
-    /// Of logins.
+    /// Counters of logins.
     pub logins: Arc<LoginCounters>,
-    /// What takes spans; after the sockets.
+    /// OTLP inputs, whose sockets follow the real ones.
     pub otlps: Vec<Arc<otlp::Source>>,
-    /// The sources of Squid's lines, whose sockets come last.
+    /// Sources of Squid's lines, whose sockets come last.
     pub squids: Vec<Arc<Source>>,
-    /// The sources of samples.
+    /// Sources of samples.
     pub stats: Vec<Arc<stat::Source>>,
 }
 
 impl Counters {
-    /// Counters for `sockets` sockets, all zero.
+    /// Creates counters for `sockets` sockets, all zero.
     #[must_use]
     pub fn new(sockets: usize) -> Self {
         Self {
@@ -42,7 +41,7 @@ impl Counters {
         }
     }
 
-    /// The sources that follow files, with what the ring counts of them.
+    /// Returns the sources that follow files, with their ring counters.
     #[must_use]
     pub fn followed(&self) -> Followed {
         // Their sockets come last.
@@ -56,7 +55,7 @@ impl Counters {
         )
     }
 
-    /// The sum over all sockets.
+    /// Returns the sum over all sockets.
     #[must_use]
     pub fn total(&self) -> SocketCounters {
         let total = SocketCounters::default();

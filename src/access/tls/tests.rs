@@ -1,4 +1,4 @@
-//! Files that cannot be used, and that a reload changes what the next connection gets.
+//! Files that cannot be used, and the effect of a reload on new connections.
 
 use std::fs;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConnection};
 
 use super::*;
 
-/// A certificate for `stats.example` that signs itself, and its key.
+/// A self-signed certificate for `stats.example`, and its key.
 fn pair() -> (String, String) {
     let key = KeyPair::generate().unwrap();
     let certificate = CertificateParams::new(vec!["stats.example".to_owned()])
@@ -104,7 +104,7 @@ fn what_cannot_be_used_is_named_with_its_file() {
     );
 }
 
-/// The certificate that a client is shown, if it trusts `trusted`.
+/// Returns the certificate presented to a client that trusts `trusted`.
 fn shown(tls: &Tls, trusted: &str) -> Result<(), rustls::Error> {
     let mut roots = RootCertStore::empty();
     roots

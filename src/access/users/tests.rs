@@ -1,4 +1,4 @@
-//! Secrets from files and variables, and who is let in by them.
+//! Secrets from files and variables, and the users they admit.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -50,8 +50,8 @@ fn files_and_variables_lose_their_line_end_and_nothing_else() {
 fn nobody_comes_in_without_a_password_of_their_own() {
     let entry = "[[user]]\nname = \"bot\"\ntoken_env = \"T\"\n";
     let users = load(entry, &[("T", "0123456789abcdef")]).unwrap();
-    // The digest that stands in for nobody is that of no password at all: it must not let anyone
-    // in.
+    // The digest that stands in for unknown users is that of the empty password, which must not
+    // admit anyone.
     for name in ["bot", "nobody", ""] {
         for plain in [&b""[..], b"0123456789abcdef"] {
             assert_eq!(by_password(&users, name, plain), None, "{name}");

@@ -1,4 +1,4 @@
-//! Worked examples, and a naive evaluator that keeps every second.
+//! Worked examples, and a comparison with a naive evaluator that keeps every second.
 
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ fn objective(rules: &[Arc<Rule>]) -> Arc<Objective> {
     Arc::clone(rules[0].objective().unwrap())
 }
 
-/// A second in which so many requests came, and so many of them were errors.
+/// A second with `total` requests, `errors` of them with errors.
 fn second(total: u64, errors: u64) -> Count {
     Count {
         covered_secs: 1,
@@ -58,7 +58,7 @@ fn good_days(objective: &Arc<Objective>, total: u64) -> Budget {
     budget
 }
 
-/// When each pair of windows says so for the first time, seconds from the start.
+/// Returns the second, counted from the start, at which each pair of windows first alerts.
 fn first_seconds(total: u64, errors: u64) -> [u64; 3] {
     let mut budget = good_days(&objective(&shop("99.5")), total);
     let mut first = [0; 3];
@@ -78,7 +78,7 @@ fn first_seconds(total: u64, errors: u64) -> [u64; 3] {
 fn budgets_burn_at_the_seconds_of_the_worked_example() {
     assert_eq!(first_seconds(1, 1), [260, 649, 1_297]);
     assert_eq!(first_seconds(10, 1), [2_593, 6_481, 12_961]);
-    // Ten minutes of nothing but errors, then none.
+    // Ten minutes of errors only, then none.
     let mut budget = good_days(&objective(&shop("99.5")), 1);
     let mut last = 0;
     for at in 1..2_000 {
@@ -142,7 +142,7 @@ fn good_requests_are_told_apart_where_hours_of_history_do() {
     assert_eq!((count.bad(), objective.is_exact), (3, false));
     let unknown: Option<std::iter::Empty<(u32, u64)>> = None;
     assert_eq!(objective.count(&totals, unknown), Count::default());
-    // By status all of a row are errors, or none.
+    // By status, all requests of a row are errors or none is.
     let rules = of("report = \"report_by_status\"\ngood = \"req_time <= 500ms\"\nobjective = 99");
     let objective = self::objective(&rules.unwrap());
     let totals = Totals {
@@ -180,7 +180,7 @@ fn a_page_hides_the_ticket() {
         (1_400 + 1_746, "ticket", Phase::Firing),
     ];
     let expected = expected.map(|(at, name, phase)| (at, name.to_owned(), Some(phase)));
-    // What is over is forgotten later.
+    // The resolved alert is forgotten later.
     assert_eq!(happened[..3], expected);
 }
 
@@ -188,7 +188,7 @@ fn a_page_hides_the_ticket() {
 fn burn_rates_are_those_of_a_naive_evaluator_second_by_second() {
     let objective = objective(&shop("99"));
     let mut budget = Budget::new(Arc::clone(&objective));
-    // Sums up to each second.
+    // Cumulative sums by second.
     let mut sums = vec![Count::default()];
     let mut random = 7_u64;
     let mut dice = |below: u64| {

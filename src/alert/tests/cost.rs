@@ -1,17 +1,17 @@
-//! What many rules over many rows cost.
+//! Cost of many rules over many rows.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::{Engine, REPORT, Seen, dice, rules, second, take};
 
-/// How long this thread has run.
+/// CPU time of this thread.
 fn on_cpu() -> Duration {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
     Duration::from_nanos(text.split(' ').next().unwrap().parse().unwrap())
 }
 
-/// What it costs is printed by `cargo test --release -- --ignored --nocapture a_thousand_rules`.
+/// Run `cargo test --release -- --ignored --nocapture a_thousand_rules` to print the cost.
 #[test]
 #[ignore = "measures"]
 #[expect(clippy::print_stderr, reason = "what it measures")]

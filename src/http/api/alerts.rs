@@ -1,5 +1,5 @@
-//! `/api/v1/alerts` and `/api/v1/silences`: what fires, and what nobody is to be told of for a
-//! while.
+//! `/api/v1/alerts` and `/api/v1/silences`: the alerts, and the silences that suppress their
+//! notifications.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,11 +26,11 @@ use crate::query::catalog::Catalog;
 
 const EXAMPLE: &str =
     r#"{"matchers": {"alertname": "slow_checkout"}, "for": "2h", "reason": "migration"}"#;
-/// Lists of a configuration that can be played over the past.
+/// Lists of a configuration whose rules can be replayed over the past.
 const RULE_LISTS: [&str; 2] = ["alert", "slo"];
 const RULES_EXAMPLE: &str =
     r#"{"alert": [{"name": "slow", "report": "report_by_script_name", "when": "p95 > 1s"}]}"#;
-/// Longest reason, and longest text of a matcher, bytes.
+/// Maximum length of a reason or a matcher, bytes.
 const TEXT_BYTES_MAX: usize = 1_024;
 
 /// `GET /api/v1/alerts`
@@ -81,7 +81,7 @@ fn slo(it: &ObjectiveView) -> Json {
     })
 }
 
-/// An alert, with all that is known of it.
+/// Renders an alert with all its details.
 fn row(alert: &Alert) -> Json {
     let episode = &alert.episode;
     let moment = |unix: u64| (unix > 0).then_some(unix);
@@ -113,7 +113,7 @@ pub(in crate::http) async fn replay(State(app): State<Arc<App>>, params: Params)
     replayed(&app, params, move |_| Ok(rules)).await
 }
 
-/// `POST /api/v1/alerts/test`: of rules that need not be in force.
+/// `POST /api/v1/alerts/test`: replays rules that need not be active.
 pub(in crate::http) async fn replay_given(
     State(app): State<Arc<App>>,
     params: Params,
@@ -127,7 +127,7 @@ pub(in crate::http) async fn replay_given(
     replayed(&app, params, rules).await
 }
 
-/// The rules of a body, in the form of a configuration that has nothing else.
+/// Parses the rules of a body: a configuration that contains nothing else.
 fn given(body: Option<Json>) -> Result<Config, Problem> {
     let lists = body.as_ref().and_then(Json::as_object);
     let fits = |lists: &&Map<String, Json>| lists.keys().all(|it| RULE_LISTS.contains(&&**it));
@@ -214,7 +214,7 @@ pub(in crate::http) async fn end_silence(
     }
 }
 
-/// What is to be silent, and until when.
+/// Parses the silence of a body.
 fn form(body: Option<Json>, now: u64) -> Result<Silence, Problem> {
     let mut members = members(body, EXAMPLE)?;
     let matchers = members.shift_remove("matchers").unwrap_or_default();

@@ -1,6 +1,6 @@
-//! `GET /api/v1/changes`: which keys of a report the change from one span to another comes from.
+//! `GET /api/v1/changes`: breaks the change of a report between two spans down by key.
 //!
-//! The page at `/changes` takes the same parameters and reads them here.
+//! The page at `/changes` takes the same parameters and parses them here.
 
 use std::sync::Arc;
 
@@ -19,13 +19,13 @@ use crate::query::attribution::{Attribution, Change, MEASURES, Measure};
 use crate::query::catalog::Catalog;
 use crate::value::Unit;
 
-/// The report whose keys are told apart when none is named.
+/// Default report.
 pub(in crate::http) const REPORT: &str = "report_by_script_name";
-/// Rows when nothing is said, and at most.
+/// Number of rows: default and maximum.
 const ROWS_DEFAULT: usize = 20;
 const ROWS_MAX: usize = 1_000;
 
-/// What is asked for, beside the spans.
+/// The parameters other than the spans.
 #[derive(Debug)]
 pub(in crate::http) struct Query {
     pub(in crate::http) report: String,

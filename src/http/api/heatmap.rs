@@ -1,8 +1,8 @@
-//! `GET /api/v1/reports/{name}/heatmap`: how the times of one row were spread in each step of a
-//! span.
+//! `GET /api/v1/reports/{name}/heatmap`: the distribution of one row's request times in each step
+//! of a span.
 //!
-//! Pages draw what [`read`] finds. What the last hour in memory reaches back to comes from there,
-//! by the second; what is older comes from history, by the minute.
+//! Pages draw the result of [`read`]. Spans within the last hour are read from memory, by the
+//! second; older ones from history, by the minute.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -23,11 +23,11 @@ use crate::query::heatmap::{HeatMap, step_of};
 use crate::query::question::{LineQuestion, Whose};
 use crate::series::{Metric, Series};
 
-/// How far back an answer reaches when no span is given, seconds.
+/// Default span, seconds.
 const SPAN_DEFAULT: u64 = 3_600;
 
-/// The heat map of a row (`key`: a text for each key; `None`: all rows together) over a span, or
-/// why there is none.
+/// Returns the heat map of a row over a span, or the reason why there is none. `key` has a text for
+/// each key; `None` stands for all rows together.
 pub(in crate::http) fn read(
     (source, series): (&Catalog, &Series),
     report: &str,
@@ -46,14 +46,14 @@ pub(in crate::http) fn read(
     }
     let question = LineQuestion {
         key: key.map(<[String]>::to_vec),
-        // With it come histograms.
+        // A percentile makes the query return histograms.
         metrics: vec![Metric::Percentile(50.0)],
         span: span.clone(),
         step,
         whose: whose.clone(),
     };
     let found = match source.past_spreads(report, &question) {
-        // Without history there is what there is of the last hour.
+        // If history cannot answer, show what the last hour in memory has.
         Err(why) if !whose.is_fleet() => recent().map_err(|_| why.to_string()),
         found => found.map_err(|why| why.to_string()),
     };

@@ -1,5 +1,5 @@
-//! `/alerts`: what fires, what is about to, what is over since a quarter of an hour; rules,
-//! silences, and who is told.
+//! `/alerts`: firing, pending and recently resolved (15 minutes) alerts, rules, silences and
+//! receivers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,9 +18,9 @@ use crate::alert::{self, Alert, Alerts, BURN_WINDOWS, ObjectiveView};
 use crate::http::error::Problem;
 use crate::report::definition::Level;
 
-/// Points of the course of a budget.
+/// Maximum number of points in a budget's chart.
 const COURSE_POINTS: usize = 360;
-/// Alerts, and objectives, with a chart: what fires comes first.
+/// Maximum number of alerts, and of objectives, with a chart; firing ones come first.
 const CHARTS_MAX: usize = 12;
 
 /// `GET /alerts`
@@ -63,8 +63,8 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     view.page("/alerts", "Alerts", &main)
 }
 
-/// What the overview says first: what fires, and what is left of budgets. Nothing when there is
-/// nothing.
+/// Renders the summary at the top of the overview: firing alerts and the budgets left. Empty if
+/// there is nothing to show.
 pub(super) fn in_short(view: &View<'_>) -> Markup {
     let now = view.app.settings.alerts.view();
     let is_heard = |it: &&Alert| it.episode.phase == Phase::Firing && it.silenced_by.is_none();
@@ -92,7 +92,7 @@ pub(super) fn in_short(view: &View<'_>) -> Markup {
     }
 }
 
-/// The last hour of an alert's row, in the chart that has what its rule looks at.
+/// Renders the last hour of an alert's row, in the chart that has the value the rule watches.
 fn chart(view: &View<'_>, at: usize, alert: &Alert) -> Option<Markup> {
     alert.key.as_ref()?;
     let rule = &alert.rule;
@@ -136,8 +136,7 @@ fn row(view: &View<'_>, alert: &Alert) -> Markup {
     }
 }
 
-/// Objectives: what is left of their budgets, how fast those burn, and how they came to be what
-/// they are.
+/// Renders the objectives: budgets left, burn rates and their history.
 fn objectives(view: &View<'_>, alerts: &alert::View) -> Markup {
     let heads = [Head::text("Objective"), Head::text("State")];
     let numbers = ["Requests", "Bad", "Budget left"].map(Head::number);
@@ -170,8 +169,8 @@ fn objectives(view: &View<'_>, alerts: &alert::View) -> Markup {
     }
 }
 
-/// What was left of the budget, from the beginning of the period, as far as it was counted, to now.
-/// A point is no line.
+/// Charts the budget left, from the first counted moment of the period to now. `None` for a single
+/// point, which makes no line.
 fn course(view: &View<'_>, at: usize, it: &ObjectiveView) -> Option<Markup> {
     let now = view.source.unix_ms() / 1_000;
     let points = it
@@ -183,7 +182,7 @@ fn course(view: &View<'_>, at: usize, it: &ObjectiveView) -> Option<Markup> {
     if points.len() - first < 2 {
         return None;
     }
-    // Fewer points than a line may have.
+    // Thinned to the number of points a line may have.
     let step = points
         .len()
         .saturating_sub(first)

@@ -1,9 +1,9 @@
-//! `/calls?by=TAG`: how often requests of a script do the same, such as asking the database: hits
-//! of timers per request.
+//! `/calls?by=TAG`: finds scripts that repeat the same call many times in a request, such as a
+//! database query: timer hits per request.
 //!
-//! Of the raw timers in memory, or those that are kept of a span, as on `/timers`; the conditions
-//! of the search for requests work here too. The request with the most leads to its waterfall,
-//! grouped by the same tag.
+//! Reads the raw timers in memory, or the stored ones of a span, as `/timers` does; conditions of
+//! the request search apply here too. Each row links to the waterfall of the request with the most
+//! hits, grouped by the same tag.
 
 use maud::{Markup, html};
 
@@ -25,14 +25,15 @@ use crate::query::table::Rows;
 use crate::report::definition::{Field, KeySource};
 use crate::value::{Column, ColumnType, Unit, Value};
 
-/// Raw rows searched, at most: half as many as on `/timers`, since two histograms are made of each.
+/// Maximum number of raw rows searched: half as many as on `/timers`, because two histograms are
+/// made of each group.
 const SEARCHED_MAX: usize = 150_000;
-/// Rows on one page, when nothing is said and at most.
+/// Rows on a page: default and maximum.
 const ROWS_DEFAULT: usize = 50;
 const ROWS_MAX: usize = 100;
-/// The tag when none is given and there is one of that name.
+/// Default tag, used if it exists.
 const BY_DEFAULT: &str = "group";
-/// Parameters beside conditions.
+/// Parameters other than conditions.
 const VIEW: [&str; 3] = ["by", "sort", "limit"];
 
 /// `GET /calls`
@@ -99,7 +100,7 @@ fn form(params: &Params, tag: &str, groups: &TimerGroups) -> Markup {
     }
 }
 
-/// The groups as rows of keys and numbers.
+/// Converts the groups to rows of keys and numbers.
 fn ranking(tag: &str, groups: &[&TimerGroup]) -> Ranking {
     let count = |count: u64| Value::Int(count.cast_signed());
     let values = |group: &&TimerGroup| {
@@ -111,8 +112,7 @@ fn ranking(tag: &str, groups: &[&TimerGroup]) -> Ranking {
         let time = Value::Micros(group.value_us);
         numbers.chain([time]).chain(keys).collect()
     };
-    // A key may have the name of a number: numbers come first, so that they are found by their
-    // names.
+    // A key may have the name of a number: numbers come first, so that a name finds the number.
     let numbers = columns("many_calls").iter();
     let numbers = numbers.map(|it| Column::new(it.name.as_str(), ColumnType::Double, Unit::None));
     let keys = ["script_name", tag].map(|name| Column::new(name, ColumnType::Text, Unit::None));

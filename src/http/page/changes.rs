@@ -1,7 +1,7 @@
-//! `/changes`: which keys the change of a report from one span to another comes from.
+//! `/changes`: breaks the change of a report between two spans down by key.
 //!
-//! The parameters are those of `/api/v1/changes`. Without a span it is the report as it stands,
-//! against history.
+//! The parameters are those of `/api/v1/changes`. Without a span, the live report is compared with
+//! history.
 
 use maud::{Markup, html};
 
@@ -55,7 +55,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     view.page("/", "What changed", &main)
 }
 
-/// The choice of the report by whose keys the change is told apart.
+/// Renders the form that selects the report.
 fn form(view: &View<'_>, params: &Params, report: &str) -> Markup {
     let reports = view.source.reports();
     let names = reports.iter().map(|report| report.name.as_str());
@@ -74,12 +74,12 @@ fn form(view: &View<'_>, params: &Params, report: &str) -> Markup {
     }
 }
 
-/// How sums of a measure are written.
+/// Formats sums of a measure by its unit.
 #[derive(Debug, Clone, Copy)]
 struct Amount(Unit);
 
 impl Amount {
-    /// Without a sign.
+    /// Formats a sum without a sign.
     fn text(self, sum: i64) -> String {
         let size = sum.unsigned_abs() as f64;
         let size = if self.0 == Unit::Seconds {
@@ -90,7 +90,7 @@ impl Amount {
         Show::of(&Column::new("", ColumnType::Double, self.0)).text(size)
     }
 
-    /// With one.
+    /// Formats a sum with a sign.
     fn signed(self, sum: i64) -> String {
         match sum {
             0 => "0".to_owned(),
@@ -99,7 +99,7 @@ impl Amount {
         }
     }
 
-    /// A change as cells.
+    /// Renders a change as table cells.
     fn cells(self, change: &Change) -> Markup {
         let (all, signed) = (change.change(), |sum| self.signed(sum));
         html! {
@@ -114,7 +114,7 @@ impl Amount {
     }
 }
 
-/// The change of all in a few numbers, and that of each key.
+/// Renders the total change in a few numbers, and the change of each key.
 fn shown(view: &View<'_>, query: &Query, found: &Attribution) -> Markup {
     let (all, amount) = (&found.all, Amount(query.measure.unit));
     let part = (all.before > 0).then(|| all.change() as f64 / all.before as f64);
@@ -134,7 +134,7 @@ fn shown(view: &View<'_>, query: &Query, found: &Attribution) -> Markup {
     }
 }
 
-/// The change of each key as a table.
+/// Renders the change of each key as a table.
 fn rows(view: &View<'_>, query: &Query, found: &Attribution, amount: Amount) -> Markup {
     let Attribution { keys, spans, .. } = found;
     let size = |change: &Change| change.change().unsigned_abs() as f64;

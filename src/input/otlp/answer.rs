@@ -1,4 +1,4 @@
-//! Answers to bodies, in the form of the body: what of it was not taken, or why nothing was.
+//! Responses to bodies, encoded like the body: partial success, or the reason for a refusal.
 
 use prost::Message;
 use serde_json::json;
@@ -6,7 +6,7 @@ use serde_json::json;
 use super::messages::{PartialSuccess, Response, Status};
 use super::{Accepted, Form};
 
-/// The answer to a body that was taken.
+/// Encodes the response to an accepted body.
 #[must_use]
 pub fn success(form: Form, accepted: &Accepted) -> Vec<u8> {
     let Accepted { rejected, message } = accepted;
@@ -30,7 +30,7 @@ pub fn success(form: Form, accepted: &Accepted) -> Vec<u8> {
     }
 }
 
-/// The answer to one that was refused, with a code of gRPC.
+/// Encodes the response to a refused body, with a gRPC status code.
 #[must_use]
 pub fn refusal(form: Form, code: i32, message: &str) -> Vec<u8> {
     match form {

@@ -1,4 +1,4 @@
-//! Every span is counted as what became of it.
+//! Counters of OTLP input. Every span is counted under exactly one outcome.
 
 use super::span::SpanRefusal;
 use crate::input::record::counted;
@@ -6,62 +6,62 @@ use crate::telemetry::counter::{Cell, Counter, CounterBy, Gauge, counters};
 use crate::telemetry::reading::Reading;
 
 counted! {
-    /// Why a request over HTTP was refused, and nothing of it taken.
+    /// Reason for refusing an HTTP request as a whole.
     BodyRefusal {
-        /// No credentials, or none that are right.
+        /// Missing or wrong credentials.
         Unauthorized = "unauthorized",
-        /// Metrics or logs, or another path.
+        /// Metrics, logs or an unknown path.
         NotTraces = "not_traces",
-        /// Not sent with POST.
+        /// A method other than POST.
         Method = "method",
-        /// Neither protobuf nor JSON, or packed otherwise than with gzip.
+        /// A content type other than protobuf and JSON, or a content encoding other than gzip.
         MediaType = "media_type",
-        /// More bytes than are taken, as it was sent or unpacked.
+        /// Too large, as sent or decompressed.
         TooLarge = "too_large",
-        /// It broke off, or took too long.
+        /// Incomplete, or too slow.
         BrokenOff = "broken_off",
-        /// It is not gzip, though it says so.
+        /// Invalid gzip.
         BadGzip = "bad_gzip",
-        /// It is not protobuf.
+        /// Invalid protobuf.
         BadProtobuf = "bad_protobuf",
-        /// It is not JSON, or not that of spans.
+        /// Invalid JSON, or JSON that does not encode spans.
         BadJson = "bad_json",
-        /// The daemon ends.
+        /// The daemon is shutting down.
         Stopping = "stopping",
     }
 }
 
 counted! {
-    /// Why a span that was accepted is in no record.
+    /// Reason why an accepted span is in no record.
     LeftOut {
-        /// It was received before.
+        /// The span was received before.
         Duplicate = "duplicate",
-        /// It is below a span that asks for the same: a database, HTTP, messaging or RPC.
+        /// The span lies below another of the same class (database, HTTP, messaging or RPC).
         Nested = "nested",
-        /// It asks nobody, and the configuration does not want such timers.
+        /// An internal span, and the configuration does not make timers of these.
         Internal = "internal",
-        /// It asks for messages, or is below such a span.
+        /// The span receives messages, or lies below one that does.
         Receive = "receive",
-        /// It asks somebody outside of any request, or is below such a span.
+        /// A client span outside any request, or a span below one.
         ClientRoot = "client_root",
-        /// It sends a message outside of any request, or is below such a span.
+        /// A span that sends a message outside any request, or a span below one.
         ProducerRoot = "producer_root",
-        /// What is above it did not come, and there are several requests that it may belong to.
+        /// Its parent did not arrive, and several requests could own the span.
         Orphan = "orphan",
-        /// Its request did not come.
+        /// Its request did not arrive.
         NoRequest = "no_request",
-        /// Its request had left already.
+        /// Its request had been completed already.
         LateChild = "late_child",
-        /// It gave way to newer ones because too many waited.
+        /// Dropped in favor of newer spans because too many were waiting.
         PushedOut = "pushed_out",
-        /// Its request has too many or too long texts for a record.
+        /// The texts of its request are too many or too long for a record.
         TooLarge = "too_large",
     }
 }
 
 counters! {
-    /// What came of one `[[otlp_input]]`. Whoever takes a body writes them, and the thread that
-    /// lets wait.
+    /// Counters of one `[[otlp_input]]` entry, written by the threads that take bodies and by the
+    /// thread that releases waiting spans.
     OtlpCounters;
 
     /// Requests over HTTP, whatever they wanted.

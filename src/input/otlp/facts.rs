@@ -1,9 +1,8 @@
-//! What is kept of the attributes of a span or a resource: texts of those that the mapping asks
-//! for, and nothing else.
+//! Attributes kept of a span or a resource: only the texts that the mapping uses.
 //!
-//! An attribute is known by its name when it is decoded; its value becomes a text, at most
-//! [`TEXT_BYTES_MAX`] of it. Lists, maps and bytes are passed over, and an empty text is as good as
-//! none. So a span takes a piece of memory in proportion to what it tells, however many attributes
+//! An attribute is recognized by its name while decoding; its value is converted to a text of at
+//! most [`TEXT_BYTES_MAX`] bytes. Lists, maps and bytes are skipped, and an empty text counts as
+//! absent. So the memory of a span is proportional to its useful content, however many attributes
 //! it has.
 
 use std::fmt::Write as _;
@@ -14,8 +13,8 @@ use crate::input::record::{Hasher, TagSetHasher, counted};
 use crate::limits::{SPAN_ATTRIBUTES_MAX, SPAN_TAGS_MAX, TEXT_BYTES_MAX};
 
 counted! {
-    /// The attributes that are asked for, in the names of the semantic conventions: today's, and
-    /// those before them. The last three are no attributes of their own.
+    /// Attributes used, by their names in the semantic conventions, current and former. The last
+    /// three are derived, not attributes of their own.
     Key {
         HostName = "host.name",
         PodName = "k8s.pod.name",
@@ -65,28 +64,28 @@ counted! {
     }
 }
 
-/// The number of the first attribute that the configuration names.
+/// Number of the first attribute named by the configuration.
 const CHOSEN: usize = Key::COUNT;
 
-// A bit for each of them.
+// Each of them has a bit in a `u64`.
 const _: () = assert!(CHOSEN + SPAN_TAGS_MAX <= 64);
 
-/// A value, as it was sent.
+/// An attribute's value as sent.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Value<'a> {
     Text(&'a [u8]),
     Whole(i64),
     Float(f64),
     Truth(bool),
-    /// A list, a map, bytes or nothing.
+    /// A list, a map, bytes or no value.
     Other,
 }
 
-/// Which attributes are kept, by name.
+/// Names of the attributes to keep.
 #[derive(Debug)]
 pub(super) struct Keys {
     by_name: HashMap<Vec<u8>, u8, ahash::RandomState>,
-    /// What the configuration names, each with its number.
+    /// Attributes named by the configuration, with their numbers.
     chosen: Vec<(String, u8)>,
 }
 
@@ -105,13 +104,13 @@ impl Keys {
         }
     }
 
-    /// The attributes that the configuration names.
+    /// Returns the attributes named by the configuration, with their numbers.
     pub(super) fn chosen(&self) -> impl Iterator<Item = (&str, u8)> {
         self.chosen.iter().map(|(name, key)| (&**name, *key))
     }
 }
 
-/// That of a key among those that there are.
+/// Returns the bit of a key.
 const fn bit(key: u8) -> u64 {
     1_u64.wrapping_shl(key as u32)
 }
@@ -119,19 +118,19 @@ const fn bit(key: u8) -> u64 {
 /// Texts by key.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Facts {
-    /// A bit for each key that there is.
+    /// One bit for each key present.
     seen: u64,
-    /// Key, length in two bytes, text; and again.
+    /// Repeated: key, length (two bytes), text.
     packed: Box<[u8]>,
 }
 
 impl Facts {
-    /// The text of a key, which is not empty.
+    /// Returns the text of a key; it is never empty.
     pub(super) fn get(&self, key: Key) -> Option<&[u8]> {
         self.numbered(key as u8)
     }
 
-    /// The same by the key's number.
+    /// Returns the text of a key by the key's number.
     pub(super) fn numbered(&self, key: u8) -> Option<&[u8]> {
         if self.seen & bit(key) == 0 {
             return None;
@@ -148,12 +147,12 @@ impl Facts {
         None
     }
 
-    /// That of the first of these that there is.
+    /// Returns the text of the first of these keys that is present.
     pub(super) fn first(&self, keys: &[Key]) -> Option<&[u8]> {
         keys.iter().find_map(|key| self.get(*key))
     }
 
-    /// Whether there is one of these.
+    /// Returns true if any of these keys is present.
     pub(super) fn has(&self, keys: &[Key]) -> bool {
         keys.iter().any(|key| self.seen & bit(*key as u8) != 0)
     }
@@ -164,19 +163,19 @@ impl Facts {
     }
 }
 
-/// Facts being collected, attribute by attribute; used again and again.
+/// Collects facts attribute by attribute; its buffer is reused.
 #[derive(Debug, Default)]
 pub(super) struct FactsWriter {
     seen: u64,
     packed: Vec<u8>,
     number: String,
     attributes: usize,
-    /// Attributes past the limit, which were not looked at; over all spans.
+    /// Attributes beyond the limit, which were ignored; summed over all spans.
     pub(super) over_limit: u64,
 }
 
 impl FactsWriter {
-    /// Takes what was collected; begins anew.
+    /// Returns the collected facts and starts over.
     pub(super) fn take(&mut self) -> Facts {
         let facts = Facts {
             seen: std::mem::take(&mut self.seen),
@@ -187,7 +186,7 @@ impl FactsWriter {
         facts
     }
 
-    /// Whether another attribute is looked at; counts it.
+    /// Counts an attribute; returns true if it is within the limit.
     pub(super) fn has_room(&mut self) -> bool {
         self.attributes = self.attributes.saturating_add(1);
         let has_room = self.attributes <= SPAN_ATTRIBUTES_MAX;
@@ -195,7 +194,7 @@ impl FactsWriter {
         has_room
     }
 
-    /// The key of an attribute that is to be kept, if it is.
+    /// Returns the key of an attribute that is to be kept.
     pub(super) fn wanted(&mut self, keys: &Keys, name: &[u8]) -> Option<u8> {
         let known = keys.by_name.get(name).copied();
         if known.is_none() && name.starts_with(b"db.") {
@@ -226,7 +225,7 @@ impl FactsWriter {
         self.number = shown;
     }
 
-    /// Adds a text, unless there is one for the key already.
+    /// Adds a text, unless the key has one already.
     pub(super) fn text(&mut self, key: u8, text: &[u8]) {
         let text = text.get(..TEXT_BYTES_MAX).unwrap_or(text);
         let Ok(length) = u16::try_from(text.len()) else {
@@ -242,7 +241,7 @@ impl FactsWriter {
     }
 }
 
-/// Tells one resource from another by all of its attributes, in their order.
+/// Hash of a resource over all of its attributes, in order.
 pub(super) struct ResourceHash {
     hasher: Hasher,
     set: TagSetHasher,
@@ -272,7 +271,7 @@ impl ResourceHash {
     }
 }
 
-/// The operation that a query begins with, in capitals.
+/// Returns the first word of a query, its operation, in upper case.
 fn first_word(text: &[u8]) -> Vec<u8> {
     let is_letter = |byte: &u8| byte.is_ascii_alphabetic() || *byte == b'_';
     let from = text.trim_ascii_start();

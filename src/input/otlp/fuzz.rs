@@ -1,4 +1,4 @@
-//! For `pinbad::fuzz`: any body, as both forms, without the network.
+//! Entry point for `pinbad::fuzz`: decodes any body in both encodings, without the network.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::input::rewrite::AsSent;
 /// A time in the corpus, in nanoseconds since 1970.
 const NOW_NS: u64 = 1_700_000_000_000_000_000;
 
-/// The records that come of a body, which is taken twice, in the form that its first byte tells.
+/// Returns the records made of a body, which is taken twice; its first byte selects the encoding.
 /// Every span is counted once.
 pub(crate) fn records(config: &OtlpInput, hasher: &Hasher, body: &[u8]) -> Vec<u8> {
     let keys = Arc::new(Keys::new(&config.attributes));

@@ -1,11 +1,11 @@
-//! Spans of a trace come together here: a request leaves as a record with those below it, the
-//! others are counted.
+//! Joins the spans of a trace: a request is written as one record together with the spans below it;
+//! the others are counted.
 //!
-//! Traces of one resource wait in a group each. What has nothing of its own process above it is a
-//! root: it leaves with all that is below it, at once if it comes from PHP, whose requests are sent
-//! whole, else after [`ROOT_WAITS_MS`], in which a batch that other SDKs hold back has come. What
-//! is left waits for its root. Bounded by time and by bytes; the oldest trace gives way. The time
-//! is handed in.
+//! Spans are grouped by trace and resource. A span with nothing of its own process above it is a
+//! root. A root leaves with everything below it: at once if it comes from PHP, which sends whole
+//! requests, otherwise after [`ROOT_WAITS_MS`], in which time the batches that other SDKs hold back
+//! have arrived. The remaining spans wait for their root. Bounded by time and by bytes; the oldest
+//! trace is dropped first. The caller supplies the time.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
@@ -22,27 +22,28 @@ use crate::input::record::{DecodeCounts, Hasher, RecordSink};
 use crate::input::rewrite::Rewrite;
 use crate::limits::SPANS_WAITING_BYTES_MAX;
 
-/// How long a root waits for what is below it. SDKs send at least every five seconds.
+/// Time for which a root waits for the spans below it. SDKs send at least every five seconds.
 const ROOT_WAITS_MS: u64 = 6_000;
 
-/// How long the rest waits for its root, from the last span of its trace on, and in all.
+/// Time for which other spans wait for their root: since the last span of the trace, and in total.
 const REST_WAITS_MS: u64 = 60_000;
 const WAITS_MAX_MS: u64 = 3_600_000;
 
-/// Requests that are remembered, to know what comes twice or late.
+/// Maximum number of requests remembered to detect duplicates and late spans.
 const REMEMBERED_MAX: usize = 1 << 20;
 
-/// What the memory of requests and of what waits takes beside [`SPANS_WAITING_BYTES_MAX`], for the
-/// memory plan: a set of hashes that doubles, and their order.
+/// Memory of remembered requests and of the index of waiting spans, beside
+/// [`SPANS_WAITING_BYTES_MAX`], for the memory plan: a hash set that doubles, and the order of its
+/// entries.
 pub(super) const REMEMBERED_BYTES: usize = (4 << 20) * 9 * 3 / 2 + REMEMBERED_MAX * 16;
 
-/// What a group takes beside its spans.
+/// Size of a group beside its spans.
 const GROUP_BYTES: usize = 400;
 
-/// Which group a span belongs to.
+/// Group of a span: trace and resource.
 type GroupKey = (TraceId, u64);
 
-/// What waits of a trace.
+/// Waiting spans of one trace and resource.
 #[derive(Debug)]
 struct Group {
     key: GroupKey,
@@ -51,19 +52,19 @@ struct Group {
     spans: Vec<Waiting>,
     first_ms: u64,
     last_ms: u64,
-    /// Whether a request has left it.
+    /// True once a request of the group has left.
     has_left: bool,
     bytes: usize,
-    /// When the first of its roots leaves.
+    /// Time at which the first of its roots leaves.
     leaves_ms: u64,
-    /// When it is looked at next.
+    /// Time at which the group is examined next.
     due_ms: u64,
 }
 
 #[derive(Debug)]
 struct Waiting {
     span: Span,
-    /// When it leaves, if it is a root.
+    /// Time at which the span leaves, if it is a root.
     leaves_ms: u64,
 }
 
@@ -74,48 +75,48 @@ impl Group {
     }
 }
 
-/// Which spans of a group stay.
+/// Selects the spans of a group that stay.
 struct Kept<'k> {
-    /// For each of them.
+    /// One flag for each span.
     kept: &'k [bool],
-    /// The requests among those that leave, in order.
+    /// Indexes of the requests among those that leave, in order.
     requests: &'k [usize],
     now_ms: u64,
 }
 
-/// What is above a span.
+/// Root above a span.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Above {
     NotKnown,
-    /// The root with this place in the group.
+    /// Index of the root in the group.
     Root(u32),
     Missing,
 }
 
-/// Spans that wait, and what makes records of them.
+/// Waiting spans, and the writer that turns them into records.
 #[derive(Debug)]
 pub(super) struct Joiner<R> {
     config: Arc<OtlpInput>,
     keys: Arc<Keys>,
     hasher: Hasher,
     writer: RequestWriter<R>,
-    /// By when they began.
+    /// Ordered by age.
     groups: BTreeMap<u64, Group>,
     numbers: HashMap<GroupKey, u64, ahash::RandomState>,
-    /// When a group is to be looked at, and its number.
+    /// Time at which a group is due, and its number.
     due: BTreeSet<(u64, u64)>,
     began: u64,
     bytes: usize,
     waiting: u64,
-    /// Hashes of spans that wait, and of requests that have left.
+    /// Hashes of waiting spans and of requests that have left.
     known: HashSet<u64, ahash::RandomState>,
-    /// Requests that have left, oldest first: the hash of the span, and that of its group.
+    /// Requests that have left, oldest first: hash of the span, hash of its group.
     remembered: VecDeque<[u64; 2]>,
-    /// For the ring.
+    /// Decoding counts for the ring.
     pub(super) counts: DecodeCounts,
 }
 
-/// Where records go, and what is counted meanwhile.
+/// Sink of the records, and the counters to update.
 pub(super) struct Out<'o, S> {
     pub(super) sink: &'o mut S,
     pub(super) counters: &'o OtlpCounters,
@@ -156,7 +157,7 @@ impl<R: Rewrite> Joiner<R> {
         }
     }
 
-    /// Takes the spans of a body; what may leave does.
+    /// Takes the spans of a body and releases those that are ready.
     pub(super) fn take<S: RecordSink>(
         &mut self,
         batch: &mut Batch<'_>,
@@ -197,7 +198,7 @@ impl<R: Rewrite> Joiner<R> {
         self.show(counters);
     }
 
-    /// Lets leave what is due.
+    /// Releases the spans that are due.
     pub(super) fn advance<S: RecordSink>(&mut self, now_ms: u64, out: &mut Out<'_, S>) {
         while let Some(&(due_ms, number)) = self.due.first()
             && due_ms <= now_ms
@@ -208,14 +209,14 @@ impl<R: Rewrite> Joiner<R> {
         self.show(out.counters);
     }
 
-    /// Shows what waits.
+    /// Updates the gauges of waiting spans.
     fn show(&self, counters: &OtlpCounters) {
         counters.spans_waiting.set(self.waiting);
         counters.traces_waiting.set(self.groups.len() as u64);
         counters.waiting_bytes.set(self.bytes as u64);
     }
 
-    /// Lets everything leave: nothing more comes.
+    /// Releases everything, because no more spans will come.
     pub(super) fn finish<S: RecordSink>(&mut self, now_ms: u64, out: &mut Out<'_, S>) {
         while let Some(&number) = self.groups.keys().next() {
             self.settle(number, now_ms, Some(LeftOut::NoRequest), out);
@@ -233,7 +234,7 @@ impl<R: Rewrite> Joiner<R> {
         self.hasher.hash_tags([(&number[..], &trace[..])])
     }
 
-    /// The number of the group of this trace, which is made if there is none.
+    /// Returns the number of this trace's group, creating the group if needed.
     fn number_of(
         &mut self,
         resource: &Arc<Resource>,
@@ -287,7 +288,7 @@ impl<R: Rewrite> Joiner<R> {
         self.waiting = self.waiting.saturating_add(1);
     }
 
-    /// Notes when a group is to be looked at.
+    /// Schedules the next examination of a group.
     fn schedule(&mut self, number: u64) {
         if let Some(group) = self.groups.get_mut(&number) {
             self.due.remove(&(group.due_ms, number));
@@ -296,8 +297,8 @@ impl<R: Rewrite> Joiner<R> {
         }
     }
 
-    /// Lets leave the roots of a group that are due, with what is below them; with `ends` all of
-    /// it, and what has no root is left out for that.
+    /// Releases the roots of a group that are due, with the spans below them. With `ends`, releases
+    /// the whole group; spans without a root are left out for that reason.
     fn settle<S: RecordSink>(
         &mut self,
         number: u64,
@@ -324,7 +325,7 @@ impl<R: Rewrite> Joiner<R> {
         let (leaving, staying): (Vec<_>, Vec<_>) =
             (0..spans.len()).filter(|at| root_at(*at)).partition(leaves);
         let requests: Vec<_> = leaving.iter().copied().filter(is_request).collect();
-        // What has lost what is above it, once no request is there any more to which it might
+        // Spans whose parent is missing are lost once no request remains to which they might
         // belong.
         let mut lost = None;
         if !requests.is_empty() && !staying.iter().any(is_request) {
@@ -375,7 +376,7 @@ impl<R: Rewrite> Joiner<R> {
         self.put_back(number, group, spans, kept);
     }
 
-    /// A root leaves with what is below it: `below` has the root too.
+    /// Releases a root with the spans below it; `below` includes the root.
     fn leave<S: RecordSink>(
         &mut self,
         group: &Group,
@@ -430,7 +431,7 @@ impl<R: Rewrite> Joiner<R> {
         }
     }
 
-    /// Puts back what stays of a group; forgets the others, but for these requests.
+    /// Puts back the spans of a group that stay; forgets the others except for these requests.
     fn put_back(
         &mut self,
         number: u64,
@@ -446,7 +447,7 @@ impl<R: Rewrite> Joiner<R> {
         group.leaves_ms = u64::MAX;
         for (at, (mut it, kept)) in spans.into_iter().zip(kept).enumerate() {
             if *kept {
-                // Its parent has come: it leaves with that.
+                // Its parent has arrived: the span leaves with it.
                 if it.leaves_ms <= now_ms {
                     it.leaves_ms = u64::MAX;
                 }
@@ -488,7 +489,7 @@ impl<R: Rewrite> Joiner<R> {
     }
 }
 
-/// Why a root is no request, if it is none.
+/// Returns the reason why a root is not a request, if it is not.
 fn left_out(root: &Span) -> Option<LeftOut> {
     let facts = &root.facts;
     let operation = [Key::MessagingType, Key::MessagingName, Key::OldMessaging];
@@ -503,7 +504,7 @@ fn left_out(root: &Span) -> Option<LeftOut> {
     }
 }
 
-/// For each span the root above it, which may be itself, and the classes of what is asked for
+/// Finds the root above each span, which may be the span itself, and the classes of the calls
 /// between the two.
 fn above(spans: &[Waiting]) -> (Vec<Above>, Vec<u8>) {
     let places = spans.iter().enumerate();
@@ -521,10 +522,10 @@ fn above(spans: &[Waiting]) -> (Vec<Above>, Vec<u8>) {
     let mut path = Vec::new();
     for from in 0..spans.len() {
         let mut at = from;
-        // Up to what is known, or to what has nothing above it.
+        // Walk up to a resolved span, or to one with nothing above it.
         while above.get(at) == Some(&Above::NotKnown) {
             path.push(at);
-            // A circle comes back to this one.
+            // A cycle leads back to this span.
             if let Some(above) = above.get_mut(at) {
                 *above = Above::Missing;
             }
@@ -533,7 +534,7 @@ fn above(spans: &[Waiting]) -> (Vec<Above>, Vec<u8>) {
                 None => break,
             }
         }
-        // And down again.
+        // Walk down again.
         while let Some(at) = path.pop() {
             let (Some(it), parent) = (spans.get(at), parent_of(at)) else {
                 continue;

@@ -1,8 +1,8 @@
-//! A body in JSON: the same messages under lowerCamelCase names, read as they pass.
+//! Decodes bodies in JSON: the same messages with lowerCamelCase names, processed as a stream.
 //!
-//! Ids are hexadecimal, 64-bit numbers texts or numbers, enums numbers; `null` is as good as
-//! nothing, names that are not known are passed over, however deep what is in them. As in
-//! `protobuf`, nothing is kept on the way but what a [`Batch`] takes.
+//! Ids are hexadecimal, 64-bit numbers are strings or numbers, enums are numbers; `null` counts as
+//! absent, and unknown names are skipped whatever their depth. As in `protobuf`, nothing is kept
+//! beyond what a [`Batch`] takes.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -25,19 +25,20 @@ pub(super) fn decode(body: &[u8], batch: &mut Batch<'_>) -> Result<(), BodyRefus
         .map_err(|_| BodyRefusal::BadJson)
 }
 
-/// An object that is read member by member.
+/// An object read member by member.
 trait Message<'de> {
-    /// Reads the value of the member `name`; false: there is no such member, nothing was read.
+    /// Reads the value of the member `name`. Returns false, having read nothing, if there is no
+    /// such member.
     fn member<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<bool, A::Error>;
 
-    /// One of a list has ended.
+    /// Called at the end of each element of a list.
     fn end(&mut self) {}
 }
 
 /// Reads one object.
 struct Seed<'m, M>(&'m mut M);
 
-/// Reads a list of them.
+/// Reads a list of objects.
 struct Each<'m, M>(&'m mut M);
 
 impl<'de, M: Message<'de>> DeserializeSeed<'de> for Seed<'_, M> {
@@ -100,7 +101,7 @@ impl<'de, M: Message<'de>> Visitor<'de> for Each<'_, M> {
     }
 }
 
-/// A value that is no list and no object.
+/// A value other than a list or an object.
 #[derive(Debug, Default)]
 enum Scalar<'de> {
     #[default]
@@ -156,7 +157,7 @@ impl<'de> Visitor<'de> for ScalarVisitor {
 }
 
 impl<'de> Scalar<'de> {
-    /// The next value as a text.
+    /// Reads the next value as a text.
     fn text<A: MapAccess<'de>>(map: &mut A) -> Result<Cow<'de, str>, A::Error> {
         match map.next_value()? {
             Self::Text(text) => Ok(text),
@@ -165,7 +166,7 @@ impl<'de> Scalar<'de> {
         }
     }
 
-    /// The next value as one of an enum, or flags.
+    /// Reads the next value as an enum or flags.
     fn number<A: MapAccess<'de>>(map: &mut A) -> Result<u64, A::Error> {
         match map.next_value()? {
             Self::Whole(number) => Ok(u64::try_from(number).unwrap_or(0)),
@@ -174,7 +175,7 @@ impl<'de> Scalar<'de> {
         }
     }
 
-    /// The next value as a time; one that is none is 0, and its span refused for that.
+    /// Reads the next value as a time; an invalid one becomes 0, for which the span is refused.
     fn time<A: MapAccess<'de>>(map: &mut A) -> Result<u64, A::Error> {
         Ok(match map.next_value()? {
             Self::Whole(number) => u64::try_from(number).unwrap_or(0),
@@ -183,7 +184,8 @@ impl<'de> Scalar<'de> {
         })
     }
 
-    /// The next value as an id; what is not hexadecimal is no id, and its span refused for that.
+    /// Reads the next value as an id; text that is not hexadecimal becomes an invalid id, for which
+    /// the span is refused.
     fn id<A: MapAccess<'de>>(map: &mut A) -> Result<Vec<u8>, A::Error> {
         let text = Self::text(map)?;
         let digit = |byte: &u8| char::from(*byte).to_digit(16);
@@ -199,7 +201,7 @@ impl<'de> Scalar<'de> {
     }
 }
 
-/// More than any id has.
+/// One byte more than the longest id.
 const ID_BYTES_MAX: usize = 17;
 
 struct Request<'b, 'k> {
@@ -255,7 +257,7 @@ impl<'de> Message<'de> for ResourceSpans<'_, '_> {
     }
 }
 
-/// A resource: its attributes are all that is asked for.
+/// A resource, of which only the attributes are used.
 struct Attributed<'b, 'k, 'h, 'de> {
     attribute: Attribute<'b, 'k, 'h, 'de>,
 }
@@ -293,7 +295,7 @@ struct SpanReader<'b, 'k, 'de> {
     read: Members<'de>,
 }
 
-/// Members of a span that were read.
+/// The members of a span that have been read.
 #[derive(Default)]
 struct Members<'de> {
     trace: Vec<u8>,
@@ -353,7 +355,7 @@ impl<'de> Message<'de> for SpanReader<'_, '_, 'de> {
     }
 }
 
-/// The code of a status.
+/// Status code of an error.
 const ERROR: u64 = 2;
 
 #[derive(Default)]
@@ -376,7 +378,7 @@ struct Events<'de> {
     seen: usize,
     is_exception: bool,
     attributes: EventAttributes<'de>,
-    /// The type of the last exception.
+    /// Type of the last exception.
     exception: Cow<'de, str>,
 }
 

@@ -1,8 +1,8 @@
-//! Messages of OTLP, declared with the numbers of its `.proto` files: answers to bodies, and
-//! metrics as they are pushed.
+//! Messages of OTLP, declared with the field numbers of its `.proto` files: responses to bodies,
+//! and pushed metrics.
 //!
-//! A oneof stands as one optional field each, which is the same on the wire. Tests hold them
-//! against the crate `opentelemetry-proto`.
+//! Each alternative of a oneof is an optional field, which has the same encoding. Tests compare
+//! them with the crate `opentelemetry-proto`.
 
 use prost::Message;
 
@@ -13,7 +13,7 @@ pub(crate) struct Response {
     pub(crate) partial_success: Option<PartialSuccess>,
 }
 
-/// `Export...PartialSuccess`: how many spans or points were not taken.
+/// `Export...PartialSuccess`: the number of rejected spans or points.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct PartialSuccess {
     #[prost(int64, tag = "1")]
@@ -89,7 +89,7 @@ pub(crate) struct Metric {
     pub(crate) exponential_histogram: Option<Histograms>,
 }
 
-/// `Sum`, and `Gauge`, which has the points alone.
+/// `Sum`, and `Gauge`, which has only the points.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Numbers {
     #[prost(message, repeated, tag = "1")]
@@ -165,7 +165,7 @@ pub(crate) struct KeyValue {
     pub(crate) value: Option<AnyValue>,
 }
 
-/// `AnyValue`: a text, a truth value or a whole number.
+/// `AnyValue`: a string, a boolean or an integer.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct AnyValue {
     #[prost(string, optional, tag = "1")]
@@ -177,7 +177,7 @@ pub(crate) struct AnyValue {
 }
 
 impl KeyValue {
-    /// An attribute that is a text.
+    /// Creates a string attribute.
     pub(crate) fn text(key: impl Into<String>, text: impl Into<String>) -> Self {
         Self {
             key: key.into(),
@@ -188,7 +188,7 @@ impl KeyValue {
         }
     }
 
-    /// An attribute that is a whole number.
+    /// Creates an integer attribute.
     pub(crate) fn number(key: impl Into<String>, number: i64) -> Self {
         Self {
             key: key.into(),
@@ -199,7 +199,7 @@ impl KeyValue {
         }
     }
 
-    /// An attribute that is true.
+    /// Creates an attribute that is true.
     pub(crate) fn truth(key: impl Into<String>) -> Self {
         Self {
             key: key.into(),

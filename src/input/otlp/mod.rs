@@ -1,12 +1,12 @@
-//! Spans of OpenTelemetry, as its SDKs send them over HTTP (OTLP): traces become requests with
-//! timers.
+//! OpenTelemetry spans over HTTP (OTLP): traces become requests with timers.
 //!
-//! Each `[[otlp_input]]` entry is a [`Source`]. The HTTP side hands it whole bodies
-//! ([`Source::take`]); `protobuf` and `json` walk them and keep of each span what is asked for
-//! (`facts`, `span`). What belongs to one trace is joined (`join`), and becomes a record
-//! (`request`), which goes to the ring as what receivers decode does. A thread of its own
-//! ([`Source::run`]) lets leave what has waited long enough. Each span ends in exactly one of the
-//! counters `requests`, `timers`, `spans_merged`, `spans_left_out` and `spans_refused`, or waits.
+//! Each `[[otlp_input]]` entry is a [`Source`]. The HTTP side passes whole bodies to
+//! [`Source::take`]; `protobuf` and `json` decode them and keep the parts of each span that the
+//! mapping uses (`facts`, `span`). The spans of a trace are joined (`join`) and become a record
+//! (`request`), which goes to the ring like those that receivers decode. A separate thread
+//! ([`Source::run`]) releases spans that have waited long enough. Each span ends in exactly one of
+//! the counters `requests`, `timers`, `spans_merged`, `spans_left_out` and `spans_refused`, or is
+//! still waiting.
 
 mod answer;
 mod counters;
@@ -50,10 +50,10 @@ use crate::ring::Producer;
 use crate::shutdown::Shutdown;
 use crate::telemetry::counters::SocketCounters;
 
-/// The spans of a body become records, or wait: in spans.
+/// Decoding and joining of a body, counted in spans.
 pub(crate) static TAKE_SPANS: Instrument = Instrument::new("stage/otlp/take spans");
 
-/// The form of a body.
+/// Encoding of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
     /// `application/x-protobuf`.
@@ -62,28 +62,28 @@ pub enum Form {
     Json,
 }
 
-/// What was not taken of a body that was taken.
+/// Outcome of an accepted body.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Accepted {
     /// Spans that were refused.
     pub rejected: u64,
-    /// Why; empty if there are none.
+    /// Reason; empty if none were refused.
     pub message: String,
 }
 
-/// One `[[otlp_input]]` entry: what it is to do, and what became of it.
+/// One `[[otlp_input]]` entry with its state.
 #[derive(Debug)]
 pub struct Source {
-    /// The entry.
+    /// Its configuration.
     pub config: Arc<OtlpInput>,
-    /// What was counted.
+    /// Its counters.
     pub counters: OtlpCounters,
     keys: Arc<Keys>,
-    /// What joins spans, from when the daemon has started until it stops.
+    /// The joiner, present from start until shutdown.
     joining: Mutex<Option<Box<dyn Joining>>>,
 }
 
-/// Joins spans and passes on what has become of them.
+/// Joins spans and passes on the results.
 trait Joining: Send + std::fmt::Debug {
     fn hasher(&self) -> &Hasher;
     fn clock(&self) -> &dyn Clock;
@@ -92,14 +92,14 @@ trait Joining: Send + std::fmt::Debug {
     fn finish(&mut self, counters: &OtlpCounters);
 }
 
-/// Writes to the ring.
+/// Connection to the ring.
 #[derive(Debug)]
 pub struct Lane {
-    /// Where records go.
+    /// Writes records to the ring.
     pub producer: Producer,
-    /// What the ring has for this producer.
+    /// Counters of this producer.
     pub counters: Arc<SocketCounters>,
-    /// For how long spans wait.
+    /// Clock by which spans wait.
     pub clock: Arc<dyn Clock>,
 }
 
@@ -153,11 +153,11 @@ impl<R: Rewrite + Send + std::fmt::Debug> Joining for Joined<R> {
     }
 }
 
-/// How often what waits is looked at.
+/// Interval between checks of waiting spans.
 const NAP: Duration = Duration::from_millis(20);
 
 impl Source {
-    /// Nothing has come yet, and nothing is taken until [`begin`](Self::begin).
+    /// Creates a source, which accepts bodies only after [`begin`](Self::begin).
     #[must_use]
     pub fn new(config: OtlpInput) -> Arc<Self> {
         Arc::new(Self {
@@ -168,8 +168,7 @@ impl Source {
         })
     }
 
-    /// Spans are taken from now on, with `rules` as name rules, and what becomes of them goes to
-    /// `lane`.
+    /// Starts accepting spans: applies `rules` as name rules and writes records to `lane`.
     pub fn begin<R: Rewrite + Send + std::fmt::Debug + 'static>(
         &self,
         lane: Lane,
@@ -189,8 +188,7 @@ impl Source {
     /// Takes a body from `sender`.
     ///
     /// # Errors
-    /// Why it was refused, which is for the caller to [`count`](Self::refuse); nothing of it was
-    /// taken.
+    /// The reason for refusing the body as a whole; the caller has to [count](Self::refuse) it.
     pub fn take(&self, body: &[u8], form: Form, sender: IpAddr) -> Result<Accepted, BodyRefusal> {
         let mut stage = TAKE_SPANS.begin();
         let (hasher, now_ms) = {
@@ -215,13 +213,13 @@ impl Source {
         })
     }
 
-    /// Counts a body that is refused.
+    /// Counts a refused body.
     pub fn refuse(&self, reason: BodyRefusal) {
         self.counters.bodies_refused.add_one(reason as usize);
     }
 
-    /// Lets leave what has waited long enough, until `shutdown` is requested; then everything, and
-    /// nothing is taken any more.
+    /// Releases spans that have waited long enough until `shutdown` is requested; then releases
+    /// everything and stops accepting.
     pub fn run(&self, shutdown: &Shutdown) {
         while !shutdown.requested() {
             if let Some(joining) = &mut *self.joining.lock() {
@@ -235,13 +233,13 @@ impl Source {
     }
 }
 
-/// Bodies that are decoded at once: as many as the HTTP side has threads.
+/// Bodies decoded concurrently: one for each thread of the HTTP side.
 const DECODED_AT_ONCE: usize = 2;
 
-/// Bytes of bodies that are received at once.
+/// Maximum total size of bodies being received, bytes.
 pub const BODIES_BYTES_MAX: usize = 16 << 20;
 
-/// Bytes that one source takes, for the memory plan.
+/// Memory of one source for the memory plan, bytes.
 pub const SOURCE_BYTES: usize = RequestWriter::<super::rewrite::AsSent>::BYTES
     + SPANS_WAITING_BYTES_MAX
     + REMEMBERED_BYTES

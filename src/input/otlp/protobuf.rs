@@ -1,9 +1,9 @@
-//! A body in protobuf: walked field by field with prost's own primitives.
+//! Decodes bodies in protobuf, field by field, with prost's own primitives.
 //!
-//! The messages are not decoded into structs first: a field of two bytes would become one of a
-//! hundred, and most of what a span says is not kept. What prost rejects is rejected here (tests
-//! hold the two together), but for texts that are not UTF-8, which are repaired later as those of
-//! packets are, and for what lies inside of what is passed over.
+//! The messages are not decoded into structs first: a field of two bytes would grow to a hundred,
+//! and most parts of a span are not kept. Whatever prost rejects is rejected here too (tests
+//! compare the two), except for strings that are not UTF-8, which are repaired later like those of
+//! packets, and for the contents of skipped fields.
 //!
 //! ```text
 //!   request   1 resource spans*
@@ -64,7 +64,7 @@ impl<'a> Field<'a> {
     }
 }
 
-/// Gives `take` each field of a message; groups, which are not used any more, are passed over.
+/// Passes each field of a message to `take`; skips groups, which are obsolete.
 fn fields<'a>(
     mut rest: &'a [u8],
     mut take: impl FnMut(u32, Field<'a>) -> Result<()>,
@@ -110,7 +110,8 @@ pub(super) fn decode(body: &[u8], batch: &mut Batch<'_>) -> Result<()> {
 fn resource_spans(message: &[u8], batch: &mut Batch<'_>) -> Result<()> {
     let mut spans = Vec::new();
     let mut hash = batch.resource_hash();
-    // Its scopes may come before the resource: attributes of spans are not mixed with its own.
+    // Its scopes may precede the resource; attributes of spans must not be mixed with the
+    // resource's.
     fields(message, |tag, field| match tag {
         1 => fields(field.bytes()?, |tag, field| match tag {
             1 => attribute(field.bytes()?, batch, Some(&mut hash)),
@@ -170,7 +171,7 @@ fn span(message: &[u8], batch: &mut Batch<'_>, spans: &mut Vec<Span>) -> Result<
     Ok(())
 }
 
-/// The code of a status.
+/// Status code of an error.
 const ERROR: u64 = 2;
 
 fn attribute(message: &[u8], batch: &mut Batch<'_>, hash: Option<&mut ResourceHash>) -> Result<()> {
@@ -221,7 +222,7 @@ fn any_value(message: &[u8]) -> Result<Value<'_>> {
     Ok(value)
 }
 
-/// The type of an exception, if that is what an event is about and says.
+/// Returns the exception type if the event describes an exception that has one.
 fn exception(event: &[u8]) -> Result<Option<&[u8]>> {
     let (mut is_exception, mut kind) = (false, None);
     fields(event, |tag, field| {

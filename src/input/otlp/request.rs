@@ -1,14 +1,14 @@
-//! A request's span and those below it -> a record.
+//! Maps a request's span and the spans below it to a record.
 //!
-//! | of a request | from, the first that there is |
+//! | of a request | from the first present of |
 //! |---|---|
 //! | hostname | `name` of the entry, `host.name`, `k8s.pod.name`, the sender's address |
 //! | server name | `server.address`, `net.host.name`, `http.host`, the host of the URL, `service.name` |
-//! | script name | `http.route`, else the span's name without the method before it; never the path |
-//! | status | the response's; 500 if the span says error, else 0 |
+//! | script name | `http.route`, else the span's name without a leading method; never the path |
+//! | status | the response's; 500 if the span has status error, else 0 |
 //!
-//! A timer has the tags `group` (the system that is asked), `server` and `operation`. CPU and
-//! memory are not known: they are 0, as they are for a packet that does not have them.
+//! A timer has the tags `group` (the system called), `server` and `operation`. CPU and memory are
+//! unknown: they are 0, as in a packet without them.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -22,8 +22,7 @@ use crate::input::record::{
 use crate::input::rewrite::{Rewrite, TagOf, TextField};
 use crate::limits::{SPAN_TIMERS_MAX, TIMER_TAGS_MAX};
 
-/// What a span asks for, or is: where one is below another of its class, it is the same work
-/// measured twice.
+/// Class of a span's operation. A span below another of its class measures the same work again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Class {
@@ -31,7 +30,7 @@ pub(super) enum Class {
     Http = 2,
     Messaging = 4,
     Rpc = 8,
-    /// None of these.
+    /// None of the other classes.
     Other = 0,
 }
 
@@ -66,7 +65,7 @@ impl Class {
     }
 }
 
-/// The tags of a timer, in this order; one that is not known is left out.
+/// Tags of a timer, in this order; unknown ones are omitted.
 const TIMER_TAGS: [&str; 3] = ["group", "server", "operation"];
 
 type TimerTags<'a> = [Option<&'a [u8]>; 3];
@@ -107,7 +106,7 @@ fn timer_tags(span: &Span) -> TimerTags<'_> {
     [group, server, operation]
 }
 
-/// Schema and host of the URL.
+/// Returns scheme and host of the URL.
 fn url(facts: &Facts) -> Option<(&[u8], &[u8])> {
     let url = facts.first(&[Key::Url, Key::OldUrl])?;
     let at = url.windows(3).position(|it| it == b"://")?;
@@ -130,7 +129,7 @@ fn without_port(host: &[u8]) -> &[u8] {
         .unwrap_or(host)
 }
 
-/// The methods that names of spans begin with; `HTTP` stands for one that is not known.
+/// Methods with which span names begin; `HTTP` stands for an unknown one.
 const METHODS: [&[u8]; 10] = [
     b"GET", b"POST", b"PUT", b"DELETE", b"HEAD", b"PATCH", b"OPTIONS", b"CONNECT", b"TRACE",
     b"HTTP",
@@ -158,13 +157,14 @@ fn status(span: &Span) -> u32 {
     sent.unwrap_or(if span.is_error { 500 } else { 0 })
 }
 
-/// Seconds from `start` to `end`; below 0, and then mended, if they are the wrong way round.
+/// Returns the seconds from `start` to `end`; negative if they are reversed, which is corrected
+/// later.
 fn seconds(start: u64, end: u64) -> f32 {
     let ns = i128::from(end).saturating_sub(start.into());
     (ns as f64 / 1e9) as f32
 }
 
-/// How many timers a record has, and how many spans were added to one that there was.
+/// Number of timers in a record, and of spans merged into existing ones.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Timers {
     pub(super) rows: u64,
@@ -179,7 +179,7 @@ pub(super) struct RequestWriter<R> {
 }
 
 impl<R: Rewrite> RequestWriter<R> {
-    /// Bytes of the buffers, for the memory plan.
+    /// Size of the buffers for the memory plan, bytes.
     pub(super) const BYTES: usize = RecordWriter::BYTES;
 
     pub(super) fn new(limits: TextLimits, hasher: Hasher, rules: R) -> Self {
@@ -274,7 +274,7 @@ impl<R: Rewrite> RequestWriter<R> {
     }
 }
 
-/// Writes the timers in the order in which they began, as far as they lie inside of the request.
+/// Writes the timers in the order of their start, each clipped to the request.
 fn write_timers<R: Rewrite>(
     record: &mut RecordWriter,
     rules: &mut R,
@@ -320,7 +320,7 @@ fn write_timers<R: Rewrite>(
     }
 }
 
-/// The strings of timers' tags: most timers have one of a few groups and servers.
+/// Strings of timer tags; most timers share a few groups and servers.
 #[derive(Default)]
 struct TimerStrings<'a> {
     names: [Option<Interned>; 3],

@@ -1,27 +1,27 @@
-//! Spans as they wait: what a body holds once it is decoded, and which of its spans are refused.
+//! Decoded spans as they wait to be joined, and the checks that refuse invalid ones.
 //!
-//! Both decoders fill a [`Batch`]; what is in it is bounded by the bytes of the body and
-//! [`BODY_SPANS_MAX`], and not by how little a message can take on the wire.
+//! Both decoders fill a [`Batch`]. Its size is bounded by the bytes of the body and
+//! [`BODY_SPANS_MAX`], although a message can take very few bytes on the wire.
 
 use super::facts::{Facts, FactsWriter, Key, Keys, ResourceHash};
 use crate::input::record::{Hasher, counted};
 use crate::limits::BODY_SPANS_MAX;
 
 counted! {
-    /// Why a span was refused: the sender is told so.
+    /// Reason for refusing a span, which the sender is told.
     SpanRefusal {
-        /// Its trace id is zero or has not 16 bytes.
+        /// The trace id is zero or not 16 bytes long.
         TraceId = "trace_id",
-        /// Its own id is zero or has not eight bytes.
+        /// The span id is zero or not eight bytes long.
         SpanId = "span_id",
-        /// The id of its parent is zero or has not eight bytes.
+        /// The parent's id is zero or not eight bytes long.
         ParentId = "parent_id",
-        /// It has no begin or no end, or one past 2262, or ended a day ahead of this machine's
-        /// clock.
+        /// Start or end is missing or past 2262, or the end is more than a day ahead of this
+        /// machine's clock.
         Time = "time",
-        /// It ended more than an hour ago.
+        /// The span ended more than an hour ago.
         TooOld = "too_old",
-        /// There were more spans in its body than are taken at once.
+        /// The body has more spans than are accepted at once.
         TooMany = "too_many_spans",
     }
 }
@@ -29,7 +29,7 @@ counted! {
 /// Identifies a trace.
 pub(super) type TraceId = [u8; 16];
 
-/// The kind of a span: those above 5 are none.
+/// Kind of a span; numbers above 5 are undefined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Internal,
@@ -50,17 +50,17 @@ impl Kind {
         }
     }
 
-    /// Whether it asks somebody else.
+    /// Returns true if the span calls another process.
     pub(super) const fn asks(self) -> bool {
         matches!(self, Self::Client | Self::Producer)
     }
 }
 
-/// Flags of a span: whether it is known if its parent is elsewhere, and whether it is.
+/// Flags of a span: whether it is known if the parent is remote, and whether it is.
 const PARENT_KNOWN: u32 = 0x100;
 const PARENT_REMOTE: u32 = 0x200;
 
-/// One span.
+/// A span.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Span {
     pub(super) trace: TraceId,
@@ -77,41 +77,41 @@ pub(super) struct Span {
 }
 
 impl Span {
-    /// Whether nothing of its own process is above it, as far as it says itself.
+    /// Returns true if the span declares that nothing of its own process is above it.
     pub(super) const fn is_root(&self) -> bool {
         self.parent == 0
             || self.flags & (PARENT_KNOWN | PARENT_REMOTE) == PARENT_KNOWN | PARENT_REMOTE
     }
 
-    /// Whether it is a root if its parent is not there: it answers somebody, and does not say where
-    /// its parent is.
+    /// Returns true if the span is a root when its parent is missing: it serves a call and does not
+    /// say where its parent is.
     pub(super) const fn may_be_root(&self) -> bool {
         let answers = matches!(self.kind, Kind::Server | Kind::Consumer);
         answers && self.flags & PARENT_KNOWN == 0
     }
 
-    /// Bytes that it takes.
+    /// Size in memory, bytes.
     pub(super) fn bytes(&self) -> usize {
         size_of::<Self>().saturating_add(self.facts.bytes())
     }
 }
 
-/// What sent spans.
+/// The entity that sent the spans.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Resource {
-    /// Over all of its attributes.
+    /// Hash over all of its attributes.
     pub(super) hash: u64,
     pub(super) facts: Facts,
 }
 
 impl Resource {
-    /// Whether all of a request is sent before the next request begins.
+    /// Returns true if every request is sent completely before the next one begins.
     pub(super) fn is_php(&self) -> bool {
         self.facts.get(Key::Language) == Some(b"php")
     }
 }
 
-/// A span while it is decoded.
+/// A span being decoded.
 #[derive(Debug, Default)]
 pub(super) struct RawSpan<'a> {
     pub(super) trace: &'a [u8],
@@ -124,23 +124,23 @@ pub(super) struct RawSpan<'a> {
     pub(super) start: u64,
     pub(super) end: u64,
     pub(super) is_error: bool,
-    /// That of the last exception.
+    /// Type of the last exception.
     pub(super) exception: &'a [u8],
 }
 
-/// A body, decoded.
+/// A decoded body.
 #[derive(Debug)]
 pub(super) struct Batch<'k> {
     pub(super) keys: &'k Keys,
     pub(super) hasher: &'k Hasher,
-    /// Each with its spans, of which there is at least one.
+    /// Resources with their spans, at least one each.
     pub(super) resources: Vec<(Resource, Vec<Span>)>,
     pub(super) facts: FactsWriter,
-    /// Events past the limit, which were not looked at.
+    /// Events beyond the limit, which were ignored.
     pub(super) events_over_limit: u64,
     pub(super) received: u64,
     pub(super) refused: [u64; SpanRefusal::COUNT],
-    /// Spans whose sender samples, and says that there were more.
+    /// Spans whose sender samples and declares that others were dropped.
     pub(super) sampled: u64,
     now_ns: u64,
 }
@@ -148,7 +148,7 @@ pub(super) struct Batch<'k> {
 const HOUR_NS: u64 = 3_600_000_000_000;
 
 impl<'k> Batch<'k> {
-    /// An empty one; it is `now_ns` since 1970.
+    /// Creates an empty batch; `now_ns` is the present time, nanoseconds since 1970.
     pub(super) fn new(keys: &'k Keys, hasher: &'k Hasher, now_ns: u64) -> Self {
         Self {
             keys,
@@ -167,14 +167,14 @@ impl<'k> Batch<'k> {
         ResourceHash::new(self.hasher)
     }
 
-    /// Adds the spans of a resource, if there are any.
+    /// Adds a resource with its spans, unless there are none.
     pub(super) fn add_resource(&mut self, resource: Resource, spans: Vec<Span>) {
         if !spans.is_empty() {
             self.resources.push((resource, spans));
         }
     }
 
-    /// Adds a span with the attributes that were collected, or counts why not.
+    /// Adds a span with the collected attributes, or counts the reason for its refusal.
     pub(super) fn add(&mut self, raw: &RawSpan<'_>, spans: &mut Vec<Span>) {
         self.received = self.received.saturating_add(1);
         self.facts.text(Key::EventException as u8, raw.exception);
@@ -228,7 +228,7 @@ impl<'k> Batch<'k> {
         })
     }
 
-    /// How many spans were refused, and for the sender why.
+    /// Returns the number of refused spans and an explanation for the sender.
     pub(super) fn refusals(&self) -> (u64, String) {
         let reasons = SpanRefusal::ALL.iter().zip(&self.refused);
         let reasons = reasons.filter(|(_, count)| **count > 0);
@@ -242,7 +242,7 @@ impl<'k> Batch<'k> {
     }
 }
 
-/// The number of a span; 0 is none.
+/// Returns a span id as a number, or `None` if it is invalid.
 fn id(bytes: &[u8]) -> Option<u64> {
     let number = u64::from_be_bytes(bytes.try_into().ok()?);
     (number != 0).then_some(number)

@@ -1,5 +1,5 @@
-//! Bodies of the reference messages, decoded both ways; what traces become, by hand-moved time; and
-//! a naive join.
+//! Bodies of the reference messages in both encodings, the requests made of traces with a
+//! hand-moved clock, and a naive join.
 
 mod decoding;
 mod joining;
@@ -19,7 +19,7 @@ use crate::config::{Config, OtlpInput};
 use crate::input::record::{Hasher, Record, TextLimits};
 use crate::input::rewrite::AsSent;
 
-/// Now, in nanoseconds since 1970.
+/// Present time, nanoseconds since 1970.
 const NOW_NS: u64 = 1_700_000_000_000_000_000;
 
 const SENDER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 1, 2, 3));
@@ -30,7 +30,7 @@ fn config(more: &str) -> OtlpInput {
     config.otlp_inputs[0].clone()
 }
 
-/// One input, without the network.
+/// An input without the network.
 struct World {
     joiner: Joiner<AsSent>,
     keys: Arc<Keys>,
@@ -40,7 +40,7 @@ struct World {
     records: Vec<u8>,
 }
 
-/// A request as its record tells it.
+/// A request as decoded from its record.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Shown {
     host: String,
@@ -170,7 +170,7 @@ impl World {
     }
 }
 
-/// `{"a": "b"}` as a list of attributes; numbers of texts too.
+/// Converts `{"a": "b"}` to a list of attributes, numbers in strings included.
 fn attributes(of: &Json) -> Json {
     let pairs = of.as_object().unwrap().iter().map(|(key, value)| {
         let value = match value {
@@ -193,8 +193,8 @@ fn body(resource: Json, spans: Json) -> Json {
     }]})
 }
 
-/// A span of the trace `trace`: it begins so many microseconds after a second ago and takes so
-/// many.
+/// A span of the trace `trace` that begins `from` microseconds after a moment one second ago and
+/// takes `us` microseconds.
 fn span(trace: u64, (id, parent): (u64, u64), kind: u8, (from, us): (u64, u64), of: Json) -> Json {
     let start = NOW_NS - 1_000_000_000 + from * 1000;
     let mut span = json!({

@@ -1,5 +1,5 @@
-//! Points become bodies: each a whole `ExportMetricsServiceRequest`, with up to [`POINTS_MAX`]
-//! points and [`BODY_BYTES_MAX`] bytes.
+//! Packs points into bodies: each is a complete `ExportMetricsServiceRequest` of at most
+//! [`POINTS_MAX`] points and [`BODY_BYTES_MAX`] bytes.
 
 use std::io::Write as _;
 
@@ -13,19 +13,19 @@ use crate::input::otlp::messages::{
     ResourceMetrics, Scope, ScopeMetrics,
 };
 
-/// Most points of a body.
+/// Maximum number of points in a body.
 const POINTS_MAX: usize = 2_000;
-/// Most bytes of a body, before it is packed.
+/// Maximum size of a body before compression, bytes.
 const BODY_BYTES_MAX: usize = 4 << 20;
 
-/// A body.
+/// A body ready to send.
 #[derive(Debug)]
 pub(super) struct Body {
     pub(super) bytes: Vec<u8>,
     pub(super) points: u64,
 }
 
-/// From when to when points are, milliseconds since 1970.
+/// Time span of points, milliseconds since 1970.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Interval {
     pub(super) start_ms: u64,
@@ -33,14 +33,14 @@ pub(super) struct Interval {
 }
 
 impl Interval {
-    /// Start and time of a point that counts from `start_ms` on, nanoseconds.
+    /// Returns start and time of a point that counts from `start_ms` on, nanoseconds.
     pub(super) const fn times(&self, start_ms: u64) -> (u64, u64) {
         (start_ms * 1_000_000, self.end_ms * 1_000_000)
     }
 }
 
 impl Exponential {
-    /// Scale and counts of a point.
+    /// Creates a point with the histogram's scale and counts.
     pub(super) fn point(&self) -> HistogramPoint {
         let positive = Buckets {
             offset: self.offset,
@@ -55,7 +55,7 @@ impl Exponential {
     }
 }
 
-/// Collects points.
+/// Packs points into bodies.
 #[derive(Debug)]
 pub(super) struct Bodies<'a> {
     resource: &'a Resource,
@@ -68,7 +68,7 @@ pub(super) struct Bodies<'a> {
 }
 
 impl<'a> Bodies<'a> {
-    /// None yet.
+    /// Creates an empty packer.
     pub(super) fn new(resource: &'a Resource, is_delta: bool, is_packed: bool) -> Self {
         Self {
             resource,
@@ -85,7 +85,7 @@ impl<'a> Bodies<'a> {
         if self.is_delta { 1 } else { 2 }
     }
 
-    /// The points of a histogram follow.
+    /// Begins the points of a histogram.
     pub(super) fn begin_histogram(&mut self, name: &str, description: &str) {
         let histograms = Histograms {
             points: Vec::new(),
@@ -97,7 +97,7 @@ impl<'a> Bodies<'a> {
         });
     }
 
-    /// The points of a sum, or of a gauge, follow.
+    /// Begins the points of a sum or a gauge.
     pub(super) fn begin_sum(&mut self, name: &str, description: &str, unit: &str, grows: bool) {
         let mut metric = metric(name, description, unit);
         match grows {
@@ -113,7 +113,7 @@ impl<'a> Bodies<'a> {
         self.metrics.push(metric);
     }
 
-    /// A point of the histogram that was begun last.
+    /// Adds a point to the histogram begun last.
     pub(super) fn histogram(&mut self, point: HistogramPoint) {
         self.make_room(point.encoded_len());
         let metric = self.metrics.last_mut();
@@ -122,7 +122,7 @@ impl<'a> Bodies<'a> {
         }
     }
 
-    /// A point of the sum or gauge that was begun last.
+    /// Adds a point to the sum or gauge begun last.
     pub(super) fn number(&mut self, point: NumberPoint) {
         self.make_room(point.encoded_len());
         let metric = self.metrics.last_mut();
@@ -132,7 +132,7 @@ impl<'a> Bodies<'a> {
     }
 
     fn make_room(&mut self, bytes: usize) {
-        // Behind its number and its length.
+        // Preceded by its field number and length.
         let bytes = bytes + 6;
         if self.points == POINTS_MAX || self.bytes + bytes > BODY_BYTES_MAX - (64 << 10) {
             self.end_body();
@@ -141,7 +141,7 @@ impl<'a> Bodies<'a> {
         self.bytes += bytes;
     }
 
-    /// The metric that was begun last goes on in the next body.
+    /// Closes the body; the metric begun last continues in the next one.
     fn end_body(&mut self) {
         let next = self.metrics.last().map(|last| {
             let mut next = last.clone();
@@ -187,14 +187,15 @@ impl<'a> Bodies<'a> {
         self.done.push(Body { bytes, points });
     }
 
-    /// All bodies.
+    /// Returns all bodies.
     pub(super) fn end(mut self) -> Vec<Body> {
         self.end_body();
         self.done
     }
 }
 
-/// A metric as OpenTelemetry names it: `pinbad_request_duration` is `pinbad.request.duration`.
+/// Creates a metric with its OpenTelemetry name: `pinbad_request_duration` becomes
+/// `pinbad.request.duration`.
 fn metric(name: &str, description: &str, unit: &str) -> Metric {
     let name = match name.strip_prefix("pinbad_") {
         Some(rest) if rest.starts_with("request_") || rest.starts_with("timer_") => {

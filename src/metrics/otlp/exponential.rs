@@ -1,25 +1,26 @@
-//! Histograms of OpenTelemetry: buckets that grow by a factor of 2^(2^-scale), 160 at most.
+//! OpenTelemetry's exponential histograms: bucket boundaries grow by a factor of 2^(2^-scale), with
+//! at most 160 buckets.
 //!
-//! A bucket of a report goes whole to where its middle lies, so counts stay exact, and none moves
-//! by more than one bucket.
+//! All counts of a report's bucket go to the bucket that contains its middle, so counts stay exact
+//! and no value moves by more than one bucket.
 
 use std::sync::LazyLock;
 
 use crate::report::histogram::{BucketLayout, LOG_LINEAR_BUCKETS};
 
-/// Most buckets, as SDKs have it.
+/// Maximum number of buckets, as in the SDKs.
 const BUCKETS_MAX: usize = 160;
-/// The scale to begin with: the finest at which a report's own buckets leave no gaps.
+/// Initial scale: the finest at which a report's own buckets leave no gaps.
 const SCALE_MAX: i32 = 5;
 
-/// The index of each bucket of a report's usual layout, at [`SCALE_MAX`].
+/// Index of each bucket of a report's usual layout, at [`SCALE_MAX`].
 static LOG_LINEAR: LazyLock<Vec<Option<i32>>> = LazyLock::new(|| {
     let buckets = 0..LOG_LINEAR_BUCKETS;
     let index = |bucket| computed(&BucketLayout::LogLinear, bucket);
     buckets.map(index).collect()
 });
 
-/// The index at [`SCALE_MAX`] of the middle of a report's bucket; `None`: it counts as zero.
+/// Returns the index, at [`SCALE_MAX`], of the middle of a report's bucket; `None` counts as zero.
 fn index(layout: &BucketLayout, bucket: u32) -> Option<i32> {
     match layout {
         BucketLayout::LogLinear => LOG_LINEAR.get(bucket as usize).copied().flatten(),
@@ -30,7 +31,7 @@ fn index(layout: &BucketLayout, bucket: u32) -> Option<i32> {
 fn computed(layout: &BucketLayout, bucket: u32) -> Option<i32> {
     let (low, high) = layout.bounds(bucket);
     let middle_us = match layout {
-        // Whole microseconds, of which the end is none.
+        // Whole microseconds; the upper end is excluded.
         BucketLayout::LogLinear => low as f64 + (high - 1 - low) as f64 / 2.0,
         BucketLayout::V2(_) if bucket == 0 => 0.0,
         BucketLayout::V2(v2) if v2.is_above(bucket) => low as f64,
@@ -42,7 +43,8 @@ fn computed(layout: &BucketLayout, bucket: u32) -> Option<i32> {
     (middle_us > 0.0).then(|| ((middle_us / 1e6).log2() * per_octave).ceil() as i32 - 1)
 }
 
-/// Below this, seconds, a report's buckets tell nothing apart: what is there counts as zero.
+/// Returns the zero threshold, seconds: shorter times share one bucket of the report and count as
+/// zero.
 pub(super) fn zero_threshold(layout: &BucketLayout) -> f64 {
     match layout {
         BucketLayout::V2(_) => layout.bounds(0).1 as f64 / 1e6,
@@ -50,13 +52,13 @@ pub(super) fn zero_threshold(layout: &BucketLayout) -> f64 {
     }
 }
 
-/// How many times lie where.
+/// An exponential histogram.
 #[derive(Debug, Clone)]
 pub(super) struct Exponential {
     pub(super) scale: i32,
-    /// Times that count as zero.
+    /// Times counted as zero.
     pub(super) zero: u64,
-    /// Index of the first of `counts`.
+    /// Index of the first bucket in `counts`.
     pub(super) offset: i32,
     pub(super) counts: Vec<u64>,
 }
@@ -73,7 +75,7 @@ impl Default for Exponential {
 }
 
 impl Exponential {
-    /// What its counts may take on the heap.
+    /// Maximum size of its counts on the heap, bytes.
     pub(super) const BYTES_MAX: usize = BUCKETS_MAX * size_of::<u64>();
 
     /// Adds the times of a bucket.
@@ -102,13 +104,13 @@ impl Exponential {
         self.counts[place] += count;
     }
 
-    /// How many buckets there would be with one at this index.
+    /// Returns the number of buckets after adding one at this index.
     fn width_with(&self, index: i32) -> usize {
         let end = (self.offset + self.counts.len() as i32).max(index + 1);
         (end - self.offset.min(index)) as usize
     }
 
-    /// Each two buckets become one.
+    /// Merges pairs of adjacent buckets.
     fn halve(&mut self) {
         self.scale -= 1;
         let first = self.offset >> 1;
@@ -125,7 +127,7 @@ impl Exponential {
 mod tests {
     use super::*;
 
-    /// Lower and upper end of a bucket, seconds.
+    /// Returns the lower and upper end of a bucket, seconds.
     fn ends(index: i32, scale: i32) -> (f64, f64) {
         let end = |index: i32| (f64::from(index) / 2_f64.powi(scale)).exp2();
         (end(index), end(index + 1))
@@ -163,7 +165,7 @@ mod tests {
         assert_eq!(index(&BucketLayout::LogLinear, 0), None);
         assert_eq!(index(&layouts[2], 0), None);
         assert_eq!(zero_threshold(&layouts[2]), 0.0);
-        // Half a second ends a bucket, and is in it.
+        // Half a second is the upper end of a bucket, which includes it.
         let half = BucketLayout::linear(1, 1).unwrap();
         assert_eq!(index(&half, 0), Some(-33));
     }

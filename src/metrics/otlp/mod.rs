@@ -1,13 +1,13 @@
-//! Metrics pushed to a server of OpenTelemetry: OTLP over HTTP, in protobuf.
+//! Pushes metrics to an OpenTelemetry server: OTLP over HTTP, in protobuf.
 //!
 //! ```text
 //!   series thread: Second -> Rows            thread `otlp-push`: Rows, own counters -(each period)-> bodies -> server
 //! ```
 //!
-//! A body that was not taken is sent again, the same bytes, and the next ones wait behind it. When
-//! all that wait take [`QUEUE_BYTES_MAX`], the interval stays open: a delta then covers more
-//! seconds, and nothing is lost. What a server refuses, and what waits at the stop, is given up and
-//! counted. Every point is counted once: sent, given up, or waiting.
+//! A body that was not accepted is sent again unchanged, and the next ones wait behind it. While
+//! the waiting bodies fill [`QUEUE_BYTES_MAX`], the interval stays open: a delta then covers more
+//! seconds, and nothing is lost. Points that the server refuses, or that still wait at shutdown,
+//! are dropped and counted. Every point is counted once: sent, dropped or waiting.
 
 mod body;
 mod exponential;
@@ -39,25 +39,24 @@ use crate::report::Watchlist;
 use crate::shutdown::Shutdown;
 use crate::telemetry::reading::{Group, Place, readings};
 
-/// Bodies that wait may take so many bytes.
+/// Maximum size of waiting bodies, bytes.
 const QUEUE_BYTES_MAX: usize = 32 << 20;
-/// What own counters may take in bodies.
+/// Maximum size of the daemon's own counters in bodies, bytes.
 const OWN_BYTES: usize = 256 << 10;
-/// All that a push takes, for the memory plan: rows, bodies that wait, and points while they become
-/// bodies.
+/// Memory of a push for the memory plan: rows, waiting bodies, and points being packed into bodies.
 pub const PUSH_BYTES: usize = 2 * BYTES_MAX + QUEUE_BYTES_MAX + OWN_BYTES;
-/// How often it is looked whether an interval is over.
+/// Interval between checks whether an interval is over.
 const NAP: Duration = Duration::from_millis(100);
-/// Cumulative rows that gain nothing are told of this often.
+/// Interval at which unchanged cumulative rows are sent, milliseconds.
 const ALL_MS: u64 = 60_000;
-/// First and longest wait before a body is sent again.
+/// First and longest delay before a retry.
 const RETRY_MS: u64 = 1_000;
 const RETRY_MS_MAX: u64 = 30_000;
-/// How long a body that is under way may take at the stop, and the last ones after it.
+/// Time allowed at shutdown for a request under way, and for the last bodies after it.
 const GRACE: Duration = Duration::from_millis(300);
 const LAST_MAX: Duration = Duration::from_millis(600);
 
-/// A push, for the series thread and for those who look at it.
+/// A push, shared by the series thread and the readers of its status.
 #[derive(Debug, Clone)]
 pub struct Push {
     rows: Arc<Mutex<Rows>>,
@@ -78,10 +77,10 @@ struct Counts {
     problem: String,
 }
 
-/// Gives the daemon's own numbers.
+/// Supplies the daemon's own numbers.
 pub type OwnNumbers = Box<dyn Fn() -> Vec<Group> + Send>;
 
-/// What sends.
+/// The sending side of a push.
 pub struct Pusher {
     push: Push,
     clock: Arc<dyn Clock>,
@@ -92,19 +91,19 @@ pub struct Pusher {
     is_delta: bool,
     period_ms: u64,
     queue: VecDeque<Arc<Body>>,
-    /// When all rows were told of last, and when the first body may be sent again, on the monotonic
-    /// clock.
+    /// Times on the monotonic clock: when all rows were last sent, and before which no body may be
+    /// sent.
     all_ms: u64,
     not_before_ms: u64,
     retry_ms: u64,
-    /// Whether the last body that was sent has had its answer.
+    /// True if the last request was answered.
     is_answered: bool,
 }
 
-/// Whether what a configuration says of the server can be used.
+/// Checks the server's settings in a configuration.
 ///
 /// # Errors
-/// What is wrong with its certificates or headers.
+/// A problem with its certificates or headers.
 pub fn check(config: &Config) -> Result<(), String> {
     match config.otlp.url.is_empty() {
         true => Ok(()),
@@ -113,8 +112,8 @@ pub fn check(config: &Config) -> Result<(), String> {
 }
 
 impl Push {
-    /// One of the reports of this list that are to be pushed, if a server is configured; all counts
-    /// from now on.
+    /// Creates a push of the configured reports among those in this list, counting from now on;
+    /// `None` if no server is configured.
     ///
     /// # Errors
     /// As [`check`].
@@ -135,12 +134,12 @@ impl Push {
         }))
     }
 
-    /// Takes in a second, whose rows come from `read`.
+    /// Takes a second, whose rows are supplied by `read`.
     pub fn take_rows(&self, second: &Second, read: impl FnOnce(&mut dyn RowReader)) {
         self.rows.lock().take(second, read);
     }
 
-    /// What was sent, given up, and waits.
+    /// Returns the points sent, dropped and waiting.
     #[must_use]
     pub fn status(&self) -> Group {
         let (rows, folded) = self.rows.lock().counts();
@@ -164,7 +163,7 @@ impl Push {
         Group::new(Place::Object("otlp"), readings).with_texts(texts)
     }
 
-    /// What sends for it.
+    /// Creates the sending side.
     pub fn pusher(
         &self,
         config: &Config,
@@ -191,7 +190,7 @@ impl Push {
     }
 }
 
-/// Who this is: the same after a restart.
+/// Returns the resource that identifies this daemon; it stays the same across restarts.
 fn resource(config: &Config) -> Resource {
     let host = this_host();
     let listen = config.ingest.listen.iter().map(ToString::to_string);
@@ -222,7 +221,7 @@ impl std::fmt::Debug for Pusher {
 }
 
 impl Pusher {
-    /// Pushes until `stop` is requested, and then the last interval.
+    /// Pushes until `stop` is requested, then sends the last interval.
     pub fn run(mut self, stop: &Shutdown) {
         while !stop.requested() {
             thread::sleep(NAP);
@@ -230,8 +229,8 @@ impl Pusher {
             while self.clock.mono_ms() >= self.not_before_ms && self.send(stop) {}
         }
         self.cut(Some(self.clock.unix_ms()));
-        // One that has no answer yet may have come: it is not sent twice. And a server that wants
-        // to be left alone is.
+        // A body without an answer may have arrived, so it is not sent twice. A server that asked
+        // for a delay is left alone too.
         let is_welcome = self.is_answered && self.clock.mono_ms() >= self.not_before_ms;
         let patience = if is_welcome { LAST_MAX } else { Duration::ZERO };
         let until = Instant::now() + patience;
@@ -256,8 +255,8 @@ impl Pusher {
         }
     }
 
-    /// Makes bodies of the interval, if it is over and there is room for them; of the last one, up
-    /// to `last_ms`.
+    /// Packs the interval into bodies if it is over and there is room. `last_ms` ends the last
+    /// interval at that time.
     fn cut(&mut self, last_ms: Option<u64>) {
         let waiting = self.push.counts.lock().waiting_bytes;
         let (now_ms, mut bodies) = (
@@ -289,7 +288,7 @@ impl Pusher {
         }
     }
 
-    /// Sends the body that has waited longest; whether another one may follow at once.
+    /// Sends the oldest body; returns true if another one may follow at once.
     fn send(&mut self, stop: &Shutdown) -> bool {
         let Some(body) = self.queue.front().map(Arc::clone) else {
             return false;
@@ -316,7 +315,7 @@ impl Pusher {
         let mut counts = self.push.counts.lock();
         counts.failed += 1;
         counts.problem.clone_from(problem);
-        // A fifth more or less, so that many do not come back at once.
+        // Vary by a fifth, so that many daemons do not retry at the same time.
         let chance = ahash::RandomState::new().hash_one(counts.failed) % 401;
         let jitter_ms = self.retry_ms * (800 + chance) / 1_000;
         let wait_ms = after.map_or(jitter_ms, |after| after.as_millis() as u64);
@@ -325,7 +324,7 @@ impl Pusher {
         false
     }
 
-    /// The server has said what it does with a body, which is not sent again.
+    /// Removes a body on which the server has decided.
     fn ended(&mut self, body: &Body, outcome: &Outcome) {
         self.queue.pop_front();
         let mut counts = self.push.counts.lock();

@@ -1,4 +1,4 @@
-//! The daemon's own numbers as points: counters are sums from when the push began, the others
+//! The daemon's own numbers as points: counters become sums since the start of the push, all others
 //! gauges.
 
 use std::collections::HashMap;
@@ -14,17 +14,17 @@ use crate::telemetry::reading::{Group, Kind, Reading};
 /// Name and labels.
 type Series = (String, Vec<(String, String)>);
 
-/// Counters as they were told last, or when the push began: a snapshot lets them go on where those
-/// of another process ended.
+/// Counters as last sent, or as of the start of the push: a snapshot lets counters continue from
+/// another process, whose counts must not be sent again.
 #[derive(Debug, Default)]
 pub(super) struct Own {
     told: HashMap<Series, u64>,
-    /// From when on sums count; `None`: each from where the last ended.
+    /// Start of the sums; `None` if each starts where the last ended.
     started_ms: Option<u64>,
 }
 
 impl Own {
-    /// These are counted from now on.
+    /// Counts from these values on.
     pub(super) fn begin(groups: &[Group], started_ms: Option<u64>) -> Self {
         let mut told = HashMap::new();
         for (_, reading, series) in all(groups) {
@@ -77,11 +77,10 @@ impl Own {
     }
 }
 
-/// A number: its unit and how many of what is counted are one of that, its declaration, and its
-/// values by series.
+/// A number: its unit and the divisor into it, its declaration, and its values by series.
 type Number<'a> = ((Option<Unit>, f64), &'a Reading, Vec<(Series, Json)>);
 
-/// All numbers.
+/// Returns all numbers.
 fn all(groups: &[Group]) -> impl Iterator<Item = Number<'_>> {
     let alike = groups.chunk_by(|a, b| a.place == b.place);
     let readings = alike.flat_map(|alike| {

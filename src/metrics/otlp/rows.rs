@@ -1,13 +1,13 @@
-//! Rows of the pushed reports, as they add up until a point is made of each.
+//! Rows of the pushed reports, accumulated until each becomes a point.
 //!
-//! Fed by the series thread once a second; read by the thread that pushes, which takes the interval
-//! that has passed by then. Intervals end where seconds of the stream end, so they join without gap
-//! or overlap however late they are taken.
+//! Written by the series thread once a second; read by the push thread, which takes the interval
+//! completed so far. Intervals end at the ends of the stream's seconds, so they join without gap or
+//! overlap however late they are taken.
 //!
-//! - Delta: a row is what it gained since the last point, and gone with it.
+//! - Delta: a row has its gain since the last point, and is removed with it.
 //! - Cumulative: a row only grows, from when the report was first watched.
 //!
-//! Bounded by [`ROWS_MAX`] and [`BYTES_MAX`]: what finds no room is added up in `(other)`.
+//! Bounded by [`ROWS_MAX`] and [`BYTES_MAX`]: rows beyond are added up in `(other)`.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -27,26 +27,26 @@ use crate::report::totals::Totals;
 use crate::report::{OTHER_ID, Watched, Watchlist};
 use crate::value::Unit;
 
-/// Rows of all reports together.
+/// Maximum number of rows of all reports together.
 const ROWS_MAX: usize = 10_000;
-/// What the points of all rows may take, in bytes.
+/// Maximum size of the points of all rows, bytes.
 pub(super) const BYTES_MAX: usize = 32 << 20;
-/// What the points of a row take beside its key and the counts of its histogram.
+/// Size of a row's points beside its key and its histogram's counts, bytes.
 const ROW_BYTES: usize = 1_024;
 
-/// The rows of all pushed reports.
+/// Rows of all pushed reports.
 #[derive(Debug)]
 pub(super) struct Rows {
     watched: Watchlist,
     is_delta: bool,
     reports: Vec<ReportRows>,
-    /// The report whose rows come.
+    /// Index of the report being read.
     current: Option<usize>,
     rows: usize,
     bytes: usize,
-    /// Requests, or hits, that are in `(other)` for want of room.
+    /// Requests or hits counted in `(other)` for lack of room.
     folded: u64,
-    /// When the open interval began, and up to when seconds are in it: milliseconds since 1970.
+    /// Start of the open interval and end of its seconds, milliseconds since 1970.
     start_ms: u64,
     end_ms: u64,
 }
@@ -54,9 +54,9 @@ pub(super) struct Rows {
 #[derive(Debug)]
 struct ReportRows {
     report: Arc<Watched>,
-    /// The attribute of each key, and whether it is a number.
+    /// Attribute name of each key, and whether its value is a number.
     attributes: Vec<(String, bool)>,
-    /// From when on it is counted.
+    /// Start of counting, milliseconds since 1970.
     start_ms: u64,
     rows: HashMap<u64, Row, ahash::RandomState>,
     other: Row,
@@ -80,7 +80,7 @@ impl Row {
             self.times.add(&definition.buckets, bucket, count);
             known += count;
         }
-        // What has no bucket, for want of memory, counts at the average.
+        // Times whose bucket is unknown for lack of memory are counted at the average.
         let events = match definition.level {
             Level::Timer => u64::try_from(totals.hits).unwrap_or(u64::MAX),
             Level::Packet | Level::Request => totals.requests,
@@ -109,7 +109,7 @@ impl ReportRows {
         self.report.definition.level == Level::Timer
     }
 
-    /// Its rows, each with its attributes, `(other)` last.
+    /// Returns its rows with their attributes, `(other)` last.
     fn each(&self, all: bool) -> impl Iterator<Item = (Vec<KeyValue>, &Row)> {
         let name = || KeyValue::text(REPORT, self.report.definition.name.as_str());
         let rows = self.rows.values().map(move |row| {
@@ -127,13 +127,13 @@ impl ReportRows {
     }
 }
 
-/// Names of attributes that keys cannot have.
+/// Attribute names that keys cannot have.
 const REPORT: &str = "pinbad.report";
 const OVERFLOW: &str = "otel.metric.overflow";
 const CPU_MODE: &str = "cpu.mode";
 
-/// The attribute of each key, by the semantic conventions, and whether it is a number. A tag whose
-/// name is taken has `pinbad.` before it.
+/// Returns the attribute name of each key, following the semantic conventions, and whether its
+/// value is a number. A tag whose name is taken is prefixed with `pinbad.`.
 fn attributes(definition: &Definition) -> Vec<(String, bool)> {
     let field = |field: Field| match field {
         Field::Hostname => "host.name",
@@ -165,7 +165,7 @@ fn attributes(definition: &Definition) -> Vec<(String, bool)> {
 }
 
 impl Rows {
-    /// Nothing yet; everything counts from `now_ms` on.
+    /// Creates empty rows that count from `now_ms` on.
     pub(super) fn new(watched: Watchlist, is_delta: bool, now_ms: u64) -> Self {
         Self {
             watched,
@@ -180,12 +180,12 @@ impl Rows {
         }
     }
 
-    /// Takes in a second, whose rows come from `read`.
+    /// Takes a second, whose rows are supplied by `read`.
     pub(super) fn take(&mut self, second: &Second, read: impl FnOnce(&mut dyn RowReader)) {
         let watched = self.watched.now();
         let is_pushed =
             |it: &ReportRows| watched.iter().any(|report| Arc::ptr_eq(report, &it.report));
-        // What one that is gone had is still to be told as a delta.
+        // As a delta, the gain of a removed report still has to be sent.
         if !self.is_delta && !self.reports.iter().all(is_pushed) {
             self.reports.retain(is_pushed);
             self.measure();
@@ -196,7 +196,7 @@ impl Rows {
             }
         }
         read(self);
-        // The clock may have been set back meanwhile; time does not.
+        // The wall clock may have been set back; the end must not go back.
         let end_ms = (second.unix_secs + second.secs) * 1_000;
         self.end_ms = self.end_ms.max(end_ms);
     }
@@ -213,8 +213,8 @@ impl Rows {
             .position(|it| it.report.number == report.number)
     }
 
-    /// The interval that can be told of, if it has lasted for so long; of the last one, up to
-    /// `last_ms`.
+    /// Returns the completed interval if it is at least `period_ms` long. `last_ms` ends the last
+    /// interval at that time.
     pub(super) fn interval(&self, period_ms: u64, last_ms: Option<u64>) -> Option<Interval> {
         let end_ms = last_ms.map_or(self.end_ms, |now| {
             now.max(self.end_ms).max(self.start_ms + 1)
@@ -225,22 +225,22 @@ impl Rows {
         })
     }
 
-    /// When the open interval began.
+    /// Returns the start of the open interval.
     pub(super) const fn start_ms(&self) -> u64 {
         self.start_ms
     }
 
-    /// What the points of all rows may take.
+    /// Returns the maximum size of the points of all rows, bytes.
     pub(super) const fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// How many rows there are, and what was counted in `(other)` for want of room.
+    /// Returns the number of rows, and the count in `(other)` for lack of room.
     pub(super) const fn counts(&self) -> (usize, u64) {
         (self.rows, self.folded)
     }
 
-    /// Makes points of the rows that gained something, or of all, and begins the next interval.
+    /// Makes points of the rows that changed, or of all, and begins the next interval.
     pub(super) fn cut(&mut self, interval: &Interval, all: bool, bodies: &mut Bodies<'_>) {
         for of_timers in [false, true] {
             let reports = || {
@@ -308,13 +308,13 @@ impl Rows {
     }
 }
 
-/// What a row with this key may take.
+/// Returns the maximum size of the points of a row with this key, bytes.
 fn row_bytes(key: &[u8]) -> usize {
-    // Up to seven points have the key as attributes.
+    // Up to seven points carry the key as attributes.
     ROW_BYTES + Exponential::BYTES_MAX + 8 * key.len()
 }
 
-/// The unit of a counter, as OpenTelemetry has it.
+/// Returns the OpenTelemetry unit of a counter.
 fn unit(measures: Measures) -> &'static str {
     match measures[0].1.unit() {
         Unit::Seconds => "s",

@@ -1,4 +1,4 @@
-//! Where metrics are pushed to: a body, and what the server says to it.
+//! The server that metrics are pushed to, and its answers.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,23 +14,23 @@ use crate::access::{read_secret, roots};
 use crate::config::OtlpConfig;
 use crate::input::otlp::messages::{PartialSuccess, Response as Answer, Status};
 
-/// Longest wait for an answer.
+/// Timeout of a request.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
-/// Longest `Retry-After` that is obeyed.
+/// Longest `Retry-After` that is respected.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(300);
-/// Most bytes of an answer that are read.
+/// Maximum number of bytes read of an answer.
 const ANSWER_BYTES_MAX: u64 = 64 << 10;
-/// Headers that belong to the body.
+/// Reserved headers, which are set with the body.
 const RESERVED: [&str; 4] = ["content-type", "content-encoding", "content-length", "host"];
 
-/// What became of a body.
+/// The server's decision on a body.
 #[derive(Debug, PartialEq)]
 pub(super) enum Outcome {
-    /// It was taken, but for so many points.
+    /// Accepted, except for this many points; with the server's message.
     Taken(u64, String),
-    /// It was not, and is not to be sent again.
+    /// Refused for good, with the reason.
     Refused(String),
-    /// It is to be sent again, after so long if the server says so.
+    /// To be retried, with the reason and the delay that the server asks for.
     Later(String, Option<Duration>),
 }
 
@@ -41,12 +41,12 @@ pub(super) struct Server {
     pub(super) url: String,
     is_packed: bool,
     headers_file: Option<PathBuf>,
-    /// What is in that file, as read at the start and after each body that was not taken.
+    /// Headers of the file, read at start and after each body that was not accepted.
     headers: Mutex<HeaderMap>,
 }
 
 impl Server {
-    /// That of the configuration.
+    /// Creates the server of a configuration.
     pub(super) fn of(config: &OtlpConfig) -> Result<Arc<Self>, String> {
         let url = config.url.trim_end_matches('/');
         let mut settings = Agent::config_builder()
@@ -75,7 +75,7 @@ impl Server {
         }))
     }
 
-    /// Sends a body and waits for the answer, for so long at most.
+    /// Sends a body and waits for the answer, at most `patience`.
     pub(super) fn post(&self, body: &[u8], patience: Option<Duration>) -> Outcome {
         let mut request = self.agent.post(&self.url);
         if let Some(headers) = request.headers_mut() {
@@ -100,7 +100,7 @@ impl Server {
     }
 }
 
-/// The path of the protocol.
+/// Path defined by the protocol.
 const PATH: &str = "/v1/metrics";
 
 fn outcome(answer: &mut Response<Body>) -> Outcome {
@@ -122,7 +122,7 @@ fn outcome(answer: &mut Response<Body>) -> Outcome {
         format!("it answered {status} {line}").trim_end().to_owned()
     };
     match status {
-        // What cannot be read of an answer that says yes says nothing against it.
+        // If the body of a success cannot be read, it still is a success.
         200..=299 => {
             let partial = Answer::decode(&*body)
                 .ok()
@@ -138,7 +138,7 @@ fn outcome(answer: &mut Response<Body>) -> Outcome {
     }
 }
 
-/// Seconds, or a date.
+/// Parses `Retry-After`: seconds or a date.
 fn retry_after(value: &HeaderValue) -> Option<Duration> {
     let text = value.to_str().ok()?.trim();
     let until = || {
@@ -149,7 +149,7 @@ fn retry_after(value: &HeaderValue) -> Option<Duration> {
     Some(Duration::from_secs(secs).min(RETRY_AFTER_MAX))
 }
 
-/// The headers in a file, one a line. What errors say has no values in it.
+/// Reads the headers of a file, one a line. Error messages never contain values.
 fn read_headers(path: &Path) -> Result<HeaderMap, String> {
     let failed = |line: Option<usize>, problem: &str| {
         let line = line.map_or(String::new(), |line| format!(":{}", line + 1));

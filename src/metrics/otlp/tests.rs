@@ -1,4 +1,4 @@
-//! What is pushed, against the messages of the crate `opentelemetry-proto`.
+//! Pushed bodies compared with the messages of the crate `opentelemetry-proto`.
 
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest as Reference;
 use opentelemetry_proto::tonic::common::v1::any_value::Value as AnyValue;

@@ -1,5 +1,5 @@
-//! What changed from one span to another: two readings of a report, of history or of the report as
-//! it stands.
+//! Changes between two spans: compares two readings of a report, both from history or one of the
+//! live report.
 
 use std::ops::Range;
 
@@ -11,11 +11,11 @@ use crate::query::read_model::ReportAnswer;
 use crate::report::definition::Columns;
 
 impl Catalog {
-    /// Which keys the change of a measure from one span to another comes from. `is_live`: to the
-    /// report as it stands, whose window `spans` has.
+    /// Attributes the change of a measure from one span to another to the report's keys. With
+    /// `is_live` the second reading is the live report, whose window is in `spans`.
     ///
     /// # Errors
-    /// As [`Catalog::report`]; [`QueryError::BadValue`] when the report does not sum that up.
+    /// Those of [`Catalog::report`]; [`QueryError::BadValue`] if the report does not have this sum.
     pub fn changes(
         &self,
         name: &str,
@@ -41,7 +41,7 @@ impl Catalog {
         let after = read(Some(asked).filter(|_| !is_live))?;
         let span = span_of(&after, asked);
         let before = match is_live {
-            // In whole minutes that do not reach into the window.
+            // Whole minutes before the window.
             true => {
                 let start = before.start / 60 * 60;
                 start..(before.end / 60 * 60).max(start + 60)

@@ -19,9 +19,9 @@ use crate::report::definition::Definition;
 use crate::report::native::{FormError, ReportForm};
 use crate::state::{State, StateError};
 
-/// The set of reports changes, and its file in `state.dir`.
+/// Lock over the set of reports and its file in `state.dir`.
 pub(crate) static CHANGES: Instrument = Instrument::wait("wait/synch/mutex/state/reports", "lock");
-/// A report that was made later is filled from the raw rows: in requests.
+/// Filling a newly created report from the raw rows; work is counted in requests.
 pub(crate) static BACK_FILL: Instrument = Instrument::new("stage/report/back-fill");
 
 /// Raw rows added to a new report under one hold of the lock, which takes a few hundred
@@ -29,7 +29,7 @@ pub(crate) static BACK_FILL: Instrument = Instrument::new("stage/report/back-fil
 const FILL_REQUESTS: usize = 2_048;
 
 impl Catalog {
-    /// Creates the report of a form and persists it.
+    /// Creates the report described by a form and persists it.
     pub(super) fn create(&self, form: &ReportForm) -> Result<ReportSummary, QueryError> {
         let name = &form.name;
         let target = read_form(form, &self.defaults).map_err(bad_form)?;
@@ -92,7 +92,7 @@ impl Catalog {
         Ok(())
     }
 
-    /// Drops the live report of that name, if there is one.
+    /// Drops the live report of that name, if it exists.
     pub(super) fn drop_live(&self, name: &str) {
         {
             let mut live = writing(&self.live);
@@ -182,8 +182,8 @@ fn fixed(name: &str, reason: String) -> QueryError {
 }
 
 impl Catalog {
-    /// The refusal of a change that cannot be written down. The folder is tried at once, so that
-    /// `/readyz` and the pages say what is wrong with it.
+    /// Returns the error for a change that cannot be persisted. Tries to write to the folder at
+    /// once, so that `/readyz` and the pages report what is wrong with it.
     fn not_kept(&self, error: &StateError) -> QueryError {
         tracing::error!(%error, "Refused a change to the reports, because it cannot be kept.");
         if let Some(snapshots) = &self.status.snapshots {

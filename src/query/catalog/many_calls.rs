@@ -1,4 +1,4 @@
-//! Table `many_calls`: how many hits of timers with the same tag requests of a script have.
+//! Table `many_calls`: timer hits with the same tag value per request, by script.
 
 use super::Catalog;
 use crate::query::error::QueryError;
@@ -8,15 +8,15 @@ use crate::query::tables::StatusTable;
 use crate::report::definition::{Field, KeySource};
 use crate::value::Value;
 
-/// Names of tags that are looked at.
+/// Maximum number of tag names.
 const TAGS_MAX: usize = 8;
-/// Raw rows that are looked at for each; a sample stands for more.
+/// Maximum number of raw rows searched for each tag name; beyond it, a sample stands for all.
 const SEARCHED_MAX: usize = 100_000;
-/// Rows for each name.
+/// Maximum number of rows for each tag name.
 const ROWS_MAX: usize = 1_000;
 
 impl Catalog {
-    /// The table as it stands; without raw rows it is empty.
+    /// Returns the current table; it is empty without raw rows.
     pub(super) fn many_calls(&self, table: &StatusTable) -> Result<ReportAnswer, QueryError> {
         let mut search = TimerSearch {
             scanned_max: SEARCHED_MAX,
@@ -51,7 +51,7 @@ impl Catalog {
     }
 }
 
-/// The columns as `columns.txt` has them; `None` of timers without the tag.
+/// Returns the columns in the order of `columns.txt`, or `None` for timers without the tag.
 fn row(name: &str, group: &TimerGroup) -> Option<Vec<Value<'static>>> {
     let text = |text: &str| Value::Text(text.to_owned().into());
     let count = |count: u64| Value::Int(count.cast_signed());

@@ -1,9 +1,8 @@
-//! A heat map: time from left to right, how long requests took from bottom to top, how many by
-//! colour.
+//! Draws heat maps: time from left to right, duration from bottom to top, count as color.
 //!
-//! One path for each of sixteen levels, so that its size is bounded whatever it shows. A column
-//! leads to its requests where there is room for so many addresses, and with the script each cell
-//! to its own.
+//! Each of the sixteen levels is a single path, so the size is bounded whatever the map shows.
+//! Columns link to their requests as far as the addresses fit; if the script is known, each cell
+//! has its own link.
 
 use std::fmt::Write as _;
 
@@ -14,8 +13,8 @@ use super::{BOTTOM, Colour, GRID, INK, LEFT, RIGHT, TOP, Theme, coordinate, fram
 use crate::http::page::formatting;
 use crate::query::heatmap::{HeatMap, place};
 
-/// Of levels, from the first: pale to dark on white, dim to bright on black. The style sheet has
-/// the same.
+/// Colors of the levels in ascending order: pale to dark on white, dim to bright on black. The
+/// style sheet has the same values.
 const LEVELS: [Colour; 16] = [
     ("#bcde28", "#3f4988"),
     ("#94d741", "#38578c"),
@@ -34,21 +33,22 @@ const LEVELS: [Colour; 16] = [
     ("#48186a", "#dbe31d"),
     ("#440154", "#fde725"),
 ];
-/// Bytes of addresses in one heat map: longer ones stand for several columns each.
+/// Maximum total length of addresses in a heat map, bytes; if they are longer, several columns
+/// share a link.
 const ADDRESSES_BYTES: usize = 24_000;
 
-/// Between labels of the scale on the left, so that they do not touch in the largest size that a
-/// page has.
+/// Distance between labels of the left axis, so that they do not touch at the largest size on a
+/// page.
 const LABELS_APART: f64 = 17.0;
 
-/// The level of a count, from 1, where `high` has the last.
+/// Returns the level of a count, from 1; counts from `high` on have the last level.
 fn level(count: u64, high: u64) -> usize {
     let part = (count as f64).ln_1p() / (high.max(1) as f64).ln_1p();
     ((LEVELS.len() as f64 * part).ceil() as usize).clamp(1, LEVELS.len())
 }
 
-/// A heat map with marks of the scale below: when, and what they are called. `address`: where the
-/// requests of a part of its time are, and whether they can be told apart by how long they took.
+/// Draws a heat map above a time axis with ticks (time and label). `address` has the location of
+/// the requests of a part of its time, and whether they can be filtered by duration.
 pub(in crate::http::page) fn heat(
     (id, title): (&str, &str),
     theme: Theme,
@@ -113,7 +113,8 @@ pub(in crate::http::page) fn heat(
     frame(id, theme, title, &described, &body)
 }
 
-/// Columns as links to their requests; `x` is where one begins. Cells are told apart by the script.
+/// Renders columns as links to their requests; `x` converts to the start of a column. With a
+/// script, cells have links of their own.
 fn links(
     map: &HeatMap,
     (address, by_time): (&dyn Fn(u64, u64) -> String, bool),
@@ -140,8 +141,8 @@ fn links(
     }
 }
 
-/// The cells of each level, a unit wide and high: strokes through their middles, which take the
-/// fewest bytes.
+/// Returns one path for each level. Cells are one unit wide and high, and drawn as strokes through
+/// their middles, which takes the fewest bytes.
 fn paths(map: &HeatMap) -> [String; 16] {
     let high = map.high();
     let mut paths: [String; 16] = Default::default();

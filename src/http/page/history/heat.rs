@@ -1,4 +1,4 @@
-//! A row's heat map, in the time of its charts.
+//! The heat map of a row, over the time span of its charts.
 
 use maud::{Markup, html};
 
@@ -12,7 +12,8 @@ use crate::http::params::{link, pairs};
 use crate::query::heatmap::HeatMap;
 
 impl History<'_> {
-    /// The heat map as a part of a page, or why there is none; samples have no times.
+    /// Renders the heat map as part of a page, or the reason why there is none. Samples have no
+    /// times.
     pub(in crate::http::page) fn heat(&self) -> Markup {
         if matches!(self.counted, Counted::Samples(_)) {
             return html! {};
@@ -50,7 +51,7 @@ impl History<'_> {
         }
     }
 
-    /// The heat map alone; `of` is what its row is called.
+    /// Renders only the heat map; `of` names its row.
     pub(in crate::http::page) fn heat_alone(
         &self,
         of: &str,
@@ -61,7 +62,7 @@ impl History<'_> {
         Ok(self.heat_drawn("alone", &title, theme, &map, &ticks))
     }
 
-    /// The heat map of its time, and the marks below it.
+    /// Returns the heat map of the span, and the ticks of its time axis.
     fn heat_map(&self) -> Result<(HeatMap, Vec<(f64, String)>), String> {
         let span = match (&self.time.spans, self.series.coverage()) {
             (Some(spans), _) => spans.span.clone(),
@@ -80,7 +81,7 @@ impl History<'_> {
         Ok((map, ticks))
     }
 
-    /// A heat map whose columns lead to the requests, or timers, of their time.
+    /// Draws a heat map whose columns link to the requests or timers of their time.
     fn heat_drawn(
         &self,
         id: &str,

@@ -1,4 +1,5 @@
-//! Both decoders against the messages of the crate `opentelemetry-proto`, and what they refuse.
+//! Both decoders compared with the messages of the crate `opentelemetry-proto`, and the bodies and
+//! spans they refuse.
 
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest as Reference;
 use opentelemetry_proto::tonic::common::v1::any_value::Value as AnyValue;
@@ -123,7 +124,7 @@ fn some_request(dice: &mut StdRng) -> Reference {
     }
 }
 
-/// As OTLP has it in JSON.
+/// Encodes a request as OTLP's JSON.
 fn as_json(request: &Reference) -> Json {
     let hex = |bytes: &[u8]| -> String { bytes.iter().map(|it| format!("{it:02x}")).collect() };
     let list = |attributes: &[KeyValue]| -> Json {
@@ -257,7 +258,7 @@ fn what_is_no_body_is_refused_by_reason() {
         let received = decode(form, body.as_bytes()).map(|(_, received, _)| received);
         assert_eq!(received, expected, "{body:.80}");
     }
-    // Values in one another without end: they are passed over by their length.
+    // Deeply nested values are skipped by their length.
     let mut value = common::AnyValue::default();
     for _ in 0..40 {
         let values = vec![value];

@@ -1,4 +1,4 @@
-//! When what leaves, and what becomes of the rest.
+//! When spans leave, and how the remaining ones are counted.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -38,7 +38,7 @@ fn what_php_sends_leaves_with_its_last_body() {
     world.take(php(), json!([query(1, 4, 1), server(1, 1, 0)]));
     assert_eq!(world.requests()[0].timers.len(), 3);
     assert_eq!(world.counters.spans_waiting.get(), 0);
-    // Others may send what is below before or after.
+    // Other SDKs may send the spans below before or after the root.
     world.take(json!({}), json!([server(2, 1, 0), query(2, 2, 1)]));
     world.pass(5_999);
     assert_eq!(world.requests().len(), 1);
@@ -66,7 +66,7 @@ fn what_comes_late_twice_or_without_its_request_is_counted() {
     world.pass(1);
     assert_eq!(world.left_out(LeftOut::LateChild), 1);
     assert_eq!(world.left_out(LeftOut::NoRequest), 1);
-    // As long as more comes it waits, but not for ever.
+    // It waits as long as more spans arrive, but only up to a limit.
     for minute in 0..62 {
         world.take(json!({}), json!([query(3, 10 + minute, 1)]));
         world.pass(59_000);
@@ -83,7 +83,7 @@ fn who_has_lost_its_parent_goes_with_the_only_request() {
         php(),
         json!([query(1, 2, 77), query(1, 3, 2), server(1, 1, 0)]),
     );
-    // The one below the first asks for the same.
+    // The span below the first is of the same class.
     assert_eq!(world.requests()[0].timers.len(), 1);
     assert_eq!(world.left_out(LeftOut::Nested), 1);
     assert_eq!(world.counters.spans_parent_guessed.get(), 2);
@@ -105,7 +105,7 @@ fn who_has_lost_its_parent_goes_with_the_only_request() {
             .collect::<Vec<_>>(),
         [1, 0, 1]
     );
-    // A circle has no parent either.
+    // A cycle has no parent either.
     world.take(
         php(),
         json!([
@@ -136,7 +136,7 @@ fn requests_are_what_answers_somebody_elsewhere() {
             1,
             Some((LeftOut::Internal, 1)),
         ),
-        // Inside of another, or so it says.
+        // Inside another request, or claiming to be.
         (
             json!([server(1, 1, 2), server(1, 2, 0)]),
             1,
@@ -260,8 +260,7 @@ fn some_trace(dice: &mut StdRng, trace: u64) -> Vec<(u64, Json)> {
 /// Time of a request, hits and time of its timers by tags.
 type Joined = (u64, BTreeMap<String, (u32, u64)>);
 
-/// What a plain join of all of these spans makes of them: each request by trace and resource, with
-/// its timers.
+/// Joins all of these spans naively: each request by trace and resource, with its timers.
 fn naive(spans: &[(u64, Json)]) -> Vec<Joined> {
     let text = |span: &Json, key: &str| span[key].as_str().unwrap_or_default().to_lowercase();
     let key =
@@ -358,7 +357,8 @@ fn in_any_order_and_any_pieces_it_is_the_naive_join() {
     }
 }
 
-/// Some spans never come, others twice, in any order and time: each that came is counted once.
+/// Some spans never arrive, others arrive twice, in any order and at any time: each that arrived is
+/// counted once.
 #[test]
 fn whatever_comes_adds_up() {
     let mut dice = StdRng::seed_from_u64(41);

@@ -1,8 +1,8 @@
-//! What one set of spans becomes.
+//! Mapping of single sets of spans to requests.
 
 use super::*;
 
-/// The only request of these spans.
+/// Returns the only request made of these spans.
 #[track_caller]
 fn one(config: &str, resource: Json, spans: Json) -> Shown {
     let mut world = World::new(config);
@@ -59,7 +59,8 @@ fn names_of_today_come_before_those_of_yesterday_and_both_are_known() {
         (200, 99, Some("https"))
     );
     assert_eq!(one("name = 'fixed'", host, root(&both)).host, "fixed");
-    // An empty text is none; the URL tells schema and host, the service is the last resort.
+    // An empty text counts as absent; the URL supplies scheme and host, the service is the last
+    // resort.
     let url =
         json!({"name": "POST", "http.route": "", "url.full": "https://u:p@[::1]:8443/secret?q"});
     let shown = one("", json!({"service.name": "shop"}), root(&url));
