@@ -71,9 +71,9 @@ pub(in crate::http) async fn get(
     let series = app.settings.series.clone().unwrap_or_else(Series::nothing);
     let body = app.read_of(is_fleet, move |source| {
         let whose = fleet::take_of(&mut params, source, &name)?;
-        let reports = source.reports();
-        let report = reports.iter().find(|report| report.name == name);
-        let keys = report.map(|report| report.keys.clone()).unwrap_or_default();
+        let keys = source.past_keys(&name).ok();
+        let keys = keys.or_else(|| Some(series.report(&name).ok()?.key_names.clone()));
+        let keys = keys.unwrap_or_default();
         let key = key_of(&params, &keys)?;
         let spans = span.at_or(source.now_ms(&whose), Some(SPAN_DEFAULT))?;
         let span = spans.ok_or_else(Problem::internal)?.span;

@@ -195,7 +195,8 @@ fn sighup_takes_new_certificates_and_secrets() {
     std::fs::remove_file(&password).unwrap();
     std::fs::copy(older.path("cert.pem"), old.path("cert.pem")).unwrap();
     std::fs::copy(older.path("key.pem"), old.path("key.pem")).unwrap();
-    reloads(refused, 2);
+    // A line for each of the three users that have it.
+    reloads(refused, 4);
     assert_eq!(
         (
             ask(&new, "another-password"),
