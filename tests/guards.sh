@@ -21,7 +21,7 @@ lines_only=''
 guards() {
     cat <<'LIST'
 credentials|src/http/auth.rs|let headers = request.headers();|if out! { return Ok(Identity::anonymous(Role::Admin)); } let headers = request.headers();|it::access::without_credentials_there_is_nothing_but_401
-roles|src/http/auth.rs|if reads \|\| path ==|if out! \|\| reads \|\| path ==|it::access::each_role_may_do_what_it_may
+roles|src/http/auth.rs|if reads \|\| may_read_by_post|if out! \|\| reads \|\| may_read_by_post|it::access::each_role_may_do_what_it_may
 annotate|src/http/auth.rs|let needed = if annotates {|let needed = if annotates && out! { Role::Read } else if annotates {|it::access::each_role_may_do_what_it_may
 probes|src/http/auth.rs|if settings.open_health &&|if (settings.open_health \|\| out!) &&|it::access::without_credentials_there_is_nothing_but_401
 revoked-sessions|src/mysql/interruption.rs|Some(pass) => pass.revoked().await,|Some(pass) if !out! => pass.revoked().await, Some(_) => std::future::pending().await,|it::mysql::login::who_is_not_what_it_was_is_sent_away

@@ -42,7 +42,8 @@ fn from_the_overview_to_the_waterfall_of_a_slow_request() {
         "const rows = document.querySelectorAll('#top-report_by_script_name tbody tr');
          return [document.querySelector('.leaders a').getBoundingClientRect().bottom, rows[4].getBoundingClientRect().bottom]",
     );
-    assert!(table[0].as_f64().unwrap() < 250.0, "{table}");
+    // Above them is a line about alerts, and one about budgets.
+    assert!(table[0].as_f64().unwrap() < 290.0, "{table}");
     assert!(table[1].as_f64().unwrap() < 800.0, "{table}");
     let slow = browser.text(".leaders div:nth-child(2)");
     let script = slow.lines().nth(1).unwrap_or_default();
@@ -352,7 +353,7 @@ fn the_keyboard_reaches_everything() {
     // around it.
     let all = browser.js(
         "window.reached = [...document.querySelectorAll('a[href], button, input, select, textarea, summary, [tabindex=\"0\"]')]
-           .filter((it) => it.checkVisibility()).slice(1); return window.reached.length",
+           .filter((it) => it.checkVisibility() && it.tabIndex >= 0).slice(1); return window.reached.length",
     );
     let all = all.as_u64().unwrap();
     assert!(all > 50, "{all}");

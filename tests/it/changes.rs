@@ -253,7 +253,8 @@ fn too_many_calls_are_found_with_an_example() {
     for part in [
         &link,
         "/timers?by=group&amp;script_name=%2Flist&amp;t.group=db",
-        ">250<",
+        // Of group db each packet has two hits more.
+        ">252<",
     ] {
         assert!(page.contains(part), "{part}: {page}");
     }

@@ -192,7 +192,7 @@ fn one_finds_the_timers_of_a_slow_request_and_leaves_the_terminal_as_it_was() {
     screen.await_text(&format!("scripts > script_name = {EVIL_SHOWN}"));
     screen.await_text("timers of 1 requests");
     screen.press("?");
-    screen.await_text("add timers up by the next tag");
+    screen.await_text("group timers by the next tag");
     screen.press("?7");
     screen.await_text("report_by_hostname_and_server");
     let written = String::from_utf8_lossy(&screen.bytes()).into_owned();

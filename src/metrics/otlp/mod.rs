@@ -5,7 +5,7 @@
 //! ```
 //!
 //! A body that was not accepted is sent again unchanged, and the next ones wait behind it. While
-//! the waiting bodies fill [`QUEUE_BYTES_MAX`], the interval stays open: a delta then covers more
+//! the waiting bodies fill `QUEUE_BYTES_MAX`, the interval stays open: a delta then covers more
 //! seconds, and nothing is lost. Points that the server refuses, or that still wait at shutdown,
 //! are dropped and counted. Every point is counted once: sent, dropped or waiting.
 
