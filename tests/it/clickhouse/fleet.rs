@@ -473,7 +473,7 @@ fn clickhouse_fails(one: &Here, far: &Path, clickhouse: ClickHouse, clock: &Arc<
     std::fs::write(far.join("fault-select"), "refuse").unwrap();
     fails("Memory limit exceeded");
     std::fs::write(far.join("fault-select"), "cut").unwrap();
-    fails("the fleet cannot be asked");
+    fails("fleet cannot be asked");
     std::fs::write(far.join("fault-select"), "hang").unwrap();
     let home = tempfile::tempdir().unwrap();
     let url = format!("clickhouse.url=http://127.0.0.1:{}/", clickhouse.port);
