@@ -124,8 +124,8 @@ impl Evaluation {
             self.engine.replace(rules.to_vec(), now);
             self.alerts.changed();
         }
-        self.refill(now);
-        let mut is_news = self.alerts.0.changed.load(Ordering::Relaxed);
+        let is_refilled = self.refill(now);
+        let mut is_news = is_refilled || self.alerts.0.changed.load(Ordering::Relaxed);
         loop {
             let gain = self.alerts.0.queue.lock().pop();
             let Some(gain) = gain else { break };
@@ -148,12 +148,14 @@ impl Evaluation {
     }
 
     /// Reads the past of newly added objectives, at a resolution that coarsens with age as the
-    /// windows do.
-    fn refill(&mut self, now: u64) {
+    /// windows do. Returns whether there were any.
+    fn refill(&mut self, now: u64) -> bool {
+        let mut is_new = false;
         let budgets = self.engine.budgets.iter_mut();
         let is_known =
             |it: &Arc<Objective>| self.refilled.iter().any(|known| Arc::ptr_eq(known, it));
         for budget in budgets.filter(|it| !is_known(&it.objective)) {
+            is_new = true;
             let objective = Arc::clone(&budget.objective);
             // An objective kept across a reload has its past already.
             let is_empty = budget.period() == Count::default();
@@ -185,6 +187,7 @@ impl Evaluation {
             .iter()
             .map(|it| Arc::clone(&it.objective));
         self.refilled = known.collect();
+        is_new
     }
 
     /// Publishes the view.
