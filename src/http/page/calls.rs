@@ -68,7 +68,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     }
     let main = html! {
         h1 { "Calls per request" }
-        p.about { "How often a request of a script does the same: hits of timers with one value of a tag. Many a request are often one too few joins." }
+        p.about { "How often a request of a script does the same: hits of timers with one value of a tag. Many of them in one request often mean a missing join." }
         (form(&params, &tag, &groups))
         div #calls data-live {
             (remarks(&groups.partial, &view.time))
