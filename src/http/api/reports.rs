@@ -199,6 +199,9 @@ struct Query {
 
 impl Query {
     fn parse(mut params: Params, headers: &HeaderMap) -> Result<Self, Problem> {
+        let sort = sort(&mut params)?;
+        let limit = params.count("limit", LIMIT_DEFAULT)?;
+        let offset = params.count("offset", 0)?;
         let columns = list_of_columns(&mut params, "columns")?;
         // `columns=script_name,p95` needs no `percentiles` beside it.
         let named = columns.iter().flatten();
@@ -209,9 +212,9 @@ impl Query {
         let named: Vec<f64> = named.collect();
         let named = (!named.is_empty()).then_some(named);
         Ok(Self {
-            sort: sort(&mut params)?,
-            limit: params.count("limit", LIMIT_DEFAULT)?,
-            offset: params.count("offset", 0)?,
+            sort,
+            limit,
+            offset,
             percentiles: percentiles(&mut params)?.or(named),
             columns,
             format: Format::wanted(params.text("format").as_deref(), headers, FORMATS)?,
