@@ -30,7 +30,6 @@ use crate::delta::{Reader, RowReader, Second};
 #[cfg(feature = "sql")]
 use crate::history::{History, Parts, Requests, Retention, Shipped, Store, Writer};
 use crate::input::record::Hasher;
-#[cfg(feature = "sql")]
 use crate::input::squid::Source;
 use crate::input::udp::kernel;
 use crate::input::udp::socket::ReceiveSocket;
