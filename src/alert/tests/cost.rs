@@ -13,7 +13,7 @@ fn on_cpu() -> Duration {
 
 /// Run `cargo test --release -- --ignored --nocapture a_thousand_rules` to print the cost.
 #[test]
-#[ignore = "measures"]
+#[ignore = "for measuring: in a release build"]
 #[expect(clippy::print_stderr, reason = "what it measures")]
 fn a_thousand_rules_over_a_hundred_thousand_rows() {
     const ROWS: usize = 100_000;
