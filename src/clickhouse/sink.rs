@@ -324,8 +324,7 @@ impl Shipper {
     }
 
     /// Queues views for reports that were not shipped before, if wanted: of two definitions of a
-    /// name, for the later one. Files are shipped last, and are older than pieces. one. Files are
-    /// shipped last, and older than pieces.
+    /// name, for the later one. Files are shipped last, and are older than pieces.
     fn view(&mut self, shipment: &Shipment) {
         let Some(database) = &self.makes else { return };
         let is_new = matches!(shipment.units, Units::Pieces(..));

@@ -4,7 +4,7 @@
 //! the last hour. Memory for entries is reserved at start, at full size; the index grows with its
 //! content, so that a few thousand entries are not spread over megabytes of it. The first ids
 //! belong to fixed entries, which always exist and are never found by hash; ids of removed entries
-//! are reused. that was removed is given again.
+//! are reused.
 
 use std::ops::{Index, IndexMut};
 

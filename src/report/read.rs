@@ -5,7 +5,7 @@
 //! are of one moment: that of the last piece. Keys and histograms follow, for selected rows only;
 //! histograms include anything counted after that moment. Quantiles are computed without the lock.
 //! If sums were removed or moved in between, reading starts again, and after some such attempts
-//! everything is read in one piece. attempts is read in one piece.
+//! everything is read in one piece.
 
 use std::sync::Arc;
 use std::time::Duration;

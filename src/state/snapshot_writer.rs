@@ -11,8 +11,7 @@
 //! thread `snapshot`; [`SnapshotWriter::save`] runs there and, after all other threads have ended,
 //! once more. There is always either the old or the new file; errors are logged, counted and shown
 //! in the status, and the daemon continues: if it is killed then, it loses the data since the last
-//! snapshot. Reads of live data never wait for the disk. last snapshot, should it be killed then.
-//! Reads of live data wait for no disk.
+//! snapshot. Reads of live data never wait for the disk.
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter, Seek as _};

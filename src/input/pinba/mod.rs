@@ -6,7 +6,7 @@
 //! ([`rewrite`](super::rewrite)). Pure: no I/O, no clock, no unsafe; every receiver thread has its
 //! own decoder and calls it for every datagram. All memory is allocated when the decoder is
 //! created, for the worst possible datagram. Every input ends in exactly one counter
-//! ([`DecodeCounts`]); no input can cause a panic. arrives can panic.
+//! ([`DecodeCounts`]); no input can cause a panic.
 //!
 //! ```
 //! use pinbad::input::Decode as _;

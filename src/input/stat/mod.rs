@@ -3,8 +3,7 @@
 //! PHP is the server. Each `[[stat]]` entry is a [`Source`] with a thread ([`client`]) that
 //! connects to it and only reads, because PHP blocks otherwise: the data goes into a [`Queue`],
 //! which drops the oldest when the profile cannot keep up. [`mod@line`] parses a line. Samples are
-//! processed by [`profile`](crate::profile). cannot follow. [`mod@line`] reads a line. What becomes
-//! of samples is the affair of [`profile`](crate::profile).
+//! processed by [`profile`](crate::profile).
 
 pub mod client;
 mod counters;

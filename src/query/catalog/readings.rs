@@ -135,7 +135,7 @@ impl Catalog {
         }
         let now_ms = self.clock.unix_ms();
         // Reuses the memory of the last one of this report, if it has about this size: nobody else
-        // needs it, unless it is being written. written.
+        // needs it, unless it is being written.
         let fits = |kept: &mut Kept| {
             Arc::ptr_eq(&kept.definition, definition)
                 && kept.reading.histograms.is_empty()

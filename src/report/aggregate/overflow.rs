@@ -23,7 +23,7 @@ use crate::report::totals::Totals;
 const OVERFLOW_GROUPS_MAX: usize = 4096;
 
 /// Frees memory of running ticks: first cached groups, which are not needed for exactness, then
-/// groups with few requests, which overflow until enough is free. fold until enough is free.
+/// groups with few requests, which overflow until enough is free.
 #[cold]
 pub(in crate::report) fn relieve(aggregates: &mut [&mut Aggregate], memory: &mut Memory<'_>) {
     let Some(wanted) = memory.budget.excess() else {

@@ -361,7 +361,7 @@ fn reports_that_are_defined_otherwise_are_filled_from_raw_rows() {
 }
 
 /// Any content gives an error, or a daemon that works. The checksums are corrected, so that the
-/// readers of each part are tested. readers of each part that are tried.
+/// readers of each part are tested.
 #[test]
 fn a_file_that_cannot_be_ends_in_an_error_and_nothing_worse() {
     let small = Plan {
