@@ -78,11 +78,9 @@ pub struct UserStore {
     /// Failed logins.
     pub attempts: Attempts,
     clock: Arc<dyn Clock>,
-    /// Limits the log lines that strangers can cause.
-    failures_logged: Limit,
 }
 
-/// Shortest time between two log lines about failed logins, milliseconds.
+/// Shortest time between two log lines about failed logins at a front end, milliseconds.
 const FAILURE_LOG_MS: u64 = 10_000;
 
 impl UserStore {
@@ -93,7 +91,6 @@ impl UserStore {
             users: watch::Sender::new(Arc::new(users)),
             attempts: Attempts::default(),
             clock,
-            failures_logged: Limit::new(FAILURE_LOG_MS),
         }
     }
 
@@ -120,22 +117,25 @@ pub struct Access {
     allow_anonymous: bool,
     /// Protocol of the front end, for the log.
     protocol: &'static str,
+    /// Limits the log lines that strangers can cause.
+    failures_logged: Arc<Limit>,
 }
 
 impl Access {
     /// Creates the rules of a front end with this `allow_anonymous`.
     #[must_use]
-    pub const fn new(store: Arc<UserStore>, allow_anonymous: bool) -> Self {
+    pub fn new(store: Arc<UserStore>, allow_anonymous: bool) -> Self {
         Self {
             store,
             allow_anonymous,
             protocol: "",
+            failures_logged: Arc::new(Limit::new(FAILURE_LOG_MS)),
         }
     }
 
     /// Sets the protocol of the front end.
     #[must_use]
-    pub const fn through(mut self, protocol: &'static str) -> Self {
+    pub fn through(mut self, protocol: &'static str) -> Self {
         self.protocol = protocol;
         self
     }
@@ -255,7 +255,7 @@ impl Access {
     fn failed(&self, peer: IpAddr, name: Option<&str>) {
         self.store.attempts.counters.logins_failed.add(1);
         let now_ms = self.store.clock.mono_ms();
-        if let Some(repeated) = self.store.failures_logged.pass(now_ms) {
+        if let Some(repeated) = self.failures_logged.pass(now_ms) {
             let users = self.store.users();
             let user = match name {
                 None => "(token)",

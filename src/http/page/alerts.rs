@@ -214,7 +214,7 @@ fn course(view: &View<'_>, at: usize, it: &ObjectiveView) -> Option<Markup> {
 }
 
 fn percent(part: f64) -> String {
-    format!("{}%", shown(part * 100.0))
+    format!("{} %", shown(part * 100.0))
 }
 
 fn rules(rules: &[(Arc<Rule>, usize)]) -> Markup {

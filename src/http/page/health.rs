@@ -192,7 +192,7 @@ impl<'a> Look<'a> {
         let came = came.map(|it| row(&it.name, &it.title, it.show, self.get(&it.name), None));
         let came: Vec<Markup> = came.collect();
         let behind = html! {
-            @if others == 0.0 { p.note { "Everything received since the start is in the reports." } }
+            @if others == 0.0 { p.note { "Everything received since the start was counted in the reports." } }
             (narrow_table("", &[], &came))
             @if others > 0.0 { (self.losses(|count| count > 0.0)) }
         };
