@@ -17,8 +17,7 @@ use crate::input::record::micros;
 use crate::merger::{SharedLive, answering};
 use crate::pool::Pool;
 use crate::pool::requests::RequestRow;
-use crate::pool::strings::NONE;
-use crate::pool::timers::TimerRow;
+use crate::pool::resolved::{PoolTags, tags_text};
 use crate::report::comment::FixedTable;
 use crate::report::definition::Defaults;
 use crate::value::{Column, Value};
@@ -191,7 +190,7 @@ impl RawReader {
         let row = pool.requests.get(id);
         let row = row.ok_or(QueryError::UnknownRequest { id })?;
         Ok(RequestDetail {
-            tags: tags(pool, row.request_tags),
+            tags: pool.tags(row.request_tags).to_vec(),
             timers: timers(pool, &row),
             activities: pool.activities.of(id),
             row: self.table(vec![show(pool, id, &row)]),
@@ -226,71 +225,35 @@ fn walk_down(
 
 /// A request in the columns of table `request`.
 fn show(pool: &Pool, id: u64, row: &RequestRow) -> Shown {
-    let origin = pool.origins.get(row.origin);
+    let request = pool.resolve((0, id), row);
     let int = |value: u64| Value::Int(value.cast_signed());
     let kib = |bytes: u32| Value::Float(f64::from(bytes) / 1024.0);
-    let seconds = |sent: f32| Value::Micros(micros(sent));
-    let text = |string| match string {
-        NONE => Value::Null,
-        string => Value::Text(pool.strings.text(string).to_owned().into()),
-    };
+    let text = |text: &str| Value::Text(text.to_owned().into());
     vec![
         int(id),
-        text(origin.hostname),
-        int(row.request_count.max(1).into()),
-        text(origin.server_name),
-        text(origin.script_name),
-        kib(row.document_size),
-        kib(row.memory_peak),
-        seconds(row.request_time),
-        seconds(row.ru_utime),
-        seconds(row.ru_stime),
-        int(row.timers.into()),
-        int(origin.status.into()),
-        kib(row.memory_footprint),
-        text(origin.schema),
-        int(pool.tag_sets.pairs(row.request_tags).len() as u64),
-        Value::Text(tags_text(pool, row.request_tags).into()),
-        int(row.timestamp.into()),
+        text(request.hostname),
+        int(request.request_count.into()),
+        text(request.server_name),
+        text(request.script_name),
+        kib(request.document_size),
+        kib(request.memory_peak),
+        Value::Micros(request.time_us),
+        Value::Micros(request.ru_utime_us),
+        Value::Micros(request.ru_stime_us),
+        int(request.timers.into()),
+        int(request.status.into()),
+        kib(request.memory_footprint),
+        request.schema.map_or(Value::Null, text),
+        int(request.tags.pairs().len() as u64),
+        Value::Text(tags_text(request.tags.pairs()).into()),
+        int(request.received.into()),
     ]
 }
 
-/// `name=value,name=value`, in packet order.
-pub(crate) fn tags_text(pool: &Pool, set: u32) -> String {
-    let mut text = String::new();
-    for (name, value) in pool.tag_sets.pairs(set) {
-        if !text.is_empty() {
-            text.push(',');
-        }
-        text.push_str(pool.strings.text(name));
-        text.push('=');
-        text.push_str(pool.strings.text(value));
-    }
-    text
-}
-
 fn timers(pool: &Pool, row: &RequestRow) -> Vec<TimerDetail> {
-    let timers = pool.timers_of(row);
-    let details = timers.map(|(id, timer)| timer_detail(pool, id, &timer));
-    details.collect()
-}
-
-fn timer_detail(pool: &Pool, id: u64, timer: &TimerRow) -> TimerDetail {
-    TimerDetail {
-        id,
-        hit_count: timer.hit_count,
-        value_us: micros(timer.value),
-        ru_utime_us: micros(timer.ru_utime),
-        ru_stime_us: micros(timer.ru_stime),
-        tags: tags(pool, timer.tags),
-    }
-}
-
-fn tags(pool: &Pool, set: u32) -> Vec<(String, String)> {
-    let text = |string| pool.strings.text(string).to_owned();
-    let pairs = pool.tag_sets.pairs(set);
-    pairs
-        .map(|(name, value)| (text(name), text(value)))
+    let timers = pool.resolve_timers(row);
+    timers
+        .map(|timer| timer.map_tags(PoolTags::to_vec))
         .collect()
 }
 

@@ -28,6 +28,7 @@ use crate::history::requests::read::{Reader, RequestsAt, Wanted};
 use crate::history::requests::view::{Form, View, of_live};
 use crate::history::requests::{REQUEST, REQUEST_TAG, TIMER};
 use crate::history::unit::RowsAt;
+use crate::pool::resolved::Timer;
 use crate::query::error::QueryError;
 use crate::query::question::{RequestName, RequestQuestion};
 use crate::query::raw::{TAGS_BYTES_MAX, TIMERS_BYTES_MAX, text_bytes, timers_bytes};
@@ -386,7 +387,7 @@ fn timers_of(
         let mut reader = reader(&memory, TIMER, [ident(OF_REQUEST).in_list(ids, false)]);
         let read = each_row(&mut reader, |batch, row| {
             let of = int(batch, OF_REQUEST, row).cast_unsigned();
-            in_memory.entry(of).or_default().push(timer(batch, row));
+            in_memory.entry(of).or_default().push(detail(batch, row));
         });
         lacking.extend(read.err().map(|error| error.to_string()));
     }
@@ -403,7 +404,7 @@ fn timers_of(
         let mut of_request = known.unwrap_or_else(|| {
             let mut found = Vec::new();
             let read = of_request(&disk, TIMER, name, |batch, row| {
-                found.push(timer(batch, row));
+                found.push(detail(batch, row));
             });
             lacking.extend(read.err().map(|error| error.to_string()));
             found
@@ -415,17 +416,28 @@ fn timers_of(
     timers
 }
 
-pub(super) fn timer(batch: &RecordBatch, row: usize) -> TimerDetail {
+/// The timer of a row, with these tags.
+pub(super) fn timer<T>(batch: &RecordBatch, row: usize, tags: T) -> Timer<T> {
     let number = |name| int(batch, name, row).cast_unsigned();
-    let tags = serde_json::from_str(text(batch, TAGS, row));
-    TimerDetail {
+    Timer {
         id: number(ID),
         hit_count: number("hit_count") as u32,
         value_us: number("value_us"),
         ru_utime_us: number("ru_utime_us"),
         ru_stime_us: number("ru_stime_us"),
-        tags: tags.map(|Pairs(pairs)| pairs).unwrap_or_default(),
+        tags,
     }
+}
+
+/// A timer with its tags.
+fn detail(batch: &RecordBatch, row: usize) -> TimerDetail {
+    timer(batch, row, pairs(text(batch, TAGS, row)))
+}
+
+/// The tags of a timer.
+pub(super) fn pairs(json: &str) -> Vec<(String, String)> {
+    let pairs = serde_json::from_str(json);
+    pairs.map(|Pairs(pairs)| pairs).unwrap_or_default()
 }
 
 /// Calls `each` for the rows of a table that belong to a request.
@@ -484,7 +496,7 @@ pub(super) fn text<'b>(batch: &'b RecordBatch, name: &str, row: usize) -> &'b st
 }
 
 /// A JSON object in order: a name may occur twice.
-pub(super) struct Pairs(pub(super) Vec<(String, String)>);
+struct Pairs(Vec<(String, String)>);
 
 impl<'de> Deserialize<'de> for Pairs {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {

@@ -10,13 +10,13 @@ use std::ops::Range;
 
 use ahash::AHashMap;
 
-use super::{CHUNK, Matcher, RawReader, answering, timer_detail};
-use crate::input::record::micros;
+use super::{CHUNK, Matcher, RawReader, answering};
 use crate::pool::Pool;
 use crate::pool::requests::RequestRow;
+use crate::pool::resolved::PoolTags;
 use crate::pool::strings::NONE;
 use crate::query::read_model::{RequestSearch, TimerGroups, TimerSearch};
-use crate::query::timer_groups::{Numbers, ONE, Of, TimerSums};
+use crate::query::timer_groups::{ONE, Of, TimerSums};
 use crate::report::definition::{Field, KeySource};
 use crate::report::field_word;
 
@@ -83,24 +83,17 @@ impl RawReader {
                 id,
                 parts: ONE << sample.shift,
             };
-            for (id, timer) in pool.timers_of(&row) {
+            for timer in pool.resolve_timers(&row) {
                 sums.timers_scanned += 1;
-                let asked = (row.origin, row.request_tags, timer.tags);
+                let asked = (row.origin, row.request_tags, timer.tags.set);
                 let place = known.entry(asked);
                 let place = *place.or_insert_with(|| place_of(sums, pool, &row, timer.tags));
                 let Some(at) = place else {
                     continue;
                 };
-                let numbers = Numbers {
-                    id,
-                    hits: u64::from(timer.hit_count.max(1)),
-                    value_us: micros(timer.value),
-                    ru_utime_us: micros(timer.ru_utime),
-                    ru_stime_us: micros(timer.ru_stime),
-                };
-                sums.add(at, of, numbers, || {
+                sums.add(at, of, timer, |timer| {
                     let script = shown_field(pool, &row, Field::ScriptName);
-                    (script, timer_detail(pool, id, &timer))
+                    (script, timer.map_tags(PoolTags::to_vec))
                 });
             }
             u64::from(row.timers)
@@ -178,19 +171,19 @@ fn ids_of(pool: &Pool, search: &RequestSearch) -> Range<u64> {
 
 /// Returns the row for timers with these tags in a request like this; `None` when they are not
 /// wanted.
-fn place_of(sums: &mut TimerSums<'_>, pool: &Pool, row: &RequestRow, set: u32) -> Option<usize> {
-    let texts = |set| {
-        let text = |string| pool.strings.text(string);
-        let pairs = pool.tag_sets.pairs(set);
-        pairs.map(move |(name, value)| (text(name), text(value)))
-    };
+fn place_of(
+    sums: &mut TimerSums<'_>,
+    pool: &Pool,
+    row: &RequestRow,
+    tags: PoolTags<'_>,
+) -> Option<usize> {
     let by = &sums.search.by;
-    sums.place(texts(set), |at| match &by[at] {
+    sums.place(tags.pairs(), |at| match &by[at] {
         KeySource::Field(field) | KeySource::TimerTagOrField(_, field) => {
             Some(shown_field(pool, row, *field))
         }
         KeySource::RequestTag(name) => {
-            let mut tags = texts(row.request_tags);
+            let mut tags = pool.tags(row.request_tags).pairs();
             let (_, value) = tags.find(|(tag, _)| tag == name)?;
             Some(value.to_owned())
         }

@@ -329,7 +329,7 @@ fn slowest_of_a_day() {
 /// The requests of an hour, in a file.
 fn hour_of(dir: &std::path::Path, hour: u64, rows: u64) -> Arc<Part> {
     use super::super::files::FileWriter;
-    use super::super::packed::Request;
+    use crate::pool::resolved::Request;
     let mut random = StdRng::seed_from_u64(hour);
     let path = dir.join(format!("{hour}.parquet"));
     let mut file = File::create(&path).unwrap();
