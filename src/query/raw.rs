@@ -5,6 +5,7 @@
 //! simply no longer found. Called from the front ends' blocking threads.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::error::QueryError;
@@ -67,6 +68,8 @@ struct Matches {
     timer_bytes: usize,
     /// Bytes of the requests' tags.
     tags_bytes: usize,
+    /// Bytes of all their texts.
+    text_bytes: usize,
 }
 
 impl Matches {
@@ -80,12 +83,16 @@ impl Matches {
         self.timer_bytes + self.tags_bytes
     }
 
-    fn take(&mut self, row: Shown, timers: Option<Vec<TimerDetail>>) {
-        self.tags_bytes += text_bytes(&row[TAGS]);
-        self.rows.push(row);
-        let Some(timers) = timers else { return };
-        self.timer_bytes += timers_bytes(&timers);
-        self.timers.push(timers);
+    fn take(&mut self, pool: &Pool, id: u64, row: &RequestRow, with_timers: bool) {
+        let shown = show(pool, id, row);
+        self.tags_bytes += text_bytes(&shown[TAGS]);
+        self.text_bytes += shown.iter().map(text_bytes).sum::<usize>();
+        self.rows.push(shown);
+        if with_timers {
+            let timers = timers(pool, row);
+            self.timer_bytes += timers_bytes(&timers);
+            self.timers.push(timers);
+        }
     }
 }
 
@@ -157,22 +164,55 @@ impl RawReader {
 
     fn newest(&self, search: &RequestSearch, page: &mut RequestPage) {
         let mut found = Matches::default();
-        let mut before = search.before_id.unwrap_or(u64::MAX);
-        let mut more = true;
-        while more && found.has_room(search.limit) {
-            let bytes_max = found.bytes() + HOLD_BYTES;
-            let pool = &answering(&self.live).pool;
-            more = walk_down(pool, search, &mut before, CHUNK, |matcher, id, row| {
-                if matcher.matches(&row) {
-                    let timers = search.timers.then(|| timers(pool, &row));
-                    found.take(show(pool, id, &row), timers);
-                }
-                found.has_room(search.limit) && found.bytes() < bytes_max
-            });
-        }
-        page.next_before_id = (more && !found.rows.is_empty()).then_some(before);
+        let mut bytes_max = HOLD_BYTES;
+        let ids = self.ids();
+        let end = search.before_id.map_or(ids.end, |id| id.min(ids.end));
+        self.walk(search, (ids.start..end).rev(), CHUNK, |matcher, id| {
+            let Some(row) = matcher.find(id) else {
+                return Look::On;
+            };
+            let pool = matcher.pool;
+            found.take(pool, id, &row, search.timers);
+            if !found.has_room(search.limit) {
+                page.next_before_id = (id > pool.requests.oldest_id()).then_some(id);
+                return Look::Stop;
+            }
+            if found.bytes() < bytes_max {
+                return Look::On;
+            }
+            bytes_max = found.bytes() + HOLD_BYTES;
+            Look::Release
+        });
         page.timers = found.timers;
         page.table = self.table(found.rows);
+    }
+
+    /// The ids of the rows.
+    fn ids(&self) -> Range<u64> {
+        let requests = &answering(&self.live).pool.requests;
+        requests.oldest_id()..requests.next_id()
+    }
+
+    /// Passes ids to `look` with a matcher for `search`, up to `most` under one hold of the lock.
+    fn walk(
+        &self,
+        search: &RequestSearch,
+        ids: impl IntoIterator<Item = u64>,
+        most: u64,
+        mut look: impl FnMut(&mut Matcher<'_>, u64) -> Look,
+    ) {
+        let mut ids = ids.into_iter();
+        for hold in 0.. {
+            let live = answering(&self.live);
+            let mut matcher = Matcher::new(&live.pool, search, hold);
+            for _ in 0..most {
+                match ids.next().map(|id| look(&mut matcher, id)) {
+                    Some(Look::On) => {}
+                    Some(Look::Release) => break,
+                    Some(Look::Stop) | None => return,
+                }
+            }
+        }
     }
 
     fn table(&self, rows: Vec<Shown>) -> Box<dyn Table> {
@@ -198,29 +238,14 @@ impl RawReader {
     }
 }
 
-/// Visits `rows` rows below `before`, which moves down, until `look` has enough; returns false if
-/// there is nothing older.
-fn walk_down(
-    pool: &Pool,
-    search: &RequestSearch,
-    before: &mut u64,
-    rows: u64,
-    mut look: impl FnMut(&mut Matcher<'_>, u64, RequestRow) -> bool,
-) -> bool {
-    let oldest = pool.requests.oldest_id();
-    let mut matcher = Matcher::new(pool, search);
-    *before = (*before).min(pool.requests.next_id());
-    let stop = before.saturating_sub(rows).max(oldest);
-    while *before > stop {
-        *before -= 1;
-        let Some(row) = pool.requests.get(*before) else {
-            return false;
-        };
-        if !look(&mut matcher, *before, row) {
-            break;
-        }
-    }
-    *before > oldest
+/// How a walk goes on after a row.
+enum Look {
+    /// With the next one.
+    On,
+    /// With the next one, under another hold of the lock.
+    Release,
+    /// Not at all.
+    Stop,
 }
 
 /// A request in the columns of table `request`.
@@ -261,18 +286,27 @@ fn timers(pool: &Pool, row: &RequestRow) -> Vec<TimerDetail> {
 struct Matcher<'a> {
     pool: &'a Pool,
     search: &'a RequestSearch,
+    /// The number of the hold in the walk: ids of texts may have another meaning in the next one.
+    hold: u64,
     origins: HashMap<u32, bool>,
     tag_sets: HashMap<u32, bool>,
 }
 
 impl<'a> Matcher<'a> {
-    fn new(pool: &'a Pool, search: &'a RequestSearch) -> Self {
+    fn new(pool: &'a Pool, search: &'a RequestSearch, hold: u64) -> Self {
         Self {
             pool,
             search,
+            hold,
             origins: HashMap::new(),
             tag_sets: HashMap::new(),
         }
+    }
+
+    /// The row of `id`, if it is live and matches.
+    fn find(&mut self, id: u64) -> Option<RequestRow> {
+        let row = self.pool.requests.get(id);
+        row.filter(|row| self.matches(row))
     }
 
     fn matches(&mut self, row: &RequestRow) -> bool {

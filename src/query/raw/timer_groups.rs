@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use ahash::AHashMap;
 
-use super::{CHUNK, Matcher, RawReader, answering};
+use super::{CHUNK, Look, Matcher, RawReader, answering};
 use crate::pool::Pool;
 use crate::pool::requests::RequestRow;
 use crate::pool::resolved::PoolTags;
@@ -55,7 +55,7 @@ impl RawReader {
         let all = ids.end - ids.start;
         let first = Sample::of(all, search.scanned_max);
         let mut timers = 0;
-        self.walk(ids.clone(), &search.requests, first, |_, _, row| {
+        self.sampled(ids.clone(), &search.requests, first, |_, _, row| {
             timers += u64::from(row.timers);
             0
         });
@@ -73,8 +73,9 @@ impl RawReader {
         // Numbers may have been reused after the lock was released.
         let mut known: AHashMap<(u32, u32, u32), Option<usize>> = AHashMap::new();
         let mut hold = 0;
-        let looked_at = self.walk(ids, &search.requests, sample, |(pool, this), id, row| {
-            if std::mem::replace(&mut hold, this) != this {
+        let looked_at = self.sampled(ids, &search.requests, sample, |matcher, id, row| {
+            let pool = matcher.pool;
+            if std::mem::replace(&mut hold, matcher.hold) != matcher.hold {
                 known.clear();
             }
             let of = Of {
@@ -83,16 +84,16 @@ impl RawReader {
                 id,
                 parts: ONE << sample.shift,
             };
-            for timer in pool.resolve_timers(&row) {
+            for timer in pool.resolve_timers(row) {
                 sums.timers_scanned += 1;
                 let asked = (row.origin, row.request_tags, timer.tags.set);
                 let place = known.entry(asked);
-                let place = *place.or_insert_with(|| place_of(sums, pool, &row, timer.tags));
+                let place = *place.or_insert_with(|| place_of(sums, pool, row, timer.tags));
                 let Some(at) = place else {
                     continue;
                 };
                 sums.add(at, of, timer, |timer| {
-                    let script = shown_field(pool, &row, Field::ScriptName);
+                    let script = shown_field(pool, row, Field::ScriptName);
                     (script, timer.map_tags(PoolTags::to_vec))
                 });
             }
@@ -101,43 +102,34 @@ impl RawReader {
         (sums.scanned.requests, sums.scanned.oldest) = looked_at;
     }
 
-    /// Passes the matching requests of a sample to `look`, newest first, with the number of the
-    /// hold of the lock; `look` returns the number of timers it examined. Returns the number of
-    /// requests in the sample, and when the oldest of them was received.
-    fn walk(
+    /// Passes the matching requests of a sample to `look`, newest first; `look` returns the number
+    /// of timers it examined. Returns the number of requests in the sample, and when the oldest of
+    /// them was received.
+    fn sampled(
         &self,
         ids: Range<u64>,
         search: &RequestSearch,
         sample: Sample,
-        mut look: impl FnMut((&Pool, u64), u64, RequestRow) -> u64,
+        mut look: impl FnMut(&mut Matcher<'_>, u64, &RequestRow) -> u64,
     ) -> (u64, u32) {
-        let (mut requests, mut oldest) = (0, 0);
-        let mut before = ids.end;
-        let mut hold = 0;
-        while before > ids.start {
-            hold += 1;
-            let live = answering(&self.live);
-            let pool = &live.pool;
-            let mut matcher = Matcher::new(pool, search);
-            let oldest_id = pool.requests.oldest_id().max(ids.start);
-            let stop = before
-                .saturating_sub(CHUNK << sample.shift.min(4))
-                .max(oldest_id);
-            let mut timers = 0;
-            while before > stop && timers < CHUNK_TIMERS {
-                before -= 1;
-                let row = sample.has(before).then(|| pool.requests.get(before));
-                let Some(row) = row.flatten() else { continue };
-                requests += 1;
-                oldest = row.timestamp;
-                if matcher.matches(&row) {
-                    timers += look((pool, hold), before, row);
-                }
+        let (mut requests, mut oldest, mut timers) = (0, 0, 0);
+        let most = CHUNK << sample.shift.min(4);
+        self.walk(search, ids.rev(), most, |matcher, id| {
+            let row = sample.has(id).then(|| matcher.pool.requests.get(id));
+            let Some(row) = row.flatten() else {
+                return Look::On;
+            };
+            requests += 1;
+            oldest = row.timestamp;
+            if matcher.matches(&row) {
+                timers += look(matcher, id, &row);
             }
-            if before <= oldest_id {
-                break;
+            if timers < CHUNK_TIMERS {
+                return Look::On;
             }
-        }
+            timers = 0;
+            Look::Release
+        });
         (requests, oldest)
     }
 }
