@@ -50,6 +50,7 @@ use crate::shutdown::Shutdown;
 use crate::telemetry::reading::{Reading, readings};
 
 mod collector;
+pub(crate) mod condition;
 mod files;
 pub(super) mod packed;
 mod publish;

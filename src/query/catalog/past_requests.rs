@@ -12,11 +12,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use datafusion::arrow::array::{Array as _, ArrayRef, AsArray as _, BooleanArray, RecordBatch};
-use datafusion::arrow::datatypes::{DataType, Float64Type, Int64Type, SchemaRef};
-use datafusion::common::{DFSchema, DataFusionError, ScalarValue};
+use datafusion::arrow::datatypes::{DataType, Float64Type, Int64Type};
+use datafusion::common::{DataFusionError, ScalarValue};
 use datafusion::logical_expr::expr::Expr;
 use datafusion::logical_expr::{ColumnarValue, Volatility, create_udf};
-use datafusion::physical_expr::{PhysicalExpr, create_physical_expr};
 use datafusion::prelude::{ident, lit};
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 
@@ -24,6 +23,7 @@ use self::first::{First, Key, Order};
 use super::Catalog;
 use super::past::{Covered, rfc3339};
 use crate::history::Dataset;
+use crate::history::requests::condition::physical;
 use crate::history::requests::read::{Reader, RequestsAt, Wanted};
 use crate::history::requests::view::{Form, View, of_live};
 use crate::history::requests::{REQUEST, REQUEST_TAG, TIMER};
@@ -341,12 +341,6 @@ pub(super) fn tested<const N: usize>(
         }),
     );
     test.call(columns.map(ident).to_vec())
-}
-
-/// Compiles an expression over columns of files.
-fn physical(expr: &Expr, schema: &SchemaRef) -> Result<Arc<dyn PhysicalExpr>, DataFusionError> {
-    let columns = DFSchema::try_from(Arc::clone(schema))?;
-    create_physical_expr(expr, &columns, &Default::default(), &Default::default())
 }
 
 /// Reads the rows of a table that satisfy conditions on columns of files.

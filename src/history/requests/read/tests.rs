@@ -283,7 +283,11 @@ fn live_tables_are_shown_with_all_their_columns() {
         let live = crate::report::comment::FixedTable::raw(table).unwrap();
         let live = live.columns(&crate::report::definition::Defaults::default());
         let fields = live.iter().map(|column| {
-            datafusion::arrow::datatypes::Field::new(&column.name, DataType::Null, true)
+            datafusion::arrow::datatypes::Field::new(
+                &column.name,
+                datafusion::arrow::datatypes::DataType::Null,
+                true,
+            )
         });
         let schema = datafusion::arrow::datatypes::Schema::new(fields.collect::<Vec<_>>());
         let view = View::live(table, &schema);
