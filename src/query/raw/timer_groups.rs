@@ -14,6 +14,7 @@ use super::{CHUNK, Look, Matcher, RawReader, answering};
 use crate::pool::Pool;
 use crate::pool::requests::RequestRow;
 use crate::pool::resolved::PoolTags;
+use crate::pool::rows::first_from;
 use crate::pool::strings::NONE;
 use crate::query::read_model::{RequestSearch, TimerGroups, TimerSearch};
 use crate::query::timer_groups::{ONE, Of, TimerSums};
@@ -139,26 +140,13 @@ fn ids_of(pool: &Pool, search: &RequestSearch) -> Range<u64> {
     let requests = &pool.requests;
     let held = requests.oldest_id()..requests.next_id();
     let first = |is_before: &dyn Fn(u64) -> bool| {
-        let (mut low, mut high) = (held.start, held.end);
-        while low < high {
-            let middle = low + (high - low) / 2;
-            match requests
-                .timestamp(middle)
-                .is_some_and(|at| is_before(at.into()))
-            {
-                true => low = middle + 1,
-                false => high = middle,
-            }
-        }
-        low
+        let is_before = |id| Some(is_before(requests.timestamp(id)?.into()));
+        first_from(held.clone(), is_before).unwrap_or(held.end)
     };
-    let start = search
-        .since
-        .map_or(held.start, |since| first(&|at| at < since));
-    let end = search
-        .until
-        .map_or(held.end, |until| first(&|at| at <= until));
-    start..end.max(start)
+    let since = search.since.map(|since| first(&|at| at < since));
+    let until = search.until.map(|until| first(&|at| at <= until));
+    let start = since.unwrap_or(held.start);
+    start..until.unwrap_or(held.end).max(start)
 }
 
 /// Returns the row for timers with these tags in a request like this; `None` when they are not

@@ -10,10 +10,11 @@ use datafusion::physical_expr::{PhysicalExpr, split_conjunction};
 use datafusion::physical_expr_common::physical_expr::{is_volatile, snapshot_generation};
 
 use super::super::filter::{Filter, ranges};
-use super::super::owners::{first_from, first_timer};
+use super::super::owners::first_timer;
 use super::super::ranges::Ranges;
 use super::super::raw::RowKey;
 use super::{LOOKUPS, Reader, answering};
+use crate::pool::rows::first_from;
 use crate::report::comment::FixedTable;
 use crate::sql::snapshot::expired;
 
