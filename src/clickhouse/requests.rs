@@ -2,7 +2,8 @@
 
 use super::native::Block;
 use super::rollups::Origin;
-use crate::history::requests::{Request, Tags, Timers};
+use crate::history::requests::{Tags, Timers};
+use crate::pool::resolved::Request;
 
 /// The tags that may leave this machine.
 #[derive(Debug, Clone)]

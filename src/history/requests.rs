@@ -34,7 +34,7 @@ use parking_lot::Mutex;
 
 use self::collector::{Collector, Selection};
 pub(super) use self::packed::Kept;
-pub(crate) use self::packed::{REQUEST, REQUEST_TAG, Request, TABLES, TIMER, Tags, Timers};
+pub(crate) use self::packed::{REQUEST, REQUEST_TAG, TABLES, TIMER, Tags, Timers};
 pub(super) use self::publish::PUBLISH_REQUESTS;
 use self::tail::Tail;
 use self::unpublished::Behind;
@@ -50,6 +50,7 @@ use crate::shutdown::Shutdown;
 use crate::telemetry::reading::{Reading, readings};
 
 mod collector;
+pub(crate) mod condition;
 mod files;
 pub(super) mod packed;
 mod publish;

@@ -23,6 +23,7 @@ pub mod dimensions;
 mod expiry;
 mod reclaim;
 pub mod requests;
+pub mod resolved;
 pub mod rows;
 pub mod snapshot;
 pub mod strings;

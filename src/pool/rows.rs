@@ -250,3 +250,17 @@ impl<C: Columns> Rows<C> {
         Some(parts.map(|slots| self.columns.slices(slots)))
     }
 }
+
+/// The first of these ids for which `is_before` is false; the ids are sorted by it. `None` if
+/// that is not known of one of them.
+pub fn first_from(ids: Range<u64>, is_before: impl Fn(u64) -> Option<bool>) -> Option<u64> {
+    let Range { mut start, mut end } = ids;
+    while start < end {
+        let middle = start + (end - start) / 2;
+        match is_before(middle)? {
+            true => start = middle + 1,
+            false => end = middle,
+        }
+    }
+    Some(start)
+}

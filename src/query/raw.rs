@@ -5,6 +5,7 @@
 //! simply no longer found. Called from the front ends' blocking threads.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::error::QueryError;
@@ -17,8 +18,7 @@ use crate::input::record::micros;
 use crate::merger::{SharedLive, answering};
 use crate::pool::Pool;
 use crate::pool::requests::RequestRow;
-use crate::pool::strings::NONE;
-use crate::pool::timers::TimerRow;
+use crate::pool::resolved::{PoolTags, tags_text};
 use crate::report::comment::FixedTable;
 use crate::report::definition::Defaults;
 use crate::value::{Column, Value};
@@ -68,6 +68,8 @@ struct Matches {
     timer_bytes: usize,
     /// Bytes of the requests' tags.
     tags_bytes: usize,
+    /// Bytes of all their texts.
+    text_bytes: usize,
 }
 
 impl Matches {
@@ -81,12 +83,16 @@ impl Matches {
         self.timer_bytes + self.tags_bytes
     }
 
-    fn take(&mut self, row: Shown, timers: Option<Vec<TimerDetail>>) {
-        self.tags_bytes += text_bytes(&row[TAGS]);
-        self.rows.push(row);
-        let Some(timers) = timers else { return };
-        self.timer_bytes += timers_bytes(&timers);
-        self.timers.push(timers);
+    fn take(&mut self, pool: &Pool, id: u64, row: &RequestRow, with_timers: bool) {
+        let shown = show(pool, id, row);
+        self.tags_bytes += text_bytes(&shown[TAGS]);
+        self.text_bytes += shown.iter().map(text_bytes).sum::<usize>();
+        self.rows.push(shown);
+        if with_timers {
+            let timers = timers(pool, row);
+            self.timer_bytes += timers_bytes(&timers);
+            self.timers.push(timers);
+        }
     }
 }
 
@@ -158,22 +164,55 @@ impl RawReader {
 
     fn newest(&self, search: &RequestSearch, page: &mut RequestPage) {
         let mut found = Matches::default();
-        let mut before = search.before_id.unwrap_or(u64::MAX);
-        let mut more = true;
-        while more && found.has_room(search.limit) {
-            let bytes_max = found.bytes() + HOLD_BYTES;
-            let pool = &answering(&self.live).pool;
-            more = walk_down(pool, search, &mut before, CHUNK, |matcher, id, row| {
-                if matcher.matches(&row) {
-                    let timers = search.timers.then(|| timers(pool, &row));
-                    found.take(show(pool, id, &row), timers);
-                }
-                found.has_room(search.limit) && found.bytes() < bytes_max
-            });
-        }
-        page.next_before_id = (more && !found.rows.is_empty()).then_some(before);
+        let mut bytes_max = HOLD_BYTES;
+        let ids = self.ids();
+        let end = search.before_id.map_or(ids.end, |id| id.min(ids.end));
+        self.walk(search, (ids.start..end).rev(), CHUNK, |matcher, id| {
+            let Some(row) = matcher.find(id) else {
+                return Look::On;
+            };
+            let pool = matcher.pool;
+            found.take(pool, id, &row, search.timers);
+            if !found.has_room(search.limit) {
+                page.next_before_id = (id > pool.requests.oldest_id()).then_some(id);
+                return Look::Stop;
+            }
+            if found.bytes() < bytes_max {
+                return Look::On;
+            }
+            bytes_max = found.bytes() + HOLD_BYTES;
+            Look::Release
+        });
         page.timers = found.timers;
         page.table = self.table(found.rows);
+    }
+
+    /// The ids of the rows.
+    fn ids(&self) -> Range<u64> {
+        let requests = &answering(&self.live).pool.requests;
+        requests.oldest_id()..requests.next_id()
+    }
+
+    /// Passes ids to `look` with a matcher for `search`, up to `most` under one hold of the lock.
+    fn walk(
+        &self,
+        search: &RequestSearch,
+        ids: impl IntoIterator<Item = u64>,
+        most: u64,
+        mut look: impl FnMut(&mut Matcher<'_>, u64) -> Look,
+    ) {
+        let mut ids = ids.into_iter();
+        for hold in 0.. {
+            let live = answering(&self.live);
+            let mut matcher = Matcher::new(&live.pool, search, hold);
+            for _ in 0..most {
+                match ids.next().map(|id| look(&mut matcher, id)) {
+                    Some(Look::On) => {}
+                    Some(Look::Release) => break,
+                    Some(Look::Stop) | None => return,
+                }
+            }
+        }
     }
 
     fn table(&self, rows: Vec<Shown>) -> Box<dyn Table> {
@@ -191,7 +230,7 @@ impl RawReader {
         let row = pool.requests.get(id);
         let row = row.ok_or(QueryError::UnknownRequest { id })?;
         Ok(RequestDetail {
-            tags: tags(pool, row.request_tags),
+            tags: pool.tags(row.request_tags).to_vec(),
             timers: timers(pool, &row),
             activities: pool.activities.of(id),
             row: self.table(vec![show(pool, id, &row)]),
@@ -199,98 +238,47 @@ impl RawReader {
     }
 }
 
-/// Visits `rows` rows below `before`, which moves down, until `look` has enough; returns false if
-/// there is nothing older.
-fn walk_down(
-    pool: &Pool,
-    search: &RequestSearch,
-    before: &mut u64,
-    rows: u64,
-    mut look: impl FnMut(&mut Matcher<'_>, u64, RequestRow) -> bool,
-) -> bool {
-    let oldest = pool.requests.oldest_id();
-    let mut matcher = Matcher::new(pool, search);
-    *before = (*before).min(pool.requests.next_id());
-    let stop = before.saturating_sub(rows).max(oldest);
-    while *before > stop {
-        *before -= 1;
-        let Some(row) = pool.requests.get(*before) else {
-            return false;
-        };
-        if !look(&mut matcher, *before, row) {
-            break;
-        }
-    }
-    *before > oldest
+/// How a walk goes on after a row.
+enum Look {
+    /// With the next one.
+    On,
+    /// With the next one, under another hold of the lock.
+    Release,
+    /// Not at all.
+    Stop,
 }
 
 /// A request in the columns of table `request`.
 fn show(pool: &Pool, id: u64, row: &RequestRow) -> Shown {
-    let origin = pool.origins.get(row.origin);
+    let request = pool.resolve((0, id), row);
     let int = |value: u64| Value::Int(value.cast_signed());
     let kib = |bytes: u32| Value::Float(f64::from(bytes) / 1024.0);
-    let seconds = |sent: f32| Value::Micros(micros(sent));
-    let text = |string| match string {
-        NONE => Value::Null,
-        string => Value::Text(pool.strings.text(string).to_owned().into()),
-    };
+    let text = |text: &str| Value::Text(text.to_owned().into());
     vec![
         int(id),
-        text(origin.hostname),
-        int(row.request_count.max(1).into()),
-        text(origin.server_name),
-        text(origin.script_name),
-        kib(row.document_size),
-        kib(row.memory_peak),
-        seconds(row.request_time),
-        seconds(row.ru_utime),
-        seconds(row.ru_stime),
-        int(row.timers.into()),
-        int(origin.status.into()),
-        kib(row.memory_footprint),
-        text(origin.schema),
-        int(pool.tag_sets.pairs(row.request_tags).len() as u64),
-        Value::Text(tags_text(pool, row.request_tags).into()),
-        int(row.timestamp.into()),
+        text(request.hostname),
+        int(request.request_count.into()),
+        text(request.server_name),
+        text(request.script_name),
+        kib(request.document_size),
+        kib(request.memory_peak),
+        Value::Micros(request.time_us),
+        Value::Micros(request.ru_utime_us),
+        Value::Micros(request.ru_stime_us),
+        int(request.timers.into()),
+        int(request.status.into()),
+        kib(request.memory_footprint),
+        request.schema.map_or(Value::Null, text),
+        int(request.tags.pairs().len() as u64),
+        Value::Text(tags_text(request.tags.pairs()).into()),
+        int(request.received.into()),
     ]
 }
 
-/// `name=value,name=value`, in packet order.
-pub(crate) fn tags_text(pool: &Pool, set: u32) -> String {
-    let mut text = String::new();
-    for (name, value) in pool.tag_sets.pairs(set) {
-        if !text.is_empty() {
-            text.push(',');
-        }
-        text.push_str(pool.strings.text(name));
-        text.push('=');
-        text.push_str(pool.strings.text(value));
-    }
-    text
-}
-
 fn timers(pool: &Pool, row: &RequestRow) -> Vec<TimerDetail> {
-    let timers = pool.timers_of(row);
-    let details = timers.map(|(id, timer)| timer_detail(pool, id, &timer));
-    details.collect()
-}
-
-fn timer_detail(pool: &Pool, id: u64, timer: &TimerRow) -> TimerDetail {
-    TimerDetail {
-        id,
-        hit_count: timer.hit_count,
-        value_us: micros(timer.value),
-        ru_utime_us: micros(timer.ru_utime),
-        ru_stime_us: micros(timer.ru_stime),
-        tags: tags(pool, timer.tags),
-    }
-}
-
-fn tags(pool: &Pool, set: u32) -> Vec<(String, String)> {
-    let text = |string| pool.strings.text(string).to_owned();
-    let pairs = pool.tag_sets.pairs(set);
-    pairs
-        .map(|(name, value)| (text(name), text(value)))
+    let timers = pool.resolve_timers(row);
+    timers
+        .map(|timer| timer.map_tags(PoolTags::to_vec))
         .collect()
 }
 
@@ -298,18 +286,27 @@ fn tags(pool: &Pool, set: u32) -> Vec<(String, String)> {
 struct Matcher<'a> {
     pool: &'a Pool,
     search: &'a RequestSearch,
+    /// The number of the hold in the walk: ids of texts may have another meaning in the next one.
+    hold: u64,
     origins: HashMap<u32, bool>,
     tag_sets: HashMap<u32, bool>,
 }
 
 impl<'a> Matcher<'a> {
-    fn new(pool: &'a Pool, search: &'a RequestSearch) -> Self {
+    fn new(pool: &'a Pool, search: &'a RequestSearch, hold: u64) -> Self {
         Self {
             pool,
             search,
+            hold,
             origins: HashMap::new(),
             tag_sets: HashMap::new(),
         }
+    }
+
+    /// The row of `id`, if it is live and matches.
+    fn find(&mut self, id: u64) -> Option<RequestRow> {
+        let row = self.pool.requests.get(id);
+        row.filter(|row| self.matches(row))
     }
 
     fn matches(&mut self, row: &RequestRow) -> bool {

@@ -14,6 +14,7 @@ pub use super::timer_groups::{
 };
 pub use crate::config::rewrite::{TEXT_FIELDS, TextField};
 use crate::input::squid::activity::Measures;
+use crate::pool::resolved::Timer;
 use crate::profile::report::SampleMetric;
 use crate::report::DefinedBy;
 use crate::value::Column;
@@ -248,18 +249,4 @@ pub struct RequestDetail {
 }
 
 /// One timer of a raw request.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TimerDetail {
-    /// Its row in table `timer`.
-    pub id: u64,
-    /// Number of hits.
-    pub hit_count: u32,
-    /// Total of all hits, in microseconds.
-    pub value_us: u64,
-    /// User CPU, microseconds.
-    pub ru_utime_us: u64,
-    /// System CPU, microseconds.
-    pub ru_stime_us: u64,
-    /// Its tags, by name and value, in packet order; a name may occur more than once.
-    pub tags: Vec<(String, String)>,
-}
+pub type TimerDetail = Timer<Vec<(String, String)>>;

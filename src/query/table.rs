@@ -74,6 +74,29 @@ impl Table for Rows {
     }
 }
 
+/// A table whose values are computed when they are read.
+pub(super) struct Computed<S> {
+    pub(super) columns: Vec<Column>,
+    pub(super) len: usize,
+    pub(super) source: S,
+    /// Returns the value of a row and column.
+    pub(super) value: fn(&S, usize, usize) -> Value<'_>,
+}
+
+impl<S: Send + Sync> Table for Computed<S> {
+    fn columns(&self) -> &[Column] {
+        &self.columns
+    }
+
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    fn value(&self, row: usize, column: usize) -> Value<'_> {
+        (self.value)(&self.source, row, column)
+    }
+}
+
 impl std::fmt::Debug for dyn Table {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Table")

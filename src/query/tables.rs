@@ -37,7 +37,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::samples;
-use super::table::{Rows, Table};
+use super::table::{Computed, Rows, Table};
 use crate::input::squid::sums::{Saved, Swaps};
 use crate::profile::definition::SampleReport;
 use crate::report::comment::FixedTable;
@@ -226,8 +226,12 @@ impl StatusTable {
             FixedTable::V2Stats => vec![by_name(stats::v2_stats(look))],
             FixedTable::Status => vec![stats::status(look)],
             FixedTable::Annotation => {
-                let rows = look.annotations.clone();
-                return Box::new(AnnotationTable { columns, rows });
+                return Box::new(Computed {
+                    columns,
+                    len: look.annotations.len(),
+                    source: look.annotations.clone(),
+                    value: |rows, row, column| annotated(&rows[row], column),
+                });
             }
             FixedTable::SquidSwap => look.swaps.iter().map(squid::swap).collect(),
             FixedTable::SquidSavings => look.savings.iter().map(squid::saved).collect(),
@@ -343,33 +347,17 @@ pub struct ReportStatus {
     pub made_ms: u64,
 }
 
-/// Table `annotation`: its texts are not copied.
-struct AnnotationTable {
-    columns: Vec<Column>,
-    rows: Vec<Arc<Annotation>>,
-}
-
-impl Table for AnnotationTable {
-    fn columns(&self) -> &[Column] {
-        &self.columns
-    }
-
-    fn len(&self) -> usize {
-        self.rows.len()
-    }
-
-    fn value(&self, row: usize, column: usize) -> Value<'_> {
-        let row = &self.rows[row];
-        match column {
-            0 => int(row.id),
-            1 => int(row.time),
-            2 => Value::Text(row.text.as_str().into()),
-            3 => Value::Text(row.tags.as_str().into()),
-            _ => row
-                .author
-                .as_deref()
-                .map_or(Value::Null, |it| Value::Text(it.into())),
-        }
+/// A value of table `annotation`.
+fn annotated(row: &Annotation, column: usize) -> Value<'_> {
+    match column {
+        0 => int(row.id),
+        1 => int(row.time),
+        2 => Value::Text(row.text.as_str().into()),
+        3 => Value::Text(row.tags.as_str().into()),
+        _ => row
+            .author
+            .as_deref()
+            .map_or(Value::Null, |it| Value::Text(it.into())),
     }
 }
 

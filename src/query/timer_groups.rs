@@ -12,6 +12,7 @@ use ahash::AHashMap;
 
 use super::raw::Slowest;
 use super::read_model::{RequestSearch, Scanned, TimerDetail};
+use crate::pool::resolved::Timer;
 use crate::report::definition::KeySource;
 use crate::report::histogram::{BucketLayout, Rank, Ranks, Rounding};
 
@@ -124,16 +125,6 @@ pub(super) struct Of {
     pub(super) parts: u64,
 }
 
-/// The numbers of a timer.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Numbers {
-    pub(super) id: u64,
-    pub(super) hits: u64,
-    pub(super) value_us: u64,
-    pub(super) ru_utime_us: u64,
-    pub(super) ru_stime_us: u64,
-}
-
 /// The sums of one row.
 #[derive(Debug, Default)]
 struct Row {
@@ -175,19 +166,19 @@ impl Row {
         }
     }
 
-    fn add(&mut self, of: Of, timer: Numbers) {
+    fn add<T>(&mut self, of: Of, timer: &Timer<T>) {
         let is_first = self.last != Some(of);
         if is_first {
             self.close();
             self.last = Some(of);
         }
-        self.hits = self.hits.saturating_add(timer.hits);
-        let Numbers {
-            id: _,
-            hits,
+        let hits = u64::from(timer.hit_count.max(1));
+        self.hits = self.hits.saturating_add(hits);
+        let &Timer {
             value_us,
             ru_utime_us,
             ru_stime_us,
+            ..
         } = timer;
         let more = [is_first.into(), 1, hits, value_us, ru_utime_us, ru_stime_us];
         for (sum, more) in self.sums.iter_mut().zip(more) {
@@ -320,17 +311,18 @@ impl<'a> TimerSums<'a> {
 
     /// Adds a timer to its row; `slow` returns it in full, with its request's script, if it is
     /// among the longest.
-    pub(super) fn add(
+    pub(super) fn add<T>(
         &mut self,
         place: usize,
         of: Of,
-        timer: Numbers,
-        slow: impl FnOnce() -> (String, TimerDetail),
+        timer: Timer<T>,
+        slow: impl FnOnce(Timer<T>) -> (String, TimerDetail),
     ) {
-        self.rows[place].add(of, timer);
-        let key = (timer.value_us / timer.hits, of, Reverse(timer.id));
+        self.rows[place].add(of, &timer);
+        let each_us = timer.value_us / u64::from(timer.hit_count.max(1));
+        let key = (each_us, of, Reverse(timer.id));
         if self.slowest.takes(&key) {
-            let (script_name, timer) = slow();
+            let (script_name, timer) = slow(timer);
             let slow = SlowTimer {
                 run: of.run,
                 request_id: of.id,

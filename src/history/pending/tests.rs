@@ -4,8 +4,9 @@ use std::io::Seek as _;
 
 use super::*;
 use crate::history::parquet::Want;
-use crate::history::requests::{REQUEST, Request, Tags};
+use crate::history::requests::{REQUEST, Tags};
 use crate::history::{Gain, Part, Row, RowRef};
+use crate::pool::resolved::Request;
 use crate::report::histogram::BucketLayout;
 use crate::report::reading::Extremes;
 use crate::report::row_key::push_key;

@@ -33,9 +33,10 @@ use parquet::file::metadata::{KeyValue, SortingColumn};
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::schema::types::ColumnPath;
 
-use super::packed::{Request, Tags, Timers};
+use super::packed::{Tags, Timers};
 use crate::history::parquet::{FORMAT, Written};
 use crate::history::stored::{Cell, Column, moment};
+use crate::pool::resolved::{Request, tags_text};
 
 /// Rows of a row group.
 pub(super) const GROUP_ROWS: usize = if cfg!(test) { 8 << 10 } else { 128 << 10 };
@@ -225,10 +226,7 @@ impl Rows {
             .clone()
             .any(|(name, value)| name.contains([',', '=']) || value.contains(','));
         let exact = is_unclear.then(|| json(&request.tags));
-        let tags: Vec<_> = tags
-            .map(|(name, value)| format!("{name}={value}"))
-            .collect();
-        let tags = tags.join(",");
+        let tags = tags_text(tags.copied());
         let int = |value: u32| big(value.into());
         let text = |text| Cell::Text(Some(text));
         self.push([

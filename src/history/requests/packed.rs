@@ -12,51 +12,17 @@
 use std::sync::Arc;
 
 use postcard::ser_flavors::Flavor;
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
-use crate::input::record::micros;
 use crate::pool::Pool;
 use crate::pool::requests::RequestRow;
-use crate::pool::strings::NONE;
+use crate::pool::resolved::{Request, Timer};
 
 /// The tables: each has a folder of that name.
 pub(crate) const TABLES: [&str; 3] = [REQUEST, TIMER, REQUEST_TAG];
 pub(crate) const REQUEST: &str = "request";
 pub(crate) const TIMER: &str = "timer";
 pub(crate) const REQUEST_TAG: &str = "request_tag";
-
-/// A request; `T` is its tags.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Request<'a, T> {
-    pub(crate) time_us: u64,
-    pub(crate) run: u64,
-    pub(crate) id: u64,
-    pub(crate) received: u32,
-    pub(crate) hostname: &'a str,
-    pub(crate) request_count: u32,
-    pub(crate) server_name: &'a str,
-    pub(crate) script_name: &'a str,
-    pub(crate) document_size: u32,
-    pub(crate) memory_peak: u32,
-    pub(crate) ru_utime_us: u64,
-    pub(crate) ru_stime_us: u64,
-    pub(crate) timers: u16,
-    pub(crate) status: u32,
-    pub(crate) memory_footprint: u32,
-    pub(crate) schema: Option<&'a str>,
-    pub(crate) tags: T,
-}
-
-/// A timer; `T` is its tags.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Timer<T> {
-    pub(crate) id: u64,
-    pub(crate) hit_count: u32,
-    pub(crate) value_us: u64,
-    pub(crate) ru_utime_us: u64,
-    pub(crate) ru_stime_us: u64,
-    pub(crate) tags: T,
-}
 
 /// The timers of a request.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -71,20 +37,6 @@ pub(crate) struct Timers<'a> {
 
 /// Names and values in packet order.
 pub(crate) type Tags<'a> = Vec<(&'a str, &'a str)>;
-
-/// A tag set in the pool.
-struct PoolTags<'a> {
-    pool: &'a Pool,
-    set: u32,
-}
-
-impl Serialize for PoolTags<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let text = |string| self.pool.strings.text(string);
-        let pairs = self.pool.tag_sets.pairs(self.set);
-        serializer.collect_seq(pairs.map(|(name, value)| (text(name), text(value))))
-    }
-}
 
 /// A request copied out of the pool; readers share its content.
 #[derive(Debug, Clone)]
@@ -105,30 +57,7 @@ impl Kept {
         row: &RequestRow,
         scratch: &mut Vec<u8>,
     ) -> Self {
-        let origin = pool.origins.get(row.origin);
-        let text = |string| pool.strings.text(string);
-        let request = Request {
-            time_us: micros(row.request_time),
-            run,
-            id,
-            received: row.timestamp,
-            hostname: text(origin.hostname),
-            request_count: row.request_count.max(1),
-            server_name: text(origin.server_name),
-            script_name: text(origin.script_name),
-            document_size: row.document_size,
-            memory_peak: row.memory_peak,
-            ru_utime_us: micros(row.ru_utime),
-            ru_stime_us: micros(row.ru_stime),
-            timers: row.timers,
-            status: origin.status,
-            memory_footprint: row.memory_footprint,
-            schema: (origin.schema != NONE).then(|| text(origin.schema)),
-            tags: PoolTags {
-                pool,
-                set: row.request_tags,
-            },
-        };
+        let request = pool.resolve((run, id), row);
         scratch.clear();
         push(scratch, &request);
         let timers_at = scratch.len() as u32;
@@ -136,20 +65,8 @@ impl Kept {
         if timers > 0 {
             push(scratch, &(run, id, row.timestamp, timers as u64));
         }
-        for (id, timer) in pool.timers_of(row) {
-            let timer = Timer {
-                id,
-                hit_count: timer.hit_count,
-                value_us: micros(timer.value),
-                ru_utime_us: micros(timer.ru_utime),
-                ru_stime_us: micros(timer.ru_stime),
-                tags: PoolTags {
-                    pool,
-                    set: timer.tags,
-                },
-            };
-            push(scratch, &timer);
-        }
+        pool.resolve_timers(row)
+            .for_each(|timer| push(scratch, &timer));
         Self {
             time_us: request.time_us,
             id,

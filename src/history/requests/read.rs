@@ -19,11 +19,11 @@ use datafusion::arrow::array::{
     ArrayRef, AsArray as _, BooleanArray, Int64Array, RecordBatch, TimestampMillisecondArray,
 };
 use datafusion::arrow::compute::filter_record_batch;
-use datafusion::arrow::datatypes::{DataType, Int64Type, SchemaRef};
+use datafusion::arrow::datatypes::{Int64Type, SchemaRef};
 use datafusion::arrow::error::ArrowError;
 use datafusion::common::ScalarValue;
 use datafusion::physical_expr::expressions::Literal;
-use datafusion::physical_expr::utils::{collect_columns, conjunction, reassign_expr_columns};
+use datafusion::physical_expr::utils::{collect_columns, conjunction};
 use datafusion::physical_expr::{PhysicalExpr, split_conjunction};
 use datafusion::physical_expr_common::physical_expr::{
     snapshot_generation, snapshot_physical_expr,
@@ -37,6 +37,7 @@ use parquet::arrow::arrow_reader::{
 };
 
 use super::REQUEST;
+use super::condition::Condition;
 use super::files::{Layout, Rows};
 use super::unpublished::{Packed, Unpublished};
 use super::view::{Bounds, End, View};
@@ -143,7 +144,7 @@ pub(crate) struct Reader {
     reading: Option<Reading>,
     /// Generation of the conditions from which the tests were made.
     generation: Option<u64>,
-    tests: Vec<Test>,
+    tests: Vec<Condition>,
     pruning: Option<PruningPredicate>,
     /// Rows read, at least in part.
     pub(crate) looked_at: u64,
@@ -252,8 +253,8 @@ impl Reader {
         };
         current.retain(|condition| !is_true(condition));
         let view = &self.wanted.view;
-        let tests = current.iter().map(|condition| Test::new(view, condition));
-        self.tests = tests.collect::<io::Result<_>>()?;
+        let tests = current.iter().map(|it| Condition::new(&view.schema, it));
+        self.tests = tests.collect::<Result<_, _>>()?;
         // Those that become stricter come last, and pass the fewest rows: test them first. Numbers
         // are read faster than texts.
         self.tests.reverse();
@@ -377,12 +378,12 @@ impl Reader {
                     true => 0,
                     false => (*next * 2).min(BATCH_ROWS),
                 };
-                let mut passes = stored;
+                let mut rows = stored;
                 for test in &self.tests {
-                    let passing = test.passes(view, &passes)?;
-                    passes = filter_record_batch(&passes, &passing).map_err(io::Error::other)?;
+                    let passing = passes(test, view, &rows)?;
+                    rows = filter_record_batch(&rows, &passing).map_err(io::Error::other)?;
                 }
-                view.batch(shown, schema, &passes).map(Some)
+                view.batch(shown, schema, &rows).map(Some)
             }
         }
     }
@@ -417,7 +418,7 @@ impl Reader {
             let (of_test, view) = (mask(&test.columns), Arc::clone(view));
             let test = test.clone();
             let passes = move |batch: RecordBatch| {
-                let passes = test.passes(&view, &batch);
+                let passes = passes(&test, &view, &batch);
                 passes.map_err(|error| ArrowError::ExternalError(error.into()))
             };
             Box::new(ArrowPredicateFn::new(of_test, passes)) as Box<dyn ArrowPredicate>
@@ -455,45 +456,14 @@ fn bound(opened: &ArrowReaderMetadata, group: usize, column: &str, end: End) -> 
     found.ok()
 }
 
-/// A condition.
-#[derive(Debug, Clone)]
-struct Test {
-    /// The columns of the view that it reads.
-    columns: Vec<usize>,
-    /// These columns.
-    schema: SchemaRef,
-    /// The expression over them.
-    expr: Arc<dyn PhysicalExpr>,
-}
-
-impl Test {
-    fn new(view: &View, expr: &Arc<dyn PhysicalExpr>) -> io::Result<Self> {
-        let columns = collect_columns(expr);
-        let columns: BTreeSet<usize> = columns.iter().map(|column| column.index()).collect();
-        let columns: Vec<usize> = columns.into_iter().collect();
-        let schema = Arc::new(view.schema.project(&columns).map_err(io::Error::other)?);
-        Ok(Self {
-            expr: reassign_expr_columns(Arc::clone(expr), &schema)?,
-            columns,
-            schema,
-        })
-    }
-
-    fn has_texts(&self) -> bool {
-        let mut fields = self.schema.fields().iter();
-        fields.any(|field| *field.data_type() == DataType::Utf8View)
-    }
-
-    /// For which of these rows of a file it is true.
-    fn passes(&self, view: &View, stored: &RecordBatch) -> io::Result<BooleanArray> {
-        let batch = view.batch(&self.columns, &self.schema, stored)?;
-        let passes = self.expr.evaluate(&batch)?;
-        let passes = passes.into_array(batch.num_rows())?;
-        let passes = passes.as_boolean_opt();
-        passes
-            .cloned()
-            .ok_or_else(|| io::Error::other("a condition is neither true nor false"))
-    }
+/// For which of these rows of a file a condition is true.
+fn passes(test: &Condition, view: &View, stored: &RecordBatch) -> io::Result<BooleanArray> {
+    let columns = test
+        .columns
+        .iter()
+        .map(|column| view.array(*column, stored));
+    let columns = columns.collect::<io::Result<_>>()?;
+    Ok(test.passes(columns, stored.num_rows())?)
 }
 
 #[cfg(test)]

@@ -3,10 +3,11 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use super::packed::{REQUEST, Request, TIMER, Tags, Timers, request};
+use super::packed::{REQUEST, TIMER, Tags, Timers, request};
 use crate::history::disk::{StoreError, unreadable};
 use crate::history::part::Part;
 use crate::history::pending::PackedRows;
+use crate::pool::resolved::Request;
 use crate::shutdown::Shutdown;
 
 /// Takes a request, the number of requests it stands for, and its timers, if any.

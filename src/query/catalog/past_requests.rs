@@ -12,11 +12,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use datafusion::arrow::array::{Array as _, ArrayRef, AsArray as _, BooleanArray, RecordBatch};
-use datafusion::arrow::datatypes::{DataType, Float64Type, Int64Type, SchemaRef};
-use datafusion::common::{DFSchema, DataFusionError, ScalarValue};
+use datafusion::arrow::datatypes::{DataType, Float64Type, Int64Type};
+use datafusion::common::{DataFusionError, ScalarValue};
 use datafusion::logical_expr::expr::Expr;
 use datafusion::logical_expr::{ColumnarValue, Volatility, create_udf};
-use datafusion::physical_expr::{PhysicalExpr, create_physical_expr};
 use datafusion::prelude::{ident, lit};
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 
@@ -24,10 +23,12 @@ use self::first::{First, Key, Order};
 use super::Catalog;
 use super::past::{Covered, rfc3339};
 use crate::history::Dataset;
+use crate::history::requests::condition::physical;
 use crate::history::requests::read::{Reader, RequestsAt, Wanted};
 use crate::history::requests::view::{Form, View, of_live};
 use crate::history::requests::{REQUEST, REQUEST_TAG, TIMER};
 use crate::history::unit::RowsAt;
+use crate::pool::resolved::Timer;
 use crate::query::error::QueryError;
 use crate::query::question::{RequestName, RequestQuestion};
 use crate::query::raw::{TAGS_BYTES_MAX, TIMERS_BYTES_MAX, text_bytes, timers_bytes};
@@ -342,12 +343,6 @@ pub(super) fn tested<const N: usize>(
     test.call(columns.map(ident).to_vec())
 }
 
-/// Compiles an expression over columns of files.
-fn physical(expr: &Expr, schema: &SchemaRef) -> Result<Arc<dyn PhysicalExpr>, DataFusionError> {
-    let columns = DFSchema::try_from(Arc::clone(schema))?;
-    create_physical_expr(expr, &columns, &Default::default(), &Default::default())
-}
-
 /// Reads the rows of a table that satisfy conditions on columns of files.
 pub(super) fn reader(
     at: &RequestsAt,
@@ -386,7 +381,7 @@ fn timers_of(
         let mut reader = reader(&memory, TIMER, [ident(OF_REQUEST).in_list(ids, false)]);
         let read = each_row(&mut reader, |batch, row| {
             let of = int(batch, OF_REQUEST, row).cast_unsigned();
-            in_memory.entry(of).or_default().push(timer(batch, row));
+            in_memory.entry(of).or_default().push(detail(batch, row));
         });
         lacking.extend(read.err().map(|error| error.to_string()));
     }
@@ -403,7 +398,7 @@ fn timers_of(
         let mut of_request = known.unwrap_or_else(|| {
             let mut found = Vec::new();
             let read = of_request(&disk, TIMER, name, |batch, row| {
-                found.push(timer(batch, row));
+                found.push(detail(batch, row));
             });
             lacking.extend(read.err().map(|error| error.to_string()));
             found
@@ -415,17 +410,28 @@ fn timers_of(
     timers
 }
 
-pub(super) fn timer(batch: &RecordBatch, row: usize) -> TimerDetail {
+/// The timer of a row, with these tags.
+pub(super) fn timer<T>(batch: &RecordBatch, row: usize, tags: T) -> Timer<T> {
     let number = |name| int(batch, name, row).cast_unsigned();
-    let tags = serde_json::from_str(text(batch, TAGS, row));
-    TimerDetail {
+    Timer {
         id: number(ID),
         hit_count: number("hit_count") as u32,
         value_us: number("value_us"),
         ru_utime_us: number("ru_utime_us"),
         ru_stime_us: number("ru_stime_us"),
-        tags: tags.map(|Pairs(pairs)| pairs).unwrap_or_default(),
+        tags,
     }
+}
+
+/// A timer with its tags.
+fn detail(batch: &RecordBatch, row: usize) -> TimerDetail {
+    timer(batch, row, pairs(text(batch, TAGS, row)))
+}
+
+/// The tags of a timer.
+pub(super) fn pairs(json: &str) -> Vec<(String, String)> {
+    let pairs = serde_json::from_str(json);
+    pairs.map(|Pairs(pairs)| pairs).unwrap_or_default()
 }
 
 /// Calls `each` for the rows of a table that belong to a request.
@@ -484,7 +490,7 @@ pub(super) fn text<'b>(batch: &'b RecordBatch, name: &str, row: usize) -> &'b st
 }
 
 /// A JSON object in order: a name may occur twice.
-pub(super) struct Pairs(pub(super) Vec<(String, String)>);
+struct Pairs(Vec<(String, String)>);
 
 impl<'de> Deserialize<'de> for Pairs {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {

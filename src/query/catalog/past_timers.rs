@@ -16,15 +16,15 @@ use datafusion::prelude::{ident, lit};
 use super::Catalog;
 use super::past_requests::first::{First, Key, Order, SEARCH_MAX};
 use super::past_requests::{
-    ID, OF_REQUEST, Pairs, RECEIVED, RUN, SAMPLED, TAGS, TAGS_EXACT, clipped, first_tag, int,
-    is_sample, reader, tested, text, timer,
+    OF_REQUEST, RECEIVED, RUN, SAMPLED, TAGS, TAGS_EXACT, clipped, first_tag, int, is_sample,
+    pairs, reader, tested, text, timer,
 };
 use crate::history::requests::TIMER;
 use crate::history::requests::read::RequestsAt;
 use crate::query::error::QueryError;
 use crate::query::question::RequestQuestion;
 use crate::query::read_model::{Scanned, TimerGroups, TimerSearch};
-use crate::query::timer_groups::{Numbers, ONE, Of, TimerSums};
+use crate::query::timer_groups::{ONE, Of, TimerSums};
 use crate::report::definition::{Field, KeySource};
 
 /// Bytes of texts of a request that take no more than a timer.
@@ -188,9 +188,8 @@ fn add_timers(
             let place = match places.get(tags) {
                 Some(place) => *place,
                 None => {
-                    let pairs = serde_json::from_str(tags);
-                    let pairs = pairs.map(|Pairs(pairs)| pairs).unwrap_or_default();
-                    let texts = pairs.iter().map(|(name, value)| (&**name, &**value));
+                    let named = pairs(tags);
+                    let texts = named.iter().map(|(name, value)| (&**name, &**value));
                     let place = sums.place(texts, |at| origin.keys[at].clone());
                     places.insert(tags.to_owned(), place);
                     remembered += 1;
@@ -199,22 +198,14 @@ fn add_timers(
             };
             let Some(place) = place else { continue };
             let weight = weights.map_or(1.0, |weights| weights.value(row));
-            let number = |column| int(&batch, column, row).cast_unsigned();
             let of = Of {
-                received: number(RECEIVED) as u32,
+                received: int(&batch, RECEIVED, row) as u32,
                 run: Some(name.0.cast_unsigned()),
                 id: name.1.cast_unsigned(),
                 parts: (weight * stands_for * ONE as f64).round() as u64,
             };
-            let numbers = Numbers {
-                id: number(ID),
-                hits: number("hit_count").max(1),
-                value_us: number("value_us"),
-                ru_utime_us: number("ru_utime_us"),
-                ru_stime_us: number("ru_stime_us"),
-            };
-            sums.add(place, of, numbers, || {
-                (origin.script_name.clone(), timer(&batch, row))
+            sums.add(place, of, timer(&batch, row, tags), |timer| {
+                (origin.script_name.clone(), timer.map_tags(pairs))
             });
         }
     }

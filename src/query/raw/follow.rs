@@ -9,8 +9,8 @@
 //! the youngest. The matching rows it skips are counted, in the same short holds and for at most
 //! [`COUNTED_MAX`] rows; rows that are older, or have left the pool, count as if they matched.
 
-use super::{CHUNK, Matcher, Matches, RawReader, Shown, answering, show, text_bytes, timers};
-use crate::query::read_model::{FollowStep, Followed, RequestSearch, TimerDetail};
+use super::{CHUNK, Look, Matches, RawReader, answering};
+use crate::query::read_model::{FollowStep, Followed, RequestSearch};
 
 /// Rows copied under one hold of the lock, which takes some hundred microseconds.
 const SHOWN: usize = 128;
@@ -37,16 +37,35 @@ impl RawReader {
             after: step.after_id,
             last: 0,
             missed: 0,
-            name_bytes: 0,
             found: Matches::default(),
         };
         self.catch_up(search, step.sample, &mut walk);
-        let end = walk.after.saturating_add(LOOKED_MAX);
-        while walk.after < walk.last.min(end) && walk.has_room(&step) {
-            if !self.look(search, &step, end, &mut walk) {
-                break;
+        let ids = walk.after + 1..=walk.after.saturating_add(LOOKED_MAX);
+        self.walk(search, ids, CHUNK, |matcher, id| {
+            let pool = matcher.pool;
+            walk.last = pool.requests.next_id() - 1;
+            if id > walk.last || !walk.has_room(&step) {
+                return Look::Stop;
             }
-        }
+            if id < pool.requests.oldest_id() {
+                // Missed rows precede the rows of a step; once the step has rows, they wait for the
+                // next one.
+                if !walk.found.rows.is_empty() {
+                    return Look::Stop;
+                }
+                walk.jump(id);
+                return Look::On;
+            }
+            walk.after = id;
+            let Some(row) = matcher.find(id) else {
+                return Look::On;
+            };
+            walk.found.take(pool, id, &row, step.timers);
+            match walk.found.rows.len() % SHOWN {
+                0 => Look::Release,
+                _ => Look::On,
+            }
+        });
         if step.sample {
             walk.after = walk.last;
             walk.missed = 0;
@@ -77,54 +96,13 @@ impl RawReader {
         }
         let counted = (oldest - 1).max(to.saturating_sub(COUNTED_MAX));
         walk.jump(counted.clamp(walk.after, to));
-        while walk.after < to {
-            self.count(search, to, walk);
-        }
-    }
-
-    /// Counts the matches in one chunk of the skipped rows.
-    fn count(&self, search: &RequestSearch, to: u64, walk: &mut Walk) {
-        let live = answering(&self.live);
-        let pool = &live.pool;
-        let mut matcher = Matcher::new(pool, search);
-        let stop = to.min(walk.after + CHUNK);
-        while walk.after < stop {
-            walk.after += 1;
-            let row = pool.requests.get(walk.after);
+        let skipped = walk.after + 1..=to;
+        walk.after = to;
+        self.walk(search, skipped, CHUNK, |matcher, id| {
+            let row = matcher.pool.requests.get(id);
             walk.missed += u64::from(row.is_none_or(|row| matcher.matches(&row)));
-        }
-    }
-
-    /// Examines one chunk and copies the rows that match; returns false when the rest is for
-    /// another step.
-    fn look(&self, search: &RequestSearch, step: &FollowStep, end: u64, walk: &mut Walk) -> bool {
-        let live = answering(&self.live);
-        let pool = &live.pool;
-        walk.last = pool.requests.next_id() - 1;
-        let gone = pool.requests.oldest_id() - 1;
-        if walk.after < gone {
-            // Missed rows precede the rows of a step; once the step has rows, they wait for the
-            // next one.
-            if !walk.found.rows.is_empty() {
-                return false;
-            }
-            walk.jump(gone);
-        }
-        let mut matcher = Matcher::new(pool, search);
-        let stop = walk.last.min(end).min(walk.after + CHUNK);
-        let full = walk.found.rows.len() + SHOWN;
-        while walk.after < stop && walk.found.rows.len() < full && walk.has_room(step) {
-            walk.after += 1;
-            let Some(row) = pool.requests.get(walk.after) else {
-                continue;
-            };
-            if !matcher.matches(&row) {
-                continue;
-            }
-            let timers = step.timers.then(|| timers(pool, &row));
-            walk.take(show(pool, walk.after, &row), timers);
-        }
-        true
+            Look::On
+        });
     }
 }
 
@@ -135,8 +113,6 @@ struct Walk {
     /// The youngest id.
     last: u64,
     missed: u64,
-    /// Bytes of the texts in `found`, without timers.
-    name_bytes: usize,
     found: Matches,
 }
 
@@ -149,11 +125,6 @@ impl Walk {
 
     fn has_room(&self, step: &FollowStep) -> bool {
         self.found.rows.len() < step.rows_max
-            && self.name_bytes + self.found.timer_bytes < step.bytes_max
-    }
-
-    fn take(&mut self, row: Shown, timers: Option<Vec<TimerDetail>>) {
-        self.name_bytes += row.iter().map(text_bytes).sum::<usize>();
-        self.found.take(row, timers);
+            && self.found.text_bytes + self.found.timer_bytes < step.bytes_max
     }
 }

@@ -4,7 +4,7 @@
 //! down, [`CHUNK`] rows under one hold of the lock, and ends after as many rows as the caller
 //! allows. It keeps only the few rows to be shown, written out.
 
-use super::{CHUNK, RawReader, Slowest, answering, show, walk_down};
+use super::{CHUNK, Look, RawReader, Slowest, show};
 use crate::input::record::micros;
 use crate::query::read_model::{RequestPage, RequestSearch, Scanned};
 
@@ -18,22 +18,22 @@ impl RawReader {
     ) {
         let mut scanned = Scanned::default();
         let mut slowest = Slowest::new(search.limit);
-        let mut before = u64::MAX;
-        let mut more = search.limit > 0;
-        while more && scanned.requests < scanned_max as u64 {
-            let left = (scanned_max as u64 - scanned.requests).min(CHUNK);
-            let pool = &answering(&self.live).pool;
-            more = walk_down(pool, search, &mut before, left, |matcher, id, row| {
-                scanned.requests += 1;
-                scanned.oldest = row.timestamp;
-                let time = micros(row.request_time);
-                if slowest.takes(&time) && matcher.matches(&row) {
-                    slowest.put(time, show(pool, id, &row));
-                }
-                true
-            });
-        }
-        scanned.all = !more;
+        let mut ids = self.ids().rev();
+        let newest = ids.by_ref().take(scanned_max);
+        self.walk(search, newest, CHUNK, |matcher, id| {
+            let pool = matcher.pool;
+            let Some(row) = pool.requests.get(id) else {
+                return Look::On;
+            };
+            scanned.requests += 1;
+            scanned.oldest = row.timestamp;
+            let time = micros(row.request_time);
+            if slowest.takes(&time) && matcher.matches(&row) {
+                slowest.put(time, show(pool, id, &row));
+            }
+            Look::On
+        });
+        scanned.all = ids.next().is_none();
         page.scanned = Some(scanned);
         page.table = self.table(slowest.finish());
     }

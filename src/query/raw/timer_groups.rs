@@ -10,13 +10,14 @@ use std::ops::Range;
 
 use ahash::AHashMap;
 
-use super::{CHUNK, Matcher, RawReader, answering, timer_detail};
-use crate::input::record::micros;
+use super::{CHUNK, Look, Matcher, RawReader, answering};
 use crate::pool::Pool;
 use crate::pool::requests::RequestRow;
+use crate::pool::resolved::PoolTags;
+use crate::pool::rows::first_from;
 use crate::pool::strings::NONE;
 use crate::query::read_model::{RequestSearch, TimerGroups, TimerSearch};
-use crate::query::timer_groups::{Numbers, ONE, Of, TimerSums};
+use crate::query::timer_groups::{ONE, Of, TimerSums};
 use crate::report::definition::{Field, KeySource};
 use crate::report::field_word;
 
@@ -55,7 +56,7 @@ impl RawReader {
         let all = ids.end - ids.start;
         let first = Sample::of(all, search.scanned_max);
         let mut timers = 0;
-        self.walk(ids.clone(), &search.requests, first, |_, _, row| {
+        self.sampled(ids.clone(), &search.requests, first, |_, _, row| {
             timers += u64::from(row.timers);
             0
         });
@@ -73,8 +74,9 @@ impl RawReader {
         // Numbers may have been reused after the lock was released.
         let mut known: AHashMap<(u32, u32, u32), Option<usize>> = AHashMap::new();
         let mut hold = 0;
-        let looked_at = self.walk(ids, &search.requests, sample, |(pool, this), id, row| {
-            if std::mem::replace(&mut hold, this) != this {
+        let looked_at = self.sampled(ids, &search.requests, sample, |matcher, id, row| {
+            let pool = matcher.pool;
+            if std::mem::replace(&mut hold, matcher.hold) != matcher.hold {
                 known.clear();
             }
             let of = Of {
@@ -83,24 +85,17 @@ impl RawReader {
                 id,
                 parts: ONE << sample.shift,
             };
-            for (id, timer) in pool.timers_of(&row) {
+            for timer in pool.resolve_timers(row) {
                 sums.timers_scanned += 1;
-                let asked = (row.origin, row.request_tags, timer.tags);
+                let asked = (row.origin, row.request_tags, timer.tags.set);
                 let place = known.entry(asked);
-                let place = *place.or_insert_with(|| place_of(sums, pool, &row, timer.tags));
+                let place = *place.or_insert_with(|| place_of(sums, pool, row, timer.tags));
                 let Some(at) = place else {
                     continue;
                 };
-                let numbers = Numbers {
-                    id,
-                    hits: u64::from(timer.hit_count.max(1)),
-                    value_us: micros(timer.value),
-                    ru_utime_us: micros(timer.ru_utime),
-                    ru_stime_us: micros(timer.ru_stime),
-                };
-                sums.add(at, of, numbers, || {
-                    let script = shown_field(pool, &row, Field::ScriptName);
-                    (script, timer_detail(pool, id, &timer))
+                sums.add(at, of, timer, |timer| {
+                    let script = shown_field(pool, row, Field::ScriptName);
+                    (script, timer.map_tags(PoolTags::to_vec))
                 });
             }
             u64::from(row.timers)
@@ -108,43 +103,34 @@ impl RawReader {
         (sums.scanned.requests, sums.scanned.oldest) = looked_at;
     }
 
-    /// Passes the matching requests of a sample to `look`, newest first, with the number of the
-    /// hold of the lock; `look` returns the number of timers it examined. Returns the number of
-    /// requests in the sample, and when the oldest of them was received.
-    fn walk(
+    /// Passes the matching requests of a sample to `look`, newest first; `look` returns the number
+    /// of timers it examined. Returns the number of requests in the sample, and when the oldest of
+    /// them was received.
+    fn sampled(
         &self,
         ids: Range<u64>,
         search: &RequestSearch,
         sample: Sample,
-        mut look: impl FnMut((&Pool, u64), u64, RequestRow) -> u64,
+        mut look: impl FnMut(&mut Matcher<'_>, u64, &RequestRow) -> u64,
     ) -> (u64, u32) {
-        let (mut requests, mut oldest) = (0, 0);
-        let mut before = ids.end;
-        let mut hold = 0;
-        while before > ids.start {
-            hold += 1;
-            let live = answering(&self.live);
-            let pool = &live.pool;
-            let mut matcher = Matcher::new(pool, search);
-            let oldest_id = pool.requests.oldest_id().max(ids.start);
-            let stop = before
-                .saturating_sub(CHUNK << sample.shift.min(4))
-                .max(oldest_id);
-            let mut timers = 0;
-            while before > stop && timers < CHUNK_TIMERS {
-                before -= 1;
-                let row = sample.has(before).then(|| pool.requests.get(before));
-                let Some(row) = row.flatten() else { continue };
-                requests += 1;
-                oldest = row.timestamp;
-                if matcher.matches(&row) {
-                    timers += look((pool, hold), before, row);
-                }
+        let (mut requests, mut oldest, mut timers) = (0, 0, 0);
+        let most = CHUNK << sample.shift.min(4);
+        self.walk(search, ids.rev(), most, |matcher, id| {
+            let row = sample.has(id).then(|| matcher.pool.requests.get(id));
+            let Some(row) = row.flatten() else {
+                return Look::On;
+            };
+            requests += 1;
+            oldest = row.timestamp;
+            if matcher.matches(&row) {
+                timers += look(matcher, id, &row);
             }
-            if before <= oldest_id {
-                break;
+            if timers < CHUNK_TIMERS {
+                return Look::On;
             }
-        }
+            timers = 0;
+            Look::Release
+        });
         (requests, oldest)
     }
 }
@@ -154,43 +140,30 @@ fn ids_of(pool: &Pool, search: &RequestSearch) -> Range<u64> {
     let requests = &pool.requests;
     let held = requests.oldest_id()..requests.next_id();
     let first = |is_before: &dyn Fn(u64) -> bool| {
-        let (mut low, mut high) = (held.start, held.end);
-        while low < high {
-            let middle = low + (high - low) / 2;
-            match requests
-                .timestamp(middle)
-                .is_some_and(|at| is_before(at.into()))
-            {
-                true => low = middle + 1,
-                false => high = middle,
-            }
-        }
-        low
+        let is_before = |id| Some(is_before(requests.timestamp(id)?.into()));
+        first_from(held.clone(), is_before).unwrap_or(held.end)
     };
-    let start = search
-        .since
-        .map_or(held.start, |since| first(&|at| at < since));
-    let end = search
-        .until
-        .map_or(held.end, |until| first(&|at| at <= until));
-    start..end.max(start)
+    let since = search.since.map(|since| first(&|at| at < since));
+    let until = search.until.map(|until| first(&|at| at <= until));
+    let start = since.unwrap_or(held.start);
+    start..until.unwrap_or(held.end).max(start)
 }
 
 /// Returns the row for timers with these tags in a request like this; `None` when they are not
 /// wanted.
-fn place_of(sums: &mut TimerSums<'_>, pool: &Pool, row: &RequestRow, set: u32) -> Option<usize> {
-    let texts = |set| {
-        let text = |string| pool.strings.text(string);
-        let pairs = pool.tag_sets.pairs(set);
-        pairs.map(move |(name, value)| (text(name), text(value)))
-    };
+fn place_of(
+    sums: &mut TimerSums<'_>,
+    pool: &Pool,
+    row: &RequestRow,
+    tags: PoolTags<'_>,
+) -> Option<usize> {
     let by = &sums.search.by;
-    sums.place(texts(set), |at| match &by[at] {
+    sums.place(tags.pairs(), |at| match &by[at] {
         KeySource::Field(field) | KeySource::TimerTagOrField(_, field) => {
             Some(shown_field(pool, row, *field))
         }
         KeySource::RequestTag(name) => {
-            let mut tags = texts(row.request_tags);
+            let mut tags = pool.tags(row.request_tags).pairs();
             let (_, value) = tags.find(|(tag, _)| tag == name)?;
             Some(value.to_owned())
         }

@@ -9,9 +9,10 @@ mod table;
 use std::sync::Arc;
 
 pub(super) use self::report::columns;
+use self::table::Samples;
 use super::error::QueryError;
 use super::read_model::{FollowStep, Followed, SampleQuestion};
-use super::table::Table;
+use super::table::{Computed, Table};
 use crate::profile::Profile;
 use crate::profile::definition::{SampleKey, SampleReport, Wanted};
 use crate::profile::report::{SampleMetric, Step, fill_steps, is_wanted};
@@ -30,9 +31,13 @@ pub(super) fn samples(
     columns: Vec<Column>,
 ) -> Result<Box<dyn Table>, QueryError> {
     let (unix_us, snapshot) = (profile.unix_us(), profile.snapshot().ok_or_else(busy)?);
-    Ok(Box::new(table::SampleTable::new(
-        columns, snapshot, unix_us,
-    )))
+    let samples = Samples::new(snapshot, unix_us);
+    Ok(Box::new(Computed {
+        columns,
+        len: samples.len(),
+        source: samples,
+        value: Samples::value,
+    }))
 }
 
 /// Returns the next samples after one, oldest first, as rows of table `sample`.
@@ -68,9 +73,14 @@ pub(super) fn follow(
     if step.sample {
         after_id = after_id.max(last);
     }
-    let table = table::SampleTable::new(columns, snapshot, profile.unix_us());
+    let samples = Samples::new(snapshot, profile.unix_us());
     Followed {
-        table: Box::new(table::Chosen { all: table, rows }),
+        table: Box::new(Computed {
+            columns,
+            len: rows.len(),
+            source: (samples, rows),
+            value: |(all, rows), row, column| all.value(rows[row], column),
+        }),
         timers: Vec::new(),
         after_id,
         missed: first.saturating_sub(step.after_id + 1),
@@ -87,8 +97,7 @@ pub(super) fn requests(
     columns: Vec<Column>,
 ) -> Result<Box<dyn Table>, QueryError> {
     let recent = profile.recent(None).ok_or_else(busy)?;
-    let table = report::RequestTable::new(columns, recent, profile.unix_us());
-    Ok(Box::new(table))
+    Ok(report::requests(columns, recent, profile.unix_us()))
 }
 
 /// Returns a report over samples, and the seconds that its samples span.
@@ -100,9 +109,9 @@ pub(super) fn report(
     report: &SampleReport,
 ) -> Result<(Box<dyn Table>, u64), QueryError> {
     let recent = profile.recent(Some(report.window)).ok_or_else(busy)?;
-    let table = report::SampleReportTable::new(report, recent.report(report));
+    let table = report::table(report, recent.report(report));
     let covered = recent.covered().min(report.window).as_secs().max(1);
-    Ok((Box::new(table), covered))
+    Ok((table, covered))
 }
 
 /// Returns metrics of a row of a report over samples, up to the last complete second.

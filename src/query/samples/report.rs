@@ -6,9 +6,9 @@ use std::sync::Arc;
 use super::table::{int, optional, seconds};
 use crate::input::stat::line::UNITS;
 use crate::profile::definition::SampleReport;
-use crate::profile::recent::Recent;
+use crate::profile::recent::{Recent, Sampled};
 use crate::profile::report::{KeyValue, SampleRows};
-use crate::query::table::Table;
+use crate::query::table::{Computed, Table};
 use crate::value::{Column, ColumnType, Unit, Value};
 
 /// The measures of a row, after its keys.
@@ -34,103 +34,71 @@ pub(in crate::query) fn columns(report: &SampleReport) -> Vec<Column> {
 }
 
 /// A report over samples.
-pub(super) struct SampleReportTable {
-    columns: Vec<Column>,
-    groups: Arc<SampleRows>,
+pub(super) fn table(report: &SampleReport, groups: Arc<SampleRows>) -> Box<dyn Table> {
+    Box::new(Computed {
+        columns: columns(report),
+        len: groups.rows.len(),
+        source: groups,
+        value: |groups, row, column| value(groups, row, column),
+    })
 }
 
-impl SampleReportTable {
-    pub(super) fn new(report: &SampleReport, groups: Arc<SampleRows>) -> Self {
-        let columns = columns(report);
-        Self { columns, groups }
-    }
-}
-
-impl Table for SampleReportTable {
-    fn columns(&self) -> &[Column] {
-        &self.columns
-    }
-
-    fn len(&self) -> usize {
-        self.groups.rows.len()
-    }
-
-    fn value(&self, row: usize, column: usize) -> Value<'_> {
-        let row = &self.groups.rows[row];
-        let Some(measure) = column.checked_sub(row.keys.len()) else {
-            return match &row.keys[column] {
-                KeyValue::Absent => Value::Null,
-                KeyValue::Number(number) => Value::Int(*number),
-                KeyValue::Text(text) => Value::Text(text.as_ref().into()),
-            };
+fn value(groups: &SampleRows, row: usize, column: usize) -> Value<'_> {
+    let row = &groups.rows[row];
+    let Some(measure) = column.checked_sub(row.keys.len()) else {
+        return match &row.keys[column] {
+            KeyValue::Absent => Value::Null,
+            KeyValue::Number(number) => Value::Int(*number),
+            KeyValue::Text(text) => Value::Text(text.as_ref().into()),
         };
-        let busy = row.busy();
-        match measure {
-            0 => int(row.samples),
-            // Idle samples have no part in the time spent.
-            1 | 2 if busy == 0 => Value::Null,
-            1 => Value::Float(100.0 * busy as f64 / self.groups.busy.max(1) as f64),
-            2 => Value::Float(row.seconds),
-            3 => row.memory_mean().map_or(Value::Null, Value::Float),
-            4 => int(row.memory_max),
-            _ => Value::Int(row.memory_growth),
-        }
+    };
+    let busy = row.busy();
+    match measure {
+        0 => int(row.samples),
+        // Idle samples have no part in the time spent.
+        1 | 2 if busy == 0 => Value::Null,
+        1 => Value::Float(100.0 * busy as f64 / groups.busy.max(1) as f64),
+        2 => Value::Float(row.seconds),
+        3 => row.memory_mean().map_or(Value::Null, Value::Float),
+        4 => int(row.memory_max),
+        _ => Value::Int(row.memory_growth),
     }
 }
 
-/// Table `stat_request`.
-pub(super) struct RequestTable {
-    columns: Vec<Column>,
-    recent: Arc<Recent>,
-    unix_us: i64,
+/// Table `stat_request`, with these columns.
+pub(super) fn requests(columns: Vec<Column>, recent: Arc<Recent>, unix_us: i64) -> Box<dyn Table> {
+    Box::new(Computed {
+        columns,
+        len: recent.requests.len(),
+        source: (recent, unix_us),
+        value: |(recent, unix_us), row, column| of_request(&recent.requests[row], *unix_us, column),
+    })
 }
 
-impl RequestTable {
-    pub(super) const fn new(columns: Vec<Column>, recent: Arc<Recent>, unix_us: i64) -> Self {
-        Self {
-            columns,
-            recent,
-            unix_us,
-        }
-    }
-}
-
-impl Table for RequestTable {
-    fn columns(&self) -> &[Column] {
-        &self.columns
-    }
-
-    fn len(&self) -> usize {
-        self.recent.requests.len()
-    }
-
-    fn value(&self, row: usize, column: usize) -> Value<'_> {
-        let row = &self.recent.requests[row];
-        let request = &*row.request;
-        let time =
-            |elapsed: u64| Value::Float((request.run.time_us(elapsed) + self.unix_us) as f64 / 1e6);
-        let first_memory = row.memory.first().map_or(0, |(_, used)| *used);
-        match column {
-            0 => optional(Some(&request.run.host)),
-            1 => int(request.run.number),
-            2 => Value::Int(request.pid),
-            3 => seconds(request.elapsed),
-            4 => optional(request.script.as_deref()),
-            5 => optional(request.method.as_deref()),
-            6 => optional(request.uri.as_deref()),
-            7 => optional(request.uri_sent.as_deref()),
-            8 => optional(Some(if row.ended { "ended" } else { "running" })),
-            9 => time(row.first),
-            10 => time(row.last),
-            11 => seconds(row.last - row.first),
-            12 => seconds(row.sampled),
-            13 => int(row.samples),
-            14 => int(row.idle),
-            15 => int(first_memory),
-            16 => int(row.memory.last().map_or(0, |(_, used)| *used)),
-            17 => int(row.memory_max),
-            _ => Value::Text(curve(&row.memory, row.first).into()),
-        }
+fn of_request(row: &Sampled, unix_us: i64, column: usize) -> Value<'_> {
+    let request = &*row.request;
+    let time = |elapsed: u64| Value::Float((request.run.time_us(elapsed) + unix_us) as f64 / 1e6);
+    let first_memory = row.memory.first().map_or(0, |(_, used)| *used);
+    match column {
+        0 => optional(Some(&request.run.host)),
+        1 => int(request.run.number),
+        2 => Value::Int(request.pid),
+        3 => seconds(request.elapsed),
+        4 => optional(request.script.as_deref()),
+        5 => optional(request.method.as_deref()),
+        6 => optional(request.uri.as_deref()),
+        7 => optional(request.uri_sent.as_deref()),
+        8 => optional(Some(if row.ended { "ended" } else { "running" })),
+        9 => time(row.first),
+        10 => time(row.last),
+        11 => seconds(row.last - row.first),
+        12 => seconds(row.sampled),
+        13 => int(row.samples),
+        14 => int(row.idle),
+        15 => int(first_memory),
+        16 => int(row.memory.last().map_or(0, |(_, used)| *used)),
+        17 => int(row.memory_max),
+        _ => Value::Text(curve(&row.memory, row.first).into()),
     }
 }
 

@@ -5,12 +5,10 @@ use std::sync::Arc;
 
 use crate::input::stat::line::UNITS;
 use crate::profile::{Frame, Segment, Snapshot};
-use crate::query::table::Table;
-use crate::value::{Column, Value};
+use crate::value::Value;
 
 /// Samples as rows.
-pub(super) struct SampleTable {
-    columns: Vec<Column>,
+pub(super) struct Samples {
     /// Newest first.
     segments: Vec<Arc<Segment>>,
     /// The number of samples up to the end of each segment.
@@ -19,8 +17,8 @@ pub(super) struct SampleTable {
     unix_us: i64,
 }
 
-impl SampleTable {
-    pub(super) fn new(columns: Vec<Column>, snapshot: Snapshot, unix_us: i64) -> Self {
+impl Samples {
+    pub(super) fn new(snapshot: Snapshot, unix_us: i64) -> Self {
         let mut segments = snapshot.segments;
         segments.reverse();
         let mut all = 0;
@@ -29,59 +27,18 @@ impl SampleTable {
             all
         });
         Self {
-            columns,
             ends: ends.collect(),
             segments,
             unix_us,
         }
     }
-}
 
-/// A selection of the samples, in its own order.
-pub(super) struct Chosen {
-    pub(super) all: SampleTable,
-    pub(super) rows: Vec<usize>,
-}
-
-impl Table for Chosen {
-    fn columns(&self) -> &[Column] {
-        &self.all.columns
-    }
-
-    fn len(&self) -> usize {
-        self.rows.len()
-    }
-
-    fn value(&self, row: usize, column: usize) -> Value<'_> {
-        self.all.value(self.rows[row], column)
-    }
-}
-
-/// Converts a time of the extension to seconds.
-pub(super) fn seconds(elapsed: u64) -> Value<'static> {
-    Value::Float(elapsed as f64 / UNITS as f64)
-}
-
-/// Returns a text, or NULL if it is absent.
-pub(super) fn optional(text: Option<&str>) -> Value<'_> {
-    text.map_or(Value::Null, |text| Value::Text(Cow::Borrowed(text)))
-}
-
-/// Returns a count as a value.
-pub(super) fn int(number: impl TryInto<i64>) -> Value<'static> {
-    number.try_into().map_or(Value::Null, Value::Int)
-}
-
-impl Table for SampleTable {
-    fn columns(&self) -> &[Column] {
-        &self.columns
-    }
-
-    fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.ends.last().copied().unwrap_or(0)
     }
 
-    fn value(&self, row: usize, column: usize) -> Value<'_> {
+    /// Returns a value of table `sample`.
+    pub(super) fn value(&self, row: usize, column: usize) -> Value<'_> {
         let at = self.ends.partition_point(|end| *end <= row);
         let segment = &*self.segments[at];
         let place = self.ends[at] - row - 1;
@@ -115,6 +72,21 @@ impl Table for SampleTable {
             _ => member(caller, column - 22),
         }
     }
+}
+
+/// Converts a time of the extension to seconds.
+pub(super) fn seconds(elapsed: u64) -> Value<'static> {
+    Value::Float(elapsed as f64 / UNITS as f64)
+}
+
+/// Returns a text, or NULL if it is absent.
+pub(super) fn optional(text: Option<&str>) -> Value<'_> {
+    text.map_or(Value::Null, |text| Value::Text(Cow::Borrowed(text)))
+}
+
+/// Returns a count as a value.
+pub(super) fn int(number: impl TryInto<i64>) -> Value<'static> {
+    number.try_into().map_or(Value::Null, Value::Int)
 }
 
 /// Returns the file, scope or function of a frame.

@@ -15,9 +15,9 @@ use crate::input::squid::activity::{Activity, Measure, Measures};
 use crate::pool::Pool;
 use crate::pool::dimensions::Origin;
 use crate::pool::requests::RequestSlices;
+use crate::pool::resolved::tags_text;
 use crate::pool::strings::NONE;
 use crate::pool::timers::TimerSlices;
-use crate::query::raw::tags_text;
 
 /// Reads one column.
 pub(super) type Read = fn(&mut Piece<'_>) -> Values;
@@ -201,7 +201,8 @@ impl<'a> Piece<'a> {
         let (pool, sets) = (self.pool, self.requests.map(|it| it.request_tags));
         Values::Texts(gather(self.rows, sets, |set| {
             let number = 2 + 2 * set as usize;
-            self.texts.place(number, || Some(tags_text(pool, set)))
+            self.texts
+                .place(number, || Some(tags_text(pool.tags(set).pairs())))
         }))
     }
 

@@ -8,21 +8,18 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use datafusion::arrow::array::{Array as _, ArrayRef, AsArray};
-use datafusion::arrow::buffer::BooleanBuffer;
-use datafusion::arrow::datatypes::{DataType, Schema, SchemaRef};
-use datafusion::arrow::record_batch::{RecordBatch, RecordBatchOptions};
-use datafusion::common::tree_node::{Transformed, TransformedResult as _, TreeNode as _};
-use datafusion::common::{DFSchema, Result, ScalarValue};
-use datafusion::logical_expr::expr_rewriter::unnormalize_col;
+use datafusion::arrow::array::{Array as _, ArrayRef};
+use datafusion::arrow::datatypes::Schema;
+use datafusion::common::tree_node::TreeNode as _;
+use datafusion::common::{Result, ScalarValue};
 use datafusion::logical_expr::{Expr, Operator};
+use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::{BinaryExpr, Column, InListExpr, Literal};
-use datafusion::physical_expr::utils::collect_columns;
-use datafusion::physical_expr::{PhysicalExpr, create_physical_expr};
 
 use super::columns::Values;
 use super::ranges::Ranges;
 use super::texts::Texts;
+use crate::history::requests::condition::Condition;
 
 /// Whether an expression depends on the columns of one row only.
 pub(super) fn is_testable(expr: &Expr) -> bool {
@@ -39,32 +36,6 @@ pub(super) fn is_testable(expr: &Expr) -> bool {
         ))
     });
     matches!(foreign, Ok(false)) && !expr.is_volatile()
-}
-
-/// Converts an expression of the statement to one over the columns of a table.
-///
-/// # Errors
-/// Fails if it refers to anything else.
-pub(super) fn physical(expr: &Expr, schema: &SchemaRef) -> Result<Arc<dyn PhysicalExpr>> {
-    let schema = DFSchema::try_from(Arc::clone(schema))?;
-    let expr = unnormalize_col(expr.clone());
-    create_physical_expr(&expr, &schema, &Default::default(), &Default::default())
-}
-
-/// Renumbers the columns of an expression.
-pub(super) fn with_columns(
-    expr: Arc<dyn PhysicalExpr>,
-    number: impl Fn(usize) -> usize,
-) -> Result<Arc<dyn PhysicalExpr>> {
-    let moved = expr.transform(|inner| {
-        let column = inner.downcast_ref::<Column>();
-        let moved = column.map(|of| Column::new(of.name(), number(of.index())));
-        Ok(match moved {
-            Some(column) => Transformed::yes(Arc::new(column) as Arc<dyn PhysicalExpr>),
-            None => Transformed::no(inner),
-        })
-    });
-    moved.data()
 }
 
 /// The column of a simple expression, and the integers for which it is true; `None` if it is not
@@ -113,19 +84,8 @@ pub(super) fn ranges(expr: &Arc<dyn PhysicalExpr>) -> Option<(usize, Ranges)> {
 pub(super) struct Filter {
     /// The table's columns that they read.
     pub(super) columns: Vec<usize>,
-    tests: Vec<Test>,
-}
-
-#[derive(Debug)]
-struct Test {
-    /// The filter's columns that it reads.
-    columns: Vec<usize>,
-    /// The schema of these columns.
-    schema: SchemaRef,
-    /// The expression over these columns.
-    expr: Arc<dyn PhysicalExpr>,
-    /// For one text column: the result, by dictionary index.
-    passes: Option<Vec<bool>>,
+    /// Those of one text column with their results by dictionary index.
+    tests: Vec<(Condition, Option<Vec<bool>>)>,
 }
 
 impl Filter {
@@ -134,32 +94,17 @@ impl Filter {
     /// # Errors
     /// Fails if they refer to anything else.
     pub(super) fn new(table: &Schema, tests: &[Arc<dyn PhysicalExpr>]) -> Result<Self> {
-        let read = |test: &Arc<dyn PhysicalExpr>| {
-            let read = collect_columns(test);
-            read.iter().map(Column::index).collect::<BTreeSet<_>>()
-        };
-        let columns: Vec<usize> =
-            Vec::from_iter(tests.iter().flat_map(read).collect::<BTreeSet<_>>());
         let tests = tests.iter().map(|test| {
-            let own = Vec::from_iter(read(test));
-            let place = |columns: &[usize], at| columns.partition_point(|&column| column < at);
-            // A dictionary may contain NULL even if the column does not.
-            let fields = own
-                .iter()
-                .map(|&at| table.field(at).clone().with_nullable(true));
-            let schema = Schema::new(fields.collect::<Vec<_>>());
-            let types = schema.fields().iter().map(|field| field.data_type());
-            let of_text = types.eq([&DataType::Utf8View]);
-            Ok(Test {
-                columns: own.iter().map(|&at| place(&columns, at)).collect(),
-                expr: with_columns(Arc::clone(test), |at| place(&own, at))?,
-                schema: Arc::new(schema),
-                passes: of_text.then(Vec::new),
-            })
+            let test = Condition::new(table, test)?;
+            let of_text = test.columns.len() == 1 && test.has_texts();
+            Ok((test, of_text.then(Vec::new)))
         });
+        let tests = tests.collect::<Result<Vec<_>>>()?;
+        let columns = tests.iter().flat_map(|(test, _)| &test.columns);
+        let columns: BTreeSet<usize> = columns.copied().collect();
         Ok(Self {
-            tests: tests.collect::<Result<_>>()?,
-            columns,
+            columns: columns.into_iter().collect(),
+            tests,
         })
     }
 
@@ -171,14 +116,12 @@ impl Filter {
     /// Forgets results by dictionary index, after the dictionary was reset.
     pub(super) fn forget(&mut self) {
         let tests = self.tests.iter_mut();
-        tests
-            .filter_map(|test| test.passes.as_mut())
-            .for_each(Vec::clear);
+        tests.filter_map(|it| it.1.as_mut()).for_each(Vec::clear);
     }
 
     /// Approximate memory in bytes.
     pub(super) fn memory(&self) -> usize {
-        let passes = self.tests.iter().filter_map(|test| test.passes.as_ref());
+        let passes = self.tests.iter().filter_map(|it| it.1.as_ref());
         passes.map(Vec::len).sum()
     }
 
@@ -192,16 +135,15 @@ impl Filter {
         read: &[Values],
         texts: &mut Texts,
     ) -> Result<Vec<u32>> {
-        for test in &mut self.tests {
-            let columns = test.columns.iter().map(|&at| &read[at]);
-            let columns: Vec<&Values> = columns.collect();
-            if let (Some(passes), [Values::Texts(places)]) = (&mut test.passes, &columns[..]) {
+        for (test, passes) in &mut self.tests {
+            let place = |at: &usize| self.columns.partition_point(|column| column < at);
+            let columns: Vec<&Values> = test.columns.iter().map(|at| &read[place(at)]).collect();
+            if let (Some(passes), [Values::Texts(places)]) = (passes, &columns[..]) {
                 let list = texts.list()?;
                 let new = list.slice(passes.len(), list.len() - passes.len());
                 let count = new.len();
                 if count > 0 {
-                    let new = evaluate(&test.expr, &test.schema, vec![new], count)?;
-                    passes.extend(new.iter());
+                    passes.extend(test.passes(vec![new], count)?.values());
                 }
                 rows.retain(|&row| passes[places[row as usize] as usize]);
             } else if let Some(&last) = rows.last() {
@@ -211,27 +153,10 @@ impl Filter {
                 let count = arrays
                     .first()
                     .map_or(last as usize + 1, |array| array.len());
-                let passes = evaluate(&test.expr, &test.schema, arrays, count)?;
+                let passes = test.passes(arrays, count)?;
                 rows.retain(|&row| passes.value(row as usize));
             }
         }
         Ok(rows)
     }
-}
-
-/// Evaluates an expression to a mask of rows.
-fn evaluate(
-    expr: &Arc<dyn PhysicalExpr>,
-    schema: &SchemaRef,
-    columns: Vec<ArrayRef>,
-    rows: usize,
-) -> Result<BooleanBuffer> {
-    let options = RecordBatchOptions::new().with_row_count(Some(rows));
-    let batch = RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)?;
-    let passes = expr.evaluate(&batch)?.into_array(rows)?;
-    let passes = passes.as_boolean();
-    Ok(match passes.nulls() {
-        Some(known) => passes.values() & known.inner(),
-        None => passes.values().clone(),
-    })
 }

@@ -6,19 +6,7 @@
 use std::ops::Range;
 
 use crate::pool::Pool;
-
-/// The first of these ids for which `is_before` is false; the ids are sorted by it.
-pub(super) fn first_from(ids: Range<u64>, is_before: impl Fn(u64) -> Option<bool>) -> Option<u64> {
-    let Range { mut start, mut end } = ids;
-    while start < end {
-        let middle = start + (end - start) / 2;
-        match is_before(middle)? {
-            true => start = middle + 1,
-            false => end = middle,
-        }
-    }
-    Some(start)
-}
+use crate::pool::rows::first_from;
 
 /// The id of a held request's first timer.
 pub(super) fn first_timer(pool: &Pool, request: u64) -> Option<u64> {

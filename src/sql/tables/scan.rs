@@ -66,8 +66,7 @@ pub(super) struct Scan {
     pub(super) conditions: Arc<[Arc<dyn PhysicalExpr>]>,
     /// The selected row of a histogram.
     pub(super) index_value: Option<String>,
-    /// Dynamic filters of other nodes, over the columns shown; for a table of history, over the
-    /// table's columns.
+    /// Dynamic filters of other nodes, over the table's columns.
     pub(super) filters: Vec<Arc<dyn PhysicalExpr>>,
     /// Most rows wanted.
     pub(super) fetch: Option<usize>,
@@ -351,10 +350,7 @@ impl ExecutionPlan for Scan {
         }
         let dynamic = filters.into_iter().map(|result| result.filter);
         let dynamic = dynamic.filter(|filter| filter.is::<DynamicFilterPhysicalExpr>());
-        let dynamic = dynamic.map(|filter| match self.past {
-            Some(_) => reassign_expr_columns(filter, &self.table.schema),
-            None => Ok(filter),
-        });
+        let dynamic = dynamic.map(|filter| reassign_expr_columns(filter, &self.table.schema));
         let mut scan = self.clone();
         scan.filters.extend(dynamic.collect::<Result<Vec<_>>>()?);
         if scan.filters.len() == self.filters.len() {

@@ -15,12 +15,13 @@ use datafusion::physical_expr::split_conjunction;
 use datafusion::physical_plan::ExecutionPlan;
 
 use super::declared;
-use super::filter::{is_testable, physical, ranges};
+use super::filter::{is_testable, ranges};
 use super::past_requests;
 use super::raw::RowKey;
 use super::reports::{Report, index_value};
 use super::scan::Scan;
 use crate::history::History;
+use crate::history::requests::condition::physical;
 use crate::history::requests::view::View;
 use crate::query::catalog::Catalog;
 use crate::report::comment::FixedTable;

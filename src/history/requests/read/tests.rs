@@ -283,7 +283,11 @@ fn live_tables_are_shown_with_all_their_columns() {
         let live = crate::report::comment::FixedTable::raw(table).unwrap();
         let live = live.columns(&crate::report::definition::Defaults::default());
         let fields = live.iter().map(|column| {
-            datafusion::arrow::datatypes::Field::new(&column.name, DataType::Null, true)
+            datafusion::arrow::datatypes::Field::new(
+                &column.name,
+                datafusion::arrow::datatypes::DataType::Null,
+                true,
+            )
         });
         let schema = datafusion::arrow::datatypes::Schema::new(fields.collect::<Vec<_>>());
         let view = View::live(table, &schema);
@@ -329,7 +333,7 @@ fn slowest_of_a_day() {
 /// The requests of an hour, in a file.
 fn hour_of(dir: &std::path::Path, hour: u64, rows: u64) -> Arc<Part> {
     use super::super::files::FileWriter;
-    use super::super::packed::Request;
+    use crate::pool::resolved::Request;
     let mut random = StdRng::seed_from_u64(hour);
     let path = dir.join(format!("{hour}.parquet"));
     let mut file = File::create(&path).unwrap();

@@ -18,8 +18,9 @@ use datafusion::physical_expr::expressions::{
 };
 use datafusion::prelude::ident;
 
-use super::{ID, RECEIVED, RUN, TIME, conditions, int, physical, reader};
+use super::{ID, RECEIVED, RUN, TIME, conditions, int, reader};
 use crate::history::requests::REQUEST;
+use crate::history::requests::condition::physical;
 use crate::history::requests::read::RequestsAt;
 use crate::history::requests::view::View;
 use crate::query::catalog::past::rfc3339;

@@ -9,11 +9,12 @@ use datafusion::physical_expr::expressions::{DynamicFilterPhysicalExpr, Literal}
 use datafusion::physical_expr::{PhysicalExpr, split_conjunction};
 use datafusion::physical_expr_common::physical_expr::{is_volatile, snapshot_generation};
 
-use super::super::filter::{Filter, ranges, with_columns};
-use super::super::owners::{first_from, first_timer};
+use super::super::filter::{Filter, ranges};
+use super::super::owners::first_timer;
 use super::super::ranges::Ranges;
 use super::super::raw::RowKey;
 use super::{LOOKUPS, Reader, answering};
+use crate::pool::rows::first_from;
 use crate::report::comment::FixedTable;
 use crate::sql::snapshot::expired;
 
@@ -39,8 +40,7 @@ impl Reader {
         let mut hints = Vec::new();
         for filter in &self.scan.filters {
             if let Some(dynamic) = filter.downcast_ref::<DynamicFilterPhysicalExpr>() {
-                let of_table = with_columns(dynamic.current()?, |shown| self.scan.columns[shown])?;
-                hints.extend(split_conjunction(&of_table).into_iter().cloned());
+                hints.extend(split_conjunction(&dynamic.current()?).into_iter().cloned());
             }
         }
         // A constant says nothing, and a volatile expression would give another result.
