@@ -243,19 +243,9 @@ impl Query {
         let names: Vec<&str> = keys.iter().map(|key| all[*key].name.as_str()).collect();
         let equal = self.keys.keys(&names, all)?.into_iter();
         let equal = equal.map(|(key, text)| Ok((keys[key], wanted(&all[keys[key]], text)?)));
-        let equal = equal.collect::<Result<Vec<_>, Problem>>()?;
-        if let [key] = keys
-            && all[*key].name == "index_value"
-            && !all[*key].nullable
-            && equal.is_empty()
-        {
-            // SQL answers no rows, as Pinba does.
-            let why = "is missing: the `index_value` of the report's row whose distribution this is, such as /index.php";
-            return Err(Problem::parameter("index_value", why));
-        }
         Ok(RowSelection {
             columns,
-            equal,
+            equal: equal.collect::<Result<_, Problem>>()?,
             order,
             offset: self.offset,
             limit: self.limit,
