@@ -117,6 +117,7 @@ mod shutdown;
 /// Statements over HTTP.
 #[cfg(feature = "sql")]
 mod sql;
+#[cfg(feature = "sql")]
 mod sql_history;
 /// Statements against a real MariaDB with the same rows.
 #[cfg(feature = "sql")]
