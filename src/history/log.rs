@@ -21,7 +21,10 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
-use std::io;
+use std::io::{
+    self,
+    ErrorKind::{InvalidData, UnexpectedEof},
+};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -195,7 +198,8 @@ fn replay_record(
     let (mut section, mut rows) = (None, 0);
     while !rest.is_empty() {
         let entry;
-        (entry, rest) = postcard::take_from_bytes(rest).map_err(io::Error::other)?;
+        let taken = postcard::take_from_bytes(rest);
+        (entry, rest) = taken.map_err(|error| damaged(&error.to_string()))?;
         let row = match entry {
             Entry::Section(dataset, time) => {
                 section = Some((Arc::new(serde_json::from_str(dataset)?), time));
@@ -221,6 +225,8 @@ pub(super) struct Log {
     folder: PathBuf,
     /// Existing files with their sizes, by number.
     files: BTreeMap<u64, u64>,
+    /// Those of the previous process, to be [replayed](Self::replay).
+    found: Vec<(u64, File)>,
     /// The file being appended to.
     open: Option<(u64, File)>,
     pub(super) bytes_max: u64,
@@ -232,13 +238,16 @@ pub(super) struct Log {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Replayed {
     pub(super) rows: u64,
-    /// Bytes of incomplete records.
+    /// Bytes of incomplete or unreadable records.
     pub(super) torn: u64,
 }
 
 impl Log {
     /// Finds the files in a folder; removes those up to `flushed_to`, which are on disk in another
     /// form.
+    ///
+    /// # Errors
+    /// When one of them cannot be opened: nothing was changed, and it can be tried again.
     pub(super) fn find(disk: &Disk, folder: &Path, flushed_to: u64) -> Result<Self, StoreError> {
         let mut log = Self {
             disk: disk.clone(),
@@ -259,10 +268,12 @@ impl Log {
         log.forget(flushed_to);
         // The previous process may have ended between writing and syncing. Restored rows must be
         // durable.
-        for &number in log.files.keys() {
+        // One that could not be removed is not read again.
+        for (&number, _) in log.files.range(log.flushed_to + 1..) {
             let path = log.path(number);
-            let file = File::open(&path).map_err(failed("read", &path))?;
+            let file = disk.open(&path).map_err(failed("read", &path))?;
             disk.sync(&file, &path)?;
+            log.found.push((number, file));
         }
         Ok(log)
     }
@@ -287,19 +298,18 @@ impl Log {
         self.bytes() > self.bytes_max / 2
     }
 
-    /// Gives all rows that are there to `each`, with their keys, and cuts off what is not whole.
+    /// Gives all rows that were found to `each`, with their keys, and cuts off what is not whole.
+    /// What cannot be read for another reason stays: the next start may read it.
     pub(super) fn replay(
         &mut self,
         mut each: impl FnMut(&Arc<Dataset>, u64, &[u8], &LoggedRow<'_>),
     ) -> Replayed {
         let mut replayed = Replayed::default();
-        // One that is on disk otherwise is there still where it could not be removed.
-        let numbers = self.files.range(self.flushed_to + 1..);
-        for number in numbers.map(|(&number, _)| number).collect::<Vec<_>>() {
+        for (number, file) in std::mem::take(&mut self.found) {
             let path = self.path(number);
             let mut whole = 0;
-            let read = File::open(&path).and_then(|file| {
-                let (mut keys, bytes) = (Keys::new(), file.metadata()?.len());
+            let read = file.metadata().map(|it| it.len()).and_then(|bytes| {
+                let mut keys = Keys::new();
                 while whole < bytes {
                     let record = read_leading(&file, whole)?;
                     replayed.rows += replay_record(&record, &mut keys, &mut each)?;
@@ -309,8 +319,11 @@ impl Log {
             });
             let Err(error) = read else { continue };
             let torn = self.files.get(&number).map_or(0, |bytes| bytes - whole);
-            warn!(file = %path.display(), %error, bytes = torn, "Left out the end of the log of seconds, which was not finished.");
+            warn!(file = %path.display(), %error, bytes = torn, "Left out the end of the log of seconds, which cannot be read.");
             replayed.torn += torn;
+            if !matches!(error.kind(), InvalidData | UnexpectedEof) {
+                continue;
+            }
             // If it is read again, the result is the same.
             let file = File::options().write(true).open(&path);
             let cut = file.map_err(failed("cut", &path));
@@ -368,5 +381,30 @@ impl Log {
         self.files.retain(|&it, _| {
             it > number || disk.remove(&folder.join(format!("{it}.{LOG}"))).is_err()
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_torn_end_is_cut() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("1.log");
+        fs::write(&path, [7; 100]).unwrap();
+        let find = || Log::find(&Disk::default(), dir.path(), 0).unwrap();
+        let replay = |mut log: Log| {
+            let replayed = log.replay(|_, _, _, _| ());
+            assert_eq!((replayed.rows, replayed.torn), (0, 100));
+            fs::metadata(&path).unwrap().len()
+        };
+        // It cannot be read now: opened for writing only.
+        let unreadable = File::options().write(true).open(&path).unwrap();
+        let mut log = find();
+        log.found = vec![(1, unreadable)];
+        assert_eq!(replay(log), 100);
+        // It can be read, and has no record.
+        assert_eq!(replay(find()), 0);
     }
 }

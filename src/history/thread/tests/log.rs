@@ -104,6 +104,26 @@ fn a_log_that_was_flushed_is_not_read_again() {
     assert!(log.exists());
 }
 
+/// As with too many open files, for a moment.
+#[test]
+fn a_log_that_cannot_be_opened_is_there_at_the_next_try() {
+    let dir = tempfile::tempdir().unwrap();
+    let faults = Faults::default();
+    let (history, mut writer) = logging(dir.path(), &faults, 1 << 20);
+    count(&history, NOON);
+    writer.write_log();
+    drop(writer);
+    let log = logs(dir.path()).remove(0);
+    faults.set_unreadable(Some(&log));
+    let disk = Disk {
+        faults: faults.clone(),
+    };
+    let error = Store::open_on(disk, dir.path(), KEEP).unwrap_err();
+    assert!(error.to_string().contains("1.log"), "{error}");
+    faults.set_unreadable(None);
+    assert_eq!(found(&logging(dir.path(), &faults, 1 << 20).0), 1);
+}
+
 #[test]
 fn a_torn_end_is_cut_and_counted() {
     let dir = tempfile::tempdir().unwrap();
