@@ -304,6 +304,8 @@ impl Time {
         let compares = |sort: &&str| sort.ends_with("_change") || sort.ends_with("_before");
         let sort = params.get("sort").filter(|sort| !compares(sort));
         let (from, compare) = (self.get("from"), params.get("compare"));
+        // What changed is always a comparison.
+        let compared = compare.or((path == "/changes").then_some("span"));
         let address = |from, to, compare| {
             let time = [("from", from), ("to", to), ("compare", compare)];
             let others = [("tz", self.get("tz")), ("span", None), ("sort", sort)];
@@ -330,7 +332,7 @@ impl Time {
                 @if self.spans.is_some() {
                     span { "Compare with" }
                     @for (text, other) in COMPARED {
-                        a href=(address(from, self.get("to"), other)) aria-current=[current(compare == other)] { (text) }
+                        a href=(address(from, self.get("to"), other)) aria-current=[current(compared == other)] { (text) }
                     }
                 }
                 span #zone data-zones[cfg!(feature = "sql")] { "Times in " b { (self.zone()) } }
