@@ -319,7 +319,7 @@ if cargo clippy --version >/dev/null 2>&1; then
 else
     left_out+=("lints: clippy is missing, \`rustup component add clippy\`")
 fi
-step 'build without SQL' cargo check --locked --no-default-features
+step 'build without SQL' cargo check --locked --no-default-features --tests
 step tests tests
 if [[ " ${steps_failed[*]} " == *' tests '* ]]; then
     mapfile -t failed_tests < <(failed_tests)
