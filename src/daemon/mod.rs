@@ -214,7 +214,7 @@ impl Daemon {
         let refill = startup::refill(
             last_end.as_ref(),
             &*clock,
-            history.as_ref(),
+            history.as_ref().zip(history_writer.as_mut()),
             &live,
             snapshots.as_deref(),
         );

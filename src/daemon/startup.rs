@@ -422,12 +422,16 @@ pub(super) fn await_kept(config: &Config, history: Option<&History>) -> Option<A
 pub(super) fn refill(
     last_end: Option<&LastEnd>,
     clock: &dyn Clock,
-    history: Option<&History>,
+    history: Option<(&History, &mut Writer)>,
     live: &SharedLive,
     snapshots: Option<&Snapshots>,
 ) -> Option<Refill> {
-    let history = history.filter(|history| history.why_off().is_none())?;
-    let spans = last_end?.lacking(restored_secs(snapshots), clock.unix_ms() / 1000);
+    let (history, writer) = history.filter(|(history, _)| history.why_off().is_none())?;
+    let last_end = last_end?;
+    if !last_end.clean {
+        writer.write_restored();
+    }
+    let spans = last_end.lacking(restored_secs(snapshots), clock.unix_ms() / 1000);
     let live = live.read();
     let reports = live.reports.iter().map(|entry| &*entry.definition);
     Refill::read(history, reports, live.reports.error_status(), &spans)
@@ -456,13 +460,13 @@ pub(super) fn log_last_end(
     let history = filled.map(|filled| format!("{} to {}", at(filled.start), at(filled.end)));
     let back = match (&snapshot, &history) {
         (Some(_), Some(_)) => {
-            "Raw requests are back up to the snapshot, reports also up to the last flush of history, by the minute; what came later is lost."
+            "Raw requests are back up to the snapshot, reports also as far as history goes, by the minute; what came later is lost."
         }
         (Some(_), None) => {
             "Raw requests and reports are back up to the snapshot; what came later is lost."
         }
         (None, Some(_)) => {
-            "Reports are back up to the last flush of history (history.flush_period), by the minute; what came later is lost, and so are raw requests and live charts."
+            "Reports are back as far as history goes, by the minute; what came later is lost, and so are raw requests and live charts."
         }
         (None, None) => "What was in memory is lost.",
     };

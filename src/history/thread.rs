@@ -197,6 +197,15 @@ impl Writer {
         }
     }
 
+    /// Writes the rows that were restored from the log of seconds to files of their own: until then
+    /// readers of files, such as what refills live reports after a kill, do not find them.
+    pub fn write_restored(&mut self) {
+        if let Some(store) = &mut self.store {
+            // A failed flush is tried again by the thread.
+            self.work.flush(store, true);
+        }
+    }
+
     /// Also keeps raw requests from now on; returns their collector, if any are to be kept.
     pub fn keep_requests(&mut self, config: &Config, live: &SharedLive) -> Option<Requests> {
         let memory = config.history.memory / Requests::SHARE;

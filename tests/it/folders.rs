@@ -333,7 +333,7 @@ fn after_a_kill_history_refills_live_reports() {
     let page = program.site.get("/").body;
     for said in [
         "restored from history, by the minute",
-        "What came after the last flush (history.flush_period) is lost",
+        "What history did not have yet is lost",
         "live charts and single requests start over",
     ] {
         assert!(page.contains(said), "{said}: {page}");
@@ -366,4 +366,37 @@ fn after_a_kill_history_refills_live_reports() {
     // Emptied is emptied.
     assert_eq!(program.site.post("/api/v1/reset", "{}").status, 200);
     assert_eq!(count(&program), Some(0));
+}
+
+/// What the log of seconds kept through a kill is in live reports as it is in history.
+#[cfg(feature = "sql")]
+#[test]
+fn after_a_kill_live_reports_have_what_the_log_of_seconds_kept() {
+    let place = tempfile::tempdir().unwrap();
+    let dir = format!("data.dir={}", place.path().display());
+    let settings = [&*dir, "history.flush_period=60s", "state.snapshot_period=0"];
+    let mut program = Program::serve(&settings);
+    let mut sender = Sender::new(&program.site);
+    // Meanwhile a minute may end, which writes files and begins the log anew.
+    await_until(
+        "the log has some of them",
+        || {
+            sender.send(&request("web", "shop", "/a").encode_to_vec());
+            program.site.status().0["history"]["log_disk_bytes"].as_u64()
+        },
+        |bytes| bytes.is_some_and(|it| it > 0),
+    );
+    program.signal("KILL");
+    program.wait();
+
+    let mut program = Program::serve(&settings);
+    let sql = "SELECT SUM(req_count) FROM history.info";
+    let kept = program.site.sql(sql)[0][0].to_string();
+    let kept: u64 = kept.trim_matches('"').parse().unwrap();
+    assert!(kept > 0);
+    let count = |program: &Program| program.site.json("/api/v1/info")["req_count"].as_u64();
+    assert_eq!(count(&program), Some(kept));
+    program.signal("KILL");
+    program.wait();
+    assert_eq!(count(&Program::serve(&settings)), Some(kept));
 }

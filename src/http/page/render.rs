@@ -83,7 +83,7 @@ impl View<'_> {
         };
         let main = &html! {
             @for problem in problems { p.problem { (super::formatting::visible(&problem)) " " a href="/daemon" { "How the daemon is doing" } } }
-            @if let Some(lost) = self.source.refilled().filter(|_| self.time.spans.is_none()) { p.note { "pinbad did not shut down cleanly. Reports from " (self.time.moment(lost.start)) " to " (self.time.moment(lost.end)) " were restored from history, by the minute. What came after the last flush (history.flush_period) is lost; live charts and single requests start over." } }
+            @if let Some(lost) = self.source.refilled().filter(|_| self.time.spans.is_none()) { p.note { "pinbad did not shut down cleanly. Reports from " (self.time.moment(lost.start)) " to " (self.time.moment(lost.end)) " were restored from history, by the minute. What history did not have yet is lost; live charts and single requests start over." } }
             @if is_here { (self.time.only_here()) } (main)
         };
         let optional = [
