@@ -25,7 +25,7 @@ pub(crate) fn physical(expr: &Expr, schema: &SchemaRef) -> Result<Arc<dyn Physic
     create_physical_expr(&expr, &schema, &Default::default(), &Default::default())
 }
 
-/// A condition.
+/// A condition on rows of a table, compiled for the columns that it reads.
 #[derive(Debug, Clone)]
 pub(crate) struct Condition {
     /// The table's columns that it reads.
@@ -37,6 +37,8 @@ pub(crate) struct Condition {
 }
 
 impl Condition {
+    /// A condition from an expression over all columns of the table.
+    ///
     /// # Errors
     /// Fails if the expression refers to anything but the table's columns.
     pub(crate) fn new(table: &Schema, expr: &Arc<dyn PhysicalExpr>) -> Result<Self> {
@@ -52,6 +54,7 @@ impl Condition {
         })
     }
 
+    /// Whether it reads a column of texts.
     pub(crate) fn has_texts(&self) -> bool {
         let mut fields = self.schema.fields().iter();
         fields.any(|field| *field.data_type() == DataType::Utf8View)
