@@ -43,6 +43,17 @@
 //! Beside the path: `cli` has one module a command of the program, and [`manual`] is for those who
 //! run it.
 
+// History, SQL and its clients are most of the users of some functions.
+#![cfg_attr(
+    not(feature = "sql"),
+    allow(
+        dead_code,
+        unused_imports,
+        unreachable_pub,
+        reason = "the feature `sql` uses it"
+    )
+)]
+
 pub mod config;
 
 pub mod instruments;
@@ -90,6 +101,11 @@ pub mod mysql;
 pub mod daemon;
 
 pub mod cli;
+
+#[cfg(not(feature = "sql"))]
+mod without_sql;
+#[cfg(not(feature = "sql"))]
+pub use without_sql::{clickhouse, history, sql};
 
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;

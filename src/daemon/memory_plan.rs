@@ -13,6 +13,7 @@ use crate::alert::objective;
 use crate::config::rewrite::Change;
 use crate::config::units::{exact_bytes, rounded_bytes};
 use crate::config::{Config, RewriteRule};
+use crate::history::import::BYTES as LOG_IMPORT_BYTES;
 use crate::http::{HttpSettings, Planned, page_bytes_max};
 use crate::input::otlp;
 use crate::input::pinba::Decoder;
@@ -33,6 +34,7 @@ use crate::pool::activities::{ACTIVITY_ROW_BYTES, Activities};
 use crate::pool::requests::REQUEST_ROW_BYTES;
 use crate::pool::timers::TIMER_ROW_BYTES;
 use crate::profile::pool_bytes;
+use crate::query::catalog::past::refill::BYTES_MAX as REFILL_BYTES;
 use crate::query::catalog::{RANKED_ROWS_MAX, READINGS_BYTES_MAX};
 use crate::report::reading::ANSWER_ROW_BYTES;
 use crate::ring::RingPlan;
@@ -48,16 +50,6 @@ pub const BASE_BYTES: usize = if cfg!(feature = "sql") {
 } else {
     16 << 20
 };
-
-/// Memory of a log import.
-#[cfg(feature = "sql")]
-use crate::history::import::BYTES as LOG_IMPORT_BYTES;
-#[cfg(feature = "sql")]
-use crate::query::catalog::refill::BYTES_MAX as REFILL_BYTES;
-#[cfg(not(feature = "sql"))]
-const LOG_IMPORT_BYTES: usize = 0;
-#[cfg(not(feature = "sql"))]
-const REFILL_BYTES: usize = 0;
 
 /// Bytes of a remembered id, with its place in a table.
 const ID_BYTES: usize = 64;

@@ -22,8 +22,8 @@ use super::status::Status;
 use super::tables::StatusTable;
 use crate::alert::Alerts;
 use crate::clock::Clock;
-#[cfg(feature = "sql")]
-use crate::history::{History, import::Importer};
+use crate::history::History;
+use crate::history::import::Importer;
 use crate::input::udp::senders::{Counts, SenderCounts};
 use crate::merger::{Pulse, SharedLive, answering, writing};
 use crate::report::comment::FixedTable;
@@ -40,35 +40,18 @@ use crate::value::Column;
 mod alerts;
 mod attributed;
 pub(crate) mod changes;
-#[cfg(feature = "sql")]
-mod compared;
-#[cfg(feature = "sql")]
-mod fleet;
-#[cfg(feature = "sql")]
-mod imports;
 mod many_calls;
-#[cfg(not(feature = "sql"))]
-mod no_past;
-#[cfg(feature = "sql")]
-mod past;
-#[cfg(feature = "sql")]
-mod past_requests;
-#[cfg(feature = "sql")]
-mod past_table;
-#[cfg(feature = "sql")]
-mod past_timers;
+#[cfg_attr(not(feature = "sql"), path = "catalog/no_past.rs")]
+pub(crate) mod past;
 mod ranking;
 mod readings;
 mod reconfigure;
-#[cfg(feature = "sql")]
-pub(crate) mod refill;
-#[cfg(feature = "sql")]
-mod replay;
 mod report_table;
 mod selected;
 mod status_tables;
 
 use changes::CHANGES;
+use past::refill::Refill;
 use readings::Readings;
 
 pub use ranking::RANKED_ROWS_MAX;
@@ -107,10 +90,8 @@ pub struct Catalog {
     annotations: Annotations,
     alerts: Alerts,
     /// Imports logs into history.
-    #[cfg(feature = "sql")]
     importer: Option<Importer>,
-    #[cfg(feature = "sql")]
-    refill: RwLock<Option<Arc<refill::Refill>>>,
+    refill: RwLock<Option<Arc<Refill>>>,
 }
 
 impl Catalog {
@@ -140,15 +121,12 @@ impl Catalog {
             rankings: Mutex::new(Vec::new()),
             annotations: Annotations::default(),
             alerts: Alerts::none(),
-            #[cfg(feature = "sql")]
             importer: None,
-            #[cfg(feature = "sql")]
             refill: RwLock::default(),
         }
     }
 
     /// Adds an importer of logs.
-    #[cfg(feature = "sql")]
     #[must_use]
     pub fn importing(self, importer: Option<Importer>) -> Self {
         Self { importer, ..self }
@@ -496,10 +474,7 @@ impl Catalog {
         }
         self.readings.lock().clear();
         self.rankings.lock().clear();
-        #[cfg(feature = "sql")]
-        {
-            *self.refill.write() = None;
-        }
+        *self.refill.write() = None;
         Ok(())
     }
 
@@ -507,10 +482,7 @@ impl Catalog {
     /// process was killed, and its counts since the last snapshot were lost.
     #[must_use]
     pub fn refilled(&self) -> Option<std::ops::Range<u64>> {
-        #[cfg(feature = "sql")]
-        return Some(self.refill()?.filled());
-        #[cfg(not(feature = "sql"))]
-        None
+        Some(self.refill()?.filled())
     }
 
     /// The reasons why the daemon is not ready: sockets not bound, merger dead or behind. Empty if
@@ -527,10 +499,7 @@ impl Catalog {
         let snapshots = self.status.snapshots.as_ref();
         let failing = snapshots.and_then(|snapshots| snapshots.why_failing());
         let failing = failing.map(|why| format!("no snapshot can be written: {why}"));
-        #[cfg(feature = "sql")]
         let history = self.status.history.as_ref().and_then(History::why_failing);
-        #[cfg(not(feature = "sql"))]
-        let history: Option<String> = None;
         history.into_iter().chain(failing).collect()
     }
 }

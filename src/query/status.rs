@@ -8,10 +8,8 @@ use serde_json::json;
 
 use super::tables::{BUILD, refusals};
 use crate::access::tls::Tls;
-#[cfg(feature = "sql")]
 use crate::clickhouse::{Fleet, ShipStatus};
 use crate::config::RewriteRule;
-#[cfg(feature = "sql")]
 use crate::history::History;
 use crate::input::rewrite::RuleCounters;
 use crate::input::udp::kernel::KernelGauge;
@@ -58,15 +56,12 @@ pub struct Status {
     /// Samples of PHP's functions; `None` without a `[[stat]]`.
     pub profile: Option<Arc<Profile>>,
     /// The past on disk; `None` without `history.dir`.
-    #[cfg(feature = "sql")]
     pub history: Option<History>,
     /// Certificates of the front ends, once these have started.
     pub certificates: Arc<OnceLock<Vec<Arc<Tls>>>>,
     /// Shipping to ClickHouse; `None` without `clickhouse.url`.
-    #[cfg(feature = "sql")]
     pub shipping: Option<ShipStatus>,
     /// Everything shipped there by the fleet.
-    #[cfg(feature = "sql")]
     pub fleet: Option<Fleet>,
 }
 
@@ -86,12 +81,9 @@ impl Status {
             rule_counters: Arc::new(RuleCounters::new(0)),
             snapshots: None,
             profile: None,
-            #[cfg(feature = "sql")]
             history: None,
             certificates: Arc::default(),
-            #[cfg(feature = "sql")]
             shipping: None,
-            #[cfg(feature = "sql")]
             fleet: None,
         }
     }
@@ -162,9 +154,7 @@ impl Status {
         }
         groups.extend(self.certificate_groups());
         groups.extend(self.snapshots.as_deref().map(snapshot_group));
-        #[cfg(feature = "sql")]
         groups.extend(self.history.as_ref().map(History::status));
-        #[cfg(feature = "sql")]
         groups.extend(self.shipping.as_ref().map(ShipStatus::group));
         groups
     }

@@ -156,10 +156,6 @@ impl PairSums {
 }
 
 /// The sum of encoded gains.
-#[cfg_attr(
-    not(feature = "sql"),
-    allow(unreachable_pub, reason = "history alone has it in its interface")
-)]
 #[derive(Debug)]
 pub struct Sum {
     /// Sums.
@@ -179,7 +175,6 @@ impl Default for Sum {
 
 impl Sum {
     /// A sum computed elsewhere.
-    #[cfg(feature = "sql")]
     pub(crate) fn of(totals: Totals, histogram: Option<Histogram>) -> Self {
         Self { totals, histogram }
     }
@@ -209,7 +204,6 @@ impl Sum {
     }
 
     /// Adds another sum.
-    #[cfg(feature = "sql")]
     pub fn add_sum(&mut self, other: &Self) {
         self.totals += &other.totals;
         match (&mut self.histogram, &other.histogram) {
@@ -219,13 +213,11 @@ impl Sum {
     }
 
     /// Removes its histogram; returns whether it had one.
-    #[cfg(feature = "sql")]
     pub(crate) fn drop_histogram(&mut self) -> bool {
         self.histogram.take().is_some()
     }
 
     /// Changes its histogram, if it has one; removes it if `change` returns `None`.
-    #[cfg(feature = "sql")]
     pub(crate) fn change_histogram(&mut self, change: impl FnOnce(&mut Histogram) -> Option<()>) {
         if self.histogram.as_mut().and_then(change).is_none() {
             self.histogram = None;

@@ -82,7 +82,6 @@ impl Metric {
     }
 
     /// Whether it needs histograms.
-    #[cfg(feature = "sql")]
     pub(crate) fn is_percentile(&self) -> bool {
         matches!(self, Self::Percentile(_))
     }

@@ -14,7 +14,7 @@ pub(super) mod requests;
 pub(super) mod search;
 pub(super) mod series;
 pub(super) mod sources;
-#[cfg(feature = "sql")]
+#[cfg_attr(not(feature = "sql"), path = "no_sql.rs")]
 pub(super) mod sql;
 pub(super) mod stream;
 pub(super) mod test_packet;

@@ -174,13 +174,10 @@ fn span_members(of_span: &OfSpan) -> Map<String, Json> {
 }
 
 /// The formats for the rows of a report.
-const FORMATS: &[Format] = &[
-    Format::Json,
-    Format::Ndjson,
-    Format::Csv,
-    #[cfg(feature = "sql")]
-    Format::Arrow,
-];
+const FORMATS: &[Format] = match cfg!(feature = "sql") {
+    true => &[Format::Json, Format::Ndjson, Format::Csv, Format::Arrow],
+    false => &[Format::Json, Format::Ndjson, Format::Csv],
+};
 
 /// The parameters of a read.
 #[derive(Debug)]

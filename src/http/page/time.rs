@@ -335,7 +335,7 @@ impl Time {
                         a href=(address(from, self.get("to"), other)) aria-current=[current(compared == other)] { (text) }
                     }
                 }
-                span #zone data-zones[cfg!(feature = "sql")] { "Times in " b { (self.zone()) } }
+                span #zone data-zones { "Times in " b { (self.zone()) } }
             }
         }
     }

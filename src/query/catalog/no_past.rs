@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value as Json;
 
+use self::refill::Refill;
 use super::Catalog;
 use crate::alert::objective::{Count, Objective};
 use crate::alert::rule::Rule;
@@ -16,7 +17,12 @@ use crate::query::question::{
 use crate::query::read_model::{
     Distribution, ReportAnswer, RequestDetail, RequestPage, TimerGroups, TimerSearch,
 };
+use crate::report::Entry;
+use crate::report::definition::Definition;
+use crate::report::read::Held;
+use crate::report::reading::{Reading, Want};
 use crate::series::Spreads;
+use crate::state::end::Lost;
 
 macro_rules! nothing_kept {
     ($($name:ident($($argument:ty),*) -> $answer:ty;)*) => {
@@ -51,6 +57,42 @@ impl Catalog {
 
     pub(crate) fn fleet_members(&self) -> Option<Vec<(String, String)>> {
         None
+    }
+
+    pub(crate) fn refilled_spans(&self) -> Vec<Lost> {
+        Vec::new()
+    }
+
+    pub(super) fn refill(&self) -> Option<Arc<Refill>> {
+        None
+    }
+
+    pub(super) fn read_refilled(
+        _: &mut impl Held,
+        refill: &Refill,
+        _: &Definition,
+        _: &Entry,
+        _: Want,
+        _: u64,
+    ) -> Option<Reading> {
+        match *refill {}
+    }
+}
+
+pub(crate) mod refill {
+    //! Rows that replace lost counts come from history.
+
+    use std::ops::Range;
+
+    pub(crate) const BYTES_MAX: usize = 0;
+
+    #[derive(Debug)]
+    pub enum Refill {}
+
+    impl Refill {
+        pub fn filled(&self) -> Range<u64> {
+            match *self {}
+        }
     }
 }
 

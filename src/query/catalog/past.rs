@@ -4,13 +4,22 @@
 //! Sums are read at once, histograms when a table is asked to [`load`](Table::load) columns that
 //! need them, for the rows shown. Two spans in a comparison become one table, joined by key.
 
+mod compared;
+mod fleet;
+mod imports;
+pub(crate) mod refill;
+mod replay;
+mod requests;
+mod table;
+mod timers;
+
 use std::ops::Range;
 use std::sync::Arc;
 
 use chrono::{DateTime, SecondsFormat};
 
-use super::compared::Compared;
-use super::past_table::PastTable;
+use self::compared::Compared;
+use self::table::PastTable;
 use super::ranking::spread;
 use super::report_table::segments;
 use super::{Catalog, key_columns};

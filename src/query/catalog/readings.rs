@@ -103,7 +103,6 @@ impl Catalog {
         }
         let layout = &definition.layout;
         let want = layout.want(selection.needed(layout.columns().len()));
-        #[cfg(feature = "sql")]
         if let Some(refill) = self.refill() {
             let now_ms = self.clock.unix_ms();
             let read = Self::read_refilled(&mut live, &refill, definition, &entry, want, now_ms);

@@ -6,10 +6,10 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use super::columns;
 use super::fleet::away;
 use crate::history::histogram::{ends, fold, settle};
 use crate::history::sums::Sums;
+use crate::query::catalog::columns;
 use crate::query::error::QueryError;
 use crate::query::table::Table;
 use crate::report::definition::Definition;

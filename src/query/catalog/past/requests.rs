@@ -21,7 +21,7 @@ use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 
 use self::first::{First, Key, Order};
 use super::Catalog;
-use super::past::{Covered, rfc3339};
+use super::{Covered, rfc3339};
 use crate::history::Dataset;
 use crate::history::requests::condition::physical;
 use crate::history::requests::read::{Reader, RequestsAt, Wanted};
@@ -58,7 +58,7 @@ impl Catalog {
     ///
     /// # Errors
     /// [`QueryError::NoHistory`].
-    pub(super) fn past_requests(
+    pub(in crate::query::catalog) fn past_requests(
         &self,
         span: &Range<u64>,
         question: &RequestQuestion,
@@ -149,7 +149,11 @@ impl Catalog {
     ///
     /// # Errors
     /// Also [`QueryError::UnknownRequest`] if it is not kept.
-    pub(super) fn past_request(&self, run: u64, id: u64) -> Result<RequestDetail, QueryError> {
+    pub(in crate::query::catalog) fn past_request(
+        &self,
+        run: u64,
+        id: u64,
+    ) -> Result<RequestDetail, QueryError> {
         let at = self.kept_history()?.requests();
         let now = at.unpublished.as_ref();
         let is_now = now.is_some_and(|now| now.run() == run && now.begin <= id);
