@@ -473,7 +473,7 @@ pub fn check(config: &Config) -> Result<(), Vec<StartError>> {
         let acceptor = files.map_or(Ok(None), |files| tls::acceptor(&files).map(Some));
         errors.extend(acceptor.err().map(StartError::from));
     }
-    // The user who runs this need not be the daemon's, so permissions are left to `doctor`.
+    // The user who runs this need not be the daemon's: permissions are left to the commands.
     for (setting, dir) in [
         (folder::STATE, &config.state.dir),
         (folder::HISTORY, &config.history.dir),
@@ -486,6 +486,12 @@ pub fn check(config: &Config) -> Result<(), Vec<StartError>> {
     errors.extend(no_history(config).err());
     errors.extend(push::check(config).err().map(StartError::Push));
     if errors.is_empty() {
+    #[cfg(feature = "sql")]
+    errors.extend(
+        crate::clickhouse::check(&config.clickhouse)
+            .err()
+            .map(StartError::ClickHouse),
+    );
         Ok(())
     } else {
         Err(errors)
