@@ -242,6 +242,7 @@ impl Daemon {
             snapshots: snapshots.clone(),
             #[cfg(feature = "sql")]
             history: history.clone(),
+            losses: Mutex::default(),
             certificates: Arc::default(),
             #[cfg(feature = "sql")]
             shipping: sink.as_ref().map(Sink::status),
@@ -485,13 +486,13 @@ pub fn check(config: &Config) -> Result<(), Vec<StartError>> {
     }
     errors.extend(no_history(config).err());
     errors.extend(push::check(config).err().map(StartError::Push));
-    if errors.is_empty() {
     #[cfg(feature = "sql")]
     errors.extend(
         crate::clickhouse::check(&config.clickhouse)
             .err()
             .map(StartError::ClickHouse),
     );
+    if errors.is_empty() {
         Ok(())
     } else {
         Err(errors)

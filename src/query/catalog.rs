@@ -21,6 +21,8 @@ use super::read_model::{
 use super::status::Status;
 use super::tables::StatusTable;
 use crate::alert::Alerts;
+#[cfg(feature = "sql")]
+use crate::clickhouse::ShipStatus;
 use crate::clock::Clock;
 #[cfg(feature = "sql")]
 use crate::history::{History, import::Importer};
@@ -36,6 +38,7 @@ use crate::state::State;
 use crate::state::annotations::Annotations;
 use crate::telemetry::reading::{self, Group};
 use crate::value::Column;
+use crate::value::text::{count, roughly};
 
 mod alerts;
 mod attributed;
@@ -126,6 +129,7 @@ impl Catalog {
     ) -> Self {
         Self {
             raw: keeps_raw.then(|| RawReader::new(Arc::clone(&live), &defaults)),
+        let _from_now_on = status.lost_lately(clock.mono_ms());
             live,
             started_ms: clock.mono_ms(),
             clock,
@@ -525,6 +529,27 @@ impl Catalog {
     /// Parts that do not work although the daemon is ready, each with its reason.
     pub fn out_of_order(&self) -> Vec<String> {
         let snapshots = self.status.snapshots.as_ref();
+    /// What every page says about the daemon itself: what does not work, and what was lost lately.
+    pub fn troubles(&self) -> Vec<String> {
+        let lost = self.status.lost_lately(self.clock.mono_ms());
+        let lost = lost.map(|(lost, within_ms)| {
+            let within = roughly((within_ms as f64 / 1e3).max(1.0));
+            let lost = count(lost);
+            format!("{lost} packets or requests lost in the last {within}")
+        });
+        let mut troubles = self.unready();
+        troubles.extend(self.out_of_order());
+        #[cfg(feature = "sql")]
+        troubles.extend(
+            self.status
+                .shipping
+                .as_ref()
+                .and_then(ShipStatus::why_failing),
+        );
+        troubles.extend(lost);
+        troubles
+    }
+
         let failing = snapshots.and_then(|snapshots| snapshots.why_failing());
         let failing = failing.map(|why| format!("no snapshot can be written: {why}"));
         #[cfg(feature = "sql")]
