@@ -107,6 +107,8 @@ pub struct Catalog {
     readings: Mutex<Readings>,
     /// Rankings recently shown on pages.
     rankings: Mutex<Vec<ranking::Ranked>>,
+    /// The size of table `many_calls`.
+    many_calls: Mutex<many_calls::Counted>,
     annotations: Annotations,
     alerts: Alerts,
     /// Imports logs into history.
@@ -142,6 +144,7 @@ impl Catalog {
             made_ms: RwLock::new(HashMap::new()),
             readings: Mutex::default(),
             rankings: Mutex::new(Vec::new()),
+            many_calls: Mutex::default(),
             annotations: Annotations::default(),
             alerts: Alerts::none(),
             #[cfg(feature = "sql")]

@@ -79,9 +79,18 @@ pub struct ReportAnswer {
     pub table: Box<dyn Table>,
     /// Present for a span.
     pub of_span: Option<OfSpan>,
+    /// What a live answer rests on, where that is less than everything; for people.
+    pub remarks: Vec<String>,
 }
 
 impl ReportAnswer {
+    /// What is lacking, for people.
+    #[must_use]
+    pub fn partial(&self) -> &[String] {
+        let of_span = self.of_span.as_ref();
+        of_span.map_or(&self.remarks, |it| &it.partial)
+    }
+
     /// The names of the key columns.
     #[must_use]
     pub fn keys(&self) -> Vec<&str> {

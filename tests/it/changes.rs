@@ -268,6 +268,11 @@ fn too_many_calls_are_found_with_an_example() {
     assert!(
         bad.status == 400 && bad.body.contains("from 1 to 100"),
         "{bad:?}"
+    let total = site.json("/api/v1/reports/many_calls")["total_rows"].clone();
+    let listed = site.json("/api/v1/reports");
+    let mut listed = listed["reports"].as_array().unwrap().iter();
+    let listed = listed.find(|it| it["name"] == "many_calls").unwrap();
+    assert_eq!(listed["rows"], total);
     );
     here.stop();
 }

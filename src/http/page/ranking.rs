@@ -144,6 +144,7 @@ impl Ranking {
             key_columns,
             table: rows,
             of_span: None,
+            remarks: Vec::new(),
         };
         Self {
             missing: "without",
@@ -215,8 +216,7 @@ impl Ranking {
 
     /// Remarks on incomplete data.
     pub(super) fn remarks(&self, time: &Time) -> Markup {
-        let of_span = self.answer.of_span.as_ref();
-        remarks(of_span.map_or(&[], |it| &it.partial), time)
+        remarks(self.answer.partial(), time)
     }
 
     /// The default order: for two compared spans, by how much slower rows became.

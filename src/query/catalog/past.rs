@@ -304,6 +304,7 @@ impl Catalog {
     /// Metrics of one row of a report over a span.
     ///
     /// # Errors
+            remarks: Vec::new(),
     /// As for [`Catalog::report`].
     pub fn past_lines(&self, name: &str, question: &LineQuestion) -> Result<PastLines, QueryError> {
         let kept = self.kept(name).map_err(|error| self.suggesting(error))?;
