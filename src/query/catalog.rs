@@ -31,7 +31,7 @@ use crate::merger::{Pulse, SharedLive, answering, writing};
 use crate::report::comment::FixedTable;
 use crate::report::ddl::{self, CreateTable};
 use crate::report::definition::{Columns, Defaults};
-use crate::report::layout::ColumnLayout;
+use crate::report::layout::{Cell, ColumnLayout};
 use crate::report::native::ReportForm;
 use crate::report::{DefinedBy, Entry};
 use crate::state::State;
@@ -129,9 +129,9 @@ impl Catalog {
         status: Status,
         pulse: Arc<Pulse>,
     ) -> Self {
+        let _from_now_on = status.lost_lately(clock.mono_ms());
         Self {
             raw: keeps_raw.then(|| RawReader::new(Arc::clone(&live), &defaults)),
-        let _from_now_on = status.lost_lately(clock.mono_ms());
             live,
             started_ms: clock.mono_ms(),
             clock,
@@ -529,9 +529,6 @@ impl Catalog {
         silent.into_iter().chain(self.status.behind()).collect()
     }
 
-    /// Parts that do not work although the daemon is ready, each with its reason.
-    pub fn out_of_order(&self) -> Vec<String> {
-        let snapshots = self.status.snapshots.as_ref();
     /// What every page says about the daemon itself: what does not work, and what was lost lately.
     pub fn troubles(&self) -> Vec<String> {
         let lost = self.status.lost_lately(self.clock.mono_ms());
@@ -553,6 +550,9 @@ impl Catalog {
         troubles
     }
 
+    /// Parts that do not work although the daemon is ready, each with its reason.
+    pub fn out_of_order(&self) -> Vec<String> {
+        let snapshots = self.status.snapshots.as_ref();
         let failing = snapshots.and_then(|snapshots| snapshots.why_failing());
         let failing = failing.map(|why| format!("no snapshot can be written: {why}"));
         #[cfg(feature = "sql")]
@@ -574,9 +574,11 @@ fn columns(layout: &ColumnLayout) -> Vec<Column> {
 
 /// The columns by which rows can be selected: keys, and `index_value`.
 fn key_columns(layout: &ColumnLayout) -> impl Iterator<Item = usize> + '_ {
-    use crate::report::layout::Cell;
-    let is_key =
-        |cell: &Cell| matches!(cell, Cell::Key(_) | Cell::KeyText(_) | Cell::IndexValue(_));
     let columns = layout.columns().iter().enumerate();
     columns.filter_map(move |(at, column)| is_key(&column.cell).then_some(at))
+}
+
+/// Whether a column has a key of its rows.
+const fn is_key(cell: &Cell) -> bool {
+    matches!(cell, Cell::Key(_) | Cell::KeyText(_) | Cell::IndexValue(_))
 }

@@ -214,6 +214,15 @@ impl Ranking {
         &self.about
     }
 
+    /// Why it has no rows.
+    pub(super) fn nothing(&self) -> &'static str {
+        match (&self.answer.of_span, self.answer.covered_seconds) {
+            (None, _) => "Nothing yet.",
+            (Some(_), 0) => "No data is kept of this time.",
+            (Some(_), _) => "Nothing was counted in this span.",
+        }
+    }
+
     /// Remarks on incomplete data.
     pub(super) fn remarks(&self, time: &Time) -> Markup {
         remarks(self.answer.partial(), time)

@@ -38,7 +38,8 @@ impl History<'_> {
                 figcaption {
                     a href=(address) { (title) }
                     span.legend {
-                        span { (formatting::counted(map.total, counted)) }
+                        @if map.total == 0 && map.columns.iter().all(Option::is_none) { span { "no data" } }
+                        @else { span { (formatting::counted(map.total, counted)) } }
                         @if map.total > 0 {
                             span { "a column is " (formatting::roughly(map.step as f64)) }
                             span { "strongest colour: from " (formatting::count(map.high())) " in a cell on" }
