@@ -90,7 +90,7 @@ impl Found {
         };
         let found = found?;
         let order = match &found.scanned {
-            Some(scanned) => format!("the slowest that match, in {}", searched(scanned)),
+            Some(scanned) => format!("slowest first; searched: {}", searched(scanned)),
             None if slowest => "slowest first".to_owned(),
             None => NEWEST.to_owned(),
         };
