@@ -205,6 +205,7 @@ impl Daemon {
             rule_counters: Arc::clone(&rule_counters),
             snapshots: snapshots.clone(),
             history: None,
+            losses: Mutex::default(),
             certificates: Arc::default(),
             shipping: None,
             fleet: None,
@@ -396,7 +397,7 @@ pub fn check(config: &Config) -> Result<(), Vec<StartError>> {
         let acceptor = files.map_or(Ok(None), |files| tls::acceptor(&files).map(Some));
         errors.extend(acceptor.err().map(StartError::from));
     }
-    // The user who runs this need not be the daemon's, so permissions are left to `doctor`.
+    // The user who runs this need not be the daemon's: permissions are left to the commands.
     for (setting, dir) in [
         (folder::STATE, &config.state.dir),
         (folder::HISTORY, &config.history.dir),
@@ -408,6 +409,12 @@ pub fn check(config: &Config) -> Result<(), Vec<StartError>> {
     }
     errors.extend(no_history(config).err());
     errors.extend(push::check(config).err().map(StartError::Push));
+    #[cfg(feature = "sql")]
+    errors.extend(
+        crate::clickhouse::check(&config.clickhouse)
+            .err()
+            .map(StartError::ClickHouse),
+    );
     if errors.is_empty() {
         Ok(())
     } else {

@@ -291,6 +291,7 @@ mod tests {
                 rows: rows.iter().map(row).collect(),
             }),
             of_span: None,
+            remarks: Vec::new(),
         }
     }
 

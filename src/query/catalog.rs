@@ -21,6 +21,8 @@ use super::read_model::{
 use super::status::Status;
 use super::tables::StatusTable;
 use crate::alert::Alerts;
+#[cfg(feature = "sql")]
+use crate::clickhouse::ShipStatus;
 use crate::clock::Clock;
 use crate::history::History;
 use crate::history::import::Importer;
@@ -29,13 +31,14 @@ use crate::merger::{Pulse, SharedLive, answering, writing};
 use crate::report::comment::FixedTable;
 use crate::report::ddl::{self, CreateTable};
 use crate::report::definition::{Columns, Defaults};
-use crate::report::layout::ColumnLayout;
+use crate::report::layout::{Cell, ColumnLayout};
 use crate::report::native::ReportForm;
 use crate::report::{DefinedBy, Entry};
 use crate::state::State;
 use crate::state::annotations::Annotations;
 use crate::telemetry::reading::{self, Group};
 use crate::value::Column;
+use crate::value::text::{count, roughly};
 
 mod alerts;
 mod attributed;
@@ -87,6 +90,8 @@ pub struct Catalog {
     readings: Mutex<Readings>,
     /// Rankings recently shown on pages.
     rankings: Mutex<Vec<ranking::Ranked>>,
+    /// The size of table `many_calls`.
+    many_calls: Mutex<many_calls::Counted>,
     annotations: Annotations,
     alerts: Alerts,
     /// Imports logs into history.
@@ -105,6 +110,7 @@ impl Catalog {
         status: Status,
         pulse: Arc<Pulse>,
     ) -> Self {
+        let _from_now_on = status.lost_lately(clock.mono_ms());
         Self {
             raw: keeps_raw.then(|| RawReader::new(Arc::clone(&live), &defaults)),
             live,
@@ -119,6 +125,7 @@ impl Catalog {
             made_ms: RwLock::new(HashMap::new()),
             readings: Mutex::default(),
             rankings: Mutex::new(Vec::new()),
+            many_calls: Mutex::default(),
             annotations: Annotations::default(),
             alerts: Alerts::none(),
             importer: None,
@@ -494,6 +501,27 @@ impl Catalog {
         silent.into_iter().chain(self.status.behind()).collect()
     }
 
+    /// What every page says about the daemon itself: what does not work, and what was lost lately.
+    pub fn troubles(&self) -> Vec<String> {
+        let lost = self.status.lost_lately(self.clock.mono_ms());
+        let lost = lost.map(|(lost, within_ms)| {
+            let within = roughly((within_ms as f64 / 1e3).max(1.0));
+            let lost = count(lost);
+            format!("{lost} packets or requests lost in the last {within}")
+        });
+        let mut troubles = self.unready();
+        troubles.extend(self.out_of_order());
+        #[cfg(feature = "sql")]
+        troubles.extend(
+            self.status
+                .shipping
+                .as_ref()
+                .and_then(ShipStatus::why_failing),
+        );
+        troubles.extend(lost);
+        troubles
+    }
+
     /// Parts that do not work although the daemon is ready, each with its reason.
     pub fn out_of_order(&self) -> Vec<String> {
         let snapshots = self.status.snapshots.as_ref();
@@ -515,9 +543,11 @@ fn columns(layout: &ColumnLayout) -> Vec<Column> {
 
 /// The columns by which rows can be selected: keys, and `index_value`.
 fn key_columns(layout: &ColumnLayout) -> impl Iterator<Item = usize> + '_ {
-    use crate::report::layout::Cell;
-    let is_key =
-        |cell: &Cell| matches!(cell, Cell::Key(_) | Cell::KeyText(_) | Cell::IndexValue(_));
     let columns = layout.columns().iter().enumerate();
     columns.filter_map(move |(at, column)| is_key(&column.cell).then_some(at))
+}
+
+/// Whether a column has a key of its rows.
+const fn is_key(cell: &Cell) -> bool {
+    matches!(cell, Cell::Key(_) | Cell::KeyText(_) | Cell::IndexValue(_))
 }

@@ -165,10 +165,24 @@ fn silences_are_made_refused_and_ended() {
     );
     assert_eq!(made.status, 201, "{made:?}");
     assert_eq!(made.json()["persistent"], false);
+    // Nothing has that label now.
+    let remark = made.json()["remark"].clone();
+    assert!(
+        remark
+            .as_str()
+            .unwrap()
+            .contains("no alert could have the label"),
+        "{remark}"
+    );
     send_until(&here.site, "it fires", || states(&here.site) == ["firing"]);
     let row = &here.site.json("/api/v1/alerts")["rows"][0];
     assert_eq!(row["silenced_by"], 1);
     assert_eq!(hook.alerts(), [[""; 3]; 0], "nobody is told");
+    for (text, fits) in [("/busy*", true), ("/bussy*", false)] {
+        let body = json!({"matchers": {"script_name": text}, "for": "1s", "reason": "x"});
+        let made = here.site.post(all, &body.to_string()).json();
+        assert_eq!(made["remark"].is_null(), fits, "{made}");
+    }
     for (body, problem) in [
         ("[]", "the body must be a JSON object"),
         (

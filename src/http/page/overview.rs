@@ -144,12 +144,8 @@ fn numbers(all: &Ranking, source: &Catalog, time: &Time) -> Markup {
             .flatten()
     });
     let cores = cpu[0].zip(cpu[1]).map(|(user, system)| user + system);
-    let status = source.status();
-    let lost = ["kernel_drops", "requests_overwritten"];
-    let lost: u64 = lost
-        .iter()
-        .filter_map(|name| status.get(*name)?.as_u64())
-        .sum();
+    let lost = source.status().get("lost").and_then(Json::as_u64);
+    let lost = lost.unwrap_or(0);
     html! {
         p.over { "All requests, " (all.about()) }
         dl.facts {
@@ -288,7 +284,7 @@ fn panel(
     };
     Ok(html! {
         section.panel.large[limit > 6] id={ "top-" (report) } data-live aria-label=(title) {
-            (table(&format!("{title}, rows"), &caption, &heads, &cells, "Nothing yet."))
+            (table(&format!("{title}, rows"), &caption, &heads, &cells, ranking.nothing()))
         }
     })
 }

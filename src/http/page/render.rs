@@ -79,10 +79,11 @@ impl View<'_> {
         let problems = match section {
             // It has them itself.
             "/daemon" => Vec::new(),
-            _ => self.source.out_of_order(),
+            _ => self.source.troubles(),
         };
+        let problems = super::formatting::visible(&problems.join("; "));
         let main = &html! {
-            @for problem in problems { p.problem { (super::formatting::visible(&problem)) " " a href="/daemon" { "How the daemon is doing" } } }
+            div #troubles data-live { @if !problems.is_empty() { p.problem { "Trouble with pinbad: " (problems) ". " a href="/daemon" { "How the daemon is doing" } } } }
             @if let Some(lost) = self.source.refilled().filter(|_| self.time.spans.is_none()) { p.note { "pinbad did not shut down cleanly. Reports from " (self.time.moment(lost.start)) " to " (self.time.moment(lost.end)) " were restored from history, by the minute. What history did not have yet is lost; live charts and single requests start over." } }
             @if is_here { (self.time.only_here()) } (main)
         };

@@ -112,7 +112,7 @@ fn facts(request: &Ranking, script: &str, time: &Time) -> Markup {
         p.about {
             a href=(time.row_link("report_by_script_name", "row", &[("script_name".to_owned(), script.to_owned())], None)) { "This script" }
             " \u{b7} "
-            a href=(time.link("/requests", [("script_name", script), ("order", "slowest")])) { "Its slowest requests" }
+            a href=(time.link("/requests", [("script_name", script), ("sort", "-req_time")])) { "Its slowest requests" }
         }
     }
 }

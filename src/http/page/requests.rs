@@ -28,10 +28,10 @@ const NEWEST: &str = "newest first";
 
 /// `GET /requests`
 pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
-    let mut params = view.form()?.with_added_tag("tag.");
+    let mut params = renamed(view.form()?.with_added_tag("tag."));
     let mut search = search_of(view, &mut params)?;
     search::conditions(&mut params, &mut search)?;
-    let slowest = params.word("order", &["newest", "slowest"])? == "slowest";
+    let slowest = params.word("sort", &["-timestamp", "-req_time"])? == "-req_time";
     search.limit = params.rows(LIMIT_DEFAULT, LIMIT_MAX)?;
     // As in the API, where it selects JSON or CSV.
     params.text("format");
@@ -55,6 +55,16 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
         }
     };
     view.page("/requests", "Requests", &main)
+}
+
+/// Addresses of before say `order`.
+fn renamed(params: Params) -> Params {
+    let sort = match params.get("order") {
+        Some("slowest") => Some("-req_time"),
+        Some("newest") => None,
+        _ => return params,
+    };
+    params.changed(&[("order", None), ("sort", sort)])
 }
 
 /// The result of a search.
@@ -90,7 +100,7 @@ impl Found {
         };
         let found = found?;
         let order = match &found.scanned {
-            Some(scanned) => format!("the slowest that match, in {}", searched(scanned)),
+            Some(scanned) => format!("slowest first; searched: {}", searched(scanned)),
             None if slowest => "slowest first".to_owned(),
             None => NEWEST.to_owned(),
         };
@@ -130,7 +140,7 @@ fn form(params: &Params, time: &Time) -> Markup {
     };
     let more = columns("more_fields");
     let is_open = more.iter().any(|it| params.get(&it.name).is_some());
-    let order = params.get("order").unwrap_or("newest");
+    let sort = params.get("sort").unwrap_or("-timestamp");
     html! {
         form.filters method="get" action="/requests" role="search" {
             @for it in columns("fields") { (field(it)) }
@@ -140,9 +150,9 @@ fn form(params: &Params, time: &Time) -> Markup {
                 input type="hidden" name=(name) value=(value);
             }
             label { "Order "
-                select name="order" {
-                    @for (name, text) in [("newest", "newest first"), ("slowest", "slowest first")] {
-                        option value=(name) selected[order == name] { (text) }
+                select name="sort" {
+                    @for (name, text) in [("-timestamp", "newest first"), ("-req_time", "slowest first")] {
+                        option value=(name) selected[sort == name] { (text) }
                     }
                 }
             }

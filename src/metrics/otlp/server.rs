@@ -55,8 +55,10 @@ impl Server {
             .max_redirects(0)
             .timeout_global(Some(ANSWER_MAX));
         if url.starts_with("https:") {
-            settings =
-                settings.tls_config(roots::tls(("otlp.ca_file", config.ca_file.as_deref()))?);
+            settings = settings.tls_config(roots::tls(
+                ("otlp.ca_file", config.ca_file.as_deref()),
+                None,
+            )?);
         }
         let headers = config
             .headers_file

@@ -37,6 +37,7 @@ macro_rules! nothing_kept {
 nothing_kept! {
     past_report(&str, &Spans, &ReportQuestion) -> ReportAnswer;
     past_keys(&str) -> Vec<String>;
+    kept_from(&str) -> Option<u64>;
     past_lines(&str, &LineQuestion) -> PastLines;
     past_spreads(&str, &LineQuestion) -> Spreads;
     past_distribution(&str, &[(String, String)], &Range<u64>, &Whose) -> Option<Distribution>;

@@ -219,6 +219,20 @@ impl Kept<'_> {
 }
 
 impl Catalog {
+    /// Unix second from which on a report is kept, if anything is.
+    ///
+    /// # Errors
+    /// As for [`Catalog::report`].
+    pub fn kept_from(&self, name: &str) -> Result<Option<u64>, QueryError> {
+        let Kept {
+            dataset, history, ..
+        } = self.kept(name)?;
+        let coverage = Arc::new(Dataset::coverage());
+        let [view, ran] = RowsAt::of_each(history, [&dataset, &coverage]);
+        let kept_from = ran.kept_from(&coverage).into_iter();
+        Ok(kept_from.chain(view.kept_from(&dataset)).min())
+    }
+
     /// A report over a span.
     pub(super) fn past_report(
         &self,
@@ -299,6 +313,7 @@ impl Catalog {
                 percentile_error: is_log_linear.then(|| error(bits)),
                 partial,
             }),
+            remarks: Vec::new(),
         })
     }
 

@@ -76,6 +76,7 @@ impl Catalog {
         match table.table {
             FixedTable::Alerts => return self.alerts.view().alerts.len(),
             FixedTable::Slo => return self.alerts.view().objectives.len(),
+            FixedTable::ManyCalls => return self.many_calls_rows(table),
             FixedTable::SquidSwap => return sums::swaps(self.squids(), secs()).len(),
             FixedTable::SquidSavings => return sums::savings(self.squids(), secs()).len(),
             _ => {}
@@ -136,6 +137,7 @@ impl Catalog {
             key_columns: table.key_columns().to_vec(),
             table: rows,
             of_span: None,
+            remarks: Vec::new(),
         }
     }
 

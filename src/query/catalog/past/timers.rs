@@ -113,6 +113,7 @@ fn requests_of(
         oldest: oldest.unwrap_or_default() as u32,
         all: !is_full,
         kept: true,
+        narrowed: search.requests.narrows(),
         sample_of: last.map(|(key, _)| (found.len() as f64 * key.stands_for()).round() as u64),
     };
     let named = found.into_iter().map(|(key, found)| {
