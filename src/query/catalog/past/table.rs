@@ -7,10 +7,9 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::fleet::away;
-use super::{columns, is_key};
 use crate::history::histogram::{ends, fold, settle};
 use crate::history::sums::Sums;
-use crate::query::catalog::columns;
+use crate::query::catalog::{columns, is_key};
 use crate::query::error::QueryError;
 use crate::query::table::Table;
 use crate::report::definition::Definition;
