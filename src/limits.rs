@@ -150,6 +150,27 @@ pub const ALERT_REPLAY_BYTES_MAX: usize = 64 << 20;
 /// Longest duration of a replay, in milliseconds.
 pub const ALERT_REPLAY_MS_MAX: u64 = 100_000;
 
+// ---- releases ----
+
+/// Releases that are known. Those of few requests, then the longest idle, give way.
+pub const RELEASES_MAX: usize = 50;
+
+/// Scripts that are compared.
+pub const RELEASE_SCRIPTS_MAX: usize = 200;
+
+/// Pairs of release and script in a block of time.
+pub const RELEASE_CELLS_MAX: usize = 500;
+
+/// Pairs of script and status of a release.
+pub const RELEASE_STATUSES_MAX: usize = 1_000;
+
+/// Releases that get an annotation in a day: a tag with ever new values is no release, and must not
+/// push out what people noted.
+pub const RELEASE_MARKS_MAX: usize = 24;
+
+/// Bytes of all that, and of a copy that is written to disk.
+pub const RELEASES_BYTES_MAX: usize = 32 << 20;
+
 // ---- access ----
 
 /// `[[user]]` entries. Checking a token compares it with each of them.

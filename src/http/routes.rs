@@ -15,8 +15,8 @@ use tokio::sync::watch;
 #[cfg(feature = "sql")]
 use super::api::sql;
 use super::api::{
-    alerts, annotations, changes, health, heatmap, imports, metrics, openapi, reports, requests,
-    series, sources, stream, test_packet,
+    alerts, annotations, changes, health, heatmap, imports, metrics, openapi, releases, reports,
+    requests, series, sources, stream, test_packet,
 };
 use super::app::{App, Endpoint};
 use super::auth::{ANNOTATIONS, REPLAY, SILENCES};
@@ -55,6 +55,7 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
         (SILENCES, get(alerts::silences).post(alerts::silence)),
         ("/api/v1/silences/{id}", delete(alerts::end_silence)),
         ("/api/v1/changes", get(changes::read)),
+        ("/api/v1/releases", get(releases::list)),
         ("/api/v1/sources", get(sources::list)),
         ("/api/v1/requests", get(requests::list)),
         ("/api/v1/requests/{id}", get(requests::read)),

@@ -26,6 +26,7 @@ use crate::clock::Clock;
 use crate::history::{History, import::Importer};
 use crate::input::udp::senders::{Counts, SenderCounts};
 use crate::merger::{Pulse, SharedLive, answering, writing};
+use crate::release::Releases;
 use crate::report::comment::FixedTable;
 use crate::report::ddl::{self, CreateTable};
 use crate::report::definition::{Columns, Defaults};
@@ -62,6 +63,7 @@ mod readings;
 mod reconfigure;
 #[cfg(feature = "sql")]
 pub(crate) mod refill;
+mod releases;
 #[cfg(feature = "sql")]
 mod replay;
 mod report_table;
@@ -106,6 +108,7 @@ pub struct Catalog {
     rankings: Mutex<Vec<ranking::Ranked>>,
     annotations: Annotations,
     alerts: Alerts,
+    releases: Releases,
     /// Imports logs into history.
     #[cfg(feature = "sql")]
     importer: Option<Importer>,
@@ -140,6 +143,7 @@ impl Catalog {
             rankings: Mutex::new(Vec::new()),
             annotations: Annotations::default(),
             alerts: Alerts::none(),
+            releases: Releases::default(),
             #[cfg(feature = "sql")]
             importer: None,
             #[cfg(feature = "sql")]
@@ -159,6 +163,13 @@ impl Catalog {
     pub fn alerting(self, alerts: &Alerts) -> Self {
         let alerts = alerts.clone();
         Self { alerts, ..self }
+    }
+
+    /// Adds releases.
+    #[must_use]
+    pub fn following(self, releases: &Releases) -> Self {
+        let releases = releases.clone();
+        Self { releases, ..self }
     }
 
     /// Adds the tables on the daemon, annotations, and a place to save changes.
@@ -303,6 +314,11 @@ impl Catalog {
     /// The wall clock, milliseconds since 1970.
     pub fn unix_ms(&self) -> u64 {
         self.clock.unix_ms()
+    }
+
+    /// The releases.
+    pub fn releases(&self) -> &Releases {
+        &self.releases
     }
 
     /// The annotations.

@@ -76,6 +76,7 @@ impl Catalog {
         match table.table {
             FixedTable::Alerts => return self.alerts.view().alerts.len(),
             FixedTable::Slo => return self.alerts.view().objectives.len(),
+            FixedTable::Releases => return self.releases.count(),
             FixedTable::SquidSwap => return sums::swaps(self.squids(), secs()).len(),
             FixedTable::SquidSavings => return sums::savings(self.squids(), secs()).len(),
             _ => {}
@@ -114,6 +115,9 @@ impl Catalog {
         }
         if matches!(table.table, FixedTable::Alerts | FixedTable::Slo) {
             return Ok(self.alerts_answer(&table));
+        }
+        if table.table == FixedTable::Releases {
+            return Ok(self.releases_answer(&table));
         }
         let mut look = self.look();
         let secs = u32::try_from(look.unix_ms / 1000).unwrap_or(u32::MAX);

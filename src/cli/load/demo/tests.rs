@@ -228,7 +228,7 @@ fn taken_and_left(pause: Duration) -> (u64, u64) {
     let target = daemon.local_addr().unwrap();
     let shutdown = Shutdown::new();
     let asked = shutdown.clone();
-    let demo = thread::spawn(move || run(target, 500.0, &asked, |_| ()).unwrap());
+    let demo = thread::spawn(move || run(target, 500.0, &asked).unwrap());
     let mut buffer = [0; 2048];
     daemon
         .set_read_timeout(Some(Duration::from_secs(60)))
