@@ -410,7 +410,7 @@ settings! {
     releases: ReleasesConfig {
         /// The request tag that names what runs: of these, the first that a request has. Each new value is marked in the charts,
         /// and compared with the release before it. [] for none.
-        /// Cost: until such a tag is sent, a look-up a second; then a report over tag, script and status, and 32 MiB at most.
+        /// Cost: until such a tag is sent, a look-up a second; then a report over tag, script and status, and 48 MiB at most.
         tag: Vec<String> = r#"["release", "version"]"#, tag_names();
 
         /// How long a release runs until it is compared for the first time, with windows of the same length before it: "3s" to

@@ -18,7 +18,7 @@ use crate::state::annotations::Annotation;
 /// Interval between two turns.
 const PERIOD: Duration = Duration::from_millis(100);
 /// Turns between two looks for the tag.
-const LOOK: u32 = 10;
+const LOOK: u64 = 10;
 
 /// The releases of a configuration, with what is kept of them in `state.dir`.
 pub(super) fn open(
@@ -53,45 +53,29 @@ pub(super) fn start(
 }
 
 fn run(catalog: &Catalog, tags: &[String], file: Option<&ReleasesFile>, stop: &Shutdown) {
-    let releases = catalog.releases();
-    let (mut turn, mut is_failing, mut is_refused) = (0_u32, false, false);
-    let mut has_tag = releases.tag().is_some();
-    while !stop.requested() {
-        std::thread::sleep(PERIOD);
-        turn = turn.wrapping_add(1);
-        if !has_tag
-            && !is_refused
+    let mut is_looking = catalog.releases().tag().is_none();
+    for turn in 1_u64.. {
+        if is_looking
             && turn.is_multiple_of(LOOK)
             && let Some(tag) = catalog.release_tag(tags)
         {
-            let counts = catalog.count_releases(tag);
-            (has_tag, is_refused) = (counts.is_ok(), counts.is_err());
-            match counts {
+            is_looking = false;
+            match catalog.count_releases(tag) {
                 Ok(()) => info!(tag, "Releases are counted by this request tag."),
                 Err(error) => warn!(%error, "Releases cannot be counted."),
             }
         }
-        if has_tag {
-            note(catalog, releases.turn());
-            let saved = file.map_or(Ok(()), |file| releases.save(file, false));
-            if let Err(error) = &saved
-                && !is_failing
-            {
-                warn!(%error, "What is known of releases cannot be kept; trying again.");
-            }
-            is_failing = saved.is_err();
+        let is_last = stop.requested();
+        take_turn(catalog, file, is_last);
+        if is_last {
+            return;
         }
-    }
-    // What the last seconds brought.
-    note(catalog, releases.turn());
-    if let Some(Err(error)) = file.map(|file| releases.save(file, true)) {
-        warn!(%error, "What is known of releases was not kept.");
+        std::thread::sleep(PERIOD);
     }
 }
 
-/// Makes the annotations of new releases.
-fn note(catalog: &Catalog, news: Vec<(u64, String)>) {
-    for (time, release) in news {
+fn take_turn(catalog: &Catalog, file: Option<&ReleasesFile>, is_last: bool) {
+    for (time, release) in catalog.releases().turn() {
         let made = Annotation {
             id: 0,
             time,
@@ -103,5 +87,9 @@ fn note(catalog: &Catalog, news: Vec<(u64, String)>) {
         if let Err(error) = catalog.annotations().add(made) {
             warn!(%error, release, "Cannot annotate a release.");
         }
+    }
+    let saved = file.map(|file| catalog.releases().save(file, is_last));
+    if let Some(Err(error)) = saved {
+        warn!(%error, "What is known of releases cannot be kept; trying again after the next change.");
     }
 }

@@ -36,7 +36,7 @@ const ERRORS_MIN: u64 = 5;
 /// Fewest scripts whose median stands for all of them.
 const COMMON_MIN: usize = 5;
 /// Fewest requests of a script that is new, or gone.
-const NEW_MIN: f64 = 20.0;
+const NEW_MIN: u64 = 20;
 /// Largest chance of a status that counts as new.
 const STATUS_CHANCE: f64 = 0.001;
 /// Maximum number of findings, new scripts and gone scripts that a verdict lists.
@@ -76,6 +76,17 @@ impl Cell {
         (self.timed >= OLD_REQUESTS_MIN).then(|| self.ln / self.timed as f64)
     }
 
+    /// Geometric mean of times, seconds.
+    fn typical(&self) -> f64 {
+        (self.ln / self.timed.max(1) as f64).exp() / 1e6
+    }
+
+    /// Variance of the logarithm of times.
+    fn variance(&self) -> f64 {
+        let count = self.timed.max(2) as f64;
+        ((self.ln_squared - self.ln * self.ln / count) / (count - 1.0)).max(0.0)
+    }
+
     /// Transformed share of errors.
     fn failure(&self) -> Option<f64> {
         let share = (self.errors as f64 + 0.375) / (self.requests as f64 + 0.75);
@@ -89,12 +100,6 @@ impl Cell {
     fn mean_secs(&self) -> f64 {
         self.time_us as f64 / 1e6 / self.requests.max(1) as f64
     }
-
-    /// Variance of the logarithm of times.
-    fn variance(&self) -> f64 {
-        let count = self.timed as f64;
-        ((self.ln_squared - self.ln * self.ln / count) / (count - 1.0).max(1.0)).max(0.0)
-    }
 }
 
 /// How many windows are compared.
@@ -102,32 +107,20 @@ impl Cell {
 pub struct Method {
     /// Windows whose mean each window is compared with.
     pub before: usize,
-    /// Fewest placebos.
-    pub placebos_min: usize,
-    /// Most placebos.
-    pub placebos_max: usize,
+    /// Fewest and most placebos.
+    pub placebos: [usize; 2],
 }
 
 /// Windows of half an hour, over a day.
 pub const HALF_HOURS: Method = Method {
     before: 4,
-    placebos_min: 12,
-    placebos_max: 48,
+    placebos: [12, 48],
 };
 /// Days, over two weeks.
 pub const DAYS: Method = Method {
     before: 1,
-    placebos_min: 6,
-    placebos_max: 13,
+    placebos: [6, 13],
 };
-
-impl Method {
-    /// Number of old windows it looks at.
-    #[must_use]
-    pub const fn windows(&self) -> usize {
-        self.before + self.placebos_max
-    }
-}
 
 /// A script under both releases.
 #[derive(Debug, Clone, Default)]
@@ -138,51 +131,32 @@ pub struct Script {
     pub new: Cell,
     /// Windows of the old release, newest first; `None` if a window cannot be used.
     pub old: Vec<Option<Cell>>,
-    /// Requests of the old release in all its life.
-    pub old_total: u64,
+    /// Requests of the old release in all its life; `None` if unknown.
+    pub old_total: Option<u64>,
     /// Statuses of the new release, each with its requests under the new and the old one.
     pub statuses: Vec<(u32, u64, u64)>,
 }
 
-/// Outcome of a comparison.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Outcome {
-    /// A script, or all of them, became slower.
-    #[serde(rename = "slower")]
-    Slower,
-    /// Something became faster and nothing slower.
-    #[serde(rename = "faster")]
-    Faster,
-    /// More errors, or a new status of errors.
-    #[serde(rename = "errors")]
-    Errors,
-    /// Nothing beyond what the old release varies by itself.
-    #[serde(rename = "no notable change")]
-    NoChange,
-    /// Too few requests, or too short a past.
-    #[serde(rename = "not enough to judge")]
-    NotEnough,
-}
-
-impl Outcome {
-    /// Its words.
-    #[must_use]
-    pub const fn words(self) -> &'static str {
-        match self {
-            Self::Slower => "slower",
-            Self::Faster => "faster",
-            Self::Errors => "errors",
-            Self::NoChange => "no notable change",
-            Self::NotEnough => "not enough to judge",
-        }
-    }
-
-    /// Returns true if somebody should look.
-    #[must_use]
-    pub const fn is_bad(self) -> bool {
-        matches!(self, Self::Slower | Self::Errors)
+impl Script {
+    /// The windows right before the new one, as far as they can be used.
+    fn before(&self, method: Method) -> Cell {
+        let mut sum = Cell::default();
+        let windows = self.old.iter().take(method.before).flatten();
+        windows.for_each(|it| sum += it);
+        sum
     }
 }
+
+/// A script, or all of them, became slower.
+pub const SLOWER: &str = "slower";
+/// Something became faster and nothing slower.
+pub const FASTER: &str = "faster";
+/// More errors, or a new status of errors.
+pub const ERRORS: &str = "errors";
+/// Nothing beyond what the old release varies by itself.
+pub const NO_CHANGE: &str = "no notable change";
+/// Too few requests, or too short a past.
+pub const NOT_ENOUGH: &str = "not enough to judge";
 
 /// A difference between two releases.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -203,17 +177,11 @@ impl Finding {
     /// Returns the texts of both values.
     #[must_use]
     pub fn values(&self) -> [String; 2] {
-        [self.before, self.after].map(|it| match self.what.as_str() {
-            "slower" | "faster" => secs(it),
-            "more errors" | "fewer errors" => percent(it * 100.0),
+        [self.before, self.after].map(|it| match &*self.what {
+            SLOWER | FASTER => secs(it),
+            MORE | FEWER => percent(it * 100.0),
             _ => counted(it as u64, "request"),
         })
-    }
-
-    /// Returns true if it is for the better.
-    #[must_use]
-    pub fn is_good(&self) -> bool {
-        matches!(self.what.as_str(), "faster" | "fewer errors")
     }
 
     /// Returns the change as a share; infinite from nothing.
@@ -222,28 +190,51 @@ impl Finding {
         self.after / self.before - 1.0
     }
 
+    /// Returns true if it is for the better.
+    #[must_use]
+    pub fn is_good(&self) -> bool {
+        matches!(&*self.what, FASTER | FEWER)
+    }
+
+    /// The verdict that it makes.
+    fn result(&self, error_status: u32) -> &'static str {
+        let status = self
+            .what
+            .strip_prefix(STATUS)
+            .and_then(|it| it.parse().ok());
+        match &*self.what {
+            SLOWER => SLOWER,
+            FASTER => FASTER,
+            MORE => ERRORS,
+            _ if status.is_some_and(|it: u32| it >= error_status) => ERRORS,
+            _ => NO_CHANGE,
+        }
+    }
+
     fn text(&self) -> String {
         let script = visible(self.script.as_deref().unwrap_or("all scripts"));
         let [before, after] = self.values();
-        match self.what.as_str() {
-            "slower" | "faster" => {
-                format!("{script} {} ({before} to {after})", change(self.change()))
-            }
+        match &*self.what {
+            SLOWER | FASTER => format!("{script} {} ({before} to {after})", change(self.change())),
             what => format!("{script} {what} ({before} to {after})"),
         }
     }
 }
 
+const MORE: &str = "more errors";
+const FEWER: &str = "fewer errors";
+const STATUS: &str = "status ";
+
 /// Result of a comparison.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
     /// When it was made, unix seconds.
     pub at: u64,
     /// Seconds of the new release that it covers.
     pub seconds: u64,
-    /// The outcome.
-    pub result: Outcome,
-    /// The outcome and the largest difference, in one line.
+    /// One of the five words above.
+    pub result: String,
+    /// The result and the largest difference, in one line.
     pub text: String,
     /// The release before.
     pub against: String,
@@ -260,6 +251,14 @@ pub struct Verdict {
     pub new: Vec<String>,
     /// Scripts that only the old release has.
     pub gone: Vec<String>,
+}
+
+impl Verdict {
+    /// Whether somebody should look.
+    #[must_use]
+    pub fn is_bad(&self) -> bool {
+        matches!(&*self.result, SLOWER | ERRORS)
+    }
 }
 
 /// Result of one test.
@@ -339,51 +338,45 @@ fn median(mut values: Vec<f64>) -> Option<f64> {
     Some(f64::midpoint(values[low], values[high]))
 }
 
-/// Sum of adjacent windows, if all of them can be used.
-fn pooled(windows: &[Option<Cell>]) -> Option<Cell> {
-    let mut sum = Cell::default();
-    windows.iter().try_for_each(|it| {
-        sum += it.as_ref()?;
-        Some(())
-    })?;
-    (!windows.is_empty()).then_some(sum)
+/// What is compared of a script.
+struct Measure {
+    /// In the scale of tests.
+    test: fn(&Cell) -> Option<f64>,
+    /// For people.
+    shown: fn(&Cell) -> f64,
+    /// Variance of `test`, times the number of requests.
+    variance: fn(&Cell) -> f64,
+    /// What it is when it grew, and when it fell.
+    words: [&'static str; 2],
+    is_time: bool,
 }
 
-/// Differences of one script: the new one first, then the placebos; each may be unknown.
-struct Differences<'a> {
-    script: &'a Script,
+const MEASURES: [Measure; 2] = [
+    Measure {
+        test: Cell::time,
+        shown: Cell::typical,
+        variance: Cell::variance,
+        words: [SLOWER, FASTER],
+        is_time: true,
+    },
+    Measure {
+        test: Cell::failure,
+        shown: Cell::error_share,
+        variance: |_| 0.25,
+        words: [MORE, FEWER],
+        is_time: false,
+    },
+];
+
+/// Differences of a script, or of all of them.
+struct Differences {
+    script: Option<String>,
     before: Cell,
+    new: Cell,
+    /// The new one first, then the placebos; each may be unknown.
     all: Vec<Option<f64>>,
-}
-
-impl<'a> Differences<'a> {
-    fn of(
-        script: &'a Script,
-        method: Method,
-        measure: impl Fn(&Cell) -> Option<f64>,
-    ) -> Option<Self> {
-        let before = pooled(script.old.get(..method.before)?)?;
-        if script.new.requests.min(before.requests) < REQUESTS_MIN {
-            return None;
-        }
-        let mut all = vec![Some(measure(&script.new)? - measure(&before)?)];
-        all.extend(script.old.windows(method.before + 1).map(|windows| {
-            Some(measure(windows[0].as_ref()?)? - measure(&pooled(&windows[1..])?)?)
-        }));
-        all.truncate(1 + method.placebos_max);
-        Some(Self {
-            script,
-            before,
-            all,
-        })
-    }
-
-    /// The new difference and the placebos, if there are enough.
-    fn placebos(&self, method: Method) -> Option<(f64, Vec<f64>)> {
-        let (new, placebos) = self.all.split_first()?;
-        let placebos: Vec<f64> = placebos.iter().flatten().copied().collect();
-        Some(((*new)?, placebos)).filter(|it| it.1.len() >= method.placebos_min)
-    }
+    /// Variance that chance alone gives.
+    floor: f64,
 }
 
 /// A test, and what it found if its chance is small enough.
@@ -391,129 +384,123 @@ struct Tested {
     trial: Trial,
     finding: Finding,
     is_large: bool,
+    /// Smallest change of time that it would have found, and the requests that it speaks for.
+    seen: Option<(f64, u64)>,
 }
 
-/// The median over scripts of each difference, `None` where there are too few of them.
-fn common(scripts: &[Differences<'_>]) -> Vec<Option<f64>> {
-    let places = 0..scripts.iter().map(|it| it.all.len()).max().unwrap_or(0);
-    let median = |place: usize| {
-        let found = scripts.iter().filter_map(|it| *it.all.get(place)?);
-        let found: Vec<f64> = found.collect();
-        median(found.clone()).filter(|_| found.len() >= COMMON_MIN)
-    };
-    places.map(median).collect()
-}
-
-/// Tests the times of all scripts. Returns the tests, and the smallest change that each would have
-/// found with the script's requests.
-fn times(scripts: &[Script], method: Method) -> (Vec<Tested>, Vec<(f64, u64)>) {
-    let scripts = scripts.iter();
-    let mut scripts: Vec<_> = scripts
-        .filter_map(|it| Differences::of(it, method, Cell::time))
-        .collect();
-    let common = common(&scripts);
-    let (mut tested, mut seen, mut floors) = (Vec::new(), Vec::new(), Vec::new());
-    let has_common = common.first().is_some_and(Option::is_some);
-    for it in &mut scripts {
-        let raw = it.all[0].unwrap_or_default();
-        if has_common {
-            let shifts = common.iter().chain(std::iter::repeat(&None));
-            for (difference, shift) in it.all.iter_mut().zip(shifts) {
-                *difference = difference.zip(*shift).map(|(a, b)| a - b);
-            }
-        }
-        let Some((new, placebos)) = it.placebos(method) else {
-            continue;
-        };
-        let (requests, before) = (it.script.new.timed as f64, it.before.timed as f64);
-        let floor = it.before.variance() * (1.0 / requests + 1.0 / before);
-        floors.push(floor);
-        let trial = Trial::of(new, &placebos, floor);
-        // What five errors make is found in nine of ten, with the few freedoms of a short past six.
-        let needed = if placebos.len() < 24 { 6.0 } else { 5.0 };
-        let smallest = (trial.error * needed).exp_m1().max(CHANGE_MIN);
-        seen.push((smallest, it.script.new.requests));
-        tested.push(Tested {
-            is_large: is_large(new) && is_large(raw) && (new > 0.0) == (raw > 0.0),
-            finding: time_finding(
-                Some(it.script.name.clone()),
-                [&it.before, &it.script.new],
-                trial,
-            ),
-            trial,
-        });
-    }
-    let placebos: Vec<f64> = common.iter().skip(1).flatten().copied().collect();
-    if let Some(new) = common.first().copied().flatten()
-        && placebos.len() >= method.placebos_min
-        && !floors.is_empty()
-    {
-        // The variance of a median is half as much again as that of a mean.
-        let count = floors.len() as f64;
-        let floor = FRAC_PI_2 * median(floors).unwrap_or_default() / count;
-        let trial = Trial::of(new, &placebos, floor);
-        let mut all = [Cell::default(), Cell::default()];
-        for it in &scripts {
-            all[0] += &it.before;
-            all[1] += &it.script.new;
-        }
-        let mut finding = time_finding(None, [&all[0], &all[1]], trial);
-        // Of the same mix, so that the difference is what was tested.
-        finding.after = finding.before * new.exp();
-        tested.push(Tested {
-            is_large: is_large(new),
-            finding,
-            trial,
-        });
-    }
-    (tested, seen)
-}
-
-fn is_large(difference: f64) -> bool {
-    // Either way: a tenth slower, or as fast as if the other were a tenth slower.
-    difference.abs() >= CHANGE_MIN.ln_1p()
-}
-
-fn time_finding(script: Option<String>, cells: [&Cell; 2], trial: Trial) -> Finding {
-    let [before, after] = cells.map(|it| it.time().unwrap_or_default().exp() / 1e6);
-    Finding {
-        script,
-        what: if trial.t > 0.0 { "slower" } else { "faster" }.to_owned(),
-        before,
-        after,
-        p: trial.p,
-    }
-}
-
-/// Tests the errors of all scripts that have some.
-fn errors(scripts: &[Script], method: Method) -> Vec<Tested> {
-    let tested = scripts.iter().filter_map(|script| {
-        let it = Differences::of(script, method, Cell::failure)?;
-        if script.new.errors.max(it.before.errors) < ERRORS_MIN {
+impl Differences {
+    fn of(script: &Script, method: Method, measure: &Measure) -> Option<Self> {
+        let (before, new) = (script.before(method), script.new);
+        let is_rare = new.requests.min(before.requests) < REQUESTS_MIN;
+        let fails = new.errors.max(before.errors) >= ERRORS_MIN;
+        if is_rare || !measure.is_time && !fails {
             return None;
         }
-        let (new, placebos) = it.placebos(method)?;
-        let floor = (1.0 / script.new.requests as f64 + 1.0 / it.before.requests as f64) / 4.0;
-        let trial = Trial::of(new, &placebos, floor);
-        let (before, after) = (it.before.error_share(), script.new.error_share());
-        let what = if new > 0.0 {
-            "more errors"
-        } else {
-            "fewer errors"
+        let mut windows = vec![Some(new)];
+        windows.extend_from_slice(&script.old);
+        let all = windows.windows(method.before + 1).map(|windows| {
+            let mut before = Cell::default();
+            for window in &windows[1..] {
+                before += window.as_ref()?;
+            }
+            Some((measure.test)(windows[0].as_ref()?)? - (measure.test)(&before)?)
+        });
+        let parts = 1.0 / new.requests as f64 + 1.0 / before.requests as f64;
+        Some(Self {
+            script: Some(script.name.clone()),
+            all: all.take(1 + method.placebos[1]).collect(),
+            floor: (measure.variance)(&before) * parts,
+            before,
+            new,
+        })
+    }
+
+    /// Of all scripts: the median of each difference, unknown where there are too few of them.
+    fn common(of: &[Self]) -> Option<Self> {
+        let places = 0..of.iter().map(|it| it.all.len()).max()?;
+        let median_at = |place: usize| {
+            let found: Vec<f64> = of.iter().filter_map(|it| *it.all.get(place)?).collect();
+            let is_enough = found.len() >= COMMON_MIN;
+            median(found).filter(|_| is_enough)
         };
+        let all: Vec<Option<f64>> = places.map(median_at).collect();
+        let (mut before, mut new) = (Cell::default(), Cell::default());
+        for it in of {
+            before += &it.before;
+            new += &it.new;
+        }
+        // The variance of a median is half as much again as that of a mean.
+        let floor = median(of.iter().map(|it| it.floor).collect())?;
+        all[0].is_some().then_some(Self {
+            script: None,
+            before,
+            new,
+            all,
+            floor: FRAC_PI_2 * floor / of.len() as f64,
+        })
+    }
+
+    fn test(self, method: Method, measure: &Measure, raw: f64) -> Option<Tested> {
+        let (new, placebos) = self.all.split_first()?;
+        let (new, placebos) = ((*new)?, placebos.iter().flatten().copied());
+        let placebos: Vec<f64> = placebos.collect();
+        if placebos.len() < method.placebos[0] {
+            return None;
+        }
+        let trial = Trial::of(new, &placebos, self.floor);
+        let before = (measure.shown)(&self.before);
+        let after = match self.script {
+            // Of the same mix, so that the difference is the one that was tested.
+            None => before * new.exp(),
+            Some(_) => (measure.shown)(&self.new),
+        };
+        // Five errors are found in nine of ten, with the few freedoms of a short past six.
+        let needed = if placebos.len() < 24 { 6.0 } else { 5.0 };
+        let smallest = (trial.error * needed).exp_m1().max(CHANGE_MIN);
+        // Where load moves all, a script must have changed both beside the others and by itself.
+        let is_large = match measure.is_time {
+            true => new.abs().min(raw.abs()) >= CHANGE_MIN.ln_1p() && new * raw > 0.0,
+            false => (after - before).abs() >= CHANGE_MIN * before,
+        };
+        let has_seen = measure.is_time && self.script.is_some();
         Some(Tested {
-            trial,
-            is_large: (after - before).abs() >= CHANGE_MIN * before,
+            is_large,
+            seen: has_seen.then_some((smallest, self.new.requests)),
             finding: Finding {
-                script: Some(script.name.clone()),
-                what: what.to_owned(),
+                script: self.script,
+                what: measure.words[usize::from(new < 0.0)].to_owned(),
                 before,
                 after,
                 p: trial.p,
             },
+            trial,
         })
-    });
-    tested.collect()
+    }
+}
+
+/// All tests of a measure.
+fn tests(scripts: &[Script], method: Method, measure: &Measure) -> Vec<Tested> {
+    let found = scripts.iter();
+    let mut found: Vec<_> = found
+        .filter_map(|it| Differences::of(it, method, measure))
+        .collect();
+    let common = measure
+        .is_time
+        .then(|| Differences::common(&found))
+        .flatten();
+    let raw: Vec<Option<f64>> = found.iter().map(|it| it.all[0]).collect();
+    for (at, shift) in common.iter().flat_map(|it| it.all.iter().enumerate()) {
+        for it in found.iter_mut().filter_map(|it| it.all.get_mut(at)) {
+            *it = it.zip(*shift).map(|(all, shift)| all - shift);
+        }
+    }
+    let raw_common = common.as_ref().and_then(|it| it.all[0]);
+    let all = found
+        .into_iter()
+        .zip(raw)
+        .chain(common.map(|it| (it, raw_common)));
+    all.filter_map(|(it, raw)| it.test(method, measure, raw?))
+        .collect()
 }
 
 /// Statuses that the new release has and the old one never had.
@@ -522,163 +509,138 @@ fn statuses(script: &Script) -> impl Iterator<Item = Finding> + '_ {
         .statuses
         .iter()
         .filter_map(move |&(status, new, old)| {
-            let expected = 3.0 * script.new.requests as f64 / script.old_total.max(1) as f64;
+            let old_total = script.old_total.filter(|it| *it > 0)?;
+            let expected = 3.0 * script.new.requests as f64 / old_total as f64;
             let p = poisson_tail(new, expected);
-            (old == 0 && script.old_total > 0 && new >= ERRORS_MIN && p < STATUS_CHANCE).then(
-                || Finding {
-                    script: Some(script.name.clone()),
-                    what: format!("status {status}"),
-                    before: 0.0,
-                    after: new as f64,
-                    p,
-                },
-            )
+            let is_new = old == 0 && new >= ERRORS_MIN && p < STATUS_CHANCE;
+            is_new.then(|| Finding {
+                script: Some(script.name.clone()),
+                what: format!("{STATUS}{status}"),
+                before: 0.0,
+                after: new as f64,
+                p,
+            })
         })
 }
 
 /// Mean times of the scripts that both releases have, as if both were asked for the same mix.
 pub(super) fn same_mix(scripts: &[(Cell, Cell)]) -> Option<[f64; 2]> {
-    let sum = |of: fn(&(Cell, Cell)) -> u64| scripts.iter().map(of).sum::<u64>().max(1) as f64;
+    let sum = |of: fn(&(Cell, Cell)) -> u64| scripts.iter().map(of).sum::<u64>() as f64;
     let (old, new) = (sum(|it| it.0.requests), sum(|it| it.1.requests));
     let (mut weights, mut means) = (0.0, [0.0; 2]);
-    for (before, after) in scripts
-        .iter()
-        .filter(|it| it.0.requests.min(it.1.requests) > 0)
-    {
-        let weight = f64::midpoint(before.requests as f64 / old, after.requests as f64 / new);
-        weights += weight;
-        means[0] += weight * before.mean_secs();
-        means[1] += weight * after.mean_secs();
+    for (before, after) in scripts {
+        if before.requests.min(after.requests) > 0 {
+            let weight = f64::midpoint(before.requests as f64 / old, after.requests as f64 / new);
+            weights += weight;
+            means[0] += weight * before.mean_secs();
+            means[1] += weight * after.mean_secs();
+        }
     }
     (weights > 0.0).then(|| means.map(|it| it / weights))
 }
 
 /// The change that would have been seen in scripts with half of the requests.
-fn typical(mut seen: Vec<(f64, u64)>) -> Option<f64> {
+fn seen_in_half(tested: &[Tested]) -> Option<f64> {
+    let mut seen: Vec<(f64, u64)> = tested.iter().filter_map(|it| it.seen).collect();
     seen.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let half = seen.iter().map(|it| it.1).sum::<u64>() / 2;
-    let mut sum = 0;
-    let found = seen.iter().find(|it| {
-        sum += it.1;
-        sum > half
+    let mut left = seen.iter().map(|it| it.1).sum::<u64>() / 2;
+    let half = seen.iter().find(|(_, requests)| {
+        let is_it = *requests > left;
+        left = left.saturating_sub(*requests);
+        is_it
     });
-    found.map(|it| it.0)
+    half.map(|it| it.0)
 }
 
-/// Compares all scripts. `error_status`: the lowest status of errors; `at` and `seconds`: when the
-/// verdict is made, and the length of the new window. `too_short` says what is lacking if the old
-/// release has too few windows.
+/// Compares all scripts. A status from `error_status` on is an error. `too_short` says what is
+/// lacking if the old release has too few windows.
 #[must_use]
 pub fn judge(
     scripts: &[Script],
     method: Method,
     error_status: u32,
-    against: &str,
-    too_short: Option<String>,
-    (at, seconds): (u64, u64),
+    too_short: Option<&str>,
+    seconds: u64,
 ) -> Verdict {
-    let before = |it: &Script| {
-        let windows = it.old.iter().take(method.before).flatten();
-        windows.fold(Cell::default(), |mut sum, it| {
-            sum += it;
-            sum
-        })
-    };
-    let pairs: Vec<(Cell, Cell)> = scripts.iter().map(|it| (before(it), it.new)).collect();
-    let (mut tested, seen) = times(scripts, method);
-    tested.extend(errors(scripts, method));
-    let limit = accepted(tested.iter().map(|it| it.trial.p));
-    let tests = tested.len();
-    let found = tested.into_iter().filter(|it| {
-        limit.is_some_and(|most| it.trial.p <= most) && it.trial.exceeds && it.is_large
-    });
+    let tested = MEASURES.iter().flat_map(|it| tests(scripts, method, it));
+    let tested: Vec<Tested> = tested.collect();
+    let (tests, smallest_seen) = (tested.len(), seen_in_half(&tested));
+    let limit = accepted(tested.iter().map(|it| it.trial.p)).unwrap_or(-1.0);
+    let found = tested
+        .into_iter()
+        .filter(|it| it.trial.p <= limit && it.trial.exceeds && it.is_large);
     let mut findings: Vec<Finding> = found.map(|it| it.finding).collect();
     findings.extend(scripts.iter().flat_map(statuses));
-    let is_error = |it: &Finding| match it.what.strip_prefix("status ") {
-        Some(status) => status.parse().is_ok_and(|it: u32| it >= error_status),
-        None => it.what == "more errors",
+    // What is worst, then what changed most.
+    let worst = [ERRORS, SLOWER, FASTER];
+    let rank = |it: &Finding| {
+        worst
+            .iter()
+            .position(|word| *word == it.result(error_status))
     };
-    // Bad news first, then by the size of the change.
-    let rank = |it: &Finding| match it.what.as_str() {
-        _ if is_error(it) => 0,
-        "slower" => 1,
-        _ => 2,
-    };
-    let size = |it: &Finding| (it.after.max(1e-9) / it.before.max(1e-9)).ln().abs();
+    let size = |it: &Finding| it.change().abs().min(f64::MAX);
     findings.sort_by(|a, b| {
-        let sizes = size(b).total_cmp(&size(a));
-        rank(a).cmp(&rank(b)).then(sizes)
+        let ranks = [a, b].map(|it| rank(it).unwrap_or(worst.len()));
+        ranks[0].cmp(&ranks[1]).then(size(b).total_cmp(&size(a)))
     });
     findings.truncate(LISTED_MAX);
-    let total = |of: fn(&(Cell, Cell)) -> u64| pairs.iter().map(of).sum::<u64>() as f64;
-    let scale = total(|it| it.1.requests) / total(|it| it.0.requests).max(1.0);
-    let named = |is_it: &dyn Fn(&Script, &Cell) -> bool| {
-        let mut names: Vec<(u64, String)> = scripts
-            .iter()
-            .zip(&pairs)
-            .filter(|(it, pair)| is_it(it, &pair.0))
-            .map(|(it, pair)| (it.new.requests.max(pair.0.requests), it.name.clone()))
-            .collect();
-        names.sort_by(|a, b| b.cmp(a));
-        names.truncate(LISTED_MAX);
-        names.into_iter().map(|it| it.1).collect::<Vec<String>>()
+    let result = match findings.first() {
+        Some(worst) => worst.result(error_status),
+        None if tests == 0 => NOT_ENOUGH,
+        None => NO_CHANGE,
     };
-    let new = named(&|it, _| it.old_total == 0 && it.new.requests as f64 >= NEW_MIN);
-    let gone = named(&|it, before| {
-        it.new.requests == 0 && before.requests as f64 * scale.min(1.0) >= NEW_MIN
+    let pairs: Vec<(Cell, Cell)> = scripts
+        .iter()
+        .map(|it| (it.before(method), it.new))
+        .collect();
+    let sum = |of: fn(&(Cell, Cell)) -> u64| pairs.iter().map(of).sum::<u64>() as f64;
+    let scale = sum(|it| it.1.requests) / sum(|it| it.0.requests).max(1.0);
+    let all = || scripts.iter().zip(&pairs);
+    let new = all().filter(|(it, _)| it.old_total == Some(0) && it.new.requests >= NEW_MIN);
+    let gone = all().filter(|(it, (before, _))| {
+        it.new.requests == 0 && before.requests as f64 * scale.min(1.0) >= NEW_MIN as f64
     });
-    let first = findings.first();
-    let result = match first {
-        Some(it) if is_error(it) => Outcome::Errors,
-        Some(it) if it.what == "slower" => Outcome::Slower,
-        Some(it) if it.what == "faster" => Outcome::Faster,
-        _ if tests == 0 => Outcome::NotEnough,
-        _ => Outcome::NoChange,
-    };
-    let smallest_seen = typical(seen);
-    let mut text = result.words().to_owned();
-    match first {
-        None if tests == 0 => {
-            let few = || {
-                let span = roughly(seconds as f64);
-                format!("no script has {REQUESTS_MIN} requests in {span} under both releases")
-            };
-            text += &format!(": {}", too_short.unwrap_or_else(few));
-        }
-        None => {}
-        Some(it) => {
-            text += &format!(": {}", it.text());
-            if findings.len() > 1 {
-                text += &format!(", and {} more", findings.len() - 1);
-            }
-        }
-    }
-    if tests > 0
-        && let Some(smallest) = smallest_seen
-    {
-        let smallest = percent(smallest * 100.0);
-        text +=
-            &format!("; a change of {smallest} would be seen in scripts with half of the requests");
-    }
-    for (names, what) in [(&new, "new"), (&gone, "gone")] {
-        if let Some(first) = names.first() {
-            text += &format!("; {what}: {}", visible(first));
-            if names.len() > 1 {
-                text += &format!(" and {} more", names.len() - 1);
-            }
-        }
-    }
-    Verdict {
-        at,
+    let mut verdict = Verdict {
         seconds,
-        result,
-        text,
-        against: against.to_owned(),
+        result: result.to_owned(),
         tests,
         smallest_seen,
         same_mix: same_mix(&pairs),
+        new: new.map(|it| it.0.name.clone()).take(LISTED_MAX).collect(),
+        gone: gone.map(|it| it.0.name.clone()).take(LISTED_MAX).collect(),
         findings,
-        new,
-        gone,
+        ..Verdict::default()
+    };
+    verdict.text = verdict.words(too_short);
+    verdict
+}
+
+impl Verdict {
+    /// The verdict in a line.
+    fn words(&self, too_short: Option<&str>) -> String {
+        let mut text = self.result.clone();
+        let more = |count: usize| match count {
+            0 | 1 => String::new(),
+            count => format!(" and {} more", count - 1),
+        };
+        if let Some(worst) = self.findings.first() {
+            text += &format!(": {}{}", worst.text(), more(self.findings.len()));
+        } else if self.tests == 0 {
+            let span = roughly(self.seconds as f64);
+            let few =
+                format!("no script has {REQUESTS_MIN} requests in {span} under both releases");
+            text += &format!(": {}", too_short.unwrap_or(&few));
+        }
+        if let Some(seen) = self.smallest_seen {
+            let seen = percent(seen * 100.0);
+            text +=
+                &format!("; a change of {seen} would be seen in scripts with half of the requests");
+        }
+        for (names, what) in [(&self.new, "new"), (&self.gone, "gone")] {
+            if let Some(first) = names.first() {
+                text += &format!("; {what}: {}{}", visible(first), more(names.len()));
+            }
+        }
+        text
     }
 }

@@ -18,8 +18,11 @@ mod tests;
 use std::path::Path;
 use std::sync::Arc;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
+use tracing::warn;
 
 pub use self::windows::Release;
 use self::windows::Tracker;
@@ -50,11 +53,12 @@ pub fn definition(tag: &str, defaults: &Defaults) -> Option<Definition> {
 #[derive(Debug, Clone, Default)]
 pub struct Releases(Arc<Mutex<Tracker>>);
 
-/// Contents of `releases.json`.
+/// Contents of `releases.json`: the tracker as bytes in base 64, since it has a hundred thousand
+/// numbers.
 #[derive(Debug, Serialize, Deserialize)]
-struct Contents<T> {
+struct Contents {
     version: u64,
-    releases: T,
+    releases: String,
 }
 
 /// The file of the releases.
@@ -81,14 +85,19 @@ impl Releases {
         unix_secs: u32,
     ) -> Result<ReleasesFile, StateError> {
         let (document, read) =
-            Document::open::<Contents<Tracker>>(STATE, dir, "releases", "the releases", unix_secs)?;
-        if let Some(Contents { mut releases, .. }) =
-            read.filter(|it| tags.contains(&it.releases.tag))
-        {
+            Document::open::<Contents>(STATE, dir, "releases", "the releases", unix_secs)?;
+        let kept = read.and_then(|it| {
+            let bytes = STANDARD.decode(it.releases).unwrap_or_default();
+            let kept = postcard::from_bytes::<Tracker>(&bytes);
+            kept.inspect_err(
+                |error| warn!(%error, "Releases begin anew: releases.json is of another version."),
+            )
+            .ok()
+        });
+        if let Some(mut kept) = kept.filter(|it| tags.contains(&it.tag)) {
             let mut tracker = self.0.lock();
-            let (after, error_status) = (tracker.after, tracker.error_status);
-            releases.begin(after, error_status);
-            *tracker = releases;
+            kept.begin(tracker.after, tracker.error_status);
+            *tracker = kept;
         }
         Ok(ReleasesFile(document))
     }
@@ -113,13 +122,6 @@ impl Releases {
         shown.rev().cloned().collect()
     }
 
-    /// Returns the number of releases.
-    #[must_use]
-    pub fn count(&self) -> usize {
-        let tracker = self.0.lock();
-        tracker.releases.iter().filter(|it| it.is_shown()).count()
-    }
-
     /// Judges the releases that are due. Returns those that need an annotation: time and name.
     pub fn turn(&self) -> Vec<(u64, String)> {
         self.0.lock().turn()
@@ -128,24 +130,22 @@ impl Releases {
     /// Writes the state if it changed, or in any case if `is_last`.
     ///
     /// # Errors
-    /// If it cannot be written; then it counts as changed still.
+    /// If it cannot be written.
     pub fn save(&self, file: &ReleasesFile, is_last: bool) -> Result<(), StateError> {
-        let releases = {
+        let bytes = {
             let mut tracker = self.0.lock();
             let is_wanted = tracker.is_changed || is_last && !tracker.tag.is_empty();
             tracker.is_changed = false;
-            is_wanted.then(|| serde_json::to_value(&*tracker))
+            is_wanted.then(|| postcard::to_stdvec(&*tracker))
         };
-        let Some(Ok(releases)) = releases else {
+        let Some(Ok(bytes)) = bytes else {
             return Ok(());
         };
         let contents = Contents {
             version: VERSION,
-            releases,
+            releases: STANDARD.encode(bytes),
         };
-        let written = file.0.write(&contents);
-        self.0.lock().is_changed |= written.is_err();
-        written
+        file.0.write(&contents)
     }
 }
 

@@ -7,19 +7,17 @@
 //! ```
 //!
 //! Windows are whole blocks that end where the new release begins, so none spans it. Bounded by
-//! [`RELEASES_MAX`], [`RELEASE_SCRIPTS_MAX`] and [`RELEASE_CELLS_MAX`] in each of some 200 blocks. A name beyond a limit is left out and
-//! counted; it gets a place when an earlier one was not seen for a block.
+//! [`RELEASES_MAX`] and, in each of some 200 blocks, [`RELEASE_CELLS_MAX`]: four times as many pairs
+//! of release and script find room while a block runs, then those with the most requests stay.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::LazyLock;
 
 use serde::{Deserialize, Serialize};
 
-use super::judge::{Cell, DAYS, HALF_HOURS, Method, Outcome, Script, Verdict, judge};
-use crate::limits::{
-    RELEASE_CELLS_MAX, RELEASE_MARKS_MAX, RELEASE_SCRIPTS_MAX, RELEASE_STATUSES_MAX, RELEASES_MAX,
-};
+use super::judge::{Cell, DAYS, HALF_HOURS, Method, NOT_ENOUGH, Script, Verdict, judge};
+use crate::limits::{RELEASE_CELLS_MAX, RELEASE_MARKS_MAX, RELEASE_SCRIPT_BYTES_MAX, RELEASES_MAX};
 use crate::report::gain::Pairs;
 use crate::report::histogram::{BucketLayout, LOG_LINEAR_BUCKETS, Rank, Rounding};
 use crate::report::totals::Totals;
@@ -30,8 +28,6 @@ const PARTS: u64 = 3;
 const DAY: u64 = 86_400;
 /// Requests from which a release counts as one.
 const REQUESTS_MIN: u64 = 20;
-/// Where there are many scripts, those with fewer requests in a block are left out of it.
-const FEW: u64 = 10;
 /// Longest time after which the place of a release that sends nothing can be taken, seconds.
 const IDLE_SECS: u64 = 3_600;
 
@@ -68,7 +64,9 @@ pub struct Release {
     /// Requests by bucket of their time.
     times: BTreeMap<u32, u64>,
     /// Requests by script and status.
-    statuses: Vec<(u32, u32, u64)>,
+    statuses: BTreeMap<(String, u32), u64>,
+    /// Whether some of these were left out.
+    is_partial: bool,
     /// Whether it has an annotation, or shall have none.
     is_marked: bool,
     /// When it is to be judged next, unix seconds; 0: never again.
@@ -120,9 +118,11 @@ impl Release {
         self.memory as f64 / self.requests.max(1) as f64
     }
 
-    fn requests_of(&self, script: u32) -> u64 {
-        let statuses = self.statuses.iter();
-        statuses.filter(|it| it.0 == script).map(|it| it.2).sum()
+    /// Requests of a script by status.
+    fn statuses_of(&self, script: &str) -> impl Iterator<Item = (u32, u64)> {
+        let from = self.statuses.range((script.to_owned(), 0)..);
+        let of_script = from.take_while(move |it| it.0.0 == script);
+        of_script.map(|((_, status), count)| (*status, *count))
     }
 }
 
@@ -134,8 +134,8 @@ struct Block {
     covered_secs: u64,
     /// Requests of all releases.
     requests: u64,
-    /// By release and script, ascending.
-    cells: Vec<((u32, u32), Cell)>,
+    /// By release and script.
+    cells: BTreeMap<(u32, String), Cell>,
 }
 
 /// Consecutive blocks of one length.
@@ -147,44 +147,64 @@ struct Blocks {
 
 /// A window: what one release got in it.
 #[derive(Debug, Default)]
-struct Window {
+struct Window<'a> {
     covered_secs: u64,
     /// Requests of all releases, and of this one.
     requests: [u64; 2],
-    cells: HashMap<u32, Cell>,
+    cells: HashMap<&'a str, Cell>,
+}
+
+impl Window<'_> {
+    fn share(&self) -> f64 {
+        self.requests[1] as f64 / self.requests[0].max(1) as f64
+    }
+
+    fn cell(&self, script: &str) -> Cell {
+        self.cells.get(script).copied().unwrap_or_default()
+    }
+}
+
+/// Keeps the entries with the largest counts; returns whether others went.
+fn trim<K: Ord, V>(map: &mut BTreeMap<K, V>, count: impl Fn(&V) -> u64) -> bool {
+    let mut counts: Vec<u64> = map.values().map(&count).collect();
+    counts.sort_unstable_by(|a, b| b.cmp(a));
+    let least = counts.get(RELEASE_CELLS_MAX);
+    map.retain(|_, it| least.is_none_or(|least| count(it) > *least));
+    least.is_some()
 }
 
 impl Blocks {
-    /// The block of a second; returns whether it is a new one too. Where the clock was set back it
-    /// is the last one.
+    /// The block of a second, and whether it is a new one. Where the clock was set back it is the
+    /// last one.
     fn at(&mut self, unix: u64, most: usize) -> (&mut Block, bool) {
         let start = unix - unix % self.secs;
         let is_new = self.list.back().is_none_or(|it| it.start < start);
         if is_new {
+            if let Some(over) = self.list.back_mut() {
+                trim(&mut over.cells, |it| it.requests);
+            }
             self.list.push_back(Block {
                 start,
                 ..Block::default()
             });
-            while self.list.len() > most {
-                self.list.pop_front();
-            }
+            let over = self.list.len().saturating_sub(most);
+            self.list.drain(..over);
         }
         (self.list.back_mut().expect("one was added"), is_new)
     }
 
     /// Sums over the blocks that begin in this span.
-    fn window(&self, release: u32, span: &Range<u64>) -> Window {
+    fn window(&self, release: u32, span: &Range<u64>) -> Window<'_> {
         let mut window = Window::default();
         let first = self.list.partition_point(|it| it.start < span.start);
         let blocks = self.list.iter().skip(first);
         for block in blocks.take_while(|it| it.start < span.end) {
             window.covered_secs += block.covered_secs;
             window.requests[0] += block.requests;
-            let from = block.cells.partition_point(|it| it.0 < (release, 0));
-            let cells = block.cells[from..].iter();
+            let cells = block.cells.range((release, String::new())..);
             for ((_, script), cell) in cells.take_while(|it| it.0.0 == release) {
                 window.requests[1] += cell.requests;
-                *window.cells.entry(*script).or_default() += cell;
+                *window.cells.entry(script).or_default() += cell;
             }
         }
         window
@@ -201,17 +221,10 @@ pub(super) struct Tracker {
     /// Requests of all releases.
     all: u64,
     next_id: u32,
-    /// Scripts by number; an empty text is a free place.
-    scripts: Vec<String>,
-    #[serde(skip)]
-    numbers: HashMap<String, u32>,
     /// Short and long blocks.
-    #[serde(with = "packed")]
     blocks: [Blocks; 2],
     /// Days since 1970, and the annotations made on that day.
     marks: (u64, usize),
-    /// Names that found no place.
-    pub(super) left_out: u64,
     /// End of the last second, unix.
     pub(super) now: u64,
     #[serde(skip)]
@@ -221,26 +234,6 @@ pub(super) struct Tracker {
     /// Set when the state has to be written soon.
     #[serde(skip)]
     pub(super) is_changed: bool,
-}
-
-/// A hundred thousand cells as bytes in base 64: in JSON they would be five times as long.
-mod packed {
-    use base64::Engine as _;
-    use base64::engine::general_purpose::STANDARD;
-    use serde::de::Error as _;
-    use serde::{Deserialize as _, Deserializer, Serializer, ser};
-
-    use super::Blocks;
-
-    pub(super) fn serialize<S: Serializer>(of: &[Blocks; 2], to: S) -> Result<S::Ok, S::Error> {
-        let bytes = postcard::to_stdvec(of).map_err(ser::Error::custom)?;
-        to.serialize_str(&STANDARD.encode(bytes))
-    }
-
-    pub(super) fn deserialize<'d, D: Deserializer<'d>>(from: D) -> Result<[Blocks; 2], D::Error> {
-        let bytes = STANDARD.decode(String::deserialize(from)?);
-        postcard::from_bytes(&bytes.map_err(D::Error::custom)?).map_err(D::Error::custom)
-    }
 }
 
 impl Tracker {
@@ -257,8 +250,6 @@ impl Tracker {
                 };
             }
         }
-        let numbers = self.scripts.iter().cloned().zip(0..);
-        self.numbers = numbers.filter(|it| !it.0.is_empty()).collect();
     }
 
     /// Method, length of the window and of the kept past of each kind of block.
@@ -266,8 +257,8 @@ impl Tracker {
         [(HALF_HOURS, self.after), (DAYS, DAY)].map(|(method, span)| {
             let blocks = span / (span / PARTS).max(1);
             // One more for the new window, and one that it cuts.
-            let most = (method.windows() + 2) * blocks as usize;
-            (method, span, most)
+            let windows = method.before + method.placebos[1] + 2;
+            (method, span, windows * blocks as usize)
         })
     }
 
@@ -295,7 +286,9 @@ impl Tracker {
             is_new | is_next
         });
         if is_new {
-            self.tidy();
+            for release in &mut self.releases {
+                release.is_partial |= trim(&mut release.statuses, |it| *it);
+            }
             self.is_changed = true;
         }
     }
@@ -309,7 +302,6 @@ impl Tracker {
         unix: u64,
     ) {
         let Some(at) = self.release(release, unix) else {
-            self.left_out += 1;
             return;
         };
         let found = &mut self.releases[at];
@@ -335,33 +327,19 @@ impl Tracker {
             cell.ln_squared += ln * ln * count as f64;
             *found.times.entry(bucket).or_default() += count;
         }
-        let id = found.id;
-        let script = self.script(script);
-        self.left_out += u64::from(script.is_none());
-        for blocks in &mut self.blocks {
-            let Some(block) = blocks.list.back_mut() else {
-                continue;
-            };
-            block.requests += totals.requests;
-            let Some(script) = script else { continue };
-            match block.cells.binary_search_by_key(&(id, script), |it| it.0) {
-                Ok(at) => block.cells[at].1 += &cell,
-                Err(at) if block.cells.len() < RELEASE_CELLS_MAX => {
-                    block.cells.insert(at, ((id, script), cell));
-                }
-                Err(_) => self.left_out += 1,
-            }
+        let is_short = script.len() <= RELEASE_SCRIPT_BYTES_MAX;
+        let has_room = |len: usize| is_short && len < 4 * RELEASE_CELLS_MAX;
+        let key = (script.to_owned(), status.parse().unwrap_or_default());
+        match has_room(found.statuses.len()) {
+            true => *found.statuses.entry(key).or_default() += totals.requests,
+            false => found.is_partial = true,
         }
-        let (Some(script), Ok(status)) = (script, status.parse()) else {
-            return;
-        };
-        let statuses = &mut self.releases[at].statuses;
-        match statuses.binary_search_by_key(&(script, status), |it| (it.0, it.1)) {
-            Ok(at) => statuses[at].2 += totals.requests,
-            Err(at) if statuses.len() < RELEASE_STATUSES_MAX => {
-                statuses.insert(at, (script, status, totals.requests));
+        let key = (found.id, script.to_owned());
+        for block in self.blocks.iter_mut().filter_map(|it| it.list.back_mut()) {
+            block.requests += totals.requests;
+            if has_room(block.cells.len()) || block.cells.contains_key(&key) {
+                *block.cells.entry(key.clone()).or_default() += &cell;
             }
-            Err(_) => self.left_out += 1,
         }
     }
 
@@ -378,7 +356,7 @@ impl Tracker {
             let (at, _) = old.min_by_key(|(_, it)| (it.is_shown(), it.last_seen))?;
             let gone = self.releases.remove(at).id;
             for block in self.blocks.iter_mut().flat_map(|it| &mut it.list) {
-                block.cells.retain(|it| it.0.0 != gone);
+                block.cells.retain(|it, _| it.0 != gone);
             }
         }
         self.next_id += 1;
@@ -391,53 +369,6 @@ impl Tracker {
             ..Release::default()
         });
         Some(self.releases.len() - 1)
-    }
-
-    fn script(&mut self, name: &str) -> Option<u32> {
-        if let Some(number) = self.numbers.get(name) {
-            return Some(*number);
-        }
-        let free = self.scripts.iter().position(String::is_empty);
-        let at = free.unwrap_or(self.scripts.len());
-        if at >= RELEASE_SCRIPTS_MAX || name.is_empty() {
-            return None;
-        }
-        if at == self.scripts.len() {
-            self.scripts.push(String::new());
-        }
-        name.clone_into(&mut self.scripts[at]);
-        self.numbers.insert(name.to_owned(), at as u32);
-        Some(at as u32)
-    }
-
-    /// After a block: where there are many scripts, leaves the rare ones out of it, and frees the
-    /// places of those that are in no block any more.
-    fn tidy(&mut self) {
-        if self.numbers.len() <= RELEASE_SCRIPTS_MAX / 2 {
-            return;
-        }
-        let blocks = &mut self.blocks[0];
-        if let Some(over) = blocks.list.len().checked_sub(2) {
-            blocks.list[over].cells.retain(|it| it.1.requests >= FEW);
-        }
-        let long = &mut self.blocks[1].list;
-        if let Some(over) = long.len().checked_sub(2) {
-            long[over].cells.retain(|it| it.1.requests >= FEW);
-        }
-        let mut is_used = vec![false; self.scripts.len()];
-        let short = self.blocks[0].list.iter().flat_map(|it| &it.cells);
-        short.for_each(|it| is_used[it.0.1 as usize] = true);
-        for (script, is_used) in self.scripts.iter_mut().zip(&is_used) {
-            if !is_used {
-                self.numbers.remove(&std::mem::take(script));
-            }
-        }
-        for release in &mut self.releases {
-            release.statuses.retain(|it| is_used[it.0 as usize]);
-        }
-        for block in &mut self.blocks[1].list {
-            block.cells.retain(|it| is_used[it.0.1 as usize]);
-        }
     }
 
     /// Judges the releases that are due, and returns those that need an annotation: time and name.
@@ -475,8 +406,7 @@ impl Tracker {
             false => (short, &self.blocks[0]),
         };
         let verdict = self.compared(release, blocks, kind, due);
-        let has_enough = |it: &Verdict| it.result != Outcome::NotEnough;
-        let is_enough = verdict.as_ref().is_some_and(has_enough);
+        let is_enough = verdict.as_ref().is_some_and(|it| it.result != NOT_ENOUGH);
         let release = &mut self.releases[at];
         // What the first half hour told stands where days tell nothing.
         if is_enough || !is_day && verdict.is_some() {
@@ -509,59 +439,54 @@ impl Tracker {
         let before = back(method.before)..end;
         let lately = |it: &&Release| blocks.window(it.id, &before).requests[1];
         let old = others.max_by_key(|it| (lately(it), it.last_seen))?;
-        let windows = (0..method.windows()).map(|at| {
+        let windows = (0..method.before + method.placebos[1]).map(|at| {
             let from = back(at + 1);
             let window = blocks.window(old.id, &(from..back(at)));
             let is_covered = 2 * window.covered_secs >= length && from >= old.first_seen;
             (window, is_covered)
         });
-        let windows: Vec<(Window, bool)> = windows.collect();
-        let share = |it: &Window| it.requests[1] as f64 / it.requests[0].max(1) as f64;
+        let windows: Vec<(Window<'_>, bool)> = windows.collect();
         let covered = windows.iter().filter(|it| it.1 && it.0.requests[0] > 0);
-        let mut shares: Vec<f64> = covered.map(|it| share(&it.0)).collect();
+        let mut shares: Vec<f64> = covered.map(|it| it.0.share()).collect();
         shares.sort_by(f64::total_cmp);
         let usual = shares.get(shares.len() / 2).copied().unwrap_or_default();
-        let is_usable = |it: &(Window, bool)| it.1 && 2.0 * share(&it.0) >= usual;
+        let is_usable = |it: &(Window<'_>, bool)| it.1 && 2.0 * it.0.share() >= usual;
         let usable = windows.iter().filter(|it| is_usable(it)).count();
-        let needed = method.before + method.placebos_min;
+        let needed = method.before + method.placebos[0];
         let too_short = (usable < needed).then(|| {
             let [has, needed] = [usable, needed].map(|it| roughly((it as u64 * length) as f64));
             format!("of the release before, {has} are known, and it takes {needed}")
         });
         let new = blocks.window(release.id, &(begin(due.saturating_sub(span))..due));
-        let scripts = self.scripts.iter().zip(0..).map(|(name, script)| Script {
-            name: name.clone(),
-            new: new.cells.get(&script).copied().unwrap_or_default(),
-            old: windows
-                .iter()
-                .map(|it| {
-                    let cell = it.0.cells.get(&script).copied();
-                    is_usable(it).then(|| cell.unwrap_or_default())
-                })
-                .collect(),
-            old_total: old.requests_of(script),
-            statuses: release
-                .statuses
-                .iter()
-                .filter(|it| it.0 == script)
-                .map(|&(script, status, count)| {
-                    let old = old
-                        .statuses
-                        .iter()
-                        .find(|it| (it.0, it.1) == (script, status));
-                    (status, count, old.map_or(0, |it| it.2))
-                })
-                .collect(),
+        let all = windows.iter().map(|it| &it.0).chain([&new]);
+        let names: BTreeSet<&str> = all.flat_map(|it| it.cells.keys().copied()).collect();
+        let scripts = names.into_iter().map(|name| {
+            let before = |status| old.statuses_of(name).find(|it| it.0 == status);
+            let statuses = release.statuses_of(name);
+            Script {
+                name: name.to_owned(),
+                new: new.cell(name),
+                old: windows
+                    .iter()
+                    .map(|it| is_usable(it).then(|| it.0.cell(name)))
+                    .collect(),
+                old_total: (!old.is_partial).then(|| old.statuses_of(name).map(|it| it.1).sum()),
+                statuses: statuses
+                    .map(|(status, count)| (status, count, before(status).map_or(0, |it| it.1)))
+                    .collect(),
+            }
         });
-        let scripts: Vec<Script> = scripts.filter(|it| !it.name.is_empty()).collect();
-        let moment = (due, span);
-        Some(judge(
-            &scripts,
-            method,
-            self.error_status,
-            &old.name,
-            too_short,
-            moment,
-        ))
+        let scripts: Vec<Script> = scripts.collect();
+        Some(Verdict {
+            at: due,
+            against: old.name.clone(),
+            ..judge(
+                &scripts,
+                method,
+                self.error_status,
+                too_short.as_deref(),
+                span,
+            )
+        })
     }
 }

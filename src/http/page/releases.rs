@@ -8,7 +8,7 @@ use super::table::{Head, table};
 use crate::http::error::Problem;
 use crate::http::params::link;
 use crate::release::Release;
-use crate::release::judge::{Finding, Outcome, Verdict};
+use crate::release::judge::{FASTER, Finding, Verdict};
 
 /// Verdicts shown in full.
 const VERDICTS_MAX: usize = 5;
@@ -69,7 +69,7 @@ pub(super) fn in_short(view: &View<'_>) -> Markup {
         .find_map(|it| Some((it, it.verdict.as_ref()?)));
     html! {
         @if let Some((release, verdict)) = last {
-            p class=(if verdict.result.is_bad() { "problem" } else { "note" }) {
+            p class=(if verdict.is_bad() { "problem" } else { "note" }) {
                 a href="/releases" { "Release " (visible(&release.name)) }
                 " since " (view.time.moment(release.first_seen)) ": " (verdict.text)
             }
@@ -77,12 +77,10 @@ pub(super) fn in_short(view: &View<'_>) -> Markup {
     }
 }
 
-fn class(result: Outcome) -> Option<&'static str> {
-    match result {
-        Outcome::Slower | Outcome::Errors => Some("bad"),
-        Outcome::Faster => Some("good"),
-        Outcome::NoChange | Outcome::NotEnough => None,
-    }
+/// Renders the result of a verdict in a word.
+fn result(it: &Verdict) -> Markup {
+    let good = (it.result == FASTER).then_some("good");
+    html! { span class=[it.is_bad().then_some("bad").or(good)] { (it.result) } }
 }
 
 fn row(view: &View<'_>, release: &Release) -> Markup {
@@ -99,7 +97,7 @@ fn row(view: &View<'_>, release: &Release) -> Markup {
         td { (quantile(95.0)) }
         td { (secs(release.cpu())) }
         td { (bytes(release.memory())) }
-        td.key { @if let Some(it) = &release.verdict { span class=[class(it.result)] { (it.result.words()) } } }
+        td.key { @if let Some(it) = &release.verdict { (result(it)) } }
     }
 }
 
@@ -112,8 +110,7 @@ fn details(view: &View<'_>, release: &Release, verdict: &Verdict) -> Markup {
     let span = formatting::roughly(verdict.seconds as f64);
     let caption = html! { "Typical times are geometric means; chance is that of such a difference without a change" };
     html! {
-        h2 { (visible(&release.name)) " after " (visible(&verdict.against)) ": "
-            span class=[class(verdict.result)] { (verdict.result.words()) } }
+        h2 { (visible(&release.name)) " after " (visible(&verdict.against)) ": " (result(verdict)) }
         p.note {
             (verdict.text) ". " (verdict.tests) " tests over " (span) ", made at " (view.time.moment(verdict.at)) "."
             @if let Some([before, after]) = verdict.same_mix { " With the same mix of scripts a request took " (secs(before)) " before and " (secs(after)) " after." }

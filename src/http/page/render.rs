@@ -91,7 +91,7 @@ impl View<'_> {
             ("/squid", self.source.has_squid()),
             ("/profile", self.source.has_samples()),
             ("/alerts", !self.app.settings.alerts.rules().is_empty()),
-            ("/releases", self.source.releases().count() > 0),
+            ("/releases", self.source.releases().tag().is_some()),
         ];
         let absent = optional.iter().filter(|(_, is_there)| !is_there);
         let absent: Vec<&str> = absent.map(|(path, _)| *path).collect();

@@ -75,7 +75,7 @@ fn value(release: &Release, column: usize) -> Value<'_> {
         (8, _) => float(release.quantile(95.0)),
         (9, _) => Value::Float(release.cpu()),
         (10, _) => Value::Float(release.memory()),
-        (11, Some(verdict)) => Value::Text(verdict.result.words().into()),
+        (11, Some(verdict)) => Value::Text(verdict.result.as_str().into()),
         (12, Some(verdict)) => Value::Text(verdict.against.as_str().into()),
         (13, Some(verdict)) => int(verdict.at),
         (14, Some(verdict)) => Value::Text(verdict.text.as_str().into()),

@@ -76,7 +76,7 @@ impl Catalog {
         match table.table {
             FixedTable::Alerts => return self.alerts.view().alerts.len(),
             FixedTable::Slo => return self.alerts.view().objectives.len(),
-            FixedTable::Releases => return self.releases.count(),
+            FixedTable::Releases => return self.releases.all().len(),
             FixedTable::SquidSwap => return sums::swaps(self.squids(), secs()).len(),
             FixedTable::SquidSavings => return sums::savings(self.squids(), secs()).len(),
             _ => {}
