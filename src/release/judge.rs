@@ -111,6 +111,14 @@ pub struct Method {
     pub placebos: [usize; 2],
 }
 
+impl Method {
+    /// Number of old windows it looks at.
+    #[must_use]
+    pub const fn windows(&self) -> usize {
+        self.before + self.placebos[1]
+    }
+}
+
 /// Windows of half an hour, over a day.
 pub const HALF_HOURS: Method = Method {
     before: 4,
@@ -240,8 +248,7 @@ pub struct Verdict {
     pub against: String,
     /// Number of tests.
     pub tests: usize,
-    /// Smallest change of time, as a share, that would have been found in scripts with half of the
-    /// requests.
+    /// Smallest change of time, as a share, that would have been found in half of the scripts.
     pub smallest_seen: Option<f64>,
     /// Mean time of the scripts that both have, weighted by the same mix, seconds: before and after.
     pub same_mix: Option<[f64; 2]>,
@@ -384,8 +391,8 @@ struct Tested {
     trial: Trial,
     finding: Finding,
     is_large: bool,
-    /// Smallest change of time that it would have found, and the requests that it speaks for.
-    seen: Option<(f64, u64)>,
+    /// Smallest change of the time of a script that it would have found.
+    seen: Option<f64>,
 }
 
 impl Differences {
@@ -465,7 +472,7 @@ impl Differences {
         let has_seen = measure.is_time && self.script.is_some();
         Some(Tested {
             is_large,
-            seen: has_seen.then_some((smallest, self.new.requests)),
+            seen: has_seen.then_some(smallest),
             finding: Finding {
                 script: self.script,
                 what: measure.words[usize::from(new < 0.0)].to_owned(),
@@ -539,19 +546,6 @@ pub(super) fn same_mix(scripts: &[(Cell, Cell)]) -> Option<[f64; 2]> {
     (weights > 0.0).then(|| means.map(|it| it / weights))
 }
 
-/// The change that would have been seen in scripts with half of the requests.
-fn seen_in_half(tested: &[Tested]) -> Option<f64> {
-    let mut seen: Vec<(f64, u64)> = tested.iter().filter_map(|it| it.seen).collect();
-    seen.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let mut left = seen.iter().map(|it| it.1).sum::<u64>() / 2;
-    let half = seen.iter().find(|(_, requests)| {
-        let is_it = *requests > left;
-        left = left.saturating_sub(*requests);
-        is_it
-    });
-    half.map(|it| it.0)
-}
-
 /// Compares all scripts. A status from `error_status` on is an error. `too_short` says what is
 /// lacking if the old release has too few windows.
 #[must_use]
@@ -564,7 +558,8 @@ pub fn judge(
 ) -> Verdict {
     let tested = MEASURES.iter().flat_map(|it| tests(scripts, method, it));
     let tested: Vec<Tested> = tested.collect();
-    let (tests, smallest_seen) = (tested.len(), seen_in_half(&tested));
+    let tests = tested.len();
+    let smallest_seen = median(tested.iter().filter_map(|it| it.seen).collect());
     let limit = accepted(tested.iter().map(|it| it.trial.p)).unwrap_or(-1.0);
     let found = tested
         .into_iter()
@@ -633,8 +628,7 @@ impl Verdict {
         }
         if let Some(seen) = self.smallest_seen {
             let seen = percent(seen * 100.0);
-            text +=
-                &format!("; a change of {seen} would be seen in scripts with half of the requests");
+            text += &format!("; a change of {seen} would be seen in half of the scripts");
         }
         for (names, what) in [(&self.new, "new"), (&self.gone, "gone")] {
             if let Some(first) = names.first() {

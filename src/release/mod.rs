@@ -117,9 +117,7 @@ impl Releases {
     /// Returns the releases, newest first.
     #[must_use]
     pub fn all(&self) -> Vec<Release> {
-        let tracker = self.0.lock();
-        let shown = tracker.releases.iter().filter(|it| it.is_shown());
-        shown.rev().cloned().collect()
+        self.0.lock().shown()
     }
 
     /// Judges the releases that are due. Returns those that need an annotation: time and name.
@@ -157,18 +155,14 @@ impl Intake {
     /// Takes a second, whose rows are supplied by `read`.
     pub fn take_rows(&mut self, second: &Second, read: impl FnOnce(&mut dyn RowReader)) {
         let mut tracker = self.0.0.lock();
-        let is_counting = !tracker.tag.is_empty();
-        if is_counting {
-            tracker.begin_second(second.unix_secs);
+        if !tracker.tag.is_empty() {
+            tracker.begin_second(second.unix_secs, second.secs);
         }
         read(&mut Adding {
             tracker: &mut tracker,
             is_wanted: false,
             unix: second.unix_secs,
         });
-        if is_counting {
-            tracker.pass(second.unix_secs, second.secs);
-        }
     }
 }
 

@@ -153,7 +153,7 @@ fn a_slow_release_is_marked_and_named_over_a_restart_and_a_good_one_is_not() {
     assert!(overview.contains("slower: /checkout +2"), "{overview}");
     #[cfg(feature = "sql")]
     assert_eq!(
-        site.sql("SELECT `release`, verdict, against, req_count, p95 > 0.2 FROM releases ORDER BY first_seen"),
+        site.sql("SELECT `release`, verdict, against, requests, p95 > 0.2 FROM releases ORDER BY first_seen"),
         json!([["1.0", null, null, 1020, 1], ["1.1", "slower", "1.0", 240, 1]])
     );
     here.stop();

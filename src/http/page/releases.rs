@@ -17,37 +17,18 @@ const VERDICTS_MAX: usize = 5;
 pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     view.form()?.finish()?;
     let (releases, tag) = (view.source.releases().all(), view.source.releases().tag());
-    let numbers = [
-        (
-            "Share",
-            "Of the requests between its first and its last one",
-        ),
-        ("Requests", "Requests"),
-        (
-            "Req/s",
-            "Requests per second between its first and its last one",
-        ),
-        ("Errors", "Requests with an error status"),
-        ("p50", "Median of the request time"),
-        ("p95", "95th percentile of the request time"),
-        ("CPU", "User and system CPU of a request, mean"),
-        ("Memory", "Memory footprint of a request, mean"),
-    ];
-    let numbers = numbers.map(|(title, hint)| Head::number(title).hint(hint));
     let heads = ["Release", "First seen", "Last seen"].map(Head::text);
-    let heads = heads
-        .into_iter()
-        .chain(numbers)
-        .chain([Head::text("Verdict")]);
-    let heads: Vec<Head> = heads.collect();
+    let numbers = [
+        "Share", "Requests", "Req/s", "Errors", "p50", "p95", "CPU", "Memory",
+    ];
+    let heads = heads.into_iter().chain(numbers.map(Head::number));
+    let heads: Vec<Head> = heads.chain([Head::text("Verdict")]).collect();
     let rows: Vec<Markup> = releases.iter().map(|it| row(view, it)).collect();
     let caption = html! {
-        @if let Some(tag) = &tag { "By the request tag " (visible(tag)) ", since the first request; " }
-        "times in " (view.time.zone())
+        @if let Some(tag) = &tag { "By the request tag " (visible(tag)) "; " }
+        "share and requests per second from the first request to the last, CPU and memory of a request on average, times in " (view.time.zone())
     };
-    let judged = releases
-        .iter()
-        .filter_map(|it| Some((it, it.verdict.as_ref()?)));
+    let judged = releases.iter().filter(|it| it.verdict.is_some());
     let main = html! {
         h1 { "Releases" }
         @if tag.is_none() {
@@ -55,7 +36,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
         }
         div #releases data-live {
             (table("Releases", &caption, &heads, &rows, "No release has 20 requests yet."))
-            @for (release, verdict) in judged.take(VERDICTS_MAX) { (details(view, release, verdict)) }
+            @for it in judged.take(VERDICTS_MAX) { @if let Some(verdict) = &it.verdict { (details(view, it, verdict)) } }
         }
     };
     view.page("/releases", "Releases", &main)
@@ -64,13 +45,12 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
 /// Renders the last verdict for the overview, in one line; nothing if there is none.
 pub(super) fn in_short(view: &View<'_>) -> Markup {
     let releases = view.source.releases().all();
-    let last = releases
-        .iter()
-        .find_map(|it| Some((it, it.verdict.as_ref()?)));
+    let last = releases.iter().find(|it| it.verdict.is_some());
+    let last = last.and_then(|it| Some((it, it.verdict.as_ref()?)));
     html! {
         @if let Some((release, verdict)) = last {
             p class=(if verdict.is_bad() { "problem" } else { "note" }) {
-                a href="/releases" { "Release " (visible(&release.name)) }
+                a href="/releases" { "Release " (visible(&release.release)) }
                 " since " (view.time.moment(release.first_seen)) ": " (verdict.text)
             }
         }
@@ -83,21 +63,16 @@ fn result(it: &Verdict) -> Markup {
     html! { span class=[it.is_bad().then_some("bad").or(good)] { (it.result) } }
 }
 
-fn row(view: &View<'_>, release: &Release) -> Markup {
-    let quantile = |it: f64| release.quantile(it).map(secs).unwrap_or_default();
+fn row(view: &View<'_>, it: &Release) -> Markup {
+    let time = |it: Option<f64>| it.map(secs).unwrap_or_default();
     html! {
-        th.key scope="row" { (Name(&release.name)) }
-        td.key { (view.time.moment(release.first_seen)) }
-        td.key { (view.time.moment(release.last_seen)) }
-        td { (percent(release.share() * 100.0)) }
-        td { (count(release.requests)) }
-        td { (number(release.rate())) }
-        td { (count(release.errors)) }
-        td { (quantile(50.0)) }
-        td { (quantile(95.0)) }
-        td { (secs(release.cpu())) }
-        td { (bytes(release.memory())) }
-        td.key { @if let Some(it) = &release.verdict { (result(it)) } }
+        th.key scope="row" { (Name(&it.release)) }
+        td.key { (view.time.moment(it.first_seen)) } td.key { (view.time.moment(it.last_seen)) }
+        td { (percent(it.share * 100.0)) } td { (count(it.requests)) }
+        td { (number(it.requests_per_second)) } td { (count(it.errors)) }
+        td { (time(it.p50)) } td { (time(it.p95)) }
+        td { (secs(it.cpu)) } td { (bytes(it.memory)) }
+        td.key { @if let Some(verdict) = &it.verdict { (result(verdict)) } }
     }
 }
 
@@ -110,7 +85,7 @@ fn details(view: &View<'_>, release: &Release, verdict: &Verdict) -> Markup {
     let span = formatting::roughly(verdict.seconds as f64);
     let caption = html! { "Typical times are geometric means; chance is that of such a difference without a change" };
     html! {
-        h2 { (visible(&release.name)) " after " (visible(&verdict.against)) ": " (result(verdict)) }
+        h2 { (visible(&release.release)) " after " (visible(&verdict.against)) ": " (result(verdict)) }
         p.note {
             (verdict.text) ". " (verdict.tests) " tests over " (span) ", made at " (view.time.moment(verdict.at)) "."
             @if let Some([before, after]) = verdict.same_mix { " With the same mix of scripts a request took " (secs(before)) " before and " (secs(after)) " after." }

@@ -60,21 +60,21 @@ impl Catalog {
 }
 
 /// The columns as `columns.txt` has them.
-fn value(release: &Release, column: usize) -> Value<'_> {
+fn value(it: &Release, column: usize) -> Value<'_> {
     let int = |number: u64| Value::Int(number.cast_signed());
     let float = |number: Option<f64>| number.map_or(Value::Null, Value::Float);
-    match (column, &release.verdict) {
-        (0, _) => Value::Text(release.name.as_str().into()),
-        (1, _) => int(release.first_seen),
-        (2, _) => int(release.last_seen),
-        (3, _) => Value::Float(release.share()),
-        (4, _) => int(release.requests),
-        (5, _) => Value::Float(release.rate()),
-        (6, _) => int(release.errors),
-        (7, _) => float(release.quantile(50.0)),
-        (8, _) => float(release.quantile(95.0)),
-        (9, _) => Value::Float(release.cpu()),
-        (10, _) => Value::Float(release.memory()),
+    match (column, &it.verdict) {
+        (0, _) => Value::Text(it.release.as_str().into()),
+        (1, _) => int(it.first_seen),
+        (2, _) => int(it.last_seen),
+        (3, _) => Value::Float(it.share),
+        (4, _) => int(it.requests),
+        (5, _) => Value::Float(it.requests_per_second),
+        (6, _) => int(it.errors),
+        (7, _) => float(it.p50),
+        (8, _) => float(it.p95),
+        (9, _) => Value::Float(it.cpu),
+        (10, _) => Value::Float(it.memory),
         (11, Some(verdict)) => Value::Text(verdict.result.as_str().into()),
         (12, Some(verdict)) => Value::Text(verdict.against.as_str().into()),
         (13, Some(verdict)) => int(verdict.at),
