@@ -22,6 +22,7 @@
 //! | `clickhouse` | one, with `clickhouse.url` | what history has written, to ClickHouse |
 //! | `alerts` | one, with an `[[alert]]` | rules over what rows gained in their windows |
 //! | `alert-send` | one a receiver | who fires and who does not any more, to Alertmanager or a webhook |
+//! | `releases` | one, with a `releases.tag` | looks whether the tag is sent; annotations and verdicts |
 //! | `http` | two, and up to a few that read | questions |
 //! | main | one | waits for a signal |
 //!
@@ -34,6 +35,7 @@
 //! | report groups, journals, histograms | `reports.memory` |
 //! | last hour; rows on their way to the disk | `series.memory`; `history.memory` |
 //! | windows of rules of alerts | `alerting.memory` |
+//! | releases and their scripts | `limits` |
 //! | spans that wait, if there is an `[[otlp_input]]` | `limits` |
 //! | name rules, if there are any | the number of `[[rewrite]]` entries |
 //!
@@ -77,6 +79,8 @@ pub mod state;
 pub mod access;
 
 pub mod alert;
+
+pub mod release;
 
 #[cfg(feature = "sql")]
 pub mod history;

@@ -56,6 +56,14 @@ pub fn execute(flags: &ConfigFlags) -> Result<(), Failure> {
         };
         alerts += &format!("\n  {}{}", rule.words(), rows_now(&config, rule));
     }
+    let releases = match &config.releases.tag[..] {
+        [] => String::new(),
+        tags => format!(
+            "\nReleases ([releases]): by the request tag {}; each is compared with the one before {} after its first request, and after a day.",
+            tags.join(", else "),
+            exact_duration(config.releases.after)
+        ),
+    };
     let shown = |front: Option<SocketAddr>| {
         front.map_or_else(|| "off".to_owned(), |address| address.to_string())
     };
@@ -106,7 +114,7 @@ pub fn execute(flags: &ConfigFlags) -> Result<(), Failure> {
     let folders = unusable_folders(&config);
     print(&format!(
         "The configuration is valid.\n  UDP    {}; sockets per address: {}\n  \
-         HTTP   {}\n  MySQL  {}{spans}{push}{squids}{stats}\n  data   {kept}\n\n{}{scaled}{history}{alerts}",
+         HTTP   {}\n  MySQL  {}{spans}{push}{squids}{stats}\n  data   {kept}\n\n{}{scaled}{history}{alerts}{releases}",
         udp.join(", "),
         config.ingest.receivers,
         shown(config.http.listen),

@@ -406,6 +406,20 @@ settings! {
         pool_size: usize = "1000000", whole(10_000, 10_000_000), "each is kept as it is";
     }
 
+    /// `[releases]`: what a release changed.
+    releases: ReleasesConfig {
+        /// The request tag that names what runs: of these, the first that a request has. Each new value is marked in the charts,
+        /// and compared with the release before it. [] for none.
+        /// Cost: until such a tag is sent, a look-up a second; then a report over tag, script and status, and 48 MiB at most.
+        tag: Vec<String> = r#"["release", "version"]"#, tag_names();
+
+        /// How long a release runs until it is compared for the first time, with windows of the same length before it: "3s" to
+        /// "6h". The second time is after a day.
+        after: Duration = "\"30m\"",
+            span(Duration::from_secs(3), Duration::from_hours(6)).in_whole_seconds(),
+            "shorter has too few requests, longer comes too late";
+    }
+
     /// `[data]`: where everything is kept.
     data: DataConfig {
         /// Directory for all that is kept: `state` and `history` in it (see `[state]` and `[history]`) are created when missing. "auto" is

@@ -25,7 +25,8 @@ use crate::input::udp::socket::RecvBuffer;
 use crate::instruments;
 use crate::limits::{
     ALERT_QUEUE_BYTES_MAX, ALERT_REPLAY_BYTES_MAX, ALERT_ROWS_MAX, BLOCK_BYTES,
-    PAST_ANSWERS_BYTES_MAX, PATTERN_SCRATCH_BYTES, RULES_SCRATCH_BYTES, SESSION_BYTES_MAX,
+    PAST_ANSWERS_BYTES_MAX, PATTERN_SCRATCH_BYTES, RELEASE_CELLS_MAX, RELEASES_BYTES_MAX,
+    RELEASES_MAX, RULES_SCRATCH_BYTES, SESSION_BYTES_MAX,
 };
 use crate::metrics::SERIES_BYTES;
 use crate::metrics::otlp::PUSH_BYTES;
@@ -316,6 +317,8 @@ fn optional(config: &Config, lanes: usize) -> impl Iterator<Item = Planned> {
                 + config.slos.len() * objective::BYTES_MAX + ALERT_REPLAY_BYTES_MAX,
             "{alerts} ([[alert]]): windows of their rows (alerting.memory), seconds on their way there, {ALERT_ROWS_MAX} alerts each, and one \
              replay of the past; {slos} ([[slo]])";
+        "releases": RELEASES_BYTES_MAX,
+            "{RELEASES_MAX} of them (releases.tag), their {RELEASE_CELLS_MAX} busiest scripts over a day and over two weeks, and a copy while it is written";
         "pushed metrics": PUSH_BYTES,
             "rows, and points on their way to otlp.url: as much while it is away";
         "snapshot": SNAPSHOT_BYTES + config.reports.memory / 8,
@@ -336,6 +339,7 @@ fn optional(config: &Config, lanes: usize) -> impl Iterator<Item = Planned> {
         !config.squids.is_empty(),
         !config.stats.is_empty(),
         watching > 0,
+        !config.releases.tag.is_empty(),
         !config.otlp.url.is_empty(),
         config.state.dir.is_some(),
         config.history.dir.is_some(),

@@ -61,6 +61,7 @@ pub mod memory_plan;
 pub(crate) mod otlp;
 mod profile;
 mod receivers;
+mod releases;
 pub mod reload;
 pub mod socket_activation;
 mod sockets;
@@ -88,6 +89,7 @@ pub struct Daemon {
     snapshot_thread: Option<Worker>,
     alerts: Alerts,
     alert_threads: Mutex<Vec<Worker>>,
+    releases_thread: Option<Worker>,
     clock: Arc<dyn Clock>,
     frontends: Frontends,
     mark: Option<RunningMark>,
@@ -137,6 +139,12 @@ impl Daemon {
         let rules =
             rules.map_err(|errors| first(errors).expect("there is one, or they would be rules"))?;
         let alerts = Alerts::new(config, rules);
+        let (releases, releases_file) = releases::open(config, &*clock)?;
+        if let Some(tag) = releases.tag()
+            && !definitions.add_releases(&tag, &defaults)
+        {
+            releases.watch("");
+        }
         // The addresses of the front ends too: one in use aborts the start before anything is
         // received.
         let listeners = Listeners::open(config, activated.http, activated.mysql)?;
@@ -223,14 +231,12 @@ impl Daemon {
         live.write().deltas.followed = counters.followed();
         let await_kept = history.await_kept(config);
         let rollup = history.rollup(config);
+        let followers = (&alerts, &releases);
         let (series, metrics, deltas, take) =
-            past.begin(config, &mut live.write(), &*clock, rollup, &alerts)?;
+            past.begin(config, &mut live.write(), &*clock, rollup, followers)?;
         let catalog = history.serve(catalog, config, &rule_counters, &clock, refill);
-        let catalog = Arc::new(catalog.alerting(&alerts).keeping(
-            definitions.tables,
-            annotations,
-            state,
-        ));
+        let catalog = catalog.alerting(&alerts).following(&releases);
+        let catalog = Arc::new(catalog.keeping(definitions.tables, annotations, state));
         let served = Served {
             config,
             catalog: &catalog,
@@ -245,6 +251,7 @@ impl Daemon {
         let frontends = Frontends::start(&served, listeners, otlps)?;
         let _set_once = certificates.set(frontends.certificates());
         let alert_threads = alerts::start(&alerts, config, &clock, &catalog)?;
+        let releases_thread = releases::start(config, releases_file, &catalog)?;
         let pusher = metrics.push().map(|push| {
             let (catalog, of_metrics) = (Arc::clone(&catalog), metrics.clone());
             let own_numbers = move || [catalog.status_groups(), of_metrics.status()].concat();
@@ -300,6 +307,7 @@ impl Daemon {
             snapshot_writer,
             alerts,
             alert_threads: Mutex::new(alert_threads),
+            releases_thread,
             clock,
             frontends,
             mark,
@@ -352,6 +360,7 @@ impl Daemon {
         self.push_thread = None;
         let alert_threads = std::mem::take(&mut *self.alert_threads.lock());
         drop(alert_threads);
+        self.releases_thread = None;
         // After that, since it writes what was counted.
         self.history_threads.clear();
         self.frontends.stop();

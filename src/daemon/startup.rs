@@ -33,6 +33,7 @@ use crate::metrics::otlp::Push;
 use crate::pool::Pool;
 use crate::pool::activities::Activities;
 use crate::query::definitions::Definitions;
+use crate::release::{self, Releases};
 use crate::report::definition::{Defaults, Definition};
 use crate::report::{Choice, DefinedBy, NotRestored, Reports, Ticks};
 use crate::series::{self, Series};
@@ -217,7 +218,7 @@ impl Past {
         live: &mut Live,
         clock: &dyn Clock,
         history: Option<TakeRows>,
-        alerts: &Alerts,
+        (alerts, releases): (&Alerts, &Releases),
     ) -> Result<(Option<Series>, Metrics, Reader, TakeSecond), StartError> {
         let memory = config.series.memory;
         let of_history = history.as_ref().map_or(0, |_| config.history.memory / 16);
@@ -226,7 +227,7 @@ impl Past {
             scraped: self.scraped,
             kept: history.as_ref().map(|_| self.kept),
             pushed: self.pushed,
-            alerted: alerts.reports(),
+            alerted: [alerts.reports(), vec![release::REPORT.to_owned()]].concat(),
             reports_max: series::REPORTS_MAX,
             bytes_max: Series::stream_bytes(memory) + of_history,
         };
@@ -254,6 +255,10 @@ impl Past {
         let mut intake = Intake::new(alerts.clone());
         takers.push(Box::new(move |second, missed, read| {
             intake.take_rows(second, missed, read);
+        }));
+        let mut releases = release::Intake(releases.clone());
+        takers.push(Box::new(move |second, _, read| {
+            releases.take_rows(second, read)
         }));
         let take = move |second: &Second, missed| take_all(second, missed, &mut takers, &mut []);
         Ok((series, metrics, reader, Box::new(take)))

@@ -13,8 +13,8 @@ use axum::routing::{delete, get, post};
 use tokio::sync::watch;
 
 use super::api::{
-    alerts, annotations, changes, health, heatmap, imports, metrics, openapi, reports, requests,
-    series, sources, sql, stream, test_packet,
+    alerts, annotations, changes, health, heatmap, imports, metrics, openapi, releases, reports,
+    requests, series, sources, sql, stream, test_packet,
 };
 use super::app::{App, Endpoint};
 use super::auth::{ANNOTATIONS, REPLAY, SILENCES};
@@ -50,6 +50,7 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
         (SILENCES, get(alerts::silences).post(alerts::silence)),
         ("/api/v1/silences/{id}", delete(alerts::end_silence)),
         ("/api/v1/changes", get(changes::read)),
+        ("/api/v1/releases", get(releases::list)),
         ("/api/v1/sources", get(sources::list)),
         ("/api/v1/requests", get(requests::list)),
         ("/api/v1/requests/{id}", get(requests::read)),

@@ -21,13 +21,13 @@ use super::read_model::{
 use super::status::Status;
 use super::tables::StatusTable;
 use crate::alert::Alerts;
-#[cfg(feature = "sql")]
 use crate::clickhouse::ShipStatus;
 use crate::clock::Clock;
 use crate::history::History;
 use crate::history::import::Importer;
 use crate::input::udp::senders::{Counts, SenderCounts};
 use crate::merger::{Pulse, SharedLive, answering, writing};
+use crate::release::Releases;
 use crate::report::comment::FixedTable;
 use crate::report::ddl::{self, CreateTable};
 use crate::report::definition::{Columns, Defaults};
@@ -49,6 +49,7 @@ pub(crate) mod past;
 mod ranking;
 mod readings;
 mod reconfigure;
+mod releases;
 mod report_table;
 mod selected;
 mod status_tables;
@@ -94,6 +95,7 @@ pub struct Catalog {
     many_calls: Mutex<many_calls::Counted>,
     annotations: Annotations,
     alerts: Alerts,
+    releases: Releases,
     /// Imports logs into history.
     importer: Option<Importer>,
     refill: RwLock<Option<Arc<Refill>>>,
@@ -128,6 +130,7 @@ impl Catalog {
             many_calls: Mutex::default(),
             annotations: Annotations::default(),
             alerts: Alerts::none(),
+            releases: Releases::default(),
             importer: None,
             refill: RwLock::default(),
         }
@@ -144,6 +147,13 @@ impl Catalog {
     pub fn alerting(self, alerts: &Alerts) -> Self {
         let alerts = alerts.clone();
         Self { alerts, ..self }
+    }
+
+    /// Adds releases.
+    #[must_use]
+    pub fn following(self, releases: &Releases) -> Self {
+        let releases = releases.clone();
+        Self { releases, ..self }
     }
 
     /// Adds the tables on the daemon, annotations, and a place to save changes.
@@ -288,6 +298,11 @@ impl Catalog {
     /// The wall clock, milliseconds since 1970.
     pub fn unix_ms(&self) -> u64 {
         self.clock.unix_ms()
+    }
+
+    /// The releases.
+    pub fn releases(&self) -> &Releases {
+        &self.releases
     }
 
     /// The annotations.

@@ -15,6 +15,7 @@ use super::formatting::{self, visible};
 use super::frame;
 use super::history::{self, Counted, History};
 use super::ranking::Ranking;
+use super::releases;
 use super::render::View;
 use super::table::{Head, table};
 use super::time::Time;
@@ -97,7 +98,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     };
     let main = html! {
         h1.hidden { "Overview" }
-        @if time.spans.is_none() && !time.whose.is_fleet() { div #in-short data-live { (alerts::in_short(view)) } }
+        @if time.spans.is_none() && !time.whose.is_fleet() { div #in-short data-live { (alerts::in_short(view)) (releases::in_short(view)) } }
         div #numbers data-live {
             (numbers(&all, source, time))
             @match &mut scripts {

@@ -68,10 +68,11 @@ impl View<'_> {
         let (path, params) = (self.uri.path(), self.params()?);
         let members = self.source.fleet_members();
         // The data of other pages is not shipped, or not added up.
-        let is_here = !["/", "/reports", "/alerts", "/daemon"].contains(&section);
-        // The daemon itself has no past and no fleet, and alerts are current.
+        let is_current = ["/alerts", "/releases", "/daemon"].contains(&section);
+        let is_here = !is_current && !["/", "/reports"].contains(&section);
+        // The daemon itself has no past and no fleet, and alerts and releases are current.
         let control = html! {
-            @if section != "/daemon" && section != "/alerts" {
+            @if !is_current {
                 (self.time.control(path, &params))
                 @if let Some(members) = members { (self.time.choice(&members, path, &params)) }
             }
@@ -91,6 +92,7 @@ impl View<'_> {
             ("/squid", self.source.has_squid()),
             ("/profile", self.source.has_samples()),
             ("/alerts", !self.app.settings.alerts.rules().is_empty()),
+            ("/releases", self.source.releases().tag().is_some()),
         ];
         let absent = optional.iter().filter(|(_, is_there)| !is_there);
         let absent: Vec<&str> = absent.map(|(path, _)| *path).collect();

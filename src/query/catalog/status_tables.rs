@@ -77,6 +77,7 @@ impl Catalog {
             FixedTable::Alerts => return self.alerts.view().alerts.len(),
             FixedTable::Slo => return self.alerts.view().objectives.len(),
             FixedTable::ManyCalls => return self.many_calls_rows(table),
+            FixedTable::Releases => return self.releases.all().len(),
             FixedTable::SquidSwap => return sums::swaps(self.squids(), secs()).len(),
             FixedTable::SquidSavings => return sums::savings(self.squids(), secs()).len(),
             _ => {}
@@ -115,6 +116,9 @@ impl Catalog {
         }
         if matches!(table.table, FixedTable::Alerts | FixedTable::Slo) {
             return Ok(self.alerts_answer(&table));
+        }
+        if table.table == FixedTable::Releases {
+            return Ok(self.releases_answer(&table));
         }
         let mut look = self.look();
         let secs = u32::try_from(look.unix_ms / 1000).unwrap_or(u32::MAX);

@@ -85,6 +85,7 @@ fn built_in_ones_come_first_and_tables_are_none_of_the_reports() {
             "v2_active",
             "annotation",
             "many_calls",
+            "releases",
             "who"
         ]
     );

@@ -79,6 +79,7 @@ fn nothing_is_cut_at_any_width() {
         "/daemon",
         "/daemon/inside",
         "/changes",
+        "/releases",
         "/calls",
         "/squid",
         "/profile",
