@@ -255,11 +255,11 @@ impl Daemon {
         let pusher = metrics.push().map(|push| {
             let (catalog, of_metrics) = (Arc::clone(&catalog), metrics.clone());
             let own_numbers = move || [catalog.status_groups(), of_metrics.status()].concat();
-            push.pusher(config, &clock, Box::new(own_numbers))
+            push.pusher(config, &clock, &live, Box::new(own_numbers))
         });
         let push_thread = pusher.map(|pusher| {
             let run = move |stop: &Shutdown| pusher.run(stop);
-            Worker::start("otlp-push", "the thread that pushes metrics", run)
+            Worker::start("otlp-push", "the thread that pushes metrics and spans", run)
         });
         let merger = Merger {
             consumer: receivers.consumer,

@@ -526,7 +526,6 @@ impl Catalog {
         });
         let mut troubles = self.unready();
         troubles.extend(self.out_of_order());
-        #[cfg(feature = "sql")]
         troubles.extend(
             self.status
                 .shipping

@@ -169,8 +169,10 @@ fn form(params: &Params, time: &Time) -> Markup {
 
 /// User and system CPU of a request together.
 fn cpu(ranking: &Ranking, column: &Column, row: usize) -> String {
-    let parts = ["ru_utime", "ru_stime"].map(|name| ranking.number(name, row).unwrap_or(0.0));
-    column.show.text_in(column.scale, parts.iter().sum())
+    match ["ru_utime", "ru_stime"].map(|name| ranking.number(name, row)) {
+        [Some(user), Some(system)] => column.show.text_in(column.scale, user + system),
+        _ => formatting::UNKNOWN.to_owned(),
+    }
 }
 
 /// Rows of table `request`; columns in `known` are left out.

@@ -51,7 +51,11 @@ pub(super) fn ranking(groups: &TimerGroups, keys: &[String]) -> Ranking {
         let [hits, timers, requests] = [row.hits, row.timers, row.requests].map(count);
         let (share, cpu) = (
             Value::Float(share),
-            Value::Micros(row.ru_utime_us + row.ru_stime_us),
+            if row.is_measured {
+                Value::Micros(row.cpu_us)
+            } else {
+                Value::Null
+            },
         );
         let numbers = [time, share, p50, p95, p99, max, hits, timers, requests, cpu];
         numbers

@@ -11,7 +11,7 @@ use zerocopy::{FromBytes as _, IntoBytes as _};
 use super::counts::bump;
 use super::hasher::{ABSENT, TagSetHasher};
 use super::reject::{RejectReason, Repair};
-use super::seconds::clean;
+use super::seconds::{clean, span_start};
 use super::strings::{Interned, StringTable, low_u32};
 use super::text::{self, TextLimits};
 use super::{HEAD_BYTES, Hasher, Head, Tag, TimerHead};
@@ -269,6 +269,20 @@ impl RecordWriter {
         let place = self.body.len();
         self.body.extend_from_slice(head.as_bytes());
         place
+    }
+
+    /// Notes that the timer at `place` came as a span, which began this many seconds after its
+    /// request, and has no CPU times.
+    pub(in crate::input) fn timer_is_span(&mut self, place: usize, after: f32) {
+        let head = self.body.get_mut(place..);
+        if let Some((head, _)) = head.and_then(|head| TimerHead::mut_from_prefix(head).ok()) {
+            head.ru_stime = span_start(after).into();
+        }
+    }
+
+    /// Notes that the finished record came as a span: its CPU times and memory are not known.
+    pub(in crate::input) fn is_span(&mut self) {
+        self.head.ru_stime = span_start(0.0).into();
     }
 
     /// Ends the timer at `place`, whose tags were just written.
