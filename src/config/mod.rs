@@ -45,8 +45,7 @@ pub use settings::{
     AlertingConfig, Changes, ClickHouseConfig, Config, DataConfig, HistoryConfig, HttpConfig,
     IngestConfig, InstrumentsConfig, KeptRequests, LogConfig, MetricsConfig, MySqlConfig,
     OtlpConfig, OtlpTemporality, OtlpTraces, PoolConfig, ProfileConfig, ReleasesConfig,
-    ReportsConfig,
-    SeriesConfig, ShippedRows, SqlConfig, StateConfig,
+    ReportsConfig, SeriesConfig, ShippedRows, SqlConfig, StateConfig,
 };
 pub use slo::SloEntry;
 pub use squid::{SquidFrom, SquidSource};
