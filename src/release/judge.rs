@@ -559,7 +559,7 @@ pub fn judge(
     let tested = MEASURES.iter().flat_map(|it| tests(scripts, method, it));
     let tested: Vec<Tested> = tested.collect();
     let tests = tested.len();
-    let smallest_seen = median(tested.iter().filter_map(|it| it.seen).collect());
+    let seen: Vec<f64> = tested.iter().filter_map(|it| it.seen).collect();
     let limit = accepted(tested.iter().map(|it| it.trial.p)).unwrap_or(-1.0);
     let found = tested
         .into_iter()
@@ -599,20 +599,20 @@ pub fn judge(
         seconds,
         result: result.to_owned(),
         tests,
-        smallest_seen,
+        smallest_seen: median(seen.clone()),
         same_mix: same_mix(&pairs),
         new: new.map(|it| it.0.name.clone()).take(LISTED_MAX).collect(),
         gone: gone.map(|it| it.0.name.clone()).take(LISTED_MAX).collect(),
         findings,
         ..Verdict::default()
     };
-    verdict.text = verdict.words(too_short);
+    verdict.text = verdict.words(seen.len(), too_short);
     verdict
 }
 
 impl Verdict {
-    /// The verdict in a line.
-    fn words(&self, too_short: Option<&str>) -> String {
+    /// The verdict in a line, over so many scripts.
+    fn words(&self, scripts: usize, too_short: Option<&str>) -> String {
         let mut text = self.result.clone();
         let more = |count: usize| match count {
             0 | 1 => String::new(),
@@ -620,15 +620,14 @@ impl Verdict {
         };
         if let Some(worst) = self.findings.first() {
             text += &format!(": {}{}", worst.text(), more(self.findings.len()));
+        } else if let Some(seen) = self.smallest_seen {
+            let (scripts, seen) = (counted(scripts as u64, "script"), percent(seen * 100.0));
+            text += &format!(" in {scripts}, half of which would have shown one of {seen}");
         } else if self.tests == 0 {
             let span = roughly(self.seconds as f64);
             let few =
                 format!("no script has {REQUESTS_MIN} requests in {span} under both releases");
             text += &format!(": {}", too_short.unwrap_or(&few));
-        }
-        if let Some(seen) = self.smallest_seen {
-            let seen = percent(seen * 100.0);
-            text += &format!("; a change of {seen} would be seen in half of the scripts");
         }
         for (names, what) in [(&self.new, "new"), (&self.gone, "gone")] {
             if let Some(first) = names.first() {

@@ -274,7 +274,8 @@ fn what_is_new_gone_failing_or_too_rare_is_told() {
         "{none:?}"
     );
     assert!(
-        none.text.starts_with("no notable change; a change of 1"),
+        none.text
+            .starts_with("no notable change in 7 scripts, half of which would have shown one of 1"),
         "{}",
         none.text
     );
