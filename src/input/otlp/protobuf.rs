@@ -34,34 +34,24 @@ type Result<T> = std::result::Result<T, BodyRefusal>;
 
 const BAD: BodyRefusal = BodyRefusal::BadProtobuf;
 
-impl<'a> Field<'a> {
-    fn bytes(self) -> Result<&'a [u8]> {
-        match self {
-            Self::Bytes(bytes) => Ok(bytes),
-            Self::Number(_) | Self::Eight(_) | Self::Four(_) => Err(BAD),
+macro_rules! values {
+    ($($name:ident $kind:ident: $of:ty,)*) => {
+        impl<'a> Field<'a> {
+            $(fn $name(self) -> Result<$of> {
+                match self {
+                    Self::$kind(value) => Ok(value),
+                    _ => Err(BAD),
+                }
+            })*
         }
-    }
+    };
+}
 
-    fn number(self) -> Result<u64> {
-        match self {
-            Self::Number(number) => Ok(number),
-            Self::Bytes(_) | Self::Eight(_) | Self::Four(_) => Err(BAD),
-        }
-    }
-
-    fn eight(self) -> Result<[u8; 8]> {
-        match self {
-            Self::Eight(bytes) => Ok(bytes),
-            Self::Bytes(_) | Self::Number(_) | Self::Four(_) => Err(BAD),
-        }
-    }
-
-    fn four(self) -> Result<[u8; 4]> {
-        match self {
-            Self::Four(bytes) => Ok(bytes),
-            Self::Bytes(_) | Self::Number(_) | Self::Eight(_) => Err(BAD),
-        }
-    }
+values! {
+    bytes Bytes: &'a [u8],
+    number Number: u64,
+    eight Eight: [u8; 8],
+    four Four: [u8; 4],
 }
 
 /// Passes each field of a message to `take`; skips groups, which are obsolete.
