@@ -235,8 +235,11 @@ struct Pair<'a> {
 struct AnyValue<'a> {
     #[serde(borrow)]
     string_value: Scalar<'a>,
+    #[serde(borrow)]
     bool_value: Scalar<'a>,
+    #[serde(borrow)]
     int_value: Scalar<'a>,
+    #[serde(borrow)]
     double_value: Scalar<'a>,
 }
 
@@ -360,7 +363,7 @@ enum Scalar<'de> {
     Truth(bool),
 }
 
-impl<'de> Deserialize<'de> for Scalar<'de> {
+impl<'de: 'a, 'a> Deserialize<'de> for Scalar<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(ScalarVisitor)
     }
