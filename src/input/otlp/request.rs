@@ -171,18 +171,21 @@ pub(super) struct Timers {
     pub(super) merged: u64,
 }
 
-/// Writes records, with `R` as name rules.
+/// Rules for names.
+type Rules = dyn Rewrite + Send;
+
+/// Writes records.
 #[derive(Debug)]
-pub(super) struct RequestWriter<R> {
+pub(super) struct RequestWriter {
     record: RecordWriter,
-    rules: R,
+    rules: Box<Rules>,
 }
 
-impl<R: Rewrite> RequestWriter<R> {
+impl RequestWriter {
     /// Size of the buffers for the memory plan, bytes.
     pub(super) const BYTES: usize = RecordWriter::BYTES;
 
-    pub(super) fn new(limits: TextLimits, hasher: Hasher, rules: R) -> Self {
+    pub(super) fn new(limits: TextLimits, hasher: Hasher, rules: Box<Rules>) -> Self {
         Self {
             record: RecordWriter::new(limits, hasher),
             rules,
@@ -205,7 +208,7 @@ impl<R: Rewrite> RequestWriter<R> {
         counts: &mut DecodeCounts,
         sink: &mut impl RecordSink,
     ) -> Result<Timers, RejectReason> {
-        let (record, rules, facts) = (&mut self.record, &mut self.rules, &root.facts);
+        let (record, rules, facts) = (&mut self.record, &mut *self.rules, &root.facts);
         let of_resource = &resource.facts;
         record.begin();
         let sender = sender.to_canonical().to_string();
@@ -276,9 +279,9 @@ impl<R: Rewrite> RequestWriter<R> {
 }
 
 /// Writes the timers in the order of their start, each clipped to the request.
-fn write_timers<R: Rewrite>(
+fn write_timers(
     record: &mut RecordWriter,
-    rules: &mut R,
+    rules: &mut Rules,
     root: &Span,
     timers: &mut [&Span],
 ) -> Timers {
@@ -332,10 +335,10 @@ struct TimerStrings<'a> {
 }
 
 impl<'a> TimerStrings<'a> {
-    fn get<R: Rewrite>(
+    fn get(
         &mut self,
         record: &mut RecordWriter,
-        rules: &mut R,
+        rules: &mut Rules,
         at: usize,
         text: &'a [u8],
     ) -> (Interned, Interned) {
