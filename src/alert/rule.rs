@@ -399,7 +399,7 @@ impl Rule {
             Condition::Burns(objective) if objective.entry.good_us.is_some() => return usual(),
             Condition::Burns(_) => columns.push("error_count".to_owned()),
             Condition::Holds(when) => {
-                when.each_column(&mut |_, name| columns.push(name.to_owned()))
+                when.each_column(&mut |_, name| columns.push(name.to_owned()));
             }
             Condition::Absent => {}
         }

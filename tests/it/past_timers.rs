@@ -124,7 +124,7 @@ fn timers_and_tags_of_the_past_are_those_that_were_sent() {
     let row = format!("/reports/report_by_script_name/row?script_name=/3.php&{SPAN}");
     let page = site.get(&row).body;
     assert!(
-        page.contains("in all 43 raw requests that are kept"),
+        page.contains("from all 43 raw requests that are kept and match"),
         "{page}"
     );
     here.stop();

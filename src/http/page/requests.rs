@@ -28,10 +28,13 @@ const NEWEST: &str = "newest first";
 
 /// `GET /requests`
 pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
-    let mut params = renamed(view.form()?.with_added_tag("tag."));
+    let mut params = view.form()?.with_added_tag("tag.");
     let mut search = search_of(view, &mut params)?;
     search::conditions(&mut params, &mut search)?;
-    let slowest = params.word("sort", &["-timestamp", "-req_time"])? == "-req_time";
+    let sort = params.word("sort", &["-timestamp", "-req_time"])?;
+    // As addresses of before have it.
+    let order = params.word("order", &["newest", "slowest"])?;
+    let slowest = sort == "-req_time" || order == "slowest";
     search.limit = params.rows(LIMIT_DEFAULT, LIMIT_MAX)?;
     // As in the API, where it selects JSON or CSV.
     params.text("format");
@@ -42,7 +45,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     let tags = params.iter().filter(|(name, _)| name.starts_with("tag."));
     let main = html! {
         h1 { "Requests" }
-        (form(&params, &view.time))
+        (form(&params, slowest, &view.time))
         (table::conditions("Tags", tags, |name| params.link("/requests", &[(name, None)])))
         div #found data-live {
             (found.rows)
@@ -55,16 +58,6 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
         }
     };
     view.page("/requests", "Requests", &main)
-}
-
-/// Addresses of before say `order`.
-fn renamed(params: Params) -> Params {
-    let sort = match params.get("order") {
-        Some("slowest") => Some("-req_time"),
-        Some("newest") => None,
-        _ => return params,
-    };
-    params.changed(&[("order", None), ("sort", sort)])
 }
 
 /// The result of a search.
@@ -129,7 +122,7 @@ fn columns_of(search: &RequestSearch) -> Vec<&'static str> {
     texts.collect()
 }
 
-fn form(params: &Params, time: &Time) -> Markup {
+fn form(params: &Params, slowest: bool, time: &Time) -> Markup {
     let field = |it: &Column| {
         let size = if it.show == Show::Text { 20 } else { 8 };
         html! {
@@ -140,7 +133,10 @@ fn form(params: &Params, time: &Time) -> Markup {
     };
     let more = columns("more_fields");
     let is_open = more.iter().any(|it| params.get(&it.name).is_some());
-    let sort = params.get("sort").unwrap_or("-timestamp");
+    let sorts = [
+        ("-timestamp", "newest first"),
+        ("-req_time", "slowest first"),
+    ];
     html! {
         form.filters method="get" action="/requests" role="search" {
             @for it in columns("fields") { (field(it)) }
@@ -151,8 +147,8 @@ fn form(params: &Params, time: &Time) -> Markup {
             }
             label { "Order "
                 select name="sort" {
-                    @for (name, text) in [("-timestamp", "newest first"), ("-req_time", "slowest first")] {
-                        option value=(name) selected[sort == name] { (text) }
+                    @for (at, (name, text)) in sorts.iter().enumerate() {
+                        option value=(name) selected[(at == 1) == slowest] { (text) }
                     }
                 }
             }

@@ -190,9 +190,8 @@ impl Row {
         let Some((_, key, report, other, title)) = found else {
             return Ok(html! {});
         };
-        let mut ranking = match Ranking::read_all(view, [*report])? {
-            [Ok(ranking)] => ranking,
-            [Err(_)] => return Ok(html! {}),
+        let [Ok(mut ranking)] = Ranking::read_all(view, [*report])? else {
+            return Ok(html! {});
         };
         let of_row = pairs(&self.keys).find_map(|(name, value)| (name == *key).then_some(value));
         let at = ranking.table().column(key);
