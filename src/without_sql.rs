@@ -1,5 +1,9 @@
 //! Stand-ins for the modules of the feature `sql` in a build without it: types of which there is no
 //! value, and constants of no size, so that the rest of the program is the same in both builds.
+//!
+//! The five modules that such a build replaces as a whole are files beside the real ones:
+//! `daemon/no_history`, `daemon/no_sql`, `query/catalog/no_past`, `http/api/no_sql` and
+//! `http/answer/no_arrow`.
 
 /// History.
 pub mod history {
@@ -48,6 +52,10 @@ pub mod clickhouse {
     pub enum ShipStatus {}
 
     impl ShipStatus {
+        pub(crate) fn why_failing(&self) -> Option<String> {
+            match *self {}
+        }
+
         pub(crate) fn group(&self) -> Group {
             match *self {}
         }

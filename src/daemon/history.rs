@@ -124,7 +124,7 @@ impl OpenHistory {
         self.requests = writer.and_then(|writer| writer.keep_requests(config, live));
     }
 
-    /// Reads data that the previous process lost from history, if it was killed.
+    /// If the previous process was killed, reads from history the data that it lost.
     pub(super) fn refill(
         &mut self,
         last_end: Option<&LastEnd>,
@@ -143,8 +143,8 @@ impl OpenHistory {
         Refill::read(history, reports, live.reports.error_status(), &spans)
     }
 
-    /// Adds what imports logs and what replaces lost counts.
-    pub(super) fn serve(
+    /// Adds the importer of logs and the refill to the catalog.
+    pub(super) fn attach_to(
         &mut self,
         catalog: Catalog,
         config: &Config,

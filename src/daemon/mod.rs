@@ -234,7 +234,7 @@ impl Daemon {
         let followers = (&alerts, &releases);
         let (series, metrics, deltas, take) =
             past.begin(config, &mut live.write(), &*clock, rollup, followers)?;
-        let catalog = history.serve(catalog, config, &rule_counters, &clock, refill);
+        let catalog = history.attach_to(catalog, config, &rule_counters, &clock, refill);
         let catalog = catalog.alerting(&alerts).following(&releases);
         let catalog = Arc::new(catalog.keeping(definitions.tables, annotations, state));
         let served = Served {

@@ -39,7 +39,7 @@ impl OpenHistory {
         None
     }
 
-    pub(super) fn serve(
+    pub(super) fn attach_to(
         &mut self,
         catalog: Catalog,
         _: &Config,

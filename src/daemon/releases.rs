@@ -75,7 +75,7 @@ fn run(catalog: &Catalog, tags: &[String], file: Option<&ReleasesFile>, stop: &S
 }
 
 fn take_turn(catalog: &Catalog, file: Option<&ReleasesFile>, is_last: bool) {
-    for (time, release) in catalog.releases().turn() {
+    for (time, release) in catalog.releases().judge_due() {
         let made = Annotation {
             id: 0,
             time,

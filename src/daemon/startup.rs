@@ -258,7 +258,7 @@ impl Past {
         }));
         let mut releases = release::Intake(releases.clone());
         takers.push(Box::new(move |second, _, read| {
-            releases.take_rows(second, read)
+            releases.take_rows(second, read);
         }));
         let take = move |second: &Second, missed| take_all(second, missed, &mut takers, &mut []);
         Ok((series, metrics, reader, Box::new(take)))

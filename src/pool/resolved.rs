@@ -158,6 +158,13 @@ impl<'a> PoolTags<'a> {
         pairs.map(move |(name, value)| (text(name), text(value)))
     }
 
+    /// The first value with this name.
+    #[must_use]
+    pub fn get(self, name: &str) -> Option<&'a str> {
+        let mut pairs = self.pairs();
+        pairs.find_map(|(it, value)| (it == name).then_some(value))
+    }
+
     /// The same as owned texts.
     #[must_use]
     pub fn to_vec(self) -> Vec<(String, String)> {

@@ -37,7 +37,7 @@ const ERRORS_MIN: u64 = 5;
 const COMMON_MIN: usize = 5;
 /// Fewest requests of a script that is new, or gone.
 const NEW_MIN: u64 = 20;
-/// Largest chance of a status that counts as new.
+/// A status counts as new if the chance of so many requests with it is below this.
 const STATUS_CHANCE: f64 = 0.001;
 /// Maximum number of findings, new scripts and gone scripts that a verdict lists.
 const LISTED_MAX: usize = 20;
@@ -51,7 +51,7 @@ pub struct Cell {
     pub errors: u64,
     /// Request time, microseconds.
     pub time_us: u64,
-    /// Requests counted in the next two.
+    /// Requests whose time is in `ln` and `ln_squared`.
     pub timed: u64,
     /// Sum of the natural logarithms of times in microseconds.
     pub ln: f64,
@@ -72,7 +72,7 @@ impl AddAssign<&Self> for Cell {
 
 impl Cell {
     /// Mean of the logarithm of times.
-    fn time(&self) -> Option<f64> {
+    fn mean_ln_time(&self) -> Option<f64> {
         (self.timed >= OLD_REQUESTS_MIN).then(|| self.ln / self.timed as f64)
     }
 
@@ -87,8 +87,8 @@ impl Cell {
         ((self.ln_squared - self.ln * self.ln / count) / (count - 1.0)).max(0.0)
     }
 
-    /// Transformed share of errors.
-    fn failure(&self) -> Option<f64> {
+    /// Share of errors, its variance made alike (arc sine of its root).
+    fn error_score(&self) -> Option<f64> {
         let share = (self.errors as f64 + 0.375) / (self.requests as f64 + 0.75);
         (self.requests >= OLD_REQUESTS_MIN).then(|| share.min(1.0).sqrt().asin())
     }
@@ -119,8 +119,8 @@ impl Method {
     }
 }
 
-/// Windows of half an hour, over a day.
-pub const HALF_HOURS: Method = Method {
+/// Windows of `releases.after`: by default half an hour each, over a day.
+pub const SHORT_WINDOWS: Method = Method {
     before: 4,
     placebos: [12, 48],
 };
@@ -248,7 +248,7 @@ pub struct Verdict {
     pub against: String,
     /// Number of tests.
     pub tests: usize,
-    /// Smallest change of time, as a share, that would have been found in half of the scripts.
+    /// Detection limit: in half of the scripts a change of time of this share would have been found.
     pub smallest_seen: Option<f64>,
     /// Mean time of the scripts that both have, weighted by the same mix, seconds: before and after.
     pub same_mix: Option<[f64; 2]>,
@@ -360,14 +360,14 @@ struct Measure {
 
 const MEASURES: [Measure; 2] = [
     Measure {
-        test: Cell::time,
+        test: Cell::mean_ln_time,
         shown: Cell::typical,
         variance: Cell::variance,
         words: [SLOWER, FASTER],
         is_time: true,
     },
     Measure {
-        test: Cell::failure,
+        test: Cell::error_score,
         shown: Cell::error_share,
         variance: |_| 0.25,
         words: [MORE, FEWER],
@@ -461,10 +461,12 @@ impl Differences {
             None => before * new.exp(),
             Some(_) => (measure.shown)(&self.new),
         };
-        // Five errors are found in nine of ten, with the few freedoms of a short past six.
+        // A change of five standard errors is found nine times in ten; a short past has few degrees of
+        // freedom, and there it takes six.
         let needed = if placebos.len() < 24 { 6.0 } else { 5.0 };
         let smallest = (trial.error * needed).exp_m1().max(CHANGE_MIN);
-        // Where load moves all, a script must have changed both beside the others and by itself.
+        // Load moves all scripts: one must have changed both relative to the others and by itself
+        // (`raw`).
         let is_large = match measure.is_time {
             true => new.abs().min(raw.abs()) >= CHANGE_MIN.ln_1p() && new * raw > 0.0,
             false => (after - before).abs() >= CHANGE_MIN * before,
@@ -517,6 +519,7 @@ fn statuses(script: &Script) -> impl Iterator<Item = Finding> + '_ {
         .iter()
         .filter_map(move |&(status, new, old)| {
             let old_total = script.old_total.filter(|it| *it > 0)?;
+            // Rule of three: the 95 % upper bound for a rate of which nothing was seen.
             let expected = 3.0 * script.new.requests as f64 / old_total as f64;
             let p = poisson_tail(new, expected);
             let is_new = old == 0 && new >= ERRORS_MIN && p < STATUS_CHANCE;

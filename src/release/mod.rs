@@ -121,8 +121,8 @@ impl Releases {
     }
 
     /// Judges the releases that are due. Returns those that need an annotation: time and name.
-    pub fn turn(&self) -> Vec<(u64, String)> {
-        self.0.lock().turn()
+    pub fn judge_due(&self) -> Vec<(u64, String)> {
+        self.0.lock().judge_due()
     }
 
     /// Writes the state if it changed, or in any case if `is_last`.

@@ -5,7 +5,7 @@ use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution as _, Normal, Poisson};
 
 use super::judge::{
-    Cell, DAYS, ERRORS, HALF_HOURS, Method, NO_CHANGE, NOT_ENOUGH, Script, Trial, Verdict,
+    Cell, DAYS, ERRORS, Method, NO_CHANGE, NOT_ENOUGH, SHORT_WINDOWS, Script, Trial, Verdict,
     accepted, judge, poisson_tail, same_mix, t_tail,
 };
 
@@ -113,7 +113,7 @@ impl Traffic {
             rng: StdRng::seed_from_u64(seed),
             requests: 22.0 * 1_800.0,
             drift: [0.02, 0.015],
-            method: HALF_HOURS,
+            method: SHORT_WINDOWS,
             placebos: 48,
             error_share: 0.002,
         }
@@ -266,7 +266,7 @@ fn what_is_new_gone_failing_or_too_rare_is_told() {
         });
     }
     let verdict =
-        |scripts: &[Script], short: Option<&str>| judge(scripts, HALF_HOURS, 500, short, 1_800);
+        |scripts: &[Script], short: Option<&str>| judge(scripts, SHORT_WINDOWS, 500, short, 1_800);
     let none = verdict(&scripts, None);
     assert_eq!(
         (&*none.result, none.findings.len()),

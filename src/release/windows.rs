@@ -1,7 +1,7 @@
 //! Requests of each release and script in blocks of time, and the releases themselves.
 //!
 //! ```text
-//!   seconds -> block of 10 min -> .. 162 blocks ..                 windows of half an hour, over a day
+//!   seconds -> block of 10 min -> .. 162 blocks ..                 windows of half an hour by default, over a day
 //!           -> block of 8 h    -> .. 48 blocks ..                  windows of a day, over two weeks
 //!                                 | w2 | w1 | w0 |x| new release   x: the block in which it began
 //! ```
@@ -15,18 +15,18 @@ use std::sync::LazyLock;
 
 use serde::{Deserialize, Serialize};
 
-use super::judge::{Cell, DAYS, HALF_HOURS, NOT_ENOUGH, Script, Verdict, judge};
+use super::judge::{Cell, DAYS, NOT_ENOUGH, SHORT_WINDOWS, Script, Verdict, judge};
 use crate::limits::{RELEASE_CELLS_MAX, RELEASE_MARKS_MAX, RELEASE_SCRIPT_BYTES_MAX, RELEASES_MAX};
 use crate::report::gain::Pairs;
 use crate::report::histogram::{BucketLayout, LOG_LINEAR_BUCKETS, Rank, Rounding};
 use crate::report::totals::Totals;
 use crate::value::text::roughly;
 
-/// Blocks of a window.
-const PARTS: usize = 3;
+/// Number of blocks in a window.
+const BLOCKS_PER_WINDOW: usize = 3;
 const DAY: u64 = 86_400;
-/// Requests from which a release counts as one.
-const REQUESTS_MIN: u64 = 20;
+/// Fewest requests of a release that is shown and judged.
+const SHOWN_REQUESTS_MIN: u64 = 20;
 /// Time without requests after which a release can give way, seconds.
 const IDLE_SECS: u64 = 3_600;
 
@@ -98,7 +98,7 @@ struct Counted {
 impl Counted {
     /// Whether it has enough requests to count as a release.
     const fn is_shown(&self) -> bool {
-        self.requests >= REQUESTS_MIN
+        self.requests >= SHOWN_REQUESTS_MIN
     }
 
     fn shown(&self) -> Release {
@@ -159,13 +159,21 @@ struct Window<'a> {
     cells: HashMap<&'a str, Cell>,
 }
 
-/// Keeps the entries with the largest counts; returns whether others went.
+/// Keeps the entries with the largest counts, of equal ones the first; returns whether others went.
 fn trim<K: Ord, V>(map: &mut BTreeMap<K, V>, count: impl Fn(&V) -> u64) -> bool {
+    if map.len() <= RELEASE_CELLS_MAX {
+        return false;
+    }
     let mut counts: Vec<u64> = map.values().map(&count).collect();
     counts.sort_unstable_by(|a, b| b.cmp(a));
-    let least = counts.get(RELEASE_CELLS_MAX);
-    map.retain(|_, it| least.is_none_or(|least| count(it) > *least));
-    least.is_some()
+    counts.truncate(RELEASE_CELLS_MAX);
+    let least = counts[RELEASE_CELLS_MAX - 1];
+    let mut with_least = counts.iter().filter(|it| **it == least);
+    map.retain(|_, it| match count(it) {
+        it if it == least => with_least.next().is_some(),
+        it => it > least,
+    });
+    true
 }
 
 fn has_room<K, V>(map: &BTreeMap<K, V>) -> bool {
@@ -179,8 +187,8 @@ impl Blocks {
         let start = unix - unix % self.secs;
         let is_new = self.list.back().is_none_or(|it| it.start < start);
         if is_new {
-            let over = self.list.back_mut();
-            over.map(|it| trim(&mut it.cells, |cell| cell.requests));
+            let finished = self.list.back_mut();
+            finished.map(|it| trim(&mut it.cells, |cell| cell.requests));
             self.list.push_back(Block {
                 start,
                 ..Block::default()
@@ -238,7 +246,7 @@ impl Tracker {
     pub(super) fn begin(&mut self, after: u64, error_status: u32) {
         (self.after, self.error_status) = (after, error_status);
         for (blocks, span) in self.blocks.iter_mut().zip([after, DAY]) {
-            let secs = (span / PARTS as u64).max(1);
+            let secs = (span / BLOCKS_PER_WINDOW as u64).max(1);
             if blocks.secs != secs {
                 let list = VecDeque::new();
                 *blocks = Blocks { secs, list };
@@ -249,9 +257,9 @@ impl Tracker {
     /// Begins a second, whose rows follow, with as many more in which nothing came.
     pub(super) fn begin_second(&mut self, unix: u64, secs: u64) {
         self.now = self.now.max(unix + secs);
-        for (blocks, method) in self.blocks.iter_mut().zip([HALF_HOURS, DAYS]) {
-            // One more window for the new release, and one that it cuts.
-            if blocks.begin(unix, (method.windows() + 2) * PARTS) {
+        for (blocks, method) in self.blocks.iter_mut().zip([SHORT_WINDOWS, DAYS]) {
+            // One more window for the new release, and one for the window in which it began.
+            if blocks.begin(unix, (method.windows() + 2) * BLOCKS_PER_WINDOW) {
                 self.is_changed = true;
                 for release in &mut self.releases {
                     release.is_partial |= trim(&mut release.statuses, |it| *it);
@@ -314,9 +322,9 @@ impl Tracker {
         }
         if self.releases.len() >= RELEASES_MAX {
             // One of few requests goes first, else one that has been idle for long.
-            let spare = |it: &Counted| if it.is_shown() { IDLE_SECS } else { 0 };
+            let grace_secs = |it: &Counted| if it.is_shown() { IDLE_SECS } else { 0 };
             let old = self.releases.iter().enumerate();
-            let old = old.filter(|(_, it)| it.last_seen + spare(it) < unix);
+            let old = old.filter(|(_, it)| it.last_seen + grace_secs(it) < unix);
             let (at, _) = old.min_by_key(|(_, it)| (it.is_shown(), it.last_seen))?;
             let gone = self.releases.remove(at).id;
             for block in self.blocks.iter_mut().flat_map(|it| &mut it.list) {
@@ -342,7 +350,7 @@ impl Tracker {
     }
 
     /// Judges the releases that are due, and returns those that need an annotation: time and name.
-    pub(super) fn turn(&mut self) -> Vec<(u64, String)> {
+    pub(super) fn judge_due(&mut self) -> Vec<(u64, String)> {
         for at in 0..self.releases.len() {
             let release = &self.releases[at];
             if release.is_shown() && (1..=self.now).contains(&release.due) {
@@ -352,17 +360,17 @@ impl Tracker {
         if self.marks.0 != self.now / DAY {
             self.marks = (self.now / DAY, 0);
         }
-        let mut news = Vec::new();
+        let mut to_annotate = Vec::new();
         for release in &mut self.releases {
             if release.is_shown() && !release.is_marked {
                 (release.is_marked, self.is_changed) = (true, true);
                 self.marks.1 += 1;
                 if self.marks.1 <= RELEASE_MARKS_MAX {
-                    news.push((release.first_seen, release.name.clone()));
+                    to_annotate.push((release.first_seen, release.name.clone()));
                 }
             }
         }
-        news
+        to_annotate
     }
 
     /// Makes the verdict on a release, and says when the next is due: after a day, or after as long
@@ -373,7 +381,7 @@ impl Tracker {
         let release = &mut self.releases[at];
         let (next, a_day) = (release.due + self.after, release.first_seen + DAY);
         let is_last = release.due == a_day;
-        // What the first half hour told stands where days tell nothing.
+        // The earlier verdict stands if there are too few days to judge.
         if is_enough || !is_last {
             release.verdict = verdict;
         }
@@ -390,9 +398,9 @@ impl Tracker {
         let due = release.due;
         let (method, blocks, span) = match due == release.first_seen + DAY {
             true => (DAYS, &self.blocks[1], DAY),
-            false => (HALF_HOURS, &self.blocks[0], self.after),
+            false => (SHORT_WINDOWS, &self.blocks[0], self.after),
         };
-        let length = blocks.secs * PARTS as u64;
+        let length = blocks.secs * BLOCKS_PER_WINDOW as u64;
         let end = release.first_seen - release.first_seen % blocks.secs;
         let others = self.releases.iter().filter(|it| {
             it.is_shown() && (it.first_seen, it.id) < (release.first_seen, release.id)
@@ -451,5 +459,21 @@ impl Tracker {
                 span,
             )
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_equal_counts_as_many_stay_as_there_is_room_for() {
+        let most = RELEASE_CELLS_MAX;
+        let mut map: BTreeMap<usize, u64> = (0..most + 100).map(|key| (key, 1)).collect();
+        map.insert(most + 50, 7);
+        assert!(trim(&mut map, |it| *it));
+        assert_eq!((map.len(), map.get(&(most + 50))), (most, Some(&7)));
+        assert!(!trim(&mut map, |it| *it));
+        assert_eq!(map.len(), most);
     }
 }

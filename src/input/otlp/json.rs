@@ -111,7 +111,7 @@ impl<'de> Message<'de> for ResourceSpans<'_, '_> {
                 };
             }
             "scopeSpans" => {
-                map.next_value_seed(Each(&mut ScopeSpans(self.batch, &mut self.spans)))?
+                map.next_value_seed(Each(&mut ScopeSpans(self.batch, &mut self.spans)))?;
             }
             _ => return Ok(false),
         }

@@ -193,14 +193,14 @@ impl Source {
         while !shutdown.requested() {
             if let Some(joining) = &mut *self.joining.lock() {
                 joining.with(&self.counters, |joiner, now_ms, out| {
-                    joiner.advance(now_ms, out)
+                    joiner.advance(now_ms, out);
                 });
             }
             thread::sleep(NAP);
         }
         if let Some(mut joining) = self.joining.lock().take() {
             joining.with(&self.counters, |joiner, now_ms, out| {
-                joiner.finish(now_ms, out)
+                joiner.finish(now_ms, out);
             });
         }
     }

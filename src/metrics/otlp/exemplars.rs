@@ -73,16 +73,14 @@ impl Exemplars {
 
 impl Traced {
     fn of(pool: &Pool, request: u64, row: &RequestRow, clock: &dyn Clock) -> Option<Self> {
-        let tag = |wanted: &str| {
-            let mut tags = pool.tags(row.request_tags).pairs();
-            tags.find_map(|(name, value)| (name == wanted).then_some(value))
-        };
-        let trace_id = id::<16>(tag(TRACE_ID)?)?;
+        let tags = pool.tags(row.request_tags);
+        let trace_id = id::<16>(tags.get(TRACE_ID)?)?;
         let request = pool.resolve((0, request), row);
         let exemplar = Exemplar {
             time: end_ms(clock, row) * 1_000_000,
             as_double: Some(request.time_us as f64 / 1e6),
-            span_id: tag(SPAN_ID)
+            span_id: tags
+                .get(SPAN_ID)
                 .and_then(id::<8>)
                 .map_or_else(Vec::new, Vec::from),
             trace_id: trace_id.into(),

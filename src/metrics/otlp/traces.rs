@@ -29,14 +29,17 @@ use crate::query::raw::Slowest;
 
 /// Maximum size of the spans of an interval, bytes.
 pub(super) const BYTES_MAX: usize = 4 << 20;
-/// Slowest requests of an interval.
+/// Most slow requests of an interval, of all scripts together.
 const SLOW_MAX: usize = 100;
-/// Slowest requests of a script, scripts that have such, and errors of an interval.
+/// Most slow requests of one script in an interval.
 const SCRIPT_MAX: usize = 10;
+/// Most scripts considered in an interval.
 const SCRIPTS_MAX: usize = 1_000;
+/// Most errors of an interval: the first ones.
 const ERRORS_MAX: usize = 100;
-/// Requests looked at, and copied, under one hold of the lock.
+/// Most requests looked at while the lock is held once.
 const CHUNK: u64 = 8_192;
+/// Most requests copied while the lock is held once.
 const COPIED: usize = 64;
 
 const SERVER: i32 = 2;
@@ -144,10 +147,7 @@ impl Traces {
             KeyValue::truth(SYNTHETIC),
         ];
         attributes.extend(request.schema.map(|schema| text("url.scheme", schema)));
-        let tag = |wanted: &str| {
-            let mut tags = request.tags.pairs();
-            tags.find_map(|(name, value)| (name == wanted).then_some(value))
-        };
+        let tag = |name| request.tags.get(name);
         let link = tag(TRACE_ID)
             .and_then(id::<16>)
             .zip(tag(SPAN_ID).and_then(id::<8>));
