@@ -172,6 +172,7 @@ fn what_php_sends_becomes_requests_with_timers() {
 }
 
 /// Starts of the timers of a request.
+#[cfg(feature = "sql")]
 fn starts(request: &Json) -> Vec<f64> {
     let timers = request["timers"].as_array().unwrap().iter();
     timers.map(|it| it["start"].as_f64().unwrap()).collect()

@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 #[cfg(feature = "sql")]
 use pinbad::clock::ManualClock;
-use prost::Message as _;
 use serde_json::json;
 
 use super::driver::Browser;
@@ -105,6 +104,7 @@ const NAMES: [&str; 6] = [
 #[test]
 fn long_names_and_comparisons_fit_too() {
     use pinbad::input::pinba::model::Request;
+    use prost::Message as _;
 
     let dir = tempfile::tempdir().unwrap();
     let start = past::START_SECS;

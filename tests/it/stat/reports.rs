@@ -1,5 +1,7 @@
 //! Samples in reports, over time, on pages, in SQL and as a stream.
 
+use std::collections::BTreeMap;
+
 use super::*;
 
 #[cfg(feature = "sql")]
