@@ -15,7 +15,7 @@ use datafusion::arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
 
 use self::arithmetic::{
-    addends, checked, divide, divide_reals, divide_whole, division_type, negate, remainder, settled,
+    checked, divide, divide_reals, divide_whole, division_type, negate, remainder,
 };
 use self::bits::{conv, shift, word};
 use self::rounding::{Rounding, cut, format, rounded_type, whole, whole_or_real};
@@ -37,19 +37,8 @@ pub(super) fn functions() -> Vec<FunctionDef> {
         typed("__number", (1, 1), arithmetic_type, |a| Some(a[0].number()))
             // Histograms too: PERCENTILE takes them.
             .identity_for(|given| is_number(given) || *given == DataType::Binary),
-        typed("__addend", (1, 1), arithmetic_type, |a| Some(a[0].number()))
-            .with_columns(addends)
-            .identity_for(|given| is_number(given) && *given != DataType::Float32),
-        typed("__sum_type", (1, 1), sum_type, |a| {
-            Some(match a[0] {
-                Value::Double(sum) => Value::Double(settled(sum)),
-                ref other => other.clone(),
-            })
-        })
-        .identity_for(|given| {
-            use DataType::{Float64, Int64, UInt64};
-            !matches!(given, Int64 | UInt64 | Float64)
-        }),
+        typed("__sum_type", (1, 1), sum_type, |a| Some(a[0].clone()))
+            .identity_for(|given| !matches!(given, DataType::Int64 | DataType::UInt64)),
         typed("abs", (1, 1), arithmetic_type, |a| match a[0].number() {
             Value::UInt(value) => Some(Value::UInt(value)),
             number if number.real() < 0.0 => Some(negate(number)),

@@ -1,8 +1,7 @@
 //! Aggregates: which functions are, where they occur, and MySQL's names and result types.
 //!
 //! `select` and `fold` ask whether a SELECT contains any; `calls` passes each call of one. Sums of
-//! integers get MySQL's type (`__sum_type`), those of FLOAT are of the decimals that it shows
-//! (`__addend`), AVG is a sum divided as in MySQL, GROUP_CONCAT is
+//! integers get MySQL's type (`__sum_type`), AVG is a sum divided as in MySQL, GROUP_CONCAT is
 //! `string_agg` of texts.
 
 use std::ops::ControlFlow;
@@ -115,11 +114,11 @@ pub(super) fn rewrite(
         }
         // Texts are summed as the numbers they begin with.
         "sum" => {
-            wrap(list, "__addend")?;
+            wrap(list, "__number")?;
             return Ok(call("__sum_type", vec![Expr::Function(call_of)]));
         }
         "avg" => {
-            wrap(list, "__addend")?;
+            wrap(list, "__number")?;
             let mut counted = context.copies.of(&call_of)?;
             let mut summed = call_of;
             summed.name = ObjectName::from(vec![ident("sum")]);

@@ -3,12 +3,10 @@
 //! Decimals have 128 bits; a division that needs more continues in doubles, an overflowing BIGINT
 //! is an error as in MySQL.
 
-use std::sync::Arc;
-
-use datafusion::arrow::array::{ArrayRef, AsArray as _, Datum, Float64Array};
+use datafusion::arrow::array::{ArrayRef, Datum, Float64Array};
 use datafusion::arrow::compute::kernels::{self, numeric};
 use datafusion::arrow::compute::{cast, nullif};
-use datafusion::arrow::datatypes::{DataType, Float32Type, Float64Type};
+use datafusion::arrow::datatypes::DataType;
 use datafusion::arrow::error::ArrowError;
 use datafusion::common::Result;
 
@@ -68,37 +66,6 @@ pub(super) fn divide_reals(a: &[ArrayRef]) -> Result<Option<ArrayRef>> {
     let (left, right) = (real(&a[0])?, real(&a[1])?);
     let zero = kernels::cmp::eq(&right, &Float64Array::new_scalar(0.0))?;
     Ok(Some(numeric::div(&left, &nullif(&right, &zero)?)?))
-}
-
-/// Widens FLOAT to the doubles that its decimals stand for, a column at a time.
-pub(super) fn addends(a: &[ArrayRef]) -> Result<Option<ArrayRef>> {
-    let floats = a[0].as_primitive_opt::<Float32Type>();
-    let widened = floats.map(|floats| floats.unary::<_, Float64Type>(widened));
-    Ok(widened.map(|widened| Arc::new(widened) as ArrayRef))
-}
-
-/// Widens a FLOAT of whole microseconds to them, so that a sum has no noise beyond; and one of
-/// KiB, which are parts of 1,024, as it is.
-fn widened(float: f32) -> f64 {
-    let wide = f64::from(float);
-    let micros = (wide * 1e6).round() / 1e6;
-    let is_exact = (wide * 1024.0).fract() == 0.0;
-    if !is_exact && micros as f32 == float {
-        micros
-    } else {
-        wide
-    }
-}
-
-/// A sum of whole microseconds without what adding doubles left behind.
-pub(super) fn settled(sum: f64) -> f64 {
-    let micros = sum * 1e6;
-    let whole = micros.round();
-    if (micros - whole).abs() <= micros.abs() * 1e-12 {
-        whole / 1e6
-    } else {
-        sum
-    }
 }
 
 /// Integer arithmetic with an error on overflow.
