@@ -13,7 +13,7 @@
 //!
 //! Times are compared by the mean of their logarithm, less the median over all scripts, since load
 //! moves all of them; that median is tested as a script of its own. Errors are compared by the arc
-//! sine of the square root of their share. Pure arithmetic; [`super::windows`] supplies the sums.
+//! sine of the square root of their share. Pure arithmetic; `windows` supplies the sums.
 
 use std::f64::consts::FRAC_PI_2;
 use std::ops::AddAssign;

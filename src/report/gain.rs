@@ -19,7 +19,7 @@ use super::totals::Totals;
 use super::varint;
 
 /// Flags: what follows.
-const HISTOGRAM: u8 = 1;
+pub(crate) const HISTOGRAM: u8 = 1;
 const UNMEASURED: u8 = 2;
 
 /// Encodes a gain. `pairs`: its histogram, buckets ascending, if known.

@@ -238,7 +238,7 @@ fn cpu_and_memory_of_spans_are_unknown_and_timers_know_when_they_began() {
     let packet = here.site.json("/api/v1/requests?min_time=0.4")["rows"][0].clone();
     assert_eq!(
         (&packet["ru_utime"], &packet["mem_peak_usage"]),
-        (&json!(0.0625), &json!(1024.0))
+        (&json!(0.0625), &json!(1024))
     );
     let of_packet = here
         .site
