@@ -20,7 +20,9 @@ use std::ops::AddAssign;
 
 use serde::{Deserialize, Serialize};
 
-use crate::value::text::{change, counted, percent, roughly, secs, visible};
+use super::verdict::{
+    ERRORS, FASTER, FEWER, Finding, MORE, NO_CHANGE, NOT_ENOUGH, SLOWER, STATUS, Verdict,
+};
 
 /// Expected share of false findings (Benjamini-Hochberg). Without a change, this bounds the chance
 /// of any finding in a verdict.
@@ -28,7 +30,7 @@ const FALSE_SHARE: f64 = 0.02;
 /// Smallest change reported, as a share.
 const CHANGE_MIN: f64 = 0.1;
 /// Fewest requests of a script in the new window, and in the windows before it.
-const REQUESTS_MIN: u64 = 100;
+pub(super) const REQUESTS_MIN: u64 = 100;
 /// Fewest requests of a script in each of the old windows that are compared with it.
 const OLD_REQUESTS_MIN: u64 = 10;
 /// Fewest errors on one side.
@@ -44,19 +46,19 @@ const LISTED_MAX: usize = 20;
 
 /// Sums over the requests of a script in a window.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub struct Cell {
+pub(super) struct Cell {
     /// Requests.
-    pub requests: u64,
+    pub(super) requests: u64,
     /// Requests with an error status.
-    pub errors: u64,
+    pub(super) errors: u64,
     /// Request time, microseconds.
-    pub time_us: u64,
+    pub(super) time_us: u64,
     /// Requests whose time is in `ln` and `ln_squared`.
-    pub timed: u64,
+    pub(super) timed: u64,
     /// Sum of the natural logarithms of times in microseconds.
-    pub ln: f64,
+    pub(super) ln: f64,
     /// Sum of their squares.
-    pub ln_squared: f64,
+    pub(super) ln_squared: f64,
 }
 
 impl AddAssign<&Self> for Cell {
@@ -104,45 +106,45 @@ impl Cell {
 
 /// How many windows are compared.
 #[derive(Debug, Clone, Copy)]
-pub struct Method {
+pub(super) struct Method {
     /// Windows whose mean each window is compared with.
-    pub before: usize,
+    pub(super) before: usize,
     /// Fewest and most placebos.
-    pub placebos: [usize; 2],
+    pub(super) placebos: [usize; 2],
 }
 
 impl Method {
     /// Number of old windows it looks at.
     #[must_use]
-    pub const fn windows(&self) -> usize {
+    pub(super) const fn windows(&self) -> usize {
         self.before + self.placebos[1]
     }
 }
 
 /// Windows of `releases.after`: by default half an hour each, over a day.
-pub const SHORT_WINDOWS: Method = Method {
+pub(super) const SHORT_WINDOWS: Method = Method {
     before: 4,
     placebos: [12, 48],
 };
 /// Days, over two weeks.
-pub const DAYS: Method = Method {
+pub(super) const DAYS: Method = Method {
     before: 1,
     placebos: [6, 13],
 };
 
 /// A script under both releases.
 #[derive(Debug, Clone, Default)]
-pub struct Script {
+pub(super) struct Script {
     /// Its name.
-    pub name: String,
+    pub(super) name: String,
     /// The new release.
-    pub new: Cell,
+    pub(super) new: Cell,
     /// Windows of the old release, newest first; `None` if a window cannot be used.
-    pub old: Vec<Option<Cell>>,
+    pub(super) old: Vec<Option<Cell>>,
     /// Requests of the old release in all its life; `None` if unknown.
-    pub old_total: Option<u64>,
+    pub(super) old_total: Option<u64>,
     /// Statuses of the new release, each with its requests under the new and the old one.
-    pub statuses: Vec<(u32, u64, u64)>,
+    pub(super) statuses: Vec<(u32, u64, u64)>,
 }
 
 impl Script {
@@ -152,119 +154,6 @@ impl Script {
         let windows = self.old.iter().take(method.before).flatten();
         windows.for_each(|it| sum += it);
         sum
-    }
-}
-
-/// A script, or all of them, became slower.
-pub const SLOWER: &str = "slower";
-/// Something became faster and nothing slower.
-pub const FASTER: &str = "faster";
-/// More errors, or a new status of errors.
-pub const ERRORS: &str = "errors";
-/// Nothing beyond what the old release varies by itself.
-pub const NO_CHANGE: &str = "no notable change";
-/// Too few requests, or too short a past.
-pub const NOT_ENOUGH: &str = "not enough to judge";
-
-/// A difference between two releases.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Finding {
-    /// The script; `None` for all of them.
-    pub script: Option<String>,
-    /// `slower`, `faster`, `more errors`, `fewer errors`, or `status 503`.
-    pub what: String,
-    /// Typical time (geometric mean) in seconds, or share of errors; of a status its requests.
-    pub before: f64,
-    /// The same of the new release.
-    pub after: f64,
-    /// Chance of such a difference without a change.
-    pub p: f64,
-}
-
-impl Finding {
-    /// Returns the texts of both values.
-    #[must_use]
-    pub fn values(&self) -> [String; 2] {
-        [self.before, self.after].map(|it| match &*self.what {
-            SLOWER | FASTER => secs(it),
-            MORE | FEWER => percent(it * 100.0),
-            _ => counted(it as u64, "request"),
-        })
-    }
-
-    /// Returns the change as a share; infinite from nothing.
-    #[must_use]
-    pub fn change(&self) -> f64 {
-        self.after / self.before - 1.0
-    }
-
-    /// Returns true if it is for the better.
-    #[must_use]
-    pub fn is_good(&self) -> bool {
-        matches!(&*self.what, FASTER | FEWER)
-    }
-
-    /// The verdict that it makes.
-    fn result(&self, error_status: u32) -> &'static str {
-        let status = self
-            .what
-            .strip_prefix(STATUS)
-            .and_then(|it| it.parse().ok());
-        match &*self.what {
-            SLOWER => SLOWER,
-            FASTER => FASTER,
-            MORE => ERRORS,
-            _ if status.is_some_and(|it: u32| it >= error_status) => ERRORS,
-            _ => NO_CHANGE,
-        }
-    }
-
-    fn text(&self) -> String {
-        let script = visible(self.script.as_deref().unwrap_or("all scripts"));
-        let [before, after] = self.values();
-        match &*self.what {
-            SLOWER | FASTER => format!("{script} {} ({before} to {after})", change(self.change())),
-            what => format!("{script} {what} ({before} to {after})"),
-        }
-    }
-}
-
-const MORE: &str = "more errors";
-const FEWER: &str = "fewer errors";
-const STATUS: &str = "status ";
-
-/// Result of a comparison.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Verdict {
-    /// When it was made, unix seconds.
-    pub at: u64,
-    /// Seconds of the new release that it covers.
-    pub seconds: u64,
-    /// One of the five words above.
-    pub result: String,
-    /// The result and the largest difference, in one line.
-    pub text: String,
-    /// The release before.
-    pub against: String,
-    /// Number of tests.
-    pub tests: usize,
-    /// Detection limit: in half of the scripts a change of time of this share would have been found.
-    pub smallest_seen: Option<f64>,
-    /// Mean time of the scripts that both have, weighted by the same mix, seconds: before and after.
-    pub same_mix: Option<[f64; 2]>,
-    /// Differences, those that matter most first.
-    pub findings: Vec<Finding>,
-    /// Scripts that only the new release has.
-    pub new: Vec<String>,
-    /// Scripts that only the old release has.
-    pub gone: Vec<String>,
-}
-
-impl Verdict {
-    /// Whether somebody should look.
-    #[must_use]
-    pub fn is_bad(&self) -> bool {
-        matches!(&*self.result, SLOWER | ERRORS)
     }
 }
 
@@ -552,7 +441,7 @@ pub(super) fn same_mix(scripts: &[(Cell, Cell)]) -> Option<[f64; 2]> {
 /// Compares all scripts. A status from `error_status` on is an error. `too_short` says what is
 /// lacking if the old release has too few windows.
 #[must_use]
-pub fn judge(
+pub(super) fn judge(
     scripts: &[Script],
     method: Method,
     error_status: u32,
@@ -611,32 +500,4 @@ pub fn judge(
     };
     verdict.text = verdict.words(seen.len(), too_short);
     verdict
-}
-
-impl Verdict {
-    /// The verdict in a line, over so many scripts.
-    fn words(&self, scripts: usize, too_short: Option<&str>) -> String {
-        let mut text = self.result.clone();
-        let more = |count: usize| match count {
-            0 | 1 => String::new(),
-            count => format!(" and {} more", count - 1),
-        };
-        if let Some(worst) = self.findings.first() {
-            text += &format!(": {}{}", worst.text(), more(self.findings.len()));
-        } else if let Some(seen) = self.smallest_seen {
-            let (scripts, seen) = (counted(scripts as u64, "script"), percent(seen * 100.0));
-            text += &format!(" in {scripts}, half of which would have shown one of {seen}");
-        } else if self.tests == 0 {
-            let span = roughly(self.seconds as f64);
-            let few =
-                format!("no script has {REQUESTS_MIN} requests in {span} under both releases");
-            text += &format!(": {}", too_short.unwrap_or(&few));
-        }
-        for (names, what) in [(&self.new, "new"), (&self.gone, "gone")] {
-            if let Some(first) = names.first() {
-                text += &format!("; {what}: {}{}", visible(first), more(names.len()));
-            }
-        }
-        text
-    }
 }

@@ -7,9 +7,10 @@
 //! ```
 //!
 //! While nothing is sent under the tag there is no report, and nothing is counted. Front ends hold
-//! a [`Releases`]. [`judge`] has the method, `windows` what is kept and its limits.
+//! a [`Releases`]. `judge` has the method, `windows` what is kept and its limits.
 
-pub mod judge;
+mod judge;
+pub mod verdict;
 mod windows;
 
 #[cfg(test)]

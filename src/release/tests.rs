@@ -5,9 +5,10 @@ use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution as _, Normal, Poisson};
 
 use super::judge::{
-    Cell, DAYS, ERRORS, Method, NO_CHANGE, NOT_ENOUGH, SHORT_WINDOWS, Script, Trial, Verdict,
-    accepted, judge, poisson_tail, same_mix, t_tail,
+    Cell, DAYS, Method, SHORT_WINDOWS, Script, Trial, accepted, judge, poisson_tail, same_mix,
+    t_tail,
 };
+use super::verdict::{ERRORS, NO_CHANGE, NOT_ENOUGH, Verdict};
 
 fn assert_near(found: f64, expected: f64) {
     let error = (found / expected - 1.0).abs();
@@ -275,7 +276,7 @@ fn what_is_new_gone_failing_or_too_rare_is_told() {
     );
     assert!(
         none.text
-            .starts_with("no notable change in 7 scripts, half of which would have shown one of 1"),
+            .starts_with("no notable change in 7 scripts; in half of them a change of 1"),
         "{}",
         none.text
     );

@@ -15,7 +15,8 @@ use std::sync::LazyLock;
 
 use serde::{Deserialize, Serialize};
 
-use super::judge::{Cell, DAYS, NOT_ENOUGH, SHORT_WINDOWS, Script, Verdict, judge};
+use super::judge::{Cell, DAYS, SHORT_WINDOWS, Script, judge};
+use super::verdict::{NOT_ENOUGH, Verdict};
 use crate::limits::{RELEASE_CELLS_MAX, RELEASE_MARKS_MAX, RELEASE_SCRIPT_BYTES_MAX, RELEASES_MAX};
 use crate::report::gain::Pairs;
 use crate::report::histogram::{BucketLayout, LOG_LINEAR_BUCKETS, Rank, Rounding};

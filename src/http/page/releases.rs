@@ -8,7 +8,8 @@ use super::table::{Head, table};
 use crate::http::error::Problem;
 use crate::http::params::link;
 use crate::release::Release;
-use crate::release::judge::{FASTER, Finding, Verdict};
+use crate::release::verdict::{FASTER, Finding, Verdict};
+use crate::value::text::counted;
 
 /// Verdicts shown in full.
 const VERDICTS_MAX: usize = 5;
@@ -87,7 +88,7 @@ fn details(view: &View<'_>, release: &Release, verdict: &Verdict) -> Markup {
     html! {
         h2 { (visible(&release.release)) " after " (visible(&verdict.against)) ": " (result(verdict)) }
         p.note {
-            (verdict.text) ". " (verdict.tests) " tests over " (span) ", made at " (view.time.moment(verdict.at)) "."
+            (verdict.text) ". " (counted(verdict.tests as u64, "test")) " over " (span) ", made at " (view.time.moment(verdict.at)) "."
             @if let Some([before, after]) = verdict.same_mix { " With the same mix of scripts a request took " (secs(before)) " before and " (secs(after)) " after." }
         }
         @if !rows.is_empty() { (table("Differences", &caption, &heads, &rows, "")) }
