@@ -1,12 +1,12 @@
 //! Samples in reports, over time, on pages, in SQL and as a stream.
 
-use std::collections::BTreeMap;
-
 use super::*;
 
 #[cfg(feature = "sql")]
 #[test]
 fn samples_are_a_table_of_sql() {
+    use std::collections::BTreeMap;
+
     let extension = Extension::new();
     let here = Here::start(&[&extension.setting()]);
     let bytes = corpus("stat-samples.ndjson");
