@@ -227,7 +227,7 @@ impl Alerts {
         let managers = managers.map(|url| (Protocol::Alertmanager, url));
         let webhook = [&settings.webhook].into_iter().filter(|it| !it.is_empty());
         let all = managers.chain(webhook.map(|url| (Protocol::Webhook, url)));
-        let receivers = all.map(|(protocol, url)| Receiver::new(protocol, url, settings.period));
+        let receivers = all.map(|(protocol, url)| Receiver::new(protocol, url, settings));
         let page = match (settings.page.as_str(), config.http.listen) {
             ("", Some(address)) => format!("http://{address}"),
             (page, _) => page.trim_end_matches('/').to_owned(),
