@@ -2,6 +2,7 @@
 //! each time; and the receivers against every change that can occur between two messages.
 
 mod cost;
+mod intake;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
