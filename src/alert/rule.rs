@@ -287,6 +287,16 @@ impl Rule {
         fits(&self.conditions, key)
     }
 
+    /// Returns a text that a key of each selected row has or begins with, and the key's position.
+    pub(super) fn wanted_text(&self) -> Option<(usize, &str)> {
+        self.conditions
+            .iter()
+            .find_map(|(at, pattern)| match pattern {
+                Pattern::Equals(text) | Pattern::StartsWith(text) => Some((*at, text.as_str())),
+                Pattern::Differs(_) => None,
+            })
+    }
+
     /// Returns true if enough seconds of the window are covered for a judgement.
     fn is_covered(&self, window: &Window) -> bool {
         window.covered_secs * 2 >= self.entry.window

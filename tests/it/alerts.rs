@@ -4,13 +4,16 @@
 #[cfg(feature = "sql")]
 mod played;
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpListener;
+use std::io::{BufRead as _, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 
 use prost::Message as _;
+use rcgen::{Certificate, CertificateParams, KeyPair};
+use rustls::pki_types::PrivatePkcs8KeyDer;
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use serde_json::{Value as Json, json};
 
 use crate::harness::{Here, Sender, Site, await_condition, await_until};
@@ -23,16 +26,40 @@ struct Hook {
 }
 
 impl Hook {
-    fn failing(mut times: usize) -> Self {
+    fn failing(times: usize) -> Self {
+        Self::start("http", times, |stream| stream)
+    }
+
+    /// One that speaks TLS with this certificate.
+    fn secure(certificate: &Certificate, key: &KeyPair) -> Self {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let key = PrivatePkcs8KeyDer::from(key.serialize_der());
+        let tls = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![certificate.der().clone()], key.into())
+            .unwrap();
+        let tls = Arc::new(tls);
+        Self::start("https", 0, move |stream| {
+            let connection = ServerConnection::new(Arc::clone(&tls)).unwrap();
+            StreamOwned::new(connection, stream)
+        })
+    }
+
+    fn start<S: Read + Write>(
+        scheme: &str,
+        mut times: usize,
+        opened: impl Fn(TcpStream) -> S + Send + 'static,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let url = format!("http://{}/hook", listener.local_addr().unwrap());
+        let url = format!("{scheme}://{}/hook", listener.local_addr().unwrap());
         let got: Arc<Mutex<Vec<Json>>> = Arc::default();
         let list = Arc::clone(&got);
         // It ends with the process: it is blocked in `accept` until then.
         std::thread::spawn(move || {
             for stream in listener.incoming() {
-                let mut stream = stream.unwrap();
-                let mut reader = BufReader::new(stream.try_clone().unwrap());
+                let mut reader = BufReader::new(opened(stream.unwrap()));
                 let (mut length, mut line) = (0, String::new());
                 while reader.read_line(&mut line).unwrap_or(0) > 2 {
                     let lower = line.to_ascii_lowercase();
@@ -46,14 +73,17 @@ impl Hook {
                     continue;
                 }
                 let code = if times > 0 { "503 Busy" } else { "200 OK" };
+                // A client that trusts nobody says nothing.
+                let Ok(json) = serde_json::from_slice(&body) else {
+                    continue;
+                };
                 if times == 0 {
-                    let json = serde_json::from_slice(&body).unwrap();
                     Mutex::lock(&list).unwrap().push(json);
                 }
                 times = times.saturating_sub(1);
                 let answer =
                     format!("HTTP/1.1 {code}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
-                stream.write_all(answer.as_bytes()).unwrap();
+                reader.get_mut().write_all(answer.as_bytes()).unwrap();
             }
         });
         Self { url, got }
@@ -151,6 +181,42 @@ fn an_alert_is_told_once_over_a_restart_and_ends_by_itself() {
     );
     assert_eq!(fired[1..], ended[1..]);
     again.stop();
+}
+
+/// A webhook behind TLS is told, if its certificate is trusted.
+#[test]
+fn a_webhook_behind_tls_is_verified_and_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let key = KeyPair::generate().unwrap();
+    let own = CertificateParams::new(["127.0.0.1".to_owned()]).unwrap();
+    let own = own.self_signed(&key).unwrap();
+    let hook = Hook::secure(&own, &key);
+    let webhook = format!("alerting.webhook={}", hook.url);
+    let other = KeyPair::generate().unwrap();
+    let other = CertificateParams::new(["127.0.0.1".to_owned()])
+        .unwrap()
+        .self_signed(&other);
+    let file = dir.path().join("trusted.pem");
+    let trusted = format!("alerting.ca_file={}", file.display());
+    std::fs::write(&file, other.unwrap().pem()).unwrap();
+    let failed = |site: &Site| {
+        let metrics = site.get("/metrics").body;
+        let mut lines = metrics.lines();
+        lines.any(|it| it.starts_with("pinbad_alerts_failed_total") && !it.ends_with(" 0"))
+    };
+    let here = Here::start(&[RULE, &webhook, &trusted]);
+    send_until(&here.site, "it is not trusted", || failed(&here.site));
+    assert!(hook.alerts().is_empty());
+    here.stop();
+    std::fs::write(&file, own.pem()).unwrap();
+    let here = Here::start(&[RULE, &webhook, &trusted]);
+    send_until(&here.site, "it is told", || !hook.alerts().is_empty());
+    assert!(!failed(&here.site));
+    let told = hook.got.lock().unwrap()[0]["alerts"][0].clone();
+    let value = told["value"].as_f64().unwrap();
+    assert!(value > 5.0, "{told}");
+    assert_eq!(told["annotations"]["threshold"], "> 5");
+    here.stop();
 }
 
 #[test]
