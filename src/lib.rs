@@ -43,6 +43,15 @@
 //! Beside the path: `cli` has one module a command of the program, and [`manual`] is for those who
 //! run it.
 
+#[cfg(test)]
+#[macro_use]
+#[path = "../tests/it/cases.rs"]
+pub(crate) mod cases;
+
+#[cfg(test)]
+#[path = "../tests/it/dice.rs"]
+pub(crate) mod dice;
+
 pub mod config;
 
 pub mod instruments;
@@ -92,6 +101,7 @@ pub mod daemon;
 pub mod cli;
 
 #[cfg(any(test, fuzzing))]
+#[path = "../tests/fuzz/entries/mod.rs"]
 pub mod fuzz;
 
 pub mod clock;

@@ -197,9 +197,7 @@ fn a_report_has_a_past_from_when_it_is_made() {
     let clock = Arc::new(ManualClock::new(START_MS));
     let here = start(dir.path(), &clock);
     let send = |site: &Site| {
-        let mut sender = Sender::new(site);
-        sender.send(&request("web", "shop", "/x").encode_to_vec());
-        sender.at_rest();
+        site.send([request("web", "shop", "/x")]);
         pass(site, &clock, 1_000);
     };
     send(&here.site);

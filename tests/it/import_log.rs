@@ -268,10 +268,7 @@ fn what_cannot_be_counted_is_named() {
     let said = import(&here.site, &["/nowhere.log"]);
     assert!(said.err.contains("cannot read /nowhere.log"), "{said:?}");
     let refused = here.site.post("/api/v1/import", "{}");
-    assert!(
-        refused.problem(415).contains("application/octet-stream"),
-        "{refused:?}"
-    );
+    assert_has!(refused.problem(415) => "application/octet-stream");
     here.stop();
     let nothing = Here::start(&[]);
     let said = import(&nothing.site, &[log.to_str().unwrap()]);

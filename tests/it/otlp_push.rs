@@ -1,11 +1,10 @@
 //! Metrics pushed over OTLP: what a collector gets adds up to the reports, however it answers, and
 //! over a restart.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpListener;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Read as _;
 use std::process::Command;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest as Body;
@@ -17,88 +16,15 @@ use prost::Message as _;
 use serde_json::{Value as Json, json};
 
 use crate::harness::{
-    Here, Program, Sender, Site, Status, await_condition, await_until, pinbad, run, run_within,
+    Collector, Here, Program, Sender, Site, Status, await_condition, await_until, clients, pinbad,
+    run, run_within,
 };
 use crate::packets::request;
 
-/// A head and a body.
-type Message = (String, Vec<u8>);
-
-/// A collector that answers as it is told, or else takes everything.
-struct Collector {
-    url: String,
-    /// Bodies that it took, with their heads.
-    taken: Arc<Mutex<Vec<Message>>>,
-    /// Each is the head of an answer and its body; an empty one closes the connection instead.
-    answers: Arc<Mutex<VecDeque<Message>>>,
-    /// While a test holds it, nothing is answered.
-    gate: Arc<Mutex<()>>,
-}
-
-impl Collector {
-    fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let collector = Self {
-            url: format!("http://{}", listener.local_addr().unwrap()),
-            taken: Arc::default(),
-            answers: Arc::default(),
-            gate: Arc::default(),
-        };
-        let (taken, answers, gate) = (
-            Arc::clone(&collector.taken),
-            Arc::clone(&collector.answers),
-            Arc::clone(&collector.gate),
-        );
-        // It ends with the process: it is blocked in `accept` until then.
-        std::thread::spawn(move || {
-            for stream in listener.incoming() {
-                let mut stream = stream.unwrap();
-                let mut reader = BufReader::new(stream.try_clone().unwrap());
-                let (mut head, mut line) = (String::new(), String::new());
-                while reader.read_line(&mut line).unwrap_or(0) > 2 {
-                    head += &line.to_ascii_lowercase();
-                    line.clear();
-                }
-                let length = head
-                    .lines()
-                    .find_map(|it| it.strip_prefix("content-length:"));
-                let mut body = vec![0; length.map_or(0, |it| it.trim().parse().unwrap())];
-                if reader.read_exact(&mut body).is_err() {
-                    continue;
-                }
-                drop(gate.lock().unwrap());
-                let answer = answers.lock().unwrap().pop_front();
-                let (answer, text) = answer.unwrap_or_else(|| ("200 OK".to_owned(), Vec::new()));
-                if answer.is_empty() {
-                    continue;
-                }
-                if answer.starts_with('2') {
-                    taken.lock().unwrap().push((head, body));
-                }
-                let length = text.len();
-                let answer = format!(
-                    "HTTP/1.1 {answer}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n"
-                );
-                // Who has gone does not hear it.
-                let _ = stream.write_all(&[answer.as_bytes(), &text].concat());
-            }
-        });
-        collector
-    }
-
-    fn answer(&self, heads: &[&str]) {
-        let answers = heads.iter().map(|it| ((*it).to_owned(), Vec::new()));
-        self.answers.lock().unwrap().extend(answers);
-    }
-
-    fn bodies(&self) -> Vec<Vec<u8>> {
-        let taken = self.taken.lock().unwrap();
-        taken.iter().map(|(_, body)| body.clone()).collect()
-    }
-
-    fn points(&self) -> Vec<Point> {
-        self.bodies().iter().flat_map(|body| points(body)).collect()
-    }
+/// The points of all bodies that it took.
+fn all_points(collector: &Collector) -> Vec<Point> {
+    let bodies = collector.bodies();
+    bodies.iter().flat_map(|body| points(body)).collect()
 }
 
 /// A point as it came.
@@ -258,7 +184,7 @@ fn deltas_join_and_add_up_to_the_reports_however_a_collector_answers() {
     await_condition("all seconds are pushed", || {
         // What failed is tried again as time passes.
         clock.advance_ms(500);
-        let points = collector.points();
+        let points = all_points(&collector);
         if all_there(&points) {
             Ok(())
         } else {
@@ -270,9 +196,9 @@ fn deltas_join_and_add_up_to_the_reports_however_a_collector_answers() {
     let rows = here.site.rows(BY_SCRIPT);
     let groups = here.site.rows("groups");
     send_ten(&mut sender, 7);
-    let before = collector.points();
+    let before = all_points(&collector);
     here.stop();
-    let points = collector.points();
+    let points = all_points(&collector);
     // The last interval is pushed at the stop.
     let last: f64 = by_script(
         &points[before.len()..],
@@ -354,14 +280,14 @@ fn cumulative_values_never_go_back_and_begin_anew_after_a_restart() {
         let shared: Arc<dyn pinbad::clock::Clock> = Arc::<ManualClock>::clone(&clock);
         let here = Here::with_clock(&settings, shared);
         let started = clock.unix_ms() * 1_000_000;
-        let before = collector.points().len();
+        let before = all_points(&collector).len();
         let mut sender = Sender::new(&here.site);
         for second in 0..5 {
             send_ten(&mut sender, second);
             clock.advance_ms(1_000);
         }
         let now = || {
-            let points = collector.points();
+            let points = all_points(&collector);
             points[before..].to_vec()
         };
         let is_complete = |points: &Vec<Point>| {
@@ -403,10 +329,7 @@ fn cumulative_values_never_go_back_and_begin_anew_after_a_restart() {
             "{head}"
         );
         assert!(head.contains("authorization: bearer hunter2"), "{head}");
-        assert!(
-            head.contains("content-type: application/x-protobuf"),
-            "{head}"
-        );
+        assert_has!(head => "content-type: application/x-protobuf");
     }
 }
 
@@ -436,7 +359,7 @@ fn what_is_given_up_is_counted_and_nothing_else_notices() {
     );
     assert_eq!(after.reason("points_given_up", "partial"), 2);
     assert_eq!(after.0["last_problem"], "later");
-    let sent = collector.points().len() as u64;
+    let sent = all_points(&collector).len() as u64;
     assert_eq!(after.count("points_sent"), sent - 2, "{after:?}");
     // Then it does not answer for a long time: everything else goes on.
     let held = collector.gate.lock().unwrap();
@@ -452,10 +375,7 @@ fn what_is_given_up_is_counted_and_nothing_else_notices() {
     );
     assert_eq!(here.site.json("/api/v1/info")["req_count"], 50);
     let metrics = here.site.get("/metrics").body;
-    assert!(
-        metrics.contains("pinbad_otlp_points_given_up_total{reason=\"partial\"} 2"),
-        "{metrics}"
-    );
+    assert_has!(metrics => "pinbad_otlp_points_given_up_total{reason=\"partial\"} 2");
     here.stop();
     drop(held);
 }
@@ -467,11 +387,8 @@ fn what_is_beyond_ten_thousand_rows_is_pushed_as_other() {
     let script = format!("otlp.reports=[\"{BY_SCRIPT}\"]");
     let (here, clock) =
         Here::with_manual_clock(&[&url, "otlp.period=1s", "otlp.gzip=true", &script]);
-    let mut sender = Sender::new(&here.site);
-    for nth in 0..10_050 {
-        sender.send(&request("h", "s", &format!("/{nth}")).encode_to_vec());
-    }
-    sender.at_rest();
+    here.site
+        .send((0..10_050).map(|nth| request("h", "s", &format!("/{nth}"))));
     clock.advance_ms(1_000);
     let all_sent =
         |it: &Status| it.count("points_sent") > 50_000 && it.count("points_waiting") == 0;
@@ -514,33 +431,16 @@ fn settings_that_cannot_be_used_are_refused() {
     let headers = dir.path().join("headers");
     std::fs::write(&headers, "Authorization hunter2\n").unwrap();
     let file = dir.path().join("pinbad.toml");
-    for (setting, why) in [
-        ("url = \"collector:4318\"", "not a URL; accepted: a URL"),
-        (
-            "period = \"500ms\"",
-            "too short; accepted: a duration from 1s to 10m",
-        ),
-        (
-            "temporality = \"both\"",
-            "no such choice; accepted: cumulative, delta",
-        ),
-        (
-            "resource = {service.name = \"x\"}",
-            "service is not a text; a name with dots stands in quotes",
-        ),
-        (
-            "resource = \"x\"",
-            "not a table; accepted: up to 32 names with texts",
-        ),
-        (
-            "reports = [\"nothing\"]",
-            "otlp.reports: there is no report called \"nothing\"",
-        ),
-        (
-            &format!("headers_file = {headers:?}"),
-            "headers:1: no colon; accepted: a header a line",
-        ),
-        ("urls = \"\"", "did you mean otlp.url?"),
+    for (setting, why) in cases![
+        "url = \"collector:4318\"" => "not a URL; accepted: a URL";
+        "period = \"500ms\"" => "too short; accepted: a duration from 1s to 10m";
+        "temporality = \"both\"" => "no such choice; accepted: cumulative, delta";
+        "resource = {service.name = \"x\"}" =>
+            "service is not a text; a name with dots stands in quotes";
+        "resource = \"x\"" => "not a table; accepted: up to 32 names with texts";
+        "reports = [\"nothing\"]" => "otlp.reports: there is no report called \"nothing\"";
+        &format!("headers_file = {headers:?}") => "headers:1: no colon; accepted: a header a line";
+        "urls = \"\"" => "did you mean otlp.url?";
     ] {
         let url = if setting.starts_with("url =") {
             ""
@@ -571,10 +471,7 @@ fn settings_that_cannot_be_used_are_refused() {
         "otlp.url=http://127.0.0.1:1",
     ]));
     let shown = "OTLP   metrics of info, report_by_script_name, report_by_status to http://127.0.0.1:1 every 10s";
-    assert!(
-        said.out.contains(shown) && said.out.contains("otlp.url"),
-        "{said:?}"
-    );
+    assert_has!(said.out => shown, "otlp.url");
 }
 
 #[test]
@@ -593,9 +490,9 @@ fn python_decodes_what_is_pushed() {
             .iter()
             .any(|it| it.attributes.contains("info\\") && it.value == 200.0)
     };
-    await_until("all is pushed", || collector.points(), is_complete);
+    await_until("all is pushed", || all_points(&collector), is_complete);
     let rows = ["report_by_status", "report_by_hostname_and_script"].map(|it| here.site.rows(it));
-    let mut python = Command::new(crate::otlp::clients().join("otel/bin/python"));
+    let mut python = Command::new(clients().join("otel/bin/python"));
     python.arg(format!(
         "{}/tests/clients/otlp_decode.py",
         env!("CARGO_MANIFEST_DIR")
@@ -636,10 +533,7 @@ fn python_decodes_what_is_pushed() {
                 (&row["req_count"], &json!("s")),
                 "{row}"
             );
-            assert_eq!(
-                (&times["kind"], &times["temporality"]),
-                (&json!("exponential_histogram"), &json!(2))
-            );
+            assert_members!(times => {"kind": "exponential_histogram", "temporality": 2});
             let close =
                 |a: &Json, b: &Json| (a.as_f64().unwrap() - b.as_f64().unwrap()).abs() < 1e-6;
             assert!(

@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::{Engine, REPORT, Seen, dice, rules, second, take};
+use crate::dice::Dice;
+
+use super::{Engine, REPORT, Seen, rules, second, take};
 
 /// CPU time of this thread.
 fn on_cpu() -> Duration {
@@ -33,13 +35,11 @@ fn a_thousand_rules_over_a_hundred_thousand_rows() {
     let names: Vec<String> = (0..ROWS)
         .map(|at| format!("/{:03}/{at}", at % 1_000))
         .collect();
-    let (mut random, mut longest) = (1, Duration::ZERO);
+    let (mut random, mut longest) = (Dice(1), Duration::ZERO);
     let seconds = 120;
     let mut spent = Duration::ZERO;
     for unix in 0..seconds {
-        let busy: BTreeSet<usize> = (0..2_000)
-            .map(|_| dice(&mut random, ROWS as u64) as usize)
-            .collect();
+        let busy: BTreeSet<usize> = (0..2_000).map(|_| random.index(ROWS)).collect();
         let rows: Vec<(&str, Seen)> = busy.iter().map(|at| (&*names[*at], (5, 0))).collect();
         let gain = second(unix, &rows);
         let start = on_cpu();

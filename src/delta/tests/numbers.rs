@@ -3,8 +3,10 @@
 //! reports are created and dropped, and everything is reset.
 
 use super::*;
+use crate::pool::Pool;
 use crate::report::reading::Extremes;
 use crate::report::totals::Totals;
+use crate::report::{Reports, Ticks};
 
 /// Totals, extremes, and number of samples by bucket.
 type Gain = (Totals, Extremes, BTreeMap<u32, u64>);
@@ -147,9 +149,7 @@ impl World {
                 (hits * each) as f32 / 64.0,
                 &[("group", &*group)],
             );
-            self.decoder
-                .decode(&request.encode_to_vec(), 7, &mut records)
-                .unwrap();
+            world::decode(&mut self.decoder, &request, &mut records);
             let totals = |time: u64, hits: u64| Totals {
                 requests: 1,
                 time: time.into(),

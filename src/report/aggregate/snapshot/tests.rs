@@ -71,35 +71,15 @@ fn a_histogram_has_samples_of_requests_only() {
         }
     };
     restore.tick(&tick(2, vec![(7, 1), (10, 1)])).unwrap();
-    for (bad, why) in [
-        (tick(0, vec![(7, 1)]), "no request"),
-        (tick(1, vec![(7, 0)]), "an empty bucket"),
-        (tick(1, vec![(u32::MAX, 1)]), "no such bucket"),
-        (tick(1 << 32, Vec::new()), "more than a tick can have"),
-        (
-            SavedTick {
-                head: head(4),
-                ..tick(1, Vec::new())
-            },
-            "of the future",
-        ),
-        (
-            SavedTick {
-                head: head(2),
-                ..tick(1, Vec::new())
-            },
-            "out of order",
-        ),
-        (
-            SavedTick {
-                head: TickHead {
-                    seen: Some((2_999, 3_500)),
-                    ..head(3)
-                },
-                ..tick(1, Vec::new())
-            },
-            "merged before its tick",
-        ),
+    for (bad, why) in cases![
+        tick(0, vec![(7, 1)]) => "no request";
+        tick(1, vec![(7, 0)]) => "an empty bucket";
+        tick(1, vec![(u32::MAX, 1)]) => "no such bucket";
+        tick(1 << 32, Vec::new()) => "more than a tick can have";
+        SavedTick { head: head(4), ..tick(1, Vec::new()) } => "of the future";
+        SavedTick { head: head(2), ..tick(1, Vec::new()) } => "out of order";
+        SavedTick { head: TickHead { seen: Some((2_999, 3_500)), ..head(3) }, ..tick(1, Vec::new()) } =>
+            "merged before its tick";
     ] {
         assert!(restore.tick(&bad).is_err(), "{why}");
     }
