@@ -22,6 +22,7 @@
 //! | `clickhouse` | one, with `clickhouse.url` | what history has written, to ClickHouse |
 //! | `alerts` | one, with an `[[alert]]` | rules over what rows gained in their windows |
 //! | `alert-send` | one a receiver | who fires and who does not any more, to Alertmanager or a webhook |
+//! | `releases` | one, with a `releases.tag` | looks whether the tag is sent; annotations and verdicts |
 //! | `http` | two, and up to a few that read | questions |
 //! | main | one | waits for a signal |
 //!
@@ -34,6 +35,7 @@
 //! | report groups, journals, histograms | `reports.memory` |
 //! | last hour; rows on their way to the disk | `series.memory`; `history.memory` |
 //! | windows of rules of alerts | `alerting.memory` |
+//! | releases and their scripts | `limits` |
 //! | spans that wait, if there is an `[[otlp_input]]` | `limits` |
 //! | name rules, if there are any | the number of `[[rewrite]]` entries |
 //!
@@ -42,6 +44,17 @@
 //!
 //! Beside the path: `cli` has one module a command of the program, and [`manual`] is for those who
 //! run it.
+
+// History, SQL and its clients are most of the users of some functions.
+#![cfg_attr(
+    not(feature = "sql"),
+    allow(
+        dead_code,
+        unused_imports,
+        unreachable_pub,
+        reason = "the feature `sql` uses it"
+    )
+)]
 
 #[cfg(test)]
 #[macro_use]
@@ -76,6 +89,8 @@ pub mod access;
 
 pub mod alert;
 
+pub mod release;
+
 #[cfg(feature = "sql")]
 pub mod history;
 
@@ -99,6 +114,11 @@ pub mod mysql;
 pub mod daemon;
 
 pub mod cli;
+
+#[cfg(not(feature = "sql"))]
+mod without_sql;
+#[cfg(not(feature = "sql"))]
+pub use without_sql::{clickhouse, history, sql};
 
 #[cfg(any(test, fuzzing))]
 #[path = "../tests/fuzz/entries/mod.rs"]

@@ -150,6 +150,24 @@ pub const ALERT_REPLAY_BYTES_MAX: usize = 64 << 20;
 /// Longest duration of a replay, in milliseconds.
 pub const ALERT_REPLAY_MS_MAX: u64 = 100_000;
 
+// ---- releases ----
+
+/// Releases that are known. Those of few requests, then the longest idle, give way.
+pub const RELEASES_MAX: usize = 50;
+
+/// Pairs of release and script in a block of time, and of script and status of a release.
+pub const RELEASE_CELLS_MAX: usize = 300;
+
+/// Bytes of a script's name; those with longer ones are not compared.
+pub const RELEASE_SCRIPT_BYTES_MAX: usize = 128;
+
+/// Releases that get an annotation in a day: a tag with ever new values is no release, and must not
+/// push out what people noted.
+pub const RELEASE_MARKS_MAX: usize = 24;
+
+/// Bytes of all that, and of a copy that is written to disk.
+pub const RELEASES_BYTES_MAX: usize = 48 << 20;
+
 // ---- access ----
 
 /// `[[user]]` entries. Checking a token compares it with each of them.

@@ -1,4 +1,4 @@
-//! Reads the end of a certificate's validity.
+//! Reads the end of a certificate's validity, and whether it is an authority's.
 //!
 //! rustls passes certificates on and verifies those of others, but does not expose the fields of
 //! one's own. The few fields before the validity are skipped by their lengths (X.509 in DER); for
@@ -11,6 +11,9 @@ const SEQUENCE: u8 = 0x30;
 const VERSION: u8 = 0xa0;
 const UTC_TIME: u8 = 0x17;
 const GENERALIZED_TIME: u8 = 0x18;
+const BOOLEAN: u8 = 0x01;
+/// The id of the extension basicConstraints, 2.5.29.19, as an element.
+const BASIC_CONSTRAINTS: [u8; 5] = [0x06, 0x03, 0x55, 0x1d, 0x13];
 
 /// Returns the unix second after which a certificate is no longer valid.
 #[must_use]
@@ -37,6 +40,24 @@ pub fn expires(der: &[u8]) -> Option<u64> {
     };
     let time = NaiveDateTime::parse_from_str(&text, "%Y%m%d%H%M%SZ").ok()?;
     time.and_utc().timestamp().try_into().ok()
+}
+
+/// Returns true if a certificate is marked as an authority: basicConstraints with CA:TRUE.
+#[must_use]
+pub fn is_authority(der: &[u8]) -> bool {
+    let mut places = der.windows(BASIC_CONSTRAINTS.len());
+    let Some(at) = places.position(|it| it == BASIC_CONSTRAINTS) else {
+        return false;
+    };
+    let mut rest = der.get(at + BASIC_CONSTRAINTS.len()..).unwrap_or_default();
+    let mut field = next(&mut rest);
+    // Whether the extension is critical comes first, if at all.
+    if field.is_some_and(|it| it.0 == BOOLEAN) {
+        field = next(&mut rest);
+    }
+    let mut constraints = field.and_then(|(_, mut it)| inside(&mut it));
+    let first = constraints.as_mut().and_then(next);
+    first.is_some_and(|(tag, value)| tag == BOOLEAN && value != [0])
 }
 
 /// Reads a sequence and returns its contents.
@@ -83,6 +104,23 @@ mod tests {
             "with four digits"
         );
         assert_eq!(expires(&made(1999)), Some(918_000_000));
+    }
+
+    #[test]
+    fn an_authority_is_told_from_a_server() {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let unlimited = rcgen::BasicConstraints::Unconstrained;
+        for (is_ca, expected) in [
+            (rcgen::IsCa::NoCa, false),
+            (rcgen::IsCa::ExplicitNoCa, false),
+            (rcgen::IsCa::Ca(unlimited), true),
+        ] {
+            let mut params = rcgen::CertificateParams::new(vec!["h".to_owned()]).unwrap();
+            params.is_ca = is_ca;
+            let der = params.self_signed(&key).unwrap().der().to_vec();
+            assert_eq!(is_authority(&der), expected);
+        }
+        assert!(!is_authority(&BASIC_CONSTRAINTS));
     }
 
     #[test]

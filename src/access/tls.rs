@@ -14,6 +14,7 @@ use rustls::ServerConfig;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tracing::warn;
 
 use super::certificate;
 use super::users::read_file;
@@ -126,6 +127,16 @@ pub fn acceptor(files: &TlsFiles) -> Result<Acceptor, TlsError> {
     let chain = read(&files.cert, false).map_err(bad_cert)?;
     let chain = certificates(&chain).map_err(bad_cert)?;
     let expires = chain.first().and_then(|leaf| certificate::expires(leaf));
+    if chain
+        .first()
+        .is_some_and(|leaf| certificate::is_authority(leaf))
+    {
+        warn!(
+            file = %files.cert.display(),
+            "This certificate is marked as that of an authority (basicConstraints CA:TRUE): some clients, pinbad's commands \
+             among them, refuse it as that of a server."
+        );
+    }
     let key = read(&files.key, true).map_err(bad_key)?;
     let key = private_key(&key).map_err(bad_key)?;
     let provider = Arc::new(ring::default_provider());

@@ -12,6 +12,7 @@
 
 use std::fmt;
 
+use super::rule::shown;
 use crate::config::suggest;
 use crate::report::definition::{Columns, Defaults, Definition};
 use crate::value::Unit;
@@ -22,6 +23,8 @@ pub struct Expression {
     left: Sum,
     comparison: &'static str,
     right: Sum,
+    /// The unit of both sides.
+    unit: Unit,
 }
 
 /// An arithmetic expression.
@@ -106,10 +109,15 @@ impl Expression {
         if !left.has_column && !right.has_column {
             return Err("no column of the report in it".to_owned());
         }
+        let unit = match left.has_column {
+            true => left.unit(&definition, right.dimension),
+            false => right.unit(&definition, left.dimension),
+        };
         let expression = Self {
             left: settle(left, dimensions.1)?,
             comparison,
             right: settle(right, dimensions.0)?,
+            unit,
         };
         Ok((expression, definition))
     }
@@ -144,13 +152,54 @@ impl Expression {
 
     /// Returns the right side as text.
     pub fn threshold(&self) -> String {
-        format!("{} {}", self.comparison, self.right)
+        format!("{} {}", self.comparison, self.side(&self.right))
+    }
+
+    /// Returns a value of the left side with its unit.
+    pub fn text(&self, value: f64) -> String {
+        with_unit(value, self.unit)
+    }
+
+    /// Returns one side as text.
+    fn side(&self, sum: &Sum) -> String {
+        match sum {
+            Sum::Number(number) => self.text(*number),
+            other => other.to_string(),
+        }
+    }
+}
+
+/// Formats a number with its unit.
+fn with_unit(value: f64, unit: Unit) -> String {
+    let scaled = |steps: &[(f64, &str)]| {
+        let fits = |step: &&(f64, &str)| value.abs() >= step.0;
+        let (size, name) = steps.iter().rev().find(fits).unwrap_or(&steps[0]);
+        format!("{} {name}", shown(value / size))
+    };
+    let bytes = |value: f64| {
+        let sizes = ["B", "KiB", "MiB", "GiB", "TiB"];
+        let mut places = (0..sizes.len()).rev();
+        let at = places.find(|at| value.abs() >= 1024_f64.powi(*at as i32));
+        let at = at.unwrap_or(0);
+        format!("{} {}", shown(value / 1024_f64.powi(at as i32)), sizes[at])
+    };
+    match unit {
+        Unit::Seconds if value == 0.0 => "0 s".to_owned(),
+        Unit::Seconds => scaled(&[(1e-6, "\u{b5}s"), (1e-3, "ms"), (1.0, "s")]),
+        Unit::Bytes => bytes(value),
+        Unit::Kib => bytes(value * 1024.0),
+        Unit::BytesPerSecond => bytes(value) + "/s",
+        Unit::KibPerSecond => bytes(value * 1024.0) + "/s",
+        Unit::Percent => shown(value) + " %",
+        Unit::Ratio => shown(value * 100.0) + " %",
+        Unit::CountPerSecond => shown(value) + "/s",
+        Unit::None | Unit::Count | Unit::UnixSeconds | Unit::SecondsPerSecond => shown(value),
     }
 }
 
 impl fmt::Display for Expression {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {} {}", self.left, self.comparison, self.right)
+        write!(f, "{} {}", self.side(&self.left), self.threshold())
     }
 }
 
@@ -259,6 +308,22 @@ struct Parsed {
 impl Parsed {
     fn dimension(&self) -> Dimension {
         self.dimension
+    }
+
+    /// Returns the unit in which its values are shown, beside a side of this dimension.
+    fn unit(&self, definition: &Definition, other: Dimension) -> Unit {
+        if let Sum::Column(at, _) = self.sum {
+            return definition.layout.columns()[at].column.unit;
+        }
+        match (self.dimension, other) {
+            (Dimension::Seconds, _) => Unit::Seconds,
+            (Dimension::Bytes(1024.0), _) => Unit::Kib,
+            (Dimension::Bytes(_), _) => Unit::Bytes,
+            (Dimension::Percent, _) => Unit::Percent,
+            // A fraction that is compared with percent.
+            (Dimension::Ratio, Dimension::Ratio) => Unit::Ratio,
+            (Dimension::Ratio | Dimension::Number, _) => Unit::None,
+        }
     }
 
     /// Converts a number with a unit into the unit of the other side.
@@ -425,18 +490,22 @@ mod tests {
     #[test]
     fn conditions_are_read_and_numbers_taken_into_the_units_of_columns() {
         for (text, shown) in cases![
-            "p95 > 800ms" => "p95 > 0.8";
-            "p90 > 700ms" => "p90 > 0.7";
-            "p50 > 35us" => "p50 > 0.000035";
-            "0.5 >= req_time_median" => "0.5 >= req_time_median";
-            "errors/req_count>5%" => "error_count / req_count > 0.05";
-            "traffic_total > 1MiB" => "traffic_total > 1024";
-            "req_time_percent < 30%" => "req_time_percent < 30";
+            "p95 > 800ms" => "p95 > 800 ms";
+            "p90 > 700ms" => "p90 > 700 ms";
+            "p50 > 35us" => "p50 > 35 \u{b5}s";
+            "p50 > 2min" => "p50 > 120 s";
+            "0.5 >= req_time_median" => "500 ms >= req_time_median";
+            "errors/req_count>5%" => "error_count / req_count > 5 %";
+            "errors/req_count>0.5" => "error_count / req_count > 0.5";
+            "req_per_sec > 800" => "req_per_sec > 800/s";
+            "traffic_total > 1MiB" => "traffic_total > 1 MiB";
+            "req_time_percent < 30%" => "req_time_percent < 30 %";
             "(errors + 1) / (req_count - 2) != 3" => "error_count + 1 / (req_count - 2) != 3";
             "p99_9 * 2 <= req_time_max" => "p99_9 * 2 <= req_time_max";
         ] {
             assert_eq!(parse(text).map(|it| it.to_string()).as_deref(), Ok(shown));
         }
+        assert_eq!(parse("p95 > 1").unwrap().text(0.912_345), "912.3 ms");
         let holds = |text: &str, number: f64| parse(text).unwrap().holds(&|_| Some(number));
         assert_eq!(holds("p95 > 800ms", 0.9), Some((true, 0.9)));
         assert_eq!(holds("2 * p95 + 1 < 3", 1.0), Some((false, 3.0)));

@@ -76,6 +76,15 @@ impl Alert {
         annotations
     }
 
+    /// Returns a value with its unit; of the rows without an alert of their own it is their number.
+    #[must_use]
+    pub fn value_text(&self, value: f64) -> String {
+        match self.key {
+            Some(_) => self.rule.value_text(value),
+            None => rule::shown(value),
+        }
+    }
+
     /// Returns the key texts, paired with the names of the report's keys.
     pub fn key_texts(&self) -> impl Iterator<Item = (&str, &str)> {
         let key = self.key.as_deref().unwrap_or_default();

@@ -384,29 +384,58 @@ impl Rule {
         labels
     }
 
-    /// Returns the chart of the value that the rule watches: a name of `charts.toml`.
+    /// Returns what its chart shows: a title, and the metrics that the rule watches.
     #[must_use]
-    pub fn chart(&self) -> &'static str {
-        if let Condition::Burns(objective) = &self.condition {
-            return match objective.entry.good_us {
-                Some(_) => "times",
-                None => "errors",
-            };
+    pub fn chart(&self) -> (&'static str, Vec<String>) {
+        let (times, events) = match self.report.level {
+            Level::Timer => ("Time per hit", ("Hits per second", "hit_per_sec")),
+            Level::Packet | Level::Request => {
+                ("Request time", ("Requests per second", "req_per_sec"))
+            }
+        };
+        let usual = || (times, ["p99", "p95", "p50"].map(str::to_owned).to_vec());
+        let (errors, mut columns) = (("Errors per second", "errors_per_sec"), Vec::new());
+        match &self.condition {
+            Condition::Burns(objective) if objective.entry.good_us.is_some() => return usual(),
+            Condition::Burns(_) => columns.push("error_count".to_owned()),
+            Condition::Holds(when) => {
+                when.each_column(&mut |_, name| columns.push(name.to_owned()));
+            }
+            Condition::Absent => {}
         }
-        let mut chart = "traffic";
-        if let Some(when) = self.when() {
-            when.each_column(&mut |_, name| {
-                chart = match name {
-                    _ if chart != "traffic" => chart,
-                    name if name.contains("error") => "errors",
-                    name if name.contains("ru_") => "cpu",
-                    name if super::expression::percent(name).is_some() => "times",
-                    name if name.contains("time") || name.contains("median") => "times",
-                    _ => chart,
-                };
-            });
+        let ranks = columns.iter().filter_map(|name| match name.as_str() {
+            name if name.contains("median") => Some("p50".to_owned()),
+            name => super::expression::percent(name).map(|_| name.to_owned()),
+        });
+        let ranks: Vec<String> = ranks.collect();
+        if !ranks.is_empty() {
+            return (times, ranks);
         }
-        chart
+        let has = |part: &str| columns.iter().any(|name| name.contains(part));
+        if has("time_min") || has("time_max") {
+            return usual();
+        }
+        let kinds = [
+            ("error", errors),
+            ("ru_", ("CPU, cores", "cpu_per_sec")),
+            ("memory", ("Memory of a request", "memory_avg")),
+            ("traffic", ("Traffic per second", "traffic_per_sec")),
+            ("req_time", ("Time per second", "time_per_sec")),
+            ("time_total", ("Time per second", "time_per_sec")),
+            ("timer_value", ("Time per second", "time_per_sec")),
+        ];
+        let found = kinds.into_iter().find(|(part, _)| has(part));
+        let (title, metric) = found.map_or(events, |it| it.1);
+        (title, vec![metric.to_owned()])
+    }
+
+    /// Returns a value of the left side with its unit.
+    #[must_use]
+    pub fn value_text(&self, value: f64) -> String {
+        match &self.condition {
+            Condition::Holds(when) => when.text(value),
+            Condition::Absent | Condition::Burns(_) => shown(value),
+        }
     }
 
     /// Returns the threshold as text.
@@ -439,7 +468,7 @@ impl Rule {
         match (&self.condition, value) {
             (Condition::Absent, _) => format!("{row}: nothing arrived for {window}"),
             (Condition::Holds(when), Some(value)) if key.is_some() => {
-                format!("{row}: {when} over {window}, it is {}", shown(value))
+                format!("{row}: {when} over {window}, it is {}", when.text(value))
             }
             (Condition::Holds(when), _) => format!("{row}: {when} over {window}"),
             (Condition::Burns(objective), value) => {

@@ -26,6 +26,20 @@ pub struct Silence {
     pub author: Option<String>,
 }
 
+impl Silence {
+    /// Returns true if it matches an alert with these labels.
+    #[must_use]
+    pub fn fits(&self, labels: &BTreeMap<String, String>) -> bool {
+        self.matchers.iter().all(|(name, pattern)| {
+            let text = labels.get(name).map_or("", String::as_str);
+            match pattern.strip_suffix('*') {
+                Some(prefix) => text.starts_with(prefix),
+                None => text == pattern,
+            }
+        })
+    }
+}
+
 /// All silences.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Silences {
@@ -62,16 +76,6 @@ impl Silences {
     /// Returns the number of a silence in force that matches these labels.
     #[must_use]
     pub fn of(&self, labels: &BTreeMap<String, String>, now: u64) -> Option<u64> {
-        let fits = |(name, pattern): (&String, &String)| {
-            let text = labels.get(name).map_or("", String::as_str);
-            match pattern.strip_suffix('*') {
-                Some(prefix) => text.starts_with(prefix),
-                None => text == pattern,
-            }
-        };
-        let mut holding = self.at(now);
-        holding
-            .find(|it| it.matchers.iter().all(fits))
-            .map(|it| it.id)
+        self.at(now).find(|it| it.fits(labels)).map(|it| it.id)
     }
 }

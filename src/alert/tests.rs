@@ -402,7 +402,7 @@ fn percentiles_need_requests_and_a_rule_in_words_says_so() {
     assert_eq!(
         rule.words(),
         format!(
-            "slow (page): a row of {REPORT} has p95 > 0.8 over 5m; fires once this has held for 2m, resolves when it no longer holds; \
+            "slow (page): a row of {REPORT} has p95 > 800 ms over 5m; fires once this has held for 2m, resolves when it no longer holds; \
              evaluated every 10s; no verdict while less than half of the window is covered or it has fewer than 100 requests"
         )
     );

@@ -192,7 +192,6 @@ fn listed(alerts: &Json, silences: &Json) -> String {
     let mut rows =
         vec![["STATE", "SINCE", "ALERT", "SEVERITY", "ROW", "VALUE", ""].map(str::to_owned)];
     for alert in list(alerts, "rows") {
-        let value = alert["value"].as_f64().map(crate::alert::rule::shown);
         let silenced = alert["silenced_by"].as_u64();
         rows.push([
             text(&alert, "state"),
@@ -202,7 +201,7 @@ fn listed(alerts: &Json, silences: &Json) -> String {
             pairs(&alert["key"]),
             format!(
                 "{} ({})",
-                value.unwrap_or_default(),
+                text(&alert, "value_text"),
                 text(&alert, "threshold")
             ),
             silenced.map_or_else(|| text(&alert, "reason"), |id| format!("silenced by {id}")),
@@ -266,8 +265,10 @@ fn silence(flags: &SilenceFlags) -> Result<(), Failure> {
     } else {
         ", or until the daemon stops"
     };
+    let remark = made["remark"].as_str();
+    let remark = remark.map_or_else(String::new, |it| format!("\nWarning: {}.", visible(it)));
     print(&format!(
-        "Silence {} holds until {until}{kept}.",
+        "Silence {} holds until {until}{kept}.{remark}",
         made["id"]
     ))
 }
@@ -281,7 +282,7 @@ mod tests {
         let alerts = json!({
             "rows": [{
                 "alert": "slow", "report": "r", "key": {"script_name": "/a\u{1b}"}, "state": "firing", "since": 0,
-                "reason": "", "value": 0.912_345, "threshold": "> 0.8", "severity": "page", "silenced_by": 3,
+                "reason": "", "value_text": "912.3 ms", "threshold": "> 800 ms", "severity": "page", "silenced_by": 3,
             }],
             "more": 2,
             "rules": [{"text": "slow: words", "rows": 7}],
@@ -291,7 +292,7 @@ mod tests {
         for part in [
             "firing",
             "/a",
-            "0.9123 (> 0.8)",
+            "912.3 ms (> 800 ms)",
             "silenced by 3",
             "2 further rows",
             "slow: words; 7 rows",

@@ -103,8 +103,8 @@ pub enum Command {
     /// Query a running daemon in SQL: Pinba's tables and every report, in MySQL's dialect.
     #[command(after_help = include_str!("help/query.txt"))]
     Query(Box<QueryFlags>),
-    /// Show the alerts of a running daemon, silence some of them for a while, or play rules over the
-    /// past.
+    /// Alerts of a running daemon: list them (ls), silence some of them for a while (silence), or
+    /// play rules over the past (test).
     #[command(subcommand)]
     Alert(AlertCommand),
     /// Check this machine: kernel buffers, limits, ports, memory, secrets, folders; say what to

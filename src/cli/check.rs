@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value as Json;
+use tracing::Level;
 
 use super::client::{AccessFlags, Client};
 use super::format::visible;
-use super::{Failure, print};
+use super::{Failure, doctor, print};
 use crate::alert::rule::Rule;
 use crate::config::units::{exact_duration, rounded_bytes};
 use crate::config::{Config, ConfigFlags};
@@ -23,6 +24,7 @@ use crate::report::row_key::push_key;
 use crate::series::EVERYTHING;
 use crate::state::folder::{self, HISTORY};
 use crate::state::{self, StateError};
+use crate::telemetry::log;
 
 /// Longest wait for a daemon that is asked for its rows.
 const DAEMON_WAIT_MAX: Duration = Duration::from_secs(2);
@@ -36,6 +38,8 @@ const ROWS_NAMED: usize = 5;
 pub fn execute(flags: &ConfigFlags) -> Result<(), Failure> {
     let config = Config::from_environment(flags);
     let mut config = config.map_err(Failure::of_configuration)?;
+    // What is checked is logged as at the start: secrets that everybody may read, for one.
+    log::init(config.log.format, Level::WARN).map_err(Failure::failed)?;
     let scaled = memory_limit::fit(&mut config).map_err(Failure::usage)?;
     let failed = |errors: Vec<StartError>| Failure {
         code: 2,
@@ -52,6 +56,14 @@ pub fn execute(flags: &ConfigFlags) -> Result<(), Failure> {
         };
         alerts += &format!("\n  {}{}", rule.words(), rows_now(&config, rule));
     }
+    let releases = match &config.releases.tag[..] {
+        [] => String::new(),
+        tags => format!(
+            "\nReleases ([releases]): by the request tag {}; each is compared with the one before {} after its first request, and after a day.",
+            tags.join(", else "),
+            exact_duration(config.releases.after)
+        ),
+    };
     let shown = |front: Option<SocketAddr>| {
         front.map_or_else(|| "off".to_owned(), |address| address.to_string())
     };
@@ -102,7 +114,7 @@ pub fn execute(flags: &ConfigFlags) -> Result<(), Failure> {
     let folders = unusable_folders(&config);
     print(&format!(
         "The configuration is valid.\n  UDP    {}; sockets per address: {}\n  \
-         HTTP   {}\n  MySQL  {}{spans}{push}{squids}{stats}\n  data   {kept}\n\n{}{scaled}{history}{alerts}",
+         HTTP   {}\n  MySQL  {}{spans}{push}{squids}{stats}\n  data   {kept}\n\n{}{scaled}{history}{alerts}{releases}",
         udp.join(", "),
         config.ingest.receivers,
         shown(config.http.listen),
@@ -130,15 +142,11 @@ pub(super) fn pushes(config: &Config) -> Option<String> {
 /// The rows of a running daemon that a rule concerns now; nothing if there is no daemon that
 /// answers.
 fn rows_now(config: &Config, rule: &Rule) -> String {
-    let Some(address) = config.http.listen.filter(|_| rule.objective().is_none()) else {
+    let Some(url) = doctor::url(config).filter(|_| rule.objective().is_none()) else {
         return String::new();
     };
-    let scheme = match config.http.tls_cert {
-        Some(_) => "https",
-        None => "http",
-    };
-    let url = format!("{scheme}://{}", daemon::local(address));
-    let Ok(client) = Client::at(&url, &AccessFlags::default()) else {
+    let access = AccessFlags::default().trusting(config);
+    let Ok(client) = Client::at(&url, &access) else {
         return String::new();
     };
     let encode = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
@@ -179,8 +187,8 @@ fn rows_now(config: &Config, rule: &Rule) -> String {
     format!("\n    concerns {count} {rows} of the daemon at {url} now{names}")
 }
 
-/// Folders that cannot be used, and what to do about it. Those of a running daemon are locked, and
-/// the user who checks need not be the user it runs as.
+/// Folders that cannot be used, and what to do about it. One that another pinbad has locked is that
+/// of the running daemon.
 fn unusable_folders(config: &Config) -> Vec<String> {
     let state = config.state.dir.as_deref();
     let history = config.history.dir.as_deref();
@@ -191,18 +199,20 @@ fn unusable_folders(config: &Config) -> Vec<String> {
     ];
     let wrong = checked.into_iter().flatten().filter_map(|(dir, found)| {
         let error = found.err()?;
-        let is_anothers = match &error {
-            StateError::InUse { .. } => true,
-            StateError::Io { source, .. } => source.kind() == ErrorKind::PermissionDenied,
-            StateError::NotAFolder { .. } | StateError::NoRoom { .. } => false,
+        let advice = match &error {
+            StateError::InUse { .. } => return None,
+            StateError::Io { source, .. } if source.kind() == ErrorKind::PermissionDenied => {
+                format!(
+                    "run this as the user of the daemon, or {}",
+                    error.advice(dir)
+                )
+            }
+            _ => error.advice(dir),
         };
-        let advice = error.advice(dir);
-        let advice = if advice.is_empty() {
-            advice
-        } else {
-            format!("; {advice}")
-        };
-        (!is_anothers).then(|| format!("{error}{advice}"))
+        Some(match advice.is_empty() {
+            true => error.to_string(),
+            false => format!("{error}; {advice}"),
+        })
     });
     wrong.collect()
 }

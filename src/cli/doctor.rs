@@ -15,7 +15,7 @@ use std::time::UNIX_EPOCH;
 
 use clap::Args as FlagGroup;
 
-use super::client::AccessFlags;
+use super::client::{AccessFlags, Client};
 use super::{Failure, check, print};
 use crate::access::tls;
 use crate::config::data_folder::USUAL;
@@ -132,15 +132,15 @@ pub struct DoctorFlags {
 /// Fails if the configuration is invalid, a finding is wrong, or no daemon answers.
 pub fn execute(flags: &DoctorFlags) -> Result<(), Failure> {
     if let Some(url) = &flags.running {
-        return running::execute(&asked(flags, url.as_deref())?, &flags.access);
+        return running::execute(&asked(flags, url.as_deref())?);
     }
     if let Some(url) = &flags.ready {
-        return running::ready(&asked(flags, url.as_deref())?, &flags.access);
+        return running::ready(&asked(flags, url.as_deref())?);
     }
     let mut config = Config::from_environment(&flags.config)?;
     // A plan that does not fit is among the findings.
     let _scaled = memory_limit::fit(&mut config);
-    let serving = url(&config).filter(|url| running::serves(url, &flags.access));
+    let serving = url(&config).filter(|url| running::serves(url));
     let findings = examine(&config, serving.as_deref());
     let text: Vec<String> = findings.iter().map(ToString::to_string).collect();
     print(&text.join("\n"))?;
@@ -150,18 +150,20 @@ pub fn execute(flags: &DoctorFlags) -> Result<(), Failure> {
     }
 }
 
-/// The URL to ask: the one given, or that of the daemon which the configuration describes.
-fn asked(flags: &DoctorFlags, given: Option<&str>) -> Result<String, Failure> {
+/// A client for the URL given, or for the daemon which the configuration describes, whose own
+/// certificate is then trusted.
+fn asked(flags: &DoctorFlags, given: Option<&str>) -> Result<Client, Failure> {
     if let Some(given) = given {
-        return Ok(given.to_owned());
+        return Ok(Client::at(given, &flags.access)?);
     }
     let config = Config::from_environment(&flags.config)?;
     let nothing = "http.listen = \"\": there is nothing to ask; accepted: an address, or a URL behind --running or --ready";
-    url(&config).ok_or_else(|| Failure::usage(nothing))
+    let url = url(&config).ok_or_else(|| Failure::usage(nothing))?;
+    Ok(Client::at(&url, &flags.access.trusting(&config))?)
 }
 
 /// Where the daemon of a configuration answers on this machine; `None` without HTTP.
-fn url(config: &Config) -> Option<String> {
+pub(super) fn url(config: &Config) -> Option<String> {
     let http = config.http.front();
     let scheme = http.tls().map_or("http", |_| "https");
     Some(format!("{scheme}://{}", daemon::local(http.listen?)))

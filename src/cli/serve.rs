@@ -4,7 +4,6 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::signals::Signals;
 use super::{Failure, load};
@@ -19,7 +18,6 @@ use crate::daemon::memory_limit::{self, Scaled};
 use crate::daemon::socket_activation::ActivatedSockets;
 use crate::daemon::{self, Daemon, StartError, supervisor};
 use crate::shutdown::Shutdown;
-use crate::state::annotations::{Annotation, Annotations};
 use crate::telemetry::log::{self, LogControl};
 
 /// Runs the daemon; with a demo rate, also sends traffic to its first address.
@@ -96,6 +94,9 @@ fn demo_config(flags: &ConfigFlags, folder: Option<&Path>) -> Result<Config, Con
         let demo = Config::from_toml("demo", DEMO_ALERTS)?;
         (config.alerts, config.slos) = (demo.alerts, demo.slos);
     }
+    if config.releases == Config::default().releases {
+        config.releases.after = load::demo::RELEASE_AFTER;
+    }
     if folder.is_some() && config.data.dir.as_deref() == folder {
         config.state.dir = config
             .state
@@ -143,9 +144,7 @@ fn reload(
 fn start_demo(daemon: &Daemon, rate: u32, shutdown: &Shutdown) -> Option<JoinHandle<()>> {
     let target = daemon::local(*daemon.udp_addresses().first()?);
     let shutdown = shutdown.clone();
-    let catalog = Arc::clone(daemon.catalog());
-    let note = move |release: &str| note_release(catalog.annotations(), release);
-    let send = move || match load::demo::run(target, f64::from(rate), &shutdown, note) {
+    let send = move || match load::demo::run(target, f64::from(rate), &shutdown) {
         Ok((sent, refused)) => tracing::info!(sent, refused, "The demo's traffic ended."),
         Err(error) => tracing::error!(%error, %target, "Cannot send the demo's traffic."),
     };
@@ -156,19 +155,4 @@ fn start_demo(daemon: &Daemon, rate: u32, shutdown: &Shutdown) -> Option<JoinHan
         .name("demo".to_owned())
         .spawn(send)
         .ok()
-}
-
-/// Annotates the charts with a release of the shop, as a deploy script would.
-fn note_release(annotations: &Annotations, release: &str) {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    let made = Annotation {
-        id: 0,
-        time: now.map_or(0, |now| now.as_secs()),
-        text: format!("Release {release}"),
-        tags: "release".to_owned(),
-        author: None,
-    };
-    if let Err(error) = annotations.add(made) {
-        tracing::warn!(%error, release, "Cannot mark a release of the demo.");
-    }
 }

@@ -1,18 +1,13 @@
 //! `pinbad tables`: prints a CREATE TABLE statement for every table that a daemon with this
 //! configuration has.
 
+#[cfg(feature = "sql")]
+mod clickhouse;
+
 use super::args::TablesFlags;
 use super::{Failure, complain, print};
-#[cfg(feature = "sql")]
-use crate::clickhouse;
 use crate::config::Config;
-#[cfg(feature = "sql")]
-use crate::history::Dataset;
 use crate::query::definitions::Definitions;
-#[cfg(feature = "sql")]
-use crate::report::definition::{DefinedBy, Definition};
-#[cfg(feature = "sql")]
-use crate::series::EVERYTHING;
 use crate::{daemon, state};
 
 /// Prints the statements.
@@ -23,7 +18,7 @@ pub fn execute(flags: &TablesFlags) -> Result<(), Failure> {
     let config = Config::from_environment(&flags.config)?;
     #[cfg(feature = "sql")]
     if flags.clickhouse {
-        return print(&clickhouse_statements(&config, flags)?);
+        return print(&clickhouse::statements(&config, flags)?);
     }
     let defaults = daemon::defaults(&config);
     let mut definitions =
@@ -46,31 +41,6 @@ pub fn execute(flags: &TablesFlags) -> Result<(), Failure> {
     let server = server.transpose().map_err(Failure::usage)?;
     let statements = definitions.statements(&defaults, server.as_deref());
     print(statements.trim_end())
-}
-
-/// Statements for ClickHouse: its tables, and views of the built-in and configured reports.
-#[cfg(feature = "sql")]
-fn clickhouse_statements(config: &Config, flags: &TablesFlags) -> Result<String, Failure> {
-    let (database, cluster) = (&config.clickhouse.database, flags.cluster.as_deref());
-    let mut statements = clickhouse::statements(database, cluster);
-    let defaults = daemon::defaults(config);
-    let definitions =
-        Definitions::new(&config.configured_reports, &defaults).map_err(Failure::usage)?;
-    let is_kept = |(definition, defined_by): &&(Definition, DefinedBy)| {
-        let is_in = |name: &str| config.history.reports.iter().any(|it| it == name);
-        let is_own = *defined_by != DefinedBy::BuiltIn;
-        let listed =
-            definition.name == EVERYTHING || is_in(&definition.name) || is_own && is_in("*");
-        definition.history.unwrap_or(listed)
-    };
-    let kept: Vec<_> = definitions.reports.iter().filter(is_kept).collect();
-    let is_report = |name: &str| kept.iter().any(|(definition, _)| definition.name == name);
-    for (definition, _) in &kept {
-        let dataset = Dataset::of(definition, config.reports.error_status);
-        let views = clickhouse::views(database, cluster, &dataset, is_report);
-        statements.extend(views.into_iter().flatten());
-    }
-    Ok(format!("{};", statements.join(";\n\n")))
 }
 
 /// The address at which a MariaDB in front finds the daemon, from the value of `--federated`:

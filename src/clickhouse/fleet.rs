@@ -443,7 +443,7 @@ mod tests {
 
     #[test]
     fn rows_are_read_to_the_last_digit() {
-        let line = r#"{"key":["a\"b","\u0001"],"other":true,"sums":[18446744073709551615,340282366920938463463374607431768211455,3,4,5,6,7,8],
+        let line = r#"{"key":["a\"b","\u0001"],"other":true,"sums":[18446744073709551615,340282366920938463463374607431768211455,3,4,5,6,7,8,9],
             "seen":[1,18446744073709551615,null]}"#;
         let found: Found = serde_json::from_str(line).unwrap();
         assert_eq!(found.key, ["a\"b", "\u{1}"]);

@@ -21,10 +21,21 @@ mod sink;
 mod tables;
 mod views;
 
+use crate::config::ClickHouseConfig;
 use crate::instruments::Instrument;
 
 /// Stages and waits of its thread.
 pub(crate) static INSTRUMENTS: [&Instrument; 2] = [&sink::SHIP, &server::ANSWER];
+
+/// Checks whether the secret and the certificates of a configuration can be used.
+///
+/// # Errors
+/// What cannot.
+pub fn check(config: &ClickHouseConfig) -> Result<(), String> {
+    let is_configured = !config.url.is_empty();
+    let server = is_configured.then(|| server::Server::of(config));
+    server.transpose().map(drop)
+}
 
 pub use self::fleet::Fleet;
 pub(crate) use self::fleet::{Counted, FleetRows, Points};

@@ -3,7 +3,7 @@
 use super::native::Block;
 use super::rollups::Origin;
 use crate::history::requests::{Tags, Timers};
-use crate::pool::resolved::Request;
+use crate::pool::resolved::{Request, Rusage};
 
 /// The tags that may leave this machine.
 #[derive(Debug, Clone)]
@@ -48,8 +48,8 @@ pub(super) fn push(
     to.u32(request.status);
     to.u32(request.request_count);
     to.u64(request.time_us);
-    to.u64(request.ru_utime_us);
-    to.u64(request.ru_stime_us);
+    let times = |of: Rusage| of.times_us().unwrap_or_default();
+    times(request.rusage).into_iter().for_each(|us| to.u64(us));
     to.u64(request.document_size.into());
     to.u64(request.memory_peak.into());
     to.u64(request.memory_footprint.into());
@@ -58,7 +58,7 @@ pub(super) fn push(
     let timers = timers.map_or(&[][..], |it| &it.timers);
     to.u64s(timers.iter().map(|it| it.value_us));
     to.u32s(timers.iter().map(|it| it.hit_count));
-    to.u64s(timers.iter().map(|it| it.ru_utime_us));
-    to.u64s(timers.iter().map(|it| it.ru_stime_us));
+    to.u64s(timers.iter().map(|it| times(it.rusage)[0]));
+    to.u64s(timers.iter().map(|it| times(it.rusage)[1]));
     to.maps(timers.iter().map(|it| tags.of_tags(&it.tags)));
 }

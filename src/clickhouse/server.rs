@@ -82,7 +82,7 @@ impl Server {
             .timeout_send_body(Some(ANSWER_MAX));
         if url.starts_with("https:") {
             let of = ("clickhouse.ca_file", config.ca_file.as_deref());
-            settings = settings.tls_config(roots::tls(of)?);
+            settings = settings.tls_config(roots::tls(of, None)?);
         }
         Ok(Self {
             agent: settings.build().new_agent(),

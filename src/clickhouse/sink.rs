@@ -68,6 +68,14 @@ impl ShipStatus {
         (now.waiting, now.refused) = (waiting, refused);
     }
 
+    /// Why nothing is shipped, if so.
+    #[must_use]
+    pub fn why_failing(&self) -> Option<String> {
+        let now = self.0.now.lock();
+        let why = now.error.as_ref();
+        why.map(|why| format!("nothing is shipped to ClickHouse: {why}"))
+    }
+
     /// For the daemon's status.
     #[must_use]
     pub fn group(&self) -> Group {

@@ -58,6 +58,7 @@ pub(super) const ROLLUP: Table = Table {
         ("ru_stime_total_us", SUM),
         ("traffic_total", COUNT),
         ("memory_footprint_total", COUNT),
+        ("unmeasured_count", SUM),
         ("time_min_us", OPTIONAL),
         ("time_max_us", OPTIONAL),
         ("memory_peak_max", OPTIONAL),

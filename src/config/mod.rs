@@ -44,8 +44,8 @@ pub use rewrite::RewriteRule;
 pub use settings::{
     AlertingConfig, Changes, ClickHouseConfig, Config, DataConfig, HistoryConfig, HttpConfig,
     IngestConfig, InstrumentsConfig, KeptRequests, LogConfig, MetricsConfig, MySqlConfig,
-    OtlpConfig, OtlpTemporality, PoolConfig, ProfileConfig, ReportsConfig, SeriesConfig,
-    ShippedRows, SqlConfig, StateConfig,
+    OtlpConfig, OtlpTemporality, OtlpTraces, PoolConfig, ProfileConfig, ReleasesConfig,
+    ReportsConfig, SeriesConfig, ShippedRows, SqlConfig, StateConfig,
 };
 pub use slo::SloEntry;
 pub use squid::{SquidFrom, SquidSource};

@@ -152,6 +152,17 @@ pub enum OtlpTemporality {
     Delta,
 }
 
+/// The requests that are pushed as spans.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OtlpTraces {
+    /// None.
+    None,
+    /// The slowest.
+    Slow,
+    /// The slowest of each script, and errors.
+    Tail,
+}
+
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
@@ -406,6 +417,20 @@ settings! {
         pool_size: usize = "1000000", whole(10_000, 10_000_000), "each is kept as it is";
     }
 
+    /// `[releases]`: what a release changed.
+    releases: ReleasesConfig {
+        /// The request tag that names what runs: of these, the first that a request has. Each new value is marked in the charts,
+        /// and compared with the release before it. [] for none.
+        /// Cost: until such a tag is sent, a look-up a second; then a report over tag, script and status, and 48 MiB at most.
+        tag: Vec<String> = r#"["release", "version"]"#, tag_names();
+
+        /// How long a release runs until it is compared for the first time, with windows of the same length before it: "3s" to
+        /// "6h". The second time is after a day.
+        after: Duration = "\"30m\"",
+            span(Duration::from_secs(3), Duration::from_hours(6)).in_whole_seconds(),
+            "shorter has too few requests, longer comes too late";
+    }
+
     /// `[data]`: where everything is kept.
     data: DataConfig {
         /// Directory for all that is kept: `state` and `history` in it (see `[state]` and `[history]`) are created when missing. "auto" is
@@ -561,7 +586,7 @@ settings! {
     otlp: OtlpConfig {
         /// Where metrics are pushed to, over HTTP in protobuf: the server, as in "http://collector:4318", to which /v1/metrics is added, or
         /// all of it, as in "https://prometheus:9090/api/v1/otlp/v1/metrics"; "" pushes nothing.
-        /// Cost: a thread, and up to 97 MiB while the server is away.
+        /// Cost: a thread, and up to 105 MiB while the server is away.
         url: String = "\"\"", server_url();
 
         /// A file with further headers, one a line ("Authorization: Bearer ..."), readable by the daemon alone; "" for none.
@@ -582,6 +607,12 @@ settings! {
         /// What a point counts: "cumulative", since the start, as Prometheus wants it; or "delta", since the point before.
         temporality: OtlpTemporality = "\"cumulative\"", choice(&[
             ("cumulative", OtlpTemporality::Cumulative), ("delta", OtlpTemporality::Delta)]);
+
+        /// Requests of each period that are pushed as spans, with their timers, to /v1/traces: "none"; "slow", the hundred slowest; or
+        /// "tail", the ten slowest of each script, and a hundred errors. Up to 4 MiB in a period, the slowest first.
+        /// Cost: a look at each request once, and as many bytes.
+        traces: OtlpTraces = "\"none\"", choice(&[
+            ("none", OtlpTraces::None), ("slow", OtlpTraces::Slow), ("tail", OtlpTraces::Tail)]);
 
         /// Attributes of the resource, beside service.name ("pinbad"), service.instance.id and host.name, or in their place:
         /// {"deployment.environment.name" = "live"}, up to 32 texts. Names with dots stand in quotes.

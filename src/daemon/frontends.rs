@@ -8,8 +8,6 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 
 use tokio::sync::watch;
-#[cfg(not(feature = "sql"))]
-use tracing::info;
 use tracing::{debug, warn};
 
 use super::error::StartError;
@@ -23,13 +21,9 @@ use crate::config::{Config, FrontConfig};
 use crate::daemon::memory_plan::MemoryPlan;
 use crate::http::{self, Answers, HttpSettings};
 use crate::metrics::Metrics;
-#[cfg(feature = "sql")]
-use crate::mysql::{self, MySql, MySqlSettings};
 use crate::query::catalog::Catalog;
 use crate::series::Series;
-#[cfg(feature = "sql")]
-use crate::sql::{Engine, SqlSettings};
-#[cfg(feature = "sql")]
+use crate::sql::Engine;
 use crate::telemetry::Counters;
 
 /// The parts of the daemon that front ends read from.
@@ -40,9 +34,8 @@ pub(super) struct Served<'a> {
     pub(super) series: Option<Series>,
     pub(super) metrics: Metrics,
     pub(super) alerts: &'a Alerts,
-    #[cfg(feature = "sql")]
-    pub(super) engine: Engine,
-    #[cfg(feature = "sql")]
+    /// Runs statements; `None` in a build without SQL.
+    pub(super) engine: Option<Engine>,
     pub(super) counters: &'a Counters,
 }
 
@@ -90,13 +83,8 @@ impl Frontends {
         for input in otlps {
             frontends.start_otlp(served, input)?;
         }
-        #[cfg(feature = "sql")]
         if let Some(listener) = listeners.mysql {
-            frontends.mysql = Some(frontends.start_mysql(served, listener)?);
-        }
-        #[cfg(not(feature = "sql"))]
-        if listeners.mysql.is_some() {
-            info!("Not listening for MySQL clients: this program was built without SQL.");
+            frontends.mysql = frontends.start_mysql(served, listener)?;
         }
         Ok(frontends)
     }
@@ -160,35 +148,9 @@ impl Frontends {
             .map(drop)
     }
 
-    /// Serves MySQL clients; returns the address with its real port.
-    #[cfg(feature = "sql")]
-    fn start_mysql(
-        &mut self,
-        served: &Served<'_>,
-        listener: TcpListener,
-    ) -> Result<SocketAddr, StartError> {
-        let config = served.config;
-        let front = config.mysql.front();
-        let stopped = self.stopped();
-        self.start_front(
-            "MySQL clients",
-            front,
-            config,
-            listener,
-            |listener, _, tls| {
-                let access = Access::new(Arc::clone(served.users), front.allow_anonymous);
-                let access = access.through("MySQL");
-                let settings = MySqlSettings::new(access, tls, config.mysql.clone());
-                let counters = Arc::clone(&served.counters.mysql);
-                let service = MySql::new(served.engine.clone(), settings, counters);
-                mysql::serve(listener, service, stopped)
-            },
-        )
-    }
-
     /// Starts a front end on its own runtime. `serve` gets the listener, the address to reach it
     /// by, and TLS.
-    fn start_front<S: Future<Output = ()> + Send + 'static>(
+    pub(super) fn start_front<S: Future<Output = ()> + Send + 'static>(
         &mut self,
         clients: &'static str,
         front: FrontConfig<'_>,
@@ -241,7 +203,7 @@ impl Frontends {
     }
 
     /// Completes when the front ends are to stop.
-    fn stopped(&self) -> impl Future<Output = ()> + Send + 'static {
+    pub(super) fn stopped(&self) -> impl Future<Output = ()> + Send + 'static {
         let mut stopped = self.stop.subscribe();
         async move {
             // An error means that the daemon is gone, which is a stop too.
@@ -271,27 +233,6 @@ impl Drop for Frontends {
 fn answers(served: &Served<'_>) -> Answers {
     Answers {
         source: Arc::clone(served.catalog),
-        #[cfg(feature = "sql")]
-        sql: Some(served.engine.clone()),
+        sql: served.engine.clone(),
     }
-}
-
-/// The engine shared by all front ends, so that limits of queries hold for all together.
-#[cfg(feature = "sql")]
-pub(super) fn engine(config: &Config, catalog: &Arc<Catalog>) -> Result<Engine, StartError> {
-    let sql = &config.sql;
-    let settings = SqlSettings {
-        threads: sql.threads,
-        queries_max: sql.queries_max,
-        time_max: sql.time_max,
-        memory_max: sql.memory,
-        rows_max: sql.rows_max,
-        text_max: sql.text_max,
-        case_insensitive: sql.case_insensitive,
-        variables: super::variables::variables(config),
-    };
-    Engine::new(Arc::clone(catalog), settings).map_err(|source| StartError::Thread {
-        what: "the SQL threads",
-        source,
-    })
 }

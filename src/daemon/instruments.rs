@@ -18,9 +18,7 @@ use crate::query::catalog::changes;
 use crate::query::status::Status;
 use crate::report::registry::time;
 use crate::state::{annotations, files, snapshot};
-#[cfg(feature = "sql")]
-use crate::{clickhouse, history, sql};
-use crate::{delta, http, instruments, merger, profile, series};
+use crate::{clickhouse, delta, history, http, instruments, merger, profile, series, sql};
 
 /// All instruments except threads, routes of HTTP and memory pools, which are named where they are
 /// created.
@@ -54,16 +52,14 @@ pub fn all() -> Vec<&'static Instrument> {
         &files::STATE_SYNC,
         &http::PERMIT,
     ];
-    #[cfg(feature = "sql")]
-    let all = [
+    [
         all,
         history::INSTRUMENTS.into(),
         clickhouse::INSTRUMENTS.into(),
-        vec![&sql::PLACE],
+        sql::INSTRUMENTS.into(),
         sql::VERBS.iter().collect(),
     ]
-    .concat();
-    all
+    .concat()
 }
 
 /// A memory pool and a gauge of its size.
@@ -100,7 +96,6 @@ pub(super) fn pools(live: &SharedLive, status: &Status) -> Vec<Pool> {
         let bytes = move || Some(profile.upgrade()?.bytes() as u64);
         pools.push(("samples", Box::new(bytes)));
     }
-    #[cfg(feature = "sql")]
     if let Some(history) = status.history.clone() {
         let bytes = move || {
             let group = history.status();
@@ -120,8 +115,9 @@ pub(super) fn set_pools(mut pools: Vec<Pool>, served: &Served<'_>) {
     let metrics = served.metrics.clone();
     let bytes = move || Some(metrics.status()[0].count("series") * SERIES_BYTES as u64);
     pools.push(("metrics", Box::new(bytes)));
-    #[cfg(feature = "sql")]
-    pools.push(("SQL", Box::new(served.engine.memory_gauge())));
+    if let Some(engine) = &served.engine {
+        pools.push(("SQL", Box::new(engine.memory_gauge())));
+    }
     instruments::memory::set_pools(pools);
 }
 

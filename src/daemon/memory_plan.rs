@@ -13,6 +13,7 @@ use crate::alert::objective;
 use crate::config::rewrite::Change;
 use crate::config::units::{exact_bytes, rounded_bytes};
 use crate::config::{Config, RewriteRule};
+use crate::history::import::BYTES as LOG_IMPORT_BYTES;
 use crate::http::{HttpSettings, Planned, page_bytes_max};
 use crate::input::otlp;
 use crate::input::pinba::Decoder;
@@ -24,7 +25,8 @@ use crate::input::udp::socket::RecvBuffer;
 use crate::instruments;
 use crate::limits::{
     ALERT_QUEUE_BYTES_MAX, ALERT_REPLAY_BYTES_MAX, ALERT_ROWS_MAX, BLOCK_BYTES,
-    PAST_ANSWERS_BYTES_MAX, PATTERN_SCRATCH_BYTES, RULES_SCRATCH_BYTES, SESSION_BYTES_MAX,
+    PAST_ANSWERS_BYTES_MAX, PATTERN_SCRATCH_BYTES, RELEASE_CELLS_MAX, RELEASES_BYTES_MAX,
+    RELEASES_MAX, RULES_SCRATCH_BYTES, SESSION_BYTES_MAX,
 };
 use crate::metrics::SERIES_BYTES;
 use crate::metrics::otlp::PUSH_BYTES;
@@ -33,6 +35,7 @@ use crate::pool::activities::{ACTIVITY_ROW_BYTES, Activities};
 use crate::pool::requests::REQUEST_ROW_BYTES;
 use crate::pool::timers::TIMER_ROW_BYTES;
 use crate::profile::pool_bytes;
+use crate::query::catalog::past::refill::BYTES_MAX as REFILL_BYTES;
 use crate::query::catalog::{RANKED_ROWS_MAX, READINGS_BYTES_MAX};
 use crate::report::reading::ANSWER_ROW_BYTES;
 use crate::ring::RingPlan;
@@ -48,16 +51,6 @@ pub const BASE_BYTES: usize = if cfg!(feature = "sql") {
 } else {
     16 << 20
 };
-
-/// Memory of a log import.
-#[cfg(feature = "sql")]
-use crate::history::import::BYTES as LOG_IMPORT_BYTES;
-#[cfg(feature = "sql")]
-use crate::query::catalog::refill::BYTES_MAX as REFILL_BYTES;
-#[cfg(not(feature = "sql"))]
-const LOG_IMPORT_BYTES: usize = 0;
-#[cfg(not(feature = "sql"))]
-const REFILL_BYTES: usize = 0;
 
 /// Bytes of a remembered id, with its place in a table.
 const ID_BYTES: usize = 64;
@@ -324,6 +317,8 @@ fn optional(config: &Config, lanes: usize) -> impl Iterator<Item = Planned> {
                 + config.slos.len() * objective::BYTES_MAX + ALERT_REPLAY_BYTES_MAX,
             "{alerts} ([[alert]]): windows of their rows (alerting.memory), seconds on their way there, {ALERT_ROWS_MAX} alerts each, and one \
              replay of the past; {slos} ([[slo]])";
+        "releases": RELEASES_BYTES_MAX,
+            "{RELEASES_MAX} of them (releases.tag), their {RELEASE_CELLS_MAX} busiest scripts over a day and over two weeks, and a copy while it is written";
         "pushed metrics": PUSH_BYTES,
             "rows, and points on their way to otlp.url: as much while it is away";
         "snapshot": SNAPSHOT_BYTES + config.reports.memory / 8,
@@ -344,6 +339,7 @@ fn optional(config: &Config, lanes: usize) -> impl Iterator<Item = Planned> {
         !config.squids.is_empty(),
         !config.stats.is_empty(),
         watching > 0,
+        !config.releases.tag.is_empty(),
         !config.otlp.url.is_empty(),
         config.state.dir.is_some(),
         config.history.dir.is_some(),

@@ -20,40 +20,30 @@ use parking_lot::{Mutex, RwLock};
 
 pub use self::error::StartError;
 use self::frontends::{Frontends, Served};
+use self::history::OpenHistory;
 use self::profile::RunningProfile;
 use self::receivers::Receivers;
 use self::sockets::Listeners;
-#[cfg(feature = "sql")]
-use self::startup::{OpenHistory, ReadRows, TakeRows};
 use self::startup::{Past, Startup};
 use self::threads::Worker;
 use crate::access::tls;
 use crate::access::{UserStore, Users};
 use crate::alert::Alerts;
 use crate::alert::rule::Rule;
-#[cfg(feature = "sql")]
-use crate::clickhouse::Sink;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::daemon::socket_activation::ActivatedSockets;
-#[cfg(feature = "sql")]
-use crate::delta::Second;
-#[cfg(feature = "sql")]
-use crate::history::Rollup;
-#[cfg(feature = "sql")]
-use crate::history::import::Importer;
 use crate::input::record::Hasher;
 use crate::input::stat;
 use crate::merger::{GatheringPeriod, Merger, Pulse};
 use crate::metrics::otlp as push;
 use crate::query::catalog::Catalog;
-#[cfg(feature = "sql")]
-use crate::query::catalog::refill::Refill;
+use crate::query::catalog::past::refill::Refill;
 use crate::query::definitions::Definitions;
 use crate::query::status::Status;
 use crate::report::definition::Defaults;
 use crate::shutdown::Shutdown;
-use crate::state::end::{LastEnd, Lost, RunningMark};
+use crate::state::end::{LastEnd, RunningMark};
 use crate::state::snapshot_writer::{SnapshotFile, SnapshotWriter, Snapshots};
 use crate::state::{StateError, folder};
 use crate::telemetry::Counters;
@@ -62,6 +52,8 @@ pub mod alerts;
 pub mod disk_plan;
 mod error;
 mod frontends;
+#[cfg_attr(not(feature = "sql"), path = "no_history.rs")]
+mod history;
 pub mod instruments;
 pub mod malloc;
 pub mod memory_limit;
@@ -69,15 +61,16 @@ pub mod memory_plan;
 pub(crate) mod otlp;
 mod profile;
 mod receivers;
+mod releases;
 pub mod reload;
 pub mod socket_activation;
 mod sockets;
+#[cfg_attr(not(feature = "sql"), path = "no_sql.rs")]
+mod sql;
 pub(crate) mod squid;
 mod startup;
 pub mod supervisor;
 mod threads;
-#[cfg(feature = "sql")]
-mod variables;
 
 /// A running daemon. Dropping it stops it.
 #[derive(Debug)]
@@ -91,13 +84,12 @@ pub struct Daemon {
     merger: Option<Worker>,
     series_thread: Option<Worker>,
     push_thread: Option<Worker>,
-    requests_thread: Option<Worker>,
-    history_thread: Option<Worker>,
-    sink_thread: Option<Worker>,
+    history_threads: Vec<Worker>,
     snapshot_writer: Option<Arc<SnapshotWriter>>,
     snapshot_thread: Option<Worker>,
     alerts: Alerts,
     alert_threads: Mutex<Vec<Worker>>,
+    releases_thread: Option<Worker>,
     clock: Arc<dyn Clock>,
     frontends: Frontends,
     mark: Option<RunningMark>,
@@ -147,6 +139,12 @@ impl Daemon {
         let rules =
             rules.map_err(|errors| first(errors).expect("there is one, or they would be rules"))?;
         let alerts = Alerts::new(config, rules);
+        let (releases, releases_file) = releases::open(config, &*clock)?;
+        if let Some(tag) = releases.tag()
+            && !definitions.add_releases(&tag, &defaults)
+        {
+            releases.watch("");
+        }
         // The addresses of the front ends too: one in use aborts the start before anything is
         // received.
         let listeners = Listeners::open(config, activated.http, activated.mysql)?;
@@ -173,13 +171,7 @@ impl Daemon {
         };
         startup::go_on_counting(&counters, &sockets, &squids, previous.as_ref());
         // After that: positions of followed files in history take precedence over the snapshot.
-        #[cfg(feature = "sql")]
-        let OpenHistory {
-            history,
-            writer: mut history_writer,
-            sink,
-            fleet,
-        } = startup::open_history(config, &clock, &counters.squids)?;
+        let mut history = OpenHistory::open(config, &clock, &counters.squids)?;
         if config.history.dir.is_none() {
             counters.squids.iter().for_each(|it| it.begin(None));
         }
@@ -200,36 +192,16 @@ impl Daemon {
             startup.live(previous, snapshots.as_deref().zip(dir)),
         ));
         // Before the first merge: history begins with the rows merged from now on.
-        #[cfg(feature = "sql")]
-        let requests = history_writer
-            .as_mut()
-            .and_then(|writer| writer.keep_requests(config, &live));
-        #[cfg(feature = "sql")]
-        let importer = history.as_ref().zip(history_writer.as_mut());
-        #[cfg(feature = "sql")]
-        let importer = importer.map(|(history, writer)| {
-            Importer::new(config, &receivers.rule_counters, history, writer, &clock)
-        });
-        #[cfg(feature = "sql")]
-        let refill = startup::refill(
-            last_end.as_ref(),
-            &*clock,
-            history.as_ref().zip(history_writer.as_mut()),
-            &live,
-            snapshots.as_deref(),
-        );
-        startup::log_last_end(
-            last_end.as_ref(),
-            snapshots.as_deref(),
-            #[cfg(feature = "sql")]
-            refill.as_ref().map(Refill::filled),
-            #[cfg(not(feature = "sql"))]
-            None,
-        );
+        history.keep_requests(config, &live);
+        let end = last_end.as_ref();
+        let refill = history.refill(end, &*clock, &live, snapshots.as_deref());
+        let filled = refill.as_ref().map(Refill::filled);
+        startup::log_last_end(end, snapshots.as_deref(), filled);
         let pulse = Arc::new(Pulse::new(clock.mono_ms()));
         let gathering = Arc::new(GatheringPeriod::new(config.ingest.stats_gathering_period));
         let profile = profile::start(config, &counters, &receivers.rule_counters, &clock, &hasher)?;
-        let status = Status {
+        let rule_counters = receivers.rule_counters;
+        let status = history.add_to(Status {
             profile: profile.as_ref().map(|it| Arc::clone(&it.profile)),
             sockets: receivers.statuses,
             counters: counters.clone(),
@@ -238,16 +210,14 @@ impl Daemon {
             temp_pool_size: config.ingest.temp_pool_size,
             gathering_period: Arc::clone(&gathering),
             rewrites: config.rewrites.clone(),
-            rule_counters: receivers.rule_counters,
+            rule_counters: Arc::clone(&rule_counters),
             snapshots: snapshots.clone(),
-            #[cfg(feature = "sql")]
-            history: history.clone(),
+            history: None,
+            losses: Mutex::default(),
             certificates: Arc::default(),
-            #[cfg(feature = "sql")]
-            shipping: sink.as_ref().map(Sink::status),
-            #[cfg(feature = "sql")]
-            fleet,
-        };
+            shipping: None,
+            fleet: None,
+        });
         let certificates = Arc::clone(&status.certificates);
         let pools = instruments::pools(&live, &status);
         let catalog = Catalog::new(
@@ -258,30 +228,15 @@ impl Daemon {
             status,
             Arc::clone(&pulse),
         );
-        #[cfg(feature = "sql")]
-        let rollup = history.clone().map(|history| {
-            let mut rollup = Rollup::new(history, config.reports.error_status);
-            let take = move |second: &Second, missed, read: ReadRows<'_>| {
-                rollup.take_rows(second, missed, read);
-            };
-            Box::new(take) as TakeRows
-        });
-        #[cfg(not(feature = "sql"))]
-        let rollup = None;
         live.write().deltas.followed = counters.followed();
-        #[cfg(feature = "sql")]
-        let await_kept = startup::await_kept(config, history.as_ref());
-        #[cfg(not(feature = "sql"))]
-        let await_kept = None;
+        let await_kept = history.await_kept(config);
+        let rollup = history.rollup(config);
+        let followers = (&alerts, &releases);
         let (series, metrics, deltas, take) =
-            past.begin(config, &mut live.write(), &*clock, rollup, &alerts)?;
-        #[cfg(feature = "sql")]
-        let catalog = catalog.importing(importer).refilled_by(refill);
-        let catalog = Arc::new(catalog.alerting(&alerts).keeping(
-            definitions.tables,
-            annotations,
-            state,
-        ));
+            past.begin(config, &mut live.write(), &*clock, rollup, followers)?;
+        let catalog = history.attach_to(catalog, config, &rule_counters, &clock, refill);
+        let catalog = catalog.alerting(&alerts).following(&releases);
+        let catalog = Arc::new(catalog.keeping(definitions.tables, annotations, state));
         let served = Served {
             config,
             catalog: &catalog,
@@ -289,23 +244,22 @@ impl Daemon {
             series,
             metrics: metrics.clone(),
             alerts: &alerts,
-            #[cfg(feature = "sql")]
-            engine: frontends::engine(config, &catalog)?,
-            #[cfg(feature = "sql")]
+            engine: sql::engine(config, &catalog)?,
             counters: &counters,
         };
         instruments::set_pools(pools, &served);
         let frontends = Frontends::start(&served, listeners, otlps)?;
         let _set_once = certificates.set(frontends.certificates());
         let alert_threads = alerts::start(&alerts, config, &clock, &catalog)?;
+        let releases_thread = releases::start(config, releases_file, &catalog)?;
         let pusher = metrics.push().map(|push| {
             let (catalog, of_metrics) = (Arc::clone(&catalog), metrics.clone());
             let own_numbers = move || [catalog.status_groups(), of_metrics.status()].concat();
-            push.pusher(config, &clock, Box::new(own_numbers))
+            push.pusher(config, &clock, &live, Box::new(own_numbers))
         });
         let push_thread = pusher.map(|pusher| {
             let run = move |stop: &Shutdown| pusher.run(stop);
-            Worker::start("otlp-push", "the thread that pushes metrics", run)
+            Worker::start("otlp-push", "the thread that pushes metrics and spans", run)
         });
         let merger = Merger {
             consumer: receivers.consumer,
@@ -319,25 +273,7 @@ impl Daemon {
         let merger = Worker::start("merge", "the merger thread", merge)?;
         let run = move |stop: &Shutdown| deltas.run(stop, take);
         let series_thread = Worker::start("series", "the series thread", run)?;
-        #[cfg(feature = "sql")]
-        let requests_thread = requests.map(|requests| {
-            let run = move |stop: &Shutdown| requests.run(stop);
-            Worker::start("requests", "the thread that copies raw requests", run)
-        });
-        #[cfg(feature = "sql")]
-        let history_thread = history_writer.map(|writer| {
-            let run = move |stop: &Shutdown| writer.run(stop);
-            Worker::start("history", "the history thread", run)
-        });
-        #[cfg(feature = "sql")]
-        let sink_thread = sink.map(|sink| {
-            let run = move |stop: &Shutdown| sink.run(stop);
-            Worker::start("clickhouse", "the thread that ships to ClickHouse", run)
-        });
-        #[cfg(not(feature = "sql"))]
-        let [requests_thread, history_thread, sink_thread]: [Option<
-            Result<Worker, StartError>,
-        >; 3] = [None, None, None];
+        let history_threads = history.start()?;
         let snapshot_writer = snapshots.map(|snapshots| {
             Arc::new(SnapshotWriter {
                 snapshots,
@@ -355,7 +291,7 @@ impl Daemon {
         let cannot_keep = !catalog.out_of_order().is_empty();
         startup::log_ready(config, &receivers.addresses, &frontends, cannot_keep);
         let mark = kept_in(config).filter(|dir| dir.is_dir());
-        let mark = mark.map(|dir| RunningMark::set(dir, &refilled(&catalog)));
+        let mark = mark.map(|dir| RunningMark::set(dir, &catalog.refilled_spans()));
         Ok(Self {
             udp: receivers.addresses,
             catalog,
@@ -366,13 +302,12 @@ impl Daemon {
             merger: Some(merger),
             series_thread: Some(series_thread),
             push_thread: push_thread.transpose()?,
-            requests_thread: requests_thread.transpose()?,
-            history_thread: history_thread.transpose()?,
-            sink_thread: sink_thread.transpose()?,
+            history_threads,
             snapshot_thread: snapshot_thread.transpose()?,
             snapshot_writer,
             alerts,
             alert_threads: Mutex::new(alert_threads),
+            releases_thread,
             clock,
             frontends,
             mark,
@@ -425,11 +360,9 @@ impl Daemon {
         self.push_thread = None;
         let alert_threads = std::mem::take(&mut *self.alert_threads.lock());
         drop(alert_threads);
+        self.releases_thread = None;
         // After that, since it writes what was counted.
-        self.requests_thread = None;
-        self.history_thread = None;
-        // The last files are shipped after the next start.
-        self.sink_thread = None;
+        self.history_threads.clear();
         self.frontends.stop();
         self.snapshot_thread = None;
         let last = |writer: Arc<SnapshotWriter>| writer.save(&Shutdown::new());
@@ -437,7 +370,7 @@ impl Daemon {
         let saved = saved.map_err(std::io::Error::other);
         self.catalog.close();
         match (self.mark.take(), &saved) {
-            (Some(mark), Ok(())) => mark.clear(&refilled(&self.catalog)),
+            (Some(mark), Ok(())) => mark.clear(&self.catalog.refilled_spans()),
             (Some(mark), Err(_)) => mark.keep_unsaved(),
             (None, _) => {}
         }
@@ -473,7 +406,7 @@ pub fn check(config: &Config) -> Result<(), Vec<StartError>> {
         let acceptor = files.map_or(Ok(None), |files| tls::acceptor(&files).map(Some));
         errors.extend(acceptor.err().map(StartError::from));
     }
-    // The user who runs this need not be the daemon's, so permissions are left to `doctor`.
+    // The user who runs this need not be the daemon's: permissions are left to the commands.
     for (setting, dir) in [
         (folder::STATE, &config.state.dir),
         (folder::HISTORY, &config.history.dir),
@@ -485,6 +418,12 @@ pub fn check(config: &Config) -> Result<(), Vec<StartError>> {
     }
     errors.extend(no_history(config).err());
     errors.extend(push::check(config).err().map(StartError::Push));
+    #[cfg(feature = "sql")]
+    errors.extend(
+        crate::clickhouse::check(&config.clickhouse)
+            .err()
+            .map(StartError::ClickHouse),
+    );
     if errors.is_empty() {
         Ok(())
     } else {
@@ -496,17 +435,6 @@ pub fn check(config: &Config) -> Result<(), Vec<StartError>> {
 fn kept_in(config: &Config) -> Option<&Path> {
     let dirs = [&config.state.dir, &config.history.dir];
     dirs.into_iter().flatten().next().map(PathBuf::as_path)
-}
-
-/// The spans of lost data that history replaces.
-fn refilled(catalog: &Catalog) -> Vec<Lost> {
-    #[cfg(feature = "sql")]
-    return catalog.refilled_spans();
-    #[cfg(not(feature = "sql"))]
-    {
-        let _ = catalog;
-        Vec::new()
-    }
 }
 
 /// Fails if the configuration asks for history and this build has none.

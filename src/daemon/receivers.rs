@@ -116,8 +116,8 @@ impl Receivers {
             let texts = (limits, hasher.clone());
             let lane = receiver.lane();
             match &rules {
-                None => source.begin(lane, texts, AsSent),
-                Some(rules) => source.begin(lane, texts, rules()),
+                None => source.begin(lane, texts, Box::new(AsSent)),
+                Some(rules) => source.begin(lane, texts, Box::new(rules())),
             }
             let index = receivers.threads.len();
             let source = Arc::clone(source);

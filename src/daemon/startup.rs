@@ -18,31 +18,22 @@ use super::receivers;
 use super::squid::OpenSource;
 use crate::alert::Alerts;
 use crate::alert::intake::Intake;
-#[cfg(feature = "sql")]
-use crate::clickhouse::{Fleet, ShipFrom, Sink};
 use crate::clock::{Clock, ContinuedClock};
 use crate::config::Config;
 use crate::config::data_folder::is_temporary;
-#[cfg(feature = "sql")]
-use crate::config::{KeptRequests, ShippedRows};
 use crate::daemon::memory_plan::MemoryPlan;
 use crate::delta::{Reader, RowReader, Second};
-#[cfg(feature = "sql")]
-use crate::history::{History, Parts, Requests, Retention, Shipped, Store, Writer};
 use crate::input::record::Hasher;
 use crate::input::squid::Source;
 use crate::input::udp::kernel;
 use crate::input::udp::socket::ReceiveSocket;
 use crate::merger::Live;
-#[cfg(feature = "sql")]
-use crate::merger::SharedLive;
 use crate::metrics::Metrics;
 use crate::metrics::otlp::Push;
 use crate::pool::Pool;
 use crate::pool::activities::Activities;
-#[cfg(feature = "sql")]
-use crate::query::catalog::refill::Refill;
 use crate::query::definitions::Definitions;
+use crate::release::{self, Releases};
 use crate::report::definition::{Defaults, Definition};
 use crate::report::{Choice, DefinedBy, NotRestored, Reports, Ticks};
 use crate::series::{self, Series};
@@ -50,8 +41,6 @@ use crate::state::annotations::Annotations;
 use crate::state::end::LastEnd;
 use crate::state::folder::{HISTORY, STATE};
 use crate::state::snapshot::{self, Restored};
-#[cfg(feature = "sql")]
-use crate::state::snapshot_writer::AwaitKept;
 use crate::state::snapshot_writer::{self, RestoredSnapshot, SnapshotFile, Snapshots};
 use crate::state::{self, State, StateError};
 use crate::telemetry::Counters;
@@ -229,7 +218,7 @@ impl Past {
         live: &mut Live,
         clock: &dyn Clock,
         history: Option<TakeRows>,
-        alerts: &Alerts,
+        (alerts, releases): (&Alerts, &Releases),
     ) -> Result<(Option<Series>, Metrics, Reader, TakeSecond), StartError> {
         let memory = config.series.memory;
         let of_history = history.as_ref().map_or(0, |_| config.history.memory / 16);
@@ -238,7 +227,7 @@ impl Past {
             scraped: self.scraped,
             kept: history.as_ref().map(|_| self.kept),
             pushed: self.pushed,
-            alerted: alerts.reports(),
+            alerted: [alerts.reports(), vec![release::REPORT.to_owned()]].concat(),
             reports_max: series::REPORTS_MAX,
             bytes_max: Series::stream_bytes(memory) + of_history,
         };
@@ -266,6 +255,10 @@ impl Past {
         let mut intake = Intake::new(alerts.clone());
         takers.push(Box::new(move |second, missed, read| {
             intake.take_rows(second, missed, read);
+        }));
+        let mut releases = release::Intake(releases.clone());
+        takers.push(Box::new(move |second, _, read| {
+            releases.take_rows(second, read);
         }));
         let take = move |second: &Second, missed| take_all(second, missed, &mut takers, &mut []);
         Ok((series, metrics, reader, Box::new(take)))
@@ -318,127 +311,8 @@ pub(super) fn open_annotations(
     }))
 }
 
-/// History: absent, or the stored data, its writer and its shipper.
-#[cfg(feature = "sql")]
-#[derive(Default)]
-pub(super) struct OpenHistory {
-    pub(super) history: Option<History>,
-    pub(super) writer: Option<Writer>,
-    pub(super) sink: Option<Sink>,
-    pub(super) fleet: Option<Fleet>,
-}
-
-/// Opens `history.dir`, if configured; if that fails the writer tries again.
-#[cfg(feature = "sql")]
-pub(super) fn open_history(
-    config: &Config,
-    clock: &Arc<dyn Clock>,
-    squids: &[Arc<Source>],
-) -> Result<OpenHistory, StartError> {
-    let settings = &config.history;
-    let Some(dir) = settings.dir.clone() else {
-        return Ok(OpenHistory::default());
-    };
-    let followed: Vec<_> = squids
-        .iter()
-        .filter(|it| it.is_followed())
-        .cloned()
-        .collect();
-    // Not a folder: the configuration is wrong.
-    if let Err(error @ StateError::NotAFolder { .. }) = crate::state::folder::find(HISTORY, &dir) {
-        return Err(error.into());
-    }
-    let retention = Retention {
-        secs: [
-            settings.retention_minute,
-            settings.retention_hour,
-            settings.retention_day,
-        ]
-        .map(|kept| kept.as_secs()),
-        size_max: settings.size_max as u64,
-        free_min: settings.free_min as u64,
-    };
-    let has_url = !config.clickhouse.url.is_empty();
-    let sink = has_url.then(|| Sink::new(&config.clickhouse, Arc::clone(clock)));
-    let sink = sink.transpose().map_err(StartError::ClickHouse)?;
-    let fleet = has_url.then(|| Fleet::of(&config.clickhouse));
-    let fleet = fleet.transpose().map_err(StartError::ClickHouse)?;
-    let has = |what| config.clickhouse.what.contains(&what);
-    let shipped = Shipped {
-        rollups: has(ShippedRows::Rollups),
-        requests: has(ShippedRows::Requests),
-    };
-    let of_requests = match settings.requests {
-        KeptRequests::None => 0,
-        KeptRequests::Tail | KeptRequests::All => settings.memory / Requests::SHARE,
-    };
-    let memory = settings.memory - of_requests;
-    let parts = Parts::default();
-    let history = History::new(Arc::clone(&parts), memory, Arc::clone(clock));
-    history.keep_log(config.log_memory());
-    let begin_shipping = sink.as_ref().map(Sink::begin);
-    let open = move || {
-        let mut store = Store::open(&dir, retention)?;
-        let shipping = match &begin_shipping {
-            None => store.keep_unshipped(shipped).map(|()| None)?,
-            Some(begin) => Some((begin, store.ship(shipped)?)),
-        };
-        store.share(Arc::clone(&parts));
-        for source in &followed {
-            let known = store.files().get(&source.config.from.to_string());
-            source.begin(known.cloned());
-        }
-        if let Some((begin, shipping)) = shipping {
-            begin(ShipFrom {
-                shipping,
-                parts: Arc::clone(&parts),
-                store: store.id().to_owned(),
-            });
-        }
-        debug!(dir = %dir.display(), run = store.run(), "Keeping the past of reports.");
-        Ok(store)
-    };
-    let (writer, period) = (history.clone(), settings.flush_period);
-    let writer = Writer::new(writer, Box::new(open), Arc::clone(clock), period);
-    Ok(OpenHistory {
-        history: Some(history),
-        writer: Some(writer),
-        sink,
-        fleet,
-    })
-}
-
-/// Makes a snapshot wait until its requests from followed files are in history.
-#[cfg(feature = "sql")]
-pub(super) fn await_kept(config: &Config, history: Option<&History>) -> Option<AwaitKept> {
-    let history = history.filter(|_| config.follows_files())?.clone();
-    Some(Box::new(move |next_id, stop| {
-        history.await_flushed(next_id, stop);
-    }))
-}
-
-/// Reads data that the previous process lost from history, if it was killed.
-#[cfg(feature = "sql")]
-pub(super) fn refill(
-    last_end: Option<&LastEnd>,
-    clock: &dyn Clock,
-    history: Option<(&History, &mut Writer)>,
-    live: &SharedLive,
-    snapshots: Option<&Snapshots>,
-) -> Option<Refill> {
-    let (history, writer) = history.filter(|(history, _)| history.why_off().is_none())?;
-    let last_end = last_end?;
-    if !last_end.clean {
-        writer.write_restored();
-    }
-    let spans = last_end.lacking(restored_secs(snapshots), clock.unix_ms() / 1000);
-    let live = live.read();
-    let reports = live.reports.iter().map(|entry| &*entry.definition);
-    Refill::read(history, reports, live.reports.error_status(), &spans)
-}
-
 /// When the restored snapshot was finished.
-fn restored_secs(snapshots: Option<&Snapshots>) -> Option<u64> {
+pub(super) fn restored_secs(snapshots: Option<&Snapshots>) -> Option<u64> {
     let restored = snapshots.and_then(|snapshots| snapshots.status().restored);
     restored.map(|restored| restored.time as u64)
 }

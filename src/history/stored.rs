@@ -6,6 +6,7 @@
 //! | the keys | UTF8; INT64 for the status | under their column names; `key_` before one that is taken |
 //! | `other` | BOOLEAN | whether the row stands for keys that found no row of their own |
 //! | `req_count`, `timer_count` or `hit_count`, `error_count` | INT64 | |
+//! | `unmeasured_count` | INT64 | requests (hits of timers) without CPU times and memory |
 //! | `req_time_total_us`, `ru_utime_total_us`, `ru_stime_total_us` | INT64 | microseconds, exact; `timer_value_total_us` of timers |
 //! | `traffic_total`, `memory_footprint_total` | INT64 | bytes |
 //! | `req_time_min_us`, `req_time_max_us`, `memory_peak_max` | INT64 | where they are kept |
@@ -95,9 +96,6 @@ pub(super) enum Content {
     Packed,
 }
 
-/// Number of leading measures that timers have too.
-const OF_TIMERS: usize = 5;
-
 /// The columns of a dataset, by name.
 pub(super) type Columns = Vec<(String, Content)>;
 
@@ -130,12 +128,15 @@ pub(super) fn columns(dataset: &Dataset) -> Columns {
     };
     let is_of_requests = dataset.level != Level::Timer;
     let mut measures = Measure::ALL.to_vec();
-    let of_requests = measures.split_off(OF_TIMERS);
-    if is_of_requests {
-        measures.extend(of_requests);
+    let place = |it: &Measure| match it {
         // Files list errors before sizes.
-        measures[OF_TIMERS..].sort_by_key(|it| *it != Measure::Errors);
-    }
+        Measure::Errors => 1,
+        Measure::Traffic | Measure::Memory => 2,
+        Measure::Unmeasured => 3,
+        _ => 0,
+    };
+    measures.sort_by_key(place);
+    measures.retain(|it| is_of_requests || !matches!(place(it), 1 | 2));
     let mut behind = vec![("other".to_owned(), Content::Other)];
     behind.extend(measures.iter().map(|measure| match measure {
         Measure::Hits => sum(hits, *measure),

@@ -137,13 +137,8 @@ fn header(head: &Parts, name: HeaderName) -> &str {
 fn form(head: &Parts) -> Option<Form> {
     let given = header(head, CONTENT_TYPE).split(';').next();
     let given = given.unwrap_or_default().trim();
-    if given.eq_ignore_ascii_case(PROTOBUF) {
-        Some(Form::Protobuf)
-    } else if given.eq_ignore_ascii_case(JSON) {
-        Some(Form::Json)
-    } else {
-        None
-    }
+    let mut forms = [(PROTOBUF, Form::Protobuf), (JSON, Form::Json)].into_iter();
+    forms.find_map(|(name, form)| given.eq_ignore_ascii_case(name).then_some(form))
 }
 
 impl Intake {

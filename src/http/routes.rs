@@ -12,11 +12,9 @@ use axum::response::IntoResponse as _;
 use axum::routing::{delete, get, post};
 use tokio::sync::watch;
 
-#[cfg(feature = "sql")]
-use super::api::sql;
 use super::api::{
-    alerts, annotations, changes, health, heatmap, imports, metrics, openapi, reports, requests,
-    series, sources, stream, test_packet,
+    alerts, annotations, changes, health, heatmap, imports, metrics, openapi, releases, reports,
+    requests, series, sources, sql, stream, test_packet,
 };
 use super::app::{App, Endpoint};
 use super::auth::{ANNOTATIONS, REPLAY, SILENCES};
@@ -28,10 +26,7 @@ use super::settings::{Answers, HttpSettings};
 
 /// The endpoints for programs.
 pub(super) fn endpoints() -> Vec<Endpoint> {
-    #[cfg(feature = "sql")]
     let sql = get(sql::query).post(sql::run);
-    #[cfg(not(feature = "sql"))]
-    let sql = get(no_sql).post(no_sql);
     let report = get(reports::read).delete(reports::drop_one);
     vec![
         ("/", page::overview()),
@@ -55,6 +50,7 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
         (SILENCES, get(alerts::silences).post(alerts::silence)),
         ("/api/v1/silences/{id}", delete(alerts::end_silence)),
         ("/api/v1/changes", get(changes::read)),
+        ("/api/v1/releases", get(releases::list)),
         ("/api/v1/sources", get(sources::list)),
         ("/api/v1/requests", get(requests::list)),
         ("/api/v1/requests/{id}", get(requests::read)),
@@ -98,12 +94,4 @@ async fn nothing_here(uri: Uri, headers: HeaderMap) -> Response<Body> {
     }
     let detail = "GET /api/v1/openapi.json lists what there is";
     Problem::not_found(format!("there is nothing at {path:?}; {detail}")).into_response()
-}
-
-/// `/api/v1/sql` in a daemon without SQL.
-#[cfg(not(feature = "sql"))]
-async fn no_sql() -> Problem {
-    let how = "/api/v1/reports/{name} sorts and filters";
-    let why = format!("this program was built without SQL (feature `sql`); {how}");
-    Problem::new(axum::http::StatusCode::NOT_IMPLEMENTED, why)
 }

@@ -10,7 +10,6 @@ use crate::metrics::Metrics;
 use crate::query::catalog::Catalog;
 use crate::report::Watchlist;
 use crate::series::Series;
-#[cfg(feature = "sql")]
 use crate::sql::Engine;
 
 /// Longest head of a request without its first line, in bytes.
@@ -22,7 +21,6 @@ pub struct Answers {
     /// The read model.
     pub source: Arc<Catalog>,
     /// Runs statements; `None` disables SQL.
-    #[cfg(feature = "sql")]
     pub sql: Option<Engine>,
 }
 
@@ -30,11 +28,7 @@ impl Answers {
     /// Answers from the read model alone.
     #[must_use]
     pub fn new(source: Arc<Catalog>) -> Self {
-        Self {
-            source,
-            #[cfg(feature = "sql")]
-            sql: None,
-        }
+        Self { source, sql: None }
     }
 }
 

@@ -12,23 +12,17 @@
 //! Weeks begin on Monday.
 
 use std::ops::Range;
-#[cfg(feature = "sql")]
 use std::str::FromStr as _;
 
 use chrono::{
     DateTime, Datelike as _, Days, MappedLocalTime, Months, NaiveDate, NaiveDateTime, NaiveTime,
     TimeDelta, TimeZone as _, Timelike as _,
 };
-#[cfg(feature = "sql")]
 use chrono_tz::Tz;
 
 use super::error::Problem;
 use super::params::{Params, Rounding, moment};
 use crate::query::question::Spans;
-
-/// A build without time zones has just one.
-#[cfg(not(feature = "sql"))]
-type Tz = chrono::Utc;
 
 /// The accepted times, for messages.
 const MOMENTS: &str = "unix seconds such as 1700000000, RFC 3339 such as 2023-11-14T22:13:20Z, a date such as 2023-11-14 or \
@@ -190,9 +184,6 @@ fn refused(name: &str, text: &str, accepted: &str) -> Problem {
 }
 
 fn zone(name: &str) -> Option<Tz> {
-    #[cfg(not(feature = "sql"))]
-    return (name == "UTC").then_some(chrono::Utc);
-    #[cfg(feature = "sql")]
     Tz::from_str(name).ok()
 }
 
@@ -402,7 +393,6 @@ fn resolved(shown: NaiveDateTime, tz: Tz) -> Option<i64> {
 }
 
 #[cfg(test)]
-#[cfg(feature = "sql")]
 mod tests {
     use super::*;
 

@@ -27,7 +27,8 @@ columns! {
     request_time: f32,
     /// Seconds, user CPU.
     ru_utime: f32,
-    /// Seconds, system CPU.
+    /// Seconds, system CPU; negative: CPU times and memory [are not
+    /// known](crate::input::record::is_unmeasured).
     ru_stime: f32,
     /// Low 32 bits of the id of its first timer.
     first_timer: u32,

@@ -9,7 +9,73 @@ use serde::{Deserialize, Serialize, Serializer};
 use super::Pool;
 use super::requests::RequestRow;
 use super::strings::NONE;
-use crate::input::record::micros;
+use crate::input::record::{is_unmeasured, micros};
+
+/// CPU times of a request or timer; pieces of history have two numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "[u64; 2]", into = "[u64; 2]")]
+pub enum Rusage {
+    /// User and system time, microseconds.
+    Times([u64; 2]),
+    /// Not known: it came as a span, which began so many microseconds after its request. A
+    /// request's memory is not known either.
+    Span(u64),
+}
+
+/// In the second number: it came as a span. Times are below 2^51.
+const IS_SPAN: u64 = 1 << 63;
+
+impl From<[u64; 2]> for Rusage {
+    fn from([user_us, system_us]: [u64; 2]) -> Self {
+        match system_us & IS_SPAN {
+            0 => Self::Times([user_us, system_us]),
+            _ => Self::Span(user_us),
+        }
+    }
+}
+
+impl From<Rusage> for [u64; 2] {
+    fn from(of: Rusage) -> Self {
+        match of {
+            Rusage::Times(times) => times,
+            Rusage::Span(start_us) => [start_us, IS_SPAN],
+        }
+    }
+}
+
+impl Rusage {
+    fn of(ru_utime: f32, ru_stime: f32) -> Self {
+        match is_unmeasured(ru_stime) {
+            true => Self::Span(micros(-ru_stime)),
+            false => Self::Times([micros(ru_utime), micros(ru_stime)]),
+        }
+    }
+
+    /// User and system time, microseconds; `None` if they are not known.
+    #[must_use]
+    pub const fn times_us(self) -> Option<[u64; 2]> {
+        match self {
+            Self::Times(times) => Some(times),
+            Self::Span(_) => None,
+        }
+    }
+
+    /// Both together; `None` if they are not known.
+    #[must_use]
+    pub fn cpu_us(self) -> Option<u64> {
+        self.times_us()
+            .map(|[user_us, system_us]| user_us + system_us)
+    }
+
+    /// The start of a span after that of its request, microseconds.
+    #[must_use]
+    pub const fn start_us(self) -> Option<u64> {
+        match self {
+            Self::Times(_) => None,
+            Self::Span(start_us) => Some(start_us),
+        }
+    }
+}
 
 /// A request; `T` is its tags.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -32,12 +98,10 @@ pub struct Request<'a, T> {
     pub script_name: &'a str,
     /// Bytes.
     pub document_size: u32,
-    /// Bytes.
+    /// Bytes; 0 if it [came as a span](Rusage::Span), as in `memory_footprint`.
     pub memory_peak: u32,
-    /// User CPU, microseconds.
-    pub ru_utime_us: u64,
-    /// System CPU, microseconds.
-    pub ru_stime_us: u64,
+    /// CPU times.
+    pub rusage: Rusage,
     /// Number of its timers.
     pub timers: u16,
     /// Status as sent.
@@ -59,10 +123,8 @@ pub struct Timer<T> {
     pub hit_count: u32,
     /// Total of all hits, in microseconds.
     pub value_us: u64,
-    /// User CPU, microseconds.
-    pub ru_utime_us: u64,
-    /// System CPU, microseconds.
-    pub ru_stime_us: u64,
+    /// CPU times, or start.
+    pub rusage: Rusage,
     /// Its tags, by name and value, in packet order; a name may occur more than once.
     pub tags: T,
 }
@@ -74,8 +136,7 @@ impl<T> Timer<T> {
             id: self.id,
             hit_count: self.hit_count,
             value_us: self.value_us,
-            ru_utime_us: self.ru_utime_us,
-            ru_stime_us: self.ru_stime_us,
+            rusage: self.rusage,
             tags: of(self.tags),
         }
     }
@@ -95,6 +156,13 @@ impl<'a> PoolTags<'a> {
         let text = |string| self.pool.strings.text(string);
         let pairs = self.pool.tag_sets.pairs(self.set);
         pairs.map(move |(name, value)| (text(name), text(value)))
+    }
+
+    /// The first value with this name.
+    #[must_use]
+    pub fn get(self, name: &str) -> Option<&'a str> {
+        let mut pairs = self.pairs();
+        pairs.find_map(|(it, value)| (it == name).then_some(value))
     }
 
     /// The same as owned texts.
@@ -148,8 +216,7 @@ impl Pool {
             script_name: text(origin.script_name),
             document_size: row.document_size,
             memory_peak: row.memory_peak,
-            ru_utime_us: micros(row.ru_utime),
-            ru_stime_us: micros(row.ru_stime),
+            rusage: Rusage::of(row.ru_utime, row.ru_stime),
             timers: row.timers,
             status: origin.status,
             memory_footprint: row.memory_footprint,
@@ -164,9 +231,27 @@ impl Pool {
             id,
             hit_count: row.hit_count,
             value_us: micros(row.value),
-            ru_utime_us: micros(row.ru_utime),
-            ru_stime_us: micros(row.ru_stime),
+            rusage: Rusage::of(row.ru_utime, row.ru_stime),
             tags: self.tags(row.tags),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_of_history_have_two_numbers_for_times_and_for_starts() {
+        let bytes = |of: &Rusage| postcard::to_allocvec(of).unwrap();
+        let times = Rusage::of(0.25, 0.5);
+        assert_eq!(times, Rusage::Times([250_000, 500_000]));
+        let numbers = postcard::to_allocvec(&(250_000_u64, 500_000_u64)).unwrap();
+        assert_eq!(bytes(&times), numbers, "as before there were spans");
+        for of in [times, Rusage::of(0.0, -0.75), Rusage::of(0.0, -0.0)] {
+            assert_eq!(postcard::from_bytes::<Rusage>(&bytes(&of)), Ok(of));
+        }
+        assert_eq!(Rusage::of(0.0, -0.75).start_us(), Some(750_000));
+        assert_eq!((times.start_us(), times.cpu_us()), (None, Some(750_000)));
     }
 }

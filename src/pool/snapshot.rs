@@ -242,7 +242,7 @@ impl Pool {
             let first_timer = next_timer;
             timers_left = rest;
             next_timer += own.len() as u64;
-            check_seconds([row.request_time, row.ru_utime, row.ru_stime])?;
+            check_seconds([row.request_time, row.ru_utime, row.ru_stime.abs()])?;
             let merged_ms = row.merged_at(chunk.now_ms);
             let tick = tick_of(merged_ms);
             let follows = self.ticks.back().is_none_or(|&(last, _)| tick >= last);
@@ -258,7 +258,7 @@ impl Pool {
             }
             timers.clear();
             for timer in own {
-                check_seconds([timer.value, timer.ru_utime, timer.ru_stime])?;
+                check_seconds([timer.value, timer.ru_utime, timer.ru_stime.abs()])?;
                 let tags = numbers.tag_set(timer.tags, self)?;
                 timers.push(TimerRow { tags, ..*timer });
             }

@@ -28,6 +28,8 @@ pub struct Measure {
     pub unit: Unit,
     /// Columns of the native form that are added up; a report of timers has only some of them.
     columns: &'static [&'static str],
+    /// Calls without it, which do not count.
+    but: Option<&'static str>,
 }
 
 /// The measures whose change can be attributed; the first is the default.
@@ -39,14 +41,15 @@ pub const MEASURES: [Measure; 5] = [
         &["req_time_total", "timer_value"],
     ),
     Measure::new("errors", "errors", Unit::Count, &["error_count"]),
-    Measure::new("memory", "memory", Unit::Bytes, &["memory_footprint_total"]),
+    Measure::new("memory", "memory", Unit::Bytes, &["memory_footprint_total"]).where_measured(),
     Measure::new("traffic", "traffic", Unit::Bytes, &["traffic_total"]),
     Measure::new(
         "cpu",
         "CPU time",
         Unit::Seconds,
         &["ru_utime_total", "ru_stime_total"],
-    ),
+    )
+    .where_measured(),
 ];
 
 impl Measure {
@@ -61,6 +64,15 @@ impl Measure {
             title,
             unit,
             columns,
+            but: None,
+        }
+    }
+
+    /// A measure that calls that came as spans do not have.
+    const fn where_measured(self) -> Self {
+        Self {
+            but: Some("unmeasured_count"),
+            ..self
         }
     }
 }
@@ -225,6 +237,7 @@ fn read(
         );
         return Err(QueryError::bad_value("measure", why));
     };
+    let but = measure.but.as_ref().and_then(column);
     for row in 0..table.len() {
         let key = answer.key_columns.iter().map(|column| {
             let value = table.value(row, *column);
@@ -239,11 +252,8 @@ fn read(
             .iter()
             .map(|column| scaled(&table.value(row, *column), scale))
             .sum();
-        let calls = match table.value(row, calls) {
-            Value::Int(count) => count as f64 * scale,
-            Value::Float(count) => count * scale,
-            _ => 0.0,
-        };
+        let count = |column| table.value(row, column).number().unwrap_or(0.0);
+        let calls = (count(calls) - but.map_or(0.0, count)) * scale;
         show(key.collect(), Sum { calls, total });
     }
     Ok(())
@@ -291,6 +301,7 @@ mod tests {
                 rows: rows.iter().map(row).collect(),
             }),
             of_span: None,
+            remarks: Vec::new(),
         }
     }
 

@@ -22,14 +22,14 @@ use super::status::Status;
 use super::tables::StatusTable;
 use crate::alert::Alerts;
 use crate::clock::Clock;
-#[cfg(feature = "sql")]
-use crate::history::{History, import::Importer};
+use crate::history::import::Importer;
 use crate::input::udp::senders::{Counts, SenderCounts};
 use crate::merger::{Pulse, SharedLive, answering, writing};
+use crate::release::Releases;
 use crate::report::comment::FixedTable;
 use crate::report::ddl::{self, CreateTable};
 use crate::report::definition::{Columns, Defaults};
-use crate::report::layout::ColumnLayout;
+use crate::report::layout::{Cell, ColumnLayout};
 use crate::report::native::ReportForm;
 use crate::report::{DefinedBy, Entry};
 use crate::state::State;
@@ -40,35 +40,20 @@ use crate::value::Column;
 mod alerts;
 mod attributed;
 pub(crate) mod changes;
-#[cfg(feature = "sql")]
-mod compared;
-#[cfg(feature = "sql")]
-mod fleet;
-#[cfg(feature = "sql")]
-mod imports;
 mod many_calls;
-#[cfg(not(feature = "sql"))]
-mod no_past;
-#[cfg(feature = "sql")]
-mod past;
-#[cfg(feature = "sql")]
-mod past_requests;
-#[cfg(feature = "sql")]
-mod past_table;
-#[cfg(feature = "sql")]
-mod past_timers;
+#[cfg_attr(not(feature = "sql"), path = "catalog/no_past.rs")]
+pub(crate) mod past;
 mod ranking;
 mod readings;
 mod reconfigure;
-#[cfg(feature = "sql")]
-pub(crate) mod refill;
-#[cfg(feature = "sql")]
-mod replay;
+mod releases;
 mod report_table;
 mod selected;
 mod status_tables;
+mod troubles;
 
 use changes::CHANGES;
+use past::refill::Refill;
 use readings::Readings;
 
 pub use ranking::RANKED_ROWS_MAX;
@@ -104,13 +89,14 @@ pub struct Catalog {
     readings: Mutex<Readings>,
     /// Rankings recently shown on pages.
     rankings: Mutex<Vec<ranking::Ranked>>,
+    /// The size of table `many_calls`.
+    many_calls: Mutex<many_calls::Counted>,
     annotations: Annotations,
     alerts: Alerts,
+    releases: Releases,
     /// Imports logs into history.
-    #[cfg(feature = "sql")]
     importer: Option<Importer>,
-    #[cfg(feature = "sql")]
-    refill: RwLock<Option<Arc<refill::Refill>>>,
+    refill: RwLock<Option<Arc<Refill>>>,
 }
 
 impl Catalog {
@@ -124,6 +110,7 @@ impl Catalog {
         status: Status,
         pulse: Arc<Pulse>,
     ) -> Self {
+        let _from_now_on = status.lost_lately(clock.mono_ms());
         Self {
             raw: keeps_raw.then(|| RawReader::new(Arc::clone(&live), &defaults)),
             live,
@@ -138,17 +125,16 @@ impl Catalog {
             made_ms: RwLock::new(HashMap::new()),
             readings: Mutex::default(),
             rankings: Mutex::new(Vec::new()),
+            many_calls: Mutex::default(),
             annotations: Annotations::default(),
             alerts: Alerts::none(),
-            #[cfg(feature = "sql")]
+            releases: Releases::default(),
             importer: None,
-            #[cfg(feature = "sql")]
             refill: RwLock::default(),
         }
     }
 
     /// Adds an importer of logs.
-    #[cfg(feature = "sql")]
     #[must_use]
     pub fn importing(self, importer: Option<Importer>) -> Self {
         Self { importer, ..self }
@@ -159,6 +145,13 @@ impl Catalog {
     pub fn alerting(self, alerts: &Alerts) -> Self {
         let alerts = alerts.clone();
         Self { alerts, ..self }
+    }
+
+    /// Adds releases.
+    #[must_use]
+    pub fn following(self, releases: &Releases) -> Self {
+        let releases = releases.clone();
+        Self { releases, ..self }
     }
 
     /// Adds the tables on the daemon, annotations, and a place to save changes.
@@ -303,6 +296,11 @@ impl Catalog {
     /// The wall clock, milliseconds since 1970.
     pub fn unix_ms(&self) -> u64 {
         self.clock.unix_ms()
+    }
+
+    /// The releases.
+    pub fn releases(&self) -> &Releases {
+        &self.releases
     }
 
     /// The annotations.
@@ -496,10 +494,7 @@ impl Catalog {
         }
         self.readings.lock().clear();
         self.rankings.lock().clear();
-        #[cfg(feature = "sql")]
-        {
-            *self.refill.write() = None;
-        }
+        *self.refill.write() = None;
         Ok(())
     }
 
@@ -507,31 +502,7 @@ impl Catalog {
     /// process was killed, and its counts since the last snapshot were lost.
     #[must_use]
     pub fn refilled(&self) -> Option<std::ops::Range<u64>> {
-        #[cfg(feature = "sql")]
-        return Some(self.refill()?.filled());
-        #[cfg(not(feature = "sql"))]
-        None
-    }
-
-    /// The reasons why the daemon is not ready: sockets not bound, merger dead or behind. Empty if
-    /// ready.
-    pub fn unready(&self) -> Vec<String> {
-        let silent_ms = self.clock.mono_ms().saturating_sub(self.pulse.last_ms());
-        let silent = format!("the merger has not run for {} s", silent_ms / 1000);
-        let silent = (!self.merger_runs()).then_some(silent);
-        silent.into_iter().chain(self.status.behind()).collect()
-    }
-
-    /// Parts that do not work although the daemon is ready, each with its reason.
-    pub fn out_of_order(&self) -> Vec<String> {
-        let snapshots = self.status.snapshots.as_ref();
-        let failing = snapshots.and_then(|snapshots| snapshots.why_failing());
-        let failing = failing.map(|why| format!("no snapshot can be written: {why}"));
-        #[cfg(feature = "sql")]
-        let history = self.status.history.as_ref().and_then(History::why_failing);
-        #[cfg(not(feature = "sql"))]
-        let history: Option<String> = None;
-        history.into_iter().chain(failing).collect()
+        Some(self.refill()?.filled())
     }
 }
 
@@ -546,9 +517,11 @@ fn columns(layout: &ColumnLayout) -> Vec<Column> {
 
 /// The columns by which rows can be selected: keys, and `index_value`.
 fn key_columns(layout: &ColumnLayout) -> impl Iterator<Item = usize> + '_ {
-    use crate::report::layout::Cell;
-    let is_key =
-        |cell: &Cell| matches!(cell, Cell::Key(_) | Cell::KeyText(_) | Cell::IndexValue(_));
     let columns = layout.columns().iter().enumerate();
     columns.filter_map(move |(at, column)| is_key(&column.cell).then_some(at))
+}
+
+/// Whether a column has a key of its rows.
+const fn is_key(cell: &Cell) -> bool {
+    matches!(cell, Cell::Key(_) | Cell::KeyText(_) | Cell::IndexValue(_))
 }

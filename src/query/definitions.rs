@@ -12,6 +12,7 @@ use thiserror::Error;
 
 use super::tables::{FormTarget, StatusTable, read_form};
 use crate::config::Entry;
+use crate::release;
 use crate::report::comment::FixedTable;
 use crate::report::ddl;
 use crate::report::definition::{Defaults, Definition};
@@ -129,6 +130,18 @@ impl Definitions {
                 self.tables.push(StatusTable::of(table));
             }
         }
+    }
+
+    /// Adds the report that releases are counted from, by this request tag. Returns false if an
+    /// existing report has its name.
+    #[must_use]
+    pub fn add_releases(&mut self, tag: &str, defaults: &Defaults) -> bool {
+        let definition = release::definition(tag, defaults);
+        let definition = definition.filter(|it| self.defined(&it.name).is_none());
+        let is_added = definition.is_some();
+        let definition = definition.map(|it| (it, DefinedBy::BuiltIn));
+        self.reports.extend(definition);
+        is_added
     }
 
     /// Adds the tables of samples and the ready-made reports over them. An existing report with

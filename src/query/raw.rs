@@ -98,30 +98,30 @@ impl Matches {
 
 /// The slowest of the items seen, slowest first; among equals the first seen.
 #[derive(Debug)]
-pub(super) struct Slowest<K, T> {
+pub(crate) struct Slowest<K, T> {
     max: usize,
     kept: Vec<(K, T)>,
 }
 
 impl<K: Ord, T> Slowest<K, T> {
-    pub(super) fn new(max: usize) -> Self {
+    pub(crate) fn new(max: usize) -> Self {
         let kept = Vec::with_capacity(max.min(1024));
         Self { max, kept }
     }
 
     /// Whether an item with this time belongs to them.
-    pub(super) fn takes(&self, time: &K) -> bool {
+    pub(crate) fn takes(&self, time: &K) -> bool {
         let last = self.kept.last();
         self.kept.len() < self.max || last.is_some_and(|(last, _)| last < time)
     }
 
-    pub(super) fn put(&mut self, time: K, slow: T) {
+    pub(crate) fn put(&mut self, time: K, slow: T) {
         self.kept.truncate(self.max - 1);
         let at = self.kept.partition_point(|(other, _)| *other >= time);
         self.kept.insert(at, (time, slow));
     }
 
-    pub(super) fn finish(self) -> Vec<T> {
+    pub(crate) fn finish(self) -> Vec<T> {
         self.kept.into_iter().map(|(_, slow)| slow).collect()
     }
 }
@@ -253,6 +253,9 @@ fn show(pool: &Pool, id: u64, row: &RequestRow) -> Shown {
     let request = pool.resolve((0, id), row);
     let int = |value: u64| Value::Int(value.cast_signed());
     let kib = |bytes: u32| Value::Float(f64::from(bytes) / 1024.0);
+    let times = request.rusage.times_us();
+    let [user, system] = times.map_or([Value::Null, Value::Null], |it| it.map(Value::Micros));
+    let memory = |bytes| times.map_or(Value::Null, |_| kib(bytes));
     let text = |text: &str| Value::Text(text.to_owned().into());
     vec![
         int(id),
@@ -261,13 +264,13 @@ fn show(pool: &Pool, id: u64, row: &RequestRow) -> Shown {
         text(request.server_name),
         text(request.script_name),
         kib(request.document_size),
-        kib(request.memory_peak),
+        memory(request.memory_peak),
         Value::Micros(request.time_us),
-        Value::Micros(request.ru_utime_us),
-        Value::Micros(request.ru_stime_us),
+        user,
+        system,
         int(request.timers.into()),
         int(request.status.into()),
-        kib(request.memory_footprint),
+        memory(request.memory_footprint),
         request.schema.map_or(Value::Null, text),
         int(request.tags.pairs().len() as u64),
         Value::Text(tags_text(request.tags.pairs()).into()),

@@ -79,9 +79,18 @@ pub struct ReportAnswer {
     pub table: Box<dyn Table>,
     /// Present for a span.
     pub of_span: Option<OfSpan>,
+    /// What a live answer rests on, where that is less than everything; for people.
+    pub remarks: Vec<String>,
 }
 
 impl ReportAnswer {
+    /// What is lacking, for people.
+    #[must_use]
+    pub fn partial(&self) -> &[String] {
+        let of_span = self.of_span.as_ref();
+        of_span.map_or(&self.remarks, |it| &it.partial)
+    }
+
     /// The names of the key columns.
     #[must_use]
     pub fn keys(&self) -> Vec<&str> {
@@ -117,6 +126,18 @@ pub struct RequestSearch {
 }
 
 impl RequestSearch {
+    /// Whether any request of its time could fail to match.
+    #[must_use]
+    pub fn narrows(&self) -> bool {
+        let of_any_time = Self {
+            before_id: None,
+            since: None,
+            until: None,
+            ..self.clone()
+        };
+        of_any_time.has_conditions()
+    }
+
     /// Whether any request could fail to match.
     #[must_use]
     pub fn has_conditions(&self) -> bool {
@@ -189,15 +210,16 @@ pub struct DistributionBucket {
 /// Which part of the raw rows an answer was made from.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Scanned {
-    /// Requests read, whether they matched or not.
+    /// Requests read.
     pub requests: u64,
     /// When the oldest of them was received, in unix seconds; 0 if there was none.
     pub oldest: u32,
     /// Whether these are all there are.
     pub all: bool,
-    /// Whether they are requests kept by history, of which matching ones are read; else those in
-    /// memory.
+    /// Whether they are requests kept by history; else those in memory.
     pub kept: bool,
+    /// Whether only those that match a search are meant; else any.
+    pub narrowed: bool,
     /// Approximate number of requests of which these are a uniform sample; `None` if they are not a
     /// sample.
     pub sample_of: Option<u64>,

@@ -1,17 +1,17 @@
 //! The daemon's status: the columns of Pinba's `status`, then its own numbers, each with kind and
 //! help.
 
+use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde_json::json;
 
 use super::tables::{BUILD, refusals};
 use crate::access::tls::Tls;
-#[cfg(feature = "sql")]
 use crate::clickhouse::{Fleet, ShipStatus};
 use crate::config::RewriteRule;
-#[cfg(feature = "sql")]
 use crate::history::History;
 use crate::input::rewrite::RuleCounters;
 use crate::input::udp::kernel::KernelGauge;
@@ -22,6 +22,11 @@ use crate::ring::TempRing;
 use crate::state::snapshot_writer::Snapshots;
 use crate::telemetry::Counters;
 use crate::telemetry::reading::{Group, Place, Reading, readings};
+
+/// For how long a loss is mentioned, milliseconds.
+const LATELY_MS: u64 = 600_000;
+/// Time between two looks at the losses that are remembered, milliseconds.
+const LOSSES_APART_MS: u64 = 10_000;
 
 /// One listed socket, or Squid log source.
 #[derive(Debug)]
@@ -58,15 +63,15 @@ pub struct Status {
     /// Samples of PHP's functions; `None` without a `[[stat]]`.
     pub profile: Option<Arc<Profile>>,
     /// The past on disk; `None` without `history.dir`.
-    #[cfg(feature = "sql")]
     pub history: Option<History>,
+    /// What had been lost at some moments of the last minutes: monotonic milliseconds and number,
+    /// oldest first.
+    pub losses: Mutex<VecDeque<(u64, u64)>>,
     /// Certificates of the front ends, once these have started.
     pub certificates: Arc<OnceLock<Vec<Arc<Tls>>>>,
     /// Shipping to ClickHouse; `None` without `clickhouse.url`.
-    #[cfg(feature = "sql")]
     pub shipping: Option<ShipStatus>,
     /// Everything shipped there by the fleet.
-    #[cfg(feature = "sql")]
     pub fleet: Option<Fleet>,
 }
 
@@ -86,12 +91,10 @@ impl Status {
             rule_counters: Arc::new(RuleCounters::new(0)),
             snapshots: None,
             profile: None,
-            #[cfg(feature = "sql")]
             history: None,
+            losses: Mutex::default(),
             certificates: Arc::default(),
-            #[cfg(feature = "sql")]
             shipping: None,
-            #[cfg(feature = "sql")]
             fleet: None,
         }
     }
@@ -133,6 +136,7 @@ impl Status {
             Alias invalid_request_data = not_accepted, "";
             Gauge build_string = BUILD, "The daemon's version.";
             Gauge dictionary_size as "words" = strings, "Distinct texts that are kept.";
+            Alias lost = total.lost(), "";
             Alias requests_invalid = total.requests_invalid.total(), "";
             Gauge ring_depth as "temp_pool_requests" = depth, "Requests that wait in the temporary pool.";
         };
@@ -162,9 +166,7 @@ impl Status {
         }
         groups.extend(self.certificate_groups());
         groups.extend(self.snapshots.as_deref().map(snapshot_group));
-        #[cfg(feature = "sql")]
         groups.extend(self.history.as_ref().map(History::status));
-        #[cfg(feature = "sql")]
         groups.extend(self.shipping.as_ref().map(ShipStatus::group));
         groups
     }
@@ -259,6 +261,25 @@ impl Status {
     #[must_use]
     pub fn gathering_period_ms(&self) -> u64 {
         self.gathering_period.load().as_millis() as u64
+    }
+
+    /// What was lost in the last minutes: how much, and in how many milliseconds at most. It looks at
+    /// the counters when it is asked, so the first time it reaches back to the start.
+    pub(super) fn lost_lately(&self, now_ms: u64) -> Option<(u64, u64)> {
+        let lost = self.counters.total().lost();
+        let mut looks = self.losses.lock();
+        if looks
+            .back()
+            .is_none_or(|it| it.0 + LOSSES_APART_MS <= now_ms)
+        {
+            looks.push_back((now_ms, lost));
+        }
+        while looks.get(1).is_some_and(|it| it.0 + LATELY_MS <= now_ms) {
+            looks.pop_front();
+        }
+        let (since_ms, before) = *looks.front()?;
+        let more = lost.saturating_sub(before);
+        (more > 0).then_some((more, now_ms.saturating_sub(since_ms)))
     }
 
     /// Why the daemon is behind, if so: more than half of the temporary pool waits for the merger.

@@ -1,5 +1,5 @@
 //! The tables in which the daemon speaks of itself: `status`, `active_reports`, `v2_stats`,
-//! `v2_active`; with `annotation` and `many_calls`.
+//! `v2_active`; with `annotation`, `many_calls` and `releases`.
 //!
 //! They are read like reports (kind `status`), always exist, and can be created under other names
 //! by their COMMENT (`status`, `active` or `active_reports`, `v2/stats`, `v2/active`), as in Pinba.
@@ -63,13 +63,14 @@ pub const KIND: &str = "status";
 pub const SAMPLES: &str = "sample";
 
 /// The tables under their own names. Raw data is read in other ways.
-pub(super) const TABLES: [FixedTable; 6] = [
+pub(super) const TABLES: [FixedTable; 7] = [
     FixedTable::Status,
     FixedTable::ActiveReports,
     FixedTable::V2Stats,
     FixedTable::V2Active,
     FixedTable::Annotation,
     FixedTable::ManyCalls,
+    FixedTable::Releases,
 ];
 
 /// Numbers of columns: as many as `sample` has.

@@ -70,10 +70,10 @@ pub struct TimerGroup {
     pub hits: u64,
     /// Total of all hits, in microseconds.
     pub value_us: u64,
-    /// User CPU, microseconds.
-    pub ru_utime_us: u64,
-    /// System CPU, microseconds.
-    pub ru_stime_us: u64,
+    /// User and system CPU of those whose CPU is known, microseconds.
+    pub cpu_us: u64,
+    /// Whether that is the case for any.
+    pub is_measured: bool,
     /// Median, 95th and 99th percentile of the time per hit, seconds.
     pub quantiles: [f64; 3],
     /// Longest time per hit, microseconds.
@@ -130,7 +130,7 @@ pub(super) struct Of {
 struct Row {
     group: TimerGroup,
     /// Requests, timers, hits, value, user and system CPU, in units of 1/[`ONE`].
-    sums: [u128; 6],
+    sums: [u128; 5],
     /// The last request counted.
     last: Option<Of>,
     /// Hits by bucket, likewise.
@@ -174,13 +174,10 @@ impl Row {
         }
         let hits = u64::from(timer.hit_count.max(1));
         self.hits = self.hits.saturating_add(hits);
-        let &Timer {
-            value_us,
-            ru_utime_us,
-            ru_stime_us,
-            ..
-        } = timer;
-        let more = [is_first.into(), 1, hits, value_us, ru_utime_us, ru_stime_us];
+        let value_us = timer.value_us;
+        let cpu_us = timer.rusage.cpu_us();
+        self.group.is_measured |= cpu_us.is_some();
+        let more = [is_first.into(), 1, hits, value_us, cpu_us.unwrap_or(0)];
         for (sum, more) in self.sums.iter_mut().zip(more) {
             *sum += u128::from(more) * u128::from(of.parts);
         }
@@ -234,8 +231,7 @@ impl Row {
             group.timers,
             group.hits,
             group.value_us,
-            group.ru_utime_us,
-            group.ru_stime_us,
+            group.cpu_us,
         ] = whole.map(|sum| u64::try_from(sum).unwrap_or(u64::MAX));
         self.group
     }

@@ -411,18 +411,12 @@ impl Aggregate {
         self.version += 1;
     }
 
-    /// Whole seconds between the oldest and the newest data in the window, at least 1 and at most
-    /// the window.
-    pub(super) fn covered_secs(&self, window_ms: u64) -> u64 {
+    /// Whole seconds from the oldest data in the window to `now_ms`, at least 1 and at most the
+    /// window. So rates fall when traffic stops.
+    pub(super) fn covered_secs(&self, window_ms: u64, now_ms: u64) -> u64 {
         let mut closed = self.tick_logs.iter().map(|it| it.head.seen);
-        let first = closed.find_map(|seen| seen).or(self.seen);
-        let last = self
-            .seen
-            .or_else(|| closed.rev().flatten().next())
-            .or(first);
-        let span_ms = first
-            .zip(last)
-            .map_or(0, |((first, _), (_, last))| last.saturating_sub(first));
+        let oldest = closed.find_map(|seen| seen).or(self.seen);
+        let span_ms = oldest.map_or(0, |(first, _)| now_ms.saturating_sub(first));
         (span_ms.min(window_ms) / 1000).max(1)
     }
 

@@ -13,7 +13,7 @@ use super::group_key::RecordIds;
 use super::histogram::BucketLayout;
 use super::reading::Extremes;
 use super::totals::Totals;
-use crate::input::record::micros;
+use crate::input::record::{is_unmeasured, micros};
 use crate::pool::dimensions::Origins;
 use crate::pool::requests::RequestRow;
 use crate::pool::timers::TimerRow;
@@ -85,6 +85,8 @@ pub(super) struct Delta {
     /// The sample in the layout of nearly all aggregates.
     pub(super) log_linear: Sample,
     pub(super) error: bool,
+    /// Whether CPU times and memory are unknown.
+    pub(super) is_unmeasured: bool,
 }
 
 impl Delta {
@@ -99,7 +101,13 @@ impl Delta {
             hits: self.hits.into(),
             requests: is_new.into(),
             errors: (is_new && self.error).into(),
+            unmeasured: self.unmeasured().into(),
         }
+    }
+
+    /// The requests, or hits of timers, in it without CPU times and memory.
+    pub(super) fn unmeasured(&self) -> u32 {
+        if self.is_unmeasured { self.weight } else { 0 }
     }
 
     /// Its extremes.
@@ -153,6 +161,7 @@ impl RecordDeltas {
                 memory_peak: row.memory_peak,
                 log_linear: Sample::new(BucketLayout::LogLinear.bucket(time), 1),
                 error: origins.get(row.origin).status >= error_status,
+                is_unmeasured: is_unmeasured(row.ru_stime),
             }
         };
         self.requests.clear();
@@ -185,6 +194,7 @@ impl RecordDeltas {
                         timer.hit_count,
                     ),
                     error: false,
+                    is_unmeasured: is_unmeasured(timer.ru_stime),
                 }
             };
             self.timers.extend(timers.iter().map(of_timer));

@@ -151,7 +151,6 @@ impl Histogram {
     }
 
     /// Reserves room for this many buckets between these two, if there is none yet.
-    #[cfg(feature = "sql")]
     pub(crate) fn reserve(&mut self, first: u32, last: u32, buckets: usize) {
         if let Self::Narrow(counts) = self
             && counts.entries.is_empty()

@@ -5,7 +5,9 @@
 //! bytes, a busy one little more than a byte per distinct bucket.
 //!
 //! ```text
-//!   | 1: with histogram, 0: without | requests | hits | time | utime | stime | traffic | memory | errors | pair | pair ...
+//!   | flags | requests | hits | time | utime | stime | traffic | memory | errors | unmeasured | pair | pair ...
+//!
+//!   flags:  1 with histogram | 2 with `unmeasured`, which is left out otherwise
 //!
 //!   number: of variable length (`report::varint`)
 //!   pair:   | 8 x steps from the last bucket + count |             count 1 to 7
@@ -16,13 +18,18 @@ use super::counts::{BUCKET_MAX, Histogram};
 use super::totals::Totals;
 use super::varint;
 
+/// Flags: what follows.
+pub(crate) const HISTOGRAM: u8 = 1;
+const UNMEASURED: u8 = 2;
+
 /// Encodes a gain. `pairs`: its histogram, buckets ascending, if known.
 pub(crate) fn encode(
     to: &mut Vec<u8>,
     totals: &Totals,
     pairs: Option<impl Iterator<Item = (u32, u64)>>,
 ) {
-    to.push(u8::from(pairs.is_some()));
+    let unmeasured = if totals.unmeasured > 0 { UNMEASURED } else { 0 };
+    to.push(u8::from(pairs.is_some()) | unmeasured);
     totals.push(to);
     pairs.into_iter().for_each(|pairs| write_pairs(to, pairs));
 }
@@ -50,11 +57,11 @@ impl<'a> EncodedGain<'a> {
     /// The sums, and the histogram that follows; `None` if it was left out.
     #[must_use]
     pub fn read(self) -> (Totals, Option<Pairs<'a>>) {
-        let Some((&with_histogram, mut rest)) = self.0.split_first() else {
+        let Some((&flags, mut rest)) = self.0.split_first() else {
             return (Totals::ZERO, None);
         };
-        let totals = Totals::take(&mut rest);
-        let pairs = (with_histogram == 1).then(|| Pairs::of(rest));
+        let totals = Totals::take(&mut rest, flags & UNMEASURED != 0);
+        let pairs = (flags & HISTOGRAM != 0).then(|| Pairs::of(rest));
         (totals, pairs)
     }
 }
@@ -156,10 +163,6 @@ impl PairSums {
 }
 
 /// The sum of encoded gains.
-#[cfg_attr(
-    not(feature = "sql"),
-    allow(unreachable_pub, reason = "history alone has it in its interface")
-)]
 #[derive(Debug)]
 pub struct Sum {
     /// Sums.
@@ -179,7 +182,6 @@ impl Default for Sum {
 
 impl Sum {
     /// A sum computed elsewhere.
-    #[cfg(feature = "sql")]
     pub(crate) fn of(totals: Totals, histogram: Option<Histogram>) -> Self {
         Self { totals, histogram }
     }
@@ -209,7 +211,6 @@ impl Sum {
     }
 
     /// Adds another sum.
-    #[cfg(feature = "sql")]
     pub fn add_sum(&mut self, other: &Self) {
         self.totals += &other.totals;
         match (&mut self.histogram, &other.histogram) {
@@ -219,13 +220,11 @@ impl Sum {
     }
 
     /// Removes its histogram; returns whether it had one.
-    #[cfg(feature = "sql")]
     pub(crate) fn drop_histogram(&mut self) -> bool {
         self.histogram.take().is_some()
     }
 
     /// Changes its histogram, if it has one; removes it if `change` returns `None`.
-    #[cfg(feature = "sql")]
     pub(crate) fn change_histogram(&mut self, change: impl FnOnce(&mut Histogram) -> Option<()>) {
         if self.histogram.as_mut().and_then(change).is_none() {
             self.histogram = None;
@@ -315,6 +314,27 @@ mod tests {
             sum.add(EncodedGain(&bytes));
             assert!(sum.histogram().is_none(), "what has none leaves none");
         }
+    }
+
+    #[test]
+    fn what_is_measured_takes_no_room_for_it() {
+        let encoded = |unmeasured| {
+            let totals = Totals {
+                requests: 5,
+                unmeasured,
+                ..Totals::ZERO
+            };
+            let mut bytes = Vec::new();
+            encode(&mut bytes, &totals, None::<Pairs<'_>>);
+            assert_eq!(EncodedGain(&bytes).read().0, totals);
+            bytes
+        };
+        assert_eq!(
+            encoded(0),
+            [0, 5, 0, 0, 0, 0, 0, 0, 0],
+            "as before there were spans"
+        );
+        assert_eq!(encoded(3).len(), 10);
     }
 
     #[test]

@@ -257,6 +257,9 @@ impl Groups {
         } else {
             self.count_heavy(at, delta, buckets);
         }
+        if delta.is_unmeasured {
+            self.count_unmeasured(at, delta);
+        }
         if self.extremes.is_some() {
             let seen = delta.extremes();
             let (of_tick, of_second) = &mut self.slot_extremes[at];
@@ -264,6 +267,15 @@ impl Groups {
             of_second.widen(&seen);
         }
         true
+    }
+
+    /// Counts a record without CPU times and memory. Beside the front, which has no room: a record
+    /// that has them touches nothing for it.
+    #[inline(never)]
+    fn count_unmeasured(&mut self, at: usize, delta: &Delta) {
+        let slot = &mut self.slots[at];
+        slot.unmeasured += u64::from(delta.unmeasured());
+        slot.unmeasured_second += u64::from(delta.unmeasured());
     }
 
     /// Counts a sample with a weight too large for a front.
@@ -391,6 +403,7 @@ impl Groups {
             *extremes_count += of_group.len();
         }
         slot.sums = Sums::default();
+        slot.unmeasured = 0;
         for counts in [&mut slot.histogram, &mut slot.second] {
             // A wide histogram belongs to a busy group, and the next user of this slot may not be
             // one.

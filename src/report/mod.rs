@@ -82,6 +82,6 @@ pub use self::registry::watch::{
     CONFIGURED, Choice, FIRST_ID, OTHER_ID, SecondPart, TOTAL_ID, Watched, WatchedReports,
     Watchlist, key_names,
 };
-pub use self::registry::{Entry, Filling, Reports, Usage};
+pub use self::registry::{Entry, Filling, Reports, Usage, Version};
 pub use self::second_log::SecondLog;
 pub use self::window::Ticks;

@@ -16,7 +16,7 @@ use super::aggregate::Aggregate;
 use super::counts::Histogram;
 use super::definition::Level;
 use super::reading::{Extremes, KeyCell, Reading, Want, bound};
-use super::registry::{Entry, Reports};
+use super::registry::{Entry, Reports, Version};
 use super::row_map::{NO_ROW, OTHER_ROW};
 use super::selection::RowSelection;
 use super::totals::Totals;
@@ -66,7 +66,7 @@ pub struct Read {
     /// Its rows, or those that were selected, in their order.
     pub reading: Reading,
     /// The version of the report that all of it is of, if it is of one.
-    pub version: Option<(usize, u64)>,
+    pub version: Option<Version>,
     /// How rows were selected, unless the reading has all.
     pub selected: Option<Selected>,
 }
@@ -320,8 +320,7 @@ impl<'a> Reader<'a> {
                 if self.rows.is_empty() && self.reading.keys == 0 {
                     self.place(OTHER_ROW);
                 }
-                let window_ms = self.entry.definition.window.as_millis() as u64;
-                self.reading.covered_secs = aggregate.covered_secs(window_ms);
+                self.reading.covered_secs = held.live().0.covered_secs(self.entry);
                 drop(self.changes.take());
                 return Some(());
             }

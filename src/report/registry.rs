@@ -37,6 +37,9 @@ pub struct Entry {
     pub(super) report: usize,
 }
 
+/// Aggregate, version of its data, and seconds covered.
+pub type Version = (usize, u64, u64);
+
 /// All live reports.
 #[derive(Debug)]
 pub struct Reports {
@@ -416,10 +419,19 @@ impl Reports {
         self.aggregate(entry).row_map(entry.report).overflowed()
     }
 
-    /// Counts the changes to a report's data: equal versions mean equal rows.
+    /// The version of a report's data and of the time it covers: equal versions mean equal answers.
     #[must_use]
-    pub fn version(&self, entry: &Entry) -> (usize, u64) {
-        (entry.aggregate, self.aggregate(entry).version)
+    pub fn version(&self, entry: &Entry) -> Version {
+        let aggregate = self.aggregate(entry);
+        let covered_secs = self.covered_secs(entry);
+        (entry.aggregate, aggregate.version, covered_secs)
+    }
+
+    /// Whole seconds that a report's answer covers, now.
+    pub(super) fn covered_secs(&self, entry: &Entry) -> u64 {
+        let window_ms = entry.definition.window.as_millis() as u64;
+        let aggregate = self.aggregate(entry);
+        aggregate.covered_secs(window_ms, self.now_ms)
     }
 
     /// Memory and counts of a report.

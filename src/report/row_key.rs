@@ -2,7 +2,6 @@
 //! group's key, by the rules that `RowMap` applies to their ids. And the key of a row as bytes:
 //! each text preceded by its length.
 
-#[cfg(feature = "sql")]
 use std::cmp::Ordering;
 
 use super::definition::Key;
@@ -72,7 +71,6 @@ pub fn key_texts(key: &[u8]) -> impl Iterator<Item = &str> {
 }
 
 /// The order of keys: by their values, one after the other.
-#[cfg(feature = "sql")]
 pub(crate) fn key_order(a: &[u8], b: &[u8]) -> Ordering {
     values(a).cmp(values(b))
 }

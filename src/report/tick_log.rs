@@ -14,6 +14,9 @@ use super::gain::{Pairs, write_pairs};
 use super::totals::Totals;
 use super::varint;
 
+/// Beside a group's number: the sums have `unmeasured`, which is left out otherwise.
+const UNMEASURED: u128 = 1 << 32;
+
 /// A piece of a tick's log.
 #[derive(Debug)]
 pub(super) struct TickLog {
@@ -54,7 +57,8 @@ impl TickLogWriter {
         len: usize,
         pairs: impl Iterator<Item = (u32, u64)>,
     ) {
-        varint::push(&mut self.bytes, group.into());
+        let unmeasured = if totals.unmeasured > 0 { UNMEASURED } else { 0 };
+        varint::push(&mut self.bytes, u128::from(group) | unmeasured);
         totals.push(&mut self.bytes);
         varint::push(&mut self.bytes, len as u128);
         write_pairs(&mut self.bytes, pairs);
@@ -104,14 +108,14 @@ impl<'a> TickLogReader<'a> {
             return None;
         }
         let from = &mut self.bytes;
-        let group = varint::take(from) as u32;
-        let totals = Totals::take(from);
+        let group = varint::take(from);
+        let totals = Totals::take(from, group & UNMEASURED != 0);
         pairs.clear();
         let len = varint::take(from) as usize;
         let mut packed = Pairs::of(from);
         pairs.extend(packed.by_ref().take(len));
         *from = packed.bytes;
-        Some((group, totals))
+        Some((group as u32, totals))
     }
 }
 
@@ -133,6 +137,7 @@ mod tests {
             traffic: 128,
             memory: u128::from(u64::MAX) + 5,
             errors: 3,
+            unmeasured: u128::from(u64::MAX) + 6,
         };
         let mut writer = TickLogWriter::default();
         writer.entry(9, &large, Some(&histogram));

@@ -2,10 +2,11 @@
 //!
 //! All are integers (microseconds, bytes, counts), so that additions can be subtracted exactly, and
 //! wide enough that no number of valid records overflows them: a time is below 2^51 us, a u32 below
-//! 2^32.
+//! 2^32. The last is nought wherever requests come from PHP, and takes room only where it is not.
 
 use std::ops::{AddAssign, SubAssign};
 
+use super::definition::Level;
 use super::varint;
 use crate::value::Unit;
 
@@ -91,22 +92,41 @@ measures! {
     Memory memory: u128, Bytes, "memory_footprint_total";
     /// Requests with an error status (`reports.error_status` and above). 0 at timer level.
     Errors errors: u64, Count, "error_count";
+    /// Requests, or hits at timer level, that came without CPU times and memory: averages of these
+    /// leave them out.
+    Unmeasured unmeasured: u128, Count, "unmeasured_count";
 }
 
 impl Totals {
     /// Nothing counted yet.
     pub const ZERO: Self = Self::of([0; Measure::ALL.len()]);
 
-    /// Encodes the sums.
+    /// Sums that every row has: all but `unmeasured`.
+    pub(crate) const USUAL: usize = Measure::ALL.len() - 1;
+
+    /// Encodes the usual sums, then `unmeasured` if it is not 0, which the caller has to note.
     pub(crate) fn push(&self, to: &mut Vec<u8>) {
-        for sum in self.sums() {
-            varint::push(to, sum);
-        }
+        let sums = self.sums();
+        let len = Self::USUAL + usize::from(self.unmeasured > 0);
+        sums[..len].iter().for_each(|sum| varint::push(to, *sum));
     }
 
     /// Decodes sums written by [`push`](Self::push) off the front.
-    pub(crate) fn take(from: &mut &[u8]) -> Self {
-        Self::of(std::array::from_fn(|_| varint::take(from)))
+    pub(crate) fn take(from: &mut &[u8], has_unmeasured: bool) -> Self {
+        let len = Self::USUAL + usize::from(has_unmeasured);
+        Self::of(std::array::from_fn(|at| match at < len {
+            true => varint::take(from),
+            false => 0,
+        }))
+    }
+
+    /// Requests, or at timer level hits, with CPU times and memory: what these are averaged over.
+    pub(crate) fn measured(&self, level: Level) -> u128 {
+        let events = match level {
+            Level::Timer => self.hits,
+            Level::Packet | Level::Request => self.requests.into(),
+        };
+        events.saturating_sub(self.unmeasured)
     }
 }
 

@@ -33,6 +33,8 @@ pub enum Per {
     Second,
     /// Requests, or hits in timer reports.
     Event,
+    /// Those whose CPU times and memory are known.
+    Measured,
 }
 
 /// All metrics except percentiles. Sums of times cover all requests (or timers), so time per second
@@ -46,11 +48,11 @@ static NAMED: [Named; 16] = [
     ("time_avg", "s", &[Time], Per::Event),
     ("time_per_sec", "s/s", &[Time], Per::Second),
     ("cpu", "s", &[RuUtime, RuStime], Per::All),
-    ("cpu_avg", "s", &[RuUtime, RuStime], Per::Event),
+    ("cpu_avg", "s", &[RuUtime, RuStime], Per::Measured),
     ("cpu_per_sec", "s/s", &[RuUtime, RuStime], Per::Second),
     ("traffic", "bytes", &[Traffic], Per::All),
     ("traffic_per_sec", "bytes/s", &[Traffic], Per::Second),
-    ("memory_avg", "bytes", &[Memory], Per::Event),
+    ("memory_avg", "bytes", &[Memory], Per::Measured),
     ("errors", "errors", &[Errors], Per::All),
     ("errors_per_sec", "errors/s", &[Errors], Per::Second),
     ("error_percent", "%", &[Errors], Per::Event),
@@ -82,7 +84,6 @@ impl Metric {
     }
 
     /// Whether it needs histograms.
-    #[cfg(feature = "sql")]
     pub(crate) fn is_percentile(&self) -> bool {
         matches!(self, Self::Percentile(_))
     }
@@ -112,6 +113,7 @@ impl Metric {
         let events = match (per, span.definition.level) {
             (Per::All, _) => return Some(sum),
             (Per::Second, _) => return Some(sum / span.secs as f64),
+            (Per::Measured, level) => totals.measured(level) as f64,
             (Per::Event, Level::Timer) => totals.hits as f64,
             (Per::Event, _) => totals.requests as f64,
         };
@@ -182,6 +184,7 @@ mod tests {
     use super::*;
     use crate::report::builtin;
     use crate::report::definition::Defaults;
+    use crate::report::totals::Totals;
 
     #[test]
     fn every_metric_is_found_by_its_name() {
@@ -209,6 +212,35 @@ mod tests {
         ] {
             assert!(Metric::parse(none).is_none(), "{none}");
         }
+    }
+
+    #[test]
+    fn averages_of_cpu_and_memory_are_over_those_that_tell() {
+        let definitions = builtin::reports(&Defaults::default());
+        let of = |name: &str, unmeasured: u128| {
+            let totals = Totals {
+                requests: 10,
+                time: 40_000_000,
+                ru_utime: 3_000_000,
+                ru_stime: 1_000_000,
+                memory: 800,
+                unmeasured,
+                ..Totals::ZERO
+            };
+            let span = Span {
+                definition: &definitions[0],
+                secs: 1,
+                sum: Sum::of(totals, None),
+            };
+            Metric::parse(name).unwrap().of(&span)
+        };
+        assert_eq!(of("cpu_avg", 0), Some(0.4));
+        assert_eq!(
+            (of("cpu_avg", 8), of("memory_avg", 8)),
+            (Some(2.0), Some(400.0))
+        );
+        assert_eq!((of("cpu_avg", 10), of("memory_avg", 10)), (None, None));
+        assert_eq!((of("time_avg", 10), of("cpu", 10)), (Some(4.0), Some(4.0)));
     }
 
     #[test]

@@ -26,7 +26,6 @@ use parking_lot::RwLock;
 pub use self::fold::Fold;
 use self::history::History;
 pub use self::metric::Metric;
-#[cfg(feature = "sql")]
 pub(crate) use self::metric::Span;
 pub use self::read::{Coverage, Lines, Spreads};
 use crate::instruments::Instrument;

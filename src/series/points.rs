@@ -4,7 +4,7 @@
 //!   point:   | seconds since the last one | bytes that follow | gain (see `report::gain`) |
 //! ```
 
-use crate::report::gain::{EncodedGain, Sum};
+use crate::report::gain::{EncodedGain, HISTOGRAM, Sum};
 use crate::report::varint;
 
 /// Points, oldest first.
@@ -34,7 +34,9 @@ impl Points {
         varint::push(&mut self.bytes, len as u128);
         let begin = self.bytes.len();
         self.bytes.extend_from_slice(&gained.0[..len]);
-        self.bytes[begin] &= u8::from(with_histogram);
+        if !with_histogram {
+            self.bytes[begin] &= !HISTOGRAM;
+        }
         self.newest = second;
         self.histograms += histogram;
     }

@@ -41,10 +41,14 @@ pub use error::SqlError;
 pub(crate) use functions::value::{Cells, Value};
 pub use fuzz::{fuzz_run, fuzz_text};
 pub use reply::{Reply, Rows, SqlColumn, SqlType};
-pub(crate) use run::PLACE;
 pub use session::{Literal, Session};
 pub use settings::SqlSettings;
 pub use variables::VERSION;
+
+use crate::instruments::Instrument;
+
+/// Instruments, beside those of statements.
+pub(crate) static INSTRUMENTS: [&Instrument; 1] = [&run::PLACE];
 
 #[cfg(test)]
 mod tests;

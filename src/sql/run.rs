@@ -42,7 +42,7 @@ const BATCHES_AHEAD: usize = 2;
 const PLACE_WAIT: Duration = Duration::from_millis(500);
 
 /// Waits for a permit.
-pub(crate) static PLACE: Instrument = Instrument::wait("wait/synch/cond/sql/permit", "wait");
+pub(super) static PLACE: Instrument = Instrument::wait("wait/synch/cond/sql/permit", "wait");
 
 /// Niceness of the engine's threads relative to the others.
 const NICENESS: i32 = 10;

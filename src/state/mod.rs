@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | `reports.json` | definitions created at run time | with every change, here |
 //! | `annotations.json` | events, as recorded by people and scripts | with every change, by [`annotations`] |
+//! | `releases.json` | releases, their scripts and verdicts | after a block of time or a change, by `release` |
 //! | `alerts.json` | alerts, notifications, silences | within a second of a change, by `alert::thread` |
 //! | `running` | the fact that a process runs | at start and stop, by [`end`] |
 //! | `snapshot` | rows, reports, counters, ids | every `state.snapshot_period` and at the stop, by [`snapshot_writer`] |

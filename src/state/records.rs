@@ -24,9 +24,11 @@ use crate::pool::snapshot::Damage;
 /// First and last bytes of a snapshot.
 pub(crate) const MAGIC: [u8; 8] = *b"pinbad\xf7S";
 
-/// The version of everything that follows. A daemon reads only this one: a snapshot is for the next
-/// start, not for archiving.
-const VERSION: u32 = 8;
+/// The version of everything that follows. A daemon reads only this one, and the one before, which
+/// is the same but does not know spans: a snapshot is for the next start, not for archiving. The two
+/// differ by two bits, so that no flipped one turns one into the other.
+const VERSION: u32 = 11;
+const VERSION_BEFORE: u32 = 8;
 
 /// Most bytes in one record: several times the longest run of rows or groups.
 const RECORD_BYTES_MAX: usize = 4 << 20;
@@ -150,7 +152,7 @@ impl<R: Read> RecordsReader<R> {
         }
         fill(&mut from, &mut version, 0)?;
         match u32::from_le_bytes(version) {
-            VERSION => Ok(Self {
+            VERSION | VERSION_BEFORE => Ok(Self {
                 frame: FrameDecoder::new(from),
                 record: Vec::new(),
                 count: 0,
@@ -295,8 +297,10 @@ mod tests {
         }
         assert!(matches!(read(b"{\"version\": 1}"), Err(ReadError::Foreign)));
         let mut newer = bytes;
-        newer[8] = 9;
-        assert!(matches!(read(&newer), Err(ReadError::Version(9))));
+        newer[8] = 10;
+        assert!(matches!(read(&newer), Err(ReadError::Version(10))));
+        newer[8] = 8;
+        read(&newer).unwrap();
     }
 
     #[test]

@@ -102,6 +102,18 @@ impl SocketCounters {
         self.requests_invalid.add(&counts.requests_invalid);
         self.elements_mended.add(&counts.repaired);
     }
+
+    /// Everything lost before it could be counted in a report: packets that the kernel dropped or
+    /// that could not be received, and requests that gave way to newer ones.
+    #[must_use]
+    pub fn lost(&self) -> u64 {
+        let parts = [
+            self.kernel_drops.get(),
+            self.requests_overwritten.get(),
+            self.receive_errors.get(),
+        ];
+        parts.iter().sum()
+    }
 }
 
 counters! {

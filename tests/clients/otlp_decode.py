@@ -1,12 +1,13 @@
 """Decodes bodies of OTLP with the classes of opentelemetry-proto: python otlp_decode.py FILE...
 
 Prints a JSON list of points: metric, unit, kind, temporality, attributes, start, time and value; of histograms count, sum, scale,
-the number of buckets and their sum.
+the number of buckets and their sum. Files whose names end in "traces" have spans: trace, span, parent, span_kind and attributes.
 """
 import json
 import sys
 
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 
 def value(any_value):
@@ -15,9 +16,22 @@ def value(any_value):
 
 points = []
 for path in sys.argv[1:]:
-    request = ExportMetricsServiceRequest()
     with open(path, "rb") as file:
-        request.ParseFromString(file.read())
+        body = file.read()
+    if path.endswith("traces"):
+        for resource_spans in ExportTraceServiceRequest.FromString(body).resource_spans:
+            for span in (it for scope in resource_spans.scope_spans for it in scope.spans):
+                assert span.start_time_unix_nano <= span.end_time_unix_nano
+                points.append({
+                    "kind": "span",
+                    "trace": span.trace_id.hex(),
+                    "span": span.span_id.hex(),
+                    "parent": span.parent_span_id.hex(),
+                    "span_kind": span.kind,
+                    "attributes": {it.key: value(it.value) for it in span.attributes},
+                })
+        continue
+    request = ExportMetricsServiceRequest.FromString(body)
     for resource_metrics in request.resource_metrics:
         resource = {it.key: value(it.value) for it in resource_metrics.resource.attributes}
         assert resource["service.name"] == "pinbad", resource

@@ -31,7 +31,7 @@ impl Hook {
 
     /// The bodies that it took.
     fn got(&self) -> Vec<Json> {
-        let bodies = self.server.bodies();
+        let bodies = self.server.bodies("/hook");
         let bodies = bodies.iter().map(|body| serde_json::from_slice(body));
         bodies.map(Result::unwrap).collect()
     }
@@ -139,10 +139,24 @@ fn silences_are_made_refused_and_ended() {
     );
     assert_eq!(made.status, 201, "{made:?}");
     assert_eq!(made.json()["persistent"], false);
+    // Nothing has that label now.
+    let remark = made.json()["remark"].clone();
+    assert!(
+        remark
+            .as_str()
+            .unwrap()
+            .contains("no alert could have the label"),
+        "{remark}"
+    );
     send_until(&here.site, "it fires", || states(&here.site) == ["firing"]);
     let row = &here.site.json("/api/v1/alerts")["rows"][0];
     assert_eq!(row["silenced_by"], 1);
     assert_eq!(hook.alerts(), [[""; 3]; 0], "nobody is told");
+    for (text, fits) in [("/busy*", true), ("/bussy*", false)] {
+        let body = json!({"matchers": {"script_name": text}, "for": "1s", "reason": "x"});
+        let made = here.site.post(all, &body.to_string()).json();
+        assert_eq!(made["remark"].is_null(), fits, "{made}");
+    }
     for (body, problem) in cases![
         "[]" => "the body must be a JSON object";
         "{\"for\": \"1h\", \"reason\": \"x\"}" => "must be 1 to 32 labels";

@@ -354,9 +354,10 @@ fn the_keyboard_reaches_everything() {
         assert_eq!(here[2], true, "{here}");
     }
     let first = [
-        "pinbad", "Overview", "Reports", "Requests", "Timers", "Alerts", "Daemon", "Resume",
+        "pinbad", "Overview", "Reports", "Requests", "Timers", "Alerts", "Releases", "Daemon",
+        "Resume",
     ];
-    let seen = browser.js("return window.reached.slice(0, 8).map((it) => it.textContent.trim())");
+    let seen = browser.js("return window.reached.slice(0, 9).map((it) => it.textContent.trim())");
     assert_eq!(seen, json!(first));
     let forced = browser.js("return [...document.querySelectorAll('[tabindex]')].filter((it) => it.tabIndex > 0).length");
     assert_eq!(forced, 0);

@@ -5,9 +5,9 @@ use pinbad::clock::ManualClock;
 use prost::Message as _;
 use serde_json::{Value as Json, json};
 
-use crate::harness::{Here, Sender, await_until};
+use crate::harness::{Here, Sender, await_until, pass};
 use crate::packets::request;
-use crate::past::{START_SECS, pass};
+use crate::past::START_SECS;
 
 /// Sends a minute's requests: script, how many, seconds each.
 fn minute(here: &Here, clock: &ManualClock, requests: &[(&str, u64, f32)]) {
@@ -32,6 +32,30 @@ fn numbers(change: &Json) -> Json {
         "before", "after", "change", "calls", "slower", "new", "gone",
     ];
     names.iter().map(|name| change[name].clone()).collect()
+}
+
+#[test]
+fn a_new_daemon_says_from_when_on_it_can_compare() {
+    let (here, clock, _dir) = Here::with_own_history(START_SECS, &[]);
+    let page = here.site.get("/changes").body;
+    assert_has!(page => "there is nothing to compare");
+    for _ in 0..2 {
+        minute(&here, &clock, &[("/a", 1, 0.25)]);
+    }
+    let parts = [
+        "A comparison of 15 min is possible from ",
+        ">22:16:00</time> on, in 14 min. ",
+        "from=-1m&amp;compare=span\">the last 1 min with those before</a>",
+    ];
+    let says_all = |page: &String| parts.iter().all(|part| page.contains(part));
+    await_until(
+        "two minutes are kept",
+        || here.site.get("/changes").body,
+        says_all,
+    );
+    let page = here.site.get("/changes?from=-1m&compare=span").body;
+    assert_has!(page => ">/a</bdi>");
+    here.stop();
 }
 
 #[test]
@@ -226,6 +250,11 @@ fn too_many_calls_are_found_with_an_example() {
     let p95 = sql("hits_p95")[0][0].as_u64().unwrap();
     assert!((199..=202).contains(&p95), "{p95}");
     let id = sql("request_id")[0][0].clone();
+    let total = site.json("/api/v1/reports/many_calls")["total_rows"].clone();
+    let listed = site.json("/api/v1/reports");
+    let mut listed = listed["reports"].as_array().unwrap().iter();
+    let listed = listed.find(|it| it["name"] == "many_calls").unwrap();
+    assert_eq!(listed["rows"], total);
     let example = site.json(&format!("/api/v1/requests/{id}"));
     let hits = example["timers"].as_array().unwrap().iter();
     let hits = hits.filter(|it| it["tags"]["server"] == "db1");

@@ -20,9 +20,9 @@ use pinbad::report::reading::Extremes;
 use pinbad::report::row_key::key_texts;
 use serde_json::{Value as Json, json};
 
-use crate::harness::{Here, Running, await_condition, pinbad, run};
+use crate::harness::{Here, Running, await_condition, pass, pinbad, run};
 use crate::packets::request;
-use crate::past::{START_SECS, pass, python};
+use crate::past::{START_SECS, python};
 
 mod fleet;
 mod killed;
@@ -166,7 +166,7 @@ fn at_home(dirs: &[&Path], before: u64) -> Rows {
         size_max: u64::MAX,
         free_min: 0,
     };
-    type Sums = ([u128; 8], Extremes, Option<BTreeMap<u32, u64>>);
+    type Sums = ([u128; 9], Extremes, Option<BTreeMap<u32, u64>>);
     let mut rows: BTreeMap<String, Sums> = BTreeMap::new();
     for dir in dirs {
         let store = Store::open(dir, retention).unwrap();
@@ -188,11 +188,12 @@ fn at_home(dirs: &[&Path], before: u64) -> Rows {
                         totals.ru_stime,
                         totals.traffic,
                         totals.memory,
+                        totals.unmeasured,
                     ];
                     let id = json!([dataset.report, dataset.hash, key, row.time, row.is_other]);
                     let (all, extremes, histogram) = rows
                         .entry(id.to_string())
-                        .or_insert_with(|| ([0; 8], Extremes::NOTHING, Some(BTreeMap::new())));
+                        .or_insert_with(|| ([0; 9], Extremes::NOTHING, Some(BTreeMap::new())));
                     all.iter_mut().zip(sums).for_each(|(all, sum)| *all += sum);
                     extremes.widen(&row.gain.extremes);
                     match (row.gain.buckets(), histogram) {
@@ -228,7 +229,7 @@ fn at_home(dirs: &[&Path], before: u64) -> Rows {
 fn there(clickhouse: &ClickHouse, before: u64) -> Rows {
     let sums = "[toString(sum(req_count)), toString(sum(hit_count)), toString(sum(error_count)), toString(sum(time_total_us)), \
                 toString(sum(ru_utime_total_us)), toString(sum(ru_stime_total_us)), toString(sum(traffic_total)), \
-                toString(sum(memory_footprint_total))] AS sums";
+                toString(sum(memory_footprint_total)), toString(sum(unmeasured_count))] AS sums";
     let found = clickhouse.query(&format!(
         "SELECT report, definition, key, toUnixTimestamp(t) AS time, other, {sums}, min(time_min_us) AS low, max(time_max_us) AS high, \
          max(memory_peak_max) AS peak, min(has_histogram) AS known, sumMap(histogram) AS histogram FROM pinba.rollup FINAL \
@@ -236,7 +237,7 @@ fn there(clickhouse: &ClickHouse, before: u64) -> Rows {
     ));
     let coverage = clickhouse.query(&format!(
         "SELECT report, definition, toUnixTimestamp(t) AS time, [toString(sum(seconds)), toString(sum(missed_requests)), \
-         toString(sum(rows_lost)), '0', '0', '0', toString(sum(histograms_dropped)), toString(sum(keys_folded))] AS sums \
+         toString(sum(rows_lost)), '0', '0', '0', toString(sum(histograms_dropped)), toString(sum(keys_folded)), '0'] AS sums \
          FROM pinba.coverage FINAL WHERE t < {before} GROUP BY ALL",
     ));
     let coverage = coverage.into_iter().map(|row| {

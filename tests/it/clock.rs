@@ -130,6 +130,14 @@ fn covered_seconds_is_what_the_data_really_spans() {
     // From the oldest that is in the window to the newest: with one every ten seconds never the
     // whole window.
     assert_eq!(covered[6..], [50, 50, 50, 50]);
+    // Without traffic the last data is ever longer ago, and rates fall.
+    clock.advance_ms(5_000);
+    await_condition("rates fall", || {
+        let report = here.site.json("/api/v1/reports/report_by_script_name");
+        let rate = report["rows"][0]["req_per_sec"].as_f64().unwrap();
+        let falls = report["covered_seconds"] == 55 && (rate - 30.0 / 55.0).abs() < 1e-9;
+        if falls { Ok(()) } else { Err(report) }
+    });
     here.stop();
 }
 

@@ -114,8 +114,7 @@ mod of_the_past {
     use pinbad::clock::{Clock as _, ManualClock};
 
     use super::{Json, START_SECS, row, send};
-    use crate::harness::{Here, await_condition};
-    use crate::past::pass;
+    use crate::harness::{Here, await_condition, pass};
 
     /// Sends a request a second for so many seconds.
     fn go_on(here: &Here, clock: &ManualClock, secs: u64) {

@@ -5,6 +5,8 @@
     reason = "what could not be tried is for whoever runs the tests"
 )]
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
 
@@ -132,6 +134,33 @@ fn a_demo_keeps_its_past_in_a_folder_that_goes_with_it() {
         "{log:?}"
     );
     assert_eq!(folders(), 0);
+}
+
+/// `check` fails where the daemon could not write, and warns of secrets that everybody may read.
+#[test]
+fn check_tries_to_write_and_looks_at_who_may_read_secrets() {
+    // Not even root makes a folder there.
+    let said = run(pinbad().args(["check", "--data", "/sys/none"]));
+    let found = "state.dir: cannot make the folder /sys/none/state";
+    assert!(said.code == Some(1) && said.err.contains(found), "{said:?}");
+    let dir = tempfile::tempdir().unwrap();
+    let [token, config] = ["token", "pinbad.toml"].map(|name| dir.path().join(name));
+    std::fs::write(&token, "0123456789abcdef0123456789abcdef").unwrap();
+    let user = format!("[[user]]\nname = \"a\"\ntoken_file = {token:?}\n");
+    std::fs::write(&config, user).unwrap();
+    for (mode, is_open) in [(0o644, true), (0o640, false)] {
+        std::fs::set_permissions(&token, Permissions::from_mode(mode)).unwrap();
+        let said = run(pinbad().args(["check", "--config", text(&config)]));
+        assert_eq!(said.code, Some(0), "{said:?}");
+        let warns = said
+            .err
+            .contains("Everybody on this machine can read this file");
+        assert_eq!(
+            warns && said.err.contains(text(&token)),
+            is_open,
+            "{said:?}"
+        );
+    }
 }
 
 /// A read-only and a small disk: start, `check` and `doctor` find out, and pages and `/readyz` say

@@ -370,6 +370,19 @@ impl Here {
     }
 }
 
+/// Lets time pass, and waits until the merger has seen it.
+pub(crate) fn pass(site: &Site, clock: &ManualClock, ms: u64) {
+    clock.advance_ms(ms);
+    noticed(site);
+}
+
+/// Waits until the merger has seen the clock.
+pub(crate) fn noticed(site: &Site) {
+    let runs = || site.status().count("merges");
+    let before = runs();
+    await_until("the merger runs", runs, |now| *now > before + 1);
+}
+
 /// An address of this machine at which connections are refused for as long as the socket is kept:
 /// it has the port and does not listen.
 pub(crate) fn nobody_listens() -> (SocketAddr, socket2::Socket) {

@@ -10,8 +10,7 @@ use std::time::Duration;
 use pinbad::clock::{Clock, ManualClock};
 use serde_json::Value as Json;
 
-use crate::harness::{Here, Program, Said, Site, await_condition, await_until, pinbad, run};
-use crate::past::pass;
+use crate::harness::{Here, Program, Said, Site, await_condition, await_until, pass, pinbad, run};
 
 /// 2024-02-28 22:00:00 UTC: a leap day is near.
 const START_SECS: u64 = 1_709_157_600;

@@ -104,6 +104,8 @@ mod php;
 mod plan;
 /// The commands of the README and of the manual, as they stand there.
 mod readme;
+/// Releases: marked, judged, there after a restart.
+mod releases;
 /// The base reports against a recount of the packets.
 mod reports;
 /// Restarts: rows, reports and counters survive, and so does traffic that arrives meanwhile.

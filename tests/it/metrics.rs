@@ -207,6 +207,7 @@ fn the_daemons_own_numbers_are_all_there() {
         "invalid_packets",
         "invalid_request_data",
         "requests_invalid",
+        "lost",
     ];
     let mut numbers = 0;
     let mut look = |path: &str, value: &Json| {

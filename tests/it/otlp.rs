@@ -169,6 +169,117 @@ fn what_php_sends_becomes_requests_with_timers() {
     clock.advance_ms(1_000);
 }
 
+/// Starts of the timers of a request.
+#[cfg(feature = "sql")]
+fn starts(request: &Json) -> Vec<f64> {
+    let timers = request["timers"].as_array().unwrap().iter();
+    timers.map(|it| it["start"].as_f64().unwrap()).collect()
+}
+
+#[test]
+#[cfg(feature = "sql")]
+fn cpu_and_memory_of_spans_are_unknown_and_timers_know_when_they_began() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = std::sync::Arc::new(pinbad::clock::ManualClock::new(START_SECS * 1_000));
+    let [history, state] = ["history", "state"].map(|it| dir.path().join(it));
+    let settings = [ONE, &format!("state.dir={}", state.display())];
+    let here = Here::with_history(&history, &clock, &settings);
+    let form = [("content-type", "application/json")];
+    send(&here.site, &form, fixture("laravel").as_bytes());
+    at_rest(&here.site, 1);
+    let mut sender = crate::harness::Sender::new(&here.site);
+    for _ in 0..3 {
+        sender.send(&crate::packets::packet("users/{id}", 200, 0.5));
+    }
+    await_until(
+        "all is merged",
+        || here.site.status(),
+        |it| it.count("requests_merged") == 4,
+    );
+    let check = |here: &Here| {
+        let columns = "columns=req_count,ru_utime_total,unmeasured_count";
+        let report = format!("/api/v1/reports/report_by_script_name?percentiles=95&{columns}");
+        let all = here.site.json(&report)["rows"][0].clone();
+        assert_members!(all => {"req_count": 4, "unmeasured_count": 1, "ru_utime_total": 0.1875});
+        // Raw rows do not make it 0.
+        let rows = here
+            .site
+            .json("/api/v1/requests?min_time=0.05&max_time=0.1")["rows"]
+            .clone();
+        let unknown = ["ru_utime", "ru_stime", "memory_footprint", "mem_peak_usage"];
+        for name in unknown {
+            assert!(rows[0][name].is_null(), "{name}: {rows}");
+        }
+        let sql = "SELECT COUNT(*), COUNT(ru_utime), COUNT(ru_stime), COUNT(memory_footprint), COUNT(mem_peak_usage), \
+                   AVG(mem_peak_usage) FROM";
+        let expected = json!([[4, 3, 3, 3, 3, 1024]]);
+        assert_eq!(here.site.sql(&format!("{sql} request")), expected);
+        assert_eq!(here.site.sql(&format!("{sql} history.request")), expected);
+        let request = here
+            .site
+            .json(&format!("/api/v1/requests/{}", rows[0]["id"]));
+        assert_eq!(starts(&request), [0.002, 0.003, 0.01, 0.045], "{request}");
+        assert!(request["timers"][0]["ru_utime"].is_null(), "{request}");
+        let page = here.site.get(&format!("/requests/{}", rows[0]["id"])).body;
+        assert_has!(page => "Each bar stands where its span began");
+        assert_lacks!(here.site.get("/requests").body => "NaN");
+    };
+    check(&here);
+    let packet = here.site.json("/api/v1/requests?min_time=0.4")["rows"][0].clone();
+    assert_members!(packet => {"ru_utime": 0.0625, "mem_peak_usage": 1024});
+    let of_packet = here
+        .site
+        .json(&format!("/api/v1/requests/{}", packet["id"]));
+    assert!(of_packet["timers"][0].get("start").is_none(), "{of_packet}");
+    // Averages of the last hour, and of the past, are those of packets.
+    clock.advance_ms(1_000);
+    let average = |site: &Site, metric: &str, of: &str| {
+        let target = format!("/api/v1/reports/report_by_script_name/series?metric={metric}{of}");
+        let points = site.json(&target)["points"].clone();
+        let points: Vec<f64> = points
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter_map(Json::as_f64)
+            .collect();
+        points
+    };
+    let of = format!("&from={START_SECS}&to={}", START_SECS + 1);
+    let drawn = || average(&here.site, "memory_avg", &of);
+    await_until("the second is drawn", drawn, |points| *points == [4096.0]);
+    assert_eq!(average(&here.site, "cpu_avg", &of), [0.09375]);
+    assert_eq!(average(&here.site, "req_count", &of), [4.0]);
+    // After a restart, from the snapshot and from files.
+    clock.advance_ms(120_000);
+    await_until(
+        "a minute is on disk",
+        || {
+            here.site.sql(
+                "SELECT SUM(unmeasured_count), SUM(req_count) FROM history.report_by_script_name",
+            )
+        },
+        |found| *found == json!([[1, 4]]),
+    );
+    here.stop();
+    let here = Here::with_history(&history, &clock, &settings);
+    check(&here);
+    let found = here.site.sql("SELECT request_id IS NOT NULL, start, ru_utime IS NULL FROM history.timer WHERE start > 0.04");
+    let [known, start, is_null] = [&found[0][0], &found[0][1], &found[0][2]];
+    assert_eq!((known, is_null), (&json!(1), &json!(1)), "{found}");
+    assert!((start.as_f64().unwrap() - 0.045).abs() < 1e-6, "{found}");
+    let of = format!("&from={}&to={}", START_SECS - 60, START_SECS + 60);
+    assert_eq!(average(&here.site, "memory_avg", &of), [4096.0]);
+    // Averages of spans alone are not known at all.
+    let (here, clock) = Here::with_manual_clock(&[ONE]);
+    send(&here.site, &form, fixture("laravel").as_bytes());
+    at_rest(&here.site, 1);
+    clock.advance_ms(1_000);
+    let of = format!("&from={START_SECS}&to={}", START_SECS + 1);
+    let drawn = || average(&here.site, "req_count", &of);
+    await_until("the second is drawn", drawn, |points| *points == [1.0]);
+    assert_eq!(average(&here.site, "cpu_avg", &of), [0.0; 0]);
+}
+
 #[test]
 fn what_is_not_taken_is_answered_in_the_form_of_the_body() {
     let (here, _clock) = Here::with_manual_clock(&[ONE]);

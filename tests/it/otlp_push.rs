@@ -1,5 +1,5 @@
-//! Metrics pushed over OTLP: what a collector gets adds up to the reports, however it answers, and
-//! over a restart.
+//! Metrics and spans pushed over OTLP: what a collector gets adds up to the reports, however it
+//! answers, and over a restart; slow requests come as traces.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read as _;
@@ -8,9 +8,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest as Body;
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest as Spans;
 use opentelemetry_proto::tonic::common::v1::KeyValue;
+use opentelemetry_proto::tonic::metrics::v1::Exemplar;
+use opentelemetry_proto::tonic::metrics::v1::exemplar::Value as Exemplified;
 use opentelemetry_proto::tonic::metrics::v1::metric::Data;
 use opentelemetry_proto::tonic::metrics::v1::number_data_point::Value as Number;
+use opentelemetry_proto::tonic::trace::v1::Span;
 use pinbad::clock::{Clock as _, ManualClock};
 use prost::Message as _;
 use serde_json::{Value as Json, json};
@@ -21,11 +25,24 @@ use crate::harness::{
 };
 use crate::packets::request;
 
-/// The points of all bodies that it took.
-fn all_points(collector: &Collector) -> Vec<Point> {
-    let bodies = collector.bodies();
-    bodies.iter().flat_map(|body| points(body)).collect()
+impl Collector {
+    fn points(&self) -> Vec<Point> {
+        let bodies = self.bodies(METRICS);
+        bodies.iter().flat_map(|body| points(body)).collect()
+    }
+
+    fn spans(&self) -> Vec<Span> {
+        let bodies = self.bodies(TRACES).into_iter();
+        let bodies = bodies.map(|body| Spans::decode(&*body).unwrap());
+        let scopes = bodies
+            .flat_map(|body| body.resource_spans)
+            .flat_map(|it| it.scope_spans);
+        scopes.flat_map(|it| it.spans).collect()
+    }
 }
+
+const METRICS: &str = "/v1/metrics http";
+const TRACES: &str = "/v1/traces http";
 
 /// A point as it came.
 #[derive(Debug, Clone)]
@@ -39,6 +56,8 @@ struct Point {
     value: f64,
     /// The sum of a histogram.
     sum: f64,
+    /// Times of exemplars in seconds, with the last bytes of their traces.
+    exemplars: BTreeMap<u8, f64>,
     scale: i32,
     is_gauge: bool,
 }
@@ -50,6 +69,15 @@ fn shown(attributes: &[KeyValue]) -> String {
         .map(|it| (it.key.clone(), value(it)))
         .collect();
     format!("{shown:?}")
+}
+
+fn exemplar(it: &Exemplar) -> (u8, f64) {
+    assert_eq!(it.trace_id.len(), 16);
+    assert!(it.time_unix_nano / 1_000_000_000 >= crate::harness::START_SECS);
+    let Some(Exemplified::AsDouble(secs)) = it.value else {
+        panic!("{it:?}");
+    };
+    (it.trace_id[15], secs)
 }
 
 fn points(body: &[u8]) -> Vec<Point> {
@@ -75,6 +103,7 @@ fn points(body: &[u8]) -> Vec<Point> {
                         time: it.time_unix_nano,
                         value: it.count as f64,
                         sum: it.sum.unwrap(),
+                        exemplars: it.exemplars.iter().map(exemplar).collect(),
                         scale: it.scale,
                         is_gauge: false,
                     }
@@ -98,6 +127,7 @@ fn points(body: &[u8]) -> Vec<Point> {
                 Number::AsDouble(number) => number,
             },
             sum: 0.0,
+            exemplars: BTreeMap::new(),
             scale: 0,
             is_gauge,
         });
@@ -184,7 +214,7 @@ fn deltas_join_and_add_up_to_the_reports_however_a_collector_answers() {
     await_condition("all seconds are pushed", || {
         // What failed is tried again as time passes.
         clock.advance_ms(500);
-        let points = all_points(&collector);
+        let points = collector.points();
         if all_there(&points) {
             Ok(())
         } else {
@@ -196,9 +226,9 @@ fn deltas_join_and_add_up_to_the_reports_however_a_collector_answers() {
     let rows = here.site.rows(BY_SCRIPT);
     let groups = here.site.rows("groups");
     send_ten(&mut sender, 7);
-    let before = all_points(&collector);
+    let before = collector.points();
     here.stop();
-    let points = all_points(&collector);
+    let points = collector.points();
     // The last interval is pushed at the stop.
     let last: f64 = by_script(
         &points[before.len()..],
@@ -280,14 +310,14 @@ fn cumulative_values_never_go_back_and_begin_anew_after_a_restart() {
         let shared: Arc<dyn pinbad::clock::Clock> = Arc::<ManualClock>::clone(&clock);
         let here = Here::with_clock(&settings, shared);
         let started = clock.unix_ms() * 1_000_000;
-        let before = all_points(&collector).len();
+        let before = collector.points().len();
         let mut sender = Sender::new(&here.site);
         for second in 0..5 {
             send_ten(&mut sender, second);
             clock.advance_ms(1_000);
         }
         let now = || {
-            let points = all_points(&collector);
+            let points = collector.points();
             points[before..].to_vec()
         };
         let is_complete = |points: &Vec<Point>| {
@@ -359,7 +389,7 @@ fn what_is_given_up_is_counted_and_nothing_else_notices() {
     );
     assert_eq!(after.reason("points_given_up", "partial"), 2);
     assert_eq!(after.0["last_problem"], "later");
-    let sent = all_points(&collector).len() as u64;
+    let sent = collector.points().len() as u64;
     assert_eq!(after.count("points_sent"), sent - 2, "{after:?}");
     // Then it does not answer for a long time: everything else goes on.
     let held = collector.gate.lock().unwrap();
@@ -474,6 +504,227 @@ fn settings_that_cannot_be_used_are_refused() {
     assert_has!(said.out => shown, "otlp.url");
 }
 
+/// Sends a request of a script with this time in milliseconds.
+fn send_one(sender: &mut Sender<'_>, script: &str, ms: u32, status: u32, tags: &[(&str, &str)]) {
+    let mut packet = request("h", "s", script);
+    packet.request_time = Some(ms as f32 / 1_000.0);
+    packet.status = Some(status);
+    tags.iter()
+        .for_each(|(name, value)| packet.add_tag(name, value));
+    sender.send(&packet.encode_to_vec());
+}
+
+/// Length of a span, microseconds.
+fn micros(span: &Span) -> u64 {
+    (span.end_time_unix_nano - span.start_time_unix_nano) / 1_000
+}
+
+#[test]
+fn slow_requests_are_pushed_as_spans() {
+    let collector = Collector::start();
+    let url = format!("otlp.url={}/", collector.url);
+    let settings = [
+        &url,
+        "otlp.period=1s",
+        "otlp.traces=slow",
+        "otlp.reports=[]",
+    ];
+    let (here, clock) = Here::with_manual_clock(&settings);
+    let mut sender = Sender::new(&here.site);
+    // The metrics are taken, the spans at the third attempt.
+    collector.answer(&["200 OK", "503 Busy", "429 Slow down"]);
+    let trace = "0123456789abcdef0123456789ABCDEF";
+    let ids = [
+        ("trace_id", trace),
+        ("span_id", "00000000000000ff"),
+        ("http.route", "taken"),
+    ];
+    for ms in 1..=150 {
+        let tags = if ms == 150 {
+            &ids[..]
+        } else {
+            &[("trace_id", "none")]
+        };
+        send_one(
+            &mut sender,
+            "/a",
+            ms * 10,
+            if ms == 149 { 500 } else { 200 },
+            tags,
+        );
+    }
+    sender.at_rest();
+    clock.advance_ms(1_000);
+    let spans = await_condition("the spans are there", || {
+        clock.advance_ms(500);
+        let spans = collector.spans();
+        if spans.is_empty() {
+            Err(status(&here.site))
+        } else {
+            Ok(spans)
+        }
+    });
+    assert_eq!(spans.len(), 300, "a hundred with two timers each");
+    let roots = || spans.iter().filter(|it| it.parent_span_id.is_empty());
+    let times: Vec<u64> = roots().map(micros).collect();
+    let expected: Vec<u64> = (51..=150).rev().map(|ms| ms * 10_000).collect();
+    assert_eq!(times, expected, "the slowest first");
+    let traces: BTreeSet<&Vec<u8>> = roots().map(|it| &it.trace_id).collect();
+    let all: BTreeSet<&Vec<u8>> = spans.iter().map(|it| &it.span_id).collect();
+    assert_eq!((traces.len(), all.len()), (100, 300));
+    let ends = roots().map(|it| it.end_time_unix_nano / 1_000_000_000);
+    assert!(ends.eq(std::iter::repeat_n(crate::harness::START_SECS, 100)));
+    let [slowest, failed] = [0, 1].map(|nth| roots().nth(nth).unwrap());
+    assert_eq!((slowest.kind, &*slowest.name), (2, "/a"));
+    let attributes = shown(&slowest.attributes);
+    assert_has!(attributes =>
+        "\"http.route\": \"StringValue(\\\"/a\\\")\"",
+        "\"pinbad.http.route\": \"StringValue(\\\"taken\\\")\"",
+        "\"http.response.status_code\": \"IntValue(200)\"",
+        "\"pinbad.synthetic\": \"BoolValue(true)\"",
+        "\"env\": "
+    );
+    let link = &slowest.links[0];
+    assert_eq!(
+        (link.trace_id[15], &link.span_id[6..]),
+        (0xef, &[0, 255][..])
+    );
+    assert!(failed.links.is_empty() && slowest.status.is_none());
+    assert_eq!(failed.status.as_ref().unwrap().code, 2);
+    let timers: Vec<&Span> = spans
+        .iter()
+        .filter(|it| it.parent_span_id == slowest.span_id)
+        .collect();
+    let starts = timers
+        .iter()
+        .map(|it| it.start_time_unix_nano - slowest.start_time_unix_nano);
+    assert_eq!(starts.collect::<Vec<_>>(), [0, 250_000_000], "end to end");
+    let names: Vec<_> = timers
+        .iter()
+        .map(|it| (&*it.name, micros(it), it.kind))
+        .collect();
+    assert_eq!(names, [("db read", 250_000, 1), ("cache", 500_000, 1)]);
+    let attributes = shown(&timers[0].attributes);
+    assert_has!(attributes =>
+        "\"group\": ", "\"pinbad.hits\": \"IntValue(2)\"", "\"pinbad.synthetic\""
+    );
+    assert!(timers.iter().all(|it| it.trace_id == slowest.trace_id));
+    // Nothing is sent twice, and what a server refuses is counted.
+    let sent = status(&here.site);
+    assert_eq!(
+        (sent.count("spans_sent"), sent.count("attempts_failed")),
+        (300, 2),
+        "{sent:?}"
+    );
+    send_one(&mut sender, "/b", 5, 200, &[]);
+    sender.at_rest();
+    collector.answer(&["400 Bad Request"; 50]);
+    clock.advance_ms(2_000);
+    let refused = |it: &Status| it.reason("spans_given_up", "refused") == 3;
+    let after = await_until("one is refused", || status(&here.site), refused);
+    assert_eq!(
+        (after.count("spans_sent"), after.count("spans_waiting")),
+        (300, 0),
+        "{after:?}"
+    );
+    here.stop();
+}
+
+#[test]
+fn buckets_name_a_recent_trace() {
+    let collector = Collector::start();
+    let url = format!("otlp.url={}", collector.url);
+    let settings = [
+        &url,
+        "otlp.period=1s",
+        "otlp.reports=[\"report_by_script_name\",\"by_env\",\"slow\"]",
+        "report=[{name='by_env', level='request', keys=['+env']}, \
+         {name='slow', level='request', keys=['script_name'], filters=['min_time=0.1']}]",
+    ];
+    let (here, clock) = Here::with_manual_clock(&settings);
+    let mut sender = Sender::new(&here.site);
+    for (nth, script, ms) in [
+        (1, "/a", 100),
+        (2, "/a", 100),
+        (3, "/b", 100),
+        (4, "/a", 900),
+    ] {
+        send_one(
+            &mut sender,
+            script,
+            ms,
+            200,
+            &[("trace_id", &format!("{nth:032x}"))],
+        );
+    }
+    for trace in ["5", "0000000000000000000000000000000g", ""] {
+        send_one(&mut sender, "/a", 700, 200, &[("trace_id", trace)]);
+    }
+    sender.at_rest();
+    clock.advance_ms(1_000);
+    let is_there = |points: &Vec<Point>| points.iter().any(|it| it.attributes.contains("\"info\\"));
+    let points = await_until("points are there", || collector.points(), is_there);
+    let of = |report: &str, key: &str| {
+        let is_it = |it: &&Point| {
+            it.metric == "pinbad.request.duration"
+                && it.attributes.contains(&format!("\"{report}\\"))
+                && it.attributes.contains(key)
+        };
+        points.iter().find(is_it).unwrap().exemplars.clone()
+    };
+    // Of equal times the newest.
+    assert_eq!(of("info", ""), BTreeMap::from([(3, 0.1), (4, 0.9)]));
+    assert_eq!(of(BY_SCRIPT, "/a"), BTreeMap::from([(2, 0.1), (4, 0.9)]));
+    assert_eq!(of(BY_SCRIPT, "/b"), BTreeMap::from([(3, 0.1)]));
+    assert_eq!(of("by_env", "test"), BTreeMap::from([(3, 0.1), (4, 0.9)]));
+    assert_eq!(
+        of("slow", "/a"),
+        BTreeMap::new(),
+        "filters are not applied here"
+    );
+    here.stop();
+}
+
+#[test]
+fn the_tail_has_the_slowest_of_each_script_and_errors() {
+    let collector = Collector::start();
+    let url = format!("otlp.url={}/v1/metrics", collector.url);
+    let settings = [
+        &url,
+        "otlp.period=1s",
+        "otlp.traces=tail",
+        "otlp.reports=[]",
+    ];
+    let (here, clock) = Here::with_manual_clock(&settings);
+    let mut sender = Sender::new(&here.site);
+    for nth in 0..15 {
+        for script in ["/a", "/b"] {
+            send_one(
+                &mut sender,
+                script,
+                10 + nth,
+                if nth == 2 { 503 } else { 200 },
+                &[],
+            );
+        }
+    }
+    sender.at_rest();
+    clock.advance_ms(1_000);
+    let spans = await_until(
+        "the spans are there",
+        || collector.spans(),
+        |it| !it.is_empty(),
+    );
+    let roots = spans.iter().filter(|it| it.parent_span_id.is_empty());
+    let found: BTreeSet<(&str, u64)> = roots.map(|it| (&*it.name, micros(it) / 1_000)).collect();
+    let expected = ["/a", "/b"].into_iter().flat_map(|script| {
+        let slowest = (15..25).chain([12]);
+        slowest.map(move |ms| (script, ms))
+    });
+    assert_eq!(found, expected.collect());
+    here.stop();
+}
+
 #[test]
 fn python_decodes_what_is_pushed() {
     let (dir, collector) = (tempfile::tempdir().unwrap(), Collector::start());
@@ -481,6 +732,7 @@ fn python_decodes_what_is_pushed() {
     let here = Program::serve(&[
         &url,
         "otlp.period=1s",
+        "otlp.traces=tail",
         "otlp.reports=[\"report_by_status\",\"report_by_hostname_and_script\"]",
     ]);
     let mut sender = Sender::new(&here.site);
@@ -490,21 +742,42 @@ fn python_decodes_what_is_pushed() {
             .iter()
             .any(|it| it.attributes.contains("info\\") && it.value == 200.0)
     };
-    await_until("all is pushed", || all_points(&collector), is_complete);
+    await_until("all is pushed", || collector.points(), is_complete);
+    await_until("spans too", || collector.spans(), |it| !it.is_empty());
     let rows = ["report_by_status", "report_by_hostname_and_script"].map(|it| here.site.rows(it));
     let mut python = Command::new(clients().join("otel/bin/python"));
     python.arg(format!(
         "{}/tests/clients/otlp_decode.py",
         env!("CARGO_MANIFEST_DIR")
     ));
-    for (nth, body) in collector.bodies().iter().enumerate() {
-        let file = dir.path().join(nth.to_string());
-        std::fs::write(&file, body).unwrap();
-        python.arg(file);
+    for path in [METRICS, TRACES] {
+        for (nth, body) in collector.bodies(path).iter().enumerate() {
+            let file = dir
+                .path()
+                .join(format!("{nth}{}", path.split(['/', ' ']).nth(2).unwrap()));
+            std::fs::write(&file, body).unwrap();
+            python.arg(file);
+        }
     }
     let said = run_within(Duration::from_mins(2), &mut python);
     assert_eq!(said.code, Some(0), "{said:?}");
-    let points: Vec<Json> = serde_json::from_str(&said.out).unwrap();
+    let all: Vec<Json> = serde_json::from_str(&said.out).unwrap();
+    let (spans, points): (Vec<_>, Vec<_>) = all.into_iter().partition(|it| it["kind"] == "span");
+    let root = spans.iter().find(|it| it["parent"] == "").unwrap();
+    let timers: Vec<_> = spans
+        .iter()
+        .filter(|it| it["parent"] == root["span"])
+        .collect();
+    assert_eq!(
+        (root["span_kind"].as_i64(), timers.len()),
+        (Some(2), 2),
+        "{root}"
+    );
+    assert_eq!(
+        timers[0]["attributes"],
+        json!({"pinbad.hits": 2, "pinbad.synthetic": true, "group": "db", "op": "read"})
+    );
+    assert_eq!(root["attributes"]["host.name"], "h");
     // The last point of each row of a metric, by its attributes.
     let last = |metric: &str, attributes: Json| {
         let mut of = points.iter().rev();

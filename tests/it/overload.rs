@@ -58,6 +58,18 @@ fn a_full_temporary_pool_gives_up_the_oldest_and_counts_them() {
         status.count("requests_overwritten"),
     );
     assert!(lost > sent / 2, "{lost} of {sent} lost, {merged} merged");
+    // One number says it, with what the kernel dropped, in SQL and on every page.
+    let all = status.count("lost");
+    assert_eq!(
+        all,
+        lost + status.count("kernel_drops") + status.count("receive_errors")
+    );
+    let in_sql = here.site.json("/api/v1/reports/status")["rows"][0]["lost"].as_u64();
+    assert_eq!(in_sql, Some(all));
+    let page = |path: &str| here.site.get(path).body.replace(',', "");
+    let line = format!("Trouble with pinbad: {all} packets or requests lost in the last ");
+    assert_has!(page("/reports") => line);
+    assert_has!(page("/daemon") => format!("Yes {all}"));
     assert!(merged >= 64, "{merged}");
     assert!(
         status

@@ -368,7 +368,7 @@ fn numbers_agree_with_what_was_sent() {
     assert!((p95 - 97.0 / 64.0).abs() < 0.02, "{b:?}");
     // The slowest are the last; ids count from 1, and stand behind the time of arrival.
     let id = |row: &Vec<String>| row[0].split(' ').next_back().unwrap().to_owned();
-    let slowest = shown("/requests?order=slowest&limit=3");
+    let slowest = shown("/requests?sort=-req_time&limit=3");
     let ids: Vec<String> = slowest.iter().map(id).collect();
     assert_eq!(ids, ["#100", "#99", "#98"]);
     let failed = shown("/requests?order=slowest&status=503&script_name=%2Fa");

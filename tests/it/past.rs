@@ -17,7 +17,7 @@ use pinbad::clock::{Clock as _, ManualClock};
 use prost::Message as _;
 use serde_json::{Value as Json, json};
 
-use crate::harness::{Here, Sender, Site, await_condition, await_until, run};
+use crate::harness::{Here, Sender, Site, await_condition, await_until, pass, run};
 use crate::packets::request;
 
 pub(crate) use self::other_readers::python;
@@ -36,13 +36,6 @@ pub(crate) struct Sent {
 
 pub(crate) fn start(dir: &Path, clock: &Arc<ManualClock>) -> Here {
     Here::with_history(dir, clock, &[])
-}
-
-pub(crate) fn pass(site: &Site, clock: &ManualClock, ms: u64) {
-    let runs = || site.json("/api/v1/status")["merges"].as_u64().unwrap();
-    clock.advance_ms(ms);
-    let before = runs();
-    await_until("the merger runs", runs, |now| *now > before + 1);
 }
 
 /// Some requests now and then, for so many steps.

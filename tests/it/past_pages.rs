@@ -4,10 +4,10 @@
 use pinbad::clock::Clock as _;
 use serde_json::Value as Json;
 
-use crate::harness::{Here, Site, await_condition};
+use crate::harness::{Here, Site, await_condition, pass};
 use crate::packets::request;
 use crate::page::{links, rows};
-use crate::past::{START_SECS, ask, pass, send};
+use crate::past::{START_SECS, ask, send};
 
 const REPORT: &str = "/reports/report_by_script_name";
 
@@ -124,6 +124,8 @@ fn every_link_keeps_the_time() {
         for link in leads {
             let leads = !link.starts_with("/assets/") && link != "#main";
             let named = ["/api/v1/openapi.json", "/api/v1/status"].contains(&link.as_str());
+            // What can be compared now is offered.
+            let named = named || link.starts_with("/changes?") && link.contains("compare=span");
             // A form has the time in fields.
             let acts = rest.contains(&format!("action=\"{link}\""));
             assert!(
@@ -193,6 +195,17 @@ fn what_changed_is_shown_and_what_is_lacking_is_said() {
         &format!("{REPORT}?from={}&to={from}", START_SECS - 7_200),
     );
     assert!(early.contains("Incomplete: nothing is kept from before 2024-02-28 22:00:00 UTC."));
+    // Of what nobody counted there are no zeros.
+    let nothing = format!("from={}&to={}", START_SECS - 86_400, START_SECS - 82_800);
+    let info = site.json(&format!("/api/v1/info?{nothing}"));
+    assert_eq!(info["covered_seconds"], 0, "{info}");
+    for column in ["req_count", "time_total", "req_time_median"] {
+        assert_eq!(info[column], Json::Null, "{column}: {info}");
+    }
+    let overview = page(site, &format!("/?{nothing}"));
+    assert_has!(
+        overview => ", no data", "No data is kept of this time.", "<span>no data</span>"
+    );
     for (target, status, part) in cases![
         format!("{REPORT}?from=yesterday") => 400, "RFC 3339";
         format!("{REPORT}?from=-1d&to=-2d") => 400, "is not before to";

@@ -331,7 +331,7 @@ fn every_request_is_found_once_at_any_moment() {
             .all(|name| tables.contains(&format!("\n{name}\n")))
     );
     let columns = "SELECT COUNT(*) AS n FROM information_schema.columns WHERE table_schema = 'history' AND table_name = 'timer'";
-    assert_eq!(ask(columns), "n\n10\n");
+    assert_eq!(ask(columns), "n\n11\n");
     let joined = "SELECT t.tags, t.value, t.hit_count FROM request r JOIN timer t ON t.run = r.run AND t.request_id = r.id \
                   WHERE r.script_name = '301' ORDER BY t.id";
     assert_eq!(

@@ -4,10 +4,9 @@
 use pinbad::clock::ManualClock;
 use pinbad::input::pinba::model::Request;
 
-use crate::harness::{Here, Site, await_condition};
+use crate::harness::{Here, Site, await_condition, pass};
 use crate::packets::request;
 use crate::page::{links, rows};
-use crate::past::pass;
 
 /// 2024-02-28 22:50:00 UTC.
 const START_SECS: u64 = 1_709_160_600;
@@ -113,7 +112,7 @@ fn timers_and_tags_of_the_past_are_those_that_were_sent() {
     // A row's timers, long after they left the memory.
     let row = format!("/reports/report_by_script_name/row?script_name=/3.php&{SPAN}");
     let page = site.get(&row).body;
-    assert_has!(page => "in all 43 raw requests that are kept");
+    assert_has!(page => "from all 43 raw requests that are kept and match");
     here.stop();
 }
 

@@ -242,6 +242,8 @@ fn check_shows_where_it_listens_and_a_line_of_memory_a_pool() {
         "",
         "--set",
         "reports.memory=16MiB",
+        "--set",
+        "releases.tag=[]",
     ]));
     assert_eq!(said.code, Some(0), "{said:?}");
     for part in [

@@ -11,8 +11,7 @@ use pinbad::report::row_key::push_key;
 use prost::Message as _;
 use serde_json::{Value as Json, json};
 
-use crate::harness::{Here, Sender, await_condition, await_until};
-use crate::history::noticed;
+use crate::harness::{Here, Sender, await_condition, await_until, noticed};
 use crate::packets::request;
 
 /// 2024-02-28 22:00:00 UTC.

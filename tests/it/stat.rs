@@ -3,7 +3,6 @@
 
 mod reports;
 
-use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;

@@ -76,8 +76,9 @@ fn without_a_terminal_it_is_plain_text() {
         (slow[0], slow[1], &slow[3..5]),
         ("/slow", "20", &["63.8", "s"][..])
     );
-    assert_eq!(slow[8..10], ["4.23", "s"]);
-    assert_eq!(slow[10..15], ["20", "3.19", "s", "93.8", "ms"]);
+    // A column has one unit, here that of the fast ones.
+    assert_eq!(slow[8..10], ["4,227", "ms"]);
+    assert_eq!(slow[10..15], ["20", "3,188", "ms", "93.8", "ms"]);
     assert!(said.out.contains(EVIL_SHOWN));
     for title in [
         "servers (2)",
@@ -230,7 +231,7 @@ fn sizes_change_and_a_daemon_that_goes_comes_back() {
     screen.resize(20, 4);
     await_keys(&screen);
     screen.await_text("/slow");
-    screen.resize(140, 40);
+    screen.resize(160, 40);
     screen.await_text("out/s");
 
     first.signal("TERM");

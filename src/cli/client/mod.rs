@@ -13,10 +13,12 @@ use clap::Args as FlagGroup;
 use serde_json::Value as Json;
 use thiserror::Error;
 use ureq::http::{Request, Response};
+use ureq::tls::TlsConfig;
 use ureq::{Agent, AsSendBody, Body};
 
 use crate::access::roots;
 use crate::cli::format;
+use crate::config::Config;
 use crate::config::secret::Secret;
 
 pub mod address;
@@ -54,6 +56,20 @@ pub struct AccessFlags {
     /// A PEM file with the certificate authorities to trust [default: those of the system].
     #[arg(long, value_name = "FILE")]
     pub ca_file: Option<PathBuf>,
+    /// The certificate of the daemon itself, where the configuration that is asked for names it.
+    #[arg(skip)]
+    pub own_certificate: Option<PathBuf>,
+}
+
+impl AccessFlags {
+    /// Trusts the certificate of a configuration too, to ask its daemon on this machine.
+    #[must_use]
+    pub fn trusting(&self, config: &Config) -> Self {
+        Self {
+            own_certificate: config.http.tls_cert.clone(),
+            ..self.clone()
+        }
+    }
 }
 
 /// An error of a request to the daemon.
@@ -107,7 +123,9 @@ impl Client {
     /// [`ClientError::Usage`].
     pub fn at(url: &str, flags: &AccessFlags) -> Result<Self, ClientError> {
         let token = credentials::token(flags.token_file.as_deref()).map_err(ClientError::Usage)?;
-        Self::new(url, token, flags.ca_file.as_deref())
+        let roots = ("--ca-file", flags.ca_file.as_deref());
+        let tls = || roots::tls(roots, flags.own_certificate.as_deref());
+        Self::with(url, token, tls)
     }
 
     /// A client for the daemon at this URL (`http://127.0.0.1:30080`, the scheme may be left out);
@@ -121,6 +139,25 @@ impl Client {
         authorization: Option<Secret>,
         ca_file: Option<&Path>,
     ) -> Result<Self, ClientError> {
+        Self::with(url, authorization, || {
+            roots::tls(("--ca-file", ca_file), None)
+        })
+    }
+
+    /// A client that believes whatever answers, and therefore sends no credentials: to find out
+    /// whether a daemon is there.
+    ///
+    /// # Errors
+    /// [`ClientError::Usage`].
+    pub fn credulous(url: &str) -> Result<Self, ClientError> {
+        Self::with(url, None, || Ok(roots::none()))
+    }
+
+    fn with(
+        url: &str,
+        authorization: Option<Secret>,
+        tls: impl FnOnce() -> Result<TlsConfig, String>,
+    ) -> Result<Self, ClientError> {
         let (url, own) = address::split(url).map_err(ClientError::Usage)?;
         let mut settings = Agent::config_builder()
             .http_status_as_error(false)
@@ -128,8 +165,7 @@ impl Client {
             .max_redirects(0)
             .timeout_connect(Some(CONNECT_MAX));
         if url.starts_with("https:") {
-            settings = settings
-                .tls_config(roots::tls(("--ca-file", ca_file)).map_err(ClientError::Usage)?);
+            settings = settings.tls_config(tls().map_err(ClientError::Usage)?);
         }
         Ok(Self {
             url,

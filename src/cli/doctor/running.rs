@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value as Json, json};
 
-use crate::cli::client::{AccessFlags, Client, ClientError};
+use crate::cli::client::{Client, ClientError};
 use crate::cli::{Failure, format, print};
 
 /// Time between the two readings.
@@ -46,16 +46,15 @@ type Spent = (String, String, f64);
 ///
 /// # Errors
 /// Fails if there is no daemon, or it refuses.
-pub(super) fn execute(url: &str, access: &AccessFlags) -> Result<(), Failure> {
-    let client = Client::at(url, access)?;
-    let (before, began) = (spent(&client)?, Instant::now());
+pub(super) fn execute(client: &Client) -> Result<(), Failure> {
+    let (before, began) = (spent(client)?, Instant::now());
     sleep(APART);
-    let (after, secs) = (spent(&client)?, began.elapsed().as_secs_f64());
+    let (after, secs) = (spent(client)?, began.elapsed().as_secs_f64());
     let grown = after.into_iter().map(|(at, (name, event, total))| {
         let before = before.get(&at).map_or(0.0, |(.., before)| *before);
         (name, event, (total - before) / secs)
     });
-    let stuck = rows(&client, STUCK)?;
+    let stuck = rows(client, STUCK)?;
     let stuck = stuck
         .iter()
         .map(|row| (text(&row[0]), text(&row[1]), number(&row[2])));
@@ -67,8 +66,7 @@ pub(super) fn execute(url: &str, access: &AccessFlags) -> Result<(), Failure> {
 ///
 /// # Errors
 /// Fails if it is not ready, or there is no daemon.
-pub(super) fn ready(url: &str, access: &AccessFlags) -> Result<(), Failure> {
-    let client = Client::at(url, access)?;
+pub(super) fn ready(client: &Client) -> Result<(), Failure> {
     let answer = match client.get("/readyz") {
         Err(ClientError::Refused { detail, .. }) => {
             return Err(Failure::failed(format!("{}: {detail}", client.url())));
@@ -84,8 +82,8 @@ pub(super) fn ready(url: &str, access: &AccessFlags) -> Result<(), Failure> {
 }
 
 /// Returns whether a pinbad answers there, if only that it wants credentials.
-pub(super) fn serves(url: &str, access: &AccessFlags) -> bool {
-    let client = Client::at(url, access).map(|client| client.patient_for(HEALTH_MAX));
+pub(super) fn serves(url: &str) -> bool {
+    let client = Client::credulous(url).map(|client| client.patient_for(HEALTH_MAX));
     match client.and_then(|client| client.get("/healthz")) {
         Ok(answer) => answer["status"] == "ok",
         Err(error) => matches!(error, ClientError::Refused { .. }),

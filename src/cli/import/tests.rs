@@ -72,7 +72,7 @@ fn the_default_tables_of_pinba_are_there_and_those_of_a_user_are_made() {
         made.reports[21].0.comment.as_deref(),
         Some("tag_report:group:min_time=0.5,tag.env=it's")
     );
-    assert_eq!(made.tables[6].name, "who");
+    assert_eq!(made.tables[7].name, "who");
     // A second import finds nothing left to do.
     let (outcomes, text) = printed(PINBA, &config);
     assert_eq!(not_there(&outcomes).len(), 1);
@@ -99,7 +99,7 @@ fn the_tables_of_pinba2_are_made() {
     )));
     let config = of(&text);
     let made = Definitions::new(&config.configured_reports, &Defaults::default()).unwrap();
-    assert_eq!((made.reports.len(), made.tables.len()), (19 + 2, 6 + 1));
+    assert_eq!((made.reports.len(), made.tables.len()), (19 + 2, 7 + 1));
 }
 
 #[test]

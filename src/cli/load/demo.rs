@@ -10,7 +10,7 @@
 //! | a host that is slower than the others | hosts by p95; the time is outside of timers |
 //! | a host that fails for a while | errors by host; half of them wait for a service |
 //! | an outage of the payment service | errors by script; the timers wait for one service |
-//! | releases, host by host, one of which makes a script slow | marks in the charts; timers by the tag `release` |
+//! | releases, host by host, one of which makes a script slow | `/releases`; marks in the charts; timers by the tag `release` |
 //!
 //! Packets go over UDP to the daemon's own socket, so that the demo takes the real path. [`run`] is
 //! the loop of one thread and holds one request at a time. Packets sent while nobody listens (the
@@ -42,6 +42,9 @@ use scripts::{CAST, Cast, Script, Site};
 /// Average requests a second by default.
 pub const RATE_DEFAULT: f64 = 200.0;
 
+/// How long a release runs until it is compared: sixteen times that fit before the first.
+pub const RELEASE_AFTER: Duration = Duration::from_secs(6);
+
 /// A day, from one morning to the next.
 const DAY: Duration = Duration::from_secs(600);
 /// The seed of the demo: it plays the same day each time.
@@ -51,28 +54,17 @@ const SEED: u64 = 30_002;
 const SLEEP: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
 
 /// Sends the shop's requests to `target`, on average `rate` a second, until `shutdown` is
-/// requested. Blocks: give it a thread. Calls `note` with each release when the first host gets it.
-/// Sends nothing if `rate` is not above zero. Returns how many packets the kernel took, and how
+/// requested. Blocks: give it a thread. Sends nothing if `rate` is not above zero. Returns how many packets the kernel took, and how
 /// many it refused, most likely because nobody listened.
 ///
 /// # Errors
 /// Fails if no socket can be opened towards `target`.
-pub fn run(
-    target: SocketAddr,
-    rate: f64,
-    shutdown: &Shutdown,
-    note: impl Fn(&str),
-) -> io::Result<(u64, u64)> {
+pub fn run(target: SocketAddr, rate: f64, shutdown: &Shutdown) -> io::Result<(u64, u64)> {
     let socket = connect(target)?;
     let mut shop = Shop::new(SEED, rate);
     let (start, mut sent, mut refused) = (Instant::now(), 0, 0);
-    let mut newest = rollouts(Duration::ZERO, 0);
     while !shutdown.requested() {
         let now = start.elapsed();
-        if rollouts(now, 0) > newest {
-            newest = rollouts(now, 0);
-            note(release(newest));
-        }
         let wait = shop.next_at().saturating_sub(now);
         if !wait.is_zero() {
             thread::sleep(wait.clamp(SLEEP.0, SLEEP.1));
@@ -301,8 +293,8 @@ const OUTAGE: Phase = (300, 70..110);
 const PAYMENT_TIMEOUT: Duration = Duration::from_secs(3);
 /// The release that queries the database for each row of a page.
 const CARELESS_RELEASE: &str = "2024.49.0";
-const CARELESS_SCRIPT: &str = "/catalog/reviews.php";
-const CARELESS_TIMES: u32 = 4;
+const CARELESS_SCRIPT: &str = "/catalog/product.php";
+const CARELESS_TIMES: u32 = 10;
 /// How long a request waits for the unresponsive service.
 const AUTH_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -311,9 +303,9 @@ fn in_phase(at: Duration, (period, seconds): Phase) -> bool {
 }
 
 /// Number of releases that the host at this place has had at `at`: there is a new one every five
-/// minutes, and each host gets it eight seconds after the one before.
+/// minutes, the first after two, and each host gets it a second after the one before.
 fn rollouts(at: Duration, place: u64) -> u64 {
-    (at.as_secs() + 270).saturating_sub(place * 8) / 300
+    (at.as_secs() + 180).saturating_sub(place) / 300
 }
 
 /// The name of a release.

@@ -6,6 +6,7 @@ use serde_json::Value as Json;
 
 use crate::cli::format::{bytes, grouped, number, secs, visible};
 use crate::value;
+use crate::value::text::Scale;
 
 /// Width of a bar.
 const BAR: usize = 10;
@@ -47,6 +48,26 @@ impl Unit {
             value::Unit::Ratio | value::Unit::CountPerSecond | value::Unit::SecondsPerSecond => {
                 Self::Number
             }
+        }
+    }
+
+    /// The scale that these numbers of a column share, if its unit has scales.
+    pub(super) fn scale(self, numbers: impl IntoIterator<Item = f64>) -> Option<Scale> {
+        let numbers = numbers.into_iter();
+        match self {
+            Self::Seconds => Some(Scale::of_secs(numbers)),
+            Self::Bytes => Some(Scale::of_bytes(numbers)),
+            Self::Kib => Some(Scale::of_bytes(numbers.map(|it| it * 1024.0))),
+            _ => None,
+        }
+    }
+
+    /// Formats a value on the scale of its column.
+    pub(super) fn format_in(self, scale: Option<Scale>, value: &Json) -> String {
+        match (scale, value.as_f64()) {
+            (Some(scale), Some(of)) if self == Self::Kib => scale.text(of * 1024.0),
+            (Some(scale), Some(of)) => scale.text(of),
+            _ => self.format(value),
         }
     }
 

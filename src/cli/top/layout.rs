@@ -7,6 +7,7 @@
 use super::cell::Unit;
 use super::table::{Column, Row, Table};
 use crate::cli::format::{fit, fit_right, width};
+use crate::value::text::Scale;
 
 /// Blanks between columns.
 const GAP: usize = 2;
@@ -17,16 +18,19 @@ const NAME_MIN: usize = 12;
 const LOOKED_AT: usize = 200;
 
 /// The columns to show.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Layout {
     /// Number and width of each.
     pub columns: Vec<(usize, usize)>,
+    /// By number of the column: the scale that its numbers share.
+    scales: Vec<Option<Scale>>,
 }
 
 impl Layout {
     /// Lays a table out in this many columns of the terminal.
     pub fn new(table: &Table, columns: usize) -> Self {
-        let natural = natural(table);
+        let scales = scales(table);
+        let natural = natural(table, &scales);
         let least = |at: usize| match table.content.columns[at].unit {
             Unit::Text if at == 0 => natural[at].min(NAME_MIN.max(columns * 2 / 5)),
             Unit::Text => natural[at].min(NAME_MIN.max(columns / 8)),
@@ -53,6 +57,7 @@ impl Layout {
         });
         Self {
             columns: widths.collect(),
+            scales,
         }
     }
 
@@ -72,7 +77,8 @@ impl Layout {
     pub fn row(&self, table: &Table, row: &Row) -> String {
         self.line(table, |at| {
             let column = &table.content.columns[at];
-            column.unit.format(&row.values[&column.name])
+            let value = &row.values[&column.name];
+            column.unit.format_in(self.scales[at], value)
         })
     }
 
@@ -86,15 +92,27 @@ impl Layout {
     }
 }
 
-/// The natural width of each column.
-fn natural(table: &Table) -> Vec<usize> {
-    let widest = |column: &Column| {
+/// The scale of each column that has one.
+fn scales(table: &Table) -> Vec<Option<Scale>> {
+    let scale = |column: &Column| {
         let rows = table.rows().take(LOOKED_AT);
-        let widths = rows.map(|row| width(&column.unit.format(&row.values[&column.name])));
+        let numbers = rows.filter_map(|row| row.values[&column.name].as_f64());
+        column.unit.scale(numbers)
+    };
+    table.content.columns.iter().map(scale).collect()
+}
+
+/// The natural width of each column.
+fn natural(table: &Table, scales: &[Option<Scale>]) -> Vec<usize> {
+    let widest = |(column, scale): (&Column, &Option<Scale>)| {
+        let rows = table.rows().take(LOOKED_AT);
+        let text = |row: &Row| column.unit.format_in(*scale, &row.values[&column.name]);
+        let widths = rows.map(|row| width(&text(row)));
         // Room for the mark of the sorted column.
         widths.fold(width(&column.title) + 1, usize::max)
     };
-    table.content.columns.iter().map(widest).collect()
+    let columns = table.content.columns.iter();
+    columns.zip(scales).map(widest).collect()
 }
 
 #[cfg(test)]
@@ -145,6 +163,22 @@ mod tests {
             row,
             "/catalog/a-long-name/search.php   1,234  1.50 s  x    "
         );
+    }
+
+    #[test]
+    fn a_column_has_one_unit() {
+        let mut table = table();
+        let mut content = table.content.clone();
+        for secs in [0.001_02, 0.000_998] {
+            content.rows[0].values["req_time_total"] = json!(secs);
+            content.rows.push(content.rows[0].clone());
+        }
+        content.rows.remove(0);
+        table.take(content);
+        let layout = Layout::new(&table, 100);
+        let shown: Vec<String> = table.rows().map(|row| layout.row(&table, row)).collect();
+        assert_eq!(shown.len(), 2);
+        assert!(shown.iter().all(|row| row.contains(" ms")), "{shown:?}");
     }
 
     #[test]

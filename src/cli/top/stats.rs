@@ -37,7 +37,7 @@ impl Sample {
 
     /// Requests that were sent but are in no report.
     pub fn lost(&self) -> f64 {
-        self.number("kernel_drops") + self.number("requests_overwritten")
+        self.number("lost")
     }
 
     /// Datagrams and requests that were refused.
@@ -96,7 +96,7 @@ mod tests {
 
     fn sample(requests: u64) -> Sample {
         Sample {
-            status: json!({"requests_merged": requests, "kernel_drops": requests / 10,
+            status: json!({"requests_merged": requests, "lost": requests / 10,
                 "datagrams_invalid": {"empty": 1, "bad_key": 2}, "requests_invalid": 3}),
             ..Sample::default()
         }

@@ -109,7 +109,7 @@ pub fn added_up(requests: &[Json], tag: Option<&str>) -> Content {
             "share": part(sum.seconds * 100.0, seconds),
             "requests": sum.requests,
             "hits": sum.hits,
-            "hits_each": part(sum.hits, count as f64),
+            "hits_each": part(sum.hits, sum.requests as f64),
             "avg": part(sum.seconds, sum.hits),
             "longest": sum.longest,
         }),
@@ -207,7 +207,8 @@ mod tests {
             ["cache", "500 ms", "██▌         25%", "1", "1"]
         );
         assert_eq!(rows[1][..5], ["db", "500 ms", "██▌         25%", "1", "3"]);
-        assert_eq!(rows[1][5..], ["1.50", "167 ms", "250 ms"]);
+        // Of the requests that have such timers, as on the page of calls.
+        assert_eq!(rows[1][5..], ["3.00", "167 ms", "250 ms"]);
         assert_eq!(content.choices, ["group", "server", "\u{1b}"]);
     }
 

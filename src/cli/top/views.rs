@@ -148,16 +148,19 @@ pub fn by_key(&(title, heading, key): &ByKey, body: &Json) -> Content {
     );
     let row = |row: &Json| {
         let number = |name: &str| row[name].as_f64();
-        let each = |sum: Option<f64>| {
+        let unmeasured = number("unmeasured_count").unwrap_or(0.0);
+        let each = |sum: Option<f64>, but: f64| {
             let both = sum.zip(number("req_count"));
-            json!(both.and_then(|(sum, count)| part(sum, count)))
+            json!(both.and_then(|(sum, count)| part(sum, count - but)))
         };
+        let cpu = cpu(row, ["ru_utime_total", "ru_stime_total"]);
+        let memory = number("memory_footprint_total");
         let values = with(
             row,
             [
-                ("avg", each(number("req_time_total"))),
-                ("cpu", each(cpu(row, ["ru_utime_total", "ru_stime_total"]))),
-                ("memory", each(number("memory_footprint_total"))),
+                ("avg", each(number("req_time_total"), 0.0)),
+                ("cpu", each(cpu, unmeasured)),
+                ("memory", each(memory, unmeasured)),
             ],
         );
         Row {

@@ -76,7 +76,7 @@ fn name_rules_have_a_line_when_there_are_any() {
     ));
     assert_eq!(bytes(&with, "name rules"), 6 * (3 << 20));
     let why = "2 rules ([[rewrite]]), 1 with patterns, for each socket";
-    assert_eq!(with.lines.last().unwrap().why, why);
+    assert!(with.lines.iter().any(|line| line.why == why));
 }
 
 #[test]
@@ -201,9 +201,9 @@ fn the_plan_is_shown_a_line_a_pool() {
         "  requests                 97.7 KiB  1000 rows (pool.request_pool_size) and 1000 spare for queries, of 50 bytes",
         "  reports                  16.0 MiB  all reports together (reports.memory)",
         if cfg!(feature = "sql") {
-            "  total                   860.4 MiB"
+            "  total                   908.4 MiB"
         } else {
-            "  total                   444.4 MiB"
+            "  total                   492.4 MiB"
         },
         "  at  10000 packets/s  temporary pool 1.0 s, socket buffers 1.5 s",
     ] {

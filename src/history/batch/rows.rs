@@ -21,7 +21,6 @@ use crate::history::stored::BatchBuilder;
 use crate::history::{Gain, RowRef};
 use crate::report::counts::Histogram;
 use crate::report::gain::{PairSums, Pairs, Sum, write_pairs};
-use crate::report::layout::Measure;
 use crate::report::reading::Extremes;
 use crate::report::totals::Totals;
 use crate::report::varint;
@@ -65,9 +64,9 @@ pub(super) struct Rows {
 #[derive(Debug)]
 #[repr(align(64))]
 pub(super) struct KeptRow {
-    /// As [`Totals::sums`], as long as they fit.
-    sums: [u64; Measure::ALL.len()],
-    /// The part beyond that range.
+    /// The usual ones of [`Totals::sums`], as long as they fit.
+    sums: [u64; Totals::USUAL],
+    /// The part beyond that range, and `unmeasured`.
     beyond: Option<Box<Totals>>,
     extremes: Extremes,
     bytes: Vec<u8>,
@@ -204,7 +203,7 @@ impl Rows {
 impl KeptRow {
     fn new(key: &[u8]) -> Self {
         Self {
-            sums: [0; Measure::ALL.len()],
+            sums: [0; Totals::USUAL],
             beyond: None,
             extremes: Extremes::NOTHING,
             bytes: key.to_vec(),
@@ -229,7 +228,7 @@ impl KeptRow {
 
     fn add(&mut self, (totals, extremes, times): Gained<'_>, scratch: &mut Scratch) {
         let mut sums = self.sums;
-        let mut fits = true;
+        let mut fits = totals.unmeasured == 0;
         for (sum, more) in sums.iter_mut().zip(totals.sums()) {
             let more = u64::try_from(more).ok();
             let added = more.and_then(|more| sum.checked_add(more));
@@ -307,7 +306,8 @@ impl KeptRow {
     }
 
     fn totals(&self) -> Totals {
-        let mut totals = Totals::of(self.sums.map(u128::from));
+        let sum = |at| self.sums.get(at).copied().map_or(0, u128::from);
+        let mut totals = Totals::of(std::array::from_fn(sum));
         if let Some(beyond) = &self.beyond {
             totals += beyond;
         }

@@ -47,7 +47,7 @@ pub(super) fn batch(
             extremes.time_max = varint::take(&mut rows) as u64;
             extremes.memory_peak_max = varint::take(&mut rows) as u32;
         }
-        let totals = Totals::take(&mut rows);
+        let totals = Totals::take(&mut rows, false);
         let histogram = match flags & HAS_HISTOGRAM {
             0 => HistogramRef::Unknown,
             _ => {

@@ -6,7 +6,7 @@ use super::*;
 use crate::history::parquet::Want;
 use crate::history::requests::{REQUEST, Tags};
 use crate::history::{Gain, Part, Row, RowRef};
-use crate::pool::resolved::Request;
+use crate::pool::resolved::{Request, Rusage};
 use crate::report::histogram::BucketLayout;
 use crate::report::reading::Extremes;
 use crate::report::row_key::push_key;
@@ -92,8 +92,7 @@ fn packed(id: u64, tags: Tags<'_>) -> Vec<u8> {
         script_name: "/",
         document_size: 1,
         memory_peak: 2,
-        ru_utime_us: 3,
-        ru_stime_us: 4,
+        rusage: Rusage::Times([3, 4]),
         timers: 0,
         status: 200,
         memory_footprint: 9,

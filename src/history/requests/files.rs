@@ -10,8 +10,10 @@
 //! | | `tags_exact` | UTF8 | NULL, but where `tags` could be read in two ways: as those of timers |
 //! | | `doc_size_bytes`, `mem_peak_usage_bytes`, `memory_footprint_bytes` | INT64 | the table shows KiB |
 //! | | `req_time_us`, `ru_utime_us`, `ru_stime_us` | INT64 | microseconds, exact; the table shows seconds |
+//! | | the last two, and both memories | | NULL: it came as a span, which does not tell |
 //! | `timer` | `id`, `hit_count` | INT64 | |
-//! | | `value_us`, `ru_utime_us`, `ru_stime_us` | INT64 | microseconds |
+//! | | `value_us`, `ru_utime_us`, `ru_stime_us` | INT64 | microseconds; the last two NULL if it came as a span |
+//! | | `start_us` | INT64 | begin after its request, microseconds; NULL unless it came as a span |
 //! | | `tags` | UTF8 | a JSON object in packet order: a name may come twice, which no MAP allows |
 //! | `request_tag` | `name`, `value` | UTF8 | |
 //! | both | `weight`, `received` | DOUBLE, TIMESTAMP | those of the request |
@@ -36,7 +38,7 @@ use parquet::schema::types::ColumnPath;
 use super::packed::{Tags, Timers};
 use crate::history::parquet::{FORMAT, Written};
 use crate::history::stored::{Cell, Column, moment};
-use crate::pool::resolved::{Request, tags_text};
+use crate::pool::resolved::{Request, Rusage, tags_text};
 
 /// Rows of a row group.
 pub(super) const GROUP_ROWS: usize = if cfg!(test) { 8 << 10 } else { 128 << 10 };
@@ -117,6 +119,17 @@ const fn bytes(name: &'static str, kind: Kind, shown: &'static str) -> FileColum
     FileColumn { name, kind, shown }
 }
 
+/// Columns that may be NULL.
+const NULLABLE: [&str; 7] = [
+    "schema",
+    "tags_exact",
+    "mem_peak_usage_bytes",
+    "memory_footprint_bytes",
+    "ru_utime_us",
+    "ru_stime_us",
+    "start_us",
+];
+
 /// One of the files.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Layout {
@@ -163,6 +176,7 @@ const TIMER: Layout = Layout {
         same("tags", Text),
         same("weight", Float),
         same("received", Moment),
+        micros("start_us", "start"),
     ],
     sorted: &[("run", false), ("request_id", false), ("id", false)],
 };
@@ -229,6 +243,8 @@ impl Rows {
         let tags = tags_text(tags.copied());
         let int = |value: u32| big(value.into());
         let text = |text| Cell::Text(Some(text));
+        let [user, system] = times(request.rusage);
+        let memory = |bytes: u32| Cell::Int(request.rusage.times_us().map(|_| bytes.into()));
         self.push([
             big(request.run),
             big(request.id),
@@ -239,13 +255,13 @@ impl Rows {
             text(request.server_name),
             text(request.script_name),
             int(request.document_size),
-            int(request.memory_peak),
+            memory(request.memory_peak),
             big(request.time_us),
-            big(request.ru_utime_us),
-            big(request.ru_stime_us),
+            user,
+            system,
             int(request.timers.into()),
             int(request.status),
-            int(request.memory_footprint),
+            memory(request.memory_footprint),
             Cell::Text(request.schema),
             big(request.tags.len() as u64),
             text(&tags),
@@ -270,17 +286,19 @@ impl Rows {
     /// Adds the timers of a request.
     pub(super) fn push_timers(&mut self, of: &Timers<'_>) {
         for timer in &of.timers {
+            let [user, system] = times(timer.rusage);
             self.push([
                 big(of.run),
                 big(of.request),
                 big(timer.id),
                 big(timer.hit_count.into()),
                 big(timer.value_us),
-                big(timer.ru_utime_us),
-                big(timer.ru_stime_us),
+                user,
+                system,
                 Cell::Text(Some(&json(&timer.tags))),
                 Cell::Float(Some(of.weight)),
                 Cell::Moment(of.received.into()),
+                Cell::Int(timer.rusage.start_us().map(u64::cast_signed)),
             ]);
         }
     }
@@ -368,7 +386,7 @@ impl Layout {
     pub(super) fn fields(self) -> Vec<Field> {
         let columns = self.columns.iter();
         let fields = columns.map(|it| {
-            let is_nullable = matches!(it.name, "schema" | "tags_exact");
+            let is_nullable = NULLABLE.contains(&it.name);
             Field::new(it.name, it.kind.data_type(), is_nullable)
         });
         fields.collect()
@@ -400,6 +418,12 @@ impl Layout {
         }
         properties.build()
     }
+}
+
+/// CPU times; NULL if they are not known.
+fn times(of: Rusage) -> [Cell<'static>; 2] {
+    let times = of.times_us().map(|times| times.map(u64::cast_signed));
+    [0, 1].map(|at| Cell::Int(times.map(|times| times[at])))
 }
 
 /// A number of up to 64 bits.

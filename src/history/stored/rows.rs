@@ -17,6 +17,7 @@ use crate::report::layout::{Measure, OTHER};
 use crate::report::reading::Extremes;
 use crate::report::row_key::push_key;
 use crate::report::totals::Totals;
+use crate::report::varint;
 
 /// The rows of a batch, with those columns that it has.
 #[derive(Debug, Default)]
@@ -167,8 +168,17 @@ impl StoredRows {
     }
 
     fn totals(&self, row: usize) -> Totals {
-        if let Some(exact) = value(self.exact.as_ref(), row) {
-            return Totals::take(&mut &*exact);
+        if let Some(mut exact) = value(self.exact.as_ref(), row) {
+            let usual = Totals::take(&mut exact, false);
+            let unmeasured = if exact.is_empty() {
+                0
+            } else {
+                varint::take(&mut exact)
+            };
+            return Totals {
+                unmeasured,
+                ..usual
+            };
         }
         let mut totals = [0; Measure::ALL.len()];
         for (measure, sums) in &self.sums {

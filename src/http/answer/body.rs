@@ -8,7 +8,6 @@
 //! is bounded by permits (`concurrency_limit.rs`), and their duration by the connection
 //! (`connection.rs`).
 
-#[cfg(feature = "sql")]
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -17,7 +16,6 @@ use axum::http::{HeaderMap, HeaderName, Response};
 use futures::{StreamExt as _, stream};
 use serde_json::Value as Json;
 
-#[cfg(feature = "sql")]
 use super::arrow::{self, ArrowRows};
 use super::format::Format;
 use super::writer::RowWriter;
@@ -47,7 +45,6 @@ struct Source {
     /// The end of the document.
     tail: Vec<u8>,
     /// The Arrow encoder, if that format is wanted.
-    #[cfg(feature = "sql")]
     arrow: Option<ArrowRows>,
 }
 
@@ -55,7 +52,6 @@ impl Source {
     /// Writes rows from `first` on until `out` has `bytes` bytes or `last` is reached, and the end
     /// of the answer after its last row. Returns the row after those written.
     fn write(&self, out: &mut Vec<u8>, first: usize, last: usize, bytes: usize) -> usize {
-        #[cfg(feature = "sql")]
         if let Some(arrow) = &self.arrow {
             return self.write_arrow(arrow, out, first..last, bytes);
         }
@@ -79,7 +75,6 @@ impl Source {
     }
 
     /// Like [`write`](Self::write), in Arrow's format.
-    #[cfg(feature = "sql")]
     fn write_arrow(
         &self,
         arrow: &ArrowRows,
@@ -152,7 +147,6 @@ impl RowBody {
             }
         }
         writer.start(&mut ready);
-        #[cfg(feature = "sql")]
         let arrow = (writer.format() == Format::Arrow).then(|| {
             let arrow = ArrowRows::new(table.as_ref(), writer.columns().collect());
             let arrow = arrow.expect("a schema of numbers and texts can be written");
@@ -164,7 +158,6 @@ impl RowBody {
             rows,
             writer,
             tail: end,
-            #[cfg(feature = "sql")]
             arrow,
         };
         let next = source.write(&mut ready, 0, usize::MAX, WHOLE_BYTES);

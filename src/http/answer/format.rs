@@ -18,7 +18,6 @@ pub(in crate::http) enum Format {
     /// A line of names, then a line per row (RFC 4180).
     Csv,
     /// An Arrow IPC stream.
-    #[cfg_attr(not(feature = "sql"), allow(dead_code, reason = "SQL alone has it"))]
     Arrow,
     /// Server-sent events.
     Sse,

@@ -1,6 +1,6 @@
 //! Encodes rows: format negotiation, one row writer for all formats, and the body that sends them.
 
-#[cfg(feature = "sql")]
+#[cfg_attr(not(feature = "sql"), path = "no_arrow.rs")]
 mod arrow;
 #[cfg(feature = "sql")]
 pub(super) mod batches;

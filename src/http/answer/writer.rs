@@ -155,7 +155,6 @@ impl RowWriter {
     }
 
     /// The columns to show, by number.
-    #[cfg(feature = "sql")]
     pub(super) fn columns(&self) -> impl Iterator<Item = usize> + '_ {
         self.columns.iter().map(|(column, _)| *column)
     }

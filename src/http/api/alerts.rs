@@ -1,7 +1,7 @@
 //! `/api/v1/alerts` and `/api/v1/silences`: the alerts, and the silences that suppress their
 //! notifications.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use axum::Extension;
@@ -10,9 +10,9 @@ use axum::http::StatusCode;
 use serde_json::{Map, Value as Json, json};
 
 use crate::access::Pass;
-use crate::alert::rule::{RuleError, Truth};
+use crate::alert::rule::{Rule, RuleError, Truth};
 use crate::alert::silence::Silence;
-use crate::alert::{Alert, ObjectiveView, Rules};
+use crate::alert::{Alert, Alerts, ObjectiveView, Rules};
 use crate::config::Config;
 use crate::config::units::parse_duration;
 use crate::http::answer::format;
@@ -23,6 +23,10 @@ use crate::http::request_checks::{JsonBody, members};
 use crate::http::span::{END, Span};
 use crate::limits::{ALERT_LABELS_MAX, SILENCES_MAX};
 use crate::query::catalog::Catalog;
+use crate::query::error::QueryError;
+use crate::query::question::ReportQuestion;
+use crate::report::row_key::push_key;
+use crate::value::Value;
 
 const EXAMPLE: &str =
     r#"{"matchers": {"alertname": "slow_checkout"}, "for": "2h", "reason": "migration"}"#;
@@ -99,6 +103,7 @@ fn row(alert: &Alert) -> Json {
         "ended": moment(episode.ended),
         "reason": episode.reason,
         "value": episode.value,
+        "value_text": episode.value.map(|it| alert.value_text(it)),
         "threshold": alert.rule.threshold(),
         "severity": alert.rule.entry.severity,
         "labels": alert.labels,
@@ -192,9 +197,68 @@ pub(in crate::http) async fn silence(
         })?;
         let mut row = json!(added);
         row["persistent"] = alerts.persistent().into();
+        row["remark"] = unmatched(source, &alerts, &added)?.into();
         Ok(row)
     });
     Ok(format::json(StatusCode::CREATED, body.await?.to_string()))
+}
+
+/// Returns why a silence matches nothing, if so: no alert, and no row that could raise one.
+fn unmatched(
+    source: &Catalog,
+    alerts: &Alerts,
+    silence: &Silence,
+) -> Result<Option<String>, QueryError> {
+    let view = alerts.view();
+    if view.alerts.iter().any(|it| silence.fits(&it.labels)) {
+        return Ok(None);
+    }
+    let mut names = BTreeSet::new();
+    for rule in &*alerts.rules() {
+        for key in row_keys(source, rule)? {
+            let labels = rule.labels(Some(&key));
+            if silence.fits(&labels) {
+                return Ok(None);
+            }
+            names.extend(labels.into_keys());
+        }
+    }
+    let unknown = silence.matchers.keys().find(|it| !names.contains(*it));
+    let names: Vec<String> = names.into_iter().collect();
+    Ok(Some(match unknown {
+        Some(name) => format!(
+            "no alert could have the label {name:?} now; there are {}",
+            names.join(", ")
+        ),
+        None => "no row that a rule judges has these labels now".to_owned(),
+    }))
+}
+
+/// Returns the keys of the rows that a rule judges now.
+fn row_keys(source: &Catalog, rule: &Rule) -> Result<Vec<Vec<u8>>, QueryError> {
+    if rule.keys.is_empty() {
+        return Ok(vec![Vec::new()]);
+    }
+    let question = ReportQuestion {
+        needed: Some(rule.keys.clone()),
+        ..ReportQuestion::default()
+    };
+    let table = source.report(&rule.entry.report, &question)?.table;
+    let columns = rule.keys.iter().filter_map(|name| table.column(name));
+    let columns: Vec<usize> = columns.collect();
+    let key = |row| {
+        let mut key = Vec::new();
+        for column in &columns {
+            match table.value(row, *column) {
+                Value::Text(text) => push_key(&mut key, &text),
+                Value::Int(number) => push_key(&mut key, &number.to_string()),
+                Value::Null | Value::Micros(_) | Value::Float(_) => push_key(&mut key, ""),
+            }
+        }
+        key
+    };
+    let keys = (0..table.len()).map(key);
+    Ok(keys.filter(|key| rule.concerns(key)).collect())
 }
 
 /// `DELETE /api/v1/silences/{id}`

@@ -9,12 +9,13 @@ pub(super) mod heatmap;
 pub(super) mod imports;
 pub(super) mod metrics;
 pub(super) mod openapi;
+pub(super) mod releases;
 pub(super) mod reports;
 pub(super) mod requests;
 pub(super) mod search;
 pub(super) mod series;
 pub(super) mod sources;
-#[cfg(feature = "sql")]
+#[cfg_attr(not(feature = "sql"), path = "no_sql.rs")]
 pub(super) mod sql;
 pub(super) mod stream;
 pub(super) mod test_packet;

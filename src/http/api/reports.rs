@@ -137,15 +137,16 @@ pub(in crate::http) async fn read(
         let selected = source.select(&name, &question, selection)?;
         let head = match &selected.answer.of_span {
             Some(of_span) => span_members(of_span),
-            None => refilled(source, &name, &selected.answer),
+            None => live_members(source, &name, &selected.answer),
         };
         Ok(query.write(&name, selected, head))
     })
     .await
 }
 
-/// The span for which a live report has rows of history, if its window reaches that.
-fn refilled(source: &Catalog, name: &str, answer: &ReportAnswer) -> Map<String, Json> {
+/// The additional members of a live answer: what it rests on, if that is less than everything, and
+/// the span for which it has rows of history, if its window reaches that.
+fn live_members(source: &Catalog, name: &str, answer: &ReportAnswer) -> Map<String, Json> {
     let begin = (answer.as_of_ms as f64 / 1e3 - answer.window_seconds).max(0.0) as u64;
     let is_kept = || source.past_keys(name).is_ok();
     let lost = source.refilled();
@@ -154,7 +155,9 @@ fn refilled(source: &Catalog, name: &str, answer: &ReportAnswer) -> Map<String, 
         let span = json!({"from": lost.start, "to": lost.end, "resolution_seconds": 60});
         ("refilled".to_owned(), span)
     });
-    lost.into_iter().collect()
+    let remarks = Some(&answer.remarks).filter(|it| !it.is_empty());
+    let partial = remarks.map(|it| ("partial".to_owned(), Json::from(it.as_slice())));
+    lost.into_iter().chain(partial).collect()
 }
 
 /// The additional members of an answer about the past.
@@ -174,13 +177,10 @@ fn span_members(of_span: &OfSpan) -> Map<String, Json> {
 }
 
 /// The formats for the rows of a report.
-const FORMATS: &[Format] = &[
-    Format::Json,
-    Format::Ndjson,
-    Format::Csv,
-    #[cfg(feature = "sql")]
-    Format::Arrow,
-];
+const FORMATS: &[Format] = match cfg!(feature = "sql") {
+    true => &[Format::Json, Format::Ndjson, Format::Csv, Format::Arrow],
+    false => &[Format::Json, Format::Ndjson, Format::Csv],
+};
 
 /// The parameters of a read.
 #[derive(Debug)]

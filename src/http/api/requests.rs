@@ -208,14 +208,18 @@ fn write_activities(out: &mut Vec<u8>, measures: &Measures) {
         ] {
             out.push(b',');
             write::name(out, name);
-            match us {
-                Some(us) => digits::micros(out, us),
-                None => out.extend_from_slice(b"null"),
-            }
+            micros_or_null(out, us);
         }
         out.push(b'}');
     }
     out.push(b']');
+}
+
+fn micros_or_null(out: &mut Vec<u8>, us: Option<u64>) {
+    match us {
+        Some(us) => digits::micros(out, us),
+        None => out.extend_from_slice(b"null"),
+    }
 }
 
 /// A writer for the timers of each row.
@@ -229,14 +233,17 @@ fn write_timers(out: &mut Vec<u8>, timers: &[TimerDetail]) {
         out.push(if at == 0 { b'[' } else { b',' });
         let (id, hits) = (timer.id, timer.hit_count);
         out.extend_from_slice(format!("{{\"id\":{id},\"hit_count\":{hits}").as_bytes());
-        for (name, us) in [
-            ("value", timer.value_us),
-            ("ru_utime", timer.ru_utime_us),
-            ("ru_stime", timer.ru_stime_us),
-        ] {
+        let times = timer.rusage.times_us();
+        let start = timer.rusage.start_us().map(|us| ("start", Some(us)));
+        let numbers = [
+            ("value", Some(timer.value_us)),
+            ("ru_utime", times.map(|it| it[0])),
+            ("ru_stime", times.map(|it| it[1])),
+        ];
+        for (name, us) in numbers.into_iter().chain(start) {
             out.push(b',');
             write::name(out, name);
-            digits::micros(out, us);
+            micros_or_null(out, us);
         }
         out.extend_from_slice(b",\"tags\":");
         write::tags(out, &timer.tags);

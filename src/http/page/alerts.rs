@@ -8,7 +8,7 @@ use maud::{Markup, html};
 
 use super::chart::{Chart, Line};
 use super::columns::Show;
-use super::formatting::{count, visible};
+use super::formatting::{count, roughly, visible};
 use super::history::{Counted, History};
 use super::render::View;
 use super::table::{Head, table};
@@ -104,8 +104,10 @@ fn chart(view: &View<'_>, at: usize, alert: &Alert) -> Option<Markup> {
         Level::Packet | Level::Request => Counted::Requests,
     };
     let history = History::of_row(view, &rule.entry.report, &keys, counted, None)?;
+    let (what, metrics) = rule.chart();
     let title = format!("{}: {}", visible(&rule.entry.name), row_name(alert));
-    history.figure(&format!("alert-{at}"), rule.chart(), &title)
+    let title = format!("{title}: {}", what.to_lowercase());
+    history.figure(&format!("alert-{at}"), &title, &metrics)
 }
 
 fn row_name(alert: &Alert) -> String {
@@ -127,7 +129,7 @@ fn row(view: &View<'_>, alert: &Alert) -> Markup {
         td.key { (visible(&entry.name)) }
         td.key { (visible(&entry.severity)) }
         td.key.text { a href=(path.unwrap_or_default()) { (row) } }
-        td { (episode.value.map(shown).unwrap_or_default()) }
+        td { (episode.value.map(|it| alert.value_text(it)).unwrap_or_default()) }
         td.key { (visible(&alert.rule.threshold())) }
         td.key.text {
             @if let Some(id) = alert.silenced_by { "silenced by " (id) }
@@ -139,7 +141,7 @@ fn row(view: &View<'_>, alert: &Alert) -> Markup {
 /// Renders the objectives: budgets left, burn rates and their history.
 fn objectives(view: &View<'_>, alerts: &alert::View) -> Markup {
     let heads = [Head::text("Objective"), Head::text("State")];
-    let numbers = ["Requests", "Bad", "Budget left"].map(Head::number);
+    let numbers = ["Counted for", "Requests", "Bad", "Budget left"].map(Head::number);
     let burns = BURN_WINDOWS.map(|(name, _)| Head::number(name));
     let heads: Vec<Head> = heads.into_iter().chain(numbers).chain(burns).collect();
     let row = |it: &ObjectiveView| {
@@ -149,6 +151,7 @@ fn objectives(view: &View<'_>, alerts: &alert::View) -> Markup {
         html! {
             th.key.text scope="row" { (visible(&of.entry.name)) ": " (visible(&of.words())) }
             td.key { span class=[firing.map(|_| "bad")] { (visible(firing.unwrap_or("ok"))) } }
+            td { (roughly(it.count.covered_secs as f64)) " " small { "of " (roughly(of.entry.period as f64)) } }
             td { (count(it.count.total)) }
             td { (least) (count(it.count.bad())) }
             td { span class=[it.left.filter(|left| *left < 0.0).map(|_| "bad")] { (it.left.map(percent).unwrap_or_default()) } }
@@ -197,7 +200,7 @@ fn course(view: &View<'_>, at: usize, it: &ObjectiveView) -> Option<Markup> {
         title: format!("{}: budget left, %", visible(&it.objective.entry.name)),
         unit: Show::Number,
         lines: vec![Line {
-            name: "left",
+            name: "left".to_owned(),
             colour: 0,
             is_before: false,
             start: start as f64,

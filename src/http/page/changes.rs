@@ -6,7 +6,7 @@
 use maud::{Markup, html};
 
 use super::columns::Show;
-use super::formatting::{self, Name, visible};
+use super::formatting::{self, Name, Scale, visible};
 use super::frame;
 use super::ranking::remarks;
 use super::render::View;
@@ -45,6 +45,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
         div #changes data-live {
             @match &found {
                 Err(why) => p.note { "Nothing to compare with: " (visible(why)) },
+                Ok(found) if found.covered_secs.contains(&0) => (too_early(view, &params, &query.report, found)),
                 Ok(found) => {
                     (remarks(&found.partial, time))
                     (shown(view, &query, found))
@@ -53,6 +54,42 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
         }
     };
     view.page("/", "What changed", &main)
+}
+
+/// Renders why two spans cannot be compared, from when on they can, and what can be compared now.
+fn too_early(view: &View<'_>, params: &Params, report: &str, found: &Attribution) -> Markup {
+    let [before, after] = &found.spans;
+    let (time, now) = (&view.time, view.source.unix_ms() / 1_000);
+    let kept_from = view.source.kept_from(report).ok().flatten();
+    let length = after.end.saturating_sub(after.start);
+    // The first minute that is over must be that far back.
+    let begins = kept_from.unwrap_or(now) / 60 * 60;
+    let possible = begins + length + 60;
+    let is_open = time.is_now() || time.refresh() != Some(0);
+    let is_early = before.start < begins && is_open && possible > now;
+    let minutes = (now / 60 * 60).saturating_sub(begins) / 120;
+    let span = format!("-{minutes}m");
+    let changes = [
+        ("from", Some(span.as_str())),
+        ("to", None),
+        ("compare", Some("span")),
+    ];
+    let secs = |secs: u64| formatting::roughly(secs as f64);
+    html! {
+        p.note {
+            "Nothing was counted from " (time.words(before)) ", so there is nothing to compare " (time.words(after)) " with. "
+            @if let Some(kept_from) = kept_from { "History begins at " (time.moment(kept_from)) ". " }
+            @if is_early {
+                "A comparison of " (secs(length)) " is possible from " (time.moment(possible)) " on, in " (secs((possible - now).max(1))) ". "
+            }
+            @if minutes > 0 {
+                "Now: " a href=(params.link("/changes", &changes)) { "the last " (minutes) " min with those before" }
+            } @else {
+                "A minute can be compared with the one before from " (time.moment(begins + 120)) " on"
+            }
+            "."
+        }
+    }
 }
 
 /// Renders the form that selects the report.
@@ -76,18 +113,37 @@ fn form(view: &View<'_>, params: &Params, report: &str) -> Markup {
 
 /// Formats sums of a measure by its unit.
 #[derive(Debug, Clone, Copy)]
-struct Amount(Unit);
+struct Amount {
+    unit: Unit,
+    /// The scale that all of them share.
+    scale: Option<Scale>,
+}
 
 impl Amount {
+    fn show(self) -> Show {
+        Show::of(&Column::new("", ColumnType::Double, self.unit))
+    }
+
+    /// The size of a sum in its unit.
+    fn size(self, sum: i64) -> f64 {
+        let size = sum.unsigned_abs() as f64;
+        match self.unit {
+            Unit::Seconds => size / 1e6,
+            _ => size,
+        }
+    }
+
+    /// The same with one scale for the sums of these changes.
+    fn scaled<'c>(self, changes: impl Iterator<Item = &'c Change>) -> Self {
+        let sums = changes.flat_map(|it| [it.before, it.after, it.change()]);
+        let sizes = sums.map(|sum| self.size(sum));
+        let scale = self.show().scale(sizes.filter(|size| *size > 0.0));
+        Self { scale, ..self }
+    }
+
     /// Formats a sum without a sign.
     fn text(self, sum: i64) -> String {
-        let size = sum.unsigned_abs() as f64;
-        let size = if self.0 == Unit::Seconds {
-            size / 1e6
-        } else {
-            size
-        };
-        Show::of(&Column::new("", ColumnType::Double, self.0)).text(size)
+        self.show().text_in(self.scale, self.size(sum))
     }
 
     /// Formats a sum with a sign.
@@ -116,7 +172,8 @@ impl Amount {
 
 /// Renders the total change in a few numbers, and the change of each key.
 fn shown(view: &View<'_>, query: &Query, found: &Attribution) -> Markup {
-    let (all, amount) = (&found.all, Amount(query.measure.unit));
+    let unit = query.measure.unit;
+    let (all, amount) = (&found.all, Amount { unit, scale: None });
     let part = (all.before > 0).then(|| all.change() as f64 / all.before as f64);
     let parts = [
         ("More calls", all.calls),
@@ -137,6 +194,8 @@ fn shown(view: &View<'_>, query: &Query, found: &Attribution) -> Markup {
 /// Renders the change of each key as a table.
 fn rows(view: &View<'_>, query: &Query, found: &Attribution, amount: Amount) -> Markup {
     let Attribution { keys, spans, .. } = found;
+    let changes = found.rows.iter().map(|(_, change)| change);
+    let amount = amount.scaled(changes.chain([&found.other, &found.all]));
     let size = |change: &Change| change.change().unsigned_abs() as f64;
     let largest = found.rows.iter().map(|(_, change)| size(change));
     let largest = largest.fold(1.0, f64::max);

@@ -53,6 +53,8 @@ const COLOURS: [Colour; 4] = [
     ("#b3261e", "#ff8a80"),
     ("#0f766e", "#4fd1c5"),
 ];
+/// Number of distinct colours of lines.
+pub(super) const COLOURS_MAX: usize = COLOURS.len();
 const INK: Colour = ("#4b5563", "#c3c9d3");
 const GRID: Colour = ("#e3e7ee", "#343b47");
 const BACK: Colour = ("#ffffff", "#14181f");

@@ -12,7 +12,7 @@ use super::time::Time;
 use super::{assets, formatting};
 
 /// The parts of the site, for the navigation.
-pub(super) const SECTIONS: [(&str, &str); 8] = [
+pub(super) const SECTIONS: [(&str, &str); 9] = [
     ("/", "Overview"),
     ("/reports", "Reports"),
     ("/requests", "Requests"),
@@ -20,6 +20,7 @@ pub(super) const SECTIONS: [(&str, &str); 8] = [
     ("/squid", "Squid"),
     ("/profile", "Profile"),
     ("/alerts", "Alerts"),
+    ("/releases", "Releases"),
     ("/daemon", "Daemon"),
 ];
 
@@ -115,7 +116,7 @@ pub(super) fn problem(
             "",
             title,
             &main,
-            &["/squid", "/profile"],
+            &["/squid", "/profile", "/releases"],
         );
     }
     let head = html! { meta name="color-scheme" content="light dark"; };

@@ -14,8 +14,6 @@ use super::table::{Head, bar, narrow_table, table};
 use crate::http::error::Problem;
 use crate::telemetry::{cpu, memory};
 
-/// Counters of losses before any report.
-const LOST: [&str; 3] = ["kernel_drops", "requests_overwritten", "receive_errors"];
 /// Consequences of a full pool, dictionary or report.
 const CROWDED: [&str; 3] = ["rows_evicted", "words_overflowed", "report_keys_folded"];
 /// Fraction from which on something is nearly full.
@@ -180,7 +178,7 @@ impl<'a> Look<'a> {
     }
 
     fn lost(&self) -> Markup {
-        let lost: f64 = LOST.iter().map(|name| self.get(name)).sum();
+        let lost = self.get("lost");
         let answer = match lost {
             0.0 => "No".to_owned(),
             lost => format!("Yes, {}", formatting::count(lost as u64)),

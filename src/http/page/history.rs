@@ -12,7 +12,7 @@ use std::sync::{Arc, LazyLock};
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::chart::{Chart, Line, Mark, Theme, ticks_to_now};
+use super::chart::{COLOURS_MAX, Chart, Line, Mark, Theme, ticks_to_now};
 use super::columns::Show;
 use super::formatting::{self, visible};
 use super::frame;
@@ -218,13 +218,23 @@ impl<'a> History<'a> {
         }
     }
 
-    /// One chart as a figure under a title of its own; `None`: there are no points.
-    pub(super) fn figure(&self, id: &str, name: &str, title: &str) -> Option<Markup> {
-        let kind = self.kinds().iter().find(|it| it.name == name)?;
-        let mut chart = self.charts(std::slice::from_ref(kind)).ok()?.pop()?;
-        chart.title = format!("{title}: {}", kind.title.to_lowercase());
-        let file = format!("{name}.svg");
-        let address = self.time.row_link(self.report, &file, self.keys, None);
+    /// One chart of these metrics, linked to the row's page; `None`: there are no points.
+    pub(super) fn figure(&self, id: &str, title: &str, metrics: &[String]) -> Option<Markup> {
+        let unit = Metric::parse(metrics.first()?)?.unit();
+        let lines = metrics.iter().enumerate();
+        let lines = lines.map(|(at, name)| (name.clone(), at % COLOURS_MAX, name.clone()));
+        let kind = Kind {
+            name: String::new(),
+            title: title.to_owned(),
+            show: match unit {
+                "s" => Show::Secs,
+                "bytes" | "bytes/s" => Show::Bytes,
+                _ => Show::Number,
+            },
+            lines: lines.collect(),
+        };
+        let chart = self.charts(std::slice::from_ref(&kind)).ok()?.pop()?;
+        let address = self.time.row_link(self.report, "row", self.keys, None);
         Some(chart.figure(id, &address))
     }
 
@@ -280,7 +290,7 @@ impl<'a> History<'a> {
     }
 
     /// Charts of these kinds, or why there are none, as before the first second is complete.
-    fn charts(&self, kinds: &'static [Kind]) -> Result<Vec<Chart>, String> {
+    fn charts(&self, kinds: &[Kind]) -> Result<Vec<Chart>, String> {
         if let Counted::Samples(_) = self.counted {
             return self.sampled(kinds);
         }
@@ -323,7 +333,7 @@ impl<'a> History<'a> {
     }
 
     /// Charts of samples: up to now, whatever time is selected.
-    fn sampled(&self, kinds: &'static [Kind]) -> Result<Vec<Chart>, String> {
+    fn sampled(&self, kinds: &[Kind]) -> Result<Vec<Chart>, String> {
         let lines = kinds.iter().flat_map(|kind| &kind.lines);
         let named = |name: &String| METRICS.iter().find(|metric| metric.0 == name);
         let metrics: Vec<_> = lines.filter_map(|(_, _, metric)| named(metric)).collect();
@@ -341,11 +351,7 @@ impl<'a> History<'a> {
     }
 
     /// Charts of the last hour.
-    fn live(
-        &self,
-        kinds: &'static [Kind],
-        metrics: &[Metric],
-    ) -> Result<Option<Vec<Chart>>, String> {
+    fn live(&self, kinds: &[Kind], metrics: &[Metric]) -> Result<Option<Vec<Chart>>, String> {
         if let Some(why) = self.series.why_not(self.report, self.key().as_deref()) {
             return Err(why);
         }
@@ -362,12 +368,7 @@ impl<'a> History<'a> {
     }
 
     /// Charts of data up to now. `now`: values of the legend if they are not the newest points.
-    fn drawn_to_now(
-        &self,
-        kinds: &'static [Kind],
-        found: Lines,
-        now: &[Option<f64>],
-    ) -> Vec<Chart> {
+    fn drawn_to_now(&self, kinds: &[Kind], found: Lines, now: &[Option<f64>]) -> Vec<Chart> {
         let count = found.points.iter().map(Vec::len).max().unwrap_or(0);
         let secs = count.saturating_sub(1).max(1) as u64 * found.step;
         let span = found.from as f64..(found.from + secs) as f64;
@@ -471,16 +472,16 @@ impl<'a> History<'a> {
 
 /// A chart for each kind, of lines read in this order. `start` is the position of the first points.
 fn drawn(
-    kinds: &'static [Kind],
+    kinds: &[Kind],
     blank: &Chart,
     read: &Read,
     (start, is_before): (f64, bool),
 ) -> Vec<Chart> {
     let mut found = read.points.iter();
-    let chart = |kind: &'static Kind| {
+    let chart = |kind: &Kind| {
         let lines = kind.lines.iter().zip(found.by_ref());
         let lines = lines.map(|((name, colour, _), points)| Line {
-            name,
+            name: name.clone(),
             colour: *colour,
             is_before,
             start,

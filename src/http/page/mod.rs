@@ -14,6 +14,7 @@
 //! | `timers`, `calls` | raw timers by any tags; their hits per request |
 //! | `squid` | what Squid's lines say |
 //! | `profile` | samples of PHP's functions |
+//! | `releases` | what ran, and what each release changed |
 //! | `alerts` | what fires, rules, silences, who is told |
 //! | `changes` | which keys the change from one span to another comes from |
 //! | `health`, `inside` | the daemon itself; where its time (`instruments`) and its memory go |
@@ -47,6 +48,7 @@ mod overview;
 mod profile;
 mod ranking;
 pub(super) mod rates;
+mod releases;
 pub(super) mod render;
 mod report;
 mod reports;
@@ -96,6 +98,7 @@ pub(super) fn paths() -> Vec<Endpoint> {
         ("/profile", route(Kind::OrFolded, profile::page)),
         ("/alerts", route(Kind::Shared, alerts::page)),
         ("/changes", route(Kind::Compared, changes::page)),
+        ("/releases", route(Kind::Shared, releases::page)),
         ("/daemon", route(Kind::Shared, health::page)),
         ("/daemon/inside", route(Kind::Shared, inside::page)),
         ("/assets/{file}", get(assets::read)),

@@ -15,6 +15,7 @@ use super::formatting::{self, visible};
 use super::frame;
 use super::history::{self, Counted, History};
 use super::ranking::Ranking;
+use super::releases;
 use super::render::View;
 use super::table::{Head, table};
 use super::time::Time;
@@ -97,7 +98,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     };
     let main = html! {
         h1.hidden { "Overview" }
-        @if time.spans.is_none() && !time.whose.is_fleet() { div #in-short data-live { (alerts::in_short(view)) } }
+        @if time.spans.is_none() && !time.whose.is_fleet() { div #in-short data-live { (alerts::in_short(view)) (releases::in_short(view)) } }
         div #numbers data-live {
             (numbers(&all, source, time))
             @match &mut scripts {
@@ -144,12 +145,8 @@ fn numbers(all: &Ranking, source: &Catalog, time: &Time) -> Markup {
             .flatten()
     });
     let cores = cpu[0].zip(cpu[1]).map(|(user, system)| user + system);
-    let status = source.status();
-    let lost = ["kernel_drops", "requests_overwritten"];
-    let lost: u64 = lost
-        .iter()
-        .filter_map(|name| status.get(*name)?.as_u64())
-        .sum();
+    let lost = source.status().get("lost").and_then(Json::as_u64);
+    let lost = lost.unwrap_or(0);
     html! {
         p.over { "All requests, " (all.about()) }
         dl.facts {
@@ -288,7 +285,7 @@ fn panel(
     };
     Ok(html! {
         section.panel.large[limit > 6] id={ "top-" (report) } data-live aria-label=(title) {
-            (table(&format!("{title}, rows"), &caption, &heads, &cells, "Nothing yet."))
+            (table(&format!("{title}, rows"), &caption, &heads, &cells, ranking.nothing()))
         }
     })
 }

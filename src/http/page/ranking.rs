@@ -144,6 +144,7 @@ impl Ranking {
             key_columns,
             table: rows,
             of_span: None,
+            remarks: Vec::new(),
         };
         Self {
             missing: "without",
@@ -213,10 +214,18 @@ impl Ranking {
         &self.about
     }
 
+    /// Why it has no rows.
+    pub(super) fn nothing(&self) -> &'static str {
+        match (&self.answer.of_span, self.answer.covered_seconds) {
+            (None, _) => "Nothing yet.",
+            (Some(_), 0) => "No data is kept of this time.",
+            (Some(_), _) => "Nothing was counted in this span.",
+        }
+    }
+
     /// Remarks on incomplete data.
     pub(super) fn remarks(&self, time: &Time) -> Markup {
-        let of_span = self.answer.of_span.as_ref();
-        remarks(of_span.map_or(&[], |it| &it.partial), time)
+        remarks(self.answer.partial(), time)
     }
 
     /// The default order: for two compared spans, by how much slower rows became.

@@ -68,10 +68,11 @@ impl View<'_> {
         let (path, params) = (self.uri.path(), self.params()?);
         let members = self.source.fleet_members();
         // The data of other pages is not shipped, or not added up.
-        let is_here = !["/", "/reports", "/alerts", "/daemon"].contains(&section);
-        // The daemon itself has no past and no fleet, and alerts are current.
+        let is_current = ["/alerts", "/releases", "/daemon"].contains(&section);
+        let is_here = !is_current && !["/", "/reports"].contains(&section);
+        // The daemon itself has no past and no fleet, and alerts and releases are current.
         let control = html! {
-            @if section != "/daemon" && section != "/alerts" {
+            @if !is_current {
                 (self.time.control(path, &params))
                 @if let Some(members) = members { (self.time.choice(&members, path, &params)) }
             }
@@ -79,10 +80,11 @@ impl View<'_> {
         let problems = match section {
             // It has them itself.
             "/daemon" => Vec::new(),
-            _ => self.source.out_of_order(),
+            _ => self.source.troubles(),
         };
+        let problems = super::formatting::visible(&problems.join("; "));
         let main = &html! {
-            @for problem in problems { p.problem { (super::formatting::visible(&problem)) " " a href="/daemon" { "How the daemon is doing" } } }
+            div #troubles data-live { @if !problems.is_empty() { p.problem { "Trouble with pinbad: " (problems) ". " a href="/daemon" { "How the daemon is doing" } } } }
             @if let Some(lost) = self.source.refilled().filter(|_| self.time.spans.is_none()) { p.note { "pinbad did not shut down cleanly. Reports from " (self.time.moment(lost.start)) " to " (self.time.moment(lost.end)) " were restored from history, by the minute. What history did not have yet is lost; live charts and single requests start over." } }
             @if is_here { (self.time.only_here()) } (main)
         };
@@ -90,6 +92,7 @@ impl View<'_> {
             ("/squid", self.source.has_squid()),
             ("/profile", self.source.has_samples()),
             ("/alerts", !self.app.settings.alerts.rules().is_empty()),
+            ("/releases", self.source.releases().tag().is_some()),
         ];
         let absent = optional.iter().filter(|(_, is_there)| !is_there);
         let absent: Vec<&str> = absent.map(|(path, _)| *path).collect();

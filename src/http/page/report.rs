@@ -76,7 +76,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
             "This is the distribution of one row of a report. ?index_value=/index.php behind the address says of which."
         }
         (true, None) => "Nothing yet: rows appear with the first packet that this report counts.",
-        (true, Some(_)) => "Nothing was counted in this span.",
+        (true, Some(_)) => ranking.nothing(),
     };
     let download = view.time.link(
         &format!("/api/v1{path}"),

@@ -2,7 +2,7 @@
 //!
 //! A packet says how long each timer ran, not when it began. The waterfall therefore lays timers
 //! end to end in packet order, each with its length, on the scale of the request's time, and says
-//! so. With `by=TAG` timers of the same value are one bar. At most [`ROWS_MAX`] bars stand on one
+//! so. Timers that came as spans stand where they began. With `by=TAG` timers of the same value are one bar. At most [`ROWS_MAX`] bars stand on one
 //! page. Above it one bar shows where the time went: the values of one tag ([`Palette`]), each in
 //! the colour of its timers below, and the time that no timer covers. A Squid request has a
 //! waterfall of its activities instead (`activities`).
@@ -112,7 +112,7 @@ fn facts(request: &Ranking, script: &str, time: &Time) -> Markup {
         p.about {
             a href=(time.row_link("report_by_script_name", "row", &[("script_name".to_owned(), script.to_owned())], None)) { "This script" }
             " \u{b7} "
-            a href=(time.link("/requests", [("script_name", script), ("order", "slowest")])) { "Its slowest requests" }
+            a href=(time.link("/requests", [("script_name", script), ("sort", "-req_time")])) { "Its slowest requests" }
         }
     }
 }
@@ -125,8 +125,9 @@ struct Bar<'a> {
     timers: usize,
     hits: u64,
     value_us: u64,
-    ru_us: u64,
-    /// Total time of the bars before it.
+    /// CPU time; `None` if that of a timer is not known.
+    ru_us: Option<u64>,
+    /// Its start if it is known, or else the total time of the bars before it.
     start_us: u64,
 }
 
@@ -135,12 +136,13 @@ impl Bar<'_> {
         self.timers += 1;
         self.hits += u64::from(timer.hit_count);
         self.value_us += timer.value_us;
-        self.ru_us += timer.ru_utime_us + timer.ru_stime_us;
+        let both = self.ru_us.zip(timer.rusage.cpu_us());
+        self.ru_us = both.map(|(sum, us)| sum + us);
     }
 }
 
-/// Bars end to end: each timer separately, in packet order; or grouped by the value of a tag,
-/// longest first.
+/// Bars, each timer separately: a span where it began, others end to end in packet order. Or grouped
+/// by the value of a tag, end to end, longest first.
 fn bars<'a>(timers: &'a [TimerDetail], by: Option<&'a str>) -> Vec<Bar<'a>> {
     let mut bars: Vec<Bar<'a>> = Vec::new();
     let mut known = HashMap::new();
@@ -156,6 +158,7 @@ fn bars<'a>(timers: &'a [TimerDetail], by: Option<&'a str>) -> Vec<Bar<'a>> {
         if place == bars.len() {
             bars.push(Bar {
                 tags,
+                ru_us: Some(0),
                 ..Bar::default()
             });
         }
@@ -165,8 +168,11 @@ fn bars<'a>(timers: &'a [TimerDetail], by: Option<&'a str>) -> Vec<Bar<'a>> {
         bars.sort_by_key(|bar| Reverse(bar.value_us));
     }
     let mut end_us = 0;
-    for bar in &mut bars {
-        bar.start_us = end_us;
+    for (at, bar) in bars.iter_mut().enumerate() {
+        let known = timers.get(at).filter(|_| by.is_none());
+        bar.start_us = known
+            .and_then(|timer| timer.rusage.start_us())
+            .unwrap_or(end_us);
         end_us += bar.value_us;
     }
     bars
@@ -184,7 +190,9 @@ fn waterfall(
     }
     let bars = bars(timers, by);
     let sum_us: u64 = timers.iter().map(|timer| timer.value_us).sum();
-    let whole_us = time_us.max(sum_us).max(1);
+    let has_starts = by.is_none() && timers.iter().any(|it| it.rusage.start_us().is_some());
+    let ends = bars.iter().map(|bar| bar.start_us + bar.value_us);
+    let whole_us = ends.max().unwrap_or(1).max(time_us).max(1);
     let palette = Palette::of(timers, by);
     let share = |us: u64| 100.0 * us as f64 / time_us.max(1) as f64;
     let mut heads = vec![
@@ -216,7 +224,7 @@ fn waterfall(
             td.aside { (formatting::count(bar.hits)) }
             td { (formatting::micros(bar.value_us)) }
             td { (formatting::percent(share(bar.value_us))) }
-            td.aside { (formatting::micros(bar.ru_us)) }
+            td.aside { @match bar.ru_us { Some(us) => (formatting::micros(us)), None => span.none { (formatting::UNKNOWN) } } }
             td.fall { (fall(bar, palette.colour(&bar.tags), time_us, whole_us)) }
         }
     };
@@ -228,8 +236,10 @@ fn waterfall(
             (palette.shares(time_us, sum_us))
             (choice(address, timers, by))
             p.note {
-                "A packet says how long each timer ran, not when it began: the bars stand end to end "
-                @if by.is_some() { "from longest to shortest" } @else { "in the order they were sent" }
+                @if has_starts { "Each bar stands where its span began" } @else {
+                    @if by.is_some() { "The bars stand end to end from longest to shortest" }
+                    @else { "A packet says how long each timer ran, not when it began: the bars stand end to end in the order they were sent" }
+                }
                 ". Timers cover " b { (formatting::micros(sum_us)) } " of " b { (formatting::micros(time_us)) } " (" (formatting::percent(share(sum_us))) ")"
                 @if sum_us > time_us { "; that is more than the request took: some ran inside others, or side by side" }
                 "."
@@ -284,6 +294,7 @@ fn track<C: Render>(within: f64, bars: impl IntoIterator<Item = (C, f64, f64)>) 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pool::resolved::Rusage;
 
     /// A timer of two hits.
     pub(super) fn timer(value_us: u64, tags: &[(&str, &str)]) -> TimerDetail {
@@ -291,8 +302,7 @@ mod tests {
             id: 1,
             hit_count: 2,
             value_us,
-            ru_utime_us: 1,
-            ru_stime_us: 1,
+            rusage: Rusage::Times([1, 1]),
             tags: tags
                 .iter()
                 .map(|(a, b)| ((*a).to_owned(), (*b).to_owned()))
@@ -331,6 +341,30 @@ mod tests {
                 (None, 1, 2, 5, 450)
             ]
         );
+    }
+
+    #[test]
+    fn spans_stand_where_they_began() {
+        let mut timers = [
+            timer(100, &[("group", "a")]),
+            timer(300, &[("group", "b")]),
+            timer(50, &[("group", "a")]),
+        ];
+        for (timer, start_us) in timers.iter_mut().zip([40, 60, 900]) {
+            timer.rusage = Rusage::Span(start_us);
+        }
+        let found = bars(&timers, None);
+        let starts: Vec<_> = found.iter().map(|bar| (bar.start_us, bar.ru_us)).collect();
+        assert_eq!(starts, [(40, None), (60, None), (900, None)]);
+        let grouped = bars(&timers, Some("group"));
+        let starts: Vec<u64> = grouped.iter().map(|bar| bar.start_us).collect();
+        assert_eq!(starts, [0, 300], "sums have no place");
+        let address = |_: &[(&str, &str)]| String::new();
+        let page = waterfall(&address, 1_000, &timers, None, 0).into_string();
+        assert!(page.contains("where its span began"), "{page}");
+        assert!(page.contains("0 \u{2013} 1.00 ms"), "{page}");
+        let page = waterfall(&address, 1_000, &timers, Some("group"), 0).into_string();
+        assert!(page.contains("from longest to shortest"), "{page}");
     }
 
     #[test]

@@ -31,7 +31,10 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     let mut params = view.form()?.with_added_tag("tag.");
     let mut search = search_of(view, &mut params)?;
     search::conditions(&mut params, &mut search)?;
-    let slowest = params.word("order", &["newest", "slowest"])? == "slowest";
+    let sort = params.word("sort", &["-timestamp", "-req_time"])?;
+    // As addresses of before have it.
+    let order = params.word("order", &["newest", "slowest"])?;
+    let slowest = sort == "-req_time" || order == "slowest";
     search.limit = params.rows(LIMIT_DEFAULT, LIMIT_MAX)?;
     // As in the API, where it selects JSON or CSV.
     params.text("format");
@@ -42,7 +45,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     let tags = params.iter().filter(|(name, _)| name.starts_with("tag."));
     let main = html! {
         h1 { "Requests" }
-        (form(&params, &view.time))
+        (form(&params, slowest, &view.time))
         (table::conditions("Tags", tags, |name| params.link("/requests", &[(name, None)])))
         div #found data-live {
             (found.rows)
@@ -90,7 +93,7 @@ impl Found {
         };
         let found = found?;
         let order = match &found.scanned {
-            Some(scanned) => format!("the slowest that match, in {}", searched(scanned)),
+            Some(scanned) => format!("slowest first; searched: {}", searched(scanned)),
             None if slowest => "slowest first".to_owned(),
             None => NEWEST.to_owned(),
         };
@@ -119,7 +122,7 @@ fn columns_of(search: &RequestSearch) -> Vec<&'static str> {
     texts.collect()
 }
 
-fn form(params: &Params, time: &Time) -> Markup {
+fn form(params: &Params, slowest: bool, time: &Time) -> Markup {
     let field = |it: &Column| {
         let size = if it.show == Show::Text { 20 } else { 8 };
         html! {
@@ -130,7 +133,10 @@ fn form(params: &Params, time: &Time) -> Markup {
     };
     let more = columns("more_fields");
     let is_open = more.iter().any(|it| params.get(&it.name).is_some());
-    let order = params.get("order").unwrap_or("newest");
+    let sorts = [
+        ("-timestamp", "newest first"),
+        ("-req_time", "slowest first"),
+    ];
     html! {
         form.filters method="get" action="/requests" role="search" {
             @for it in columns("fields") { (field(it)) }
@@ -140,9 +146,9 @@ fn form(params: &Params, time: &Time) -> Markup {
                 input type="hidden" name=(name) value=(value);
             }
             label { "Order "
-                select name="order" {
-                    @for (name, text) in [("newest", "newest first"), ("slowest", "slowest first")] {
-                        option value=(name) selected[order == name] { (text) }
+                select name="sort" {
+                    @for (at, (name, text)) in sorts.iter().enumerate() {
+                        option value=(name) selected[(at == 1) == slowest] { (text) }
                     }
                 }
             }
@@ -159,8 +165,10 @@ fn form(params: &Params, time: &Time) -> Markup {
 
 /// User and system CPU of a request together.
 fn cpu(ranking: &Ranking, column: &Column, row: usize) -> String {
-    let parts = ["ru_utime", "ru_stime"].map(|name| ranking.number(name, row).unwrap_or(0.0));
-    column.show.text_in(column.scale, parts.iter().sum())
+    match ["ru_utime", "ru_stime"].map(|name| ranking.number(name, row)) {
+        [Some(user), Some(system)] => column.show.text_in(column.scale, user + system),
+        _ => formatting::UNKNOWN.to_owned(),
+    }
 }
 
 /// Rows of table `request`; columns in `known` are left out.

@@ -6,6 +6,8 @@
 //! determine a search for raw requests ([`conditions`]); for a timer report, whose keys are timer
 //! tags, the longest single timers are shown instead.
 
+use std::collections::HashMap;
+
 use maud::{Markup, html};
 
 use super::chart::{self, Theme};
@@ -15,13 +17,16 @@ use super::history::{self, Counted, History};
 use super::ranking::{Ranking, remarks};
 use super::render::View;
 use super::requests::{Found, SEARCHED_MAX};
+use super::table::{Head, table};
 use super::time::Time;
 use super::timer_groups::{self, small_table};
 use super::{profile, report, timers};
+use crate::http::answer::order::Sort;
 use crate::http::error::Problem;
 use crate::http::params::{Params, encode, pairs};
 use crate::query::error::QueryError;
 use crate::query::read_model::{Distribution, ReportSummary, RequestSearch, TimerSearch};
+use crate::query::table::Table;
 use crate::query::tables::SAMPLES;
 
 pub(super) mod conditions;
@@ -30,6 +35,26 @@ use conditions::Conditions;
 
 /// Slowest requests, or longest timers, shown.
 const SLOWEST: usize = 12;
+
+/// By report: its key, the report that tells its rows apart by another key, that key and a title.
+const OTHERS: [(&str, &str, &str, &str, &str); 2] = [
+    (
+        "report_by_script_name",
+        "script_name",
+        "report_by_hostname_and_script",
+        "hostname",
+        "Hosts",
+    ),
+    (
+        "report_by_hostname",
+        "hostname",
+        "report_by_hostname_and_script",
+        "script_name",
+        "Scripts",
+    ),
+];
+/// Rows of that report that are shown.
+const OTHERS_MAX: usize = 12;
 
 /// `GET /reports/{name}/row`
 pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
@@ -153,9 +178,52 @@ impl Row {
                     section.panel #row-timers data-live aria-label="Timers" { (table) }
                 }
             }
+            (self.others(view)?)
             (slowest)
         };
         view.page("/reports", &self.title(), &main)
+    }
+
+    /// The hosts of a script, or the scripts of a host.
+    fn others(&self, view: &View<'_>) -> Result<Markup, Problem> {
+        let found = OTHERS.iter().find(|it| it.0 == self.summary.name);
+        let Some((_, key, report, other, title)) = found else {
+            return Ok(html! {});
+        };
+        let [Ok(mut ranking)] = Ranking::read_all(view, [*report])? else {
+            return Ok(html! {});
+        };
+        let of_row = pairs(&self.keys).find_map(|(name, value)| (name == *key).then_some(value));
+        let at = ranking.table().column(key);
+        let (Some(value), Some(at)) = (of_row, at) else {
+            return Ok(html! {});
+        };
+        let is_it = |table: &dyn Table, row| formatting::plain(&table.value(row, at)) == value;
+        let sort = Sort::largest("req_time_total");
+        let (rows, total) = ranking.choose(&is_it, &sort, (0, OTHERS_MAX))?;
+        let links: HashMap<usize, String> = rows
+            .iter()
+            .map(|row| (*row, ranking.row_link(report, *row, &view.time)))
+            .collect();
+        // The row's own key is the same in all of them.
+        ranking.answer.key_columns.retain(|column| *column != at);
+        let columns = ranking.columns_named(
+            "req_time_total req_time_median p95 p99 req_count req_per_sec error_count",
+        );
+        let cells = ranking.cells(&rows, &columns, &sort, |row, _| links.get(&row).cloned());
+        let all = view
+            .time
+            .link(&format!("/reports/{report}"), [(*key, value)]);
+        let caption = html! {
+            a href=(all) { (title) }
+            " " small { @if total > rows.len() { (rows.len()) " of " (formatting::count(total as u64)) ", " } "by total time" }
+        };
+        let mut heads = ranking.heads(&columns, None);
+        heads[0] = Head::text(*other);
+        let table = table(title, &caption, &heads, &cells, ranking.nothing());
+        Ok(
+            html! { div.panels { section.panel.large #others data-live aria-label=(title) { (table) } } },
+        )
     }
 
     /// Whether it belongs to a report over samples.

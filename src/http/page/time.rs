@@ -244,7 +244,9 @@ impl Time {
     pub(super) fn about(&self, of_span: &OfSpan, covered: u64) -> String {
         let Spans { span, before } = &of_span.spans;
         let mut about = self.words(span);
-        if covered + 60 < span.end - span.start {
+        if covered == 0 {
+            about += ", no data";
+        } else if covered + 60 < span.end - span.start {
             let covered = formatting::roughly(covered as f64);
             about += &format!(", counted for {covered} of it");
         }
@@ -335,7 +337,7 @@ impl Time {
                         a href=(address(from, self.get("to"), other)) aria-current=[current(compared == other)] { (text) }
                     }
                 }
-                span #zone data-zones[cfg!(feature = "sql")] { "Times in " b { (self.zone()) } }
+                span #zone data-zones { "Times in " b { (self.zone()) } }
             }
         }
     }

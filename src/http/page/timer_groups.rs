@@ -1,7 +1,7 @@
 //! Sums over raw timers by tags, as rows like those of a report; and the small table of them on the
 //! overview and on a row's page.
 //!
-//! If there are more raw requests than a page built every second can afford, a sample spread over
+//! If more raw requests match than a page built every second can afford, a sample of them spread over
 //! the whole time stands for all, both in memory and in history. The heading of the small table
 //! links to the page that searches further, with the same conditions. There timers are grouped by
 //! the tag `group`, or by the first tag found.
@@ -51,7 +51,11 @@ pub(super) fn ranking(groups: &TimerGroups, keys: &[String]) -> Ranking {
         let [hits, timers, requests] = [row.hits, row.timers, row.requests].map(count);
         let (share, cpu) = (
             Value::Float(share),
-            Value::Micros(row.ru_utime_us + row.ru_stime_us),
+            if row.is_measured {
+                Value::Micros(row.cpu_us)
+            } else {
+                Value::Null
+            },
         );
         let numbers = [time, share, p50, p95, p99, max, hits, timers, requests, cpu];
         numbers
@@ -76,10 +80,11 @@ pub(super) fn ranking(groups: &TimerGroups, keys: &[String]) -> Ranking {
 /// The requests that were searched, in words.
 pub(super) fn searched(searched: &Scanned) -> String {
     let requests = formatting::count(searched.requests);
-    let place = if searched.kept {
-        "that are kept"
-    } else {
-        "in memory"
+    let place = match (searched.kept, searched.narrowed) {
+        (true, false) => "that are kept",
+        (true, true) => "that are kept and match",
+        (false, false) => "in memory",
+        (false, true) => "in memory that match",
     };
     match (searched.sample_of, searched.requests) {
         (Some(all), _) => {
@@ -88,6 +93,7 @@ pub(super) fn searched(searched: &Scanned) -> String {
                 "a sample of {requests} of about {all} raw requests {place}, spread over the whole time; numbers are estimates"
             )
         }
+        (None, 0) => format!("no raw requests {place}"),
         (None, 1) => format!("the one raw request {place}"),
         (None, _) if searched.all => format!("all {requests} raw requests {place}"),
         (None, _) => format!("the newest {requests} raw requests {place}"),
@@ -158,7 +164,7 @@ pub(super) fn small_table(
     let by = format!("-{column}");
     let caption = html! {
         a href=(address([("by", &tag), ("sort", &by)])) { "Timers by " (visible(&tag)) }
-        " " small { "by " (order) ", in " (searched(&groups.scanned)) }
+        " " small { "by " (order) ", from " (searched(&groups.scanned)) }
     };
     let heads = ranking.heads(&columns, None);
     let table = table("Timers, rows", &caption, &heads, &cells, "No timers.");

@@ -3,11 +3,13 @@
 use axum::http::HeaderMap;
 use serde_json::{Value as Json, json};
 
-use super::harness::Server;
+use super::harness::{Server, catalog, script_and_status};
 use crate::http::HttpSettings;
 use crate::http::api::requests::parse;
 use crate::http::params::Params;
-use crate::query::read_model::{NumberField, RequestSearch, TextField};
+use crate::query::question::When;
+use crate::query::read_model::{NumberField, RequestSearch, Scanned, TextField, TimerSearch};
+use crate::report::definition::{Field, KeySource};
 
 #[test]
 fn a_page_and_the_next() {
@@ -30,6 +32,42 @@ fn a_page_and_the_next() {
     let body = server.get("/api/v1/requests?limit=2&before_id=2").json();
     assert_eq!(body["next_before_id"], Json::Null);
     assert_eq!(body["rows"][0]["id"], 1);
+}
+
+/// Conditions come before the sample: what is rare among all requests is added up in full.
+#[test]
+fn timers_of_few_requests_are_not_sampled_with_all() {
+    let source = catalog(2_000);
+    let (script, _) = script_and_status(42);
+    let search = TimerSearch {
+        requests: RequestSearch {
+            texts: vec![(TextField::ScriptName, script)],
+            ..RequestSearch::default()
+        },
+        by: vec![KeySource::Field(Field::ScriptName)],
+        scanned_max: 50,
+        groups_max: 10,
+        ..TimerSearch::default()
+    };
+    let find = |search: &TimerSearch| source.timer_groups(search, &When::Now).unwrap();
+    let found = find(&search);
+    assert_eq!((found.rows[0].requests, found.rows[0].timers), (1, 2));
+    let scanned = Scanned {
+        requests: 1,
+        oldest: 1_700_000_000,
+        all: true,
+        narrowed: true,
+        ..Scanned::default()
+    };
+    assert_eq!(found.scanned, scanned);
+    let all = TimerSearch {
+        requests: RequestSearch::default(),
+        ..search
+    };
+    let (found, again) = (find(&all), find(&all));
+    assert_eq!(found.scanned.sample_of, Some(2_000));
+    assert!(found.scanned.requests < 200 && !found.scanned.narrowed);
+    assert_eq!(found.scanned, again.scanned, "the same question");
 }
 
 #[test]

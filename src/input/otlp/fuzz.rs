@@ -20,7 +20,7 @@ const NOW_NS: u64 = 1_700_000_000_000_000_000;
 /// Every span is counted once.
 pub(crate) fn records(config: &OtlpInput, hasher: &Hasher, body: &[u8]) -> Vec<u8> {
     let keys = Arc::new(Keys::new(&config.attributes));
-    let writer = RequestWriter::new(TextLimits::default(), hasher.clone(), AsSent);
+    let writer = RequestWriter::new(TextLimits::default(), hasher.clone(), Box::new(AsSent));
     let config = Arc::new(config.clone());
     let mut joiner = Joiner::new(config, Arc::clone(&keys), hasher.clone(), writer);
     let (counters, mut records) = (OtlpCounters::default(), Vec::new());

@@ -19,7 +19,6 @@ use super::request::{Class, RequestWriter};
 use super::span::{Batch, Kind, Resource, Span, TraceId};
 use crate::config::OtlpInput;
 use crate::input::record::{DecodeCounts, Hasher, RecordSink};
-use crate::input::rewrite::Rewrite;
 use crate::limits::SPANS_WAITING_BYTES_MAX;
 
 /// Time for which a root waits for the spans below it. SDKs send at least every five seconds.
@@ -95,11 +94,11 @@ enum Above {
 
 /// Waiting spans, and the writer that turns them into records.
 #[derive(Debug)]
-pub(super) struct Joiner<R> {
+pub(super) struct Joiner {
     config: Arc<OtlpInput>,
     keys: Arc<Keys>,
     hasher: Hasher,
-    writer: RequestWriter<R>,
+    writer: RequestWriter,
     /// Ordered by age.
     groups: BTreeMap<u64, Group>,
     numbers: HashMap<GroupKey, u64, ahash::RandomState>,
@@ -133,12 +132,12 @@ impl<S> Out<'_, S> {
     }
 }
 
-impl<R: Rewrite> Joiner<R> {
+impl Joiner {
     pub(super) fn new(
         config: Arc<OtlpInput>,
         keys: Arc<Keys>,
         hasher: Hasher,
-        writer: RequestWriter<R>,
+        writer: RequestWriter,
     ) -> Self {
         Self {
             config,

@@ -1,8 +1,9 @@
 //! Decodes bodies in JSON: the same messages with lowerCamelCase names, processed as a stream.
 //!
 //! Ids are hexadecimal, 64-bit numbers are strings or numbers, enums are numbers; `null` counts as
-//! absent, and unknown names are skipped whatever their depth. As in `protobuf`, nothing is kept
-//! beyond what a [`Batch`] takes.
+//! absent, and unknown names are skipped whatever their depth. One span is in memory at a time, with
+//! no more attributes and events than are used; beyond that nothing is kept but what a [`Batch`]
+//! takes.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -14,15 +15,16 @@ use serde::de::{
 
 use super::counters::BodyRefusal;
 use super::facts::{ResourceHash, Value};
-use super::span::{Batch, RawSpan, Resource, Span};
-use crate::limits::SPAN_EVENTS_MAX;
+use super::span::{Batch, ERROR, RawSpan, Resource, Span};
+use crate::limits::{SPAN_ATTRIBUTES_MAX, SPAN_EVENTS_MAX};
 
 /// Decodes a body.
 pub(super) fn decode(body: &[u8], batch: &mut Batch<'_>) -> Result<(), BodyRefusal> {
+    let is_list = body.trim_ascii_start().starts_with(b"[");
     let mut json = serde_json::Deserializer::from_slice(body);
-    let read = Seed(&mut Request { batch }).deserialize(&mut json);
-    read.and_then(|()| json.end())
-        .map_err(|_| BodyRefusal::BadJson)
+    let read = Each(&mut Request(batch)).deserialize(&mut json);
+    let read = read.and_then(|()| json.end()).ok().filter(|()| !is_list);
+    read.ok_or(BodyRefusal::BadJson)
 }
 
 /// An object read member by member.
@@ -31,48 +33,12 @@ trait Message<'de> {
     /// such member.
     fn member<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<bool, A::Error>;
 
-    /// Called at the end of each element of a list.
+    /// Called at the end of each object.
     fn end(&mut self) {}
 }
 
-/// Reads one object.
-struct Seed<'m, M>(&'m mut M);
-
-/// Reads a list of objects.
+/// Reads an object, or each of a list.
 struct Each<'m, M>(&'m mut M);
-
-impl<'de, M: Message<'de>> DeserializeSeed<'de> for Seed<'_, M> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'de, M: Message<'de>> Visitor<'de> for Seed<'_, M> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object or null")
-    }
-
-    fn visit_unit<E>(self) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        while let Some(name) = map.next_key::<Scalar<'_>>()? {
-            let is_known = match &name {
-                Scalar::Text(name) => self.0.member(name, &mut map)?,
-                _ => false,
-            };
-            if !is_known {
-                map.next_value::<IgnoredAny>()?;
-            }
-        }
-        Ok(())
-    }
-}
 
 impl<'de, M: Message<'de>> DeserializeSeed<'de> for Each<'_, M> {
     type Value = ();
@@ -86,6 +52,108 @@ impl<'de, M: Message<'de>> Visitor<'de> for Each<'_, M> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("objects or null")
+    }
+
+    fn visit_unit<E>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
+        while seq.next_element_seed(Each(&mut *self.0))?.is_some() {}
+        Ok(())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        while let Some(name) = map.next_key::<Cow<'_, str>>()? {
+            if !self.0.member(&name, &mut map)? {
+                map.next_value::<IgnoredAny>()?;
+            }
+        }
+        self.0.end();
+        Ok(())
+    }
+}
+
+struct Request<'b, 'k>(&'b mut Batch<'k>);
+
+impl<'de> Message<'de> for Request<'_, '_> {
+    fn member<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<bool, A::Error> {
+        if name == "resourceSpans" {
+            map.next_value_seed(Each(&mut ResourceSpans {
+                batch: self.0,
+                resource: Resource::default(),
+                spans: Vec::new(),
+            }))?;
+        }
+        Ok(name == "resourceSpans")
+    }
+}
+
+struct ResourceSpans<'b, 'k> {
+    batch: &'b mut Batch<'k>,
+    resource: Resource,
+    spans: Vec<Span>,
+}
+
+impl<'de> Message<'de> for ResourceSpans<'_, '_> {
+    fn member<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<bool, A::Error> {
+        match name {
+            "resource" => {
+                let sent: Option<JsonResource<'_>> = map.next_value()?;
+                let mut hash = self.batch.resource_hash();
+                sent.unwrap_or_default()
+                    .attributes
+                    .add(self.batch, Some(&mut hash));
+                self.resource = Resource {
+                    hash: hash.finish(),
+                    facts: self.batch.facts.take(),
+                };
+            }
+            "scopeSpans" => {
+                map.next_value_seed(Each(&mut ScopeSpans(self.batch, &mut self.spans)))?;
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    fn end(&mut self) {
+        if self.resource == Resource::default() {
+            self.resource.hash = self.batch.resource_hash().finish();
+        }
+        let resource = std::mem::take(&mut self.resource);
+        self.batch
+            .add_resource(resource, std::mem::take(&mut self.spans));
+    }
+}
+
+struct ScopeSpans<'b, 'k>(&'b mut Batch<'k>, &'b mut Vec<Span>);
+
+impl<'de> Message<'de> for ScopeSpans<'_, '_> {
+    fn member<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<bool, A::Error> {
+        if name == "spans" {
+            map.next_value_seed(Spans(self.0, self.1))?;
+        }
+        Ok(name == "spans")
+    }
+}
+
+/// Takes one span after the other.
+struct Spans<'b, 'k>(&'b mut Batch<'k>, &'b mut Vec<Span>);
+
+impl<'de> DeserializeSeed<'de> for Spans<'_, '_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Spans<'_, '_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a list or null")
     }
 
@@ -94,10 +162,193 @@ impl<'de, M: Message<'de>> Visitor<'de> for Each<'_, M> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
-        while seq.next_element_seed(Seed(&mut *self.0))?.is_some() {
-            self.0.end();
+        while let Some(span) = seq.next_element::<Option<JsonSpan<'_>>>()? {
+            span.unwrap_or_default().add(self.0, self.1);
         }
         Ok(())
+    }
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct JsonResource<'a> {
+    #[serde(borrow)]
+    attributes: First<Pair<'a>, SPAN_ATTRIBUTES_MAX>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct JsonSpan<'a> {
+    #[serde(deserialize_with = "id")]
+    trace_id: Vec<u8>,
+    #[serde(deserialize_with = "id")]
+    span_id: Vec<u8>,
+    #[serde(deserialize_with = "id")]
+    parent_span_id: Vec<u8>,
+    #[serde(deserialize_with = "text", borrow)]
+    trace_state: Cow<'a, str>,
+    #[serde(deserialize_with = "text", borrow)]
+    name: Cow<'a, str>,
+    #[serde(deserialize_with = "number")]
+    kind: u64,
+    #[serde(deserialize_with = "number")]
+    flags: u64,
+    #[serde(deserialize_with = "time")]
+    start_time_unix_nano: u64,
+    #[serde(deserialize_with = "time")]
+    end_time_unix_nano: u64,
+    status: Option<Status>,
+    #[serde(borrow)]
+    events: First<Event<'a>, SPAN_EVENTS_MAX>,
+    #[serde(borrow)]
+    attributes: First<Pair<'a>, SPAN_ATTRIBUTES_MAX>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Status {
+    #[serde(deserialize_with = "number")]
+    code: u64,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Event<'a> {
+    #[serde(deserialize_with = "text", borrow)]
+    name: Cow<'a, str>,
+    #[serde(borrow)]
+    attributes: First<Pair<'a>, SPAN_ATTRIBUTES_MAX>,
+}
+
+/// Name and value of an attribute.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Pair<'a> {
+    #[serde(deserialize_with = "text", borrow)]
+    key: Cow<'a, str>,
+    #[serde(borrow)]
+    value: Option<AnyValue<'a>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct AnyValue<'a> {
+    #[serde(borrow)]
+    string_value: Scalar<'a>,
+    #[serde(borrow)]
+    bool_value: Scalar<'a>,
+    #[serde(borrow)]
+    int_value: Scalar<'a>,
+    #[serde(borrow)]
+    double_value: Scalar<'a>,
+}
+
+impl JsonSpan<'_> {
+    fn add(&self, batch: &mut Batch<'_>, spans: &mut Vec<Span>) {
+        self.attributes.add(batch, None);
+        batch.events_over_limit = batch.events_over_limit.saturating_add(self.events.over);
+        let exceptions = self.events.kept.iter().rev();
+        let exception = exceptions
+            .filter(|it| it.name == "exception")
+            .find_map(|it| {
+                let mut types = it.attributes.kept.iter().rev();
+                types.find_map(|it| match it.value() {
+                    Value::Text(text) if it.key == "exception.type" => Some(text),
+                    _ => None,
+                })
+            });
+        let raw = RawSpan {
+            trace: &self.trace_id,
+            id: &self.span_id,
+            parent: &self.parent_span_id,
+            state: self.trace_state.as_bytes(),
+            name: self.name.as_bytes(),
+            kind: self.kind,
+            flags: u32::try_from(self.flags).unwrap_or(0),
+            start: self.start_time_unix_nano,
+            end: self.end_time_unix_nano,
+            is_error: self.status.as_ref().is_some_and(|it| it.code == ERROR),
+            exception: exception.unwrap_or_default(),
+        };
+        batch.add(&raw, spans);
+    }
+}
+
+impl<const N: usize> First<Pair<'_>, N> {
+    fn add(&self, batch: &mut Batch<'_>, mut hash: Option<&mut ResourceHash>) {
+        for pair in &self.kept {
+            batch.attribute(pair.key.as_bytes(), pair.value(), hash.as_deref_mut());
+        }
+        batch.facts.over_limit = batch.facts.over_limit.saturating_add(self.over);
+    }
+}
+
+impl Pair<'_> {
+    fn value(&self) -> Value<'_> {
+        let Some(of) = &self.value else {
+            return Value::Other;
+        };
+        match (
+            &of.string_value,
+            &of.bool_value,
+            &of.int_value,
+            &of.double_value,
+        ) {
+            (Scalar::Text(text), ..) => Value::Text(text.as_bytes()),
+            (_, Scalar::Truth(truth), ..) => Value::Truth(*truth),
+            (_, _, Scalar::Whole(number), _) => {
+                i64::try_from(*number).map_or(Value::Other, Value::Whole)
+            }
+            (_, _, Scalar::Text(text), _) => text.parse().map_or(Value::Other, Value::Whole),
+            (.., Scalar::Float(number)) => Value::Float(*number),
+            (.., Scalar::Whole(number)) => Value::Float(*number as f64),
+            (.., Scalar::Text(text)) => text.parse().map_or(Value::Other, Value::Float),
+            _ => Value::Other,
+        }
+    }
+}
+
+/// The first `N` elements of a list.
+struct First<T, const N: usize> {
+    kept: Vec<T>,
+    /// Number of others.
+    over: u64,
+}
+
+impl<T, const N: usize> Default for First<T, N> {
+    fn default() -> Self {
+        let kept = Vec::new();
+        Self { kept, over: 0 }
+    }
+}
+
+impl<'de, T: Deserialize<'de> + Default, const N: usize> Deserialize<'de> for First<T, N> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Self::default())
+    }
+}
+
+impl<'de, T: Deserialize<'de> + Default, const N: usize> Visitor<'de> for First<T, N> {
+    type Value = Self;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list or null")
+    }
+
+    fn visit_unit<E>(self) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(mut self, mut seq: A) -> Result<Self, A::Error> {
+        while self.kept.len() < N
+            && let Some(element) = seq.next_element::<Option<T>>()?
+        {
+            self.kept.push(element.unwrap_or_default());
+        }
+        while seq.next_element::<IgnoredAny>()?.is_some() {
+            self.over = self.over.saturating_add(1);
+        }
+        Ok(self)
     }
 }
 
@@ -112,7 +363,7 @@ enum Scalar<'de> {
     Truth(bool),
 }
 
-impl<'de> Deserialize<'de> for Scalar<'de> {
+impl<'de: 'a, 'a> Deserialize<'de> for Scalar<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(ScalarVisitor)
     }
@@ -156,369 +407,39 @@ impl<'de> Visitor<'de> for ScalarVisitor {
     }
 }
 
-impl<'de> Scalar<'de> {
-    /// Reads the next value as a text.
-    fn text<A: MapAccess<'de>>(map: &mut A) -> Result<Cow<'de, str>, A::Error> {
-        match map.next_value()? {
-            Self::Text(text) => Ok(text),
-            Self::Null => Ok(Cow::default()),
-            Self::Whole(_) | Self::Float(_) | Self::Truth(_) => Err(A::Error::custom("no text")),
-        }
-    }
-
-    /// Reads the next value as an enum or flags.
-    fn number<A: MapAccess<'de>>(map: &mut A) -> Result<u64, A::Error> {
-        match map.next_value()? {
-            Self::Whole(number) => Ok(u64::try_from(number).unwrap_or(0)),
-            Self::Null => Ok(0),
-            Self::Text(_) | Self::Float(_) | Self::Truth(_) => Err(A::Error::custom("no number")),
-        }
-    }
-
-    /// Reads the next value as a time; an invalid one becomes 0, for which the span is refused.
-    fn time<A: MapAccess<'de>>(map: &mut A) -> Result<u64, A::Error> {
-        Ok(match map.next_value()? {
-            Self::Whole(number) => u64::try_from(number).unwrap_or(0),
-            Self::Text(text) => text.parse().unwrap_or(0),
-            Self::Null | Self::Float(_) | Self::Truth(_) => 0,
-        })
-    }
-
-    /// Reads the next value as an id; text that is not hexadecimal becomes an invalid id, for which
-    /// the span is refused.
-    fn id<A: MapAccess<'de>>(map: &mut A) -> Result<Vec<u8>, A::Error> {
-        let text = Self::text(map)?;
-        let digit = |byte: &u8| char::from(*byte).to_digit(16);
-        let pairs = text.as_bytes().chunks(2).map(|pair| match pair {
-            [high, low] => {
-                let byte = digit(high)?.checked_mul(16)?.checked_add(digit(low)?)?;
-                u8::try_from(byte).ok()
-            }
-            _ => None,
-        });
-        let bytes: Option<Vec<u8>> = pairs.take(ID_BYTES_MAX).collect();
-        Ok(bytes.unwrap_or(vec![0]))
+fn text<'de, D: Deserializer<'de>>(json: D) -> Result<Cow<'de, str>, D::Error> {
+    match Scalar::deserialize(json)? {
+        Scalar::Text(text) => Ok(text),
+        Scalar::Null => Ok(Cow::default()),
+        Scalar::Whole(_) | Scalar::Float(_) | Scalar::Truth(_) => Err(D::Error::custom("no text")),
     }
 }
 
-/// One byte more than the longest id.
-const ID_BYTES_MAX: usize = 17;
-
-struct Request<'b, 'k> {
-    batch: &'b mut Batch<'k>,
-}
-
-impl<'de> Message<'de> for Request<'_, '_> {
-    fn member<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<bool, A::Error> {
-        if name != "resourceSpans" {
-            return Ok(false);
-        }
-        map.next_value_seed(Each(&mut ResourceSpans {
-            hash: self.batch.resource_hash(),
-            batch: self.batch,
-            resource: Resource::default(),
-            spans: Vec::new(),
-        }))?;
-        Ok(true)
+/// Reads an enum or flags.
+fn number<'de, D: Deserializer<'de>>(json: D) -> Result<u64, D::Error> {
+    match Scalar::deserialize(json)? {
+        Scalar::Whole(number) => Ok(u64::try_from(number).unwrap_or(0)),
+        Scalar::Null => Ok(0),
+        Scalar::Text(_) | Scalar::Float(_) | Scalar::Truth(_) => Err(D::Error::custom("no number")),
     }
 }
 
-struct ResourceSpans<'b, 'k> {
-    batch: &'b mut Batch<'k>,
-    hash: ResourceHash,
-    resource: Resource,
-    spans: Vec<Span>,
+/// Reads a time; an invalid one becomes 0, for which the span is refused.
+fn time<'de, D: Deserializer<'de>>(json: D) -> Result<u64, D::Error> {
+    Ok(match Scalar::deserialize(json)? {
+        Scalar::Whole(number) => u64::try_from(number).unwrap_or(0),
+        Scalar::Text(text) => text.parse().unwrap_or(0),
+        Scalar::Null | Scalar::Float(_) | Scalar::Truth(_) => 0,
+    })
 }
 
-impl<'de> Message<'de> for ResourceSpans<'_, '_> {
-    fn member<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<bool, A::Error> {
-        match name {
-            "resource" => {
-                map.next_value_seed(Seed(&mut Attributed {
-                    attribute: Attribute::new(self.batch, Some(&mut self.hash)),
-                }))?;
-                self.resource.facts = self.batch.facts.take();
-            }
-            "scopeSpans" => map.next_value_seed(Each(&mut ScopeSpans {
-                batch: self.batch,
-                spans: &mut self.spans,
-            }))?,
-            _ => return Ok(false),
-        }
-        Ok(true)
-    }
-
-    fn end(&mut self) {
-        let hash = std::mem::replace(&mut self.hash, self.batch.resource_hash());
-        self.resource.hash = hash.finish();
-        let resource = std::mem::take(&mut self.resource);
-        self.batch
-            .add_resource(resource, std::mem::take(&mut self.spans));
-    }
-}
-
-/// A resource, of which only the attributes are used.
-struct Attributed<'b, 'k, 'h, 'de> {
-    attribute: Attribute<'b, 'k, 'h, 'de>,
-}
-
-impl<'de> Message<'de> for Attributed<'_, '_, '_, 'de> {
-    fn member<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<bool, A::Error> {
-        if name == "attributes" {
-            map.next_value_seed(Each(&mut self.attribute))?;
-        }
-        Ok(name == "attributes")
-    }
-}
-
-struct ScopeSpans<'b, 'k> {
-    batch: &'b mut Batch<'k>,
-    spans: &'b mut Vec<Span>,
-}
-
-impl<'de> Message<'de> for ScopeSpans<'_, '_> {
-    fn member<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<bool, A::Error> {
-        if name == "spans" {
-            map.next_value_seed(Each(&mut SpanReader {
-                batch: self.batch,
-                spans: self.spans,
-                read: Members::default(),
-            }))?;
-        }
-        Ok(name == "spans")
-    }
-}
-
-struct SpanReader<'b, 'k, 'de> {
-    batch: &'b mut Batch<'k>,
-    spans: &'b mut Vec<Span>,
-    read: Members<'de>,
-}
-
-/// The members of a span that have been read.
-#[derive(Default)]
-struct Members<'de> {
-    trace: Vec<u8>,
-    id: Vec<u8>,
-    parent: Vec<u8>,
-    state: Cow<'de, str>,
-    name: Cow<'de, str>,
-    kind: u64,
-    flags: u32,
-    start: u64,
-    end: u64,
-    status: Status,
-    events: Events<'de>,
-}
-
-impl<'de> Message<'de> for SpanReader<'_, '_, 'de> {
-    fn member<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<bool, A::Error> {
-        let read = &mut self.read;
-        match name {
-            "traceId" => read.trace = Scalar::id(map)?,
-            "spanId" => read.id = Scalar::id(map)?,
-            "parentSpanId" => read.parent = Scalar::id(map)?,
-            "traceState" => read.state = Scalar::text(map)?,
-            "name" => read.name = Scalar::text(map)?,
-            "kind" => read.kind = Scalar::number(map)?,
-            "flags" => read.flags = u32::try_from(Scalar::number(map)?).unwrap_or(0),
-            "startTimeUnixNano" => read.start = Scalar::time(map)?,
-            "endTimeUnixNano" => read.end = Scalar::time(map)?,
-            "status" => map.next_value_seed(Seed(&mut read.status))?,
-            "events" => map.next_value_seed(Each(&mut read.events))?,
-            "attributes" => {
-                map.next_value_seed(Each(&mut Attribute::new(self.batch, None)))?;
-            }
-            _ => return Ok(false),
-        }
-        Ok(true)
-    }
-
-    fn end(&mut self) {
-        let read = std::mem::take(&mut self.read);
-        let over = read.events.seen.saturating_sub(SPAN_EVENTS_MAX) as u64;
-        self.batch.events_over_limit = self.batch.events_over_limit.saturating_add(over);
-        let raw = RawSpan {
-            trace: &read.trace,
-            id: &read.id,
-            parent: &read.parent,
-            state: read.state.as_bytes(),
-            name: read.name.as_bytes(),
-            kind: read.kind,
-            flags: read.flags,
-            start: read.start,
-            end: read.end,
-            is_error: read.status.code == ERROR,
-            exception: read.events.exception.as_bytes(),
-        };
-        self.batch.add(&raw, self.spans);
-    }
-}
-
-/// Status code of an error.
-const ERROR: u64 = 2;
-
-#[derive(Default)]
-struct Status {
-    code: u64,
-}
-
-impl<'de> Message<'de> for Status {
-    fn member<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<bool, A::Error> {
-        if name == "code" {
-            self.code = Scalar::number(map)?;
-        }
-        Ok(name == "code")
-    }
-}
-
-/// The events of a span.
-#[derive(Default)]
-struct Events<'de> {
-    seen: usize,
-    is_exception: bool,
-    attributes: EventAttributes<'de>,
-    /// Type of the last exception.
-    exception: Cow<'de, str>,
-}
-
-impl<'de> Message<'de> for Events<'de> {
-    fn member<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<bool, A::Error> {
-        match name {
-            "name" => self.is_exception = Scalar::text(map)? == "exception",
-            "attributes" => map.next_value_seed(Each(&mut self.attributes))?,
-            _ => return Ok(false),
-        }
-        Ok(true)
-    }
-
-    fn end(&mut self) {
-        self.seen = self.seen.saturating_add(1);
-        let is_exception = std::mem::take(&mut self.is_exception);
-        let EventAttributes { kind, .. } = std::mem::take(&mut self.attributes);
-        if let Some(kind) = kind.filter(|_| is_exception && self.seen <= SPAN_EVENTS_MAX) {
-            self.exception = kind;
-        }
-    }
-}
-
-/// Attributes of an event.
-#[derive(Default)]
-struct EventAttributes<'de> {
-    pair: Pair<'de>,
-    kind: Option<Cow<'de, str>>,
-}
-
-impl<'de> Message<'de> for EventAttributes<'de> {
-    fn member<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<bool, A::Error> {
-        self.pair.member(name, map)
-    }
-
-    fn end(&mut self) {
-        let Pair { name, value } = std::mem::take(&mut self.pair);
-        if let (true, AnyValue::Text(text)) = (name == "exception.type", value) {
-            self.kind = Some(text);
-        }
-    }
-}
-
-/// Name and value of an attribute.
-#[derive(Default)]
-struct Pair<'de> {
-    name: Cow<'de, str>,
-    value: AnyValue<'de>,
-}
-
-impl<'de> Message<'de> for Pair<'de> {
-    fn member<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<bool, A::Error> {
-        match name {
-            "key" => self.name = Scalar::text(map)?,
-            "value" => map.next_value_seed(Seed(&mut self.value))?,
-            _ => return Ok(false),
-        }
-        Ok(true)
-    }
-}
-
-/// The attributes of a span or a resource.
-struct Attribute<'b, 'k, 'h, 'de> {
-    batch: &'b mut Batch<'k>,
-    hash: Option<&'h mut ResourceHash>,
-    pair: Pair<'de>,
-}
-
-impl<'b, 'k, 'h> Attribute<'b, 'k, 'h, '_> {
-    fn new(batch: &'b mut Batch<'k>, hash: Option<&'h mut ResourceHash>) -> Self {
-        Self {
-            batch,
-            hash,
-            pair: Pair::default(),
-        }
-    }
-}
-
-impl<'de> Message<'de> for Attribute<'_, '_, '_, 'de> {
-    fn member<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<bool, A::Error> {
-        self.pair.member(name, map)
-    }
-
-    fn end(&mut self) {
-        let Pair { name, value } = std::mem::take(&mut self.pair);
-        let facts = &mut self.batch.facts;
-        if !facts.has_room() {
-            return;
-        }
-        let value = match &value {
-            AnyValue::Text(text) => Value::Text(text.as_bytes()),
-            AnyValue::Plain(value) => *value,
-        };
-        if let Some(hash) = &mut self.hash {
-            hash.add(name.as_bytes(), value);
-        }
-        if let Some(key) = facts.wanted(self.batch.keys, name.as_bytes()) {
-            facts.value(key, value);
-        }
-    }
-}
-
-/// The value of an attribute.
-enum AnyValue<'de> {
-    Text(Cow<'de, str>),
-    /// Anything else.
-    Plain(Value<'static>),
-}
-
-impl Default for AnyValue<'_> {
-    fn default() -> Self {
-        Self::Plain(Value::Other)
-    }
-}
-
-impl<'de> Message<'de> for AnyValue<'de> {
-    fn member<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<bool, A::Error> {
-        let plain = match (name, map) {
-            ("stringValue", map) => {
-                *self = Self::Text(Scalar::text(map)?);
-                return Ok(true);
-            }
-            ("boolValue", map) => match map.next_value()? {
-                Scalar::Truth(truth) => Value::Truth(truth),
-                _ => Value::Other,
-            },
-            ("intValue", map) => match map.next_value()? {
-                Scalar::Whole(number) => i64::try_from(number).map_or(Value::Other, Value::Whole),
-                Scalar::Text(text) => text.parse().map_or(Value::Other, Value::Whole),
-                _ => Value::Other,
-            },
-            ("doubleValue", map) => match map.next_value()? {
-                Scalar::Float(number) => Value::Float(number),
-                Scalar::Whole(number) => Value::Float(number as f64),
-                Scalar::Text(text) => text.parse().map_or(Value::Other, Value::Float),
-                _ => Value::Other,
-            },
-            _ => return Ok(false),
-        };
-        *self = Self::Plain(plain);
-        Ok(true)
-    }
+/// Reads an id; text that is not one becomes an invalid id, for which the span is refused.
+fn id<'de, D: Deserializer<'de>>(json: D) -> Result<Vec<u8>, D::Error> {
+    let text = text(json)?;
+    let valid = match text.len() {
+        0 => return Ok(Vec::new()),
+        16 => super::messages::id::<8>(&text).map(Vec::from),
+        _ => super::messages::id::<16>(&text).map(Vec::from),
+    };
+    Ok(valid.unwrap_or(vec![0]))
 }

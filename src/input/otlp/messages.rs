@@ -1,8 +1,10 @@
 //! Messages of OTLP, declared with the field numbers of its `.proto` files: responses to bodies,
-//! and pushed metrics.
+//! and pushed metrics and spans.
 //!
 //! Each alternative of a oneof is an optional field, which has the same encoding. Tests compare
 //! them with the crate `opentelemetry-proto`.
+
+use std::fmt::Debug;
 
 use prost::Message;
 
@@ -31,20 +33,20 @@ pub(crate) struct Status {
     pub(crate) message: String,
 }
 
-/// `ExportMetricsServiceRequest`.
+/// `ExportMetricsServiceRequest`, `ExportTraceServiceRequest`; `T` is a metric or a span.
 #[derive(Clone, PartialEq, Message)]
-pub(crate) struct MetricsRequest {
+pub(crate) struct Request<T: Message + Default + Debug> {
     #[prost(message, repeated, tag = "1")]
-    pub(crate) resource_metrics: Vec<ResourceMetrics>,
+    pub(crate) resources: Vec<OfResource<T>>,
 }
 
-/// `ResourceMetrics`.
+/// `ResourceMetrics`, `ResourceSpans`.
 #[derive(Clone, PartialEq, Message)]
-pub(crate) struct ResourceMetrics {
+pub(crate) struct OfResource<T: Message + Default + Debug> {
     #[prost(message, optional, tag = "1")]
     pub(crate) resource: Option<Resource>,
     #[prost(message, repeated, tag = "2")]
-    pub(crate) scope_metrics: Vec<ScopeMetrics>,
+    pub(crate) scopes: Vec<OfScope<T>>,
 }
 
 /// `Resource`.
@@ -54,13 +56,13 @@ pub(crate) struct Resource {
     pub(crate) attributes: Vec<KeyValue>,
 }
 
-/// `ScopeMetrics`.
+/// `ScopeMetrics`, `ScopeSpans`.
 #[derive(Clone, PartialEq, Message)]
-pub(crate) struct ScopeMetrics {
+pub(crate) struct OfScope<T: Message + Default + Debug> {
     #[prost(message, optional, tag = "1")]
     pub(crate) scope: Option<Scope>,
     #[prost(message, repeated, tag = "2")]
-    pub(crate) metrics: Vec<Metric>,
+    pub(crate) items: Vec<T>,
 }
 
 /// `InstrumentationScope`.
@@ -143,8 +145,23 @@ pub(crate) struct HistogramPoint {
     pub(crate) zero_count: u64,
     #[prost(message, optional, tag = "8")]
     pub(crate) positive: Option<Buckets>,
+    #[prost(message, repeated, tag = "11")]
+    pub(crate) exemplars: Vec<Exemplar>,
     #[prost(double, tag = "14")]
     pub(crate) zero_threshold: f64,
+}
+
+/// `Exemplar`; its time in nanoseconds since 1970.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Exemplar {
+    #[prost(fixed64, tag = "2")]
+    pub(crate) time: u64,
+    #[prost(double, optional, tag = "3")]
+    pub(crate) as_double: Option<f64>,
+    #[prost(bytes = "vec", tag = "4")]
+    pub(crate) span_id: Vec<u8>,
+    #[prost(bytes = "vec", tag = "5")]
+    pub(crate) trace_id: Vec<u8>,
 }
 
 /// `Buckets`.
@@ -154,6 +171,56 @@ pub(crate) struct Buckets {
     pub(crate) offset: i32,
     #[prost(uint64, repeated, tag = "2")]
     pub(crate) counts: Vec<u64>,
+}
+
+/// `Span`; times in nanoseconds since 1970.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Span {
+    #[prost(bytes = "vec", tag = "1")]
+    pub(crate) trace_id: Vec<u8>,
+    #[prost(bytes = "vec", tag = "2")]
+    pub(crate) span_id: Vec<u8>,
+    #[prost(bytes = "vec", tag = "4")]
+    pub(crate) parent_span_id: Vec<u8>,
+    #[prost(string, tag = "5")]
+    pub(crate) name: String,
+    #[prost(int32, tag = "6")]
+    pub(crate) kind: i32,
+    #[prost(fixed64, tag = "7")]
+    pub(crate) start: u64,
+    #[prost(fixed64, tag = "8")]
+    pub(crate) end: u64,
+    #[prost(message, repeated, tag = "9")]
+    pub(crate) attributes: Vec<KeyValue>,
+    #[prost(message, repeated, tag = "13")]
+    pub(crate) links: Vec<Link>,
+    #[prost(message, optional, tag = "15")]
+    pub(crate) status: Option<SpanStatus>,
+}
+
+/// `Link`.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Link {
+    #[prost(bytes = "vec", tag = "1")]
+    pub(crate) trace_id: Vec<u8>,
+    #[prost(bytes = "vec", tag = "2")]
+    pub(crate) span_id: Vec<u8>,
+}
+
+/// `Status` of a span.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct SpanStatus {
+    #[prost(int32, tag = "3")]
+    pub(crate) code: i32,
+}
+
+/// Parses an id of `N` bytes, in hexadecimal; `None` if it is none, or zero.
+pub(crate) fn id<const N: usize>(text: &str) -> Option<[u8; N]> {
+    let is_hex = text.len() == N.saturating_mul(2) && text.bytes().all(|it| it.is_ascii_hexdigit());
+    let number = u128::from_str_radix(text, 16)
+        .ok()
+        .filter(|it| is_hex && *it != 0)?;
+    number.to_be_bytes().last_chunk().copied()
 }
 
 /// `KeyValue`.

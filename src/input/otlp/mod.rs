@@ -80,16 +80,7 @@ pub struct Source {
     pub counters: OtlpCounters,
     keys: Arc<Keys>,
     /// The joiner, present from start until shutdown.
-    joining: Mutex<Option<Box<dyn Joining>>>,
-}
-
-/// Joins spans and passes on the results.
-trait Joining: Send + std::fmt::Debug {
-    fn hasher(&self) -> &Hasher;
-    fn clock(&self) -> &dyn Clock;
-    fn take(&mut self, batch: &mut Batch<'_>, sender: IpAddr, counters: &OtlpCounters);
-    fn advance(&mut self, counters: &OtlpCounters);
-    fn finish(&mut self, counters: &OtlpCounters);
+    joining: Mutex<Option<Joined>>,
 }
 
 /// Connection to the ring.
@@ -104,17 +95,17 @@ pub struct Lane {
 }
 
 #[derive(Debug)]
-struct Joined<R> {
-    joiner: Joiner<R>,
+struct Joined {
+    joiner: Joiner,
     lane: Lane,
     hasher: Hasher,
 }
 
-impl<R: Rewrite> Joined<R> {
+impl Joined {
     fn with(
         &mut self,
         counters: &OtlpCounters,
-        work: impl FnOnce(&mut Joiner<R>, u64, &mut Out<'_, Producer>),
+        work: impl FnOnce(&mut Joiner, u64, &mut Out<'_, Producer>),
     ) {
         let clock = &self.lane.clock;
         let mut out = Out {
@@ -126,30 +117,6 @@ impl<R: Rewrite> Joined<R> {
         let counts = std::mem::take(&mut self.joiner.counts);
         self.lane.counters.add_decoded(&counts);
         self.lane.producer.publish();
-    }
-}
-
-impl<R: Rewrite + Send + std::fmt::Debug> Joining for Joined<R> {
-    fn hasher(&self) -> &Hasher {
-        &self.hasher
-    }
-
-    fn clock(&self) -> &dyn Clock {
-        &*self.lane.clock
-    }
-
-    fn take(&mut self, batch: &mut Batch<'_>, sender: IpAddr, counters: &OtlpCounters) {
-        self.with(counters, |joiner, now_ms, out| {
-            joiner.take(batch, sender, now_ms, out);
-        });
-    }
-
-    fn advance(&mut self, counters: &OtlpCounters) {
-        self.with(counters, |joiner, now_ms, out| joiner.advance(now_ms, out));
-    }
-
-    fn finish(&mut self, counters: &OtlpCounters) {
-        self.with(counters, |joiner, now_ms, out| joiner.finish(now_ms, out));
     }
 }
 
@@ -169,20 +136,20 @@ impl Source {
     }
 
     /// Starts accepting spans: applies `rules` as name rules and writes records to `lane`.
-    pub fn begin<R: Rewrite + Send + std::fmt::Debug + 'static>(
+    pub fn begin(
         &self,
         lane: Lane,
         (limits, hasher): (TextLimits, Hasher),
-        rules: R,
+        rules: Box<dyn Rewrite + Send>,
     ) {
         let writer = RequestWriter::new(limits, hasher.clone(), rules);
         let (config, keys) = (Arc::clone(&self.config), Arc::clone(&self.keys));
         let joiner = Joiner::new(config, keys, hasher.clone(), writer);
-        *self.joining.lock() = Some(Box::new(Joined {
+        *self.joining.lock() = Some(Joined {
             joiner,
             lane,
             hasher,
-        }));
+        });
     }
 
     /// Takes a body from `sender`.
@@ -194,7 +161,7 @@ impl Source {
         let (hasher, now_ms) = {
             let joining = self.joining.lock();
             let joining = joining.as_ref().ok_or(BodyRefusal::Stopping)?;
-            (joining.hasher().clone(), joining.clock().unix_ms())
+            (joining.hasher.clone(), joining.lane.clock.unix_ms())
         };
         let now_ns = now_ms.saturating_mul(1_000_000);
         let mut batch = Batch::new(&self.keys, &hasher, now_ns);
@@ -205,7 +172,9 @@ impl Source {
         stage.worked(batch.received);
         let mut joining = self.joining.lock();
         let joining = joining.as_mut().ok_or(BodyRefusal::Stopping)?;
-        joining.take(&mut batch, sender, &self.counters);
+        joining.with(&self.counters, |joiner, now_ms, out| {
+            joiner.take(&mut batch, sender, now_ms, out);
+        });
         let (rejected, message) = batch.refusals();
         Ok(match rejected {
             0 => Accepted::default(),
@@ -223,12 +192,16 @@ impl Source {
     pub fn run(&self, shutdown: &Shutdown) {
         while !shutdown.requested() {
             if let Some(joining) = &mut *self.joining.lock() {
-                joining.advance(&self.counters);
+                joining.with(&self.counters, |joiner, now_ms, out| {
+                    joiner.advance(now_ms, out);
+                });
             }
             thread::sleep(NAP);
         }
         if let Some(mut joining) = self.joining.lock().take() {
-            joining.finish(&self.counters);
+            joining.with(&self.counters, |joiner, now_ms, out| {
+                joiner.finish(now_ms, out);
+            });
         }
     }
 }
@@ -240,7 +213,7 @@ const DECODED_AT_ONCE: usize = 2;
 pub const BODIES_BYTES_MAX: usize = 16 << 20;
 
 /// Memory of one source for the memory plan, bytes.
-pub const SOURCE_BYTES: usize = RequestWriter::<super::rewrite::AsSent>::BYTES
+pub const SOURCE_BYTES: usize = RequestWriter::BYTES
     + SPANS_WAITING_BYTES_MAX
     + REMEMBERED_BYTES
     + BODIES_BYTES_MAX

@@ -18,7 +18,7 @@ use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_f
 
 use super::counters::BodyRefusal;
 use super::facts::{ResourceHash, Value};
-use super::span::{Batch, RawSpan, Resource, Span};
+use super::span::{Batch, ERROR, RawSpan, Resource, Span};
 use crate::limits::SPAN_EVENTS_MAX;
 
 /// The value of a field.
@@ -34,34 +34,24 @@ type Result<T> = std::result::Result<T, BodyRefusal>;
 
 const BAD: BodyRefusal = BodyRefusal::BadProtobuf;
 
-impl<'a> Field<'a> {
-    fn bytes(self) -> Result<&'a [u8]> {
-        match self {
-            Self::Bytes(bytes) => Ok(bytes),
-            Self::Number(_) | Self::Eight(_) | Self::Four(_) => Err(BAD),
+macro_rules! values {
+    ($($name:ident $kind:ident: $of:ty,)*) => {
+        impl<'a> Field<'a> {
+            $(fn $name(self) -> Result<$of> {
+                match self {
+                    Self::$kind(value) => Ok(value),
+                    _ => Err(BAD),
+                }
+            })*
         }
-    }
+    };
+}
 
-    fn number(self) -> Result<u64> {
-        match self {
-            Self::Number(number) => Ok(number),
-            Self::Bytes(_) | Self::Eight(_) | Self::Four(_) => Err(BAD),
-        }
-    }
-
-    fn eight(self) -> Result<[u8; 8]> {
-        match self {
-            Self::Eight(bytes) => Ok(bytes),
-            Self::Bytes(_) | Self::Number(_) | Self::Four(_) => Err(BAD),
-        }
-    }
-
-    fn four(self) -> Result<[u8; 4]> {
-        match self {
-            Self::Four(bytes) => Ok(bytes),
-            Self::Bytes(_) | Self::Number(_) | Self::Eight(_) => Err(BAD),
-        }
-    }
+values! {
+    bytes Bytes: &'a [u8],
+    number Number: u64,
+    eight Eight: [u8; 8],
+    four Four: [u8; 4],
 }
 
 /// Passes each field of a message to `take`; skips groups, which are obsolete.
@@ -171,34 +161,18 @@ fn span(message: &[u8], batch: &mut Batch<'_>, spans: &mut Vec<Span>) -> Result<
     Ok(())
 }
 
-/// Status code of an error.
-const ERROR: u64 = 2;
-
 fn attribute(message: &[u8], batch: &mut Batch<'_>, hash: Option<&mut ResourceHash>) -> Result<()> {
     let (name, value) = key_value(message)?;
-    if !batch.facts.has_room() {
-        return Ok(());
-    }
-    let key = batch.facts.wanted(batch.keys, name);
-    if key.is_none() && hash.is_none() {
-        return Ok(());
-    }
-    let value = any_value(value)?;
-    if let Some(hash) = hash {
-        hash.add(name, value);
-    }
-    if let Some(key) = key {
-        batch.facts.value(key, value);
-    }
+    batch.attribute(name, value, hash);
     Ok(())
 }
 
-fn key_value(message: &[u8]) -> Result<(&[u8], &[u8])> {
-    let (mut name, mut value) = (&[][..], &[][..]);
+fn key_value(message: &[u8]) -> Result<(&[u8], Value<'_>)> {
+    let (mut name, mut value) = (&[][..], Value::Other);
     fields(message, |tag, field| {
         match tag {
             1 => name = field.bytes()?,
-            2 => value = field.bytes()?,
+            2 => value = any_value(field.bytes()?)?,
             _ => {}
         }
         Ok(())
@@ -230,7 +204,7 @@ fn exception(event: &[u8]) -> Result<Option<&[u8]>> {
             2 => is_exception = field.bytes()? == b"exception",
             3 => {
                 let (name, value) = key_value(field.bytes()?)?;
-                if let (b"exception.type", Value::Text(text)) = (name, any_value(value)?) {
+                if let (b"exception.type", Value::Text(text)) = (name, value) {
                     kind = Some(text);
                 }
             }

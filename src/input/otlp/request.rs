@@ -7,8 +7,8 @@
 //! | script name | `http.route`, else the span's name without a leading method; never the path |
 //! | status | the response's; 500 if the span has status error, else 0 |
 //!
-//! A timer has the tags `group` (the system called), `server` and `operation`. CPU and memory are
-//! unknown: they are 0, as in a packet without them.
+//! A timer has the tags `group` (the system called), `server` and `operation`, and its start. CPU and
+//! memory are unknown, which the record notes.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -171,18 +171,21 @@ pub(super) struct Timers {
     pub(super) merged: u64,
 }
 
-/// Writes records, with `R` as name rules.
+/// Rules for names.
+type Rules = dyn Rewrite + Send;
+
+/// Writes records.
 #[derive(Debug)]
-pub(super) struct RequestWriter<R> {
+pub(super) struct RequestWriter {
     record: RecordWriter,
-    rules: R,
+    rules: Box<Rules>,
 }
 
-impl<R: Rewrite> RequestWriter<R> {
+impl RequestWriter {
     /// Size of the buffers for the memory plan, bytes.
     pub(super) const BYTES: usize = RecordWriter::BYTES;
 
-    pub(super) fn new(limits: TextLimits, hasher: Hasher, rules: R) -> Self {
+    pub(super) fn new(limits: TextLimits, hasher: Hasher, rules: Box<Rules>) -> Self {
         Self {
             record: RecordWriter::new(limits, hasher),
             rules,
@@ -205,7 +208,7 @@ impl<R: Rewrite> RequestWriter<R> {
         counts: &mut DecodeCounts,
         sink: &mut impl RecordSink,
     ) -> Result<Timers, RejectReason> {
-        let (record, rules, facts) = (&mut self.record, &mut self.rules, &root.facts);
+        let (record, rules, facts) = (&mut self.record, &mut *self.rules, &root.facts);
         let of_resource = &resource.facts;
         record.begin();
         let sender = sender.to_canonical().to_string();
@@ -265,6 +268,7 @@ impl<R: Rewrite> RequestWriter<R> {
             ..Numbers::default()
         };
         let bytes = record.finish(&numbers, received_secs)?;
+        record.is_span();
         let room = sink.reserve(bytes).ok_or(RejectReason::TooLarge)?;
         record.write(room);
         for (counter, repaired) in counts.repaired.iter_mut().zip(record.repaired()) {
@@ -275,9 +279,9 @@ impl<R: Rewrite> RequestWriter<R> {
 }
 
 /// Writes the timers in the order of their start, each clipped to the request.
-fn write_timers<R: Rewrite>(
+fn write_timers(
     record: &mut RecordWriter,
-    rules: &mut R,
+    rules: &mut Rules,
     root: &Span,
     timers: &mut [&Span],
 ) -> Timers {
@@ -290,20 +294,23 @@ fn write_timers<R: Rewrite>(
         false => seconds(span.start, span.end),
     };
     let (single, rest) = timers.split_at(timers.len().min(SPAN_TIMERS_MAX));
-    let mut merged: BTreeMap<TimerTags<'_>, (u32, f64)> = BTreeMap::new();
+    let after = |span: &Span| seconds(root.start, span.start.max(root.start));
+    let mut merged: BTreeMap<TimerTags<'_>, (u32, f64, f32)> = BTreeMap::new();
     for span in rest {
-        let (hits, total) = merged.entry(timer_tags(span)).or_default();
+        let first = || (0, 0.0, after(span));
+        let (hits, total, _) = merged.entry(timer_tags(span)).or_insert_with(first);
         *hits = hits.saturating_add(1);
         *total += f64::from(time(span).max(0.0));
     }
     let single = single.iter();
-    let single = single.map(|span| (timer_tags(span), 1, time(span)));
+    let single = single.map(|span| (timer_tags(span), 1, time(span), after(span)));
     let merged = merged.into_iter();
-    let merged = merged.map(|(tags, (hits, total))| (tags, hits, total as f32));
+    let merged = merged.map(|(tags, (hits, total, after))| (tags, hits, total as f32, after));
     let mut strings = TimerStrings::default();
     let mut rows = 0_u64;
-    for (tags, hits, total) in single.chain(merged) {
+    for (tags, hits, total, after) in single.chain(merged) {
         let timer = record.begin_timer(hits, total, 0.0, 0.0);
+        record.timer_is_span(timer, after);
         let mut set = record.tag_set(TIMER_TAGS_MAX);
         for (at, text) in tags.into_iter().enumerate() {
             if let Some(text) = text {
@@ -328,10 +335,10 @@ struct TimerStrings<'a> {
 }
 
 impl<'a> TimerStrings<'a> {
-    fn get<R: Rewrite>(
+    fn get(
         &mut self,
         record: &mut RecordWriter,
-        rules: &mut R,
+        rules: &mut Rules,
         at: usize,
         text: &'a [u8],
     ) -> (Interned, Interned) {

@@ -3,7 +3,7 @@
 //! Both decoders fill a [`Batch`]. Its size is bounded by the bytes of the body and
 //! [`BODY_SPANS_MAX`], although a message can take very few bytes on the wire.
 
-use super::facts::{Facts, FactsWriter, Key, Keys, ResourceHash};
+use super::facts::{Facts, FactsWriter, Key, Keys, ResourceHash, Value};
 use crate::input::record::{Hasher, counted};
 use crate::limits::BODY_SPANS_MAX;
 
@@ -145,6 +145,9 @@ pub(super) struct Batch<'k> {
     now_ns: u64,
 }
 
+/// Status code of an error.
+pub(super) const ERROR: u64 = 2;
+
 const HOUR_NS: u64 = 3_600_000_000_000;
 
 impl<'k> Batch<'k> {
@@ -171,6 +174,24 @@ impl<'k> Batch<'k> {
     pub(super) fn add_resource(&mut self, resource: Resource, spans: Vec<Span>) {
         if !spans.is_empty() {
             self.resources.push((resource, spans));
+        }
+    }
+
+    /// Takes an attribute of the span or resource being read; one of a resource counts for its hash.
+    pub(super) fn attribute(
+        &mut self,
+        name: &[u8],
+        value: Value<'_>,
+        hash: Option<&mut ResourceHash>,
+    ) {
+        if !self.facts.has_room() {
+            return;
+        }
+        if let Some(hash) = hash {
+            hash.add(name, value);
+        }
+        if let Some(key) = self.facts.wanted(self.keys, name) {
+            self.facts.value(key, value);
         }
     }
 

@@ -32,7 +32,7 @@ fn config(more: &str) -> OtlpInput {
 
 /// An input without the network.
 struct World {
-    joiner: Joiner<AsSent>,
+    joiner: Joiner,
     keys: Arc<Keys>,
     hasher: Hasher,
     counters: OtlpCounters,
@@ -62,7 +62,7 @@ impl World {
             Arc::new(Keys::new(&config.attributes)),
             Hasher::with_seed(5),
         );
-        let writer = RequestWriter::new(TextLimits::default(), hasher.clone(), AsSent);
+        let writer = RequestWriter::new(TextLimits::default(), hasher.clone(), Box::new(AsSent));
         Self {
             joiner: Joiner::new(config, Arc::clone(&keys), hasher.clone(), writer),
             keys,
@@ -73,7 +73,7 @@ impl World {
         }
     }
 
-    fn with(&mut self, work: impl FnOnce(&mut Joiner<AsSent>, u64, &mut Out<'_, Vec<u8>>)) {
+    fn with(&mut self, work: impl FnOnce(&mut Joiner, u64, &mut Out<'_, Vec<u8>>)) {
         let mut out = Out {
             sink: &mut self.records,
             counters: &self.counters,

@@ -34,7 +34,7 @@ pub use self::counts::DecodeCounts;
 pub use self::hasher::{Hasher, TagSetHasher};
 pub(crate) use self::reject::counted;
 pub use self::reject::{Example, RejectReason, Repair};
-pub use self::seconds::micros;
+pub use self::seconds::{is_unmeasured, micros};
 pub(super) use self::strings::Interned;
 pub use self::text::TextLimits;
 pub(super) use self::writer::{Numbers, RecordWriter, TagSetWriter};

@@ -30,9 +30,33 @@ pub fn micros(seconds: f32) -> u64 {
     (micros + SHIFT).to_bits().wrapping_sub(SHIFT.to_bits())
 }
 
+/// Notes in the place of the system CPU time that CPU times and memory are not known, because the
+/// request or timer came as a span, which began `seconds` after its request. The sign is the note:
+/// sent times have none, and for [`micros`] it is 0.
+pub(super) fn span_start(seconds: f32) -> f32 {
+    -clean(seconds)
+}
+
+/// Whether a system CPU time is the note that the times and memory are not known.
+#[inline(always)]
+#[must_use]
+pub fn is_unmeasured(ru_stime: f32) -> bool {
+    ru_stime.is_sign_negative()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_note_of_a_span_counts_as_no_time() {
+        assert!(!is_unmeasured(clean(-1.0)) && !is_unmeasured(clean(-0.0)));
+        for after in [0.0, 0.25, -3.0, f32::NAN] {
+            let note = span_start(after);
+            assert!(is_unmeasured(note), "{after}");
+            assert_eq!((micros(note), micros(-note)), (0, micros(after)));
+        }
+    }
 
     #[test]
     fn rounds_half_to_even() {

@@ -11,7 +11,7 @@ use zerocopy::{FromBytes as _, IntoBytes as _};
 use super::counts::bump;
 use super::hasher::{ABSENT, TagSetHasher};
 use super::reject::{RejectReason, Repair};
-use super::seconds::clean;
+use super::seconds::{clean, span_start};
 use super::strings::{Interned, StringTable, low_u32};
 use super::text::{self, TextLimits};
 use super::{HEAD_BYTES, Hasher, Head, Tag, TimerHead};
@@ -86,7 +86,7 @@ impl RecordWriter {
     /// Appends the next of the four texts of the request, in the order of [`TextField`]; `None` if
     /// it was not sent.
     #[inline]
-    pub(in crate::input) fn text<R: Rewrite>(
+    pub(in crate::input) fn text<R: Rewrite + ?Sized>(
         &mut self,
         field: TextField,
         raw: Option<&[u8]>,
@@ -136,7 +136,7 @@ impl RecordWriter {
     }
 
     /// Adds the result of name rules for `raw`; `None` if they leave it unchanged.
-    pub(in crate::input) fn rewritten_string<R: Rewrite>(
+    pub(in crate::input) fn rewritten_string<R: Rewrite + ?Sized>(
         &mut self,
         chain: Chain,
         raw: &[u8],
@@ -151,7 +151,7 @@ impl RecordWriter {
     }
 
     /// Adds the value of a tag, after the rules for its name.
-    pub(in crate::input) fn tag_value<R: Rewrite>(
+    pub(in crate::input) fn tag_value<R: Rewrite + ?Sized>(
         &mut self,
         rules: &mut R,
         (of, name): (TagOf, &[u8]),
@@ -166,7 +166,7 @@ impl RecordWriter {
     }
 
     /// Adds those of these tags of the request that have a value, as far as there is room.
-    pub(in crate::input) fn request_tags<'t, R: Rewrite>(
+    pub(in crate::input) fn request_tags<'t, R: Rewrite + ?Sized>(
         &mut self,
         rules: &mut R,
         tags: impl IntoIterator<Item = (&'t str, Option<&'t [u8]>)>,
@@ -271,6 +271,20 @@ impl RecordWriter {
         place
     }
 
+    /// Notes that the timer at `place` came as a span, which began this many seconds after its
+    /// request, and has no CPU times.
+    pub(in crate::input) fn timer_is_span(&mut self, place: usize, after: f32) {
+        let head = self.body.get_mut(place..);
+        if let Some((head, _)) = head.and_then(|head| TimerHead::mut_from_prefix(head).ok()) {
+            head.ru_stime = span_start(after).into();
+        }
+    }
+
+    /// Notes that the finished record came as a span: its CPU times and memory are not known.
+    pub(in crate::input) fn is_span(&mut self) {
+        self.head.ru_stime = span_start(0.0).into();
+    }
+
     /// Ends the timer at `place`, whose tags were just written.
     #[inline(always)]
     pub(in crate::input) fn end_timer(&mut self, place: usize, tags: &TagSetWriter) {
@@ -361,7 +375,7 @@ impl RecordWriter {
 
     /// Runs the rules of `chain` on a text as sent. Returns whether they changed it; then
     /// `rewritten` has the new one, which is UTF-8 but not cut yet.
-    fn rewrite<R: Rewrite>(&mut self, chain: Chain, raw: &[u8], rules: &mut R) -> bool {
+    fn rewrite<R: Rewrite + ?Sized>(&mut self, chain: Chain, raw: &[u8], rules: &mut R) -> bool {
         self.rewritten.clear();
         if raw.len() <= TEXT_BYTES_MAX && text::is_ascii(raw) {
             return rules.apply(chain, raw, &mut self.rewritten);

@@ -31,7 +31,7 @@ impl Chain {
 }
 
 /// Rules that change names.
-pub trait Rewrite {
+pub trait Rewrite: std::fmt::Debug {
     /// The rules for a field, if any.
     fn field_chain(&self, field: TextField) -> Option<Chain>;
 

@@ -1,19 +1,27 @@
-//! Packs points into bodies: each is a complete `ExportMetricsServiceRequest` of at most
-//! [`POINTS_MAX`] points and [`BODY_BYTES_MAX`] bytes.
+//! Packs points and spans into bodies: each is a complete `Export...ServiceRequest` of at most
+//! [`POINTS_MAX`] of one kind and [`BODY_BYTES_MAX`] bytes.
 
+use std::fmt::Debug;
 use std::io::Write as _;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use prost::Message as _;
+use prost::Message;
 
 use super::exponential::Exponential;
 use crate::input::otlp::messages::{
-    Buckets, HistogramPoint, Histograms, Metric, MetricsRequest, NumberPoint, Numbers, Resource,
-    ResourceMetrics, Scope, ScopeMetrics,
+    Buckets, HistogramPoint, Histograms, Metric, NumberPoint, Numbers, OfResource, OfScope,
+    Request, Resource, Scope, Span,
 };
 
-/// Maximum number of points in a body.
+/// The content of a body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Signal {
+    Metrics,
+    Traces,
+}
+
+/// Maximum number of points or spans in a body.
 const POINTS_MAX: usize = 2_000;
 /// Maximum size of a body before compression, bytes.
 const BODY_BYTES_MAX: usize = 4 << 20;
@@ -21,7 +29,9 @@ const BODY_BYTES_MAX: usize = 4 << 20;
 /// A body ready to send.
 #[derive(Debug)]
 pub(super) struct Body {
+    pub(super) signal: Signal,
     pub(super) bytes: Vec<u8>,
+    /// Points or spans.
     pub(super) points: u64,
 }
 
@@ -55,13 +65,14 @@ impl Exponential {
     }
 }
 
-/// Packs points into bodies.
+/// Packs points, and then spans, into bodies.
 #[derive(Debug)]
 pub(super) struct Bodies<'a> {
     resource: &'a Resource,
     is_delta: bool,
     is_packed: bool,
     metrics: Vec<Metric>,
+    spans: Vec<Span>,
     points: usize,
     bytes: usize,
     done: Vec<Body>,
@@ -75,6 +86,7 @@ impl<'a> Bodies<'a> {
             is_delta,
             is_packed,
             metrics: Vec::new(),
+            spans: Vec::new(),
             points: 0,
             bytes: 0,
             done: Vec::new(),
@@ -131,6 +143,16 @@ impl<'a> Bodies<'a> {
         }
     }
 
+    /// Adds a span; no point may follow it.
+    pub(super) fn span(&mut self, span: Span) {
+        if self.spans.is_empty() {
+            self.end_body();
+            self.metrics.clear();
+        }
+        self.make_room(span.encoded_len());
+        self.spans.push(span);
+    }
+
     fn make_room(&mut self, bytes: usize) {
         // Preceded by its field number and length.
         let bytes = bytes + 6;
@@ -162,29 +184,41 @@ impl<'a> Bodies<'a> {
         if points == 0 {
             return;
         }
-        let scope = Scope {
-            name: "pinbad".to_owned(),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
+        let spans = std::mem::take(&mut self.spans);
+        let (signal, mut bytes) = match spans.is_empty() {
+            true => (Signal::Metrics, self.encoded(metrics)),
+            false => (Signal::Traces, self.encoded(spans)),
         };
-        let scope_metrics = ScopeMetrics {
-            scope: Some(scope),
-            metrics,
-        };
-        let resource_metrics = ResourceMetrics {
-            resource: Some(self.resource.clone()),
-            scope_metrics: vec![scope_metrics],
-        };
-        let request = MetricsRequest {
-            resource_metrics: vec![resource_metrics],
-        };
-        let mut bytes = request.encode_to_vec();
         if self.is_packed {
             let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
             // Writing to a Vec cannot fail.
             let _ = packed.write_all(&bytes);
             bytes = packed.finish().unwrap_or_default();
         }
-        self.done.push(Body { bytes, points });
+        self.done.push(Body {
+            signal,
+            bytes,
+            points,
+        });
+    }
+
+    fn encoded<T: Message + Default + Debug>(&self, items: Vec<T>) -> Vec<u8> {
+        let scope = Scope {
+            name: "pinbad".to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+        };
+        let of_scope = OfScope {
+            scope: Some(scope),
+            items,
+        };
+        let of_resource = OfResource {
+            resource: Some(self.resource.clone()),
+            scopes: vec![of_scope],
+        };
+        let request = Request {
+            resources: vec![of_resource],
+        };
+        request.encode_to_vec()
     }
 
     /// Returns all bodies.

@@ -104,6 +104,11 @@ impl Exponential {
         self.counts[place] += count;
     }
 
+    /// Returns the bucket of a time; `None` counts as zero.
+    pub(super) fn index_of(&self, layout: &BucketLayout, us: u64) -> Option<i32> {
+        index(layout, layout.bucket(us)).map(|index| index >> (SCALE_MAX - self.scale))
+    }
+
     /// Returns the number of buckets after adding one at this index.
     fn width_with(&self, index: i32) -> usize {
         let end = (self.offset + self.counts.len() as i32).max(index + 1);

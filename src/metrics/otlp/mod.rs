@@ -1,4 +1,5 @@
-//! Pushes metrics to an OpenTelemetry server: OTLP over HTTP, in protobuf.
+//! Pushes metrics, and slow requests as spans, to an OpenTelemetry server: OTLP over HTTP, in
+//! protobuf.
 //!
 //! ```text
 //!   series thread: Second -> Rows            thread `otlp-push`: Rows, own counters -(each period)-> bodies -> server
@@ -7,15 +8,17 @@
 //! A body that was not accepted is sent again unchanged, and the next ones wait behind it. While
 //! the waiting bodies fill `QUEUE_BYTES_MAX`, the interval stays open: a delta then covers more
 //! seconds, and nothing is lost. Points that the server refuses, or that still wait at shutdown,
-//! are dropped and counted. Every point is counted once: sent, dropped or waiting.
+//! are dropped and counted. Every point and span is counted once: sent, dropped or waiting.
 
 mod body;
+mod exemplars;
 mod exponential;
 mod own;
 mod rows;
 mod server;
 #[cfg(test)]
 mod tests;
+mod traces;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -26,14 +29,17 @@ use parking_lot::Mutex;
 use serde_json::json;
 use tracing::{info, warn};
 
-use self::body::{Bodies, Body};
+use self::body::{Bodies, Body, Signal};
+use self::exemplars::Exemplars;
 use self::own::Own;
 use self::rows::{BYTES_MAX, Rows};
 use self::server::{Outcome, Server};
+use self::traces::Traces;
 use crate::clock::Clock;
 use crate::config::{Config, OtlpTemporality};
 use crate::delta::{RowReader, Second};
 use crate::input::otlp::messages::{KeyValue, Resource};
+use crate::merger::SharedLive;
 use crate::profile::this_host;
 use crate::report::Watchlist;
 use crate::shutdown::Shutdown;
@@ -41,10 +47,11 @@ use crate::telemetry::reading::{Group, Place, readings};
 
 /// Maximum size of waiting bodies, bytes.
 const QUEUE_BYTES_MAX: usize = 32 << 20;
-/// Maximum size of the daemon's own counters in bodies, bytes.
-const OWN_BYTES: usize = 256 << 10;
-/// Memory of a push for the memory plan: rows, waiting bodies, and points being packed into bodies.
-pub const PUSH_BYTES: usize = 2 * BYTES_MAX + QUEUE_BYTES_MAX + OWN_BYTES;
+/// Maximum size of the daemon's own counters, and of exemplars, in bodies, bytes.
+const OWN_BYTES: usize = 1 << 20;
+/// Memory of a push for the memory plan: rows, waiting bodies, and points and spans being packed into
+/// bodies.
+pub const PUSH_BYTES: usize = 2 * BYTES_MAX + QUEUE_BYTES_MAX + OWN_BYTES + 2 * traces::BYTES_MAX;
 /// Interval between checks whether an interval is over.
 const NAP: Duration = Duration::from_millis(100);
 /// Interval at which unchanged cumulative rows are sent, milliseconds.
@@ -66,15 +73,29 @@ pub struct Push {
 
 #[derive(Debug, Default)]
 struct Counts {
+    /// Of points, and of spans.
+    of: [Signals; 2],
+    waiting_bytes: usize,
+    failed: u64,
+    bodies: u64,
+    traces_left_out: u64,
+    problem: String,
+}
+
+#[derive(Debug, Default)]
+struct Signals {
     sent: u64,
     refused: u64,
     partial: u64,
     stopped: u64,
     waiting: u64,
-    waiting_bytes: usize,
-    failed: u64,
-    bodies: u64,
-    problem: String,
+}
+
+impl Signals {
+    /// Dropped ones, by reason.
+    fn given_up(&self) -> serde_json::Value {
+        json!({"refused": self.refused, "partial": self.partial, "stopped": self.stopped})
+    }
 }
 
 /// Supplies the daemon's own numbers.
@@ -86,6 +107,8 @@ pub struct Pusher {
     clock: Arc<dyn Clock>,
     own_numbers: OwnNumbers,
     own: Own,
+    exemplars: Exemplars,
+    traces: Option<Traces>,
     resource: Resource,
     is_packed: bool,
     is_delta: bool,
@@ -144,22 +167,22 @@ impl Push {
     pub fn status(&self) -> Group {
         let (rows, folded) = self.rows.lock().counts();
         let counts = self.counts.lock();
-        let given_up = json!({
-            "refused": counts.refused,
-            "partial": counts.partial,
-            "stopped": counts.stopped,
-        });
+        let [points, spans] = &counts.of;
         let readings = readings! {
-            Counter points_sent = counts.sent, "Points that the server has taken.";
-            Counter points_given_up = given_up, "Points that the server refused, as a body or within one, and those that waited at a stop, by reason.";
-            Gauge points_waiting = counts.waiting, "Points that wait to be sent.";
+            Counter points_sent = points.sent, "Points that the server has taken.";
+            Counter points_given_up = points.given_up(), "Points that the server refused, as a body or within one, and those that waited at a stop, by reason.";
+            Gauge points_waiting = points.waiting, "Points that wait to be sent.";
+            Counter spans_sent = spans.sent, "Spans that the server has taken.";
+            Counter spans_given_up = spans.given_up(), "Spans that the server refused, as a body or within one, and those that waited at a stop, by reason.";
+            Gauge spans_waiting = spans.waiting, "Spans that wait to be sent.";
+            Counter traces_left_out = counts.traces_left_out, "Chosen requests for which there was no room, or that were gone.";
             Gauge waiting_bytes = counts.waiting_bytes, "Bytes of bodies that wait to be sent.";
             Counter bodies_sent = counts.bodies, "Bodies that the server has taken.";
             Counter attempts_failed = counts.failed, "Attempts to send a body that failed and are repeated.";
             Gauge rows = rows, "Rows that have points of their own.";
             Counter requests_folded = folded, "Requests pushed under (other) because there were too many rows, over all reports.";
         };
-        let texts = json!({"url": self.server.url, "last_problem": counts.problem});
+        let texts = json!({"url": self.server.urls[0], "last_problem": counts.problem});
         Group::new(Place::Object("otlp"), readings).with_texts(texts)
     }
 
@@ -168,6 +191,7 @@ impl Push {
         &self,
         config: &Config,
         clock: &Arc<dyn Clock>,
+        live: &SharedLive,
         own_numbers: OwnNumbers,
     ) -> Pusher {
         let is_delta = config.otlp.temporality == OtlpTemporality::Delta;
@@ -177,6 +201,8 @@ impl Push {
             clock: Arc::clone(clock),
             own: Own::begin(&own_numbers(), (!is_delta).then_some(started_ms)),
             own_numbers,
+            exemplars: Exemplars::of(live, clock),
+            traces: Traces::of(config, live, clock),
             resource: resource(config),
             is_packed: config.otlp.gzip,
             is_delta,
@@ -239,18 +265,22 @@ impl Pusher {
             if left.is_zero() {
                 break;
             }
-            match self.push.server.post(&body.bytes, Some(left)) {
+            match self.push.server.post(&body, Some(left)) {
                 Outcome::Later(..) => break,
                 outcome => self.ended(&body, &outcome),
             }
         }
         let mut counts = self.push.counts.lock();
-        counts.stopped += counts.waiting;
-        (counts.waiting, counts.waiting_bytes) = (0, 0);
-        if counts.stopped > 0 {
+        counts.waiting_bytes = 0;
+        for of in &mut counts.of {
+            of.stopped += std::mem::take(&mut of.waiting);
+        }
+        let [points, spans] = &counts.of;
+        if points.stopped + spans.stopped > 0 {
+            let (points, spans) = (points.stopped, spans.stopped);
             warn!(
-                points = counts.stopped,
-                "Metrics that waited are given up: the daemon stops."
+                points,
+                spans, "What waited to be pushed is given up: the daemon stops."
             );
         }
     }
@@ -264,25 +294,34 @@ impl Pusher {
             Bodies::new(&self.resource, self.is_delta, self.is_packed),
         );
         let all = now_ms >= self.all_ms + ALL_MS;
+        let period_ms = if last_ms.is_some() { 1 } else { self.period_ms };
+        {
+            let rows = self.push.rows.lock();
+            let more = rows.bytes() + OWN_BYTES + traces::BYTES_MAX;
+            let is_full = waiting > 0 && waiting + more > QUEUE_BYTES_MAX;
+            if is_full || rows.interval(period_ms, last_ms).is_none() {
+                return;
+            }
+        }
+        // Not under the lock of the rows, for which the series thread waits with that of the pool.
+        let traced = self.exemplars.read();
         {
             let mut rows = self.push.rows.lock();
-            let period_ms = if last_ms.is_some() { 1 } else { self.period_ms };
             let Some(interval) = rows.interval(period_ms, last_ms) else {
                 return;
             };
-            if waiting > 0 && waiting + rows.bytes() + OWN_BYTES > QUEUE_BYTES_MAX {
-                return;
-            }
-            rows.cut(&interval, all, &mut bodies);
+            rows.cut(&interval, all, &traced, &mut bodies);
             drop(rows);
             self.own.cut(&(self.own_numbers)(), &interval, &mut bodies);
         }
+        let left_out = self.traces.as_mut().map_or(0, |it| it.cut(&mut bodies));
         if all {
             self.all_ms = now_ms;
         }
         let mut counts = self.push.counts.lock();
+        counts.traces_left_out += left_out;
         for body in bodies.end() {
-            counts.waiting += body.points;
+            counts.of[body.signal as usize].waiting += body.points;
             counts.waiting_bytes += body.bytes.len();
             self.queue.push_back(Arc::new(body));
         }
@@ -294,7 +333,7 @@ impl Pusher {
             return false;
         };
         let (server, sent) = (Arc::clone(&self.push.server), Arc::clone(&body));
-        let post = move || server.post(&sent.bytes, None);
+        let post = move || server.post(&sent, None);
         let Some(outcome) = stop.unless_requested(("otlp-post", GRACE), post) else {
             self.is_answered = false;
             return false;
@@ -302,15 +341,15 @@ impl Pusher {
         let outcome = outcome.unwrap_or_else(|problem| Outcome::Later(problem, None));
         let Outcome::Later(problem, after) = &outcome else {
             if self.retry_ms > RETRY_MS {
-                info!(url = self.push.server.url, "Takes metrics again.");
+                info!(url = self.url(body.signal), "Takes what is pushed again.");
             }
             self.retry_ms = RETRY_MS;
             self.ended(&body, &outcome);
             return !stop.requested();
         };
-        let url = &self.push.server.url;
+        let url = self.url(body.signal);
         if self.retry_ms == RETRY_MS {
-            warn!(url, problem, "Cannot push metrics; trying again.");
+            warn!(url, problem, "Cannot push; trying again.");
         }
         let mut counts = self.push.counts.lock();
         counts.failed += 1;
@@ -324,39 +363,37 @@ impl Pusher {
         false
     }
 
+    fn url(&self, signal: Signal) -> &str {
+        &self.push.server.urls[signal as usize]
+    }
+
     /// Removes a body on which the server has decided.
     fn ended(&mut self, body: &Body, outcome: &Outcome) {
         self.queue.pop_front();
         let mut counts = self.push.counts.lock();
-        counts.waiting -= body.points;
         counts.waiting_bytes -= body.bytes.len();
-        let url = &self.push.server.url;
-        match outcome {
+        let of = &mut counts.of[body.signal as usize];
+        of.waiting -= body.points;
+        let (count, problem) = match outcome {
             Outcome::Taken(rejected, problem) => {
                 let rejected = (*rejected).min(body.points);
+                of.partial += rejected;
+                of.sent += body.points - rejected;
                 counts.bodies += 1;
-                counts.partial += rejected;
-                counts.sent += body.points - rejected;
-                if rejected > 0 {
-                    warn!(
-                        url,
-                        points = rejected,
-                        problem,
-                        "The server did not take some points."
-                    );
-                    counts.problem.clone_from(problem);
-                }
+                (rejected, problem)
             }
             Outcome::Refused(problem) | Outcome::Later(problem, _) => {
-                counts.refused += body.points;
-                warn!(
-                    url,
-                    points = body.points,
-                    problem,
-                    "The server refuses metrics; these are given up."
-                );
-                counts.problem.clone_from(problem);
+                of.refused += body.points;
+                (body.points, problem)
             }
+        };
+        if count > 0 {
+            let url = self.url(body.signal);
+            warn!(
+                url,
+                count, problem, "The server refuses points or spans; these are given up."
+            );
+            counts.problem.clone_from(problem);
         }
     }
 }

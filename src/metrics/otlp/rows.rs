@@ -16,6 +16,7 @@ use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
 
 use super::body::{Bodies, Interval};
+use super::exemplars::{self, Traced};
 use super::exponential::{Exponential, zero_threshold};
 use crate::delta::{RowDelta, RowReader, Second};
 use crate::input::otlp::messages::{HistogramPoint, KeyValue, NumberPoint};
@@ -154,14 +155,27 @@ fn attributes(definition: &Definition) -> Vec<(String, bool)> {
         KeySource::RequestTag(tag)
         | KeySource::TimerTag(tag)
         | KeySource::TimerTagOrField(tag, _) => {
-            let mut name = tag.clone();
-            while !taken.insert(name.clone()) {
-                name.insert_str(0, "pinbad.");
-            }
+            let name = free(tag, |name| taken.contains(name));
+            taken.insert(name.clone());
             (name, false)
         }
     });
     names.collect()
+}
+
+/// Returns the name of a tag, prefixed with `pinbad.` until it is not taken.
+fn free(tag: &str, is_taken: impl Fn(&str) -> bool) -> String {
+    let mut name = tag.to_owned();
+    while is_taken(&name) {
+        name.insert_str(0, "pinbad.");
+    }
+    name
+}
+
+/// Adds a tag to attributes.
+pub(super) fn push_unique(attributes: &mut Vec<KeyValue>, tag: &str, value: &str) {
+    let name = free(tag, |name| attributes.iter().any(|it| it.key == name));
+    attributes.push(KeyValue::text(name, value));
 }
 
 impl Rows {
@@ -241,7 +255,13 @@ impl Rows {
     }
 
     /// Makes points of the rows that changed, or of all, and begins the next interval.
-    pub(super) fn cut(&mut self, interval: &Interval, all: bool, bodies: &mut Bodies<'_>) {
+    pub(super) fn cut(
+        &mut self,
+        interval: &Interval,
+        all: bool,
+        traced: &[Traced],
+        bodies: &mut Bodies<'_>,
+    ) {
         for of_timers in [false, true] {
             let reports = || {
                 self.reports
@@ -258,10 +278,15 @@ impl Rows {
             let (name, help) = DURATIONS[usize::from(of_timers)];
             bodies.begin_histogram(name, help);
             for report in reports() {
-                let threshold = zero_threshold(&report.report.definition.buckets);
+                let definition = &report.report.definition;
+                let threshold = zero_threshold(&definition.buckets);
+                let traced = exemplars::by_key(traced, definition);
                 for (attributes, row) in report.each(all) {
                     let (start, time) = interval.times(start_ms(report));
+                    let of_row = traced.get(&*row.key).filter(|_| row.is_changed);
+                    let of_row = of_row.map(|it| exemplars::of_row(it, &row.times, definition));
                     bodies.histogram(HistogramPoint {
+                        exemplars: of_row.unwrap_or_default(),
                         attributes,
                         start,
                         time,

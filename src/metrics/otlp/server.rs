@@ -1,4 +1,4 @@
-//! The server that metrics are pushed to, and its answers.
+//! The server that metrics and spans are pushed to, and its answers.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -7,9 +7,10 @@ use std::time::Duration;
 use chrono::DateTime;
 use parking_lot::Mutex;
 use prost::Message as _;
+use ureq::Agent;
 use ureq::http::{HeaderMap, HeaderName, HeaderValue, Response};
-use ureq::{Agent, Body};
 
+use super::body::Body;
 use crate::access::{read_secret, roots};
 use crate::config::OtlpConfig;
 use crate::input::otlp::messages::{PartialSuccess, Response as Answer, Status};
@@ -38,7 +39,8 @@ pub(super) enum Outcome {
 #[derive(Debug)]
 pub(super) struct Server {
     agent: Agent,
-    pub(super) url: String,
+    /// Of metrics, and of spans.
+    pub(super) urls: [String; 2],
     is_packed: bool,
     headers_file: Option<PathBuf>,
     /// Headers of the file, read at start and after each body that was not accepted.
@@ -49,14 +51,17 @@ impl Server {
     /// Creates the server of a configuration.
     pub(super) fn of(config: &OtlpConfig) -> Result<Arc<Self>, String> {
         let url = config.url.trim_end_matches('/');
+        let base = url.strip_suffix(PATHS[0]).unwrap_or(url);
         let mut settings = Agent::config_builder()
             .http_status_as_error(false)
             .proxy(None)
             .max_redirects(0)
             .timeout_global(Some(ANSWER_MAX));
         if url.starts_with("https:") {
-            settings =
-                settings.tls_config(roots::tls(("otlp.ca_file", config.ca_file.as_deref()))?);
+            settings = settings.tls_config(roots::tls(
+                ("otlp.ca_file", config.ca_file.as_deref()),
+                None,
+            )?);
         }
         let headers = config
             .headers_file
@@ -65,10 +70,7 @@ impl Server {
             .transpose()?;
         Ok(Arc::new(Self {
             agent: settings.build().new_agent(),
-            url: match url.ends_with(PATH) {
-                true => url.to_owned(),
-                false => format!("{url}{PATH}"),
-            },
+            urls: PATHS.map(|path| format!("{base}{path}")),
             is_packed: config.gzip,
             headers_file: config.headers_file.clone(),
             headers: Mutex::new(headers.unwrap_or_default()),
@@ -76,8 +78,8 @@ impl Server {
     }
 
     /// Sends a body and waits for the answer, at most `patience`.
-    pub(super) fn post(&self, body: &[u8], patience: Option<Duration>) -> Outcome {
-        let mut request = self.agent.post(&self.url);
+    pub(super) fn post(&self, body: &Body, patience: Option<Duration>) -> Outcome {
+        let mut request = self.agent.post(&self.urls[body.signal as usize]);
         if let Some(headers) = request.headers_mut() {
             headers.extend(self.headers.lock().clone());
         }
@@ -87,7 +89,7 @@ impl Server {
         }
         let patience = patience.unwrap_or(ANSWER_MAX).min(ANSWER_MAX);
         let request = request.config().timeout_global(Some(patience)).build();
-        let outcome = match request.send(body) {
+        let outcome = match request.send(&body.bytes) {
             Ok(mut answer) => outcome(&mut answer),
             Err(error) => Outcome::Later(error.to_string(), None),
         };
@@ -100,10 +102,10 @@ impl Server {
     }
 }
 
-/// Path defined by the protocol.
-const PATH: &str = "/v1/metrics";
+/// Paths defined by the protocol, by signal.
+const PATHS: [&str; 2] = ["/v1/metrics", "/v1/traces"];
 
-fn outcome(answer: &mut Response<Body>) -> Outcome {
+fn outcome(answer: &mut Response<ureq::Body>) -> Outcome {
     let status = answer.status().as_u16();
     let after = answer.headers().get("retry-after").cloned();
     let limited = answer.body_mut().with_config().limit(ANSWER_BYTES_MAX);

@@ -48,7 +48,13 @@ impl Catalog {
             }
             false => moved(&span, asked, &before),
         };
-        let answers = [read(Some(&before))?, after];
+        let mut first = read(Some(&before))?;
+        let found = span_of(&first, &before);
+        if !is_live && before.end <= asked.start && found.end > span.start {
+            // Widened itself: there everything is in whole hours or days.
+            first = read(Some(&moved(&span, &span, &(found.start..span.start))))?;
+        }
+        let answers = [first, after];
         let mut found = Attribution::of([&answers[0], &answers[1]], measure, limit)?;
         found.spans = [span_of(&answers[0], &before), span];
         let of_spans = answers.iter().filter_map(|it| it.of_span.as_ref());

@@ -14,6 +14,11 @@ const TAGS_MAX: usize = 8;
 const SEARCHED_MAX: usize = 100_000;
 /// Maximum number of rows for each tag name.
 const ROWS_MAX: usize = 1_000;
+/// Milliseconds for which the number of rows is listed without counting them again.
+const COUNT_MS: u64 = 30_000;
+
+/// The number of rows, and when they were counted.
+pub(super) type Counted = Option<(u64, usize)>;
 
 impl Catalog {
     /// Returns the current table; it is empty without raw rows.
@@ -23,12 +28,15 @@ impl Catalog {
             groups_max: ROWS_MAX,
             ..TimerSearch::default()
         };
-        let mut rows = Vec::new();
+        let (mut rows, mut remarks) = (Vec::new(), Vec::new());
         let mut covered_seconds = 0;
         if let Some(raw) = &self.raw {
             let found = raw.timer_groups(&search);
             let now = self.clock.unix_ms() / 1_000;
-            covered_seconds = now.saturating_sub(found.scanned.oldest.into());
+            if found.scanned.requests > 0 {
+                covered_seconds = now.saturating_sub(found.scanned.oldest.into());
+            }
+            remarks.extend(found.scanned.sample_of.map(sampled));
             search.per_request = true;
             for name in found.tag_names.into_iter().take(TAGS_MAX) {
                 let tag = KeySource::TimerTag(name.clone());
@@ -37,6 +45,7 @@ impl Catalog {
                 rows.extend(groups.iter().filter_map(|group| row(&name, group)));
             }
         }
+        *self.many_calls.lock() = Some((self.clock.mono_ms(), rows.len()));
         Ok(ReportAnswer {
             window_seconds: 0.0,
             covered_seconds: covered_seconds.max(1),
@@ -47,8 +56,31 @@ impl Catalog {
                 rows,
             }),
             of_span: None,
+            remarks,
         })
     }
+
+    /// Returns the number of rows, as of the last seconds.
+    pub(super) fn many_calls_rows(&self, table: &StatusTable) -> usize {
+        let now_ms = self.clock.mono_ms();
+        let counted = *self.many_calls.lock();
+        let recent = counted.filter(|(at_ms, _)| now_ms.saturating_sub(*at_ms) < COUNT_MS);
+        recent.map_or_else(
+            || {
+                self.many_calls(table)
+                    .map_or(0, |answer| answer.table.len())
+            },
+            |(_, rows)| rows,
+        )
+    }
+}
+
+/// What the numbers are when they are not those of all requests.
+fn sampled(all: u64) -> String {
+    format!(
+        "a sample of about {all} raw requests was searched, spread over the whole time; the numbers are scaled up to all of \
+         them, so they are estimates"
+    )
 }
 
 /// Returns the columns in the order of `columns.txt`, or `None` for timers without the tag.

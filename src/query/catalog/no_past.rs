@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value as Json;
 
+use self::refill::Refill;
 use super::Catalog;
 use crate::alert::objective::{Count, Objective};
 use crate::alert::rule::Rule;
@@ -16,7 +17,12 @@ use crate::query::question::{
 use crate::query::read_model::{
     Distribution, ReportAnswer, RequestDetail, RequestPage, TimerGroups, TimerSearch,
 };
+use crate::report::Entry;
+use crate::report::definition::Definition;
+use crate::report::read::Held;
+use crate::report::reading::{Reading, Want};
 use crate::series::Spreads;
+use crate::state::end::Lost;
 
 macro_rules! nothing_kept {
     ($($name:ident($($argument:ty),*) -> $answer:ty;)*) => {
@@ -31,6 +37,7 @@ macro_rules! nothing_kept {
 nothing_kept! {
     past_report(&str, &Spans, &ReportQuestion) -> ReportAnswer;
     past_keys(&str) -> Vec<String>;
+    kept_from(&str) -> Option<u64>;
     past_lines(&str, &LineQuestion) -> PastLines;
     past_spreads(&str, &LineQuestion) -> Spreads;
     past_distribution(&str, &[(String, String)], &Range<u64>, &Whose) -> Option<Distribution>;
@@ -51,6 +58,42 @@ impl Catalog {
 
     pub(crate) fn fleet_members(&self) -> Option<Vec<(String, String)>> {
         None
+    }
+
+    pub(crate) fn refilled_spans(&self) -> Vec<Lost> {
+        Vec::new()
+    }
+
+    pub(super) fn refill(&self) -> Option<Arc<Refill>> {
+        None
+    }
+
+    pub(super) fn read_refilled(
+        _: &mut impl Held,
+        refill: &Refill,
+        _: &Definition,
+        _: &Entry,
+        _: Want,
+        _: u64,
+    ) -> Option<Reading> {
+        match *refill {}
+    }
+}
+
+pub(crate) mod refill {
+    //! Rows that replace lost counts come from history.
+
+    use std::ops::Range;
+
+    pub(crate) const BYTES_MAX: usize = 0;
+
+    #[derive(Debug)]
+    pub enum Refill {}
+
+    impl Refill {
+        pub fn filled(&self) -> Range<u64> {
+            match *self {}
+        }
     }
 }
 

@@ -4,13 +4,22 @@
 //! Sums are read at once, histograms when a table is asked to [`load`](Table::load) columns that
 //! need them, for the rows shown. Two spans in a comparison become one table, joined by key.
 
+mod compared;
+mod fleet;
+mod imports;
+pub(crate) mod refill;
+mod replay;
+mod requests;
+mod table;
+mod timers;
+
 use std::ops::Range;
 use std::sync::Arc;
 
 use chrono::{DateTime, SecondsFormat};
 
-use super::compared::Compared;
-use super::past_table::PastTable;
+use self::compared::Compared;
+use self::table::PastTable;
 use super::ranking::spread;
 use super::report_table::segments;
 use super::{Catalog, key_columns};
@@ -210,6 +219,20 @@ impl Kept<'_> {
 }
 
 impl Catalog {
+    /// Unix second from which on a report is kept, if anything is.
+    ///
+    /// # Errors
+    /// As for [`Catalog::report`].
+    pub fn kept_from(&self, name: &str) -> Result<Option<u64>, QueryError> {
+        let Kept {
+            dataset, history, ..
+        } = self.kept(name)?;
+        let coverage = Arc::new(Dataset::coverage());
+        let [view, ran] = RowsAt::of_each(history, [&dataset, &coverage]);
+        let kept_from = ran.kept_from(&coverage).into_iter();
+        Ok(kept_from.chain(view.kept_from(&dataset)).min())
+    }
+
     /// A report over a span.
     pub(super) fn past_report(
         &self,
@@ -290,6 +313,7 @@ impl Catalog {
                 percentile_error: is_log_linear.then(|| error(bits)),
                 partial,
             }),
+            remarks: Vec::new(),
         })
     }
 

@@ -8,9 +8,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-#[cfg(feature = "sql")]
-use super::columns;
-use super::{Catalog, key_columns, report_table};
+use super::{Catalog, columns, key_columns, report_table};
 use crate::merger::{Live, answering};
 use crate::query::error::QueryError;
 use crate::query::read_model::{Distribution, DistributionBucket, ReportAnswer};
@@ -67,14 +65,12 @@ impl Catalog {
             }
         }
         let as_of_ms = self.clock.unix_ms();
-        #[cfg(feature = "sql")]
         let refill = self.refill();
-        let read = others.iter().zip(&missing).map(|(entry, _of)| {
+        let read = others.iter().zip(&missing).map(|(entry, of)| {
             let layout = &entry.definition.layout;
             let want = layout.want(0..layout.columns().len());
-            #[cfg(feature = "sql")]
             if let Some(refill) = &refill {
-                let of = &_of.definition;
+                let of = &of.definition;
                 return Self::read_refilled(&mut live, refill, of, entry, want, as_of_ms);
             }
             read::read(&mut live, entry, want, as_of_ms)
@@ -111,7 +107,6 @@ impl Catalog {
 
     /// The columns of a report with these percentiles too, and its approximate number of rows;
     /// `None` if it is not a report with rows.
-    #[cfg(feature = "sql")]
     #[must_use]
     pub fn columns_with(&self, name: &str, percentiles: &[f64]) -> Option<(Vec<Column>, usize)> {
         let live = answering(&self.live);
@@ -149,13 +144,10 @@ impl Catalog {
             histograms: true,
         };
         let now_ms = self.clock.unix_ms();
-        #[cfg(feature = "sql")]
         let refilled = self.refill().map(|refill| {
             let of = &entry.definition;
             Self::read_refilled(&mut live, &refill, of, &entry, want, now_ms)
         });
-        #[cfg(not(feature = "sql"))]
-        let refilled = None;
         let read = refilled.unwrap_or_else(|| {
             let (memory, selection) = (Reading::default(), Some(&selection));
             let read = read::read_into(memory, &mut live, &entry, want, selection, now_ms)?;

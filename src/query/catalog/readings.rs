@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use super::Catalog;
 use crate::merger::answering;
+use crate::report::Version;
 use crate::report::definition::Definition;
 use crate::report::read;
 use crate::report::reading::{ANSWER_ROW_BYTES, Reading, Want};
@@ -25,7 +26,7 @@ pub const READINGS_BYTES_MAX: usize = 32 << 20;
 #[derive(Debug)]
 pub(super) struct Kept {
     pub(super) definition: Arc<Definition>,
-    pub(super) version: (usize, u64),
+    pub(super) version: Version,
     pub(super) want: Want,
     pub(super) reading: Arc<Reading>,
 }
@@ -44,7 +45,7 @@ impl Readings {
     pub(super) fn find(
         &self,
         definition: &Arc<Definition>,
-        version: (usize, u64),
+        version: Version,
         want: Want,
     ) -> Option<Arc<Reading>> {
         let found = self.0.iter().find(|kept| {
@@ -103,7 +104,6 @@ impl Catalog {
         }
         let layout = &definition.layout;
         let want = layout.want(selection.needed(layout.columns().len()));
-        #[cfg(feature = "sql")]
         if let Some(refill) = self.refill() {
             let now_ms = self.clock.unix_ms();
             let read = Self::read_refilled(&mut live, &refill, definition, &entry, want, now_ms);
@@ -182,7 +182,7 @@ mod tests {
         reading.histograms = vec![Vec::with_capacity(bytes / size_of::<(u32, u64)>())];
         Kept {
             definition: Arc::new(definition),
-            version: (0, 0),
+            version: (0, 0, 0),
             want: Want::default(),
             reading: Arc::new(reading),
         }

@@ -10,6 +10,7 @@ use super::changes::CHANGES;
 use crate::merger::{reading, writing};
 use crate::query::definitions::Definitions;
 use crate::query::tables::StatusTable;
+use crate::release::REPORT;
 use crate::report::DefinedBy;
 use crate::report::definition::Definition;
 
@@ -83,8 +84,9 @@ impl Catalog {
             .collect()
     }
 
-    /// Watches these reports for alert rules.
-    pub fn watch_for_alerts(&self, names: Vec<String>) {
+    /// Watches these reports for alert rules, and that of releases.
+    pub fn watch_for_alerts(&self, mut names: Vec<String>) {
+        names.push(REPORT.to_owned());
         let live = &mut *writing(&self.live);
         live.reports.watch_for_alerts(names, &live.pool);
     }

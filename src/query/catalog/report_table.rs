@@ -32,6 +32,7 @@ pub(super) fn answer(
             }),
         },
         of_span: None,
+        remarks: Vec::new(),
     }
 }
 

@@ -76,6 +76,8 @@ impl Catalog {
         match table.table {
             FixedTable::Alerts => return self.alerts.view().alerts.len(),
             FixedTable::Slo => return self.alerts.view().objectives.len(),
+            FixedTable::ManyCalls => return self.many_calls_rows(table),
+            FixedTable::Releases => return self.releases.all().len(),
             FixedTable::SquidSwap => return sums::swaps(self.squids(), secs()).len(),
             FixedTable::SquidSavings => return sums::savings(self.squids(), secs()).len(),
             _ => {}
@@ -115,6 +117,9 @@ impl Catalog {
         if matches!(table.table, FixedTable::Alerts | FixedTable::Slo) {
             return Ok(self.alerts_answer(&table));
         }
+        if table.table == FixedTable::Releases {
+            return Ok(self.releases_answer(&table));
+        }
         let mut look = self.look();
         let secs = u32::try_from(look.unix_ms / 1000).unwrap_or(u32::MAX);
         match table.table {
@@ -136,6 +141,7 @@ impl Catalog {
             key_columns: table.key_columns().to_vec(),
             table: rows,
             of_span: None,
+            remarks: Vec::new(),
         }
     }
 

@@ -85,10 +85,11 @@ fn built_in_ones_come_first_and_tables_are_none_of_the_reports() {
             "v2_active",
             "annotation",
             "many_calls",
+            "releases",
             "who"
         ]
     );
-    assert_eq!(all.tables[6].table, FixedTable::V2Active);
+    assert_eq!(all.tables[7].table, FixedTable::V2Active);
 }
 
 #[test]
@@ -175,7 +176,7 @@ fn what_is_kept_and_cannot_be_is_left_out_with_a_reason() {
         ]
     );
     assert_eq!(all.reports[20].0.comment.as_deref(), Some("tag_info:b"));
-    assert_eq!(all.tables[6].name, "stats");
+    assert_eq!(all.tables[7].name, "stats");
 }
 
 #[test]
@@ -186,7 +187,7 @@ fn there_are_no_more_than_there_may_be() {
         .collect();
     let left_out = all.add_kept(&kept, &Defaults::default());
     assert_eq!(all.reports.len() + all.tables.len(), REPORTS_MAX);
-    assert_eq!(left_out.len(), 19 + 6);
+    assert_eq!(left_out.len(), 19 + 7);
     assert!(left_out[0].1.contains("1000"), "{left_out:?}");
 }
 

@@ -53,17 +53,24 @@ impl RawReader {
     pub fn timer_groups(&self, search: &TimerSearch) -> TimerGroups {
         let mut sums = TimerSums::new(search);
         let ids = ids_of(&answering(&self.live).pool, &search.requests);
-        let all = ids.end - ids.start;
-        let first = Sample::of(all, search.scanned_max);
+        let narrowed = search.requests.narrows();
+        // Of those that match, which may be few of all.
+        let first = match narrowed {
+            true => Sample { shift: 0 },
+            false => Sample::of(ids.end - ids.start, search.scanned_max),
+        };
         let mut timers = 0;
-        self.sampled(ids.clone(), &search.requests, first, |_, _, row| {
+        let (found, _) = self.sampled(ids.clone(), &search.requests, first, |_, _, row| {
             timers += u64::from(row.timers);
             0
         });
+        let all = if narrowed { found } else { ids.end - ids.start };
+        let costs = timers.max(found);
         let sample = Sample {
-            shift: first.shift + Sample::of(timers, search.scanned_max).shift,
+            shift: first.shift + Sample::of(costs, search.scanned_max).shift,
         };
         self.add_timers(ids, sample, &mut sums);
+        sums.scanned.narrowed = narrowed;
         sums.scanned.all = sample.shift == 0;
         sums.scanned.sample_of = (sample.shift > 0).then_some(all);
         sums.finish()
@@ -104,8 +111,7 @@ impl RawReader {
     }
 
     /// Passes the matching requests of a sample to `look`, newest first; `look` returns the number
-    /// of timers it examined. Returns the number of requests in the sample, and when the oldest of
-    /// them was received.
+    /// of timers it examined. Returns their number, and when the oldest of them was received.
     fn sampled(
         &self,
         ids: Range<u64>,
@@ -120,9 +126,9 @@ impl RawReader {
             let Some(row) = row.flatten() else {
                 return Look::On;
             };
-            requests += 1;
-            oldest = row.timestamp;
             if matcher.matches(&row) {
+                requests += 1;
+                oldest = row.timestamp;
                 timers += look(matcher, id, &row);
             }
             if timers < CHUNK_TIMERS {

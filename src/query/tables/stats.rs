@@ -26,7 +26,7 @@ pub(in crate::query) fn refusals(sockets: &SocketCounters) -> (u64, u64) {
     (undecodable, decoded + sockets.requests_invalid.total())
 }
 
-/// Returns Pinba's own counters.
+/// Returns Pinba's own counters, and what was lost in all.
 pub(super) fn status(look: &StatusSnapshot) -> Vec<Value<'static>> {
     let (_, not_accepted) = refusals(&look.sockets);
     vec![
@@ -37,6 +37,7 @@ pub(super) fn status(look: &StatusSnapshot) -> Vec<Value<'static>> {
         int(not_accepted),
         text(BUILD),
         int(look.strings.0),
+        int(look.sockets.lost()),
     ]
 }
 

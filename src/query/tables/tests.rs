@@ -230,7 +230,7 @@ fn v2_stats_and_status_tell_what_was_counted() {
         serde_json::json!({
             "current_temp_pool_size": 4, "current_timer_pool_size": 55, "lost_tmp_records": 10,
             "invalid_packets": 5, "invalid_request_data": 7, "build_string": BUILD,
-            "dictionary_size": 12,
+            "dictionary_size": 12, "lost": 10,
         })
     );
 }

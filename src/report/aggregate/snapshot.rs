@@ -438,9 +438,10 @@ impl AggregateRestore {
         let id = known
             .filter(|&id| id != NO_GROUP)
             .ok_or(Damage("a tick mentions a group that there is not"))?;
-        let [requests, sums @ .., errors] = totals.sums();
-        let in_range =
-            requests.max(errors) <= u32::MAX.into() && sums.iter().all(|&sum| sum < SUM_END);
+        let [requests, sums @ .., errors, unmeasured] = totals.sums();
+        let in_range = requests.max(errors) <= u32::MAX.into()
+            && sums.iter().all(|&sum| sum < SUM_END)
+            && unmeasured < SUM_END;
         check(in_range, "a sum is too large")?;
         // A group is removed when its sums are zero, and its histogram has to be empty then.
         let sound = *totals != Totals::ZERO || pairs.is_empty();

@@ -39,6 +39,8 @@ pub enum FixedTable {
     Annotation,
     /// Scripts by the hits of their timers in a request, from the raw rows.
     ManyCalls,
+    /// Releases, and what they changed.
+    Releases,
     /// Alerts, where there is an `[[alert]]` or `[[slo]]`.
     Alerts,
     /// Objectives, where there is an `[[slo]]`.
@@ -97,6 +99,7 @@ impl FixedTable {
             Self::V2Active => "v2_active",
             Self::Annotation => "annotation",
             Self::ManyCalls => "many_calls",
+            Self::Releases => "releases",
             Self::Alerts => "alerts",
             Self::Slo => "slo",
             Self::Sample => "sample",

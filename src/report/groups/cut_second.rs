@@ -58,7 +58,10 @@ impl Groups {
             if self.is_watched {
                 let gained = GroupGain {
                     group: slot.group,
-                    totals: front.sums.totals(),
+                    totals: Totals {
+                        unmeasured: slot.unmeasured_second.into(),
+                        ..front.sums.totals()
+                    },
                     extremes: self.slot_extremes.get(at).map(|(_, second)| second),
                     pairs: &pairs,
                 };
@@ -106,6 +109,7 @@ impl Groups {
         slot.sums.add(&front.sums);
         slot.histogram.add_pairs(pairs);
         slot.second.clear();
+        slot.unmeasured_second = 0;
         front.sums = Default::default();
         (front.len, front.blocks) = (0, 0);
         front.is_touched = false;

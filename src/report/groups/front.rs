@@ -50,6 +50,10 @@ pub(super) struct Block {
 pub(in crate::report) struct Slot {
     pub(in crate::report) group: u32,
     pub(super) sums: Sums,
+    /// Requests or hits without CPU times and memory, in the tick and in the running second; no more
+    /// than there are, so they have room as long as the sums have.
+    pub(super) unmeasured: u64,
+    pub(super) unmeasured_second: u64,
     pub(in crate::report) histogram: Histogram,
     /// Samples of the running second for which there was no room elsewhere, while somebody reads
     /// gains by second.
@@ -58,7 +62,10 @@ pub(in crate::report) struct Slot {
 
 impl Slot {
     pub(in crate::report) fn totals(&self) -> Totals {
-        self.sums.totals()
+        Totals {
+            unmeasured: self.unmeasured.into(),
+            ..self.sums.totals()
+        }
     }
 
     /// Bytes on the heap.
@@ -93,6 +100,7 @@ impl Sums {
             hits: self.hits.into(),
             requests: self.requests.into(),
             errors: self.errors.into(),
+            unmeasured: 0,
         }
     }
 

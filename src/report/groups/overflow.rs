@@ -43,7 +43,7 @@ impl Groups {
             ..
         } = &self.slots[at];
         let count = varint::bytes(sums.hits | u64::from(sums.requests));
-        let entry = 8 + 8 * varint::bytes(sums.widest()) + histogram.len() * (3 + count);
+        let entry = 8 + 9 * varint::bytes(sums.widest()) + histogram.len() * (3 + count);
         let closed = &self.groups[*group as usize].histogram;
         entry + closed.growth_max(histogram) + self.extremes_each()
     }
@@ -90,6 +90,7 @@ impl Groups {
         } as usize;
         let slot = &mut self.slots[to];
         slot.sums.add(&from.sums);
+        slot.unmeasured += from.unmeasured;
         if !slot.sums.has_room() {
             self.fronts[to].is_locked = true;
         }

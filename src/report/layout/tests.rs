@@ -60,6 +60,7 @@ const TOTALS: Totals = Totals {
     hits: 30,
     requests: 20,
     errors: 2,
+    unmeasured: 5,
 };
 
 /// Another row, so that shares are not 100 %.
@@ -72,6 +73,7 @@ const MORE: Totals = Totals {
     hits: 70,
     requests: 60,
     errors: 0,
+    unmeasured: 0,
 };
 
 /// All values of a row as `name=value`, in column order.
@@ -307,7 +309,8 @@ fn native_rows_have_what_neither_original_has() {
          ru_utime_total=100000us ru_utime_per_sec=0.01f ru_utime_percent=25f \
          ru_stime_total=50001us ru_stime_per_sec=0.0050001f ru_stime_percent=100f \
          traffic_total=5120 traffic_per_sec=512f traffic_percent=100f memory_footprint_total=4096 \
-         memory_footprint_per_sec=409.6f memory_footprint_percent=50f memory_peak_max=4096"
+         memory_footprint_per_sec=409.6f memory_footprint_percent=50f memory_peak_max=4096 \
+         unmeasured_count=5"
     );
     let timers = native(
         r#"{"name": "n", "level": "timer",
@@ -324,7 +327,7 @@ fn native_rows_have_what_neither_original_has() {
         "script_name timer_group timer_timer_value_min timer___status tag_x \
          req_count req_per_sec req_percent hit_count hit_per_sec hit_percent \
          timer_value timer_value_per_sec timer_value_percent timer_value_min timer_value_max timer_median \
-         ru_utime_total ru_utime_per_sec ru_utime_percent ru_stime_total ru_stime_per_sec ru_stime_percent"
+         ru_utime_total ru_utime_per_sec ru_utime_percent ru_stime_total ru_stime_per_sec ru_stime_percent unmeasured_count"
     );
 }
 

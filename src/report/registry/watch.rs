@@ -42,7 +42,7 @@ pub struct Choice {
     pub kept: Option<Vec<String>>,
     /// Those that are pushed over OTLP.
     pub pushed: Vec<String>,
-    /// Those of rules of alerts.
+    /// Those of rules of alerts, and that of releases.
     pub alerted: Vec<String>,
     /// Reports created later are watched as long as there are fewer.
     pub reports_max: usize,
@@ -215,7 +215,7 @@ impl Reports {
         self.watch.list.clone()
     }
 
-    /// Also watches reports of these names, for alert rules.
+    /// Also watches reports of these names, for alert rules and releases.
     pub fn watch_for_alerts(&mut self, names: Vec<String>, pool: &Pool) {
         self.watch.choice.alerted = names;
         self.update_watched(pool);

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use datafusion::arrow::array::{ArrayRef, Float32Array, Float64Array, Int64Array};
 
 use super::texts::Texts;
-use crate::input::record::micros;
+use crate::input::record::{is_unmeasured, micros};
 use crate::input::squid::activity::{Activity, Measure, Measures};
 use crate::pool::Pool;
 use crate::pool::dimensions::Origin;
@@ -29,16 +29,16 @@ pub(super) const REQUEST: [Read; 17] = [
     |it| it.names(|of| of.server_name),
     |it| it.names(|of| of.script_name),
     |it| it.floats(it.requests.map(|of| of.document_size), kib),
-    |it| it.floats(it.requests.map(|of| of.memory_peak), kib),
+    |it| it.measured(|of| of.memory_peak, kib),
     |it| it.floats(it.requests.map(|of| of.request_time), seconds),
-    |it| it.floats(it.requests.map(|of| of.ru_utime), seconds),
-    |it| it.floats(it.requests.map(|of| of.ru_stime), seconds),
+    |it| it.measured(|of| of.ru_utime, seconds),
+    |it| it.measured(|of| of.ru_stime, seconds),
     |it| it.ints(it.requests.map(|of| of.timers), i64::from),
     |it| {
         let of_origin = |origin| it.pool.origins.get(origin).status.into();
         it.ints(it.requests.map(|of| of.origin), of_origin)
     },
-    |it| it.floats(it.requests.map(|of| of.memory_footprint), kib),
+    |it| it.measured(|of| of.memory_footprint, kib),
     |it| it.names(|of| of.schema),
     |it| {
         let of_set = |set| it.pool.tag_sets.pairs(set).len() as i64;
@@ -164,6 +164,19 @@ impl<'a> Piece<'a> {
 
     fn floats<T: Copy>(&self, of: [&[T]; 2], shown: impl Fn(T) -> f32) -> Values {
         Values::Array(Arc::new(Float32Array::from(gather(self.rows, of, shown))))
+    }
+
+    /// A number of requests that is NULL where CPU times and memory are not known.
+    fn measured<T: Copy + 'a>(
+        &self,
+        of: impl Fn(&RequestSlices<'a>) -> &'a [T],
+        shown: impl Fn(T) -> f32,
+    ) -> Values {
+        let system = gather(self.rows, self.requests.map(|it| it.ru_stime), |it| it);
+        let numbers = gather(self.rows, self.requests.each_ref().map(of), shown);
+        let known = numbers.into_iter().zip(system);
+        let known = known.map(|(number, system)| (!is_unmeasured(system)).then_some(number));
+        Values::Array(Arc::new(Float32Array::from_iter(known)))
     }
 
     fn doubles(&self, shown: impl Fn(&Measure) -> Option<f64>) -> Values {

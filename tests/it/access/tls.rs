@@ -302,6 +302,33 @@ fn a_certificate_that_is_its_own_authority_is_named() {
     assert_has!(said.err => "CA:TRUE", "CA:FALSE");
 }
 
+/// The commands that ask the daemon of their configuration trust its certificate, whoever signed it.
+#[test]
+fn doctor_trusts_the_certificate_of_its_own_configuration() {
+    let dir = tempfile::tempdir().unwrap();
+    let key = KeyPair::generate().unwrap();
+    let own = CertificateParams::new(["127.0.0.1".to_owned()]).unwrap();
+    let own = own.self_signed(&key).unwrap().pem();
+    let [cert, key] = [("cert", own), ("key", key.serialize_pem())].map(|(name, pem)| {
+        let path = dir.path().join(name);
+        std::fs::write(&path, pem).unwrap();
+        format!("http.tls_{name}={}", path.display())
+    });
+    let program = Program::start(&["serve"], &[&cert, &key, "mysql.listen=127.0.0.1:0"]);
+    let http = program.site.http.to_string();
+    let doctor = |flags: &[&str]| {
+        let own = ["--http", &http, "--set", &cert, "--set", &key];
+        run(pinbad().arg("doctor").args(flags).args(own))
+    };
+    for what in ["--ready", "--running"] {
+        let said = doctor(&[what]);
+        assert_eq!(said.code, Some(0), "{said:?}");
+    }
+    let said = doctor(&["--udp", "127.0.0.1:0", "--mysql", "127.0.0.1:0"]);
+    let used = format!("{http} is in use: pinbad serves at https://{http}");
+    assert_has!(said.out => used);
+}
+
 #[test]
 fn spans_come_over_tls_and_in_the_clear_nothing_does() {
     let certified = Certified::new();

@@ -8,9 +8,9 @@ use pinbad::clock::{Clock, ManualClock};
 use prost::Message as _;
 use serde_json::{Value as Json, json};
 
-use crate::harness::{Here, Sender, await_until, pinbad, run};
+use crate::harness::{Here, Sender, await_until, pass, pinbad, run};
 use crate::packets::request;
-use crate::past::{START_SECS, pass};
+use crate::past::START_SECS;
 
 /// A site with twelve minutes of past, of which the fourth to the seventh have errors in one of
 /// five requests for `/a`.

@@ -15,8 +15,10 @@ use serde_json::{Value as Json, json};
 use super::{
     ClickHouse, Sent, assert_same, at_home, drain, faults, print_tables, send, settle, start, there,
 };
-use crate::harness::{Here, Program, await_condition, await_until, nobody_listens, pinbad, run};
-use crate::past::{START_SECS, pass};
+use crate::harness::{
+    Here, Program, await_condition, await_until, nobody_listens, pass, pinbad, run,
+};
+use crate::past::START_SECS;
 use crate::restart::{Unmount, mount};
 
 fn new_clock() -> Arc<ManualClock> {

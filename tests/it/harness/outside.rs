@@ -139,8 +139,10 @@ impl Collector {
         self.answers.lock().unwrap().extend(answers);
     }
 
-    pub(crate) fn bodies(&self) -> Vec<Vec<u8>> {
+    /// Bodies with this in their heads.
+    pub(crate) fn bodies(&self, part: &str) -> Vec<Vec<u8>> {
         let taken = self.taken.lock().unwrap();
-        taken.iter().map(|(_, body)| body.clone()).collect()
+        let fit = taken.iter().filter(|(head, _)| head.contains(part));
+        fit.map(|(_, body)| body.clone()).collect()
     }
 }

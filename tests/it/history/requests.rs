@@ -11,8 +11,8 @@ use parquet::record::{Field, Row};
 use pinbad::clock::{Clock, ManualClock, SystemClock};
 use prost::Message as _;
 
-use super::{of_history, pass};
-use crate::harness::{Here, Program, Sender, Site, await_condition_for, await_until};
+use super::of_history;
+use crate::harness::{Here, Program, Sender, Site, await_condition_for, await_until, pass};
 use crate::packets::request;
 
 /// The rows of a table, from all files that are published.

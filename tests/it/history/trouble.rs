@@ -16,8 +16,8 @@ use prost::Message as _;
 use serde_json::{Value as Json, json};
 
 use super::killed::known;
-use super::{START_MS, of_history, pass, start};
-use crate::harness::{Here, Program, Sender, Site, await_condition, await_until};
+use super::{START_MS, of_history, start};
+use crate::harness::{Here, Program, Sender, Site, await_condition, await_until, pass};
 use crate::packets::request;
 use crate::restart::{Unmount, mount};
 

@@ -280,6 +280,7 @@ impl Whole<'_> {
             Cell::Min => is_micros(got, extreme(row.samples.keys().next())),
             Cell::Max => is_micros(got, extreme(row.samples.keys().next_back())),
             Cell::PeakMax => is_whole(got, row.peak_max.into()),
+            Cell::Unmeasured => is_whole(got, 0),
         }
     }
 

@@ -136,6 +136,8 @@ pub(super) enum Cell {
     Min,
     Max,
     PeakMax,
+    /// Requests without CPU times: packets have them.
+    Unmeasured,
 }
 
 #[derive(Debug, Clone, PartialEq)]

@@ -360,10 +360,8 @@ impl World {
             .filter(|seen| knows(seen.id))
             .collect();
         let rows = recount(report, inside.iter().rev().copied());
-        let span_ms = match (inside.last(), inside.first()) {
-            (Some(oldest), Some(newest)) => newest.merged_ms - oldest.merged_ms,
-            _ => 0,
-        };
+        let oldest = inside.last().map(|it| it.merged_ms);
+        let span_ms = oldest.map_or(0, |oldest| self.now_ms - oldest);
         let covered = (span_ms.min(report.window_ms) / 1000).max(1);
         compare::compare(&self.live, report, &rows, covered, &self.plan).map_err(|problem| {
             format!(

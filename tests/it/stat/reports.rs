@@ -5,6 +5,8 @@ use super::*;
 #[cfg(feature = "sql")]
 #[test]
 fn samples_are_a_table_of_sql() {
+    use std::collections::BTreeMap;
+
     let extension = Extension::new();
     let here = Here::start(&[&extension.setting()]);
     let bytes = corpus("stat-samples.ndjson");

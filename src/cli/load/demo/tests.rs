@@ -74,11 +74,6 @@ fn one_minute_shows_everything() {
             "{word} is missing"
         );
     }
-    let releases = words
-        .iter()
-        .filter(|word| word.starts_with(b"2024."))
-        .count();
-    assert_eq!(releases, 2, "a roll-out begins in the first minute");
 }
 
 const HOSTS_ALL: usize = 7;
@@ -164,6 +159,10 @@ fn a_slow_host_a_careless_release_and_an_outage_can_be_found() {
     };
     let (before, after) = (of_release("2024.48.3"), of_release(CARELESS_RELEASE));
     assert!(after > 1.5 * before, "{before} {after}");
+    // There is time for as many windows as a verdict takes, and for itself, within three minutes.
+    let rollout = minutes.iter().find(|it| word(&it.1, CARELESS_RELEASE));
+    let rollout = rollout.unwrap().0;
+    assert!((16 * RELEASE_AFTER..Duration::from_secs(180) - RELEASE_AFTER).contains(&rollout));
 
     let unpaid = minutes.iter().filter(|it| it.1.status() == 502);
     let unpaid: Vec<_> = unpaid.collect();
@@ -215,7 +214,7 @@ fn taken_and_left(pause: Duration) -> (u64, u64) {
     let target = daemon.local_addr().unwrap();
     let shutdown = Shutdown::new();
     let asked = shutdown.clone();
-    let demo = thread::spawn(move || run(target, 500.0, &asked, |_| ()).unwrap());
+    let demo = thread::spawn(move || run(target, 500.0, &asked).unwrap());
     let mut buffer = [0; 2048];
     daemon
         .set_read_timeout(Some(Duration::from_secs(60)))

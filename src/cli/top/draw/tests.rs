@@ -25,7 +25,7 @@ fn model() -> Model {
     let mut model = Model::new("http://127.0.0.1:30080", None, None, Duration::from_secs(1));
     let sample = |requests: u64| Sample {
         status: json!({"requests_merged": requests, "datagrams_received": requests,
-            "received_bytes": requests * 300, "kernel_drops": requests / 100, "request_rows": 5904,
+            "received_bytes": requests * 300, "lost": requests / 100, "request_rows": 5904,
             "timer_rows": 13343, "dictionary_size": 90, "report_memory_bytes": 497_000,
             "report_memory_bytes_max": 268_435_456, "ring_depth": 1, "merge_lag_us": 5752}),
         requests: vec![Some(200.0)],

@@ -273,7 +273,7 @@ fn slowest(at: &RequestsAt, host: &str) -> (Vec<i64>, u64) {
 fn live_tables_are_shown_with_all_their_columns() {
     let columns = cases![
         REQUEST => ["run", "weight", "time"].as_slice();
-        TIMER => &["run", "weight", "time", "ru_utime", "ru_stime", "tags"];
+        TIMER => &["run", "weight", "time", "ru_utime", "ru_stime", "tags", "start"];
         REQUEST_TAG => &["run", "weight", "time"];
     ];
     for (table, further) in columns {
@@ -330,7 +330,7 @@ fn slowest_of_a_day() {
 /// The requests of an hour, in a file.
 fn hour_of(dir: &std::path::Path, hour: u64, rows: u64) -> Arc<Part> {
     use super::super::files::FileWriter;
-    use crate::pool::resolved::Request;
+    use crate::pool::resolved::{Request, Rusage};
     let mut random = StdRng::seed_from_u64(hour);
     let path = dir.join(format!("{hour}.parquet"));
     let mut file = File::create(&path).unwrap();
@@ -350,8 +350,13 @@ fn hour_of(dir: &std::path::Path, hour: u64, rows: u64) -> Arc<Part> {
             script_name: &format!("/shop/{}.php", random.random_range(0..2_000)),
             document_size: random.random_range(500..60_000),
             memory_peak: random.random_range(8..64) << 18,
-            ru_utime_us: random.random_range(0..40_000),
-            ru_stime_us: random.random_range(0..4_000),
+            rusage: match random.random_range(0..8) {
+                0 => Rusage::Span(0),
+                _ => Rusage::Times([
+                    random.random_range(0..40_000),
+                    random.random_range(0..4_000),
+                ]),
+            },
             timers: 4,
             status: 200,
             memory_footprint: 0,

@@ -21,7 +21,7 @@ pub(in crate::http::page) const POINTS_MAX: usize = 370;
 #[derive(Debug, Clone)]
 pub(in crate::http::page) struct Line {
     /// Its label in the legend.
-    pub(in crate::http::page) name: &'static str,
+    pub(in crate::http::page) name: String,
     /// Number of its colour, from 0.
     pub(in crate::http::page) colour: usize,
     /// Whether it belongs to the comparison span.
@@ -259,7 +259,7 @@ mod tests {
             title: "<b>".into(),
             unit: Show::Secs,
             lines: vec![Line {
-                name: "p95",
+                name: "p95".to_owned(),
                 colour: 0,
                 is_before: false,
                 start: 0.0,

@@ -38,7 +38,8 @@ impl History<'_> {
                 figcaption {
                     a href=(address) { (title) }
                     span.legend {
-                        span { (formatting::counted(map.total, counted)) }
+                        @if map.total == 0 && map.columns.iter().all(Option::is_none) { span { "no data" } }
+                        @else { span { (formatting::counted(map.total, counted)) } }
                         @if map.total > 0 {
                             span { "a column is " (formatting::roughly(map.step as f64)) }
                             span { "strongest colour: from " (formatting::count(map.high())) " in a cell on" }
@@ -105,11 +106,11 @@ impl History<'_> {
         let address = |from: u64, to: u64| {
             let [from, to] = [from, to].map(|at| at.to_string());
             let span = [("from", from.as_str()), ("to", to.as_str())];
-            let order = (!of_timers).then_some(("order", "slowest"));
+            let sort = (!of_timers).then_some(("sort", "-req_time"));
             let others = self.time.pairs();
             let others = others.filter(|(name, _)| !["from", "to"].contains(name));
             let given = pairs(&requests).chain(pairs(&tags));
-            link(path, given.chain(span).chain(order).chain(others))
+            link(path, given.chain(span).chain(sort).chain(others))
         };
         chart::heat((id, title), theme, map, ticks, (&address, !of_timers))
     }

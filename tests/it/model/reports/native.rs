@@ -222,6 +222,7 @@ pub(super) fn any_native(level: u64, dice: &mut Dice, settings: &Settings) -> Re
         }
         columns.push(column("memory_peak_max", Cell::PeakMax));
     }
+    columns.push(column("unmeasured_count", Cell::Unmeasured));
     if let Layout::V2 { .. } = layout {
         columns.push(column("histogram_data", Cell::HistogramText(":")));
     }

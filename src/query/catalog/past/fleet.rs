@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::Catalog;
-use super::past::{Added, Steps, rfc3339, uncounted};
+use super::{Added, Steps, rfc3339, uncounted};
 use crate::clickhouse::{Counted, FleetRows, Points};
 use crate::history::{Coverage, Dataset, Resolution};
 use crate::query::error::QueryError;

@@ -3,7 +3,7 @@
 //! Rows are joined by key when the table is built; values are looked up in the two tables on
 //! demand.
 
-use super::past_table::PastTable;
+use super::table::PastTable;
 use crate::query::error::QueryError;
 use crate::query::table::Table;
 use crate::report::layout::{Cell, ColumnLayout, LayoutColumn};

@@ -228,7 +228,7 @@ impl Catalog {
     }
 
     /// The rows that replace lost counts, as long as a window reaches them.
-    pub(super) fn refill(&self) -> Option<Arc<Refill>> {
+    pub(in crate::query::catalog) fn refill(&self) -> Option<Arc<Refill>> {
         let refill = self.refill.read().clone()?;
         let now = self.clock.unix_ms() / 1000;
         if refill.lost(now).is_empty() {
@@ -247,7 +247,7 @@ impl Catalog {
 
     /// A whole reading of a report, including rows that replace lost counts. `of` is the report's
     /// own definition, `entry` has that of the columns. `None` if a report was dropped meanwhile.
-    pub(super) fn read_refilled(
+    pub(in crate::query::catalog) fn read_refilled(
         held: &mut impl read::Held,
         refill: &Refill,
         of: &Definition,

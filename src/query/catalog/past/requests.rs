@@ -21,14 +21,14 @@ use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 
 use self::first::{First, Key, Order};
 use super::Catalog;
-use super::past::{Covered, rfc3339};
+use super::{Covered, rfc3339};
 use crate::history::Dataset;
 use crate::history::requests::condition::physical;
 use crate::history::requests::read::{Reader, RequestsAt, Wanted};
 use crate::history::requests::view::{Form, View, of_live};
 use crate::history::requests::{REQUEST, REQUEST_TAG, TIMER};
 use crate::history::unit::RowsAt;
-use crate::pool::resolved::Timer;
+use crate::pool::resolved::{Rusage, Timer};
 use crate::query::error::QueryError;
 use crate::query::question::{RequestName, RequestQuestion};
 use crate::query::raw::{TAGS_BYTES_MAX, TIMERS_BYTES_MAX, text_bytes, timers_bytes};
@@ -58,7 +58,7 @@ impl Catalog {
     ///
     /// # Errors
     /// [`QueryError::NoHistory`].
-    pub(super) fn past_requests(
+    pub(in crate::query::catalog) fn past_requests(
         &self,
         span: &Range<u64>,
         question: &RequestQuestion,
@@ -149,7 +149,11 @@ impl Catalog {
     ///
     /// # Errors
     /// Also [`QueryError::UnknownRequest`] if it is not kept.
-    pub(super) fn past_request(&self, run: u64, id: u64) -> Result<RequestDetail, QueryError> {
+    pub(in crate::query::catalog) fn past_request(
+        &self,
+        run: u64,
+        id: u64,
+    ) -> Result<RequestDetail, QueryError> {
         let at = self.kept_history()?.requests();
         let now = at.unpublished.as_ref();
         let is_now = now.is_some_and(|now| now.run() == run && now.begin <= id);
@@ -413,12 +417,15 @@ fn timers_of(
 /// The timer of a row, with these tags.
 pub(super) fn timer<T>(batch: &RecordBatch, row: usize, tags: T) -> Timer<T> {
     let number = |name| int(batch, name, row).cast_unsigned();
+    let rusage = match known(batch, "start_us", row) {
+        Some(start_us) => Rusage::Span(start_us.cast_unsigned()),
+        None => Rusage::Times(["ru_utime_us", "ru_stime_us"].map(number)),
+    };
     Timer {
         id: number(ID),
         hit_count: number("hit_count") as u32,
         value_us: number("value_us"),
-        ru_utime_us: number("ru_utime_us"),
-        ru_stime_us: number("ru_stime_us"),
+        rusage,
         tags,
     }
 }
@@ -458,9 +465,10 @@ fn each_row(reader: &mut Reader, mut each: impl FnMut(&RecordBatch, usize)) -> i
 
 /// A row in the columns of the live table.
 fn shown(batch: &RecordBatch, row: usize, columns: &[(&'static str, Form)]) -> Shown {
+    let number = |name| known(batch, name, row);
     let values = columns.iter().map(|(name, form)| match form {
-        Form::Seconds => Value::Micros(int(batch, name, row).cast_unsigned()),
-        Form::Kib => Value::Float(int(batch, name, row) as f64 / 1024.0),
+        Form::Seconds => number(name).map_or(Value::Null, |us| Value::Micros(us.cast_unsigned())),
+        Form::Kib => number(name).map_or(Value::Null, |bytes| Value::Float(bytes as f64 / 1024.0)),
         _ => batch
             .column_by_name(name)
             .map_or(Value::Null, |array| value(array, row)),
@@ -478,9 +486,14 @@ fn value(array: &ArrayRef, row: usize) -> Value<'static> {
 }
 
 pub(super) fn int(batch: &RecordBatch, name: &str, row: usize) -> i64 {
-    let numbers = batch.column_by_name(name);
-    let numbers = numbers.and_then(|numbers| numbers.as_primitive_opt::<Int64Type>());
-    numbers.map_or(0, |numbers| numbers.value(row))
+    known(batch, name, row).unwrap_or_default()
+}
+
+/// A number that may be NULL or have no column.
+fn known(batch: &RecordBatch, name: &str, row: usize) -> Option<i64> {
+    let numbers = batch.column_by_name(name)?;
+    let numbers = numbers.as_primitive_opt::<Int64Type>()?;
+    numbers.is_valid(row).then(|| numbers.value(row))
 }
 
 pub(super) fn text<'b>(batch: &'b RecordBatch, name: &str, row: usize) -> &'b str {

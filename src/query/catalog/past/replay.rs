@@ -11,7 +11,7 @@ use ahash::RandomState;
 use serde_json::{Map, Value as Json, json};
 
 use super::Catalog;
-use super::past::Covered;
+use super::Covered;
 use crate::alert::engine::{Engine, Gain};
 use crate::alert::objective::{Count, Objective};
 use crate::alert::rule::Rule;

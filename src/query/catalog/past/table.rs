@@ -6,16 +6,17 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use super::columns;
 use super::fleet::away;
 use crate::history::histogram::{ends, fold, settle};
 use crate::history::sums::Sums;
+use crate::query::catalog::{columns, is_key};
 use crate::query::error::QueryError;
 use crate::query::table::Table;
 use crate::report::definition::Definition;
 use crate::report::histogram::BucketLayout;
 use crate::report::layout::ColumnLayout;
 use crate::report::reading::Reading;
+use crate::report::totals::Totals;
 use crate::value::{Column, Value};
 
 /// A report over a span.
@@ -25,6 +26,8 @@ pub(super) struct PastTable {
     definition: Arc<Definition>,
     sums: Sums,
     pub(super) reading: Reading,
+    /// Whether requests were counted at all in the span.
+    is_covered: bool,
     /// Buckets per doubling to which histograms are folded, as a power of two.
     bits: u32,
     /// Whether the histogram of each row has been read.
@@ -51,9 +54,16 @@ impl PastTable {
             definition: Arc::clone(definition),
             loaded: vec![false; sums.rows().len()],
             sums,
+            is_covered: covered_secs > 0,
             reading,
             bits,
         }
+    }
+
+    /// Whether a row, the total, is of nothing because nothing was counted: its numbers are unknown.
+    fn is_unknown(&self, row: usize, column: usize) -> bool {
+        let is_empty = !self.is_covered && self.reading.totals[row] == Totals::ZERO;
+        is_empty && !is_key(&self.definition.layout.columns()[column].cell)
     }
 
     pub(super) fn sums(&self) -> &Sums {
@@ -118,6 +128,9 @@ impl Table for PastTable {
     }
 
     fn value(&self, row: usize, column: usize) -> Value<'_> {
+        if self.is_unknown(row, column) {
+            return Value::Null;
+        }
         self.definition.layout.value(&self.reading, row, column)
     }
 

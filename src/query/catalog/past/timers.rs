@@ -14,8 +14,8 @@ use datafusion::arrow::datatypes::Int64Type;
 use datafusion::prelude::{ident, lit};
 
 use super::Catalog;
-use super::past_requests::first::{First, Key, Order, SEARCH_MAX};
-use super::past_requests::{
+use super::requests::first::{First, Key, Order, SEARCH_MAX};
+use super::requests::{
     OF_REQUEST, RECEIVED, RUN, SAMPLED, TAGS, TAGS_EXACT, clipped, first_tag, int, is_sample,
     pairs, reader, tested, text, timer,
 };
@@ -49,7 +49,7 @@ impl Catalog {
     ///
     /// # Errors
     /// [`QueryError::NoHistory`].
-    pub(super) fn past_timer_groups(
+    pub(in crate::query::catalog) fn past_timer_groups(
         &self,
         span: &Range<u64>,
         search: &TimerSearch,
@@ -113,6 +113,7 @@ fn requests_of(
         oldest: oldest.unwrap_or_default() as u32,
         all: !is_full,
         kept: true,
+        narrowed: search.requests.narrows(),
         sample_of: last.map(|(key, _)| (found.len() as f64 * key.stands_for()).round() as u64),
     };
     let named = found.into_iter().map(|(key, found)| {

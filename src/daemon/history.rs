@@ -1,0 +1,206 @@
+//! History as the daemon runs it: opened at start, what writes, ships and reads it, its threads.
+
+use std::sync::Arc;
+
+use tracing::debug;
+
+use super::error::StartError;
+use super::startup::{ReadRows, TakeRows, restored_secs};
+use super::threads::Worker;
+use crate::clickhouse::{Fleet, ShipFrom, Sink};
+use crate::clock::Clock;
+use crate::config::{Config, KeptRequests, ShippedRows};
+use crate::delta::Second;
+use crate::history::import::Importer;
+use crate::history::{History, Parts, Requests, Retention, Rollup, Shipped, Store, Writer};
+use crate::input::rewrite::RuleCounters;
+use crate::input::squid::Source;
+use crate::merger::SharedLive;
+use crate::query::catalog::Catalog;
+use crate::query::catalog::past::refill::Refill;
+use crate::query::status::Status;
+use crate::shutdown::Shutdown;
+use crate::state::StateError;
+use crate::state::end::LastEnd;
+use crate::state::folder::HISTORY;
+use crate::state::snapshot_writer::{AwaitKept, Snapshots};
+
+/// History: nothing, or the stored data, its writer and its shipper.
+#[derive(Default)]
+pub(super) struct OpenHistory {
+    history: Option<History>,
+    writer: Option<Writer>,
+    requests: Option<Requests>,
+    sink: Option<Sink>,
+    fleet: Option<Fleet>,
+}
+
+impl OpenHistory {
+    /// Opens `history.dir`, if configured; if that fails the writer tries again.
+    pub(super) fn open(
+        config: &Config,
+        clock: &Arc<dyn Clock>,
+        squids: &[Arc<Source>],
+    ) -> Result<Self, StartError> {
+        let settings = &config.history;
+        let Some(dir) = settings.dir.clone() else {
+            return Ok(Self::default());
+        };
+        let followed: Vec<_> = squids
+            .iter()
+            .filter(|it| it.is_followed())
+            .cloned()
+            .collect();
+        // Not a folder: the configuration is wrong.
+        if let Err(error @ StateError::NotAFolder { .. }) =
+            crate::state::folder::find(HISTORY, &dir)
+        {
+            return Err(error.into());
+        }
+        let retention = Retention {
+            secs: [
+                settings.retention_minute,
+                settings.retention_hour,
+                settings.retention_day,
+            ]
+            .map(|kept| kept.as_secs()),
+            size_max: settings.size_max as u64,
+            free_min: settings.free_min as u64,
+        };
+        let has_url = !config.clickhouse.url.is_empty();
+        let sink = has_url.then(|| Sink::new(&config.clickhouse, Arc::clone(clock)));
+        let sink = sink.transpose().map_err(StartError::ClickHouse)?;
+        let fleet = has_url.then(|| Fleet::of(&config.clickhouse));
+        let fleet = fleet.transpose().map_err(StartError::ClickHouse)?;
+        let has = |what| config.clickhouse.what.contains(&what);
+        let shipped = Shipped {
+            rollups: has(ShippedRows::Rollups),
+            requests: has(ShippedRows::Requests),
+        };
+        let of_requests = match settings.requests {
+            KeptRequests::None => 0,
+            KeptRequests::Tail | KeptRequests::All => settings.memory / Requests::SHARE,
+        };
+        let memory = settings.memory - of_requests;
+        let parts = Parts::default();
+        let history = History::new(Arc::clone(&parts), memory, Arc::clone(clock));
+        history.keep_log(config.log_memory());
+        let begin_shipping = sink.as_ref().map(Sink::begin);
+        let open = move || {
+            let mut store = Store::open(&dir, retention)?;
+            let shipping = match &begin_shipping {
+                None => store.keep_unshipped(shipped).map(|()| None)?,
+                Some(begin) => Some((begin, store.ship(shipped)?)),
+            };
+            store.share(Arc::clone(&parts));
+            for source in &followed {
+                let known = store.files().get(&source.config.from.to_string());
+                source.begin(known.cloned());
+            }
+            if let Some((begin, shipping)) = shipping {
+                begin(ShipFrom {
+                    shipping,
+                    parts: Arc::clone(&parts),
+                    store: store.id().to_owned(),
+                });
+            }
+            debug!(dir = %dir.display(), run = store.run(), "Keeping the past of reports.");
+            Ok(store)
+        };
+        let (writer, period) = (history.clone(), settings.flush_period);
+        let writer = Writer::new(writer, Box::new(open), Arc::clone(clock), period);
+        Ok(Self {
+            history: Some(history),
+            writer: Some(writer),
+            sink,
+            fleet,
+            ..Self::default()
+        })
+    }
+
+    /// Keeps raw requests from now on: called before the first merge.
+    pub(super) fn keep_requests(&mut self, config: &Config, live: &SharedLive) {
+        let writer = self.writer.as_mut();
+        self.requests = writer.and_then(|writer| writer.keep_requests(config, live));
+    }
+
+    /// If the previous process was killed, reads from history the data that it lost.
+    pub(super) fn refill(
+        &mut self,
+        last_end: Option<&LastEnd>,
+        clock: &dyn Clock,
+        live: &SharedLive,
+        snapshots: Option<&Snapshots>,
+    ) -> Option<Refill> {
+        let history = self.history.as_ref().filter(|it| it.why_off().is_none())?;
+        let last_end = last_end?;
+        if let Some(writer) = self.writer.as_mut().filter(|_| !last_end.clean) {
+            writer.write_restored();
+        }
+        let spans = last_end.lacking(restored_secs(snapshots), clock.unix_ms() / 1000);
+        let live = live.read();
+        let reports = live.reports.iter().map(|entry| &*entry.definition);
+        Refill::read(history, reports, live.reports.error_status(), &spans)
+    }
+
+    /// Adds the importer of logs and the refill to the catalog.
+    pub(super) fn attach_to(
+        &mut self,
+        catalog: Catalog,
+        config: &Config,
+        rule_counters: &Arc<RuleCounters>,
+        clock: &Arc<dyn Clock>,
+        refill: Option<Refill>,
+    ) -> Catalog {
+        let opened = self.history.as_ref().zip(self.writer.as_mut());
+        let importer = opened
+            .map(|(history, writer)| Importer::new(config, rule_counters, history, writer, clock));
+        catalog.importing(importer).refilled_by(refill)
+    }
+
+    /// The status, with that of history.
+    pub(super) fn add_to(&mut self, status: Status) -> Status {
+        Status {
+            history: self.history.clone(),
+            shipping: self.sink.as_ref().map(Sink::status),
+            fleet: self.fleet.take(),
+            ..status
+        }
+    }
+
+    /// The taker of each second's rows.
+    pub(super) fn rollup(&self, config: &Config) -> Option<TakeRows> {
+        let mut rollup = Rollup::new(self.history.clone()?, config.reports.error_status);
+        Some(Box::new(
+            move |second: &Second, missed, read: ReadRows<'_>| {
+                rollup.take_rows(second, missed, read);
+            },
+        ))
+    }
+
+    /// Makes a snapshot wait until its requests from followed files are in history.
+    pub(super) fn await_kept(&self, config: &Config) -> Option<AwaitKept> {
+        let history = self.history.clone().filter(|_| config.follows_files())?;
+        Some(Box::new(move |next_id, stop| {
+            history.await_flushed(next_id, stop);
+        }))
+    }
+
+    /// Starts the threads, in the order in which they have to stop.
+    pub(super) fn start(self) -> Result<Vec<Worker>, StartError> {
+        let requests = self.requests.map(|requests| {
+            let run = move |stop: &Shutdown| requests.run(stop);
+            Worker::start("requests", "the thread that copies raw requests", run)
+        });
+        let writer = self.writer.map(|writer| {
+            let run = move |stop: &Shutdown| writer.run(stop);
+            Worker::start("history", "the history thread", run)
+        });
+        // The last files are shipped after the next start.
+        let sink = self.sink.map(|sink| {
+            let run = move |stop: &Shutdown| sink.run(stop);
+            Worker::start("clickhouse", "the thread that ships to ClickHouse", run)
+        });
+        [requests, writer, sink].into_iter().flatten().collect()
+    }
+}

@@ -1,0 +1,68 @@
+//! History in a build without the feature `sql`: there is none.
+
+use std::sync::Arc;
+
+use super::error::StartError;
+use super::startup::TakeRows;
+use super::threads::Worker;
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::input::rewrite::RuleCounters;
+use crate::input::squid::Source;
+use crate::merger::SharedLive;
+use crate::query::catalog::Catalog;
+use crate::query::catalog::past::refill::Refill;
+use crate::query::status::Status;
+use crate::state::end::LastEnd;
+use crate::state::snapshot_writer::{AwaitKept, Snapshots};
+
+pub(super) struct OpenHistory;
+
+impl OpenHistory {
+    pub(super) fn open(
+        _: &Config,
+        _: &Arc<dyn Clock>,
+        _: &[Arc<Source>],
+    ) -> Result<Self, StartError> {
+        Ok(Self)
+    }
+
+    pub(super) fn keep_requests(&mut self, _: &Config, _: &SharedLive) {}
+
+    pub(super) fn refill(
+        &mut self,
+        _: Option<&LastEnd>,
+        _: &dyn Clock,
+        _: &SharedLive,
+        _: Option<&Snapshots>,
+    ) -> Option<Refill> {
+        None
+    }
+
+    pub(super) fn attach_to(
+        &mut self,
+        catalog: Catalog,
+        _: &Config,
+        _: &Arc<RuleCounters>,
+        _: &Arc<dyn Clock>,
+        _: Option<Refill>,
+    ) -> Catalog {
+        catalog
+    }
+
+    pub(super) fn add_to(&mut self, status: Status) -> Status {
+        status
+    }
+
+    pub(super) fn rollup(&self, _: &Config) -> Option<TakeRows> {
+        None
+    }
+
+    pub(super) fn await_kept(&self, _: &Config) -> Option<AwaitKept> {
+        None
+    }
+
+    pub(super) fn start(self) -> Result<Vec<Worker>, StartError> {
+        Ok(Vec::new())
+    }
+}

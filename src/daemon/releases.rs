@@ -1,0 +1,95 @@
+//! The thread `releases`: looks whether the request tag is sent, and then annotates new releases,
+//! has them judged when they are due and saves what is known of them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tracing::{info, warn};
+
+use super::error::StartError;
+use super::threads::Worker;
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::query::catalog::Catalog;
+use crate::release::{Releases, ReleasesFile};
+use crate::shutdown::Shutdown;
+use crate::state::annotations::Annotation;
+
+/// Interval between two turns.
+const PERIOD: Duration = Duration::from_millis(100);
+/// Turns between two looks for the tag.
+const LOOK: u64 = 10;
+
+/// The releases of a configuration, with what is kept of them in `state.dir`.
+pub(super) fn open(
+    config: &Config,
+    clock: &dyn Clock,
+) -> Result<(Releases, Option<ReleasesFile>), StartError> {
+    let (settings, error_status) = (&config.releases, config.reports.error_status);
+    let releases = Releases::new(settings.after.as_secs(), error_status);
+    let dir = config
+        .state
+        .dir
+        .as_ref()
+        .filter(|_| !settings.tag.is_empty());
+    let file = dir.map(|dir| releases.open(dir, &settings.tag, clock.unix_secs()));
+    let file = file.transpose()?;
+    Ok((releases, file))
+}
+
+/// Starts the thread, if there is a tag to look for.
+pub(super) fn start(
+    config: &Config,
+    file: Option<ReleasesFile>,
+    catalog: &Arc<Catalog>,
+) -> Result<Option<Worker>, StartError> {
+    let tags = config.releases.tag.clone();
+    if tags.is_empty() {
+        return Ok(None);
+    }
+    let catalog = Arc::clone(catalog);
+    let run = move |stop: &Shutdown| run(&catalog, &tags, file.as_ref(), stop);
+    Worker::start("releases", "the thread of releases", run).map(Some)
+}
+
+fn run(catalog: &Catalog, tags: &[String], file: Option<&ReleasesFile>, stop: &Shutdown) {
+    let mut is_looking = catalog.releases().tag().is_none();
+    for turn in 1_u64.. {
+        if is_looking
+            && turn.is_multiple_of(LOOK)
+            && let Some(tag) = catalog.release_tag(tags)
+        {
+            is_looking = false;
+            match catalog.count_releases(tag) {
+                Ok(()) => info!(tag, "Releases are counted by this request tag."),
+                Err(error) => warn!(%error, "Releases cannot be counted."),
+            }
+        }
+        let is_last = stop.requested();
+        take_turn(catalog, file, is_last);
+        if is_last {
+            return;
+        }
+        std::thread::sleep(PERIOD);
+    }
+}
+
+fn take_turn(catalog: &Catalog, file: Option<&ReleasesFile>, is_last: bool) {
+    for (time, release) in catalog.releases().judge_due() {
+        let made = Annotation {
+            id: 0,
+            time,
+            text: format!("Release {release}"),
+            tags: "release".to_owned(),
+            author: None,
+        };
+        info!(release, "A new release is running.");
+        if let Err(error) = catalog.annotations().add(made) {
+            warn!(%error, release, "Cannot annotate a release.");
+        }
+    }
+    let saved = file.map(|file| catalog.releases().save(file, is_last));
+    if let Some(Err(error)) = saved {
+        warn!(%error, "What is known of releases cannot be kept; trying again after the next change.");
+    }
+}

@@ -1,0 +1,20 @@
+//! `/api/v1/releases`: what ran, and what each release changed.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use serde_json::json;
+
+use crate::http::answer::format;
+use crate::http::app::{Answer, App};
+use crate::http::params::NoParams;
+
+/// `GET /api/v1/releases`
+pub(in crate::http) async fn list(State(app): State<Arc<App>>, _: NoParams) -> Answer {
+    let body = app.query(|source| {
+        let releases = source.releases();
+        Ok(json!({"tag": releases.tag(), "rows": releases.all()}))
+    });
+    Ok(format::json(StatusCode::OK, body.await?.to_string()))
+}

@@ -1,0 +1,131 @@
+//! `/releases`: what ran, newest first, and what each release changed.
+
+use maud::{Markup, html};
+
+use super::formatting::{self, Name, bytes, count, number, percent, secs, visible};
+use super::render::View;
+use super::table::{Head, table};
+use crate::http::error::Problem;
+use crate::http::params::link;
+use crate::release::Release;
+use crate::release::verdict::{FASTER, Finding, Verdict};
+use crate::value::text::counted;
+
+/// Verdicts shown in full.
+const VERDICTS_MAX: usize = 5;
+
+/// `GET /releases`
+pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
+    view.form()?.finish()?;
+    let (releases, tag) = (view.source.releases().all(), view.source.releases().tag());
+    let heads = ["Release", "First seen", "Last seen"].map(Head::text);
+    let numbers = [
+        "Share", "Requests", "Req/s", "Errors", "p50", "p95", "CPU", "Memory",
+    ];
+    let heads = heads.into_iter().chain(numbers.map(Head::number));
+    let heads: Vec<Head> = heads.chain([Head::text("Verdict")]).collect();
+    let rows: Vec<Markup> = releases.iter().map(|it| row(view, it)).collect();
+    let caption = html! {
+        @if let Some(tag) = &tag { "By the request tag " (visible(tag)) "; " }
+        "share and requests per second from the first request to the last, CPU and memory of a request on average, times in " (view.time.zone())
+    };
+    let judged = releases.iter().filter(|it| it.verdict.is_some());
+    let main = html! {
+        h1 { "Releases" }
+        @if tag.is_none() {
+            p.note { "No request names its release: set one of the request tags of " code { "releases.tag" } ", such as " code { "pinba_tag_set('release', '2.4.1')" } "." }
+        }
+        div #releases data-live {
+            (table("Releases", &caption, &heads, &rows, "No release has 20 requests yet."))
+            @for it in judged.take(VERDICTS_MAX) { @if let Some(verdict) = &it.verdict { (details(view, it, verdict)) } }
+        }
+    };
+    view.page("/releases", "Releases", &main)
+}
+
+/// Renders the last verdict for the overview, in one line; nothing if there is none.
+pub(super) fn in_short(view: &View<'_>) -> Markup {
+    let releases = view.source.releases().all();
+    let last = releases.iter().find(|it| it.verdict.is_some());
+    let last = last.and_then(|it| Some((it, it.verdict.as_ref()?)));
+    html! {
+        @if let Some((release, verdict)) = last {
+            p class=(if verdict.is_bad() { "problem" } else { "note" }) {
+                a href="/releases" { "Release " (visible(&release.release)) }
+                " since " (view.time.moment(release.first_seen)) ": " (verdict.text)
+            }
+        }
+    }
+}
+
+/// Renders the result of a verdict in a word.
+fn result(it: &Verdict) -> Markup {
+    let good = (it.result == FASTER).then_some("good");
+    html! { span class=[it.is_bad().then_some("bad").or(good)] { (it.result) } }
+}
+
+fn row(view: &View<'_>, it: &Release) -> Markup {
+    let time = |it: Option<f64>| it.map(secs).unwrap_or_default();
+    html! {
+        th.key scope="row" { (Name(&it.release)) }
+        td.key { (view.time.moment(it.first_seen)) } td.key { (view.time.moment(it.last_seen)) }
+        td { (percent(it.share * 100.0)) } td { (count(it.requests)) }
+        td { (number(it.requests_per_second)) } td { (count(it.errors)) }
+        td { (time(it.p50)) } td { (time(it.p95)) }
+        td { (secs(it.cpu)) } td { (bytes(it.memory)) }
+        td.key { @if let Some(verdict) = &it.verdict { (result(verdict)) } }
+    }
+}
+
+/// Renders a verdict in full.
+fn details(view: &View<'_>, release: &Release, verdict: &Verdict) -> Markup {
+    let heads = [Head::text("Script"), Head::text("Is")];
+    let numbers = ["Before", "After", "Change", "Chance"].map(Head::number);
+    let heads: Vec<Head> = heads.into_iter().chain(numbers).collect();
+    let rows: Vec<Markup> = verdict.findings.iter().map(finding).collect();
+    let span = formatting::roughly(verdict.seconds as f64);
+    let caption = html! { "Typical times are geometric means; chance is that of such a difference without a change" };
+    html! {
+        h2 { (visible(&release.release)) " after " (visible(&verdict.against)) ": " (result(verdict)) }
+        p.note {
+            (verdict.text) ". " (counted(verdict.tests as u64, "test")) " over " (span) ", made at " (view.time.moment(verdict.at)) "."
+            @if let Some([before, after]) = verdict.same_mix { " With the same mix of scripts a request took " (secs(before)) " before and " (secs(after)) " after." }
+        }
+        @if !rows.is_empty() { (table("Differences", &caption, &heads, &rows, "")) }
+        (scripts("New scripts", &verdict.new))
+        (scripts("Gone scripts", &verdict.gone))
+    }
+}
+
+fn finding(it: &Finding) -> Markup {
+    let [before, after] = it.values();
+    let class = if it.is_good() { "good" } else { "bad" };
+    html! {
+        th.key scope="row" {
+            @match &it.script {
+                Some(script) => a href=(address(script)) { (Name(script)) },
+                None => "all scripts",
+            }
+        }
+        td.key { span class=(class) { (it.what) } }
+        td { (before) } td { (after) }
+        td { (formatting::change(it.change())) }
+        td { @if it.p < 0.0001 { "<0.0001" } @else { (number(it.p)) } }
+    }
+}
+
+fn address(script: &str) -> String {
+    link(
+        "/reports/report_by_script_name/row",
+        [("script_name", script)],
+    )
+}
+
+fn scripts(title: &str, names: &[String]) -> Markup {
+    html! {
+        @if !names.is_empty() {
+            p.note { (title) ": "
+                @for (at, name) in names.iter().enumerate() { @if at > 0 { ", " } a href=(address(name)) { (visible(name)) } } }
+        }
+    }
+}

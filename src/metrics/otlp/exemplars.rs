@@ -1,0 +1,158 @@
+//! Exemplars: of each bucket of a row's histogram one recent request, whose tag `trace_id` names its
+//! trace.
+//!
+//! Read from the raw pool by the push thread when an interval is cut: of the newest
+//! [`EXAMINED_MAX`] requests those with such a tag, [`TRACED_MAX`] at most. A report gets them if the
+//! request's row follows from its keys alone: at the level of packets or requests, without filters.
+
+use std::sync::Arc;
+
+use ahash::RandomState;
+use hashbrown::HashMap;
+
+use super::exponential::Exponential;
+use super::traces::{SPAN_ID, TRACE_ID, end_ms, walk};
+use crate::clock::Clock;
+use crate::input::otlp::messages::{Exemplar, id};
+use crate::merger::{SharedLive, answering};
+use crate::pool::Pool;
+use crate::pool::requests::RequestRow;
+use crate::report::definition::{Definition, Key, KeySource, Level, Missing, Occurrence};
+use crate::report::row_key::push_key;
+
+/// Newest requests of an interval that are looked at.
+const EXAMINED_MAX: u64 = 10_000;
+/// Requests with traces that are kept of them.
+const TRACED_MAX: usize = 1_000;
+/// Exemplars of a point, as in the SDKs.
+const POINT_MAX: usize = 20;
+
+/// Reads traced requests.
+pub(super) struct Exemplars {
+    live: SharedLive,
+    clock: Arc<dyn Clock>,
+    next: u64,
+}
+
+/// A request with a trace.
+#[derive(Debug)]
+pub(super) struct Traced {
+    time_us: u64,
+    exemplar: Exemplar,
+    /// Texts of its fields, in the order of [`Field`](crate::report::definition::Field).
+    fields: [String; 5],
+    tags: Vec<(String, String)>,
+}
+
+/// Traced requests of a report by key, newest first.
+pub(super) type ByKey<'a> = HashMap<Vec<u8>, Vec<&'a Traced>, RandomState>;
+
+impl Exemplars {
+    pub(super) fn of(live: &SharedLive, clock: &Arc<dyn Clock>) -> Self {
+        Self {
+            next: answering(live).pool.requests.next_id(),
+            live: Arc::clone(live),
+            clock: Arc::clone(clock),
+        }
+    }
+
+    /// Returns the newest traced requests that came since the last call, newest first.
+    pub(super) fn read(&mut self) -> Vec<Traced> {
+        let newest = answering(&self.live).pool.requests.next_id();
+        self.next = self.next.max(newest.saturating_sub(EXAMINED_MAX));
+        let mut traced = Vec::new();
+        let clock = &*self.clock;
+        walk(&self.live, &mut self.next, |pool, id, row| {
+            traced.extend(Traced::of(pool, id, row, clock));
+        });
+        traced.reverse();
+        traced.truncate(TRACED_MAX);
+        traced
+    }
+}
+
+impl Traced {
+    fn of(pool: &Pool, request: u64, row: &RequestRow, clock: &dyn Clock) -> Option<Self> {
+        let tags = pool.tags(row.request_tags);
+        let trace_id = id::<16>(tags.get(TRACE_ID)?)?;
+        let request = pool.resolve((0, request), row);
+        let exemplar = Exemplar {
+            time: end_ms(clock, row) * 1_000_000,
+            as_double: Some(request.time_us as f64 / 1e6),
+            span_id: tags
+                .get(SPAN_ID)
+                .and_then(id::<8>)
+                .map_or_else(Vec::new, Vec::from),
+            trace_id: trace_id.into(),
+        };
+        let status = request.status.to_string();
+        let schema = request.schema.unwrap_or_default();
+        let (host, server) = (request.hostname, request.server_name);
+        Some(Self {
+            time_us: request.time_us,
+            exemplar,
+            fields: [host, server, request.script_name, schema, &status].map(str::to_owned),
+            tags: request.tags.to_vec(),
+        })
+    }
+
+    fn text(&self, key: &Key) -> Option<&str> {
+        let text = match &key.source {
+            KeySource::Field(field) => Some(&self.fields[*field as usize]),
+            KeySource::RequestTag(tag) => {
+                let is_it = |(name, _): &&(String, String)| name == tag;
+                let found = match key.occurrence {
+                    Occurrence::First => self.tags.iter().find(is_it),
+                    Occurrence::Last => self.tags.iter().rfind(is_it),
+                };
+                found.map(|(_, value)| value)
+            }
+            KeySource::TimerTag(_) | KeySource::TimerTagOrField(..) => None,
+        };
+        match (text.map(String::as_str), key.missing, &key.source) {
+            (None, Missing::Empty, _) => Some(""),
+            (Some(""), Missing::Skip, KeySource::Field(_)) | (Some(""), Missing::SkipEmpty, _) => {
+                None
+            }
+            (text, ..) => text,
+        }
+    }
+
+    fn key(&self, definition: &Definition) -> Option<Vec<u8>> {
+        let mut key = Vec::new();
+        for of in &definition.keys {
+            push_key(&mut key, self.text(of)?);
+        }
+        Some(key)
+    }
+}
+
+/// Returns the traced requests of a report.
+pub(super) fn by_key<'a>(traced: &'a [Traced], definition: &Definition) -> ByKey<'a> {
+    let mut found = ByKey::default();
+    if definition.level == Level::Timer || !definition.filters.is_empty() {
+        return found;
+    }
+    for one in traced {
+        if let Some(key) = one.key(definition) {
+            found.entry(key).or_default().push(one);
+        }
+    }
+    found
+}
+
+/// Returns an exemplar for each bucket that has one.
+pub(super) fn of_row(
+    traced: &[&Traced],
+    times: &Exponential,
+    definition: &Definition,
+) -> Vec<Exemplar> {
+    let mut found: HashMap<_, Exemplar, RandomState> = HashMap::default();
+    for one in traced {
+        let bucket = times.index_of(&definition.buckets, one.time_us);
+        if found.len() < POINT_MAX {
+            found.entry(bucket).or_insert_with(|| one.exemplar.clone());
+        }
+    }
+    found.into_values().collect()
+}

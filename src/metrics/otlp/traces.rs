@@ -1,0 +1,238 @@
+//! Slow requests as spans: each is a trace with a SERVER span for the request and an INTERNAL one for
+//! each timer.
+//!
+//! Read from the raw pool by the push thread when an interval is cut: every request is looked at
+//! once, in holds of the lock as short as those of a search; the chosen ones are copied afterwards.
+//! Bounded by [`BYTES_MAX`] an interval, the slowest first.
+//!
+//! pinbad knows when a request was merged and how long it took, not when it began, and of timers
+//! that came in packets only their length. Such spans are laid out as the waterfall does, and say
+//! so: `pinbad.synthetic`.
+
+use std::cmp::Reverse;
+use std::sync::Arc;
+
+use ahash::RandomState;
+use hashbrown::HashMap;
+use prost::Message as _;
+
+use super::body::Bodies;
+use super::rows::push_unique;
+use crate::clock::Clock;
+use crate::config::{Config, OtlpTraces};
+use crate::input::otlp::messages::{KeyValue, Link, Span, SpanStatus, id};
+use crate::input::record::micros;
+use crate::merger::{SharedLive, answering};
+use crate::pool::Pool;
+use crate::pool::requests::RequestRow;
+use crate::query::raw::Slowest;
+
+/// Maximum size of the spans of an interval, bytes.
+pub(super) const BYTES_MAX: usize = 4 << 20;
+/// Most slow requests of an interval, of all scripts together.
+const SLOW_MAX: usize = 100;
+/// Most slow requests of one script in an interval.
+const SCRIPT_MAX: usize = 10;
+/// Most scripts considered in an interval.
+const SCRIPTS_MAX: usize = 1_000;
+/// Most errors of an interval: the first ones.
+const ERRORS_MAX: usize = 100;
+/// Most requests looked at while the lock is held once.
+const CHUNK: u64 = 8_192;
+/// Most requests copied while the lock is held once.
+const COPIED: usize = 64;
+
+const SERVER: i32 = 2;
+const INTERNAL: i32 = 1;
+const ERROR: i32 = 2;
+
+/// Chooses requests, and makes spans of them.
+pub(super) struct Traces {
+    live: SharedLive,
+    clock: Arc<dyn Clock>,
+    choice: OtlpTraces,
+    error_status: u32,
+    /// The next request to look at.
+    next: u64,
+    /// Ids of spans are hashes of ids of requests, new ones in each run.
+    ids: RandomState,
+}
+
+impl Traces {
+    /// For requests from now on; `None` if none are wanted.
+    pub(super) fn of(config: &Config, live: &SharedLive, clock: &Arc<dyn Clock>) -> Option<Self> {
+        (config.otlp.traces != OtlpTraces::None).then(|| Self {
+            next: answering(live).pool.requests.next_id(),
+            live: Arc::clone(live),
+            clock: Arc::clone(clock),
+            choice: config.otlp.traces,
+            error_status: config.reports.error_status,
+            ids: RandomState::new(),
+        })
+    }
+
+    /// Chooses among the requests that came since the last call, slowest first.
+    fn choose(&mut self) -> Vec<u64> {
+        let mut slowest = Slowest::new(SLOW_MAX);
+        let mut scripts: HashMap<u32, Slowest<u64, (u64, u64)>, RandomState> = HashMap::default();
+        let mut errors = Vec::new();
+        let (choice, error_status) = (self.choice, self.error_status);
+        walk(&self.live, &mut self.next, |pool, id, row| {
+            let time = micros(row.request_time);
+            let origin = pool.origins.get(row.origin);
+            let script = origin.script_name;
+            let mut among = &mut slowest;
+            if choice == OtlpTraces::Tail {
+                if origin.status >= error_status && errors.len() < ERRORS_MAX {
+                    errors.push((time, id));
+                }
+                if !scripts.contains_key(&script) && scripts.len() >= SCRIPTS_MAX {
+                    return;
+                }
+                let script = scripts.entry(script);
+                among = script.or_insert_with(|| Slowest::new(SCRIPT_MAX));
+            }
+            if among.takes(&time) {
+                among.put(time, (time, id));
+            }
+        });
+        let scripts = scripts.into_values().flat_map(Slowest::finish);
+        let mut chosen: Vec<(u64, u64)> = slowest.finish();
+        chosen.extend(scripts.chain(errors));
+        chosen.sort_unstable_by_key(|it| Reverse(*it));
+        chosen.dedup();
+        chosen.into_iter().map(|(_, id)| id).collect()
+    }
+
+    /// Adds the spans of requests that came since the last call; returns the number of chosen
+    /// requests for which there was no room, or which had left the pool.
+    pub(super) fn cut(&mut self, bodies: &mut Bodies<'_>) -> u64 {
+        let chosen = self.choose();
+        let (mut bytes, mut left_out) = (0, 0);
+        for ids in chosen.chunks(COPIED) {
+            let live = answering(&self.live);
+            for id in ids {
+                let row = live.pool.requests.get(*id);
+                let spans = row.map(|row| self.spans(&live.pool, *id, &row));
+                let spans = spans.unwrap_or_default();
+                let more: usize = spans.iter().map(Span::encoded_len).sum();
+                if spans.is_empty() || bytes + more > BYTES_MAX {
+                    left_out += 1;
+                    continue;
+                }
+                bytes += more;
+                spans.into_iter().for_each(|span| bodies.span(span));
+            }
+        }
+        left_out
+    }
+
+    fn id(&self, of: (u64, usize)) -> [u8; 8] {
+        self.ids.hash_one(of).max(1).to_be_bytes()
+    }
+
+    /// Makes the spans of a request.
+    fn spans(&self, pool: &Pool, request_id: u64, row: &RequestRow) -> Vec<Span> {
+        let request = pool.resolve((0, request_id), row);
+        let end = end_ms(&*self.clock, row) * 1_000_000;
+        let start = end.saturating_sub(request.time_us * 1_000);
+        let text = |name: &str, text: &str| KeyValue::text(name, text);
+        let mut attributes = vec![
+            text("host.name", request.hostname),
+            text("server.address", request.server_name),
+            text("http.route", request.script_name),
+            KeyValue::number("http.response.status_code", request.status.into()),
+            KeyValue::number("http.response.body.size", request.document_size.into()),
+            KeyValue::number("pinbad.request.id", request_id.cast_signed()),
+            KeyValue::truth(SYNTHETIC),
+        ];
+        attributes.extend(request.schema.map(|schema| text("url.scheme", schema)));
+        let tag = |name| request.tags.get(name);
+        let link = tag(TRACE_ID)
+            .and_then(id::<16>)
+            .zip(tag(SPAN_ID).and_then(id::<8>));
+        let link = link.map(|(trace_id, span_id)| Link {
+            trace_id: trace_id.to_vec(),
+            span_id: span_id.to_vec(),
+        });
+        for (name, value) in request.tags.pairs() {
+            push_unique(&mut attributes, name, value);
+        }
+        let trace_id = [self.id((request_id, 0)), self.id((request_id, 1))].concat();
+        let is_error = request.status >= self.error_status;
+        let root = Span {
+            span_id: self.id((request_id, 2)).to_vec(),
+            name: request.script_name.to_owned(),
+            kind: SERVER,
+            start,
+            end,
+            attributes,
+            links: link.into_iter().collect(),
+            status: is_error.then_some(SpanStatus { code: ERROR }),
+            trace_id,
+            parent_span_id: Vec::new(),
+        };
+        let mut laid_out_us = 0;
+        let mut spans = vec![root];
+        for (nth, timer) in pool.resolve_timers(row).enumerate() {
+            let known = timer.rusage.start_us();
+            let start = spans[0].start + known.unwrap_or(laid_out_us) * 1_000;
+            laid_out_us += timer.value_us;
+            let mut attributes = vec![KeyValue::number("pinbad.hits", timer.hit_count.into())];
+            attributes.extend(known.is_none().then(|| KeyValue::truth(SYNTHETIC)));
+            let mut name = String::new();
+            for (tag, value) in timer.tags.pairs() {
+                push_unique(&mut attributes, tag, value);
+                name += if name.is_empty() { "" } else { " " };
+                name += value;
+            }
+            spans.push(Span {
+                trace_id: spans[0].trace_id.clone(),
+                span_id: self.id((request_id, 3 + nth)).to_vec(),
+                parent_span_id: spans[0].span_id.clone(),
+                name,
+                kind: INTERNAL,
+                start,
+                end: start + timer.value_us * 1_000,
+                attributes,
+                ..Span::default()
+            });
+        }
+        spans
+    }
+}
+
+/// Passes the rows from `next` on to `look`, and moves it.
+pub(super) fn walk(
+    live: &SharedLive,
+    next: &mut u64,
+    mut look: impl FnMut(&Pool, u64, &RequestRow),
+) {
+    loop {
+        let live = answering(live);
+        let requests = &live.pool.requests;
+        let from = (*next).max(requests.oldest_id());
+        *next = requests.next_id().min(from.saturating_add(CHUNK));
+        if from >= *next {
+            return;
+        }
+        for id in from..*next {
+            if let Some(row) = requests.get(id) {
+                look(&live.pool, id, &row);
+            }
+        }
+    }
+}
+
+/// Returns when a row was merged, milliseconds since 1970.
+pub(super) fn end_ms(clock: &dyn Clock, row: &RequestRow) -> u64 {
+    let now_ms = clock.mono_ms();
+    let age_ms = now_ms.saturating_sub(row.merged_at(now_ms));
+    clock.unix_ms().saturating_sub(age_ms)
+}
+
+/// Marks a span whose start was computed.
+const SYNTHETIC: &str = "pinbad.synthetic";
+/// Request tags that name the span of another tracer.
+pub(super) const TRACE_ID: &str = "trace_id";
+pub(super) const SPAN_ID: &str = "span_id";

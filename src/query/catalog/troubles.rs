@@ -1,0 +1,46 @@
+//! What is wrong with the daemon itself: the lines that every page and `/readyz` show.
+
+use super::Catalog;
+use crate::clickhouse::ShipStatus;
+use crate::history::History;
+use crate::value::text::{count, roughly};
+
+impl Catalog {
+    /// The reasons why the daemon is not ready: sockets not bound, merger dead or behind. Empty if
+    /// ready.
+    pub fn unready(&self) -> Vec<String> {
+        let silent_ms = self.clock.mono_ms().saturating_sub(self.pulse.last_ms());
+        let silent = format!("the merger has not run for {} s", silent_ms / 1000);
+        let silent = (!self.merger_runs()).then_some(silent);
+        silent.into_iter().chain(self.status.behind()).collect()
+    }
+
+    /// What every page says about the daemon itself: what does not work, and what was lost lately.
+    pub fn troubles(&self) -> Vec<String> {
+        let lost = self.status.lost_lately(self.clock.mono_ms());
+        let lost = lost.map(|(lost, within_ms)| {
+            let within = roughly((within_ms as f64 / 1e3).max(1.0));
+            let lost = count(lost);
+            format!("{lost} packets or requests lost in the last {within}")
+        });
+        let mut troubles = self.unready();
+        troubles.extend(self.out_of_order());
+        troubles.extend(
+            self.status
+                .shipping
+                .as_ref()
+                .and_then(ShipStatus::why_failing),
+        );
+        troubles.extend(lost);
+        troubles
+    }
+
+    /// Parts that do not work although the daemon is ready, each with its reason.
+    pub fn out_of_order(&self) -> Vec<String> {
+        let snapshots = self.status.snapshots.as_ref();
+        let failing = snapshots.and_then(|snapshots| snapshots.why_failing());
+        let failing = failing.map(|why| format!("no snapshot can be written: {why}"));
+        let history = self.status.history.as_ref().and_then(History::why_failing);
+        history.into_iter().chain(failing).collect()
+    }
+}

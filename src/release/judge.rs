@@ -1,0 +1,503 @@
+//! Compares a release with the one before it.
+//!
+//! Neighbouring windows of the same code differ by more than chance alone, so a plain test between
+//! two releases raises false alarms. The measure here is how much the old release differed from
+//! itself:
+//!
+//! ```text
+//!   old windows      .. 5 4 3 2 1 0 | new
+//!   d_k              window k less the mean of those before it, k = 0 1 2 ..: placebos
+//!   d_new            the new window less the mean of the same number before it
+//!   t                d_new / sqrt(v (1 + 1/K)),  v = mean d_k^2, and no less than chance alone gives
+//! ```
+//!
+//! Times are compared by the mean of their logarithm, less the median over all scripts, since load
+//! moves all of them; that median is tested as a script of its own. Errors are compared by the arc
+//! sine of the square root of their share. Pure arithmetic; `windows` supplies the sums.
+
+use std::f64::consts::FRAC_PI_2;
+use std::ops::AddAssign;
+
+use serde::{Deserialize, Serialize};
+
+use super::verdict::{
+    ERRORS, FASTER, FEWER, Finding, MORE, NO_CHANGE, NOT_ENOUGH, SLOWER, STATUS, Verdict,
+};
+
+/// Expected share of false findings (Benjamini-Hochberg). Without a change, this bounds the chance
+/// of any finding in a verdict.
+const FALSE_SHARE: f64 = 0.02;
+/// Smallest change reported, as a share.
+const CHANGE_MIN: f64 = 0.1;
+/// Fewest requests of a script in the new window, and in the windows before it.
+pub(super) const REQUESTS_MIN: u64 = 100;
+/// Fewest requests of a script in each of the old windows that are compared with it.
+const OLD_REQUESTS_MIN: u64 = 10;
+/// Fewest errors on one side.
+const ERRORS_MIN: u64 = 5;
+/// Fewest scripts whose median stands for all of them.
+const COMMON_MIN: usize = 5;
+/// Fewest requests of a script that is new, or gone.
+const NEW_MIN: u64 = 20;
+/// A status counts as new if the chance of so many requests with it is below this.
+const STATUS_CHANCE: f64 = 0.001;
+/// Maximum number of findings, new scripts and gone scripts that a verdict lists.
+const LISTED_MAX: usize = 20;
+
+/// Sums over the requests of a script in a window.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Cell {
+    /// Requests.
+    pub(super) requests: u64,
+    /// Requests with an error status.
+    pub(super) errors: u64,
+    /// Request time, microseconds.
+    pub(super) time_us: u64,
+    /// Requests whose time is in `ln` and `ln_squared`.
+    pub(super) timed: u64,
+    /// Sum of the natural logarithms of times in microseconds.
+    pub(super) ln: f64,
+    /// Sum of their squares.
+    pub(super) ln_squared: f64,
+}
+
+impl AddAssign<&Self> for Cell {
+    fn add_assign(&mut self, other: &Self) {
+        self.requests += other.requests;
+        self.errors += other.errors;
+        self.time_us = self.time_us.saturating_add(other.time_us);
+        self.timed += other.timed;
+        self.ln += other.ln;
+        self.ln_squared += other.ln_squared;
+    }
+}
+
+impl Cell {
+    /// Mean of the logarithm of times.
+    fn mean_ln_time(&self) -> Option<f64> {
+        (self.timed >= OLD_REQUESTS_MIN).then(|| self.ln / self.timed as f64)
+    }
+
+    /// Geometric mean of times, seconds.
+    fn typical(&self) -> f64 {
+        (self.ln / self.timed.max(1) as f64).exp() / 1e6
+    }
+
+    /// Variance of the logarithm of times.
+    fn variance(&self) -> f64 {
+        let count = self.timed.max(2) as f64;
+        ((self.ln_squared - self.ln * self.ln / count) / (count - 1.0)).max(0.0)
+    }
+
+    /// Share of errors, its variance made alike (arc sine of its root).
+    fn error_score(&self) -> Option<f64> {
+        let share = (self.errors as f64 + 0.375) / (self.requests as f64 + 0.75);
+        (self.requests >= OLD_REQUESTS_MIN).then(|| share.min(1.0).sqrt().asin())
+    }
+
+    fn error_share(&self) -> f64 {
+        self.errors as f64 / self.requests.max(1) as f64
+    }
+
+    fn mean_secs(&self) -> f64 {
+        self.time_us as f64 / 1e6 / self.requests.max(1) as f64
+    }
+}
+
+/// How many windows are compared.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Method {
+    /// Windows whose mean each window is compared with.
+    pub(super) before: usize,
+    /// Fewest and most placebos.
+    pub(super) placebos: [usize; 2],
+}
+
+impl Method {
+    /// Number of old windows it looks at.
+    #[must_use]
+    pub(super) const fn windows(&self) -> usize {
+        self.before + self.placebos[1]
+    }
+}
+
+/// Windows of `releases.after`: by default half an hour each, over a day.
+pub(super) const SHORT_WINDOWS: Method = Method {
+    before: 4,
+    placebos: [12, 48],
+};
+/// Days, over two weeks.
+pub(super) const DAYS: Method = Method {
+    before: 1,
+    placebos: [6, 13],
+};
+
+/// A script under both releases.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Script {
+    /// Its name.
+    pub(super) name: String,
+    /// The new release.
+    pub(super) new: Cell,
+    /// Windows of the old release, newest first; `None` if a window cannot be used.
+    pub(super) old: Vec<Option<Cell>>,
+    /// Requests of the old release in all its life; `None` if unknown.
+    pub(super) old_total: Option<u64>,
+    /// Statuses of the new release, each with its requests under the new and the old one.
+    pub(super) statuses: Vec<(u32, u64, u64)>,
+}
+
+impl Script {
+    /// The windows right before the new one, as far as they can be used.
+    fn before(&self, method: Method) -> Cell {
+        let mut sum = Cell::default();
+        let windows = self.old.iter().take(method.before).flatten();
+        windows.for_each(|it| sum += it);
+        sum
+    }
+}
+
+/// Result of one test.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Trial {
+    pub(super) t: f64,
+    pub(super) p: f64,
+    /// Standard error of the difference, placebos included.
+    pub(super) error: f64,
+    /// Whether no placebo is as large.
+    pub(super) exceeds: bool,
+}
+
+impl Trial {
+    /// Tests a difference against placebos, whose variance is at least `floor`.
+    pub(super) fn of(difference: f64, placebos: &[f64], floor: f64) -> Self {
+        let count = placebos.len() as f64;
+        let squares: f64 = placebos.iter().map(|it| it * it).sum();
+        let error = ((squares / count).max(floor) * (1.0 + 1.0 / count)).sqrt();
+        let t = difference / error.max(f64::MIN_POSITIVE);
+        let largest = placebos.iter().fold(0.0_f64, |most, it| most.max(it.abs()));
+        Self {
+            t,
+            p: t_tail(t, placebos.len()),
+            error,
+            exceeds: difference.abs() > largest,
+        }
+    }
+}
+
+/// Two-sided tail of Student's t with whole degrees of freedom: the finite sums of Abramowitz and
+/// Stegun, 26.7.3 and 26.7.4. Exact to about 1e-15 in all.
+pub(super) fn t_tail(t: f64, freedom: usize) -> f64 {
+    let angle = (t.abs() / (freedom as f64).sqrt()).atan();
+    let (sine, cosine) = angle.sin_cos();
+    let is_odd = freedom % 2 == 1;
+    let mut term = if is_odd { cosine } else { 1.0 };
+    let mut sum = if freedom == 1 { 0.0 } else { term };
+    for at in ((if is_odd { 2 } else { 1 })..freedom.saturating_sub(2)).step_by(2) {
+        term *= cosine * cosine * at as f64 / (at + 1) as f64;
+        sum += term;
+    }
+    let inside = match is_odd {
+        true => (angle + sine * sum) / FRAC_PI_2,
+        false => sine * sum,
+    };
+    (1.0 - inside).max(0.0)
+}
+
+/// Chance of `count` or more events where `mean` are expected (Poisson).
+pub(super) fn poisson_tail(count: u64, mean: f64) -> f64 {
+    let mut term = (-mean).exp();
+    let mut below = 0.0;
+    for at in 0..count {
+        below += term;
+        term *= mean / (at + 1) as f64;
+        if term == 0.0 {
+            break;
+        }
+    }
+    (1.0 - below).max(0.0)
+}
+
+/// Largest accepted chance of Benjamini and Hochberg, or `None`.
+pub(super) fn accepted(chances: impl Iterator<Item = f64>) -> Option<f64> {
+    let mut sorted: Vec<f64> = chances.collect();
+    sorted.sort_by(f64::total_cmp);
+    let count = sorted.len() as f64;
+    let mut places = sorted.iter().enumerate().rev();
+    let accepted = places.find(|(at, p)| **p <= FALSE_SHARE * (at + 1) as f64 / count);
+    accepted.map(|(_, p)| *p)
+}
+
+fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    let (low, high) = (values.len().checked_sub(1)? / 2, values.len() / 2);
+    Some(f64::midpoint(values[low], values[high]))
+}
+
+/// What is compared of a script.
+struct Measure {
+    /// In the scale of tests.
+    test: fn(&Cell) -> Option<f64>,
+    /// For people.
+    shown: fn(&Cell) -> f64,
+    /// Variance of `test`, times the number of requests.
+    variance: fn(&Cell) -> f64,
+    /// What it is when it grew, and when it fell.
+    words: [&'static str; 2],
+    is_time: bool,
+}
+
+const MEASURES: [Measure; 2] = [
+    Measure {
+        test: Cell::mean_ln_time,
+        shown: Cell::typical,
+        variance: Cell::variance,
+        words: [SLOWER, FASTER],
+        is_time: true,
+    },
+    Measure {
+        test: Cell::error_score,
+        shown: Cell::error_share,
+        variance: |_| 0.25,
+        words: [MORE, FEWER],
+        is_time: false,
+    },
+];
+
+/// Differences of a script, or of all of them.
+struct Differences {
+    script: Option<String>,
+    before: Cell,
+    new: Cell,
+    /// The new one first, then the placebos; each may be unknown.
+    all: Vec<Option<f64>>,
+    /// Variance that chance alone gives.
+    floor: f64,
+}
+
+/// A test, and what it found if its chance is small enough.
+struct Tested {
+    trial: Trial,
+    finding: Finding,
+    is_large: bool,
+    /// Smallest change of the time of a script that it would have found.
+    seen: Option<f64>,
+}
+
+impl Differences {
+    fn of(script: &Script, method: Method, measure: &Measure) -> Option<Self> {
+        let (before, new) = (script.before(method), script.new);
+        let is_rare = new.requests.min(before.requests) < REQUESTS_MIN;
+        let fails = new.errors.max(before.errors) >= ERRORS_MIN;
+        if is_rare || !measure.is_time && !fails {
+            return None;
+        }
+        let mut windows = vec![Some(new)];
+        windows.extend_from_slice(&script.old);
+        let all = windows.windows(method.before + 1).map(|windows| {
+            let mut before = Cell::default();
+            for window in &windows[1..] {
+                before += window.as_ref()?;
+            }
+            Some((measure.test)(windows[0].as_ref()?)? - (measure.test)(&before)?)
+        });
+        let parts = 1.0 / new.requests as f64 + 1.0 / before.requests as f64;
+        Some(Self {
+            script: Some(script.name.clone()),
+            all: all.take(1 + method.placebos[1]).collect(),
+            floor: (measure.variance)(&before) * parts,
+            before,
+            new,
+        })
+    }
+
+    /// Of all scripts: the median of each difference, unknown where there are too few of them.
+    fn common(of: &[Self]) -> Option<Self> {
+        let places = 0..of.iter().map(|it| it.all.len()).max()?;
+        let median_at = |place: usize| {
+            let found: Vec<f64> = of.iter().filter_map(|it| *it.all.get(place)?).collect();
+            let is_enough = found.len() >= COMMON_MIN;
+            median(found).filter(|_| is_enough)
+        };
+        let all: Vec<Option<f64>> = places.map(median_at).collect();
+        let (mut before, mut new) = (Cell::default(), Cell::default());
+        for it in of {
+            before += &it.before;
+            new += &it.new;
+        }
+        // The variance of a median is half as much again as that of a mean.
+        let floor = median(of.iter().map(|it| it.floor).collect())?;
+        all[0].is_some().then_some(Self {
+            script: None,
+            before,
+            new,
+            all,
+            floor: FRAC_PI_2 * floor / of.len() as f64,
+        })
+    }
+
+    fn test(self, method: Method, measure: &Measure, raw: f64) -> Option<Tested> {
+        let (new, placebos) = self.all.split_first()?;
+        let (new, placebos) = ((*new)?, placebos.iter().flatten().copied());
+        let placebos: Vec<f64> = placebos.collect();
+        if placebos.len() < method.placebos[0] {
+            return None;
+        }
+        let trial = Trial::of(new, &placebos, self.floor);
+        let before = (measure.shown)(&self.before);
+        let after = match self.script {
+            // Of the same mix, so that the difference is the one that was tested.
+            None => before * new.exp(),
+            Some(_) => (measure.shown)(&self.new),
+        };
+        // A change of five standard errors is found nine times in ten; a short past has few degrees of
+        // freedom, and there it takes six.
+        let needed = if placebos.len() < 24 { 6.0 } else { 5.0 };
+        let smallest = (trial.error * needed).exp_m1().max(CHANGE_MIN);
+        // Load moves all scripts: one must have changed both relative to the others and by itself
+        // (`raw`).
+        let is_large = match measure.is_time {
+            true => new.abs().min(raw.abs()) >= CHANGE_MIN.ln_1p() && new * raw > 0.0,
+            false => (after - before).abs() >= CHANGE_MIN * before,
+        };
+        let has_seen = measure.is_time && self.script.is_some();
+        Some(Tested {
+            is_large,
+            seen: has_seen.then_some(smallest),
+            finding: Finding {
+                script: self.script,
+                what: measure.words[usize::from(new < 0.0)].to_owned(),
+                before,
+                after,
+                p: trial.p,
+            },
+            trial,
+        })
+    }
+}
+
+/// All tests of a measure.
+fn tests(scripts: &[Script], method: Method, measure: &Measure) -> Vec<Tested> {
+    let found = scripts.iter();
+    let mut found: Vec<_> = found
+        .filter_map(|it| Differences::of(it, method, measure))
+        .collect();
+    let common = measure
+        .is_time
+        .then(|| Differences::common(&found))
+        .flatten();
+    let raw: Vec<Option<f64>> = found.iter().map(|it| it.all[0]).collect();
+    for (at, shift) in common.iter().flat_map(|it| it.all.iter().enumerate()) {
+        for it in found.iter_mut().filter_map(|it| it.all.get_mut(at)) {
+            *it = it.zip(*shift).map(|(all, shift)| all - shift);
+        }
+    }
+    let raw_common = common.as_ref().and_then(|it| it.all[0]);
+    let all = found
+        .into_iter()
+        .zip(raw)
+        .chain(common.map(|it| (it, raw_common)));
+    all.filter_map(|(it, raw)| it.test(method, measure, raw?))
+        .collect()
+}
+
+/// Statuses that the new release has and the old one never had.
+fn statuses(script: &Script) -> impl Iterator<Item = Finding> + '_ {
+    script
+        .statuses
+        .iter()
+        .filter_map(move |&(status, new, old)| {
+            let old_total = script.old_total.filter(|it| *it > 0)?;
+            // Rule of three: the 95 % upper bound for a rate of which nothing was seen.
+            let expected = 3.0 * script.new.requests as f64 / old_total as f64;
+            let p = poisson_tail(new, expected);
+            let is_new = old == 0 && new >= ERRORS_MIN && p < STATUS_CHANCE;
+            is_new.then(|| Finding {
+                script: Some(script.name.clone()),
+                what: format!("{STATUS}{status}"),
+                before: 0.0,
+                after: new as f64,
+                p,
+            })
+        })
+}
+
+/// Mean times of the scripts that both releases have, as if both were asked for the same mix.
+pub(super) fn same_mix(scripts: &[(Cell, Cell)]) -> Option<[f64; 2]> {
+    let sum = |of: fn(&(Cell, Cell)) -> u64| scripts.iter().map(of).sum::<u64>() as f64;
+    let (old, new) = (sum(|it| it.0.requests), sum(|it| it.1.requests));
+    let (mut weights, mut means) = (0.0, [0.0; 2]);
+    for (before, after) in scripts {
+        if before.requests.min(after.requests) > 0 {
+            let weight = f64::midpoint(before.requests as f64 / old, after.requests as f64 / new);
+            weights += weight;
+            means[0] += weight * before.mean_secs();
+            means[1] += weight * after.mean_secs();
+        }
+    }
+    (weights > 0.0).then(|| means.map(|it| it / weights))
+}
+
+/// Compares all scripts. A status from `error_status` on is an error. `too_short` says what is
+/// lacking if the old release has too few windows.
+#[must_use]
+pub(super) fn judge(
+    scripts: &[Script],
+    method: Method,
+    error_status: u32,
+    too_short: Option<&str>,
+    seconds: u64,
+) -> Verdict {
+    let tested = MEASURES.iter().flat_map(|it| tests(scripts, method, it));
+    let tested: Vec<Tested> = tested.collect();
+    let tests = tested.len();
+    let seen: Vec<f64> = tested.iter().filter_map(|it| it.seen).collect();
+    let limit = accepted(tested.iter().map(|it| it.trial.p)).unwrap_or(-1.0);
+    let found = tested
+        .into_iter()
+        .filter(|it| it.trial.p <= limit && it.trial.exceeds && it.is_large);
+    let mut findings: Vec<Finding> = found.map(|it| it.finding).collect();
+    findings.extend(scripts.iter().flat_map(statuses));
+    // What is worst, then what changed most.
+    let worst = [ERRORS, SLOWER, FASTER];
+    let rank = |it: &Finding| {
+        worst
+            .iter()
+            .position(|word| *word == it.result(error_status))
+    };
+    let size = |it: &Finding| it.change().abs().min(f64::MAX);
+    findings.sort_by(|a, b| {
+        let ranks = [a, b].map(|it| rank(it).unwrap_or(worst.len()));
+        ranks[0].cmp(&ranks[1]).then(size(b).total_cmp(&size(a)))
+    });
+    findings.truncate(LISTED_MAX);
+    let result = match findings.first() {
+        Some(worst) => worst.result(error_status),
+        None if tests == 0 => NOT_ENOUGH,
+        None => NO_CHANGE,
+    };
+    let pairs: Vec<(Cell, Cell)> = scripts
+        .iter()
+        .map(|it| (it.before(method), it.new))
+        .collect();
+    let sum = |of: fn(&(Cell, Cell)) -> u64| pairs.iter().map(of).sum::<u64>() as f64;
+    let scale = sum(|it| it.1.requests) / sum(|it| it.0.requests).max(1.0);
+    let all = || scripts.iter().zip(&pairs);
+    let new = all().filter(|(it, _)| it.old_total == Some(0) && it.new.requests >= NEW_MIN);
+    let gone = all().filter(|(it, (before, _))| {
+        it.new.requests == 0 && before.requests as f64 * scale.min(1.0) >= NEW_MIN as f64
+    });
+    let mut verdict = Verdict {
+        seconds,
+        result: result.to_owned(),
+        tests,
+        smallest_seen: median(seen.clone()),
+        same_mix: same_mix(&pairs),
+        new: new.map(|it| it.0.name.clone()).take(LISTED_MAX).collect(),
+        gone: gone.map(|it| it.0.name.clone()).take(LISTED_MAX).collect(),
+        findings,
+        ..Verdict::default()
+    };
+    verdict.text = verdict.words(seen.len(), too_short);
+    verdict
+}

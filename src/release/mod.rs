@@ -1,0 +1,193 @@
+//! Releases: which code ran, and what it changed.
+//!
+//! ```text
+//!   daemon thread `releases`: the request tag appears -> report over tag, script and status
+//!   series thread: Second -> Intake -(rows of that report)-> Tracker: blocks of time
+//!   daemon thread `releases`: new values -> annotations; after `releases.after`: verdict -> state file
+//! ```
+//!
+//! While nothing is sent under the tag there is no report, and nothing is counted. Front ends hold
+//! a [`Releases`]. `judge` has the method, `windows` what is kept and its limits.
+
+mod judge;
+pub mod verdict;
+mod windows;
+
+#[cfg(test)]
+mod tests;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use tracing::warn;
+
+pub use self::windows::Release;
+use self::windows::Tracker;
+use crate::delta::{RowDelta, RowReader, Second};
+use crate::report::definition::{Defaults, Definition};
+use crate::report::native::ReportForm;
+use crate::report::row_key::key_texts;
+use crate::report::{OTHER_ID, Watched};
+use crate::state::StateError;
+use crate::state::document::{Document, VERSION};
+use crate::state::folder::STATE;
+
+/// The report that is counted from.
+pub const REPORT: &str = "report_by_release";
+
+/// The report over this request tag.
+#[must_use]
+pub fn definition(tag: &str, defaults: &Defaults) -> Option<Definition> {
+    let form = serde_json::json!({
+        "name": REPORT, "level": "request", "keys": [format!("+{tag}"), "script_name", "status"],
+        "percentiles": [50, 95, 99], "history": false,
+    });
+    let form: ReportForm = serde_json::from_value(form).ok()?;
+    form.definition(defaults).ok()
+}
+
+/// Handle to the releases of a daemon; cheap to clone.
+#[derive(Debug, Clone, Default)]
+pub struct Releases(Arc<Mutex<Tracker>>);
+
+/// Contents of `releases.json`: the tracker as bytes in base 64, since it has a hundred thousand
+/// numbers.
+#[derive(Debug, Serialize, Deserialize)]
+struct Contents {
+    version: u64,
+    releases: String,
+}
+
+/// The file of the releases.
+#[derive(Debug)]
+pub struct ReleasesFile(Document);
+
+impl Releases {
+    /// Creates an instance that judges releases after `after` seconds.
+    #[must_use]
+    pub fn new(after: u64, error_status: u32) -> Self {
+        let releases = Self::default();
+        releases.0.lock().begin(after, error_status);
+        releases
+    }
+
+    /// Restores what is kept in a folder, if it was counted by one of these tags.
+    ///
+    /// # Errors
+    /// If the file exists but cannot be read.
+    pub fn open(
+        &self,
+        dir: &Path,
+        tags: &[String],
+        unix_secs: u32,
+    ) -> Result<ReleasesFile, StateError> {
+        let (document, read) =
+            Document::open::<Contents>(STATE, dir, "releases", "the releases", unix_secs)?;
+        let kept = read.and_then(|it| {
+            let bytes = STANDARD.decode(it.releases).unwrap_or_default();
+            let kept = postcard::from_bytes::<Tracker>(&bytes);
+            kept.inspect_err(
+                |error| warn!(%error, "Releases begin anew: releases.json is of another version."),
+            )
+            .ok()
+        });
+        if let Some(mut kept) = kept.filter(|it| tags.contains(&it.tag)) {
+            let mut tracker = self.0.lock();
+            kept.begin(tracker.after, tracker.error_status);
+            *tracker = kept;
+        }
+        Ok(ReleasesFile(document))
+    }
+
+    /// Returns the request tag in use; `None` while none was seen.
+    #[must_use]
+    pub fn tag(&self) -> Option<String> {
+        let tag = self.0.lock().tag.clone();
+        (!tag.is_empty()).then_some(tag)
+    }
+
+    /// Counts by this request tag from now on.
+    pub fn watch(&self, tag: &str) {
+        tag.clone_into(&mut self.0.lock().tag);
+    }
+
+    /// Returns the releases, newest first.
+    #[must_use]
+    pub fn all(&self) -> Vec<Release> {
+        self.0.lock().shown()
+    }
+
+    /// Judges the releases that are due. Returns those that need an annotation: time and name.
+    pub fn judge_due(&self) -> Vec<(u64, String)> {
+        self.0.lock().judge_due()
+    }
+
+    /// Writes the state if it changed, or in any case if `is_last`.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn save(&self, file: &ReleasesFile, is_last: bool) -> Result<(), StateError> {
+        let bytes = {
+            let mut tracker = self.0.lock();
+            let is_wanted = tracker.is_changed || is_last && !tracker.tag.is_empty();
+            tracker.is_changed = false;
+            is_wanted.then(|| postcard::to_stdvec(&*tracker))
+        };
+        let Some(Ok(bytes)) = bytes else {
+            return Ok(());
+        };
+        let contents = Contents {
+            version: VERSION,
+            releases: STANDARD.encode(bytes),
+        };
+        file.0.write(&contents)
+    }
+}
+
+/// Passes the rows of [`REPORT`] to the releases. Runs on the series thread.
+#[derive(Debug)]
+pub struct Intake(pub Releases);
+
+impl Intake {
+    /// Takes a second, whose rows are supplied by `read`.
+    pub fn take_rows(&mut self, second: &Second, read: impl FnOnce(&mut dyn RowReader)) {
+        let mut tracker = self.0.0.lock();
+        if !tracker.tag.is_empty() {
+            tracker.begin_second(second.unix_secs, second.secs);
+        }
+        read(&mut Adding {
+            tracker: &mut tracker,
+            is_wanted: false,
+            unix: second.unix_secs,
+        });
+    }
+}
+
+struct Adding<'a> {
+    tracker: &'a mut Tracker,
+    is_wanted: bool,
+    unix: u64,
+}
+
+impl RowReader for Adding<'_> {
+    fn begin(&mut self, report: &Watched) {
+        self.is_wanted = report.definition.name == REPORT && !self.tracker.tag.is_empty();
+    }
+
+    fn row(&mut self, row: &RowDelta<'_>) {
+        if !self.is_wanted || row.id == OTHER_ID {
+            return;
+        }
+        let key = row.key.bytes();
+        let mut texts = key_texts(&key);
+        let texts = [(); 3].map(|()| texts.next().unwrap_or_default());
+        self.tracker
+            .add(texts, &row.totals, row.times.clone(), self.unix);
+    }
+
+    fn end(&mut self) {}
+}

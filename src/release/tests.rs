@@ -1,0 +1,338 @@
+//! The method of verdicts: its worked examples, and simulated traffic without and with a change.
+
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use rand_distr::{Distribution as _, Normal, Poisson};
+
+use super::judge::{
+    Cell, DAYS, Method, SHORT_WINDOWS, Script, Trial, accepted, judge, poisson_tail, same_mix,
+    t_tail,
+};
+use super::verdict::{ERRORS, NO_CHANGE, NOT_ENOUGH, Verdict};
+
+fn assert_near(found: f64, expected: f64) {
+    let error = (found / expected - 1.0).abs();
+    assert!(error < 0.005, "{found}, not {expected}");
+}
+
+#[test]
+fn a_difference_is_held_against_placebos() {
+    let placebos = [10, -20, 15, -5, 0, 20, -15, 5, -10, 10, -20, 10];
+    let placebos = placebos.map(|it| f64::from(it) / 1_000.0);
+    let squares: f64 = placebos.iter().map(|it| it * it).sum();
+    assert_near(squares / 12.0, 0.000_175);
+    let slower = Trial::of(1.2_f64.ln(), &placebos, 0.0);
+    assert_near(slower.t, 13.24);
+    assert_near(slower.p, 1.6e-8);
+    assert!(slower.exceeds);
+    let little = Trial::of(1.04_f64.ln(), &placebos, 0.0);
+    assert_near(little.t, 2.848);
+    assert_near(little.p, 0.0147);
+    assert!(
+        !Trial::of(-0.02, &placebos, 0.0).exceeds,
+        "as large as a placebo"
+    );
+    // Where requests vary more than windows did, they count.
+    assert_near(
+        Trial::of(0.1, &placebos, 0.01).error,
+        (0.01_f64 * 13.0 / 12.0).sqrt(),
+    );
+}
+
+/// Quantiles from tables.
+#[test]
+fn tails_are_those_of_the_tables() {
+    for (freedom, t, p) in [
+        (1, 12.706, 0.05),
+        (2, 4.303, 0.05),
+        (3, 5.841, 0.01),
+        (7, 2.365, 0.05),
+        (12, 3.055, 0.01),
+        (13, 4.221, 0.001),
+        (48, 2.682, 0.01),
+        (60, 3.460, 0.001),
+    ] {
+        assert_near(t_tail(t, freedom), p);
+        assert_near(t_tail(-t, freedom), p);
+        assert_near(t_tail(0.0, freedom), 1.0);
+    }
+    assert!(t_tail(1e300, 12) < 1e-12);
+    assert_near(poisson_tail(1, 0.5), 1.0 - (-0.5_f64).exp());
+    assert_near(poisson_tail(5, 2.0), 0.052_653);
+    assert!(poisson_tail(u64::MAX, 3.0) < 1e-12);
+}
+
+#[test]
+fn the_share_of_false_findings_is_bounded() {
+    let found = |chances: &[f64]| accepted(chances.iter().copied());
+    assert_eq!(found(&[0.5, 0.03, 0.0004, 0.2, 0.006]), Some(0.006), "two");
+    // The second is small enough, so the first is too.
+    assert_eq!(found(&[0.015, 0.012]), Some(0.015));
+    assert_eq!(found(&[0.3, 0.02]), None);
+    assert_eq!(found(&[]), None);
+}
+
+#[test]
+fn a_change_of_the_mix_is_none_of_the_code() {
+    let cell = |requests: u64, secs: u64| Cell {
+        requests,
+        time_us: requests * secs * 100_000,
+        ..Cell::default()
+    };
+    let scripts = [
+        (cell(900, 1), cell(500, 1)),
+        (cell(100, 10), cell(500, 10)),
+        // Neither of these is in both.
+        (cell(0, 0), cell(0, 0)),
+    ];
+    let [before, after] = same_mix(&scripts).unwrap();
+    assert_near(before, 0.37);
+    assert_near(after, 0.37);
+    assert_eq!(same_mix(&[(cell(5, 1), cell(0, 0))]), None);
+}
+
+/// Simulated traffic: scripts by Zipf, whose level follows a daily wave and drifts.
+struct Traffic {
+    rng: StdRng,
+    /// Requests of all scripts in a window.
+    requests: f64,
+    /// Standard deviations of the steps from one window to the next, of all scripts and of each.
+    drift: [f64; 2],
+    method: Method,
+    /// Placebos of the past that is known.
+    placebos: usize,
+    error_share: f64,
+}
+
+const SCRIPTS: usize = 40;
+/// Standard deviation of the logarithm of times.
+const SIGMA: f64 = 0.9;
+
+impl Traffic {
+    fn new(seed: u64) -> Self {
+        Self {
+            rng: StdRng::seed_from_u64(seed),
+            requests: 22.0 * 1_800.0,
+            drift: [0.02, 0.015],
+            method: SHORT_WINDOWS,
+            placebos: 48,
+            error_share: 0.002,
+        }
+    }
+
+    fn normal(&mut self, deviation: f64) -> f64 {
+        let normal = Normal::new(0.0, deviation).unwrap();
+        normal.sample(&mut self.rng)
+    }
+
+    fn cell(&mut self, expected: f64, level: f64) -> Cell {
+        let requests: f64 = Poisson::new(expected).unwrap().sample(&mut self.rng);
+        let errors = Poisson::new(expected * self.error_share).unwrap();
+        let mean = level + self.normal(SIGMA / requests.max(1.0).sqrt());
+        Cell {
+            requests: requests as u64,
+            errors: (errors.sample(&mut self.rng) as u64).min(requests as u64),
+            time_us: (requests * level.exp()) as u64,
+            timed: requests as u64,
+            ln: requests * mean,
+            ln_squared: requests * (mean * mean + SIGMA * SIGMA),
+        }
+    }
+
+    /// The verdict on a release that makes the script of this place slower by a factor.
+    fn verdict(&mut self, planted: Option<(usize, f64)>) -> Verdict {
+        let windows = self.method.before + self.placebos + 1;
+        let start = self.rng.random_range(0.0..1.0);
+        let mut common = 0.0;
+        // Half hours go through the day; a day is as busy as another.
+        let wave = |at: usize| (std::f64::consts::TAU * (start + at as f64 / 48.0)).sin();
+        let is_daily = self.method.before > 1;
+        let levels = (0..windows).map(|at| {
+            common += self.normal(self.drift[0]);
+            common + if is_daily { 0.1 * wave(at) } else { 0.0 }
+        });
+        let levels: Vec<f64> = levels.collect();
+        let weights: f64 = (1..=SCRIPTS).map(|at| 1.0 / at as f64).sum();
+        let scripts = (0..SCRIPTS).map(|place| {
+            let expected = self.requests / (place + 1) as f64 / weights;
+            let mut own = 11.0;
+            let cells = levels.iter().map(|common| {
+                own += self.normal(self.drift[1]);
+                (common + own, expected)
+            });
+            let cells: Vec<(f64, f64)> = cells.collect();
+            let (&(level, _), old) = cells.split_last().unwrap();
+            let slower = planted.filter(|it| it.0 == place).map_or(1.0, |it| it.1);
+            Script {
+                name: format!("/{place}"),
+                new: self.cell(expected, level + slower.ln()),
+                old: old
+                    .iter()
+                    .rev()
+                    .map(|it| Some(self.cell(it.1, it.0)))
+                    .collect(),
+                old_total: Some(100_000),
+                statuses: Vec::new(),
+            }
+        });
+        let scripts: Vec<Script> = scripts.collect();
+        judge(&scripts, self.method, 500, None, 1_800)
+    }
+
+    /// The part of verdicts in which a script became slower.
+    fn found(&mut self, trials: u32, place: usize) -> f64 {
+        let name = format!("/{place}");
+        let is_found = |verdict: &Verdict| {
+            let mut findings = verdict.findings.iter();
+            findings.any(|it| it.script.as_deref() == Some(&name) && it.what == "slower")
+        };
+        let found = (0..trials).filter(|_| is_found(&self.verdict(Some((place, 1.2)))));
+        found.count() as f64 / f64::from(trials)
+    }
+
+    /// The part of verdicts that find something although nothing changed.
+    fn false_alarms(&mut self, trials: u32) -> f64 {
+        let found = (0..trials).filter(|_| self.verdict(None).result != NO_CHANGE);
+        found.count() as f64 / f64::from(trials)
+    }
+}
+
+/// The promise of the manual. The sixth script has 1,540 requests in half an hour.
+#[test]
+fn no_change_raises_no_alarm_and_a_fifth_more_is_found() {
+    let share = Traffic::new(1).false_alarms(400);
+    assert!(share <= 0.02, "{share}");
+    let share = Traffic::new(2).found(400, 5);
+    assert!(share >= 0.9, "{share}");
+    let mut days = Traffic {
+        method: DAYS,
+        placebos: 13,
+        requests: 48.0 * 22.0 * 1_800.0,
+        ..Traffic::new(3)
+    };
+    assert!(days.false_alarms(50) <= 0.02);
+    assert!(days.found(20, 5) >= 0.9);
+}
+
+/// The figures of the manual: `cargo test --lib -- --ignored --nocapture release::tests::figures`.
+#[test]
+#[ignore = "takes minutes; prints the figures of the manual"]
+#[expect(clippy::print_stdout, reason = "that is what it is for")]
+fn figures() {
+    const TRIALS: u32 = 2_000;
+    let with = |change: &dyn Fn(&mut Traffic)| {
+        let mut traffic = Traffic::new(7);
+        change(&mut traffic);
+        let alarms = 100.0 * traffic.false_alarms(TRIALS);
+        let found = [5, 20].map(|place| 100.0 * traffic.found(TRIALS / 4, place));
+        format!(
+            "false {alarms:.2} %, found: 6th {:.1} %, 21st {:.1} %",
+            found[0], found[1]
+        )
+    };
+    println!("a day of old data       {}", with(&|_| ()));
+    println!("half a day              {}", with(&|it| it.placebos = 24));
+    println!("a quarter               {}", with(&|it| it.placebos = 12));
+    println!(
+        "drift 5 %, 3 %          {}",
+        with(&|it| it.drift = [0.05, 0.03])
+    );
+    println!("111 requests a second   {}", with(&|it| it.requests *= 5.0));
+    println!(
+        "errors 2 %              {}",
+        with(&|it| it.error_share = 0.02)
+    );
+    let days = |it: &mut Traffic| {
+        it.method = DAYS;
+        it.placebos = 13;
+        it.requests *= 48.0;
+    };
+    println!("days                    {}", with(&days));
+}
+
+#[test]
+fn what_is_new_gone_failing_or_too_rare_is_told() {
+    let mut traffic = Traffic::new(4);
+    let mut scripts: Vec<Script> = Vec::new();
+    for place in 0..8 {
+        let expected = if place == 7 { 60.0 } else { 2_000.0 };
+        scripts.push(Script {
+            name: format!("/{place}"),
+            new: traffic.cell(expected, 11.0),
+            old: (0..40)
+                .map(|_| Some(traffic.cell(expected, 11.0)))
+                .collect(),
+            old_total: Some(80_000),
+            statuses: vec![(200, 1_990, 79_000), (404, 10, 1_000)],
+        });
+    }
+    let verdict =
+        |scripts: &[Script], short: Option<&str>| judge(scripts, SHORT_WINDOWS, 500, short, 1_800);
+    let none = verdict(&scripts, None);
+    assert_eq!(
+        (&*none.result, none.findings.len()),
+        (NO_CHANGE, 0),
+        "{none:?}"
+    );
+    assert!(
+        none.text
+            .starts_with("no notable change in 7 scripts; in half of them a change of 1"),
+        "{}",
+        none.text
+    );
+    assert!(
+        none.smallest_seen
+            .is_some_and(|it| (0.1..0.3).contains(&it)),
+        "{none:?}"
+    );
+    // Seven scripts, and all of them; the rare one is not judged.
+    let with_errors = scripts.iter().take(7).filter(|it| {
+        let before: u64 = it.old[..4].iter().flatten().map(|it| it.errors).sum();
+        it.new.errors.max(before) >= 5
+    });
+    assert_eq!(none.tests, 8 + with_errors.count());
+
+    scripts[0].new.errors += 200;
+    scripts[1].new.ln += scripts[1].new.requests as f64 * 0.3;
+    scripts[2].new.ln -= scripts[2].new.requests as f64 * 0.3;
+    scripts[3].statuses.push((503, 9, 0));
+    // As rare as it may have been before, by chance.
+    scripts[4].statuses.push((418, 4, 0));
+    scripts[5].new = Cell::default();
+    scripts[6].old_total = Some(0);
+    let found = verdict(&scripts, None);
+    assert_eq!(found.result, ERRORS);
+    let findings: Vec<(&str, &str)> = found
+        .findings
+        .iter()
+        .map(|it| (it.script.as_deref().unwrap(), it.what.as_str()))
+        .collect();
+    let expected = [
+        ("/3", "status 503"),
+        ("/0", "more errors"),
+        ("/1", "slower"),
+        ("/2", "faster"),
+    ];
+    assert_eq!(findings, expected, "{found:?}");
+    assert_eq!(
+        (&*found.new, &*found.gone),
+        (&["/6".to_owned()][..], &["/5".to_owned()][..])
+    );
+    assert!(
+        found
+            .text
+            .starts_with("errors: /3 status 503 (0 requests to 9 requests) and 3 more"),
+        "{}",
+        found.text
+    );
+
+    let few = verdict(&scripts[7..], None);
+    assert_eq!((&*few.result, few.tests), (NOT_ENOUGH, 0));
+    assert_eq!(
+        few.text,
+        "not enough to judge: no script has 100 requests in 30 min under both releases"
+    );
+    scripts.iter_mut().for_each(|it| it.old.truncate(15));
+    let short = verdict(&scripts[..3], Some("too young"));
+    assert_eq!(short.text, "not enough to judge: too young");
+}

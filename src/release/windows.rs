@@ -1,0 +1,480 @@
+//! Requests of each release and script in blocks of time, and the releases themselves.
+//!
+//! ```text
+//!   seconds -> block of 10 min -> .. 162 blocks ..                 windows of half an hour by default, over a day
+//!           -> block of 8 h    -> .. 48 blocks ..                  windows of a day, over two weeks
+//!                                 | w2 | w1 | w0 |x| new release   x: the block in which it began
+//! ```
+//!
+//! Windows are whole blocks that end where the new release begins, so none spans it. Bounded by
+//! [`RELEASES_MAX`] and, in each block, by [`RELEASE_CELLS_MAX`]: four times as many pairs of
+//! release and script find room while it runs, then those with the most requests stay.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::sync::LazyLock;
+
+use serde::{Deserialize, Serialize};
+
+use super::judge::{Cell, DAYS, SHORT_WINDOWS, Script, judge};
+use super::verdict::{NOT_ENOUGH, Verdict};
+use crate::limits::{RELEASE_CELLS_MAX, RELEASE_MARKS_MAX, RELEASE_SCRIPT_BYTES_MAX, RELEASES_MAX};
+use crate::report::gain::Pairs;
+use crate::report::histogram::{BucketLayout, LOG_LINEAR_BUCKETS, Rank, Rounding};
+use crate::report::totals::Totals;
+use crate::value::text::roughly;
+
+/// Number of blocks in a window.
+const BLOCKS_PER_WINDOW: usize = 3;
+const DAY: u64 = 86_400;
+/// Fewest requests of a release that is shown and judged.
+const SHOWN_REQUESTS_MIN: u64 = 20;
+/// Time without requests after which a release can give way, seconds.
+const IDLE_SECS: u64 = 3_600;
+
+/// Logarithm of the time in the middle of each bucket.
+static LN: LazyLock<Vec<f64>> = LazyLock::new(|| {
+    let middle = |bucket| {
+        let (low, high) = BucketLayout::LogLinear.ends(bucket);
+        f64::midpoint(low as f64, high as f64).max(1.0).ln()
+    };
+    (0..LOG_LINEAR_BUCKETS).map(middle).collect()
+});
+
+/// A release, for front ends.
+#[derive(Debug, Serialize)]
+pub struct Release {
+    /// The value of the tag.
+    pub release: String,
+    /// Time of the first request, unix seconds.
+    pub first_seen: u64,
+    /// Time of the last one.
+    pub last_seen: u64,
+    /// Part of all requests in between.
+    pub share: f64,
+    /// Requests.
+    pub requests: u64,
+    /// Requests per second in between.
+    pub requests_per_second: f64,
+    /// Requests with an error status.
+    pub errors: u64,
+    /// Median of the request time, seconds.
+    pub p50: Option<f64>,
+    /// 95th percentile of the request time, seconds.
+    pub p95: Option<f64>,
+    /// User and system CPU of a request, mean, seconds.
+    pub cpu: f64,
+    /// Memory footprint of a request, mean, bytes.
+    pub memory: f64,
+    /// The difference it makes, once that is known.
+    pub verdict: Option<Verdict>,
+}
+
+/// A release as it is counted.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Counted {
+    /// Its number; not reused.
+    id: u32,
+    name: String,
+    first_seen: u64,
+    last_seen: u64,
+    requests: u64,
+    errors: u64,
+    cpu_us: u64,
+    memory: u64,
+    /// Requests of all releases before the first of this one, and up to its last.
+    all: (u64, u64),
+    /// Requests by bucket of their time.
+    times: BTreeMap<u32, u64>,
+    /// Requests by script and status.
+    statuses: BTreeMap<(String, u32), u64>,
+    /// Whether some of these were left out.
+    is_partial: bool,
+    /// Whether it has an annotation, or shall have none.
+    is_marked: bool,
+    /// When it is to be judged next, unix seconds; 0: never again.
+    due: u64,
+    verdict: Option<Verdict>,
+}
+
+impl Counted {
+    /// Whether it has enough requests to count as a release.
+    const fn is_shown(&self) -> bool {
+        self.requests >= SHOWN_REQUESTS_MIN
+    }
+
+    fn shown(&self) -> Release {
+        let part = |sum: u64, of: u64| sum as f64 / of.max(1) as f64;
+        let total = self.times.values().sum();
+        let quantile = |percent| {
+            let times = self.times.iter().map(|(bucket, count)| (*bucket, *count));
+            let rank = Rank::percent(percent, Rounding::Up).filter(|_| total > 0)?;
+            Some(BucketLayout::LogLinear.quantile(rank, total, times))
+        };
+        Release {
+            release: self.name.clone(),
+            first_seen: self.first_seen,
+            last_seen: self.last_seen,
+            share: part(self.requests, self.all.1 - self.all.0),
+            requests: self.requests,
+            requests_per_second: part(self.requests, self.last_seen - self.first_seen + 1),
+            errors: self.errors,
+            p50: quantile(50.0),
+            p95: quantile(95.0),
+            cpu: part(self.cpu_us, self.requests) / 1e6,
+            memory: part(self.memory, self.requests),
+            verdict: self.verdict.clone(),
+        }
+    }
+
+    /// Requests of a script by status.
+    fn statuses_of(&self, script: &str) -> impl Iterator<Item = (u32, u64)> {
+        let from = self.statuses.range((script.to_owned(), 0)..);
+        let of_script = from.take_while(move |it| it.0.0 == script);
+        of_script.map(|((_, status), count)| (*status, *count))
+    }
+}
+
+/// What was counted in a block.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Block {
+    /// Unix seconds.
+    start: u64,
+    /// Requests of all releases.
+    requests: u64,
+    /// By release and script.
+    cells: BTreeMap<(u32, String), Cell>,
+}
+
+/// Consecutive blocks of so many seconds; those without requests are left out.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Blocks {
+    secs: u64,
+    list: VecDeque<Block>,
+}
+
+/// What one release got in a window.
+#[derive(Debug, Default)]
+struct Window<'a> {
+    /// Its part of the requests of all.
+    share: f64,
+    cells: HashMap<&'a str, Cell>,
+}
+
+/// Keeps the entries with the largest counts, of equal ones the first; returns whether others went.
+fn trim<K: Ord, V>(map: &mut BTreeMap<K, V>, count: impl Fn(&V) -> u64) -> bool {
+    if map.len() <= RELEASE_CELLS_MAX {
+        return false;
+    }
+    let mut counts: Vec<u64> = map.values().map(&count).collect();
+    counts.sort_unstable_by(|a, b| b.cmp(a));
+    counts.truncate(RELEASE_CELLS_MAX);
+    let least = counts[RELEASE_CELLS_MAX - 1];
+    let mut with_least = counts.iter().filter(|it| **it == least);
+    map.retain(|_, it| match count(it) {
+        it if it == least => with_least.next().is_some(),
+        it => it > least,
+    });
+    true
+}
+
+fn has_room<K, V>(map: &BTreeMap<K, V>) -> bool {
+    map.len() < 4 * RELEASE_CELLS_MAX
+}
+
+impl Blocks {
+    /// Begins the block of a second; returns whether it is a new one. Where the clock was set back
+    /// the last one goes on.
+    fn begin(&mut self, unix: u64, most: usize) -> bool {
+        let start = unix - unix % self.secs;
+        let is_new = self.list.back().is_none_or(|it| it.start < start);
+        if is_new {
+            let finished = self.list.back_mut();
+            finished.map(|it| trim(&mut it.cells, |cell| cell.requests));
+            self.list.push_back(Block {
+                start,
+                ..Block::default()
+            });
+            self.list.drain(..self.list.len().saturating_sub(most));
+        }
+        is_new
+    }
+
+    /// Sums over the blocks that begin in a span of so many seconds before `end`.
+    fn window(&self, release: u32, end: u64, secs: u64) -> Window<'_> {
+        let (mut window, mut requests) = (Window::default(), [0, 0]);
+        let span = end.saturating_sub(secs)..end;
+        for block in self.list.iter().filter(|it| span.contains(&it.start)) {
+            requests[0] += block.requests;
+            let cells = block.cells.range((release, String::new())..);
+            for ((_, script), cell) in cells.take_while(|it| it.0.0 == release) {
+                requests[1] += cell.requests;
+                *window.cells.entry(script).or_default() += cell;
+            }
+        }
+        window.share = requests[1] as f64 / requests[0].max(1) as f64;
+        window
+    }
+}
+
+/// All releases, and what they got: the content of the state file.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(super) struct Tracker {
+    /// The request tag in use; empty while none was seen.
+    pub(super) tag: String,
+    /// In order of their first request.
+    releases: Vec<Counted>,
+    /// Requests of all releases.
+    all: u64,
+    next_id: u32,
+    /// Short and long blocks.
+    blocks: [Blocks; 2],
+    /// Days since 1970, and the annotations made on that day.
+    marks: (u64, usize),
+    /// End of the last second, unix.
+    now: u64,
+    #[serde(skip)]
+    pub(super) after: u64,
+    #[serde(skip)]
+    pub(super) error_status: u32,
+    /// Set when the state has to be written.
+    #[serde(skip)]
+    pub(super) is_changed: bool,
+}
+
+impl Tracker {
+    /// Prepares it for these settings: windows of `after` seconds. Blocks of another length are
+    /// given up.
+    pub(super) fn begin(&mut self, after: u64, error_status: u32) {
+        (self.after, self.error_status) = (after, error_status);
+        for (blocks, span) in self.blocks.iter_mut().zip([after, DAY]) {
+            let secs = (span / BLOCKS_PER_WINDOW as u64).max(1);
+            if blocks.secs != secs {
+                let list = VecDeque::new();
+                *blocks = Blocks { secs, list };
+            }
+        }
+    }
+
+    /// Begins a second, whose rows follow, with as many more in which nothing came.
+    pub(super) fn begin_second(&mut self, unix: u64, secs: u64) {
+        self.now = self.now.max(unix + secs);
+        for (blocks, method) in self.blocks.iter_mut().zip([SHORT_WINDOWS, DAYS]) {
+            // One more window for the new release, and one for the window in which it began.
+            if blocks.begin(unix, (method.windows() + 2) * BLOCKS_PER_WINDOW) {
+                self.is_changed = true;
+                for release in &mut self.releases {
+                    release.is_partial |= trim(&mut release.statuses, |it| *it);
+                }
+            }
+        }
+    }
+
+    /// Adds the requests of a script and status in this second.
+    pub(super) fn add(
+        &mut self,
+        [release, script, status]: [&str; 3],
+        totals: &Totals,
+        times: Option<Pairs<'_>>,
+        unix: u64,
+    ) {
+        let all = self.all + totals.requests;
+        let Some(found) = self.release(release, unix) else {
+            return;
+        };
+        let mut cell = Cell {
+            requests: totals.requests,
+            errors: totals.errors,
+            time_us: totals.time as u64,
+            ..Cell::default()
+        };
+        for (bucket, count) in times.into_iter().flatten() {
+            let ln = LN.get(bucket as usize).copied().unwrap_or_default();
+            cell.timed += count;
+            cell.ln += ln * count as f64;
+            cell.ln_squared += ln * ln * count as f64;
+            *found.times.entry(bucket).or_default() += count;
+        }
+        found.last_seen = found.last_seen.max(unix);
+        found.requests += totals.requests;
+        found.errors += totals.errors;
+        found.cpu_us += (totals.ru_utime + totals.ru_stime) as u64;
+        found.memory += totals.memory as u64;
+        let is_short = script.len() <= RELEASE_SCRIPT_BYTES_MAX;
+        let key = (script.to_owned(), status.parse().unwrap_or_default());
+        match is_short && has_room(&found.statuses) {
+            true => *found.statuses.entry(key).or_default() += totals.requests,
+            false => found.is_partial = true,
+        }
+        let key = (found.id, script.to_owned());
+        found.all.1 = all;
+        self.all = all;
+        for block in self.blocks.iter_mut().filter_map(|it| it.list.back_mut()) {
+            block.requests += totals.requests;
+            if is_short && (has_room(&block.cells) || block.cells.contains_key(&key)) {
+                *block.cells.entry(key.clone()).or_default() += &cell;
+            }
+        }
+    }
+
+    /// The release of this name, a new one if there is room.
+    fn release(&mut self, name: &str, unix: u64) -> Option<&mut Counted> {
+        if let Some(at) = self.releases.iter().position(|it| it.name == name) {
+            return self.releases.get_mut(at);
+        }
+        if self.releases.len() >= RELEASES_MAX {
+            // One of few requests goes first, else one that has been idle for long.
+            let grace_secs = |it: &Counted| if it.is_shown() { IDLE_SECS } else { 0 };
+            let old = self.releases.iter().enumerate();
+            let old = old.filter(|(_, it)| it.last_seen + grace_secs(it) < unix);
+            let (at, _) = old.min_by_key(|(_, it)| (it.is_shown(), it.last_seen))?;
+            let gone = self.releases.remove(at).id;
+            for block in self.blocks.iter_mut().flat_map(|it| &mut it.list) {
+                block.cells.retain(|it, _| it.0 != gone);
+            }
+        }
+        self.next_id += 1;
+        self.releases.push(Counted {
+            id: self.next_id,
+            name: name.to_owned(),
+            first_seen: unix,
+            due: unix + self.after,
+            all: (self.all, self.all),
+            ..Counted::default()
+        });
+        self.releases.last_mut()
+    }
+
+    /// The releases, newest first.
+    pub(super) fn shown(&self) -> Vec<Release> {
+        let shown = self.releases.iter().filter(|it| it.is_shown());
+        shown.rev().map(Counted::shown).collect()
+    }
+
+    /// Judges the releases that are due, and returns those that need an annotation: time and name.
+    pub(super) fn judge_due(&mut self) -> Vec<(u64, String)> {
+        for at in 0..self.releases.len() {
+            let release = &self.releases[at];
+            if release.is_shown() && (1..=self.now).contains(&release.due) {
+                self.judge(at);
+            }
+        }
+        if self.marks.0 != self.now / DAY {
+            self.marks = (self.now / DAY, 0);
+        }
+        let mut to_annotate = Vec::new();
+        for release in &mut self.releases {
+            if release.is_shown() && !release.is_marked {
+                (release.is_marked, self.is_changed) = (true, true);
+                self.marks.1 += 1;
+                if self.marks.1 <= RELEASE_MARKS_MAX {
+                    to_annotate.push((release.first_seen, release.name.clone()));
+                }
+            }
+        }
+        to_annotate
+    }
+
+    /// Makes the verdict on a release, and says when the next is due: after a day, or after as long
+    /// again if there was not enough to judge.
+    fn judge(&mut self, at: usize) {
+        let verdict = self.compared(&self.releases[at]);
+        let is_enough = verdict.as_ref().is_some_and(|it| it.result != NOT_ENOUGH);
+        let release = &mut self.releases[at];
+        let (next, a_day) = (release.due + self.after, release.first_seen + DAY);
+        let is_last = release.due == a_day;
+        // The earlier verdict stands if there are too few days to judge.
+        if is_enough || !is_last {
+            release.verdict = verdict;
+        }
+        release.due = match is_last {
+            true => 0,
+            false if is_enough => a_day,
+            false => next.min(a_day),
+        };
+        self.is_changed = true;
+    }
+
+    /// Compares a release with the one before it; `None` if there is none.
+    fn compared(&self, release: &Counted) -> Option<Verdict> {
+        let due = release.due;
+        let (method, blocks, span) = match due == release.first_seen + DAY {
+            true => (DAYS, &self.blocks[1], DAY),
+            false => (SHORT_WINDOWS, &self.blocks[0], self.after),
+        };
+        let length = blocks.secs * BLOCKS_PER_WINDOW as u64;
+        let end = release.first_seen - release.first_seen % blocks.secs;
+        let others = self.releases.iter().filter(|it| {
+            it.is_shown() && (it.first_seen, it.id) < (release.first_seen, release.id)
+        });
+        // The one that had most of the requests right before.
+        let old = others.max_by(|a, b| {
+            let shares = [a, b].map(|it| blocks.window(it.id, end, length).share);
+            shares[0].total_cmp(&shares[1])
+        })?;
+        let windows = (0..method.windows() as u64).map(|at| {
+            let end = end.saturating_sub(at * length);
+            let is_of_old = end.saturating_sub(length) >= old.first_seen;
+            let window = blocks.window(old.id, end, length);
+            Some(window).filter(|_| is_of_old)
+        });
+        let mut windows: Vec<Option<Window<'_>>> = windows.collect();
+        let mut shares: Vec<f64> = windows.iter().flatten().map(|it| it.share).collect();
+        shares.sort_by(f64::total_cmp);
+        let usual = shares.get(shares.len() / 2).copied().unwrap_or_default();
+        for window in &mut windows {
+            window.take_if(|it| 2.0 * it.share < usual || it.share == 0.0);
+        }
+        let usable = windows.iter().flatten().count();
+        let needed = method.before + method.placebos[0];
+        let too_short = (usable < needed).then(|| {
+            let [has, needed] = [usable, needed].map(|it| roughly((it as u64 * length) as f64));
+            format!("of the release before, {has} are known, and it takes {needed}")
+        });
+        let begin = due - span - (due - span) % blocks.secs;
+        let new = blocks.window(release.id, due, due - begin);
+        let all = windows.iter().flatten().chain([&new]);
+        let names: BTreeSet<&str> = all.flat_map(|it| it.cells.keys().copied()).collect();
+        let scripts = names.into_iter().map(|name| {
+            let before = |status| old.statuses_of(name).find(|it| it.0 == status);
+            let cell = |it: &Window<'_>| it.cells.get(name).copied().unwrap_or_default();
+            let statuses = release
+                .statuses_of(name)
+                .map(|(status, count)| (status, count, before(status).map_or(0, |it| it.1)));
+            Script {
+                name: name.to_owned(),
+                new: cell(&new),
+                old: windows.iter().map(|it| it.as_ref().map(cell)).collect(),
+                old_total: (!old.is_partial).then(|| old.statuses_of(name).map(|it| it.1).sum()),
+                statuses: statuses.collect(),
+            }
+        });
+        let scripts: Vec<Script> = scripts.collect();
+        Some(Verdict {
+            at: due,
+            against: old.name.clone(),
+            ..judge(
+                &scripts,
+                method,
+                self.error_status,
+                too_short.as_deref(),
+                span,
+            )
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_equal_counts_as_many_stay_as_there_is_room_for() {
+        let most = RELEASE_CELLS_MAX;
+        let mut map: BTreeMap<usize, u64> = (0..most + 100).map(|key| (key, 1)).collect();
+        map.insert(most + 50, 7);
+        assert!(trim(&mut map, |it| *it));
+        assert_eq!((map.len(), map.get(&(most + 50))), (most, Some(&7)));
+        assert!(!trim(&mut map, |it| *it));
+        assert_eq!(map.len(), most);
+    }
+}
