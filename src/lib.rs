@@ -56,6 +56,15 @@
     )
 )]
 
+#[cfg(test)]
+#[macro_use]
+#[path = "../tests/it/cases.rs"]
+pub(crate) mod cases;
+
+#[cfg(test)]
+#[path = "../tests/it/dice.rs"]
+pub(crate) mod dice;
+
 pub mod config;
 
 pub mod instruments;
@@ -112,6 +121,7 @@ mod without_sql;
 pub use without_sql::{clickhouse, history, sql};
 
 #[cfg(any(test, fuzzing))]
+#[path = "../tests/fuzz/entries/mod.rs"]
 pub mod fuzz;
 
 pub mod clock;

@@ -28,6 +28,8 @@ use crate::telemetry::MergeCounters;
 use crate::telemetry::counters::LockCounters;
 
 mod restore;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod world;
 
 pub(crate) static LIVE_READ: Instrument =
     Instrument::wait("wait/synch/rwlock/live/read", "read_lock");

@@ -5,7 +5,7 @@
 #   target    packet squid stat otlp http config comment snapshot sql mysql; default: all
 #
 # Each target takes any bytes as one of the things that the daemon reads: a datagram, a log of Squid, spans, an address over HTTP, its
-# configuration, a COMMENT, a snapshot, SQL, a MySQL client (src/fuzz.rs says what has to hold). Stable Rust is enough,
+# configuration, a COMMENT, a snapshot, SQL, a MySQL client (tests/fuzz/entries says what has to hold). Stable Rust is enough,
 # and a C++ compiler for libFuzzer. What a run finds worth keeping stays in CARGO_TARGET_DIR for the next one; an input
 # that breaks something is kept in tests/output/fuzz, and its place, once that is mended, is tests/fuzz/corpus, which
 # `cargo test` runs too. PINBAD_FUZZ_SQL=0 leaves out what needs DataFusion. The exit code is 0 if nothing was found.

@@ -179,23 +179,15 @@ fn a_pass_is_good_as_long_as_its_user_is_what_it_was() {
         Users::load(&config.users, |name| Some(OsString::from(name))).unwrap()
     };
     let without_kim = &KIM[KIM.rfind("[[user]]").unwrap()..];
-    for (entries, kim_stays, old_stays) in [
-        (KIM.to_owned(), true, true),
-        (
-            format!("[[user]]\nname = \"first\"\npassword_env = \"x\"\n{KIM}"),
-            true,
-            true,
-        ),
-        (KIM.replace("s3cret", "an0ther"), false, true),
-        (KIM.replace("kims", "hers"), false, true),
-        (
-            KIM.replace("role = \"admin\"", "role = \"read\""),
-            false,
-            true,
-        ),
-        (KIM.replace("\"old\"", "\"new\""), true, false),
-        (without_kim.to_owned(), false, true),
-        (String::new(), false, false),
+    for (entries, kim_stays, old_stays) in cases![
+        KIM.to_owned() => true, true;
+        format!("[[user]]\nname = \"first\"\npassword_env = \"x\"\n{KIM}") => true, true;
+        KIM.replace("s3cret", "an0ther") => false, true;
+        KIM.replace("kims", "hers") => false, true;
+        KIM.replace("role = \"admin\"", "role = \"read\"") => false, true;
+        KIM.replace("\"old\"", "\"new\"") => true, false;
+        without_kim.to_owned() => false, true;
+        String::new() => false, false;
     ] {
         let (users, _) = store(KIM);
         let access = Access::new(Arc::clone(&users), false);

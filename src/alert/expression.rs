@@ -470,26 +470,23 @@ mod tests {
 
     #[test]
     fn conditions_are_read_and_numbers_taken_into_the_units_of_columns() {
-        for (text, shown) in [
-            ("p95 > 800ms", "p95 > 800 ms"),
-            ("p90 > 700ms", "p90 > 700 ms"),
-            ("p50 > 35us", "p50 > 35.0 \u{b5}s"),
-            ("p50 > 2min", "p50 > 120 s"),
-            ("0.5 >= req_time_median", "500 ms >= req_time_median"),
-            ("errors/req_count>5%", "error_count / req_count > 5.0 %"),
-            ("errors/req_count>0.5", "error_count / req_count > 50.0 %"),
-            ("req_per_sec > 800", "req_per_sec > 800/s"),
-            ("traffic_total > 1MiB", "traffic_total > 1.00 MiB"),
-            ("req_time_percent < 30%", "req_time_percent < 30.0 %"),
-            (
-                "(errors + 1) / (req_count - 2) != 3",
-                "(error_count + 1) / (req_count - 2) != 3",
-            ),
-            ("p99_9 * 2 <= req_time_max", "p99_9 * 2 <= req_time_max"),
-            ("p95 > p50 + 400ms", "p95 > p50 + 400 ms"),
-            ("p95 > 2 * 400ms", "p95 > 800 ms"),
-            ("traffic_total > 2 * 1MiB", "traffic_total > 2.00 MiB"),
-            ("p95 / p50 > 3", "p95 / p50 > 3"),
+        for (text, shown) in cases![
+            "p95 > 800ms" => "p95 > 800 ms";
+            "p90 > 700ms" => "p90 > 700 ms";
+            "p50 > 35us" => "p50 > 35.0 \u{b5}s";
+            "p50 > 2min" => "p50 > 120 s";
+            "0.5 >= req_time_median" => "500 ms >= req_time_median";
+            "errors/req_count>5%" => "error_count / req_count > 5.0 %";
+            "errors/req_count>0.5" => "error_count / req_count > 50.0 %";
+            "req_per_sec > 800" => "req_per_sec > 800/s";
+            "traffic_total > 1MiB" => "traffic_total > 1.00 MiB";
+            "req_time_percent < 30%" => "req_time_percent < 30.0 %";
+            "(errors + 1) / (req_count - 2) != 3" => "(error_count + 1) / (req_count - 2) != 3";
+            "p99_9 * 2 <= req_time_max" => "p99_9 * 2 <= req_time_max";
+            "p95 > p50 + 400ms" => "p95 > p50 + 400 ms";
+            "p95 > 2 * 400ms" => "p95 > 800 ms";
+            "traffic_total > 2 * 1MiB" => "traffic_total > 2.00 MiB";
+            "p95 / p50 > 3" => "p95 / p50 > 3";
         ] {
             assert_eq!(parse(text).map(|it| it.to_string()).as_deref(), Ok(shown));
         }
@@ -530,26 +527,23 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_named() {
-        for (text, problem) in [
-            ("p95", "no comparison; accepted: >= <= == != > <"),
-            ("p95 >", "nothing on one side"),
-            ("1 > 2", "no column of the report"),
-            ("pp95 > 1", "has no number \"pp95\"; accepted: req_count, "),
-            ("script_name > 1", "has no number \"script_name\""),
-            ("p95 > 1parsec", "\"parsec\" is no unit; accepted: us, ms"),
-            (
-                "p95 > 1MB",
-                "a number of bytes is compared with what is none",
-            ),
-            ("req_count > 1s", "a number of seconds is compared"),
-            ("req_count / p95 > 1s", "a number of seconds is compared"),
-            ("req_count + 1s > 1", "a number of seconds is compared"),
-            ("p95 > (1", "a parenthesis is not closed"),
-            ("p95 p50 > 1", "an operator is missing"),
-            ("p95 > * 2", "'*' stands where a value should"),
-            ("p95 > 1.2.3", "\"1.2.3\" is no number"),
-            ("p95 > €", "is not understood"),
-            ("p101 > 1", "has no number"),
+        for (text, problem) in cases![
+            "p95" => "no comparison; accepted: >= <= == != > <";
+            "p95 >" => "nothing on one side";
+            "1 > 2" => "no column of the report";
+            "pp95 > 1" => "has no number \"pp95\"; accepted: req_count, ";
+            "script_name > 1" => "has no number \"script_name\"";
+            "p95 > 1parsec" => "\"parsec\" is no unit; accepted: us, ms";
+            "p95 > 1MB" => "a number of bytes is compared with what is none";
+            "req_count > 1s" => "a number of seconds is compared";
+            "req_count / p95 > 1s" => "a number of seconds is compared";
+            "req_count + 1s > 1" => "a number of seconds is compared";
+            "p95 > (1" => "a parenthesis is not closed";
+            "p95 p50 > 1" => "an operator is missing";
+            "p95 > * 2" => "'*' stands where a value should";
+            "p95 > 1.2.3" => "\"1.2.3\" is no number";
+            "p95 > €" => "is not understood";
+            "p101 > 1" => "has no number";
         ] {
             let error = parse(text).unwrap_err();
             assert!(error.contains(problem), "{text}: {error}");

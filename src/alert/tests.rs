@@ -9,11 +9,12 @@ use std::sync::Arc;
 
 use super::engine::{Engine, Gain};
 use super::receiver::{Protocol, Receiver};
-use super::rule::Rule;
+use super::rule::{Rule, RuleError};
 use super::state::{Event, Phase};
 use super::windows::{ReportGain, RowGain};
 use super::{Alert, Alerts};
 use crate::config::Config;
+use crate::dice::Dice;
 use crate::report::DefinedBy;
 use crate::report::builtin;
 use crate::report::definition::Defaults;
@@ -31,25 +32,22 @@ fn config(text: &str) -> Config {
     Config::from_toml("pinbad.toml", text).unwrap()
 }
 
-fn rules(text: &str) -> Vec<Arc<Rule>> {
+fn all_rules(config: &Config) -> Result<Vec<Arc<Rule>>, Vec<RuleError>> {
     let defaults = Defaults::default();
-    let reports: Vec<_> = builtin::reports(&defaults)
-        .into_iter()
-        .map(|it| (it, DefinedBy::BuiltIn))
-        .collect();
-    Rule::all(&config(text), &reports, &defaults).unwrap()
+    let reports = builtin::reports(&defaults).into_iter();
+    let reports: Vec<_> = reports.map(|it| (it, DefinedBy::BuiltIn)).collect();
+    Rule::all(config, &reports, &defaults)
+}
+
+fn rules(text: &str) -> Vec<Arc<Rule>> {
+    all_rules(&config(text)).unwrap()
 }
 
 fn refusal(rule: &str) -> String {
-    let defaults = Defaults::default();
-    let reports: Vec<_> = builtin::reports(&defaults)
-        .into_iter()
-        .map(|it| (it, DefinedBy::BuiltIn))
-        .collect();
     let text = format!("[[alert]]\nname = \"x\"\n{rule}\n");
     let errors = match Config::from_toml("pinbad.toml", &text) {
         Err(errors) => return errors.to_string(),
-        Ok(config) => Rule::all(&config, &reports, &defaults).unwrap_err(),
+        Ok(config) => all_rules(&config).unwrap_err(),
     };
     errors.iter().map(ToString::to_string).collect()
 }
@@ -200,12 +198,6 @@ impl Naive {
     }
 }
 
-/// Returns a pseudo-random number below `below`.
-fn dice(seed: &mut u64, below: u64) -> u64 {
-    *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-    (*seed >> 33) % below
-}
-
 /// Three scripts that fail at random, with gaps, lost seconds, changes of the wall clock and
 /// restarts: both evaluators agree to the second.
 #[test]
@@ -231,22 +223,23 @@ fn alerts_fire_and_end_at_the_seconds_that_a_naive_evaluator_says() {
             seconds: BTreeMap::new(),
             states: BTreeMap::new(),
         };
-        let (mut random, mut now, mut unix, mut fired) = (seed, 1_700_000_000, 1_700_000_000, 0);
+        let (mut random, mut now, mut unix, mut fired) =
+            (Dice(seed), 1_700_000_000, 1_700_000_000, 0);
         let mut rates = [0, 0, 0];
         for _ in 0..6_000 {
             for rate in &mut rates {
-                if dice(&mut random, 90) == 0 {
-                    *rate = [0, 2, 40][dice(&mut random, 3) as usize];
+                if random.below(90) == 0 {
+                    *rate = [0, 2, 40][random.below(3) as usize];
                 }
             }
-            let quiet = dice(&mut random, 700);
+            let quiet = random.below(700);
             let mut gain = second(unix, &[]);
             let scripts = ["/a", "/b", "/c"];
             for (script, rate) in scripts.iter().zip(rates) {
                 let requests = if now / 900 % 4 == 3 {
                     0
                 } else {
-                    dice(&mut random, 20)
+                    random.below(20)
                 };
                 if requests > 0 {
                     let errors = requests * rate / 100;
@@ -256,7 +249,7 @@ fn alerts_fire_and_end_at_the_seconds_that_a_naive_evaluator_says() {
                 }
             }
             match quiet {
-                0 => gain.lost_secs = dice(&mut random, 900),
+                0 => gain.lost_secs = random.below(900),
                 // The report is not watched.
                 1..=20 => {
                     gain.reports.clear();
@@ -295,17 +288,17 @@ fn alerts_fire_and_end_at_the_seconds_that_a_naive_evaluator_says() {
                 .filter(|it| it.2 == Some(Phase::Firing))
                 .count();
             // The wall clock is set.
-            unix = match dice(&mut random, 500) {
+            unix = match random.below(500) {
                 0 => unix + 7_200,
                 1 => unix - 3_600,
                 _ => unix + 1,
             };
-            if dice(&mut random, 400) == 0 {
+            if random.below(400) == 0 {
                 // Reload: the rule's identity stays, so its alerts stay; windows start empty.
                 engine.replace(rules.clone(), unix);
                 naive.seconds.clear();
             }
-            if dice(&mut random, 2_000) == 0 {
+            if random.below(2_000) == 0 {
                 // An immediate restart.
                 let saved = engine.save();
                 let json = serde_json::to_string(&saved).unwrap();
@@ -426,55 +419,30 @@ fn percentiles_need_requests_and_a_rule_in_words_says_so() {
 
 #[test]
 fn what_is_wrong_is_refused_by_file_line_and_key() {
-    for (rule, problem) in [
-        (
-            "report = \"report_by_scriptname\"\nwhen = \"p95 > 1\"",
-            "pinbad.toml:3: alert.report: there is no report called \"report_by_scriptname\"; did you mean",
-        ),
-        (
-            "report = \"info\"\nwhen = \"p95 > 1\"\nwhere = \"host=a\"",
-            "pinbad.toml:5: alert.where: there is no key \"host\"; accepted: none: this report has one row",
-        ),
-        (
-            "report = \"report_by_status\"\nwhen = \"p95 > 1\"\nwhere = \"500\"",
-            "\"500\" is no condition; accepted: KEY=text, KEY!=text or KEY=prefix*, where KEY is status",
-        ),
-        (
-            "report = \"info\"\nwhen = \"p95 > 1x\"",
-            "pinbad.toml:4: alert.when: \"p95 > 1x\": \"x\" is no unit",
-        ),
-        (
-            "report = \"info\"\nwhen = \"p95 > 1\"\nwindow = \"95s\"",
-            "pinbad.toml:5: alert.window: 1m35s is not a whole number of 10 s",
-        ),
-        (
-            "report = \"info\"",
-            "alert: no condition; accepted: one of when = \"CONDITION\", absent = true",
-        ),
-        (
-            "report = \"info\"\nwhen = \"p95 > 1\"\nabsent = true",
-            "pinbad.toml:5: alert.absent = true: there is when too",
-        ),
-        (
-            "when = \"p95 > 1\"",
-            "alert: no report; accepted: report = the name of a report",
-        ),
-        (
-            "report = \"info\"\nwhen = \"p95 > 1\"\nwindow = \"2d\"",
-            "alert.window = \"2d\": too long",
-        ),
-        (
-            "report = \"info\"\nwhen = \"p95 > 1\"\nlabels = {severity = \"x\"}",
-            "\"severity\" is no label",
-        ),
-        (
-            "report = \"info\"\nwhen = \"p95 > 1\"\nwindw = 1",
-            "alert.windw = 1: unknown setting; did you mean alert.window?",
-        ),
-        (
-            "report = \"info\"\nwhen = \"p95 > 1\"\n[[alert]]\nname = \"x\"\nreport = \"info\"\nwhen = \"p95 > 1\"",
-            "pinbad.toml:6: alert.name = \"x\": the entry at pinbad.toml:1 has it too",
-        ),
+    for (rule, problem) in cases![
+        "report = \"report_by_scriptname\"\nwhen = \"p95 > 1\"" =>
+            "pinbad.toml:3: alert.report: there is no report called \"report_by_scriptname\"; did you mean";
+        "report = \"info\"\nwhen = \"p95 > 1\"\nwhere = \"host=a\"" =>
+            "pinbad.toml:5: alert.where: there is no key \"host\"; accepted: none: this report has one row";
+        "report = \"report_by_status\"\nwhen = \"p95 > 1\"\nwhere = \"500\"" =>
+            "\"500\" is no condition; accepted: KEY=text, KEY!=text or KEY=prefix*, where KEY is status";
+        "report = \"info\"\nwhen = \"p95 > 1x\"" =>
+            "pinbad.toml:4: alert.when: \"p95 > 1x\": \"x\" is no unit";
+        "report = \"info\"\nwhen = \"p95 > 1\"\nwindow = \"95s\"" =>
+            "pinbad.toml:5: alert.window: 1m35s is not a whole number of 10 s";
+        "report = \"info\"" =>
+            "alert: no condition; accepted: one of when = \"CONDITION\", absent = true";
+        "report = \"info\"\nwhen = \"p95 > 1\"\nabsent = true" =>
+            "pinbad.toml:5: alert.absent = true: there is when too";
+        "when = \"p95 > 1\"" => "alert: no report; accepted: report = the name of a report";
+        "report = \"info\"\nwhen = \"p95 > 1\"\nwindow = \"2d\"" =>
+            "alert.window = \"2d\": too long";
+        "report = \"info\"\nwhen = \"p95 > 1\"\nlabels = {severity = \"x\"}" =>
+            "\"severity\" is no label";
+        "report = \"info\"\nwhen = \"p95 > 1\"\nwindw = 1" =>
+            "alert.windw = 1: unknown setting; did you mean alert.window?";
+        "report = \"info\"\nwhen = \"p95 > 1\"\n[[alert]]\nname = \"x\"\nreport = \"info\"\nwhen = \"p95 > 1\"" =>
+            "pinbad.toml:6: alert.name = \"x\": the entry at pinbad.toml:1 has it too";
     ] {
         let error = refusal(rule);
         assert!(error.contains(problem), "{error}");

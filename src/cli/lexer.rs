@@ -157,28 +157,18 @@ mod tests {
 
     #[test]
     fn statements_end_at_semicolons_that_are_neither_quoted_nor_in_comments() {
-        for (text, expected) in [
-            ("SELECT 1", &["SELECT 1"][..]),
-            (" SELECT 1 ; ;; SELECT 2;\n", &["SELECT 1", "SELECT 2"]),
-            (
-                r#"SELECT ';', 'it''s;', ";\";", `a;``b`; SELECT 2"#,
-                &[r#"SELECT ';', 'it''s;', ";\";", `a;``b`"#, "SELECT 2"],
-            ),
-            (
-                "SELECT 1 -- a; b\n; # c;\n SELECT /* d; */ 2; -- e;",
-                &["SELECT 1 -- a; b", "# c;\n SELECT /* d; */ 2"],
-            ),
-            ("SELECT 5--1; SELECT 2", &["SELECT 5--1", "SELECT 2"]),
-            (
-                "/*!40101 SET x = 1; */; SELECT 2",
-                &["/*!40101 SET x = 1; */", "SELECT 2"],
-            ),
-            ("SELECT 'open; SELECT 2", &["SELECT 'open; SELECT 2"]),
-            (
-                "SELECT '日;本'; SELECT '語'",
-                &["SELECT '日;本'", "SELECT '語'"],
-            ),
-            ("; -- nothing", &[]),
+        for (text, expected) in cases![
+            "SELECT 1" => &["SELECT 1"][..];
+            " SELECT 1 ; ;; SELECT 2;\n" => &["SELECT 1", "SELECT 2"];
+            r#"SELECT ';', 'it''s;', ";\";", `a;``b`; SELECT 2"# =>
+                &[r#"SELECT ';', 'it''s;', ";\";", `a;``b`"#, "SELECT 2"];
+            "SELECT 1 -- a; b\n; # c;\n SELECT /* d; */ 2; -- e;" =>
+                &["SELECT 1 -- a; b", "# c;\n SELECT /* d; */ 2"];
+            "SELECT 5--1; SELECT 2" => &["SELECT 5--1", "SELECT 2"];
+            "/*!40101 SET x = 1; */; SELECT 2" => &["/*!40101 SET x = 1; */", "SELECT 2"];
+            "SELECT 'open; SELECT 2" => &["SELECT 'open; SELECT 2"];
+            "SELECT '日;本'; SELECT '語'" => &["SELECT '日;本'", "SELECT '語'"];
+            "; -- nothing" => &[];
         ] {
             assert_eq!(statements(text), expected, "{text}");
         }

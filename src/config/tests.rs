@@ -204,30 +204,16 @@ fn no_two_keys_share_a_name_or_a_variable() {
 fn a_reload_takes_over_what_is_live_and_names_the_rest() {
     let config = |text: &str| Config::from_toml("x.toml", text).unwrap();
     let rule = "[[rewrite]]\nfield = \"schema\"\ncut = \"?\"\n";
-    for (text, live, needs_restart) in [
-        ("", &[][..], &[][..]),
-        (
-            "[ingest]\nlisten = [\"127.0.0.1:9\"]\n",
-            &[],
-            &["ingest.listen"],
-        ),
-        (
-            "[pool]\nstats_history = \"7s\"\n[log]\nlevel = \"debug\"\n",
-            &["log.level"],
-            &["pool.stats_history"],
-        ),
-        ("[state]\ndir = \"/x\"\n", &[], &["state.dir"]),
-        (
-            "[ingest]\nstats_gathering_period = \"1s\"\n[state]\nsnapshot_period = 0\n",
-            &["ingest.stats_gathering_period", "state.snapshot_period"],
-            &[],
-        ),
-        (rule, &[], &["rewrite"]),
-        (
-            "[[user]]\nname = \"a\"\npassword_file = \"/x\"\n",
-            &["user"],
-            &[],
-        ),
+    for (text, live, needs_restart) in cases![
+        "" => &[][..], &[][..];
+        "[ingest]\nlisten = [\"127.0.0.1:9\"]\n" => &[], &["ingest.listen"];
+        "[pool]\nstats_history = \"7s\"\n[log]\nlevel = \"debug\"\n" => &["log.level"],
+            &["pool.stats_history"];
+        "[state]\ndir = \"/x\"\n" => &[], &["state.dir"];
+        "[ingest]\nstats_gathering_period = \"1s\"\n[state]\nsnapshot_period = 0\n" =>
+            &["ingest.stats_gathering_period", "state.snapshot_period"], &[];
+        rule => &[], &["rewrite"];
+        "[[user]]\nname = \"a\"\npassword_file = \"/x\"\n" => &["user"], &[];
     ] {
         let (mut old, new) = (Config::default(), config(text));
         let changes = old.reload(&new);

@@ -123,20 +123,11 @@ mod tests {
             "{said:?}"
         );
         assert!(said[2].contains("no minutes are kept for long"), "{said:?}");
-        assert!(
-            said[3].contains("take at most 167.8 MiB a day, for 14.0 days"),
-            "{said:?}"
-        );
-        assert!(
-            said[4].contains("take at most 950.5 MiB a day, for 10.0 days"),
-            "{said:?}"
-        );
+        assert_has!(said[3] => "take at most 167.8 MiB a day, for 14.0 days");
+        assert_has!(said[4] => "take at most 950.5 MiB a day, for 10.0 days");
         config.history.requests = KeptRequests::All;
         let said = lasting(&config);
-        assert!(
-            said[4].contains("at 10000/s take 24.14 GiB a day, for 0.4 days"),
-            "{said:?}"
-        );
+        assert_has!(said[4] => "at 10000/s take 24.14 GiB a day, for 0.4 days");
         config.history.requests = KeptRequests::None;
         config.history.size_max = 20_000_000_000;
         let said = lasting(&config);

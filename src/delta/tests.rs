@@ -5,23 +5,19 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use prost::Message as _;
-
 use super::*;
 use crate::clock::ManualClock;
 use crate::config::Config;
+use crate::dice::Dice;
 use crate::history::{History, Parts, Rollup};
-use crate::input::Decode as _;
 use crate::input::pinba::{Decoder, model};
 use crate::input::record::{Hasher, TextLimits};
-use crate::merger::Live;
+use crate::merger::{Live, world};
 use crate::metrics::{Format, Metrics};
-use crate::pool::Pool;
 use crate::report::definition::{Defaults, Definition};
 use crate::report::histogram::BucketLayout;
-use crate::report::native::ReportForm;
 use crate::report::row_key::key_texts;
-use crate::report::{CONFIGURED, Choice, DefinedBy, OTHER_ID, Reports, Ticks, Watchlist, builtin};
+use crate::report::{CONFIGURED, Choice, DefinedBy, OTHER_ID, Watchlist};
 use crate::series::{Fold, Metric, Series};
 
 mod numbers;
@@ -152,8 +148,7 @@ impl Seen {
 }
 
 fn definition(name: &str, members: &str) -> Definition {
-    let form = ReportForm::from_members(name, serde_json::from_str(members).unwrap()).unwrap();
-    form.definition(&Defaults::default()).unwrap()
+    world::definition(name, members, &Defaults::default())
 }
 
 /// A report created while requests arrive.
@@ -183,7 +178,7 @@ struct World {
     sent: u64,
     now_ms: u64,
     unix_ms: u64,
-    seed: u64,
+    dice: Dice,
 }
 
 /// The reports watched from the start; later ones count like one of these.
@@ -191,20 +186,11 @@ const WATCHED: [&str; 4] = ["info", "report_by_script_name", "by_group", "by_bot
 const REPORTS_MAX: usize = 7;
 
 /// Reports created later, and the ones they count like.
-const KINDS: [(&str, &str); 4] = [
-    (
-        "by_group",
-        r#"{"level": "timer", "keys": ["@group"], "window": "30s"}"#,
-    ),
-    (
-        "report_by_script_name",
-        r#"{"level": "request", "keys": ["script_name"]}"#,
-    ),
-    (
-        "by_both",
-        r#"{"level": "timer", "keys": ["script_name", "@group"], "window": "8s"}"#,
-    ),
-    ("info", r#"{"level": "packet", "window": "20s"}"#),
+const KINDS: [(&str, &str); 4] = cases![
+    "by_group" => r#"{"level": "timer", "keys": ["@group"], "window": "30s"}"#;
+    "report_by_script_name" => r#"{"level": "request", "keys": ["script_name"]}"#;
+    "by_both" => r#"{"level": "timer", "keys": ["script_name", "@group"], "window": "8s"}"#;
+    "info" => r#"{"level": "packet", "window": "20s"}"#;
 ];
 
 impl World {
@@ -217,18 +203,12 @@ impl World {
         let mut config = Config::default();
         config.reports.memory = memory;
         let hasher = Hasher::new();
-        let history = Ticks::of(Duration::from_secs(900));
-        let pool = Pool::new(&config.pool, hasher.clone());
-        let mut reports = Reports::new(&config.reports, history);
-        let mut all = builtin::reports(&Defaults::default());
-        all.push(definition(
-            "by_group",
-            r#"{"level": "timer", "keys": ["@group"]}"#,
-        ));
-        all.push(definition("by_both", KINDS[2].1));
-        let all = all.into_iter().map(|it| (it, DefinedBy::BuiltIn)).collect();
-        reports.define_at_start(all, &pool, 0);
-        let mut live = Live::new(pool, reports, history);
+        let own = cases![
+            "by_group" => r#"{"level": "timer", "keys": ["@group"]}"#;
+            "by_both" => KINDS[2].1;
+        ];
+        let reports = world::with_own(&Defaults::default(), &own);
+        let mut live = world::live(&config, &hasher, reports);
         let unix_ms = 1_700_000_000_000;
         let watched = WATCHED.map(str::to_owned).to_vec();
         let with_made = [&watched[..], &[CONFIGURED.to_owned()]].concat();
@@ -265,16 +245,8 @@ impl World {
             sent: 0,
             now_ms: 0,
             unix_ms,
-            seed: 1,
+            dice: Dice(1),
         }
-    }
-
-    fn random(&mut self, below: u64) -> u64 {
-        self.seed = self
-            .seed
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
-        (self.seed >> 33) % below
     }
 
     /// Counts the gain of a row in all reports of a kind.
@@ -294,16 +266,15 @@ impl World {
     fn send(&mut self, requests: u64, scripts: u64) {
         let mut records = Vec::new();
         for _ in 0..requests {
-            let script = format!("/{}", self.random(scripts));
-            let steps = self.random(1000);
+            let script = format!("/{}", self.dice.below(scripts));
+            let steps = self.dice.below(1000);
             let mut request = model::Request::named("host", "server", &*script);
             request.request_time = Some(steps as f32 / 64.0);
             request.add_timer(3, 0.75, &[("group", "db")]);
-            let group = ["db", "web"][self.random(2) as usize];
-            let tagged = self.random(4) > 0;
+            let group = ["db", "web"][self.dice.below(2) as usize];
+            let tagged = self.dice.below(4) > 0;
             request.add_timer(2, 0.125, &[(if tagged { "group" } else { "else" }, group)]);
-            let packet = request.encode_to_vec();
-            self.decoder.decode(&packet, 7, &mut records).unwrap();
+            world::decode(&mut self.decoder, &request, &mut records);
 
             let of_request = Sums {
                 hits: 2,
@@ -366,7 +337,7 @@ impl World {
             self.watch_made();
             return;
         }
-        let (kind, members) = KINDS[self.random(4) as usize];
+        let (kind, members) = KINDS[self.dice.below(4) as usize];
         let new = Arc::new(definition(&name, members));
         let Live { reports, pool, .. } = &mut self.live;
         let mut filling = reports.define(new, DefinedBy::RunTime, pool);
@@ -401,22 +372,22 @@ impl World {
 fn every_second_is_what_a_recount_says() {
     let mut world = World::new(64 << 20, 16 << 20);
     for _ in 0..1_600 {
-        let requests = world.random(30);
+        let requests = world.dice.below(30);
         world.send(requests, 30);
         let mut set_ms = 0;
-        match world.random(60) {
+        match world.dice.below(60) {
             0 => set_ms = -3_500,
             1 => set_ms = 7_000,
             2 => world.live.clear(),
             3..9 => {
-                let number = world.random(6);
+                let number = world.dice.below(6);
                 world.make_or_drop(number);
             }
             _ => {}
         }
-        let ms = world.random(700);
+        let ms = world.dice.below(700);
         world.pass(ms, set_ms);
-        if world.random(8) > 0 {
+        if world.dice.below(8) > 0 {
             world.read();
         }
     }

@@ -111,22 +111,10 @@ mod tests {
             u64::try_from(moment.timestamp()).unwrap()
         };
         let moment = at("2024-02-29T13:59:59Z");
-        for (resolution, from, to) in [
-            (
-                Resolution::Minute,
-                "2024-02-29T13:00:00Z",
-                "2024-02-29T14:00:00Z",
-            ),
-            (
-                Resolution::Hour,
-                "2024-02-29T00:00:00Z",
-                "2024-03-01T00:00:00Z",
-            ),
-            (
-                Resolution::Day,
-                "2024-02-01T00:00:00Z",
-                "2024-03-01T00:00:00Z",
-            ),
+        for (resolution, from, to) in cases![
+            Resolution::Minute => "2024-02-29T13:00:00Z", "2024-02-29T14:00:00Z";
+            Resolution::Hour => "2024-02-29T00:00:00Z", "2024-03-01T00:00:00Z";
+            Resolution::Day => "2024-02-01T00:00:00Z", "2024-03-01T00:00:00Z";
         ] {
             assert_eq!(resolution.file_span(moment), at(from)..at(to));
             assert!(resolution.begin(moment) <= moment);

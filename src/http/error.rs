@@ -183,40 +183,19 @@ mod tests {
     #[test]
     fn every_query_error_has_a_status_and_keeps_its_text() {
         let text = String::from("x");
-        let cases = [
-            (QueryError::unknown_report(&text), 404, "/api/v1/reports"),
-            (QueryError::UnknownRequest { id: 7 }, 404, "request 7"),
-            (
-                QueryError::UnknownPastRequest { run: 3, id: 7 },
-                404,
-                "request 7 of run 3",
-            ),
-            (QueryError::RawDataOff, 404, "request_pool_size"),
-            (QueryError::no_history(), 404, "no history"),
-            (
-                QueryError::bad_value("keys[1]", "is odd"),
-                400,
-                "keys[1]: is odd",
-            ),
-            (
-                QueryError::ReportExists {
-                    name: text.clone(),
-                    defined: "built-in".into(),
-                },
-                409,
-                "built-in",
-            ),
-            (
-                QueryError::ReportFixed {
-                    name: text.clone(),
-                    reason: "why".into(),
-                },
-                409,
-                "why",
-            ),
-            (QueryError::LimitReached("full".into()), 409, "full"),
-            (QueryError::NotKept("no space".into()), 507, "no space"),
-            (QueryError::Busy("later".into()), 503, "later"),
+        let cases = cases![
+            QueryError::unknown_report(&text) => 404, "/api/v1/reports";
+            QueryError::UnknownRequest { id: 7 } => 404, "request 7";
+            QueryError::UnknownPastRequest { run: 3, id: 7 } => 404, "request 7 of run 3";
+            QueryError::RawDataOff => 404, "request_pool_size";
+            QueryError::no_history() => 404, "no history";
+            QueryError::bad_value("keys[1]", "is odd") => 400, "keys[1]: is odd";
+            QueryError::ReportExists { name: text.clone(), defined: "built-in".into() } => 409,
+                "built-in";
+            QueryError::ReportFixed { name: text.clone(), reason: "why".into() } => 409, "why";
+            QueryError::LimitReached("full".into()) => 409, "full";
+            QueryError::NotKept("no space".into()) => 507, "no space";
+            QueryError::Busy("later".into()) => 503, "later";
         ];
         for (error, status, part) in cases {
             let problem = Problem::from(error);

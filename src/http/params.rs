@@ -453,15 +453,7 @@ mod tests {
 
     #[test]
     fn broken_queries_are_refused() {
-        for query in [
-            "a=1&a=2",
-            "a=%",
-            "a=%4",
-            "a=%zz",
-            "a=%ff",
-            "%ff=1",
-            "a=1&%61=2",
-        ] {
+        for query in "a=1&a=2 a=% a=%4 a=%zz a=%ff %ff=1 a=1&%61=2".split(' ') {
             assert!(Params::parse(Some(query)).is_err(), "{query}");
         }
         for value in ["", "-1", "+1", "1.0", "1e3", "x", "99999999999999999999"] {

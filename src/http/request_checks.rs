@@ -332,25 +332,16 @@ mod tests {
 
     #[test]
     fn hosts() {
-        for host in [
-            "127.0.0.1",
-            "127.0.0.1:30080",
-            "10.1.2.3:1",
-            "[::1]:30080",
-            "[::1]",
-            "localhost",
-            "LOCALHOST:30080",
-            "stats.example",
-            "Stats.Example:443",
-        ] {
+        for host in "127.0.0.1 127.0.0.1:30080 10.1.2.3:1 [::1]:30080 [::1] localhost \
+             LOCALHOST:30080 stats.example Stats.Example:443"
+            .split(' ')
+        {
             assert_eq!(status("/", &[("host", host)]), 200, "{host}");
         }
-        for host in [
-            "evil.example",
-            "localhost.evil.example",
-            "127.0.0.1.evil.example:30080",
-            "::1",
-        ] {
+        for host in "evil.example localhost.evil.example 127.0.0.1.evil.example:30080 \
+             ::1"
+        .split(' ')
+        {
             let status = status("/", &[("host", host)]);
             assert!(matches!(status, 400 | 421), "{host}: {status}");
         }

@@ -9,16 +9,13 @@ use parking_lot::RwLock;
 
 use prost::Message as _;
 
+use super::world::{self, Limits};
 use super::*;
 use crate::clock::ManualClock;
-use crate::config::{PoolConfig, ReportsConfig};
 use crate::input::Decode as _;
 use crate::input::pinba::{Decoder, model};
 use crate::input::record::{Hasher, TextLimits};
-use crate::report::definition::Defaults;
-use crate::report::native::ReportForm;
 use crate::report::reading::{KeyValue, Want};
-use crate::report::{DefinedBy, builtin};
 use crate::ring::{RingPlan, TempRing};
 use crate::telemetry::Counters;
 
@@ -47,39 +44,26 @@ fn counted(live: &Live, name: &str) -> BTreeMap<String, u64> {
 /// The keyed hash cannot be chosen from outside; even with equal hashes, names stay distinct.
 #[test]
 fn texts_that_all_hash_alike_are_told_apart() {
-    let history = Ticks::of(Duration::from_secs(60));
     let hasher = Hasher::constant();
     assert_eq!(hasher.hash_bytes(b"a"), hasher.hash_bytes(b"other"));
-    let config = PoolConfig {
-        request_pool_size: 1_000,
-        timer_pool_size: 1_000,
-        stats_history: Duration::from_secs(60),
-        words_memory: 1 << 20,
-    };
-    let pool = Pool::new(&config, hasher.clone());
-    let config = ReportsConfig {
+    let window = Duration::from_secs(60);
+    let limits = Limits {
+        window,
+        requests: 1_000,
+        timers: 1_000,
+        words: 1 << 20,
         rows_max: 1_000,
         memory: 16 << 20,
-        error_status: 500,
     };
-    let mut reports = Reports::new(&config, history);
-    let defaults = Defaults {
-        history: Duration::from_secs(60),
-        ..Defaults::default()
-    };
-    let mut all: Vec<_> = builtin::reports(&defaults).into_iter().collect();
-    for (name, keys) in [
-        ("by_group", r#"["@group"]"#),
-        ("by_both", r#"["+env", "@group"]"#),
-    ] {
-        let form = format!(r#"{{"level": "timer", "keys": {keys}}}"#);
-        let members = serde_json::from_str(&form).unwrap();
-        let form = ReportForm::from_members(name, members).unwrap();
-        all.push(form.definition(&defaults).unwrap());
-    }
-    let all = all.into_iter().map(|it| (it, DefinedBy::BuiltIn)).collect();
-    reports.define_at_start(all, &pool, 0);
-    let mut live = Live::new(pool, reports, history);
+    let own = [
+        ("by_group", r#"{"level": "timer", "keys": ["@group"]}"#),
+        (
+            "by_both",
+            r#"{"level": "timer", "keys": ["+env", "@group"]}"#,
+        ),
+    ];
+    let reports = world::with_own(&world::defaults(window), &own);
+    let mut live = limits.live(&hasher, reports);
 
     let mut decoder = Decoder::new(TextLimits::default(), hasher);
     let mut scripts = BTreeMap::new();
@@ -96,8 +80,7 @@ fn texts_that_all_hash_alike_are_told_apart() {
         *both.entry(format!("{env} {group}")).or_insert(0) += 1;
         *groups.entry(group).or_insert(0) += 1;
         let mut record = Vec::new();
-        let taken = decoder.decode(&sent.encode_to_vec(), 1_700_000_000, &mut record);
-        assert_eq!(taken, Ok(1));
+        world::decode(&mut decoder, &sent, &mut record);
         forge_identity(&mut record);
         live.merge(&record, 0);
     }

@@ -274,10 +274,7 @@ mod tests {
         ] {
             assert!(text.lines().any(|is| is == line), "{line}\nin\n{text}");
         }
-        assert!(
-            !text.contains("lost_tmp"),
-            "the same as requests_overwritten"
-        );
+        assert_lacks!(text => "lost_tmp"; "the same as requests_overwritten");
         let open = metrics.write(status, Format::OpenMetrics, Vec::new());
         assert!(open.contains("# UNIT pinbad_merge_lag_seconds seconds\n"));
         assert!(open.ends_with("# EOF\n"));

@@ -227,13 +227,8 @@ fn a_recount_of_all_samples_comes_to_the_same() {
     for seed in 1..=20_u64 {
         let (profile, mut intake, clock) = profile();
         clock.advance_ms(1_000_000);
-        let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let mut random = |end: u64| {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            state % end
-        };
+        let mut dice = crate::dice::Dice(seed);
+        let mut random = |end: u64| dice.below(end);
         // (pid, begun, elapsed, used, what), a few requests at a time, out of order and with gaps.
         let mut all = Vec::new();
         let mut elapsed = 100_000;

@@ -478,11 +478,8 @@ mod tests {
             (60, 40, 4_000),
             (90_000, 70_000, 4_000),
         ] {
-            let mut seed = 7u64;
-            let mut next = |below: u64| {
-                seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-                ((seed >> 33) % below) as u32
-            };
+            let mut dice = crate::dice::Dice(7);
+            let mut next = |below: u64| dice.below(below) as u32;
             let mut pairs = ClassPairs::default();
             let mut model = std::collections::HashMap::new();
             for step in 0..steps {

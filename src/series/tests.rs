@@ -13,12 +13,11 @@ use crate::delta::Reader;
 use crate::input::Decode as _;
 use crate::input::pinba::Decoder;
 use crate::input::record::{Hasher, TextLimits};
-use crate::merger::{Live, SharedLive};
-use crate::pool::Pool;
+use crate::merger::{SharedLive, world};
 use crate::report::definition::{Columns, Defaults};
 use crate::report::native::ReportForm;
 use crate::report::reading::{KeyValue, Want};
-use crate::report::{Choice, Reports, Ticks, builtin};
+use crate::report::{Choice, builtin};
 
 /// A whole second of the wall clock, at which the monotonic one shows 0.
 const START: u64 = 1_700_000_000;
@@ -73,19 +72,13 @@ struct World {
 
 impl World {
     fn new(traffic: &TrafficOptions, comments: &[&str], memory: usize, config: &Config) -> Self {
-        let defaults = Defaults {
-            history: Duration::from_secs(7200),
-            ..Defaults::default()
-        };
+        let defaults = world::defaults(Duration::from_secs(7200));
         let mut definitions = builtin::reports(&defaults);
         for (comment, number) in comments.iter().zip(0..) {
             let form = ReportForm::of_comment(&format!("own_{number}"), comment);
             definitions.push(form.definition(&defaults).unwrap());
         }
         let hasher = Hasher::new();
-        let history = Ticks::of(config.pool.stats_history);
-        let pool = Pool::new(&config.pool, hasher.clone());
-        let mut reports = Reports::new(&config.reports, history);
         let defined = definitions.into_iter().map(|it| {
             let by = match it.name.starts_with("own_") {
                 true => DefinedBy::Configuration("pinbad.toml:1".to_owned()),
@@ -93,8 +86,8 @@ impl World {
             };
             (it, by)
         });
-        reports.define_at_start(defined.collect(), &pool, 0);
-        let live = Arc::new(RwLock::new(Live::new(pool, reports, history)));
+        let live = world::live(config, &hasher, defined.collect());
+        let live = Arc::new(RwLock::new(live));
         let (series, hour) = series(&WATCHED, &live, memory, 0);
         Self {
             live,

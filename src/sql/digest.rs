@@ -111,13 +111,11 @@ mod tests {
 
     #[test]
     fn digests_have_no_values() {
-        for (text, wanted) in [
-            (
-                "select a, `b` from pinba.request where id in (1,2 ,3) and x='y' -- z",
-                "SELECT `a` , `b` FROM `pinba` . `request` WHERE `id` IN ( ... ) AND `x` = ?",
-            ),
-            ("SHOW  TABLES", "SHOW TABLES"),
-            ("select 'unclosed", "..."),
+        for (text, wanted) in cases![
+            "select a, `b` from pinba.request where id in (1,2 ,3) and x='y' -- z" =>
+                "SELECT `a` , `b` FROM `pinba` . `request` WHERE `id` IN ( ... ) AND `x` = ?";
+            "SHOW  TABLES" => "SHOW TABLES";
+            "select 'unclosed" => "...";
         ] {
             assert_eq!(digest(text, Mode::default()), wanted, "{text}");
         }

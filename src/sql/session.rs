@@ -217,10 +217,7 @@ mod tests {
             }
         };
         assert_eq!(refused.code, 1210, "{refused}");
-        assert!(
-            refused.message.contains("65536 bytes together"),
-            "{refused}"
-        );
+        assert_has!(refused.message => "65536 bytes together");
         (session, count)
     }
 

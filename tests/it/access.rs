@@ -11,7 +11,6 @@ mod tls;
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::process::Command;
-use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -19,7 +18,7 @@ use prost::Message as _;
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use serde_json::Value as Json;
 
-use crate::harness::{Here, Program, Said, Sender, await_condition, pinbad, run};
+use crate::harness::{Here, Program, Said, Sender, await_condition, connect, pinbad, run, talk};
 use crate::packets::request;
 use crate::restart::Holder;
 
@@ -97,16 +96,9 @@ fn connect_from(from: SocketAddr, to: SocketAddr) -> TcpStream {
 }
 
 fn answer(to: SocketAddr, text: &str) -> (u16, String, String) {
-    let mut stream = TcpStream::connect(to).unwrap();
-    stream
-        .set_read_timeout(Some(Duration::from_secs(60)))
-        .unwrap();
-    stream.write_all(text.as_bytes()).unwrap();
-    let mut reply = String::new();
-    stream.read_to_string(&mut reply).unwrap();
-    let (head, body) = reply.split_once("\r\n\r\n").unwrap_or((&reply, ""));
+    let (head, body) = talk(to, text);
     let status = head.split(' ').nth(1).unwrap_or("0").parse().unwrap();
-    (status, head.to_lowercase(), body.to_owned())
+    (status, head, String::from_utf8(body).unwrap())
 }
 
 /// All that the daemon has for a peer without credentials, whatever it asks for, is this.
@@ -114,10 +106,7 @@ fn assert_nothing_but_401((status, head, body): &(u16, String, String)) {
     assert_eq!(*status, 401, "{head}\n{body}");
     assert!(head.contains("www-authenticate: basic realm="), "{head}");
     assert!(head.contains("www-authenticate: bearer realm="), "{head}");
-    assert!(
-        head.contains("content-type: application/problem+json"),
-        "{head}"
-    );
+    assert_has!(head => "content-type: application/problem+json");
     assert!(head.contains("cache-control: no-store"), "{head}");
     if !body.is_empty() {
         let problem: Json = serde_json::from_str(body).unwrap();
@@ -125,15 +114,7 @@ fn assert_nothing_but_401((status, head, body): &(u16, String, String)) {
         assert_eq!(members, ["type", "title", "status", "detail"], "{body}");
     }
     let all = format!("{head}{body}").to_lowercase();
-    for telling in [
-        "pinba",
-        "/api/",
-        "report",
-        "kim",
-        "lee",
-        "localhost",
-        "version",
-    ] {
+    for telling in "pinba /api/ report kim lee localhost version".split(' ') {
         assert!(!all.contains(telling), "{telling:?} is in {all}");
     }
 }
@@ -144,27 +125,14 @@ fn without_credentials_there_is_nothing_but_401() {
     let program = configured.serve(&[]);
     let http = program.site.http;
     for method in ["GET", "HEAD", "POST", "DELETE", "OPTIONS", "PUT", "BREW"] {
-        for target in [
-            "/",
-            "/healthz",
-            "/readyz",
-            "/api/v1/info",
-            "/api/v1/status",
-            "/api/v1/reports",
-            "/api/v1/reports/report_by_script_name?limit=0&no_such=1",
-            "/api/v1/requests/1",
-            "/api/v1/reset",
-            "/api/v1/openapi.json",
-            "/api/v1/sql?query=SELECT+1",
-            "/api/v1/reports/report_by_script_name/series",
-            "/api/v1/sources",
-            "/api/v1/stream/requests",
-            "/api/v1/stream/samples",
-            "/metrics",
-            "/reports/report_by_script_name",
-            "/nothing/here",
-            "*",
-        ] {
+        for target in "/ /healthz /readyz /api/v1/info /api/v1/status /api/v1/reports \
+             /api/v1/reports/report_by_script_name?limit=0&no_such=1 /api/v1/requests/1 \
+             /api/v1/reset /api/v1/openapi.json /api/v1/sql?query=SELECT+1 \
+             /api/v1/reports/report_by_script_name/series /api/v1/sources /api/v1/stream/requests \
+             /api/v1/stream/samples /metrics /reports/report_by_script_name /nothing/here \
+             *"
+        .split(' ')
+        {
             if target == "*" && method != "OPTIONS" {
                 continue;
             }
@@ -214,19 +182,11 @@ fn each_role_may_do_what_it_may() {
     let configured = Configured::new("");
     let program = configured.serve(&[]);
     let http = program.site.http;
-    let mut sender = Sender::new(&program.site);
-    sender.send(&request("h", "s", "/x").encode_to_vec());
-    sender.at_rest();
+    program.site.send([request("h", "s", "/x")]);
     let [kim, lee, ci] = ["kim", "lee", "ci"].map(|name| basic(name, PASSWORD));
     let token = format!("Bearer {TOKEN}");
     for who in [&kim, &lee, &ci, &token] {
-        for target in [
-            "/",
-            "/healthz",
-            "/readyz",
-            "/api/v1/requests",
-            "/api/v1/openapi.json",
-        ] {
+        for target in "/ /healthz /readyz /api/v1/requests /api/v1/openapi.json".split(' ') {
             let (status, head, _) = ask(http, "GET", target, &[("authorization", who)]);
             assert_eq!(status, 200, "{target}: {head}");
             assert!(!head.contains("www-authenticate"), "{head}");
@@ -260,22 +220,14 @@ fn each_role_may_do_what_it_may() {
     assert_eq!(annotate(&ci).json()["author"], "ci");
     assert_eq!(annotate(&token).json()["author"], "kim");
     assert_eq!(program.site.delete("/api/v1/annotations/1").status, 200);
-    assert_eq!(
-        program.site.json("/api/v1/requests")["rows"]
-            .as_array()
-            .unwrap()
-            .len(),
-        1
-    );
+    let requests = || {
+        let answer = program.site.json("/api/v1/requests");
+        answer["rows"].as_array().unwrap().len()
+    };
+    assert_eq!(requests(), 1);
     let (status, ..) = ask(http, "POST", "/api/v1/reset", &[("authorization", &token)]);
     assert_eq!(status, 200);
-    assert_eq!(
-        program.site.json("/api/v1/requests")["rows"]
-            .as_array()
-            .unwrap()
-            .len(),
-        0
-    );
+    assert_eq!(requests(), 0);
 }
 
 #[test]
@@ -324,13 +276,7 @@ fn probes_may_be_let_in_and_then_nothing_else_is() {
     for target in ["/healthz", "/readyz"] {
         assert_eq!(ask(http, "GET", target, &[]).0, 200);
     }
-    for target in [
-        "/",
-        "/healthz/",
-        "/api/v1/status",
-        "//healthz",
-        "/healthz/../api/v1/status",
-    ] {
+    for target in "/ /healthz/ /api/v1/status //healthz /healthz/../api/v1/status".split(' ') {
         assert_nothing_but_401(&ask(http, "GET", target, &[]));
     }
 }
@@ -437,10 +383,7 @@ fn streams_end_when_their_user_goes() {
     let configured = Configured::new("");
     let program = configured.serve(&[]);
     let follow = |name: &str, path: &str| {
-        let mut stream = TcpStream::connect(program.site.http).unwrap();
-        stream
-            .set_read_timeout(Some(Duration::from_secs(60)))
-            .unwrap();
+        let mut stream = connect(program.site.http);
         let text = format!(
             "GET {path} HTTP/1.0\r\nhost: localhost\r\nauthorization: {}\r\n\r\n",
             basic(name, PASSWORD)
@@ -520,14 +463,10 @@ fn secrets_are_seen_nowhere() {
     }
     let mut seen = String::new();
     let kim = basic("kim", PASSWORD);
-    for target in [
-        "/",
-        "/api/v1/status",
-        "/api/v1/info",
-        "/api/v1/reports",
-        "/api/v1/openapi.json",
-        "/nothing",
-    ] {
+    for target in "/ /api/v1/status /api/v1/info /api/v1/reports /api/v1/openapi.json \
+         /nothing"
+        .split(' ')
+    {
         let (_, head, body) = ask(http, "GET", target, &[("authorization", &kim)]);
         seen.push_str(&head);
         seen.push_str(&body);

@@ -4,11 +4,10 @@
 #[cfg(feature = "sql")]
 mod played;
 
-use std::io::{BufRead as _, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
 
 use prost::Message as _;
 use rcgen::{Certificate, CertificateParams, KeyPair};
@@ -16,18 +15,22 @@ use rustls::pki_types::PrivatePkcs8KeyDer;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use serde_json::{Value as Json, json};
 
-use crate::harness::{Here, Sender, Site, await_condition, await_until};
+use crate::harness::{
+    Collector, Here, Running, Sender, Site, await_condition, await_until, free_address,
+};
 use crate::packets::request;
 
 /// A webhook that records the bodies it receives, after failing a given number of times.
 struct Hook {
+    server: Collector,
     url: String,
-    got: Arc<Mutex<Vec<Json>>>,
 }
 
 impl Hook {
     fn failing(times: usize) -> Self {
-        Self::start("http", times, |stream| stream)
+        let server = Collector::start();
+        server.answer(&vec!["503 Busy"; times]);
+        Self::at(server)
     }
 
     /// One that speaks TLS with this certificate.
@@ -41,57 +44,27 @@ impl Hook {
             .with_single_cert(vec![certificate.der().clone()], key.into())
             .unwrap();
         let tls = Arc::new(tls);
-        Self::start("https", 0, move |stream| {
+        Self::at(Collector::start_at("https", move |stream: TcpStream| {
             let connection = ServerConnection::new(Arc::clone(&tls)).unwrap();
             StreamOwned::new(connection, stream)
-        })
+        }))
     }
 
-    fn start<S: Read + Write>(
-        scheme: &str,
-        mut times: usize,
-        opened: impl Fn(TcpStream) -> S + Send + 'static,
-    ) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let url = format!("{scheme}://{}/hook", listener.local_addr().unwrap());
-        let got: Arc<Mutex<Vec<Json>>> = Arc::default();
-        let list = Arc::clone(&got);
-        // It ends with the process: it is blocked in `accept` until then.
-        std::thread::spawn(move || {
-            for stream in listener.incoming() {
-                let mut reader = BufReader::new(opened(stream.unwrap()));
-                let (mut length, mut line) = (0, String::new());
-                while reader.read_line(&mut line).unwrap_or(0) > 2 {
-                    let lower = line.to_ascii_lowercase();
-                    if let Some(given) = lower.strip_prefix("content-length:") {
-                        length = given.trim().parse().unwrap();
-                    }
-                    line.clear();
-                }
-                let mut body = vec![0; length];
-                if reader.read_exact(&mut body).is_err() {
-                    continue;
-                }
-                let code = if times > 0 { "503 Busy" } else { "200 OK" };
-                // A client that trusts nobody says nothing.
-                let Ok(json) = serde_json::from_slice(&body) else {
-                    continue;
-                };
-                if times == 0 {
-                    Mutex::lock(&list).unwrap().push(json);
-                }
-                times = times.saturating_sub(1);
-                let answer =
-                    format!("HTTP/1.1 {code}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
-                reader.get_mut().write_all(answer.as_bytes()).unwrap();
-            }
-        });
-        Self { url, got }
+    fn at(server: Collector) -> Self {
+        let url = format!("{}/hook", server.url);
+        Self { server, url }
+    }
+
+    /// The bodies that it took.
+    fn got(&self) -> Vec<Json> {
+        let bodies = self.server.bodies("/hook");
+        let bodies = bodies.iter().map(|body| serde_json::from_slice(body));
+        bodies.map(Result::unwrap).collect()
     }
 
     /// State, script and time of the start of each alert that came.
     fn alerts(&self) -> Vec<[String; 3]> {
-        let got = self.got.lock().unwrap();
+        let got = self.got();
         let alerts = got.iter().flat_map(|it| it["alerts"].as_array().unwrap());
         let alerts = alerts.map(|alert| {
             let script = &alert["labels"]["script_name"];
@@ -154,10 +127,7 @@ fn an_alert_is_told_once_over_a_restart_and_ends_by_itself() {
         assert_eq!(sql, json!([["busy", "/busy.php", "firing", 1]]));
     }
     let html = here.site.get("/alerts").body;
-    assert!(
-        html.contains("/busy.php") && html.contains("firing"),
-        "{html}"
-    );
+    assert_has!(html => "/busy.php", "firing");
     await_condition("it is written", || {
         let text = std::fs::read_to_string(dir.path().join("alerts.json")).unwrap_or_default();
         if text.contains("receivers") && text.contains(&hook.url) && text.contains("\"started\"") {
@@ -249,32 +219,18 @@ fn silences_are_made_refused_and_ended() {
         let made = here.site.post(all, &body.to_string()).json();
         assert_eq!(made["remark"].is_null(), fits, "{made}");
     }
-    for (body, problem) in [
-        ("[]", "the body must be a JSON object"),
-        (
-            "{\"for\": \"1h\", \"reason\": \"x\"}",
-            "must be 1 to 32 labels",
-        ),
-        (
-            "{\"matchers\": {\"a\": \"b\"}, \"reason\": \"x\"}",
-            "one of for, until says when it ends",
-        ),
-        (
-            "{\"matchers\": {\"a\": \"b\"}, \"for\": \"x\", \"reason\": \"x\"}",
-            "accepted: a duration",
-        ),
-        (
-            "{\"matchers\": {\"a\": \"b\"}, \"until\": 5, \"reason\": \"x\"}",
-            "must be later than now",
-        ),
-        (
-            "{\"matchers\": {\"a\": \"b\"}, \"for\": \"1h\"}",
-            "must say why",
-        ),
-        (
-            "{\"matchers\": {\"a\": \"b\"}, \"for\": \"1h\", \"reason\": \"x\", \"utnil\": 1}",
-            "utnil: is unknown; did you mean \"until\"? accepted: matchers",
-        ),
+    for (body, problem) in cases![
+        "[]" => "the body must be a JSON object";
+        "{\"for\": \"1h\", \"reason\": \"x\"}" => "must be 1 to 32 labels";
+        "{\"matchers\": {\"a\": \"b\"}, \"reason\": \"x\"}" =>
+            "one of for, until says when it ends";
+        "{\"matchers\": {\"a\": \"b\"}, \"for\": \"x\", \"reason\": \"x\"}" =>
+            "accepted: a duration";
+        "{\"matchers\": {\"a\": \"b\"}, \"until\": 5, \"reason\": \"x\"}" =>
+            "must be later than now";
+        "{\"matchers\": {\"a\": \"b\"}, \"for\": \"1h\"}" => "must say why";
+        "{\"matchers\": {\"a\": \"b\"}, \"for\": \"1h\", \"reason\": \"x\", \"utnil\": 1}" =>
+            "utnil: is unknown; did you mean \"until\"? accepted: matchers";
     ] {
         let refused = here.site.post(all, body).problem(400);
         assert!(refused.contains(problem), "{refused}");
@@ -285,22 +241,8 @@ fn silences_are_made_refused_and_ended() {
     here.stop();
 }
 
-/// A process that ends with the test.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _gone = self.0.kill();
-        let _status = self.0.wait();
-    }
-}
-
 fn manager(dir: &Path) -> (Running, String) {
-    let port = TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .port();
+    let address = free_address("127.77.0.7");
     let config = dir.join("alertmanager.yml");
     let text =
         "global: {resolve_timeout: 1m}\nroute: {receiver: nobody}\nreceivers: [{name: nobody}]\n";
@@ -308,25 +250,23 @@ fn manager(dir: &Path) -> (Running, String) {
     let child = Command::new("prometheus-alertmanager")
         .arg(format!("--config.file={}", config.display()))
         .arg(format!("--storage.path={}", dir.display()))
-        .arg(format!("--web.listen-address=127.0.0.1:{port}"))
+        .arg(format!("--web.listen-address={address}"))
         .arg("--cluster.listen-address=")
         .stderr(Stdio::null())
         .spawn();
     let running = Running(child.expect(
         "prometheus-alertmanager of Debian; tests/run.sh leaves this out where it is missing",
     ));
-    (running, format!("http://127.0.0.1:{port}"))
+    (running, format!("http://{address}"))
 }
 
 /// The alerts that it holds as active.
 fn active(url: &str) -> Result<Vec<Json>, String> {
+    let said = |error: ureq::Error| error.to_string();
     let mut answer = ureq::get(format!("{url}/api/v2/alerts"))
         .call()
-        .map_err(|it| it.to_string())?;
-    let text = answer
-        .body_mut()
-        .read_to_string()
-        .map_err(|it| it.to_string())?;
+        .map_err(said)?;
+    let text = answer.body_mut().read_to_string().map_err(said)?;
     serde_json::from_str(&text).map_err(|it| it.to_string())
 }
 

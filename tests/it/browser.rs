@@ -106,19 +106,16 @@ fn every_page_in_light_and_dark_on_a_desk_and_on_a_phone() {
     let site = &program.site;
     let id = site.json("/api/v1/requests?limit=1&min_time=0.1")["rows"][0]["id"].clone();
     let request = format!("/requests/{id}");
-    let pages = [
-        ("overview", "/"),
-        ("reports", "/reports"),
-        ("report", "/reports/report_by_script_name?sort=-p95"),
-        (
-            "row",
-            "/reports/report_by_script_name/row?script_name=%2Fcatalog%2Fsearch.php",
-        ),
-        ("requests", "/requests?order=slowest&status=200"),
-        ("request", request.as_str()),
-        ("timers", "/timers?by=group,server"),
-        ("daemon", "/daemon"),
-        ("refusal", "/requests/1?nope=1"),
+    let pages = cases![
+        "overview" => "/";
+        "reports" => "/reports";
+        "report" => "/reports/report_by_script_name?sort=-p95";
+        "row" => "/reports/report_by_script_name/row?script_name=%2Fcatalog%2Fsearch.php";
+        "requests" => "/requests?order=slowest&status=200";
+        "request" => request.as_str();
+        "timers" => "/timers?by=group,server";
+        "daemon" => "/daemon";
+        "refusal" => "/requests/1?nope=1";
     ];
     let browser = Browser::start(site);
     for scheme in ["light", "dark"] {
@@ -156,9 +153,8 @@ fn charts_and_their_legends_stay_in_their_boxes() {
     let program = demo();
     // A name without a place to break.
     let here = Here::start(&[]);
-    let mut sender = Sender::new(&here.site);
-    sender.send(&hostile_request(&"long-".repeat(50).replace('-', "")).encode_to_vec());
-    sender.at_rest();
+    here.site
+        .send([hostile_request(&"long-".repeat(50).replace('-', ""))]);
     let row = "/reports/report_by_script_name/row?script_name=%2Fcatalog%2Fsearch.php";
     let pages = [
         (&program.site, vec!["/?span=1m", row, "/reports/info/row"]),
@@ -193,11 +189,8 @@ const UNNAMED: &str = include_str!("browser/unnamed.js");
 #[test]
 fn names_out_of_packets_stay_text() {
     let here = Here::start(&[]);
-    let mut sender = Sender::new(&here.site);
-    for name in HOSTILE {
-        sender.send(&hostile_request(name).encode_to_vec());
-    }
-    sender.at_rest();
+    here.site
+        .send(HOSTILE.into_iter().map(|name| hostile_request(name)));
     let browser = Browser::start(&here.site);
     let mut targets = vec![
         "/".to_owned(),
@@ -238,11 +231,7 @@ fn pages_follow_the_second_until_they_are_paused() {
     let browser = Browser::start(&here.site);
     browser.open("/");
     browser.js("window.unchanged = true");
-    assert!(
-        browser
-            .text("#top-report_by_script_name")
-            .contains("/first")
-    );
+    assert_has!(browser.text("#top-report_by_script_name") => "/first");
     sender.send(&hostile_request("/second").encode_to_vec());
     await_until(
         "the second script shows",
@@ -259,11 +248,7 @@ fn pages_follow_the_second_until_they_are_paused() {
         || here.site.get("/").body,
         |page| page.contains("/third"),
     );
-    assert!(
-        !browser
-            .text("#top-report_by_script_name")
-            .contains("/third")
-    );
+    assert_lacks!(browser.text("#top-report_by_script_name") => "/third");
     browser.click("#live");
     await_until(
         "the third script shows",
@@ -504,9 +489,7 @@ fn a_drag_over_a_chart_leads_into_the_past() {
     let dir = tempfile::tempdir().unwrap();
     let folder = format!("history.dir={}", dir.path().display());
     let here = Here::start(&[&folder, "history.free_min=0"]);
-    let mut sender = Sender::new(&here.site);
-    sender.send(&hostile_request("/first").encode_to_vec());
-    sender.at_rest();
+    here.site.send([hostile_request("/first")]);
     let browser = Browser::start(&here.site);
     browser.open("/");
     browser.find("#past-times svg rect.plot");

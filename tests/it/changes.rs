@@ -1,15 +1,13 @@
 //! What changed from one span to another, heat maps, and calls per request: over HTTP, in SQL and
 //! on the pages.
 
-use std::sync::Arc;
-
 use pinbad::clock::ManualClock;
 use prost::Message as _;
 use serde_json::{Value as Json, json};
 
-use crate::harness::{Here, Sender, await_until};
+use crate::harness::{Here, Sender, await_until, pass};
 use crate::packets::request;
-use crate::past::{START_SECS, pass, start};
+use crate::past::START_SECS;
 
 /// Sends a minute's requests: script, how many, seconds each.
 fn minute(here: &Here, clock: &ManualClock, requests: &[(&str, u64, f32)]) {
@@ -38,11 +36,9 @@ fn numbers(change: &Json) -> Json {
 
 #[test]
 fn a_new_daemon_says_from_when_on_it_can_compare() {
-    let dir = tempfile::tempdir().unwrap();
-    let clock = Arc::new(ManualClock::new(START_SECS * 1_000));
-    let here = start(dir.path(), &clock);
+    let (here, clock, _dir) = Here::with_own_history(START_SECS, &[]);
     let page = here.site.get("/changes").body;
-    assert!(page.contains("there is nothing to compare"), "{page}");
+    assert_has!(page => "there is nothing to compare");
     for _ in 0..2 {
         minute(&here, &clock, &[("/a", 1, 0.25)]);
     }
@@ -58,15 +54,13 @@ fn a_new_daemon_says_from_when_on_it_can_compare() {
         says_all,
     );
     let page = here.site.get("/changes?from=-1m&compare=span").body;
-    assert!(page.contains(">/a</bdi>"), "{page}");
+    assert_has!(page => ">/a</bdi>");
     here.stop();
 }
 
 #[test]
 fn a_change_is_told_apart_by_its_keys() {
-    let dir = tempfile::tempdir().unwrap();
-    let clock = Arc::new(ManualClock::new(START_SECS * 1_000));
-    let here = start(dir.path(), &clock);
+    let (here, clock, _dir) = Here::with_own_history(START_SECS, &[]);
     let site = &here.site;
     let form = json!({"name": "groups", "level": "timer", "keys": ["@group"]});
     assert_eq!(site.post("/api/v1/reports", &form.to_string()).status, 201);
@@ -115,10 +109,7 @@ fn a_change_is_told_apart_by_its_keys() {
     // As it stands, against a week before: nothing was counted then.
     let live = changes("compare=1w");
     assert_eq!(live["rows"], json!([]));
-    assert!(
-        live["partial"].to_string().contains("nothing was counted"),
-        "{live}"
-    );
+    assert_has!(live["partial"].to_string() => "nothing was counted");
 
     for (query, status, said) in [
         ("measure=speed", 400, "time, errors, memory, traffic, cpu"),
@@ -163,9 +154,7 @@ fn a_change_is_told_apart_by_its_keys() {
 
 #[test]
 fn a_heat_map_has_every_request_in_its_cell() {
-    let dir = tempfile::tempdir().unwrap();
-    let clock = Arc::new(ManualClock::new(START_SECS * 1_000));
-    let here = start(dir.path(), &clock);
+    let (here, clock, _dir) = Here::with_own_history(START_SECS, &[]);
     let site = &here.site;
     minute(&here, &clock, &[("/idle", 1, 0.25)]);
     minute(&here, &clock, &[("/a", 4, 0.25), ("/b", 1, 0.125)]);
@@ -212,10 +201,7 @@ fn a_heat_map_has_every_request_in_its_cell() {
         assert!(page.contains(part), "{part}: {page}");
     }
     let picture = site.get(&format!("/reports/info/heat.svg?theme=dark&{span}"));
-    assert!(
-        picture.body.contains("13 values in 24 columns"),
-        "{picture:?}"
-    );
+    assert_has!(picture.body => "13 values in 24 columns");
     assert!(site.get("/").body.contains("Heat map of the request time"));
 
     // The same from history, by the minute, when the last hour does not reach back.
@@ -224,14 +210,10 @@ fn a_heat_map_has_every_request_in_its_cell() {
     assert_eq!((&old["edges"], &old["step"]), (&edges, &json!(60)), "{old}");
     assert_eq!(old["columns"], json!([[1, 4, 0], [0, 2, 6]]));
     assert_eq!(old["errors"], json!([0, 6]));
-    for (target, status, said) in [
-        (
-            "report_by_script_name/heatmap?script=%2Fa",
-            400,
-            "script_name",
-        ),
-        ("report_by_script_name/heatmap?from=soon", 400, "RFC 3339"),
-        ("nope/heatmap", 404, "no report"),
+    for (target, status, said) in cases![
+        "report_by_script_name/heatmap?script=%2Fa" => 400, "script_name";
+        "report_by_script_name/heatmap?from=soon" => 400, "RFC 3339";
+        "nope/heatmap" => 404, "no report";
     ] {
         let problem = site
             .get(&format!("/api/v1/reports/{target}"))
@@ -366,10 +348,8 @@ fn too_many_calls_are_found_with_an_example() {
     }
     assert!(page.find(&link) < page.find("%2Fone"), "{page}");
     let one = site.get("/calls?by=server&script_name=%2Fone").body;
-    assert!(
-        !one.contains("%2Flist") && one.contains("t.server=db1"),
-        "{one}"
-    );
+    assert_lacks!(one => "%2Flist");
+    assert_has!(one => "t.server=db1");
     let bad = site.get("/calls?limit=0");
     assert!(
         bad.status == 400 && bad.body.contains("from 1 to 100"),

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpListener;
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -18,12 +18,11 @@ use pinbad::history::parquet::Want;
 use pinbad::history::{Resolution, Retention, Store};
 use pinbad::report::reading::Extremes;
 use pinbad::report::row_key::key_texts;
-use prost::Message as _;
 use serde_json::{Value as Json, json};
 
-use crate::harness::{Here, Sender, await_condition, pinbad, run};
+use crate::harness::{Here, Running, await_condition, pass, pinbad, run};
 use crate::packets::request;
-use crate::past::{START_SECS, pass, python};
+use crate::past::{START_SECS, python};
 
 mod fleet;
 mod killed;
@@ -31,7 +30,7 @@ mod trouble;
 
 /// ClickHouse's engine behind its HTTP interface; the folder outlives it.
 struct ClickHouse {
-    child: Child,
+    _server: Running,
     port: u16,
     /// Where it speaks TLS, if it has a certificate.
     secure_port: Option<u16>,
@@ -40,27 +39,21 @@ struct ClickHouse {
 impl ClickHouse {
     /// `None` where there is no `chdb`.
     fn start(dir: &Path, port: u16) -> Option<Self> {
-        let mut child = python("clickhouse.py", dir)
-            .arg(port.to_string())
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
+        let mut command = python("clickhouse.py", dir);
+        command.arg(port.to_string()).stdin(Stdio::null());
+        command.stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut server = Running(command.spawn().unwrap());
         let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap())
-            .read_line(&mut line)
-            .unwrap();
+        let mut said = BufReader::new(server.stdout.take().unwrap());
+        said.read_line(&mut line).unwrap();
         let mut ports = line.split_whitespace().map(|it| it.parse().unwrap());
         let (Some(port), secure_port) = (ports.next(), ports.next()) else {
-            child.kill().unwrap();
-            child.wait().unwrap();
             let mut stderr = std::io::stderr();
             writeln!(stderr, "ClickHouse got nothing: there is no chdb").unwrap();
             return None;
         };
         Some(Self {
-            child,
+            _server: server,
             port,
             secure_port,
         })
@@ -87,13 +80,6 @@ impl ClickHouse {
         lines
             .map(|line| serde_json::from_str(line).unwrap())
             .collect()
-    }
-}
-
-impl Drop for ClickHouse {
-    fn drop(&mut self) {
-        let _gone = self.child.kill();
-        let _ended = self.child.wait();
     }
 }
 
@@ -124,8 +110,7 @@ fn serve(dir: &Path, port: u16, clock: Arc<dyn Clock>, more: &[&str]) -> Here {
 type Sent = (u64, u64);
 
 fn send(here: &Here, step: u64, sent: &mut Sent) {
-    let mut sender = Sender::new(&here.site);
-    for number in 0..=step % 7 {
+    here.site.send((0..=step % 7).map(|number| {
         let script = format!("/{}", (step * 31 + number) % 5);
         let mut packet = request("h", ["a", "ä'\\\""][step as usize % 2], &script);
         let secs = ((step * 7_919 + number * 104_729) % 2_000_000) as f32 / 1e6;
@@ -133,9 +118,8 @@ fn send(here: &Here, step: u64, sent: &mut Sent) {
         sent.0 += 1;
         sent.1 += (f64::from(secs) * 1e6).round_ties_even() as u64;
         packet.status = Some(if number == 3 { 500 } else { 200 });
-        sender.send(&packet.encode_to_vec());
-    }
-    sender.at_rest();
+        packet
+    }));
 }
 
 /// Lets time pass until all is shipped that was written before a moment: as long as there is more

@@ -1,23 +1,20 @@
 //! Figures that must not contradict each other: the same question by other ways, and with other
 //! parameters.
 
-use prost::Message as _;
 use serde_json::Value as Json;
 
-use crate::harness::{Here, START_SECS, Sender, Site, await_condition};
+use crate::harness::{Here, START_SECS, Site, await_condition};
 use crate::packets::request;
 
 const REPORTS: &str = r#"report=[{name = "groups", comment = "tag_info:group::95"}, {name = "v2", comment = "v2/request/60/~script/hv=0:1000:1000,p95/no_filters"}, {name = "own", level = "request", keys = ["script_name"], percentiles = [50]}]"#;
 
 /// One request for each time, milliseconds, all of one script.
 fn send(here: &Here, times_ms: &[u32]) {
-    let mut sender = Sender::new(&here.site);
-    for ms in times_ms {
+    here.site.send(times_ms.into_iter().map(|ms| {
         let mut packet = request("h", "s", "/a");
         packet.request_time = Some(*ms as f32 / 1e3);
-        sender.send(&packet.encode_to_vec());
-    }
-    sender.at_rest();
+        packet
+    }));
 }
 
 /// The first row of a report.
@@ -114,16 +111,13 @@ fn clock_secs(clock: &pinbad::clock::ManualClock) -> u64 {
 
 #[cfg(feature = "sql")]
 mod of_the_past {
-    use std::sync::Arc;
-
     use pinbad::clock::{Clock as _, ManualClock};
 
     use super::{Json, START_SECS, row, send};
-    use crate::harness::await_condition;
-    use crate::past::{pass, start};
+    use crate::harness::{Here, await_condition, pass};
 
     /// Sends a request a second for so many seconds.
-    fn go_on(here: &crate::harness::Here, clock: &ManualClock, secs: u64) {
+    fn go_on(here: &Here, clock: &ManualClock, secs: u64) {
         for _ in 0..secs {
             send(here, &[100]);
             pass(&here.site, clock, 1_000);
@@ -132,9 +126,7 @@ mod of_the_past {
 
     #[test]
     fn what_is_compared_does_not_overlap_and_half_a_sum_is_not_compared() {
-        let dir = tempfile::tempdir().unwrap();
-        let clock = Arc::new(ManualClock::new((START_SECS / 60 * 60) * 1_000));
-        let here = start(dir.path(), &clock);
+        let (here, clock, _dir) = Here::with_own_history(START_SECS / 60 * 60, &[]);
         // Five minutes and a half: of the four minutes before the last four only one and a half
         // were counted.
         clock.advance_ms(1_000);
@@ -174,9 +166,7 @@ mod of_the_past {
 
     #[test]
     fn parameters_change_nothing_of_the_past_either() {
-        let dir = tempfile::tempdir().unwrap();
-        let clock = Arc::new(ManualClock::new(START_SECS * 1_000));
-        let here = start(dir.path(), &clock);
+        let (here, clock, _dir) = Here::with_own_history(START_SECS, &[]);
         send(&here, &[1, 2, 4, 8, 256]);
         pass(&here.site, &clock, 2_000);
         let now = clock.unix_ms() / 1_000;
@@ -277,25 +267,13 @@ mod of_the_past {
             let body = serde_json::json!({"query": query}).to_string();
             here.site.post("/api/v1/sql", &body).problem(400)
         };
-        for (query, meant) in [
-            (
-                "SELECT req_cuont FROM report_by_script_name",
-                "did you mean \"req_count\"?",
-            ),
-            (
-                "SELECT * FROM report_by_script_nam",
-                "did you mean \"report_by_script_name\"?",
-            ),
-            ("SELECT p95 FROM request", "Unknown column 'p95'"),
-            (
-                "SELECT MD5(1)",
-                "pinbad does not support the function md5()",
-            ),
-            (
-                "SELECT req_count FROM info LIMIT 'x'",
-                "LIMIT takes a whole number from 0 on, not x",
-            ),
-            ("SELECT 1 FROM", "Expected: "),
+        for (query, meant) in cases![
+            "SELECT req_cuont FROM report_by_script_name" => "did you mean \"req_count\"?";
+            "SELECT * FROM report_by_script_nam" => "did you mean \"report_by_script_name\"?";
+            "SELECT p95 FROM request" => "Unknown column 'p95'";
+            "SELECT MD5(1)" => "pinbad does not support the function md5()";
+            "SELECT req_count FROM info LIMIT 'x'" => "LIMIT takes a whole number from 0 on, not x";
+            "SELECT 1 FROM" => "Expected: ";
         ] {
             let said = refused(query);
             assert!(said.contains(meant), "{query}: {said}");
@@ -312,10 +290,7 @@ mod of_the_past {
         }
         let form = r#"{"name": "x", "lvel": "timer"}"#;
         let said = here.site.post("/api/v1/reports", form).problem(400);
-        assert!(
-            said.contains("lvel: is unknown; did you mean \"level\"? accepted: "),
-            "{said}"
-        );
+        assert_has!(said => "lvel: is unknown; did you mean \"level\"? accepted: ");
         for (target, meant) in [
             (
                 "/api/v1/reports/report_by_scirpt_name",
@@ -339,10 +314,7 @@ mod of_the_past {
         let create = "CREATE TABLE mine (script_name varchar(64), requests int, KEY (script_name)) ENGINE=PINBA COMMENT='report1'";
         let made = ask(create);
         let info = made["info"].as_str().unwrap();
-        assert!(
-            info.contains("'mine' has no requests; it has req_count, "),
-            "{made}"
-        );
+        assert_has!(info => "'mine' has no requests; it has req_count, "; "{made}");
         let made = ask(
             "CREATE TABLE fine (`script_name` varchar(64), PRIMARY KEY (x)) ENGINE=PINBA COMMENT='report1'",
         );
@@ -356,10 +328,7 @@ fn a_page_that_is_not_there_leads_to_pages() {
     let (here, _clock) = Here::with_manual_clock(&[]);
     // One without what it is about says so in a sentence.
     let squid = here.site.get("/squid").body;
-    assert!(
-        squid.contains("Squid's log is not read: the configuration has no"),
-        "{squid}"
-    );
+    assert_has!(squid => "Squid's log is not read: the configuration has no");
     assert!(!squid.contains("class=\"panel"), "{squid}");
     let browser = |target: &str| {
         let address = format!("http://{}{target}", here.site.http);
@@ -375,16 +344,10 @@ fn a_page_that_is_not_there_leads_to_pages() {
     };
     let page = browser("/requets");
     assert!(page.ends_with("404"), "{page}");
-    assert!(
-        page.contains("did you mean &quot;/requests&quot;?"),
-        "{page}"
-    );
+    assert_has!(page => "did you mean &quot;/requests&quot;?");
     assert!(page.contains("<a href=\"/reports\">Reports</a>"), "{page}");
     let page = browser("/reports/report_by_scirpt_name");
-    assert!(
-        page.contains("did you mean &quot;report_by_script_name&quot;?"),
-        "{page}"
-    );
+    assert_has!(page => "did you mean &quot;report_by_script_name&quot;?");
     assert!(!page.contains("GET /api"), "{page}");
     let said = here
         .site

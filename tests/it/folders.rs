@@ -17,10 +17,6 @@ use crate::harness::{Program, Sender, await_until, pinbad, run};
 use crate::packets::request;
 use crate::restart::{Unmount, mount};
 
-fn packet() -> Vec<u8> {
-    request("web", "shop", "/x").encode_to_vec()
-}
-
 fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
@@ -48,9 +44,7 @@ fn one_folder_has_what_survives_a_restart_and_the_past() {
     let data = place.path().join("data");
     let dir = format!("data.dir={}", data.display());
     let program = Program::serve(&[&dir]);
-    let mut sender = Sender::new(&program.site);
-    sender.send(&packet());
-    sender.at_rest();
+    program.site.send([request("web", "shop", "/x")]);
     let log = stop(program);
     let kept =
         |line: &Json| line["message"] == "Keeping data on disk." && line["data"] == text(&data);
@@ -97,10 +91,7 @@ fn systemds_folder_is_taken_unless_the_configuration_names_another() {
     assert!(said.out.contains(&kept), "{said:?}");
     // Without any everything is in memory, and it is said what keeps it.
     let said = run(pinbad().args(["check"]));
-    assert!(
-        said.out.contains("--data DIR (data.dir) keeps it"),
-        "{said:?}"
-    );
+    assert_has!(said.out => "--data DIR (data.dir) keeps it");
     let program = Program::serve(&[]);
     let refused = program.site.get("/api/v1/info?from=-1h");
     if cfg!(feature = "sql") {
@@ -248,10 +239,7 @@ fn folders_that_cannot_be_written_are_found_at_the_start() {
         }
         if cfg!(feature = "sql") {
             let detail = detail(&program);
-            assert!(
-                detail.as_str().unwrap_or_default().contains(said),
-                "{detail}"
-            );
+            assert_has!(detail.as_str().unwrap_or_default() => said);
             let page = program.site.get("/").body;
             assert!(page.contains("istory is") && page.contains(said), "{page}");
             assert_eq!(program.site.status().0["history"]["failing"], 1);
@@ -259,9 +247,7 @@ fn folders_that_cannot_be_written_are_found_at_the_start() {
             let told = page.contains("The disk of history is full: ");
             assert_eq!(told, how == "full", "{how}: {page}");
         }
-        let mut sender = Sender::new(&program.site);
-        sender.send(&packet());
-        sender.at_rest();
+        program.site.send([request("web", "shop", "/x")]);
         if undo.is_empty() {
             std::fs::remove_file(&filler).unwrap();
         } else {
@@ -302,11 +288,9 @@ fn after_a_kill_history_refills_live_reports() {
         warned.count()
     };
     let mut program = Program::serve(&settings);
-    let mut sender = Sender::new(&program.site);
-    for n in 0..90 {
-        sender.send(&request("web", "shop", &format!("/{}", n % 3)).encode_to_vec());
-    }
-    sender.at_rest();
+    program
+        .site
+        .send((0..90).map(|n| request("web", "shop", &format!("/{}", n % 3))));
     let before = program.site.json(report);
     assert_eq!(before.get("refilled"), None);
     let on_disk = || {
@@ -370,11 +354,9 @@ fn after_a_kill_history_refills_live_reports() {
     let log = format!("{:?}", program.log());
     assert!(log.contains("what came later is lost"), "{log}");
     // What comes now counts beside it; a clean stop keeps both, and so does another kill.
-    let mut sender = Sender::new(&program.site);
-    for _ in 0..10 {
-        sender.send(&request("web", "shop", "/0").encode_to_vec());
-    }
-    sender.at_rest();
+    program
+        .site
+        .send((0..10).map(|_| request("web", "shop", "/0")));
     assert_eq!(count(&program), Some(100));
     // A snapshot at the begin of a minute is taken for one that has all before it and nothing
     // since.

@@ -2,9 +2,17 @@
 //!
 //! [`Here`] runs the stages inside the test's own process, with a clock that the test may move.
 //! [`Program`] runs the binary that a user runs. Both take settings as `--set` does and stop when
-//! they are dropped. Packets go through [`Sender`], which never has more of them in flight than the
-//! receiving socket's buffer holds.
+//! they are dropped. Packets go through [`Sender`] (or [`Site::send`], which waits for them too); it
+//! never has more of them in flight than the receiving socket's buffer holds.
+//!
+//! [`Kills`] ends daemons at random moments under load, [`Child`] is one with a clock of the test's
+//! that can be killed. [`Collector`] is a server of HTTP that records what it gets, and
+//! [`Running`] a process that ends with its test.
 
+#[cfg(feature = "sql")]
+mod child;
+mod killing;
+mod outside;
 mod program;
 mod sender;
 mod status;
@@ -23,10 +31,16 @@ use pinbad::config::{Config, ConfigFlags};
 use pinbad::daemon::Daemon;
 use serde_json::{Value as Json, json};
 
-pub(crate) use self::program::{Program, Said, clean, pinbad, program, run, run_within};
+#[cfg(feature = "sql")]
+pub(crate) use self::child::{Child, PacedClock, be_child};
+#[cfg(feature = "sql")]
+pub(crate) use self::killing::numbered;
+pub(crate) use self::killing::{Kills, Mortal, number};
+pub(crate) use self::outside::{Collector, Running, connect, free_address, talk};
+pub(crate) use self::program::{Program, Said, clean, clients, pinbad, program, run, run_within};
 pub(crate) use self::sender::Sender;
 pub(crate) use self::status::Status;
-pub(crate) use self::traffic::{Dice, Over, Traffic};
+pub(crate) use self::traffic::{Over, Traffic};
 
 /// Where the wall clock of a [`ManualClock`] starts: 2023-11-14 22:13:20 UTC.
 pub(crate) const START_SECS: u64 = 1_700_000_000;
@@ -332,6 +346,18 @@ impl Here {
         Self::with_clock(&[&settings, others].concat(), clock)
     }
 
+    /// The same in a folder of its own, which goes with the test; the clock begins at this second.
+    #[cfg(feature = "sql")]
+    pub(crate) fn with_own_history(
+        unix_secs: u64,
+        others: &[&str],
+    ) -> (Self, Arc<ManualClock>, tempfile::TempDir) {
+        let dir = tempfile::tempdir().unwrap();
+        let clock = Arc::new(ManualClock::new(unix_secs * 1_000));
+        let here = Self::with_history(dir.path(), &clock, others);
+        (here, clock, dir)
+    }
+
     /// What its front ends read from.
     #[cfg(feature = "sql")]
     pub(crate) fn catalog(&self) -> &Arc<pinbad::query::catalog::Catalog> {
@@ -342,6 +368,19 @@ impl Here {
     pub(crate) fn stop(mut self) {
         self.daemon.take().unwrap().stop().unwrap();
     }
+}
+
+/// Lets time pass, and waits until the merger has seen it.
+pub(crate) fn pass(site: &Site, clock: &ManualClock, ms: u64) {
+    clock.advance_ms(ms);
+    noticed(site);
+}
+
+/// Waits until the merger has seen the clock.
+pub(crate) fn noticed(site: &Site) {
+    let runs = || site.status().count("merges");
+    let before = runs();
+    await_until("the merger runs", runs, |now| *now > before + 1);
 }
 
 /// An address of this machine at which connections are refused for as long as the socket is kept:

@@ -13,7 +13,7 @@ use pinbad::report::row_key::key_texts;
 use prost::Message as _;
 use serde_json::Value as Json;
 
-use crate::harness::{Here, Program, Sender, Site, await_condition, await_until, pinbad, run};
+use crate::harness::{Here, Program, Sender, Site, await_condition, noticed, pass, pinbad, run};
 use crate::packets::request;
 
 mod killed;
@@ -45,19 +45,6 @@ fn start(dir: &Path, clock: &Arc<ManualClock>) -> Here {
     let settings = settings(dir);
     let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
     Here::with_clock(&settings, clock)
-}
-
-/// Lets time pass, and the merger notice.
-fn pass(site: &Site, clock: &ManualClock, ms: u64) {
-    clock.advance_ms(ms);
-    noticed(site);
-}
-
-/// Waits until the merger has seen the clock.
-pub(crate) fn noticed(site: &Site) {
-    let runs = || site.json("/api/v1/status")["merges"].as_u64().unwrap();
-    let before = runs();
-    await_until("the merger runs", runs, |now| *now > before + 1);
 }
 
 fn of_history(site: &Site) -> Json {
@@ -197,9 +184,7 @@ fn a_report_has_a_past_from_when_it_is_made() {
     let clock = Arc::new(ManualClock::new(START_MS));
     let here = start(dir.path(), &clock);
     let send = |site: &Site| {
-        let mut sender = Sender::new(site);
-        sender.send(&request("web", "shop", "/x").encode_to_vec());
-        sender.at_rest();
+        site.send([request("web", "shop", "/x")]);
         pass(site, &clock, 1_000);
     };
     send(&here.site);

@@ -101,14 +101,10 @@ impl Victim {
             let answer = site.json(&format!("/api/v1/reports/{report}?{key}={value}"));
             answer["rows"][0].clone()
         };
-        for (report, key, value) in [
-            ("report_by_script_name", "script_name", "/well"),
-            ("report_by_hostname", "hostname", "well"),
-            (
-                "report_by_hostname_server_and_script",
-                "script_name",
-                "/well",
-            ),
+        for (report, key, value) in cases![
+            "report_by_script_name" => "script_name", "/well";
+            "report_by_hostname" => "hostname", "well";
+            "report_by_hostname_server_and_script" => "script_name", "/well";
         ] {
             let row = row(report, key, value);
             assert_eq!(row["req_count"], self.well, "{report}: {row}");

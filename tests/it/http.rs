@@ -2,14 +2,9 @@
 
 mod making;
 
-use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
-use std::time::Duration;
-
-use prost::Message as _;
 use serde_json::{Value as Json, json};
 
-use crate::harness::{Here, START_SECS, Sender, Site};
+use crate::harness::{Here, START_SECS, Sender, talk};
 use crate::packets::{corpus, corpus_names, request};
 use crate::reports::REPORTS;
 
@@ -79,14 +74,7 @@ fn the_list_of_reports_describes_what_reading_them_gives() {
     assert!(names.contains(&&json!("info")) && names.contains(&&json!("configured")));
     for report in list {
         let name = report["name"].as_str().unwrap();
-        for member in [
-            "kind",
-            "comment",
-            "keys",
-            "window_seconds",
-            "rows",
-            "columns",
-        ] {
+        for member in "kind comment keys window_seconds rows columns".split(' ') {
             assert!(report.get(member).is_some(), "{member} of {name}");
         }
         let columns = report["columns"].as_array().unwrap();
@@ -145,8 +133,7 @@ fn reports_are_sorted_cut_filtered_and_written_as_asked() {
         })
         .collect();
     assert!(shown.is_sorted(), "{shown:?}");
-    assert_eq!(rows[0]["script_name"], "/index.php");
-    assert_eq!(rows[0]["req_count"], 3);
+    assert_members!(rows[0] => {"script_name": "/index.php", "req_count": 3});
     let (_, rows) = read("sort=req_time_total&limit=0");
     assert!(column(&rows, "req_time_total").is_sorted_by_key(|time| time.as_f64().unwrap()));
 
@@ -328,55 +315,31 @@ fn one_request_comes_with_its_tags_and_timers() {
 fn what_cannot_be_is_a_problem_that_says_what_can() {
     let here = with_php();
     let site = &here.site;
-    for (target, status, part) in [
-        (
-            "/api/v1/reports/nothing",
-            404,
-            "no report called \"nothing\"",
-        ),
-        ("/api/v1/requests/999999", 404, "999999"),
-        ("/api/v1/requests/abc", 400, "abc"),
-        ("/api/v1/requests/-1", 400, "-1"),
-        ("/api/v1/nothing", 404, ""),
-        (
-            "/api/v1/reports/report_by_status?sort=colour",
-            400,
-            "accepted: req_count",
-        ),
-        (
-            "/api/v1/reports/report_by_status?columns=colour",
-            400,
-            "colour",
-        ),
-        ("/api/v1/reports/report_by_status?columns=", 400, "columns"),
-        ("/api/v1/reports/report_by_status?limit=-1", 400, "limit"),
-        ("/api/v1/reports/report_by_status?limit=many", 400, "limit"),
-        (
-            "/api/v1/reports/report_by_status?limit=1&limit=2",
-            400,
-            "limit",
-        ),
-        ("/api/v1/reports/report_by_status?offset=x", 400, "offset"),
-        ("/api/v1/reports/report_by_status?format=xml", 400, "ndjson"),
-        (
-            "/api/v1/reports/report_by_status?colour=red",
-            400,
-            "accepted: sort",
-        ),
-        (
-            "/api/v1/reports/report_by_status?req_count=1",
-            400,
-            "req_count",
-        ),
-        ("/api/v1/reports/report_by_status?status=%ff", 400, ""),
-        ("/api/v1/requests?min_time=soon", 400, "min_time"),
-        ("/api/v1/requests?limit=100001", 400, "100000"),
-        ("/api/v1/requests?before_id=x", 400, "before_id"),
-        ("/api/v1/requests?colour=red", 400, "colour"),
-        ("/api/v1/status?x=1", 400, "x"),
-        ("/api/v1/info?x=1", 400, "x"),
-        ("/api/v1/reports?x=1", 400, "x"),
-        ("/healthz?x=1", 400, "x"),
+    for (target, status, part) in cases![
+        "/api/v1/reports/nothing" => 404, "no report called \"nothing\"";
+        "/api/v1/requests/999999" => 404, "999999";
+        "/api/v1/requests/abc" => 400, "abc";
+        "/api/v1/requests/-1" => 400, "-1";
+        "/api/v1/nothing" => 404, "";
+        "/api/v1/reports/report_by_status?sort=colour" => 400, "accepted: req_count";
+        "/api/v1/reports/report_by_status?columns=colour" => 400, "colour";
+        "/api/v1/reports/report_by_status?columns=" => 400, "columns";
+        "/api/v1/reports/report_by_status?limit=-1" => 400, "limit";
+        "/api/v1/reports/report_by_status?limit=many" => 400, "limit";
+        "/api/v1/reports/report_by_status?limit=1&limit=2" => 400, "limit";
+        "/api/v1/reports/report_by_status?offset=x" => 400, "offset";
+        "/api/v1/reports/report_by_status?format=xml" => 400, "ndjson";
+        "/api/v1/reports/report_by_status?colour=red" => 400, "accepted: sort";
+        "/api/v1/reports/report_by_status?req_count=1" => 400, "req_count";
+        "/api/v1/reports/report_by_status?status=%ff" => 400, "";
+        "/api/v1/requests?min_time=soon" => 400, "min_time";
+        "/api/v1/requests?limit=100001" => 400, "100000";
+        "/api/v1/requests?before_id=x" => 400, "before_id";
+        "/api/v1/requests?colour=red" => 400, "colour";
+        "/api/v1/status?x=1" => 400, "x";
+        "/api/v1/info?x=1" => 400, "x";
+        "/api/v1/reports?x=1" => 400, "x";
+        "/healthz?x=1" => 400, "x";
     ] {
         let detail = site.get(target).problem(status);
         assert!(detail.contains(part), "{target}: {detail}");
@@ -394,50 +357,25 @@ fn what_cannot_be_is_a_problem_that_says_what_can() {
     here.stop();
 }
 
-/// Sends a head as it is and reads the answer's first line.
-fn raw(site: &Site, head: &str) -> String {
-    let mut stream = TcpStream::connect(site.http).unwrap();
-    stream
-        .set_read_timeout(Some(Duration::from_secs(60)))
-        .unwrap();
-    stream
-        .write_all(head.replace('\n', "\r\n").as_bytes())
-        .unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    answer.lines().next().unwrap_or_default().to_owned()
-}
-
 #[test]
 fn pages_of_other_sites_cannot_ask() {
     let here = with_php();
     let site = &here.site;
     let end = "Connection: close\n\n";
-    for (head, answer) in [
-        ("GET /api/v1/info HTTP/1.1\nHost: localhost:1\n", "200"),
-        ("GET /api/v1/info HTTP/1.1\nHost: evil.example\n", "421"),
-        ("GET /api/v1/info HTTP/1.1\n", "400"),
-        (
-            "GET /api/v1/info HTTP/1.1\nHost: localhost\nOrigin: http://evil.example\n",
-            "403",
-        ),
-        (
-            "POST /api/v1/reset HTTP/1.1\nHost: localhost\nContent-Length: 0\n",
-            "415",
-        ),
-        (
-            "POST /api/v1/reset HTTP/1.1\nHost: localhost\nContent-Type: text/plain\nContent-Length: 0\n",
-            "415",
-        ),
-        (
-            "DELETE /api/v1/reports/configured HTTP/1.1\nHost: localhost\n",
-            "415",
-        ),
+    for (head, answer) in cases![
+        "GET /api/v1/info HTTP/1.1\nHost: localhost:1\n" => "200";
+        "GET /api/v1/info HTTP/1.1\nHost: evil.example\n" => "421";
+        "GET /api/v1/info HTTP/1.1\n" => "400";
+        "GET /api/v1/info HTTP/1.1\nHost: localhost\nOrigin: http://evil.example\n" => "403";
+        "POST /api/v1/reset HTTP/1.1\nHost: localhost\nContent-Length: 0\n" => "415";
+        "POST /api/v1/reset HTTP/1.1\nHost: localhost\nContent-Type: text/plain\nContent-Length: 0\n" =>
+            "415";
+        "DELETE /api/v1/reports/configured HTTP/1.1\nHost: localhost\n" => "415";
     ] {
-        let line = raw(site, &format!("{head}{end}"));
+        let (said, _) = talk(site.http, &format!("{head}{end}").replace('\n', "\r\n"));
         assert!(
-            line.starts_with(&format!("HTTP/1.1 {answer}")),
-            "{head}: {line}"
+            said.starts_with(&format!("http/1.1 {answer}")),
+            "{head}: {said}"
         );
     }
     // Nothing was reset.
@@ -452,12 +390,7 @@ fn it_says_whether_it_works_and_what_can_be_asked() {
     assert_eq!(site.json("/healthz")["status"], "ok");
     assert_eq!(site.json("/readyz")["status"], "ready");
     let openapi = site.json("/api/v1/openapi.json");
-    for path in [
-        "/healthz",
-        "/api/v1/reports/{name}",
-        "/api/v1/requests/{id}",
-        "/api/v1/reset",
-    ] {
+    for path in "/healthz /api/v1/reports/{name} /api/v1/requests/{id} /api/v1/reset".split(' ') {
         assert!(openapi["paths"].get(path).is_some(), "{path}");
     }
     let page = site.get("/");
@@ -491,7 +424,6 @@ fn it_says_whether_it_works_and_what_can_be_asked() {
 fn questions_do_not_cost_packets() {
     let here = Here::start(&[]);
     let packets = 20_000;
-    let packet = request("h", "s", "/x").encode_to_vec();
     std::thread::scope(|scope| {
         let asking: Vec<_> = (0..4)
             .map(|_| {
@@ -501,13 +433,9 @@ fn questions_do_not_cost_packets() {
                         let info = here.site.json("/api/v1/info");
                         let rows = here.site.rows("report_by_script_name");
                         // Reports move on between the two questions, never back.
-                        let shown = rows
-                            .first()
-                            .map_or(0, |row| row["req_count"].as_u64().unwrap());
-                        assert!(
-                            shown >= info["req_count"].as_u64().unwrap(),
-                            "{info} {rows:?}"
-                        );
+                        let count = |row: &Json| row["req_count"].as_u64().unwrap();
+                        let shown = rows.first().map_or(0, count);
+                        assert!(shown >= count(&info), "{info} {rows:?}");
                         let page = here.site.get("/api/v1/requests?limit=50");
                         assert_eq!(page.status, 200, "{page:?}");
                         asked += 1;
@@ -518,11 +446,9 @@ fn questions_do_not_cost_packets() {
                 })
             })
             .collect();
-        let mut sender = Sender::new(&here.site);
-        for _ in 0..packets {
-            sender.send(&packet);
-        }
-        let status = sender.at_rest();
+        let status = here
+            .site
+            .send((0..packets).map(|_| request("h", "s", "/x")));
         status.assert_accounted();
         assert_eq!(status.count("requests_merged"), packets);
         assert!(asking.into_iter().all(|thread| thread.join().unwrap() > 0));

@@ -10,8 +10,7 @@ use std::time::Duration;
 use pinbad::clock::{Clock, ManualClock};
 use serde_json::Value as Json;
 
-use crate::harness::{Here, Program, Said, Site, await_condition, await_until, pinbad, run};
-use crate::past::pass;
+use crate::harness::{Here, Program, Said, Site, await_condition, await_until, pass, pinbad, run};
 
 /// 2024-02-28 22:00:00 UTC: a leap day is near.
 const START_SECS: u64 = 1_709_157_600;
@@ -268,10 +267,7 @@ fn what_cannot_be_counted_is_named() {
     let said = import(&here.site, &["/nowhere.log"]);
     assert!(said.err.contains("cannot read /nowhere.log"), "{said:?}");
     let refused = here.site.post("/api/v1/import", "{}");
-    assert!(
-        refused.problem(415).contains("application/octet-stream"),
-        "{refused:?}"
-    );
+    assert_has!(refused.problem(415) => "application/octet-stream");
     here.stop();
     let nothing = Here::start(&[]);
     let said = import(&nothing.site, &[log.to_str().unwrap()]);

@@ -9,37 +9,19 @@
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use pinbad::input::pinba::model;
-use prost::Message as _;
-
-use crate::harness::{Dice, Over, Program, Site, Traffic, await_condition};
-use crate::restart::{Holder, number};
+use crate::harness::{Kills, Program, Site, await_condition, number};
+use crate::restart::{Holder, refs};
 
 /// Seconds between two snapshots.
 const PERIOD_SECS: u64 = 1;
 /// Seconds that writing one may take, and a bit.
 const WRITING_SECS: u64 = 2;
 
-/// Request number `n`, which its document size tells: in KiB, and exact in single precision.
-fn packet(n: u64) -> Vec<u8> {
-    let mut sent = model::Request::named("web", "shop", format!("/{}", n % 29));
-    sent.document_size = Some(u32::try_from(n).unwrap());
-    sent.request_time = Some((n % 1_000) as f32 / 1000.0);
-    sent.add_timer(
-        1 + n as u32 % 3,
-        0.001,
-        &[("group", ["db", "http"][n as usize % 2])],
-    );
-    sent.encode_to_vec()
-}
-
 /// With `PINBAD_KILLS=100 PINBAD_KILL_RATE=5000` and a release build in `PINBAD_TEST_PROGRAM` at
 /// full size.
 #[test]
 fn killed_at_any_moment_it_loses_what_came_since_the_last_snapshot_and_nothing_else() {
-    let kills = number("PINBAD_KILLS", 8);
-    let rate = number("PINBAD_KILL_RATE", 1_000);
-    let mut dice = Dice(number("PINBAD_KILL_SEED", 20_090_901));
+    let lives = number("PINBAD_KILLS", 8);
     let dir = tempfile::tempdir().unwrap();
     let holder = Holder::new(1);
     let settings = vec![
@@ -50,37 +32,24 @@ fn killed_at_any_moment_it_loses_what_came_since_the_last_snapshot_and_nothing_e
         // However long it takes to start, what comes meanwhile finds room.
         "ingest.recv_buffer=64MB".to_owned(),
     ];
-    let traffic = Traffic::default();
-    let to = Some(holder.address(0));
+    let starting = || {
+        let (mut command, _sockets) = holder.command("");
+        let http = format!("http.listen={}", holder.http.local_addr().unwrap());
+        command.arg("serve").stderr(Stdio::null());
+        for setting in refs(&settings).into_iter().chain([&*http, "mysql.listen="]) {
+            command.args(["--set", setting]);
+        }
+        command.spawn().unwrap()
+    };
     let (mut lost, mut lost_most, mut while_writing, mut while_starting) = (0, 0, 0, 0);
-    // The most that one kill may cost.
-    let bound = rate * (PERIOD_SECS + WRITING_SECS);
-    std::thread::scope(|scope| {
-        scope.spawn(|| traffic.run(rate, packet));
-        let _over = Over(&traffic);
-        for kill in 0..kills {
-            if dice.below(4) == 0 {
-                // Before it answers, perhaps before it has read anything.
-                traffic.turn(to);
-                let (mut command, sockets) = holder.command("");
-                command.arg("serve").stderr(Stdio::null());
-                for setting in &settings {
-                    command.args(["--set", setting]);
-                }
-                let http = format!("http.listen={}", holder.http.local_addr().unwrap());
-                command.args(["--set", &http, "--set", "mysql.listen="]);
-                let mut child = command.spawn().unwrap();
-                drop(sockets);
-                std::thread::sleep(Duration::from_millis(dice.below(200)));
-                child.kill().unwrap();
-                child.wait().unwrap();
-                traffic.turn(None);
-                while_starting += 1;
-            }
-            // It starts while packets pour in.
-            traffic.turn(to);
-            let mut program = holder.start(&settings);
-            let sent = traffic.turn(None);
+    // It starts while packets pour in.
+    Kills::run(20_090_901, 1_000, Some(holder.address(0)), |kills| {
+        // The most that one kill may cost.
+        let bound = kills.rate * (PERIOD_SECS + WRITING_SECS);
+        for kill in 0..lives {
+            // Before it answers, perhaps before it has read anything.
+            while_starting += u64::from(kills.one_that_starts(starting));
+            let (program, sent) = kills.start(|| holder.start(&settings));
             let now_lost = look(&program, sent);
             assert!(
                 now_lost >= lost,
@@ -93,34 +62,27 @@ fn killed_at_any_moment_it_loses_what_came_since_the_last_snapshot_and_nothing_e
             );
             lost = now_lost;
             lost_most = lost_most.max(since);
-            traffic.turn(to);
-            std::thread::sleep(Duration::from_millis(
-                dice.below(1_000 * PERIOD_SECS + 1_500),
-            ));
-            program.signal("KILL");
-            program.wait();
-            traffic.turn(None);
+            kills.end(program, 1_000 * PERIOD_SECS + 1_500, std::thread::sleep);
             while_writing += u64::from(dir.path().join("snapshot.new").exists());
         }
         let program = holder.start(&settings);
-        lost = look(&program, traffic.turn(None));
-        let sent = traffic.turn(None);
+        let (sent, rate) = (kills.sent(), kills.rate);
+        lost = look(&program, sent);
         let restored = program.site.status().0["snapshot"]["restored"]["requests"].as_u64();
-        assert!(restored > Some(0), "nothing came back of {kills} lives");
+        assert!(restored > Some(0), "nothing came back of {lives} lives");
         let gaps = gaps(&program.site, sent);
         let (count, longest) = (gaps.len() as u64, gaps.iter().max().copied().unwrap_or(0));
         println!(
-            "{kills} kills, {while_starting} more while it started, {while_writing} found a snapshot half written; {sent} packets at \
+            "{lives} kills, {while_starting} more while it started, {while_writing} found a snapshot half written; {sent} packets at \
              {rate}/s, {lost} lost, at most {lost_most} by one kill ({:.2} s)",
             lost_most as f64 / rate as f64
         );
         assert_eq!(gaps.iter().sum::<u64>(), lost, "rows and counters agree");
         assert!(
-            count <= kills + while_starting,
+            count <= lives + while_starting,
             "{count} runs of packets are gone"
         );
         assert!(longest <= 2 * bound);
-        drop(program);
     });
 }
 

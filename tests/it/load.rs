@@ -108,19 +108,13 @@ fn what_load_says_it_sent_is_what_the_daemon_shows() {
 
     // Report by report: as many rows as there were different keys, and sums that come to the same.
     let distinct = |name: &str| totals["distinct"][name].as_u64().unwrap();
-    for (report, keys) in [
-        ("report_by_hostname", distinct("hosts")),
-        ("report_by_server_name", distinct("servers")),
-        ("report_by_script_name", distinct("scripts")),
-        (
-            "report_by_hostname_server_and_script",
-            distinct("hosts_servers_scripts"),
-        ),
-        ("report_by_schema", distinct("schemas")),
-        (
-            "report_by_status",
-            totals["statuses"].as_object().unwrap().len() as u64,
-        ),
+    for (report, keys) in cases![
+        "report_by_hostname" => distinct("hosts");
+        "report_by_server_name" => distinct("servers");
+        "report_by_script_name" => distinct("scripts");
+        "report_by_hostname_server_and_script" => distinct("hosts_servers_scripts");
+        "report_by_schema" => distinct("schemas");
+        "report_by_status" => totals["statuses"].as_object().unwrap().len() as u64;
     ] {
         let rows = site.rows(report);
         let sum = |value: &dyn Fn(&Json) -> u64| rows.iter().map(value).sum::<u64>();

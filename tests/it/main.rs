@@ -10,6 +10,12 @@
     reason = "a test may say `cannot happen` in the shortest way"
 )]
 
+/// Tables of cases, and checks that show what they saw.
+#[macro_use]
+mod cases;
+
+/// Seeded chance.
+mod dice;
 /// Figures that must agree, whichever way they are asked for.
 mod figures;
 /// Starting and stopping daemons, sending packets, asking over HTTP.

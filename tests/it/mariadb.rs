@@ -2,16 +2,17 @@
 //! when it is dropped.
 
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::harness::{Said, await_condition, run, run_within};
+use crate::harness::{Running, Said, await_condition, run, run_within};
 
 /// A running server.
 #[derive(Debug)]
 pub(crate) struct MariaDb {
     dir: tempfile::TempDir,
-    child: Child,
+    /// Nothing in it is worth a clean end.
+    _server: Running,
 }
 
 impl MariaDb {
@@ -44,7 +45,10 @@ impl MariaDb {
             .stderr(log)
             .spawn()
             .unwrap();
-        let server = Self { dir, child };
+        let server = Self {
+            dir,
+            _server: Running(child),
+        };
         await_condition("MariaDB answers", || {
             let said = server.try_sql("SELECT 1");
             if said.code == Some(0) {
@@ -93,14 +97,6 @@ impl MariaDb {
 
     fn log(&self) -> String {
         std::fs::read_to_string(self.dir.path().join("log")).unwrap_or_default()
-    }
-}
-
-impl Drop for MariaDb {
-    fn drop(&mut self) {
-        // Nothing in it is worth a clean end.
-        let _ended = self.child.kill();
-        let _reaped = self.child.wait();
     }
 }
 

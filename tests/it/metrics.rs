@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
 use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
@@ -16,7 +16,9 @@ use std::time::{Duration, Instant};
 use prost::Message as _;
 use serde_json::Value as Json;
 
-use crate::harness::{Here, Program, Sender, Site, await_condition, await_until, pinbad, run};
+use crate::harness::{
+    Here, Program, Running, Sender, Site, await_condition, await_until, free_address, pinbad, run,
+};
 use crate::packets::{packet, request};
 
 /// Samples by name and labels.
@@ -383,9 +385,7 @@ fn rules_and_dashboards_ask_for_what_there_is() {
         &key,
     ];
     let here = Here::start(&settings[..if sql { 6 } else { 1 }]);
-    let mut sender = Sender::new(&here.site);
-    sender.send(&packet("/a", 200, 0.1));
-    sender.at_rest();
+    here.site.send([packet("/a", 200, 0.1)]);
     let all = format!("{COUNT}{{report=\"info\"}}");
     let there = samples_when(&here.site, &all, 1.0);
     let there: BTreeSet<&str> = there
@@ -423,7 +423,7 @@ fn rules_and_dashboards_ask_for_what_there_is() {
 
 /// A real Prometheus, started for this and stopped at the end.
 struct Prometheus {
-    child: Child,
+    _server: Running,
     _dir: tempfile::TempDir,
     address: String,
 }
@@ -437,12 +437,8 @@ impl Prometheus {
              - targets: [\"{target}\"]\n"
         );
         std::fs::write(&config, text).unwrap();
-        // It takes no port 0: one that was free a moment ago still is, where nothing else in these
-        // tests takes one.
-        let free = std::net::TcpListener::bind("127.77.0.6:0").unwrap();
-        let address = free.local_addr().unwrap().to_string();
-        drop(free);
-        let child = Command::new("prometheus")
+        let address = free_address("127.77.0.6").to_string();
+        let server = Command::new("prometheus")
             .arg(format!("--config.file={}", config.display()))
             .arg(format!(
                 "--storage.tsdb.path={}",
@@ -455,7 +451,7 @@ impl Prometheus {
             .spawn()
             .unwrap_or_else(|error| panic!("{MISSING}: {error}"));
         Self {
-            child,
+            _server: Running(server),
             _dir: dir,
             address,
         }
@@ -470,13 +466,6 @@ impl Prometheus {
         let json: Json = serde_json::from_str(&text).unwrap();
         let value = json["data"]["result"][0]["value"][1].as_str();
         value.and_then(|text| text.parse().ok()).ok_or(text)
-    }
-}
-
-impl Drop for Prometheus {
-    fn drop(&mut self) {
-        let _ended = self.child.kill();
-        let _reaped = self.child.wait();
     }
 }
 

@@ -10,7 +10,6 @@
 
 mod cases;
 mod compare;
-mod dice;
 mod recount;
 mod reports;
 mod traffic;

@@ -30,9 +30,7 @@ mod wire;
 
 use std::net::SocketAddr;
 
-use prost::Message as _;
-
-use crate::harness::{Here, Sender, Site};
+use crate::harness::{Here, Site};
 use crate::packets::request;
 
 /// Settings of a daemon with the MySQL wire.
@@ -68,15 +66,13 @@ impl Shop {
 /// Sends twelve requests: three hosts, two scripts, `s1.example` and `s1.example.org`, statuses 200
 /// and 503, one text that is not ASCII.
 fn fill(site: &Site) {
-    let mut sender = Sender::new(site);
-    for number in 0..12_u32 {
+    site.send((0..12_u32).map(|number| {
         let host = ["web1", "web2", "web3"][number as usize % 3];
         let server = ["s1.example", "s1.example.org"][number as usize % 2];
         let script = ["/index.php", "/каталог.php"][number as usize / 6];
         let mut request = request(host, server, script);
         request.request_time = Some(0.125 * (number + 1) as f32);
         request.status = Some(if number % 4 == 3 { 503 } else { 200 });
-        sender.send(&request.encode_to_vec());
-    }
-    sender.at_rest();
+        request
+    }));
 }

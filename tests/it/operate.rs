@@ -60,10 +60,8 @@ fn the_supervisor_hears_when_it_is_ready_alive_reloading_and_stopping() {
     }
     program.signal("HUP");
     let reload = told(&supervisor, "RELOADING=1");
-    assert!(
-        reload.last().unwrap().contains("MONOTONIC_USEC="),
-        "Type=notify-reload wants to know when: {reload:?}"
-    );
+    assert_has!(reload.last().unwrap() =>
+        "MONOTONIC_USEC="; "Type=notify-reload wants to know when");
     told(&supervisor, "READY=1");
     // One that stands still is not alive.
     program.signal("STOP");
@@ -147,15 +145,7 @@ fn the_doctor_finds_what_would_not_start_and_says_what_to_change() {
         ],
     );
     assert_eq!(said.code, Some(0), "{said:?}");
-    for what in [
-        "UDP",
-        "HTTP",
-        "buffers",
-        "descriptors",
-        "memory",
-        "cores",
-        "state.dir",
-    ] {
+    for what in "UDP HTTP buffers descriptors memory cores state.dir".split(' ') {
         let line = said
             .out
             .lines()
@@ -238,10 +228,7 @@ fn doctor_check_and_serve_are_of_one_mind() {
     let program = Program::serve(&[&new]);
     assert!(dir.path().join("a/b").is_dir());
     let doctor = with("doctor", &[&new]);
-    assert!(
-        doctor.out.contains("a/b is in use by another pinbad"),
-        "{doctor:?}"
-    );
+    assert_has!(doctor.out => "a/b is in use by another pinbad");
     drop(program);
 }
 
@@ -328,11 +315,7 @@ fn the_doctor_prints_the_sysctl_for_a_buffer_that_is_not_granted() {
     let said = doctor(command, &settings);
     assert_eq!(said.code, Some(0), "{said:?}");
     assert!(said.out.contains("better  UDP"), "{said:?}");
-    assert!(
-        said.out
-            .contains(&format!("sysctl -w net.core.rmem_max={asked}")),
-        "{said:?}"
-    );
+    assert_has!(said.out => format!("sysctl -w net.core.rmem_max={asked}"));
     let expected = 1.0 + kernel_seconds(3, asked / 2);
     let span = format!("they hold {expected:.1} s at 10000/s");
     assert!(said.out.contains(&span), "{span}: {said:?}");
@@ -400,11 +383,7 @@ fn where_tls_is_spoken_one_is_told_how_to_ask() {
     let said = run(pinbad().args(["query", "SELECT 1", "--url", &address]));
     served.join().unwrap();
     assert_eq!(said.code, Some(1), "{said:?}");
-    assert!(
-        said.err
-            .contains("the answer is not HTTP; does it use TLS? then --url https://"),
-        "{said:?}"
-    );
+    assert_has!(said.err => "the answer is not HTTP; does it use TLS? then --url https://");
 }
 
 #[test]
@@ -461,10 +440,7 @@ fn man_pages_and_completions_know_every_command_and_flag() {
             continue;
         }
         commands += 1;
-        assert!(
-            page("pinbad").contains(&format!("pinbad-{name}(1)")),
-            "{name}"
-        );
+        assert_has!(page("pinbad") => format!("pinbad-{name}(1)"); "{name}");
         let own = page(&format!("pinbad-{name}"));
         for (shell, text) in &completions {
             assert!(text.contains(name), "{name} in {shell}");

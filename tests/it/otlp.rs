@@ -7,13 +7,15 @@
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
-use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use serde_json::{Value as Json, json};
 
-use crate::harness::{Here, Program, Reply, START_SECS, Site, Status, await_until, run_within};
+use crate::harness::{
+    Here, Program, Reply, START_SECS, Site, Status, await_until, clients, run_within,
+};
+use crate::packets::corpus_file;
 
 const PROTOBUF: &str = "application/x-protobuf";
 
@@ -67,11 +69,7 @@ fn at_rest(site: &Site, requests: u64) -> Status {
 }
 
 fn fixture(name: &str) -> String {
-    let path = format!(
-        "{}/tests/corpus/otlp/{name}.json",
-        env!("CARGO_MANIFEST_DIR")
-    );
-    std::fs::read_to_string(path).unwrap()
+    String::from_utf8(corpus_file(&format!("otlp/{name}.json"))).unwrap()
 }
 
 /// Sends a body with these headers, as it is.
@@ -202,12 +200,7 @@ fn cpu_and_memory_of_spans_are_unknown_and_timers_know_when_they_began() {
         let columns = "columns=req_count,ru_utime_total,unmeasured_count";
         let report = format!("/api/v1/reports/report_by_script_name?percentiles=95&{columns}");
         let all = here.site.json(&report)["rows"][0].clone();
-        assert_eq!(
-            (&all["req_count"], &all["unmeasured_count"]),
-            (&json!(4), &json!(1)),
-            "{all}"
-        );
-        assert_eq!(all["ru_utime_total"], 0.1875, "{all}");
+        assert_members!(all => {"req_count": 4, "unmeasured_count": 1, "ru_utime_total": 0.1875});
         // Raw rows do not make it 0.
         let rows = here
             .site
@@ -228,18 +221,12 @@ fn cpu_and_memory_of_spans_are_unknown_and_timers_know_when_they_began() {
         assert_eq!(starts(&request), [0.002, 0.003, 0.01, 0.045], "{request}");
         assert!(request["timers"][0]["ru_utime"].is_null(), "{request}");
         let page = here.site.get(&format!("/requests/{}", rows[0]["id"])).body;
-        assert!(
-            page.contains("Each bar stands where its span began"),
-            "{page}"
-        );
-        assert!(!here.site.get("/requests").body.contains("NaN"));
+        assert_has!(page => "Each bar stands where its span began");
+        assert_lacks!(here.site.get("/requests").body => "NaN");
     };
     check(&here);
     let packet = here.site.json("/api/v1/requests?min_time=0.4")["rows"][0].clone();
-    assert_eq!(
-        (&packet["ru_utime"], &packet["mem_peak_usage"]),
-        (&json!(0.0625), &json!(1024))
-    );
+    assert_members!(packet => {"ru_utime": 0.0625, "mem_peak_usage": 1024});
     let of_packet = here
         .site
         .json(&format!("/api/v1/requests/{}", packet["id"]));
@@ -303,10 +290,7 @@ fn what_is_not_taken_is_answered_in_the_form_of_the_body() {
             (reply.status, &*reply.content_type),
             (404, "application/json")
         );
-        assert!(
-            reply.body.contains("OTEL_METRICS_EXPORTER=none"),
-            "{reply:?}"
-        );
+        assert_has!(reply.body => "OTEL_METRICS_EXPORTER=none");
         assert_eq!(reply.any_json()["code"], 12);
     }
     assert_eq!(direct.post("/", "{}").status, 404);
@@ -316,21 +300,17 @@ fn what_is_not_taken_is_answered_in_the_form_of_the_body() {
     let deep = format!("{{\"a\": {}", "[".repeat(1_000));
     let bomb = gzip(&vec![b' '; 64 << 20]);
     assert!(bomb.len() < 100_000);
-    for (headers, body, status) in [
-        (&[("content-type", "text/plain")][..], &b"{}"[..], 415),
-        (&[form, ("content-encoding", "br")], b"{}", 415),
-        (&[form, ("content-encoding", "gzip")], b"{}", 400),
-        (&[form, ("content-encoding", "gzip")], &bomb, 413),
-        (&[form], b"{", 400),
-        (&[form], deep.as_bytes(), 400),
-        (&[("content-type", PROTOBUF)], b"\x0a", 400),
-        (&[form], b"{}", 200),
-        (&[("content-type", PROTOBUF)], b"", 200),
-        (
-            &[("content-type", "application/json; charset=utf-8")],
-            b"{}",
-            200,
-        ),
+    for (headers, body, status) in cases![
+        &[("content-type", "text/plain")][..] => &b"{}"[..], 415;
+        &[form, ("content-encoding", "br")] => b"{}", 415;
+        &[form, ("content-encoding", "gzip")] => b"{}", 400;
+        &[form, ("content-encoding", "gzip")] => &bomb, 413;
+        &[form] => b"{", 400;
+        &[form] => deep.as_bytes(), 400;
+        &[("content-type", PROTOBUF)] => b"\x0a", 400;
+        &[form] => b"{}", 200;
+        &[("content-type", PROTOBUF)] => b"", 200;
+        &[("content-type", "application/json; charset=utf-8")] => b"{}", 200;
     ] {
         let (reply, _) = send(&here.site, headers, body);
         assert_eq!(reply.status, status, "{headers:?} {reply:?}");
@@ -368,10 +348,7 @@ fn what_is_not_taken_is_answered_in_the_form_of_the_body() {
     }
     assert_eq!(input.count("bodies_received"), 16);
     let metrics = here.site.get("/metrics").body;
-    assert!(
-        metrics.contains("pinbad_otlp_input_bodies_refused_total{"),
-        "{metrics}"
-    );
+    assert_has!(metrics => "pinbad_otlp_input_bodies_refused_total{");
 }
 
 #[test]
@@ -459,35 +436,20 @@ fn who_sends_logs_in_where_there_are_users() {
     assert_eq!(input.reason("bodies_refused_by_reason", "unauthorized"), 2);
     let row = here.site.json("/api/v1/requests")["rows"][0].clone();
     assert_eq!(row["hostname"], "web");
-    assert!(
-        row["tags"].as_str().unwrap().contains("url.scheme=http"),
-        "{row}"
-    );
+    assert_has!(row["tags"].as_str().unwrap() => "url.scheme=http");
     let timers = here.site.json(&format!("/api/v1/requests/{}", row["id"]))["timers"].clone();
     assert_eq!(timers.as_array().unwrap().len(), 4, "internal ones too");
 }
 
 #[test]
 fn settings_that_cannot_be_used_are_refused() {
-    for (entry, why) in [
-        ("{name='x'}", "no listen"),
-        ("{listen='0.0.0.0:4318'}", "not a loopback address"),
-        (
-            "{listen='127.0.0.1:4318', tls_cert='/x'}",
-            "tls_key is missing",
-        ),
-        (
-            "{listen='127.0.0.1:4318', attributes=['a', 'a']}",
-            "the same twice",
-        ),
-        (
-            "{listen='127.0.0.1:4318', listn=''}",
-            "did you mean otlp_input.listen?",
-        ),
-        (
-            "{listen='127.0.0.1:4318'}, {listen='127.0.0.1:4318'}",
-            "has it too",
-        ),
+    for (entry, why) in cases![
+        "{name='x'}" => "no listen";
+        "{listen='0.0.0.0:4318'}" => "not a loopback address";
+        "{listen='127.0.0.1:4318', tls_cert='/x'}" => "tls_key is missing";
+        "{listen='127.0.0.1:4318', attributes=['a', 'a']}" => "the same twice";
+        "{listen='127.0.0.1:4318', listn=''}" => "did you mean otlp_input.listen?";
+        "{listen='127.0.0.1:4318'}, {listen='127.0.0.1:4318'}" => "has it too";
     ] {
         let mut check = crate::harness::pinbad();
         let said = crate::harness::run(
@@ -501,16 +463,7 @@ fn settings_that_cannot_be_used_are_refused() {
     let mut check = crate::harness::pinbad();
     let listen = "otlp_input=[{listen='127.0.0.1:4318'}]";
     let said = crate::harness::run(check.args(["check", "--set", "data.dir=", "--set", listen]));
-    assert!(
-        said.out.contains("spans  127.0.0.1:4318") && said.out.contains("([[otlp_input]])"),
-        "{said:?}"
-    );
-}
-
-pub(crate) fn clients() -> PathBuf {
-    // target/debug/pinbad
-    let program = Path::new(env!("CARGO_BIN_EXE_pinbad"));
-    program.ancestors().nth(2).unwrap().join("clients")
+    assert_has!(said.out => "spans  127.0.0.1:4318", "([[otlp_input]])");
 }
 
 /// Runs a program whose spans go to this input, in the names of the semantic conventions of
@@ -566,10 +519,7 @@ fn python_flask_and_sqlite() {
         assert_eq!(row("/broken")["req_count"], 1, "{rows:?}");
         let broken = here.site.json("/api/v1/requests?status=500")["rows"][0].clone();
         let tags = broken["tags"].as_str().unwrap();
-        assert!(
-            tags.contains("exception.type=ValueError") && tags.contains("service.name=shop"),
-            "{broken}"
-        );
+        assert_has!(tags => "exception.type=ValueError", "service.name=shop"; "{broken}");
         let tags = here.site.sql(
             "SELECT t.name, v.value, COUNT(*) FROM timertag v JOIN tag t ON t.id = v.tag_id WHERE t.name <> 'server' \
              GROUP BY 1, 2 ORDER BY 1, 2",

@@ -1,11 +1,10 @@
 //! Metrics and spans pushed over OTLP: what a collector gets adds up to the reports, however it
 //! answers, and over a restart; slow requests come as traces.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpListener;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Read as _;
 use std::process::Command;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest as Body;
@@ -21,87 +20,12 @@ use prost::Message as _;
 use serde_json::{Value as Json, json};
 
 use crate::harness::{
-    Here, Program, Sender, Site, Status, await_condition, await_until, pinbad, run, run_within,
+    Collector, Here, Program, Sender, Site, Status, await_condition, await_until, clients, pinbad,
+    run, run_within,
 };
 use crate::packets::request;
 
-/// A head and a body.
-type Message = (String, Vec<u8>);
-
-/// A collector that answers as it is told, or else takes everything.
-struct Collector {
-    url: String,
-    /// Bodies that it took, with their heads.
-    taken: Arc<Mutex<Vec<Message>>>,
-    /// Each is the head of an answer and its body; an empty one closes the connection instead.
-    answers: Arc<Mutex<VecDeque<Message>>>,
-    /// While a test holds it, nothing is answered.
-    gate: Arc<Mutex<()>>,
-}
-
 impl Collector {
-    fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let collector = Self {
-            url: format!("http://{}", listener.local_addr().unwrap()),
-            taken: Arc::default(),
-            answers: Arc::default(),
-            gate: Arc::default(),
-        };
-        let (taken, answers, gate) = (
-            Arc::clone(&collector.taken),
-            Arc::clone(&collector.answers),
-            Arc::clone(&collector.gate),
-        );
-        // It ends with the process: it is blocked in `accept` until then.
-        std::thread::spawn(move || {
-            for stream in listener.incoming() {
-                let mut stream = stream.unwrap();
-                let mut reader = BufReader::new(stream.try_clone().unwrap());
-                let (mut head, mut line) = (String::new(), String::new());
-                while reader.read_line(&mut line).unwrap_or(0) > 2 {
-                    head += &line.to_ascii_lowercase();
-                    line.clear();
-                }
-                let length = head
-                    .lines()
-                    .find_map(|it| it.strip_prefix("content-length:"));
-                let mut body = vec![0; length.map_or(0, |it| it.trim().parse().unwrap())];
-                if reader.read_exact(&mut body).is_err() {
-                    continue;
-                }
-                drop(gate.lock().unwrap());
-                let answer = answers.lock().unwrap().pop_front();
-                let (answer, text) = answer.unwrap_or_else(|| ("200 OK".to_owned(), Vec::new()));
-                if answer.is_empty() {
-                    continue;
-                }
-                if answer.starts_with('2') {
-                    taken.lock().unwrap().push((head, body));
-                }
-                let length = text.len();
-                let answer = format!(
-                    "HTTP/1.1 {answer}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n"
-                );
-                // Who has gone does not hear it.
-                let _ = stream.write_all(&[answer.as_bytes(), &text].concat());
-            }
-        });
-        collector
-    }
-
-    fn answer(&self, heads: &[&str]) {
-        let answers = heads.iter().map(|it| ((*it).to_owned(), Vec::new()));
-        self.answers.lock().unwrap().extend(answers);
-    }
-
-    /// Bodies that came to a path.
-    fn bodies(&self, path: &str) -> Vec<Vec<u8>> {
-        let taken = self.taken.lock().unwrap();
-        let of_path = taken.iter().filter(|(head, _)| head.contains(path));
-        of_path.map(|(_, body)| body.clone()).collect()
-    }
-
     fn points(&self) -> Vec<Point> {
         let bodies = self.bodies(METRICS);
         bodies.iter().flat_map(|body| points(body)).collect()
@@ -435,10 +359,7 @@ fn cumulative_values_never_go_back_and_begin_anew_after_a_restart() {
             "{head}"
         );
         assert!(head.contains("authorization: bearer hunter2"), "{head}");
-        assert!(
-            head.contains("content-type: application/x-protobuf"),
-            "{head}"
-        );
+        assert_has!(head => "content-type: application/x-protobuf");
     }
 }
 
@@ -484,10 +405,7 @@ fn what_is_given_up_is_counted_and_nothing_else_notices() {
     );
     assert_eq!(here.site.json("/api/v1/info")["req_count"], 50);
     let metrics = here.site.get("/metrics").body;
-    assert!(
-        metrics.contains("pinbad_otlp_points_given_up_total{reason=\"partial\"} 2"),
-        "{metrics}"
-    );
+    assert_has!(metrics => "pinbad_otlp_points_given_up_total{reason=\"partial\"} 2");
     here.stop();
     drop(held);
 }
@@ -499,11 +417,8 @@ fn what_is_beyond_ten_thousand_rows_is_pushed_as_other() {
     let script = format!("otlp.reports=[\"{BY_SCRIPT}\"]");
     let (here, clock) =
         Here::with_manual_clock(&[&url, "otlp.period=1s", "otlp.gzip=true", &script]);
-    let mut sender = Sender::new(&here.site);
-    for nth in 0..10_050 {
-        sender.send(&request("h", "s", &format!("/{nth}")).encode_to_vec());
-    }
-    sender.at_rest();
+    here.site
+        .send((0..10_050).map(|nth| request("h", "s", &format!("/{nth}"))));
     clock.advance_ms(1_000);
     let all_sent =
         |it: &Status| it.count("points_sent") > 50_000 && it.count("points_waiting") == 0;
@@ -546,33 +461,16 @@ fn settings_that_cannot_be_used_are_refused() {
     let headers = dir.path().join("headers");
     std::fs::write(&headers, "Authorization hunter2\n").unwrap();
     let file = dir.path().join("pinbad.toml");
-    for (setting, why) in [
-        ("url = \"collector:4318\"", "not a URL; accepted: a URL"),
-        (
-            "period = \"500ms\"",
-            "too short; accepted: a duration from 1s to 10m",
-        ),
-        (
-            "temporality = \"both\"",
-            "no such choice; accepted: cumulative, delta",
-        ),
-        (
-            "resource = {service.name = \"x\"}",
-            "service is not a text; a name with dots stands in quotes",
-        ),
-        (
-            "resource = \"x\"",
-            "not a table; accepted: up to 32 names with texts",
-        ),
-        (
-            "reports = [\"nothing\"]",
-            "otlp.reports: there is no report called \"nothing\"",
-        ),
-        (
-            &format!("headers_file = {headers:?}"),
-            "headers:1: no colon; accepted: a header a line",
-        ),
-        ("urls = \"\"", "did you mean otlp.url?"),
+    for (setting, why) in cases![
+        "url = \"collector:4318\"" => "not a URL; accepted: a URL";
+        "period = \"500ms\"" => "too short; accepted: a duration from 1s to 10m";
+        "temporality = \"both\"" => "no such choice; accepted: cumulative, delta";
+        "resource = {service.name = \"x\"}" =>
+            "service is not a text; a name with dots stands in quotes";
+        "resource = \"x\"" => "not a table; accepted: up to 32 names with texts";
+        "reports = [\"nothing\"]" => "otlp.reports: there is no report called \"nothing\"";
+        &format!("headers_file = {headers:?}") => "headers:1: no colon; accepted: a header a line";
+        "urls = \"\"" => "did you mean otlp.url?";
     ] {
         let url = if setting.starts_with("url =") {
             ""
@@ -603,10 +501,7 @@ fn settings_that_cannot_be_used_are_refused() {
         "otlp.url=http://127.0.0.1:1",
     ]));
     let shown = "OTLP   metrics of info, report_by_script_name, report_by_status to http://127.0.0.1:1 every 10s";
-    assert!(
-        said.out.contains(shown) && said.out.contains("otlp.url"),
-        "{said:?}"
-    );
+    assert_has!(said.out => shown, "otlp.url");
 }
 
 /// Sends a request of a script with this time in milliseconds.
@@ -682,15 +577,13 @@ fn slow_requests_are_pushed_as_spans() {
     let [slowest, failed] = [0, 1].map(|nth| roots().nth(nth).unwrap());
     assert_eq!((slowest.kind, &*slowest.name), (2, "/a"));
     let attributes = shown(&slowest.attributes);
-    for part in [
+    assert_has!(attributes =>
         "\"http.route\": \"StringValue(\\\"/a\\\")\"",
         "\"pinbad.http.route\": \"StringValue(\\\"taken\\\")\"",
         "\"http.response.status_code\": \"IntValue(200)\"",
         "\"pinbad.synthetic\": \"BoolValue(true)\"",
-        "\"env\": ",
-    ] {
-        assert!(attributes.contains(part), "{part} {attributes}");
-    }
+        "\"env\": "
+    );
     let link = &slowest.links[0];
     assert_eq!(
         (link.trace_id[15], &link.span_id[6..]),
@@ -712,13 +605,9 @@ fn slow_requests_are_pushed_as_spans() {
         .collect();
     assert_eq!(names, [("db read", 250_000, 1), ("cache", 500_000, 1)]);
     let attributes = shown(&timers[0].attributes);
-    for part in [
-        "\"group\": ",
-        "\"pinbad.hits\": \"IntValue(2)\"",
-        "\"pinbad.synthetic\"",
-    ] {
-        assert!(attributes.contains(part), "{part} {attributes}");
-    }
+    assert_has!(attributes =>
+        "\"group\": ", "\"pinbad.hits\": \"IntValue(2)\"", "\"pinbad.synthetic\""
+    );
     assert!(timers.iter().all(|it| it.trace_id == slowest.trace_id));
     // Nothing is sent twice, and what a server refuses is counted.
     let sent = status(&here.site);
@@ -856,7 +745,7 @@ fn python_decodes_what_is_pushed() {
     await_until("all is pushed", || collector.points(), is_complete);
     await_until("spans too", || collector.spans(), |it| !it.is_empty());
     let rows = ["report_by_status", "report_by_hostname_and_script"].map(|it| here.site.rows(it));
-    let mut python = Command::new(crate::otlp::clients().join("otel/bin/python"));
+    let mut python = Command::new(clients().join("otel/bin/python"));
     python.arg(format!(
         "{}/tests/clients/otlp_decode.py",
         env!("CARGO_MANIFEST_DIR")
@@ -917,10 +806,7 @@ fn python_decodes_what_is_pushed() {
                 (&row["req_count"], &json!("s")),
                 "{row}"
             );
-            assert_eq!(
-                (&times["kind"], &times["temporality"]),
-                (&json!("exponential_histogram"), &json!(2))
-            );
+            assert_members!(times => {"kind": "exponential_histogram", "temporality": 2});
             let close =
                 |a: &Json, b: &Json| (a.as_f64().unwrap() - b.as_f64().unwrap()).abs() < 1e-6;
             assert!(

@@ -68,10 +68,8 @@ fn a_full_temporary_pool_gives_up_the_oldest_and_counts_them() {
     assert_eq!(in_sql, Some(all));
     let page = |path: &str| here.site.get(path).body.replace(',', "");
     let line = format!("Trouble with pinbad: {all} packets or requests lost in the last ");
-    let shown = page("/reports");
-    assert!(shown.contains(&line), "{line}: {shown}");
-    let shown = page("/daemon");
-    assert!(shown.contains(&format!("Yes {all}")), "{shown}");
+    assert_has!(page("/reports") => line);
+    assert_has!(page("/daemon") => format!("Yes {all}"));
     assert!(merged >= 64, "{merged}");
     assert!(
         status
@@ -99,11 +97,9 @@ fn a_full_temporary_pool_gives_up_the_oldest_and_counts_them() {
 #[test]
 fn a_full_request_pool_evicts_the_oldest_and_reports_keep_them() {
     let here = Here::start(&["pool.request_pool_size=1000", "pool.timer_pool_size=100000"]);
-    let mut sender = Sender::new(&here.site);
-    for number in 0..5_000 {
-        sender.send(&request("h", "s", &format!("/{number}")).encode_to_vec());
-    }
-    let status = sender.at_rest();
+    let status = here
+        .site
+        .send((0..5_000).map(|number| request("h", "s", &format!("/{number}"))));
     status.assert_accounted();
     for (name, count) in [
         ("requests_merged", 5_000),
@@ -125,19 +121,16 @@ fn a_full_request_pool_evicts_the_oldest_and_reports_keep_them() {
     assert!(detail.contains("expired"), "{detail}");
     assert_eq!(here.site.rows("report_by_script_name").len(), 5_000);
     let info = here.site.json("/api/v1/info");
-    assert_eq!(info["req_count"], 5_000);
-    assert_eq!(info["time_total"], 625);
+    assert_members!(info => {"req_count": 5_000, "time_total": 625});
     here.stop();
 }
 
 #[test]
 fn a_full_timer_pool_evicts_whole_requests() {
     let here = Here::start(&["pool.request_pool_size=1000", "pool.timer_pool_size=500"]);
-    let mut sender = Sender::new(&here.site);
-    for number in 0..800 {
-        sender.send(&request("h", "s", &format!("/{number}")).encode_to_vec());
-    }
-    let status = sender.at_rest();
+    let status = here
+        .site
+        .send((0..800).map(|number| request("h", "s", &format!("/{number}"))));
     status.assert_accounted();
     // Two timers each: 250 requests have room, and no more of them stay.
     assert_eq!(status.count("request_rows"), 250, "{status:?}");
@@ -190,11 +183,9 @@ fn without_a_request_pool_there_are_reports_and_no_raw_rows() {
         "pool.request_pool_size=0",
         r#"report=[{name = "g", comment = "tag_info:group"}]"#,
     ]);
-    let mut sender = Sender::new(&here.site);
-    for number in 0..2_000 {
-        sender.send(&request("h", "s", &format!("/{}", number % 10)).encode_to_vec());
-    }
-    let status = sender.at_rest();
+    let status = here
+        .site
+        .send((0..2_000).map(|number| request("h", "s", &format!("/{}", number % 10))));
     status.assert_accounted();
     assert_eq!(status.count("requests_merged"), 2_000);
     assert_eq!(status.count("request_rows") + status.count("timer_rows"), 0);
@@ -230,12 +221,10 @@ fn names_without_end_fold_into_other_and_sums_stay_exact() {
     status.assert_accounted();
     assert_eq!(status.count("requests_merged"), requests);
     assert!(status.count("report_memory_bytes") <= status.count("report_memory_bytes_max"));
-    for report in [
-        "report_by_script_name",
-        "report_by_hostname",
-        "report_by_hostname_server_and_script",
-        "report_by_status",
-    ] {
+    for report in "report_by_script_name report_by_hostname report_by_hostname_server_and_script \
+         report_by_status"
+        .split(' ')
+    {
         let rows = here.site.rows(report);
         assert!(rows.len() <= 51, "{report}: {}", rows.len());
         assert_eq!(sum(&rows, "req_count"), requests, "{report}");

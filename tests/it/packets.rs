@@ -10,14 +10,22 @@ use std::path::Path;
 use pinbad::input::pinba::model::{NestedRequest, Request};
 use prost::Message as _;
 
+use crate::dice::Dice;
+
 /// The most that a UDP datagram holds.
 pub(crate) const DATAGRAM_BYTES_MAX: usize = 65_507;
 
-/// One file of `tests/corpus`, without its ending.
+/// One packet of `tests/corpus`, without its ending.
 #[track_caller]
 pub(crate) fn corpus(name: &str) -> Vec<u8> {
+    corpus_file(&format!("{name}.bin"))
+}
+
+/// One file of `tests/corpus` or of a folder in it.
+#[track_caller]
+pub(crate) fn corpus_file(name: &str) -> Vec<u8> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus");
-    let file = path.join(format!("{name}.bin"));
+    let file = path.join(name);
     std::fs::read(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
 }
 
@@ -131,30 +139,6 @@ fn is_good(request: &Request) -> bool {
         && tags == request.timer_tag_value.len() as u64
 }
 
-/// Numbers from a seed (SplitMix64): quick in a debug build too, where the usual generators are
-/// not.
-#[derive(Debug)]
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    /// One of 0 to `limit` - 1.
-    fn below(&mut self, limit: usize) -> usize {
-        (self.next() % limit as u64) as usize
-    }
-
-    fn byte(&mut self) -> u8 {
-        (self.next() >> 56) as u8
-    }
-}
-
 /// The kinds of datagrams that a [`Mix`] has, in turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -173,7 +157,7 @@ pub(crate) enum Kind {
 /// Datagrams of every kind, endlessly, the same for the same seed.
 #[derive(Debug)]
 pub(crate) struct Mix {
-    random: Random,
+    random: Dice,
     packets: Vec<Vec<u8>>,
     oversized: Vec<u8>,
     turn: usize,
@@ -199,7 +183,7 @@ impl Mix {
         let good = corpus_names();
         let good = good.iter().filter(|name| !name.starts_with("refused-"));
         Self {
-            random: Random(seed),
+            random: Dice(seed),
             packets: good.map(|name| corpus(name)).collect(),
             oversized: oversized(100),
             turn: 0,
@@ -223,26 +207,26 @@ impl Mix {
         match kind {
             Kind::Valid => self.valid().encode_to_vec(),
             Kind::Garbage => {
-                let bytes = 1 + self.random.below(599);
+                let bytes = 1 + self.random.index(599);
                 self.bytes(bytes)
             }
             Kind::Truncated => {
                 let mut packet = self.some_packet();
-                let end = self.random.below(packet.len());
+                let end = self.random.index(packet.len());
                 packet.truncate(end.max(1));
                 packet
             }
             Kind::Mutated => {
                 let mut packet = self.some_packet();
-                for _ in 0..=self.random.below(3) {
-                    let at = self.random.below(packet.len());
+                for _ in 0..=self.random.index(3) {
+                    let at = self.random.index(packet.len());
                     packet[at] = self.random.byte();
                 }
                 packet
             }
             Kind::Nested => {
                 let mut packet = self.valid();
-                for number in 0..1 + self.random.below(19) {
+                for number in 0..1 + self.random.index(19) {
                     packet
                         .requests
                         .push(nested("n", "nested", &format!("/nested/{number}")));
@@ -252,7 +236,7 @@ impl Mix {
             Kind::NestedPartlyBad => {
                 let mut packet = self.valid();
                 let mut bad = nested("n", "nested", "/bad");
-                match self.random.below(4) {
+                match self.random.index(4) {
                     0 => bad.timer_hit_count.push(1),
                     1 => bad.tag_name.push(0),
                     2 => bad.tag_value[0] = 1000,
@@ -275,15 +259,15 @@ impl Mix {
     }
 
     fn valid(&mut self) -> Request {
-        let host = format!("host-{}", self.random.below(20));
-        let script = format!("/page-{}", self.random.below(200));
+        let host = format!("host-{}", self.random.index(20));
+        let script = format!("/page-{}", self.random.index(200));
         let mut packet = request(&host, "example.org", &script);
-        packet.request_time = Some(self.random.below(2_000_000) as f32 / 1e6);
+        packet.request_time = Some(self.random.index(2_000_000) as f32 / 1e6);
         packet
     }
 
     fn some_packet(&mut self) -> Vec<u8> {
-        let at = self.random.below(self.packets.len());
+        let at = self.random.index(self.packets.len());
         self.packets[at].clone()
     }
 

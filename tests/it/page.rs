@@ -7,12 +7,11 @@ mod events;
 use std::collections::{BTreeSet, VecDeque};
 use std::io::{BufReader, Read as _, Write as _};
 use std::net::TcpStream;
-use std::time::Duration;
 
 use pinbad::input::pinba::model::Request;
-use prost::Message as _;
+use serde_json::json;
 
-use crate::harness::{Here, Program, Sender, Site, await_until};
+use crate::harness::{Here, Program, Site, await_until, connect};
 use crate::packets::request;
 
 /// Names that try to be something else.
@@ -58,30 +57,17 @@ pub(crate) fn links(page: &str) -> Vec<String> {
 #[test]
 fn every_page_that_leads_from_another_escapes_everything() {
     let here = Here::start(&[]);
-    let mut sender = Sender::new(&here.site);
-    for name in HOSTILE {
-        sender.send(&hostile_request(name).encode_to_vec());
-    }
-    sender.at_rest();
+    here.site
+        .send(HOSTILE.into_iter().map(|name| hostile_request(name)));
     let site = &here.site;
     // Reports whose keys are called so too.
-    let form = |name: &str, definition: &serde_json::Value| {
-        let mut form = definition.clone();
-        form["name"] = name.into();
-        assert_eq!(
-            site.post("/api/v1/reports", &form.to_string()).status,
-            201,
-            "{form}"
-        );
-    };
-    form(
-        "by_tag",
-        &serde_json::json!({"level": "request", "keys": [format!("+{}", HOSTILE[0]), "+env"]}),
-    );
-    form(
-        "by_timer",
-        &serde_json::json!({"level": "timer", "keys": [format!("@{}", HOSTILE[1]), "script_name"]}),
-    );
+    for form in [
+        json!({"name": "by_tag", "level": "request", "keys": [format!("+{}", HOSTILE[0]), "+env"]}),
+        json!({"name": "by_timer", "level": "timer", "keys": [format!("@{}", HOSTILE[1]), "script_name"]}),
+    ] {
+        let made = site.post("/api/v1/reports", &form.to_string());
+        assert_eq!(made.status, 201, "{form}");
+    }
     let mut known: BTreeSet<String> = BTreeSet::new();
     let mut waiting: VecDeque<String> = [
         "/".into(),
@@ -139,13 +125,10 @@ fn every_page_that_leads_from_another_escapes_everything() {
             }
         }
     }
-    for part in [
-        "/requests/",
-        "/reports/by_tag/row?",
-        "/reports/by_timer/row?",
-        "/timers?by=",
-        "spread.svg",
-    ] {
+    for part in "/requests/ /reports/by_tag/row? /reports/by_timer/row? /timers?by= \
+         spread.svg"
+        .split(' ')
+    {
         assert!(
             known.iter().any(|target| target.contains(part)),
             "nothing leads to {part}"
@@ -156,15 +139,13 @@ fn every_page_that_leads_from_another_escapes_everything() {
 
 /// Sends requests of ten thousand scripts.
 pub(crate) fn ten_thousand_scripts(site: &Site) {
-    let mut sender = Sender::new(site);
-    for script in 0..10_000 {
+    site.send((0..10_000).map(|script| {
         let name = format!(
             "/shop/{}/page-{script:05}.php",
             ["catalog", "cart", "account"][script % 3]
         );
-        sender.send(&request("web-01", "shop.example.com", &name).encode_to_vec());
-    }
-    sender.at_rest();
+        request("web-01", "shop.example.com", &name)
+    }));
 }
 
 #[test]
@@ -179,17 +160,12 @@ fn pages_are_small_with_large_reports_behind_them() {
         .collect();
     assert_eq!(files.len(), 3);
     let assets: usize = files.iter().map(|file| site.get(file).body.len()).sum();
-    for target in [
-        "/",
-        "/reports",
-        "/reports/report_by_script_name?limit=100",
-        "/reports/report_by_script_name?limit=100&view=own&sort=-req_time_total",
-        "/reports/report_by_script_name/row?script_name=%2Fshop%2Fcart%2Fpage-00001.php",
-        "/requests?limit=100",
-        "/timers?by=script_name,group",
-        "/requests/1",
-        "/daemon",
-    ] {
+    for target in "/ /reports /reports/report_by_script_name?limit=100 \
+         /reports/report_by_script_name?limit=100&view=own&sort=-req_time_total \
+         /reports/report_by_script_name/row?script_name=%2Fshop%2Fcart%2Fpage-00001.php \
+         /requests?limit=100 /timers?by=script_name,group /requests/1 /daemon"
+        .split(' ')
+    {
         let reply = site.get(target);
         assert_eq!(reply.status, 200, "{target}");
         let bytes = reply.body.len() + assets;
@@ -206,21 +182,8 @@ fn pages_are_small_with_large_reports_behind_them() {
 fn pages_are_compressed_for_who_accepts_it() {
     let here = Here::start(&[]);
     let raw = |target: &str, more: &str| {
-        let mut stream = TcpStream::connect(here.site.http).unwrap();
-        write!(
-            stream,
-            "GET {target} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{more}\r\n"
-        )
-        .unwrap();
-        let mut reply = Vec::new();
-        stream.read_to_end(&mut reply).unwrap();
-        let end = reply.windows(4).position(|it| it == b"\r\n\r\n").unwrap();
-        let body = reply.split_off(end + 4);
-        let head = String::from_utf8(reply).unwrap().to_lowercase();
-        assert!(
-            head.contains(&format!("content-length: {}\r\n", body.len())),
-            "{head}"
-        );
+        let (head, body) = here.site.talk(target, more);
+        assert_has!(head => format!("content-length: {}\r\n", body.len()));
         (head, body)
     };
     let page = here.site.get("/").body;
@@ -248,38 +211,21 @@ fn pages_are_compressed_for_who_accepts_it() {
 #[test]
 fn headers() {
     let here = Here::start(&[]);
-    let raw = |target: &str| {
-        let mut stream = TcpStream::connect(here.site.http).unwrap();
-        write!(
-            stream,
-            "GET {target} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
-        )
-        .unwrap();
-        std::io::read_to_string(stream).unwrap().to_lowercase()
-    };
+    let raw = |target: &str| here.site.talk(target, "").0;
     for target in ["/", "/reports", "/reports/nope", "/requests?nope=1"] {
         let reply = raw(target);
         let policy = "content-security-policy: default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; \
                       connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'\r\n";
         assert!(reply.contains(policy), "{target}: {reply}");
-        assert!(
-            reply.contains("cache-control: no-store"),
-            "{target}: {reply}"
-        );
-        assert!(
-            reply.contains("content-type: text/html; charset=utf-8"),
-            "{target}: {reply}"
-        );
+        assert_has!(reply => "cache-control: no-store"; "{target}");
+        assert_has!(reply => "content-type: text/html; charset=utf-8"; "{target}");
     }
     let page = here.site.get("/").body;
     for file in links(&page)
         .iter()
         .filter(|link| link.starts_with("/assets/"))
     {
-        assert!(
-            raw(file).contains("cache-control: public, max-age=31536000, immutable"),
-            "{file}"
-        );
+        assert_has!(raw(file) => "cache-control: public, max-age=31536000, immutable"; "{file}");
     }
     assert_eq!(here.site.get("/assets/pinbad.00000000.css").status, 404);
     here.stop();
@@ -299,54 +245,42 @@ fn who_is_not_let_in_is_told_so_by_a_page() {
     std::fs::write(path("pinbad.toml"), config).unwrap();
     let program = Program::start(&["serve", "--config", &path("pinbad.toml")], &[]);
     let ask = |accept: &str| {
-        let mut stream = TcpStream::connect(program.site.http).unwrap();
-        let host = program.site.http;
-        write!(stream, "GET /requests HTTP/1.1\r\nhost: {host}\r\naccept: {accept}\r\nconnection: close\r\n\r\n").unwrap();
-        let mut answer = String::new();
-        std::io::Read::read_to_string(&mut stream, &mut answer).unwrap();
-        answer
+        let (head, body) = program
+            .site
+            .talk("/requests", &format!("accept: {accept}\r\n"));
+        (head, String::from_utf8(body).unwrap())
     };
-    let page = ask("text/html,application/xhtml+xml,*/*;q=0.8");
-    let head = page.split("\r\n\r\n").next().unwrap().to_lowercase();
+    let (head, page) = ask("text/html,application/xhtml+xml,*/*;q=0.8");
     assert!(head.starts_with("http/1.1 401"), "{page}");
     assert!(head.contains("content-type: text/html"), "{page}");
     assert!(head.contains("www-authenticate: basic"), "{page}");
     assert!(page.contains("<h1>Log in</h1>"), "{page}");
     // Nothing of what there is behind it.
     assert!(!page.contains("href") && !page.contains("src="), "{page}");
-    let document = ask("*/*");
-    assert!(
-        document.starts_with("HTTP/1.1 401") && document.contains("application/problem+json"),
-        "{document}"
-    );
+    let (document, _) = ask("*/*");
+    assert!(document.starts_with("http/1.1 401"), "{document}");
+    assert_has!(document => "application/problem+json");
 }
 
 #[test]
 fn mistakes_are_said_by_pages() {
     let here = Here::start(&[]);
     let site = &here.site;
-    for (target, status, part) in [
-        ("/reports/nope", 404, "There is no report called"),
-        (
-            "/reports/report_by_status?sort=nope",
-            400,
-            "there is no column",
-        ),
-        (
-            "/reports/report_by_status?nope=1",
-            400,
-            "accepted: from, to, tz, compare, fleet, dc, collector, sort, limit, offset, q, view, status",
-        ),
-        ("/reports/report_by_status?limit=101", 400, "from 1 to 100"),
-        ("/reports/report_by_status/row", 400, "is missing"),
-        ("/requests?min_time=x", 400, "accepted: seconds"),
-        ("/requests?nope=1", 400, "unknown parameter"),
-        ("/requests/77", 404, "no request 77"),
-        ("/requests/x", 400, "whole number"),
-        ("/timers?sort=nope", 400, "accepted: time"),
-        ("/daemon?x=1", 400, "unknown parameter"),
-        ("/?sort=nope", 400, "accepted: time, p95, count, errors"),
-        ("/reports/%ff", 400, "UTF-8"),
+    for (target, status, part) in cases![
+        "/reports/nope" => 404, "There is no report called";
+        "/reports/report_by_status?sort=nope" => 400, "there is no column";
+        "/reports/report_by_status?nope=1" => 400,
+            "accepted: from, to, tz, compare, fleet, dc, collector, sort, limit, offset, q, view, status";
+        "/reports/report_by_status?limit=101" => 400, "from 1 to 100";
+        "/reports/report_by_status/row" => 400, "is missing";
+        "/requests?min_time=x" => 400, "accepted: seconds";
+        "/requests?nope=1" => 400, "unknown parameter";
+        "/requests/77" => 404, "no request 77";
+        "/requests/x" => 400, "whole number";
+        "/timers?sort=nope" => 400, "accepted: time";
+        "/daemon?x=1" => 400, "unknown parameter";
+        "/?sort=nope" => 400, "accepted: time, p95, count, errors";
+        "/reports/%ff" => 400, "UTF-8";
     ] {
         let reply = site.get(target);
         assert_eq!(
@@ -359,12 +293,10 @@ fn mistakes_are_said_by_pages() {
     // A histogram view and the daemon's tables are no rankings, and are shown in their own columns.
     let form = r#"{"name": "hist", "comment": "hv.report1"}"#;
     assert_eq!(site.post("/api/v1/reports", form).status, 201);
-    for target in [
-        "/reports/hist",
-        "/reports/hist?index_value=x",
-        "/reports/status",
-        "/reports/active_reports",
-    ] {
+    for target in "/reports/hist /reports/hist?index_value=x /reports/status \
+         /reports/active_reports"
+        .split(' ')
+    {
         assert_eq!(site.get(target).status, 200, "{target}");
     }
     assert_eq!(site.ask("POST", "/reports", Some("{}")).status, 405);
@@ -405,22 +337,16 @@ pub(crate) fn rows(page: &str, table: usize) -> Vec<Vec<String>> {
 #[test]
 fn numbers_agree_with_what_was_sent() {
     let here = Here::start(&[]);
-    let mut sender = Sender::new(&here.site);
-    for number in 0..100_u16 {
+    here.site.send((0..100_u16).map(|number| {
         let mut packet = request("web-01", "shop", if number < 60 { "/a" } else { "/b" });
         packet.request_time = Some(f32::from(number) / 64.0);
         packet.status = Some(if number % 20 == 0 { 503 } else { 200 });
-        sender.send(&packet.encode_to_vec());
-    }
-    sender.at_rest();
+        packet
+    }));
     let site = &here.site;
     // /a: 0 to 59 64ths, /b: 60 to 99.
-    let scripts = rows(
-        &site
-            .get("/reports/report_by_script_name?sort=-req_count")
-            .body,
-        1,
-    );
+    let shown = |target: &str| rows(&site.get(target).body, 1);
+    let scripts = shown("/reports/report_by_script_name?sort=-req_count");
     assert_eq!(scripts.len(), 2, "{scripts:?}");
     assert_eq!(scripts[0][..2], ["/a", "60"]);
     assert_eq!(scripts[0][3], "3 5.0 %");
@@ -435,29 +361,21 @@ fn numbers_agree_with_what_was_sent() {
     let panel = rows(panel, 1);
     assert_eq!(panel[0][..3], ["/b", "49.7 s", "64.2 %"]);
     assert!(panel[0][4].ends_with(" s"), "{panel:?}");
-    let b = &rows(
-        &site.get("/reports/report_by_script_name?q=b&sort=p95").body,
-        1,
-    );
+    let b = shown("/reports/report_by_script_name?q=b&sort=p95");
     assert_eq!(b[0][0], "/b");
     // The 38th of 60 to 99 is 97 64ths: 1.515625 s, to a percent.
     let p95: f64 = b[0][7].strip_suffix(" s").unwrap().parse().unwrap();
     assert!((p95 - 97.0 / 64.0).abs() < 0.02, "{b:?}");
     // The slowest are the last; ids count from 1, and stand behind the time of arrival.
     let id = |row: &Vec<String>| row[0].split(' ').next_back().unwrap().to_owned();
-    let slowest = rows(&site.get("/requests?sort=-req_time&limit=3").body, 1);
+    let slowest = shown("/requests?sort=-req_time&limit=3");
     let ids: Vec<String> = slowest.iter().map(id).collect();
     assert_eq!(ids, ["#100", "#99", "#98"]);
-    let failed = rows(
-        &site
-            .get("/requests?order=slowest&status=503&script_name=%2Fa")
-            .body,
-        1,
-    );
+    let failed = shown("/requests?order=slowest&status=503&script_name=%2Fa");
     let ids: Vec<String> = failed.iter().map(id).collect();
     assert_eq!(ids, ["#41", "#21", "#1"]);
     // Each has two timers: 2 hits of group db in 0.25 s, 1 of cache in 0.5 s.
-    let timers = rows(&site.get("/timers?by=group,op&sort=-hits").body, 1);
+    let timers = shown("/timers?by=group,op&sort=-hits");
     assert_eq!(timers[0][..5], ["db", "read", "25.0 s", "33.3 %", "125 ms"]);
     assert_eq!(timers[0][8..11], ["200", "100", "100"]);
     assert_eq!(
@@ -465,12 +383,7 @@ fn numbers_agree_with_what_was_sent() {
         ["cache", "without", "50.0 s", "66.7 %", "500 ms"]
     );
     assert_eq!(timers[1][8..11], ["100", "100", "100"]);
-    let timers = rows(
-        &site
-            .get("/timers?by=script_name&t.group=db&min_time=1")
-            .body,
-        1,
-    );
+    let timers = shown("/timers?by=script_name&t.group=db&min_time=1");
     assert_eq!(timers[0][0], "/b");
     assert_eq!(timers[0][7..10], ["72", "36", "36"]);
     // All 60 are in the histogram of the row.
@@ -495,27 +408,15 @@ fn numbers_agree_with_what_was_sent() {
 #[test]
 fn charts_have_addresses_of_their_own() {
     let here = Here::start(&[]);
-    let mut sender = Sender::new(&here.site);
     let site = &here.site;
-    for _ in 0..20 {
-        sender.send(&request("web-01", "shop", "/<a>").encode_to_vec());
-    }
-    sender.at_rest();
-    for (target, part) in [
-        ("/reports/info/traffic.svg", "requests: now"),
-        ("/reports/info/times.svg?span=1m", "p95: now"),
-        (
-            "/reports/info/errors.svg?span=1h&theme=dark",
-            "errors: now 0",
-        ),
-        (
-            "/reports/report_by_script_name/times.svg?script_name=%2F%3Ca%3E&theme=dark",
-            "p50: now 12",
-        ),
-        (
-            "/reports/report_by_status/cpu.svg?key.status=200",
-            "busy: now",
-        ),
+    site.send((0..20).map(|_| request("web-01", "shop", "/<a>")));
+    for (target, part) in cases![
+        "/reports/info/traffic.svg" => "requests: now";
+        "/reports/info/times.svg?span=1m" => "p95: now";
+        "/reports/info/errors.svg?span=1h&theme=dark" => "errors: now 0";
+        "/reports/report_by_script_name/times.svg?script_name=%2F%3Ca%3E&theme=dark" =>
+            "p50: now 12";
+        "/reports/report_by_status/cpu.svg?key.status=200" => "busy: now";
     ] {
         let reply = await_until(
             target,
@@ -530,16 +431,8 @@ fn charts_have_addresses_of_their_own() {
             "{}",
             reply.body
         );
-        assert!(
-            !reply.body.contains("style") && !reply.body.contains("<a>"),
-            "{}",
-            reply.body
-        );
-        assert!(
-            reply.body.contains("<path class=\"line c"),
-            "{}",
-            reply.body
-        );
+        assert_lacks!(reply.body => "style", "<a>");
+        assert_has!(reply.body => "<path class=\"line c");
     }
     let page = site
         .get("/reports/report_by_script_name/row?script_name=%2F%3Ca%3E&span=5m")
@@ -549,22 +442,14 @@ fn charts_have_addresses_of_their_own() {
             format!("/reports/report_by_script_name/{name}.svg?script_name=%2F%3Ca%3E&amp;span=5m");
         assert!(page.contains(&address), "{page}");
     }
-    for (target, status, part) in [
-        ("/reports/info/nope.svg", 404, "traffic.svg"),
-        ("/reports/info/traffic.svg?span=2h", 400, "1m, 5m, 15m, 1h"),
-        ("/reports/info/traffic.svg?theme=x", 400, "light, dark"),
-        ("/reports/report_by_status/traffic.svg", 400, "is missing"),
-        (
-            "/reports/report_by_status/traffic.svg?status=200&x=1",
-            400,
-            "unknown parameter",
-        ),
-        (
-            "/reports/report_by_schema/traffic.svg?schema=",
-            404,
-            "report_by_schema",
-        ),
-        ("/reports/nope/traffic.svg", 404, "no report"),
+    for (target, status, part) in cases![
+        "/reports/info/nope.svg" => 404, "traffic.svg";
+        "/reports/info/traffic.svg?span=2h" => 400, "1m, 5m, 15m, 1h";
+        "/reports/info/traffic.svg?theme=x" => 400, "light, dark";
+        "/reports/report_by_status/traffic.svg" => 400, "is missing";
+        "/reports/report_by_status/traffic.svg?status=200&x=1" => 400, "unknown parameter";
+        "/reports/report_by_schema/traffic.svg?schema=" => 404, "report_by_schema";
+        "/reports/nope/traffic.svg" => 404, "no report";
     ] {
         let detail = site.get(target).problem(status);
         assert!(detail.contains(part), "{target}: {detail}");
@@ -572,12 +457,7 @@ fn charts_have_addresses_of_their_own() {
     here.stop();
 
     let here = Here::start(&["series.memory=0"]);
-    assert!(
-        here.site
-            .get("/reports/info/traffic.svg")
-            .problem(404)
-            .contains("series.memory")
-    );
+    assert_has!(here.site.get("/reports/info/traffic.svg").problem(404) => "series.memory");
     assert_eq!(here.site.get("/").status, 200);
     here.stop();
 }

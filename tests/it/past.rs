@@ -17,7 +17,7 @@ use pinbad::clock::{Clock as _, ManualClock};
 use prost::Message as _;
 use serde_json::{Value as Json, json};
 
-use crate::harness::{Here, Sender, Site, await_condition, await_until, run};
+use crate::harness::{Here, Sender, Site, await_condition, await_until, pass, run};
 use crate::packets::request;
 
 pub(crate) use self::other_readers::python;
@@ -36,13 +36,6 @@ pub(crate) struct Sent {
 
 pub(crate) fn start(dir: &Path, clock: &Arc<ManualClock>) -> Here {
     Here::with_history(dir, clock, &[])
-}
-
-pub(crate) fn pass(site: &Site, clock: &ManualClock, ms: u64) {
-    let runs = || site.json("/api/v1/status")["merges"].as_u64().unwrap();
-    clock.advance_ms(ms);
-    let before = runs();
-    await_until("the merger runs", runs, |now| *now > before + 1);
 }
 
 /// Some requests now and then, for so many steps.
@@ -140,9 +133,7 @@ fn check(site: &Site, sent: &[Sent], now: u64) {
 
 #[test]
 fn every_span_is_a_recount_of_what_was_sent() {
-    let dir = tempfile::tempdir().unwrap();
-    let clock = Arc::new(ManualClock::new(START_SECS * 1_000));
-    let here = start(dir.path(), &clock);
+    let (here, clock, dir) = Here::with_own_history(START_SECS, &[]);
     let mut sent = Vec::new();
     send(&here, &clock, 60, &mut sent);
     pass(&here.site, &clock, 2_000);
@@ -198,13 +189,8 @@ fn every_span_is_a_recount_of_what_was_sent() {
         &format!("from={}&to={}", START_SECS - 7_200, START_SECS - 3_600),
     );
     assert_eq!(early["rows"], json!([]));
-    assert!(
-        early["partial"][0]
-            .as_str()
-            .unwrap()
-            .contains("nothing is kept from before 2024-02-28T22:00:00Z"),
-        "{early}"
-    );
+    assert_has!(early["partial"][0].as_str().unwrap() =>
+        "nothing is kept from before 2024-02-28T22:00:00Z");
 
     described(site);
     compared(site, &sent);
@@ -319,39 +305,17 @@ fn drawn(site: &Site, sent: &[Sent], now: u64) {
 
 #[test]
 fn what_is_not_kept_is_said() {
-    let dir = tempfile::tempdir().unwrap();
-    let clock = Arc::new(ManualClock::new(START_SECS * 1_000));
-    let here = start(dir.path(), &clock);
-    for (report, query, status, said) in [
-        (
-            "report_by_hostname_and_script",
-            "from=-1d",
-            404,
-            "history.reports does not name it",
-        ),
-        ("nope", "from=-1d", 404, "no report"),
-        ("status", "from=-1d", 404, "status"),
-        (
-            "report_by_script_name",
-            "from=-1d&to=-2d",
-            400,
-            "is not before to",
-        ),
-        ("report_by_script_name", "from=yesterday", 400, "RFC 3339"),
-        (
-            "report_by_script_name",
-            "from=-1d&tz=Mars",
-            400,
-            "Europe/Berlin",
-        ),
-        ("report_by_script_name", "compare=-1d", 400, "needs from"),
-        ("report_by_script_name", "from=-1d&compare=x", 400, "-1w"),
-        (
-            "report_by_script_name",
-            "from=-1d&sort=req_count_change",
-            400,
-            "there is no column",
-        ),
+    let (here, _clock, _dir) = Here::with_own_history(START_SECS, &[]);
+    for (report, query, status, said) in cases![
+        "report_by_hostname_and_script" => "from=-1d", 404, "history.reports does not name it";
+        "nope" => "from=-1d", 404, "no report";
+        "status" => "from=-1d", 404, "status";
+        "report_by_script_name" => "from=-1d&to=-2d", 400, "is not before to";
+        "report_by_script_name" => "from=yesterday", 400, "RFC 3339";
+        "report_by_script_name" => "from=-1d&tz=Mars", 400, "Europe/Berlin";
+        "report_by_script_name" => "compare=-1d", 400, "needs from";
+        "report_by_script_name" => "from=-1d&compare=x", 400, "-1w";
+        "report_by_script_name" => "from=-1d&sort=req_count_change", 400, "there is no column";
     ] {
         let problem = here
             .site
@@ -365,10 +329,7 @@ fn what_is_not_kept_is_said() {
         .site
         .get("/api/v1/reports/report_by_script_name?from=-1d")
         .problem(404);
-    assert!(
-        problem.contains("--data DIR (data.dir) keeps it"),
-        "{problem}"
-    );
+    assert_has!(problem => "--data DIR (data.dir) keeps it");
     here.site.get("/api/v1/info?from=-1d").problem(404);
     here.stop();
 }
@@ -380,9 +341,7 @@ fn days_of_a_zone_and_definitions_that_change() {
     // 2024-03-30 22:30 UTC: half an hour before a day of 23 hours in Berlin.
     const BEGIN: u64 = 1711837800;
     const BERLIN: Range<u64> = BEGIN + 1_800..BEGIN + 1_800 + 23 * 3_600;
-    let dir = tempfile::tempdir().unwrap();
-    let clock = Arc::new(ManualClock::new(BEGIN * 1_000));
-    let mut here = start(dir.path(), &clock);
+    let (mut here, clock, dir) = Here::with_own_history(BEGIN, &[]);
     let define = |site: &Site, least: &str| {
         site.delete("/api/v1/reports/slow");
         let filters = [format!("min_time={least}")];

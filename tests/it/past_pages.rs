@@ -1,16 +1,13 @@
 //! Pages over a span of the past: their numbers are those of the API, every link keeps the time,
 //! what is lacking is said.
 
-use std::sync::Arc;
-
-use pinbad::clock::{Clock as _, ManualClock};
-use prost::Message as _;
+use pinbad::clock::Clock as _;
 use serde_json::Value as Json;
 
-use crate::harness::{Here, Sender, Site, await_condition};
+use crate::harness::{Here, Site, await_condition, pass};
 use crate::packets::request;
 use crate::page::{links, rows};
-use crate::past::{START_SECS, ask, pass, send, start};
+use crate::past::{START_SECS, ask, send};
 
 const REPORT: &str = "/reports/report_by_script_name";
 
@@ -33,9 +30,7 @@ fn count(row: &Json, column: &str) -> String {
 
 #[test]
 fn pages_show_what_the_api_answers() {
-    let dir = tempfile::tempdir().unwrap();
-    let clock = Arc::new(ManualClock::new(START_SECS * 1_000));
-    let here = start(dir.path(), &clock);
+    let (here, clock, _dir) = Here::with_own_history(START_SECS, &[]);
     let mut sent = Vec::new();
     send(&here, &clock, 30, &mut sent);
     pass(&here.site, &clock, 2_000);
@@ -94,16 +89,12 @@ fn pages_show_what_the_api_answers() {
 
 #[test]
 fn every_link_keeps_the_time() {
-    let dir = tempfile::tempdir().unwrap();
-    let clock = Arc::new(ManualClock::new(START_SECS * 1_000));
-    let here = start(dir.path(), &clock);
+    let (here, clock, _dir) = Here::with_own_history(START_SECS, &[]);
     let mut sent = Vec::new();
     send(&here, &clock, 5, &mut sent);
     let site = &here.site;
     // One that is in memory.
-    let mut sender = Sender::new(site);
-    sender.send(&request("h", "s", "/now").encode_to_vec());
-    sender.at_rest();
+    site.send([request("h", "s", "/now")]);
     let newest = site.json("/api/v1/requests?limit=1");
     let newest = newest["rows"][0]["id"].as_u64().unwrap();
     let time = "from=2024-02-28T23%3A00&to=2024-02-29&tz=Europe%2FBerlin&compare=-1d";
@@ -125,10 +116,7 @@ fn every_link_keeps_the_time() {
             assert!(body.contains(&format!(">{name}</a>")), "{target}");
         }
         // By the clocks of the zone.
-        assert!(
-            body.contains("2024-02-28 23:00 to 2024-02-29 00:00 Europe/Berlin"),
-            "{target}"
-        );
+        assert_has!(body => "2024-02-28 23:00 to 2024-02-29 00:00 Europe/Berlin"; "{target}");
         let (head, after) = body.split_once("<nav class=\"time\"").unwrap();
         let (own, rest) = after.split_once("</nav>").unwrap();
         assert!(own.contains("aria-current=\"true\">the day before"));
@@ -157,9 +145,7 @@ fn every_link_keeps_the_time() {
 
 #[test]
 fn what_changed_is_shown_and_what_is_lacking_is_said() {
-    let dir = tempfile::tempdir().unwrap();
-    let clock = Arc::new(ManualClock::new(START_SECS * 1_000));
-    let here = start(dir.path(), &clock);
+    let (here, clock, _dir) = Here::with_own_history(START_SECS, &[]);
     let mut sent = Vec::new();
     send(&here, &clock, 30, &mut sent);
     pass(&here.site, &clock, 2_000);
@@ -217,22 +203,14 @@ fn what_changed_is_shown_and_what_is_lacking_is_said() {
         assert_eq!(info[column], Json::Null, "{column}: {info}");
     }
     let overview = page(site, &format!("/?{nothing}"));
-    for part in [
-        ", no data",
-        "No data is kept of this time.",
-        "<span>no data</span>",
-    ] {
-        assert!(overview.contains(part), "{part}: {overview}");
-    }
-    for (target, status, part) in [
-        (format!("{REPORT}?from=yesterday"), 400, "RFC 3339"),
-        (format!("{REPORT}?from=-1d&to=-2d"), 400, "is not before to"),
-        ("/?compare=-1d".into(), 400, "needs from"),
-        (
-            "/reports/report_by_schema?from=-1d".into(),
-            404,
-            "history.reports does not name it",
-        ),
+    assert_has!(
+        overview => ", no data", "No data is kept of this time.", "<span>no data</span>"
+    );
+    for (target, status, part) in cases![
+        format!("{REPORT}?from=yesterday") => 400, "RFC 3339";
+        format!("{REPORT}?from=-1d&to=-2d") => 400, "is not before to";
+        "/?compare=-1d".into() => 400, "needs from";
+        "/reports/report_by_schema?from=-1d".into() => 404, "history.reports does not name it";
     ] {
         let reply = site.get(&target);
         assert_eq!(reply.status, status, "{target}");
@@ -251,10 +229,7 @@ fn without_history_the_control_says_why() {
         let body = page(&here.site, target);
         let control = body.split("<nav class=\"time\"").nth(1).unwrap();
         let control = control.split("</nav>").next().unwrap();
-        assert!(
-            control.contains("--data DIR (data.dir) keeps it"),
-            "{control}"
-        );
+        assert_has!(control => "--data DIR (data.dir) keeps it");
         assert_eq!(control.matches("<a ").count(), 1, "{control}");
         assert!(!body.contains("class=\"plot\""));
     }

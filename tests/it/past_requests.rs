@@ -3,8 +3,6 @@
 //! are a recount of what was sent.
 
 use std::collections::BTreeSet;
-use std::path::Path;
-use std::sync::Arc;
 
 use pinbad::clock::{Clock as _, ManualClock};
 use prost::Message as _;
@@ -28,15 +26,14 @@ struct Sent {
     run: u64,
 }
 
-fn start(dir: &Path, clock: &Arc<ManualClock>, keep: &str) -> Here {
-    let keep = format!("history.requests={keep}");
-    let settings = [
-        &keep,
+/// What is kept of raw requests, as `history.requests` says, and room for them.
+fn settings(keep: &'static str) -> [&'static str; 4] {
+    [
+        keep,
         "mysql.listen=127.0.0.1:0",
         "pool.request_pool_size=20000",
         "pool.stats_history=1h",
-    ];
-    Here::with_history(dir, clock, &settings)
+    ]
 }
 
 fn send(here: &Here, clock: &ManualClock, run: u64, count: u64, sent: &mut Vec<Sent>) {
@@ -149,27 +146,15 @@ fn check(here: &Here, clock: &ManualClock, sent: &[Sent]) {
             "/api/v1/requests?limit=0&from={START_SECS}&to={to}&{query}"
         )))
     };
-    for (query, condition) in [
-        (
-            "min_time=1&hostname=web1",
-            Box::new(|it: &Sent| it.us >= 1_000_000 && it.host == "web1")
-                as Box<dyn Fn(&Sent) -> bool>,
-        ),
-        (
-            "tag.env=test",
-            Box::new(|it: &Sent| !it.number.is_multiple_of(5)),
-        ),
-        ("tag.env=tes", Box::new(|_: &Sent| false)),
-        (
-            "tags_cnt=0&status=200&timers_cnt=2",
-            Box::new(|it: &Sent| it.number.is_multiple_of(5)),
-        ),
-        ("schema=", Box::new(|_: &Sent| true)),
-        ("script_name=7", Box::new(|it: &Sent| it.number == 7)),
-        (
-            &format!("since={middle}"),
-            Box::new(|it: &Sent| it.secs >= middle),
-        ),
+    for (query, condition) in cases![
+        "min_time=1&hostname=web1" =>
+            Box::new(|it: &Sent| it.us >= 1_000_000 && it.host == "web1") as Box<dyn Fn(&Sent) -> bool>;
+        "tag.env=test" => Box::new(|it: &Sent| !it.number.is_multiple_of(5));
+        "tag.env=tes" => Box::new(|_: &Sent| false);
+        "tags_cnt=0&status=200&timers_cnt=2" => Box::new(|it: &Sent| it.number.is_multiple_of(5));
+        "schema=" => Box::new(|_: &Sent| true);
+        "script_name=7" => Box::new(|it: &Sent| it.number == 7);
+        &format!("since={middle}") => Box::new(|it: &Sent| it.secs >= middle);
     ] {
         let expected = numbers(sent.iter().filter(|it| condition(it)));
         assert_eq!(sorted(all_of(query)), expected, "{query}");
@@ -244,17 +229,10 @@ fn check_pages(here: &Here, clock: &ManualClock, sent: &[Sent]) {
     ));
     let opened = links(&found, "/requests/");
     assert_eq!(opened.len(), 5, "{found}");
-    assert!(
-        opened[0].contains(&format!("?run={}&{span}", slowest.run)),
-        "{opened:?}"
-    );
+    assert_has!(opened[0] => format!("?run={}&{span}", slowest.run));
     let one = page(&opened[0]);
-    assert!(
-        one.contains(&format!("<h1><bdi>{}</bdi></h1>", slowest.number))
-            && one.contains("read")
-            && !one.contains("Represents"),
-        "{one}"
-    );
+    assert_has!(one => format!("<h1><bdi>{}</bdi></h1>", slowest.number), "read");
+    assert_lacks!(one => "Represents");
     // All of them, page by page.
     let mut next = format!("/requests?limit=100&{span}");
     let mut count = 0;
@@ -274,10 +252,9 @@ fn check_pages(here: &Here, clock: &ManualClock, sent: &[Sent]) {
 
 #[test]
 fn every_request_is_found_once_at_any_moment() {
-    let dir = tempfile::tempdir().unwrap();
-    let clock = Arc::new(ManualClock::new(START_SECS * 1_000));
+    let (mut here, clock, dir) =
+        Here::with_own_history(START_SECS, &settings("history.requests=all"));
     let mut sent = Vec::new();
-    let mut here = start(dir.path(), &clock, "all");
     for run in 1..=2 {
         let mut before = sent.len();
         for step in 0..3 {
@@ -311,7 +288,7 @@ fn every_request_is_found_once_at_any_moment() {
         }
         here.stop();
         before = sent.len();
-        here = start(dir.path(), &clock, "all");
+        here = Here::with_history(dir.path(), &clock, &settings("history.requests=all"));
         check(&here, &clock, &sent);
         assert_eq!(before, sent.len());
     }
@@ -345,10 +322,7 @@ fn every_request_is_found_once_at_any_moment() {
         "time\tdatetime",
         "timestamp\tint",
     ] {
-        assert!(
-            described.contains(&format!("\n{line}")),
-            "{line}: {described}"
-        );
+        assert_has!(described => format!("\n{line}"); "{line}");
     }
     let tables = ask("SHOW TABLES");
     assert!(
@@ -369,16 +343,13 @@ fn every_request_is_found_once_at_any_moment() {
 
 #[test]
 fn weights_of_a_sample_say_how_many_there_were() {
-    let dir = tempfile::tempdir().unwrap();
-    let clock = Arc::new(ManualClock::new(START_SECS * 1_000));
-    let here = start(dir.path(), &clock, "tail");
-    let mut sender = Sender::new(&here.site);
-    for number in 0..9_000_u32 {
+    let (here, clock, _dir) =
+        Here::with_own_history(START_SECS, &settings("history.requests=tail"));
+    here.site.send((0..9_000_u32).map(|number| {
         let mut packet = request("web", "shop", ["/a", "/b"][(number % 2) as usize]);
         packet.request_time = Some(number as f32 / 1e4);
-        sender.send(&packet.encode_to_vec());
-    }
-    sender.at_rest();
+        packet
+    }));
     let site = &here.site;
     let check = || {
         let weight = site.sql("SELECT SUM(weight) FROM history.request");

@@ -1,17 +1,12 @@
 //! Raw timers of the past by any tags, and requests of the past by their tags, whatever those
 //! contain: on pages that show what the same pages showed while all was in memory.
 
-use std::path::Path;
-use std::sync::Arc;
-
 use pinbad::clock::ManualClock;
 use pinbad::input::pinba::model::Request;
-use prost::Message as _;
 
-use crate::harness::{Here, Sender, Site, await_condition};
+use crate::harness::{Here, Site, await_condition, pass};
 use crate::packets::request;
 use crate::page::{links, rows};
-use crate::past::pass;
 
 /// 2024-02-28 22:50:00 UTC.
 const START_SECS: u64 = 1_709_160_600;
@@ -26,14 +21,8 @@ const TAGS: [(&str, &str, &str); 5] = [
     ("a", "b=c", "tag.a=b%3Dc"),
 ];
 
-fn start(dir: &Path, clock: &Arc<ManualClock>, keep: &str) -> Here {
-    let keep = format!("history.requests={keep}");
-    Here::with_history(dir, clock, &[&keep, "pool.stats_history=1h"])
-}
-
 fn send(here: &Here) {
-    let mut sender = Sender::new(&here.site);
-    for number in 0..300_u32 {
+    here.site.send((0..300_u32).map(|number| {
         let host = ["web1", "web2", "web3"][(number % 3) as usize];
         let mut packet = request(host, "shop", &format!("/{}.php", number % 7));
         packet.request_time = Some(number as f32 / 64.0);
@@ -42,9 +31,8 @@ fn send(here: &Here) {
         packet.add_timer(number % 4 + 1, value, &[("group", "db"), ("op", &op)]);
         let (name, tag, _) = TAGS[(number % 5) as usize];
         packet.add_tag(name, tag);
-        sender.send(&packet.encode_to_vec());
-    }
-    sender.at_rest();
+        packet
+    }));
 }
 
 /// The tables of a page, and the addresses of its requests.
@@ -60,9 +48,10 @@ fn shown(site: &Site, target: &str) -> (Vec<Vec<Vec<String>>>, Vec<String>) {
 
 #[test]
 fn timers_and_tags_of_the_past_are_those_that_were_sent() {
-    let dir = tempfile::tempdir().unwrap();
-    let clock = Arc::new(ManualClock::new(START_SECS * 1_000));
-    let here = start(dir.path(), &clock, "all");
+    let (here, clock, _dir) = Here::with_own_history(
+        START_SECS,
+        &["history.requests=all", "pool.stats_history=1h"],
+    );
     send(&here);
     let site = &here.site;
     let mut targets = [
@@ -123,25 +112,20 @@ fn timers_and_tags_of_the_past_are_those_that_were_sent() {
     // A row's timers, long after they left the memory.
     let row = format!("/reports/report_by_script_name/row?script_name=/3.php&{SPAN}");
     let page = site.get(&row).body;
-    assert!(
-        page.contains("from all 43 raw requests that are kept and match"),
-        "{page}"
-    );
+    assert_has!(page => "from all 43 raw requests that are kept and match");
     here.stop();
 }
 
 /// Requests of one second, each with many timers of a group.
 fn send_second(here: &Here, clock: &ManualClock, group: &str, requests: u32) {
-    let mut sender = Sender::new(&here.site);
-    for number in 0..requests {
+    here.site.send((0..requests).map(|number| {
         let mut packet = Request::named("web", "shop", format!("/{}.php", number % 7).as_str());
         packet.request_time = Some(0.125);
         for _ in 0..58 {
             packet.add_timer(1, 1.0 / 1024.0, &[("group", group)]);
         }
-        sender.send(&packet.encode_to_vec());
-    }
-    sender.at_rest();
+        packet
+    }));
     pass(&here.site, clock, 1_000);
 }
 
@@ -166,9 +150,10 @@ fn shares(site: &Site, span: &str) -> (Vec<(String, f64)>, String) {
 
 #[test]
 fn groups_of_a_span_rest_on_all_of_it() {
-    let dir = tempfile::tempdir().unwrap();
-    let clock = Arc::new(ManualClock::new(START_SECS * 1_000));
-    let here = start(dir.path(), &clock, "all");
+    let (here, clock, _dir) = Here::with_own_history(
+        START_SECS,
+        &["history.requests=all", "pool.stats_history=1h"],
+    );
     let site = &here.site;
     // First one group, then the other, which fills all that one answer looks at.
     for _ in 0..5 {
@@ -211,9 +196,10 @@ fn groups_of_a_span_rest_on_all_of_it() {
 
 #[test]
 fn where_no_requests_are_kept_those_in_memory_are_shown() {
-    let dir = tempfile::tempdir().unwrap();
-    let clock = Arc::new(ManualClock::new(START_SECS * 1_000));
-    let here = start(dir.path(), &clock, "none");
+    let (here, _clock, _dir) = Here::with_own_history(
+        START_SECS,
+        &["history.requests=none", "pool.stats_history=1h"],
+    );
     send(&here);
     let site = &here.site;
     let why = site.get(&format!("/api/v1/requests?{SPAN}")).problem(404);
@@ -239,9 +225,10 @@ fn where_no_requests_are_kept_those_in_memory_are_shown() {
 
 #[test]
 fn groups_of_the_live_page_rest_on_all_of_its_window() {
-    let dir = tempfile::tempdir().unwrap();
-    let clock = Arc::new(ManualClock::new(START_SECS * 1_000));
-    let here = start(dir.path(), &clock, "none");
+    let (here, clock, _dir) = Here::with_own_history(
+        START_SECS,
+        &["history.requests=none", "pool.stats_history=1h"],
+    );
     let site = &here.site;
     // First one group, then the other: of 160,000 timers a page looks at 100,000.
     for _ in 0..5 {

@@ -6,7 +6,7 @@ use pinbad::clock::{Clock as _, ManualClock};
 use prost::Message as _;
 use serde_json::{Value as Json, json};
 
-use crate::harness::{Here, Sender, Site, await_until};
+use crate::harness::{Here, Sender, Site, await_until, pass};
 use crate::packets::request;
 
 /// 2024-02-28 22:00:00 UTC.
@@ -19,13 +19,6 @@ fn start(dir: &std::path::Path, clock: &Arc<ManualClock>) -> Here {
     let state = format!("state.dir={}", dir.display());
     let settings = [state.as_str(), "releases.after=30s", "series.memory=8MiB"];
     Here::with_clock(&settings, Arc::<ManualClock>::clone(clock))
-}
-
-fn pass(site: &Site, clock: &ManualClock, secs: u64) {
-    let runs = || site.status().count("merges");
-    clock.advance_ms(secs * 1_000);
-    let before = runs();
-    await_until("the merger runs", runs, |now| *now > before + 1);
 }
 
 /// Sends so many requests of each script under a release, then lets a window pass. The time of the
@@ -44,8 +37,8 @@ fn window(here: &Here, clock: &ManualClock, release: &str, count: u64, secs: f32
         }
     }
     sender.at_rest();
-    pass(&here.site, clock, 1);
-    pass(&here.site, clock, WINDOW - 1);
+    pass(&here.site, clock, 1_000);
+    pass(&here.site, clock, (WINDOW - 1) * 1_000);
 }
 
 /// The release of this name, once it has a verdict.
@@ -73,15 +66,8 @@ fn a_slow_release_is_marked_and_named_over_a_restart_and_a_good_one_is_not() {
     let here = start(dir.path(), &clock);
     let site = &here.site;
     assert_eq!(site.json(ALL), json!({"tag": null, "rows": []}));
-    assert!(
-        site.get("/releases")
-            .body
-            .contains("No request names its release")
-    );
-    assert!(
-        !site.get("/").body.contains("/releases"),
-        "nothing, when there is nothing"
-    );
+    assert_has!(site.get("/releases").body => "No request names its release");
+    assert_lacks!(site.get("/").body => "/releases"; "nothing, when there is nothing");
     let report = "/api/v1/reports/report_by_release";
     site.get(report).problem(404);
 
@@ -98,7 +84,7 @@ fn a_slow_release_is_marked_and_named_over_a_restart_and_a_good_one_is_not() {
     );
     assert_eq!(site.json(report)["rows"][0]["tag_release"], "1.0");
     site.delete(report).problem(409);
-    pass(site, &clock, WINDOW);
+    pass(site, &clock, WINDOW * 1_000);
     for _ in 0..17 {
         window(&here, &clock, "1.0", 30, 0.2);
     }
@@ -109,25 +95,15 @@ fn a_slow_release_is_marked_and_named_over_a_restart_and_a_good_one_is_not() {
         |it| it["rows"][0]["requests"] == 17 * 60,
     );
     let row = &all["rows"][0];
-    assert_eq!(
-        (&row["verdict"], &row["share"]),
-        (&json!(null), &json!(1.0))
-    );
+    assert_members!(row => {"verdict": null, "share": 1.0});
     let began = clock.unix_ms() / 1_000;
     window(&here, &clock, "1.1", 120, 0.25);
     let slow = judged(site, "1.1");
     let verdict = &slow["verdict"];
-    assert_eq!(
-        (&verdict["result"], &verdict["against"], &verdict["at"]),
-        (&json!("slower"), &json!("1.0"), &json!(began + WINDOW)),
-        "{slow}"
-    );
+    assert_members!(verdict => {"result": "slower", "against": "1.0", "at": began + WINDOW});
     let findings = verdict["findings"].as_array().unwrap();
     assert_eq!(findings.len(), 1, "{slow}");
-    assert_eq!(
-        (&findings[0]["script"], &findings[0]["what"]),
-        (&json!("/checkout"), &json!("slower"))
-    );
+    assert_members!(findings[0] => {"script": "/checkout", "what": "slower"});
     let ratio = findings[0]["after"].as_f64().unwrap() / findings[0]["before"].as_f64().unwrap();
     assert!((1.2..1.3).contains(&ratio), "{slow}");
     let text = verdict["text"].as_str().unwrap();
@@ -143,30 +119,20 @@ fn a_slow_release_is_marked_and_named_over_a_restart_and_a_good_one_is_not() {
         p95.into_iter().all(|it| (0.34..0.42).contains(&it)),
         "{slow}"
     );
-    let page = site.get("/releases").body;
-    assert!(
-        page.contains(" on average; p50 ") && page.contains("; p95 "),
-        "{page}"
-    );
-    assert_eq!(
-        (&slow["first_seen"], &slow["requests"]),
-        (&json!(began), &json!(240))
-    );
+    assert_has!(site.get("/releases").body => " on average; p50 ", "; p95 ");
+    assert_members!(slow => {"first_seen": began, "requests": 240});
     assert_eq!(
         await_until("it is marked", || marks(site), |it| it.len() > 1),
         ["Release 1.1", "Release 1.0"]
     );
     let page = site.get("/releases").body;
-    assert!(
-        page.contains("1.1 after 1.0") && page.contains("script_name=%2Fcheckout"),
-        "{page}"
-    );
+    assert_has!(page => "1.1 after 1.0", "script_name=%2Fcheckout");
     let overview = await_until(
         "it is on the overview",
         || site.get("/").body,
         |it| it.contains("Release 1.1"),
     );
-    assert!(overview.contains("slower: /checkout +2"), "{overview}");
+    assert_has!(overview => "slower: /checkout +2");
     #[cfg(feature = "sql")]
     assert_eq!(
         site.sql("SELECT `release`, verdict, against, requests, p95 > 0.2 FROM releases ORDER BY first_seen"),
@@ -184,11 +150,7 @@ fn a_slow_release_is_marked_and_named_over_a_restart_and_a_good_one_is_not() {
     window(&here, &clock, "1.2", 120, 0.25);
     let same = judged(site, "1.2");
     let verdict = &same["verdict"];
-    assert_eq!(verdict["result"], "no notable change", "{same}");
-    assert_eq!(
-        (&verdict["findings"], &verdict["tests"]),
-        (&json!([]), &json!(2))
-    );
+    assert_members!(verdict => {"result": "no notable change", "findings": [], "tests": 2});
     let seen = verdict["smallest_seen"].as_f64().unwrap();
     assert!((0.1..0.2).contains(&seen), "{same}");
     window(&here, &clock, "1.3", 12, 0.5);

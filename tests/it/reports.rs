@@ -39,77 +39,29 @@ const BACK: [&str; 4] = [
 ];
 
 /// Name, key columns, and how `index_value` is made of them: the names of keys in braces.
-pub(crate) const REPORTS: [(&str, &[&str], &str); 18] = [
-    ("report_by_script_name", &["script_name"], "{script_name}"),
-    ("report_by_server_name", &["server_name"], "{server_name}"),
-    ("report_by_hostname", &["hostname"], "{hostname}"),
-    (
-        "report_by_server_and_script",
-        &["server_name", "script_name"],
-        "{server_name}/{script_name}",
-    ),
-    (
-        "report_by_hostname_and_script",
-        &["hostname", "script_name"],
-        "{hostname}/{script_name}",
-    ),
-    (
-        "report_by_hostname_and_server",
-        &["hostname", "server_name"],
-        "{hostname}/{server_name}",
-    ),
-    (
-        "report_by_hostname_server_and_script",
-        &["hostname", "server_name", "script_name"],
-        "{hostname}:{server_name}/{script_name}",
-    ),
-    ("report_by_status", &["status"], "{status}"),
-    (
-        "report_by_script_and_status",
-        &["script_name", "status"],
-        "{status}:{script_name}",
-    ),
-    (
-        "report_by_server_and_status",
-        &["server_name", "status"],
-        "{status}{server_name}",
-    ),
-    (
-        "report_by_hostname_and_status",
-        &["hostname", "status"],
-        "{status}{hostname}",
-    ),
-    (
-        "report_by_hostname_script_and_status",
-        &["hostname", "script_name", "status"],
-        "{status}{hostname}/{script_name}",
-    ),
-    ("report_by_schema", &["schema"], "{schema}"),
-    (
-        "report_by_script_and_schema",
-        &["script_name", "schema"],
-        "{schema}:{script_name}",
-    ),
-    (
-        "report_by_server_and_schema",
-        &["server_name", "schema"],
-        "{schema}:{server_name}",
-    ),
-    (
-        "report_by_hostname_and_schema",
-        &["hostname", "schema"],
-        "{schema}:{hostname}",
-    ),
-    (
-        "report_by_hostname_script_and_schema",
-        &["hostname", "script_name", "schema"],
-        "{schema}/{hostname}/{script_name}",
-    ),
-    (
-        "report_by_hostname_status_and_schema",
-        &["hostname", "status", "schema"],
-        "{status}:{schema}/{hostname}",
-    ),
+pub(crate) const REPORTS: [(&str, &[&str], &str); 18] = cases![
+    "report_by_script_name" => &["script_name"], "{script_name}";
+    "report_by_server_name" => &["server_name"], "{server_name}";
+    "report_by_hostname" => &["hostname"], "{hostname}";
+    "report_by_server_and_script" => &["server_name", "script_name"], "{server_name}/{script_name}";
+    "report_by_hostname_and_script" => &["hostname", "script_name"], "{hostname}/{script_name}";
+    "report_by_hostname_and_server" => &["hostname", "server_name"], "{hostname}/{server_name}";
+    "report_by_hostname_server_and_script" => &["hostname", "server_name", "script_name"],
+        "{hostname}:{server_name}/{script_name}";
+    "report_by_status" => &["status"], "{status}";
+    "report_by_script_and_status" => &["script_name", "status"], "{status}:{script_name}";
+    "report_by_server_and_status" => &["server_name", "status"], "{status}{server_name}";
+    "report_by_hostname_and_status" => &["hostname", "status"], "{status}{hostname}";
+    "report_by_hostname_script_and_status" => &["hostname", "script_name", "status"],
+        "{status}{hostname}/{script_name}";
+    "report_by_schema" => &["schema"], "{schema}";
+    "report_by_script_and_schema" => &["script_name", "schema"], "{schema}:{script_name}";
+    "report_by_server_and_schema" => &["server_name", "schema"], "{schema}:{server_name}";
+    "report_by_hostname_and_schema" => &["hostname", "schema"], "{schema}:{hostname}";
+    "report_by_hostname_script_and_schema" => &["hostname", "script_name", "schema"],
+        "{schema}/{hostname}/{script_name}";
+    "report_by_hostname_status_and_schema" => &["hostname", "status", "schema"],
+        "{status}:{schema}/{hostname}";
 ];
 
 /// One request as it counts.
@@ -363,16 +315,10 @@ fn tag_reports_are_a_recount_too_when_made_after_the_packets_came() {
         count_tags(&Request::decode(&**packet).unwrap(), &mut timers, &mut envs);
     }
     assert!(timers.len() > 5 && envs.len() > 1, "{timers:?} {envs:?}");
-    for (name, body) in [
-        ("t", r#"{"name": "t", "comment": "tag_info:group"}"#),
-        (
-            "v2",
-            r#"{"name": "v2", "comment": "v2/timer/900/@group/no_percentiles/no_filters"}"#,
-        ),
-        (
-            "n",
-            r#"{"name": "n", "level": "timer", "keys": ["@group"]}"#,
-        ),
+    for (name, body) in cases![
+        "t" => r#"{"name": "t", "comment": "tag_info:group"}"#;
+        "v2" => r#"{"name": "v2", "comment": "v2/timer/900/@group/no_percentiles/no_filters"}"#;
+        "n" => r#"{"name": "n", "level": "timer", "keys": ["@group"]}"#;
     ] {
         let reply = here.site.post("/api/v1/reports", body);
         assert_eq!(reply.status, 201, "{reply:?}");

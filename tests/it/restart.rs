@@ -23,8 +23,8 @@ use prost::Message as _;
 use serde_json::Value as Json;
 
 use crate::harness::{
-    Here, Program, START_SECS, Sender, Site, await_condition, await_until, clean, pinbad, program,
-    run,
+    Here, Program, START_SECS, Sender, Site, await_condition, await_until, clean, number, pinbad,
+    program, run,
 };
 
 pub(crate) use self::disk::{Unmount, mount};
@@ -104,16 +104,10 @@ fn busy(dir: &Path) -> (Here, Arc<ManualClock>) {
     let clock = Arc::new(ManualClock::new(START_SECS * 1000));
     let here = start(dir, &clock);
     for step in 0..40 {
-        let mut sender = Sender::new(&here.site);
-        for n in 0..90 {
-            sender.send(&packet(step * 90 + n));
-        }
-        sender.at_rest();
+        here.site.send((0..90).map(|n| packet(step * 90 + n)));
         clock.advance_ms(1_700);
     }
-    let mut sender = Sender::new(&here.site);
-    sender.send(&packet(1));
-    sender.at_rest();
+    here.site.send([packet(1)]);
     (here, clock)
 }
 
@@ -136,15 +130,10 @@ fn after_a_restart_every_answer_is_the_same_and_ids_and_counters_go_on() {
         assert_same(&before, &all(&here.site));
         let now = here.site.status();
         now.assert_accounted();
-        for name in [
-            "datagrams_received",
-            "requests_merged",
-            "timers_merged",
-            "rows_evicted",
-            "request_rows",
-            "timer_rows",
-            "received_bytes",
-        ] {
+        for name in "datagrams_received requests_merged timers_merged rows_evicted request_rows \
+             timer_rows received_bytes"
+            .split(' ')
+        {
             assert_eq!(now.count(name), status.count(name), "{name}");
         }
         let restored = &now.0["snapshot"]["restored"];
@@ -156,9 +145,7 @@ fn after_a_restart_every_answer_is_the_same_and_ids_and_counters_go_on() {
     let newest = |here: &Here| here.site.json("/api/v1/requests?limit=1")["rows"][0].clone();
     let last = newest(&here)["id"].as_u64().unwrap();
     assert_eq!(last, 3_601);
-    let mut sender = Sender::new(&here.site);
-    sender.send(&packet(5));
-    sender.at_rest();
+    here.site.send([packet(5)]);
     assert_eq!(newest(&here)["id"], last + 1);
     here.stop();
 }
@@ -170,9 +157,7 @@ fn what_expired_while_there_was_no_process_is_gone() {
         let dir = tempfile::tempdir().unwrap();
         let (here, clock) = busy(dir.path());
         clock.advance_ms(away_ms);
-        let mut sender = Sender::new(&here.site);
-        sender.send(&packet(1));
-        sender.at_rest();
+        here.site.send([packet(1)]);
         all(&here.site)
     };
     let restarted = |away_ms: u64| {
@@ -181,9 +166,7 @@ fn what_expired_while_there_was_no_process_is_gone() {
         here.stop();
         clock.advance_ms(away_ms);
         let here = start(dir.path(), &clock);
-        let mut sender = Sender::new(&here.site);
-        sender.send(&packet(1));
-        sender.at_rest();
+        here.site.send([packet(1)]);
         all(&here.site)
     };
     for away_ms in [25_000, 130_000, 86_400_000] {
@@ -216,11 +199,7 @@ fn killed_it_comes_back_as_of_the_last_snapshot() {
     for round in 0..3_u64 {
         let mut program = Program::serve(&refs(&settings));
         assert_eq!(program.site.status().count("requests_merged"), merged);
-        let mut sender = Sender::new(&program.site);
-        for n in 0..500 {
-            sender.send(&packet(round * 500 + n));
-        }
-        let status = sender.at_rest();
+        let status = program.site.send((0..500).map(|n| packet(round * 500 + n)));
         merged = status.count("requests_merged");
         let written = status.0["snapshot"]["written"].as_u64().unwrap();
         await_until(
@@ -276,9 +255,7 @@ fn a_damaged_snapshot_is_set_aside_and_named() {
         });
         let aside = named.unwrap_or_else(|| panic!("{reason}: {log:?}"))["set_aside"].clone();
         assert_eq!(std::fs::read(aside.as_str().unwrap()).unwrap(), bad);
-        let mut sender = Sender::new(&program.site);
-        sender.send(&packet(1));
-        assert_eq!(sender.at_rest().count("requests_merged"), 1);
+        assert_eq!(program.site.send([packet(1)]).count("requests_merged"), 1);
         program.signal("TERM");
         assert_eq!(program.wait().0.code(), Some(0));
         assert!(file.exists(), "the next one is there");
@@ -291,11 +268,7 @@ fn wherever_a_snapshot_is_damaged_that_is_noticed() {
     let dir = tempfile::tempdir().unwrap();
     let clock = Arc::new(ManualClock::new(START_SECS * 1000));
     let here = start(dir.path(), &clock);
-    let mut sender = Sender::new(&here.site);
-    for n in 0..40 {
-        sender.send(&packet(n));
-    }
-    sender.at_rest();
+    here.site.send((0..40).map(|n| packet(n)));
     here.stop();
     let good = std::fs::read(dir.path().join("snapshot")).unwrap();
     let inspect = |bytes: &[u8]| pinbad::state::snapshot::inspect(bytes).is_ok();
@@ -344,12 +317,6 @@ fn taken_at_the_stop(packets: u64) -> u64 {
     came
 }
 
-/// A number from the environment, for tests at full size.
-pub(crate) fn number(name: &str, otherwise: u64) -> u64 {
-    let given = std::env::var(name).ok();
-    given.map_or(otherwise, |given| given.parse().unwrap())
-}
-
 /// SIGHUP: what can change does, what cannot is named, and a bad file changes nothing.
 #[test]
 fn sighup_reloads_what_can_change_and_names_what_cannot() {
@@ -363,11 +330,7 @@ fn sighup_reloads_what_can_change_and_names_what_cannot() {
     );
     let arguments = ["serve", "--config", file.to_str().unwrap()];
     let program = Program::start(&arguments, &[]);
-    let mut sender = Sender::new(&program.site);
-    for n in 0..100 {
-        sender.send(&packet(n));
-    }
-    sender.at_rest();
+    program.site.send((0..100).map(|n| packet(n)));
     let stays = program.site.rows("stays");
     let reloads = |what: &str, count: usize| {
         program.signal("HUP");
@@ -389,10 +352,7 @@ fn sighup_reloads_what_can_change_and_names_what_cannot() {
     write("[pool]\nstats_history = \"soon\"\n");
     let log = reloads("a bad file is refused", 1);
     let text = format!("{:?}", log.last().unwrap());
-    assert!(
-        text.contains("pool.stats_history") && text.contains("pinbad.toml:2"),
-        "{text}"
-    );
+    assert_has!(text => "pool.stats_history", "pinbad.toml:2");
     assert_eq!(program.site.rows("stays"), stays);
 
     write(
@@ -410,13 +370,7 @@ fn sighup_reloads_what_can_change_and_names_what_cannot() {
         .collect();
     assert_eq!(named, ["pool.stats_history"]);
     let last = log.last().unwrap().to_string();
-    for part in [
-        "stats_gathering_period",
-        "log.level",
-        "new",
-        "differs",
-        "goes",
-    ] {
+    for part in "stats_gathering_period log.level new differs goes".split(' ') {
         assert!(last.contains(part), "{part}: {last}");
     }
     assert_eq!(program.site.get("/api/v1/reports/goes").status, 404);
@@ -430,8 +384,5 @@ fn sighup_reloads_what_can_change_and_names_what_cannot() {
     let window = program.site.json("/api/v1/reports/info?limit=0")["window_seconds"].clone();
     assert_eq!(window, 900, "the old value stays");
     let detail = program.site.delete("/api/v1/reports/stays").problem(409);
-    assert!(
-        detail.contains("pinbad.toml:2"),
-        "where it stands now: {detail}"
-    );
+    assert_has!(detail => "pinbad.toml:2"; "where it stands now");
 }

@@ -121,26 +121,11 @@ fn readers_see_rewritten_names_and_the_status_what_each_rule_did() {
             rule["matched"].as_u64(),
         )
     };
-    for (at, shown, tried, matched) in [
-        (0, "script_name | cut | ? |  | rules.toml:18 | -", 20, 15),
-        (
-            1,
-            r"script_name | pattern | ^/user/\d+$ | /user/* | rules.toml:22 | -",
-            20,
-            10,
-        ),
-        (
-            2,
-            r"@server | pattern | \d+ | * | rules.toml:27 | matches everything",
-            20,
-            20,
-        ),
-        (
-            3,
-            "+nowhere | cut | x |  | rules.toml:32 | never matched",
-            0,
-            0,
-        ),
+    for (at, shown, tried, matched) in cases![
+        0 => "script_name | cut | ? |  | rules.toml:18 | -", 20, 15;
+        1 => r"script_name | pattern | ^/user/\d+$ | /user/* | rules.toml:22 | -", 20, 10;
+        2 => r"@server | pattern | \d+ | * | rules.toml:27 | matches everything", 20, 20;
+        3 => "+nowhere | cut | x |  | rules.toml:32 | never matched", 0, 0;
     ] {
         assert_eq!(rule(at), (shown.to_owned(), Some(tried), Some(matched)));
     }
@@ -167,11 +152,7 @@ fn check_finds_a_rule_that_cannot_be_and_shows_what_rules_take() {
     };
     let said = check(CONFIG);
     assert_eq!(said.code, Some(0), "{said:?}");
-    assert!(
-        said.out.contains("4 rules ([[rewrite]]), 2 with patterns"),
-        "{}",
-        said.out
-    );
+    assert_has!(said.out => "4 rules ([[rewrite]]), 2 with patterns");
 
     let said = check(&CONFIG.replace(r"'^/user/\d+$'", "'^/user/('"));
     assert_eq!(said.code, Some(2), "{said:?}");

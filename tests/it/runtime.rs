@@ -5,10 +5,9 @@
 use std::path::Path;
 
 use pinbad::input::pinba::model::Request;
-use prost::Message;
 use serde_json::{Value as Json, json};
 
-use crate::harness::{Here, Sender, pinbad, run};
+use crate::harness::{Here, pinbad, run};
 
 /// A daemon in this process, and its reports.
 struct Reports(Here);
@@ -31,6 +30,11 @@ impl Reports {
         (reply.status, reply.any_json())
     }
 
+    /// Makes a report by its COMMENT; the status.
+    fn define(&self, name: &str, comment: &str) -> u16 {
+        self.post(&json!({"name": name, "comment": comment})).0
+    }
+
     fn delete(&self, name: &str) -> (u16, Json) {
         let reply = self.0.site.delete(&format!("/api/v1/reports/{name}"));
         (reply.status, reply.any_json())
@@ -51,16 +55,14 @@ impl Reports {
     /// Sends so many requests of three scripts, each with a timer whose group is one of two, and
     /// waits until they are merged.
     fn send(&self, requests: u64) {
-        let mut sender = Sender::new(&self.0.site);
-        for number in 0..requests {
+        self.0.site.send((0..requests).map(|number| {
             let mut packet =
                 Request::named("web1", "shop.example", format!("/page-{}.php", number % 3));
             packet.request_time = Some(0.25);
             let group = format!("g{}", number % 2);
             packet.add_timer(1, 0.125, &[("group", group.as_str())]);
-            sender.send(&packet.encode_to_vec());
-        }
-        sender.at_rest();
+            packet
+        }));
     }
 
     fn url(&self) -> String {
@@ -93,15 +95,13 @@ fn reports_made_at_run_time_survive_a_restart_and_so_does_dropping_them() {
         site.delete("gone"),
         (200, json!({"dropped": "gone", "persistent": true}))
     );
-    let before: Vec<Json> = ["by_group", "v2", "native", "who"]
-        .map(|name| site.listed(name).unwrap())
-        .into();
+    let listed =
+        |site: &Reports| ["by_group", "v2", "native", "who"].map(|name| site.listed(name).unwrap());
+    let before = listed(&site);
     drop(site);
 
     let site = in_dir(&dir);
-    let after: Vec<Json> = ["by_group", "v2", "native", "who"]
-        .map(|name| site.listed(name).unwrap())
-        .into();
+    let after = listed(&site);
     assert_eq!(after, before);
     assert_eq!(after[0]["defined"], "run time");
     assert!(site.listed("gone").is_none());
@@ -123,7 +123,8 @@ fn reports_made_at_run_time_survive_a_restart_and_so_does_dropping_them() {
 fn without_a_folder_nothing_is_kept_and_the_reply_says_so() {
     let site = start(&[]);
     let (status, reply) = site.post(&json!({"name": "mine", "comment": "tag_info:group"}));
-    assert_eq!((status, &reply["persistent"]), (201, &json!(false)));
+    assert_eq!(status, 201);
+    assert_members!(reply => {"persistent": false});
     assert_eq!(site.listed("mine").unwrap()["persistent"], false);
     assert_eq!(site.listed("info").unwrap()["persistent"], true);
     assert_eq!(
@@ -136,8 +137,7 @@ fn without_a_folder_nothing_is_kept_and_the_reply_says_so() {
 fn what_cannot_be_kept_is_not_made() {
     let dir = tempfile::tempdir().unwrap();
     let site = in_dir(dir.path());
-    let form = json!({"name": "mine", "comment": "tag_info:group"});
-    assert_eq!(site.post(&form).0, 201);
+    assert_eq!(site.define("mine", "tag_info:group"), 201);
     // Where the next file would be written: not a matter of permissions, so that it holds for root
     // too.
     let in_the_way = dir.path().join("reports.json.new");
@@ -164,10 +164,7 @@ fn a_corrupt_file_is_set_aside_and_the_daemon_starts() {
     let file = dir.path().join("reports.json");
     std::fs::write(&file, "{\"version\": 1, \"reports\": [{\"na").unwrap();
     let site = in_dir(dir.path());
-    assert_eq!(
-        site.post(&json!({"name": "a", "comment": "report1"})).0,
-        201
-    );
+    assert_eq!(site.define("a", "report1"), 201);
     drop(site);
     let aside = std::fs::read_dir(dir.path()).unwrap().find_map(|entry| {
         let name = entry.unwrap().file_name().into_string().unwrap();
@@ -183,27 +180,16 @@ fn a_report_that_is_now_configured_stays_in_the_file() {
     let dir = tempfile::tempdir().unwrap();
     let setting = format!("state.dir={}", dir.path().display());
     let site = in_dir(dir.path());
-    assert_eq!(
-        site.post(&json!({"name": "mine", "comment": "tag_info:a"}))
-            .0,
-        201
-    );
+    assert_eq!(site.define("mine", "tag_info:a"), 201);
     drop(site);
     let site = start(&[
         &setting,
         "report=[{name = \"mine\", comment = \"tag_info:b\"}]",
     ]);
     let listed = site.listed("mine").unwrap();
-    assert_eq!(
-        (&listed["comment"], &listed["defined"]),
-        (&json!("tag_info:b"), &json!("configuration"))
-    );
+    assert_members!(listed => {"comment": "tag_info:b", "defined": "configuration"});
     assert_eq!(site.delete("mine").0, 409);
-    assert_eq!(
-        site.post(&json!({"name": "mine", "comment": "tag_info:a"}))
-            .0,
-        409
-    );
+    assert_eq!(site.define("mine", "tag_info:a"), 409);
     drop(site);
     // The configuration has it no more: what was made at run time is there again.
     let site = in_dir(dir.path());
@@ -221,10 +207,7 @@ fn a_kept_definition_that_cannot_be_can_be_dropped_or_made_anew() {
     assert!(site.listed("odd").is_none());
     assert_eq!(site.delete("odd").0, 200);
     assert_eq!(site.delete("odd").0, 404);
-    assert_eq!(
-        site.post(&json!({"name": "odder", "comment": "report1"})).0,
-        201
-    );
+    assert_eq!(site.define("odder", "report1"), 201);
     drop(site);
     let text = std::fs::read_to_string(dir.path().join("reports.json")).unwrap();
     let file: Json = serde_json::from_str(&text).unwrap();
@@ -241,31 +224,17 @@ fn a_folder_that_cannot_be_used_ends_the_start_and_names_the_key() {
     std::fs::write(&file, "").unwrap();
     let refusal = |path: &Path| {
         let state = format!("state.dir={}", path.display());
-        let arguments = [
-            "serve",
-            "--udp",
-            "127.0.0.1:0",
-            "--http",
-            "127.0.0.1:0",
-            "--set",
-            "mysql.listen=",
-            "--set",
-        ];
-        let (code, _, err) = program(&[&arguments[..], &[&state]].concat());
+        let arguments = "serve --udp 127.0.0.1:0 --http 127.0.0.1:0 --set mysql.listen= --set";
+        let arguments: Vec<&str> = arguments.split(' ').chain([&*state]).collect();
+        let (code, _, err) = program(&arguments);
         assert_ne!(code, Some(0));
         err
     };
     let text = refusal(&file);
-    assert!(
-        text.contains("state.dir: ") && text.contains("not a folder"),
-        "{text}"
-    );
+    assert_has!(text => "state.dir: ", "not a folder");
     let first = in_dir(dir.path());
     let text = refusal(dir.path());
-    assert!(
-        text.contains("state.dir: ") && text.contains("in use"),
-        "{text}"
-    );
+    assert_has!(text => "state.dir: ", "in use");
     drop(first);
     in_dir(dir.path());
 }
@@ -280,25 +249,10 @@ fn tables_of_the_daemons_own_are_read_like_reports() {
     site.send(12);
 
     let row = site.row("active_reports", "name", "./pinba/by_group");
-    assert_eq!(
-        (
-            &row["id"],
-            &row["kind"],
-            &row["type"],
-            &row["results_cnt"],
-            &row["use_cnt"],
-            &row["flags"]
-        ),
-        (
-            &json!("27|group|min_time=0.1"),
-            &json!("tag"),
-            &json!("grouped by @group"),
-            &json!(2),
-            &json!(1),
-            &json!("conditional, tagged, indexed"),
-        ),
-        "{row}"
-    );
+    assert_members!(row => {
+        "id": "27|group|min_time=0.1", "kind": "tag", "type": "grouped by @group", "results_cnt": 2,
+        "use_cnt": 1, "flags": "conditional, tagged, indexed",
+    });
     let all = site.get("/api/v1/reports/active_reports?limit=0");
     assert_eq!(all["total_rows"], 20);
     // The merger has hardly worked yet, but its thread is there to be asked.
@@ -308,48 +262,22 @@ fn tables_of_the_daemons_own_are_read_like_reports() {
     assert_eq!(by_alias["rows"][0]["id"], row["id"]);
 
     let row = site.row("v2_active", "internal_name", "by_group");
-    assert_eq!(
-        (
-            &row["kind"],
-            &row["packets_received"],
-            &row["packets_aggregated"],
-            &row["timers_aggregated"]
-        ),
-        (
-            &json!("report_by_timer_data"),
-            &json!(24),
-            &json!(24),
-            &json!(24)
-        ),
-        "{row}"
-    );
+    assert_members!(row => {
+        "kind": "report_by_timer_data", "packets_received": 24, "packets_aggregated": 24,
+        "timers_aggregated": 24,
+    });
     assert!(row["approx_mem_used"].as_u64().unwrap() > 0);
     assert!(row["packets_lost"].is_null());
     let stats = site.get("/api/v1/reports/v2_stats")["rows"][0].clone();
-    assert_eq!(
-        (&stats["udp_recv_packets"], &stats["udp_packet_decode_err"]),
-        (&json!(24), &json!(0)),
-        "{stats}"
-    );
+    assert_members!(stats => {"udp_recv_packets": 24, "udp_packet_decode_err": 0});
     assert!(stats["udp_ru_utime"].is_number() && stats["uptime"].as_f64() > Some(0.0));
     let status = site.get("/api/v1/reports/status")["rows"][0].clone();
     assert_eq!(status["current_timer_pool_size"], 24);
 
     let listed = site.listed("v2_active").unwrap();
-    assert_eq!(
-        (
-            &listed["kind"],
-            &listed["comment"],
-            &listed["rows"],
-            &listed["defined"]
-        ),
-        (
-            &json!("status"),
-            &json!("v2/active"),
-            &json!(20),
-            &json!("built-in")
-        )
-    );
+    assert_members!(listed => {
+        "kind": "status", "comment": "v2/active", "rows": 20, "defined": "built-in",
+    });
 }
 
 #[test]
@@ -378,15 +306,11 @@ fn tables_of_the_daemons_own_can_have_other_names_and_cannot_be_dropped() {
 #[test]
 fn a_report_of_pinba2_has_the_window_of_its_comment_and_a_table_of_now_has_none() {
     let site = start(&[]);
-    for (name, comment, window) in [
-        ("own", "v2/request/60/~script/no_percentiles/no_filters", 60),
-        (
-            "default",
-            "v2/packet/default_history_time/no_keys/no_percentiles/no_filters",
-            900,
-        ),
-        ("who", "v2/active", 0),
-        ("what", "v2/stats", 0),
+    for (name, comment, window) in cases![
+        "own" => "v2/request/60/~script/no_percentiles/no_filters", 60;
+        "default" => "v2/packet/default_history_time/no_keys/no_percentiles/no_filters", 900;
+        "who" => "v2/active", 0;
+        "what" => "v2/stats", 0;
     ] {
         let (status, made) = site.post(&json!({"name": name, "comment": comment}));
         assert_eq!(
@@ -404,15 +328,9 @@ fn groups_that_are_folded_show_in_active_reports() {
     let site = start(&["reports.rows_max=1"]);
     site.send(6);
     let row = site.row("active_reports", "name", "./pinba/report_by_script_name");
-    assert_eq!(
-        (&row["results_cnt"], &row["flags"]),
-        (&json!(2), &json!("indexed, folded: 2 groups"))
-    );
+    assert_members!(row => {"results_cnt": 2, "flags": "indexed, folded: 2 groups"});
     let row = site.row("active_reports", "name", "./pinba/report_by_hostname");
-    assert_eq!(
-        (&row["results_cnt"], &row["flags"]),
-        (&json!(1), &json!("indexed"))
-    );
+    assert_members!(row => {"results_cnt": 1, "flags": "indexed"});
 }
 
 /// Runs the program and gives exit code, stdout and stderr.
@@ -450,19 +368,13 @@ fn a_dump_is_imported_into_a_running_daemon() {
     assert_eq!(code, Some(0), "{err}");
     assert!(err.contains("the daemon has no state.dir"), "{err}");
     let made = site.listed("by_group").unwrap();
-    assert_eq!(
-        (&made["comment"], &made["window_seconds"]),
-        (&json!("tag_info:group::95"), &json!(420))
-    );
+    assert_members!(made => {"comment": "tag_info:group::95", "window_seconds": 420});
     assert_eq!(site.listed("native").unwrap()["window_seconds"], 5);
 
     // Once more: nothing to do. And one that cannot be.
     let (code, out, _) = program(&["import", &dump, "--url", &url]);
     assert_eq!(code, Some(0));
-    assert!(
-        out.contains("\n0 taken, 4 already there, 0 not taken"),
-        "{out}"
-    );
+    assert_has!(out => "\n0 taken, 4 already there, 0 not taken");
     let bad = dir.path().join("bad.sql");
     std::fs::write(
         &bad,
@@ -472,14 +384,8 @@ fn a_dump_is_imported_into_a_running_daemon() {
     .unwrap();
     let (code, out, _) = program(&["import", &bad.display().to_string(), "--url", &url]);
     assert_eq!(code, Some(1));
-    assert!(
-        out.contains("not taken      by_group: there is another report of this name"),
-        "{out}"
-    );
-    assert!(
-        out.contains("not taken      odd: COMMENT 'tag_info', position"),
-        "{out}"
-    );
+    assert_has!(out => "not taken      by_group: there is another report of this name");
+    assert_has!(out => "not taken      odd: COMMENT 'tag_info', position");
 
     // By configuration, and where nobody is.
     let config = dir.path().join("pinbad.toml");
@@ -537,10 +443,7 @@ fn tables_prints_what_import_reads() {
     let url = site.url();
     let (code, out, _) = program(&["import", &dump.display().to_string(), "--url", &url]);
     assert_eq!(code, Some(0), "{out}");
-    assert!(
-        out.contains("\n4 taken, 27 already there, 0 not taken."),
-        "{out}"
-    );
+    assert_has!(out => "\n4 taken, 27 already there, 0 not taken.");
     let native = site.listed("native").unwrap();
     assert_eq!(native["definition"]["filters"], json!(["script_name=/a*"]));
 }

@@ -7,7 +7,7 @@
 use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::os::fd::OwnedFd;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -15,12 +15,12 @@ use std::thread::JoinHandle;
 use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 
-use crate::harness::await_condition;
+use crate::harness::{Running, await_condition};
 
 /// A program on a pseudo-terminal.
 pub(crate) struct Screen {
     keyboard: File,
-    child: Child,
+    child: Running,
     seen: Arc<Mutex<Seen>>,
     /// Ends with what the program writes, or when the terminal is taken away.
     reader: JoinHandle<()>,
@@ -74,7 +74,7 @@ impl Screen {
         });
         Self {
             keyboard,
-            child,
+            child: Running(child),
             seen,
             reader,
             gone,
@@ -156,14 +156,6 @@ impl Screen {
             false => Err(()),
         });
         status
-    }
-}
-
-impl Drop for Screen {
-    fn drop(&mut self) {
-        // It has ended, or it shall.
-        let _ended = self.child.kill();
-        let _reaped = self.child.wait();
     }
 }
 

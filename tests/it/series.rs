@@ -124,9 +124,7 @@ fn what_was_sent_is_drawn_second_by_second() {
 #[test]
 fn what_is_not_kept_says_so_and_why() {
     let (here, clock) = Here::with_manual_clock(&["series.reports=report_by_status"]);
-    let mut sender = Sender::new(&here.site);
-    sender.send(&packet("/a", 200, 0.1));
-    sender.at_rest();
+    here.site.send([packet("/a", 200, 0.1)]);
     clock.advance_ms(2000);
     let site = &here.site;
     line(
@@ -137,29 +135,20 @@ fn what_is_not_kept_says_so_and_why() {
     let get = |query: &str| site.get(&format!("/api/v1/reports/{query}"));
     assert!(get("nope/series").problem(404).contains("no report called"));
     let untracked = get("report_by_hostname/series").problem(404);
-    assert!(
-        untracked.contains("series.reports does not name it"),
-        "{untracked}"
-    );
+    assert_has!(untracked => "series.reports does not name it");
     assert!(untracked.contains("report_by_status"), "{untracked}");
     let unknown = get("report_by_status/series?status=404").problem(404);
-    assert!(
-        unknown.contains("had no request in the last hour"),
-        "{unknown}"
-    );
-    for (query, said) in [
-        ("metric=p101", "accepted: req_count"),
-        ("metric=speed", "there is no metric"),
-        (
-            "limit=5",
-            "accepted: metric, step, from, to, tz, fleet, dc, collector, status",
-        ),
-        ("step=0", "from 1 to 86400"),
-        ("step=x", "a whole number"),
-        ("from=yesterday", "accepted: unix seconds"),
-        ("from=20&to=10", "later than to"),
-        ("from=10", "too many points"),
-        ("status=200&key.status=200", "more than once"),
+    assert_has!(unknown => "had no request in the last hour");
+    for (query, said) in cases![
+        "metric=p101" => "accepted: req_count";
+        "metric=speed" => "there is no metric";
+        "limit=5" => "accepted: metric, step, from, to, tz, fleet, dc, collector, status";
+        "step=0" => "from 1 to 86400";
+        "step=x" => "a whole number";
+        "from=yesterday" => "accepted: unix seconds";
+        "from=20&to=10" => "later than to";
+        "from=10" => "too many points";
+        "status=200&key.status=200" => "more than once";
     ] {
         let problem = get(&format!("report_by_status/series?{query}")).problem(400);
         assert!(problem.contains(said), "{query}: {problem}");
@@ -179,18 +168,13 @@ fn what_is_not_kept_says_so_and_why() {
 #[test]
 fn without_raw_rows_there_are_charts_all_the_same() {
     let (here, clock) = Here::with_manual_clock(&["pool.request_pool_size=0"]);
-    let mut sender = Sender::new(&here.site);
-    for _ in 0..50 {
-        sender.send(&packet("/a", 200, 0.1));
-    }
-    sender.at_rest();
+    here.site.send((0..50).map(|_| packet("/a", 200, 0.1)));
     clock.advance_ms(2000);
     let query = "report_by_status/series?status=200&metric=req_count";
     let line = line(&here, &format!("{query}&from={START_SECS}"), START_SECS + 1);
     assert_eq!(points(&line)[0], Some(50.0));
     let series = here.site.json("/api/v1/status")["series"].clone();
-    assert_eq!(series["requests_counted"], 50);
-    assert_eq!(series["requests_missed"], 0);
+    assert_members!(series => {"requests_counted": 50, "requests_missed": 0});
     here.stop();
 }
 
@@ -233,10 +217,8 @@ fn a_report_made_at_run_time_has_charts() {
     let db = "timer_group=db&metric=hit_count";
     assert_eq!(ask(db, 3), [None, Some(14.0), Some(16.0)]);
     let page = here.site.get("/reports/own/row?timer_group=db").body;
-    assert!(
-        page.contains("past-traffic") && !page.contains("No charts"),
-        "{page}"
-    );
+    assert_has!(page => "past-traffic");
+    assert_lacks!(page => "No charts");
 
     // Another one of its name has nothing of it.
     assert_eq!(here.site.delete("/api/v1/reports/own").status, 200);
@@ -250,9 +232,7 @@ fn a_report_made_at_run_time_has_charts() {
     here.stop();
 
     let (here, clock) = Here::with_manual_clock(&settings);
-    let mut sender = Sender::new(&here.site);
-    sender.send(&packet("/a", 200, 0.1));
-    sender.at_rest();
+    here.site.send([packet("/a", 200, 0.1)]);
     clock.advance_ms(1000);
     let again = line(
         &here,

@@ -3,14 +3,13 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::process::{Child, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use serde_json::Value as Json;
 
-use crate::harness::{Here, Program, Said, Sender, await_until, pinbad, run};
+use crate::harness::{Here, Program, Running, Said, await_until, connect, pinbad, run};
 use crate::packets::request;
-use prost::Message as _;
 
 /// The longest that a clean stop may take when there is no state to write.
 const STOP_MAX: Duration = Duration::from_secs(1);
@@ -59,7 +58,7 @@ fn sigterm_and_sigint_end_it_with_exit_code_0_within_a_second() {
 fn it_ends_as_cleanly_under_load_and_with_open_connections() {
     for signal in ["TERM", "INT"] {
         stops_cleanly(signal, |program| {
-            let load = Load::start(program.site.udp[0]);
+            let load = load(program.site.udp[0]);
             await_until(
                 "packets come",
                 || program.site.status().count("requests_merged"),
@@ -71,36 +70,17 @@ fn it_ends_as_cleanly_under_load_and_with_open_connections() {
 }
 
 /// `pinbad load` for half a minute; ended with the test.
-struct Load(Child);
-
-impl Load {
-    fn start(target: SocketAddr) -> Self {
-        let mut command = pinbad();
+fn load(target: SocketAddr) -> Running {
+    let arguments = "load --rate 5000 --duration 30s --timers 3 --corpus 1000 --target";
+    let mut command = pinbad();
+    command.args(arguments.split(' ')).arg(target.to_string());
+    Running(
         command
-            .args([
-                "load",
-                "--rate",
-                "5000",
-                "--duration",
-                "30s",
-                "--timers",
-                "3",
-                "--corpus",
-                "1000",
-            ])
-            .args(["--target", &target.to_string()])
             .stdout(Stdio::null())
-            .stderr(Stdio::null());
-        Self(command.spawn().unwrap())
-    }
-}
-
-impl Drop for Load {
-    fn drop(&mut self) {
-        // It may have ended: nobody listens any more.
-        let _ended = self.0.kill();
-        let _reaped = self.0.wait();
-    }
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap(),
+    )
 }
 
 /// Some that said nothing, some in the middle of a request, some kept alive after an answer.
@@ -114,12 +94,9 @@ fn open_connections(http: SocketAddr) -> Vec<TcpStream> {
     (0..20)
         .map(|number| {
             let beginning = beginnings[number % beginnings.len()];
-            let mut stream = TcpStream::connect(http).unwrap();
+            let mut stream = connect(http);
             stream.write_all(beginning.as_bytes()).unwrap();
             if beginning.ends_with("\r\n\r\n") {
-                stream
-                    .set_read_timeout(Some(Duration::from_secs(60)))
-                    .unwrap();
                 assert_eq!(stream.read(&mut [0; 1]).unwrap(), 1);
             }
             stream
@@ -145,9 +122,12 @@ fn a_stopped_daemon_leaves_its_ports_to_the_next_one() {
                 &format!("http.listen={http}"),
             ]),
         };
-        let mut sender = Sender::new(&here.site);
-        sender.send(&request("h", "s", "/x").encode_to_vec());
-        assert_eq!(sender.at_rest().count("requests_merged"), 1);
+        assert_eq!(
+            here.site
+                .send([request("h", "s", "/x")])
+                .count("requests_merged"),
+            1
+        );
         ports = Some((here.site.udp[0], here.site.http));
         here.stop();
     }
@@ -193,11 +173,13 @@ fn a_second_instance_is_refused_and_told_which_setting_to_change() {
     ]);
     assert_refused(&said, 1, &["http.listen", "--http", &http.to_string()]);
     // The first one noticed nothing.
-    let mut sender = Sender::new(&first.site);
-    for _ in 0..100 {
-        sender.send(&request("h", "s", "/x").encode_to_vec());
-    }
-    assert_eq!(sender.at_rest().count("requests_merged"), 100);
+    assert_eq!(
+        first
+            .site
+            .send((0..100).map(|_| request("h", "s", "/x")))
+            .count("requests_merged"),
+        100
+    );
 }
 
 #[test]
@@ -309,49 +291,19 @@ fn bad_configurations_are_refused_with_file_line_key_and_what_is_accepted() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("pinbad.toml");
     let name = file.to_str().unwrap();
-    for (text, line, parts) in [
-        (
-            "[pool]\nstats_history = \"15x\"\n",
-            2,
-            &["pool.stats_history", "accepted"][..],
-        ),
-        (
-            "[http]\n\ncolour = \"red\"\n",
-            3,
-            &["http.colour", "unknown setting", "allow_anonymous"],
-        ),
-        ("\n[htp]\n", 2, &["htp", "http"]),
-        (
-            "[http]\nlisten = \"0.0.0.0:1\"\n",
-            2,
-            &["http.listen", "loopback", "allow_anonymous = true"],
-        ),
-        (
-            "[ingest]\nlisten = [\"localhost\"]\n",
-            2,
-            &["ingest.listen", "localhost", "accepted"],
-        ),
-        (
-            "[ingest]\nreceivers = \"two\"\n",
-            2,
-            &["ingest.receivers", "two", "accepted"],
-        ),
-        (
-            "[ingest]\ntemp_pool_size = 1\n",
-            2,
-            &["ingest.temp_pool_size", "16"],
-        ),
-        ("[pool\n", 1, &["TOML"]),
-        (
-            "# a report\n[[report]]\nname = \"a\"\ncomment = \"tag_info:\"\n",
-            4,
-            &["report.comment", "tag_info"],
-        ),
-        (
-            "[[report]]\nname = \"info\"\ncomment = \"report1\"\n",
-            2,
-            &["report.name", "info"],
-        ),
+    for (text, line, parts) in cases![
+        "[pool]\nstats_history = \"15x\"\n" => 2, &["pool.stats_history", "accepted"][..];
+        "[http]\n\ncolour = \"red\"\n" => 3, &["http.colour", "unknown setting", "allow_anonymous"];
+        "\n[htp]\n" => 2, &["htp", "http"];
+        "[http]\nlisten = \"0.0.0.0:1\"\n" =>
+            2, &["http.listen", "loopback", "allow_anonymous = true"];
+        "[ingest]\nlisten = [\"localhost\"]\n" => 2, &["ingest.listen", "localhost", "accepted"];
+        "[ingest]\nreceivers = \"two\"\n" => 2, &["ingest.receivers", "two", "accepted"];
+        "[ingest]\ntemp_pool_size = 1\n" => 2, &["ingest.temp_pool_size", "16"];
+        "[pool\n" => 1, &["TOML"];
+        "# a report\n[[report]]\nname = \"a\"\ncomment = \"tag_info:\"\n" =>
+            4, &["report.comment", "tag_info"];
+        "[[report]]\nname = \"info\"\ncomment = \"report1\"\n" => 2, &["report.name", "info"];
     ] {
         std::fs::write(&file, text).unwrap();
         let place = format!("{name}:{line}");

@@ -225,12 +225,10 @@ const LONG: &str = "SELECT count(*) FROM request a, request b, request c, reques
 /// A daemon with so many requests and these limits.
 fn with_limits(requests: u32, limits: &[&str]) -> Here {
     let (here, _clock) = Here::with_manual_clock(limits);
-    let mut sender = Sender::new(&here.site);
-    for number in 0..requests {
+    here.site.send((0..requests).map(|number| {
         let packet = request("web1", "shop", &format!("/{number}.php"));
-        sender.send(&packet.encode_to_vec());
-    }
-    sender.at_rest();
+        packet
+    }));
     here
 }
 

@@ -11,8 +11,7 @@ use pinbad::report::row_key::push_key;
 use prost::Message as _;
 use serde_json::{Value as Json, json};
 
-use crate::harness::{Here, Sender, await_condition, await_until};
-use crate::history::noticed;
+use crate::harness::{Here, Sender, await_condition, await_until, noticed};
 use crate::packets::request;
 
 /// 2024-02-28 22:00:00 UTC.
@@ -89,19 +88,13 @@ fn everything_is_there_once() {
         assert_eq!(site.sql(by_hour), Json::from(expected), "{round}");
         // Of the pages that may have a key only its rows are read.
         let of_one: u64 = sent.iter().map(|it| it.2).sum();
-        for (condition, expected) in [
-            ("script_name = '/1'", json!([[of_one]])),
-            (
-                "script_name = '/1' AND resolution = 'hour'",
-                json!([[of_one]]),
-            ),
-            ("script_name = '/1' AND script_name = '/0'", json!([[null]])),
-            ("script_name = '/none'", json!([[null]])),
-            (
-                "resolution = 'hour' AND resolution = 'day'",
-                json!([[null]]),
-            ),
-            ("resolution = 'none'", json!([[null]])),
+        for (condition, expected) in cases![
+            "script_name = '/1'" => json!([[of_one]]);
+            "script_name = '/1' AND resolution = 'hour'" => json!([[of_one]]);
+            "script_name = '/1' AND script_name = '/0'" => json!([[null]]);
+            "script_name = '/none'" => json!([[null]]);
+            "resolution = 'hour' AND resolution = 'day'" => json!([[null]]);
+            "resolution = 'none'" => json!([[null]]);
         ] {
             assert_eq!(
                 site.sql(&format!("{scripts} WHERE {condition}")),
@@ -112,13 +105,10 @@ fn everything_is_there_once() {
         // What conditions on the time leave out is not read, and nothing else.
         let middle = hours[hours.len() / 2].0;
         let before: u64 = sent.iter().filter(|it| it.0 < middle).map(|it| it.1).sum();
-        for (condition, count) in [
-            (format!("time < FROM_UNIXTIME({middle})"), before),
-            (format!("time >= FROM_UNIXTIME({middle})"), all - before),
-            (
-                format!("time BETWEEN FROM_UNIXTIME({middle}) AND '2030-01-01'"),
-                all - before,
-            ),
+        for (condition, count) in cases![
+            format!("time < FROM_UNIXTIME({middle})") => before;
+            format!("time >= FROM_UNIXTIME({middle})") => all - before;
+            format!("time BETWEEN FROM_UNIXTIME({middle}) AND '2030-01-01'") => all - before;
         ] {
             assert_eq!(
                 site.sql(&format!("{scripts} WHERE {condition}")),

@@ -27,45 +27,21 @@ const CASE: &str = include_str!("../sql/case.sql");
 const REFUSED: &str = include_str!("../sql/refused.sql");
 
 /// Reports as Pinboard and the plugins of Munin make them.
-const REPORTS: [(&str, &str); 11] = [
-    ("ipm_pinba_report_by_server_90_95_99", "report2:::90,95,99"),
-    (
-        "ipm_pinba_report_by_hostname_90_95_99",
-        "report3:::90,95,99",
-    ),
-    (
-        "ipm_pinba_report_by_hostname_and_server_90_95_99",
-        "report6:::90,95,99",
-    ),
-    (
-        "ipm_pinba_tag_info_group_server_name",
-        "tagN_info:group,__server_name::90,95,99",
-    ),
-    (
-        "ipm_pinba_tag_info_group_server_server_name",
-        "tagN_info:group,server,__server_name::90,95,99",
-    ),
-    (
-        "ipm_pinba_tag_info_group_server_name_hostname",
-        "tagN_info:group,__server_name,__hostname::90,95,99",
-    ),
-    (
-        "ipm_pinba_tag_info_group_server_server_name_hostname",
-        "tagN_info:group,server,__server_name,__hostname::90,95,99",
-    ),
-    (
-        "ipm_pinba_tag_info_category_server_name",
-        "tagN_info:category,__server_name::90,95,99",
-    ),
-    ("tag_info_group_operation", "tag2_info:group,operation"),
-    (
-        "report_by_script_name_95",
-        "v2/request/60/~script/hv=0:60000:60000,p95/no_filters",
-    ),
-    (
-        "report_script_span",
-        "v2/request/60/~script/no_percentiles/no_filters",
-    ),
+const REPORTS: [(&str, &str); 11] = cases![
+    "ipm_pinba_report_by_server_90_95_99" => "report2:::90,95,99";
+    "ipm_pinba_report_by_hostname_90_95_99" => "report3:::90,95,99";
+    "ipm_pinba_report_by_hostname_and_server_90_95_99" => "report6:::90,95,99";
+    "ipm_pinba_tag_info_group_server_name" => "tagN_info:group,__server_name::90,95,99";
+    "ipm_pinba_tag_info_group_server_server_name" =>
+        "tagN_info:group,server,__server_name::90,95,99";
+    "ipm_pinba_tag_info_group_server_name_hostname" =>
+        "tagN_info:group,__server_name,__hostname::90,95,99";
+    "ipm_pinba_tag_info_group_server_server_name_hostname" =>
+        "tagN_info:group,server,__server_name,__hostname::90,95,99";
+    "ipm_pinba_tag_info_category_server_name" => "tagN_info:category,__server_name::90,95,99";
+    "tag_info_group_operation" => "tag2_info:group,operation";
+    "report_by_script_name_95" => "v2/request/60/~script/hv=0:60000:60000,p95/no_filters";
+    "report_script_span" => "v2/request/60/~script/no_percentiles/no_filters";
 ];
 
 /// The tables that both have, beside those of [`REPORTS`].
@@ -139,8 +115,7 @@ fn sql(site: &Site, statement: &str) -> Json {
 /// Sends requests that differ in all that statements look at. No two times of a host and script are
 /// the same.
 fn fill(site: &Site) {
-    let mut sender = Sender::new(site);
-    for number in 0..24_u32 {
+    site.send((0..24_u32).map(|number| {
         let host = ["web1", "web2", "web3"][number as usize % 3];
         let server = ["shop", "blog"][number as usize / 4 % 2];
         let script = ["/index.php", "/cart.php", "/каталог.php", "/a'b.php"][number as usize % 4];
@@ -155,9 +130,8 @@ fn fill(site: &Site) {
         let tags = [("group", group), ("server", "s1"), ("operation", "get")];
         request.add_timer(hits, value, &tags);
         request.add_timer(1, 2.0 * value, &[("category", group)]);
-        sender.send(&request.encode_to_vec());
-    }
-    sender.at_rest();
+        request
+    }));
 }
 
 /// An answer, or that there was none; sorted if the order of rows is not promised.

@@ -14,21 +14,20 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde_json::Value as Json;
 use socket2::{Domain, Socket, Type};
 
-use crate::harness::{Here, Program, Site, Status, await_condition, await_until, pinbad, run};
+use crate::harness::{
+    Here, Program, Running, Site, Status, await_condition, await_until, free_address, pinbad, run,
+};
+use crate::packets::corpus_file;
 
 fn corpus(name: &str) -> Vec<u8> {
-    fs::read(format!(
-        "{}/tests/corpus/squid/{name}",
-        env!("CARGO_MANIFEST_DIR")
-    ))
-    .unwrap()
+    corpus_file(&format!("squid/{name}"))
 }
 
 /// The lines of a capture, each with its end.
@@ -84,11 +83,8 @@ const EVERY_WAY: &str = "squid=[{listen='udp://127.0.0.1:0',name='by-udp'},{list
 /// Rows of a statement, as text.
 fn sql(site: &Site, query: &str) -> Vec<String> {
     let rows = site.sql(query);
-    rows.as_array()
-        .unwrap()
-        .iter()
-        .map(Json::to_string)
-        .collect()
+    let rows = rows.as_array().unwrap().iter();
+    rows.map(Json::to_string).collect()
 }
 
 const SAMPLE: [&str; 7] = [
@@ -110,36 +106,22 @@ fn assert_sample(site: &Site) {
              WHERE t.name = 'code' AND t.value = '{code}'"
         )
     };
-    let rows = sql(
-        site,
-        &of_code("activity, state, start, first_delay, total, resident"),
-    );
-    let (mut rows, mut sample) = (rows, SAMPLE.map(str::to_owned));
+    let columns = "activity, state, start, first_delay, total, resident";
+    let (mut rows, mut sample) = (sql(site, &of_code(columns)), SAMPLE.map(str::to_owned));
     rows.sort();
     sample.sort();
     assert_eq!(rows, sample);
     let row = &requests(site, "proxy")[0];
     let detail = site.json(&format!("/api/v1/requests/{}", row["id"]));
     assert_eq!(detail["tags"]["code"], code);
-    let names = [
-        "activity",
-        "state",
-        "start",
-        "first_delay",
-        "total",
-        "resident",
-    ];
     let shown = detail["activities"].as_array().unwrap().iter().map(|it| {
-        let values = names.map(|name| it[name].clone());
-        let text = Json::from(values.to_vec()).to_string();
+        let values = columns.split(", ").map(|name| it[name].clone());
+        let text = values.collect::<Json>().to_string();
         text.replace(",0.0,", ",0,")
     });
     assert_eq!(shown.collect::<Vec<_>>(), SAMPLE);
     let page = site.get(&format!("/requests/{}", row["id"])).body;
-    assert!(
-        page.contains("own clock") && page.contains("disk_out"),
-        "{page}"
-    );
+    assert_has!(page => "own clock", "disk_out");
 }
 
 /// Swaps, and the page.
@@ -153,16 +135,8 @@ fn assert_page(site: &Site) {
         ]
     );
     let page = site.get("/squid").body;
-    for part in [
-        "client+server",
-        "client or proxy",
-        "Bottlenecks by result code",
-        "SWAPOUT",
-        "disk_out",
-        "38.0 s",
-    ] {
-        assert!(page.contains(part), "{part}: {page}");
-    }
+    assert_has!(page => "client+server", "client or proxy", "Bottlenecks by result code");
+    assert_has!(page => "SWAPOUT", "disk_out", "38.0 s");
     assert!(!page.contains("does not exist"), "{page}");
     assert_eq!(site.delete("/api/v1/reports/squid_savings").status, 200);
     await_condition("the page says that it is gone", || {
@@ -174,8 +148,7 @@ fn assert_page(site: &Site) {
 
 /// A port that stays the same over restarts, and a source there.
 fn tcp_port() -> (u16, String) {
-    let free = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = free.local_addr().unwrap().port();
+    let port = free_address("127.0.0.1").port();
     let setting = format!("squid=[{{listen='tcp://127.0.0.1:{port}',name='proxy'}}]");
     (port, setting)
 }
@@ -286,11 +259,8 @@ fn a_file_is_followed_through_rotation_and_restart() {
     }
     let said = lines[..30].iter().map(|line| {
         let text = String::from_utf8_lossy(line).into_owned();
-        text.split_whitespace()
-            .nth(1)
-            .unwrap()
-            .parse::<u64>()
-            .unwrap()
+        let elapsed = text.split_whitespace().nth(1).unwrap();
+        elapsed.parse::<u64>().unwrap()
     });
     assert_eq!(times, said.collect::<Vec<_>>());
     here.stop();
@@ -601,21 +571,15 @@ fn logs_are_imported_through_a_connection() {
         .args(["import-log", "--live", "--to", &to])
         .args(&files));
     assert_eq!(said.code, Some(0), "{said:?}");
-    assert!(
-        said.out.contains(&format!("lines sent to {to}")),
-        "{said:?}"
-    );
+    assert_has!(said.out => format!("lines sent to {to}"));
     let source = received(&here.site, 0, 2 + 625 + 3 + 71);
     assert_eq!((source.count("requests"), source.count("swaps")), (627, 3));
     let reasons = &source.0["lines_invalid_by_reason"];
     assert_eq!(reasons["store_log_without_timings"], 71);
-    for (arguments, problem) in [
-        (&["import-log", "--to", &to, &files[0]][..], "--live"),
-        (&["import-log", "--live", &files[0]], "give --to"),
-        (
-            &["import-log", "--live", "--to", &to, "/nowhere.log"],
-            "cannot read /nowhere.log",
-        ),
+    for (arguments, problem) in cases![
+        &["import-log", "--to", &to, &files[0]][..] => "--live";
+        &["import-log", "--live", &files[0]] => "give --to";
+        &["import-log", "--live", "--to", &to, "/nowhere.log"] => "cannot read /nowhere.log";
     ] {
         let said = run(pinbad().args(arguments));
         assert!(

@@ -3,7 +3,6 @@
 
 mod reports;
 
-use std::fs;
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
@@ -14,13 +13,10 @@ use std::time::{Duration, Instant};
 use serde_json::{Value as Json, json};
 
 use crate::harness::{Here, Site, Status, await_condition, pinbad};
+use crate::packets::corpus_file;
 
 fn corpus(name: &str) -> Vec<u8> {
-    fs::read(format!(
-        "{}/tests/corpus/stat/{name}",
-        env!("CARGO_MANIFEST_DIR")
-    ))
-    .unwrap()
+    corpus_file(&format!("stat/{name}"))
 }
 
 /// The extension's side of the stream.
@@ -252,23 +248,10 @@ fn defects_are_survived_and_lies_are_not_believed() {
         (5, 3)
     );
     let reasons = &source.0["lines_invalid_by_reason"];
-    assert_eq!(
-        (
-            &reasons["too_long"],
-            &reasons["no_sample"],
-            &reasons["bad_number"]
-        ),
-        (&json!(1), &json!(1), &json!(1))
-    );
+    assert_members!(reasons => {"too_long": 1, "no_sample": 1, "bad_number": 1});
     assert_eq!(source.0["last_invalid"]["reason"], "bad_number");
     let mended = &source.0["samples_mended_by_reason"];
-    for reason in [
-        "memory_wrapped",
-        "offset_dropped",
-        "out_of_order",
-        "injected",
-        "escaped",
-    ] {
+    for reason in "memory_wrapped offset_dropped out_of_order injected escaped".split(' ') {
         assert_eq!(mended[reason], 1, "{mended}");
     }
     let rows = samples(site);
@@ -285,14 +268,8 @@ fn defects_are_survived_and_lies_are_not_believed() {
     );
     assert_eq!(rows[0]["uri_sent"], fake);
     assert_eq!(rows[2]["memory_used"], 4_294_967_289_u64);
-    assert_eq!(
-        (&rows[2]["uri"], &rows[2]["uri_sent"]),
-        (&json!("/n"), &json!("/n?q"))
-    );
-    assert_eq!(
-        (&rows[3]["offset"], &rows[3]["line"]),
-        (&Json::Null, &json!(3))
-    );
+    assert_members!(rows[2] => {"uri": "/n", "uri_sent": "/n?q"});
+    assert_members!(rows[3] => {"offset": null, "line": 3});
     // A restart of PHP: the next run.
     drop(player);
     let mut player = extension.accept();
@@ -440,10 +417,7 @@ fn settings_are_sent_as_frames_and_never_one_that_kills() {
             continue;
         };
         assert_eq!(code, Some(0), "{said}");
-        assert!(
-            said.contains("Workers that were forked before keep their settings"),
-            "{said}"
-        );
+        assert_has!(said => "Workers that were forked before keep their settings");
         // Opened, written to, closed.
         let (mut stream, _) = control.listener.accept().unwrap();
         let mut sent = Vec::new();

@@ -3,19 +3,21 @@
 
 use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, TcpListener};
-use std::process::{Child, Stdio};
+use std::process::Stdio;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 use prost::Message as _;
 use serde_json::Value as Json;
 
-use crate::harness::{Here, Program, Sender, Site, await_condition, nobody_listens, pinbad, run};
+use crate::harness::{
+    Here, Program, Running, Sender, Site, await_condition, nobody_listens, pinbad, run,
+};
 use crate::packets::request;
 
 /// A `tail` under way, its lines as they come.
 struct Tail {
-    child: Child,
+    child: Running,
     out: Receiver<String>,
     err: Receiver<String>,
 }
@@ -29,7 +31,7 @@ impl Tail {
             .args(arguments)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
-        let mut child = command.spawn().unwrap();
+        let mut child = Running(command.spawn().unwrap());
         let out = lines(child.stdout.take().unwrap());
         let err = lines(child.stderr.take().unwrap());
         let tail = Self { child, out, err };
@@ -55,13 +57,6 @@ impl Tail {
     }
 }
 
-impl Drop for Tail {
-    fn drop(&mut self) {
-        let _ended = self.child.kill();
-        let _reaped = self.child.wait();
-    }
-}
-
 fn lines(from: impl std::io::Read + Send + 'static) -> Receiver<String> {
     let (sender, receiver) = channel();
     std::thread::spawn(move || {
@@ -75,9 +70,7 @@ fn lines(from: impl std::io::Read + Send + 'static) -> Receiver<String> {
 }
 
 fn send(site: &Site, script: &str) {
-    let mut sender = Sender::new(site);
-    sender.send(&request("web-01", "shop", script).encode_to_vec());
-    sender.at_rest();
+    site.send([request("web-01", "shop", script)]);
 }
 
 #[test]
@@ -202,13 +195,10 @@ fn who_asks_goes_along() {
     let file = file.display().to_string();
     let plain = format!("http://{address}");
     let named = format!("http://me:secret@{address}");
-    for (arguments, expected) in [
-        (&["--url", &plain][..], "Bearer of-the-environment"),
-        (
-            &["--url", &plain, "--token-file", &file],
-            "Bearer of-the-file",
-        ),
-        (&["--url", &named], "Basic bWU6c2VjcmV0"),
+    for (arguments, expected) in cases![
+        &["--url", &plain][..] => "Bearer of-the-environment";
+        &["--url", &plain, "--token-file", &file] => "Bearer of-the-file";
+        &["--url", &named] => "Basic bWU6c2VjcmV0";
     ] {
         let (said, head) = std::thread::scope(|scope| {
             let answer = scope.spawn(|| {
@@ -285,18 +275,12 @@ fn a_daemon_with_users_and_tls_is_asked_as_one_of_them() {
     });
     let stranger = run(command(&["tail"]).args(["--token-file", &token]));
     assert_eq!(stranger.code, Some(1), "{stranger:?}");
-    assert!(
-        stranger.err.to_lowercase().contains("certificate"),
-        "{stranger:?}"
-    );
+    assert_has!(stranger.err.to_lowercase() => "certificate");
     let nobody = run(command(&["top", "--once"]).args(["--ca-file", &ours]));
     assert_eq!(nobody.code, Some(1), "{nobody:?}");
     let wrong = run(command(&["tail"]).args(["--ca-file", &ours, "--token-file", &path("wrong")]));
     assert_eq!(wrong.code, Some(1), "{wrong:?}");
     let no_ca = run(command(&["tail"]).args(["--ca-file", &token]));
     assert_eq!(no_ca.code, Some(2), "{no_ca:?}");
-    assert!(
-        no_ca.err.contains("there is no certificate in"),
-        "{no_ca:?}"
-    );
+    assert_has!(no_ca.err => "there is no certificate in");
 }

@@ -121,14 +121,10 @@ fn what_is_wrong_is_said_with_its_exit_code() {
             "pinbad: http://{nobody}: Connection refused (os error 111); is pinbad running? --url says where\n"
         )
     );
-    for (arguments, code, part) in [
-        (&["--report", "no\u{1b}such"][..], 1, "\\u{1b}such"),
-        (
-            &["--sort", "speed"],
-            2,
-            "there is no column speed; accepted: script_name, req_count",
-        ),
-        (&["--interval", "0"], 2, "200ms to 1h"),
+    for (arguments, code, part) in cases![
+        &["--report", "no\u{1b}such"][..] => 1, "\\u{1b}such";
+        &["--sort", "speed"] => 2, "there is no column speed; accepted: script_name, req_count";
+        &["--interval", "0"] => 2, "200ms to 1h";
     ] {
         let said = once(&here.site, arguments);
         assert_eq!(said.code, Some(code), "{arguments:?}: {said:?}");
@@ -138,10 +134,8 @@ fn what_is_wrong_is_said_with_its_exit_code() {
     // Without raw data the reports are there all the same.
     let said = once(&here.site, &[]);
     assert_eq!(said.code, Some(0), "{said:?}");
-    assert!(
-        said.out.contains("statuses (0)") && !said.out.contains("timers of"),
-        "{said:?}"
-    );
+    assert_has!(said.out => "statuses (0)");
+    assert_lacks!(said.out => "timers of");
     here.stop();
 }
 
@@ -173,10 +167,7 @@ fn one_finds_the_timers_of_a_slow_request_and_leaves_the_terminal_as_it_was() {
     screen.press("t");
     screen.await_text("timers of 20 requests, by tag group (2)");
     let slowest = screen.await_text("4.38 s");
-    assert!(
-        slowest.contains("500") && slowest.contains("web-01"),
-        "{slowest}"
-    );
+    assert_has!(slowest => "500", "web-01");
     screen.press("\t\r");
     screen.await_text("server, host  shop, web-01");
     let timer = screen.await_text("group=db op=read");
@@ -252,9 +243,7 @@ fn sizes_change_and_a_daemon_that_goes_comes_back() {
     screen.press("2");
     screen.await_text("Waiting for rows.");
     let second = Program::serve(&[&format!("http.listen={http}")]);
-    let mut sender = Sender::new(&second.site);
-    sender.send(&request("h", "another", "/a").encode_to_vec());
-    sender.at_rest();
+    second.site.send([request("h", "another", "/a")]);
     screen.await_text("another");
     await_condition("it answers again", || {
         let lines = screen.lines();

@@ -41,38 +41,18 @@ fn what_cannot_be_used_is_named_with_its_file() {
     let old = "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\n\nAAAA\n-----END RSA PRIVATE KEY-----\n";
     let no_key = "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n";
     let no_cert = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
-    for (cert, key, setting, problem) in [
-        ("", &*key, "http.tls_cert", "there is no certificate in it"),
-        (
-            "hello",
-            &key,
-            "http.tls_cert",
-            "there is no certificate in it",
-        ),
-        (
-            &*key,
-            &key,
-            "http.tls_cert",
-            "a private key in it and no certificate",
-        ),
-        (&cut, &key, "http.tls_cert", ""),
-        (no_cert, &key, "http.tls_cert", ""),
-        (&cert, "", "http.tls_key", "there is no private key in it"),
-        (
-            &cert,
-            &cert,
-            "http.tls_key",
-            "a certificate in it and no private key",
-        ),
-        (&cert, &encrypted, "http.tls_key", "passphrase"),
-        (&cert, old, "http.tls_key", "passphrase"),
-        (&cert, no_key, "http.tls_key", ""),
-        (
-            &cert,
-            &other_key,
-            "http.tls_key",
-            "not the key of the certificate in",
-        ),
+    for (cert, key, setting, problem) in cases![
+        "" => &*key, "http.tls_cert", "there is no certificate in it";
+        "hello" => &key, "http.tls_cert", "there is no certificate in it";
+        &*key => &key, "http.tls_cert", "a private key in it and no certificate";
+        &cut => &key, "http.tls_cert", "";
+        no_cert => &key, "http.tls_cert", "";
+        &cert => "", "http.tls_key", "there is no private key in it";
+        &cert => &cert, "http.tls_key", "a certificate in it and no private key";
+        &cert => &encrypted, "http.tls_key", "passphrase";
+        &cert => old, "http.tls_key", "passphrase";
+        &cert => no_key, "http.tls_key", "";
+        &cert => &other_key, "http.tls_key", "not the key of the certificate in";
     ] {
         let files = files(&dir, cert, key);
         let file = match setting {
@@ -96,12 +76,7 @@ fn what_cannot_be_used_is_named_with_its_file() {
         "{error}"
     );
     missing.cert = "/dev/zero".into();
-    assert!(
-        acceptor(&missing)
-            .unwrap_err()
-            .to_string()
-            .contains("1 MiB")
-    );
+    assert_has!(acceptor(&missing).unwrap_err().to_string() => "1 MiB");
 }
 
 /// Returns the certificate presented to a client that trusts `trusted`.

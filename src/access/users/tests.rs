@@ -83,10 +83,7 @@ fn a_secret_that_cannot_be_used_is_named_and_not_shown() {
         let shown = load(entry, &[]).unwrap_err().to_string();
         assert!(shown.starts_with("pinbad.toml:1: user."), "{shown}");
         assert!(shown.contains(path.to_str().unwrap()), "{shown}");
-        assert!(
-            shown.contains(problem) && shown.contains("accepted: "),
-            "{shown}"
-        );
+        assert_has!(shown => problem, "accepted: ");
         assert!(!shown.contains("hunter2"), "{shown}");
     }
     let entry = "[[user]]\nname = \"a\"\npassword_env = \"NOT_THERE\"\n";
@@ -96,12 +93,7 @@ fn a_secret_that_cannot_be_used_is_named_and_not_shown() {
          end apart"
     );
     let device = "[[user]]\nname = \"a\"\npassword_file = \"/dev/zero\"\n";
-    assert!(
-        load(device, &[])
-            .unwrap_err()
-            .to_string()
-            .contains("too long")
-    );
+    assert_has!(load(device, &[]).unwrap_err().to_string() => "too long");
 }
 
 #[test]
@@ -109,10 +101,7 @@ fn debug_shows_names_and_no_digests() {
     let entry = "[[user]]\nname = \"kim\"\npassword_env = \"P\"\ntoken_env = \"T\"\n";
     let users = load(entry, &[("P", "x"), ("T", "0123456789abcdef")]).unwrap();
     let shown = format!("{users:?}");
-    assert!(
-        shown.contains("kim") && shown.contains("(not shown)"),
-        "{shown}"
-    );
+    assert_has!(shown => "kim", "(not shown)");
     assert!(
         !shown.contains('['.to_string().repeat(2).as_str()),
         "{shown}"

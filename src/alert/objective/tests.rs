@@ -259,59 +259,30 @@ fn an_objective_in_words_says_what_cannot_happen() {
 
 #[test]
 fn what_is_wrong_is_refused_by_file_line_and_key() {
-    for (entry, problem) in [
-        (
-            "report = \"report_by_script_name\"",
-            "slo: no objective; accepted: objective = 50 to 99.999 percent, as in 99.5",
-        ),
-        (
-            "report = \"report_by_script_name\"\nobjective = 100",
-            "pinbad.toml:4: slo.objective = 100: out of range",
-        ),
-        (
-            "report = \"report_by_script_name\"\nobjective = 99.9999",
-            "slo.objective = 99.9999: out of range",
-        ),
-        (
-            "report = \"report_by_script_name\"\nobjective = 99.99951",
-            "out of range",
-        ),
-        (
-            "report = \"report_by_script_name\"\nobjective = 99.12345",
-            "more than three decimals",
-        ),
-        (
-            "report = \"report_by_script_nam\"\nobjective = 99",
-            "pinbad.toml:3: slo.report: there is no report called \"report_by_script_nam\"; did you mean",
-        ),
-        (
-            "report = \"info\"\nobjective = 99\nwhere = \"host=a\"",
-            "pinbad.toml:5: slo.where: there is no key \"host\"",
-        ),
-        (
-            "report = \"info\"\nobjective = 99\ngood = \"p95 <= 1\"",
-            "slo.good = \"p95 <= 1\": not about req_time; accepted: \"req_time <= DURATION\"",
-        ),
-        (
-            "report = \"info\"\nobjective = 99\ngood = \"req_time < 1\"",
-            "no <=",
-        ),
-        (
-            "report = \"info\"\nobjective = 99\ngood = \"req_time <= 1parsec\"",
-            "\"parsec\" is no unit of time",
-        ),
-        (
-            "report = \"info\"\nobjective = 99\nperiod = \"1h\"",
-            "slo.period = \"1h\": too short; accepted: a duration from 1d to 90d",
-        ),
-        (
-            "report = \"info\"\nobjective = 99\nwindow = \"1h\"",
-            "slo.window = \"1h\": unknown setting; [[slo]] takes name, ",
-        ),
-        (
-            "report = \"info\"\nobjective = 99\n[[alert]]\nname = \"x\"\nreport = \"info\"\nwhen = \"p95 > 1\"",
-            "slo.name = \"x\": the entry at pinbad.toml:5 has it too",
-        ),
+    for (entry, problem) in cases![
+        "report = \"report_by_script_name\"" =>
+            "slo: no objective; accepted: objective = 50 to 99.999 percent, as in 99.5";
+        "report = \"report_by_script_name\"\nobjective = 100" =>
+            "pinbad.toml:4: slo.objective = 100: out of range";
+        "report = \"report_by_script_name\"\nobjective = 99.9999" =>
+            "slo.objective = 99.9999: out of range";
+        "report = \"report_by_script_name\"\nobjective = 99.99951" => "out of range";
+        "report = \"report_by_script_name\"\nobjective = 99.12345" => "more than three decimals";
+        "report = \"report_by_script_nam\"\nobjective = 99" =>
+            "pinbad.toml:3: slo.report: there is no report called \"report_by_script_nam\"; did you mean";
+        "report = \"info\"\nobjective = 99\nwhere = \"host=a\"" =>
+            "pinbad.toml:5: slo.where: there is no key \"host\"";
+        "report = \"info\"\nobjective = 99\ngood = \"p95 <= 1\"" =>
+            "slo.good = \"p95 <= 1\": not about req_time; accepted: \"req_time <= DURATION\"";
+        "report = \"info\"\nobjective = 99\ngood = \"req_time < 1\"" => "no <=";
+        "report = \"info\"\nobjective = 99\ngood = \"req_time <= 1parsec\"" =>
+            "\"parsec\" is no unit of time";
+        "report = \"info\"\nobjective = 99\nperiod = \"1h\"" =>
+            "slo.period = \"1h\": too short; accepted: a duration from 1d to 90d";
+        "report = \"info\"\nobjective = 99\nwindow = \"1h\"" =>
+            "slo.window = \"1h\": unknown setting; [[slo]] takes name, ";
+        "report = \"info\"\nobjective = 99\n[[alert]]\nname = \"x\"\nreport = \"info\"\nwhen = \"p95 > 1\"" =>
+            "slo.name = \"x\": the entry at pinbad.toml:5 has it too";
     ] {
         let error = of(entry).unwrap_err();
         assert!(error.contains(problem), "{error}");

@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::{Defaults, Engine, REPORT, Seen, builtin, dice, push_key, rules, second, take};
+use super::{Defaults, Engine, REPORT, Seen, builtin, push_key, rules, second, take};
 use crate::alert::intake::RulesOver;
+use crate::dice::Dice;
 use crate::report::definition::Definition;
 
 /// CPU time of this thread.
@@ -35,13 +36,11 @@ fn a_thousand_rules_over_a_hundred_thousand_rows() {
     let names: Vec<String> = (0..ROWS)
         .map(|at| format!("/{:03}/{at}", at % 1_000))
         .collect();
-    let (mut random, mut longest) = (1, Duration::ZERO);
+    let (mut random, mut longest) = (Dice(1), Duration::ZERO);
     let seconds = 120;
     let mut spent = Duration::ZERO;
     for unix in 0..seconds {
-        let busy: BTreeSet<usize> = (0..2_000)
-            .map(|_| dice(&mut random, ROWS as u64) as usize)
-            .collect();
+        let busy: BTreeSet<usize> = (0..2_000).map(|_| random.index(ROWS)).collect();
         let rows: Vec<(&str, Seen)> = busy.iter().map(|at| (&*names[*at], (5, 0))).collect();
         let gain = second(unix, &rows);
         let start = on_cpu();

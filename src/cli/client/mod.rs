@@ -391,13 +391,10 @@ mod tests {
         let client = Client::new("h:1", None, None).unwrap();
         let refused = client.refusal("/x", 404, Ok(serde_json::json!({"detail": "no such"})));
         assert_eq!(refused.to_string(), "no such");
-        for (body, shown) in [
-            (Ok(serde_json::json!({"error": 1})), "it answered 404"),
-            (Err("\n".to_owned()), "it answered 404"),
-            (
-                Err("<html>\u{1b}[2J\nx".to_owned()),
-                "it answered 404: <html>\\x1b[2J",
-            ),
+        for (body, shown) in cases![
+            Ok(serde_json::json!({"error": 1})) => "it answered 404";
+            Err("\n".to_owned()) => "it answered 404";
+            Err("<html>\u{1b}[2J\nx".to_owned()) => "it answered 404: <html>\\x1b[2J";
         ] {
             let told = client.refusal("/x", 404, body).to_string();
             assert!(

@@ -164,10 +164,7 @@ fn a_state_dir_is_there_or_can_be_made() {
     for path in [file.clone(), file.join("below")] {
         let not = state_dir(&path);
         assert_eq!(not.verdict, Verdict::Wrong, "{not}");
-        assert!(
-            not.found.contains("is not a folder; accepted: a folder"),
-            "{not}"
-        );
+        assert_has!(not.found => "is not a folder; accepted: a folder");
     }
 }
 

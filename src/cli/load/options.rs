@@ -202,18 +202,10 @@ mod tests {
 
     #[test]
     fn bad_numbers_are_refused() {
-        for bad in [
-            "--rate=-1",
-            "--rate=nan",
-            "--hosts=0",
-            "--count=0",
-            "--tags=0",
-            "--duration=0s",
-            "--duration=soon",
-            "--size=65508",
-            "--senders=0",
-            "--target=nowhere",
-        ] {
+        for bad in "--rate=-1 --rate=nan --hosts=0 --count=0 --tags=0 --duration=0s \
+             --duration=soon --size=65508 --senders=0 --target=nowhere"
+            .split(' ')
+        {
             assert!(LoadOptions::parse(bad).is_err(), "{bad} was taken");
         }
         let line = LoadOptions::parse("--target [::1]:7 --rate 0").unwrap();

@@ -185,10 +185,7 @@ UTC       STATUS       TIME  HOST        SERVER      SCRIPT
         row["timers"][0]["tags"] = json!({evil: evil});
         let text = printed(false, &[row, json!(null), json!({"timers": [1]})]);
         assert!(!text.contains(|c: char| c.is_control() && c != '\n'));
-        assert!(
-            text.contains("\\x1b[2J\\u{9b}1m\\n\\u{202e}=\\x1b[2J"),
-            "{text}"
-        );
+        assert_has!(text => "\\x1b[2J\\u{9b}1m\\n\\u{202e}=\\x1b[2J");
         assert_eq!(text.lines().count(), 6);
     }
 }

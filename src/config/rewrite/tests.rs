@@ -38,24 +38,15 @@ fn every_form_is_read_in_order_with_its_place() {
     let field = |field: &str| field.to_owned();
     assert_eq!(
         shown,
-        [
-            (at(1), field("script_name"), "cut", Some("?"), "", false),
-            (
-                at(4),
-                field("script_name"),
-                "pattern",
-                Some("^/user/(\\d+)"),
-                "/user/*",
-                true
-            ),
-            (at(9), field("+env"), "digits", None, "", false),
-            (at(12), field("@server"), "prefix", Some("db-"), "", false),
+        cases![
+            at(1) => field("script_name"), "cut", Some("?"), "", false;
+            at(4) => field("script_name"), "pattern", Some("^/user/(\\d+)"), "/user/*", true;
+            at(9) => field("+env"), "digits", None, "", false;
+            at(12) => field("@server"), "prefix", Some("db-"), "", false;
         ]
     );
-    assert_eq!(
-        rules[3].field,
-        RewriteField::Tag(TagOf::Timer, "server".to_owned())
-    );
+    let field = RewriteField::Tag(TagOf::Timer, "server".to_owned());
+    assert_eq!(rules[3].field, field);
 }
 
 #[test]
@@ -84,51 +75,31 @@ fn refused(body: &str) -> String {
 
 #[test]
 fn an_error_names_line_key_and_what_is_accepted() {
-    for (body, expected) in [
-        (
-            "",
-            "pinbad.toml:1: rewrite: nothing says which texts match; accepted: one of pattern, cut, digits, prefix",
-        ),
-        (
-            "cut = '?'\ndigits = '*'",
+    for (body, expected) in cases![
+        "" =>
+            "pinbad.toml:1: rewrite: nothing says which texts match; accepted: one of pattern, cut, digits, prefix";
+        "cut = '?'\ndigits = '*'" =>
             "pinbad.toml:4: rewrite.digits = '*': there is cut too, and an entry matches in one way; accepted: one of \
-             pattern, cut, digits, prefix",
-        ),
-        (
-            "cut = ''",
-            "pinbad.toml:3: rewrite.cut = '': empty; accepted: the text from which on all goes, as in \"?\"",
-        ),
-        (
-            "cut = 3",
-            "pinbad.toml:3: rewrite.cut = 3: not a text; accepted: the text from which on all goes, as in \"?\"",
-        ),
-        (
-            "cut = '?'\nreplace = ''",
-            "pinbad.toml:4: rewrite.replace = '': cut takes none; accepted: leave it out: what is cut off is gone",
-        ),
-        (
-            "prefix = '/static/'",
+             pattern, cut, digits, prefix";
+        "cut = ''" =>
+            "pinbad.toml:3: rewrite.cut = '': empty; accepted: the text from which on all goes, as in \"?\"";
+        "cut = 3" =>
+            "pinbad.toml:3: rewrite.cut = 3: not a text; accepted: the text from which on all goes, as in \"?\"";
+        "cut = '?'\nreplace = ''" =>
+            "pinbad.toml:4: rewrite.replace = '': cut takes none; accepted: leave it out: what is cut off is gone";
+        "prefix = '/static/'" =>
             "pinbad.toml:1: rewrite: no replace; accepted: replace = what a text that begins so becomes, all of it, as \
-             in \"/static/*\"",
-        ),
-        (
-            "pattern = 'a'\nreplace = '$1'",
+             in \"/static/*\"";
+        "pattern = 'a'\nreplace = '$1'" =>
             "pinbad.toml:4: rewrite.replace = '$1': the pattern has no groups, and none is called '1'; accepted: a \
-             text; $1 to $99 and ${name} stand for groups of the pattern, $$ for a dollar",
-        ),
-        (
-            "cut = '?'\nstop = 1",
-            "pinbad.toml:4: rewrite.stop = 1: neither true nor false; accepted: true, false",
-        ),
-        (
-            "cut = '?'\nreplcae = 'x'",
-            "pinbad.toml:4: rewrite.replcae = 'x': unknown setting; did you mean rewrite.replace?",
-        ),
-        (
-            "cut = '?'\nname = 'x'",
+             text; $1 to $99 and ${name} stand for groups of the pattern, $$ for a dollar";
+        "cut = '?'\nstop = 1" =>
+            "pinbad.toml:4: rewrite.stop = 1: neither true nor false; accepted: true, false";
+        "cut = '?'\nreplcae = 'x'" =>
+            "pinbad.toml:4: rewrite.replcae = 'x': unknown setting; did you mean rewrite.replace?";
+        "cut = '?'\nname = 'x'" =>
             "pinbad.toml:4: rewrite.name = 'x': unknown setting; [[rewrite]] takes field, pattern, cut, digits, prefix, \
-             replace, stop",
-        ),
+             replace, stop";
     ] {
         assert_eq!(refused(body), expected);
     }
@@ -137,9 +108,7 @@ fn an_error_names_line_key_and_what_is_accepted() {
         assert_eq!(errors.len(), 1);
         let start = format!("pinbad.toml:3: rewrite.field = {field}: not a text");
         assert!(errors[0].starts_with(&start), "{}", errors[0]);
-        assert!(
-            errors[0].contains("accepted: hostname, server_name, script_name, schema, \"+tag\"")
-        );
+        assert_has!(errors[0] => "accepted: hostname, server_name, script_name, schema, \"+tag\"");
     }
 }
 
@@ -167,21 +136,12 @@ fn all_slips_of_all_entries_are_found_at_once() {
 
 #[test]
 fn patterns_that_cannot_be_are_refused_in_one_line() {
-    for (pattern, problem) in [
-        ("", "empty"),
-        (
-            "a(?=b)",
-            "look-around, including look-ahead and look-behind, is not supported",
-        ),
-        ("(a)\\1", "backreferences are not supported"),
-        (
-            "[z-a]",
-            "invalid character class range, the start must be <= the end",
-        ),
-        (
-            "a**b{2,1}",
-            "invalid repetition count range, the start must be <= the end",
-        ),
+    for (pattern, problem) in cases![
+        "" => "empty";
+        "a(?=b)" => "look-around, including look-ahead and look-behind, is not supported";
+        "(a)\\1" => "backreferences are not supported";
+        "[z-a]" => "invalid character class range, the start must be <= the end";
+        "a**b{2,1}" => "invalid repetition count range, the start must be <= the end";
     ] {
         let error = refused(&format!("pattern = '{pattern}'\nreplace = 'x'"));
         let expected =

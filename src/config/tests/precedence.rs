@@ -23,11 +23,8 @@ fn flags_win_over_environment_over_file_over_defaults() {
     assert_eq!(config.pool.stats_history, Duration::from_secs(60), "file");
     assert_eq!(config.pool.timer_pool_size, 2, "environment");
     assert_eq!(config.pool.request_pool_size, 4, "flag, the last one");
-    assert_eq!(
-        config.http.listen,
-        Some(address("127.0.0.1:3")),
-        "flag of its own"
-    );
+    let own = Some(address("127.0.0.1:3"));
+    assert_eq!(config.http.listen, own, "flag of its own");
 }
 
 #[test]
@@ -39,14 +36,9 @@ fn the_file_is_named_by_flag_or_else_by_variable() {
             config: flag.cloned(),
             ..ConfigFlags::default()
         };
-        Config::load(
-            &flags,
-            [(
-                OsString::from("PINBAD_CONFIG"),
-                variable.as_os_str().to_owned(),
-            )],
-        )
-        .map(|config| config.pool.request_pool_size)
+        let variable = variable.as_os_str().to_owned();
+        let config = Config::load(&flags, [(OsString::from("PINBAD_CONFIG"), variable)]);
+        config.map(|config| config.pool.request_pool_size)
     };
     assert_eq!(size(None, &two).unwrap(), 2);
     assert_eq!(size(Some(&one), &two).unwrap(), 1);
@@ -67,11 +59,8 @@ fn set_takes_lists_however_the_shell_left_them() {
         "127.0.0.1:0,[::1]:0",
     ] {
         let config = Config::load(&set(&[&format!("ingest.listen={value}")]), []).unwrap();
-        assert_eq!(
-            config.ingest.listen,
-            [address("127.0.0.1:0"), address("[::1]:0")],
-            "{value}"
-        );
+        let both = ["127.0.0.1:0", "[::1]:0"].map(address);
+        assert_eq!(config.ingest.listen, both, "{value}");
     }
     for value in ["[::1]:7", "\"[::1]:7\"", "[[::1]:7]", "[\"[::1]:7\"]"] {
         let config = Config::load(&set(&[&format!("ingest.listen={value}")]), []).unwrap();
@@ -84,7 +73,7 @@ fn set_takes_lists_however_the_shell_left_them() {
     let config = Config::load(&flags, []).unwrap();
     assert_eq!(
         config.ingest.listen,
-        [address("127.0.0.1:1"), address("[::1]:1")]
+        ["127.0.0.1:1", "[::1]:1"].map(address)
     );
 }
 
@@ -108,27 +97,20 @@ fn set_takes_toml_and_bare_text() {
     )
     .unwrap();
     assert_eq!(config.pool.stats_history, Duration::from_secs(60));
-    assert_eq!(
-        config.ingest.stats_gathering_period,
-        Duration::from_millis(500)
-    );
+    let period = config.ingest.stats_gathering_period;
+    assert_eq!(period, Duration::from_millis(500));
     assert_eq!(config.ingest.recv_buffer, 1 << 20);
     assert_eq!(config.pool.words_memory, 2 << 20);
     assert_eq!(config.reports.rows_max, 5000);
     assert_eq!((config.http.listen, config.mysql.listen), (None, None));
     assert!(config.mysql.allow_anonymous);
+    let numeric = Some(PathBuf::from("2024"));
     assert_eq!(
-        config.state.dir,
-        Some(PathBuf::from("2024")),
+        config.state.dir, numeric,
         "a directory may look like a number"
     );
-    assert_eq!(
-        config.log,
-        LogConfig {
-            format: LogFormat::Json,
-            level: tracing::Level::DEBUG
-        }
-    );
+    let (format, level) = (LogFormat::Json, tracing::Level::DEBUG);
+    assert_eq!(config.log, LogConfig { format, level });
 }
 
 #[test]
@@ -138,84 +120,44 @@ fn report_entries_of_a_stronger_layer_replace_the_weaker() {
         config: Some(path),
         ..set(&[r#"report=[{name="x",comment="tag_info:group"},{name="y"}]"#])
     };
-    let config = Config::load(
-        &flags,
-        variables(&[("PINBAD_REPORT", "[{name = 'of_variable'}]")]),
-    )
-    .unwrap();
-    let names: Vec<_> = config
-        .configured_reports
-        .iter()
+    let environment = variables(&[("PINBAD_REPORT", "[{name = 'of_variable'}]")]);
+    let config = Config::load(&flags, environment).unwrap();
+    let reports = config.configured_reports.iter();
+    let names: Vec<_> = reports
         .map(|report| report.table["name"].as_str())
         .collect();
     assert_eq!(names, [Some("x"), Some("y")]);
     let location = &config.configured_reports[0].location;
-    assert_eq!(
-        (location.to_string(), location.given()),
-        (
-            "--set".to_owned(),
-            r#"{name="x",comment="tag_info:group"}"#.to_owned()
-        )
-    );
+    assert_eq!(location.to_string(), "--set");
+    assert_eq!(location.given(), r#"{name="x",comment="tag_info:group"}"#);
     assert_eq!(location.line(), None);
 }
 
 #[test]
 fn flags_and_variables_are_refused_by_their_own_name() {
-    for (flags, environment, expected) in [
-        (
-            set(&["pool.stats_histroy=60s"]),
-            variables(&[]),
-            "--set: pool.stats_histroy = 60s: unknown setting; did you mean pool.stats_history?",
-        ),
-        (
-            set(&["pool.stats_history"]),
-            variables(&[]),
-            "--set: pool.stats_history: no value; accepted: KEY=VALUE, as in pool.stats_history=60s",
-        ),
-        (
-            set(&["log.format=xml"]),
-            variables(&[]),
-            "--set: log.format = xml: no such choice; accepted: text, json",
-        ),
-        (
-            ConfigFlags {
-                log_format: Some("xml".to_owned()),
-                ..ConfigFlags::default()
-            },
-            variables(&[]),
-            "--log-format: log.format = xml: no such choice; accepted: text, json",
-        ),
-        (
-            ConfigFlags {
-                http: Some("127.0.0.1:1".to_owned()),
-                ..set(&["http.listen=127.0.0.1:2"])
-            },
-            variables(&[]),
-            "--http: http.listen is given by --set too; leave one of the two out",
-        ),
-        (
-            set(&["report=[{name=x}]"]),
+    for (flags, environment, expected) in cases![
+        set(&["pool.stats_histroy=60s"]) => variables(&[]),
+            "--set: pool.stats_histroy = 60s: unknown setting; did you mean pool.stats_history?";
+        set(&["pool.stats_history"]) => variables(&[]),
+            "--set: pool.stats_history: no value; accepted: KEY=VALUE, as in pool.stats_history=60s";
+        set(&["log.format=xml"]) => variables(&[]),
+            "--set: log.format = xml: no such choice; accepted: text, json";
+        ConfigFlags { log_format: Some("xml".to_owned()), ..ConfigFlags::default() } =>
+            variables(&[]), "--log-format: log.format = xml: no such choice; accepted: text, json";
+        ConfigFlags { http: Some("127.0.0.1:1".to_owned()), ..set(&["http.listen=127.0.0.1:2"]) } =>
+            variables(&[]), "--http: http.listen is given by --set too; leave one of the two out";
+        set(&["report=[{name=x}]"]) =>
             variables(&[]),
             "--set: report = [{name=x}]: not valid TOML; accepted: a list of tables, quoted for the shell: --set \
-             'report=[{name = \"x\", ..}]'",
-        ),
-        (
-            set(&[]),
-            variables(&[("PINBAD_LOG_LEVEL", "loud")]),
-            "PINBAD_LOG_LEVEL: log.level = loud: no such choice; accepted: error, warn, info, debug, trace",
-        ),
-        (
-            set(&[]),
-            variables(&[("PINBAD_POOL_STATS_HISTROY", "60s")]),
-            "PINBAD_POOL_STATS_HISTROY: no setting has this variable; did you mean PINBAD_POOL_STATS_HISTORY?",
-        ),
-        (
-            set(&[]),
+             'report=[{name = \"x\", ..}]'";
+        set(&[]) => variables(&[("PINBAD_LOG_LEVEL", "loud")]),
+            "PINBAD_LOG_LEVEL: log.level = loud: no such choice; accepted: error, warn, info, debug, trace";
+        set(&[]) => variables(&[("PINBAD_POOL_STATS_HISTROY", "60s")]),
+            "PINBAD_POOL_STATS_HISTROY: no setting has this variable; did you mean PINBAD_POOL_STATS_HISTORY?";
+        set(&[]) =>
             variables(&[("PINBAD_VERBOSE", "1")]),
             "PINBAD_VERBOSE: no setting has this variable; accepted are PINBAD_CONFIG and PINBAD_SECTION_KEY, as in \
-             PINBAD_POOL_STATS_HISTORY",
-        ),
+             PINBAD_POOL_STATS_HISTORY";
     ] {
         assert_eq!(lines(Config::load(&flags, environment)), [expected]);
     }
@@ -232,20 +174,15 @@ fn what_an_orchestrator_puts_into_the_environment_is_passed_over() {
         ("PINBAD_PORT_30002_UDP_ADDR", "10.0.0.7"),
         ("PINBAD_HTTP_PORT_30080_TCP_PROTO", "tcp"),
     ];
-    assert_eq!(
-        Config::load(&set(&[]), variables(&links)).unwrap(),
-        Config::default()
-    );
+    let config = Config::load(&set(&[]), variables(&links)).unwrap();
+    assert_eq!(config, Config::default());
     for slip in [
         ("PINBAD_PORT", "30080"),
         ("PINBAD_HTTP_PORT", "30080"),
         ("PINBAD_PORT_X_TCP", "1"),
     ] {
-        assert_eq!(
-            lines(Config::load(&set(&[]), variables(&[slip]))).len(),
-            1,
-            "{slip:?}"
-        );
+        let errors = lines(Config::load(&set(&[]), variables(&[slip])));
+        assert_eq!(errors.len(), 1, "{slip:?}");
     }
 }
 

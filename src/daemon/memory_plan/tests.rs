@@ -22,20 +22,17 @@ const TWO_BY_THREE: &str = "[ingest]\nlisten = [\"127.0.0.1:1\", \"[::1]:1\"]\nr
 #[test]
 fn every_line_follows_its_settings() {
     let plan = plan(TWO_BY_THREE);
-    for (name, expected) in [
+    for (name, expected) in cases![
         // Two blocks for each of six receivers and eight more: more than 4 MiB.
-        ("temporary pool", 20 * (256 << 10)),
+        "temporary pool" => 20 * (256 << 10);
         // As many spare rows: a small pool.
-        ("requests", 100_000),
-        ("timers", 80_000),
-        ("reports", 16 << 20),
-        ("answers", 6 * 100_000 * 230 + (32 << 20)),
+        "requests" => 100_000;
+        "timers" => 80_000;
+        "reports" => 16 << 20;
+        "answers" => 6 * 100_000 * 230 + (32 << 20);
         // Pages of the last second, rows they share, and sums of two being made.
-        (
-            "pages",
-            (8 << 20) + 25_000 * 230 + 2 * (1000 * 6 * 2 * 512 + 300_000 * 40),
-        ),
-        ("process", BASE_BYTES as u64),
+        "pages" => (8 << 20) + 25_000 * 230 + 2 * (1000 * 6 * 2 * 512 + 300_000 * 40);
+        "process" => BASE_BYTES as u64;
     ] {
         assert_eq!(bytes(&plan, name), expected, "{name}");
     }

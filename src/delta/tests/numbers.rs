@@ -2,6 +2,8 @@
 //! with a naive fold, including totals, extremes and every bucket, while seconds are missed,
 //! reports are created and dropped, and everything is reset.
 
+use std::collections::BTreeSet;
+
 use super::*;
 use crate::report::reading::Extremes;
 use crate::report::totals::Totals;
@@ -10,6 +12,19 @@ use crate::report::totals::Totals;
 type Gain = (Totals, Extremes, BTreeMap<u32, u64>);
 /// By second, report and key.
 type Fold = BTreeMap<(u64, String, String), Gain>;
+
+fn add(
+    gain: &mut Gain,
+    totals: &Totals,
+    extremes: &Extremes,
+    times: impl IntoIterator<Item = (u32, u64)>,
+) {
+    gain.0 += totals;
+    gain.1.widen(extremes);
+    for (bucket, count) in times {
+        *gain.2.entry(bucket).or_default() += count;
+    }
+}
 
 /// Two of one aggregate, one of timers, one of another window; and two that come and go.
 const REPORTS: [(&str, &str); 6] = [
@@ -45,7 +60,7 @@ struct World {
     live: Live,
     reader: Reader,
     decoder: Decoder,
-    seed: u64,
+    dice: Dice,
     ms: u64,
     reports: Vec<&'static str>,
     sent: u64,
@@ -56,6 +71,8 @@ struct World {
     requests: u64,
     missed: u64,
     folded: u64,
+    /// Reports that were dropped and made again within a second: it has the rows of both.
+    remade: u64,
     /// Largest number of a group.
     largest: u32,
     /// Seconds that were read.
@@ -64,15 +81,12 @@ struct World {
 
 impl World {
     fn new(stream: usize) -> Self {
-        let config = Config::default();
+        let mut config = Config::default();
+        config.pool.stats_history = Duration::from_secs(6);
         let hasher = Hasher::new();
-        let history = Ticks::of(Duration::from_secs(6));
-        let pool = Pool::new(&config.pool, hasher.clone());
-        let mut reports = Reports::new(&config.reports, history);
         let all = REPORTS[..AT_START].iter();
         let all = all.map(|(name, members)| (definition(name, members), DefinedBy::BuiltIn));
-        reports.define_at_start(all.collect(), &pool, 0);
-        let mut live = Live::new(pool, reports, history);
+        let mut live = world::live(&config, &hasher, all.collect());
         let names = REPORTS.map(|it| it.0);
         let choice = Choice {
             charted: Some(names.map(str::to_owned).to_vec()),
@@ -85,7 +99,7 @@ impl World {
             live,
             reader,
             decoder: Decoder::new(TextLimits::default(), hasher),
-            seed: 1,
+            dice: Dice(1),
             ms: 0,
             reports: names[..AT_START].to_vec(),
             sent: 0,
@@ -95,17 +109,10 @@ impl World {
             requests: 0,
             missed: 0,
             folded: 0,
+            remade: 0,
             largest: 0,
             seconds: Vec::new(),
         }
-    }
-
-    fn random(&mut self, below: u64) -> u64 {
-        self.seed = self
-            .seed
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
-        (self.seed >> 33) % below
     }
 
     fn expect(
@@ -118,13 +125,9 @@ impl World {
     ) {
         for report in reports.iter().filter(|it| self.reports.contains(it)) {
             let at = (self.ms / 1000, (*report).to_owned(), key.to_owned());
+            let bucket = BucketLayout::LogLinear.bucket(seen.time_min);
             let gain = self.expected.entry(at).or_default();
-            gain.0 += &totals;
-            gain.1.widen(&seen);
-            *gain
-                .2
-                .entry(BucketLayout::LogLinear.bucket(seen.time_min))
-                .or_default() += samples;
+            add(gain, &totals, &seen, [(bucket, samples)]);
         }
     }
 
@@ -133,23 +136,21 @@ impl World {
     fn send(&mut self, requests: u64) {
         let mut records = Vec::new();
         for _ in 0..requests {
-            let script = (self.ms / 2000 * 7 + self.random(20)) % 200;
-            let (script, host) = (format!("/{script}"), format!("h{}", self.random(3)));
-            let (steps, peak) = (1 + self.random(4_000), self.random(9) as u32);
+            let script = (self.ms / 2000 * 7 + self.dice.below(20)) % 200;
+            let (script, host) = (format!("/{script}"), format!("h{}", self.dice.below(3)));
+            let (steps, peak) = (1 + self.dice.below(4_000), self.dice.below(9) as u32);
             let mut request = model::Request::named(&*host, "server", &*script);
             request.request_time = Some(steps as f32 / 64.0);
             request.memory_peak = Some(peak);
-            let hits = 1 + self.random(3);
-            let each = 1 + self.random(500);
-            let group = format!("g{}", self.random(2));
+            let hits = 1 + self.dice.below(3);
+            let each = 1 + self.dice.below(500);
+            let group = format!("g{}", self.dice.below(2));
             request.add_timer(
                 hits as u32,
                 (hits * each) as f32 / 64.0,
                 &[("group", &*group)],
             );
-            self.decoder
-                .decode(&request.encode_to_vec(), 7, &mut records)
-                .unwrap();
+            world::decode(&mut self.decoder, &request, &mut records);
             let totals = |time: u64, hits: u64| Totals {
                 requests: 1,
                 time: time.into(),
@@ -215,19 +216,31 @@ impl World {
         reader.poll(|second, missed| {
             self.requests += second.requests;
             self.missed += missed;
+            assert!(
+                self.seconds.last() < Some(&second.unix_secs),
+                "a second comes once"
+            );
             self.seconds.push(second.unix_secs);
+            let mut names = BTreeSet::new();
             for report in second.reports() {
+                let name = &report.definition.name;
+                self.remade += u64::from(!names.insert(name));
                 self.folded += second.folded(report);
+                let mut keys = BTreeSet::new();
                 second.rows(report, |row| {
                     let key = row.key.bytes();
                     let key = match row.id {
                         OTHER_ID => "(other)".to_owned(),
                         _ => key_texts(&key).collect::<Vec<_>>().join(" "),
                     };
-                    let at = (second.unix_secs, report.definition.name.clone(), key);
-                    let times = row.times.clone().unwrap().collect();
-                    let before = read.insert(at, (row.totals, row.extremes, times));
-                    assert!(before.is_none(), "a row comes once");
+                    assert!(keys.insert(key.clone()), "a row comes once");
+                    let at = (second.unix_secs, name.clone(), key);
+                    add(
+                        read.entry(at).or_default(),
+                        &row.totals,
+                        &row.extremes,
+                        row.times.clone().unwrap(),
+                    );
                 });
             }
             let logs = second.parts.iter().flat_map(SecondPart::logs);
@@ -240,18 +253,18 @@ impl World {
     fn run(&mut self, seconds: u64) {
         for second in 0..seconds {
             for _ in 0..3 {
-                let requests = self.random(40);
+                let requests = self.dice.below(40);
                 self.send(requests);
-                if self.random(12) == 0 {
-                    let at = AT_START + self.random(2) as usize;
+                if self.dice.below(12) == 0 {
+                    let at = AT_START + self.dice.below(2) as usize;
                     self.make_or_drop(at);
                 }
-                if self.random(150) == 0 {
+                if self.dice.below(150) == 0 {
                     self.live.clear();
                 }
                 self.pass(333 + u64::from(second % 3 == 0));
             }
-            if second % 60 < 40 && self.random(4) > 0 {
+            if second % 60 < 40 && self.dice.below(4) > 0 {
                 self.poll();
             }
         }
@@ -277,6 +290,7 @@ fn a_number_is_one_group_whatever_is_missed() {
     world.run(600);
     assert!(world.missed > 0 && world.requests > world.missed);
     assert_eq!(world.folded, 0);
+    assert!(world.remade > 0);
     let expected = world.of_read_seconds();
     for (at, gain) in &expected {
         assert_eq!(world.read.get(at), Some(gain), "{at:?}");
@@ -300,11 +314,7 @@ fn sums_are_exact_when_groups_are_not_known() {
             let mut sums: BTreeMap<(u64, String), Gain> = BTreeMap::new();
             for ((second, report, _), (totals, extremes, times)) in fold {
                 let sum = sums.entry((*second, report.clone())).or_default();
-                sum.0 += totals;
-                sum.1.widen(extremes);
-                for (bucket, count) in times {
-                    *sum.2.entry(*bucket).or_default() += count;
-                }
+                add(sum, totals, extremes, times.clone());
             }
             sums
         };

@@ -176,11 +176,8 @@ fn when_nothing_is_written_for_long_the_oldest_minutes_go() {
 fn rows_are_what_a_recount_says() {
     let scripts = dataset("scripts");
     let (mut batch, mut expected) = (Batch::default(), HashMap::new());
-    let mut seed = 1_u64;
-    let mut random = |below: u64| {
-        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        (seed >> 33) % below
-    };
+    let mut dice = crate::dice::Dice(1);
+    let mut random = |below: u64| dice.below(below);
     for round in 0..300 {
         for row in 0..40 {
             if random(3) == 0 {

@@ -13,16 +13,13 @@ use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 
 use super::*;
-use crate::config::{PoolConfig, ReportsConfig};
 use crate::history::Retention;
 use crate::history::disk::Disk;
 use crate::history::manifest::UpTo;
 use crate::input::Decode as _;
 use crate::input::pinba::{Decoder, model};
 use crate::input::record::{Hasher, TextLimits};
-use crate::merger::Live;
-use crate::pool::Pool;
-use crate::report::{Reports, Ticks};
+use crate::merger::world::Limits;
 
 pub(in crate::history) const BEGIN: u32 = 1_700_000_000;
 pub(in crate::history) const RETENTION: Retention = Retention {
@@ -40,20 +37,15 @@ pub(in crate::history) struct Process {
 impl Process {
     pub(in crate::history) fn new(rows: usize) -> Self {
         let hasher = Hasher::new();
-        let history = Ticks::of(Duration::from_secs(900));
-        let pool = PoolConfig {
-            request_pool_size: rows,
-            timer_pool_size: rows * 5,
-            stats_history: Duration::from_secs(900),
-            words_memory: 16 << 20,
-        };
-        let reports = ReportsConfig {
+        let limits = Limits {
+            window: Duration::from_secs(900),
+            requests: rows,
+            timers: rows * 5,
+            words: 16 << 20,
             rows_max: 100,
             memory: 16 << 20,
-            error_status: 500,
         };
-        let pool = Pool::new(&pool, hasher.clone());
-        let live = Live::new(pool, Reports::new(&reports, history), history);
+        let live = limits.live(&hasher, Vec::new());
         Self {
             live: Arc::new(RwLock::new(live)),
             decoder: Decoder::new(TextLimits::default(), hasher),

@@ -379,13 +379,8 @@ fn random_months_equal_a_recount() {
 }
 
 fn random_months(seed: u64) {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut random = |below: u64| {
-        state = state
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
-        (state >> 33) % below
-    };
+    let mut dice = crate::dice::Dice(seed);
+    let mut random = |below: u64| dice.below(below);
     let dir = tempfile::tempdir().unwrap();
     let mut store = open(dir.path());
     let (mut model, mut now, mut days) = (Rows::new(), NOON - random(20 * DAY), 0);

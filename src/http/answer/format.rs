@@ -154,23 +154,17 @@ mod tests {
 
     #[test]
     fn accept_chooses_the_format() {
-        for (accept, format) in [
-            ("*/*", Ok(Format::Json)),
-            (
-                "text/html,application/xhtml+xml,*/*;q=0.8",
-                Ok(Format::Json),
-            ),
-            ("text/csv", Ok(Format::Csv)),
-            ("text/*", Ok(Format::Csv)),
-            ("application/*", Ok(Format::Json)),
-            (
-                "TEXT/CSV; header=present ; q=0.5, application/json;q=0.4",
-                Ok(Format::Csv),
-            ),
-            ("application/x-ndjson, */*;q=0.1", Ok(Format::Ndjson)),
-            ("text/csv;q=0, application/json;q=0.1", Ok(Format::Json)),
-            ("image/png", Err(406)),
-            ("application/json;q=0", Err(406)),
+        for (accept, format) in cases![
+            "*/*" => Ok(Format::Json);
+            "text/html,application/xhtml+xml,*/*;q=0.8" => Ok(Format::Json);
+            "text/csv" => Ok(Format::Csv);
+            "text/*" => Ok(Format::Csv);
+            "application/*" => Ok(Format::Json);
+            "TEXT/CSV; header=present ; q=0.5, application/json;q=0.4" => Ok(Format::Csv);
+            "application/x-ndjson, */*;q=0.1" => Ok(Format::Ndjson);
+            "text/csv;q=0, application/json;q=0.1" => Ok(Format::Json);
+            "image/png" => Err(406);
+            "application/json;q=0" => Err(406);
         ] {
             assert_eq!(wanted(accept, Format::ROWS), format, "{accept}");
         }

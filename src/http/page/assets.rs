@@ -73,17 +73,10 @@ mod tests {
             // The name space of SVG is a name, not a URL that is fetched.
             let text = std::str::from_utf8(asset.text.plain()).unwrap();
             let text = text.replace("http://www.w3.org/2000/svg", "");
-            for outside in [
-                "http:",
-                "https:",
-                "//cdn",
-                "@import",
-                "url(",
-                "eval(",
-                "Function(",
-                "innerHTML",
-                "document.write",
-            ] {
+            for outside in "http: https: //cdn @import url( eval( Function( innerHTML \
+                 document.write"
+                .split(' ')
+            {
                 assert!(!text.contains(outside), "{} has {outside}", asset.path);
             }
         }

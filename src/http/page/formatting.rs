@@ -123,10 +123,7 @@ mod tests {
         let page = Name("/var/www/<b>/html/shop/index.php")
             .render()
             .into_string();
-        assert!(
-            page.contains("<span>/var/www/&lt;b&gt;/html/shop</span>/index.php</bdi>"),
-            "{page}"
-        );
+        assert_has!(page => "<span>/var/www/&lt;b&gt;/html/shop</span>/index.php</bdi>");
         let wide = "\u{5e97}".repeat(30);
         assert_eq!(end_of(&wide).unwrap().1.chars().count(), END / 2);
     }

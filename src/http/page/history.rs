@@ -571,9 +571,7 @@ mod tests {
             time: &Time::default(),
         };
         let page = history.figures().into_string();
-        assert!(
-            page.contains("No charts: ") && !page.contains("<x>"),
-            "{page}"
-        );
+        assert_has!(page => "No charts: ");
+        assert_lacks!(page => "<x>");
     }
 }

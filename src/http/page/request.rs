@@ -372,18 +372,11 @@ mod tests {
         let timers = [timer(1_500_000, &[("group", "<b>")])];
         let address = |more: &[(&str, &str)]| link("/requests/1", more.iter().copied());
         let page = waterfall(&address, 1_000_000, &timers, None, 0).into_string();
-        assert!(
-            page.contains("150 %") && page.contains("more than the request took"),
-            "{page}"
-        );
-        assert!(
-            page.contains("&lt;b&gt;") && !page.contains("<b>b"),
-            "{page}"
-        );
+        assert_has!(page => "150 %", "more than the request took");
+        assert_has!(page => "&lt;b&gt;");
+        assert_lacks!(page => "<b>b");
         let page = waterfall(&address, 3_000_000, &timers, None, 0).into_string();
-        assert!(
-            page.contains("50.0 %") && !page.contains("more than"),
-            "{page}"
-        );
+        assert_has!(page => "50.0 %");
+        assert_lacks!(page => "more than");
     }
 }

@@ -19,13 +19,11 @@ use crate::http::{Answers, HttpSettings, serve};
 use crate::input::Decode as _;
 use crate::input::pinba::{Decoder, model};
 use crate::input::record::{Hasher, TextLimits};
-use crate::merger::{Live, Pulse};
-use crate::pool::Pool;
+use crate::merger::{Pulse, world};
 use crate::query::catalog::Catalog;
 use crate::query::status::Status;
 use crate::report::definition::{Defaults, Definition};
-use crate::report::native::ReportForm;
-use crate::report::{DefinedBy, Reports, Ticks, builtin};
+use crate::report::{DefinedBy, builtin};
 use crate::ring::{RingPlan, TempRing};
 use crate::telemetry::Counters;
 
@@ -87,21 +85,14 @@ fn packet(number: usize) -> Vec<u8> {
 /// The built-in reports, `r` by script, status and a tag, `limits` by a tag named like a parameter,
 /// and one with a name that has to be quoted.
 fn definitions(defaults: &Defaults) -> Vec<(Definition, DefinedBy)> {
-    let own = [
-        (
-            "r",
-            r#"{"level": "request", "keys": ["script_name", "status", "+limit"], "percentiles": [95, 99.9], "window": "900s"}"#,
-        ),
-        (
-            "limits",
-            r#"{"comment": "v2/request/60/+limit/no_percentiles/no_filters"}"#,
-        ),
-        ("odd", r#"{"level": "request", "keys": ["hostname"]}"#),
+    let own = cases![
+        "r" =>
+            r#"{"level": "request", "keys": ["script_name", "status", "+limit"], "percentiles": [95, 99.9], "window": "900s"}"#;
+        "limits" => r#"{"comment": "v2/request/60/+limit/no_percentiles/no_filters"}"#;
+        "odd" => r#"{"level": "request", "keys": ["hostname"]}"#;
     ];
     let own = own.into_iter().map(|(name, members)| {
-        let members = serde_json::from_str(members).unwrap();
-        let form = ReportForm::from_members(name, members).unwrap();
-        let definition = form.definition(defaults).unwrap();
+        let definition = world::definition(name, members, defaults);
         // Definitions may not use such a name: pages and the API quote it all the same.
         let name = if name == "odd" { "a b/c?" } else { name };
         Definition {
@@ -125,12 +116,8 @@ fn catalog_at(requests: usize, keeps_raw: bool, clock: Arc<dyn Clock>) -> Catalo
     config.pool.timer_pool_size = 2 * (requests + 1);
     config.reports.rows_max = requests.saturating_sub(1).max(1);
     let hasher = Hasher::new();
-    let ticks = Ticks::of(config.pool.stats_history);
-    let pool = Pool::new(&config.pool, hasher.clone());
-    let mut reports = Reports::new(&config.reports, ticks);
     let defaults = Defaults::default();
-    reports.define_at_start(definitions(&defaults), &pool, 0);
-    let mut live = Live::new(pool, reports, ticks);
+    let mut live = world::live(&config, &hasher, definitions(&defaults));
     let mut decoder = Decoder::new(TextLimits::default(), hasher);
     // The last one comes later, so that they cover some seconds.
     let last = requests.saturating_sub(1);

@@ -86,20 +86,17 @@ fn every_path_parameter_is_described() {
 fn the_query_parameters_described_are_those_accepted() {
     let server = Server::start();
     let document = server.get("/api/v1/openapi.json").json();
-    for (path, keys) in [
-        ("/api/v1/info", &[][..]),
-        ("/api/v1/changes", &[]),
-        ("/api/v1/status", &[]),
-        ("/api/v1/reports", &[]),
-        (
-            "/api/v1/reports/{name}",
-            &["script_name", "status", "tag_limit"],
-        ),
-        ("/api/v1/requests", &["tag.NAME"]),
-        ("/api/v1/requests/{id}", &[]),
-        ("/api/v1/stream/requests", &["tag.NAME"]),
-        ("/api/v1/stream/samples", &[]),
-        ("/healthz", &[]),
+    for (path, keys) in cases![
+        "/api/v1/info" => &[][..];
+        "/api/v1/changes" => &[];
+        "/api/v1/status" => &[];
+        "/api/v1/reports" => &[];
+        "/api/v1/reports/{name}" => &["script_name", "status", "tag_limit"];
+        "/api/v1/requests" => &["tag.NAME"];
+        "/api/v1/requests/{id}" => &[];
+        "/api/v1/stream/requests" => &["tag.NAME"];
+        "/api/v1/stream/samples" => &[];
+        "/healthz" => &[];
     ] {
         let target = path.replace("{name}", "r").replace("{id}", "3");
         let refusal = server.get(&format!("{target}?no_such_parameter=1"));

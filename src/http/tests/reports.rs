@@ -41,33 +41,23 @@ fn an_answer_has_its_members_in_order() {
         "rows",
     ];
     assert_eq!(members, expected);
-    assert_eq!(body["report"], "r");
-    assert_eq!(body["window_seconds"], json!(900));
-    assert_eq!(body["covered_seconds"], json!(17));
-    assert_eq!(body["as_of"], json!(1_700_000_000.25));
-    assert_eq!(body["total_rows"], json!(300));
+    assert_members!(body => {
+        "report": "r", "window_seconds": 900, "covered_seconds": 17, "as_of": 1_700_000_000.25,
+        "total_rows": 300,
+    });
     let rows = body["rows"].as_array().unwrap();
     assert_eq!(rows.len(), 2);
     let members: Vec<&String> = rows[1].as_object().unwrap().keys().collect();
     assert_eq!(members, columns(&server).iter().collect::<Vec<_>>());
     assert_eq!(members[..3], ["script_name", "status", "tag_limit"]);
     let one = server.get("/api/v1/reports/r?script_name=/shop/page-07919.php");
-    assert!(
-        one.body.contains("\"req_time_total\":1.000003,"),
-        "{}",
-        one.body
-    );
+    assert_has!(one.body => "\"req_time_total\":1.000003,");
     let other = server.get("/api/v1/reports/r?script_name=(other)");
     assert_eq!(other.json()["rows"][0]["status"], Json::Null);
     assert!(reply.header("content-length").is_some(), "{reply:?}");
     assert_eq!(reply.header("x-content-type-options"), Some("nosniff"));
     assert_eq!(reply.header("cache-control"), Some("no-store"));
-    assert!(
-        reply
-            .header("content-security-policy")
-            .unwrap()
-            .contains("default-src 'none'")
-    );
+    assert_has!(reply.header("content-security-policy").unwrap() => "default-src 'none'");
     assert!(reply.header("access-control-allow-origin").is_none());
 }
 
@@ -184,49 +174,26 @@ fn bad_parameters_say_what_is_accepted() {
             .get(&format!("/api/v1/reports/r?{query}"))
             .problem(400)
     };
-    for (query, parts) in [
-        (
-            "colour=red",
-            &[
-                "colour: unknown parameter",
-                "sort, limit, offset, columns, percentiles, format, from, to, tz, compare, fleet, dc, collector, script_name, status, tag_limit",
-            ][..],
-        ),
-        (
-            "req_count=1",
-            &["req_count: is not a key column", "script_name, status"],
-        ),
-        (
-            "sort=nothing",
-            &[
-                "sort: there is no column \"nothing\"",
-                "script_name, status, tag_limit, req_count",
-                "p99_9",
-            ],
-        ),
-        ("sort=-", &["sort:", "names with commas"]),
-        ("sort=", &["sort:"]),
-        (
-            "sort=req_count,-req_count",
-            &["sort: column \"req_count\" is given more than once"],
-        ),
-        (
-            "columns=req_count,x",
-            &["columns: there is no column \"x\""],
-        ),
-        ("columns=,", &["columns:"]),
-        (
-            "columns=p95,p95",
-            &["columns: column \"p95\" is given more than once"],
-        ),
-        ("limit=ten", &["limit: \"ten\"", "whole number from 0"]),
-        ("limit=-1", &["limit:"]),
-        ("limit=", &["limit:"]),
-        ("offset=1.5", &["offset:"]),
-        ("limit=1&limit=2", &["limit: is given more than once"]),
-        ("status=ok", &["status: \"ok\"", "whole number"]),
-        ("format=xml", &["format: \"xml\"", "json, ndjson, csv"]),
-        ("script_name=%ff", &["not text"]),
+    for (query, parts) in cases![
+        "colour=red" => &["colour: unknown parameter",
+            "sort, limit, offset, columns, percentiles, format, from, to, tz, compare, fleet, dc, collector, script_name, status, tag_limit"][..];
+        "req_count=1" => &["req_count: is not a key column", "script_name, status"];
+        "sort=nothing" =>
+            &["sort: there is no column \"nothing\"", "script_name, status, tag_limit, req_count", "p99_9"];
+        "sort=-" => &["sort:", "names with commas"];
+        "sort=" => &["sort:"];
+        "sort=req_count,-req_count" => &["sort: column \"req_count\" is given more than once"];
+        "columns=req_count,x" => &["columns: there is no column \"x\""];
+        "columns=," => &["columns:"];
+        "columns=p95,p95" => &["columns: column \"p95\" is given more than once"];
+        "limit=ten" => &["limit: \"ten\"", "whole number from 0"];
+        "limit=-1" => &["limit:"];
+        "limit=" => &["limit:"];
+        "offset=1.5" => &["offset:"];
+        "limit=1&limit=2" => &["limit: is given more than once"];
+        "status=ok" => &["status: \"ok\"", "whole number"];
+        "format=xml" => &["format: \"xml\"", "json, ndjson, csv"];
+        "script_name=%ff" => &["not text"];
     ] {
         let detail = detail(query);
         for part in parts {
@@ -300,10 +267,7 @@ fn a_large_answer_is_the_same_in_pieces() {
 fn unknown_and_failing_reports() {
     let server = Server::start();
     let detail = server.get("/api/v1/reports/nope?limit=1").problem(404);
-    assert!(
-        detail.contains("\"nope\"") && detail.contains("GET /api/v1/reports"),
-        "{detail}"
-    );
+    assert_has!(detail => "\"nope\"", "GET /api/v1/reports");
     server.clock.panics.store(true, Ordering::SeqCst);
     let detail = server.get("/api/v1/reports/r").problem(500);
     server.clock.panics.store(false, Ordering::SeqCst);
@@ -339,14 +303,8 @@ fn the_list_has_everything_about_a_report() {
         report["columns"][0],
         json!({"name": "script_name", "type": "varchar(512)", "unit": "none"})
     );
-    assert_eq!(report["window_seconds"], json!(900));
-    assert_eq!(report["defined"], "built-in");
-    assert!(
-        server
-            .get("/api/v1/reports?x=1")
-            .problem(400)
-            .contains("none here")
-    );
+    assert_members!(report => {"window_seconds": 900, "defined": "built-in"});
+    assert_has!(server.get("/api/v1/reports?x=1").problem(400) => "none here");
 }
 
 #[test]
@@ -365,19 +323,11 @@ fn reports_are_made_and_dropped() {
     let made = reports.find(|report| report["name"] == "a.b").unwrap();
     assert_eq!(made["comment"], "tag_info:group");
 
-    assert!(
-        server
-            .post("/api/v1/reports", r#"{"name":"r","comment":"report9"}"#)
-            .problem(409)
-            .contains("built-in")
-    );
+    assert_has!(server.post("/api/v1/reports", r#"{"name":"r","comment":"report9"}"#).problem(409) =>
+        "built-in");
     let bad = server.post("/api/v1/reports", r#"{"name":"x","comment":"tag_info:"}"#);
     assert!(bad.problem(400).starts_with("comment: COMMENT 'tag_info:'"));
-    assert!(
-        bad.body.contains(r#""parameter":"comment""#),
-        "{}",
-        bad.body
-    );
+    assert_has!(bad.body => r#""parameter":"comment""#);
     for body in [
         "",
         "[]",
@@ -397,12 +347,7 @@ fn reports_are_made_and_dropped() {
         (dropped.status, dropped.json()),
         (200, json!({"dropped": "mine", "persistent": false}))
     );
-    assert!(
-        server
-            .delete("/api/v1/reports/r")
-            .problem(409)
-            .contains("it is built in")
-    );
+    assert_has!(server.delete("/api/v1/reports/r").problem(409) => "it is built in");
     server.delete("/api/v1/reports/nope").problem(404);
     server.delete("/api/v1/reports/mine?now=1").problem(400);
 }
@@ -418,10 +363,7 @@ fn the_small_endpoints() {
     assert_eq!(server.get("/readyz").json(), json!({"status": "ready"}));
     server.clock.clock.advance_ms(10_000);
     let detail = server.get("/readyz").problem(503);
-    assert!(
-        detail.contains("the merger has not run for 10 s"),
-        "{detail}"
-    );
+    assert_has!(detail => "the merger has not run for 10 s");
     assert_eq!(server.requests(), 300);
     assert_eq!(
         server.post("/api/v1/reset", "").json(),
@@ -440,16 +382,9 @@ fn the_small_endpoints() {
         page.header("content-type"),
         Some("text/html; charset=utf-8")
     );
-    assert!(
-        page.header("content-security-policy")
-            .unwrap()
-            .contains("style-src")
-    );
+    assert_has!(page.header("content-security-policy").unwrap() => "style-src");
     assert_eq!(page.status, 200, "{}", page.body);
     let page = server.get("/reports").body;
     assert!(page.contains("href=\"/reports/a%20b%2Fc%3F\""), "{page}");
-    assert!(
-        page.contains(">script_name, status, tag_limit</td>"),
-        "{page}"
-    );
+    assert_has!(page => ">script_name, status, tag_limit</td>");
 }

@@ -17,8 +17,7 @@ fn a_page_and_the_next() {
     let body = server.get("/api/v1/requests?limit=2").json();
     let members: Vec<&String> = body.as_object().unwrap().keys().collect();
     assert_eq!(members, ["as_of", "rows", "next_before_id"]);
-    assert_eq!(body["as_of"], json!(1_700_000_000.25));
-    assert_eq!(body["next_before_id"], 2);
+    assert_members!(body => {"as_of": 1_700_000_000.25, "next_before_id": 2});
     let shown = [
         ("id", json!(3)),
         ("hostname", json!("web\"1")),
@@ -138,34 +137,23 @@ fn every_parameter_is_a_condition_of_the_search() {
 #[test]
 fn bad_parameters_say_what_is_accepted() {
     let server = Server::start();
-    for (query, part) in [
-        ("limit=100001", "limit: 100001 is too many"),
-        ("limit=x", "limit: \"x\""),
-        ("limit=1001&timers=1", "limit: 1001 is too many with timers"),
-        ("timers=yes", "accepted: 0, 1"),
-        (
-            "timers=1&format=csv",
-            "accepted: format=json, format=ndjson",
-        ),
-        ("before_id=-1", "before_id: \"-1\""),
-        (
-            "since=yesterday",
-            "since: \"yesterday\" is not accepted; accepted: unix seconds",
-        ),
-        ("until=", "until: \"\" is not accepted"),
-        (
-            "min_time=fast",
-            "min_time: \"fast\" is not accepted; accepted: seconds",
-        ),
-        ("max_time=-0.1", "max_time: \"-0.1\""),
-        ("status=ok", "status: \"ok\""),
-        ("status=1&status=2", "status: is given more than once"),
-        (
-            "req_time=1",
-            "req_time: unknown parameter; accepted: limit, timers, before_id, since, until",
-        ),
-        ("env=prod", "tag.NAME"),
-        ("format=html", "format: \"html\""),
+    for (query, part) in cases![
+        "limit=100001" => "limit: 100001 is too many";
+        "limit=x" => "limit: \"x\"";
+        "limit=1001&timers=1" => "limit: 1001 is too many with timers";
+        "timers=yes" => "accepted: 0, 1";
+        "timers=1&format=csv" => "accepted: format=json, format=ndjson";
+        "before_id=-1" => "before_id: \"-1\"";
+        "since=yesterday" => "since: \"yesterday\" is not accepted; accepted: unix seconds";
+        "until=" => "until: \"\" is not accepted";
+        "min_time=fast" => "min_time: \"fast\" is not accepted; accepted: seconds";
+        "max_time=-0.1" => "max_time: \"-0.1\"";
+        "status=ok" => "status: \"ok\"";
+        "status=1&status=2" => "status: is given more than once";
+        "req_time=1" =>
+            "req_time: unknown parameter; accepted: limit, timers, before_id, since, until";
+        "env=prod" => "tag.NAME";
+        "format=html" => "format: \"html\"";
     ] {
         let detail = server
             .get(&format!("/api/v1/requests?{query}"))
@@ -186,12 +174,7 @@ fn one_request_in_full() {
     expected["timers"] = json!([timer(3, json!({"group": "db"})), timer(4, tags)]);
     // As text, so that the order of members counts too.
     assert_eq!(reply.json().to_string(), expected.to_string());
-    assert!(
-        server
-            .get("/api/v1/requests/4")
-            .problem(404)
-            .contains("request 4")
-    );
+    assert_has!(server.get("/api/v1/requests/4").problem(404) => "request 4");
     server
         .get("/api/v1/requests/18446744073709551615")
         .problem(404);

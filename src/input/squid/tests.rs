@@ -338,29 +338,23 @@ fn lines_that_cannot_be_used_are_counted_and_the_last_is_shown() {
     };
     let of_today = lines_of("store.log");
     let long = vec![b'a'; LINE_BYTES_MAX + 1];
-    for (line, reason) in [
-        (&b"hello\n"[..], UnknownFormat),
-        (b"\x01\x02\xff garbage\n", UnknownFormat),
-        (b"sq2 start=1.000 tr=1 ss=TCP_HIT\n", UnknownFormat),
-        (b"sq1 start=1.000 tr=1 nonsense ss=TCP_HIT\n", UnknownFormat),
-        (b"sq1 start=1.000 tr=1\n", MissingField),
-        (b"sq1 start=1.000 ss=TCP_HIT\n", MissingField),
-        (b"sq1 start=1.000 tr=1 ss=TCP", CutOff),
-        (b"sq1 start=1 tr=1 ss=TCP_HIT\n", BadNumber),
-        (b"sq1 start=1.000 tr=-1 ss=TCP_HIT\n", BadNumber),
-        (b"sq1 start=1.000 tr=+1 ss=TCP_HIT\n", BadNumber),
-        (b"1.000 1 c TCP_HIT/200 1 GET /\n", UnknownFormat),
-        (b"1.000 1 c TCP_HIT/200 1 GET\0", CutOff),
-        (b"1.000 x c TCP_HIT/200 1 GET / - NONE/- -\n", BadNumber),
-        (
-            b"1.000 1 c TCP_HIT/200 1 GET / - NONE/- - 0/1/1 0/1/1\n",
-            UnknownFormat,
-        ),
-        (
-            &[&of_today[0].0[..], b"\n"].concat(),
-            StoreLogWithoutTimings,
-        ),
-        (&long, TooLong),
+    for (line, reason) in cases![
+        &b"hello\n"[..] => UnknownFormat;
+        b"\x01\x02\xff garbage\n" => UnknownFormat;
+        b"sq2 start=1.000 tr=1 ss=TCP_HIT\n" => UnknownFormat;
+        b"sq1 start=1.000 tr=1 nonsense ss=TCP_HIT\n" => UnknownFormat;
+        b"sq1 start=1.000 tr=1\n" => MissingField;
+        b"sq1 start=1.000 ss=TCP_HIT\n" => MissingField;
+        b"sq1 start=1.000 tr=1 ss=TCP" => CutOff;
+        b"sq1 start=1 tr=1 ss=TCP_HIT\n" => BadNumber;
+        b"sq1 start=1.000 tr=-1 ss=TCP_HIT\n" => BadNumber;
+        b"sq1 start=1.000 tr=+1 ss=TCP_HIT\n" => BadNumber;
+        b"1.000 1 c TCP_HIT/200 1 GET /\n" => UnknownFormat;
+        b"1.000 1 c TCP_HIT/200 1 GET\0" => CutOff;
+        b"1.000 x c TCP_HIT/200 1 GET / - NONE/- -\n" => BadNumber;
+        b"1.000 1 c TCP_HIT/200 1 GET / - NONE/- - 0/1/1 0/1/1\n" => UnknownFormat;
+        &[&of_today[0].0[..], b"\n"].concat() => StoreLogWithoutTimings;
+        &long => TooLong;
     ] {
         let source = source(UDP);
         assert_eq!(sent(&source, &[(1, line)]), []);
@@ -450,27 +444,17 @@ fn datagrams_hold_many_lines_and_each_once() {
 
 #[test]
 fn urls_come_apart() {
-    for (url, schema, host, path) in [
-        ("http://h/", Some("http"), "h", "/"),
-        ("http://h", Some("http"), "h", "/"),
-        (
-            "https://u:p@h.example:8443/a/b;c?d#e",
-            Some("https"),
-            "h.example",
-            "/a/b;c",
-        ),
-        (
-            "http://[2001:db8::1]:80/x",
-            Some("http"),
-            "[2001:db8::1]",
-            "/x",
-        ),
-        ("http://h?q=/x", Some("http"), "h", "/"),
-        ("ftp://h/a%20b", Some("ftp"), "h", "/a%20b"),
-        ("/only/a/path?x", None, "", "/only/a/path"),
-        ("error:invalid-request", None, "", "error:invalid-request"),
-        ("*", None, "", "*"),
-        ("", None, "", ""),
+    for (url, schema, host, path) in cases![
+        "http://h/" => Some("http"), "h", "/";
+        "http://h" => Some("http"), "h", "/";
+        "https://u:p@h.example:8443/a/b;c?d#e" => Some("https"), "h.example", "/a/b;c";
+        "http://[2001:db8::1]:80/x" => Some("http"), "[2001:db8::1]", "/x";
+        "http://h?q=/x" => Some("http"), "h", "/";
+        "ftp://h/a%20b" => Some("ftp"), "h", "/a%20b";
+        "/only/a/path?x" => None, "", "/only/a/path";
+        "error:invalid-request" => None, "", "error:invalid-request";
+        "*" => None, "", "*";
+        "" => None, "", "";
     ] {
         let place = url::url_parts(url.as_bytes(), false);
         assert_eq!(place.schema, schema.map(str::as_bytes), "{url}");

@@ -319,10 +319,7 @@ mod tests {
             let error = open(&[address], second, 1 << 16).unwrap_err();
             assert!(matches!(error, SocketError::InUse { .. }), "{error}");
             let text = error.to_string();
-            assert!(
-                text.contains("ingest.listen") && text.contains("--udp"),
-                "{text}"
-            );
+            assert_has!(text => "ingest.listen", "--udp");
             assert!(text.contains(&address.to_string()), "{text}");
         }
     }

@@ -5,19 +5,15 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use prost::Message as _;
-
+use super::super::world;
 use super::super::*;
 use crate::config::Config;
-use crate::input::Decode as _;
+use crate::dice::Dice;
 use crate::input::pinba::{Decoder, model};
 use crate::input::record::{Hasher, TextLimits};
-use crate::report::definition::Defaults;
 use crate::report::histogram::BucketLayout;
-use crate::report::native::ReportForm;
 use crate::report::reading::{KeyValue, Want};
 use crate::report::totals::Totals;
-use crate::report::{DefinedBy, builtin};
 
 const WINDOW_SECS: u64 = 120;
 const SCRIPTS: u64 = 2_500;
@@ -34,7 +30,7 @@ struct World {
     live: Live,
     decoder: Decoder,
     now_ms: u64,
-    seed: u64,
+    dice: Dice,
     /// Gains merged in each second of the window.
     sent: Vec<(u64, Added)>,
 }
@@ -45,35 +41,18 @@ impl World {
         let mut config = Config::default();
         config.pool.stats_history = window;
         let hasher = Hasher::new();
-        let history = Ticks::of(window);
-        let pool = Pool::new(&config.pool, hasher.clone());
-        let mut reports = Reports::new(&config.reports, history);
-        let defaults = Defaults {
-            history: window,
-            ..Defaults::default()
-        };
-        let mut all = builtin::reports(&defaults);
-        for (name, members) in [
-            (
-                "by_both",
-                r#"{"level": "timer", "keys": ["script_name", "@group"], "percentiles": [95]}"#,
-            ),
-            (
-                "by_script",
-                r#"{"level": "request", "keys": ["script_name"]}"#,
-            ),
-        ] {
-            let form = ReportForm::from_members(name, serde_json::from_str(members).unwrap());
-            all.push(form.unwrap().definition(&defaults).unwrap());
-        }
-        let all = all.into_iter().map(|it| (it, DefinedBy::BuiltIn)).collect();
-        reports.define_at_start(all, &pool, 0);
-        let aggregates = reports.aggregates();
+        let own = cases![
+            "by_both" =>
+                r#"{"level": "timer", "keys": ["script_name", "@group"], "percentiles": [95]}"#;
+            "by_script" => r#"{"level": "request", "keys": ["script_name"]}"#;
+        ];
+        let reports = world::with_own(&world::defaults(window), &own);
+        let mut live = world::live(&config, &hasher, reports);
+        let aggregates = live.reports.aggregates();
         assert_eq!(
             aggregates, 2,
             "requests, whoever wants extremes, and timers"
         );
-        let mut live = Live::new(pool, reports, history);
         let choice = Choice {
             charted: Some(vec!["by_both".to_owned()]),
             reports_max: 10,
@@ -85,17 +64,9 @@ impl World {
             live,
             decoder: Decoder::new(TextLimits::default(), hasher),
             now_ms: 0,
-            seed: 1,
+            dice: Dice(1),
             sent: Vec::new(),
         }
-    }
-
-    fn random(&mut self, below: u64) -> u64 {
-        self.seed = self
-            .seed
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
-        (self.seed >> 33) % below
     }
 
     /// Sends requests of some scripts, which change every few seconds, and of one that stays.
@@ -105,10 +76,10 @@ impl World {
         for number in 0..REQUESTS_A_SECOND {
             let script = match number % 5 {
                 0 => 0,
-                _ => (second * 20 + self.random(150)) % SCRIPTS,
+                _ => (second * 20 + self.dice.below(150)) % SCRIPTS,
             };
             let script = format!("/{script}");
-            let steps = 1 + self.random(4_000);
+            let steps = 1 + self.dice.below(4_000);
             let mut request = model::Request::named("host", "server", &*script);
             request.request_time = Some(steps as f32 / 64.0);
             let time = steps * 15_625;
@@ -121,8 +92,8 @@ impl World {
             added.push(("report_by_script_name", script.clone(), sum, 1, time));
             for timer in 0..2 {
                 let group = format!("g{}", (number + timer) % 4);
-                let hits = 1 + self.random(3) as u32;
-                let each = 1 + self.random(500);
+                let hits = 1 + self.dice.below(3) as u32;
+                let each = 1 + self.dice.below(500);
                 let value = (u64::from(hits) * each) as f32 / 64.0;
                 request.add_timer(hits, value, &[("group", &*group)]);
                 let sum = Totals {
@@ -134,9 +105,7 @@ impl World {
                 let key = format!("{script} {group}");
                 added.push(("by_both", key, sum, hits.into(), each * 15_625));
             }
-            let packet = request.encode_to_vec();
-            let decoded = self.decoder.decode(&packet, 7, &mut records);
-            assert_eq!(decoded, Ok(1));
+            world::decode(&mut self.decoder, &request, &mut records);
         }
         self.live.merge(&records, self.now_ms);
         self.sent.push((second, added));

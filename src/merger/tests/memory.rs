@@ -7,16 +7,15 @@ use std::time::Duration;
 
 use prost::Message as _;
 
+use super::super::world::{self, Limits};
 use super::super::*;
-use crate::config::{PoolConfig, ReportsConfig};
 use crate::input::Decode as _;
 use crate::input::pinba::{Decoder, model};
 use crate::input::record::{Hasher, TextLimits};
-use crate::report::definition::{Defaults, Level};
-use crate::report::native::ReportForm;
+use crate::report::DefinedBy;
+use crate::report::definition::Level;
 use crate::report::reading::{KeyValue, Reading, Want};
 use crate::report::totals::Totals;
-use crate::report::{DefinedBy, builtin};
 
 const HISTORY: Duration = Duration::from_secs(60);
 const MEMORY: usize = 4 << 20;
@@ -33,37 +32,25 @@ const FORMS: [(&str, &str, &str, &str); 5] = [
     ("longer", "timer", r#"["hostname", "@group"]"#, "150s"),
 ];
 
-fn empty(hasher: &Hasher, memory_bytes: usize, window: Duration) -> Live {
-    let history = Ticks::of(window);
-    let config = PoolConfig {
-        request_pool_size: 20_000,
-        timer_pool_size: 40_000,
-        stats_history: window,
-        words_memory: 8 << 20,
-    };
-    let pool = Pool::new(&config, hasher.clone());
-    let config = ReportsConfig {
+fn empty(hasher: &Hasher, memory: usize, window: Duration) -> Live {
+    let limits = Limits {
+        window,
+        requests: 20_000,
+        timers: 40_000,
+        words: 8 << 20,
         rows_max: 2_000,
-        memory: memory_bytes,
-        error_status: 500,
+        memory,
     };
-    let mut reports = Reports::new(&config, history);
-    let defaults = Defaults {
-        history: window,
-        ..Defaults::default()
-    };
-    let mut all: Vec<_> = builtin::reports(&defaults).into_iter().collect();
+    let defaults = world::defaults(window);
+    let mut all = world::with_own(&defaults, &[]);
     for (name, level, keys, window) in FORMS {
         let form = format!(
             r#"{{"level": "{level}", "keys": {keys}, "percentiles": [95], "window": "{window}"}}"#
         );
-        let members = serde_json::from_str(&form).unwrap();
-        let form = ReportForm::from_members(name, members).unwrap();
-        all.push(form.definition(&defaults).unwrap());
+        let report = world::definition(name, &form, &defaults);
+        all.push((report, DefinedBy::BuiltIn));
     }
-    let all = all.into_iter().map(|it| (it, DefinedBy::BuiltIn)).collect();
-    reports.define_at_start(all, &pool, 0);
-    Live::new(pool, reports, history)
+    limits.live(hasher, all)
 }
 
 /// An empty instance.

@@ -96,65 +96,35 @@ fn built_in_ones_come_first_and_tables_are_none_of_the_reports() {
 fn an_error_names_file_line_and_key() {
     // The second [[report]] is in line 4; its contents begin in line 5.
     const FIRST: &str = "[[report]]\nname = 'first'\ncomment = 'tag_info:x'\n";
-    for (entry, told) in [
-        (
-            "name = 'a'\n\ncomment = 'tag_info:'",
-            "7: report.comment: COMMENT 'tag_info:', position 10, here: ",
-        ),
-        (
-            "name = 'a'\ncomment = 'nothing'",
-            "6: report.comment: COMMENT 'nothing', position 1, 'nothing': ",
-        ),
-        (
-            "name = 'a'\ncomment = 'request'",
-            "6: report.comment: comment 'request': the table request is always there",
-        ),
-        (
-            "comment = 'report1'\nname = 'a b'",
-            "6: report.name: name 'a b': ",
-        ),
-        (
-            "name = 'info'\ncomment = 'report1'",
-            "5: report.name: there is a built-in report called 'info'",
-        ),
-        (
-            "name = 'v2_stats'\ncomment = 'report1'",
-            "5: report.name: there is a built-in report called 'v2_stats'",
-        ),
-        (
-            "name = 'first'\ncomment = 'report1'",
-            "5: report.name: there is already a report called 'first', defined in pinbad.toml:1",
-        ),
-        ("comment = 'report1'", "4: report: missing field `name`"),
-        ("name = 'a'", "4: report: give either comment, or level"),
-        (
-            "name = 'a'\nlevel = 'timer'\nkyes = ['@a']",
-            "7: report.kyes: unknown field `kyes`, expected one of ",
-        ),
-        (
-            "name = 'a'\nlevel = 'second'\nkeys = ['@a']",
-            "6: report.level: unknown variant `second`, expected one of ",
-        ),
-        (
-            "name = 'a'\nlevel = 'timer'\nkeys = ['@a']\npercentiles = [50,\n 101]",
-            "8: report.percentiles[1]: ",
-        ),
-        (
-            "name = 'a'\nlevel = 'timer'\nkeys = ['@a']\npercentiles = ['high']",
-            "8: report.percentiles: invalid type: string \"high\", expected a number",
-        ),
-        (
-            "name = 'a'\nlevel = 'request'\nkeys = ['script_name',\n '@a']",
-            "7: report.keys[1]: ",
-        ),
-        (
-            "name = 'a'\ncomment = 'report1'\nwindow = '1m'",
-            "7: report.window: comment: cannot be given together with window",
-        ),
-        (
-            "name = 'a'\nlevel = 'packet'\nwindow = '1 year'",
-            "7: report.window: '1 year': a window is a time such as",
-        ),
+    for (entry, told) in cases![
+        "name = 'a'\n\ncomment = 'tag_info:'" =>
+            "7: report.comment: COMMENT 'tag_info:', position 10, here: ";
+        "name = 'a'\ncomment = 'nothing'" =>
+            "6: report.comment: COMMENT 'nothing', position 1, 'nothing': ";
+        "name = 'a'\ncomment = 'request'" =>
+            "6: report.comment: comment 'request': the table request is always there";
+        "comment = 'report1'\nname = 'a b'" => "6: report.name: name 'a b': ";
+        "name = 'info'\ncomment = 'report1'" =>
+            "5: report.name: there is a built-in report called 'info'";
+        "name = 'v2_stats'\ncomment = 'report1'" =>
+            "5: report.name: there is a built-in report called 'v2_stats'";
+        "name = 'first'\ncomment = 'report1'" =>
+            "5: report.name: there is already a report called 'first', defined in pinbad.toml:1";
+        "comment = 'report1'" => "4: report: missing field `name`";
+        "name = 'a'" => "4: report: give either comment, or level";
+        "name = 'a'\nlevel = 'timer'\nkyes = ['@a']" =>
+            "7: report.kyes: unknown field `kyes`, expected one of ";
+        "name = 'a'\nlevel = 'second'\nkeys = ['@a']" =>
+            "6: report.level: unknown variant `second`, expected one of ";
+        "name = 'a'\nlevel = 'timer'\nkeys = ['@a']\npercentiles = [50,\n 101]" =>
+            "8: report.percentiles[1]: ";
+        "name = 'a'\nlevel = 'timer'\nkeys = ['@a']\npercentiles = ['high']" =>
+            "8: report.percentiles: invalid type: string \"high\", expected a number";
+        "name = 'a'\nlevel = 'request'\nkeys = ['script_name',\n '@a']" => "7: report.keys[1]: ";
+        "name = 'a'\ncomment = 'report1'\nwindow = '1m'" =>
+            "7: report.window: comment: cannot be given together with window";
+        "name = 'a'\nlevel = 'packet'\nwindow = '1 year'" =>
+            "7: report.window: '1 year': a window is a time such as";
     ] {
         let error = configured(&format!("{FIRST}[[report]]\n{entry}\n")).unwrap_err();
         assert!(error.starts_with(&format!("pinbad.toml:{told}")), "{error}");

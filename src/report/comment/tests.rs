@@ -21,6 +21,14 @@ fn read(comment: &str) -> Definition {
     }
 }
 
+fn kind(definition: &Definition) -> (Kind, Level) {
+    (definition.kind, definition.level)
+}
+
+fn linear(max_us: u64) -> BucketLayout {
+    BucketLayout::Linear { max_us, size: 1024 }
+}
+
 fn names(definition: &Definition) -> String {
     let columns = definition.layout.columns().iter();
     columns
@@ -35,37 +43,25 @@ const SUMS: &str = "req_count req_per_sec req_time_total req_time_percent req_ti
 const REST: &str = "memory_footprint_total memory_footprint_percent req_time_median index_value";
 
 /// Built-in reports, report1 to report18, and their keys.
-const BASE: [(&str, &str); 18] = [
-    ("report_by_script_name", "script_name"),
-    ("report_by_server_name", "server_name"),
-    ("report_by_hostname", "hostname"),
-    ("report_by_server_and_script", "server_name script_name"),
-    ("report_by_hostname_and_script", "hostname script_name"),
-    ("report_by_hostname_and_server", "hostname server_name"),
-    (
-        "report_by_hostname_server_and_script",
-        "hostname server_name script_name",
-    ),
-    ("report_by_status", "status"),
-    ("report_by_script_and_status", "script_name status"),
-    ("report_by_server_and_status", "server_name status"),
-    ("report_by_hostname_and_status", "hostname status"),
-    (
-        "report_by_hostname_script_and_status",
-        "hostname script_name status",
-    ),
-    ("report_by_schema", "schema"),
-    ("report_by_script_and_schema", "script_name schema"),
-    ("report_by_server_and_schema", "server_name schema"),
-    ("report_by_hostname_and_schema", "hostname schema"),
-    (
-        "report_by_hostname_script_and_schema",
-        "hostname script_name schema",
-    ),
-    (
-        "report_by_hostname_status_and_schema",
-        "hostname status schema",
-    ),
+const BASE: [(&str, &str); 18] = cases![
+    "report_by_script_name" => "script_name";
+    "report_by_server_name" => "server_name";
+    "report_by_hostname" => "hostname";
+    "report_by_server_and_script" => "server_name script_name";
+    "report_by_hostname_and_script" => "hostname script_name";
+    "report_by_hostname_and_server" => "hostname server_name";
+    "report_by_hostname_server_and_script" => "hostname server_name script_name";
+    "report_by_status" => "status";
+    "report_by_script_and_status" => "script_name status";
+    "report_by_server_and_status" => "server_name status";
+    "report_by_hostname_and_status" => "hostname status";
+    "report_by_hostname_script_and_status" => "hostname script_name status";
+    "report_by_schema" => "schema";
+    "report_by_script_and_schema" => "script_name schema";
+    "report_by_server_and_schema" => "server_name schema";
+    "report_by_hostname_and_schema" => "hostname schema";
+    "report_by_hostname_script_and_schema" => "hostname script_name schema";
+    "report_by_hostname_status_and_schema" => "hostname status schema";
 ];
 
 /// The other kinds, with their kind and keys in the grammar of pinba2.
@@ -113,10 +109,7 @@ fn base_reports_have_pinbas_columns_in_pinbas_order() {
                 .iter()
                 .all(|key| key.missing == Missing::Empty)
         );
-        assert_eq!(
-            (definition.kind, definition.level),
-            (Kind::Base, Level::Request)
-        );
+        assert_eq!(kind(&definition), (Kind::Base, Level::Request));
         let with_percentiles = read(&format!("{comment}:::90,95,99.9"));
         assert_eq!(
             names(&with_percentiles),
@@ -133,10 +126,7 @@ fn info_has_its_columns_and_percentiles_follow() {
     assert_eq!(names(&read("info")), columns);
     let definition = read("info:::90,95");
     assert_eq!(names(&definition), format!("{columns} p90 p95"));
-    assert_eq!(
-        (definition.kind, definition.level),
-        (Kind::Base, Level::Packet)
-    );
+    assert_eq!(kind(&definition), (Kind::Base, Level::Packet));
 }
 
 #[test]
@@ -144,48 +134,21 @@ fn tag_reports_have_pinbas_columns_in_pinbas_order() {
     let head = "req_count req_per_sec hit_count hit_per_sec timer_value";
     let tail = "timer_median ru_utime_value ru_stime_value index_value p95";
     let two = "hostname server_name";
-    for (comment, want) in [
-        ("tag_info:a::95", format!("tag_value {head} {tail}")),
-        (
-            "tag2_info:a,b::95",
-            format!("tag1_value tag2_value {head} {tail}"),
-        ),
-        ("tagN_info:a::95", format!("tag1_value {head} {tail}")),
-        (
-            "tagN_info:a,b,c::95",
-            format!("tag1_value tag2_value tag3_value {head} {tail}"),
-        ),
-        (
-            "tag_report:a::95",
-            format!("script_name tag_value {head} {tail}"),
-        ),
-        (
-            "tag2_report:a,b::95",
-            format!("script_name tag1_value tag2_value {head} {tail}"),
-        ),
-        (
-            "tagN_report:a,b::95",
-            format!("script_name tag1_value tag2_value {head} {tail}"),
-        ),
-        (
-            "tag_report2:a::95",
-            format!("script_name tag_value {head} {two} {tail}"),
-        ),
-        (
-            "tag2_report2:a,b::95",
-            format!("script_name tag1_value tag2_value {head} {two} {tail}"),
-        ),
-        (
-            "tagN_report2:a,b::95",
-            format!("script_name tag1_value tag2_value {head} {two} {tail}"),
-        ),
+    for (comment, want) in cases![
+        "tag_info:a::95" => format!("tag_value {head} {tail}");
+        "tag2_info:a,b::95" => format!("tag1_value tag2_value {head} {tail}");
+        "tagN_info:a::95" => format!("tag1_value {head} {tail}");
+        "tagN_info:a,b,c::95" => format!("tag1_value tag2_value tag3_value {head} {tail}");
+        "tag_report:a::95" => format!("script_name tag_value {head} {tail}");
+        "tag2_report:a,b::95" => format!("script_name tag1_value tag2_value {head} {tail}");
+        "tagN_report:a,b::95" => format!("script_name tag1_value tag2_value {head} {tail}");
+        "tag_report2:a::95" => format!("script_name tag_value {head} {two} {tail}");
+        "tag2_report2:a,b::95" => format!("script_name tag1_value tag2_value {head} {two} {tail}");
+        "tagN_report2:a,b::95" => format!("script_name tag1_value tag2_value {head} {two} {tail}");
     ] {
         let definition = read(comment);
         assert_eq!(names(&definition), want, "{comment}");
-        assert_eq!(
-            (definition.kind, definition.level),
-            (Kind::Tag, Level::Timer)
-        );
+        assert_eq!(kind(&definition), (Kind::Tag, Level::Timer));
     }
     for (comment, block) in [
         ("rtag_info:a::95", "tag_value"),
@@ -201,10 +164,7 @@ fn tag_reports_have_pinbas_columns_in_pinbas_order() {
             format!("{block} {SUMS} {REST} p95"),
             "{comment}"
         );
-        assert_eq!(
-            (definition.kind, definition.level),
-            (Kind::RequestTag, Level::Request)
-        );
+        assert_eq!(kind(&definition), (Kind::RequestTag, Level::Request));
     }
 }
 
@@ -218,38 +178,20 @@ fn v2_reports_have_pinba2s_columns_in_pinba2s_order() {
         ru_stime_total ru_stime_per_sec ru_stime_percent";
     let packet =
         "req_count timer_count time_total ru_utime_total ru_stime_total traffic memory_footprint";
-    for (comment, want) in [
-        (
-            "v2/packet/60/no_keys/no_percentiles/no_filters",
-            packet.to_owned(),
-        ),
-        (
-            "v2/info/60/no_keys/p95,hv=0:1000:100/no_filters",
-            format!("{packet} p95 histogram_data"),
-        ),
-        (
-            "v2/request/60/~host,+env,~status/no_percentiles/no_filters",
-            format!("host env status {request}"),
-        ),
-        (
-            "v2/request/60/~script/percentiles=50:99.9,hv=0:1000:100,p100/no_filters",
-            format!("script {request} p50 p99_9 p100 histogram_data"),
-        ),
-        (
-            "v2/timer/60,5/~server,~schema,@group,plain,+env/no_percentiles/no_filters",
-            format!("server schema group plain env {timer}"),
-        ),
+    for (comment, want) in cases![
+        "v2/packet/60/no_keys/no_percentiles/no_filters" => packet.to_owned();
+        "v2/info/60/no_keys/p95,hv=0:1000:100/no_filters" => format!("{packet} p95 histogram_data");
+        "v2/request/60/~host,+env,~status/no_percentiles/no_filters" =>
+            format!("host env status {request}");
+        "v2/request/60/~script/percentiles=50:99.9,hv=0:1000:100,p100/no_filters" =>
+            format!("script {request} p50 p99_9 p100 histogram_data");
+        "v2/timer/60,5/~server,~schema,@group,plain,+env/no_percentiles/no_filters" =>
+            format!("server schema group plain env {timer}");
         // Names in use.
-        (
-            "v2/timer/60/~host,@host,+Host,@req_count,+hit_count,@time_percent/no_percentiles/no_filters",
-            format!(
-                "host timer_host tag_Host timer_req_count tag_hit_count timer_time_percent {timer}"
-            ),
-        ),
-        (
-            "v2/timer/60/@a,+a,+timer_a,@p50,@tag_a/hv=0:1000:100,p50/no_filters",
-            format!("a tag_a timer_a timer_p50 timer_tag_a {timer} p50 histogram_data"),
-        ),
+        "v2/timer/60/~host,@host,+Host,@req_count,+hit_count,@time_percent/no_percentiles/no_filters" =>
+            format!("host timer_host tag_Host timer_req_count tag_hit_count timer_time_percent {timer}");
+        "v2/timer/60/@a,+a,+timer_a,@p50,@tag_a/hv=0:1000:100,p50/no_filters" =>
+            format!("a tag_a timer_a timer_p50 timer_tag_a {timer} p50 histogram_data");
     ] {
         assert_eq!(names(&read(comment)), want, "{comment}");
     }
@@ -305,13 +247,7 @@ fn histogram_views_exist_of_every_kind() {
             view.layout.segments(&Reading::default(), None).is_empty(),
             kind != "info"
         );
-        assert_eq!(
-            view.buckets,
-            BucketLayout::Linear {
-                max_us: 10_000_000,
-                size: 1024
-            }
-        );
+        assert_eq!(view.buckets, linear(10_000_000));
         assert_eq!(view.level, level);
         let report = read(kind);
         assert_eq!((&view.keys, &view.filters), (&report.keys, &report.filters));
@@ -319,21 +255,10 @@ fn histogram_views_exist_of_every_kind() {
         assert!(!report.layout.is_histogram_view());
     }
     let view = read("hv.report1::histogram_max_time=2.9,min_time=1:50");
-    assert_eq!(
-        view.buckets,
-        BucketLayout::Linear {
-            max_us: 2_000_000,
-            size: 1024
-        }
-    );
+    assert_eq!(view.buckets, linear(2_000_000));
     assert!(view.percentiles.is_empty());
-    assert_eq!(
-        read("report1::histogram_max_time=60").buckets,
-        BucketLayout::Linear {
-            max_us: 60_000_000,
-            size: 1024
-        }
-    );
+    let minute = read("report1::histogram_max_time=60");
+    assert_eq!(minute.buckets, linear(60_000_000));
 }
 
 #[test]
@@ -341,29 +266,17 @@ fn v1_conditions_become_filters() {
     let tag = |name: &str, value: &str| {
         Filter::RequestTag(name.to_owned(), Pattern::Equals(value.to_owned()))
     };
-    for (conditions, want) in [
-        ("", vec![]),
-        ("min_time=0,max_time=0.0", vec![]),
-        ("min_time=0.5", vec![Filter::MinTime(500_000)]),
+    for (conditions, want) in cases![
+        "" => vec![];
+        "min_time=0,max_time=0.0" => vec![];
+        "min_time=0.5" => vec![Filter::MinTime(500_000)];
         // Both bounds are inclusive.
-        ("max_time=0.1", vec![Filter::TimeBelow(100_001)]),
-        (
-            "max_time=1.5,min_time=.25",
-            vec![Filter::MinTime(250_000), Filter::TimeBelow(1_500_001)],
-        ),
+        "max_time=0.1" => vec![Filter::TimeBelow(100_001)];
+        "max_time=1.5,min_time=.25" => vec![Filter::MinTime(250_000), Filter::TimeBelow(1_500_001)];
         // Between two microseconds: the range contains the whole ones in it.
-        (
-            "min_time=0.0000015,max_time=0.0000025",
-            vec![Filter::MinTime(2), Filter::TimeBelow(3)],
-        ),
-        (
-            "tag.env=prod,tag.dc=a=b",
-            vec![tag("env", "prod"), tag("dc", "a=b")],
-        ),
-        (
-            "tag.env=,min_time=2",
-            vec![Filter::MinTime(2_000_000), tag("env", "")],
-        ),
+        "min_time=0.0000015,max_time=0.0000025" => vec![Filter::MinTime(2), Filter::TimeBelow(3)];
+        "tag.env=prod,tag.dc=a=b" => vec![tag("env", "prod"), tag("dc", "a=b")];
+        "tag.env=,min_time=2" => vec![Filter::MinTime(2_000_000), tag("env", "")];
     ] {
         assert_eq!(
             read(&format!("report1::{conditions}:50")).filters,

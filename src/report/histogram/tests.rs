@@ -255,13 +255,8 @@ fn what_the_longest_reaches_is_never_above_it_and_in_its_bucket() {
         BucketLayout::linear(10, 1024).unwrap(),
         BucketLayout::v2(0, 60_000, 32_768).unwrap(),
     ];
-    let mut random = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut next = |below: u64| {
-        random = random
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (random >> 33) % below
-    };
+    let mut dice = crate::dice::Dice(1);
+    let mut next = |below: u64| dice.below(below);
     for layout in layouts {
         for round in 0..2_000 {
             let count = 1 + next(if round % 2 == 0 { 4 } else { 200 });

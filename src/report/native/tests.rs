@@ -69,36 +69,19 @@ fn toml_and_json_say_the_same() {
     );
     assert_eq!(definition.window, Duration::from_secs(600));
     assert_eq!(definition.percentiles, [50.0, 99.9]);
-    let key = |source, missing, occurrence| Key {
+    let (field, tag) = (KeySource::Field, KeySource::TimerTag);
+    let keys = cases![
+        field(Field::ScriptName) => Missing::Empty, Occurrence::First;
+        KeySource::RequestTag("env".to_owned()) => Missing::Skip, Occurrence::First;
+        tag("group".to_owned()) => Missing::Empty, Occurrence::First;
+        tag("g2".to_owned()) => Missing::Skip, Occurrence::Last;
+    ];
+    let keys = keys.map(|(source, missing, occurrence)| Key {
         source,
         occurrence,
         missing,
-    };
-    assert_eq!(
-        definition.keys,
-        [
-            key(
-                KeySource::Field(Field::ScriptName),
-                Missing::Empty,
-                Occurrence::First
-            ),
-            key(
-                KeySource::RequestTag("env".to_owned()),
-                Missing::Skip,
-                Occurrence::First
-            ),
-            key(
-                KeySource::TimerTag("group".to_owned()),
-                Missing::Empty,
-                Occurrence::First
-            ),
-            key(
-                KeySource::TimerTag("g2".to_owned()),
-                Missing::Skip,
-                Occurrence::Last
-            ),
-        ]
-    );
+    });
+    assert_eq!(definition.keys, keys);
     assert_eq!(
         definition.filters,
         [
@@ -126,48 +109,26 @@ fn tables_say_what_texts_cannot() {
         define(&form).map(|definition| definition.filters[0].clone())
     };
     let is = |value: &str| Pattern::Equals(value.to_owned());
-    for (text, want) in [
-        (r#"{"min_time": 0.1}"#, Filter::MinTime(100_000)),
-        (
-            r#"{"min_time": 0.1, "exclusive": true}"#,
-            Filter::MinTime(100_001),
-        ),
-        (r#"{"max_time": 1}"#, Filter::TimeBelow(1_000_001)),
-        (
-            r#"{"max_time": 1, "exclusive": true}"#,
-            Filter::TimeBelow(1_000_000),
-        ),
-        (
-            r#"{"key": "+a=b", "equals": "x*"}"#,
-            Filter::RequestTag("a=b".to_owned(), is("x*")),
-        ),
-        (
-            r#"{"key": "@a", "differs": "x*"}"#,
-            Filter::TimerTag("a".to_owned(), Pattern::Differs("x*".to_owned())),
-        ),
-        (
-            r#"{"key": "script_name", "starts_with": "/api"}"#,
-            Filter::Field(Field::ScriptName, Pattern::StartsWith("/api".to_owned())),
-        ),
-        (r#""min_time>=0.1""#, Filter::MinTime(100_000)),
-        (r#""min_time>0.1""#, Filter::MinTime(100_001)),
-        (r#""max_time<=1""#, Filter::TimeBelow(1_000_001)),
-        (r#""max_time=1""#, Filter::TimeBelow(1_000_001)),
-        (r#""max_time<1""#, Filter::TimeBelow(1_000_000)),
-        (r#""status=404""#, Filter::Field(Field::Status, is("404"))),
-        (
-            r#""status=5*""#,
-            Filter::Field(Field::Status, Pattern::StartsWith("5".to_owned())),
-        ),
-        (r#""schema=""#, Filter::Field(Field::Schema, is(""))),
-        (
-            r#""@__hostname=h""#,
-            Filter::TimerTag("__hostname".to_owned(), is("h")),
-        ),
-        (
-            r#""hostname=a=b""#,
-            Filter::Field(Field::Hostname, is("a=b")),
-        ),
+    for (text, want) in cases![
+        r#"{"min_time": 0.1}"# => Filter::MinTime(100_000);
+        r#"{"min_time": 0.1, "exclusive": true}"# => Filter::MinTime(100_001);
+        r#"{"max_time": 1}"# => Filter::TimeBelow(1_000_001);
+        r#"{"max_time": 1, "exclusive": true}"# => Filter::TimeBelow(1_000_000);
+        r#"{"key": "+a=b", "equals": "x*"}"# => Filter::RequestTag("a=b".to_owned(), is("x*"));
+        r#"{"key": "@a", "differs": "x*"}"# =>
+            Filter::TimerTag("a".to_owned(), Pattern::Differs("x*".to_owned()));
+        r#"{"key": "script_name", "starts_with": "/api"}"# =>
+            Filter::Field(Field::ScriptName, Pattern::StartsWith("/api".to_owned()));
+        r#""min_time>=0.1""# => Filter::MinTime(100_000);
+        r#""min_time>0.1""# => Filter::MinTime(100_001);
+        r#""max_time<=1""# => Filter::TimeBelow(1_000_001);
+        r#""max_time=1""# => Filter::TimeBelow(1_000_001);
+        r#""max_time<1""# => Filter::TimeBelow(1_000_000);
+        r#""status=404""# => Filter::Field(Field::Status, is("404"));
+        r#""status=5*""# => Filter::Field(Field::Status, Pattern::StartsWith("5".to_owned()));
+        r#""schema=""# => Filter::Field(Field::Schema, is(""));
+        r#""@__hostname=h""# => Filter::TimerTag("__hostname".to_owned(), is("h"));
+        r#""hostname=a=b""# => Filter::Field(Field::Hostname, is("a=b"));
     ] {
         assert_eq!(filter(text), Ok(want), "{text}");
     }
@@ -195,10 +156,9 @@ fn every_comment_is_a_form() {
         comments.push(format!("{}:{tags}", kind.name));
     }
     for base in comments.clone() {
-        let open = if base.contains(':') {
-            base.clone()
-        } else {
-            format!("{base}:")
+        let open = match base.contains(':') {
+            true => base.clone(),
+            false => format!("{base}:"),
         };
         comments.push(format!(
             "{open}:min_time=0.5,max_time=1.000001,tag.env=prod*,tag.a=b!:50,99.9"
@@ -257,26 +217,13 @@ fn windows_and_layouts_are_read() {
     ] {
         let definition = window(text).unwrap();
         assert_eq!(definition.window.as_secs_f64(), secs, "{text}");
-        assert_eq!(
-            ReportForm::from(&definition).window,
-            Some(WindowForm::from(shown))
-        );
+        let window = ReportForm::from(&definition).window;
+        assert_eq!(window, Some(WindowForm::from(shown)));
     }
-    for text in [
-        r#""""#,
-        r#""s""#,
-        r#""0""#,
-        r#""10ms""#,
-        r#""367d""#,
-        "-5",
-        "0.5",
-        r#""1e3s""#,
-    ] {
+    for text in r#""" "s" "0" "10ms" "367d" -5 0.5 "1e3s""#.split(' ') {
         let error = window(text).unwrap_err().to_string();
-        assert!(
-            error.starts_with("window: ") && error.contains("15m"),
-            "{text}: {error}"
-        );
+        assert!(error.starts_with("window: "), "{text}: {error}");
+        assert_has!(error => "15m"; "{text}");
     }
     let buckets = |text: &str| {
         define(&format!(
@@ -284,34 +231,17 @@ fn windows_and_layouts_are_read() {
         ))
         .map(|definition| definition.buckets)
     };
-    assert_eq!(buckets("log-linear"), Ok(BucketLayout::LogLinear));
-    assert_eq!(
-        buckets("linear=10"),
-        Ok(BucketLayout::linear(10, 1024).unwrap())
-    );
-    assert_eq!(
-        buckets("linear=10:64"),
-        Ok(BucketLayout::linear(10, 64).unwrap())
-    );
-    assert_eq!(
-        buckets("hv=0:100:50"),
-        Ok(BucketLayout::v2(0, 100, 50).unwrap())
-    );
-    for text in [
-        "linear",
-        "linear=x",
-        "linear=0",
-        "linear=10:0",
-        "hv=1",
-        "exact",
+    for (text, layout) in cases![
+        "log-linear" => BucketLayout::LogLinear;
+        "linear=10" => BucketLayout::linear(10, 1024).unwrap();
+        "linear=10:64" => BucketLayout::linear(10, 64).unwrap();
+        "hv=0:100:50" => BucketLayout::v2(0, 100, 50).unwrap();
     ] {
-        assert!(
-            buckets(text)
-                .unwrap_err()
-                .to_string()
-                .starts_with("histogram: "),
-            "{text}"
-        );
+        assert_eq!(buckets(text), Ok(layout), "{text}");
+    }
+    for text in "linear linear=x linear=0 linear=10:0 hv=1 exact".split(' ') {
+        let error = buckets(text).unwrap_err().to_string();
+        assert!(error.starts_with("histogram: "), "{text}: {error}");
     }
 }
 
@@ -322,132 +252,62 @@ fn errors_name_the_part() {
         .collect::<Vec<_>>()
         .join(",");
     let nineteen = format!(r#"{{"name": "n", "level": "request", "keys": [{nineteen}]}}"#);
-    for (form, want) in [
-        (r#"{"name": "n"}"#, "give either comment, or level"),
-        (
-            r#"{"name": "n", "comment": "report1", "window": "60s"}"#,
-            "cannot be given together with window",
-        ),
-        (
-            r#"{"name": "n", "comment": "report19"}"#,
-            "position 1, 'report19': no such kind",
-        ),
-        (r#"{"name": "n", "comment": "request"}"#, "always there"),
-        (
-            r#"{"name": "n", "commment": "report1"}"#,
-            "unknown field `commment`, expected one of `name`",
-        ),
-        (r#"{"name": "", "comment": "report1"}"#, "name ''"),
-        (r#"{"name": "a/b", "comment": "report1"}"#, "name 'a/b'"),
-        (r#"{"name": ".a", "comment": "report1"}"#, "name '.a'"),
-        (
-            r#"{"name": "n", "level": "row"}"#,
-            "unknown variant `row`, expected one of `packet`",
-        ),
-        (
-            r#"{"name": "n", "level": "packet", "keys": ["status"]}"#,
-            "keys: a report of level packet",
-        ),
-        (
-            r#"{"name": "n", "level": "timer"}"#,
-            "keys: there must be 1 to 18 keys, not 0",
-        ),
-        (
-            nineteen.as_str(),
-            "keys: there must be 1 to 18 keys, not 19",
-        ),
-        (
-            r#"{"name": "n", "level": "packet", "filters": ["min_time>2", "max_time<2"]}"#,
-            "filters: min_time is greater than max_time",
-        ),
-        (
-            r#"{"name": "n", "level": "request", "keys": ["status", "host"]}"#,
-            "keys[1]: 'host' is neither",
-        ),
-        (
-            r#"{"name": "n", "level": "request", "keys": ["@a"]}"#,
-            "keys[0]: '@a': timer tags are for",
-        ),
-        (
-            r#"{"name": "n", "level": "request", "keys": ["+"]}"#,
-            "keys[0]: '+': the tag's name",
-        ),
-        (
-            r#"{"name": "n", "level": "request", "keys": ["+a", {"key": "+a"}]}"#,
-            "keys[1]: the key '+a' is given twice",
-        ),
-        (
-            r#"{"name": "n", "level": "request", "keys": [{"key": "+a", "missing": "drop"}]}"#,
-            "expected one of `skip`",
-        ),
-        (
-            r#"{"name": "n", "level": "request", "keys": [{"key": "+a", "miss": "skip"}]}"#,
-            "unknown field `miss`",
-        ),
-        (
-            r#"{"name": "n", "level": "request", "keys": [5]}"#,
-            "expected a key (hostname",
-        ),
-        (
-            r#"{"name": "n", "level": "packet", "percentiles": [50, 0]}"#,
-            "percentiles[1]: a percentile must be",
-        ),
-        (
-            r#"{"name": "n", "level": "packet", "percentiles": [101]}"#,
-            "percentiles[0]: a percentile must be",
-        ),
-        (
-            r#"{"name": "n", "level": "packet", "percentiles": [50, 50.0]}"#,
-            "percentiles[1]: the percentile 50 is given twice",
-        ),
-        (
-            r#"{"name": "n", "level": "packet", "percentiles": ["50"]}"#,
-            "a number greater than 0",
-        ),
-        (
-            r#"{"name": "n", "level": "packet", "filters": ["time>1"]}"#,
-            "filters[0]: 'time>1': a filter is",
-        ),
-        (
-            r#"{"name": "n", "level": "packet", "filters": ["min_time<1"]}"#,
-            "min_time takes =, >= or >",
-        ),
-        (
-            r#"{"name": "n", "level": "packet", "filters": ["max_time=x"]}"#,
-            "filters[0]: 'x': must be seconds",
-        ),
-        (
-            r#"{"name": "n", "level": "packet", "filters": ["+a!=x*"]}"#,
-            "takes a whole text",
-        ),
-        (
-            r#"{"name": "n", "level": "packet", "filters": ["@a=x"]}"#,
-            "level timer only",
-        ),
-        (
-            r#"{"name": "n", "level": "packet", "filters": ["status=abc"]}"#,
-            "a status is a whole number",
-        ),
-        (
-            r#"{"name": "n", "level": "packet", "filters": ["min_time=2", "max_time=1"]}"#,
-            "filters: min_time is greater than max_time",
-        ),
-        (
-            r#"{"name": "n", "level": "packet", "filters": [{"min_time": 1, "equals": "x"}]}"#,
-            "a filter table has",
-        ),
-        (
-            r#"{"name": "n", "level": "packet", "filters": [{"key": "+a"}]}"#,
-            "a filter table has",
-        ),
-        (
-            r#"{"name": "n", "level": "packet", "filters": [{"key": "+a", "equals": "x", "differs": "y"}]}"#,
-            "a filter table has",
-        ),
-        (
-            r#"{"name": "n", "comment": "{\"level\": \"packet\", \"x\": 1}"}"#,
-            "x: is unknown; accepted: comment, level",
-        ),
+    for (form, want) in cases![
+        r#"{"name": "n"}"# => "give either comment, or level";
+        r#"{"name": "n", "comment": "report1", "window": "60s"}"# =>
+            "cannot be given together with window";
+        r#"{"name": "n", "comment": "report19"}"# => "position 1, 'report19': no such kind";
+        r#"{"name": "n", "comment": "request"}"# => "always there";
+        r#"{"name": "n", "commment": "report1"}"# =>
+            "unknown field `commment`, expected one of `name`";
+        r#"{"name": "", "comment": "report1"}"# => "name ''";
+        r#"{"name": "a/b", "comment": "report1"}"# => "name 'a/b'";
+        r#"{"name": ".a", "comment": "report1"}"# => "name '.a'";
+        r#"{"name": "n", "level": "row"}"# => "unknown variant `row`, expected one of `packet`";
+        r#"{"name": "n", "level": "packet", "keys": ["status"]}"# =>
+            "keys: a report of level packet";
+        r#"{"name": "n", "level": "timer"}"# => "keys: there must be 1 to 18 keys, not 0";
+        nineteen.as_str() => "keys: there must be 1 to 18 keys, not 19";
+        r#"{"name": "n", "level": "packet", "filters": ["min_time>2", "max_time<2"]}"# =>
+            "filters: min_time is greater than max_time";
+        r#"{"name": "n", "level": "request", "keys": ["status", "host"]}"# =>
+            "keys[1]: 'host' is neither";
+        r#"{"name": "n", "level": "request", "keys": ["@a"]}"# =>
+            "keys[0]: '@a': timer tags are for";
+        r#"{"name": "n", "level": "request", "keys": ["+"]}"# => "keys[0]: '+': the tag's name";
+        r#"{"name": "n", "level": "request", "keys": ["+a", {"key": "+a"}]}"# =>
+            "keys[1]: the key '+a' is given twice";
+        r#"{"name": "n", "level": "request", "keys": [{"key": "+a", "missing": "drop"}]}"# =>
+            "expected one of `skip`";
+        r#"{"name": "n", "level": "request", "keys": [{"key": "+a", "miss": "skip"}]}"# =>
+            "unknown field `miss`";
+        r#"{"name": "n", "level": "request", "keys": [5]}"# => "expected a key (hostname";
+        r#"{"name": "n", "level": "packet", "percentiles": [50, 0]}"# =>
+            "percentiles[1]: a percentile must be";
+        r#"{"name": "n", "level": "packet", "percentiles": [101]}"# =>
+            "percentiles[0]: a percentile must be";
+        r#"{"name": "n", "level": "packet", "percentiles": [50, 50.0]}"# =>
+            "percentiles[1]: the percentile 50 is given twice";
+        r#"{"name": "n", "level": "packet", "percentiles": ["50"]}"# => "a number greater than 0";
+        r#"{"name": "n", "level": "packet", "filters": ["time>1"]}"# =>
+            "filters[0]: 'time>1': a filter is";
+        r#"{"name": "n", "level": "packet", "filters": ["min_time<1"]}"# =>
+            "min_time takes =, >= or >";
+        r#"{"name": "n", "level": "packet", "filters": ["max_time=x"]}"# =>
+            "filters[0]: 'x': must be seconds";
+        r#"{"name": "n", "level": "packet", "filters": ["+a!=x*"]}"# => "takes a whole text";
+        r#"{"name": "n", "level": "packet", "filters": ["@a=x"]}"# => "level timer only";
+        r#"{"name": "n", "level": "packet", "filters": ["status=abc"]}"# =>
+            "a status is a whole number";
+        r#"{"name": "n", "level": "packet", "filters": ["min_time=2", "max_time=1"]}"# =>
+            "filters: min_time is greater than max_time";
+        r#"{"name": "n", "level": "packet", "filters": [{"min_time": 1, "equals": "x"}]}"# =>
+            "a filter table has";
+        r#"{"name": "n", "level": "packet", "filters": [{"key": "+a"}]}"# => "a filter table has";
+        r#"{"name": "n", "level": "packet", "filters": [{"key": "+a", "equals": "x", "differs": "y"}]}"# =>
+            "a filter table has";
+        r#"{"name": "n", "comment": "{\"level\": \"packet\", \"x\": 1}"}"# =>
+            "x: is unknown; accepted: comment, level";
     ] {
         let error = refused(form);
         assert!(error.contains(want), "{form}: {error}");

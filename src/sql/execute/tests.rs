@@ -115,16 +115,13 @@ async fn scripts_answer_as_they_say() {
         case_insensitive: true,
         ..SqlSettings::default()
     };
-    for (script, settings) in [
-        (include_str!("tests/values.slt"), SqlSettings::default()),
-        (
-            include_str!("tests/percentiles.slt"),
-            SqlSettings::default(),
-        ),
-        (include_str!("tests/queries.slt"), SqlSettings::default()),
-        (include_str!("tests/case_insensitive.slt"), folding),
-        (include_str!("tests/settings.slt"), SqlSettings::default()),
-        (include_str!("tests/information_schema.slt"), with_port()),
+    for (script, settings) in cases![
+        include_str!("tests/values.slt") => SqlSettings::default();
+        include_str!("tests/percentiles.slt") => SqlSettings::default();
+        include_str!("tests/queries.slt") => SqlSettings::default();
+        include_str!("tests/case_insensitive.slt") => folding;
+        include_str!("tests/settings.slt") => SqlSettings::default();
+        include_str!("tests/information_schema.slt") => with_port();
     ] {
         let mut session = Session::new(5, "me@here", true);
         run_script(&engine(settings), &mut session, script).await;
@@ -231,10 +228,7 @@ async fn tables_are_described() {
     assert_eq!(status[0].split('|').count(), 20);
     assert_eq!(status.len(), 2, "{status:?}");
     let statement = asked(create).await;
-    assert!(
-        statement[1].contains("\n) ENGINE=PINBA DEFAULT CHARSET="),
-        "{statement:?}"
-    );
+    assert_has!(statement[1] => "\n) ENGINE=PINBA DEFAULT CHARSET=");
     asked("SET SQL_MODE=NO_TABLE_OPTIONS").await;
     let statement = asked(create).await;
     assert!(statement[1].ends_with("\n)"), "{statement:?}");
@@ -274,24 +268,16 @@ async fn what_grows_when_it_is_written_out_is_refused() {
         format!("SELECT {tests} FROM (SELECT 1 = 1 AS b) t")
     };
     type Made<'a> = &'a dyn Fn(usize) -> String;
-    let cases: [(&str, Made<'_>); 6] = [
-        ("tables", &doubled),
-        ("conditions", &conditions),
-        ("conditions of columns that may be NULL", &|often| {
-            let tests = nested("IF(", " = 2, req_time, req_time)", often);
-            format!("SELECT {tests} FROM request")
-        }),
-        ("NULLIF", &|often| {
-            format!("SELECT {}", nested("NULLIF(", ", 2)", often))
-        }),
-        ("COALESCE", &|often| {
-            let calls = nested("COALESCE(", ", 2)", often);
-            format!("SELECT {calls} + id FROM request")
-        }),
-        ("IFNULL", &|often| {
-            format!("SELECT {}", nested("IFNULL(", ", x)", often))
-                + " FROM (SELECT id x FROM request) t"
-        }),
+    let cases: [(&str, Made<'_>); 6] = cases![
+        "tables" => &doubled;
+        "conditions" => &conditions;
+        "conditions of columns that may be NULL" => &|often| { let tests = nested("IF(",
+            " = 2, req_time, req_time)", often); format!("SELECT {tests} FROM request") };
+        "NULLIF" => &|often| { format!("SELECT {}", nested("NULLIF(", ", 2)", often)) };
+        "COALESCE" => &|often| { let calls = nested("COALESCE(", ", 2)",
+            often); format!("SELECT {calls} + id FROM request") };
+        "IFNULL" => &|often| { format!("SELECT {}", nested("IFNULL(", ", x)",
+            often)) + " FROM (SELECT id x FROM request) t" };
     ];
     // Many side by side are fine.
     let flags = vec!["IF(req_time > 1, 1, 0)"; 30].join(" + ");
@@ -319,28 +305,17 @@ async fn texts_take_no_more_than_they_may() {
         let calls = (0..often).map(|at| each.replace('#', &(900_000 + at).to_string()));
         calls.collect::<Vec<_>>().join(", ")
     };
-    for (text, wanted) in [
-        ("LENGTH(REPEAT('a', 10000000))", Ok("10000000")),
+    for (text, wanted) in cases![
+        "LENGTH(REPEAT('a', 10000000))" => Ok("10000000");
         // Would be 400 MB without the limit.
-        (
-            "REGEXP_REPLACE(REPEAT('a', 20000), 'a', REPEAT('b', 20000))",
-            Ok("NULL"),
-        ),
-        (
-            r"REGEXP_REPLACE(REPEAT('a', 20000), '^(.*)$', REPEAT('\\1', 20000))",
-            Ok("NULL"),
-        ),
-        (r"REGEXP_REPLACE('abc', '(b)|(x)', '[\\1$]')", Ok("a[b$]c")),
-        (r"QUOTE('a\'b\\')", Ok(r"'a\'b\\'")),
-        (
-            "INSERT('aéiou', 2, 2, 'XYZ'), INSERT('abc', 4, 1, 'x'), INSERT('abc', 0, 1, 'x'), INSERT('abc', 3, 9, 'x'), INSERT('abc', 2, -1, 'x')",
-            Ok("aXYZou|abc|abc|abx|ax"),
-        ),
-        (&many("REPEAT('a', #)", 300), Err(1041)),
-        (
-            &format!("LENGTH(CONCAT({}))", many("REPEAT('a', #)", 300)),
-            Err(1041),
-        ),
+        "REGEXP_REPLACE(REPEAT('a', 20000), 'a', REPEAT('b', 20000))" => Ok("NULL");
+        r"REGEXP_REPLACE(REPEAT('a', 20000), '^(.*)$', REPEAT('\\1', 20000))" => Ok("NULL");
+        r"REGEXP_REPLACE('abc', '(b)|(x)', '[\\1$]')" => Ok("a[b$]c");
+        r"QUOTE('a\'b\\')" => Ok(r"'a\'b\\'");
+        "INSERT('aéiou', 2, 2, 'XYZ'), INSERT('abc', 4, 1, 'x'), INSERT('abc', 0, 1, 'x'), INSERT('abc', 3, 9, 'x'), INSERT('abc', 2, -1, 'x')" =>
+            Ok("aXYZou|abc|abc|abx|ax");
+        &many("REPEAT('a', #)", 300) => Err(1041);
+        &format!("LENGTH(CONCAT({}))", many("REPEAT('a', #)", 300)) => Err(1041);
     ] {
         let text = format!("SELECT {text}");
         let answer = ask(&engine, &mut session, &text).await;

@@ -44,45 +44,19 @@ fn set(settings: Vec<Setting>) -> Vec<String> {
 
 #[test]
 fn settings() {
-    for (text, wanted) in [
-        (
-            "SET NAMES 'utf8mb4' COLLATE 'utf8mb4_general_ci'",
-            vec![
-                "@@character_set_client utf8mb4",
-                "@@character_set_connection utf8mb4",
-                "@@character_set_results utf8mb4",
-            ],
-        ),
-        (
-            "set names default",
-            vec![
-                "@@character_set_client default",
-                "@@character_set_connection default",
-                "@@character_set_results default",
-            ],
-        ),
-        (
-            "set autocommit=1, sql_mode = concat(@@sql_mode,',STRICT_TRANS_TABLES')",
-            vec![
-                "@@autocommit 1",
-                "@@sql_mode concat(@@sql_mode, ',STRICT_TRANS_TABLES')",
-            ],
-        ),
-        ("SET @@session.autocommit = OFF", vec!["@@autocommit OFF"]),
-        (
-            "SET character_set_results = binary",
-            vec!["@@character_set_results binary"],
-        ),
-        ("/*!40100 SET @@SQL_MODE='' */", vec!["@@sql_mode ''"]),
-        ("SET @x := 5, @`y z` = 'a'", vec!["@x 5", "@y z 'a'"]),
-        (
-            "/*M!100100 SET WAIT_TIMEOUT=DEFAULT */",
-            vec!["@@wait_timeout default"],
-        ),
-        (
-            "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",
-            vec![],
-        ),
+    for (text, wanted) in cases![
+        "SET NAMES 'utf8mb4' COLLATE 'utf8mb4_general_ci'" => vec!["@@character_set_client utf8mb4",
+            "@@character_set_connection utf8mb4", "@@character_set_results utf8mb4"];
+        "set names default" => vec!["@@character_set_client default",
+            "@@character_set_connection default", "@@character_set_results default"];
+        "set autocommit=1, sql_mode = concat(@@sql_mode,',STRICT_TRANS_TABLES')" =>
+            vec!["@@autocommit 1", "@@sql_mode concat(@@sql_mode, ',STRICT_TRANS_TABLES')"];
+        "SET @@session.autocommit = OFF" => vec!["@@autocommit OFF"];
+        "SET character_set_results = binary" => vec!["@@character_set_results binary"];
+        "/*!40100 SET @@SQL_MODE='' */" => vec!["@@sql_mode ''"];
+        "SET @x := 5, @`y z` = 'a'" => vec!["@x 5", "@y z 'a'"];
+        "/*M!100100 SET WAIT_TIMEOUT=DEFAULT */" => vec!["@@wait_timeout default"];
+        "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ" => vec![];
     ] {
         let Statement::Set(settings) = is(text) else {
             panic!("{text}");
@@ -107,35 +81,22 @@ fn shows() {
         Statement::Show(show) => *show,
         other => panic!("{other:?}"),
     };
-    assert_eq!(
-        shown("SHOW FULL TABLES FROM `pinba` LIKE 're%'"),
-        Show {
-            list: "TABLES",
+    for (text, list, table, full, like) in cases![
+        "SHOW FULL TABLES FROM `pinba` LIKE 're%'" => "TABLES", "", true, Some("re%");
+        "show full columns from `t` from pinba" => "COLUMNS", "t", true, None;
+        "DESCRIBE `pinba`.`SELECT * FROM request`" =>
+            "COLUMNS", "SELECT * FROM request", false, None;
+    ] {
+        let expected = Show {
+            list,
             database: Some("pinba".into()),
-            full: true,
-            like: Some("re%".into()),
+            table: table.into(),
+            full,
+            like: like.map(Into::into),
             ..Show::default()
-        }
-    );
-    assert_eq!(
-        shown("show full columns from `t` from pinba"),
-        Show {
-            list: "COLUMNS",
-            database: Some("pinba".into()),
-            table: "t".into(),
-            full: true,
-            ..Show::default()
-        }
-    );
-    assert_eq!(
-        shown("DESCRIBE `pinba`.`SELECT * FROM request`"),
-        Show {
-            list: "COLUMNS",
-            database: Some("pinba".into()),
-            table: "SELECT * FROM request".into(),
-            ..Show::default()
-        }
-    );
+        };
+        assert_eq!(shown(text), expected, "{text}");
+    }
     let condition = shown("SHOW VARIABLES WHERE Variable_name = 'x'").condition;
     let condition = condition.expect("a condition").to_string();
     assert_eq!(condition, "Variable_name = 'x'");

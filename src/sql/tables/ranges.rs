@@ -108,11 +108,8 @@ mod tests {
     /// Compares every operation with sets of small numbers.
     #[test]
     fn as_sets() {
-        let mut seed = 7u64;
-        let mut next = |below: u64| {
-            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            ((seed >> 33) % below) as i64
-        };
+        let mut dice = crate::dice::Dice(7);
+        let mut next = |below: u64| dice.below(below) as i64;
         for _ in 0..2_000 {
             let mut some = || {
                 let count = next(5);

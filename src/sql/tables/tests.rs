@@ -127,57 +127,23 @@ fn few_rows_are_looked_at_for_few() {
     pools.fill(&traffic(), 20_000);
     let asked = Asked::new(&pools, 2);
     let tags = "JOIN timertag tt ON tt.timer_id = t.id JOIN tag ON tt.tag_id = tag.id";
-    for (text, rows, most) in [
-        ("SELECT * FROM request WHERE id = 17000".to_owned(), 1, 1),
-        (
-            "SELECT id, tags FROM request WHERE id IN (5, 17000, 19000)".to_owned(),
-            3,
-            3,
-        ),
-        (
-            format!(
-                "SELECT t.id, t.hit_count, t.value, tag.name, tt.value FROM timer t {tags} WHERE t.request_id = 17000"
-            ),
-            6,
-            20,
-        ),
-        (
-            format!(
-                "SELECT r.script_name, t.value, tag.name, tt.value FROM timer t JOIN request r ON t.request_id = r.id {tags} \
-                 WHERE t.request_id IN (15000, 16000, 17000)"
-            ),
-            18,
-            40,
-        ),
-        (
-            format!(
-                "SELECT r.id, tt.value FROM request r JOIN timer t ON t.request_id = r.id {tags} WHERE r.id = 17000"
-            ),
-            6,
-            20,
-        ),
-        (
-            "SELECT * FROM request ORDER BY id DESC LIMIT 10".to_owned(),
-            10,
-            10,
-        ),
-        (
-            "SELECT * FROM request ORDER BY timestamp DESC, id DESC LIMIT 10".to_owned(),
-            10,
-            10,
-        ),
-        (
-            "SELECT id FROM request WHERE timestamp = 1700000100 ORDER BY id LIMIT 5".to_owned(),
-            5,
-            5,
-        ),
-        ("SELECT * FROM timer LIMIT 10".to_owned(), 10, 10),
-        (
-            "SELECT count(*) FROM request WHERE timestamp BETWEEN 1700000100 AND 1700000101"
-                .to_owned(),
-            1,
-            200,
-        ),
+    for (text, rows, most) in cases![
+        "SELECT * FROM request WHERE id = 17000".to_owned() => 1, 1;
+        "SELECT id, tags FROM request WHERE id IN (5, 17000, 19000)".to_owned() => 3, 3;
+        format!("SELECT t.id, t.hit_count, t.value, tag.name, tt.value FROM timer t {tags} WHERE t.request_id = 17000") =>
+            6, 20;
+        format!("SELECT r.script_name, t.value, tag.name, tt.value FROM timer t JOIN request r ON t.request_id = r.id {tags} \
+         WHERE t.request_id IN (15000, 16000, 17000)") =>
+            18, 40;
+        format!("SELECT r.id, tt.value FROM request r JOIN timer t ON t.request_id = r.id {tags} WHERE r.id = 17000") =>
+            6, 20;
+        "SELECT * FROM request ORDER BY id DESC LIMIT 10".to_owned() => 10, 10;
+        "SELECT * FROM request ORDER BY timestamp DESC, id DESC LIMIT 10".to_owned() => 10, 10;
+        "SELECT id FROM request WHERE timestamp = 1700000100 ORDER BY id LIMIT 5".to_owned() => 5,
+            5;
+        "SELECT * FROM timer LIMIT 10".to_owned() => 10, 10;
+        "SELECT count(*) FROM request WHERE timestamp BETWEEN 1700000100 AND 1700000101".to_owned() =>
+            1, 200;
     ] {
         let (plan, found, rows_read) = asked
             .runtime
@@ -417,44 +383,18 @@ fn orders_are_right() {
     pools.fill(&traffic(), 2_000);
     for threads in [1, 3] {
         let asked = Asked::new(&pools, threads);
-        for (text, first, last) in [
-            (
-                "SELECT id FROM request ORDER BY id DESC LIMIT 3",
-                2000,
-                1998,
-            ),
-            ("SELECT id FROM request ORDER BY id LIMIT 3", 1001, 1003),
-            (
-                "SELECT id FROM request WHERE status >= 0 ORDER BY timestamp DESC, id DESC LIMIT 50",
-                2000,
-                1951,
-            ),
-            (
-                "SELECT id FROM request WHERE abs(status) >= 0 ORDER BY id DESC LIMIT 2",
-                2000,
-                1999,
-            ),
-            ("SELECT id FROM request ORDER BY id DESC", 2000, 1001),
-            (
-                "SELECT id, tags, script_name FROM request ORDER BY id",
-                1001,
-                2000,
-            ),
-            (
-                "SELECT request_id FROM timer ORDER BY request_id DESC LIMIT 4",
-                2000,
-                1999,
-            ),
-            (
-                "SELECT timer_id FROM timertag ORDER BY timer_id LIMIT 4",
-                3001,
-                3002,
-            ),
-            (
-                "SELECT x.id FROM (SELECT id FROM request ORDER BY id DESC LIMIT 20) x ORDER BY x.id LIMIT 5",
-                1981,
-                1985,
-            ),
+        for (text, first, last) in cases![
+            "SELECT id FROM request ORDER BY id DESC LIMIT 3" => 2000, 1998;
+            "SELECT id FROM request ORDER BY id LIMIT 3" => 1001, 1003;
+            "SELECT id FROM request WHERE status >= 0 ORDER BY timestamp DESC, id DESC LIMIT 50" =>
+                2000, 1951;
+            "SELECT id FROM request WHERE abs(status) >= 0 ORDER BY id DESC LIMIT 2" => 2000, 1999;
+            "SELECT id FROM request ORDER BY id DESC" => 2000, 1001;
+            "SELECT id, tags, script_name FROM request ORDER BY id" => 1001, 2000;
+            "SELECT request_id FROM timer ORDER BY request_id DESC LIMIT 4" => 2000, 1999;
+            "SELECT timer_id FROM timertag ORDER BY timer_id LIMIT 4" => 3001, 3002;
+            "SELECT x.id FROM (SELECT id FROM request ORDER BY id DESC LIMIT 20) x ORDER BY x.id LIMIT 5" =>
+                1981, 1985;
         ] {
             let rows = asked
                 .try_rows(text)

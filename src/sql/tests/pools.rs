@@ -11,12 +11,10 @@ use crate::config::Config;
 use crate::input::Decode as _;
 use crate::input::pinba::Decoder;
 use crate::input::record::{Hasher, TextLimits};
-use crate::merger::{Live, Pulse};
-use crate::pool::Pool;
+use crate::merger::{Pulse, world};
 use crate::query::catalog::Catalog;
 use crate::query::status::Status;
 use crate::report::definition::Defaults;
-use crate::report::{DefinedBy, Reports, Ticks, builtin};
 use crate::ring::{RingPlan, TempRing};
 use crate::telemetry::Counters;
 
@@ -35,19 +33,13 @@ impl Pools {
         config.pool.request_pool_size = requests;
         config.pool.timer_pool_size = timers;
         let hasher = Hasher::new();
-        let history = Ticks::of(config.pool.stats_history);
-        let pool = Pool::new(&config.pool, hasher.clone());
-        let mut reports = Reports::new(&config.reports, history);
         let defaults = Defaults::default();
-        let built_in = builtin::reports(&defaults).into_iter();
-        let built_in = built_in.map(|report| (report, DefinedBy::BuiltIn));
-        reports.define_at_start(built_in.collect(), &pool, 0);
+        let live = world::live(&config, &hasher, world::with_own(&defaults, &[]));
         let counters = Counters::new(1);
         let (ring, ..) = TempRing::new(RingPlan::new(1024, 1 << 20, 1), &counters.sockets);
         let status = Status::bare(counters, ring);
-        let live = Arc::new(RwLock::new(Live::new(pool, reports, history)));
         let catalog = Catalog::new(
-            live,
+            Arc::new(RwLock::new(live)),
             Arc::new(SystemClock::new()),
             defaults,
             requests > 0,

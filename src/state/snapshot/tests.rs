@@ -7,36 +7,25 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::RwLock;
-use prost::Message as _;
 use serde_json::json;
 
 use super::*;
 use crate::clock::ManualClock;
-use crate::config::{Config, PoolConfig, ReportsConfig};
-use crate::input::Decode as _;
+use crate::config::Config;
 use crate::input::pinba::{Decoder, model};
 use crate::input::record::{Hasher, TextLimits};
 use crate::input::squid::sums;
-use crate::pool::Pool;
-use crate::report::definition::Defaults;
-use crate::report::native::ReportForm;
+use crate::merger::world::{self, Limits};
 use crate::report::reading::Want;
 use crate::report::totals::Totals;
-use crate::report::{Reports, Ticks, builtin};
 
 const HISTORY: Duration = Duration::from_secs(60);
 
-#[derive(Debug, Clone, Copy)]
-struct Plan {
-    requests: usize,
-    timers: usize,
-    rows_max: usize,
-    memory: usize,
-}
-
-const PLAN: Plan = Plan {
+const PLAN: Limits = Limits {
+    window: HISTORY,
     requests: 3_000,
     timers: 9_000,
+    words: 4 << 20,
     rows_max: 40,
     memory: 64 << 20,
 };
@@ -51,52 +40,13 @@ struct Process {
 
 /// Base reports, and one of each kind that keeps data of its own.
 fn definitions() -> Vec<(Definition, DefinedBy)> {
-    let defaults = Defaults {
-        history: HISTORY,
-        ..Defaults::default()
-    };
-    let base = builtin::reports(&defaults).into_iter();
-    let mut all: Vec<_> = base.map(|it| (it, DefinedBy::BuiltIn)).collect();
-    for json in [
-        r#"{"level": "request", "keys": ["script_name", "+env"], "window": "30s", "percentiles": [50, 99.9]}"#,
-        r#"{"level": "timer", "keys": ["@group", {"key": "@op", "missing": "empty"}], "window": "120s"}"#,
-        r#"{"level": "packet", "filters": ["min_time=0.5"], "histogram": "hv=0:60000:32768"}"#,
-        r#"{"comment": "tag2_info:group,op"}"#,
-    ] {
-        let members = serde_json::from_str(json).unwrap();
-        let form = ReportForm::from_members(&format!("r{}", all.len()), members).unwrap();
-        all.push((form.definition(&defaults).unwrap(), DefinedBy::RunTime));
-    }
-    all
-}
-
-fn empty_live(plan: Plan, hasher: &Hasher) -> Live {
-    let history = Ticks::of(HISTORY);
-    let pool = Pool::new(
-        &PoolConfig {
-            request_pool_size: plan.requests,
-            timer_pool_size: plan.timers,
-            stats_history: HISTORY,
-            words_memory: 4 << 20,
-        },
-        hasher.clone(),
-    );
-    let reports = Reports::new(
-        &ReportsConfig {
-            rows_max: plan.rows_max,
-            memory: plan.memory,
-            error_status: 500,
-        },
-        history,
-    );
-    Live::new(pool, reports, history)
+    world::of_each_kind(&world::defaults(HISTORY), ["30s", "120s"], 32_768)
 }
 
 impl Process {
-    fn start(plan: Plan) -> Self {
+    fn start(plan: Limits) -> Self {
         let hasher = Hasher::new();
-        let mut live = empty_live(plan, &hasher);
-        live.reports.define_at_start(definitions(), &live.pool, 0);
+        let live = plan.live(&hasher, definitions());
         Self::over(live, hasher, 0)
     }
 
@@ -112,11 +62,16 @@ impl Process {
     }
 
     /// The next process, `away_ms` later.
-    fn next(&self, bytes: &[u8], plan: Plan, away_ms: u64) -> Result<(Self, Restored), ReadError> {
+    fn next(
+        &self,
+        bytes: &[u8],
+        plan: Limits,
+        away_ms: u64,
+    ) -> Result<(Self, Restored), ReadError> {
         let contents = inspect(bytes)?;
         let now_ms = contents.mono_now(self.clock.unix_ms() + away_ms);
         let hasher = Hasher::new();
-        let mut live = empty_live(plan, &hasher);
+        let mut live = plan.live(&hasher, Vec::new());
         let restored = restore(bytes, &mut live, definitions(), &[], now_ms)?;
         Ok((Self::over(live, hasher, now_ms), restored))
     }
@@ -139,10 +94,7 @@ impl Process {
                 let tags = &tags[..2 - usize::from(n % 7 == 0)];
                 sent.add_timer(1 + timer as u32, 0.01 * (n % 50) as f32, tags);
             }
-            let packet = sent.encode_to_vec();
-            self.decoder
-                .decode(&packet, 1_700_000_000, &mut records)
-                .unwrap();
+            world::decode(&mut self.decoder, &sent, &mut records);
         }
         self.live.write().merge(&records, self.now_ms);
     }
@@ -154,13 +106,8 @@ impl Process {
         sent.request_time = Some(2_147_483_520.0);
         sent.add_tag("env", "prod");
         sent.add_timer(u32::MAX, 2_147_483_520.0, &[("group", "db"), ("op", "op1")]);
-        let packet = sent.encode_to_vec();
         let mut records = Vec::new();
-        for _ in 0..2_500 {
-            self.decoder
-                .decode(&packet, 1_700_000_000, &mut records)
-                .unwrap();
-        }
+        (0..2_500).for_each(|_| world::decode(&mut self.decoder, &sent, &mut records));
         self.live.write().merge(&records, self.now_ms);
     }
 
@@ -171,9 +118,13 @@ impl Process {
     }
 
     fn write(&self) -> Vec<u8> {
+        self.write_with(&Counters::new(1))
+    }
+
+    fn write_with(&self, counters: &Counters) -> Vec<u8> {
         let subject = Subject {
             live: &self.live,
-            counters: &Counters::new(1),
+            counters,
             sockets: &[],
             clock: &self.clock,
             stop: &Shutdown::new(),
@@ -281,13 +232,11 @@ fn another_configuration_takes_what_fits() {
     let bytes = before.write();
     let names = |process: &Process| -> Vec<String> {
         let live = process.live.read();
-        live.reports
-            .iter()
-            .map(|it| it.definition.name.clone())
-            .collect()
+        let reports = live.reports.iter();
+        reports.map(|it| it.definition.name.clone()).collect()
     };
     // Fewer raw rows do not affect reports.
-    let fewer = Plan {
+    let fewer = Limits {
         requests: 100,
         timers: 50,
         ..PLAN
@@ -299,23 +248,21 @@ fn another_configuration_takes_what_fits() {
     assert!(after.live.read().pool.requests.len() <= 100);
     // With more rows per report, keys under `(other)` get rows of their own, and sums stay the
     // same.
-    let wider = Plan {
+    let wider = Limits {
         rows_max: 1_000,
         ..PLAN
     };
     let (after, _) = before.next(&bytes, wider, 0).unwrap();
     let folded = |process: &Process| {
         let live = process.live.read();
-        live.reports
-            .iter()
-            .map(|it| live.reports.overflowed(it))
-            .sum::<usize>()
+        let reports = live.reports.iter();
+        reports.map(|it| live.reports.overflowed(it)).sum::<usize>()
     };
     assert!(folded(&before) > 0);
     assert_eq!(folded(&after), 0);
     // With too little memory, aggregates are left out, named, and filled from raw rows as far as
     // there is room.
-    let poor = Plan {
+    let poor = Limits {
         memory: 1 << 20,
         ..PLAN
     };
@@ -332,23 +279,17 @@ fn reports_that_are_defined_otherwise_are_filled_from_raw_rows() {
     let contents = inspect(&bytes[..]).unwrap();
     let now_ms = contents.mono_now(before.clock.unix_ms());
     let hasher = Hasher::new();
-    let mut live = empty_live(PLAN, &hasher);
+    let mut live = PLAN.live(&hasher, Vec::new());
     let mut wanted = definitions();
     // The last two swap places, and so definitions; one goes, one is new.
     let end = wanted.len();
-    let names = [
-        wanted[end - 2].0.name.clone(),
-        wanted[end - 1].0.name.clone(),
-    ];
+    let names = [2, 1].map(|from_end| wanted[end - from_end].0.name.clone());
     wanted[end - 2].0.name.clone_from(&names[1]);
     wanted[end - 1].0.name.clone_from(&names[0]);
     let gone = wanted.remove(end - 3).0.name;
     let restored = restore(&bytes[..], &mut live, wanted, &[], now_ms).unwrap();
-    let mut left_out: Vec<_> = restored
-        .left_out
-        .iter()
-        .map(|it| it.report.as_str())
-        .collect();
+    let left_out = restored.left_out.iter();
+    let mut left_out: Vec<_> = left_out.map(|it| it.report.as_str()).collect();
     left_out.sort_unstable();
     let mut expected = [&gone[..], &names[0], &names[1]];
     expected.sort_unstable();
@@ -364,11 +305,12 @@ fn reports_that_are_defined_otherwise_are_filled_from_raw_rows() {
 /// readers of each part are tested.
 #[test]
 fn a_file_that_cannot_be_ends_in_an_error_and_nothing_worse() {
-    let small = Plan {
+    let small = Limits {
         requests: 150,
         timers: 400,
         rows_max: 10,
         memory: 16 << 20,
+        ..PLAN
     };
     let mut before = Process::start(small);
     for step in 0..3 {
@@ -398,11 +340,8 @@ fn a_file_that_cannot_be_ends_in_an_error_and_nothing_worse() {
             }
         }
     };
-    let mut dice = 12_345_u64;
-    let mut roll = |sides: usize| {
-        dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        (dice >> 33) as usize % sides
-    };
+    let mut dice = crate::dice::Dice(12_345);
+    let mut roll = |sides: usize| dice.index(sides);
     for _ in 0..400 {
         let mut changed = records.clone();
         let at = roll(changed.len());
@@ -474,9 +413,7 @@ impl Process {
             sent.memory_peak = Some(n as u32);
             sent.add_tag("env", string("env"));
             sent.add_timer(1, 0.25, &[("group", &*string("group")), ("op", "op")]);
-            let packet = sent.encode_to_vec();
-            let taken = self.decoder.decode(&packet, 1_700_000_000, &mut records);
-            assert_eq!(taken, Ok(1));
+            world::decode(&mut self.decoder, &sent, &mut records);
         }
         self.live.write().merge(&records, self.now_ms);
     }
@@ -509,11 +446,12 @@ impl Process {
 /// a later group.
 #[test]
 fn names_that_fold_while_it_is_written() {
-    let plan = Plan {
+    let plan = Limits {
         requests: 20_000,
         timers: 20_000,
         rows_max: 20_000,
         memory: 6 << 20,
+        ..PLAN
     };
     let mut process = Process::start(plan);
     for _ in 0..20 {
@@ -573,19 +511,11 @@ fn what_lines_of_squid_add_up_to_comes_back_to_their_source() {
         {"count": 2, "bytes": 3, "timed": 0, "first_delay_us": 0, "total_us": 0}]]});
     let saved = serde_json::from_value(saved).unwrap();
     before.sums.lock().restore(saved);
-    let process = Process::start(PLAN);
-    let subject = Subject {
-        live: &process.live,
-        counters: &Counters {
-            squids: vec![before],
-            ..Counters::new(1)
-        },
-        sockets: &[],
-        clock: &process.clock,
-        stop: &Shutdown::new(),
-    };
-    let bytes = write(subject, Vec::new()).unwrap().0;
-    let mut live = empty_live(PLAN, &Hasher::new());
+    let bytes = Process::start(PLAN).write_with(&Counters {
+        squids: vec![before],
+        ..Counters::new(1)
+    });
+    let mut live = PLAN.live(&Hasher::new(), Vec::new());
     let squids = [Arc::clone(&other), Arc::clone(&same)];
     restore(&bytes[..], &mut live, definitions(), &squids, 0).unwrap();
     let key = ["SWAPIN", "", "t/x"].map(str::to_owned).to_vec();
@@ -596,7 +526,7 @@ fn what_lines_of_squid_add_up_to_comes_back_to_their_source() {
 /// Groups that became one on their way back are one in the next snapshot.
 #[test]
 fn what_folds_on_its_way_back_can_be_written_again() {
-    let little = Plan {
+    let little = Limits {
         memory: 3 << 20,
         ..PLAN
     };
@@ -611,10 +541,8 @@ fn what_folds_on_its_way_back_can_be_written_again() {
     let (again, restored) = folded.next(&folded.write(), little, 0).unwrap();
     assert_eq!(restored.left_out, []);
     let sums = |process: &Process| {
-        process
-            .sums()
-            .into_iter()
-            .map(|(name, (all, _))| (name, all))
+        let sums = process.sums().into_iter();
+        sums.map(|(name, (all, _))| (name, all))
     };
     assert!(sums(&again).eq(sums(&folded)));
 }

@@ -96,11 +96,7 @@ fn sources_that_nobody_wants_counted_are_not() {
     let detail = program.site.get("/api/v1/sources").problem(404);
     assert!(detail.contains("ingest.count_sources = true"), "{detail}");
     let counted = Program::serve(&["ingest.count_sources=true", "ingest.listen=[::1]:0"]);
-    let mut sender = Sender::new(&counted.site);
-    for _ in 0..10 {
-        sender.send(&request("h", "s", "/x").encode_to_vec());
-    }
-    sender.at_rest();
+    counted.site.send((0..10).map(|_| request("h", "s", "/x")));
     await_condition("the source is counted", || {
         let answer = counted.site.json("/api/v1/sources");
         let row = &answer["sources"][0];

@@ -112,10 +112,7 @@ fn over_tls_there_is_http_and_without_it_nothing() {
         "\r\n\r\n",
         "\0\0\0\0\0\0",
     ] {
-        let mut stream = TcpStream::connect(http).unwrap();
-        stream
-            .set_read_timeout(Some(Duration::from_secs(60)))
-            .unwrap();
+        let mut stream = connect(http);
         stream.write_all(text.as_bytes()).unwrap();
         let mut reply = Vec::new();
         let ended = stream.read_to_end(&mut reply);
@@ -256,29 +253,11 @@ fn certificates_that_cannot_be_used_end_the_start_and_are_named() {
         format!("mysql.tls_key={}", one.path("cert.pem")),
     ];
     let alone = [mismatch[1].clone(), "mysql.listen=".to_owned()];
-    for (settings, parts) in [
-        (
-            mismatch,
-            &[
-                "http.tls_key",
-                "key.pem",
-                "not the key of the certificate",
-                "cert.pem",
-            ][..],
-        ),
-        (missing, &["http.tls_cert", "/nowhere.pem", "No such file"]),
-        (
-            swapped,
-            &[
-                "mysql.tls_cert",
-                "key.pem",
-                "a private key in it and no certificate",
-            ],
-        ),
-        (
-            alone,
-            &["http.tls_key without http.tls_cert", "both, or neither"],
-        ),
+    for (settings, parts) in cases![
+        mismatch => &["http.tls_key", "key.pem", "not the key of the certificate", "cert.pem"][..];
+        missing => &["http.tls_cert", "/nowhere.pem", "No such file"];
+        swapped => &["mysql.tls_cert", "key.pem", "a private key in it and no certificate"];
+        alone => &["http.tls_key without http.tls_cert", "both, or neither"];
     ] {
         let mut check = pinbad();
         check.arg("check");
@@ -338,9 +317,7 @@ fn a_certificate_that_is_its_own_authority_is_trusted_by_name() {
     std::fs::write(path("other.pem"), own.self_signed(&other).unwrap().pem()).unwrap();
     let said = query("127.0.0.1", "other.pem");
     assert_eq!(said.code, Some(1), "{said:?}");
-    for part in ["CA:TRUE", "--ca-file", "CA:FALSE"] {
-        assert!(said.err.contains(part), "{said:?}");
-    }
+    assert_has!(said.err => "CA:TRUE", "--ca-file", "CA:FALSE");
 }
 
 /// The commands that ask the daemon of their configuration trust its certificate, whoever signed it.
@@ -367,7 +344,7 @@ fn doctor_trusts_the_certificate_of_its_own_configuration() {
     }
     let said = doctor(&["--udp", "127.0.0.1:0", "--mysql", "127.0.0.1:0"]);
     let used = format!("{http} is in use: pinbad serves at https://{http}");
-    assert!(said.out.contains(&used), "{said:?}");
+    assert_has!(said.out => used);
 }
 
 #[test]

@@ -8,9 +8,9 @@ use pinbad::clock::{Clock, ManualClock};
 use prost::Message as _;
 use serde_json::{Value as Json, json};
 
-use crate::harness::{Here, Sender, await_until, pinbad, run};
+use crate::harness::{Here, Sender, await_until, pass, pinbad, run};
 use crate::packets::request;
-use crate::past::{START_SECS, pass};
+use crate::past::START_SECS;
 
 /// A site with twelve minutes of past, of which the fourth to the seventh have errors in one of
 /// five requests for `/a`.
@@ -79,10 +79,7 @@ fn rules_in_force_and_those_of_a_file_are_played_over_the_past() {
     assert_eq!(given(other), (Some(0), expected.to_owned()));
     let (code, said) = given(&other.replace("errors > 0", "bugs > 0"));
     assert_eq!(code, Some(1));
-    assert!(
-        said.contains("has no number \"bugs\"; accepted: req_count, "),
-        "{said}"
-    );
+    assert_has!(said => "has no number \"bugs\"; accepted: req_count, ");
     let (code, said) = given(&other.replace("when", "whenever"));
     assert_eq!(code, Some(2), "{said}");
     assert!(said.contains("other.toml:4: alert.whenever"), "{said}");
@@ -98,13 +95,10 @@ fn rules_in_force_and_those_of_a_file_are_played_over_the_past() {
         std::fs::write(&file, format!("{other}where = \"{where_}\"\n")).unwrap();
         run(pinbad().args(["check", "--config", path, "--http", &http])).out
     };
-    for (where_, rows) in [
-        (
-            "script_name=/*",
-            "2 rows of the daemon at URL now: /a; /b\n",
-        ),
-        ("script_name=/b", "1 row of the daemon at URL now: /b\n"),
-        ("script_name=/c", "0 rows of the daemon at URL now\n"),
+    for (where_, rows) in cases![
+        "script_name=/*" => "2 rows of the daemon at URL now: /a; /b\n";
+        "script_name=/b" => "1 row of the daemon at URL now: /b\n";
+        "script_name=/c" => "0 rows of the daemon at URL now\n";
     ] {
         let said = check(where_);
         let expected = format!("concerns {}", rows.replace("URL", &url));
@@ -154,24 +148,15 @@ fn a_budget_is_counted_live_and_goes_on_after_a_restart() {
         "half an hour is lacking"
     );
     let metrics = here.site.get("/metrics").body;
-    assert!(
-        metrics.contains("pinbad_slo_budget_left{slo=\"shop\"} 0.6666"),
-        "{metrics}"
-    );
-    assert!(
-        metrics.contains("pinbad_slo_burn{slo=\"shop\",window=\"1h\"} 0.3333"),
-        "{metrics}"
-    );
+    assert_has!(metrics => "pinbad_slo_budget_left{slo=\"shop\"} 0.6666");
+    assert_has!(metrics => "pinbad_slo_burn{slo=\"shop\",window=\"1h\"} 0.3333");
     let sql = here
         .site
         .sql("SELECT slo, objective, total, bad, exact, state FROM slo");
     let expected_rows = json!([["shop", 90, 240, 8, 1, "ok"], ["a", 99.5, 120, 8, 0, "ok"]]);
     assert_eq!(sql, expected_rows);
     let page = here.site.get("/alerts").body;
-    assert!(
-        page.contains("shop: 90% of the requests") && page.contains("up to 8"),
-        "{page}"
-    );
+    assert_has!(page => "shop: 90% of the requests", "up to 8");
     here.stop();
     // What history has by the minute.
     let again = started(dir.path(), slo, &clock);

@@ -2,13 +2,13 @@
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use base64::Engine as _;
 use serde_json::{Value as Json, json};
 
-use crate::harness::{Site, await_condition};
+use crate::harness::{Running, Site, await_condition};
 
 /// How a browser is started. Nothing that it would do in the background is of use here.
 const FLAGS: [&str; 9] = [
@@ -25,7 +25,7 @@ const FLAGS: [&str; 9] = [
 
 /// A browser with one window.
 pub(super) struct Browser {
-    driver: Child,
+    _driver: Running,
     session: String,
     agent: ureq::Agent,
     base: String,
@@ -64,7 +64,7 @@ impl Browser {
             .timeout_global(Some(Duration::from_secs(90)))
             .build();
         let mut browser = Self {
-            driver,
+            _driver: Running(driver),
             session: format!("http://127.0.0.1:{port}/session"),
             agent: ureq::Agent::new_with_config(config),
             base: format!("http://{}", site.http),
@@ -234,7 +234,5 @@ impl Drop for Browser {
     fn drop(&mut self) {
         // Ends the browser; what it cannot be asked, the driver's end does.
         drop(self.agent.delete(&self.session).call());
-        drop(self.driver.kill());
-        drop(self.driver.wait());
     }
 }

@@ -1,18 +1,13 @@
 //! All pages at three widths, in light and dark: nothing is cut, sticks out or lies over something
 //! else, by the boxes of the layout; and what a first visit leads to.
 
-#[cfg(feature = "sql")]
-use std::sync::Arc;
-
-#[cfg(feature = "sql")]
-use pinbad::clock::ManualClock;
 use serde_json::json;
 
 use super::driver::Browser;
 use super::{FAINT, UNNAMED, demo};
-#[cfg(feature = "sql")]
-use crate::harness::Sender;
 use crate::harness::{Here, Site, await_until};
+#[cfg(feature = "sql")]
+use crate::harness::{Sender, pass};
 #[cfg(feature = "sql")]
 use crate::past;
 
@@ -106,10 +101,8 @@ fn long_names_and_comparisons_fit_too() {
     use pinbad::input::pinba::model::Request;
     use prost::Message as _;
 
-    let dir = tempfile::tempdir().unwrap();
     let start = past::START_SECS;
-    let clock = Arc::new(ManualClock::new(start * 1_000));
-    let here = past::start(dir.path(), &clock);
+    let (here, clock, _dir) = Here::with_own_history(start, &[]);
     let mut sender = Sender::new(&here.site);
     for minute in 0..10_u16 {
         for (at, name) in NAMES.iter().enumerate() {
@@ -127,8 +120,8 @@ fn long_names_and_comparisons_fit_too() {
             }
         }
         sender.at_rest();
-        past::pass(&here.site, &clock, 1_000);
-        past::pass(&here.site, &clock, 59_000);
+        pass(&here.site, &clock, 1_000);
+        pass(&here.site, &clock, 59_000);
     }
     let id = here.site.json("/api/v1/requests?limit=1")["rows"][0]["id"].clone();
     let span = format!("from={}&to={}", start + 300, start + 600);

@@ -148,26 +148,20 @@ fn fleet_answers_are_those_of_one_that_got_everything() {
 
 /// Reports: all columns, percentiles, filters, sorting, comparisons.
 fn compare_reports(fleet: &Here, everything: &Here, asked: &str, before: &str) {
-    let queries = [
-        ("report_by_script_name", ""),
-        ("report_by_script_name", "&percentiles=50,95,99.9"),
-        (
-            "report_by_script_name",
-            "&percentiles=95&sort=-p95,script_name&limit=3&offset=1",
-        ),
-        ("report_by_script_name", "&script_name=%2Fa%27b%5C"),
-        (
-            "report_by_script_name",
-            "&columns=script_name,req_time_median,p95&percentiles=95",
-        ),
-        ("report_by_status", "&percentiles=99"),
-        ("report_by_server_name", ""),
-        ("groups", "&percentiles=95"),
-        ("dcs", ""),
-        ("dcs", "&dc=ams&fleet=FLEET"),
-        ("own", ""),
-        ("linear", "&percentiles=95"),
-        ("info", ""),
+    let queries = cases![
+        "report_by_script_name" => "";
+        "report_by_script_name" => "&percentiles=50,95,99.9";
+        "report_by_script_name" => "&percentiles=95&sort=-p95,script_name&limit=3&offset=1";
+        "report_by_script_name" => "&script_name=%2Fa%27b%5C";
+        "report_by_script_name" => "&columns=script_name,req_time_median,p95&percentiles=95";
+        "report_by_status" => "&percentiles=99";
+        "report_by_server_name" => "";
+        "groups" => "&percentiles=95";
+        "dcs" => "";
+        "dcs" => "&dc=ams&fleet=FLEET";
+        "own" => "";
+        "linear" => "&percentiles=95";
+        "info" => "";
     ];
     for (report, more) in queries {
         for compare in ["", before] {
@@ -202,16 +196,10 @@ fn compare_reports(fleet: &Here, everything: &Here, asked: &str, before: &str) {
             };
             assert_eq!(sorted(&there), sorted(&here), "{path}");
             assert!(!sorted(&here).is_empty(), "{path}");
-            for member in [
-                "from",
-                "to",
-                "compare_from",
-                "compare_to",
-                "window_seconds",
-                "total_rows",
-                "resolution_seconds",
-                "percentile_error",
-            ] {
+            for member in "from to compare_from compare_to window_seconds total_rows \
+                 resolution_seconds percentile_error"
+                .split(' ')
+            {
                 assert_eq!(there[member], here[member], "{path}: {member}");
             }
             if compare.is_empty() {
@@ -245,14 +233,7 @@ fn rates(answer: &Json) {
 
 /// Series of a row, and of all rows.
 fn compare_lines(fleet: &Here, everything: &Here, span: &std::ops::Range<u64>) {
-    for metric in [
-        "req_count",
-        "p95",
-        "errors",
-        "time_avg",
-        "p99_9",
-        "memory_avg",
-    ] {
+    for metric in "req_count p95 errors time_avg p99_9 memory_avg".split(' ') {
         for (step, key) in [
             (60, ""),
             (300, "&script_name=%2F%C3%A4%0A"),
@@ -304,10 +285,7 @@ fn compare_members(members: &[Here; 3], asked: &str) {
         assert_eq!(requests(&report(one, more)), fra, "{more}");
     }
     let said = report(one, "&dc=fra,nowhere")["partial"].to_string();
-    assert!(
-        said.contains("nowhere") && said.contains("has shipped nothing"),
-        "{said}"
-    );
+    assert_has!(said => "nowhere", "has shipped nothing");
     let nobody = report(one, "&dc=fra&collector=one");
     assert_eq!(
         (requests(&nobody), nobody["covered_seconds"].as_u64()),
@@ -352,10 +330,7 @@ fn pages(here: &Here, span: &std::ops::Range<u64>) {
     };
     let page = get("/reports/report_by_script_name");
     assert!(page.contains("aria-label=\"Whose\""), "{page}");
-    assert!(
-        page.contains("href=\"/reports/report_by_script_name?fleet=true\">fleet</a>"),
-        "{page}"
-    );
+    assert_has!(page => "href=\"/reports/report_by_script_name?fleet=true\">fleet</a>");
     let time = format!("from={}&to={}", span.start, span.end);
     let page = get(&format!("/reports/report_by_script_name?{time}&fleet=true"));
     for part in [
@@ -380,10 +355,8 @@ fn pages(here: &Here, span: &std::ops::Range<u64>) {
         assert!(row.contains(part), "{part}: {row}");
     }
     let overview = get(&format!("/?{time}&fleet=true"));
-    assert!(
-        overview.contains("Takes the most time") && !overview.contains("top-timers"),
-        "{overview}"
-    );
+    assert_has!(overview => "Takes the most time");
+    assert_lacks!(overview => "top-timers");
     get("/?fleet=true&dc=fra");
     assert!(get("/requests?fleet=true").contains("This daemon only"));
     let svg = get(&format!(
@@ -450,21 +423,14 @@ fn clickhouse_fails(one: &Here, far: &Path, clickhouse: ClickHouse, clock: &Arc<
                 .site
                 .get(&format!("/api/v1/{path}fleet=true"))
                 .problem(503);
-            assert!(
-                said.contains(part) && said.contains("the fleet cannot be asked"),
-                "{said}"
-            );
+            assert_has!(said => part, "the fleet cannot be asked");
         }
         let page = one
             .site
             .get("/reports/report_by_script_name?from=-1h&fleet=true");
         assert_eq!(page.status, 503);
         let here = "href=\"/reports/report_by_script_name?from=-1h\"";
-        assert!(
-            page.body.contains(part) && page.body.contains(here),
-            "{}",
-            page.body
-        );
+        assert_has!(page.body => part, here);
         let local = one
             .site
             .get("/api/v1/reports/report_by_script_name?from=-1h");
@@ -492,12 +458,10 @@ fn clickhouse_fails(one: &Here, far: &Path, clickhouse: ClickHouse, clock: &Arc<
             12 => Ok(()),
             some => Err(some),
         });
-        for path in [
-            "/api/v1/status",
-            "/api/v1/reports/info?from=-1h",
-            "/api/v1/reports/report_by_script_name",
-            "/",
-        ] {
+        for path in "/api/v1/status /api/v1/reports/info?from=-1h \
+             /api/v1/reports/report_by_script_name /"
+            .split(' ')
+        {
             assert_eq!(hasty.site.get(path).status, 200);
         }
     });

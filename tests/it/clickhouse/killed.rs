@@ -11,45 +11,27 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use pinbad::clock::{Clock, ManualClock, SystemClock};
+use pinbad::clock::ManualClock;
 use pinbad::input::pinba::model;
 use prost::Message as _;
 use serde_json::Value as Json;
 
 use super::{ClickHouse, assert_same, faults, print_tables, serve, settle, start};
-use crate::harness::{Here, Over, Site, Traffic, await_condition, clean};
+use crate::harness::{Child, Here, Over, PacedClock, Traffic, await_condition, be_child};
 use crate::past::START_SECS;
 
 fn is_full() -> bool {
     std::env::var_os("PINBAD_TEST_FULL").is_some()
 }
 
-/// Seconds of the daemon's clock in one: with many requests fewer, so that what waits to be written
+/// Seconds of the daemon's clocks in one: with many requests fewer, so that what waits to be written
 /// is little.
 fn pace() -> u64 {
     if is_full() { 60 } else { 300 }
-}
-
-/// Time that goes on as fast, from where another process left it.
-#[derive(Debug)]
-struct PacedClock {
-    machine: SystemClock,
-    begin_ms: u64,
-}
-
-impl Clock for PacedClock {
-    fn mono_ms(&self) -> u64 {
-        self.machine.mono_ms() * pace()
-    }
-
-    fn unix_ms(&self) -> u64 {
-        self.begin_ms + self.mono_ms()
-    }
 }
 
 /// Request number `n`.
@@ -112,15 +94,8 @@ fn trouble(dir: &Path, first: ClickHouse, over: &AtomicBool) -> (ClickHouse, u64
     (clickhouse.unwrap(), rounds as u64)
 }
 
-/// A daemon in a process of its own, of this test's binary.
-struct Paced {
-    site: Site,
-    child: Child,
-}
-
-const HOME: &str = "PINBAD_TEST_SHIP_HOME";
-const PORT: &str = "PINBAD_TEST_SHIP_PORT";
-const BEGIN_MS: &str = "PINBAD_TEST_SHIP_BEGIN_MS";
+/// The test that is the daemon with such clocks.
+const PACED: &str = "clickhouse::killed::the_daemon_with_a_clock_that_runs";
 
 const SETTINGS: [&str; 4] = [
     "ingest.recv_buffer=8MB",
@@ -132,52 +107,11 @@ const SETTINGS: [&str; 4] = [
 #[test]
 #[ignore = "a child of a test"]
 fn the_daemon_with_a_clock_that_runs() {
-    let variable = |name| std::env::var(name);
-    let (Ok(home), Ok(port), Ok(begin_ms)) = (variable(HOME), variable(PORT), variable(BEGIN_MS))
-    else {
-        return;
-    };
-    let home = Path::new(&home);
-    let clock = Arc::new(PacedClock {
-        machine: SystemClock::new(),
-        begin_ms: begin_ms.parse().unwrap(),
+    be_child(|home, numbers| {
+        let clock = PacedClock::new(numbers[1], pace(), pace());
+        let port = u16::try_from(numbers[0]).unwrap();
+        serve(home, port, Arc::new(clock), &SETTINGS)
     });
-    let here = serve(home, port.parse().unwrap(), clock, &SETTINGS);
-    let addresses = format!("{} {}", here.site.udp[0], here.site.http);
-    let file = home.with_extension("ports");
-    std::fs::write(file.with_extension("new"), addresses).unwrap();
-    std::fs::rename(file.with_extension("new"), file).unwrap();
-    // Until it is killed.
-    std::thread::sleep(Duration::from_hours(1));
-    here.stop();
-}
-
-impl Paced {
-    fn start(home: &Path, port: u16, begin_ms: u64) -> Self {
-        let ports = home.with_extension("ports");
-        let _of_the_one_before = std::fs::remove_file(&ports);
-        let mut command = clean(Command::new(std::env::current_exe().unwrap()));
-        let test = "clickhouse::killed::the_daemon_with_a_clock_that_runs";
-        command.args([test, "--exact", "--ignored", "--nocapture"]);
-        command
-            .env(HOME, home)
-            .env(PORT, port.to_string())
-            .env(BEGIN_MS, begin_ms.to_string())
-            .env("RUST_LOG", "off");
-        let command = command.stdout(Stdio::null()).stderr(Stdio::null());
-        let child = command.spawn().unwrap();
-        let text = await_condition("it listens", || std::fs::read_to_string(&ports));
-        let (udp, http) = text.split_once(' ').unwrap();
-        let site = Site::new(vec![udp.parse().unwrap()], http.parse().unwrap());
-        Self { site, child }
-    }
-}
-
-impl Drop for Paced {
-    fn drop(&mut self) {
-        let _ended = self.child.kill();
-        let _reaped = self.child.wait();
-    }
 }
 
 #[test]
@@ -207,7 +141,7 @@ fn killed_again_and_again_every_row_is_there_once() {
         let far = scope.spawn(|| trouble(far.path(), clickhouse, &traffic.over));
         let mut merged = 0;
         for kill in 0..=kills {
-            let daemon = Paced::start(&home, port, now_ms());
+            let daemon = Child::start(PACED, &home, &[port.into(), now_ms()]);
             traffic.turn(Some(daemon.site.udp[0]));
             let goal = requests * (kill + 1) / (kills + 1);
             let of_it = || daemon.site.status().count("requests_merged");

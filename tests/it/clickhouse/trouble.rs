@@ -15,8 +15,10 @@ use serde_json::{Value as Json, json};
 use super::{
     ClickHouse, Sent, assert_same, at_home, drain, faults, print_tables, send, settle, start, there,
 };
-use crate::harness::{Here, Program, await_condition, await_until, nobody_listens, pinbad, run};
-use crate::past::{START_SECS, pass};
+use crate::harness::{
+    Here, Program, await_condition, await_until, nobody_listens, pass, pinbad, run,
+};
+use crate::past::START_SECS;
 use crate::restart::{Unmount, mount};
 
 fn new_clock() -> Arc<ManualClock> {
@@ -221,62 +223,22 @@ type Break = (
     bool,
 );
 
-const BREAKS: [Break; 7] = [
-    (
-        &["ALTER TABLE pinba.rollup RENAME COLUMN memory_peak_max TO kept"],
-        &["ALTER TABLE pinba.rollup RENAME COLUMN kept TO memory_peak_max"],
-        "Code: 16.",
-        true,
-    ),
-    (
-        &[
-            "ALTER TABLE pinba.rollup RENAME COLUMN histogram TO kept",
-            "ALTER TABLE pinba.rollup ADD COLUMN histogram UUID",
-        ],
-        &[
-            "ALTER TABLE pinba.rollup DROP COLUMN histogram",
-            "ALTER TABLE pinba.rollup RENAME COLUMN kept TO histogram",
-        ],
-        "Code: 43.",
-        true,
-    ),
-    (
-        &["ALTER TABLE pinba.rollup ADD CONSTRAINT few CHECK hit_count > 1000000"],
-        &["ALTER TABLE pinba.rollup DROP CONSTRAINT few"],
-        "Code: 469.",
-        true,
-    ),
-    (
-        &[
-            "RENAME TABLE pinba.rollup TO pinba.away",
-            "CREATE VIEW pinba.rollup AS SELECT * FROM pinba.away",
-        ],
-        &[
-            "DROP VIEW pinba.rollup",
-            "RENAME TABLE pinba.away TO pinba.rollup",
-        ],
-        "Code: 48.",
-        true,
-    ),
-    (
-        &["RENAME TABLE pinba.rollup TO pinba.away"],
-        &["RENAME TABLE pinba.away TO pinba.rollup"],
-        "Code: 60.",
-        false,
-    ),
-    (
-        &[
-            "SYSTEM STOP MERGES pinba.rollup",
-            "ALTER TABLE pinba.rollup MODIFY SETTING parts_to_throw_insert = 1",
-        ],
-        &[
-            "ALTER TABLE pinba.rollup RESET SETTING parts_to_throw_insert",
-            "SYSTEM START MERGES pinba.rollup",
-        ],
-        "Code: 252.",
-        false,
-    ),
-    (&["readonly = 1"], &[], "Code: 164.", false),
+const BREAKS: [Break; 7] = cases![
+    &["ALTER TABLE pinba.rollup RENAME COLUMN memory_peak_max TO kept"] =>
+        &["ALTER TABLE pinba.rollup RENAME COLUMN kept TO memory_peak_max"], "Code: 16.", true;
+    &["ALTER TABLE pinba.rollup RENAME COLUMN histogram TO kept", "ALTER TABLE pinba.rollup ADD COLUMN histogram UUID"] =>
+        &["ALTER TABLE pinba.rollup DROP COLUMN histogram",
+        "ALTER TABLE pinba.rollup RENAME COLUMN kept TO histogram"], "Code: 43.", true;
+    &["ALTER TABLE pinba.rollup ADD CONSTRAINT few CHECK hit_count > 1000000"] =>
+        &["ALTER TABLE pinba.rollup DROP CONSTRAINT few"], "Code: 469.", true;
+    &["RENAME TABLE pinba.rollup TO pinba.away", "CREATE VIEW pinba.rollup AS SELECT * FROM pinba.away"] =>
+        &["DROP VIEW pinba.rollup", "RENAME TABLE pinba.away TO pinba.rollup"], "Code: 48.", true;
+    &["RENAME TABLE pinba.rollup TO pinba.away"] => &["RENAME TABLE pinba.away TO pinba.rollup"],
+        "Code: 60.", false;
+    &["SYSTEM STOP MERGES pinba.rollup", "ALTER TABLE pinba.rollup MODIFY SETTING parts_to_throw_insert = 1"] =>
+        &["ALTER TABLE pinba.rollup RESET SETTING parts_to_throw_insert",
+        "SYSTEM START MERGES pinba.rollup"], "Code: 252.", false;
+    &["readonly = 1"] => &[], "Code: 164.", false;
 ];
 
 #[test]

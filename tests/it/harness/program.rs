@@ -3,6 +3,7 @@
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -156,6 +157,13 @@ pub(crate) fn pinbad() -> Command {
 /// Where the binary is: `PINBAD_TEST_PROGRAM` names another one, for tests at full size.
 pub(crate) fn program() -> String {
     std::env::var("PINBAD_TEST_PROGRAM").unwrap_or_else(|_| env!("CARGO_BIN_EXE_pinbad").to_owned())
+}
+
+/// Where `tests/run.sh` has installed clients.
+pub(crate) fn clients() -> PathBuf {
+    // target/debug/pinbad
+    let program = Path::new(env!("CARGO_BIN_EXE_pinbad"));
+    program.ancestors().nth(2).unwrap().join("clients")
 }
 
 /// A command without the settings that the environment of the tests may have.

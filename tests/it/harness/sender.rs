@@ -2,6 +2,9 @@
 
 use std::net::{SocketAddr, UdpSocket};
 
+use pinbad::input::pinba::model::Request;
+use prost::Message as _;
+
 use super::{Site, Status, await_condition};
 
 /// Sends datagrams from several sockets in turn, never more at once than the daemon's receive
@@ -102,5 +105,34 @@ impl<'a> Sender<'a> {
         let status = self.site.at_rest(self.total());
         assert_eq!(status.count("kernel_drops"), 0, "{status:?}");
         status
+    }
+}
+
+/// What is sent: bytes, or a request.
+pub(crate) trait Datagram {
+    fn into_bytes(self) -> Vec<u8>;
+}
+
+impl Datagram for Vec<u8> {
+    fn into_bytes(self) -> Vec<u8> {
+        self
+    }
+}
+
+impl Datagram for Request {
+    fn into_bytes(self) -> Vec<u8> {
+        self.encode_to_vec()
+    }
+}
+
+impl Site {
+    /// Sends these, and waits until all of them have become rows or are counted.
+    #[track_caller]
+    pub(crate) fn send<D: Datagram>(&self, datagrams: impl IntoIterator<Item = D>) -> Status {
+        let mut sender = Sender::new(self);
+        for datagram in datagrams {
+            sender.send(&datagram.into_bytes());
+        }
+        sender.at_rest()
     }
 }

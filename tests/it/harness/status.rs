@@ -62,15 +62,10 @@ impl Status {
                 "{socket:?}"
             );
         }
-        for name in [
-            "datagrams_received",
-            "datagrams_accepted",
-            "datagrams_invalid",
-            "requests_decoded",
-            "requests_invalid",
-            "requests_overwritten",
-            "kernel_drops",
-        ] {
+        for name in "datagrams_received datagrams_accepted datagrams_invalid requests_decoded \
+             requests_invalid requests_overwritten kernel_drops"
+            .split(' ')
+        {
             let of_sockets: u64 = sockets.iter().map(|socket| socket.count(name)).sum();
             assert_eq!(of_sockets, self.count(name), "{name}: {self:?}");
         }

@@ -1,5 +1,4 @@
-//! Load for daemons that are killed: numbered packets at a steady rate, and random numbers that are
-//! the same every time.
+//! Load for daemons that are killed: numbered packets at a steady rate.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Mutex;
@@ -46,18 +45,5 @@ pub(crate) struct Over<'a>(pub(crate) &'a Traffic);
 impl Drop for Over<'_> {
     fn drop(&mut self) {
         self.0.over.store(true, Ordering::SeqCst);
-    }
-}
-
-/// Random enough, and the same every time.
-pub(crate) struct Dice(pub(crate) u64);
-
-impl Dice {
-    pub(crate) fn below(&mut self, end: u64) -> u64 {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
-        (self.0 >> 33) % end
     }
 }

@@ -9,49 +9,31 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use parquet::file::reader::{FileReader as _, SerializedFileReader};
-use pinbad::clock::{Clock, SystemClock};
+use pinbad::clock::{Clock as _, SystemClock};
 use pinbad::history::inspect;
-use pinbad::input::pinba::model;
-use prost::Message as _;
 
 use super::requests::{int, publish_at, rows};
 use super::{START_MS, of_history};
-use crate::harness::{Dice, Here, Over, Program, Site, Traffic, await_condition, clean, pinbad};
-use crate::restart::number;
+use crate::harness::{
+    Child, Here, Kills, Mortal, Over, PacedClock, Program, Site, Traffic, await_condition,
+    be_child, number, numbered, pinbad,
+};
+use crate::restart::refs;
 
-/// Seconds of the fast clock in one.
+/// Seconds of the fast wall clock in one; intervals are as long as they are.
 const PACE: u64 = 3_600;
 
-/// Its wall clock; time goes on as it does.
-#[derive(Debug)]
-struct FastClock {
-    machine: SystemClock,
-    begin_ms: u64,
-}
+/// The test that is the daemon with the fast clock.
+const FAST: &str = "history::killed::the_daemon_with_the_fast_clock";
 
-impl FastClock {
-    fn new(begin_ms: u64) -> Self {
-        Self {
-            machine: SystemClock::new(),
-            begin_ms,
-        }
-    }
-}
-
-impl Clock for FastClock {
-    fn mono_ms(&self) -> u64 {
-        self.machine.mono_ms()
-    }
-
-    fn unix_ms(&self) -> u64 {
-        self.begin_ms + self.machine.mono_ms() * PACE
-    }
+fn fast_clock(begin_ms: u64) -> Arc<PacedClock> {
+    Arc::new(PacedClock::new(begin_ms, PACE, 1))
 }
 
 fn settings(dir: &Path) -> Vec<String> {
@@ -69,105 +51,10 @@ fn settings(dir: &Path) -> Vec<String> {
     .to_vec()
 }
 
-/// Request number `n`, which its document size tells in bytes.
-fn packet(n: u64) -> Vec<u8> {
-    let mut sent = model::Request::named("web", "shop", format!("/{}", n % 29));
-    sent.document_size = Some(u32::try_from(n).unwrap());
-    sent.request_time = Some((n % 1_000) as f32 / 1000.0);
-    sent.add_timer(1, 0.001, &[("group", ["db", "http"][n as usize % 2])]);
-    sent.encode_to_vec()
-}
-
-/// A daemon that can be killed.
-trait Daemon {
-    fn site(&self) -> &Site;
-    fn kill(&mut self);
-}
-
-impl Daemon for Program {
-    fn site(&self) -> &Site {
-        &self.site
-    }
-
-    fn kill(&mut self) {
-        self.signal("KILL");
-        self.wait();
-    }
-}
-
-/// One in a process of this test's binary, with the fast clock.
-struct Fast {
-    site: Site,
-    child: Child,
-}
-
-const DIR: &str = "PINBAD_TEST_FAST_DIR";
-const BEGIN_MS: &str = "PINBAD_TEST_FAST_BEGIN_MS";
-
-fn fast(dir: &Path, begin_ms: u64) -> Command {
-    let mut command = clean(Command::new(std::env::current_exe().unwrap()));
-    let test = "history::killed::the_daemon_with_the_fast_clock";
-    command.args([test, "--exact", "--ignored", "--nocapture"]);
-    command
-        .env(DIR, dir)
-        .env(BEGIN_MS, begin_ms.to_string())
-        .env("RUST_LOG", "off");
-    command.stdout(Stdio::null()).stderr(Stdio::null());
-    command
-}
-
 #[test]
 #[ignore = "a child of a test"]
 fn the_daemon_with_the_fast_clock() {
-    let (Ok(dir), Ok(begin_ms)) = (std::env::var(DIR), std::env::var(BEGIN_MS)) else {
-        return;
-    };
-    let dir = PathBuf::from(dir);
-    let settings = settings(&dir);
-    let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
-    let clock = Arc::new(FastClock::new(begin_ms.parse().unwrap()));
-    let here = Here::with_clock(&settings, clock);
-    let addresses = format!("{} {}", here.site.udp[0], here.site.http);
-    let file = ports(&dir);
-    fs::write(file.with_extension("new"), addresses).unwrap();
-    fs::rename(file.with_extension("new"), file).unwrap();
-    // Until it is killed, and at most for as long as any test takes.
-    std::thread::sleep(Duration::from_mins(10));
-    here.stop();
-}
-
-/// Where it says that it listens.
-fn ports(dir: &Path) -> PathBuf {
-    dir.with_extension("ports")
-}
-
-impl Fast {
-    fn start(dir: &Path, begin_ms: u64) -> Self {
-        let _of_the_one_before = fs::remove_file(ports(dir));
-        let child = fast(dir, begin_ms).spawn().unwrap();
-        let text = await_condition("it listens", || fs::read_to_string(ports(dir)));
-        let (udp, http) = text.split_once(' ').unwrap();
-        let site = Site::new(vec![udp.parse().unwrap()], http.parse().unwrap());
-        Self { site, child }
-    }
-}
-
-impl Daemon for Fast {
-    fn site(&self) -> &Site {
-        &self.site
-    }
-
-    fn kill(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
-}
-
-impl Drop for Fast {
-    fn drop(&mut self) {
-        let _ended = self.child.kill();
-        let _reaped = self.child.wait();
-    }
+    be_child(|dir, numbers| Here::with_clock(&refs(&settings(dir)), fast_clock(numbers[0])));
 }
 
 /// Requests that history knows of, at all times.
@@ -209,71 +96,59 @@ fn look(dir: &Path, sent: u64) {
     }
 }
 
-/// Kills daemons in one folder; `start` also makes a command for one that is killed while it
-/// starts.
-fn kill_and_kill<D: Daemon>(
+/// Kills daemons in one folder; `starting` makes a command for one that is killed while it starts.
+fn kill_and_kill<D: Mortal>(
     dir: &Path,
-    kills: u64,
+    lives: u64,
     start: impl Fn() -> D,
     starting: impl Fn() -> Command,
 ) {
-    let rate = number("PINBAD_KILL_RATE", 500);
-    let mut dice = Dice(number("PINBAD_KILL_SEED", 20_090_902));
-    let traffic = Traffic::default();
     // Of all that were sent: what must be there, and what is.
     let (mut must, mut lost) = (0, 0);
     let (mut lost_most, mut flushed, mut torn) = (0, 0, 0);
-    std::thread::scope(|scope| {
-        scope.spawn(|| traffic.run(rate, packet));
-        let _over = Over(&traffic);
-        for kill in 0..=kills {
-            if dice.below(4) == 0 {
-                let mut child = starting().spawn().unwrap();
-                std::thread::sleep(Duration::from_millis(dice.below(300)));
-                child.kill().unwrap();
-                child.wait().unwrap();
-                look(dir, traffic.turn(None));
+    Kills::run(20_090_902, 500, None, |kills| {
+        for kill in 0..=lives {
+            if kills.one_that_starts(|| starting().spawn().unwrap()) {
+                look(dir, kills.sent());
             }
-            let mut daemon = start();
+            let (daemon, sent) = kills.start(&start);
             let site = daemon.site().clone();
             // Nothing is sent yet: what there is, is on disk.
             let found = known(&site);
-            let sent = traffic.turn(None);
             assert!(
                 must <= found && found <= sent,
                 "kill {kill}: {found} of {sent} are there, and {must} were"
             );
             lost_most = lost_most.max((sent - found).saturating_sub(lost));
             lost = sent - found;
-            if kill == kills {
+            if kill == lives {
                 break;
             }
-            traffic.turn(Some(site.udp[0]));
-            let begun = Instant::now();
-            let life = Duration::from_millis(dice.below(3_500));
             let mut seen: Vec<(u64, u64)> = Vec::new();
-            while begun.elapsed() < life {
-                let known = known(&site);
-                let flushes = flushes(&site);
-                seen.push((flushes, known));
-                // Begun after it was known, and ended.
-                let flushed = seen.iter().filter(|it| it.0 + 2 <= flushes);
-                must = flushed.map(|it| it.1).chain([must]).max().unwrap_or(must);
-            }
-            daemon.kill();
-            let sent = traffic.turn(None);
+            kills.end(daemon, 3_500, |life| {
+                let begun = Instant::now();
+                while begun.elapsed() < life {
+                    let known = known(&site);
+                    let flushes = flushes(&site);
+                    seen.push((flushes, known));
+                    // Begun after it was known, and ended.
+                    let flushed = seen.iter().filter(|it| it.0 + 2 <= flushes);
+                    must = flushed.map(|it| it.1).chain([must]).max().unwrap_or(must);
+                }
+            });
             flushed += seen.last().map_or(0, |it| it.0);
             let verified = inspect::verify(dir).unwrap();
             torn += u64::from(verified.is_torn) + verified.uncounted.len() as u64;
-            look(dir, sent);
+            look(dir, kills.sent());
         }
+        println!(
+            "{lives} kills, {} packets at {rate}/s, {flushed} flushes; {torn} files and commits were not finished; by one kill at most \
+             {lost_most} packets ({:.2} s)",
+            kills.sent(),
+            lost_most as f64 / kills.rate as f64,
+            rate = kills.rate
+        );
     });
-    println!(
-        "{kills} kills, {} packets at {rate}/s, {flushed} flushes; {torn} files and commits were not finished; by one kill at most \
-         {lost_most} packets ({:.2} s)",
-        traffic.turn(None),
-        lost_most as f64 / rate as f64
-    );
 }
 
 /// Each request is on disk once, under a name of its own.
@@ -292,7 +167,7 @@ fn killed_at_any_moment_what_was_flushed_is_there_once() {
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path().join("history");
     let settings = settings(&dir);
-    let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
+    let settings = refs(&settings);
     kill_and_kill(
         &dir,
         number("PINBAD_HISTORY_KILLS", 4),
@@ -321,11 +196,11 @@ fn killed_while_hours_and_days_are_published_nothing_is_there_twice() {
     kill_and_kill(
         &dir,
         number("PINBAD_HISTORY_KILLS", 6),
-        || Fast::start(&dir, now_ms()),
-        || fast(&dir, now_ms()),
+        || Child::start(FAST, &dir, &[now_ms()]),
+        || Child::command(FAST, &dir, &[now_ms()]),
     );
     // However little was published between kills, what is left of them goes on.
-    let last = Fast::start(&dir, now_ms());
+    let last = Child::start(FAST, &dir, &[now_ms()]);
     await_condition("hours are published", || match published(&dir, "hour") {
         0 => Err(()),
         _ => Ok(()),
@@ -350,11 +225,10 @@ fn under_load_old_files_make_room() {
     let dir = place.path().join("history");
     let mut settings = settings(&dir);
     settings.push("history.free_min=1MB".to_owned());
-    let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
-    let here = Here::with_clock(&settings, Arc::new(FastClock::new(START_MS)));
+    let here = Here::with_clock(&refs(&settings), fast_clock(START_MS));
     let traffic = Traffic::default();
     std::thread::scope(|scope| {
-        scope.spawn(|| traffic.run(500, packet));
+        scope.spawn(|| traffic.run(500, numbered));
         let _over = Over(&traffic);
         traffic.turn(Some(here.site.udp[0]));
         await_condition("files make room", || {

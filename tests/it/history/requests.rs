@@ -11,8 +11,8 @@ use parquet::record::{Field, Row};
 use pinbad::clock::{Clock, ManualClock, SystemClock};
 use prost::Message as _;
 
-use super::{of_history, pass};
-use crate::harness::{Here, Program, Sender, Site, await_condition_for, await_until};
+use super::of_history;
+use crate::harness::{Here, Program, Sender, Site, await_condition_for, await_until, pass};
 use crate::packets::request;
 
 /// The rows of a table, from all files that are published.
@@ -157,14 +157,12 @@ fn of_many_requests_the_tail_is_kept_and_the_weights_say_how_many_there_were() {
     let program_settings = settings(dir.path(), &[]);
     let settings: Vec<&str> = program_settings.iter().map(String::as_str).collect();
     let here = Here::start(&settings);
-    let mut sender = Sender::new(&here.site);
-    for number in 0..9_000_u32 {
+    here.site.send((0..9_000_u32).map(|number| {
         let mut sent = request("web", "shop", ["/a", "/b"][(number % 2) as usize]);
         sent.request_time = Some(number as f32 / 1e4);
         sent.status = Some(if number % 10 == 3 { 500 } else { 200 });
-        sender.send(&sent.encode_to_vec());
-    }
-    sender.at_rest();
+        sent
+    }));
     here.stop();
     publish(dir.path());
     let requests = rows(&dir.path().join("history"), "request");

@@ -16,8 +16,8 @@ use prost::Message as _;
 use serde_json::{Value as Json, json};
 
 use super::killed::known;
-use super::{START_MS, of_history, pass, start};
-use crate::harness::{Here, Program, Sender, Site, await_condition, await_until};
+use super::{START_MS, of_history, start};
+use crate::harness::{Here, Program, Sender, Site, await_condition, await_until, pass};
 use crate::packets::request;
 use crate::restart::{Unmount, mount};
 
@@ -92,11 +92,8 @@ fn while_the_disk_takes_nothing_everything_else_goes_on() {
     let history = until(&site, "it is off", |it| it["off"].is_string());
     let off = history["off"].as_str().unwrap();
     assert!(off.starts_with("history.dir: cannot"), "{off}");
-    let mut sender = Sender::new(&site);
-    for n in 0..100 {
-        sender.send(&request("h", "s", &format!("/{n}")).encode_to_vec());
-    }
-    sender.at_rest().assert_accounted();
+    site.send((0..100).map(|n| request("h", "s", &format!("/{n}"))))
+        .assert_accounted();
     assert!(
         inspect::verify(&place.path().join("history"))
             .unwrap()
@@ -122,11 +119,9 @@ fn a_damaged_manifest_switches_history_off_and_nothing_else() {
     let dir = tempfile::tempdir().unwrap();
     let clock = Arc::new(ManualClock::new(START_MS));
     let send = |here: &Here| {
-        let mut sender = Sender::new(&here.site);
-        for n in 0..30 {
-            sender.send(&request("h", "s", &format!("/{n}")).encode_to_vec());
-        }
-        sender.at_rest().assert_accounted();
+        here.site
+            .send((0..30).map(|n| request("h", "s", &format!("/{n}"))))
+            .assert_accounted();
         pass(&here.site, &clock, 1_000);
     };
     let here = start(dir.path(), &clock);
@@ -151,12 +146,7 @@ fn a_damaged_manifest_switches_history_off_and_nothing_else() {
         "{detail}"
     );
     assert!(detail.contains("is damaged"), "{detail}");
-    assert!(
-        here.site
-            .get("/daemon")
-            .body
-            .contains("No history is written")
-    );
+    assert_has!(here.site.get("/daemon").body => "No history is written");
     let refused = here.site.get("/api/v1/info?from=-1h");
     let said = refused.problem(refused.status);
     assert!(said.contains("is damaged"), "{said}");
@@ -207,9 +197,10 @@ fn a_disk_that_others_have_filled_gets_room_by_old_files() {
         program.wait();
         fill("more");
         program = Program::serve(&settings);
-        let mut sender = Sender::new(&program.site);
-        sender.send(&request("web", "shop", "/x").encode_to_vec());
-        sender.at_rest().assert_accounted();
+        program
+            .site
+            .send([request("web", "shop", "/x")])
+            .assert_accounted();
     }
 }
 
@@ -217,9 +208,7 @@ fn a_disk_that_others_have_filled_gets_room_by_old_files() {
 fn published_day(dir: &Path, clock: &Arc<ManualClock>) {
     let here = start(dir, clock);
     for _ in 0..30 {
-        let mut sender = Sender::new(&here.site);
-        sender.send(&request("web", "shop", "/x").encode_to_vec());
-        sender.at_rest();
+        here.site.send([request("web", "shop", "/x")]);
         pass(&here.site, clock, 3_600_000);
     }
     await_condition("hours are published", || {
@@ -284,11 +273,8 @@ fn what_found_no_memory_is_said_in_answers() {
     };
     let here = start();
     for _ in 0..3 {
-        let mut sender = Sender::new(&here.site);
-        for n in 0..12_000 {
-            sender.send(&request("web", "shop", &format!("/script/{n}")).encode_to_vec());
-        }
-        sender.at_rest();
+        here.site
+            .send((0..12_000).map(|n| request("web", "shop", &format!("/script/{n}"))));
         pass(&here.site, &clock, 1_000);
     }
     let partial = |here: &Here, report: &str| {
@@ -308,10 +294,7 @@ fn what_found_no_memory_is_said_in_answers() {
     here.stop();
     let here = start();
     let said = partial(&here, "report_by_script_name");
-    assert!(
-        said.contains("keys of a second or a minute are in (other)"),
-        "{said}"
-    );
+    assert_has!(said => "keys of a second or a minute are in (other)");
     let said = partial(&here, "report_by_hostname");
     assert!(!said.contains("(other)"), "{said}");
     here.stop();
@@ -347,11 +330,8 @@ fn what_a_newer_program_wrote_stays_as_it_is_and_the_rest_works() {
     let setting = format!("history.dir={}", dir.path().display());
     let mut program = Program::serve(&[&setting, "history.flush_period=1s"]);
     let site = &program.site;
-    let mut sender = Sender::new(site);
-    for n in 0..100 {
-        sender.send(&request("h", "s", &format!("/{n}")).encode_to_vec());
-    }
-    sender.at_rest().assert_accounted();
+    site.send((0..100).map(|n| request("h", "s", &format!("/{n}"))))
+        .assert_accounted();
     assert_eq!(site.json("/api/v1/info")["req_count"], 100);
     let off = of_history(site)["off"].to_string();
     assert!(off.contains("has format 7"), "{off}");

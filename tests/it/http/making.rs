@@ -10,11 +10,7 @@ fn reports_are_made_filled_from_what_is_there_and_dropped() {
     let reply = site.post("/api/v1/reports", &body);
     assert_eq!(reply.status, 201, "{reply:?}");
     let made = reply.json();
-    assert_eq!(
-        (&made["name"], &made["persistent"]),
-        (&json!("mine"), &json!(false)),
-        "{made}"
-    );
+    assert_members!(made => {"name": "mine", "persistent": false});
     let rows = site.rows("mine");
     assert_eq!(
         rows,
@@ -26,12 +22,9 @@ fn reports_are_made_filled_from_what_is_there_and_dropped() {
     // What comes later counts too.
     let mut packet = request("h", "s", "/x");
     packet.add_timer(5, 1.0, &[("group", "mine-only")]);
-    let mut sender = Sender::new(site);
-    sender.send(&packet.encode_to_vec());
-    sender.at_rest();
+    site.send([packet]);
     let found = site.json("/api/v1/reports/mine?tag_value=mine-only");
-    assert_eq!(found["rows"][0]["hit_count"], 5, "{found}");
-    assert_eq!(found["rows"][0]["timer_value"], 1, "{found}");
+    assert_members!(found["rows"][0] => {"hit_count": 5, "timer_value": 1});
 
     site.post("/api/v1/reports", &body).problem(409);
     for (body, part) in [
@@ -49,11 +42,9 @@ fn reports_are_made_filled_from_what_is_there_and_dropped() {
     }
     site.post("/api/v1/reports", "{\"name").problem(400);
     let head = "POST /api/v1/reports HTTP/1.1\nHost: localhost\nContent-Type: application/json\n";
-    let line = raw(
-        site,
-        &format!("{head}Content-Length: 3000000\nConnection: close\n\n{{"),
-    );
-    assert!(line.starts_with("HTTP/1.1 413"), "{line}");
+    let text = format!("{head}Content-Length: 3000000\nConnection: close\n\n{{");
+    let (line, _) = talk(site.http, &text.replace('\n', "\r\n"));
+    assert!(line.starts_with("http/1.1 413"), "{line}");
 
     let dropped = site.delete("/api/v1/reports/mine");
     assert_eq!(dropped.status, 200, "{dropped:?}");
@@ -101,9 +92,7 @@ fn reset_empties_rows_and_reports_and_keeps_counters() {
     assert_eq!(status.count("request_rows") + status.count("timer_rows"), 0);
     assert_eq!(status.count("requests_merged"), 17);
     // It goes on as before, with ids that go on too.
-    let mut sender = Sender::new(site);
-    sender.send(&corpus("spec-vector"));
-    sender.at_rest();
+    site.send([corpus("spec-vector")]);
     assert_eq!(site.rows("report_by_script_name").len(), 1);
     assert_eq!(site.rows("configured").len(), 1);
     assert!(ids(&site.json("/api/v1/requests"))[0] >= 18);

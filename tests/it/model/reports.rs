@@ -8,8 +8,8 @@ mod native;
 mod v1;
 mod v2;
 
-use super::dice::Dice;
 use super::traffic::{HOSTS, REQUEST_TAGS, SCHEMAS, SERVERS, TIMER_TAGS, VALUES};
+use crate::dice::Dice;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Field {

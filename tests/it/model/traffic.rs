@@ -7,7 +7,7 @@
 use pinbad::input::pinba::model;
 use prost::Message as _;
 
-use super::dice::Dice;
+use crate::dice::Dice;
 
 /// One valid request as it was sent. Times are in microseconds.
 #[derive(Debug, Clone, Default)]

@@ -16,10 +16,10 @@ use pinbad::report::{DefinedBy, Reports, Ticks, builtin};
 use prost::Message as _;
 
 use super::compare;
-use super::dice::Dice;
 use super::recount::{ERROR_STATUS, recount};
 use super::reports::{self, Given, Report, Settings};
 use super::traffic::{Seen, Traffic, Variety, read};
+use crate::dice::Dice;
 
 /// How a run is set up.
 #[derive(Debug, Clone)]
@@ -94,7 +94,7 @@ fn inside(window_ms: u64, merged_ms: u64, now_ms: u64) -> bool {
 
 impl World {
     pub(super) fn new(seed: u64, plan: Plan) -> Self {
-        let mut dice = Dice::new(seed);
+        let mut dice = Dice(seed);
         let history = Duration::from_secs(plan.history_secs);
         let defaults = Defaults {
             history,

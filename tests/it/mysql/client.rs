@@ -272,6 +272,40 @@ impl Client {
         }
     }
 
+    /// The texts of all rows, NULL as such.
+    #[track_caller]
+    pub(super) fn table(&mut self, text: &str) -> Vec<Vec<String>> {
+        let cell = |cell: Option<String>| cell.unwrap_or_else(|| "NULL".to_owned());
+        let rows = self.rows(text).into_iter();
+        rows.map(|row| row.into_iter().map(cell).collect())
+            .collect()
+    }
+
+    /// The first cell of the only row.
+    #[track_caller]
+    pub(super) fn value(&mut self, text: &str) -> String {
+        match &self.table(text)[..] {
+            [row] => row[0].clone(),
+            rows => panic!("{text}: {rows:?}"),
+        }
+    }
+
+    /// The same as a number.
+    #[track_caller]
+    pub(super) fn number(&mut self, text: &str) -> u64 {
+        let value = self.value(text);
+        value.parse().unwrap_or_else(|_| panic!("{text}: {value}"))
+    }
+
+    /// Runs a statement that has no rows; the status of the answer.
+    #[track_caller]
+    pub(super) fn assert_done(&mut self, text: &str) -> u16 {
+        match self.query(text) {
+            Outcome::Done { status } => status,
+            other => panic!("{text}: {other:?}"),
+        }
+    }
+
     /// The error of a statement.
     #[track_caller]
     pub(super) fn refused(&mut self, text: &str) -> (u16, String) {

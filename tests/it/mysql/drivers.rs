@@ -3,7 +3,8 @@
 use std::process::Command;
 
 use super::Shop;
-use super::tools::{assert_ok, clients, script};
+use super::tools::{assert_ok, script};
+use crate::harness::clients;
 
 mod php {
     use super::*;

@@ -46,15 +46,7 @@ fn the_tables_of_the_recipe_and_what_pinboard_runs() {
     let site = site();
     // Every table that was printed is one.
     let tables = site.ask("SHOW TABLES");
-    for table in [
-        "request",
-        "timer",
-        "tag",
-        "timertag",
-        "info",
-        "status",
-        "report_by_script_name",
-    ] {
+    for table in "request timer tag timertag info status report_by_script_name".split(' ') {
         assert!(
             tables.lines().any(|line| line == table),
             "{table} in {tables}"
@@ -165,10 +157,7 @@ fn tables_can_be_discovered_and_connections_lost() {
         site.ask("SELECT script_name, req_count, req_time_total FROM found ORDER BY script_name"),
         "script_name\treq_count\treq_time_total\n/index.php\t6\t2.625\n/каталог.php\t6\t7.125\n"
     );
-    assert!(
-        site.ask("SHOW CREATE TABLE found")
-            .contains("`req_time_total` float")
-    );
+    assert_has!(site.ask("SHOW CREATE TABLE found") => "`req_time_total` float");
     // Its connections are killed: the next statement opens others.
     let mut killer = super::client::Client::connect(mysql);
     for id in 1..killer.id() {

@@ -14,9 +14,9 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
 use super::MYSQL;
 use super::client::{Answer, Client, Outcome, PLUGIN_AUTH, PROTOCOL_41, SECURE_CONNECTION, SSL};
-use super::tools::{clients, fine, tool};
+use super::tools::{fine, tool};
 use crate::access::basic;
-use crate::harness::{Program, await_condition, run};
+use crate::harness::{Program, await_condition, clients, run};
 
 const PASSWORD: &str = "hunter2-hunter2";
 /// The same as it stands in `mysql.user`.

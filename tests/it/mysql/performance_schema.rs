@@ -8,49 +8,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use prost::Message as _;
 
 use super::MYSQL;
-use super::client::{Client, Outcome};
+use super::client::Client;
 use crate::harness::{Here, Program, Sender, await_condition, await_until, pinbad, run};
 use crate::mariadb::MariaDb;
 use crate::packets::request;
 
 fn schema(program: &Program) -> Client {
     let mut client = Client::connect(program.site.mysql.unwrap());
-    done(&mut client, "USE performance_schema");
+    client.assert_done("USE performance_schema");
     client
 }
 
-#[track_caller]
-fn done(client: &mut Client, statement: &str) {
-    let outcome = client.query(statement);
-    assert!(
-        matches!(outcome, Outcome::Done { .. }),
-        "{statement}: {outcome:?}"
-    );
-}
-
-/// Rows of texts, NULL as such.
-#[track_caller]
-fn rows(client: &mut Client, statement: &str) -> Vec<Vec<String>> {
-    let rows = client.rows(statement).into_iter();
-    let text = |cell: Option<String>| cell.unwrap_or_else(|| "NULL".to_owned());
-    rows.map(|row| row.into_iter().map(text).collect())
-        .collect()
-}
-
-#[track_caller]
-fn number(client: &mut Client, statement: &str) -> u64 {
-    let rows = rows(client, statement);
-    rows[0][0]
-        .parse()
-        .unwrap_or_else(|_| panic!("{statement}: {rows:?}"))
-}
-
 fn send(site: &crate::harness::Site, count: u32) {
-    let mut sender = Sender::new(site);
-    for number in 0..count {
-        sender.send(&request("h", "s", &format!("/{number}")).encode_to_vec());
-    }
-    sender.at_rest();
+    site.send((0..count).map(|number| request("h", "s", &format!("/{number}"))));
 }
 
 #[test]
@@ -58,7 +28,7 @@ fn five_statements_mean_what_they_mean_in_mysql() {
     let program = Program::serve(&[MYSQL, "instruments.max_stage_classes=3"]);
     let mut client = schema(&program);
     send(&program.site, 100);
-    let timers = rows(&mut client, "SELECT * FROM performance_timers");
+    let timers = client.table("SELECT * FROM performance_timers");
     let names: Vec<_> = timers.iter().map(|row| &*row[0]).collect();
     assert_eq!(
         names,
@@ -74,41 +44,37 @@ fn five_statements_mean_what_they_mean_in_mysql() {
 
     let stuck =
         "SELECT * FROM events_waits_current WHERE END_EVENT_ID IS NULL AND TIMER_WAIT > 1000000000";
-    rows(&mut client, stuck);
+    client.table(stuck);
 
-    let status = rows(&mut client, "SHOW STATUS LIKE \"%performance%\"");
+    let status = client.table("SHOW STATUS LIKE \"%performance%\"");
     let status: BTreeMap<_, _> = status.iter().map(|row| (&*row[0], &*row[1])).collect();
     let lost: u64 = status["Performance_schema_stage_classes_lost"]
         .parse()
         .unwrap();
     assert!(lost > 0, "{status:?}");
     assert_eq!(status["Performance_schema_file_classes_lost"], "0");
-    let stages = number(
-        &mut client,
-        "SELECT count(*) FROM setup_instruments WHERE name LIKE 'stage/%'",
-    );
+    let stages = client.number("SELECT count(*) FROM setup_instruments WHERE name LIKE 'stage/%'");
     assert_eq!(stages, 3);
 
     let off = "SELECT count(*) FROM setup_instruments WHERE name LIKE 'wait/io/%' AND enabled = 'NO' AND timed = 'NO'";
     let all = "SELECT count(*) FROM setup_instruments WHERE name LIKE 'wait/io/%'";
-    assert_eq!(number(&mut client, off), number(&mut client, all));
-    done(
-        &mut client,
+    assert_eq!(client.number(off), client.number(all));
+    client.assert_done(
         "UPDATE setup_instruments SET ENABLED='YES', TIMED='YES' WHERE NAME LIKE 'wait/io/%'",
     );
-    assert_eq!(number(&mut client, off), 0);
+    assert_eq!(client.number(off), 0);
     let waits = "SELECT COUNT_STAR FROM events_waits_summary_global_by_event_name WHERE EVENT_NAME = 'wait/io/socket/udp/receive'";
     // The wait that ran when they were switched on is not counted.
     await_condition("waits for packets are counted", || {
         send(&program.site, 1);
-        match number(&mut client, waits) {
+        match client.number(waits) {
             0 => Err("none"),
             _ => Ok(()),
         }
     });
 
     let sums = "SELECT EVENT_NAME, COUNT_STAR, SUM_TIMER_WAIT/1e12 FROM events_stages_summary_global_by_event_name ORDER BY 3 DESC";
-    let sums = rows(&mut client, sums);
+    let sums = client.table(sums);
     assert_eq!(sums.len(), 3, "one row for each, whatever it counted");
     let decoded = sums
         .iter()
@@ -131,56 +97,41 @@ fn instruments_and_consumers_are_switched_events_and_sums_truncated() {
     let counted = format!(
         "SELECT COUNT_STAR > 0, SUM_TIMER_WAIT, AVG_TIMER_WAIT FROM events_stages_summary_global_by_event_name WHERE {decode}"
     );
-    assert_eq!(rows(&mut client, &counted), [["1", "0", "0"]]);
+    assert_eq!(client.table(&counted), [["1", "0", "0"]]);
     let untimed = format!(
         "SELECT DISTINCT TIMER_START, TIMER_END, TIMER_WAIT FROM events_stages_history WHERE {decode}"
     );
-    assert_eq!(rows(&mut client, &untimed), [["NULL", "NULL", "NULL"]]);
+    assert_eq!(client.table(&untimed), [["NULL", "NULL", "NULL"]]);
     // Timed from now on: the mean is that of those that are.
-    done(
-        &mut client,
-        "UPDATE performance_schema.setup_instruments SET timed = 'yes' WHERE name = 'stage/receive/decode batch'",
+    client.assert_done("UPDATE performance_schema.setup_instruments SET timed = 'yes' WHERE name = 'stage/receive/decode batch'",
     );
     send(&program.site, 50);
     let mean = format!(
         "SELECT SUM_TIMER_WAIT > 0, AVG_TIMER_WAIT >= MIN_TIMER_WAIT, AVG_TIMER_WAIT <= MAX_TIMER_WAIT
          FROM events_stages_summary_global_by_event_name WHERE {decode}"
     );
-    assert_eq!(rows(&mut client, &mean), [["1", "1", "1"]]);
+    assert_eq!(client.table(&mean), [["1", "1", "1"]]);
     // Off: nothing is added, and zeroes stay.
-    done(
-        &mut client,
-        "UPDATE setup_instruments SET enabled = 'NO' WHERE name LIKE 'stage/%'",
-    );
-    done(
-        &mut client,
-        "TRUNCATE TABLE events_stages_summary_global_by_event_name",
-    );
-    done(&mut client, "TRUNCATE events_stages_history_long");
+    client.assert_done("UPDATE setup_instruments SET enabled = 'NO' WHERE name LIKE 'stage/%'");
+    client.assert_done("TRUNCATE TABLE events_stages_summary_global_by_event_name");
+    client.assert_done("TRUNCATE events_stages_history_long");
     send(&program.site, 50);
     let zero = "SELECT count(*) > 5, sum(COUNT_STAR), sum(MAX_TIMER_WAIT) FROM events_stages_summary_global_by_event_name";
-    assert_eq!(rows(&mut client, zero), [["1", "0", "0"]]);
+    assert_eq!(client.table(zero), [["1", "0", "0"]]);
     assert_eq!(
-        number(
-            &mut client,
-            "SELECT count(*) FROM events_stages_history_long"
-        ),
+        client.number("SELECT count(*) FROM events_stages_history_long"),
         0
     );
-    assert!(number(&mut client, "SELECT count(*) FROM events_stages_history") > 0);
+    assert!(client.number("SELECT count(*) FROM events_stages_history") > 0);
     // A consumer governs those below.
-    done(&mut client, "TRUNCATE events_statements_history_long");
-    done(
-        &mut client,
+    client.assert_done("TRUNCATE events_statements_history_long");
+    client.assert_done(
         "UPDATE setup_consumers SET enabled = 'NO' WHERE name = 'events_statements_current'",
     );
-    rows(&mut client, "SELECT 'unseen'");
-    done(&mut client, "UPDATE setup_consumers SET enabled = 'YES'");
-    rows(&mut client, "SELECT 'seen'");
-    let texts = rows(
-        &mut client,
-        "SELECT SQL_TEXT FROM events_statements_history_long",
-    );
+    client.table("SELECT 'unseen'");
+    client.assert_done("UPDATE setup_consumers SET enabled = 'YES'");
+    client.table("SELECT 'seen'");
+    let texts = client.table("SELECT SQL_TEXT FROM events_statements_history_long");
     assert!(
         texts.contains(&vec!["SELECT 'seen'".to_owned()]),
         "{texts:?}"
@@ -207,12 +158,12 @@ fn instruments_and_consumers_are_switched_events_and_sums_truncated() {
 fn statements_have_texts_digests_errors_and_rows() {
     let program = Program::serve(&[MYSQL]);
     let mut client = schema(&program);
-    rows(&mut client, "SELECT 1 UNION ALL SELECT 2");
+    client.table("SELECT 1 UNION ALL SELECT 2");
     client.refused("SELECT nothing FROM nowhere");
     let last = "SELECT EVENT_NAME, SQL_TEXT, DIGEST_TEXT, CURRENT_SCHEMA, MYSQL_ERRNO, ERRORS, ROWS_SENT, TIMER_WAIT > 0,
         length(DIGEST) FROM events_statements_history WHERE SQL_TEXT LIKE 'SELECT 1%' OR SQL_TEXT LIKE 'SELECT nothing%'
         ORDER BY EVENT_ID";
-    let [fine, failed] = &rows(&mut client, last)[..] else {
+    let [fine, failed] = &client.table(last)[..] else {
         panic!("two statements");
     };
     let wanted = [
@@ -230,8 +181,8 @@ fn statements_have_texts_digests_errors_and_rows() {
     assert_eq!([&*failed[4], &*failed[5], &*failed[6]], ["1146", "1", "0"]);
     let digest = "SELECT COUNT_STAR, SUM_ROWS_SENT, FIRST_SEEN <= LAST_SEEN FROM events_statements_summary_by_digest
         WHERE DIGEST_TEXT = 'SELECT ? UNION ALL SELECT ?'";
-    rows(&mut client, "SELECT 3 UNION ALL SELECT 4");
-    assert_eq!(rows(&mut client, digest), [["2", "4", "1"]]);
+    client.table("SELECT 3 UNION ALL SELECT 4");
+    assert_eq!(client.table(digest), [["2", "4", "1"]]);
     // The statement that asks is one that goes on; its connection is a thread.
     let own = "SELECT t.PROCESSLIST_COMMAND, t.TYPE, t.NAME, e.END_EVENT_ID FROM threads t
         JOIN events_statements_current e ON e.THREAD_ID = t.THREAD_ID
@@ -242,7 +193,7 @@ fn statements_have_texts_digests_errors_and_rows() {
         "thread/pinbad/mysql/connection",
         "NULL",
     ];
-    assert_eq!(rows(&mut client, own), [wanted]);
+    assert_eq!(client.table(own), [wanted]);
     // HTTP's routes are statements too, and what they run is within them.
     let over_http = program.site.get("/api/v1/sql?query=SELECT%20'over%20http'");
     assert_eq!(over_http.status, 200);
@@ -252,7 +203,7 @@ fn statements_have_texts_digests_errors_and_rows() {
     let wanted = ["statement/http/api/v1/sql", "STATEMENT"];
     await_until(
         "the answer has been sent",
-        || rows(&mut client, nested),
+        || client.table(nested),
         |found| *found == [wanted],
     );
 }
@@ -293,14 +244,14 @@ fn sums_of_threads_are_the_global_ones_under_load() {
                 yes(0),
                 yes(1)
             );
-            done(&mut client, &switch);
+            client.assert_done(&switch);
             for kind in ["waits", "stages", "statements"] {
                 let sums = "sum(COUNT_STAR), sum(SUM_TIMER_WAIT), max(MAX_TIMER_WAIT)";
                 let both = format!(
                     "SELECT {sums} FROM events_{kind}_summary_global_by_event_name
                      UNION ALL SELECT {sums} FROM events_{kind}_summary_by_thread_by_event_name"
                 );
-                let both = rows(&mut client, &both);
+                let both = client.table(&both);
                 assert_eq!(both[0][0], both[1][0], "{kind}");
                 assert_eq!(both[0][2], both[1][2], "{kind}");
                 // Each sum is cut to whole picoseconds by itself.
@@ -324,9 +275,9 @@ fn a_merger_that_stands_still_is_found() {
     await_condition("the merger is seen to wait", || {
         // Again each time: other daemons of this process switch instruments when they start.
         let on = "UPDATE performance_schema.setup_instruments SET ENABLED = 'YES', TIMED = 'YES'";
-        done(&mut client, on);
+        client.assert_done(on);
         let held = here.catalog().live().read();
-        let found = (0..100).any(|_| number(&mut client, stuck) > 0);
+        let found = (0..100).any(|_| client.number(stuck) > 0);
         drop(held);
         if found {
             Ok(())
@@ -391,12 +342,9 @@ fn a_machine_without_timers_is_timed_with_others() {
     assert!(warned("stages and statements are timed in microseconds"));
     let mut client = schema(&program);
     let timers = "SELECT * FROM performance_timers WHERE TIMER_NAME = 'CYCLE'";
-    assert_eq!(
-        rows(&mut client, timers),
-        [["CYCLE", "NULL", "NULL", "NULL"]]
-    );
+    assert_eq!(client.table(timers), [["CYCLE", "NULL", "NULL", "NULL"]]);
     let times = "SELECT count(*), sum(TIMER_WAIT % 1000000) FROM events_statements_history";
-    assert_eq!(rows(&mut client, times)[0][1], "0", "whole microseconds");
+    assert_eq!(client.table(times)[0][1], "0", "whole microseconds");
 }
 
 /// A disk that takes three seconds to sync.
@@ -417,7 +365,7 @@ fn a_disk_that_stands_still_is_found() {
     let stuck = "SELECT EVENT_NAME, OPERATION FROM events_waits_current
         WHERE END_EVENT_ID IS NULL AND TIMER_WAIT > 1000000000 AND EVENT_NAME LIKE 'wait/io/file/%'";
     await_condition("the snapshot is seen to wait for the disk", || {
-        let found = rows(&mut client, stuck);
+        let found = client.table(stuck);
         let wanted = ["wait/io/file/state/sync", "sync"];
         if found == [wanted] {
             Ok(())
@@ -442,13 +390,13 @@ fn a_reader_that_stands_still_is_found() {
     let wanted = [["statement/http/api/v1/sql"], ["statement/sql/select"]];
     await_until(
         "the answer is seen to wait for its reader",
-        || rows(&mut client, stuck),
+        || client.table(stuck),
         |found| *found == wanted,
     );
     drop(reader);
     await_until(
         "it has ended",
-        || rows(&mut client, stuck),
+        || client.table(stuck),
         |found| found.is_empty(),
     );
 }
@@ -486,10 +434,7 @@ fn page_metrics_and_doctor_show_where_the_time_goes() {
     doctor.args(["doctor", "--running", &url]);
     let said = run(&mut doctor);
     assert_eq!(said.code, Some(0), "{said:?}");
-    assert!(
-        said.out.contains("bottleneck") && said.out.contains("stage/"),
-        "{said:?}"
-    );
+    assert_has!(said.out => "bottleneck", "stage/");
     // Without a URL it is the daemon of the configuration that is asked, and no other.
     let http = program.site.http.to_string();
     for what in ["--running", "--ready"] {
@@ -529,8 +474,8 @@ fn columns_are_those_of_mariadb() {
         .lines()
         .map(|line| line.split('\t').collect())
         .collect();
-    let ours = rows(&mut client, columns);
-    let tables = rows(&mut client, "SHOW TABLES");
+    let ours = client.table(columns);
+    let tables = client.table("SHOW TABLES");
     assert_eq!(tables.len(), 26);
     for table in tables {
         let of = |row: &[&str]| row[0] == table[0];

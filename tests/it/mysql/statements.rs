@@ -10,39 +10,13 @@ const AUTOCOMMIT: u16 = 2;
 const IN_TRANSACTION: u16 = 1;
 const MORE_RESULTS: u16 = 8;
 
-/// The texts of all rows, NULL as such.
-#[track_caller]
-fn table(client: &mut Client, text: &str) -> Vec<Vec<String>> {
-    let rows = client.rows(text).into_iter();
-    let text = |cell: Option<String>| cell.unwrap_or_else(|| "NULL".to_owned());
-    rows.map(|row| row.into_iter().map(text).collect())
-        .collect()
-}
-
-/// The first cell of the only row.
-#[track_caller]
-fn value(client: &mut Client, text: &str) -> String {
-    match &table(client, text)[..] {
-        [row] => row[0].clone(),
-        rows => panic!("{text}: {rows:?}"),
-    }
-}
-
-#[track_caller]
-fn assert_done(client: &mut Client, text: &str) -> u16 {
-    match client.query(text) {
-        Outcome::Done { status } => status,
-        other => panic!("{text}: {other:?}"),
-    }
-}
-
 /// Statements of Grafana's MySQL data source: its lists of tables and columns, and the expansions
 /// of its macros.
 #[test]
 fn grafana() {
     let shop = Shop::open();
     let mut client = Client::connect(shop.mysql);
-    let ask = |text: &str| table(&mut Client::connect(shop.mysql), text);
+    let ask = |text: &str| Client::connect(shop.mysql).table(text);
     assert_eq!(
         ask(
             "SELECT DISTINCT TABLE_SCHEMA from information_schema.TABLES where TABLE_TYPE != 'SYSTEM VIEW' ORDER BY TABLE_SCHEMA"
@@ -118,10 +92,10 @@ fn what_is_asked_before_the_first_query() {
         ("SELECT DATABASE()", "pinba"),
         ("select @@collation_database", "utf8mb4_general_ci"),
     ] {
-        assert_eq!(value(&mut client, asked), told, "{asked}");
+        assert_eq!(client.value(asked), told, "{asked}");
     }
-    assert!(value(&mut client, "SELECT VERSION()").starts_with("10.11."));
-    let user = table(&mut client, "select DATABASE(), USER() limit 1");
+    assert!(client.value("SELECT VERSION()").starts_with("10.11."));
+    let user = client.table("select DATABASE(), USER() limit 1");
     assert_eq!(user, [["pinba", "somebody@127.0.0.1"]]);
     let many = "/* mysql-connector-java-8.0.30 (Revision: 1de2fe8) */SELECT  @@session.auto_increment_increment AS \
         auto_increment_increment, @@character_set_client AS character_set_client, @@character_set_connection AS \
@@ -132,7 +106,7 @@ fn what_is_asked_before_the_first_query() {
         net_write_timeout, @@performance_schema AS performance_schema, @@sql_mode AS sql_mode, @@system_time_zone AS \
         system_time_zone, @@time_zone AS time_zone, @@transaction_isolation AS transaction_isolation, @@wait_timeout AS \
         wait_timeout";
-    assert_eq!(table(&mut client, many)[0].len(), 19);
+    assert_eq!(client.table(many)[0].len(), 19);
     for text in [
         "SET NAMES utf8mb4",
         "SET NAMES 'utf8mb4' COLLATE 'utf8mb4_general_ci'",
@@ -159,22 +133,12 @@ fn what_is_asked_before_the_first_query() {
         "USE pinba",
         "DO SLEEP(0)",
     ] {
-        assert_done(&mut client, text);
+        client.assert_done(text);
     }
     assert_eq!(client.refused("SELECT @@nothing").0, 1193);
     // What there is nothing of is empty, not an error.
-    for name in [
-        "FILES",
-        "PARTITIONS",
-        "TRIGGERS",
-        "ROUTINES",
-        "VIEWS",
-        "EVENTS",
-    ] {
-        let rows = table(
-            &mut client,
-            &format!("SELECT * FROM INFORMATION_SCHEMA.{name}"),
-        );
+    for name in "FILES PARTITIONS TRIGGERS ROUTINES VIEWS EVENTS".split(' ') {
+        let rows = client.table(&format!("SELECT * FROM INFORMATION_SCHEMA.{name}"));
         assert!(rows.is_empty(), "{name}: {rows:?}");
     }
     for show in [
@@ -196,7 +160,7 @@ fn what_is_asked_before_the_first_query() {
     }
     // Pinboard's migrations look for the engine.
     let engine = "SELECT COUNT(*) FROM information_schema.ENGINES WHERE ENGINE='PINBA' AND SUPPORT IN ('YES','DEFAULT')";
-    assert_eq!(value(&mut client, engine), "1");
+    assert_eq!(client.value(engine), "1");
     // pandas asks whether a query is a table.
     let missing = "DESCRIBE `pinba`.`SELECT * FROM request`";
     assert_eq!(client.refused(missing).0, 1146);
@@ -229,14 +193,14 @@ fn autocommit_transactions_and_resets() {
         client.outcome(),
         Outcome::Done { status: AUTOCOMMIT }
     ));
-    assert_eq!(value(&mut client, "SELECT @@autocommit"), "1");
-    assert_eq!(value(&mut client, "SELECT USER()"), "other@127.0.0.1");
-    assert_done(&mut client, "SET @kept := 7");
-    assert_eq!(value(&mut client, "SELECT @kept"), "7");
+    assert_eq!(client.value("SELECT @@autocommit"), "1");
+    assert_eq!(client.value("SELECT USER()"), "other@127.0.0.1");
+    client.assert_done("SET @kept := 7");
+    assert_eq!(client.value("SELECT @kept"), "7");
     client.command(31, b"");
     assert!(matches!(client.outcome(), Outcome::Done { .. }));
-    assert_eq!(value(&mut client, "SELECT @kept"), "NULL");
-    assert_eq!(value(&mut client, "SELECT DATABASE()"), "pinba");
+    assert_eq!(client.value("SELECT @kept"), "NULL");
+    assert_eq!(client.value("SELECT DATABASE()"), "pinba");
 }
 
 #[test]
@@ -280,7 +244,7 @@ fn several_statements_in_one_text() {
     // Whoever did not ask for it gets an error, and so does whoever switched it off.
     let mut plain = Client::with_capabilities(shop.mysql, 0);
     assert_eq!(plain.refused("SELECT 1; SELECT 2").0, 1064);
-    assert_eq!(value(&mut plain, "SELECT 1;"), "1");
+    assert_eq!(plain.value("SELECT 1;"), "1");
     client.command(27, &[1, 0]);
     client.read();
     assert_eq!(client.refused("SELECT 1; SELECT 2").0, 1064);
@@ -361,7 +325,7 @@ fn columns_of_every_type() {
     for (charset, collation, length) in
         [("latin1", 8, 255), ("utf8", 33, 765), ("utf8mb4", 45, 1020)]
     {
-        assert_done(&mut client, &format!("SET NAMES {charset}"));
+        client.assert_done(&format!("SET NAMES {charset}"));
         let Outcome::Rows { columns, .. } = client.query("SELECT hostname FROM request LIMIT 1")
         else {
             panic!("no rows");
@@ -374,28 +338,23 @@ fn columns_of_every_type() {
 fn values_as_texts() {
     let shop = Shop::open();
     let mut client = Client::connect(shop.mysql);
-    for (asked, told) in [
+    for (asked, told) in cases![
         // FLOAT: six digits.
-        (
-            "SELECT req_time_percent FROM report_by_script_name WHERE script_name = '/index.php'",
-            "26.9231",
-        ),
-        ("SELECT req_time FROM request WHERE id = 7", "0.875"),
+        "SELECT req_time_percent FROM report_by_script_name WHERE script_name = '/index.php'" =>
+            "26.9231";
+        "SELECT req_time FROM request WHERE id = 7" => "0.875";
         // DOUBLE: as many as it needs.
-        ("SELECT CAST(1 AS DOUBLE) / 3", "0.3333333333333333"),
+        "SELECT CAST(1 AS DOUBLE) / 3" => "0.3333333333333333";
         // Division is never whole.
-        ("SELECT 7 / 2", "3.5000"),
-        (
-            "SELECT hit_count / 4 FROM timer WHERE request_id = 1 ORDER BY id LIMIT 1",
-            "0.5000",
-        ),
-        ("SELECT 1 / 0", "NULL"),
-        ("SELECT 7 DIV 2", "3"),
+        "SELECT 7 / 2" => "3.5000";
+        "SELECT hit_count / 4 FROM timer WHERE request_id = 1 ORDER BY id LIMIT 1" => "0.5000";
+        "SELECT 1 / 0" => "NULL";
+        "SELECT 7 DIV 2" => "3";
         // What is no number is NULL: nothing has been counted.
-        ("SELECT max(req_time) FROM request WHERE id = 0", "NULL"),
-        ("SELECT FROM_UNIXTIME(0)", "1970-01-01 00:00:00"),
+        "SELECT max(req_time) FROM request WHERE id = 0" => "NULL";
+        "SELECT FROM_UNIXTIME(0)" => "1970-01-01 00:00:00";
     ] {
-        assert_eq!(value(&mut client, asked), told, "{asked}");
+        assert_eq!(client.value(asked), told, "{asked}");
     }
 }
 
@@ -432,7 +391,7 @@ fn writes_are_refused() {
         },
     };
     assert_eq!(code, 1290);
-    assert_eq!(value(&mut client, "SELECT count(*) FROM request"), "12");
+    assert_eq!(client.value("SELECT count(*) FROM request"), "12");
 }
 
 #[test]
@@ -441,37 +400,37 @@ fn reports_are_made_and_dropped() {
     let mut client = Client::connect(shop.mysql);
     let make = "CREATE TABLE `slow_tags` (`tag1_value` varchar(64) DEFAULT NULL, `req_count` int(11) DEFAULT NULL) \
         ENGINE=PINBA DEFAULT CHARSET=latin1 COMMENT='tag_info:group'";
-    assert_done(&mut client, make);
+    client.assert_done(make);
     assert_eq!(client.refused(make).0, 1050);
     // It is a report like any other, and knows what is in the pool.
     let made = "SELECT count(*) FROM slow_tags";
     crate::harness::await_until(
         "the report is filled",
-        || value(&mut client, made),
+        || client.value(made),
         |rows| *rows == "2",
     );
     assert_eq!(shop.site().rows("slow_tags").len(), 2);
     let listed = "SELECT ENGINE, TABLE_TYPE, TABLE_COMMENT FROM information_schema.TABLES WHERE TABLE_NAME = 'slow_tags'";
     assert_eq!(
-        table(&mut client, listed),
+        client.table(listed),
         [["PINBA", "BASE TABLE", "tag_info:group"]]
     );
-    let shown = &table(&mut client, "SHOW CREATE TABLE slow_tags")[0][1];
+    let shown = &client.table("SHOW CREATE TABLE slow_tags")[0][1];
     assert!(
         shown.starts_with("CREATE TABLE `slow_tags` (\n  `") && shown.contains("ENGINE=PINBA"),
         "{shown}"
     );
     assert!(shown.ends_with("COMMENT='tag_info:group'"), "{shown}");
     // What a FEDERATED table is discovered by.
-    assert_done(&mut client, "SET SQL_MODE=NO_TABLE_OPTIONS");
-    let shown = &table(&mut client, "SHOW CREATE TABLE slow_tags")[0][1];
+    client.assert_done("SET SQL_MODE=NO_TABLE_OPTIONS");
+    let shown = &client.table("SHOW CREATE TABLE slow_tags")[0][1];
     assert!(shown.ends_with("\n)"), "{shown}");
     let wrong = "CREATE TABLE x (a int) ENGINE=PINBA COMMENT='report99'";
     let (code, message) = client.refused(wrong);
     assert_ne!(code, 1290);
     assert!(message.contains("report99"), "{code} {message}");
-    assert_done(&mut client, "DROP TABLE slow_tags");
-    assert_done(&mut client, "DROP TABLE IF EXISTS slow_tags");
+    client.assert_done("DROP TABLE slow_tags");
+    client.assert_done("DROP TABLE IF EXISTS slow_tags");
     assert_eq!(client.refused("DROP TABLE slow_tags").0, 1051);
     assert_eq!(client.refused(made).0, 1146);
 }
@@ -485,7 +444,7 @@ fn variables_and_status_of_pinba() {
         "mysql.idle_max=100",
     ]);
     let mut client = Client::connect(shop.mysql);
-    let variables = table(&mut client, "SHOW VARIABLES LIKE 'pinba_%'");
+    let variables = client.table("SHOW VARIABLES LIKE 'pinba_%'");
     for (name, set) in [
         ("pinba_stats_history", "600"),
         ("pinba_request_pool_size", "70000"),
@@ -508,21 +467,21 @@ fn variables_and_status_of_pinba() {
             "{name}: {variables:?}"
         );
     }
-    assert_eq!(value(&mut client, "SELECT @@pinba_stats_history"), "600");
+    assert_eq!(client.value("SELECT @@pinba_stats_history"), "600");
     let limits = "SELECT @@max_allowed_packet, @@wait_timeout, @@have_ssl";
-    assert_eq!(table(&mut client, limits), [["1048576", "100", "DISABLED"]]);
+    assert_eq!(client.table(limits), [["1048576", "100", "DISABLED"]]);
     for show in [
         "SHOW STATUS LIKE 'pinba%'",
         "SHOW GLOBAL STATUS LIKE 'Pinba%'",
     ] {
-        let status = table(&mut client, show);
+        let status = client.table(show);
         let merged = status
             .iter()
             .find(|row| row[0].eq_ignore_ascii_case("pinba_requests_merged"));
         assert_eq!(merged.map(|row| &*row[1]), Some("12"), "{status:?}");
     }
     let counted = "SELECT VARIABLE_VALUE FROM information_schema.GLOBAL_STATUS WHERE VARIABLE_NAME = 'PINBA_DATAGRAMS_ACCEPTED'";
-    assert_eq!(value(&mut client, counted), "12");
+    assert_eq!(client.value(counted), "12");
 }
 
 /// The statement of a FEDERATED table with a key of two texts: rows with the key come before those
@@ -535,7 +494,7 @@ fn rows_by_a_prefix_come_with_their_key_first() {
         let asked = format!(
             "SELECT `id`, `server_name` FROM `request` WHERE  (`server_name` LIKE '{server}%')  AND  (`hostname` = 'web1') "
         );
-        let rows = table(&mut client, &asked);
+        let rows = client.table(&asked);
         assert_eq!(rows[0][0], first, "{rows:?}");
         let with_key = rows.iter().take_while(|row| row[1] == server).count();
         assert_eq!(with_key, 2, "{rows:?}");

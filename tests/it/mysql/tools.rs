@@ -23,13 +23,6 @@ pub(super) fn script(name: &str) -> PathBuf {
         .join(name)
 }
 
-/// The folder with what came from PyPI and npm.
-pub(super) fn clients() -> PathBuf {
-    // target/debug/pinbad
-    let program = Path::new(env!("CARGO_BIN_EXE_pinbad"));
-    program.ancestors().nth(2).unwrap().join("clients")
-}
-
 /// A tool of MariaDB, asking this daemon; options of the machine are not read.
 pub(crate) fn tool(name: &str, mysql: SocketAddr) -> Command {
     let mut command = Command::new(name);

@@ -63,31 +63,16 @@ fn columns_are_told_as_they_are() {
     assert_eq!((total.kind, total.charset, total.decimals), (4, 63, 31));
     assert_eq!((&*total.name, &*total.org_name), ("t", "req_time_total"));
     // What the statement calls the table, whatever it calls the column.
-    for (statement, table, org_table) in [
-        ("SELECT script_name AS x FROM request r", "r", "request"),
-        ("SELECT script_name x FROM request", "request", "request"),
-        (
-            "SELECT r.script_name AS x, count(*) FROM request r GROUP BY 1 HAVING count(*) > 0 ORDER BY 2 LIMIT 1",
-            "r",
-            "request",
-        ),
-        (
-            "SELECT DISTINCT script_name AS x FROM request r ORDER BY x LIMIT 3",
-            "r",
-            "request",
-        ),
-        (
-            "SELECT q.y AS x FROM (SELECT script_name AS y FROM request r) q",
-            "q",
-            "request",
-        ),
-        (
-            "SELECT t.id AS x FROM timer t JOIN request r ON t.request_id = r.id",
-            "t",
-            "timer",
-        ),
-        ("SELECT concat(script_name, '') AS x FROM request r", "", ""),
-        ("SELECT 1 AS x FROM request r", "", ""),
+    for (statement, table, org_table) in cases![
+        "SELECT script_name AS x FROM request r" => "r", "request";
+        "SELECT script_name x FROM request" => "request", "request";
+        "SELECT r.script_name AS x, count(*) FROM request r GROUP BY 1 HAVING count(*) > 0 ORDER BY 2 LIMIT 1" =>
+            "r", "request";
+        "SELECT DISTINCT script_name AS x FROM request r ORDER BY x LIMIT 3" => "r", "request";
+        "SELECT q.y AS x FROM (SELECT script_name AS y FROM request r) q" => "q", "request";
+        "SELECT t.id AS x FROM timer t JOIN request r ON t.request_id = r.id" => "t", "timer";
+        "SELECT concat(script_name, '') AS x FROM request r" => "", "";
+        "SELECT 1 AS x FROM request r" => "", "";
     ] {
         let Outcome::Rows { columns, .. } = client.query(statement) else {
             panic!("{statement}");

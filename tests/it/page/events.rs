@@ -16,13 +16,8 @@ fn next_line(stream: &mut impl std::io::BufRead) -> String {
 }
 
 fn listen(site: &Site) -> BufReader<TcpStream> {
-    let mut stream = TcpStream::connect(site.http).unwrap();
-    stream
-        .set_read_timeout(Some(Duration::from_secs(60)))
-        .unwrap();
-    stream
-        .write_all(b"GET /events HTTP/1.1\r\nhost: localhost\r\n\r\n")
-        .unwrap();
+    let mut stream = connect(site.http);
+    write!(stream, "GET /events HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
     BufReader::new(stream)
 }
 

@@ -65,9 +65,7 @@ impl Drop for Watcher {
 /// A day of simulated time.
 #[test]
 fn others_that_read_at_any_moment_count_nothing_twice() {
-    let dir = tempfile::tempdir().unwrap();
-    let clock = Arc::new(ManualClock::new(START_SECS * 1_000));
-    let here = start(dir.path(), &clock);
+    let (here, clock, dir) = Here::with_own_history(START_SECS, &[]);
     let sent = Arc::new(AtomicU64::new(0));
     let watcher = Watcher::start(dir.path(), &sent);
     let mut sender = Sender::new(&here.site);
@@ -100,9 +98,7 @@ fn others_that_read_at_any_moment_count_nothing_twice() {
 /// Wants Python's `duckdb`, `pyarrow` and `pandas`; ClickHouse reads too where `chdb` is.
 #[test]
 fn others_read_the_same_from_the_files() {
-    let dir = tempfile::tempdir().unwrap();
-    let clock = Arc::new(ManualClock::new(START_SECS * 1_000));
-    let here = start(dir.path(), &clock);
+    let (here, clock, dir) = Here::with_own_history(START_SECS, &[]);
     let mut sent = Vec::new();
     send(&here, &clock, 40, &mut sent);
     // The last hour is published too.

@@ -15,11 +15,7 @@ fn a_full_or_read_only_disk_is_said_and_the_old_snapshot_stays() {
     let _unmounted = Unmount(at);
     let settings = settings(place.path());
     let mut program = Program::serve(&refs(&settings));
-    let mut sender = Sender::new(&program.site);
-    for n in 0..50 {
-        sender.send(&packet(n));
-    }
-    sender.at_rest();
+    program.site.send((0..50).map(|n| packet(n)));
     program.signal("TERM");
     assert_eq!(program.wait().0.code(), Some(0));
     let kept = std::fs::read(place.path().join("snapshot")).unwrap();
@@ -58,9 +54,7 @@ fn a_full_or_read_only_disk_is_said_and_the_old_snapshot_stays() {
             50,
             "it took up the old one"
         );
-        let mut sender = Sender::new(&program.site);
-        sender.send(&packet(1));
-        sender.at_rest();
+        program.site.send([packet(1)]);
         program.signal("TERM");
         assert_eq!(
             program.wait().0.code(),
@@ -142,10 +136,7 @@ fn when_there_is_room_again_it_keeps_again() {
         // A report that could not be kept is not made either, and that is said.
         let refused = program.site.post("/api/v1/reports", &report("kept"));
         assert!(refused.status >= 500, "{how}: {refused:?}");
-        assert!(
-            refused.problem(refused.status).contains("state"),
-            "{refused:?}"
-        );
+        assert_has!(refused.problem(refused.status) => "state");
         assert_eq!(program.site.get("/api/v1/reports/kept").status, 404);
         assert_eq!(send(50), 50 + round * 50, "packets go on");
 

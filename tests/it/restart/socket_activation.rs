@@ -219,10 +219,7 @@ fn sockets_that_were_handed_over_take_the_place_of_all_and_are_told_by_name_or_p
     let (mut command, _sockets) = holder.command("");
     let said = run(command.args(["serve", "--set", "http.listen=", "--set", "mysql.listen="]));
     assert_eq!(said.code, Some(1), "{said:?}");
-    assert!(
-        said.err.contains("LISTEN_FDS") && said.err.contains("FileDescriptorName"),
-        "{said:?}"
-    );
+    assert_has!(said.err => "LISTEN_FDS", "FileDescriptorName");
     // Not for us: nothing is taken.
     let said = run(pinbad()
         .args(["check"])

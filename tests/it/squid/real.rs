@@ -66,22 +66,18 @@ fn serve(mut stream: TcpStream) {
 
 /// A Squid of the test's own.
 struct Squid {
-    child: Child,
-    port: u16,
+    _server: Running,
+    address: SocketAddr,
 }
 
 impl Squid {
     fn start(folder: &Path, udp: SocketAddr, tcp: SocketAddr) -> Self {
-        let port = TcpListener::bind("127.0.0.1:0")
-            .unwrap()
-            .local_addr()
-            .unwrap()
-            .port();
+        let address = free_address("127.0.0.1");
         // It does not stay root.
         fs::set_permissions(folder, fs::Permissions::from_mode(0o777)).unwrap();
         let dir = folder.display();
         let config = format!(
-            "http_port 127.0.0.1:{port}\nvisible_hostname proxy.test\npid_filename {dir}/squid.pid\n\
+            "http_port {address}\nvisible_hostname proxy.test\npid_filename {dir}/squid.pid\n\
              cache_log {dir}/cache.log\ncoredump_dir {dir}\ncache_mem 8 MB\nmaximum_object_size_in_memory 64 KB\n\
              cache_dir ufs {dir}/cache 50 4 4\npinger_enable off\nshutdown_lifetime 1 seconds\n\
              acl denied urlpath_regex ^/denied\nhttp_access deny denied\nhttp_access allow all\n\
@@ -107,25 +103,15 @@ impl Squid {
             "squid, which Debian has as a package: {}",
             made.err
         );
-        let child = squid()
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let squid = Self { child, port };
-        await_condition("squid listens", || {
-            TcpStream::connect(squid.address()).map(drop)
-        });
-        squid
-    }
-
-    fn address(&self) -> SocketAddr {
-        SocketAddr::from(([127, 0, 0, 1], self.port))
+        let server = squid().stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+        let _server = Running(server.unwrap());
+        await_condition("squid listens", || TcpStream::connect(address).map(drop));
+        Self { _server, address }
     }
 
     /// Sends this and reads at most so much of the answer.
     fn say(&self, text: &str, bytes: u64) -> Vec<u8> {
-        let mut stream = TcpStream::connect(self.address()).unwrap();
+        let mut stream = TcpStream::connect(self.address).unwrap();
         stream.write_all(text.as_bytes()).unwrap();
         let mut answer = Vec::new();
         stream.take(bytes).read_to_end(&mut answer).unwrap();
@@ -137,13 +123,6 @@ impl Squid {
             &format!("GET {url} HTTP/1.0\r\nUser-Agent: a test\r\n\r\n"),
             u64::MAX,
         )
-    }
-}
-
-impl Drop for Squid {
-    fn drop(&mut self) {
-        let _ended = self.child.kill();
-        let _reaped = self.child.wait();
     }
 }
 
@@ -265,14 +244,10 @@ impl Drop for Ends<'_> {
 fn a_restart_loses_what_squid_drops_and_says_how_much() {
     let (folder, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let file = folder.path().join("collector.log");
-    let udp = UdpSocket::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap();
-    let tcp = TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap();
+    let free = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let udp = free.local_addr().unwrap();
+    drop(free);
+    let tcp = free_address("127.0.0.1");
     let ways = format!(
         "squid=[{{listen='udp://{udp}',name='by-udp'}},{{listen='tcp://{tcp}',name='by-tcp'}},{{path='{}',name='by-file'}}]",
         file.display()

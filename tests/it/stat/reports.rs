@@ -158,30 +158,18 @@ fn reports_over_samples_are_read_and_made_like_others() {
         .find(|it| it["name"] == "by_opcode")
         .unwrap()
         .clone();
-    assert_eq!(
-        (&listed["kind"], &listed["window_seconds"], &listed["keys"]),
-        (&json!("sample"), &json!(300), &json!(["opcode"])),
-        "{listed}"
-    );
+    assert_members!(listed => {"kind": "sample", "window_seconds": 300, "keys": ["opcode"]});
     assert_eq!(site.delete("/api/v1/reports/by_opcode").status, 200);
-    for (form, part) in [
-        (json!({"name": "x", "level": "sample"}), "at least one key"),
-        (
-            json!({"name": "x", "level": "sample", "keys": ["hostname"]}),
-            "accepted are host, script",
-        ),
-        (
-            json!({"name": "x", "level": "sample", "keys": ["host"], "filters": ["line>3"]}),
-            "KEY=prefix*",
-        ),
-        (
-            json!({"name": "x", "level": "sample", "keys": ["host"], "percentiles": [50]}),
-            "level sample",
-        ),
-        (
-            json!({"name": "x", "level": "sample", "keys": ["host"], "history": true}),
-            "/api/v1/stream/samples",
-        ),
+    for (form, part) in cases![
+        json!({"name": "x", "level": "sample"}) => "at least one key";
+        json!({"name": "x", "level": "sample", "keys": ["hostname"]}) =>
+            "accepted are host, script";
+        json!({"name": "x", "level": "sample", "keys": ["host"], "filters": ["line>3"]}) =>
+            "KEY=prefix*";
+        json!({"name": "x", "level": "sample", "keys": ["host"], "percentiles": [50]}) =>
+            "level sample";
+        json!({"name": "x", "level": "sample", "keys": ["host"], "history": true}) =>
+            "/api/v1/stream/samples";
     ] {
         let problem = site.post("/api/v1/reports", &form.to_string()).problem(400);
         assert!(problem.contains(part), "{problem}");
@@ -248,10 +236,7 @@ fn the_profile_is_a_page_with_boxes_and_a_text_for_flame_graphs() {
         "{folded}"
     );
     let page = text("/profile?script=/app/args.php&q=burn");
-    assert!(
-        page.contains("<svg") && page.contains("class=\"marked\""),
-        "{page}"
-    );
+    assert_has!(page => "<svg", "class=\"marked\"");
     assert!(page.contains("no deeper stack"));
     assert!(
         page.contains("/reports/report_by_script_name/row?script_name=/app/args.php")
@@ -271,10 +256,8 @@ fn the_profile_is_a_page_with_boxes_and_a_text_for_flame_graphs() {
     ));
     assert!(row.contains("/profile?host=web1&amp;script="), "{row}");
     let page = text("/profile?host=web1&script=/app/args.php");
-    assert!(
-        page.contains("/reports/report_by_hostname_and_script/row?hostname=web1&amp;script_name="),
-        "{page}"
-    );
+    assert_has!(page =>
+        "/reports/report_by_hostname_and_script/row?hostname=web1&amp;script_name=");
     let without = Here::start(&[]);
     let page = without.site.get("/profile").body;
     assert!(page.contains("no samples are taken"));

@@ -93,47 +93,19 @@ fn mysqldump_of_mariadb() {
 
 #[test]
 fn options_in_any_order_and_names_of_every_kind() {
-    for (statement, name, comment) in [
-        (
-            "create table r(a int)comment='report1'engine=pinba",
-            "r",
-            "report1",
-        ),
-        (
-            "CREATE TABLE IF NOT EXISTS `my``table` (a int) COMMENT 'report2' ENGINE PINBA",
-            "my`table",
-            "report2",
-        ),
-        (
-            "CREATE OR REPLACE TABLE pinba.r (a int) ENGINE = 'PINBA', COMMENT = \"it's\"",
-            "r",
-            "it's",
-        ),
-        (
-            "CREATE TEMPORARY TABLE `pinba` . `r` (a int) TYPE=PINBA COMMENT='a''b\\'c\\\\d'",
-            "r",
-            "a'b'c\\d",
-        ),
-        (
-            "CREATE TABLE \"r\" (a int DEFAULT '(') ENGINE=PINBA COMMENT='x\\ny'",
-            "r",
-            "x\ny",
-        ),
-        (
-            "CREATE /* why */ TABLE # and how\n r -- well\n (a enum(')','(')) ENGINE=PINBA COMMENT='tag_info:\u{e4}'",
-            "r",
-            "tag_info:\u{e4}",
-        ),
-        (
-            "/*!50100 CREATE TABLE `r` (a int) ENGINE=PINBA COMMENT='report1' */",
-            "r",
-            "report1",
-        ),
-        (
-            "CREATE TABLE r (a int) UNION=(x,y) COMMENT='report1' ENGINE=PINBA",
-            "r",
-            "report1",
-        ),
+    for (statement, name, comment) in cases![
+        "create table r(a int)comment='report1'engine=pinba" => "r", "report1";
+        "CREATE TABLE IF NOT EXISTS `my``table` (a int) COMMENT 'report2' ENGINE PINBA" =>
+            "my`table", "report2";
+        "CREATE OR REPLACE TABLE pinba.r (a int) ENGINE = 'PINBA', COMMENT = \"it's\"" => "r",
+            "it's";
+        "CREATE TEMPORARY TABLE `pinba` . `r` (a int) TYPE=PINBA COMMENT='a''b\\'c\\\\d'" => "r",
+            "a'b'c\\d";
+        "CREATE TABLE \"r\" (a int DEFAULT '(') ENGINE=PINBA COMMENT='x\\ny'" => "r", "x\ny";
+        "CREATE /* why */ TABLE # and how\n r -- well\n (a enum(')','(')) ENGINE=PINBA COMMENT='tag_info:\u{e4}'" =>
+            "r", "tag_info:\u{e4}";
+        "/*!50100 CREATE TABLE `r` (a int) ENGINE=PINBA COMMENT='report1' */" => "r", "report1";
+        "CREATE TABLE r (a int) UNION=(x,y) COMMENT='report1' ENGINE=PINBA" => "r", "report1";
     ] {
         let read = read(statement);
         assert_eq!(read.len(), 1, "{statement}");

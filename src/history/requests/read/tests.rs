@@ -271,15 +271,10 @@ fn slowest(at: &RequestsAt, host: &str) -> (Vec<i64>, u64) {
 
 #[test]
 fn live_tables_are_shown_with_all_their_columns() {
-    let columns = [
-        (REQUEST, ["run", "weight", "time"].as_slice()),
-        (
-            TIMER,
-            &[
-                "run", "weight", "time", "ru_utime", "ru_stime", "tags", "start",
-            ],
-        ),
-        (REQUEST_TAG, &["run", "weight", "time"]),
+    let columns = cases![
+        REQUEST => ["run", "weight", "time"].as_slice();
+        TIMER => &["run", "weight", "time", "ru_utime", "ru_stime", "tags", "start"];
+        REQUEST_TAG => &["run", "weight", "time"];
     ];
     for (table, further) in columns {
         let live = crate::report::comment::FixedTable::raw(table).unwrap();

@@ -99,20 +99,23 @@ fn days(rows: &Rows) -> BTreeMap<Place, u128> {
 
 /// The finest resolution of which nothing was removed.
 fn finest(steps: usize) -> Resolution {
-    let is_removed = STEPS
-        .iter()
-        .take(steps)
-        .any(|it| matches!(it.1, Step::Retain));
-    if is_removed {
-        Resolution::Hour
-    } else {
-        Resolution::Minute
+    let mut steps = STEPS.iter().take(steps);
+    match steps.any(|it| matches!(it.1, Step::Retain)) {
+        true => Resolution::Hour,
+        false => Resolution::Minute,
     }
 }
 
 fn open_on(faults: &Faults, dir: &Path) -> Result<Store, StoreError> {
     let faults = faults.clone();
     Store::open_on(Disk { faults }, dir, keep())
+}
+
+/// An empty store on a disk that can fail.
+fn with_faults() -> (TempDir, Faults, Store) {
+    let (dir, faults) = (tempfile::tempdir().unwrap(), Faults::default());
+    let store = open_on(&faults, dir.path()).unwrap();
+    (dir, faults, store)
 }
 
 /// The end of a run.
@@ -201,9 +204,7 @@ fn a_start_that_ends_in_a_power_cut_has_removed_nothing_that_counts() {
     let mut starts = 0;
     for killed_at in 1..3 {
         for cut_at in 1.. {
-            let dir = tempfile::tempdir().unwrap();
-            let faults = Faults::default();
-            let mut store = open_on(&faults, dir.path()).unwrap();
+            let (dir, faults, mut store) = with_faults();
             let gained = gained(&[NOON], mark(0));
             store.flush(&gained.batch, NOON, || ()).unwrap();
             let later = NOON + 20 * DAY;
@@ -257,9 +258,7 @@ fn who_reads_the_tree_between_any_two_changes_counts_nothing_twice() {
 
 #[test]
 fn a_full_disk_pauses_history() {
-    let dir = tempfile::tempdir().unwrap();
-    let faults = Faults::default();
-    let mut store = open_on(&faults, dir.path()).unwrap();
+    let (dir, faults, mut store) = with_faults();
     let mut counted = Rows::new();
     for (step, (_, what)) in STEPS.iter().enumerate() {
         let before = listing(dir.path());
@@ -268,8 +267,7 @@ fn a_full_disk_pauses_history() {
             let tried = run(&mut store, step, &mut Rows::new());
             if let Step::Flush(_) = what {
                 let error = tried.unwrap_err().to_string();
-                assert!(error.contains("cannot write"), "{error}");
-                assert!(error.contains("No space"), "{error}");
+                assert_has!(error => "cannot write", "No space");
             }
             assert_eq!(listing(dir.path()), before);
             faults.set_full(false);
@@ -399,9 +397,7 @@ fn a_damaged_piece_is_set_aside() {
 /// Others wait for it some times, and are then published without it.
 #[test]
 fn what_the_disk_cannot_read_is_set_aside_after_some_tries() {
-    let dir = tempfile::tempdir().unwrap();
-    let faults = Faults::default();
-    let mut store = open_on(&faults, dir.path()).unwrap();
+    let (dir, faults, mut store) = with_faults();
     let (bad, good) = (gained(&[NOON], 1), gained(&[NOON + MINUTE], 1));
     store.flush(&bad.batch, NOON, || ()).unwrap();
     store.flush(&good.batch, NOON, || ()).unwrap();
@@ -411,8 +407,7 @@ fn what_the_disk_cannot_read_is_set_aside_after_some_tries() {
     faults.set_unreadable(Some(&piece.path));
     for _ in 0..5 {
         let error = publish(&mut store).unwrap_err().to_string();
-        assert!(error.contains(piece.path.to_str().unwrap()), "{error}");
-        assert!(error.contains("Input/output error"), "{error}");
+        assert_has!(error => piece.path.to_str().unwrap(), "Input/output error");
     }
     let mut both = good.rows.clone();
     both.extend(bad.rows);
@@ -422,10 +417,8 @@ fn what_the_disk_cannot_read_is_set_aside_after_some_tries() {
     publish_all(&mut store, NOON + HOUR).unwrap();
     check(&store, &good.rows, Resolution::Minute);
     assert_eq!(store.counts.damaged, 1);
-    assert_eq!(
-        set_aside_in(dir.path()),
-        [piece.path.with_extension("damaged")]
-    );
+    let aside = piece.path.with_extension("damaged");
+    assert_eq!(set_aside_in(dir.path()), [aside]);
     let lost = store.lost.iter().map(|it| (it.time, it.what.rows_lost));
     assert!(lost.eq([(NOON, 2); 3]), "{:?}", store.lost);
     assert_eq!(faults.set_unreadable(None), 8);
@@ -446,11 +439,8 @@ fn a_file_that_is_gone_is_left_out_and_strangers_stay() {
     assert_eq!(store.counts.missing, 1);
     assert!(store.parts().read().iter().all(|it| it.path != part.path));
     let lost = store.lost.iter().map(|it| (it.time, it.what.rows_lost));
-    assert!(
-        lost.eq([(part.span.start, part.rows())]),
-        "{:?}",
-        store.lost
-    );
+    let expected = [(part.span.start, part.rows())];
+    assert!(lost.eq(expected), "{:?}", store.lost);
     assert!(stranger.exists());
 }
 
@@ -471,10 +461,8 @@ fn a_folder_that_vanishes_for_some_starts_counts_again_when_it_is_back() {
     drop(store);
     fs::rename(&away, &rollup).unwrap();
     let store = Store::open(dir.path(), keep()).unwrap();
-    let Counts {
-        returned, orphaned, ..
-    } = store.counts;
-    assert_eq!((returned, orphaned), (missing, 0));
+    let counts = &store.counts;
+    assert_eq!((counts.returned, counts.orphaned), (missing, 0));
     check(&store, &counted, Resolution::Minute);
     let verified = verify(dir.path()).unwrap();
     assert_eq!((verified.problems.len(), verified.missing.len()), (0, 0));
@@ -512,9 +500,7 @@ fn what_the_manifest_does_not_know_is_moved_away_and_never_deleted() {
 #[test]
 fn killed_while_it_is_set_aside_a_damaged_piece_is_kept_for_people() {
     for n in 1.. {
-        let dir = tempfile::tempdir().unwrap();
-        let faults = Faults::default();
-        let mut store = open_on(&faults, dir.path()).unwrap();
+        let (dir, faults, mut store) = with_faults();
         for minute in [NOON, NOON + MINUTE] {
             let gained = gained(&[minute], 1);
             store.flush(&gained.batch, NOON, || ()).unwrap();
@@ -548,8 +534,9 @@ fn a_stop_leaves_everything_as_it_was() {
     let stop = Shutdown::new();
     stop.request();
     let mut unless_stopped = |_: &mut Store| StoreError::unless_stopped(&stop);
-    let error = store.publish_due(NOON + HOUR, &mut unless_stopped);
-    let error = error.unwrap_err();
+    let error = store
+        .publish_due(NOON + HOUR, &mut unless_stopped)
+        .unwrap_err();
     assert!(matches!(error, StoreError::Stopped));
     assert_eq!(listing(dir.path()), before);
     check(&store, &gained.rows, Resolution::Minute);
@@ -564,11 +551,7 @@ fn pieces_are_their_owners_alone_and_published_files_are_for_who_may_enter() {
     assert_eq!(mode(&dir.path().join(PENDING)), 0o700);
     for file in files_of(dir.path()).unwrap() {
         let is_published = file.extension().unwrap() == "parquet";
-        let modes = if is_published {
-            (0o644, 0o755)
-        } else {
-            (0o600, 0o700)
-        };
+        let modes = [(0o600, 0o700), (0o644, 0o755)][usize::from(is_published)];
         assert_eq!((mode(&file), mode(file.parent().unwrap())), modes);
     }
 }
@@ -576,27 +559,21 @@ fn pieces_are_their_owners_alone_and_published_files_are_for_who_may_enter() {
 /// The output of the commands that run beside a daemon.
 #[test]
 fn it_is_listed_and_every_damage_is_found() {
-    use super::super::super::inspect::{list, verify};
+    use super::super::super::inspect::{Held, list};
     let (dir, _, counted) = flushed();
     let store = Store::open(dir.path(), keep()).unwrap();
     let held = list(dir.path()).unwrap();
     let minutes = held.iter().filter(|it| it.resolution == Resolution::Minute);
     let (rows, bytes) = minutes.fold((0, 0), |sum, it| (sum.0 + it.rows, sum.1 + it.bytes));
     assert_eq!(rows, counted.len() as u64);
-    assert!(
-        bytes > 0
-            && held
-                .iter()
-                .all(|it| it.pending_rows <= it.rows && it.from < it.to)
-    );
+    let is_sound = |it: &Held| it.pending_rows <= it.rows && it.from < it.to;
+    assert!(bytes > 0 && held.iter().all(is_sound));
     let verified = verify(dir.path()).unwrap();
     assert!(verified.problems.is_empty() && verified.uncounted.is_empty());
     let parts = Arc::clone(&store.parts().read());
     assert_eq!(verified.parts, parts.len() as u64);
-    assert_eq!(
-        verified.rows,
-        parts.iter().map(|part| part.rows()).sum::<u64>()
-    );
+    let rows = parts.iter().map(|part| part.rows()).sum::<u64>();
+    assert_eq!(verified.rows, rows);
     drop(store);
     for file in files_of(dir.path()).unwrap() {
         let whole = fs::read(&file).unwrap();
@@ -606,19 +583,14 @@ fn it_is_listed_and_every_damage_is_found() {
             fs::write(&file, bytes).unwrap();
             let problems = verify(dir.path()).unwrap().problems;
             assert_eq!(problems.len(), 1);
-            assert!(
-                problems[0].starts_with(file.to_str().unwrap()),
-                "{problems:?}"
-            );
+            assert_has!(problems[0] => file.to_str().unwrap());
         }
         fs::write(&file, whole).unwrap();
     }
     let uncounted = dir.path().join("pending/999.new");
     fs::write(&uncounted, "").unwrap();
     let verified = verify(dir.path()).unwrap();
-    assert_eq!(
-        (verified.problems.len(), verified.uncounted),
-        (0, vec![uncounted])
-    );
+    assert!(verified.problems.is_empty());
+    assert_eq!(verified.uncounted, [uncounted]);
     verify(&dir.path().join(PENDING)).unwrap_err();
 }

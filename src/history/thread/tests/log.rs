@@ -198,12 +198,7 @@ fn a_disk_that_takes_nothing_ends_the_log_until_it_does() {
     writer.write_log();
     faults.recover();
     assert!(why().unwrap().contains("a fault of the test"));
-    assert!(
-        history
-            .why_failing()
-            .unwrap()
-            .contains("has no log of seconds")
-    );
+    assert_has!(history.why_failing().unwrap() => "has no log of seconds");
     count(&history, NOON);
     writer.write_log();
     assert!(logs(dir.path()).is_empty());

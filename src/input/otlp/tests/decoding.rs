@@ -232,28 +232,21 @@ fn what_is_no_body_is_refused_by_reason() {
     let deep = |open: &str, close: &str| {
         format!(r#"{{"x": {}1{}}}"#, open.repeat(2_000), close.repeat(2_000))
     };
-    for (form, body, expected) in [
-        (P, "", Ok(0)),
-        (P, "\u{1}", Err(BodyRefusal::BadProtobuf)),
-        (J, "{}", Ok(0)),
-        (J, "null", Ok(0)),
-        (J, r#"{"resourceSpans": null, "x": 1}"#, Ok(0)),
-        (J, "", Err(BodyRefusal::BadJson)),
-        (J, "[]", Err(BodyRefusal::BadJson)),
-        (J, "{} {}", Err(BodyRefusal::BadJson)),
-        (J, r#"{"resourceSpans": 3}"#, Err(BodyRefusal::BadJson)),
-        (
-            J,
-            r#"{"resourceSpans": [{"scopeSpans": [{"spans": [{"kind": "SPAN_KIND_SERVER"}]}]}]}"#,
-            Err(BodyRefusal::BadJson),
-        ),
-        (
-            J,
-            r#"{"resourceSpans": [{"scopeSpans": [{"spans": [{}, null]}]}]}"#,
-            Ok(2),
-        ),
-        (J, &deep("[", "]"), Ok(0)),
-        (J, &deep(r#"{"a":"#, "}"), Ok(0)),
+    for (form, body, expected) in cases![
+        P => "", Ok(0);
+        P => "\u{1}", Err(BodyRefusal::BadProtobuf);
+        J => "{}", Ok(0);
+        J => "null", Ok(0);
+        J => r#"{"resourceSpans": null, "x": 1}"#, Ok(0);
+        J => "", Err(BodyRefusal::BadJson);
+        J => "[]", Err(BodyRefusal::BadJson);
+        J => "{} {}", Err(BodyRefusal::BadJson);
+        J => r#"{"resourceSpans": 3}"#, Err(BodyRefusal::BadJson);
+        J => r#"{"resourceSpans": [{"scopeSpans": [{"spans": [{"kind": "SPAN_KIND_SERVER"}]}]}]}"#,
+            Err(BodyRefusal::BadJson);
+        J => r#"{"resourceSpans": [{"scopeSpans": [{"spans": [{}, null]}]}]}"#, Ok(2);
+        J => &deep("[", "]"), Ok(0);
+        J => &deep(r#"{"a":"#, "}"), Ok(0);
     ] {
         let received = decode(form, body.as_bytes()).map(|(_, received, _)| received);
         assert_eq!(received, expected, "{body:.80}");
@@ -309,40 +302,20 @@ fn what_is_too_much_is_counted() {
 #[test]
 fn spans_are_refused_by_reason() {
     let good = || span(7, (1, 0), 2, (0, 10), json!({}));
-    for (member, value, reason) in [
-        ("traceId", json!("00"), SpanRefusal::TraceId),
-        (
-            "traceId",
-            json!(format!("{:032x}", 0)),
-            SpanRefusal::TraceId,
-        ),
-        ("traceId", json!("xyz"), SpanRefusal::TraceId),
-        ("traceId", json!("ab".repeat(17)), SpanRefusal::TraceId),
-        ("spanId", json!("0102"), SpanRefusal::SpanId),
-        ("spanId", json!(null), SpanRefusal::SpanId),
-        ("parentSpanId", json!("0"), SpanRefusal::ParentId),
-        (
-            "parentSpanId",
-            json!(format!("{:016x}", 0)),
-            SpanRefusal::ParentId,
-        ),
-        ("startTimeUnixNano", json!(0), SpanRefusal::Time),
-        ("startTimeUnixNano", json!("-5"), SpanRefusal::Time),
-        (
-            "endTimeUnixNano",
-            json!("9223372036854775808"),
-            SpanRefusal::Time,
-        ),
-        (
-            "endTimeUnixNano",
-            json!(NOW_NS + 90_000_000_000_000),
-            SpanRefusal::Time,
-        ),
-        (
-            "endTimeUnixNano",
-            json!(NOW_NS - 3_700_000_000_000),
-            SpanRefusal::TooOld,
-        ),
+    for (member, value, reason) in cases![
+        "traceId" => json!("00"), SpanRefusal::TraceId;
+        "traceId" => json!(format!("{:032x}", 0)), SpanRefusal::TraceId;
+        "traceId" => json!("xyz"), SpanRefusal::TraceId;
+        "traceId" => json!("ab".repeat(17)), SpanRefusal::TraceId;
+        "spanId" => json!("0102"), SpanRefusal::SpanId;
+        "spanId" => json!(null), SpanRefusal::SpanId;
+        "parentSpanId" => json!("0"), SpanRefusal::ParentId;
+        "parentSpanId" => json!(format!("{:016x}", 0)), SpanRefusal::ParentId;
+        "startTimeUnixNano" => json!(0), SpanRefusal::Time;
+        "startTimeUnixNano" => json!("-5"), SpanRefusal::Time;
+        "endTimeUnixNano" => json!("9223372036854775808"), SpanRefusal::Time;
+        "endTimeUnixNano" => json!(NOW_NS + 90_000_000_000_000), SpanRefusal::Time;
+        "endTimeUnixNano" => json!(NOW_NS - 3_700_000_000_000), SpanRefusal::TooOld;
     ] {
         let mut world = World::new("");
         let mut bad = good();

@@ -128,56 +128,22 @@ fn requests_are_what_answers_somebody_elsewhere() {
         span["flags"] = json!(1);
         span
     };
-    for (spans, requests, left_out) in [
-        (json!([remote(server(1, 1, 99))]), 1, None),
-        (json!([silent(server(1, 1, 99))]), 1, None),
-        (
-            json!([silent(server(1, 1, 2)), server(1, 2, 0)]),
-            1,
-            Some((LeftOut::Internal, 1)),
-        ),
+    for (spans, requests, left_out) in cases![
+        json!([remote(server(1, 1, 99))]) => 1, None;
+        json!([silent(server(1, 1, 99))]) => 1, None;
+        json!([silent(server(1, 1, 2)), server(1, 2, 0)]) => 1, Some((LeftOut::Internal, 1));
         // Inside another request, or claiming to be.
-        (
-            json!([server(1, 1, 2), server(1, 2, 0)]),
-            1,
-            Some((LeftOut::Internal, 1)),
-        ),
-        (json!([server(1, 1, 99)]), 0, Some((LeftOut::NoRequest, 1))),
-        (json!([span(1, (1, 0), 1, (0, 9), json!({}))]), 1, None),
-        (
-            json!([span(1, (1, 0), 5, (0, 9), json!({"name": "process jobs"}))]),
-            1,
-            None,
-        ),
-        (
-            json!([
-                span(1, (1, 0), 5, (0, 9), json!({"name": "receive jobs"})),
-                query(1, 2, 1)
-            ]),
-            0,
-            Some((LeftOut::Receive, 2)),
-        ),
-        (
-            json!([span(
-                1,
-                (1, 0),
-                5,
-                (0, 9),
-                json!({"messaging.operation": "receive"})
-            )]),
-            0,
-            Some((LeftOut::Receive, 1)),
-        ),
-        (
-            json!([query(1, 1, 0), span(1, (2, 1), 3, (0, 1), json!({}))]),
-            0,
-            Some((LeftOut::ClientRoot, 2)),
-        ),
-        (
-            json!([span(1, (1, 0), 4, (0, 9), json!({}))]),
-            0,
-            Some((LeftOut::ProducerRoot, 1)),
-        ),
+        json!([server(1, 1, 2), server(1, 2, 0)]) => 1, Some((LeftOut::Internal, 1));
+        json!([server(1, 1, 99)]) => 0, Some((LeftOut::NoRequest, 1));
+        json!([span(1, (1, 0), 1, (0, 9), json!({}))]) => 1, None;
+        json!([span(1, (1, 0), 5, (0, 9), json!({"name": "process jobs"}))]) => 1, None;
+        json!([span(1, (1, 0), 5, (0, 9), json!({"name": "receive jobs"})), query(1, 2, 1)]) => 0,
+            Some((LeftOut::Receive, 2));
+        json!([span(1, (1, 0), 5, (0, 9), json!({"messaging.operation": "receive"}))]) => 0,
+            Some((LeftOut::Receive, 1));
+        json!([query(1, 1, 0), span(1, (2, 1), 3, (0, 1), json!({}))]) => 0,
+            Some((LeftOut::ClientRoot, 2));
+        json!([span(1, (1, 0), 4, (0, 9), json!({}))]) => 0, Some((LeftOut::ProducerRoot, 1));
     ] {
         let mut world = World::new("");
         world.take(json!({}), spans.clone());

@@ -123,67 +123,28 @@ fn chosen_attributes_become_tags() {
 
 #[test]
 fn timers_say_which_system_was_asked_for_what() {
-    let cases = [
-        (
-            3,
-            json!({"db.system.name": "mysql", "db.operation.name": "SELECT", "server.address": "db1", "db.namespace": "shop"}),
-            "group=mysql,server=db1,operation=SELECT",
-        ),
-        (
-            3,
-            json!({"db.system": "sqlite", "db.statement": "insert into t values (1)", "db.name": "main.db"}),
-            "group=sqlite,server=main.db,operation=INSERT",
-        ),
-        (
-            3,
-            json!({"name": "wpdb.query", "db.query.text": "  UPDATE x"}),
-            "group=db,operation=UPDATE",
-        ),
-        (
-            3,
-            json!({"name": "PDO::prepare", "db.unheard.of": "x"}),
-            "group=db,operation=PDO::prepare",
-        ),
-        (
-            3,
-            json!({"name": "GET", "http.request.method": "GET", "url.full": "http://api.example:81/x"}),
-            "group=http,server=api.example,operation=GET",
-        ),
-        (
-            3,
-            json!({"http.method": "POST", "net.peer.name": "old.example"}),
-            "group=http,server=old.example,operation=POST",
-        ),
-        (
-            3,
-            json!({"name": "curl_exec", "url.full": "/x", "network.peer.address": "10.0.0.1"}),
-            "group=http,server=10.0.0.1,operation=curl_exec",
-        ),
-        (
-            4,
-            json!({"messaging.system": "rabbitmq", "messaging.operation.type": "send", "name": "x"}),
-            "group=rabbitmq,operation=send",
-        ),
-        (
-            3,
-            json!({"rpc.system": "grpc", "name": "Shop/List"}),
-            "group=grpc,operation=Shop/List",
-        ),
-        (
-            3,
-            json!({"name": "resolve"}),
-            "group=client,operation=resolve",
-        ),
-        (
-            1,
-            json!({"name": "render"}),
-            "group=internal,operation=render",
-        ),
-        (
-            2,
-            json!({"name": "WP.main", "http.method": "GET"}),
-            "group=internal,operation=GET",
-        ),
+    let cases = cases![
+        3 => json!({"db.system.name": "mysql", "db.operation.name": "SELECT",
+            "server.address": "db1", "db.namespace": "shop"}),
+            "group=mysql,server=db1,operation=SELECT";
+        3 => json!({"db.system": "sqlite", "db.statement": "insert into t values (1)",
+            "db.name": "main.db"}), "group=sqlite,server=main.db,operation=INSERT";
+        3 => json!({"name": "wpdb.query", "db.query.text": "  UPDATE x"}),
+            "group=db,operation=UPDATE";
+        3 => json!({"name": "PDO::prepare", "db.unheard.of": "x"}),
+            "group=db,operation=PDO::prepare";
+        3 => json!({"name": "GET", "http.request.method": "GET",
+            "url.full": "http://api.example:81/x"}), "group=http,server=api.example,operation=GET";
+        3 => json!({"http.method": "POST", "net.peer.name": "old.example"}),
+            "group=http,server=old.example,operation=POST";
+        3 => json!({"name": "curl_exec", "url.full": "/x", "network.peer.address": "10.0.0.1"}),
+            "group=http,server=10.0.0.1,operation=curl_exec";
+        4 => json!({"messaging.system": "rabbitmq", "messaging.operation.type": "send",
+            "name": "x"}), "group=rabbitmq,operation=send";
+        3 => json!({"rpc.system": "grpc", "name": "Shop/List"}), "group=grpc,operation=Shop/List";
+        3 => json!({"name": "resolve"}), "group=client,operation=resolve";
+        1 => json!({"name": "render"}), "group=internal,operation=render";
+        2 => json!({"name": "WP.main", "http.method": "GET"}), "group=internal,operation=GET";
     ];
     let mut spans = vec![span(1, (100, 0), 2, (0, 1_000), json!({"name": "GET /"}))];
     for (at, (kind, of, _)) in cases.iter().enumerate() {

@@ -341,10 +341,7 @@ fn every_refusal_that_a_socket_can_bring_has_a_packet() {
 fn the_readme_lists_every_file() {
     let readme = std::fs::read_to_string(directory().join("README.md")).unwrap();
     for (name, _) in all() {
-        assert!(
-            readme.contains(&format!("`{name}`")),
-            "{name} is not in tests/corpus/README.md"
-        );
+        assert_has!(readme => format!("`{name}`"); "{name} is not in tests/corpus/README.md");
     }
 }
 

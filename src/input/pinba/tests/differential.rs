@@ -6,10 +6,10 @@
 use prost::Message as _;
 
 use super::packets::{
-    Dice, PACKABLE, RawField, fields_of, good, good_nested, message_of, odd, put_field, repacked,
-    sized,
+    PACKABLE, RawField, fields_of, good, good_nested, message_of, odd, put_field, repacked, sized,
 };
 use super::*;
+use crate::dice::Dice;
 
 fn from_environment(name: &str, default: u64) -> u64 {
     std::env::var(name)
@@ -33,24 +33,24 @@ fn base_packets() -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
 }
 
 fn flip_bits(packet: &mut [u8], dice: &mut Dice) {
-    for _ in 0..=dice.below(3) {
-        let at = dice.below(packet.len());
+    for _ in 0..=dice.index(3) {
+        let at = dice.index(packet.len());
         if let Some(byte) = packet.get_mut(at) {
-            *byte ^= 1 << dice.below(8);
+            *byte ^= 1 << dice.index(8);
         }
     }
 }
 
 fn overwrite(packet: &mut [u8], dice: &mut Dice) {
-    let at = dice.below(packet.len());
+    let at = dice.index(packet.len());
     if let Some(byte) = packet.get_mut(at) {
         *byte = *dice.pick(&[0x00, 0x01, 0x7f, 0x80, 0xff, 0x0a, 0x50, 0x0b, 0x0c]);
     }
 }
 
 fn splice(packet: &mut Vec<u8>, other: &[u8], dice: &mut Dice) {
-    packet.truncate(dice.below(packet.len() + 1));
-    packet.extend_from_slice(&other[dice.below(other.len())..]);
+    packet.truncate(dice.index(packet.len() + 1));
+    packet.extend_from_slice(&other[dice.index(other.len())..]);
 }
 
 /// Reorders fields, repeats one, drops one, and inserts an unknown one (or a group).
@@ -58,18 +58,18 @@ fn rearrange(packet: &mut Vec<u8>, dice: &mut Dice) {
     let Some(mut fields) = fields_of(packet) else {
         return;
     };
-    match dice.below(5) {
+    match dice.index(5) {
         0 | 1 => {
             for last in (1..fields.len()).rev() {
-                fields.swap(last, dice.below(last + 1));
+                fields.swap(last, dice.index(last + 1));
             }
         }
         2 if !fields.is_empty() => {
             let again = dice.pick(&fields).clone();
-            let at = dice.below(fields.len() + 1);
+            let at = dice.index(fields.len() + 1);
             fields.insert(at, again);
         }
-        3 if !fields.is_empty() => drop(fields.remove(dice.below(fields.len()))),
+        3 if !fields.is_empty() => drop(fields.remove(dice.index(fields.len()))),
         _ => {
             let number = *dice.pick(&[24, 100, 2047, 2048, 100_000, (1 << 29) - 1]);
             let wire_type = *dice.pick(&[0, 1, 2, 5]);
@@ -84,8 +84,8 @@ fn rearrange(packet: &mut Vec<u8>, dice: &mut Dice) {
                 wire_type,
                 value,
             };
-            let at = dice.below(fields.len() + 1);
-            let field = if dice.one_in(3) {
+            let at = dice.index(fields.len() + 1);
+            let field = if dice.once_in(3) {
                 // The same in a group of its own number plus one.
                 let mut group = Vec::new();
                 put_field(&mut group, &field);
@@ -116,8 +116,8 @@ fn pack(packet: &mut Vec<u8>, dice: &mut Dice) {
     if let Some(other) = repacked(packet, piece) {
         *packet = other;
     }
-    if dice.one_in(4) {
-        let value = sized(&vec![0; dice.below(6)]);
+    if dice.once_in(4) {
+        let value = sized(&vec![0; dice.index(6)]);
         put_field(
             packet,
             &RawField {
@@ -130,16 +130,16 @@ fn pack(packet: &mut Vec<u8>, dice: &mut Dice) {
 }
 
 fn case(dice: &mut Dice, small: &[Vec<u8>], large: &[Vec<u8>]) -> Vec<u8> {
-    let base = if dice.one_in(200) { large } else { small };
-    let mut packet = if dice.one_in(3) {
+    let base = if dice.once_in(200) { large } else { small };
+    let mut packet = if dice.once_in(3) {
         odd(dice).encode_to_vec()
     } else {
         dice.pick(base).clone()
     };
-    if dice.one_in(8) {
-        for _ in 0..=dice.below(3) {
+    if dice.once_in(8) {
+        for _ in 0..=dice.index(3) {
             let mut nested = odd(dice).encode_to_vec();
-            if dice.one_in(8) {
+            if dice.once_in(8) {
                 let deeper = odd(dice).encode_to_vec();
                 put_field(
                     &mut nested,
@@ -150,7 +150,7 @@ fn case(dice: &mut Dice, small: &[Vec<u8>], large: &[Vec<u8>]) -> Vec<u8> {
                     },
                 );
             }
-            if dice.one_in(8) {
+            if dice.once_in(8) {
                 flip_bits(&mut nested, dice);
             }
             put_field(
@@ -163,11 +163,11 @@ fn case(dice: &mut Dice, small: &[Vec<u8>], large: &[Vec<u8>]) -> Vec<u8> {
             );
         }
     }
-    for _ in 0..dice.below(3) {
-        match dice.below(8) {
+    for _ in 0..dice.index(3) {
+        match dice.index(8) {
             0 => flip_bits(&mut packet, dice),
             1 => overwrite(&mut packet, dice),
-            2 => packet.truncate(dice.below(packet.len() + 1)),
+            2 => packet.truncate(dice.index(packet.len() + 1)),
             3 => {
                 let other = dice.pick(small).clone();
                 splice(&mut packet, &other, dice);
@@ -261,7 +261,7 @@ fn random_bytes_are_refused_or_agree() {
     let mut decoder = Decoder::new(limits, hasher());
     let mut dice = Dice(99);
     for _ in 0..20_000 {
-        let packet: Vec<u8> = (0..dice.below(40)).map(|_| dice.next() as u8).collect();
+        let packet: Vec<u8> = (0..dice.index(40)).map(|_| dice.next() as u8).collect();
         compare(&mut decoder, limits, &packet, &"random bytes");
     }
 }

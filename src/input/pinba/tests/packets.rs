@@ -3,34 +3,7 @@
 use prost::Message as _;
 
 use super::model;
-
-/// Reproducible random numbers: SplitMix64.
-#[derive(Debug, Clone)]
-pub(super) struct Dice(pub(super) u64);
-
-impl Dice {
-    pub(super) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// A number below `end`; 0 if `end` is 0.
-    pub(super) fn below(&mut self, end: usize) -> usize {
-        (self.next() % end.max(1) as u64) as usize
-    }
-
-    /// True once in `n` times.
-    pub(super) fn one_in(&mut self, n: usize) -> bool {
-        self.below(n) == 0
-    }
-
-    pub(super) fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
-        &from[self.below(from.len())]
-    }
-}
+use crate::dice::Dice;
 
 /// One field of a message, raw.
 #[derive(Debug, Clone, PartialEq)]
@@ -239,20 +212,20 @@ pub(super) fn odd(dice: &mut Dice) -> model::NestedRequest {
         f32::MIN_POSITIVE,
     ];
     let text = |dice: &mut Dice| {
-        if dice.one_in(20) {
-            vec![b'x'; dice.below(700)]
+        if dice.once_in(20) {
+            vec![b'x'; dice.index(700)]
         } else {
             dice.pick(&TEXTS).to_vec()
         }
     };
     let time = |dice: &mut Dice| {
-        if dice.one_in(3) {
+        if dice.once_in(3) {
             *dice.pick(&TIMES)
         } else {
             0.05
         }
     };
-    let number = |dice: &mut Dice| (dice.next() >> dice.below(64)) as u32;
+    let number = |dice: &mut Dice| (dice.next() >> dice.index(64)) as u32;
     let mut request = model::NestedRequest::named(text(dice), text(dice), text(dice));
     request.request_count = Some(number(dice));
     request.document_size = Some(number(dice));
@@ -260,35 +233,35 @@ pub(super) fn odd(dice: &mut Dice) -> model::NestedRequest {
     request.request_time = Some(time(dice));
     request.ru_utime = Some(time(dice));
     request.ru_stime = Some(time(dice));
-    request.status = dice.one_in(2).then(|| number(dice));
-    request.memory_footprint = dice.one_in(2).then(|| number(dice));
-    request.schema = dice.one_in(2).then(|| text(dice));
-    request.dictionary = (0..dice.below(6)).map(|_| text(dice)).collect();
-    let words = request.dictionary.len() + usize::from(dice.one_in(12));
-    let index = |dice: &mut Dice| dice.below(words) as u32;
-    for _ in 0..dice.below(3) {
+    request.status = dice.once_in(2).then(|| number(dice));
+    request.memory_footprint = dice.once_in(2).then(|| number(dice));
+    request.schema = dice.once_in(2).then(|| text(dice));
+    request.dictionary = (0..dice.index(6)).map(|_| text(dice)).collect();
+    let words = request.dictionary.len() + usize::from(dice.once_in(12));
+    let index = |dice: &mut Dice| dice.index(words) as u32;
+    for _ in 0..dice.index(3) {
         request.tag_name.push(index(dice));
         request.tag_value.push(index(dice));
     }
-    for _ in 0..dice.below(5) {
-        let tags = dice.below(4);
-        request.timer_hit_count.push(dice.below(4) as u32);
+    for _ in 0..dice.index(5) {
+        let tags = dice.index(4);
+        request.timer_hit_count.push(dice.index(4) as u32);
         request.timer_value.push(time(dice));
         request.timer_tag_count.push(tags as u32);
         for _ in 0..tags {
             request.timer_tag_name.push(index(dice));
             request.timer_tag_value.push(index(dice));
         }
-        if dice.one_in(2) {
+        if dice.once_in(2) {
             request.timer_ru_utime.push(time(dice));
         }
-        if dice.one_in(2) {
+        if dice.once_in(2) {
             request.timer_ru_stime.push(time(dice));
         }
     }
     // Sometimes one list is one too long or too short.
-    if dice.one_in(8) {
-        match dice.below(6) {
+    if dice.once_in(8) {
+        match dice.index(6) {
             0 => request.timer_hit_count.push(1),
             1 => drop(request.timer_value.pop()),
             2 => drop(request.tag_name.pop()),

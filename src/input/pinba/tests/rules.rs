@@ -133,27 +133,12 @@ fn v1_counts_of_hits_values_and_tag_counts_must_agree() {
 
 #[test]
 fn v1_to_v6_of_a_nested_request_lose_that_one_alone() {
-    let breakers: [Breaker<model::NestedRequest>; 5] = [
-        (
-            |request| request.timer_hit_count.push(1),
-            RejectReason::TimerCounts,
-        ),
-        (
-            |request| request.tag_name.push(0),
-            RejectReason::RequestTagCounts,
-        ),
-        (
-            |request| request.dictionary.clear(),
-            RejectReason::NoDictionary,
-        ),
-        (
-            |request| request.tag_value[0] = 99,
-            RejectReason::RequestTagIndex,
-        ),
-        (
-            |request| request.timer_tag_count[0] += 1,
-            RejectReason::TimerTagCounts,
-        ),
+    let breakers: [Breaker<model::NestedRequest>; 5] = cases![
+        |request| request.timer_hit_count.push(1) => RejectReason::TimerCounts;
+        |request| request.tag_name.push(0) => RejectReason::RequestTagCounts;
+        |request| request.dictionary.clear() => RejectReason::NoDictionary;
+        |request| request.tag_value[0] = 99 => RejectReason::RequestTagIndex;
+        |request| request.timer_tag_count[0] += 1 => RejectReason::TimerTagCounts;
     ];
     for (breaks, reason) in breakers {
         let outcome = decode(&with(|packet| {
@@ -173,23 +158,11 @@ fn v1_to_v6_of_a_nested_request_lose_that_one_alone() {
 
 #[test]
 fn v2_to_v6_of_the_outer_request_leave_the_nested_ones() {
-    let breakers: [Breaker<model::Request>; 4] = [
-        (
-            |request| request.tag_name.push(0),
-            RejectReason::RequestTagCounts,
-        ),
-        (
-            |request| request.dictionary.clear(),
-            RejectReason::NoDictionary,
-        ),
-        (
-            |request| request.tag_value[0] = 99,
-            RejectReason::RequestTagIndex,
-        ),
-        (
-            |request| request.timer_tag_count[0] += 1,
-            RejectReason::TimerTagCounts,
-        ),
+    let breakers: [Breaker<model::Request>; 4] = cases![
+        |request| request.tag_name.push(0) => RejectReason::RequestTagCounts;
+        |request| request.dictionary.clear() => RejectReason::NoDictionary;
+        |request| request.tag_value[0] = 99 => RejectReason::RequestTagIndex;
+        |request| request.timer_tag_count[0] += 1 => RejectReason::TimerTagCounts;
     ];
     for (breaks, reason) in breakers {
         let outcome = decode(&with(|packet| {

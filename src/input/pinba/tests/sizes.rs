@@ -3,8 +3,9 @@
 
 use prost::Message as _;
 
-use super::packets::{Dice, RawField, good, good_nested, put_field, put_varint, sized};
+use super::packets::{RawField, good, good_nested, put_field, put_varint, sized};
 use super::*;
+use crate::dice::Dice;
 use crate::limits::{
     RECORD_GROWTH_MAX, REQUEST_TAGS_MAX, TAGS_TEXT_BYTES_MAX, TIMER_TAGS_MAX, UDP_PAYLOAD_BYTES_MAX,
 };
@@ -284,20 +285,20 @@ fn full_datagrams_of_random_fields_stay_within_bounds() {
     let mut dice = Dice(2024);
     for _ in 0..40 {
         let mut packet = least();
-        let words = 1 + dice.below(120);
+        let words = 1 + dice.index(120);
         for _ in 0..words {
-            let word = vec![*dice.pick(&[b'a', 0xff]); dice.below(80)];
+            let word = vec![*dice.pick(&[b'a', 0xff]); dice.index(80)];
             put_field(&mut packet, &packed(15, &word));
         }
         let room = UDP_PAYLOAD_BYTES_MAX - packet.len() - 30;
-        let per_timer = 1 + dice.below(4);
+        let per_timer = 1 + dice.index(4);
         let timers = room / (6 + 2 * per_timer);
         put_field(&mut packet, &packed(10, &vec![1; timers]));
         put_field(&mut packet, &packed(11, &vec![0; timers * 4]));
         put_field(&mut packet, &packed(12, &vec![per_timer as u8; timers]));
         for number in [13, 14] {
             let list: Vec<u8> = (0..timers * per_timer)
-                .map(|_| dice.below(words + 1) as u8)
+                .map(|_| dice.index(words + 1) as u8)
                 .collect();
             put_field(&mut packet, &packed(number, &list));
         }

@@ -42,84 +42,31 @@ fn counts(rules: &mut NameRules, counters: &RuleCounters) -> Vec<(u64, u64)> {
 
 #[test]
 fn each_form_makes_of_a_text_what_its_entry_says() {
-    for (entry, cases) in [
-        (
-            "cut = '?'",
-            &[
-                ("/a.php?x=1&y=?", "/a.php"),
-                ("/a.php", "/a.php"),
-                ("?", ""),
-                ("", ""),
-                ("/ä?", "/ä"),
-            ][..],
-        ),
-        ("cut = '→'", &[("a→b→c", "a"), ("a", "a")]),
-        (
-            "cut = ';jsessionid='",
-            &[("/a;jsessionid=1", "/a"), ("/a;jsession", "/a;jsession")],
-        ),
-        (
-            "digits = '*'",
-            &[
-                ("/user/123", "/user/*"),
-                ("/user/123/", "/user/*/"),
-                ("/1/22/333", "/*/*/*"),
-                ("7", "*"),
-                ("//7//", "//*//"),
-                ("/user/12a/3b", "/user/12a/3b"),
-                ("/user/12?x=3", "/user/12?x=3"),
-                ("/", "/"),
-                ("", ""),
-                ("/٣", "/٣"),
-            ],
-        ),
-        ("digits = ''", &[("/user/123/edit", "/user//edit")]),
-        (
-            "prefix = '/static/'\nreplace = '/static/*'",
-            &[
-                ("/static/css/a.css", "/static/*"),
-                ("/static/", "/static/*"),
-                ("/static", "/static"),
-                ("/x/static/", "/x/static/"),
-            ],
-        ),
-        (
-            "pattern = '^/user/\\d+'\nreplace = '/user/*'",
-            &[
-                ("/user/123", "/user/*"),
-                ("/user/123/edit", "/user/*/edit"),
-                ("/user/x", "/user/x"),
-                ("/a/user/1", "/a/user/1"),
-                ("", ""),
-            ],
-        ),
+    for (entry, cases) in cases![
+        "cut = '?'" =>
+            &[("/a.php?x=1&y=?", "/a.php"), ("/a.php", "/a.php"), ("?", ""), ("", ""), ("/ä?", "/ä")][..];
+        "cut = '→'" => &[("a→b→c", "a"), ("a", "a")];
+        "cut = ';jsessionid='" => &[("/a;jsessionid=1", "/a"), ("/a;jsession", "/a;jsession")];
+        "digits = '*'" => &[("/user/123", "/user/*"), ("/user/123/", "/user/*/"), ("/1/22/333",
+            "/*/*/*"), ("7", "*"), ("//7//", "//*//"), ("/user/12a/3b", "/user/12a/3b"),
+            ("/user/12?x=3", "/user/12?x=3"), ("/", "/"), ("", ""), ("/٣", "/٣")];
+        "digits = ''" => &[("/user/123/edit", "/user//edit")];
+        "prefix = '/static/'\nreplace = '/static/*'" => &[("/static/css/a.css", "/static/*"),
+            ("/static/", "/static/*"), ("/static", "/static"), ("/x/static/", "/x/static/")];
+        "pattern = '^/user/\\d+'\nreplace = '/user/*'" => &[("/user/123", "/user/*"),
+            ("/user/123/edit", "/user/*/edit"), ("/user/x", "/user/x"), ("/a/user/1", "/a/user/1"),
+            ("", "")];
         // All matches, as PHP's preg_replace does it.
-        (
-            "pattern = '/\\d+'\nreplace = '/*'",
-            &[("/1/22/a/333", "/*/*/a/*")],
-        ),
-        (
-            "pattern = '([a-z]+)-(?<id>[0-9]+)(x)?'\nreplace = '${id}:$1$3$$'",
-            &[("ab-12, c-3x", "12:ab$, 3:cx$")],
-        ),
-        (
-            "pattern = '(?i)^/INDEX\\.php$'\nreplace = '/'",
-            &[("/Index.PHP", "/"), ("/Index_PHP", "/Index_PHP")],
-        ),
-        (
-            "pattern = '\\bid'\nreplace = '<$0>'",
-            &[("id-id paid", "<id>-<id> paid")],
-        ),
+        "pattern = '/\\d+'\nreplace = '/*'" => &[("/1/22/a/333", "/*/*/a/*")];
+        "pattern = '([a-z]+)-(?<id>[0-9]+)(x)?'\nreplace = '${id}:$1$3$$'" =>
+            &[("ab-12, c-3x", "12:ab$, 3:cx$")];
+        "pattern = '(?i)^/INDEX\\.php$'\nreplace = '/'" =>
+            &[("/Index.PHP", "/"), ("/Index_PHP", "/Index_PHP")];
+        "pattern = '\\bid'\nreplace = '<$0>'" => &[("id-id paid", "<id>-<id> paid")];
         // Empty matches lie between characters, never inside one.
-        (
-            "pattern = 'x*'\nreplace = '-'",
-            &[("aäx", "-a-ä-"), ("", "-")],
-        ),
-        (
-            "pattern = '^$'\nreplace = '(none)'",
-            &[("", "(none)"), ("a", "a")],
-        ),
-        ("pattern = 'ä|ö'\nreplace = '→'", &[("täöt", "t→→t")]),
+        "pattern = 'x*'\nreplace = '-'" => &[("aäx", "-a-ä-"), ("", "-")];
+        "pattern = '^$'\nreplace = '(none)'" => &[("", "(none)"), ("a", "a")];
+        "pattern = 'ä|ö'\nreplace = '→'" => &[("täöt", "t→→t")];
     ] {
         let (mut rules, _) = script(&[entry]);
         for (text, expected) in cases {
@@ -244,20 +191,13 @@ fn texts_that_share_a_place_among_the_recent_ones_do_not_mix() {
 #[test]
 fn results_end_at_the_cap_with_a_whole_character() {
     let long = "ä".repeat(TEXT_BYTES_MAX / 2);
-    for (entry, text, bytes) in [
-        (
-            "pattern = '^'\nreplace = 'x'",
-            long.as_str(),
-            TEXT_BYTES_MAX - 1,
-        ),
-        ("pattern = '^'\nreplace = 'xx'", &long, TEXT_BYTES_MAX),
-        (
-            "pattern = '.'\nreplace = '$0$0$0$0$0$0$0$0$0$0$0$0$0$0$0$0$0$0$0$0$0$0$0$0'",
-            &long,
-            TEXT_BYTES_MAX,
-        ),
-        ("pattern = '.+'\nreplace = '$0x$0'", &long, TEXT_BYTES_MAX),
-        ("digits = '0123456789'", &"/1".repeat(600), TEXT_BYTES_MAX),
+    for (entry, text, bytes) in cases![
+        "pattern = '^'\nreplace = 'x'" => long.as_str(), TEXT_BYTES_MAX - 1;
+        "pattern = '^'\nreplace = 'xx'" => &long, TEXT_BYTES_MAX;
+        "pattern = '.'\nreplace = '$0$0$0$0$0$0$0$0$0$0$0$0$0$0$0$0$0$0$0$0$0$0$0$0'" => &long,
+            TEXT_BYTES_MAX;
+        "pattern = '.+'\nreplace = '$0x$0'" => &long, TEXT_BYTES_MAX;
+        "digits = '0123456789'" => &"/1".repeat(600), TEXT_BYTES_MAX;
     ] {
         let (mut rules, _) = script(&[entry]);
         let made = made(&mut rules, text);

@@ -68,35 +68,15 @@ fn a_histogram_has_samples_of_requests_only() {
     };
     let good = tick(2, vec![(7, 1), (10, 1)]);
     restore.tick(good.head, &good.entries).unwrap();
-    for (bad, why) in [
-        (tick(0, vec![(7, 1)]), "no request"),
-        (tick(1, vec![(7, 0)]), "an empty bucket"),
-        (tick(1, vec![(u32::MAX, 1)]), "no such bucket"),
-        (tick(1 << 32, Vec::new()), "more than a tick can have"),
-        (
-            TickLog {
-                head: head(4),
-                ..tick(1, Vec::new())
-            },
-            "of the future",
-        ),
-        (
-            TickLog {
-                head: head(2),
-                ..tick(1, Vec::new())
-            },
-            "out of order",
-        ),
-        (
-            TickLog {
-                head: TickHead {
-                    seen: Some((2_999, 3_500)),
-                    ..head(3)
-                },
-                ..tick(1, Vec::new())
-            },
-            "merged before its tick",
-        ),
+    for (bad, why) in cases![
+        tick(0, vec![(7, 1)]) => "no request";
+        tick(1, vec![(7, 0)]) => "an empty bucket";
+        tick(1, vec![(u32::MAX, 1)]) => "no such bucket";
+        tick(1 << 32, Vec::new()) => "more than a tick can have";
+        TickLog { head: head(4), ..tick(1, Vec::new()) } => "of the future";
+        TickLog { head: head(2), ..tick(1, Vec::new()) } => "out of order";
+        TickLog { head: TickHead { seen: Some((2_999, 3_500)), ..head(3) }, ..tick(1, Vec::new()) } =>
+            "merged before its tick";
     ] {
         let TickLog { head, entries } = bad;
         assert!(restore.tick(head, &entries).is_err(), "{why}");

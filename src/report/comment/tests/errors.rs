@@ -19,10 +19,7 @@ fn errors_point_at_the_part() {
         let part: String = comment.chars().skip(at).take(length).collect();
         let error = refused(comment);
         assert_eq!((error.at, &error.part), (at, &part), "{error}");
-        assert!(
-            error.problem.contains(hint.trim_end()),
-            "{comment}: {error}"
-        );
+        assert_has!(error.problem => hint.trim_end(); "{comment}");
         let position = format!("position {}", at + 1);
         assert!(error.to_string().contains(&position), "{error}");
     }
@@ -40,14 +37,11 @@ fn errors_point_at_the_part() {
 fn names_and_comments_have_their_lengths() {
     let sixteen: Vec<_> = (1..=16).map(|tag| format!("t{tag}")).collect();
     let long = "x".repeat(256);
-    for (comment, hint) in [
-        (
-            format!("tagN_info:{}", sixteen.join(",")),
-            "1 to 15 tag names, not 16",
-        ),
-        (format!("tag_info:{long}"), "255 bytes"),
-        (format!("tag_info:a:tag.{long}=y"), "255 bytes"),
-        ("x".repeat(COMMENT_BYTES_MAX + 1), "longer than"),
+    for (comment, hint) in cases![
+        format!("tagN_info:{}", sixteen.join(",")) => "1 to 15 tag names, not 16";
+        format!("tag_info:{long}") => "255 bytes";
+        format!("tag_info:a:tag.{long}=y") => "255 bytes";
+        "x".repeat(COMMENT_BYTES_MAX + 1) => "longer than";
     ] {
         assert!(refused(&comment).problem.contains(hint), "{comment}");
     }

@@ -43,44 +43,24 @@ fn values_take_their_places() {
 
 #[test]
 fn forms() {
-    for (given, wanted) in [
-        (
-            "SELECT a MOD 5 AS x, MOD(a, 5) AS y, timestampdiff(minute, a, b) AS z FROM DUAL",
-            "SELECT __mod(a, 5) AS x, mod(a, 5) AS y, timestampdiff('minute', a, b) AS z",
-        ),
-        (
-            "SELECT a/b AS x FROM t",
-            "SELECT __div(a, b) AS x FROM def.pinba.t AS t",
-        ),
-        (
-            "SELECT c DIV 60 * 60 AS x FROM information_schema.T u",
-            "SELECT __div_int(c, 60) * 60 AS x FROM def.information_schema.T u",
-        ),
-        (
-            "SELECT IF(a, 1, 2) AS x",
-            "SELECT CASE WHEN __truth(a) THEN __value(1) ELSE __value(2) END AS x",
-        ),
-        ("SELECT database() AS d", "SELECT 'pinba' AS d"),
-        (
-            "SELECT x AS y HAVING y > 1",
-            "SELECT x AS y WHERE __truth((x) > 1)",
-        ),
-        (
-            "SELECT h, s, count(*) AS c FROM t GROUP BY s ORDER BY h, c, NULL",
-            "SELECT first_value(h) AS h, s AS s, count(*) AS c FROM def.pinba.t AS t GROUP BY s ORDER BY h, c",
-        ),
-        (
-            "SELECT h AS x, s FROM t GROUP BY s",
-            "SELECT first_value(h) AS x, s AS s FROM def.pinba.t AS t GROUP BY s",
-        ),
-        (
-            "SELECT group_concat(DISTINCT a ORDER BY a DESC SEPARATOR '-') AS g FROM t",
-            "SELECT string_agg(DISTINCT __text(a), '-' ORDER BY __text(a) DESC) AS g FROM def.pinba.t AS t",
-        ),
-        (
-            "SELECT a FROM t WHERE b BETWEEN 1 AND 2 LIMIT 5, 10",
-            "SELECT a AS a FROM def.pinba.t AS t WHERE __truth((b >= 1 AND b <= 2)) LIMIT 5, 10",
-        ),
+    for (given, wanted) in cases![
+        "SELECT a MOD 5 AS x, MOD(a, 5) AS y, timestampdiff(minute, a, b) AS z FROM DUAL" =>
+            "SELECT __mod(a, 5) AS x, mod(a, 5) AS y, timestampdiff('minute', a, b) AS z";
+        "SELECT a/b AS x FROM t" => "SELECT __div(a, b) AS x FROM def.pinba.t AS t";
+        "SELECT c DIV 60 * 60 AS x FROM information_schema.T u" =>
+            "SELECT __div_int(c, 60) * 60 AS x FROM def.information_schema.T u";
+        "SELECT IF(a, 1, 2) AS x" =>
+            "SELECT CASE WHEN __truth(a) THEN __value(1) ELSE __value(2) END AS x";
+        "SELECT database() AS d" => "SELECT 'pinba' AS d";
+        "SELECT x AS y HAVING y > 1" => "SELECT x AS y WHERE __truth((x) > 1)";
+        "SELECT h, s, count(*) AS c FROM t GROUP BY s ORDER BY h, c, NULL" =>
+            "SELECT first_value(h) AS h, s AS s, count(*) AS c FROM def.pinba.t AS t GROUP BY s ORDER BY h, c";
+        "SELECT h AS x, s FROM t GROUP BY s" =>
+            "SELECT first_value(h) AS x, s AS s FROM def.pinba.t AS t GROUP BY s";
+        "SELECT group_concat(DISTINCT a ORDER BY a DESC SEPARATOR '-') AS g FROM t" =>
+            "SELECT string_agg(DISTINCT __text(a), '-' ORDER BY __text(a) DESC) AS g FROM def.pinba.t AS t";
+        "SELECT a FROM t WHERE b BETWEEN 1 AND 2 LIMIT 5, 10" =>
+            "SELECT a AS a FROM def.pinba.t AS t WHERE __truth((b >= 1 AND b <= 2)) LIMIT 5, 10";
     ] {
         assert_eq!(made(given).expect(given), wanted, "{given}");
     }
@@ -88,21 +68,13 @@ fn forms() {
 
 #[test]
 fn what_cannot_be_done_is_named() {
-    for (given, code, named) in [
-        ("SELECT MATCH (a) AGAINST ('b')", 1235, "MATCH"),
-        ("SELECT a INTO OUTFILE 'x' FROM t", 1064, ""),
-        ("SELECT * FROM t GROUP BY a", 1235, "GROUP BY"),
-        (
-            "SELECT md5('x')",
-            1235,
-            "pinbad does not support the function md5()",
-        ),
-        (
-            "SELECT a FROM t LIMIT 'x'",
-            1210,
-            "a whole number from 0 on, not x",
-        ),
-        ("SELECT * FROM f(1)", 1235, "functions"),
+    for (given, code, named) in cases![
+        "SELECT MATCH (a) AGAINST ('b')" => 1235, "MATCH";
+        "SELECT a INTO OUTFILE 'x' FROM t" => 1064, "";
+        "SELECT * FROM t GROUP BY a" => 1235, "GROUP BY";
+        "SELECT md5('x')" => 1235, "pinbad does not support the function md5()";
+        "SELECT a FROM t LIMIT 'x'" => 1210, "a whole number from 0 on, not x";
+        "SELECT * FROM f(1)" => 1235, "functions";
     ] {
         let error = made(given).expect_err(given);
         assert_eq!(error.code, code, "{given}: {error}");

@@ -18,33 +18,16 @@ fn left(text: &str) -> String {
 
 #[test]
 fn what_means_nothing_here_is_left_out() {
-    for (given, wanted) in [
-        (
-            "/* x */ SELECT /*!40001 SQL_NO_CACHE */ * FROM `t`; ;",
-            "SELECT * FROM `t`",
-        ),
-        (
-            "select sql_cache a from t where b lock in share mode",
-            "select a from t where b",
-        ),
-        (
-            "SELECT DISTINCTROW 1 FROM t FOR UPDATE OF t WAIT 5",
-            "SELECT DISTINCT 1 FROM t",
-        ),
-        (
-            "SELECT straight_join a FROM t STRAIGHT_JOIN u",
-            "SELECT a FROM t JOIN u",
-        ),
-        ("SELECT a&&b||c", "SELECT a AND b OR c"),
-        (
-            "SELECT 0x4142, x'41', b'01000001', 0b1000001",
-            "SELECT 'AB' , 'A' , 'A' , 'A'",
-        ),
-        ("SELECT t.left FROM t", "SELECT t . `left` FROM t"),
-        (
-            "SELECT ?, @X, @@session.`sql_mode`, @'a b', ?",
-            "SELECT ?0 , @x , @@session.sql_mode , @a b , ?1",
-        ),
+    for (given, wanted) in cases![
+        "/* x */ SELECT /*!40001 SQL_NO_CACHE */ * FROM `t`; ;" => "SELECT * FROM `t`";
+        "select sql_cache a from t where b lock in share mode" => "select a from t where b";
+        "SELECT DISTINCTROW 1 FROM t FOR UPDATE OF t WAIT 5" => "SELECT DISTINCT 1 FROM t";
+        "SELECT straight_join a FROM t STRAIGHT_JOIN u" => "SELECT a FROM t JOIN u";
+        "SELECT a&&b||c" => "SELECT a AND b OR c";
+        "SELECT 0x4142, x'41', b'01000001', 0b1000001" => "SELECT 'AB' , 'A' , 'A' , 'A'";
+        "SELECT t.left FROM t" => "SELECT t . `left` FROM t";
+        "SELECT ?, @X, @@session.`sql_mode`, @'a b', ?" =>
+            "SELECT ?0 , @x , @@session.sql_mode , @a b , ?1";
     ] {
         assert_eq!(left(given), wanted, "{given}");
     }

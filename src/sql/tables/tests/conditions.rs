@@ -1,23 +1,7 @@
 //! Compares conditions tested by a scan with the same conditions above it, over random statements.
 
 use super::*;
-
-/// A small random generator, so that a failure can be reproduced.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, below: usize) -> usize {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
-        (self.0 >> 33) as usize % below
-    }
-
-    fn one<'a>(&mut self, of: &[&'a str]) -> &'a str {
-        of[self.below(of.len())]
-    }
-}
+use crate::dice::Dice;
 
 /// The material of conditions: a table, its columns by kind, and existing values.
 struct Ground {
@@ -107,12 +91,12 @@ const GROUNDS: [Ground; 5] = [
 
 fn condition(dice: &mut Dice, ground: &Ground) -> String {
     let kinds = [ground.ints.len(), ground.floats.len(), ground.texts.len()];
-    let at = dice.below(kinds.iter().sum());
+    let at = dice.index(kinds.iter().sum());
     if at < kinds[0] {
         let (column, low, high) = ground.ints[at];
-        let mut number = || low + dice.below((high - low) as usize) as i64;
+        let mut number = || low + dice.index((high - low) as usize) as i64;
         let (a, b, c) = (number(), number(), number());
-        return match dice.below(8) {
+        return match dice.index(8) {
             0 => format!("{column} = {a}"),
             1 => format!("{column} <> {a}"),
             2 => format!("{a} <= {column}"),
@@ -125,8 +109,8 @@ fn condition(dice: &mut Dice, ground: &Ground) -> String {
     }
     if at < kinds[0] + kinds[1] {
         let (column, around) = ground.floats[at - kinds[0]];
-        let bound = around * (dice.below(30) as f64 / 10.0);
-        return match dice.below(4) {
+        let bound = around * (dice.index(30) as f64 / 10.0);
+        return match dice.index(4) {
             0 => format!("{column} > {bound}"),
             1 => format!("{column} <= {bound}"),
             2 => format!("{column} BETWEEN {} AND {bound}", bound / 2.0),
@@ -134,8 +118,8 @@ fn condition(dice: &mut Dice, ground: &Ground) -> String {
         };
     }
     let (column, values) = ground.texts[at - kinds[0] - kinds[1]];
-    let (a, b) = (dice.one(values), dice.one(values));
-    match dice.below(11) {
+    let (a, b) = (*dice.pick(values), *dice.pick(values));
+    match dice.index(11) {
         0 => format!("{column} = '{a}'"),
         1 => format!("{column} <> '{a}'"),
         2 => format!("{column} IN ('{a}', '{b}')"),
@@ -161,7 +145,7 @@ fn conditions_in_the_scan_are_those_above_it() {
         let mut found = 0;
         for round in 0..100 {
             let ground = &GROUNDS[round % GROUNDS.len()];
-            let conditions: Vec<String> = (0..1 + dice.below(3))
+            let conditions: Vec<String> = (0..1 + dice.index(3))
                 .map(|_| condition(&mut dice, ground))
                 .collect();
             let all = conditions.join(" AND ");

@@ -4,21 +4,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::RwLock;
-use prost::Message as _;
 
 use crate::clock::ManualClock;
-use crate::config::{PoolConfig, ReportsConfig};
-use crate::input::Decode as _;
 use crate::input::pinba::{Decoder, model};
 use crate::input::record::{Hasher, TextLimits};
+use crate::merger::world::{self, Limits};
 use crate::merger::{Live, Pulse};
-use crate::pool::Pool;
 use crate::query::catalog::Catalog;
 use crate::query::status::Status;
+use crate::report::DefinedBy;
 use crate::report::definition::{Defaults, Definition};
-use crate::report::native::ReportForm;
 use crate::report::reading::Want;
-use crate::report::{DefinedBy, Reports, Ticks, builtin};
 use crate::ring::{RingPlan, TempRing};
 use crate::telemetry::Counters;
 
@@ -29,30 +25,12 @@ pub(super) const AWAY_MS: u64 = 60_000;
 
 /// The defaults with which a COMMENT is read.
 pub(super) fn defaults() -> Defaults {
-    Defaults {
-        history: HISTORY,
-        ..Defaults::default()
-    }
+    world::defaults(HISTORY)
 }
 
 /// The base reports, and one of each kind that keeps something of its own.
 pub(super) fn definitions() -> Vec<(Definition, DefinedBy)> {
-    let defaults = defaults();
-    let base = builtin::reports(&defaults).into_iter();
-    let mut all: Vec<_> = base.map(|report| (report, DefinedBy::BuiltIn)).collect();
-    for json in [
-        r#"{"level": "request", "keys": ["script_name", "+env"], "window": "5s", "percentiles": [50, 99.9]}"#,
-        r#"{"level": "timer", "keys": ["@group", {"key": "@op", "missing": "empty"}], "window": "20s"}"#,
-        r#"{"level": "packet", "filters": ["min_time=0.5"], "histogram": "hv=0:60000:512"}"#,
-        r#"{"comment": "tag2_info:group,op"}"#,
-    ] {
-        let members = serde_json::from_str(json).expect("JSON");
-        let name = format!("r{}", all.len());
-        let form = ReportForm::from_members(&name, members).expect("a form");
-        let report = form.definition(&defaults).expect("a report");
-        all.push((report, DefinedBy::RunTime));
-    }
-    all
+    world::of_each_kind(&defaults(), ["5s", "20s"], 512)
 }
 
 /// A hasher that does not differ from run to run.
@@ -60,34 +38,27 @@ pub(super) fn hasher() -> Hasher {
     Hasher::with_seed(7)
 }
 
+/// For so many requests, with these reports.
+fn live(requests: usize, reports: Vec<(Definition, DefinedBy)>) -> Live {
+    let limits = Limits {
+        window: HISTORY,
+        requests,
+        timers: requests * 2,
+        words: 1 << 20,
+        rows_max: 6,
+        memory: 4 << 20,
+    };
+    limits.live(&hasher(), reports)
+}
+
 /// Without reports, for so many requests.
 pub(super) fn empty(requests: usize) -> Live {
-    let history = Ticks::of(HISTORY);
-    let pool = Pool::new(
-        &PoolConfig {
-            request_pool_size: requests,
-            timer_pool_size: requests * 2,
-            stats_history: HISTORY,
-            words_memory: 1 << 20,
-        },
-        hasher(),
-    );
-    let reports = Reports::new(
-        &ReportsConfig {
-            rows_max: 6,
-            memory: 4 << 20,
-            error_status: 500,
-        },
-        history,
-    );
-    Live::new(pool, reports, history)
+    live(requests, Vec::new())
 }
 
 /// With all of [`definitions`].
 pub(super) fn with_reports(requests: usize) -> Live {
-    let mut live = empty(requests);
-    live.reports.define_at_start(definitions(), &live.pool, 0);
-    live
+    live(requests, definitions())
 }
 
 /// Reads all reports, as a front end would, and gives what they counted; the rows of each make up
@@ -129,17 +100,9 @@ pub(crate) fn catalog() -> Catalog {
         sent.request_time = Some(number as f32 / 7.0);
         sent.status = Some(200 + number % 4 * 100);
         sent.schema = (number % 3 == 0).then(|| b"https".to_vec());
-        sent.add_tag(
-            "env",
-            if number % 2 == 0 {
-                "prod"
-            } else {
-                "t\"e\u{1}st"
-            },
-        );
+        sent.add_tag("env", ["prod", "t\"e\u{1}st"][number as usize % 2]);
         sent.add_timer(1 + number, 0.25, &[("group", "db"), ("op", "read")]);
-        let taken = decoder.decode(&sent.encode_to_vec(), 1_700_000_000, &mut records);
-        assert_eq!(taken, Ok(1));
+        world::decode(&mut decoder, &sent, &mut records);
     }
     live.merge(&records, 0);
     live.advance(1_000);
