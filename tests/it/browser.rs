@@ -189,8 +189,7 @@ const UNNAMED: &str = include_str!("browser/unnamed.js");
 #[test]
 fn names_out_of_packets_stay_text() {
     let here = Here::start(&[]);
-    here.site
-        .send(HOSTILE.into_iter().map(|name| hostile_request(name)));
+    here.site.send(HOSTILE.into_iter().map(hostile_request));
     let browser = Browser::start(&here.site);
     let mut targets = vec![
         "/".to_owned(),

@@ -10,7 +10,7 @@ const REPORTS: &str = r#"report=[{name = "groups", comment = "tag_info:group::95
 
 /// One request for each time, milliseconds, all of one script.
 fn send(here: &Here, times_ms: &[u32]) {
-    here.site.send(times_ms.into_iter().map(|ms| {
+    here.site.send(times_ms.iter().map(|ms| {
         let mut packet = request("h", "s", "/a");
         packet.request_time = Some(*ms as f32 / 1e3);
         packet

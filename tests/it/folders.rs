@@ -10,10 +10,9 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
 
-use prost::Message as _;
 use serde_json::{Value as Json, json};
 
-use crate::harness::{Program, Sender, await_until, pinbad, run};
+use crate::harness::{Program, await_until, pinbad, run};
 use crate::packets::request;
 use crate::restart::{Unmount, mount};
 
@@ -387,12 +386,11 @@ fn after_a_kill_live_reports_have_what_the_log_of_seconds_kept() {
     let dir = format!("data.dir={}", place.path().display());
     let settings = [&*dir, "history.flush_period=60s", "state.snapshot_period=0"];
     let mut program = Program::serve(&settings);
-    let mut sender = Sender::new(&program.site);
     // Meanwhile a minute may end, which writes files and begins the log anew.
     await_until(
         "the log has some of them",
         || {
-            sender.send(&request("web", "shop", "/a").encode_to_vec());
+            program.site.send([request("web", "shop", "/a")]);
             program.site.status().0["history"]["log_disk_bytes"].as_u64()
         },
         |bytes| bytes.is_some_and(|it| it > 0),

@@ -33,9 +33,9 @@ use serde_json::{Value as Json, json};
 
 #[cfg(feature = "sql")]
 pub(crate) use self::child::{Child, PacedClock, be_child};
+pub(crate) use self::killing::{Kills, number};
 #[cfg(feature = "sql")]
-pub(crate) use self::killing::numbered;
-pub(crate) use self::killing::{Kills, Mortal, number};
+pub(crate) use self::killing::{Mortal, numbered};
 pub(crate) use self::outside::{Collector, Running, connect, free_address, talk};
 pub(crate) use self::program::{Program, Said, clean, clients, pinbad, program, run, run_within};
 pub(crate) use self::sender::Sender;

@@ -57,8 +57,7 @@ pub(crate) fn links(page: &str) -> Vec<String> {
 #[test]
 fn every_page_that_leads_from_another_escapes_everything() {
     let here = Here::start(&[]);
-    here.site
-        .send(HOSTILE.into_iter().map(|name| hostile_request(name)));
+    here.site.send(HOSTILE.into_iter().map(hostile_request));
     let site = &here.site;
     // Reports whose keys are called so too.
     for form in [

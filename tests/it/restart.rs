@@ -268,7 +268,7 @@ fn wherever_a_snapshot_is_damaged_that_is_noticed() {
     let dir = tempfile::tempdir().unwrap();
     let clock = Arc::new(ManualClock::new(START_SECS * 1000));
     let here = start(dir.path(), &clock);
-    here.site.send((0..40).map(|n| packet(n)));
+    here.site.send((0..40).map(packet));
     here.stop();
     let good = std::fs::read(dir.path().join("snapshot")).unwrap();
     let inspect = |bytes: &[u8]| pinbad::state::snapshot::inspect(bytes).is_ok();
@@ -330,7 +330,7 @@ fn sighup_reloads_what_can_change_and_names_what_cannot() {
     );
     let arguments = ["serve", "--config", file.to_str().unwrap()];
     let program = Program::start(&arguments, &[]);
-    program.site.send((0..100).map(|n| packet(n)));
+    program.site.send((0..100).map(packet));
     let stays = program.site.rows("stays");
     let reloads = |what: &str, count: usize| {
         program.signal("HUP");

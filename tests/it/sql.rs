@@ -225,10 +225,9 @@ const LONG: &str = "SELECT count(*) FROM request a, request b, request c, reques
 /// A daemon with so many requests and these limits.
 fn with_limits(requests: u32, limits: &[&str]) -> Here {
     let (here, _clock) = Here::with_manual_clock(limits);
-    here.site.send((0..requests).map(|number| {
-        let packet = request("web1", "shop", &format!("/{number}.php"));
-        packet
-    }));
+    let script = |number| format!("/{number}.php");
+    let packets = (0..requests).map(|number| request("web1", "shop", &script(number)));
+    here.site.send(packets);
     here
 }
 

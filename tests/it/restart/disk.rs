@@ -15,7 +15,7 @@ fn a_full_or_read_only_disk_is_said_and_the_old_snapshot_stays() {
     let _unmounted = Unmount(at);
     let settings = settings(place.path());
     let mut program = Program::serve(&refs(&settings));
-    program.site.send((0..50).map(|n| packet(n)));
+    program.site.send((0..50).map(packet));
     program.signal("TERM");
     assert_eq!(program.wait().0.code(), Some(0));
     let kept = std::fs::read(place.path().join("snapshot")).unwrap();
