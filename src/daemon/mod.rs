@@ -181,12 +181,14 @@ impl Daemon {
         if let Some(snapshots) = &snapshots {
             snapshots.check();
         }
+        let samples = profile::open(config, &counters, &clock);
         let startup = Startup {
             config,
             hasher: &hasher,
             clock: &*clock,
             reports: definitions.reports,
             squids: &counters.squids,
+            profile: samples.as_deref(),
         };
         let live = Arc::new(RwLock::new(
             startup.live(previous, snapshots.as_deref().zip(dir)),
@@ -199,7 +201,8 @@ impl Daemon {
         startup::log_last_end(end, snapshots.as_deref(), filled);
         let pulse = Arc::new(Pulse::new(clock.mono_ms()));
         let gathering = Arc::new(GatheringPeriod::new(config.ingest.stats_gathering_period));
-        let profile = profile::start(config, &counters, &receivers.rule_counters, &clock, &hasher)?;
+        let (rules, kept) = (&receivers.rule_counters, samples.clone());
+        let profile = profile::start(config, kept, rules, &clock, &hasher)?;
         let rule_counters = receivers.rule_counters;
         let status = history.add_to(Status {
             profile: profile.as_ref().map(|it| Arc::clone(&it.profile)),
@@ -280,6 +283,7 @@ impl Daemon {
                 live,
                 counters: counters.clone(),
                 sockets: receivers.names,
+                profile: samples,
                 clock: Arc::clone(&clock),
                 await_kept,
             })
