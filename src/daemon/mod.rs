@@ -170,6 +170,7 @@ impl Daemon {
             ..Counters::new(sockets.len() + otlps.len() + squids.len())
         };
         startup::go_on_counting(&counters, &sockets, &squids, previous.as_ref());
+        let followed = counters.followed();
         // After that: positions of followed files in history take precedence over the snapshot.
         let mut history = OpenHistory::open(config, &clock, &counters.squids)?;
         if config.history.dir.is_none() {
@@ -231,7 +232,7 @@ impl Daemon {
             status,
             Arc::clone(&pulse),
         );
-        live.write().deltas.followed = counters.followed();
+        live.write().deltas.followed = followed;
         let await_kept = history.await_kept(config);
         let rollup = history.rollup(config);
         let followers = (&alerts, &releases);
