@@ -261,7 +261,11 @@ impl Live {
         let (id, row) = self.pool.append(record, tick, now_ms, timers);
         // Freed ids may be reused by the next append.
         self.notify_freed();
-        self.arrivals.push(id, row) as u64
+        let timers = match record.is_counted() {
+            true => self.arrivals.leave_out(),
+            false => self.arrivals.push(id, row),
+        };
+        timers as u64
     }
 
     /// Passes the arrivals to the reports.

@@ -8,7 +8,9 @@
 # configuration, a COMMENT, a snapshot, SQL, a MySQL client (tests/fuzz/entries says what has to hold). Stable Rust is enough,
 # and a C++ compiler for libFuzzer. What a run finds worth keeping stays in CARGO_TARGET_DIR for the next one; an input
 # that breaks something is kept in tests/output/fuzz, and its place, once that is mended, is tests/fuzz/corpus, which
-# `cargo test` runs too. PINBAD_FUZZ_SQL=0 leaves out what needs DataFusion. The exit code is 0 if nothing was found.
+# `cargo test` runs too. The runs of each target are counted there too, over all calls. PINBAD_FUZZ_SQL=0 leaves out what
+# needs DataFusion. PINBAD_FUZZ_RELEASE=1 builds as a release is built, with the same checks: many times the runs in the same
+# time, for a build that takes minutes more. The exit code is 0 if nothing was found.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 
@@ -45,16 +47,27 @@ build=(cargo build --manifest-path tests/fuzz/Cargo.toml)
 for target in "${targets[@]}"; do
     build+=(--bin "$target")
 done
+found=0 folder=debug
+log=$(mktemp) timed=$(mktemp) release=$(mktemp --suffix .toml)
+trap 'rm -f "$log" "$timed" "$release"' EXIT
+if [ "${PINBAD_FUZZ_RELEASE:-0}" = 1 ]; then
+    folder=release
+    # Dependencies are built as for a release, and what is fuzzed checks its sums as in a debug build.
+    {
+        awk '/^\[/ { is_release = /^\[profile\.release/ && !/\.pinbad\]/ } is_release' Cargo.toml
+        printf '[profile.release.package.%s]\nopt-level = 3\ndebug-assertions = true\noverflow-checks = true\n' \
+            pinbad libfuzzer-sys
+    } >"$release"
+    build+=(--release --config "$release")
+fi
 RUSTC_WRAPPER="$PWD/tests/fuzz/rustc.sh" "${build[@]}" || exit 1
 
-found=0
-log=$(mktemp) timed=$(mktemp)
-trap 'rm -f "$log" "$timed"' EXIT
 TIMEFORMAT='%U %S'
 for target in "${targets[@]}"; do
     kept="$CARGO_TARGET_DIR/fuzz/corpus/$target"
     broken="$PWD/tests/output/fuzz/$target"
-    mkdir -p "$kept" "$broken"
+    counted="$CARGO_TARGET_DIR/fuzz/runs/$target"
+    mkdir -p "$kept" "$broken" "${counted%/*}"
     arguments=("$kept" "tests/fuzz/corpus/$target")
     [ "$target" = packet ] && arguments+=(tests/corpus)
     dictionary="tests/fuzz/dictionaries/$target"
@@ -68,7 +81,7 @@ for target in "${targets[@]}"; do
     # libFuzzer knows the clock on the wall only: on a busy machine a run gets less than it asks for, and goes on.
     for _ in 1 2 3 4 5 6 7 8 9 10 11 12; do
         {
-            time "$CARGO_TARGET_DIR/debug/$target" "${arguments[@]}" -max_total_time=$((seconds - used)) -timeout=120 \
+            time "$CARGO_TARGET_DIR/$folder/$target" "${arguments[@]}" -max_total_time=$((seconds - used)) -timeout=120 \
                 -rss_limit_mb=2048 -print_final_stats=1 -artifact_prefix="$broken/" >"$log" 2>&1 </dev/null
         } 2>"$timed"
         code=$?
@@ -76,12 +89,16 @@ for target in "${targets[@]}"; do
         runs=$((runs + $(awk '/stat::number_of_executed_units/ { count = $2 } END { print count + 0 }' "$log")))
         [ $code = 0 ] && [ "$used" -lt "$seconds" ] || break
     done
+    total=$((runs + $(cat "$counted" 2>/dev/null || echo 0)))
+    echo $total >"$counted"
     coverage=$(grep -o 'cov: [0-9]* ft: [0-9]*' "$log" | tail -n 1)
-    echo "fuzz $target: $runs runs in $used s of processor time, $coverage, $(find "$kept" -type f | wc -l) inputs kept"
+    echo "fuzz $target: $runs runs in $used s of processor time, $coverage, $(find "$kept" -type f | wc -l) inputs kept, $total runs in all"
     if [ $code != 0 ]; then
         found=1
         grep -v '^#' "$log" | tail -n 60
         echo "FOUND by $target: what broke it is in $broken"
     fi
 done
+sum=$(cat "$CARGO_TARGET_DIR"/fuzz/runs/* | awk '{ sum += $1 } END { print sum }')
+echo "fuzz: $sum runs of all targets in all"
 exit $found

@@ -339,7 +339,7 @@ impl Shipper {
         for dataset in shipment.datasets() {
             let before = self.viewed.get(&dataset.report);
             let has = before.is_some_and(|it| it.0 == dataset || it.1 && !is_new);
-            if has || dataset.is_coverage() || dataset.is_raw() {
+            if has || !dataset.is_report() {
                 continue;
             }
             let is_report = |name: &str| {

@@ -289,11 +289,10 @@ impl Config {
             .chain(inputs)
     }
 
-    /// Bytes that may wait for the log of seconds; 0 without a log. A followed file is read again
-    /// instead.
+    /// Bytes that may wait for the log of seconds; 0 without a log.
     #[must_use]
     pub fn log_memory(&self) -> usize {
-        match self.history.log && !self.follows_files() {
+        match self.history.log {
             true => (self.history.memory / 8).min(48 << 20),
             false => 0,
         }

@@ -51,6 +51,9 @@ impl OpenHistory {
             .filter(|it| it.is_followed())
             .cloned()
             .collect();
+        for source in squids {
+            source.sums.lock().fresh.get_or_insert_default();
+        }
         // Not a folder: the configuration is wrong.
         if let Err(error @ StateError::NotAFolder { .. }) =
             crate::state::folder::find(HISTORY, &dir)
@@ -84,7 +87,9 @@ impl OpenHistory {
         let memory = settings.memory - of_requests;
         let parts = Parts::default();
         let history = History::new(Arc::clone(&parts), memory, Arc::clone(clock));
-        history.keep_log(config.log_memory());
+        let from = |it: &Arc<Source>| it.config.from.to_string();
+        history.keep_log(config.log_memory(), followed.iter().map(from).collect());
+        let replayed = history.clone();
         let begin_shipping = sink.as_ref().map(Sink::begin);
         let open = move || {
             let mut store = Store::open(&dir, retention)?;
@@ -93,8 +98,9 @@ impl OpenHistory {
                 Some(begin) => Some((begin, store.ship(shipped)?)),
             };
             store.share(Arc::clone(&parts));
+            replayed.replay(&mut store);
             for source in &followed {
-                let known = store.files().get(&source.config.from.to_string());
+                let known = store.files().get(&from(source));
                 source.begin(known.cloned());
             }
             if let Some((begin, shipping)) = shipping {

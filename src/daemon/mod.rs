@@ -170,6 +170,7 @@ impl Daemon {
             ..Counters::new(sockets.len() + otlps.len() + squids.len())
         };
         startup::go_on_counting(&counters, &sockets, &squids, previous.as_ref());
+        let followed = counters.followed();
         // After that: positions of followed files in history take precedence over the snapshot.
         let mut history = OpenHistory::open(config, &clock, &counters.squids)?;
         if config.history.dir.is_none() {
@@ -181,12 +182,14 @@ impl Daemon {
         if let Some(snapshots) = &snapshots {
             snapshots.check();
         }
+        let samples = profile::open(config, &counters, &clock);
         let startup = Startup {
             config,
             hasher: &hasher,
             clock: &*clock,
             reports: definitions.reports,
             squids: &counters.squids,
+            profile: samples.as_deref(),
         };
         let live = Arc::new(RwLock::new(
             startup.live(previous, snapshots.as_deref().zip(dir)),
@@ -199,7 +202,8 @@ impl Daemon {
         startup::log_last_end(end, snapshots.as_deref(), filled);
         let pulse = Arc::new(Pulse::new(clock.mono_ms()));
         let gathering = Arc::new(GatheringPeriod::new(config.ingest.stats_gathering_period));
-        let profile = profile::start(config, &counters, &receivers.rule_counters, &clock, &hasher)?;
+        let (rules, kept) = (&receivers.rule_counters, samples.clone());
+        let profile = profile::start(config, kept, rules, &clock, &hasher)?;
         let rule_counters = receivers.rule_counters;
         let status = history.add_to(Status {
             profile: profile.as_ref().map(|it| Arc::clone(&it.profile)),
@@ -228,7 +232,7 @@ impl Daemon {
             status,
             Arc::clone(&pulse),
         );
-        live.write().deltas.followed = counters.followed();
+        live.write().deltas.followed = followed;
         let await_kept = history.await_kept(config);
         let rollup = history.rollup(config);
         let followers = (&alerts, &releases);
@@ -280,6 +284,7 @@ impl Daemon {
                 live,
                 counters: counters.clone(),
                 sockets: receivers.names,
+                profile: samples,
                 clock: Arc::clone(&clock),
                 await_kept,
             })

@@ -23,33 +23,43 @@ pub(super) struct RunningProfile {
     _intake: Worker,
 }
 
-/// Starts the threads; nothing without a `[[stat]]`.
-pub(super) fn start(
+/// The samples, none yet; `None` without a `[[stat]]`.
+pub(super) fn open(
     config: &Config,
     counters: &Counters,
+    clock: &Arc<dyn Clock>,
+) -> Option<Arc<Profile>> {
+    let sources = counters.stats.clone();
+    let pool_size = config.profile.pool_size;
+    (!sources.is_empty()).then(|| Profile::new(sources, pool_size, Arc::clone(clock)))
+}
+
+/// Starts the threads.
+pub(super) fn start(
+    config: &Config,
+    profile: Option<Arc<Profile>>,
     rule_counters: &Arc<RuleCounters>,
     clock: &Arc<dyn Clock>,
     hasher: &Hasher,
 ) -> Result<Option<RunningProfile>, StartError> {
-    if counters.stats.is_empty() {
+    let Some(profile) = profile else {
         return Ok(None);
-    }
-    let sources = counters.stats.clone();
-    let profile = Profile::new(sources, config.profile.pool_size, Arc::clone(clock));
+    };
     let rules = (!config.rewrites.is_empty())
         .then(|| NameRules::new(&config.rewrites, hasher.clone(), Arc::clone(rule_counters)));
     let intake = Intake::new(Arc::clone(&profile), Names::new(rules));
     let run = move |stop: &Shutdown| intake.run(stop);
     let intake = Worker::start("profile", "the profile thread", run)?;
-    let clients = counters.stats.iter().enumerate().map(|(at, source)| {
+    let clients = profile.sources.iter().enumerate().map(|(at, source)| {
         info!(stream = %source.config.stream, "Reading samples of a stat extension.");
         let (source, clock) = (Arc::clone(source), Arc::clone(clock));
         let run = move |stop: &Shutdown| client::run(&source, &*clock, stop);
         Worker::start(&format!("stat-{at}"), "a thread for a stat extension", run)
     });
+    let clients = clients.collect::<Result<_, _>>()?;
     Ok(Some(RunningProfile {
         profile,
-        clients: clients.collect::<Result<_, _>>()?,
+        clients,
         _intake: intake,
     }))
 }

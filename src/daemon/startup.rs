@@ -32,6 +32,7 @@ use crate::metrics::Metrics;
 use crate::metrics::otlp::Push;
 use crate::pool::Pool;
 use crate::pool::activities::Activities;
+use crate::profile::Profile;
 use crate::query::definitions::Definitions;
 use crate::release::{self, Releases};
 use crate::report::definition::{Defaults, Definition};
@@ -52,6 +53,7 @@ pub(super) struct Startup<'a> {
     pub(super) clock: &'a dyn Clock,
     pub(super) reports: Vec<(Definition, DefinedBy)>,
     pub(super) squids: &'a [Arc<Source>],
+    pub(super) profile: Option<&'a Profile>,
 }
 
 impl Startup<'_> {
@@ -69,7 +71,10 @@ impl Startup<'_> {
                     snapshots.set_restored(restored);
                     return live;
                 }
-                Err(error) => snapshot_writer::set_aside(dir, &error, self.clock.unix_secs()),
+                Err(error) => {
+                    self.profile.iter().for_each(|it| it.clear());
+                    snapshot_writer::set_aside(dir, &error, self.clock.unix_secs());
+                }
             }
         }
         let mut live = self.empty();
@@ -95,9 +100,9 @@ impl Startup<'_> {
         let start = Instant::now();
         let mut live = self.empty();
         let reader = previous.reader().map_err(|error| error.to_string())?;
-        let Restored { requests, left_out } =
-            snapshot::restore(reader, &mut live, self.reports.clone(), self.squids, now_ms)
-                .map_err(|error| error.to_string())?;
+        let (reports, squids) = (self.reports.clone(), self.squids);
+        let restored = snapshot::restore(reader, &mut live, reports, squids, self.profile, now_ms);
+        let Restored { requests, left_out } = restored.map_err(|error| error.to_string())?;
         for NotRestored { report, reason } in &left_out {
             warn!(
                 report,

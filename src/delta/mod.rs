@@ -36,6 +36,7 @@ use tracing::warn;
 
 use self::groups::Groups;
 pub use self::rows::{RowDelta, RowKey, RowReader};
+use crate::input::squid::sums::Moves;
 use crate::input::squid::{Followed, Positions};
 use crate::instruments::Instrument;
 use crate::report::SecondPart;
@@ -58,6 +59,8 @@ pub struct Second {
     pub requests: u64,
     /// Progress of all inputs at its end.
     pub reached: Reached,
+    /// Objects that Squid moved to and from its disk.
+    pub moves: Moves,
     /// Its parts, split where the list of reports changed.
     parts: Vec<SecondPart>,
     /// The reader's knowledge of groups.
@@ -83,7 +86,7 @@ pub(crate) static TAKE_SECOND: Instrument = Instrument::new("stage/series/take s
 pub struct Stream {
     running: Second,
     queue: Option<Arc<Mutex<Queue>>>,
-    /// The sources whose positions belong to the gains.
+    /// The sources whose positions, and what moved, belong to the gains.
     pub followed: Followed,
 }
 
@@ -138,7 +141,7 @@ impl Stream {
             over.secs = secs;
         }
         (over.parts, over.reached.next_id) = take();
-        over.reached.files = self.followed.positions();
+        (over.reached.files, over.moves) = self.followed.reached();
         QUEUE.lock(queue).push(over)
     }
 
@@ -172,7 +175,10 @@ impl Queue {
             second.parts.iter_mut().for_each(SecondPart::drop_gains);
             self.bytes += second.bytes();
             self.missed += second.requests;
+            let mut moves = std::mem::take(&mut second.moves);
             self.dropped += 1;
+            // There is a later one.
+            self.seconds[self.dropped].moves.absorb(&mut moves);
         }
         let is_known = self.bytes - newest <= self.bytes_max;
         if !is_known {

@@ -8,7 +8,7 @@ use crate::report::gain::Sum;
 use crate::report::histogram::BucketLayout;
 use crate::report::key_names;
 use crate::report::row_key::push_key;
-use crate::report::totals::Totals;
+use crate::report::totals::{Measure, Totals};
 
 /// The past of a report under one definition. A definition that counts differently makes another
 /// dataset, even under the same name: two are equal if name and hash are.
@@ -30,6 +30,9 @@ pub struct Dataset {
     /// Whether smallest and largest values are kept.
     pub extremes: bool,
 }
+
+/// The definition of [`Dataset::swaps`].
+const SWAPS: &str = "0000000000000001";
 
 /// Coverage of a report in a minute, hour or day: a row of [`Dataset::coverage`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -106,6 +109,39 @@ impl Dataset {
         self.hash.is_empty() && !self.keys.is_empty()
     }
 
+    /// Objects that Squid moved to and from its disk: rows of no report. Keys are action, size class
+    /// and type, sums as in `squid_swap`.
+    #[must_use]
+    pub fn swaps() -> Self {
+        let keys = ["action", "size_class", "mime"];
+        Self {
+            report: "squid_swap".to_owned(),
+            hash: SWAPS.to_owned(),
+            keys: keys.map(str::to_owned).into(),
+            ..Self::coverage()
+        }
+    }
+
+    /// The columns of its sums in files, if it is of no report.
+    pub(super) fn own_sums(&self) -> Option<[(&'static str, Measure); 5]> {
+        let of_coverage = [
+            ("covered_seconds", Measure::Requests),
+            ("missed_requests", Measure::Hits),
+            ("histograms_dropped", Measure::Traffic),
+            ("keys_folded", Measure::Memory),
+            ("rows_lost", Measure::Errors),
+        ];
+        let of_swaps = [
+            ("count", Measure::Requests),
+            ("bytes", Measure::Traffic),
+            ("timed", Measure::Hits),
+            ("first_delay_us", Measure::RuUtime),
+            ("total_us", Measure::Time),
+        ];
+        let is_of_swaps = (self.hash == SWAPS).then_some(of_swaps);
+        is_of_swaps.or_else(|| self.is_coverage().then_some(of_coverage))
+    }
+
     /// A table of raw requests: rows of no report, without keys.
     #[must_use]
     pub fn raw(table: &str) -> Self {
@@ -120,6 +156,12 @@ impl Dataset {
     #[must_use]
     pub fn is_raw(&self) -> bool {
         self.hash.is_empty() && self.keys.is_empty()
+    }
+
+    /// Whether its rows are those of a report.
+    #[must_use]
+    pub fn is_report(&self) -> bool {
+        !self.is_raw() && self.own_sums().is_none()
     }
 
     /// Whether its histograms can be folded to coarser ones.

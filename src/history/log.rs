@@ -35,6 +35,7 @@ use super::Dataset;
 use super::disk::{Disk, StoreError, failed};
 use super::pending::{LEAD_BYTES, damaged, lead, read_leading};
 use crate::delta::RowDelta;
+use crate::input::squid::Positions;
 use crate::report::OTHER_ID;
 use crate::report::reading::Extremes;
 
@@ -52,6 +53,9 @@ enum Entry<'r> {
     /// Of which dataset, as JSON, and time the rows are that follow.
     Section(&'r str, u64),
     Row(#[serde(borrow)] LoggedRow<'r>),
+    /// These rows have requests and swaps of a followed file: the source, and the numbers of the
+    /// first of each and of the one behind the last.
+    Lines(&'r str, [u64; 2], [u64; 2]),
 }
 
 /// What a row gained.
@@ -120,6 +124,28 @@ impl Fresh {
             record.add(dataset, time, row, is_known);
             self.bytes += record.bytes.len() - before;
         }
+    }
+
+    /// Records which lines of followed files the rows added last have. Returns false if that
+    /// cannot be said because another file was begun: the next process could not tell.
+    #[must_use]
+    pub(super) fn reached(&mut self, before: &Positions, now: &Positions) -> bool {
+        let mut record = self.records.last_mut().filter(|it| it.file == self.file);
+        for (from, reading) in now {
+            let before = before.get(from).cloned().unwrap_or_default();
+            if before.progress.file.is_none() && reading.progress.file.is_some() {
+                return false;
+            }
+            let requests = [before.requests.lines, reading.requests.lines];
+            let swaps = [before.swaps.lines, reading.swaps.lines];
+            let has_any = [requests, swaps].iter().any(|[begin, end]| begin < end);
+            if let Some(record) = record.as_mut().filter(|_| has_any) {
+                let length = record.bytes.len();
+                record.push(&Entry::Lines(from, requests, swaps), from.len());
+                self.bytes += record.bytes.len() - length;
+            }
+        }
+        true
     }
 
     /// Number of rows.
@@ -191,6 +217,7 @@ type Keys = HashMap<u64, Box<[u8]>>;
 fn replay_record(
     record: &[u8],
     keys: &mut Keys,
+    files: &mut Positions,
     each: &mut impl FnMut(&Arc<Dataset>, u64, &[u8], &LoggedRow<'_>),
 ) -> io::Result<u64> {
     let not_one = || damaged("a record is none");
@@ -206,6 +233,17 @@ fn replay_record(
                 continue;
             }
             Entry::Row(row) => row,
+            Entry::Lines(from, requests, swaps) => {
+                let reading = files.entry(from.to_owned()).or_default();
+                let tallies = [
+                    (&mut reading.requests, requests),
+                    (&mut reading.swaps, swaps),
+                ];
+                for (tally, [begin, end]) in tallies.into_iter().filter(|it| it.1[0] < it.1[1]) {
+                    tally.add(begin..end);
+                }
+                continue;
+            }
         };
         if let Some(key) = row.key {
             keys.insert(row.id, key.into());
@@ -232,6 +270,8 @@ pub(super) struct Log {
     pub(super) bytes_max: u64,
     /// Files up to this one are on disk in another form.
     flushed_to: u64,
+    /// Whether lines that it may have are read again, from followed files.
+    pub(super) is_read_anew: bool,
 }
 
 /// The result of reading the log at start.
@@ -299,9 +339,11 @@ impl Log {
     }
 
     /// Gives all rows that were found to `each`, with their keys, and cuts off what is not whole.
-    /// What cannot be read for another reason stays: the next start may read it.
+    /// What cannot be read for another reason stays: the next start may read it. Adds to `files`
+    /// which lines of theirs the rows have.
     pub(super) fn replay(
         &mut self,
+        files: &mut Positions,
         mut each: impl FnMut(&Arc<Dataset>, u64, &[u8], &LoggedRow<'_>),
     ) -> Replayed {
         let mut replayed = Replayed::default();
@@ -312,7 +354,7 @@ impl Log {
                 let mut keys = Keys::new();
                 while whole < bytes {
                     let record = read_leading(&file, whole)?;
-                    replayed.rows += replay_record(&record, &mut keys, &mut each)?;
+                    replayed.rows += replay_record(&record, &mut keys, files, &mut each)?;
                     whole += LEAD_BYTES + record.len() as u64;
                 }
                 Ok(())
@@ -321,7 +363,8 @@ impl Log {
             let torn = self.files.get(&number).map_or(0, |bytes| bytes - whole);
             warn!(file = %path.display(), %error, bytes = torn, "Left out the end of the log of seconds, which cannot be read.");
             replayed.torn += torn;
-            if !matches!(error.kind(), InvalidData | UnexpectedEof) {
+            // What is counted anew may not come back later.
+            if !self.is_read_anew && !matches!(error.kind(), InvalidData | UnexpectedEof) {
                 continue;
             }
             // If it is read again, the result is the same.
@@ -395,7 +438,7 @@ mod tests {
         fs::write(&path, [7; 100]).unwrap();
         let find = || Log::find(&Disk::default(), dir.path(), 0).unwrap();
         let replay = |mut log: Log| {
-            let replayed = log.replay(|_, _, _, _| ());
+            let replayed = log.replay(&mut Positions::new(), |_, _, _, _| ());
             assert_eq!((replayed.rows, replayed.torn), (0, 100));
             fs::metadata(&path).unwrap().len()
         };
@@ -404,6 +447,13 @@ mod tests {
         let mut log = find();
         log.found = vec![(1, unreadable)];
         assert_eq!(replay(log), 100);
+        // Its lines would be there twice once it can be.
+        let unreadable = File::options().write(true).open(&path).unwrap();
+        let mut log = find();
+        log.found = vec![(1, unreadable)];
+        log.is_read_anew = true;
+        assert_eq!(replay(log), 0);
+        fs::write(&path, [7; 100]).unwrap();
         // It can be read, and has no record.
         assert_eq!(replay(find()), 0);
     }

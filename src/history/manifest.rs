@@ -273,7 +273,12 @@ impl Manifest {
         up_to: UpTo<'_>,
     ) -> io::Result<(Commit, Vec<u8>)> {
         let (mut commit, _) = self.commit_to(self.datasets.clone(), add.iter(), [].iter());
-        commit.files = up_to.files.cloned().unwrap_or_default();
+        if up_to.log.is_some() {
+            // What the log had of others goes with it.
+            commit.files.clone_from(&self.files);
+        }
+        let files = up_to.files.cloned().unwrap_or_default();
+        commit.files.extend(files);
         commit.log = up_to.log;
         commit.remove = remove.iter().map(|part| self.name(&part.path)).collect();
         let line = line(&commit)?;

@@ -13,14 +13,15 @@ use parking_lot::Mutex;
 use serde_json::json;
 use tracing::{info, warn};
 
-use super::log::{Fresh, Log};
+use super::log::Fresh;
 use super::part::{Part, Parts};
 use super::requests::Requests;
 use super::requests::read::RequestsAt;
-use super::store::Lost;
+use super::store::{Lost, Store};
 use super::{Batch, Dataset, Resolution, Shrunk};
 use crate::clock::Clock;
 use crate::delta::Reached;
+use crate::input::squid::Positions;
 use crate::instruments::Instrument;
 use crate::report::gain::EncodedGain;
 use crate::report::reading::Extremes;
@@ -35,6 +36,9 @@ const RUNNING: usize = 3;
 /// Longest wait for a flush, and interval of checks.
 const FLUSHED_MAX: Duration = Duration::from_secs(30);
 const FLUSHED_NAP: Duration = Duration::from_millis(20);
+
+/// Positions before there are any.
+static NOWHERE: Positions = Positions::new();
 
 /// Rows that are not on disk yet.
 pub(super) static MEMORY: Instrument = Instrument::wait("wait/synch/mutex/history/rows", "lock");
@@ -62,6 +66,8 @@ struct Shared {
     wanted_to: AtomicU64,
     /// Bytes that may wait for the log of seconds; 0 without a log.
     fresh_bytes_max: AtomicUsize,
+    /// Followed files.
+    followed: OnceLock<Vec<String>>,
     /// Bytes of that log on disk.
     log_bytes: AtomicU64,
 }
@@ -132,18 +138,25 @@ impl History {
             flushed_to: AtomicU64::new(0),
             wanted_to: AtomicU64::new(0),
             fresh_bytes_max: AtomicUsize::new(0),
+            followed: OnceLock::new(),
             log_bytes: AtomicU64::new(0),
         }))
     }
 
-    /// Enables the log of seconds, for which this many bytes may wait, once the store is open.
-    pub fn keep_log(&self, bytes_max: usize) {
+    /// Enables the log of seconds, for which this many bytes may wait, once the store is open; with
+    /// the sources that are followed files.
+    pub fn keep_log(&self, bytes_max: usize, followed: Vec<String>) {
+        let _set_once = self.0.followed.set(followed);
         self.0.fresh_bytes_max.store(bytes_max, Ordering::Relaxed);
     }
 
-    /// Restores the previous process's log, and continues with a new file.
-    pub(super) fn replay(&self, log: &mut Log) {
-        let replayed = log.replay(|dataset, time, key, row| {
+    /// Restores the previous process's log, and continues with a new file. Positions in followed
+    /// files get what it has of these.
+    pub fn replay(&self, store: &mut Store) {
+        let (log, files) = store.log_and_files();
+        let follows = self.0.followed.get().is_some_and(|it| !it.is_empty());
+        log.is_read_anew = follows;
+        let replayed = log.replay(files, |dataset, time, key, row| {
             let extremes = row.extremes.unwrap_or(Extremes::NOTHING);
             let gained = (EncodedGain(row.gain), extremes);
             self.change(0, 0, |running| {
@@ -159,16 +172,24 @@ impl History {
                 "Back from the log of seconds: what was counted and not written to files."
             );
         }
-        MEMORY.lock(&self.0.memory).log = log.last();
+        let mut memory = MEMORY.lock(&self.0.memory);
+        memory.log = log.last();
+        if follows {
+            memory.reached.files = Some(Arc::new(files.clone()));
+        }
+        drop(memory);
         self.set_log_bytes(log.bytes());
-        self.begin_log();
+        self.begin_log(files);
     }
 
-    /// Starts to log additions to a new file, if a log is wanted and there is none.
-    pub(super) fn begin_log(&self) {
+    /// Starts to log additions to a new file, if a log is wanted and there is none, and it is known
+    /// on disk which files are followed.
+    pub(super) fn begin_log(&self, files: &Positions) {
         let bytes_max = self.0.fresh_bytes_max.load(Ordering::Relaxed);
+        let mut followed = self.0.followed.get().into_iter().flatten();
+        let is_known = followed.all(|from| files.contains_key(from));
         let mut memory = MEMORY.lock(&self.0.memory);
-        if bytes_max > 0 && memory.running.fresh.is_none() {
+        if bytes_max > 0 && is_known && memory.running.fresh.is_none() {
             memory.log += 1;
             let fresh = Fresh::new(memory.log, bytes_max);
             memory.running.begin_log(fresh);
@@ -305,7 +326,16 @@ impl History {
         let mut memory = MEMORY.lock(memory);
         add(&mut memory.running);
         if let Some(reached) = reached {
-            memory.reached = reached;
+            let Memory {
+                running,
+                reached: before,
+                ..
+            } = &mut *memory;
+            if let Some(now) = &reached.files {
+                let before = before.files.as_deref().unwrap_or(&NOWHERE);
+                running.fresh.take_if(|fresh| !fresh.reached(before, now));
+            }
+            *before = reached;
         }
         counters.requests_missed.add(missed);
         counters.keys_folded.add(folded);
@@ -324,7 +354,10 @@ impl History {
     /// The batch to write, if there are rows.
     pub(super) fn begin_flush(&self) -> Option<Flushing> {
         let mut memory = MEMORY.lock(&self.0.memory);
-        if memory.flushing.is_none() && !memory.running.is_empty() {
+        // Lines that rows have already come with a position alone.
+        let flushed_to = self.0.flushed_to.load(Ordering::Acquire);
+        let has_position = memory.reached.files.is_some() && memory.reached.next_id > flushed_to;
+        if memory.flushing.is_none() && (has_position || !memory.running.is_empty()) {
             let mut batch = std::mem::take(&mut memory.running);
             let log = memory.log;
             if let Some(fresh) = batch.fresh.take() {

@@ -8,9 +8,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::dataset::Coverage;
-use super::{Batch, Dataset, History, Resolution};
+use super::{Batch, Dataset, Gain, History, Resolution};
 use crate::delta::{RowDelta, RowReader, Second};
+use crate::input::squid::sums::Swaps;
 use crate::report::Watched;
+use crate::report::gain::Sum;
+use crate::report::row_key::push_key;
+use crate::report::totals::Totals;
 
 /// The most seconds that count as running time when nothing ended them: more means that the process
 /// was stopped.
@@ -22,6 +26,7 @@ pub struct Rollup {
     history: History,
     error_status: u32,
     coverage: Arc<Dataset>,
+    swaps: Arc<Dataset>,
     /// Datasets of the reports watched in the last second, by number.
     datasets: HashMap<u64, Arc<Dataset>>,
 }
@@ -35,6 +40,7 @@ impl Rollup {
             history,
             error_status,
             coverage: Arc::new(Dataset::coverage()),
+            swaps: Arc::new(Dataset::swaps()),
             datasets: HashMap::new(),
         }
     }
@@ -63,6 +69,12 @@ impl Rollup {
                 datasets: &self.datasets,
                 dataset: None,
             });
+            let minute = Resolution::Minute.begin(second.unix_secs);
+            for (texts, moved) in second.moves.iter() {
+                let mut key = Vec::new();
+                texts.iter().for_each(|text| push_key(&mut key, text));
+                running.add(&self.swaps, minute, &key, false, &gain_of(moved));
+            }
             for report in second.reports() {
                 if let Some(dataset) = self.datasets.get(&report.number) {
                     let folded = second.folded(report);
@@ -108,6 +120,22 @@ impl Rollup {
                 return;
             }
         }
+    }
+}
+
+/// Moved objects as sums of a row, in the columns of [`Dataset::swaps`].
+fn gain_of(moved: &Swaps) -> Gain {
+    let totals = Totals {
+        requests: moved.count,
+        traffic: moved.bytes.into(),
+        hits: moved.timed.into(),
+        ru_utime: moved.first_delay_us.into(),
+        time: moved.total_us.into(),
+        ..Totals::ZERO
+    };
+    Gain {
+        sum: Sum::of(totals, None),
+        ..Gain::default()
     }
 }
 

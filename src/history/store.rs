@@ -321,6 +321,11 @@ impl Store {
         self.manifest.run()
     }
 
+    /// The log of seconds, and the positions of followed files.
+    pub(super) fn log_and_files(&mut self) -> (&mut Log, &mut Positions) {
+        (&mut self.seconds, &mut self.manifest.files)
+    }
+
     /// The positions of followed files on disk.
     #[must_use]
     pub fn files(&self) -> &Positions {

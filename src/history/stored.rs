@@ -106,19 +106,13 @@ pub(super) fn columns(dataset: &Dataset) -> Columns {
     if dataset.is_raw() {
         return vec![("packed".to_owned(), Content::Packed)];
     }
-    if dataset.is_coverage() {
+    if let Some(sums) = dataset.own_sums() {
         let keys = dataset
             .keys
             .iter()
             .enumerate()
             .map(|(at, name)| (name.clone(), Content::Key(at)));
-        let counts = [
-            sum("covered_seconds", Measure::Requests),
-            sum("missed_requests", Measure::Hits),
-            sum("histograms_dropped", Measure::Traffic),
-            sum("keys_folded", Measure::Memory),
-            sum("rows_lost", Measure::Errors),
-        ];
+        let counts = sums.map(|(name, measure)| sum(name, measure));
         let time = [("time".to_owned(), Content::Time)];
         return time.into_iter().chain(keys).chain(counts).collect();
     }

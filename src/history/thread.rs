@@ -58,7 +58,7 @@ pub(super) static IMPORT: Instrument = Instrument::new("stage/history/import");
 /// Removes expired data.
 pub(super) static RETAIN: Instrument = Instrument::new("stage/history/retain");
 
-/// Opens the store.
+/// Opens the store, and restores what its log of seconds has.
 pub type OpenStore = Box<dyn FnMut() -> Result<Store, StoreError> + Send>;
 
 /// Writes history.
@@ -176,7 +176,6 @@ impl Writer {
         match (self.open)() {
             Ok(mut store) => {
                 self.work.history.set_on(store.run());
-                self.work.history.replay(&mut store.seconds);
                 // The first flush would find that out too, a minute later.
                 let writable = store.check_room(self.work.now());
                 if writable.is_err() {
@@ -392,7 +391,7 @@ impl Work {
         let is_written = is_idle || self.has_written(store, written);
         if rows.is_some() && is_written {
             self.history.count_flush();
-            self.history.begin_log();
+            self.history.begin_log(store.files());
             self.history.set_log_bytes(store.seconds.bytes());
         }
         is_written

@@ -27,12 +27,15 @@ use serde_json::json;
 pub use self::intake::Intake;
 pub(crate) use self::intake::TAKE_SAMPLES;
 pub use self::names::Names;
-pub use self::pool::{Frame, Pool, Run, Sample, Segment, Snapshot, StatRequest, pool_bytes};
+pub use self::pool::{
+    Frame, Pool, Run, Sample, SavedSegment, Segment, Snapshot, StatRequest, pool_bytes,
+};
 use self::recent::{Recent, span_us};
 use crate::clock::Clock;
 use crate::config::{StatAddress, StatSource};
 use crate::input::stat::Source;
 use crate::instruments::Instrument;
+use crate::pool::snapshot::Damage;
 use crate::telemetry::reading::{Group, Place, readings};
 
 /// Lock over the stored samples.
@@ -83,6 +86,23 @@ impl Profile {
     pub fn clear(&self) {
         POOL.lock(&self.pool).clear();
         *self.recent.lock() = None;
+    }
+
+    /// All segments, for a snapshot of the state.
+    #[must_use]
+    pub fn segments(&self) -> Vec<Arc<Segment>> {
+        POOL.lock(&self.pool).behind(0).segments
+    }
+
+    /// Adds the next segment of such a snapshot, before anything is sampled.
+    ///
+    /// # Errors
+    /// As [`Pool::restore`].
+    pub fn restore(&self, saved: SavedSegment) -> Result<(), Damage> {
+        let run = POOL.lock(&self.pool).restore(saved)?;
+        // Later runs are others.
+        self.runs.fetch_max(run, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Takes a snapshot; `None` while readers hold too many segments that have left the pool.
@@ -191,4 +211,4 @@ pub(crate) fn this_host() -> String {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -16,12 +16,16 @@ use std::sync::{Arc, Weak};
 
 use ahash::RandomState;
 use hashbrown::HashMap;
+use serde::{Deserialize, Serialize};
 
+pub use self::saved::SavedSegment;
 use super::names::{Names, cut_root, is_plain, text};
 use crate::input::rewrite::TextField;
 use crate::input::stat::line::{
     self, BadLine, Defect, Line, Operation, Request, SampleType, UNITS,
 };
+
+mod saved;
 
 /// Maximum number of samples in a segment.
 pub(super) const SEGMENT_SAMPLES: usize = 8_192;
@@ -143,7 +147,7 @@ pub struct Frame {
 }
 
 /// A sample. Values that it shares with others are in the dictionary of its segment.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct Sample {
     /// Time since the start of the run.
     pub elapsed: u64,

@@ -9,7 +9,7 @@ fn named() -> Names {
     Names::new(None)
 }
 
-fn sample(pid: u64, elapsed: &str, function: &str) -> String {
+pub(crate) fn sample(pid: u64, elapsed: &str, function: &str) -> String {
     format!(
         r#"{{"type": "internal", "request": {{"pid": {pid}, "elapsed": 0.5, "path": "/var/www/a.php", "method":GET", "uri":/a?b"}}, "elapsed": {elapsed}, "memory": {{"used": 7, "peak": 8}}, "symbol": {{"function": "{function}"}}, "caller": {{"file": "/var/www/a.php", "scope": "A"}}}}"#
     ) + "\n"

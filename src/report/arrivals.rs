@@ -58,6 +58,14 @@ impl Arrivals {
         timers
     }
 
+    /// Leaves out a request that reports have already; returns the number of its timers.
+    #[cold]
+    pub fn leave_out(&mut self) -> usize {
+        let timers = self.timers.len() - self.owned;
+        self.timers.truncate(self.owned);
+        timers
+    }
+
     /// Clears the list, keeps the memory.
     pub fn clear(&mut self) {
         self.requests.clear();

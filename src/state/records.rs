@@ -24,11 +24,11 @@ use crate::pool::snapshot::Damage;
 /// First and last bytes of a snapshot.
 pub(crate) const MAGIC: [u8; 8] = *b"pinbad\xf7S";
 
-/// The version of everything that follows. A daemon reads only this one, and the one before, which
-/// is the same but does not know spans: a snapshot is for the next start, not for archiving. The two
-/// differ by two bits, so that no flipped one turns one into the other.
-const VERSION: u32 = 11;
-const VERSION_BEFORE: u32 = 8;
+/// The version of everything that follows. A daemon reads only this one, and those before, which
+/// are the same but do not know samples, or spans either: a snapshot is for the next start, not for
+/// archiving. Each two differ by two bits, so that no flipped one turns one into the other.
+const VERSION: u32 = 13;
+const VERSIONS_BEFORE: [u32; 2] = [8, 11];
 
 /// Most bytes in one record: several times the longest run of rows or groups.
 const RECORD_BYTES_MAX: usize = 4 << 20;
@@ -151,14 +151,15 @@ impl<R: Read> RecordsReader<R> {
             return Err(ReadError::Foreign);
         }
         fill(&mut from, &mut version, 0)?;
-        match u32::from_le_bytes(version) {
-            VERSION | VERSION_BEFORE => Ok(Self {
-                frame: FrameDecoder::new(from),
-                record: Vec::new(),
-                count: 0,
-            }),
-            other => Err(ReadError::Version(other)),
+        let version = u32::from_le_bytes(version);
+        if version != VERSION && !VERSIONS_BEFORE.contains(&version) {
+            return Err(ReadError::Version(version));
         }
+        Ok(Self {
+            frame: FrameDecoder::new(from),
+            record: Vec::new(),
+            count: 0,
+        })
     }
 
     /// Goes to the next record; returns false after the last, which stays current. Data after the

@@ -3,6 +3,7 @@
 //! ```text
 //!   Head        where the ids go on, counters of the sockets and of the merger
 //!   SquidSums   what Squid's lines tell and no request does ..
+//!   Samples     samples of PHP's functions, a segment ..
 //!   Aggregate   what its reports count   \
 //!   Part        what its groups are ..    | for each shared aggregate
 //!   Part        a piece of a tick log .. /
@@ -39,6 +40,7 @@ use crate::input::squid::sums::SavedSums;
 use crate::instruments::{Active, Instrument};
 use crate::merger::{Live, SharedLive, reading};
 use crate::pool::snapshot::{Damage, PoolIds, SavedRows};
+use crate::profile::{Profile, SavedSegment};
 use crate::report::definition::Definition;
 use crate::report::{
     AggregateCut, DefinedBy, NotRestored, ReportsCut, ReportsRestore, SavedAggregate, SavedPart,
@@ -66,6 +68,8 @@ pub enum Record {
     Activities(Vec<u8>),
     /// Sums of a source of Squid's lines: some of them.
     SquidSums(SavedSums),
+    /// Samples of PHP's functions: a segment of them.
+    Samples(SavedSegment),
 }
 
 /// The first record of a snapshot.
@@ -93,6 +97,8 @@ pub struct Subject<'a> {
     pub counters: &'a Counters,
     /// The sockets of these counters.
     pub sockets: &'a [SocketName],
+    /// Samples, if there are any.
+    pub profile: Option<&'a Profile>,
     /// The clock.
     pub clock: &'a dyn Clock,
     /// Requests to give up.
@@ -193,6 +199,10 @@ pub fn write<W: Write>(subject: Subject<'_>, to: W) -> Result<(W, Written), Writ
     }))?;
     for saved in sums {
         writer.records.record(&Record::SquidSums(saved))?;
+    }
+    for segment in subject.profile.iter().flat_map(|it| it.segments()) {
+        let saved = SavedSegment::of(&segment);
+        writer.records.record(&Record::Samples(saved))?;
     }
     for aggregate in &cut.aggregates {
         let saved = aggregate.saved.clone();
@@ -305,7 +315,7 @@ pub fn inspect(from: impl Read) -> Result<Contents, ReadError> {
 
 /// Fills `live`, which is empty, from a snapshot, at monotonic time `now_ms` of the clock that its
 /// [`Contents`] gave. `reports` are those that are to be there from the start; all of them are,
-/// afterwards. `squids` get what their lines add up to.
+/// afterwards. `squids` get what their lines add up to, and `profile` the samples.
 ///
 /// # Errors
 /// Fails if it is not as [`write()`] wrote it, or cannot be read; then `live` is sound but useless.
@@ -314,6 +324,7 @@ pub fn restore(
     live: &mut Live,
     reports: Vec<(Definition, DefinedBy)>,
     squids: &[Arc<Source>],
+    profile: Option<&Profile>,
     now_ms: u64,
 ) -> Result<Restored, ReadError> {
     let mut reader = RecordsReader::new(from)?;
@@ -321,6 +332,7 @@ pub fn restore(
         live,
         reports: ReportsRestore::new(reports, now_ms),
         squids,
+        profile,
         ids: None,
         requests: 0,
         now_ms,
@@ -345,6 +357,7 @@ struct Restoring<'a> {
     live: &'a mut Live,
     reports: ReportsRestore,
     squids: &'a [Arc<Source>],
+    profile: Option<&'a Profile>,
     ids: Option<PoolIds>,
     requests: u64,
     now_ms: u64,
@@ -367,6 +380,9 @@ impl Restoring<'_> {
                 if let Some(source) = squids.find(|it| it.config.from.to_string() == saved.from) {
                     source.sums.lock().restore(saved);
                 }
+            }
+            Record::Samples(saved) => {
+                self.profile.map_or(Ok(()), |it| it.restore(saved))?;
             }
             // Inspected before.
             Record::End(_) => {}

@@ -29,6 +29,7 @@ use super::folder::{self, STATE};
 use super::snapshot::{self, Contents, Subject, WriteError, Written};
 use crate::clock::Clock;
 use crate::merger::SharedLive;
+use crate::profile::Profile;
 use crate::report::NotRestored;
 use crate::shutdown::Shutdown;
 use crate::telemetry::Counters;
@@ -238,6 +239,8 @@ pub struct SnapshotWriter {
     pub counters: Counters,
     /// The sockets of these counters.
     pub sockets: Vec<SocketName>,
+    /// Samples, if there are any.
+    pub profile: Option<Arc<Profile>>,
     /// The clock.
     pub clock: Arc<dyn Clock>,
     /// Waits, if necessary, until requests before an id are in history: positions of followed files
@@ -341,6 +344,7 @@ impl SnapshotWriter {
             live: &self.live,
             counters: &self.counters,
             sockets: &self.sockets,
+            profile: self.profile.as_deref(),
             clock: &*self.clock,
             stop,
         };

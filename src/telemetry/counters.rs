@@ -94,6 +94,13 @@ counters! {
 }
 
 impl SocketCounters {
+    /// Requests that have left the temporary pool, one way or the other.
+    #[must_use]
+    pub fn requests_left(&self) -> u64 {
+        let (popped, overwritten) = (&self.requests_popped, &self.requests_overwritten);
+        popped.get().saturating_add(overwritten.get())
+    }
+
     /// Adds the counts of a decoded batch; the ring counts what was pushed.
     pub fn add_decoded(&self, counts: &DecodeCounts) {
         self.datagrams_accepted.add(counts.datagrams_accepted);

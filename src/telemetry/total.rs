@@ -41,16 +41,18 @@ impl Counters {
         }
     }
 
-    /// Returns the sources that follow files, with their ring counters.
+    /// Returns the sources of Squid's lines, with their ring counters as they are now.
     #[must_use]
     pub fn followed(&self) -> Followed {
         // Their sockets come last.
         let first = self.sockets.len().saturating_sub(self.squids.len());
         let squids = self.squids.iter().zip(self.sockets.iter().skip(first));
-        let followed = squids.filter(|(source, _)| source.is_followed());
         Followed(
-            followed
-                .map(|(source, socket)| (Arc::clone(source), Arc::clone(socket)))
+            squids
+                .map(|(source, socket)| {
+                    let left = socket.requests_left();
+                    (Arc::clone(source), Arc::clone(socket), left)
+                })
                 .collect(),
         )
     }

@@ -328,9 +328,9 @@ fn connections_break_repeat_and_never_end() {
     here.stop();
 }
 
-/// Writes numbered lines to a file, the last of them at times in pieces, until it is over; then how
-/// many.
-fn write_lines(path: &Path, is_over: &AtomicBool) -> u64 {
+/// Writes numbered lines to a file, and behind each `more`, the last of them at times in pieces,
+/// until it is over; then how many.
+fn write_lines(path: &Path, more: &str, is_over: &AtomicBool) -> u64 {
     let mut number = 0_u64;
     let file = OpenOptions::new().create(true).append(true).open(path);
     let mut file = file.unwrap();
@@ -340,7 +340,7 @@ fn write_lines(path: &Path, is_over: &AtomicBool) -> u64 {
             let start = 1_700_000_000 + number;
             lines += &format!(
                 "sq1 start={start}.000 end={start}.004 tr=4 ss=TCP_MISS hs=200 rm=GET out=10 sn={number} \
-                 url=http://origin.example/p/{number}\n"
+                 url=http://origin.example/p/{number}\n{more}"
             );
             number += 1;
         }
@@ -354,12 +354,16 @@ fn write_lines(path: &Path, is_over: &AtomicBool) -> u64 {
     number
 }
 
+/// An object that moved from the disk.
+const SWAP: &str =
+    "873497970.671 SWAPIN 200 873217707 872109850 -2 text/html 1718/1718 GET http://www.com/ 1/2\n";
+
 /// Follows a file that grows in a daemon that is killed again and again; the last one, and how many
 /// lines there are.
-fn follow_through_kills(log: &Path, settings: &[&str], kills: u64) -> (Program, u64) {
+fn follow_through_kills(log: &Path, more: &str, settings: &[&str], kills: u64) -> (Program, u64) {
     let is_over = AtomicBool::new(false);
     let written = std::thread::scope(|scope| {
-        let writing = scope.spawn(|| write_lines(log, &is_over));
+        let writing = scope.spawn(|| write_lines(log, more, &is_over));
         for kill in 0..kills {
             let mut daemon = Program::serve(settings);
             std::thread::sleep(Duration::from_millis(900 + kill * 370));
@@ -379,7 +383,7 @@ fn a_followed_file_is_read_once_through_kills() {
     let squid = format!("squid=[{{path='{}',name='proxy'}}]", log.display());
     let state = format!("state.dir={}", dir.path().join("state").display());
     let settings = [&*squid, &state, "state.snapshot_period=1s"];
-    let (daemon, written) = follow_through_kills(&log, &settings, 5);
+    let (daemon, written) = follow_through_kills(&log, "", &settings, 5);
     let requests = || {
         let rows = daemon.site.rows("squid_codes");
         rows.first()
@@ -420,11 +424,17 @@ fn a_followed_file_is_in_history_once_through_kills() {
         let history = format!("history.dir={}", history.display());
         let state = format!("state.dir={}", dir.path().join("state").display());
         let mut settings = vec![&*squid, &history];
-        settings.extend(["history.flush_period=1s", "history.requests=all"]);
-        if with_state {
-            settings.extend([&*state, "state.snapshot_period=1s"]);
+        settings.push("history.requests=all");
+        match with_state {
+            // More than one life is over before its second flush: then the log has more.
+            true => settings.extend([
+                &*state,
+                "state.snapshot_period=1s",
+                "history.flush_period=1500ms",
+            ]),
+            false => settings.push("history.flush_period=1s"),
         }
-        let (daemon, written) = follow_through_kills(&log, &settings, 4);
+        let (daemon, written) = follow_through_kills(&log, SWAP, &settings, 4);
         let requests = || {
             let info = daemon.site.json("/api/v1/info?from=0&to=4000000000");
             info["req_count"].as_u64().unwrap_or(0)
@@ -434,6 +444,11 @@ fn a_followed_file_is_in_history_once_through_kills() {
             count => Err((count, written)),
         });
         assert_eq!(requests(), written, "state: {with_state}");
+        let swaps = "SELECT SUM(count), SUM(bytes) FROM history.squid_swap WHERE action = 'SWAPIN'";
+        await_condition("all swaps are", || match sql(&daemon.site, swaps) {
+            rows if rows == [format!("[{written},{}]", written * 1_718)] => Ok(()),
+            rows => Err((rows, written)),
+        });
         // Raw requests come with the same position.
         let paths = || {
             let rows = "SELECT count(*), count(DISTINCT script_name) FROM history.request";

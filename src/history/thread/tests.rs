@@ -40,10 +40,23 @@ fn writer(dir: &Path, faults: &Faults, clock: &Arc<ManualClock>) -> (History, Wr
     let store = Store::open_on(Disk { faults }, dir, KEEP).unwrap();
     let clock: Arc<dyn Clock> = Arc::<ManualClock>::clone(clock);
     let history = History::new(store.parts(), 1 << 24, Arc::clone(&clock));
-    let mut store = Some(store);
-    let open = Box::new(move || Ok(store.take().unwrap()));
-    let writer = Writer::new(history.clone(), open, clock, Duration::ZERO);
+    let writer = Writer::new(
+        history.clone(),
+        once(store, &history),
+        clock,
+        Duration::ZERO,
+    );
     (history, writer)
+}
+
+/// Opens this store, once.
+fn once(store: Store, history: &History) -> OpenStore {
+    let (mut store, history) = (Some(store), history.clone());
+    Box::new(move || {
+        let mut store = store.take().unwrap();
+        history.replay(&mut store);
+        Ok(store)
+    })
 }
 
 fn count(history: &History, minute: u64) {

@@ -7,7 +7,7 @@
 //! aligned; texts are UTF-8 and already cut.
 //!
 //! ```text
-//!   head (76)   length of the record, receive second, hashes, numbers, lengths of the four texts,
+//!   head (77)   length of the record, receive second, hashes, numbers, lengths of the four texts,
 //!               counts of strings, request tags and timers, where the texts begin
 //!   strings     4 each: where the string ends among the strings' bytes
 //!   tags        4 each: string number of the name, string number of the value (the request's own tags)
@@ -101,6 +101,8 @@ struct Head {
     /// Bytes of further data, at the end.
     further_bytes: U16,
     texts_at: U32,
+    /// 1 if reports already have the request: it is for raw rows alone.
+    is_counted: u8,
 }
 
 /// The head of a timer; its tags follow.
@@ -215,6 +217,13 @@ impl<'a> Record<'a> {
     #[must_use]
     pub const fn bytes(&self) -> &'a [u8] {
         self.bytes
+    }
+
+    /// Whether reports already have it: it is for raw rows alone.
+    #[inline(always)]
+    #[must_use]
+    pub fn is_counted(&self) -> bool {
+        self.head.is_counted != 0
     }
 
     /// Whether there is further data.

@@ -32,6 +32,7 @@ pub(in crate::input) struct Numbers {
     pub(in crate::input) request_time: f32,
     pub(in crate::input) ru_utime: f32,
     pub(in crate::input) ru_stime: f32,
+    pub(in crate::input) is_counted: bool,
 }
 
 /// The record being written, and its repairs.
@@ -324,6 +325,7 @@ impl RecordWriter {
             ru_stime: self.time(numbers.ru_stime).into(),
             string_count: self.strings.count().into(),
             texts_at: low_u32(texts_at).into(),
+            is_counted: numbers.is_counted.into(),
             ..self.head
         };
         Ok(length)

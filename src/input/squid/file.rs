@@ -223,10 +223,7 @@ fn open<R: Rewrite>(
     let mut log = Log::open(path)?;
     match known.and_then(|known| Log::find(path, known)) {
         Some(found) => log = found,
-        None => {
-            intake.decoder.merged = 0;
-            intake.decoder.source.progress.lock().merged = 0;
-        }
+        None => intake.decoder.start_over(known.is_none()),
     }
     // The position until something is merged.
     intake.publish(log.position().ok(), shutdown);

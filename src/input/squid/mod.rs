@@ -13,16 +13,17 @@ mod counters;
 pub mod file;
 pub mod line;
 mod lines;
+mod reading;
 mod request;
 pub mod sequence;
 pub mod sums;
 pub mod tcp;
 pub mod url;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -32,9 +33,10 @@ use serde::{Deserialize, Serialize};
 use self::counters::SquidCounters;
 use self::line::{BadLine, Line};
 pub use self::lines::{Ending, Lines};
+pub use self::reading::{Followed, Positions, Reading, Tally};
 use self::request::RequestWriter;
 use self::sequence::{Arrival, Known, SEQUENCES_BYTES, Sequences};
-use self::sums::{SUMS_BYTES, Sums};
+use self::sums::{Moves, SUMS_BYTES, Sums};
 use super::Decode;
 use super::record::{
     DecodeCounts, Example, Hasher, RecordSink, RecordWriter, RejectReason, TextLimits,
@@ -63,6 +65,10 @@ pub struct Source {
     pub progress: Mutex<Progress>,
     /// Whether that is its starting position: history may know a better one, once it is open.
     has_begun: AtomicBool,
+    /// What was in history then.
+    begun_at: Mutex<Reading>,
+    /// Lines of swaps, since the first one.
+    swaps: AtomicU64,
     /// Sums over its lines that no request contains.
     pub sums: Mutex<Sums>,
     /// Positions in a file by number of records pushed: the oldest one that may be asked for, and
@@ -83,33 +89,14 @@ pub struct Progress {
     pub merged: u64,
 }
 
-/// Positions of sources, by the source they read from.
-pub type Positions = BTreeMap<String, Progress>;
-
-/// The sources that follow files, each with its ring counters.
-#[derive(Debug, Default)]
-pub struct Followed(pub Vec<(Arc<Source>, Arc<SocketCounters>)>);
-
-impl Followed {
-    /// Their positions up to the records that have left the ring; `None` if no file is followed.
-    /// Call it while nothing can be merged.
-    #[must_use]
-    pub fn positions(&self) -> Option<Arc<Positions>> {
-        let begun = self.0.iter().filter(|(source, _)| source.has_begun());
-        let positions = begun.map(|(source, counters)| {
-            let (popped, overwritten) = (&counters.requests_popped, &counters.requests_overwritten);
-            let left = popped.get().saturating_add(overwritten.get());
-            (source.config.from.to_string(), source.at(left).0)
-        });
-        (!self.0.is_empty()).then(|| Arc::new(positions.collect()))
-    }
-}
-
 /// A position of a source in a file.
 #[derive(Debug)]
 struct Mark {
     /// Records that it had pushed.
     pushed: u64,
+    /// Lines of swaps up to there, since the first one, and what moved since the mark before.
+    swaps: u64,
+    moves: Moves,
     progress: Progress,
     counts: SquidCounters,
 }
@@ -126,6 +113,8 @@ impl Source {
             counters: SquidCounters::default(),
             progress: Mutex::default(),
             has_begun: AtomicBool::new(false),
+            begun_at: Mutex::default(),
+            swaps: AtomicU64::new(0),
             sums: Mutex::default(),
             marks: Mutex::default(),
             example: Mutex::default(),
@@ -133,10 +122,11 @@ impl Source {
     }
 
     /// Allows reading to start: from `known`, if that is better than the current position.
-    pub fn begin(&self, known: Option<Progress>) {
-        let mut progress = self.progress.lock();
+    pub fn begin(&self, known: Option<Reading>) {
         if let Some(known) = known {
-            *progress = known;
+            self.progress.lock().clone_from(&known.progress);
+            self.swaps.store(known.swaps.lines, Ordering::Release);
+            *self.begun_at.lock() = known;
         }
         self.has_begun.store(true, Ordering::Release);
     }
@@ -156,7 +146,10 @@ impl Source {
     /// while nothing more leaves.
     #[must_use]
     pub fn at(&self, left: u64) -> (Progress, SquidCounters) {
-        let marks = self.marks.lock();
+        self.at_mark(&self.marks.lock(), left)
+    }
+
+    fn at_mark(&self, marks: &VecDeque<Mark>, left: u64) -> (Progress, SquidCounters) {
         let Some(mark) = marks.iter().rev().find(|mark| mark.pushed <= left) else {
             return (self.progress.lock().clone(), self.counters.counts());
         };
@@ -167,6 +160,25 @@ impl Source {
         (progress, mark.counts.counts())
     }
 
+    /// The position at that time, and lines of swaps up to there; adds what moved to `moves`.
+    fn reach(&self, left: u64, moves: &mut Moves) -> (Progress, u64) {
+        let mut marks = self.marks.lock();
+        let passed = marks.partition_point(|mark| mark.pushed <= left);
+        let passed = marks.iter_mut().take(passed);
+        let swaps = passed.fold(None, |_, mark| {
+            moves.absorb(&mut mark.moves);
+            Some(mark.swaps)
+        });
+        let swaps = swaps.unwrap_or_else(|| self.swaps.load(Ordering::Acquire));
+        (self.at_mark(&marks, left).0, swaps)
+    }
+
+    /// Takes what moved since the last time.
+    fn take_moves(&self, to: &mut Moves) {
+        let fresh = &mut self.sums.lock().fresh;
+        fresh.iter_mut().for_each(|fresh| to.absorb(fresh));
+    }
+
     /// Records that everything up to this position of a file has been pushed.
     fn mark(&self, position: file::Position, counters: &SocketCounters) {
         let progress = {
@@ -174,16 +186,24 @@ impl Source {
             progress.file = Some(position);
             progress.clone()
         };
-        let (popped, overwritten) = (&counters.requests_popped, &counters.requests_overwritten);
-        let left = popped.get().saturating_add(overwritten.get());
+        let left = counters.requests_left();
         let mut marks = self.marks.lock();
+        let mut moves = Moves::default();
         while marks.get(1).is_some_and(|mark| mark.pushed <= left) {
-            marks.pop_front();
+            let passed = marks.pop_front();
+            let next = marks.front_mut().zip(passed);
+            next.into_iter()
+                .for_each(|(next, mut passed)| next.moves.absorb(&mut passed.moves));
         }
         if marks.len() >= MARKS_MAX {
-            marks.pop_back();
+            let last = marks.pop_back();
+            last.into_iter()
+                .for_each(|mut last| moves.absorb(&mut last.moves));
         }
+        self.take_moves(&mut moves);
         marks.push_back(Mark {
+            swaps: self.swaps.load(Ordering::Acquire),
+            moves,
             pushed: counters.requests_pushed.get(),
             progress,
             counts: self.counters.counts(),
@@ -216,6 +236,9 @@ pub struct Decoder<R> {
     has_own_time: bool,
     /// Requests that follow and were merged already.
     merged: u64,
+    /// Requests behind these, and swaps, that are in history.
+    requests: Tally,
+    swaps: Tally,
 }
 
 impl<R: Rewrite> Decoder<R> {
@@ -235,6 +258,8 @@ impl<R: Rewrite> Decoder<R> {
             moved: false,
             has_own_time: false,
             merged,
+            requests: Tally::default(),
+            swaps: Tally::default(),
         }
     }
 
@@ -243,6 +268,21 @@ impl<R: Rewrite> Decoder<R> {
         let progress = self.source.progress.lock();
         self.sequences = Sequences::restored(&progress.runs);
         self.merged = progress.merged;
+        let begun_at = self.source.begun_at.lock();
+        self.requests.clone_from(&begun_at.requests);
+        self.swaps.clone_from(&begun_at.swaps);
+    }
+
+    /// Begins another file at its start: the next one, or one about which nothing is known.
+    fn start_over(&mut self, is_next: bool) {
+        self.merged = 0;
+        self.source.progress.lock().merged = 0;
+        if !is_next {
+            let begun_at = &mut *self.source.begun_at.lock();
+            let of_source = [&mut begun_at.requests, &mut begun_at.swaps];
+            let tallies = [&mut self.requests, &mut self.swaps].into_iter();
+            tallies.chain(of_source).for_each(|it| it.ahead.clear());
+        }
     }
 
     /// For lines of the past: each counts as received in the second in which its request ended.
@@ -273,7 +313,9 @@ impl<R: Rewrite> Decoder<R> {
             Ok(Line::Request(request)) => request,
             Ok(Line::Swap(swap)) => {
                 counters.swaps.add(1);
-                self.source.sums.lock().swap(&swap, received_secs);
+                let is_new = !self.swaps.has_next();
+                let mut sums = self.source.sums.lock();
+                sums.swap(&swap, received_secs, is_new);
                 return true;
             }
             Err(reason) => {
@@ -305,6 +347,8 @@ impl<R: Rewrite> Decoder<R> {
             return true;
         }
         self.counts.requests_decoded = self.counts.requests_decoded.saturating_add(1);
+        let before = self.requests.lines;
+        self.writer.is_counted = self.requests.has_next();
         match self
             .writer
             .write(&request, config, ip, received_secs, &mut self.counts, sink)
@@ -315,6 +359,7 @@ impl<R: Rewrite> Decoder<R> {
                 sums.answer(&request, received_secs);
             }
             Err(reason) => {
+                self.requests.lines = before;
                 self.counts.reject_request(reason);
                 self.source.reject(BadLine::TooLong, line);
             }
@@ -340,6 +385,8 @@ impl<R: Rewrite> Decoder<R> {
             progress.merged = self.merged;
             progress.runs.clear();
             progress.runs.extend(self.sequences.known().cloned());
+            drop(progress);
+            self.source.swaps.store(self.swaps.lines, Ordering::Release);
         }
         std::mem::take(&mut self.counts)
     }

@@ -34,6 +34,8 @@ use crate::limits::TIMER_TAGS_MAX;
 pub(super) struct RequestWriter<R> {
     record: RecordWriter,
     rules: R,
+    /// Whether reports already have the next request.
+    pub(super) is_counted: bool,
 }
 
 impl<R: Rewrite> RequestWriter<R> {
@@ -41,6 +43,7 @@ impl<R: Rewrite> RequestWriter<R> {
         Self {
             record: RecordWriter::new(limits, hasher),
             rules,
+            is_counted: false,
         }
     }
 
@@ -120,6 +123,7 @@ impl<R: Rewrite> RequestWriter<R> {
             document_size: u32::try_from(request.sent_bytes).unwrap_or(u32::MAX),
             status: request.status,
             request_time: seconds(elapsed_us),
+            is_counted: self.is_counted,
             ..Numbers::default()
         };
         let known = || Packed::all(&request.activities);

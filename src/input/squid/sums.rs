@@ -18,10 +18,12 @@ use super::url::url_parts;
 const PIECES: u32 = 24;
 /// Most keys and times in all pieces together.
 const ENTRIES_MAX: usize = 16_384;
+/// Most keys of objects that moved and are not in history yet: further ones are `(other)` there.
+const MOVES_MAX: usize = 4_096;
 /// Bytes of one part of a key.
 const PART_BYTES: usize = 128;
 /// Bytes of the sums of one source, for the memory plan: with the longest keys.
-pub const SUMS_BYTES: usize = 2 * ENTRIES_MAX * (3 * PART_BYTES + 128);
+pub const SUMS_BYTES: usize = (2 * ENTRIES_MAX + 4 * MOVES_MAX) * (3 * PART_BYTES + 128);
 /// The overflow key.
 const OTHER: [&[u8]; 3] = [b"(other)"; 3];
 /// Keys in one record of a snapshot: a megabyte at most.
@@ -34,6 +36,8 @@ pub const MISSES_MIN: u64 = 10;
 pub struct Sums {
     /// Length of the window in seconds.
     pub window_secs: u32,
+    /// What moved and is not in history yet, if there is history.
+    pub fresh: Option<Moves>,
     swaps: Windowed<Swaps>,
     answers: Windowed<Answers>,
 }
@@ -51,6 +55,35 @@ pub struct Swaps {
     pub first_delay_us: u64,
     /// Sum of times until the end, in microseconds.
     pub total_us: u64,
+}
+
+/// Objects that moved, by action, size class and type: the parts of a key are separated by zeros.
+#[derive(Debug, Default)]
+pub struct Moves(BTreeMap<Box<[u8]>, Swaps>);
+
+impl Moves {
+    fn add(&mut self, key: &[u8], more: &Swaps) {
+        if let Some(sum) = self.0.get_mut(key) {
+            sum.add(more);
+            return;
+        }
+        let mut other = Vec::new();
+        join(&mut other, OTHER);
+        let has_room = self.0.len() < MOVES_MAX;
+        let key = if has_room { key } else { &other };
+        self.0.entry(key.into()).or_default().add(more);
+    }
+
+    /// Adds others.
+    pub fn absorb(&mut self, others: &mut Self) {
+        let others = std::mem::take(&mut others.0);
+        others.iter().for_each(|(key, sum)| self.add(key, sum));
+    }
+
+    /// The sums, with the texts of their keys.
+    pub fn iter(&self) -> impl Iterator<Item = (Vec<String>, &Swaps)> {
+        self.0.iter().map(|(key, sum)| (shown(key), sum))
+    }
 }
 
 /// Answers to requests, by server, type and code.
@@ -313,8 +346,8 @@ impl Sums {
         }
     }
 
-    /// Counts a moved object.
-    pub(super) fn swap(&mut self, swap: &Swap<'_>, secs: u32) {
+    /// Counts a moved object, which history has already unless it `is_new`.
+    pub(super) fn swap(&mut self, swap: &Swap<'_>, secs: u32, is_new: bool) {
         let class = |bytes| SIZES.iter().find(|(below, _)| bytes < *below);
         let class = swap
             .object_bytes
@@ -322,14 +355,19 @@ impl Sums {
             .map_or("", |(_, name)| name);
         let piece = self.piece(secs);
         let key = [swap.action, class.as_bytes(), swap.mime];
+        let moved = Swaps {
+            count: 1,
+            bytes: swap.object_bytes.unwrap_or(0),
+            timed: swap.total_us.is_some().into(),
+            first_delay_us: swap.first_delay_us.unwrap_or(0),
+            total_us: swap.total_us.unwrap_or(0),
+        };
         if let Some((sum, _)) = self.swaps.sum(piece, |_| 0, key) {
-            sum.add(&Swaps {
-                count: 1,
-                bytes: swap.object_bytes.unwrap_or(0),
-                timed: swap.total_us.is_some().into(),
-                first_delay_us: swap.first_delay_us.unwrap_or(0),
-                total_us: swap.total_us.unwrap_or(0),
-            });
+            sum.add(&moved);
+        }
+        if let Some(fresh) = self.fresh.as_mut().filter(|_| is_new) {
+            join(&mut self.swaps.key, key);
+            fresh.add(&self.swaps.key, &moved);
         }
     }
 
@@ -379,6 +417,7 @@ impl Sums {
     pub fn clear(&mut self) {
         *self = Self {
             window_secs: self.window_secs,
+            fresh: self.fresh.take(),
             ..Self::default()
         };
     }
@@ -428,171 +467,4 @@ pub fn savings<'a>(sources: impl Iterator<Item = &'a super::Source>, secs: u32) 
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::input::squid::Source;
-    use crate::input::squid::line::{Line, parse};
-
-    fn source(window_secs: u32) -> std::sync::Arc<Source> {
-        let config = crate::config::Config::from_toml("c", "[[squid]]\nlisten='udp://127.0.0.1:0'");
-        let source = Source::new(config.unwrap().squids[0].clone());
-        source.sums.lock().window_secs = window_secs;
-        source
-    }
-
-    fn take(source: &Source, line: &str, secs: u32) {
-        match parse(line.as_bytes(), false) {
-            Ok(Line::Request(it)) => source.sums.lock().answer(&it, secs),
-            Ok(Line::Swap(it)) => source.sums.lock().swap(&it, secs),
-            Err(error) => panic!("{line}: {error:?}"),
-        }
-    }
-
-    #[test]
-    fn what_asking_saves_is_measured_by_misses_of_its_like() {
-        let source = source(240);
-        let line = |code: &str, ms: u64, more: &str| {
-            format!("sq1 start=1.000 tr={ms} ss={code} out=500 mt=text/css url=http://h/x {more}")
-        };
-        for ms in 1..=9 {
-            take(
-                &source,
-                &line("TCP_MISS", ms, "bs=400 peer=1.2.3.4:80"),
-                1000,
-            );
-        }
-        take(
-            &source,
-            &line("TCP_REFRESH_UNMODIFIED", 2, "bs=0 peer=1.2.3.4:80"),
-            1000,
-        );
-        take(
-            &source,
-            &line("TCP_REFRESH_UNMODIFIED", 3, "bs=- peer=1.2.3.4:80"),
-            1000,
-        );
-        take(&source, &line("TCP_IMS_HIT", 1, "bs=- peer=-:-"), 1000);
-        take(&source, &line("TCP_HIT", 1, "bs=- peer=-:-"), 1000);
-        let read = |secs| savings([&*source].into_iter(), secs);
-        let [ims, refresh] = &read(1000)[..] else {
-            panic!()
-        };
-        assert_eq!(ims.key, ["h", "text/css", "TCP_IMS_HIT"]);
-        assert_eq!((ims.answers.known, ims.answers.saved_bytes), (1, 500));
-        assert_eq!((ims.misses, ims.miss_median_ms), (9, None), "too few");
-        let it = &refresh.answers;
-        assert_eq!(
-            (
-                it.count,
-                it.time_ms,
-                it.sent_bytes,
-                it.known,
-                it.saved_bytes
-            ),
-            (2, 5, 1000, 1, 500)
-        );
-        take(
-            &source,
-            &line("TCP_MISS", 100, "bs=400 peer=1.2.3.4:80"),
-            1239,
-        );
-        assert_eq!(read(1239)[0].miss_median_ms, Some(5.5));
-        assert_eq!(read(1240), [], "the misses alone are left");
-        source.sums.lock().clear();
-        assert_eq!(read(1000), []);
-    }
-
-    #[test]
-    fn swaps_add_up_by_action_size_and_type() {
-        let source = source(900);
-        for line in std::fs::read_to_string("tests/corpus/squid/patch-store.log")
-            .unwrap()
-            .lines()
-        {
-            take(&source, line, 5000);
-            take(&source, line, 5000);
-        }
-        let rows = swaps([&*source].into_iter(), 5000);
-        let shown: Vec<String> = rows
-            .iter()
-            .map(|(key, it)| format!("{} {it:?}", key.join("|")))
-            .collect();
-        assert_eq!(
-            shown,
-            [
-                "RELEASE|0-1 KiB|text/html Swaps { count: 2, bytes: 106, timed: 0, first_delay_us: 0, total_us: 0 }",
-                "SWAPIN|1-4 KiB|text/html Swaps { count: 2, bytes: 3436, timed: 2, first_delay_us: 35418, total_us: 35418 }",
-                "SWAPOUT|1-4 KiB|image/gif Swaps { count: 2, bytes: 4372, timed: 2, first_delay_us: 26480, total_us: 26480 }",
-            ]
-        );
-    }
-
-    #[test]
-    fn sums_of_a_snapshot_go_on_and_leave_the_window() {
-        let before = source(240);
-        let asked =
-            "sq1 start=1.000 tr=3 ss=TCP_IMS_HIT out=500 mt=text/css url=http://h/x bs=- peer=-:-";
-        let miss = asked.replace("TCP_IMS_HIT", "TCP_MISS");
-        for number in 0..2_000 {
-            let swap = format!("1.000 SWAPIN 200 1 1 1 t/{number} 1/1 GET u 2/2");
-            take(&before, &swap, 1_000 + number % 100);
-        }
-        (0..20).for_each(|_| take(&before, &miss, 1_000));
-        take(&before, asked, 1_100);
-        let saved = before.sums.lock().save("here");
-        assert!(saved.len() > 2, "more than one record");
-        let after = source(240);
-        // Lines may have come by then.
-        take(&after, asked, 1_105);
-        saved
-            .into_iter()
-            .for_each(|it| after.sums.lock().restore(it));
-        take(&before, asked, 1_105);
-        let all = |source: &Source, secs| {
-            (
-                swaps([source].into_iter(), secs),
-                savings([source].into_iter(), secs),
-            )
-        };
-        for secs in [1_105, 1_245, 1_300] {
-            assert_eq!(all(&after, secs), all(&before, secs), "{secs}");
-        }
-        assert_eq!(all(&after, 1_105).0.len(), 2_000);
-        assert_eq!(all(&after, 1_105).1[0].miss_median_ms, Some(3.0));
-        // As many as there is room for, and no more.
-        let entries = |source: &Source| source.sums.lock().swaps.entries;
-        for _ in 0..10 {
-            let saved = before.sums.lock().save("here");
-            saved
-                .into_iter()
-                .for_each(|it| after.sums.lock().restore(it));
-        }
-        assert!(entries(&after) <= ENTRIES_MAX && entries(&after) > entries(&before));
-    }
-
-    #[test]
-    fn there_is_an_end_to_keys() {
-        let source = source(900);
-        for number in 0..2 * ENTRIES_MAX {
-            take(
-                &source,
-                &format!("1.000 SWAPIN 200 1 1 1 t/{number} 1/1 GET u 2/2"),
-                1,
-            );
-            take(
-                &source,
-                &format!("sq1 start=1.000 tr={number} ss=TCP_MISS url=http://h/"),
-                1,
-            );
-        }
-        let rows = swaps([&*source].into_iter(), 1);
-        assert_eq!(rows.len(), ENTRIES_MAX + 1);
-        assert_eq!(
-            rows.iter().map(|(_, it)| it.count).sum::<u64>(),
-            2 * ENTRIES_MAX as u64
-        );
-        assert_eq!(rows[0].0, ["(other)"; 3]);
-        let entries = source.sums.lock().answers.entries;
-        assert!(entries <= ENTRIES_MAX + 1, "{entries}");
-    }
-}
+mod tests;

@@ -24,16 +24,16 @@ fn lines_of(name: &str) -> Vec<(Vec<u8>, Ending)> {
     got
 }
 
-fn source(toml: &str) -> Arc<Source> {
+pub(super) fn source(toml: &str) -> Arc<Source> {
     let text = format!("[[squid]]\n{toml}\n");
     let config = Config::from_toml("pinbad.toml", &text).unwrap();
     Source::new(config.squids[0].clone())
 }
 
-const UDP: &str = "listen = \"udp://127.0.0.1:0\"";
+pub(super) const UDP: &str = "listen = \"udp://127.0.0.1:0\"";
 const NAMED: &str = "listen = \"udp://127.0.0.1:0\"\nname = \"proxy\"\nclient = true";
 
-fn decoder(source: &Arc<Source>) -> Decoder<AsSent> {
+pub(super) fn decoder(source: &Arc<Source>) -> Decoder<AsSent> {
     let (limits, hasher) = (TextLimits::default(), Hasher::with_seed(1));
     Decoder::new(Arc::clone(source), limits, hasher, AsSent)
 }

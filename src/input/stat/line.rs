@@ -13,6 +13,7 @@
 //! allocated.
 
 use memchr::memmem;
+use serde::{Deserialize, Serialize};
 
 use crate::input::record::counted;
 
@@ -71,6 +72,7 @@ const OFFSET_END: u64 = 1 << 24;
 
 counted! {
     /// The code that was running, as sent.
+    #[derive(Serialize, Deserialize)]
     SampleType {
         /// PHP code.
         User = "user",

@@ -78,7 +78,10 @@ pub(in crate::sql) fn columns(catalog: &Catalog, name: &str) -> Option<SchemaRef
 
 fn datasets(catalog: &Catalog) -> impl Iterator<Item = Dataset> + use<> {
     let coverage = catalog.history().map(|_| Dataset::coverage());
-    coverage.into_iter().chain(catalog.kept_datasets())
+    let swaps = catalog.has_squid().then(Dataset::swaps);
+    let swaps = swaps.filter(|_| coverage.is_some());
+    let own = coverage.into_iter().chain(swaps);
+    own.chain(catalog.kept_datasets())
 }
 
 fn dataset(catalog: &Catalog, name: &str) -> Option<Arc<Dataset>> {

@@ -16,6 +16,7 @@ use crate::input::Decode as _;
 use crate::input::pinba::{Decoder, model};
 use crate::input::record::TextLimits;
 use crate::merger::Live;
+use crate::profile::Profile;
 use crate::shutdown::Shutdown;
 use crate::state::records::{MAGIC, RecordsWriter};
 use crate::state::snapshot::{self, ReadError, Subject};
@@ -61,7 +62,16 @@ fn restored(file: &[u8], away_ms: u64) -> Result<(Live, u64), ReadError> {
     let contents = snapshot::inspect(file)?;
     let now_ms = contents.mono_now(contents.unix_ms + away_ms);
     let mut live = live::empty(REQUESTS);
-    snapshot::restore(file, &mut live, live::definitions(), &[], now_ms)?;
+    let profile = Profile::new(Vec::new(), REQUESTS, Arc::new(ManualClock::new(0)));
+    snapshot::restore(
+        file,
+        &mut live,
+        live::definitions(),
+        &[],
+        Some(&profile),
+        now_ms,
+    )?;
+    let _read = profile.recent(None).map(|it| it.requests.len());
     Ok((live, now_ms))
 }
 
@@ -74,6 +84,7 @@ fn written(live: Live, now_ms: u64) -> (Live, Vec<u8>) {
         live: &shared,
         counters: &Counters::new(1),
         sockets: &[],
+        profile: None,
         clock: &clock,
         stop: &Shutdown::new(),
     };

@@ -1,9 +1,12 @@
 //! The log of seconds through kills, torn ends, full disks and switches.
 
 use std::fs::{self, File};
+use std::ops::Range;
 
 use super::super::super::log::Log;
 use super::*;
+use crate::delta::Reached;
+use crate::input::squid::{Positions, Reading, Tally};
 
 /// A writer with a log, unless it is switched off.
 fn logging(dir: &Path, faults: &Faults, bytes_max: usize) -> (History, Writer) {
@@ -12,12 +15,10 @@ fn logging(dir: &Path, faults: &Faults, bytes_max: usize) -> (History, Writer) {
     let parts = super::super::super::Parts::default();
     let clock: Arc<dyn Clock> = Arc::new(ManualClock::new(NOON * 1_000));
     let history = History::new(Arc::clone(&parts), 1 << 24, Arc::clone(&clock));
-    history.keep_log(bytes_max);
+    history.keep_log(bytes_max, Vec::new());
     store.share(parts);
-    let mut store = Some(store);
-    let open = Box::new(move || Ok(store.take().unwrap()));
     let period = Duration::from_secs(60);
-    let writer = Writer::new(history.clone(), open, clock, period);
+    let writer = Writer::new(history.clone(), once(store, &history), clock, period);
     (history, writer)
 }
 
@@ -79,6 +80,110 @@ fn a_kill_takes_what_is_not_in_the_log_and_nothing_comes_twice() {
     assert_eq!(found(&history), 5);
 }
 
+/// Rows of a followed file come back with the numbers of their lines: what is read again up to
+/// there is not in rows again. The first flush says where that file begins.
+#[test]
+fn a_log_says_which_lines_of_a_file_it_has() {
+    let dir = tempfile::tempdir().unwrap();
+    let faults = Faults::default();
+    let start = || {
+        let store = Store::open_on(Disk::default(), dir.path(), KEEP).unwrap();
+        let clock: Arc<dyn Clock> = Arc::new(ManualClock::new(NOON * 1_000));
+        let history = History::new(store.parts(), 1 << 24, Arc::clone(&clock));
+        history.keep_log(1 << 20, vec!["f".to_owned()]);
+        let writer = Writer::new(
+            history.clone(),
+            once(store, &history),
+            clock,
+            Duration::ZERO,
+        );
+        (history, writer)
+    };
+    // One more request and two more swaps each time, as a file's source counts them.
+    let read = |history: &History, known: &Reading, more: u64| {
+        let reading = Reading {
+            requests: known.requests.at(known.requests.lines + more),
+            swaps: known.swaps.at(known.swaps.lines + 2 * more),
+            ..Reading::default()
+        };
+        let reached = Reached {
+            next_id: 0,
+            files: Some(Arc::new(Positions::from([("f".to_owned(), reading)]))),
+        };
+        history.take(0, 0, reached, |running| {
+            let mut key = Vec::new();
+            push_key(&mut key, "/x");
+            let totals = Totals {
+                requests: 1,
+                ..Totals::ZERO
+            };
+            let sum = Sum::of(totals, None);
+            let gain = Gain {
+                sum,
+                ..Gain::default()
+            };
+            running.add(&dataset(), NOON, &key, false, &gain);
+        });
+    };
+    let known = |writer: &Writer| {
+        let files = writer.store.as_ref().unwrap().files();
+        files.get("f").cloned().unwrap_or_default()
+    };
+    let tally = |lines, ahead: &[Range<u64>]| Tally {
+        lines,
+        ahead: ahead.to_vec(),
+    };
+    let (history, mut writer) = start();
+    read(&history, &Reading::default(), 1);
+    writer.write_log();
+    assert_eq!(logs(dir.path()).len(), 0, "no position on disk yet");
+    assert!(writer.flush());
+    let begun_at = known(&writer);
+    assert_eq!(
+        (&begun_at.requests, &begun_at.swaps),
+        (&tally(1, &[]), &tally(2, &[]))
+    );
+    read(&history, &begun_at, 1);
+    read(&history, &begun_at, 2);
+    writer.write_log();
+    read(&history, &begun_at, 3);
+    drop(writer);
+    let (history, writer) = start();
+    assert_eq!(
+        (found(&history), known(&writer).requests),
+        (3, tally(1, &[1..3]))
+    );
+    assert_eq!(known(&writer).swaps, tally(2, &[2..6]));
+    // Killed after a flush that has not reached them.
+    let (history, mut writer) = (history, writer);
+    let begun_at = known(&writer);
+    read(&history, &begun_at, 1);
+    assert!(writer.flush());
+    drop(writer);
+    let (history, mut writer) = start();
+    assert_eq!(
+        (found(&history), known(&writer).requests),
+        (4, tally(2, &[1..3]))
+    );
+    // It goes on behind them, also in the log.
+    let begun_at = known(&writer);
+    read(&history, &begun_at, 2);
+    writer.write_log();
+    drop(writer);
+    let (history, writer) = start();
+    assert_eq!(
+        (found(&history), known(&writer).requests),
+        (5, tally(2, &[1..4]))
+    );
+    drop(writer);
+    // What another process followed stays with what it has of it.
+    let (history, mut writer) = logging(dir.path(), &faults, 1 << 20);
+    assert!(writer.flush());
+    drop(writer);
+    assert_eq!(known(&start().1).requests, tally(2, &[1..4]));
+    assert_eq!(found(&history), 5);
+}
+
 /// A committed flush includes the log, even if that still exists.
 #[test]
 fn a_log_that_was_flushed_is_not_read_again() {
@@ -100,7 +205,7 @@ fn a_log_that_was_flushed_is_not_read_again() {
     faults.fail_at(1);
     let disk = Disk { faults };
     let mut found = Log::find(&disk, log.parent().unwrap(), 1).unwrap();
-    assert_eq!(found.replay(|_, _, _, _| ()).rows, 0);
+    assert_eq!(found.replay(&mut Positions::new(), |_, _, _, _| ()).rows, 0);
     assert!(log.exists());
 }
 

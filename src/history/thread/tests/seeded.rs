@@ -8,6 +8,7 @@
 #![expect(clippy::print_stdout, reason = "a count is for whoever asks for more")]
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
@@ -19,7 +20,7 @@ use super::*;
 use crate::config::KeptRequests;
 use crate::delta::Reached;
 use crate::input::pinba::model;
-use crate::input::squid::{Positions, Progress};
+use crate::input::squid::{Positions, Progress, Reading, Tally};
 
 /// The name of the file.
 const FILE: &str = "access.log";
@@ -41,6 +42,8 @@ struct Life {
     process: Process,
     /// Lines that it, or its predecessors, have read.
     read: u64,
+    /// Those of later ones that rows have, from a log.
+    ahead: Vec<Range<u64>>,
 }
 
 struct World {
@@ -56,6 +59,8 @@ struct World {
     requests: BTreeMap<(u64, u64), u64>,
     kills: u64,
     is_lying: bool,
+    /// Rows restored from the log.
+    restored: u64,
     /// Set if lines come as packets: they are not read again.
     packets: Option<Packets>,
 }
@@ -68,8 +73,6 @@ struct Packets {
     fresh: BTreeSet<u64>,
     /// Those that a kill may not lose.
     safe: BTreeSet<u64>,
-    /// Rows restored from the log.
-    restored: u64,
 }
 
 fn key(number: u64) -> Vec<u8> {
@@ -103,6 +106,7 @@ impl World {
             requests: BTreeMap::new(),
             kills: 0,
             is_lying: false,
+            restored: 0,
             packets: None,
         }
     }
@@ -127,12 +131,13 @@ impl World {
             requests: true,
         };
         let shipping = store.ship(all)?;
-        let read = store.files().get(FILE).map_or(0, |it| it.merged);
         let clock: Arc<dyn Clock> = Arc::<ManualClock>::clone(&self.clock);
         let history = History::new(store.parts(), 1 << 24, Arc::clone(&clock));
-        if self.packets.is_some() {
-            history.keep_log(1 << 20);
-        }
+        let followed = self.packets.is_none().then(|| FILE.to_owned());
+        history.keep_log(1 << 20, followed.into_iter().collect());
+        history.replay(&mut store);
+        self.restored += history.status().count("log_rows_restored");
+        let known = store.files().get(FILE).cloned().unwrap_or_default();
         let process = Process::new(1_000);
         let run = store.run();
         let mut store = Some(store);
@@ -144,12 +149,9 @@ impl World {
             history.keep_requests(&requests);
             writer.work.requests = Some(requests);
         }
-        let read = match &mut self.packets {
-            None => read,
-            Some(packets) => {
-                packets.restored += history.status().count("log_rows_restored");
-                self.lines
-            }
+        let read = match self.packets {
+            None => known.progress.merged,
+            Some(_) => self.lines,
         };
         self.life = Some(Life {
             history,
@@ -157,6 +159,7 @@ impl World {
             shipping,
             process,
             read,
+            ahead: known.requests.ahead,
         });
         Ok(())
     }
@@ -168,6 +171,8 @@ impl World {
         self.lines = self.lines.max(life.read + lines);
         let read = life.read..self.lines.min(life.read + lines);
         life.read = read.end;
+        let is_new = |line: &u64| !life.ahead.iter().any(|it| it.contains(line));
+        let fresh: Vec<_> = read.clone().filter(is_new).collect();
         let sent: Vec<_> = read
             .clone()
             .map(|line| {
@@ -178,16 +183,24 @@ impl World {
             })
             .collect();
         life.process.merge(now as u32, &sent);
-        let progress = Progress {
-            merged: read.end,
-            ..Progress::default()
+        life.ahead.retain(|it| it.end > read.end);
+        let reading = Reading {
+            progress: Progress {
+                merged: read.end,
+                ..Progress::default()
+            },
+            requests: Tally {
+                lines: read.end,
+                ahead: life.ahead.clone(),
+            },
+            swaps: Tally::default(),
         };
         let reached = Reached {
             next_id: life.process.live.read().pool.requests.next_id(),
             files: self
                 .packets
                 .is_none()
-                .then(|| Arc::new(Positions::from([(FILE.to_owned(), progress)]))),
+                .then(|| Arc::new(Positions::from([(FILE.to_owned(), reading)]))),
         };
         let keyed: fn(u64) -> Vec<u8> = match &mut self.packets {
             None => key_of,
@@ -201,7 +214,7 @@ impl World {
             }
         };
         life.history.take(0, 0, reached, |running| {
-            for line in read {
+            for line in fresh {
                 let totals = Totals {
                     requests: 1,
                     ..Totals::ZERO
@@ -239,11 +252,12 @@ impl World {
 
     /// Writes additions to the log.
     fn write_log(&mut self) {
-        let (Some(life), Some(packets)) = (&mut self.life, &mut self.packets) else {
-            return;
-        };
+        let Some(life) = &mut self.life else { return };
         let had_log = has_log(&life.history);
         life.writer.write_log();
+        let Some(packets) = &mut self.packets else {
+            return;
+        };
         let fresh = std::mem::take(&mut packets.fresh);
         if had_log && has_log(&life.history) {
             packets.safe.extend(fresh);
@@ -255,16 +269,18 @@ impl World {
         let mut at_home = self.on_disk();
         let Some(life) = &self.life else { return };
         let counts = life.writer.store.as_ref().unwrap().counts;
-        let Some(packets) = &mut self.packets else {
-            assert_eq!(at_home.values().sum::<u64>(), life.read, "{counts:?}");
-            return;
-        };
         life.history.view(|running| {
             running.rows(&dataset(), 0..u64::MAX, |row| {
                 *at_home.entry((row.time, row.key.to_vec())).or_default() +=
                     row.gain.sum.totals.requests;
             });
         });
+        let Some(packets) = &mut self.packets else {
+            let ahead = life.ahead.iter().map(|it| it.end - it.start.max(life.read));
+            let all = life.read + ahead.sum::<u64>();
+            assert_eq!(at_home.values().sum::<u64>(), all, "{counts:?}");
+            return;
+        };
         let mut there = BTreeSet::new();
         for line in 0..self.lines {
             let of_line = at_home.iter().filter(|((_, it), _)| *it == key(line));
@@ -367,10 +383,7 @@ impl World {
 
     /// Performs a random action.
     fn act(&mut self, one_in: u64) {
-        match self
-            .random
-            .random_range(0..12 + 3 * u32::from(self.packets.is_some()))
-        {
+        match self.random.random_range(0..15) {
             0..=3 => {
                 let lines = self.random.random_range(1..6);
                 self.receive(lines);
@@ -455,10 +468,7 @@ impl World {
         let verified = inspect::verify(self.dir.path()).unwrap();
         assert!(verified.problems.is_empty(), "{verified:?}");
         assert!(verified.uncounted.is_empty() && verified.missing.is_empty());
-        [
-            self.kills,
-            self.packets.map_or(0, |packets| packets.restored),
-        ]
+        [self.kills, self.restored]
     }
 }
 
@@ -501,12 +511,12 @@ fn each_line_is_there_once(of: u64, world: fn(u64) -> World) -> u64 {
 
 #[test]
 fn whatever_the_disk_does_each_line_is_there_once() {
-    assert_eq!(each_line_is_there_once(0, World::new), 0);
+    assert!(each_line_is_there_once(0, World::new) > runs() / 4);
 }
 
 #[test]
 fn whatever_the_disk_does_each_line_is_there_once_of_other_seeds() {
-    assert_eq!(each_line_is_there_once(1, World::new), 0);
+    assert!(each_line_is_there_once(1, World::new) > runs() / 4);
 }
 
 #[test]

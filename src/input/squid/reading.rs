@@ -1,0 +1,220 @@
+//! What history has of a source: the position up to which everything is in it, and later lines that
+//! the log of seconds had.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::sums::Moves;
+use super::{Progress, Source};
+use crate::telemetry::counters::SocketCounters;
+
+/// How much of a followed file is in history.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reading {
+    /// The position up to which everything is.
+    #[serde(flatten)]
+    pub progress: Progress,
+    /// Requests; raw ones do not come before their position.
+    #[serde(default)]
+    pub requests: Tally,
+    /// Objects that moved to or from disk.
+    #[serde(default)]
+    pub swaps: Tally,
+}
+
+/// Lines of one kind that are in history.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tally {
+    /// All up to a position, since the first one.
+    pub lines: u64,
+    /// Numbers, counted like that, of later ones, from the log of seconds.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ahead: Vec<Range<u64>>,
+}
+
+impl Tally {
+    /// The same at a later position.
+    #[must_use]
+    pub fn at(&self, lines: u64) -> Self {
+        let later = self.ahead.iter().filter(|it| it.end > lines);
+        Self {
+            lines,
+            ahead: later.cloned().collect(),
+        }
+    }
+
+    /// Whether the next line is in history; goes to the one behind.
+    pub(super) fn has_next(&mut self) -> bool {
+        let has_it = self.ahead.iter().any(|it| it.contains(&self.lines));
+        self.lines = self.lines.saturating_add(1);
+        has_it
+    }
+
+    /// Adds numbers of lines.
+    pub fn add(&mut self, more: Range<u64>) {
+        let touches = |it: &mut Range<u64>| it.start <= more.end && more.start <= it.end;
+        let touched: Vec<_> = self.ahead.extract_if(.., touches).collect();
+        let all = touched
+            .iter()
+            .fold(more, |all, it| all.start.min(it.start)..all.end.max(it.end));
+        self.ahead.push(all);
+    }
+}
+
+/// What is in history of followed files, by the source.
+pub type Positions = BTreeMap<String, Reading>;
+
+/// All sources, each with its ring counters, and how many of its requests had left the ring before
+/// this process.
+#[derive(Debug, Default)]
+pub struct Followed(pub Vec<(Arc<Source>, Arc<SocketCounters>, u64)>);
+
+impl Followed {
+    /// Positions of followed files up to the records that have left the ring, if any is followed;
+    /// takes what moved up to there, of all sources. Call it while nothing can be merged.
+    #[must_use]
+    pub fn reached(&self) -> (Option<Arc<Positions>>, Moves) {
+        let mut moves = Moves::default();
+        let mut positions = None;
+        for (source, counters, before) in &self.0 {
+            if !source.is_followed() {
+                source.take_moves(&mut moves);
+                continue;
+            }
+            let positions = positions.get_or_insert_with(Positions::new);
+            if source.has_begun() {
+                let left = counters.requests_left();
+                let (progress, swaps) = source.reach(left, &mut moves);
+                let begun_at = source.begun_at.lock();
+                let requests = left.saturating_sub(*before);
+                let requests = begun_at.requests.lines.saturating_add(requests);
+                let reading = Reading {
+                    progress,
+                    requests: begun_at.requests.at(requests),
+                    swaps: begun_at.swaps.at(swaps),
+                };
+                positions.insert(source.config.from.to_string(), reading);
+            }
+        }
+        (positions.map(Arc::new), moves)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{UDP, decoder, source};
+    use super::super::{Decoder, Ending, file};
+    use super::*;
+    use crate::config::Config;
+    use crate::input::record::Record;
+    use crate::input::rewrite::AsSent;
+
+    /// What moved is taken with the position up to which it was read, over and over: of a log that had
+    /// more, that is not counted again.
+    #[test]
+    fn what_moved_belongs_to_a_position() {
+        let swap = b"873497970.671 SWAPIN 200 1 1 -2 text/html 1718/1718 GET http://h/ 1/2";
+        let request = b"sq1 start=1.000 tr=4 ss=TCP_MISS url=http://h/";
+        let config = Config::from_toml("c", "[[squid]]\npath = '/nowhere'").unwrap();
+        let begin = |known: Option<Reading>| {
+            let source = Source::new(config.squids[0].clone());
+            source.sums.lock().fresh.get_or_insert_default();
+            source.begin(known);
+            let mut decoder = decoder(&source);
+            decoder.go_on();
+            let counters = Arc::new(SocketCounters::default());
+            let followed = Followed(vec![(Arc::clone(&source), Arc::clone(&counters), 0)]);
+            (source, decoder, counters, followed)
+        };
+        let position = |offset: u64| {
+            let json = serde_json::json!({"device": 1, "inode": 2, "offset": offset, "head": 3});
+            serde_json::from_value::<file::Position>(json).unwrap()
+        };
+        let moved = |moves: &Moves| moves.iter().map(|(_, sum)| sum.count).sum::<u64>();
+        let (source, mut decoder, counters, followed) = begin(None);
+        let mut block = Vec::new();
+        let mut read =
+            |decoder: &mut Decoder<AsSent>, source: &Source, counters: &SocketCounters| {
+                for line in [&swap[..], request, swap] {
+                    block.clear();
+                    assert!(decoder.take(line, Ending::Whole, 1, &mut block));
+                    let pushed = u64::from(!block.is_empty());
+                    counters.requests_pushed.add(pushed);
+                }
+                let _counts = decoder.publish();
+                source.mark(position(counters.requests_pushed.get()), counters);
+            };
+        for _ in 0..3 {
+            read(&mut decoder, &source, &counters);
+        }
+        let (files, moves) = followed.reached();
+        assert_eq!(
+            (moved(&moves), files.unwrap().len()),
+            (0, 1),
+            "nothing was merged"
+        );
+        counters.requests_popped.add(2);
+        let (files, moves) = followed.reached();
+        let reading = files.unwrap().values().next().unwrap().clone();
+        assert_eq!(
+            (moved(&moves), reading.requests.lines, reading.swaps.lines),
+            (4, 2, 4)
+        );
+        assert_eq!(moved(&followed.reached().1), 0, "once");
+        for _ in 0..100 {
+            read(&mut decoder, &source, &counters);
+        }
+        counters.requests_popped.add(101);
+        let (_, moves) = followed.reached();
+        assert_eq!(moved(&moves), 2 * 101, "more marks than there may be");
+        // The next process reads on from the first position, and knows three requests more.
+        let mut known = reading;
+        known.requests.add(2..4);
+        known.requests.add(4..5);
+        known.swaps.add(4..9);
+        let (source, mut decoder, counters, followed) = begin(Some(known));
+        for _ in 0..5 {
+            read(&mut decoder, &source, &counters);
+        }
+        counters.requests_popped.add(2);
+        let (files, moves) = followed.reached();
+        let reading = files.unwrap().values().next().unwrap().clone();
+        assert_eq!(moved(&moves), 0);
+        assert_eq!(
+            (reading.requests.lines, &reading.requests.ahead[..]),
+            (4, &[2..5][..])
+        );
+        assert_eq!(
+            (reading.swaps.lines, &reading.swaps.ahead[..]),
+            (8, &[4..9][..])
+        );
+        counters.requests_popped.add(3);
+        let (files, moves) = followed.reached();
+        let reading = files.unwrap().values().next().unwrap().clone();
+        assert_eq!(moved(&moves), 10 - 5);
+        assert!(reading.requests.ahead.is_empty() && reading.swaps.ahead.is_empty());
+    }
+
+    /// Raw rows get what reports have already; reports do not.
+    #[test]
+    fn requests_that_reports_have_are_marked() {
+        let source = source(UDP);
+        let mut reading = Reading::default();
+        reading.requests.add(1..3);
+        source.begin(Some(reading));
+        let mut decoder = decoder(&source);
+        decoder.go_on();
+        let line = b"sq1 start=1.000 tr=4 ss=TCP_MISS url=http://h/";
+        let mut block = Vec::new();
+        (0..5).for_each(|_| assert!(decoder.take(line, Ending::Whole, 1, &mut block)));
+        let mut rest = &block[..];
+        let marked = std::iter::from_fn(|| Record::next(&mut rest)).map(|it| it.is_counted());
+        assert_eq!(
+            marked.collect::<Vec<_>>(),
+            [false, true, true, false, false]
+        );
+    }
+}
