@@ -182,7 +182,7 @@ fn a_webhook_behind_tls_is_verified_and_told() {
     let here = Here::start(&[RULE, &webhook, &trusted]);
     send_until(&here.site, "it is told", || !hook.alerts().is_empty());
     assert!(!failed(&here.site));
-    let told = hook.got.lock().unwrap()[0]["alerts"][0].clone();
+    let told = hook.got()[0]["alerts"][0].clone();
     let value = told["value"].as_f64().unwrap();
     assert!(value > 5.0, "{told}");
     assert_eq!(told["annotations"]["threshold"], "> 5");

@@ -228,8 +228,7 @@ fn a_heat_map_has_every_request_in_its_cell() {
 fn a_heat_map_shows_what_is_too_long_and_what_failed() {
     let slo = "slo=[{name = \"fast\", report = \"report_by_script_name\", where = \"script_name=/a*\", good = \"req_time <= 300ms\", \
                objective = 99}, {name = \"all\", report = \"report_by_hostname\", good = \"req_time <= 10s\", objective = 99}]";
-    let clock = Arc::new(ManualClock::new(START_SECS * 1_000));
-    let here = Here::with_clock(&[slo], clock.clone());
+    let (here, clock) = Here::with_manual_clock(&[slo]);
     let site = &here.site;
     minute(&here, &clock, &[("/a", 20, 0.25), ("/b", 20, 0.25)]);
     minute(&here, &clock, &[("/a", 6, 0.5), ("/b", 20, 0.25)]);
