@@ -161,6 +161,8 @@ struct Queue {
     bytes_max: usize,
     /// Requests of dropped seconds.
     missed: u64,
+    /// What moved in these: the next one that is read has it.
+    moves: Moves,
 }
 
 impl Queue {
@@ -173,17 +175,17 @@ impl Queue {
             let second = &mut self.seconds[self.dropped];
             self.bytes -= second.bytes();
             second.parts.iter_mut().for_each(SecondPart::drop_gains);
+            self.moves.absorb(&mut second.moves);
             self.bytes += second.bytes();
             self.missed += second.requests;
-            let mut moves = std::mem::take(&mut second.moves);
             self.dropped += 1;
-            // There is a later one.
-            self.seconds[self.dropped].moves.absorb(&mut moves);
         }
         let is_known = self.bytes - newest <= self.bytes_max;
         if !is_known {
-            let lost = self.seconds.drain(..).skip(self.dropped);
-            self.missed += lost.map(|it| it.requests).sum::<u64>();
+            for mut lost in self.seconds.drain(..).skip(self.dropped) {
+                self.moves.absorb(&mut lost.moves);
+                self.missed += lost.requests;
+            }
             (self.dropped, self.bytes) = (0, 0);
         }
         is_known
@@ -192,10 +194,13 @@ impl Queue {
     /// The oldest second, and the requests of those before it that were dropped; `None` if it is
     /// one of them.
     fn pop(&mut self) -> Option<(Second, Option<u64>)> {
-        let second = self.seconds.pop_front()?;
+        let mut second = self.seconds.pop_front()?;
         self.bytes -= second.bytes();
         let is_dropped = self.dropped > 0;
         self.dropped -= usize::from(is_dropped);
+        if !is_dropped {
+            second.moves.absorb(&mut self.moves);
+        }
         let missed = (!is_dropped).then(|| std::mem::take(&mut self.missed));
         Some((second, missed))
     }

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::Second;
+use crate::input::squid::sums::Moves;
 use crate::report::gain::{EncodedGain, PairSums, Pairs, encode};
 use crate::report::reading::Extremes;
 use crate::report::totals::Totals;
@@ -102,7 +103,8 @@ impl Second {
 
     /// Bytes on the heap.
     pub(super) fn bytes(&self) -> usize {
-        size_of::<Self>() + self.parts.iter().map(SecondPart::bytes).sum::<usize>()
+        let own = size_of::<Self>() - size_of::<Moves>() + self.moves.bytes();
+        own + self.parts.iter().map(SecondPart::bytes).sum::<usize>()
     }
 
     /// Passes every row of a report with a gain to `each`, always in the same order.

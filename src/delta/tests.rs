@@ -528,7 +528,7 @@ fn sums_are_exact_whatever_the_memory() {
 #[test]
 fn who_falls_behind_is_cut_off_and_that_is_counted() {
     let mut world = World::new(64 << 20, 200_000);
-    for _ in 0..55 {
+    for _ in 0..50 {
         world.send(100, 30);
         world.pass(1000, 0);
     }

@@ -74,6 +74,14 @@ impl Moves {
         self.0.entry(key.into()).or_default().add(more);
     }
 
+    /// Bytes in memory.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        let keys = self.0.keys().map(|key| key.len());
+        keys.map(|len| len + size_of::<Swaps>() + 2 * size_of::<usize>())
+            .sum()
+    }
+
     /// Adds others.
     pub fn absorb(&mut self, others: &mut Self) {
         let others = std::mem::take(&mut others.0);
