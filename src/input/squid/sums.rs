@@ -77,9 +77,9 @@ impl Moves {
     /// Bytes in memory.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        let keys = self.0.keys().map(|key| key.len());
-        keys.map(|len| len + size_of::<Swaps>() + 2 * size_of::<usize>())
-            .sum()
+        const ENTRY: usize = size_of::<Swaps>() + 2 * size_of::<usize>();
+        let keys = self.0.keys();
+        keys.map(|key| key.len().saturating_add(ENTRY)).sum()
     }
 
     /// Adds others.

@@ -82,6 +82,7 @@ fn a_kill_takes_what_is_not_in_the_log_and_nothing_comes_twice() {
 
 /// Rows of a followed file come back with the numbers of their lines: what is read again up to
 /// there is not in rows again. The first flush says where that file begins.
+#[expect(clippy::single_range_in_vec_init, reason = "a list of one range")]
 #[test]
 fn a_log_says_which_lines_of_a_file_it_has() {
     let dir = tempfile::tempdir().unwrap();
