@@ -65,7 +65,8 @@ pub(in crate::http::page) fn heat(
     (id, title): (&str, &str),
     theme: Theme,
     map: &HeatMap,
-    (marks, limits): (&[(f64, String)], &[(String, u64)]),
+    marks: &[(f64, String)],
+    limits: &[(String, u64)],
     (address, by_time): (&dyn Fn(u64, u64) -> String, bool),
 ) -> Markup {
     let (Some(&bottom_us), Some(&top_us)) = (map.edges_us.first(), map.edges_us.last()) else {
@@ -281,7 +282,7 @@ mod tests {
         };
         for theme in [Theme::Page, Theme::Dark] {
             let limits = [("a".to_owned(), 800), ("b".to_owned(), 99_999_999)];
-            let svg = heat(("x", "t"), theme, &map, (&[], &limits), (&address, true));
+            let svg = heat(("x", "t"), theme, &map, &[], &limits, (&address, true));
             let svg = svg.into_string();
             assert!(svg.len() < 100_000, "{}", svg.len());
             assert!(

@@ -51,7 +51,7 @@ impl History<'_> {
                         @for (name, us) in &limits { span { (limit_text(&map, name, *us)) } }
                     }
                 }
-                (self.heat_drawn("heat", &title, Theme::Page, &map, (&ticks, &limits)))
+                (self.heat_drawn("heat", &title, Theme::Page, &map, &ticks, &limits))
             }
         }
     }
@@ -64,7 +64,7 @@ impl History<'_> {
     ) -> Result<Markup, Problem> {
         let (map, ticks) = self.heat_map().map_err(Problem::not_found)?;
         let title = format!("{of}: heat map");
-        Ok(self.heat_drawn("alone", &title, theme, &map, (&ticks, &self.limits())))
+        Ok(self.heat_drawn("alone", &title, theme, &map, &ticks, &self.limits()))
     }
 
     /// The times that objectives allow, with the names of these.
@@ -98,7 +98,8 @@ impl History<'_> {
         title: &str,
         theme: Theme,
         map: &HeatMap,
-        (ticks, limits): (&[(f64, String)], &[(String, u64)]),
+        ticks: &[(f64, String)],
+        limits: &[(String, u64)],
     ) -> Markup {
         let reports = self.source.reports();
         let report = reports.iter().find(|report| report.name == self.report);
@@ -122,7 +123,7 @@ impl History<'_> {
             link(path, given.chain(span).chain(sort).chain(others))
         };
         let links = (&address as &dyn Fn(u64, u64) -> String, !of_timers);
-        chart::heat((id, title), theme, map, (ticks, limits), links)
+        chart::heat((id, title), theme, map, ticks, limits, links)
     }
 }
 
