@@ -13,11 +13,11 @@ use hashbrown::HashMap;
 use super::engine::Gain;
 use super::objective::{Count, Objective};
 use super::rule::Rule;
+use super::rule_index::RuleIndex;
 use super::windows::{ReportGain, RowGain};
 use super::{Alerts, Rules};
 use crate::delta::{RowDelta, RowReader, Second};
 use crate::limits::SLOS_MAX;
-use crate::report::row_key::key_texts;
 use crate::report::{OTHER_ID, Watched};
 
 /// Maximum number of cached ids.
@@ -155,11 +155,7 @@ pub(super) struct RulesOver {
     has_any: bool,
     /// Those over its rows.
     rules: Vec<Arc<Rule>>,
-    /// Those that ask for a text or its beginning: by position of the key and length of the text,
-    /// then by text.
-    by_text: HashMap<(usize, usize), HashMap<String, Vec<usize>, ahash::RandomState>>,
-    /// The others.
-    others: Vec<usize>,
+    index: RuleIndex,
 }
 
 impl RulesOver {
@@ -167,30 +163,18 @@ impl RulesOver {
         let mut over = Self::default();
         for rule in rules {
             over.has_any = true;
-            if rule.objective().is_some() {
-                continue;
+            if rule.objective().is_none() {
+                over.index.add(over.rules.len() as u32, &rule);
+                over.rules.push(rule);
             }
-            let number = over.rules.len();
-            match rule.wanted_text() {
-                Some((at, text)) => {
-                    let of_length = over.by_text.entry((at, text.len())).or_default();
-                    of_length.entry(text.to_owned()).or_default().push(number);
-                }
-                None => over.others.push(number),
-            }
-            over.rules.push(rule);
         }
         over
     }
 
     /// Whether a rule selects the row with this key.
     pub(super) fn selects(&self, key: &[u8]) -> bool {
-        let found = self.by_text.iter().filter_map(|((at, len), texts)| {
-            let text = key_texts(key).nth(*at).unwrap_or_default();
-            texts.get(text.get(..*len)?)
-        });
-        let mut possible = self.others.iter().chain(found.flatten());
-        possible.any(|number| self.rules[*number].concerns(key))
+        let mut possible = self.index.possible(key);
+        possible.any(|number| self.rules[number as usize].concerns(key))
     }
 }
 

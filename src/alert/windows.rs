@@ -15,6 +15,7 @@ use std::sync::Arc;
 use hashbrown::{HashMap, HashSet};
 
 use super::rule::{Rule, Truth, Window, WindowRow};
+use super::rule_index::RuleIndex;
 use super::state::{Judged, RuleState};
 use crate::report::gain::{EncodedGain, Sum};
 use crate::report::histogram::Histogram;
@@ -108,6 +109,7 @@ pub struct Windows {
     pub step: u64,
     /// Index of each rule, and of the window it uses.
     rules: Vec<(usize, usize)>,
+    index: RuleIndex,
     /// Lengths in steps, in ascending order.
     lengths: Vec<u64>,
     rows: HashMap<u64, Row, ahash::RandomState>,
@@ -128,10 +130,15 @@ impl Windows {
         lengths.sort_unstable();
         lengths.dedup();
         let place = |rule| lengths.partition_point(|it| *it < length(rule));
+        let mut index = RuleIndex::default();
+        (0_u32..)
+            .zip(rules)
+            .for_each(|(at, it)| index.add(at, it.1));
         Self {
             report: report.to_owned(),
             step,
             rules: rules.iter().map(|it| (it.0, place(it.1))).collect(),
+            index,
             lengths,
             rows: HashMap::default(),
             steps: VecDeque::new(),
@@ -153,9 +160,10 @@ impl Windows {
         } in &gained.rows
         {
             if !self.rows.contains_key(id) {
-                let rules = (0_u32..).zip(&self.rules);
-                let concerned = rules.filter(|(_, it)| all[it.0].concerns(key));
-                let rules: Box<[u32]> = concerned.map(|it| it.0).collect();
+                let possible = self.index.possible(key);
+                let rules: Box<[u32]> = possible
+                    .filter(|place| all[self.rules[*place as usize].0].concerns(key))
+                    .collect();
                 if rules.is_empty() {
                     continue;
                 }

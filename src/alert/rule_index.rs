@@ -1,0 +1,49 @@
+//! Finds the rules that may select a row by the texts that they ask for, so that a new row costs a
+//! few look-ups, however many rules there are.
+//!
+//! ```text
+//!   script_name=/shop/*  ->  key 0, 6 bytes -> "/shop/" -> numbers of rules
+//! ```
+//!
+//! Used by the series thread ([`intake`](super::intake)) and by the windows. Pure.
+
+use ahash::RandomState;
+use hashbrown::HashMap;
+
+use super::rule::Rule;
+use crate::report::row_key::key_texts;
+
+type ByText = HashMap<String, Vec<u32>, RandomState>;
+
+/// Numbers of rules, by what they ask for.
+#[derive(Debug, Default)]
+pub(super) struct RuleIndex {
+    /// Rules that ask for a text or its beginning: by position of the key and length of the text,
+    /// then by text.
+    by_text: HashMap<(usize, usize), ByText, RandomState>,
+    /// The others.
+    others: Vec<u32>,
+}
+
+impl RuleIndex {
+    /// Adds a rule by this number.
+    pub(super) fn add(&mut self, number: u32, rule: &Rule) {
+        let numbers = match rule.wanted_text() {
+            Some((at, text)) => {
+                let of_length = self.by_text.entry((at, text.len())).or_default();
+                of_length.entry(text.to_owned()).or_default()
+            }
+            None => &mut self.others,
+        };
+        numbers.push(number);
+    }
+
+    /// Returns the rules that may select the row with this key; those left out do not.
+    pub(super) fn possible(&self, key: &[u8]) -> impl Iterator<Item = u32> {
+        let found = self.by_text.iter().filter_map(|((at, len), texts)| {
+            let text = key_texts(key).nth(*at).unwrap_or_default();
+            texts.get(text.get(..*len)?)
+        });
+        self.others.iter().chain(found.flatten()).copied()
+    }
+}
