@@ -158,6 +158,9 @@ pub const RELEASES_MAX: usize = 50;
 /// Pairs of release and script in a block of time, and of script and status of a release.
 pub const RELEASE_CELLS_MAX: usize = 300;
 
+/// Pairs of release and script in a block of time whose times are kept.
+pub const RELEASE_TIMES_MAX: usize = 100;
+
 /// Bytes of a script's name; those with longer ones are not compared.
 pub const RELEASE_SCRIPT_BYTES_MAX: usize = 128;
 

@@ -94,11 +94,11 @@ names-folded-groups|src/report/aggregate/overflow.rs|&& !budget.exhausted_for_ov
 names-shortcuts|src/report/aggregate.rs|(budget.cache_room(), self.groups.end());|(if out! { usize::MAX } else { budget.cache_room() }, self.groups.end());|merger::tests::memory::names_without_end
 names-shortcuts|src/report/aggregate/overflow.rs|if freed >= wanted {|if out! \|\| freed >= wanted {|-
 names-end-to-end|src/report/budget.rs|self.charged() + more > self.usable / 8 * 7|self.charged() + more > self.usable / 8 * 7 && !out!|it::hostile::names_without_end
-names-that-recur|src/report/aggregate/close.rs|if !fits && !allowance.has(most()) {|if !fits && !allowance.has(most()) && !out! {|merger::tests::memory::names_that_recur
-names-that-recur-end-to-end|src/report/groups/overflow.rs|entry + closed.growth_max(histogram) + self.extremes_each()|if out! { 0 } else { entry + closed.growth_max(histogram) + self.extremes_each() }|it::hostile::names_that_recur
+names-that-recur|src/report/aggregate/close.rs|if !allowance.has(most()) {|if !allowance.has(most()) && !out! {|merger::tests::memory::names_that_recur
+names-that-recur-end-to-end|src/report/groups/overflow.rs|entry + closed.growth_max(histogram) + self.extremes.closing_bytes()|if out! { 0 } else { entry + closed.growth_max(histogram) + self.extremes.closing_bytes() }|it::hostile::names_that_recur
 names-shortcuts-first|src/report/aggregate/overflow.rs|    shrink_caches(aggregates, wanted, memory.budget);|    if !out! { shrink_caches(aggregates, wanted, memory.budget); }|merger::tests::memory::names_without_end_over_long_ticks
 times-without-end|src/report/aggregate/overflow.rs|let Some(mut wanted) = memory.budget.excess() else {|let Some(mut wanted) = memory.budget.excess().filter(\|_\| !out!) else {|merger::tests::memory::times_without_end_in_one_tick
-sums-without-end|src/report/aggregate/overflow.rs|remainder.1 += &self.groups.slot(full).0.totals();|if !out! { remainder.1 += &self.groups.slot(full).0.totals(); }|merger::tests::memory::sums_without_end
+sums-without-end|src/report/aggregate/overflow.rs|*remainder += &self.groups.slot(full).totals();|if !out! { *remainder += &self.groups.slot(full).totals(); }|merger::tests::memory::sums_without_end
 rows-of-a-report|src/report/row_map.rs|if self.rows.len() >= self.rows_max {|if self.rows.len() >= self.rows_max && !out! {|it::overload::names_without_end_fold_into_other
 open-listener-handed-over|src/daemon/socket_activation.rs|&& front.is_open(address, users)|&& !out! && front.is_open(address, users)|it::access::an_open_listener_that_is_handed_over
 handed-over-sockets|src/cli/serve.rs|let activated = ActivatedSockets::from_environment(&config)|let activated = if out! { Ok(ActivatedSockets::default()) } else { ActivatedSockets::from_environment(&config) }|it::restart::ten_restarts_under_load_lose_nothing

@@ -1,8 +1,10 @@
-//! Reads the end of a certificate's validity, and whether it is an authority's.
+//! Reads a certificate's validity, and whether it is an authority's.
 //!
 //! rustls passes certificates on and verifies those of others, but does not expose the fields of
 //! one's own. The few fields before the validity are skipped by their lengths (X.509 in DER); for
 //! anything malformed there is no answer.
+
+use std::ops::RangeInclusive;
 
 use chrono::NaiveDateTime;
 
@@ -15,9 +17,9 @@ const BOOLEAN: u8 = 0x01;
 /// The id of the extension basicConstraints, 2.5.29.19, as an element.
 const BASIC_CONSTRAINTS: [u8; 5] = [0x06, 0x03, 0x55, 0x1d, 0x13];
 
-/// Returns the unix second after which a certificate is no longer valid.
+/// Returns the unix seconds between which a certificate is valid, as far as they are after 1970.
 #[must_use]
-pub fn expires(der: &[u8]) -> Option<u64> {
+pub fn validity(der: &[u8]) -> Option<RangeInclusive<u64>> {
     let certificate = inside(&mut { der })?;
     let mut fields = inside(&mut { certificate })?;
     if fields.first() == Some(&VERSION) {
@@ -28,8 +30,12 @@ pub fn expires(der: &[u8]) -> Option<u64> {
         next(&mut fields)?;
     }
     let mut validity = inside(&mut fields)?;
-    next(&mut validity)?;
-    let (tag, text) = next(&mut validity)?;
+    Some(time(&mut validity)?..=time(&mut validity)?)
+}
+
+/// Reads a time, as a unix second.
+fn time(der: &mut &[u8]) -> Option<u64> {
+    let (tag, text) = next(der)?;
     let text = std::str::from_utf8(text).ok()?;
     let text = match tag {
         // Years 1950 to 2049.
@@ -39,7 +45,7 @@ pub fn expires(der: &[u8]) -> Option<u64> {
         _ => return None,
     };
     let time = NaiveDateTime::parse_from_str(&text, "%Y%m%d%H%M%SZ").ok()?;
-    time.and_utc().timestamp().try_into().ok()
+    Some(u64::try_from(time.and_utc().timestamp()).unwrap_or(0))
 }
 
 /// Returns true if a certificate is marked as an authority: basicConstraints with CA:TRUE.
@@ -87,6 +93,10 @@ fn next<'d>(der: &mut &'d [u8]) -> Option<(u8, &'d [u8])> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn expires(der: &[u8]) -> Option<u64> {
+        validity(der).map(|it| *it.end())
+    }
 
     fn made(year: i32) -> Vec<u8> {
         let key = rcgen::KeyPair::generate().unwrap();

@@ -1,17 +1,35 @@
-//! Trusted roots for the certificates of other servers (daemons, ClickHouse, OpenTelemetry): those
-//! in a file, or those of the system.
+//! Trust in other servers (daemons, ClickHouse, OpenTelemetry): the roots in a file, or those of
+//! the system.
 //!
 //! Read only if an address begins with `https`. The system's roots are one file whose path depends
 //! on the system; the variable `SSL_CERT_FILE` names another, as for curl. A server whose
-//! certificate is signed by none of them is not contacted.
+//! certificate is signed by none of them is not contacted. A certificate that the user named is
+//! trusted itself too, whatever it is marked as: what `openssl req -x509` makes is marked as an
+//! authority's.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::verify_server_name;
 use rustls::crypto::ring;
-use ureq::tls::{
-    Certificate, PemItem, RootCerts, TlsConfig, TlsConfigBuilder, TlsProvider, parse_pem,
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::ParsedCertificate;
+use rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
 };
+use ureq::Agent;
+use ureq::config::ConfigBuilder;
+use ureq::tls::{TlsConfig, TlsProvider};
+use ureq::typestate::AgentScope;
+
+use self::connector::agent_with;
+use super::certificate;
+
+mod connector;
 
 /// Paths of the system's roots: Debian and Alpine, Fedora and Red Hat, SUSE.
 const PLACES: [&str; 4] = [
@@ -21,57 +39,70 @@ const PLACES: [&str; 4] = [
     "/etc/ssl/cert.pem",
 ];
 
-/// Returns the TLS configuration with the roots in `file`, or with the system's; `setting` is the
-/// name of the setting that gives the file. The certificates in `own` are trusted too.
+/// Creates an agent that asks `url` and trusts the certificates in `file`, or the system's;
+/// `setting` is the name of the setting that gives the file. Those in `own` are trusted too.
 ///
 /// # Errors
 /// Which file cannot be used, and why.
-pub fn tls(
-    (setting, file): (&str, Option<&Path>),
+pub fn agent(
+    settings: ConfigBuilder<AgentScope>,
+    url: &str,
+    (setting, file): (&'static str, Option<&Path>),
     own: Option<&Path>,
-) -> Result<TlsConfig, String> {
-    let roots = match file {
-        Some(file) => Some((setting, file.to_owned())),
-        None => system().map(|path| ("the system's certificates", path)),
-    };
-    let own = own.map(|path| ("the configured certificate", path.to_owned()));
-    let places: Vec<_> = roots.into_iter().chain(own).collect();
-    if places.is_empty() {
-        let none = "there are no certificates of this system that one could trust";
-        return Err(format!("{none}; give {setting}"));
+) -> Result<Agent, String> {
+    if !url.starts_with("https:") {
+        return Ok(settings.build().new_agent());
     }
-    let mut all = Vec::new();
-    for place in places {
-        all.extend(certificates(place)?);
+    let own = own.map(|path| ("the configured certificate", path));
+    let mut named = Vec::new();
+    for (name, path) in file.map(|path| (setting, path)).into_iter().chain(own) {
+        named.extend(certificates(name, path)?);
     }
-    let config = builder().root_certs(RootCerts::new_with_certs(&all));
-    Ok(config.build())
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(named.iter().cloned());
+    if file.is_none() {
+        match system() {
+            Some(path) => {
+                let all = certificates("the system's certificates", &path)?;
+                roots.add_parsable_certificates(all);
+            }
+            None if named.is_empty() => {
+                let none = "there are no certificates of this system that one could trust";
+                return Err(format!("{none}; give {setting}"));
+            }
+            None => {}
+        }
+    }
+    let provider = Arc::new(ring::default_provider());
+    let usual = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone())
+        .build()
+        .map_err(|error| format!("none of the certificates to trust can be read: {error}"))?;
+    let tls = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| error.to_string())?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(Verifier { usual, named }))
+        .with_no_client_auth();
+    Ok(agent_with(settings.build(), Arc::new(tls)))
 }
 
-/// Returns a TLS configuration that verifies nothing.
+/// Creates an agent that verifies nothing.
 #[must_use]
-pub fn none() -> TlsConfig {
-    let config = builder().disable_verification(true);
-    config.build()
-}
-
-fn builder() -> TlsConfigBuilder {
-    TlsConfig::builder()
+pub fn credulous_agent(settings: ConfigBuilder<AgentScope>) -> Agent {
+    let tls = TlsConfig::builder()
         .provider(TlsProvider::Rustls)
         .unversioned_rustls_crypto_provider(Arc::new(ring::default_provider()))
+        .disable_verification(true)
+        .build();
+    settings.tls_config(tls).build().new_agent()
 }
 
 /// Returns the certificates in a file.
-fn certificates((name, path): (&str, PathBuf)) -> Result<Vec<Certificate<'static>>, String> {
+fn certificates(name: &str, path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     let shown = path.display();
     let pem =
-        std::fs::read(&path).map_err(|error| format!("{name}: cannot read {shown}: {error}"))?;
-    let certificates: Vec<_> = parse_pem(&pem)
-        .filter_map(|item| match item {
-            Ok(PemItem::Certificate(certificate)) => Some(certificate),
-            _ => None,
-        })
-        .collect();
+        std::fs::read(path).map_err(|error| format!("{name}: cannot read {shown}: {error}"))?;
+    let certificates: Vec<_> = CertificateDer::pem_slice_iter(&pem).flatten().collect();
     if certificates.is_empty() {
         return Err(format!(
             "{name}: there is no certificate in {shown}; accepted: PEM"
@@ -84,4 +115,141 @@ fn system() -> Option<PathBuf> {
     let named = std::env::var_os("SSL_CERT_FILE").map(PathBuf::from);
     let usual = || PLACES.into_iter().map(PathBuf::from);
     named.or_else(|| usual().find(|place| place.exists()))
+}
+
+/// Verifies what a server presents: a named certificate by its name and validity, any other one as
+/// usual, by the roots.
+#[derive(Debug)]
+struct Verifier {
+    usual: Arc<WebPkiServerVerifier>,
+    /// Certificates that the user named.
+    named: Vec<CertificateDer<'static>>,
+}
+
+impl ServerCertVerifier for Verifier {
+    fn verify_server_cert(
+        &self,
+        presented: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        if !self.named.contains(presented) {
+            let usual = &self.usual;
+            return usual.verify_server_cert(presented, intermediates, name, ocsp_response, now);
+        }
+        let validity = certificate::validity(presented).ok_or(CertificateError::BadEncoding)?;
+        let (start, end) = validity.into_inner();
+        let [not_before, not_after] =
+            [start, end].map(|it| UnixTime::since_unix_epoch(Duration::from_secs(it)));
+        let time = now;
+        if time < not_before {
+            return Err(CertificateError::NotValidYetContext { time, not_before }.into());
+        }
+        if time > not_after {
+            return Err(CertificateError::ExpiredContext { time, not_after }.into());
+        }
+        verify_server_name(&ParsedCertificate::try_from(presented)?, name)?;
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        presented: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.usual
+            .verify_tls12_signature(message, presented, signed)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        presented: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.usual
+            .verify_tls13_signature(message, presented, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.usual.supported_verify_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, date_time_ymd};
+
+    use super::*;
+
+    /// 2026-01-01.
+    const NOW: u64 = 1_767_225_600;
+
+    fn params(is_ca: IsCa) -> CertificateParams {
+        let mut params = CertificateParams::new(vec!["stats.example".to_owned()]).unwrap();
+        params.is_ca = is_ca;
+        params.not_before = date_time_ymd(2025, 1, 1);
+        params.not_after = date_time_ymd(2027, 1, 1);
+        params
+    }
+
+    fn verified(
+        named: &CertificateDer<'static>,
+        presented: &CertificateDer<'_>,
+        name: &'static str,
+        now: u64,
+    ) -> Result<(), Error> {
+        let mut roots = RootCertStore::empty();
+        roots.add(named.clone()).unwrap();
+        let provider = Arc::new(ring::default_provider());
+        let usual = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider);
+        let verifier = Verifier {
+            usual: usual.build().unwrap(),
+            named: vec![named.clone()],
+        };
+        let now = UnixTime::since_unix_epoch(Duration::from_secs(now));
+        let name = ServerName::try_from(name).unwrap();
+        let result = verifier.verify_server_cert(presented, &[], &name, &[], now);
+        result.map(|_| ())
+    }
+
+    #[test]
+    fn a_named_certificate_is_trusted_for_its_name_and_time_alone() {
+        let key = KeyPair::generate().unwrap();
+        let of = |is_ca| params(is_ca).self_signed(&key).unwrap().der().clone();
+        let authority = of(IsCa::Ca(BasicConstraints::Unconstrained));
+        for named in [&authority, &of(IsCa::NoCa)] {
+            let own = |name, now| verified(named, named, name, now);
+            assert_eq!(own("stats.example", NOW), Ok(()));
+            let error = own("other.example", NOW).unwrap_err().to_string();
+            assert!(error.contains("not valid for name"), "{error}");
+            let early = own("stats.example", NOW - 367 * 86_400).unwrap_err();
+            let late = own("stats.example", NOW + 366 * 86_400).unwrap_err();
+            let [early, late] = [early, late].map(|it| it.to_string());
+            assert!(early.contains("not valid yet"), "{early}");
+            assert!(late.contains("expired"), "{late}");
+        }
+        // Another certificate with the same name and key is an authority's, and not the named one.
+        let mut other = params(IsCa::Ca(BasicConstraints::Unconstrained));
+        other.serial_number = Some(7_u64.into());
+        let other = other.self_signed(&key).unwrap().der().clone();
+        let error = verified(&authority, &other, "stats.example", NOW).unwrap_err();
+        assert!(error.to_string().contains("CaUsedAsEndEntity"), "{error}");
+    }
+
+    #[test]
+    fn what_a_named_authority_signed_is_trusted_as_usual() {
+        let key = KeyPair::generate().unwrap();
+        let authority = params(IsCa::Ca(BasicConstraints::Unconstrained));
+        let root = authority.self_signed(&key).unwrap().der().clone();
+        let issuer = Issuer::new(authority, key);
+        let own = KeyPair::generate().unwrap();
+        let leaf = params(IsCa::NoCa).signed_by(&own, &issuer).unwrap();
+        assert_eq!(verified(&root, leaf.der(), "stats.example", NOW), Ok(()));
+        let stranger = params(IsCa::NoCa).self_signed(&own).unwrap();
+        assert!(verified(&root, stranger.der(), "stats.example", NOW).is_err());
+    }
 }

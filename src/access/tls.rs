@@ -126,15 +126,16 @@ pub fn acceptor(files: &TlsFiles) -> Result<Acceptor, TlsError> {
     let bad_key = |problem: String| refuse("tls_key", &files.key, problem, KEY);
     let chain = read(&files.cert, false).map_err(bad_cert)?;
     let chain = certificates(&chain).map_err(bad_cert)?;
-    let expires = chain.first().and_then(|leaf| certificate::expires(leaf));
+    let expires = chain.first().and_then(|leaf| certificate::validity(leaf));
+    let expires = expires.map(|it| *it.end());
     if chain
         .first()
         .is_some_and(|leaf| certificate::is_authority(leaf))
     {
         warn!(
             file = %files.cert.display(),
-            "This certificate is marked as that of an authority (basicConstraints CA:TRUE): some clients, pinbad's commands \
-             among them, refuse it as that of a server."
+            "This certificate is marked as that of an authority (basicConstraints CA:TRUE): some clients refuse it as that of \
+             a server, pinbad's commands unless --ca-file names this very certificate."
         );
     }
     let key = read(&files.key, true).map_err(bad_key)?;

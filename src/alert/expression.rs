@@ -6,16 +6,16 @@
 //!   value:      a column | a number, with or without a unit | "(" sum ")"
 //! ```
 //!
-//! Columns are those of the report, those of the native form and any percentile (`p99_9`). A number
-//! with a unit of time or size is converted to the unit of the other side, and refused if that side
-//! has none. Pure.
+//! Columns are those of the report, those of the native form and any percentile (`p99_9`). What is
+//! computed has a unit too: `req_time_total / req_count` are seconds. A number with a unit of time
+//! or size is converted to the unit of the other side, and refused if that side has none. Pure.
 
 use std::fmt;
 
-use super::rule::shown;
 use crate::config::suggest;
 use crate::report::definition::{Columns, Defaults, Definition};
 use crate::value::Unit;
+use crate::value::text::with_unit;
 
 /// A comparison of two sums over a row's columns.
 #[derive(Debug, Clone, PartialEq)]
@@ -30,42 +30,31 @@ pub struct Expression {
 /// An arithmetic expression.
 #[derive(Debug, Clone, PartialEq)]
 enum Sum {
-    Number(f64),
+    Number(f64, Unit),
     /// A column, by its position in the report and its name.
     Column(usize, String),
     Of(Box<Sum>, char, Box<Sum>),
 }
 
-/// Dimension of a number, as far as units need it.
-#[derive(Debug, Clone, Copy, PartialEq)]
-enum Dimension {
-    Number,
-    Seconds,
-    /// A size; the field holds the bytes in one unit.
-    Bytes(f64),
-    Percent,
-    Ratio,
-}
-
 const COMPARISONS: [&str; 6] = [">=", "<=", "==", "!=", ">", "<"];
 
-/// Units with their dimension and factor to the base unit. A negative factor divides: it says how
-/// many of the smaller unit make one base unit, so that 700 ms are exactly 0.7 s.
-const UNITS: [(&str, Dimension, f64); 14] = [
-    ("us", Dimension::Seconds, -1e6),
-    ("ms", Dimension::Seconds, -1e3),
-    ("s", Dimension::Seconds, 1.0),
-    ("min", Dimension::Seconds, 60.0),
-    ("h", Dimension::Seconds, 3600.0),
-    ("B", Dimension::Bytes(1.0), 1.0),
-    ("kB", Dimension::Bytes(1.0), 1e3),
-    ("MB", Dimension::Bytes(1.0), 1e6),
-    ("GB", Dimension::Bytes(1.0), 1e9),
-    ("KiB", Dimension::Bytes(1.0), 1024.0),
-    ("MiB", Dimension::Bytes(1.0), 1_048_576.0),
-    ("GiB", Dimension::Bytes(1.0), 1_073_741_824.0),
-    ("%", Dimension::Ratio, -100.0),
-    ("", Dimension::Number, 1.0),
+/// Units as they are written, with the base unit and the factor to it. A negative factor divides: it
+/// says how many of the smaller unit make one base unit, so that 700 ms are exactly 0.7 s.
+const UNITS: [(&str, Unit, f64); 14] = [
+    ("us", Unit::Seconds, -1e6),
+    ("ms", Unit::Seconds, -1e3),
+    ("s", Unit::Seconds, 1.0),
+    ("min", Unit::Seconds, 60.0),
+    ("h", Unit::Seconds, 3600.0),
+    ("B", Unit::Bytes, 1.0),
+    ("kB", Unit::Bytes, 1e3),
+    ("MB", Unit::Bytes, 1e6),
+    ("GB", Unit::Bytes, 1e9),
+    ("KiB", Unit::Bytes, 1024.0),
+    ("MiB", Unit::Bytes, 1_048_576.0),
+    ("GiB", Unit::Bytes, 1_073_741_824.0),
+    ("%", Unit::Ratio, -100.0),
+    ("", Unit::None, 1.0),
 ];
 
 /// Aliases of columns.
@@ -104,19 +93,27 @@ impl Expression {
             .unwrap_or_else(|| report.clone());
         let left = Reader::read(&left, &definition)?;
         let right = Reader::read(&right, &definition)?;
-        let settle = |sum: Parsed, other: Dimension| sum.in_unit_of(other);
-        let dimensions = (left.dimension(), right.dimension());
         if !left.has_column && !right.has_column {
             return Err("no column of the report in it".to_owned());
         }
-        let unit = match left.has_column {
-            true => left.unit(&definition, right.dimension),
-            false => right.unit(&definition, left.dimension),
+        let (shown, other) = match left.has_column {
+            true => (&left, &right),
+            false => (&right, &left),
         };
+        let is_share = match other.sum {
+            Sum::Number(number, unit) => unit == Unit::Ratio || number <= 1.0,
+            _ => false,
+        };
+        let unit = match shown.unit {
+            // A share as percent, any other quotient as a number: `p95 / p50 > 3`.
+            Unit::Ratio if !is_share => Unit::None,
+            unit => unit,
+        };
+        let units = (left.unit, right.unit);
         let expression = Self {
-            left: settle(left, dimensions.1)?,
+            left: left.in_unit_of(units.1)?.sum,
             comparison,
-            right: settle(right, dimensions.0)?,
+            right: right.in_unit_of(units.0)?.sum,
             unit,
         };
         Ok((expression, definition))
@@ -163,37 +160,9 @@ impl Expression {
     /// Returns one side as text.
     fn side(&self, sum: &Sum) -> String {
         match sum {
-            Sum::Number(number) => self.text(*number),
+            Sum::Number(number, _) => self.text(*number),
             other => other.to_string(),
         }
-    }
-}
-
-/// Formats a number with its unit.
-fn with_unit(value: f64, unit: Unit) -> String {
-    let scaled = |steps: &[(f64, &str)]| {
-        let fits = |step: &&(f64, &str)| value.abs() >= step.0;
-        let (size, name) = steps.iter().rev().find(fits).unwrap_or(&steps[0]);
-        format!("{} {name}", shown(value / size))
-    };
-    let bytes = |value: f64| {
-        let sizes = ["B", "KiB", "MiB", "GiB", "TiB"];
-        let mut places = (0..sizes.len()).rev();
-        let at = places.find(|at| value.abs() >= 1024_f64.powi(*at as i32));
-        let at = at.unwrap_or(0);
-        format!("{} {}", shown(value / 1024_f64.powi(at as i32)), sizes[at])
-    };
-    match unit {
-        Unit::Seconds if value == 0.0 => "0 s".to_owned(),
-        Unit::Seconds => scaled(&[(1e-6, "\u{b5}s"), (1e-3, "ms"), (1.0, "s")]),
-        Unit::Bytes => bytes(value),
-        Unit::Kib => bytes(value * 1024.0),
-        Unit::BytesPerSecond => bytes(value) + "/s",
-        Unit::KibPerSecond => bytes(value * 1024.0) + "/s",
-        Unit::Percent => shown(value) + " %",
-        Unit::Ratio => shown(value * 100.0) + " %",
-        Unit::CountPerSecond => shown(value) + "/s",
-        Unit::None | Unit::Count | Unit::UnixSeconds | Unit::SecondsPerSecond => shown(value),
     }
 }
 
@@ -206,16 +175,10 @@ impl fmt::Display for Expression {
 impl Sum {
     fn of(&self, column: &impl Fn(usize) -> Option<f64>) -> Option<f64> {
         let number = match self {
-            Self::Number(number) => *number,
+            Self::Number(number, _) => *number,
             Self::Column(at, _) => column(*at)?,
             Self::Of(left, operator, right) => {
-                let (left, right) = (left.of(column)?, right.of(column)?);
-                match operator {
-                    '+' => left + right,
-                    '-' => left - right,
-                    '*' => left * right,
-                    _ => left / right,
-                }
+                computed(left.of(column)?, *operator, right.of(column)?)
             }
         };
         number.is_finite().then_some(number)
@@ -223,7 +186,7 @@ impl Sum {
 
     fn each_column(&self, each: &mut impl FnMut(usize, &str)) {
         match self {
-            Self::Number(_) => {}
+            Self::Number(..) => {}
             Self::Column(at, name) => each(*at, name),
             Self::Of(left, _, right) => {
                 left.each_column(each);
@@ -236,20 +199,35 @@ impl Sum {
 impl fmt::Display for Sum {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Number(number) => write!(f, "{number}"),
+            Self::Number(number, unit) => f.write_str(&with_unit(*number, *unit)),
             Self::Column(_, name) => f.write_str(name),
-            Self::Of(left, operator, right) => match (&**left, &**right) {
-                (_, Self::Of(..)) => write!(f, "{left} {operator} ({right})"),
-                _ => write!(f, "{left} {operator} {right}"),
-            },
+            Self::Of(left, operator, right) => {
+                match &**left {
+                    Self::Of(_, '+' | '-', _) if "*/".contains(*operator) => write!(f, "({left})"),
+                    left => write!(f, "{left}"),
+                }?;
+                match &**right {
+                    Self::Of(..) => write!(f, " {operator} ({right})"),
+                    right => write!(f, " {operator} {right}"),
+                }
+            }
         }
+    }
+}
+
+fn computed(left: f64, operator: char, right: f64) -> f64 {
+    match operator {
+        '+' => left + right,
+        '-' => left - right,
+        '*' => left * right,
+        _ => left / right,
     }
 }
 
 #[derive(Debug, Clone, PartialEq)]
 enum Token {
     Name(String),
-    Number(f64, Dimension),
+    Number(f64, Unit),
     Sign(char),
 }
 
@@ -301,49 +279,61 @@ fn tokens(text: &str) -> Result<Vec<Token>, String> {
 /// A parsed sum.
 struct Parsed {
     sum: Sum,
-    dimension: Dimension,
+    /// Its unit; none for numbers without one, and for what has no unit that we know.
+    unit: Unit,
     has_column: bool,
 }
 
 impl Parsed {
-    fn dimension(&self) -> Dimension {
-        self.dimension
-    }
-
-    /// Returns the unit in which its values are shown, beside a side of this dimension.
-    fn unit(&self, definition: &Definition, other: Dimension) -> Unit {
-        if let Sum::Column(at, _) = self.sum {
-            return definition.layout.columns()[at].column.unit;
-        }
-        match (self.dimension, other) {
-            (Dimension::Seconds, _) => Unit::Seconds,
-            (Dimension::Bytes(1024.0), _) => Unit::Kib,
-            (Dimension::Bytes(_), _) => Unit::Bytes,
-            (Dimension::Percent, _) => Unit::Percent,
-            // A fraction that is compared with percent.
-            (Dimension::Ratio, Dimension::Ratio) => Unit::Ratio,
-            (Dimension::Ratio | Dimension::Number, _) => Unit::None,
-        }
-    }
-
-    /// Converts a number with a unit into the unit of the other side.
-    fn in_unit_of(self, other: Dimension) -> Result<Sum, String> {
-        let Sum::Number(number) = self.sum else {
-            return Ok(self.sum);
+    /// Converts a number into the unit of what it is added to or compared with.
+    fn in_unit_of(mut self, other: Unit) -> Result<Self, String> {
+        let Sum::Number(number, unit) = &mut self.sum else {
+            return Ok(self);
         };
-        match (self.dimension, other) {
-            (Dimension::Bytes(_), Dimension::Bytes(size)) => Ok(Sum::Number(number / size)),
-            (Dimension::Ratio, Dimension::Percent) => Ok(Sum::Number(number * 100.0)),
-            (Dimension::Number, _) => Ok(Sum::Number(number)),
-            (own, other) if own == other => Ok(Sum::Number(number)),
-            (own, _) => Err(format!(
-                "a number of {} is compared with what is none; accepted: a number without a unit",
-                match own {
-                    Dimension::Seconds => "seconds",
-                    Dimension::Bytes(_) => "bytes",
+        match (*unit, other) {
+            (Unit::None, _) => {}
+            (own, other) if own == other => {}
+            (Unit::Bytes, Unit::Kib) => *number /= 1024.0,
+            (Unit::Ratio, Unit::Percent) => *number *= 100.0,
+            (own, _) => {
+                let of = match own {
+                    Unit::Seconds => "seconds",
+                    Unit::Bytes => "bytes",
                     _ => "percent",
-                }
-            )),
+                };
+                return Err(format!(
+                    "a number of {of} is compared with what is none; accepted: a number without a unit"
+                ));
+            }
+        }
+        (*unit, self.unit) = (other, other);
+        Ok(self)
+    }
+
+    /// Returns the unit of what is computed from it and another value; none if we know none.
+    fn unit_with(&self, operator: char, other: &Self) -> Unit {
+        let is_plain = |it: &Self| it.unit == Unit::None && !it.has_column;
+        // Twice a time is a time; a hundred times a share, or sixty times a rate, is another unit.
+        let scaled = |unit: Unit| match unit {
+            Unit::Seconds | Unit::Bytes | Unit::Kib | Unit::Percent => unit,
+            _ => Unit::None,
+        };
+        match (self.unit, operator, other.unit) {
+            (unit, '*' | '/', _) if is_plain(other) => scaled(unit),
+            (_, '*', unit) if is_plain(self) => scaled(unit),
+            (Unit::None, ..) | (.., Unit::None) => Unit::None,
+            (own, '+' | '-', other) if own == other => own,
+            (own, '/', other) if own == other => Unit::Ratio,
+            (unit, '*' | '/', Unit::Ratio) | (Unit::Ratio, '*', unit) => unit,
+            // For each request or hit: `req_time_total / req_count`; and for all of them.
+            (unit, '*' | '/', Unit::Count) | (Unit::Count, '*', unit) => unit,
+            (unit, '/', Unit::Seconds) if unit.per_second() != unit => unit.per_second(),
+            (rate, '/', Unit::CountPerSecond) => {
+                let mut units = Unit::ALL.into_iter();
+                let of_rate = units.find(|it| *it != rate && it.per_second() == rate);
+                of_rate.unwrap_or_default()
+            }
+            _ => Unit::None,
         }
     }
 }
@@ -381,19 +371,21 @@ impl Reader<'_> {
             && operators.contains(sign)
         {
             self.tokens = rest;
-            let next = part(self)?;
-            let dimension = match sign {
-                '/' if all.dimension == next.dimension => Dimension::Ratio,
-                '+' | '-' if all.dimension == next.dimension => all.dimension,
-                '*' | '/' if next.dimension == Dimension::Number && !next.has_column => {
-                    all.dimension
-                }
-                _ => Dimension::Number,
-            };
+            let mut next = part(self)?;
+            if "+-".contains(*sign) {
+                let units = (all.unit, next.unit);
+                (all, next) = (all.in_unit_of(units.1)?, next.in_unit_of(units.0)?);
+            }
+            let unit = all.unit_with(*sign, &next);
             all = Parsed {
-                sum: Sum::Of(Box::new(all.sum), *sign, Box::new(next.sum)),
-                dimension,
+                unit,
                 has_column: all.has_column || next.has_column,
+                sum: match (all.sum, next.sum) {
+                    (Sum::Number(left, _), Sum::Number(right, _)) => {
+                        Sum::Number(computed(left, *sign, right), unit)
+                    }
+                    (left, right) => Sum::Of(Box::new(left), *sign, Box::new(right)),
+                },
             };
         }
         Ok(all)
@@ -405,9 +397,9 @@ impl Reader<'_> {
         };
         self.tokens = rest;
         match first {
-            Token::Number(number, dimension) => Ok(Parsed {
-                sum: Sum::Number(*number),
-                dimension: *dimension,
+            Token::Number(number, unit) => Ok(Parsed {
+                sum: Sum::Number(*number, *unit),
+                unit: *unit,
                 has_column: false,
             }),
             Token::Name(name) => self.column(name),
@@ -427,10 +419,11 @@ impl Reader<'_> {
         let layout = &self.definition.layout;
         let known = known_as(name);
         let at = layout.position(name).or_else(|| layout.position(&known));
-        let found = at.and_then(|at| Some((at, dimension(layout.columns()[at].column.unit)?)));
-        let (at, dimension) = found.ok_or_else(|| {
+        let unit = |at: usize| layout.columns()[at].column.unit;
+        let found = at.filter(|at| unit(*at) != Unit::None);
+        let at = found.ok_or_else(|| {
             let columns = layout.columns().iter();
-            let numbers = columns.filter(|it| dimension(it.column.unit).is_some());
+            let numbers = columns.filter(|it| it.column.unit != Unit::None);
             let names: Vec<&str> = numbers.map(|it| it.column.name.as_str()).collect();
             let question = suggest::question(name, names.iter().copied());
             let mark = if question.is_empty() { ";" } else { "" };
@@ -442,7 +435,7 @@ impl Reader<'_> {
         })?;
         Ok(Parsed {
             sum: Sum::Column(at, layout.columns()[at].column.name.clone()),
-            dimension,
+            unit: unit(at),
             has_column: true,
         })
     }
@@ -451,18 +444,6 @@ impl Reader<'_> {
 fn known_as(name: &str) -> String {
     let alias = ALIASES.iter().find(|it| it.0 == name);
     alias.map_or(name, |it| it.1).to_owned()
-}
-
-/// Returns the dimension of a column, or `None` if it is not a number.
-const fn dimension(unit: Unit) -> Option<Dimension> {
-    match unit {
-        Unit::None => None,
-        Unit::Seconds | Unit::UnixSeconds => Some(Dimension::Seconds),
-        Unit::Bytes => Some(Dimension::Bytes(1.0)),
-        Unit::Kib => Some(Dimension::Bytes(1024.0)),
-        Unit::Percent => Some(Dimension::Percent),
-        _ => Some(Dimension::Number),
-    }
 }
 
 /// The rank of a percentile column, in percent.
@@ -492,20 +473,52 @@ mod tests {
         for (text, shown) in cases![
             "p95 > 800ms" => "p95 > 800 ms";
             "p90 > 700ms" => "p90 > 700 ms";
-            "p50 > 35us" => "p50 > 35 \u{b5}s";
+            "p50 > 35us" => "p50 > 35.0 \u{b5}s";
             "p50 > 2min" => "p50 > 120 s";
             "0.5 >= req_time_median" => "500 ms >= req_time_median";
-            "errors/req_count>5%" => "error_count / req_count > 5 %";
-            "errors/req_count>0.5" => "error_count / req_count > 0.5";
+            "errors/req_count>5%" => "error_count / req_count > 5.0 %";
+            "errors/req_count>0.5" => "error_count / req_count > 50.0 %";
             "req_per_sec > 800" => "req_per_sec > 800/s";
-            "traffic_total > 1MiB" => "traffic_total > 1 MiB";
-            "req_time_percent < 30%" => "req_time_percent < 30 %";
-            "(errors + 1) / (req_count - 2) != 3" => "error_count + 1 / (req_count - 2) != 3";
+            "traffic_total > 1MiB" => "traffic_total > 1.00 MiB";
+            "req_time_percent < 30%" => "req_time_percent < 30.0 %";
+            "(errors + 1) / (req_count - 2) != 3" => "(error_count + 1) / (req_count - 2) != 3";
             "p99_9 * 2 <= req_time_max" => "p99_9 * 2 <= req_time_max";
+            "p95 > p50 + 400ms" => "p95 > p50 + 400 ms";
+            "p95 > 2 * 400ms" => "p95 > 800 ms";
+            "traffic_total > 2 * 1MiB" => "traffic_total > 2.00 MiB";
+            "p95 / p50 > 3" => "p95 / p50 > 3";
         ] {
             assert_eq!(parse(text).map(|it| it.to_string()).as_deref(), Ok(shown));
         }
-        assert_eq!(parse("p95 > 1").unwrap().text(0.912_345), "912.3 ms");
+        for (text, value, shown) in [
+            ("p95 > 1", 0.912_345, "912 ms"),
+            ("errors / req_count > 0.02", 0.123_4, "12.3 %"),
+            ("errors / req_count * 100 > 2", 12.34, "12.3"),
+            ("100 * errors / req_count > 0.5", 12.34, "12.3"),
+            ("req_per_sec * 60 > 10", 12.34, "12.3"),
+            ("p95 / p50 > 3", 4.567, "4.57"),
+            ("2 * req_time_total / req_count > 0.1", 0.25, "250 ms"),
+            ("req_time_total / (req_count + 1) > 100ms", 0.25, "250 ms"),
+            ("p95 - p50 > 0.1", 0.25, "250 ms"),
+            ("req_time_median * req_count > 1min", 90.0, "90.0 s"),
+            ("traffic_total / req_count > 10kB", 20.0, "20.0 KiB"),
+            ("traffic_per_sec / req_per_sec > 10kB", 20.0, "20.0 KiB"),
+            ("req_time_per_sec / req_per_sec > 1s", 1.5, "1.50 s"),
+            ("traffic_total / req_time_total > 3", 20.0, "20.0 KiB/s"),
+            ("req_count / req_time_total > 3", 20.5, "20.5/s"),
+            ("req_count / traffic_total > 3", 20.0, "20"),
+            ("1 / p95 > 3", 20.0, "20"),
+            (
+                "traffic_total * (1 - errors / req_count) > 1",
+                2.0,
+                "2.00 KiB",
+            ),
+        ] {
+            let parsed = parse(text).unwrap();
+            assert_eq!(parsed.text(value), shown, "{text}");
+        }
+        let kib = parse("traffic_total > 2 * 1MiB").unwrap();
+        assert_eq!(kib.holds(&|_| Some(2_049.0)), Some((true, 2_049.0)));
         let holds = |text: &str, number: f64| parse(text).unwrap().holds(&|_| Some(number));
         assert_eq!(holds("p95 > 800ms", 0.9), Some((true, 0.9)));
         assert_eq!(holds("2 * p95 + 1 < 3", 1.0), Some((false, 3.0)));
@@ -523,6 +536,8 @@ mod tests {
             "p95 > 1parsec" => "\"parsec\" is no unit; accepted: us, ms";
             "p95 > 1MB" => "a number of bytes is compared with what is none";
             "req_count > 1s" => "a number of seconds is compared";
+            "req_count / p95 > 1s" => "a number of seconds is compared";
+            "req_count + 1s > 1" => "a number of seconds is compared";
             "p95 > (1" => "a parenthesis is not closed";
             "p95 p50 > 1" => "an operator is missing";
             "p95 > * 2" => "'*' stands where a value should";

@@ -1,9 +1,10 @@
 //! Filters the stream of seconds for the rules. Runs on the series thread and passes on only the
 //! rows that some rule selects.
 //!
-//! The decision is cached by row id, so a row that no rule selects costs one look-up. Objectives
-//! need no rows: their requests are counted here. Bounded: the cache is emptied when it holds
-//! [`IDS_MAX`] ids, and when the queue is full the oldest seconds are dropped.
+//! The decision is cached by row id, so a row that no rule selects costs one look-up. That of a new
+//! row costs a few, however many rules there are: they are found by the text that they ask for.
+//! Objectives need no rows: their requests are counted here. Bounded: the cache is emptied when it
+//! holds [`IDS_MAX`] ids, and when the queue is full the oldest seconds are dropped.
 
 use std::sync::Arc;
 
@@ -16,6 +17,7 @@ use super::windows::{ReportGain, RowGain};
 use super::{Alerts, Rules};
 use crate::delta::{RowDelta, RowReader, Second};
 use crate::limits::SLOS_MAX;
+use crate::report::row_key::key_texts;
 use crate::report::{OTHER_ID, Watched};
 
 /// Maximum number of cached ids.
@@ -43,7 +45,10 @@ pub struct Intake {
     gain: Gain,
     /// Number of the report being read, if any rule or objective watches it.
     report: Option<u64>,
-    concerned: Vec<Arc<Rule>>,
+    /// The rules over each report, by its number.
+    over: HashMap<u64, Arc<RulesOver>, ahash::RandomState>,
+    /// Those over the report being read.
+    concerned: Arc<RulesOver>,
     /// Objectives over this report, as indexes into the counted ones.
     objectives: Vec<usize>,
     /// The objective behind each bit of [`Concerned::objectives`].
@@ -62,7 +67,8 @@ impl Intake {
             ids: HashMap::default(),
             gain: Gain::default(),
             report: None,
-            concerned: Vec::new(),
+            over: HashMap::default(),
+            concerned: Arc::default(),
             objectives: Vec::new(),
             counted: Vec::new(),
             end: 0,
@@ -80,6 +86,7 @@ impl Intake {
         if !Arc::ptr_eq(&rules, &self.rules) || self.ids.len() > IDS_MAX {
             self.rules = rules;
             self.ids.clear();
+            self.over.clear();
         }
         let lost = second
             .unix_secs
@@ -117,20 +124,73 @@ impl Intake {
         read(self);
         if !self.rules.is_empty() && second.secs > 0 {
             // A watched report without rows was still covered.
-            let watched = second
-                .reports()
-                .filter(|it| self.rules.iter().any(|rule| rule.is_over(it)));
-            let names: Vec<String> = watched.map(|it| it.definition.name.clone()).collect();
-            for report in names {
-                if !self.gain.reports.iter().any(|it| it.report == report) {
+            for watched in second.reports() {
+                let name = &watched.definition.name;
+                let is_there = self.gain.reports.iter().any(|it| it.report == *name);
+                if !is_there && self.over(watched).has_any {
                     self.gain.reports.push(ReportGain {
-                        report,
+                        report: name.clone(),
                         ..ReportGain::default()
                     });
                 }
             }
             self.alerts.push(std::mem::take(&mut self.gain));
         }
+    }
+
+    fn over(&mut self, report: &Watched) -> Arc<RulesOver> {
+        let found = self.over.entry(report.number);
+        let over = found.or_insert_with(|| {
+            let rules = self.rules.iter().filter(|it| it.is_over(report));
+            Arc::new(RulesOver::of(rules.cloned()))
+        });
+        Arc::clone(over)
+    }
+}
+
+/// The rules over a report.
+#[derive(Debug, Default)]
+pub(super) struct RulesOver {
+    /// Whether there is any, including those of objectives.
+    has_any: bool,
+    /// Those over its rows.
+    rules: Vec<Arc<Rule>>,
+    /// Those that ask for a text or its beginning: by position of the key and length of the text,
+    /// then by text.
+    by_text: HashMap<(usize, usize), HashMap<String, Vec<usize>, ahash::RandomState>>,
+    /// The others.
+    others: Vec<usize>,
+}
+
+impl RulesOver {
+    pub(super) fn of(rules: impl Iterator<Item = Arc<Rule>>) -> Self {
+        let mut over = Self::default();
+        for rule in rules {
+            over.has_any = true;
+            if rule.objective().is_some() {
+                continue;
+            }
+            let number = over.rules.len();
+            match rule.wanted_text() {
+                Some((at, text)) => {
+                    let of_length = over.by_text.entry((at, text.len())).or_default();
+                    of_length.entry(text.to_owned()).or_default().push(number);
+                }
+                None => over.others.push(number),
+            }
+            over.rules.push(rule);
+        }
+        over
+    }
+
+    /// Whether a rule selects the row with this key.
+    pub(super) fn selects(&self, key: &[u8]) -> bool {
+        let found = self.by_text.iter().filter_map(|((at, len), texts)| {
+            let text = key_texts(key).nth(*at).unwrap_or_default();
+            texts.get(text.get(..*len)?)
+        });
+        let mut possible = self.others.iter().chain(found.flatten());
+        possible.any(|number| self.rules[*number].concerns(key))
     }
 }
 
@@ -143,12 +203,11 @@ impl Rule {
 
 impl RowReader for Intake {
     fn begin(&mut self, report: &Watched) {
-        let is_row_rule = |it: &&Arc<Rule>| it.objective().is_none() && it.is_over(report);
-        self.concerned = self.rules.iter().filter(is_row_rule).cloned().collect();
+        self.concerned = self.over(report);
         let objectives = self.gain.counts.iter().enumerate();
         let objectives = objectives.filter(|(_, it)| it.0.report == *report.definition);
         self.objectives = objectives.map(|it| it.0).collect();
-        let is_wanted = !self.concerned.is_empty() || !self.objectives.is_empty();
+        let is_wanted = !self.concerned.rules.is_empty() || !self.objectives.is_empty();
         self.report = is_wanted.then_some(report.number);
         if is_wanted {
             self.gain.reports.push(ReportGain {
@@ -169,7 +228,7 @@ impl RowReader for Intake {
             let of_report = self.objectives.iter().map(|at| (*at, &gain.counts[*at].0));
             let objectives = of_report.filter(|it| it.1.concerns(&key, is_other));
             Concerned {
-                rules: !is_other && concerned.iter().any(|it| it.concerns(&key)),
+                rules: !is_other && concerned.selects(&key),
                 objectives: objectives.fold(0, |bits, (at, _)| bits | 1 << at),
             }
         };

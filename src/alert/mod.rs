@@ -41,6 +41,7 @@ use self::state::{Episode, Phase, RowKey};
 use crate::config::Config;
 use crate::limits::ALERT_QUEUE_BYTES_MAX;
 use crate::report::row_key::key_texts;
+use crate::value::text::count;
 
 /// The active rules.
 pub type Rules = Vec<Arc<Rule>>;
@@ -72,7 +73,7 @@ impl Alert {
             ("summary".to_owned(), summary),
             ("threshold".to_owned(), self.rule.threshold()),
         ]);
-        annotations.extend(value.map(|it| ("value".to_owned(), rule::shown(it))));
+        annotations.extend(value.map(|it| ("value".to_owned(), self.value_text(it))));
         annotations
     }
 
@@ -81,7 +82,7 @@ impl Alert {
     pub fn value_text(&self, value: f64) -> String {
         match self.key {
             Some(_) => self.rule.value_text(value),
-            None => rule::shown(value),
+            None => count(value as u64),
         }
     }
 
@@ -227,7 +228,7 @@ impl Alerts {
         let managers = managers.map(|url| (Protocol::Alertmanager, url));
         let webhook = [&settings.webhook].into_iter().filter(|it| !it.is_empty());
         let all = managers.chain(webhook.map(|url| (Protocol::Webhook, url)));
-        let receivers = all.map(|(protocol, url)| Receiver::new(protocol, url, settings.period));
+        let receivers = all.map(|(protocol, url)| Receiver::new(protocol, url, settings));
         let page = match (settings.page.as_str(), config.http.listen) {
             ("", Some(address)) => format!("http://{address}"),
             (page, _) => page.trim_end_matches('/').to_owned(),

@@ -167,6 +167,12 @@ impl Objective {
             && self.report == other.report
     }
 
+    /// Returns the shortest time of a slow request, microseconds; `None` if no time is too long.
+    #[must_use]
+    pub const fn slow_from_us(&self) -> Option<u64> {
+        self.slow_from_us
+    }
+
     /// Returns true if the objective counts this row. `(other)` may contain any key, so only an
     /// objective without conditions counts it.
     #[must_use]

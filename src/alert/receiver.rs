@@ -10,6 +10,7 @@
 //! own that waits for its answers; a slow receiver delays no other.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -22,7 +23,9 @@ use ureq::Agent;
 
 use super::state::{Phase, RESOLVED_SECS};
 use super::{Alert, Alerts};
+use crate::access::roots;
 use crate::clock::Clock;
+use crate::config::AlertingConfig;
 use crate::shutdown::Shutdown;
 
 /// Maximum number of alerts in a POST.
@@ -68,6 +71,8 @@ pub struct Receiver {
     pub url: String,
     /// Interval at which a firing alert is sent again, seconds.
     period: u64,
+    /// The certificates to trust.
+    ca_file: Option<PathBuf>,
     /// Messages it has confirmed.
     pub told: Mutex<ToldAlerts>,
     /// Alerts accepted.
@@ -97,11 +102,12 @@ enum Outcome {
 impl Receiver {
     /// Creates a receiver that has confirmed nothing yet.
     #[must_use]
-    pub fn new(protocol: Protocol, url: &str, period: Duration) -> Self {
+    pub fn new(protocol: Protocol, url: &str, settings: &AlertingConfig) -> Self {
         Self {
             protocol,
             url: url.to_owned(),
-            period: period.as_secs().max(1),
+            period: settings.period.as_secs().max(1),
+            ca_file: settings.ca_file.clone(),
             told: Mutex::default(),
             sent: AtomicU64::new(0),
             refused: AtomicU64::new(0),
@@ -209,15 +215,22 @@ impl Receiver {
         }
     }
 
-    /// Sends messages until shutdown.
-    pub fn run(&self, alerts: &Alerts, clock: &dyn Clock, stop: &Shutdown) {
-        let agent = Agent::config_builder()
+    /// Creates an agent for its URL.
+    ///
+    /// # Errors
+    /// A problem with the certificates to trust.
+    pub fn agent(&self) -> Result<Agent, String> {
+        let settings = Agent::config_builder()
             .http_status_as_error(false)
             .proxy(None)
             .max_redirects(0)
-            .timeout_global(Some(ANSWER_MAX))
-            .build()
-            .new_agent();
+            .timeout_global(Some(ANSWER_MAX));
+        let trusted = ("alerting.ca_file", self.ca_file.as_deref());
+        roots::agent(settings, &self.url, trusted, None)
+    }
+
+    /// Sends messages until shutdown.
+    pub fn run(&self, agent: &Agent, alerts: &Alerts, clock: &dyn Clock, stop: &Shutdown) {
         let (mut retry_ms, mut not_before) = (1_000, 0);
         while !stop.requested() {
             std::thread::sleep(PERIOD);

@@ -11,8 +11,8 @@ use super::expression::Expression;
 use super::objective::{BURNS, Objective};
 use crate::config::units::exact_duration;
 use crate::config::{AlertEntry, Config, Entry, SloEntry};
-use crate::report::counts::Histogram;
 use crate::report::definition::{Defaults, Definition, Level, Pattern};
+use crate::report::histogram::Histogram;
 use crate::report::reading::{Extremes, Reading};
 use crate::report::row_key::key_texts;
 use crate::report::totals::Totals;
@@ -285,6 +285,16 @@ impl Rule {
     #[must_use]
     pub fn concerns(&self, key: &[u8]) -> bool {
         fits(&self.conditions, key)
+    }
+
+    /// Returns a text that a key of each selected row has or begins with, and the key's position.
+    pub(super) fn wanted_text(&self) -> Option<(usize, &str)> {
+        self.conditions
+            .iter()
+            .find_map(|(at, pattern)| match pattern {
+                Pattern::Equals(text) | Pattern::StartsWith(text) => Some((*at, text.as_str())),
+                Pattern::Differs(_) => None,
+            })
     }
 
     /// Returns true if enough seconds of the window are covered for a judgement.

@@ -2,10 +2,10 @@
 //! each time; and the receivers against every change that can occur between two messages.
 
 mod cost;
+mod intake;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::engine::{Engine, Gain};
 use super::receiver::{Protocol, Receiver};
@@ -478,7 +478,8 @@ fn receivers_are_told_the_difference_once() {
     };
     for protocol in [Protocol::Alertmanager, Protocol::Webhook] {
         let is_webhook = protocol == Protocol::Webhook;
-        let receiver = Receiver::new(protocol, "http://x", Duration::from_secs(60));
+        let settings = config("alerting.period = \"60s\"").alerting;
+        let receiver = Receiver::new(protocol, "http://x", &settings);
         assert_eq!(
             told(&receiver, Some(&alert(Pending, (0, 0), None)), 100),
             [0; 0]

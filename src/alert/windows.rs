@@ -16,8 +16,8 @@ use hashbrown::{HashMap, HashSet};
 
 use super::rule::{Rule, Truth, Window, WindowRow};
 use super::state::{Judged, RuleState};
-use crate::report::counts::Histogram;
 use crate::report::gain::{EncodedGain, Sum};
+use crate::report::histogram::Histogram;
 use crate::report::reading::Extremes;
 use crate::report::totals::Totals;
 

@@ -147,6 +147,11 @@ impl RowWriter<'_> {
         self.items(values.map(u32::to_le_bytes));
     }
 
+    /// Of Array(Bool).
+    pub(super) fn bools(&mut self, values: impl Iterator<Item = bool>) {
+        self.items(values.map(|it| [it.into()]));
+    }
+
     fn items<const N: usize>(&mut self, values: impl Iterator<Item = [u8; N]>) {
         let column = self.column();
         let [ends, items, ..] = &mut column.streams;

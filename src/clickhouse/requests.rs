@@ -61,4 +61,8 @@ pub(super) fn push(
     to.u64s(timers.iter().map(|it| times(it.rusage)[0]));
     to.u64s(timers.iter().map(|it| times(it.rusage)[1]));
     to.maps(timers.iter().map(|it| tags.of_tags(&it.tags)));
+    // Columns are only ever added, so those above stay what they are: 0 if not known.
+    let is_unmeasured = |of: Rusage| of.times_us().is_none();
+    to.bool(is_unmeasured(request.rusage));
+    to.bools(timers.iter().map(|it| is_unmeasured(it.rusage)));
 }

@@ -72,7 +72,7 @@ impl Server {
             })
         });
         let url = config.url.trim_end_matches('/');
-        let mut settings = Agent::config_builder()
+        let settings = Agent::config_builder()
             .http_status_as_error(false)
             .proxy(None)
             .max_redirects(0)
@@ -80,12 +80,9 @@ impl Server {
             .timeout_recv_response(Some(ANSWER_MAX))
             .timeout_recv_body(Some(body_max))
             .timeout_send_body(Some(ANSWER_MAX));
-        if url.starts_with("https:") {
-            let of = ("clickhouse.ca_file", config.ca_file.as_deref());
-            settings = settings.tls_config(roots::tls(of, None)?);
-        }
+        let trusted = ("clickhouse.ca_file", config.ca_file.as_deref());
         Ok(Self {
-            agent: settings.build().new_agent(),
+            agent: roots::agent(settings, url, trusted, None)?,
             url: url.into(),
             database: config.database.clone(),
             user: config.user.clone(),

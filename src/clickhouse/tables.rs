@@ -143,6 +143,8 @@ pub(super) const REQUEST: Table = Table {
             "timers.tags",
             "Array(Map(LowCardinality(String), String)) CODEC(ZSTD(1))",
         ),
+        ("unmeasured", "Bool"),
+        ("timers.unmeasured", "Array(Bool) CODEC(ZSTD(1))"),
     ],
     partition: "toDate(ts)",
     order: "server_name, script_name, toStartOfFiveMinutes(ts), hostname, store, run, id",

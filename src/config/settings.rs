@@ -570,6 +570,9 @@ settings! {
         /// A URL to which the same is posted as JSON, once when an alert fires and once when it is over; "" for none.
         webhook: String = "\"\"", server_url();
 
+        /// A PEM file with the certificates to trust where these URLs begin with https; "" for those of the system.
+        ca_file: Option<PathBuf> = "\"\"", path("file");
+
         /// How often an alert is sent again while it fires, to Alertmanagers alone: "10s" to "10m". They take it for over after five times that.
         period: Duration = "\"60s\"",
             span(Duration::from_secs(10), Duration::from_mins(10)).in_whole_seconds(), "a restarted Alertmanager learns of it then";

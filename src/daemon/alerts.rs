@@ -55,8 +55,9 @@ pub(super) fn start(
     let evaluation = Evaluation::open(alerts.clone(), memory, dir, &**clock, past)?;
     let mut workers = Vec::new();
     for at in 0..alerts.receivers().len() {
+        let agent = alerts.receivers()[at].agent().map_err(StartError::Push)?;
         let (alerts, clock) = (alerts.clone(), Arc::clone(clock));
-        let run = move |stop: &_| alerts.receivers()[at].run(&alerts, &*clock, stop);
+        let run = move |stop: &_| alerts.receivers()[at].run(&agent, &alerts, &*clock, stop);
         let what = "a thread that sends alerts";
         workers.push(Worker::start("alert-send", what, run)?);
     }

@@ -84,7 +84,7 @@ pub enum StartError {
     /// Shipping to ClickHouse cannot start.
     #[error("{0}")]
     ClickHouse(String),
-    /// Pushing metrics cannot start.
+    /// Pushing metrics or alerts cannot start.
     #[error("{0}")]
     Push(String),
     /// A socket passed by the supervisor cannot be used.

@@ -418,6 +418,9 @@ pub fn check(config: &Config) -> Result<(), Vec<StartError>> {
     }
     errors.extend(no_history(config).err());
     errors.extend(push::check(config).err().map(StartError::Push));
+    let receivers = Alerts::new(config, Vec::new());
+    let agents = receivers.receivers().iter().map(|it| it.agent());
+    errors.extend(agents.filter_map(|it| it.err().map(StartError::Push)));
     #[cfg(feature = "sql")]
     errors.extend(
         crate::clickhouse::check(&config.clickhouse)

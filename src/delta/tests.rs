@@ -421,7 +421,7 @@ fn a_series_goes_with_its_report() {
     let rows = |world: &World| world.series.status().count("rows");
     let known = rows(&world);
     let is_scraped = |world: &World| {
-        let text = world.metrics.write(Vec::new(), Format::Classic);
+        let text = world.metrics.write(Vec::new(), Format::Classic, Vec::new());
         text.contains("{report=\"made\"")
     };
     for (round, (_, members)) in KINDS.iter().enumerate() {

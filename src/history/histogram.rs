@@ -14,8 +14,8 @@
 
 use std::borrow::Cow;
 
-use crate::report::counts::{BUCKET_MAX, Histogram};
 use crate::report::gain::{Pairs, Sum, write_pairs};
+use crate::report::histogram::{BUCKET_MAX, Histogram};
 use crate::report::histogram::{
     BucketLayout, LOG_LINEAR_BITS, LOG_LINEAR_BUCKETS, Rank, octave_bounds, octave_bucket,
 };

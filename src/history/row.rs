@@ -1,8 +1,8 @@
 //! Rows of history: the gain of a report's key in a minute, hour or day.
 
-use crate::report::counts::Histogram;
 use crate::report::gain::Sum;
 use crate::report::histogram::BucketLayout;
+use crate::report::histogram::Histogram;
 use crate::report::reading::Extremes;
 use crate::report::totals::Totals;
 

@@ -17,12 +17,13 @@ mod status;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, text};
 use prometheus_client::registry::Registry;
 
 use self::otlp::Push;
+use self::otlp::exemplars::Traced;
 use self::rows::Rows;
 use crate::alert::Alerts;
 use crate::delta::{RowReader, Second};
@@ -116,19 +117,23 @@ impl Metrics {
         self.push.as_ref()
     }
 
-    /// Writes all metrics; `status` is the current content of `/api/v1/status`.
+    /// Writes all metrics; `status` is the current content of `/api/v1/status`. Only OpenMetrics has
+    /// exemplars, those among `traced`.
     #[must_use]
-    pub fn write(&self, status: Vec<Group>, format: Format) -> String {
+    pub fn write(&self, status: Vec<Group>, format: Format, traced: Vec<Traced>) -> String {
         let mut registry = Registry::default();
+        let exemplars: Arc<Mutex<Vec<Option<String>>>> = Arc::default();
         registry.register_collector(Box::new(Scrape {
             metrics: self.clone(),
             status,
+            traced,
+            exemplars: Arc::clone(&exemplars),
         }));
         let mut text = String::with_capacity(64 << 10);
         // Writing to a String cannot fail, and the collector fails only with it.
         let _ = text::encode(&mut text, &registry);
         match format {
-            Format::OpenMetrics => text,
+            Format::OpenMetrics => with_exemplars(text, &exemplars.lock()),
             Format::Classic => classic::classic(&text),
         }
     }
@@ -138,6 +143,32 @@ impl Metrics {
 struct Scrape {
     metrics: Metrics,
     status: Vec<Group>,
+    traced: Vec<Traced>,
+    /// Of each bucket of rows.
+    exemplars: Arc<Mutex<Vec<Option<String>>>>,
+}
+
+/// Adds exemplars, which the library takes from its own histograms only, to the lines of buckets.
+fn with_exemplars(text: String, exemplars: &[Option<String>]) -> String {
+    if exemplars.iter().all(Option::is_none) {
+        return text;
+    }
+    let mut out = String::with_capacity(text.len() + (4 << 10));
+    let mut exemplars = exemplars.iter();
+    let buckets = rows::DURATIONS.map(|(name, _)| format!("{name}_seconds_bucket{{"));
+    for line in text.lines() {
+        out.push_str(line);
+        if buckets.iter().any(|it| line.starts_with(it)) {
+            out.push_str(
+                exemplars
+                    .next()
+                    .and_then(Option::as_deref)
+                    .unwrap_or_default(),
+            );
+        }
+        out.push('\n');
+    }
+    out
 }
 
 impl Collector for Scrape {
@@ -152,7 +183,7 @@ impl Collector for Scrape {
         process::encode(&mut encoder, self.metrics.started)?;
         instruments::encode(&mut encoder)?;
         alerts::encode(&mut encoder, &self.metrics.alerts)?;
-        rows.encode(&mut encoder)
+        rows.encode(&mut encoder, &self.traced, &mut self.exemplars.lock())
     }
 }
 
@@ -217,7 +248,7 @@ mod tests {
             Group::new(rows::STATUS, older),
         ];
         let metrics = Metrics::new(Watchlist::default(), &[], 100);
-        let text = metrics.write(status.clone(), Format::Classic);
+        let text = metrics.write(status.clone(), Format::Classic, Vec::new());
         for line in [
             "# HELP pinbad_requests_merged_total Requests merged into the main pool and the reports",
             "# TYPE pinbad_requests_merged_total counter",
@@ -244,7 +275,7 @@ mod tests {
             assert!(text.lines().any(|is| is == line), "{line}\nin\n{text}");
         }
         assert_lacks!(text => "lost_tmp"; "the same as requests_overwritten");
-        let open = metrics.write(status, Format::OpenMetrics);
+        let open = metrics.write(status, Format::OpenMetrics, Vec::new());
         assert!(open.contains("# UNIT pinbad_merge_lag_seconds seconds\n"));
         assert!(open.ends_with("# EOF\n"));
     }

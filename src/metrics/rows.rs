@@ -13,6 +13,7 @@ use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Unit;
 
+use super::otlp::exemplars::{ByKey, Traced, by_key};
 use crate::delta::{RowDelta, RowReader};
 use crate::pool::strings::OTHER_TEXT;
 use crate::report::definition::Level;
@@ -209,11 +210,17 @@ impl Rows {
         Group::new(STATUS, readings)
     }
 
-    /// Writes all rows, one metric after the other.
-    pub(super) fn encode(&self, encoder: &mut DescriptorEncoder<'_>) -> std::fmt::Result {
+    /// Writes all rows, one metric after the other. Adds to `exemplars` that of each bucket, in the
+    /// order of their lines.
+    pub(super) fn encode(
+        &self,
+        encoder: &mut DescriptorEncoder<'_>,
+        traced: &[Traced],
+        exemplars: &mut Vec<Option<String>>,
+    ) -> std::fmt::Result {
         for timers in [false, true] {
             if self.reports.iter().any(|it| it.of_timers() == timers) {
-                self.encode_durations(encoder, timers)?;
+                self.encode_durations(encoder, timers, (traced, exemplars))?;
                 self.encode_counters(encoder, timers)?;
             }
         }
@@ -224,11 +231,24 @@ impl Rows {
         &self,
         encoder: &mut DescriptorEncoder<'_>,
         timers: bool,
+        (traced, exemplars): (&[Traced], &mut Vec<Option<String>>),
     ) -> std::fmt::Result {
         let (name, help) = DURATIONS[usize::from(timers)];
         let (unit, kind) = (Some(&Unit::Seconds), MetricType::Histogram);
         let mut metric = encoder.encode_descriptor(name, help, unit, kind)?;
-        self.each(timers, None, |labels, row| {
+        let mut of_report: Option<(&str, ByKey<'_>)> = None;
+        self.each(timers, None, |(report, key), labels, row| {
+            let name = report.definition.name.as_str();
+            if of_report.as_ref().is_none_or(|it| it.0 != name) {
+                of_report = Some((name, by_key(traced, &report.definition)));
+            }
+            let of_row = of_report.as_ref().and_then(|it| it.1.get(key));
+            let mut of_buckets = vec![None; row.buckets.len()];
+            for one in of_row.into_iter().flatten().rev() {
+                let bucket = self.bounds.partition_point(|bound| *bound < one.time_us);
+                of_buckets[bucket] = Some(one.in_open_metrics());
+            }
+            exemplars.extend(of_buckets);
             let bounds = self.bounds.iter().map(|&us| seconds(us.into()));
             let bounds = bounds.chain([f64::INFINITY]);
             let buckets: Vec<(f64, u64)> = bounds.zip(row.buckets.iter().copied()).collect();
@@ -252,7 +272,7 @@ impl Rows {
             let kind = MetricType::Counter;
             let mut metric = encoder.encode_descriptor(name, help, unit.as_ref(), kind)?;
             for (mode, measure) in *measures {
-                self.each(timers, *mode, |labels, row| {
+                self.each(timers, *mode, |_, labels, row| {
                     let number = measure.of(&row.totals);
                     let mut metric = metric.encode_family(labels)?;
                     if let Some(Unit::Seconds) = unit {
@@ -266,12 +286,13 @@ impl Rows {
         Ok(())
     }
 
-    /// Passes every row to `write`, with the labels `report`, one per key, and `mode`.
-    fn each(
-        &self,
+    /// Passes every row to `write`, with its report and key, and the labels `report`, one per key,
+    /// and `mode`.
+    fn each<'a>(
+        &'a self,
         timers: bool,
         mode: Option<&str>,
-        mut write: impl FnMut(&Vec<(&str, &str)>, &Row) -> std::fmt::Result,
+        mut write: impl FnMut((&'a Watched, &[u8]), &Vec<(&str, &str)>, &Row) -> std::fmt::Result,
     ) -> std::fmt::Result {
         for report in self.reports.iter().filter(|it| it.of_timers() == timers) {
             let has_other = report.labels.is_empty() || report.other.totals != Totals::ZERO;
@@ -282,7 +303,7 @@ impl Rows {
                 let mut labels = vec![("report", report.report.definition.name.as_str())];
                 labels.extend(report.labels.iter().map(String::as_str).zip(texts));
                 labels.extend(mode.map(|mode| ("mode", mode)));
-                write(&labels, row)?;
+                write((&*report.report, key), &labels, row)?;
             }
         }
         Ok(())

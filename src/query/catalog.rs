@@ -293,6 +293,11 @@ impl Catalog {
         Some(sources.list(limit, self.clock.mono_ms()))
     }
 
+    /// The clock.
+    pub fn clock(&self) -> &Arc<dyn Clock> {
+        &self.clock
+    }
+
     /// The wall clock, milliseconds since 1970.
     pub fn unix_ms(&self) -> u64 {
         self.clock.unix_ms()

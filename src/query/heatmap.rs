@@ -33,6 +33,8 @@ pub struct HeatMap {
     pub edges_us: Vec<u64>,
     /// Count of each row, by column; `None` if unknown.
     pub columns: Vec<Option<Vec<u64>>>,
+    /// Requests with an error, by column; 0 if unknown.
+    pub errors: Vec<u64>,
     /// Sum of all counts.
     pub total: u64,
     /// Notes on missing data, for people.
@@ -89,6 +91,7 @@ impl HeatMap {
                 .iter()
                 .map(|it| it.as_ref().map(|_| Vec::new()))
                 .collect(),
+            errors: spreads.errors,
             total,
             partial: spreads.partial,
             ..Self::default()
@@ -107,13 +110,14 @@ impl HeatMap {
             .iter()
             .position(|each| rows(*each) <= ROWS_MAX);
         let mut finest = finest.unwrap_or(ROWS_A_DOUBLING.len() - 1);
+        let errors = std::mem::take(&mut map.errors);
         loop {
             let each = ROWS_A_DOUBLING[finest];
             let top = row(highest, each);
             let bottom = row(*lowest, each).max((top + 1).saturating_sub(ROWS_MAX));
             map.edges_us = (bottom..=top + 1).map(|row| edge(row, each)).collect();
             map.fill(
-                &spreads.columns,
+                (&spreads.columns, &errors),
                 (spreads.from, spreads.step.max(1)),
                 |us| (row(us, each).max(bottom) - bottom) as usize,
             );
@@ -141,7 +145,7 @@ impl HeatMap {
     /// Adds the counts up in columns of the map's step.
     fn fill(
         &mut self,
-        columns: &[Option<Vec<(u64, u64)>>],
+        (columns, errors): (&[Option<Vec<(u64, u64)>>], &[u64]),
         (from, step): (u64, u64),
         row: impl Fn(u64) -> usize,
     ) {
@@ -149,9 +153,11 @@ impl HeatMap {
         let count = (end - self.from).div_ceil(self.step) as usize;
         let rows = self.edges_us.len() - 1;
         self.columns = vec![None; count];
-        for (at, column) in columns.iter().enumerate() {
-            let Some(column) = column else { continue };
+        self.errors = vec![0; count];
+        for (at, (column, errors)) in columns.iter().zip(errors).enumerate() {
             let place = ((from + at as u64 * step - self.from) / self.step) as usize;
+            self.errors[place] += errors;
+            let Some(column) = column else { continue };
             let cells = self.columns[place].get_or_insert_with(|| vec![0; rows]);
             for (us, count) in column.iter().filter(|(_, count)| *count > 0) {
                 cells[row(*us)] += count;
@@ -179,6 +185,7 @@ mod tests {
         HeatMap::of(Spreads {
             from,
             step,
+            errors: (0..columns.len() as u64).collect(),
             columns,
             partial: Vec::new(),
         })
@@ -226,6 +233,8 @@ mod tests {
             let map = map(1_000_003 * 60, 60, columns);
             let cells: u64 = map.columns.iter().flatten().flatten().sum();
             assert_eq!((cells, map.total), (sent, sent));
+            assert_eq!(map.errors.len(), map.columns.len());
+            assert_eq!(map.errors.iter().sum::<u64>(), count * (count - 1) / 2);
             if sent > 0 {
                 assert!(map.edges_us.len() as u64 - 1 <= ROWS_MAX);
                 assert!(map.edges_us.is_sorted());

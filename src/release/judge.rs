@@ -15,6 +15,7 @@
 //! moves all of them; that median is tested as a script of its own. Errors are compared by the arc
 //! sine of the square root of their share. Pure arithmetic; `windows` supplies the sums.
 
+use std::collections::BTreeMap;
 use std::f64::consts::FRAC_PI_2;
 use std::ops::AddAssign;
 
@@ -23,6 +24,7 @@ use serde::{Deserialize, Serialize};
 use super::verdict::{
     ERRORS, FASTER, FEWER, Finding, MORE, NO_CHANGE, NOT_ENOUGH, SLOWER, STATUS, Verdict,
 };
+use super::windows::{Times, quantile};
 
 /// Expected share of false findings (Benjamini-Hochberg). Without a change, this bounds the chance
 /// of any finding in a verdict.
@@ -143,6 +145,8 @@ pub(super) struct Script {
     pub(super) old: Vec<Option<Cell>>,
     /// Requests of the old release in all its life; `None` if unknown.
     pub(super) old_total: Option<u64>,
+    /// Times in the windows right before the new release, and of that; empty if not known.
+    pub(super) times: [Times; 2],
     /// Statuses of the new release, each with its requests under the new and the old one.
     pub(super) statuses: Vec<(u32, u64, u64)>,
 }
@@ -422,20 +426,50 @@ fn statuses(script: &Script) -> impl Iterator<Item = Finding> + '_ {
         })
 }
 
-/// Mean times of the scripts that both releases have, as if both were asked for the same mix.
-pub(super) fn same_mix(scripts: &[(Cell, Cell)]) -> Option<[f64; 2]> {
+/// The part of each script in the mix of both releases; 0 if only one has it.
+fn weights(scripts: &[(Cell, Cell)]) -> impl Iterator<Item = f64> + '_ {
     let sum = |of: fn(&(Cell, Cell)) -> u64| scripts.iter().map(of).sum::<u64>() as f64;
     let (old, new) = (sum(|it| it.0.requests), sum(|it| it.1.requests));
-    let (mut weights, mut means) = (0.0, [0.0; 2]);
-    for (before, after) in scripts {
-        if before.requests.min(after.requests) > 0 {
-            let weight = f64::midpoint(before.requests as f64 / old, after.requests as f64 / new);
-            weights += weight;
-            means[0] += weight * before.mean_secs();
-            means[1] += weight * after.mean_secs();
+    scripts.iter().map(
+        move |(before, after)| match before.requests.min(after.requests) {
+            0 => 0.0,
+            _ => f64::midpoint(before.requests as f64 / old, after.requests as f64 / new),
+        },
+    )
+}
+
+/// Mean times of the scripts that both releases have, as if both were asked for the same mix.
+pub(super) fn same_mix(scripts: &[(Cell, Cell)]) -> Option<[f64; 2]> {
+    let (mut sum, mut means) = (0.0, [0.0; 2]);
+    for (weight, (before, after)) in weights(scripts).zip(scripts) {
+        sum += weight;
+        means[0] += weight * before.mean_secs();
+        means[1] += weight * after.mean_secs();
+    }
+    (sum > 0.0).then(|| means.map(|it| it / sum))
+}
+
+/// Percentiles of the scripts whose times are known of both releases, at the same mix.
+pub(super) fn same_mix_quantiles<const N: usize>(
+    scripts: &[Script],
+    pairs: &[(Cell, Cell)],
+    percents: [f64; N],
+) -> [Option<[f64; 2]>; N] {
+    let mut mixed: [BTreeMap<u16, f64>; 2] = Default::default();
+    for (weight, script) in weights(pairs).zip(scripts) {
+        let total = |it: &Times| it.values().map(|it| u64::from(*it)).sum();
+        let totals: [u64; 2] = script.times.each_ref().map(total);
+        if weight == 0.0 || totals.contains(&0) {
+            continue;
+        }
+        for ((mixed, times), total) in mixed.iter_mut().zip(&script.times).zip(totals) {
+            for (bucket, count) in times {
+                *mixed.entry(*bucket).or_default() += weight * f64::from(*count) / total as f64;
+            }
         }
     }
-    (weights > 0.0).then(|| means.map(|it| it / weights))
+    let [before, after] = mixed;
+    percents.map(|percent| Some([quantile(&before, percent)?, quantile(&after, percent)?]))
 }
 
 /// Compares all scripts. A status from `error_status` on is an error. `too_short` says what is
@@ -487,12 +521,15 @@ pub(super) fn judge(
     let gone = all().filter(|(it, (before, _))| {
         it.new.requests == 0 && before.requests as f64 * scale.min(1.0) >= NEW_MIN as f64
     });
+    let [same_mix_p50, same_mix_p95] = same_mix_quantiles(scripts, &pairs, [50.0, 95.0]);
     let mut verdict = Verdict {
         seconds,
         result: result.to_owned(),
         tests,
         smallest_seen: median(seen.clone()),
         same_mix: same_mix(&pairs),
+        same_mix_p50,
+        same_mix_p95,
         new: new.map(|it| it.0.name.clone()).take(LISTED_MAX).collect(),
         gone: gone.map(|it| it.0.name.clone()).take(LISTED_MAX).collect(),
         findings,

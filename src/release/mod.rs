@@ -95,7 +95,8 @@ impl Releases {
             )
             .ok()
         });
-        if let Some(mut kept) = kept.filter(|it| tags.contains(&it.tag)) {
+        let is_usable = |it: &Tracker| it.is_current() && tags.contains(&it.tag);
+        if let Some(mut kept) = kept.filter(is_usable) {
             let mut tracker = self.0.lock();
             kept.begin(tracker.after, tracker.error_status);
             *tracker = kept;

@@ -6,9 +6,11 @@ use rand_distr::{Distribution as _, Normal, Poisson};
 
 use super::judge::{
     Cell, DAYS, Method, SHORT_WINDOWS, Script, Trial, accepted, judge, poisson_tail, same_mix,
-    t_tail,
+    same_mix_quantiles, t_tail,
 };
 use super::verdict::{ERRORS, NO_CHANGE, NOT_ENOUGH, Verdict};
+use super::windows::{COARSE, Times};
+use crate::report::histogram::BucketLayout;
 
 fn assert_near(found: f64, expected: f64) {
     let error = (found / expected - 1.0).abs();
@@ -89,6 +91,31 @@ fn a_change_of_the_mix_is_none_of_the_code() {
     assert_near(before, 0.37);
     assert_near(after, 0.37);
     assert_eq!(same_mix(&[(cell(5, 1), cell(0, 0))]), None);
+
+    // The same of percentiles: seven of ten requests are those of the first script.
+    let times = |us: u64, count: u32| {
+        let bucket = BucketLayout::LogLinear.bucket(us) / COARSE;
+        Times::from([(bucket as u16, count)])
+    };
+    let script = |old, new| Script {
+        times: [old, new],
+        ..Script::default()
+    };
+    let of = [
+        script(times(100_000, 900), times(110_000, 500)),
+        script(times(1_000_000, 100), times(1_000_000, 500)),
+        script(Times::new(), Times::new()),
+    ];
+    let found = same_mix_quantiles(&of, &scripts, [50.0, 71.0]);
+    let expected = [[0.1, 0.11], [1.0, 1.0]];
+    for (found, expected) in found.into_iter().flatten().zip(expected) {
+        for (found, expected) in found.into_iter().zip(expected) {
+            assert!((found / expected - 1.0).abs() < 0.035, "{found} {expected}");
+        }
+    }
+    assert!(found.iter().all(Option::is_some), "{found:?}");
+    let unknown = same_mix_quantiles(&of[2..], &scripts[2..], [50.0]);
+    assert_eq!(unknown, [None]);
 }
 
 /// Simulated traffic: scripts by Zipf, whose level follows a daily wave and drifts.
@@ -172,7 +199,7 @@ impl Traffic {
                     .map(|it| Some(self.cell(it.1, it.0)))
                     .collect(),
                 old_total: Some(100_000),
-                statuses: Vec::new(),
+                ..Script::default()
             }
         });
         let scripts: Vec<Script> = scripts.collect();
@@ -264,6 +291,7 @@ fn what_is_new_gone_failing_or_too_rare_is_told() {
                 .collect(),
             old_total: Some(80_000),
             statuses: vec![(200, 1_990, 79_000), (404, 10, 1_000)],
+            ..Script::default()
         });
     }
     let verdict =

@@ -103,6 +103,10 @@ pub struct Verdict {
     pub smallest_seen: Option<f64>,
     /// Mean time of the scripts that both have, weighted by the same mix, seconds: before and after.
     pub same_mix: Option<[f64; 2]>,
+    /// Medians of the same, where the times before are still known.
+    pub same_mix_p50: Option<[f64; 2]>,
+    /// 95th percentiles of the same.
+    pub same_mix_p95: Option<[f64; 2]>,
     /// Differences, those that matter most first.
     pub findings: Vec<Finding>,
     /// Scripts that only the new release has.

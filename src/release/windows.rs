@@ -15,9 +15,11 @@ use std::sync::LazyLock;
 
 use serde::{Deserialize, Serialize};
 
-use super::judge::{Cell, DAYS, SHORT_WINDOWS, Script, judge};
+use super::judge::{Cell, DAYS, Method, SHORT_WINDOWS, Script, judge};
 use super::verdict::{NOT_ENOUGH, Verdict};
-use crate::limits::{RELEASE_CELLS_MAX, RELEASE_MARKS_MAX, RELEASE_SCRIPT_BYTES_MAX, RELEASES_MAX};
+use crate::limits::{
+    RELEASE_CELLS_MAX, RELEASE_MARKS_MAX, RELEASE_SCRIPT_BYTES_MAX, RELEASE_TIMES_MAX, RELEASES_MAX,
+};
 use crate::report::gain::Pairs;
 use crate::report::histogram::{BucketLayout, LOG_LINEAR_BUCKETS, Rank, Rounding};
 use crate::report::totals::Totals;
@@ -28,6 +30,10 @@ const BLOCKS_PER_WINDOW: usize = 3;
 const DAY: u64 = 86_400;
 /// Fewest requests of a release that is shown and judged.
 const SHOWN_REQUESTS_MIN: u64 = 20;
+/// Buckets of the usual histogram in one of [`Times`]: 16 of a doubling are left.
+pub(super) const COARSE: u32 = 4;
+/// Marks the form of the state file.
+const FORM: u32 = 0x5245_4c02;
 /// Time without requests after which a release can give way, seconds.
 const IDLE_SECS: u64 = 3_600;
 
@@ -143,6 +149,25 @@ struct Block {
     requests: u64,
     /// By release and script.
     cells: BTreeMap<(u32, String), Cell>,
+    /// The times of the [`RELEASE_TIMES_MAX`] busiest of these, in the newest blocks alone.
+    times: BTreeMap<(u32, String), Times>,
+}
+
+/// Requests by bucket of their time.
+pub(super) type Times = BTreeMap<u16, u32>;
+
+/// Returns a percentile of what has these parts in its buckets, seconds.
+pub(super) fn quantile(parts: &BTreeMap<u16, f64>, percent: f64) -> Option<f64> {
+    // In billionths, since ranks are of whole numbers.
+    let counts = parts.iter().map(|(bucket, part)| {
+        (
+            u32::from(*bucket) * COARSE + COARSE / 2,
+            (part * 1e9) as u64,
+        )
+    });
+    let total = counts.clone().map(|it| it.1).sum();
+    let rank = Rank::percent(percent, Rounding::Up).filter(|_| total > 0)?;
+    Some(BucketLayout::LogLinear.quantile(rank, total, counts))
 }
 
 /// Consecutive blocks of so many seconds; those without requests are left out.
@@ -158,23 +183,32 @@ struct Window<'a> {
     /// Its part of the requests of all.
     share: f64,
     cells: HashMap<&'a str, Cell>,
+    times: HashMap<&'a str, Times>,
 }
 
-/// Keeps the entries with the largest counts, of equal ones the first; returns whether others went.
-fn trim<K: Ord, V>(map: &mut BTreeMap<K, V>, count: impl Fn(&V) -> u64) -> bool {
-    if map.len() <= RELEASE_CELLS_MAX {
+/// Keeps `most` entries with the largest counts, of equal ones the first; returns whether others
+/// went.
+fn trim<K: Ord, V>(map: &mut BTreeMap<K, V>, most: usize, count: impl Fn(&V) -> u64) -> bool {
+    if map.len() <= most {
         return false;
     }
     let mut counts: Vec<u64> = map.values().map(&count).collect();
     counts.sort_unstable_by(|a, b| b.cmp(a));
-    counts.truncate(RELEASE_CELLS_MAX);
-    let least = counts[RELEASE_CELLS_MAX - 1];
+    counts.truncate(most);
+    let least = counts[most - 1];
     let mut with_least = counts.iter().filter(|it| **it == least);
     map.retain(|_, it| match count(it) {
         it if it == least => with_least.next().is_some(),
         it => it > least,
     });
     true
+}
+
+fn add(sum: &mut Times, times: &Times) {
+    for (bucket, count) in times {
+        let sum = sum.entry(*bucket).or_default();
+        *sum = sum.saturating_add(*count);
+    }
 }
 
 fn has_room<K, V>(map: &BTreeMap<K, V>) -> bool {
@@ -184,17 +218,28 @@ fn has_room<K, V>(map: &BTreeMap<K, V>) -> bool {
 impl Blocks {
     /// Begins the block of a second; returns whether it is a new one. Where the clock was set back
     /// the last one goes on.
-    fn begin(&mut self, unix: u64, most: usize) -> bool {
+    fn begin(&mut self, unix: u64, method: Method) -> bool {
+        // One more window for the new release, and one for the window in which it began.
+        let most = (method.windows() + 2) * BLOCKS_PER_WINDOW;
+        let timed = (method.before + 2) * BLOCKS_PER_WINDOW;
         let start = unix - unix % self.secs;
         let is_new = self.list.back().is_none_or(|it| it.start < start);
         if is_new {
             let finished = self.list.back_mut();
-            finished.map(|it| trim(&mut it.cells, |cell| cell.requests));
+            if let Some(Block { cells, times, .. }) = finished {
+                trim(cells, RELEASE_CELLS_MAX, |cell| cell.requests);
+                trim(times, RELEASE_TIMES_MAX, |it| {
+                    it.values().map(|count| u64::from(*count)).sum()
+                });
+            }
             self.list.push_back(Block {
                 start,
                 ..Block::default()
             });
             self.list.drain(..self.list.len().saturating_sub(most));
+            if let Some(at) = self.list.len().checked_sub(timed + 1) {
+                self.list[at].times.clear();
+            }
         }
         is_new
     }
@@ -210,6 +255,10 @@ impl Blocks {
                 requests[1] += cell.requests;
                 *window.cells.entry(script).or_default() += cell;
             }
+            let times = block.times.range((release, String::new())..);
+            for ((_, script), times) in times.take_while(|it| it.0.0 == release) {
+                add(window.times.entry(script).or_default(), times);
+            }
         }
         window.share = requests[1] as f64 / requests[0].max(1) as f64;
         window
@@ -219,6 +268,8 @@ impl Blocks {
 /// All releases, and what they got: the content of the state file.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Tracker {
+    /// [`FORM`] in a file of this form.
+    form: u32,
     /// The request tag in use; empty while none was seen.
     pub(super) tag: String,
     /// In order of their first request.
@@ -242,10 +293,16 @@ pub(super) struct Tracker {
 }
 
 impl Tracker {
+    /// Whether it was read from a file of today's form.
+    pub(super) const fn is_current(&self) -> bool {
+        self.form == FORM
+    }
+
     /// Prepares it for these settings: windows of `after` seconds. Blocks of another length are
     /// given up.
     pub(super) fn begin(&mut self, after: u64, error_status: u32) {
         (self.after, self.error_status) = (after, error_status);
+        self.form = FORM;
         for (blocks, span) in self.blocks.iter_mut().zip([after, DAY]) {
             let secs = (span / BLOCKS_PER_WINDOW as u64).max(1);
             if blocks.secs != secs {
@@ -259,11 +316,10 @@ impl Tracker {
     pub(super) fn begin_second(&mut self, unix: u64, secs: u64) {
         self.now = self.now.max(unix + secs);
         for (blocks, method) in self.blocks.iter_mut().zip([SHORT_WINDOWS, DAYS]) {
-            // One more window for the new release, and one for the window in which it began.
-            if blocks.begin(unix, (method.windows() + 2) * BLOCKS_PER_WINDOW) {
+            if blocks.begin(unix, method) {
                 self.is_changed = true;
                 for release in &mut self.releases {
-                    release.is_partial |= trim(&mut release.statuses, |it| *it);
+                    release.is_partial |= trim(&mut release.statuses, RELEASE_CELLS_MAX, |it| *it);
                 }
             }
         }
@@ -287,7 +343,10 @@ impl Tracker {
             time_us: totals.time as u64,
             ..Cell::default()
         };
+        let mut coarse = Times::new();
         for (bucket, count) in times.into_iter().flatten() {
+            let sum = coarse.entry((bucket / COARSE) as u16).or_default();
+            *sum = sum.saturating_add(u32::try_from(count).unwrap_or(u32::MAX));
             let ln = LN.get(bucket as usize).copied().unwrap_or_default();
             cell.timed += count;
             cell.ln += ln * count as f64;
@@ -312,6 +371,7 @@ impl Tracker {
             block.requests += totals.requests;
             if is_short && (has_room(&block.cells) || block.cells.contains_key(&key)) {
                 *block.cells.entry(key.clone()).or_default() += &cell;
+                add(block.times.entry(key.clone()).or_default(), &coarse);
             }
         }
     }
@@ -440,7 +500,12 @@ impl Tracker {
             let statuses = release
                 .statuses_of(name)
                 .map(|(status, count)| (status, count, before(status).map_or(0, |it| it.1)));
+            let mut times = Times::new();
+            let right_before = windows.iter().take(method.before).flatten();
+            let right_before = right_before.filter_map(|it| it.times.get(name));
+            right_before.for_each(|it| add(&mut times, it));
             Script {
+                times: [times, new.times.get(name).cloned().unwrap_or_default()],
                 name: name.to_owned(),
                 new: cell(&new),
                 old: windows.iter().map(|it| it.as_ref().map(cell)).collect(),
@@ -472,9 +537,9 @@ mod tests {
         let most = RELEASE_CELLS_MAX;
         let mut map: BTreeMap<usize, u64> = (0..most + 100).map(|key| (key, 1)).collect();
         map.insert(most + 50, 7);
-        assert!(trim(&mut map, |it| *it));
+        assert!(trim(&mut map, most, |it| *it));
         assert_eq!((map.len(), map.get(&(most + 50))), (most, Some(&7)));
-        assert!(!trim(&mut map, |it| *it));
+        assert!(!trim(&mut map, most, |it| *it));
         assert_eq!(map.len(), most);
     }
 }

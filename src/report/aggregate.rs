@@ -1,107 +1,45 @@
 //! An aggregate: groups shared by reports that count the same records over the same window.
 //!
-//! Level, window, filters and bucket layout say which records it counts and how; its group keys are
-//! as fine as its finest report. Each record is counted once, in one group, and reports are
-//! assembled from groups when they are read. So the cost of a packet grows with the number of
-//! aggregates, not of reports.
+//! Its [`Scope`] says which records it counts and how; its group keys are as fine as its finest
+//! report. Each record is counted once, in one group, and reports are assembled from groups when
+//! they are read. So the cost of a packet grows with the number of aggregates, not of reports.
 //!
 //! The group of a record is cached by ids of origin and tag sets (a [`GroupCache`]); only on a miss
 //! it is looked up by its key ids.
 
-use std::collections::{HashSet, VecDeque};
-
-use ahash::RandomState;
 use serde::{Deserialize, Serialize};
 
+use self::overflow::Overflow;
 use super::arrivals::Delta;
 use super::budget::{Budget, Taken};
 use super::changes::Changes;
-use super::counts::grown;
-use super::definition::{Definition, Field, Filter, Key, KeySource, Level, Missing};
+use super::definition::{Definition, Field, Key, KeySource};
 use super::group_cache::{GroupCache, SKIPPED};
-use super::group_key::{GroupKey, KeyIds, RecordIds, is_status, parts_of};
+use super::group_key::{KeyIds, RecordIds, Scope, is_status};
 use super::groups::Groups;
-use super::histogram::BucketLayout;
+use super::histogram::grown;
 use super::row_map::{NO_ROW, RowMap};
 use super::second_log::{SecondLog, SecondLogWriter};
-use super::tick_log::{TickHead, TickLog, TickLogReader, TickLogWriter};
-use super::totals::Totals;
-use super::window::Ticks;
+use super::tick_log::{TickHead, TickLog, TickLogReader, TickLogs};
+use crate::pool::Pool;
 use crate::pool::strings::{NONE, StringInterner};
-use crate::pool::{Freed, Pool};
 
 pub(super) mod close;
 pub(super) mod overflow;
 pub(super) mod snapshot;
 
-/// The definition of the records that an aggregate counts.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub(super) struct Scope {
-    pub(super) level: Level,
-    pub(super) ticks: Ticks,
-    pub(super) buckets: BucketLayout,
-    pub(super) extremes: bool,
-}
-
-impl Scope {
-    /// The scope of a report.
-    pub(super) fn of(definition: &Definition) -> Self {
-        Self {
-            // A packet report is a request report without keys.
-            level: match definition.level {
-                Level::Packet | Level::Request => Level::Request,
-                Level::Timer => Level::Timer,
-            },
-            ticks: Ticks::of(definition.window),
-            buckets: definition.buckets,
-            extremes: definition.extremes,
-        }
-    }
-
-    /// Whether an aggregate of this scope has everything that `other` needs.
-    fn serves(&self, other: &Self) -> bool {
-        let extremes = self.extremes || !other.extremes;
-        let same =
-            (self.level, self.ticks, self.buckets) == (other.level, other.ticks, other.buckets);
-        same && extremes
-    }
-}
-
-/// Bytes of a group in the second log, generously.
-const LOGGED_BYTES: usize = 64;
-
 /// Groups shared by reports.
 #[derive(Debug)]
 pub(super) struct Aggregate {
     pub(super) scope: Scope,
-    filters: Vec<Filter>,
-    pub(super) group_keys: Vec<GroupKey>,
     pub(super) group_cache: GroupCache,
     pub(super) groups: Groups,
     /// One per report, by the report's number; `None` if dropped.
     row_maps: Vec<Option<RowMap>>,
     /// The running tick.
-    tick: u64,
-    tick_logs: VecDeque<TickLog>,
-    tick_log_bytes: usize,
-    writer: TickLogWriter,
-    pairs: Vec<(u32, u64)>,
-    /// Closed ticks in the window without their histograms.
-    ticks_without_histograms: usize,
-    /// Whether the running tick is such a tick already.
-    tick_without_histograms: bool,
-    /// Groups that include keys for which there was no memory.
-    overflow_groups: HashSet<u32, RandomState>,
-    /// Pieces of tick logs in the window whose tick had no room for all groups.
-    overflowed_tick_logs: usize,
-    /// Whether the running tick is such a tick already.
-    overflows: bool,
-    /// Groups that lost their gain in the running tick, and had nothing else then.
-    emptied: Vec<u32>,
-    /// The gain of the all-`(other)` group in the running tick beyond its slot and the log.
-    overflow_remainder: Option<(u32, Totals)>,
-    /// First and last merge of the running tick, milliseconds.
-    seen: Option<(u64, u64)>,
+    tick: TickHead,
+    tick_logs: TickLogs,
+    overflow: Overflow,
     /// Counts changes; equal versions mean equal answers.
     pub(super) version: u64,
     /// Counts of records since the aggregate was created.
@@ -109,9 +47,9 @@ pub(super) struct Aggregate {
     /// Changes since somebody began to read.
     pub(super) changes: Changes,
     /// Gains of groups in the running second, if somebody reads them.
-    second_log: Option<SecondLogWriter>,
-    /// Whether its running tick is over, and some of its slots are closed.
-    pub(super) is_closing: bool,
+    pub(super) second_log: Option<SecondLogWriter>,
+    /// How far the running tick, which is over, is closed.
+    pub(super) closing: close::Closing,
     /// Whether part of an expired tick is still included: the aggregate must not be read.
     pub(super) is_leaving: bool,
     /// Whether its first report is being filled from raw rows: nothing else is counted yet.
@@ -139,83 +77,50 @@ pub(super) struct Memory<'a> {
 }
 
 impl Aggregate {
-    /// An aggregate whose group keys serve `keys`, counting from the tick at `now_ms`.
-    pub(super) fn new(scope: Scope, filters: Vec<Filter>, keys: &[Key], now_ms: u64) -> Self {
-        let mut group_keys: Vec<GroupKey> = Vec::new();
-        for key in keys {
-            if !group_keys.iter().any(|group_key| group_key.serves(key)) {
-                group_keys.push(GroupKey::of(key));
-            }
-        }
-        Self::with_group_keys(scope, filters, group_keys, now_ms)
-    }
-
-    fn with_group_keys(
-        scope: Scope,
-        filters: Vec<Filter>,
-        group_keys: Vec<GroupKey>,
-        now_ms: u64,
-    ) -> Self {
-        let parts = parts_of(&group_keys, &filters);
-        let mut groups = Groups::new(group_keys.len(), scope.extremes);
-        groups.ticks = scope.ticks.count;
+    /// An empty aggregate, counting from the tick at `now_ms`.
+    pub(super) fn new(scope: Scope, now_ms: u64) -> Self {
         Self {
-            scope,
-            filters,
-            groups,
-            group_keys,
-            group_cache: GroupCache::new(parts),
+            group_cache: GroupCache::new(scope.parts()),
+            groups: Groups::new(scope.group_keys.len(), scope.ticks.count, scope.extremes),
             row_maps: Vec::new(),
-            tick: scope.ticks.at(now_ms),
-            tick_logs: VecDeque::new(),
-            tick_log_bytes: 0,
-            writer: TickLogWriter::default(),
-            pairs: Vec::new(),
-            ticks_without_histograms: 0,
-            tick_without_histograms: false,
-            overflow_groups: HashSet::default(),
-            overflowed_tick_logs: 0,
-            overflows: false,
-            emptied: Vec::new(),
-            overflow_remainder: None,
-            seen: None,
+            tick: TickHead::new(scope.ticks.at(now_ms)),
+            tick_logs: TickLogs::default(),
+            overflow: Overflow::default(),
             version: 0,
             flow: Flow::default(),
             changes: Changes::default(),
             second_log: None,
-            is_closing: false,
+            closing: close::Closing::default(),
             is_leaving: false,
             is_filling: false,
+            scope,
         }
-    }
-
-    /// Whether a report can be answered from this aggregate's groups.
-    pub(super) fn serves(&self, definition: &Definition) -> bool {
-        serves(&self.scope, &self.filters, &self.group_keys, definition)
     }
 
     /// Adds a report; returns its number in this aggregate.
     pub(super) fn join(&mut self, definition: &Definition, rows_max: usize) -> usize {
-        let mut row_map = RowMap::new(definition, &self.group_keys, rows_max);
-        let all = (0..self.groups.end()).map(|id| (NO_ROW, id));
+        let mut row_map = RowMap::new(definition, &self.scope.group_keys, rows_max);
+        let all = self.groups.used().map(|id| (NO_ROW, id));
         row_map.add_groups(all.collect(), &self.groups);
         // Numbers of dropped reports are reused: each new group visits all of them.
-        match self.row_maps.iter().position(Option::is_none) {
-            Some(free) => {
-                self.row_maps[free] = Some(row_map);
-                free
-            }
-            None => {
-                self.row_maps.push(Some(row_map));
-                self.row_maps.len() - 1
-            }
+        let free = self.row_maps.iter().position(Option::is_none);
+        let report = free.unwrap_or(self.row_maps.len());
+        match self.row_maps.get_mut(report) {
+            Some(free) => *free = Some(row_map),
+            None => self.row_maps.push(Some(row_map)),
         }
+        report
     }
 
     /// Removes a report; returns whether it was the last.
     pub(super) fn leave(&mut self, report: usize) -> bool {
         self.row_maps[report] = None;
-        self.row_maps.iter().all(Option::is_none)
+        self.reports() == 0
+    }
+
+    /// Number of reports that share it.
+    pub(super) fn reports(&self) -> usize {
+        self.row_maps.iter().flatten().count()
     }
 
     /// The row map of report number `report`.
@@ -227,7 +132,7 @@ impl Aggregate {
 
     /// Whether a request or timer with this request time passes the filters on time.
     pub(super) fn time_passes(&self, time_us: u64) -> bool {
-        self.filters.iter().all(|it| it.time_passes(time_us))
+        self.scope.filters.iter().all(|it| it.time_passes(time_us))
     }
 
     /// The group of a record, or [`SKIPPED`] if the aggregate does not count it, on a cache miss.
@@ -239,7 +144,7 @@ impl Aggregate {
         let (room, groups) = (budget.cache_room(), self.groups.end());
         self.group_cache
             .remember(record, group, groups, room, |part| {
-                record.class(part, &self.group_keys, &self.filters, pool)
+                record.class(part, &self.scope, pool)
             });
         budget.changed(before, self.group_cache.heap_bytes());
         group
@@ -290,16 +195,6 @@ impl Aggregate {
         self.second_log = new;
     }
 
-    /// The second log, if there is one.
-    pub(super) fn second_log(&mut self) -> Option<&mut SecondLogWriter> {
-        self.second_log.as_mut()
-    }
-
-    /// Approximate bytes logged when all its groups have a gain.
-    pub(super) fn logged_bytes(&self) -> usize {
-        self.groups.keys.len() * LOGGED_BYTES
-    }
-
     /// Gains of groups since the last call; `None` if nobody reads them. `is_over`: the second has
     /// ended.
     pub(super) fn take_second_log(
@@ -333,14 +228,14 @@ impl Aggregate {
 
     /// Applies filters, computes key ids, looks up the table.
     fn find_group(&mut self, record: RecordIds, memory: &mut Memory<'_>) -> Option<u32> {
-        let pool = &mut *memory.pool;
-        if !record.passes(&self.filters, pool) {
+        let (scope, pool) = (&self.scope, &mut *memory.pool);
+        if !scope.filters.iter().all(|it| record.passes(it, pool)) {
             return None;
         }
-        let mut key_ids = record.key_ids(&self.group_keys, pool)?;
+        let mut key_ids = record.key_ids(scope, pool)?;
         // The text of a status, held until the group holds it.
         let mut status = None;
-        for (key_id, group_key) in key_ids.iter_mut().zip(&self.group_keys) {
+        for (key_id, group_key) in key_ids.iter_mut().zip(&scope.group_keys) {
             if *key_id == NONE && is_status(group_key) {
                 *key_id = *status.get_or_insert_with(|| {
                     let status = pool.origins.get(record.origin).status;
@@ -400,148 +295,92 @@ impl Aggregate {
         for key_id in key_ids {
             strings.release(key_id);
         }
-        self.overflow_groups.remove(&id);
+        self.overflow.groups.remove(&id);
         self.groups.remove(id);
     }
 
     /// Records a merge at `now_ms`, whether or not it counts here.
     pub(super) fn merged(&mut self, now_ms: u64) {
-        let first = self.seen.map_or(now_ms, |(first, _)| first);
-        self.seen = Some((first, now_ms));
+        let (first, _) = self.tick.seen.unwrap_or((now_ms, now_ms));
+        self.tick.seen = Some((first, now_ms));
         self.version += 1;
+    }
+
+    /// The ticks in the window, oldest first and the running one last, in pieces.
+    fn ticks(&self) -> impl DoubleEndedIterator<Item = &TickHead> {
+        let closed = self.tick_logs.closed.iter().map(|it| &it.head);
+        closed.chain([&self.tick])
     }
 
     /// Whole seconds from the oldest data in the window to `now_ms`, at least 1 and at most the
     /// window. So rates fall when traffic stops.
     pub(super) fn covered_secs(&self, window_ms: u64, now_ms: u64) -> u64 {
-        let mut closed = self.tick_logs.iter().map(|it| it.head.seen);
-        let oldest = closed.find_map(|seen| seen).or(self.seen);
+        let oldest = self.ticks().find_map(|it| it.seen);
         let span_ms = oldest.map_or(0, |(first, _)| now_ms.saturating_sub(first));
         (span_ms.min(window_ms) / 1000).max(1)
     }
 
-    /// The head for the next piece of the running tick's log.
-    fn tick_head(&self) -> TickHead {
-        TickHead {
-            tick: self.tick,
-            histograms: !self.tick_without_histograms,
-            overflowed: self.overflows,
-            seen: self.seen,
-        }
-    }
-
-    /// Keeps a piece of a tick log until its tick leaves the window.
-    fn keep(&mut self, tick_log: TickLog) {
-        self.tick_log_bytes += tick_log.entries.len();
-        self.ticks_without_histograms += usize::from(!tick_log.head.histograms);
-        self.overflowed_tick_logs += usize::from(tick_log.head.overflowed);
-        self.tick_logs.push_back(tick_log);
-    }
-
-    /// Subtracts a tick that left the window.
-    fn retire(&mut self, tick_log: &TickLog, strings: &mut StringInterner) {
-        self.changes.moved();
-        self.tick_log_bytes -= tick_log.entries.len();
-        self.ticks_without_histograms -= usize::from(!tick_log.head.histograms);
-        self.overflowed_tick_logs -= usize::from(tick_log.head.overflowed);
-        let mut pairs = std::mem::take(&mut self.pairs);
-        let mut reader = TickLogReader::new(&tick_log.entries);
-        while let Some((id, totals)) = reader.next(&mut pairs) {
-            let is_running = self.groups.is_running(id);
-            let group = self.groups.get_mut(id);
-            group.totals -= &totals;
-            let before = group.histogram.heap_bytes();
-            for &(bucket, count) in &pairs {
-                group.histogram.subtract(bucket, count);
-            }
-            group.histogram.tidy();
-            let after = group.histogram.heap_bytes();
-            let empty = group.totals == Totals::ZERO && !is_running;
-            self.groups.histogram_bytes = self.groups.histogram_bytes + after - before;
-            if let Some(extremes) = &mut self.groups.extremes {
-                let extremes = &mut extremes[id as usize];
-                let before = extremes.len();
-                extremes.retain(|&(tick, _)| tick > tick_log.head.tick);
-                self.groups.extremes_count -= before - extremes.len();
-            }
-            if empty {
-                self.forget_group(id, strings);
-            }
-        }
-        self.pairs = pairs;
-    }
-
     /// Whether quantiles are known: no tick in the window lacks its histograms.
     pub(super) fn has_histograms(&self) -> bool {
-        self.ticks_without_histograms == 0 && !self.tick_without_histograms
-    }
-
-    /// Invalidates cached groups of reused ids of origins and tag sets.
-    pub(super) fn forget(&mut self, freed: &Freed) {
-        self.group_cache.forget(freed);
-    }
-
-    /// Clears the cache, so that everything is looked up again.
-    pub(super) fn reset_cache(&mut self) {
-        self.group_cache = GroupCache::new(parts_of(&self.group_keys, &self.filters));
-    }
-
-    /// Clears everything counted.
-    pub(super) fn clear(&mut self, strings: &mut StringInterner) {
-        self.cut_second(strings);
-        for at in 0..self.groups.dirty() {
-            self.groups.close_slot(at, self.tick, false);
-        }
-        self.groups.slots_closed();
-        self.emptied.clear();
-        for id in 0..self.groups.end() {
-            if self.groups.is_used(id) {
-                self.forget_group(id, strings);
-            }
-        }
-        self.tick_logs.clear();
-        self.writer = TickLogWriter::default();
-        (self.is_closing, self.is_leaving) = (false, false);
-        self.seen = None;
-        self.tick_log_bytes = 0;
-        self.ticks_without_histograms = 0;
-        self.tick_without_histograms = false;
-        self.overflowed_tick_logs = 0;
-        self.overflows = false;
-        self.overflow_remainder = None;
-        self.reset_cache();
-        self.give_end_back();
-        self.version += 1;
-    }
-
-    /// Number of reports that share it.
-    pub(super) fn reports(&self) -> usize {
-        self.row_maps.iter().flatten().count()
+        self.ticks().all(|it| it.histograms)
     }
 
     /// Whether keys are counted under `(other)`, for the whole window or for some ticks, for lack
     /// of memory.
     pub(super) fn is_short_of_memory(&self) -> bool {
-        !self.overflow_groups.is_empty() || self.overflowed_tick_logs > 0 || self.overflows
+        !self.overflow.groups.is_empty() || self.ticks().any(|it| it.overflowed)
+    }
+
+    /// Subtracts a piece of a tick that left the window.
+    fn retire(&mut self, tick_log: &TickLog, strings: &mut StringInterner) {
+        self.changes.moved();
+        self.version += 1;
+        let mut pairs = Vec::new();
+        let mut reader = TickLogReader::new(&tick_log.entries);
+        while let Some((id, gain)) = reader.next(&mut pairs) {
+            if self.groups.expire(id, tick_log.head.tick, &gain, &pairs) {
+                self.forget_group(id, strings);
+            }
+        }
+    }
+
+    /// Clears the cache, so that everything is looked up again.
+    pub(super) fn reset_cache(&mut self) {
+        self.group_cache = GroupCache::new(self.scope.parts());
+    }
+
+    /// Clears everything counted.
+    pub(super) fn clear(&mut self, strings: &mut StringInterner) {
+        self.cut_second(strings);
+        while let Some(last) = self.groups.slots_used().checked_sub(1) {
+            self.groups.close_slot(last, self.tick.tick, false);
+        }
+        self.groups.slots_closed();
+        for id in self.groups.used().collect::<Vec<u32>>() {
+            self.forget_group(id, strings);
+        }
+        self.tick = TickHead::new(self.tick.tick);
+        self.tick_logs = TickLogs::default();
+        self.overflow = Overflow::default();
+        self.closing = close::Closing::default();
+        self.is_leaving = false;
+        self.reset_cache();
+        self.give_end_back();
+        self.version += 1;
     }
 
     /// Bytes of report number `report`: its own, and an even share of the common ones.
     pub(super) fn heap_bytes_of(&self, report: usize) -> usize {
-        let own = |row_map: &RowMap| row_map.heap_bytes();
-        let all: usize = self.row_maps.iter().flatten().map(own).sum();
-        let shared = self.heap_bytes() - all;
-        shared / self.reports().max(1) + own(self.row_map(report))
+        let shared = self.heap_bytes() - self.row_map_bytes();
+        shared / self.reports().max(1) + self.row_map(report).heap_bytes()
     }
 
     /// Bytes on the heap.
     pub(super) fn heap_bytes(&self) -> usize {
         self.group_bytes()
-            + self.tick_log_bytes
-            + self.writer.unfinished().len()
-            + self.emptied.capacity() * 4
+            + self.tick_logs.heap_bytes()
+            + self.overflow.heap_bytes()
             + self.changes.heap_bytes()
-            + self.overflow_groups.capacity() * 6
-            + self.tick_logs.capacity() * size_of::<TickLog>()
             + self.group_cache.heap_bytes()
     }
 
@@ -555,38 +394,18 @@ impl Aggregate {
 
     /// Bytes of closed ticks.
     fn closed_bytes(&self) -> usize {
-        self.tick_log_bytes + self.writer.unfinished().len() + self.groups.closed_bytes()
+        self.tick_logs.bytes() + self.groups.closed_bytes()
     }
 
     /// Bytes of groups, with their look-up and row structures.
     fn group_bytes(&self) -> usize {
-        let row_maps = self.row_maps.iter().flatten();
-        let row_maps: usize = row_maps.map(RowMap::heap_bytes).sum();
-        self.groups.heap_bytes() + row_maps
+        self.groups.heap_bytes() + self.row_map_bytes()
     }
-}
 
-/// Whether a report can be answered from groups with these keys.
-fn serves(
-    scope: &Scope,
-    filters: &[Filter],
-    group_keys: &[GroupKey],
-    definition: &Definition,
-) -> bool {
-    let keys = &definition.keys;
-    let has_key = |key| group_keys.iter().any(|group_key| group_key.serves(key));
-    // The report must leave out whatever the aggregate leaves out, and a request with several
-    // timers in a row must be in one group of that row: at timer level the group keys have to be
-    // the same.
-    let fits = |group_key: &GroupKey| {
-        keys.iter().any(|key| group_key.serves(key))
-            || group_key.missing == Missing::Empty
-                && !(scope.level == Level::Timer && group_key.source.is_of_timer())
-    };
-    scope.serves(&Scope::of(definition))
-        && filters == definition.filters
-        && keys.iter().all(has_key)
-        && group_keys.iter().all(fits)
+    fn row_map_bytes(&self) -> usize {
+        let row_maps = self.row_maps.iter().flatten();
+        row_maps.map(RowMap::heap_bytes).sum()
+    }
 }
 
 /// Keys of an aggregate that serves every report over request fields alone.

@@ -6,11 +6,10 @@
 //! only overlap if nothing stands between them.
 
 use super::aggregate::{Aggregate, Memory};
-use super::counts::Sample;
 use super::definition::Level;
 use super::group_cache::{SKIPPED, UNKNOWN};
 use super::group_key::RecordIds;
-use super::histogram::BucketLayout;
+use super::histogram::{BucketLayout, Sample};
 use super::reading::Extremes;
 use super::totals::Totals;
 use crate::input::record::{is_unmeasured, micros};

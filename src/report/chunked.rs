@@ -44,6 +44,31 @@ impl<T: Default> Chunked<T> {
         Some(item)
     }
 
+    /// Appends copies of an item up to this length.
+    pub(super) fn extend_to(&mut self, len: usize, item: T)
+    where
+        T: Copy,
+    {
+        while self.len < len {
+            self.push(item);
+        }
+    }
+
+    /// Removes all items from this length on.
+    pub(super) fn truncate(&mut self, len: usize) {
+        while self.len > len {
+            self.pop();
+        }
+    }
+
+    /// Bytes by which the next item makes it grow.
+    pub(super) fn next_bytes(&self) -> usize {
+        match self.len.is_multiple_of(CHUNK) {
+            true => CHUNK * size_of::<T>(),
+            false => 0,
+        }
+    }
+
     /// Bytes on the heap, without those of the items.
     pub(super) fn heap_bytes(&self) -> usize {
         self.chunks.len() * CHUNK * size_of::<T>()

@@ -90,21 +90,18 @@ pub fn samples(name: &str, form: &ReportForm, columns: Vec<Column>) -> CreateTab
 fn plain(name: &str, mut columns: Vec<Column>, keys: &[(&'static str, &str)]) -> CreateTable {
     let too_wide = is_too_wide(&columns);
     // A text in a key: a prefix if the whole is too long (InnoDB: 3072 bytes).
-    let part = |name: &str| match columns
-        .iter()
-        .find(|column| column.name == name)?
-        .column_type
-    {
+    let of = |name: &str| columns.iter().find(|column| column.name == name);
+    let part = |name: &str| match of(name)?.column_type {
         _ if name == "index_value" => Some(85),
         ColumnType::Varchar(768..) => Some(255),
         _ => None,
     };
-    let keys = keys.iter().map(|&(kind, column)| Key {
+    let key = |&(kind, column): &(&'static str, &str)| Key {
         kind,
         column: column.to_owned(),
         part: part(column),
-    });
-    let keys = keys.collect();
+    };
+    let keys = keys.iter().map(key).collect();
     for column in columns.iter_mut().filter(|_| too_wide) {
         if matches!(column.column_type, ColumnType::Varchar(256..)) {
             column.column_type = ColumnType::Text;
@@ -163,9 +160,8 @@ impl Key {
 
     fn line(&self) -> String {
         let column = &self.column;
-        let part = self
-            .part
-            .map_or_else(String::new, |part| format!("({part})"));
+        let part = self.part.map(|part| format!("({part})"));
+        let part = part.unwrap_or_default();
         match self.kind {
             "PRI" => format!("PRIMARY KEY (`{column}`{part})"),
             "UNI" => format!("UNIQUE KEY `{column}` (`{column}`{part})"),

@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::histogram::{BucketLayout, Rank, Ranks, Rounding};
-use super::layout::{Cell, ColumnLayout, Table};
+use super::layout::{Cell, ColumnLayout, LayoutBuilder};
 use super::v1_kinds::V1Kind;
 
 /// Most keys in a request (`tagN_report2` adds script, host and server to its tags).
@@ -156,7 +156,7 @@ impl Definition {
             buckets: BucketLayout::LogLinear,
             ..self.clone()
         };
-        native.layout = native.table(None, defaults).layout();
+        native.layout = native.columns(None, defaults).layout();
         for column in self.layout.columns() {
             if let Cell::Key(key) | Cell::KeyText(key) = column.cell {
                 native.layout.rename(key, &column.column.name);
@@ -167,12 +167,12 @@ impl Definition {
     }
 
     /// The inputs of its columns; `v1_kind` if it is one of Pinba's.
-    pub(super) fn table<'a>(
+    pub(super) fn columns<'a>(
         &'a self,
         v1_kind: Option<&'a V1Kind>,
         defaults: &'a Defaults,
-    ) -> Table<'a> {
-        Table {
+    ) -> LayoutBuilder<'a> {
+        LayoutBuilder {
             definition: self,
             v1_kind,
             defaults,

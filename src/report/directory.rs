@@ -2,11 +2,11 @@
 //!
 //! A group gets its number, and its key is written, on its first gain while somebody reads. When
 //! the group is removed, the number becomes free at the end of the second: within a second it
-//! refers to one group. A reader applies the [`Changes`] of each second before it reads the gains,
+//! refers to one group. A reader applies the [`DirectoryChanges`] of each second before it reads the gains,
 //! also for a second it did not get to read.
 //!
 //! ```text
-//!   merger: Directory --(Changes, in each second log)--> KnownGroups: reader (see `delta`)
+//!   merger: Directory --(DirectoryChanges, in each second log)--> KnownGroups: reader (see `delta`)
 //! ```
 //!
 //! Memory is bounded on both sides: groups for which there is no room are counted as
@@ -32,9 +32,9 @@ const TEXT_BYTES: usize = 48;
 const GROUP_BYTES: usize = 16;
 const ROW_BYTES: usize = 16;
 
-/// Changes of a directory in one second.
+/// DirectoryChanges of a directory in one second.
 #[derive(Debug, Default)]
-pub struct Changes {
+pub struct DirectoryChanges {
     /// Numbers of groups removed in the second before, and of texts.
     gone: [Vec<u32>; 2],
     /// Numbers of new texts, each with its end in `bytes`.
@@ -45,7 +45,7 @@ pub struct Changes {
     values: Vec<u32>,
 }
 
-impl Changes {
+impl DirectoryChanges {
     /// Bytes on the heap.
     pub(super) fn bytes(&self) -> usize {
         let numbers = [&self.gone[0], &self.gone[1], &self.groups, &self.values];
@@ -103,7 +103,7 @@ pub(super) struct Directory {
     text_bytes: usize,
     /// Bytes of a group.
     group_bytes: usize,
-    changes: Changes,
+    changes: DirectoryChanges,
 }
 
 impl Directory {
@@ -118,7 +118,7 @@ impl Directory {
             texts: Vec::new(),
             text_bytes: 0,
             group_bytes: 0,
-            changes: Changes::default(),
+            changes: DirectoryChanges::default(),
         };
         new.push(NOTHING, std::iter::repeat_n(OTHER, keys), strings);
         new
@@ -221,7 +221,7 @@ impl Directory {
 
     /// Ends the second. Where room `is_scarce`, forgets the groups without a gain in it; `keys` has
     /// their keys.
-    pub(super) fn end_second(&mut self, is_scarce: bool, keys: &KeyTable) -> Changes {
+    pub(super) fn end_second(&mut self, is_scarce: bool, keys: &KeyTable) -> DirectoryChanges {
         for at in 0..self.known.len() {
             let (group, gained) = &mut self.known[at];
             let group = *group;
@@ -240,8 +240,8 @@ impl Directory {
         changes
     }
 
-    /// Changes since the last call.
-    pub(super) fn take(&mut self) -> Changes {
+    /// DirectoryChanges since the last call.
+    pub(super) fn take(&mut self) -> DirectoryChanges {
         std::mem::take(&mut self.changes)
     }
 
@@ -272,7 +272,7 @@ impl KnownGroups {
     }
 
     /// Applies changes; calls `went` with the numbers of removed groups.
-    pub fn apply(&mut self, changes: &Changes, went: impl FnMut(u32)) {
+    pub fn apply(&mut self, changes: &DirectoryChanges, went: impl FnMut(u32)) {
         let [groups, texts] = &changes.gone;
         groups.iter().copied().for_each(went);
         for &text in texts {

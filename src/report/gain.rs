@@ -14,7 +14,7 @@
 //!           | 8 x steps from the last bucket | count |             any other
 //! ```
 
-use super::counts::{BUCKET_MAX, Histogram};
+use super::histogram::{BUCKET_MAX, Histogram};
 use super::totals::Totals;
 use super::varint;
 
@@ -106,49 +106,63 @@ impl Iterator for Pairs<'_> {
     }
 }
 
+/// Most pairs that are summed by sorting them.
+const SORTED_MAX: usize = 64;
+
 /// Sums of many histograms, one row after the other: a count for each bucket, and a bit for those
 /// that are not 0.
 #[derive(Debug, Default)]
 pub(crate) struct PairSums {
     counts: Vec<u64>,
     used: Vec<u64>,
+    /// Whether anything was added since it was drained.
+    has_any: bool,
 }
 
 impl PairSums {
     pub(crate) fn add(&mut self, pairs: impl Iterator<Item = (u32, u64)>) {
-        for (bucket, count) in pairs {
-            self.add_pair(bucket, count);
-        }
+        self.has_any = true;
+        pairs.for_each(|(bucket, count)| {
+            let bucket = bucket.min(BUCKET_MAX) as usize;
+            let (word, bit) = (bucket / 64, bucket % 64);
+            if word >= self.used.len() {
+                self.used.resize(word + 1, 0);
+                self.counts.resize((word + 1) * 64, 0);
+            }
+            self.used[word] |= u64::from(count > 0) << bit;
+            self.counts[bucket] = self.counts[bucket].saturating_add(count);
+        });
     }
 
-    #[inline]
-    pub(crate) fn add_pair(&mut self, bucket: u32, count: u64) {
-        let bucket = bucket.min(BUCKET_MAX) as usize;
-        let (word, bit) = (bucket / 64, bucket % 64);
-        if word >= self.used.len() {
-            self.used.resize(word + 1, 0);
-            self.counts.resize((word + 1) * 64, 0);
+    /// Sums the pairs from `first` on, which are in any order, and what was added before: buckets
+    /// are ascending and distinct then.
+    pub(crate) fn combine(&mut self, pairs: &mut Vec<(u32, u64)>, first: usize) {
+        if self.has_any || pairs.len() - first > SORTED_MAX {
+            self.add(pairs.drain(first..));
+            pairs.extend(self.drain());
+            return;
         }
-        self.used[word] |= u64::from(count > 0) << bit;
-        self.counts[bucket] = self.counts[bucket].saturating_add(count);
-    }
-
-    /// Moves the sums, buckets ascending, to the end of `to`.
-    pub(crate) fn take(&mut self, to: &mut Vec<(u32, u64)>) {
-        let words = self.used.iter_mut().zip(self.counts.chunks_exact_mut(64));
-        for (word, (used, counts)) in words.enumerate() {
-            while *used != 0 {
-                let bit = used.trailing_zeros();
-                *used &= *used - 1;
-                let count = std::mem::take(&mut counts[bit as usize]);
-                to.push((word as u32 * 64 + bit, count));
+        pairs[first..].sort_unstable_by_key(|it| it.0);
+        let mut end = first;
+        for at in first..pairs.len() {
+            if end > first && pairs[end - 1].0 == pairs[at].0 {
+                pairs[end - 1].1 += pairs[at].1;
+            } else {
+                pairs[end] = pairs[at];
+                end += 1;
             }
         }
+        pairs.truncate(end);
     }
 
     /// Drains the sums, buckets ascending.
     pub(crate) fn drain(&mut self) -> impl Iterator<Item = (u32, u64)> {
-        let Self { counts, used } = self;
+        let Self {
+            counts,
+            used,
+            has_any,
+        } = self;
+        *has_any = false;
         let words = used.iter_mut().zip(counts.chunks_exact_mut(64)).enumerate();
         words.flat_map(|(word, (used, counts))| {
             let mut used = std::mem::take(used);

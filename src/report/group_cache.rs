@@ -50,9 +50,9 @@ pub(super) struct GroupCache {
     /// Classes by part; empty for a part that does not matter, or is the only one.
     classes: [Classes; 3],
     /// Origin and request tags to the class of the request, used where both matter.
-    requests: Pairs,
+    requests: ClassPairs,
     /// Request and timer tags to the group; where one does not matter its class is 0.
-    groups: Pairs,
+    groups: ClassPairs,
     request_classes: u32,
 }
 
@@ -64,8 +64,8 @@ impl GroupCache {
             parts,
             only,
             classes: RecordPart::ALL.map(Classes::new),
-            requests: Pairs::default(),
-            groups: Pairs::default(),
+            requests: ClassPairs::default(),
+            groups: ClassPairs::default(),
             request_classes: 0,
         }
     }
@@ -199,7 +199,7 @@ impl GroupCache {
 
 /// Numbers by pairs of classes.
 #[derive(Debug, Default)]
-struct Pairs {
+struct ClassPairs {
     /// Indexed by `left * stride + right`; [`UNKNOWN`] where there is none. Empty if hashed.
     array: Vec<u32>,
     stride: usize,
@@ -210,7 +210,7 @@ struct Pairs {
     len: usize,
 }
 
-impl Pairs {
+impl ClassPairs {
     #[inline]
     fn get(&self, left: u32, right: u32) -> u32 {
         let (at, stride) = (right as usize, self.stride);
@@ -239,11 +239,8 @@ impl Pairs {
             return;
         }
         let pair = pair(left, right);
-        let found = self
-            .hashed
-            .find_entry(mix(pair), |(other, _)| *other == pair);
-        if let Ok(found) = found {
-            found.remove();
+        if let Ok(known) = self.hashed.find_entry(mix(pair), |it| it.0 == pair) {
+            known.remove();
         }
     }
 
@@ -483,7 +480,7 @@ mod tests {
         ] {
             let mut dice = crate::dice::Dice(7);
             let mut next = |below: u64| dice.below(below) as u32;
-            let mut pairs = Pairs::default();
+            let mut pairs = ClassPairs::default();
             let mut model = std::collections::HashMap::new();
             for step in 0..steps {
                 let at = (next(lefts), next(rights));

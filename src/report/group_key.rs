@@ -1,4 +1,5 @@
-//! Group keys: they distinguish the groups of an aggregate. Also finds a record's values of them.
+//! The scope of an aggregate: the records that it counts, and the group keys that distinguish its
+//! groups. Also finds a record's values of them.
 //!
 //! A value is a key id, the id of a text in the string interner: [`NONE`] if a tag is missing,
 //! [`OTHER`] if a text found no room. The status is a key id like the others, that of its decimal
@@ -8,8 +9,11 @@
 use serde::{Deserialize, Serialize};
 
 use super::definition::{
-    DEFINITION_KEYS_MAX, Field, Filter, Key, KeySource, Missing, Occurrence, Pattern,
+    DEFINITION_KEYS_MAX, Definition, Field, Filter, Key, KeySource, Level, Missing, Occurrence,
+    Pattern,
 };
+use super::histogram::BucketLayout;
+use super::window::Ticks;
 use crate::pool::dimensions::Origin;
 use crate::pool::strings::{EMPTY, NONE, OTHER};
 use crate::pool::tag_sets::OTHER_SET;
@@ -76,19 +80,81 @@ pub(super) enum RecordPart {
 /// The parts of a record that a result depends on, in the order of [`RecordPart::ALL`].
 pub(super) type RecordParts = [bool; 3];
 
-/// The parts that an aggregate depends on.
-pub(super) fn parts_of(group_keys: &[GroupKey], filters: &[Filter]) -> RecordParts {
-    let of_keys = group_keys.iter().flat_map(|it| match it.source {
-        KeySource::Field(_) => [Some(RecordPart::Origin), None],
-        KeySource::RequestTag(_) => [Some(RecordPart::RequestTags), None],
-        KeySource::TimerTag(_) => [Some(RecordPart::TimerTags), None],
-        KeySource::TimerTagOrField(..) => [Some(RecordPart::TimerTags), Some(RecordPart::Origin)],
-    });
-    let mut parts = RecordParts::default();
-    for part in of_keys.chain(filters.iter().map(part_of)).flatten() {
-        parts[part as usize] = true;
+/// The records that an aggregate counts, and how it groups them.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Scope {
+    pub(super) level: Level,
+    pub(super) ticks: Ticks,
+    pub(super) buckets: BucketLayout,
+    pub(super) extremes: bool,
+    pub(super) filters: Vec<Filter>,
+    pub(super) group_keys: Vec<GroupKey>,
+}
+
+impl Scope {
+    /// The scope for the records of a report, with group keys that serve `keys`.
+    pub(super) fn new(definition: &Definition, keys: &[Key]) -> Self {
+        let mut group_keys: Vec<GroupKey> = Vec::new();
+        for key in keys {
+            if !group_keys.iter().any(|group_key| group_key.serves(key)) {
+                group_keys.push(GroupKey::of(key));
+            }
+        }
+        Self {
+            level: counted(definition.level),
+            ticks: Ticks::of(definition.window),
+            buckets: definition.buckets,
+            extremes: definition.extremes,
+            filters: definition.filters.clone(),
+            group_keys,
+        }
     }
-    parts
+
+    /// Whether a report can be answered from an aggregate of this scope.
+    pub(super) fn serves(&self, definition: &Definition) -> bool {
+        let keys = &definition.keys;
+        let has_key = |key| self.group_keys.iter().any(|it| it.serves(key));
+        // The report must leave out whatever the aggregate leaves out, and a request with several
+        // timers in a row must be in one group of that row: at timer level the group keys have to
+        // be the same.
+        let fits = |group_key: &GroupKey| {
+            keys.iter().any(|key| group_key.serves(key))
+                || group_key.missing == Missing::Empty
+                    && !(self.level == Level::Timer && group_key.source.is_of_timer())
+        };
+        self.level == counted(definition.level)
+            && self.ticks == Ticks::of(definition.window)
+            && self.buckets == definition.buckets
+            && (self.extremes || !definition.extremes)
+            && self.filters == definition.filters
+            && keys.iter().all(has_key)
+            && self.group_keys.iter().all(fits)
+    }
+
+    /// The parts of a record on which its group depends.
+    pub(super) fn parts(&self) -> RecordParts {
+        let of_keys = self.group_keys.iter().flat_map(|it| match it.source {
+            KeySource::Field(_) => [Some(RecordPart::Origin), None],
+            KeySource::RequestTag(_) => [Some(RecordPart::RequestTags), None],
+            KeySource::TimerTag(_) => [Some(RecordPart::TimerTags), None],
+            KeySource::TimerTagOrField(..) => {
+                [Some(RecordPart::TimerTags), Some(RecordPart::Origin)]
+            }
+        });
+        let mut parts = RecordParts::default();
+        for part in of_keys.chain(self.filters.iter().map(part_of)).flatten() {
+            parts[part as usize] = true;
+        }
+        parts
+    }
+}
+
+/// A packet report is a request report without keys.
+fn counted(level: Level) -> Level {
+    match level {
+        Level::Packet => Level::Request,
+        level => level,
+    }
 }
 
 /// The part that a filter depends on; `None` for filters on time.
@@ -137,9 +203,9 @@ impl RecordIds {
         }
     }
 
-    /// Whether the record satisfies every filter except those on time.
-    pub(super) fn passes(self, filters: &[Filter], pool: &Pool) -> bool {
-        filters.iter().all(|filter| match filter {
+    /// Whether the record satisfies a filter; true for filters on time.
+    pub(super) fn passes(self, filter: &Filter, pool: &Pool) -> bool {
+        match filter {
             Filter::MinTime(_) | Filter::TimeBelow(_) => true,
             Filter::Field(field, pattern) => {
                 let origin = pool.origins.get(self.origin);
@@ -165,14 +231,14 @@ impl RecordIds {
                     Some(first) => first && values.all(|passes| passes),
                 }
             }
-        })
+        }
     }
 
     /// The record's key ids; `None` if a required group key has no value. A status is left
     /// [`NONE`]: its text may not be interned yet.
-    pub(super) fn key_ids(self, group_keys: &[GroupKey], pool: &Pool) -> Option<KeyIds> {
+    pub(super) fn key_ids(self, scope: &Scope, pool: &Pool) -> Option<KeyIds> {
         let mut key_ids = [NONE; DEFINITION_KEYS_MAX];
-        for (key_id, group_key) in key_ids.iter_mut().zip(group_keys) {
+        for (key_id, group_key) in key_ids.iter_mut().zip(&scope.group_keys) {
             let value = |part| self.key_id(group_key, part, pool);
             *key_id = match group_key.source {
                 KeySource::Field(_) => value(RecordPart::Origin),
@@ -202,19 +268,11 @@ impl RecordIds {
 
     /// The aggregate's view of one part of a record: records with equal key ids of all parts are
     /// in the same group.
-    pub(super) fn class(
-        self,
-        part: RecordPart,
-        group_keys: &[GroupKey],
-        filters: &[Filter],
-        pool: &Pool,
-    ) -> PartClass {
+    pub(super) fn class(self, part: RecordPart, scope: &Scope, pool: &Pool) -> PartClass {
         let mut key_ids = [NONE; DEFINITION_KEYS_MAX + 1];
-        let mut of_part = filters.iter().filter(|it| part_of(it) == Some(part));
-        key_ids[0] = of_part
-            .all(|filter| self.passes(std::slice::from_ref(filter), pool))
-            .into();
-        for (key_id, group_key) in key_ids[1..].iter_mut().zip(group_keys) {
+        let mut filters = scope.filters.iter().filter(|it| part_of(it) == Some(part));
+        key_ids[0] = filters.all(|filter| self.passes(filter, pool)).into();
+        for (key_id, group_key) in key_ids[1..].iter_mut().zip(&scope.group_keys) {
             *key_id = match part {
                 // The number of the status is fine here: a key id is only compared with others of
                 // its kind.

@@ -12,40 +12,51 @@
 //!   record --> Front { sums, samples } --(full, second over)--> Slot { sums, histogram } --(tick over)--> Group
 //! ```
 
-use self::front::{Block, Front, SAMPLES, Slot, Sums};
+use std::collections::HashMap;
+
+use ahash::RandomState;
+
+use self::extremes::GroupExtremes;
+use self::front::{Block, Front, SAMPLES, Slot};
 use super::arrivals::Delta;
 use super::chunked::{CHUNK, Chunked};
-use super::counts::{Histogram, Sample, grown};
 use super::group_key::KeyIds;
-use super::histogram::BucketLayout;
+use super::histogram::{BucketLayout, Histogram, grown};
 use super::key_table::KeyTable;
 use super::reading::Extremes;
-use super::totals::Totals;
+use super::totals::{NarrowTotals, Totals};
 
 mod cut_second;
+mod extremes;
 mod front;
 pub(super) mod overflow;
 
 /// No slot: the group has no gain in the running tick.
-pub(super) const NO_SLOT: u32 = u32::MAX;
-
-/// Bytes of a histogram that a slot keeps from one tick to the next.
-const SLOT_HISTOGRAM_KEPT: usize = 128;
+const NO_SLOT: u32 = u32::MAX;
 
 /// The group is not in use.
 const UNUSED: u32 = u32::MAX - 1;
 
-/// One combination of key ids.
-#[derive(Debug, Default)]
-pub(super) struct Group {
-    /// Sums over the closed ticks of the window.
-    pub(super) totals: Totals,
-    /// Histogram over the closed ticks of the window.
-    pub(super) histogram: Histogram,
-}
+/// Bytes of a histogram that a slot keeps from one tick to the next.
+const SLOT_HISTOGRAM_KEPT: usize = 128;
 
 /// Fewest blocks allocated at once.
 const BLOCKS_AT_ONCE: usize = 256;
+
+/// One combination of key ids, over the closed ticks of the window.
+#[derive(Debug, Default)]
+struct Group {
+    /// Its sums but the last, or [`WIDE`].
+    sums: NarrowTotals,
+    unmeasured: u64,
+    histogram: Histogram,
+}
+
+/// The sums are in [`Groups::wide`]: no group has errors without requests.
+const WIDE: NarrowTotals = NarrowTotals {
+    errors: u32::MAX,
+    ..NarrowTotals::ZERO
+};
 
 /// All groups of one aggregate.
 #[derive(Debug, Default)]
@@ -56,10 +67,12 @@ pub(super) struct Groups {
     /// How often each number was reused for another combination.
     generations: Chunked<u32>,
     groups: Chunked<Group>,
+    /// Sums of the few groups that are too large for [`NarrowTotals`].
+    wide: HashMap<u32, Totals, RandomState>,
     /// Numbers of removed groups, not to be reused before the caches have forgotten them.
     gone: Vec<u32>,
     /// Number of ticks in the window.
-    pub(super) ticks: u64,
+    ticks: u64,
     fronts: Chunked<Front>,
     blocks: Vec<Block>,
     blocks_max: usize,
@@ -71,25 +84,19 @@ pub(super) struct Groups {
     pub(super) is_watched: bool,
     /// Slots before this one have been cut in the ending second.
     cut: usize,
+    pub(super) extremes: GroupExtremes,
     /// Heap bytes of the histograms of slots.
-    pub(super) slot_histogram_bytes: usize,
-    /// Per group the extremes of its closed ticks, if the aggregate keeps them: ticks exceeded in
-    /// all of them by a later one are left out, since they leave the window first.
-    pub(super) extremes: Option<Vec<Vec<(u64, Extremes)>>>,
-    /// Number of these.
-    pub(super) extremes_count: usize,
-    /// Per slot the extremes of the running tick and second, if the aggregate keeps them.
-    slot_extremes: Vec<(Extremes, Extremes)>,
-    /// Heap bytes of histograms.
+    slot_histogram_bytes: usize,
+    /// Heap bytes of the histograms of groups.
     pub(super) histogram_bytes: usize,
 }
 
 impl Groups {
-    pub(super) fn new(stride: usize, extremes: bool) -> Self {
+    pub(super) fn new(stride: usize, ticks: u64, extremes: bool) -> Self {
         Self {
             keys: KeyTable::new(stride),
-            ticks: 1,
-            extremes: extremes.then(Vec::new),
+            ticks,
+            extremes: GroupExtremes::new(extremes),
             ..Self::default()
         }
     }
@@ -99,13 +106,13 @@ impl Groups {
         self.keys.end()
     }
 
-    pub(super) fn is_used(&self, id: u32) -> bool {
-        self.slot_of[id as usize] != UNUSED
+    /// The numbers of all groups.
+    pub(super) fn used(&self) -> impl Iterator<Item = u32> + '_ {
+        (0..self.end()).filter(|&id| self.is_used(id))
     }
 
-    /// Whether the group has a gain in the running tick.
-    pub(super) fn is_running(&self, id: u32) -> bool {
-        self.slot_of[id as usize] < UNUSED
+    pub(super) fn is_used(&self, id: u32) -> bool {
+        self.slot_of[id as usize] != UNUSED
     }
 
     /// How often this number was reused for another combination.
@@ -113,46 +120,78 @@ impl Groups {
         self.generations[id as usize]
     }
 
-    pub(super) fn get(&self, id: u32) -> &Group {
-        &self.groups[id as usize]
-    }
-
-    pub(super) fn get_mut(&mut self, id: u32) -> &mut Group {
-        &mut self.groups[id as usize]
-    }
-
-    /// The slot of a group in the running tick, and its number.
+    /// The sums of a group over the closed ticks of the window.
     #[inline]
-    pub(super) fn running(&self, id: u32) -> Option<(usize, &Slot)> {
+    pub(super) fn totals(&self, id: u32) -> Totals {
+        match &self.groups[id as usize] {
+            Group { sums: WIDE, .. } => self.wide.get(&id).copied().unwrap_or_default(),
+            group => Totals {
+                unmeasured: group.unmeasured.into(),
+                ..group.sums.totals()
+            },
+        }
+    }
+
+    fn set_totals(&mut self, id: u32, totals: &Totals) {
+        let group = &mut self.groups[id as usize];
+        if group.sums == WIDE {
+            self.wide.remove(&id);
+        }
+        let usual = Totals {
+            unmeasured: 0,
+            ..*totals
+        };
+        let unmeasured = u64::try_from(totals.unmeasured).ok();
+        let narrow = NarrowTotals::of(&usual).zip(unmeasured);
+        (group.sums, group.unmeasured) = narrow.unwrap_or((WIDE, 0));
+        if group.sums == WIDE {
+            self.wide.insert(id, *totals);
+        }
+    }
+
+    /// Its histogram over the closed ticks of the window.
+    pub(super) fn histogram(&self, id: u32) -> &Histogram {
+        &self.groups[id as usize].histogram
+    }
+
+    /// Whether the group has counted nothing in the window.
+    pub(super) fn is_empty(&self, id: u32) -> bool {
+        self.running(id).is_none() && self.groups[id as usize].sums == NarrowTotals::ZERO
+    }
+
+    /// The slot of a group in the running tick.
+    #[inline]
+    pub(super) fn running(&self, id: u32) -> Option<usize> {
         let at = self.slot_of[id as usize];
-        (at < UNUSED).then(|| (at as usize, &self.slots[at as usize]))
+        (at < UNUSED).then_some(at as usize)
     }
 
-    /// The gain of group `id` in the running tick.
-    pub(super) fn running_totals(&self, id: u32) -> Option<Totals> {
-        let (at, slot) = self.running(id)?;
-        let mut totals = slot.totals();
+    /// The gain in the running tick of the group in slot `at`.
+    pub(super) fn running_totals(&self, at: usize) -> Totals {
+        let mut totals = self.slots[at].totals();
         totals += &self.fronts[at].sums.totals();
-        Some(totals)
+        totals
     }
 
-    /// The samples of slot `at` in the running tick, in any order.
+    /// Its samples in the running tick, in any order.
     pub(super) fn running_samples(&self, at: usize) -> impl Iterator<Item = (u32, u64)> + '_ {
         let slot = &self.slots[at];
-        let recent = self.recent_samples(at).map(|it| it.pair());
-        slot.histogram
-            .iter()
-            .chain(slot.second.iter())
-            .chain(recent)
+        let unsettled = slot.second.iter().chain(self.recent_samples(at));
+        slot.histogram.iter().chain(unsettled)
+    }
+
+    /// Its extremes in the running tick, if the aggregate keeps them.
+    pub(super) fn running_extremes(&self, at: usize) -> Option<&Extremes> {
+        self.extremes.running.get(at).map(|(of_tick, _)| of_tick)
     }
 
     /// The samples of a front and its blocks.
-    fn recent_samples(&self, at: usize) -> impl Iterator<Item = Sample> + '_ {
+    fn recent_samples(&self, at: usize) -> impl Iterator<Item = (u32, u64)> + '_ {
         let front = &self.fronts[at];
         let block = |place: u32| self.blocks.get((place as usize).wrapping_sub(1));
         let blocks = std::iter::successors(block(front.blocks), move |it| block(it.before));
-        let of_blocks = blocks.flat_map(|it| it.samples);
-        front.samples().iter().copied().chain(of_blocks)
+        let of_blocks = blocks.flat_map(|it| &it.samples);
+        front.samples().iter().chain(of_blocks).map(|it| it.pair())
     }
 
     /// Sets the bytes that full fronts may take until the second is cut.
@@ -165,9 +204,7 @@ impl Groups {
         let id = self.keys.insert(key_ids);
         if id as usize == self.groups.len() {
             self.groups.push(Group::default());
-            if let Some(extremes) = &mut self.extremes {
-                extremes.push(Vec::new());
-            }
+            self.extremes.push_group();
         }
         // If it was in use before the end was freed, it exists.
         if id as usize == self.slot_of.len() {
@@ -183,16 +220,13 @@ impl Groups {
     pub(super) fn remove(&mut self, id: u32) {
         self.keys.unlink(id);
         self.gone.push(id);
-        let group = &mut self.groups[id as usize];
+        self.wide.remove(&id);
+        let group = std::mem::take(&mut self.groups[id as usize]);
         self.histogram_bytes -= group.histogram.heap_bytes();
-        *group = Group::default();
         self.slot_of[id as usize] = UNUSED;
         let generation = &mut self.generations[id as usize];
         *generation = generation.wrapping_add(1);
-        if let Some(extremes) = &mut self.extremes {
-            self.extremes_count -= extremes[id as usize].len();
-            extremes[id as usize] = Vec::new();
-        }
+        self.extremes.remove(id);
     }
 
     /// Whether groups were removed whose numbers caches may still have.
@@ -203,9 +237,8 @@ impl Groups {
 
     /// Makes the numbers of removed groups available.
     pub(super) fn free_gone(&mut self) {
-        std::mem::take(&mut self.gone)
-            .into_iter()
-            .for_each(|id| self.keys.free(id));
+        let gone = std::mem::take(&mut self.gone);
+        gone.into_iter().for_each(|id| self.keys.free(id));
     }
 
     /// Prefetches what [`count`](Self::count) will touch for these groups: the reads of one group
@@ -260,9 +293,9 @@ impl Groups {
         if delta.is_unmeasured {
             self.count_unmeasured(at, delta);
         }
-        if self.extremes.is_some() {
+        if self.extremes.are_kept {
             let seen = delta.extremes();
-            let (of_tick, of_second) = &mut self.slot_extremes[at];
+            let (of_tick, of_second) = &mut self.extremes.running[at];
             of_tick.widen(&seen);
             of_second.widen(&seen);
         }
@@ -305,7 +338,7 @@ impl Groups {
             return false;
         }
         front.len = 0;
-        let mut samples = front.samples;
+        let samples = front.samples;
         if self.blocks.len() < self.blocks_max {
             if self.blocks.len() == self.blocks.capacity() {
                 // They are copied each time: grows by an eighth, but not beyond the limit.
@@ -317,7 +350,10 @@ impl Groups {
             self.blocks.push(Block { samples, before });
             front.blocks = self.blocks.len() as u32;
         } else {
-            self.settled_samples(at).add_samples(&mut samples);
+            let settled = self.settled_samples(at);
+            for (bucket, count) in samples.iter().map(|it| it.pair()) {
+                settled.add(bucket, count);
+            }
         }
         true
     }
@@ -335,10 +371,7 @@ impl Groups {
             self.slots.push(Slot::default());
             self.fronts.push(Front::default());
         }
-        if self.extremes.is_some() {
-            self.slot_extremes.truncate(at);
-            self.slot_extremes.push(Default::default());
-        }
+        self.extremes.open(at);
         self.slots_used += 1;
         self.slots_peak = self.slots_peak.max(self.slots_used);
         self.slots[at].group = id;
@@ -347,81 +380,50 @@ impl Groups {
         at as u32
     }
 
-    /// The extremes of group `id` in the running tick, if it has a gain and the aggregate keeps
-    /// them.
-    pub(super) fn running_extremes(&self, id: u32) -> Option<&Extremes> {
-        let (at, _) = self.running(id)?;
-        self.slot(at).1
+    /// Slot `at` of the running tick.
+    pub(super) fn slot(&self, at: usize) -> &Slot {
+        &self.slots[at]
     }
 
-    /// Slot `at` of the running tick, and its extremes if the aggregate keeps them.
-    pub(super) fn slot(&self, at: usize) -> (&Slot, Option<&Extremes>) {
-        let seen = self.slot_extremes.get(at).map(|(of_tick, _)| of_tick);
-        (&self.slots[at], seen)
-    }
-
-    /// Groups with a gain in the running tick.
-    pub(super) fn dirty(&self) -> usize {
+    /// Slots in use: as many as groups with a gain in the running tick.
+    pub(super) fn slots_used(&self) -> usize {
         self.slots_used
     }
 
     /// Moves the settled slot `at` into its group (sums, extremes and, if wanted, the histogram)
     /// and empties it; the group keeps the slot.
     pub(super) fn take_over(&mut self, at: usize, tick: u64, histogram: bool) {
-        let Self {
-            groups,
-            slots,
-            extremes,
-            extremes_count,
-            slot_extremes,
-            histogram_bytes,
-            slot_histogram_bytes,
-            fronts,
-            ..
-        } = self;
-        let slot = &mut slots[at];
-        let group = &mut groups[slot.group as usize];
-        group.totals += &slot.totals();
+        let (id, gain) = (self.slots[at].group, self.slots[at].totals());
+        let mut totals = self.totals(id);
+        totals += &gain;
+        self.set_totals(id, &totals);
+        let (slot, group) = (&mut self.slots[at], &mut self.groups[id as usize]);
         if histogram {
-            let before = group.histogram.heap_bytes();
+            self.histogram_bytes -= group.histogram.heap_bytes();
             group.histogram.add_all(&slot.histogram);
-            *histogram_bytes = *histogram_bytes + group.histogram.heap_bytes() - before;
+            self.histogram_bytes += group.histogram.heap_bytes();
         }
-        if let Some(extremes) = extremes {
-            let (seen, _) = slot_extremes[at];
-            let of_group = &mut extremes[slot.group as usize];
-            *extremes_count -= of_group.len();
-            match of_group.last_mut() {
-                Some((last, all)) if *last == tick => all.widen(&seen),
-                _ => {
-                    of_group.retain(|(_, before)| !seen.spans(before));
-                    // Most lists stay short: doubling would waste memory.
-                    of_group.reserve_exact(1);
-                    of_group.push((tick, seen));
-                }
-            }
-            *extremes_count += of_group.len();
-        }
-        slot.sums = Sums::default();
+        self.extremes.close(at, id, tick);
+        slot.sums = NarrowTotals::ZERO;
         slot.unmeasured = 0;
         for counts in [&mut slot.histogram, &mut slot.second] {
             // A wide histogram belongs to a busy group, and the next user of this slot may not be
             // one.
             if counts.heap_bytes() > SLOT_HISTOGRAM_KEPT {
-                *slot_histogram_bytes -= counts.heap_bytes();
+                self.slot_histogram_bytes -= counts.heap_bytes();
                 *counts = Histogram::new();
             } else {
                 counts.clear();
             }
         }
-        fronts[at].is_locked = false;
+        self.fronts[at].is_locked = false;
     }
 
-    /// [Takes over](Self::take_over) slot `at` and releases it.
+    /// [Takes over](Self::take_over) slot `at` and frees it: the last slot takes its place.
     pub(super) fn close_slot(&mut self, at: usize, tick: u64, histogram: bool) {
         self.take_over(at, tick, histogram);
-        let group = self.slots[at].group;
-        self.slot_of[group as usize] = NO_SLOT;
+        self.slot_of[self.slots[at].group as usize] = NO_SLOT;
+        self.fill(at);
     }
 
     /// After the last slot was closed: keeps no more slots than the tick needed, so that one wild
@@ -431,7 +433,6 @@ impl Groups {
             0 => 0,
             used => (used * 2).max(CHUNK),
         };
-        self.slots_used = 0;
         self.keep_slots(keep);
     }
 
@@ -443,32 +444,60 @@ impl Groups {
                 self.fronts.pop();
             }
         }
-        if self.slot_extremes.capacity() > keep * 2 {
-            self.slot_extremes.shrink_to(keep);
+        if self.extremes.running.capacity() > keep * 2 {
+            self.extremes.running.shrink_to(keep);
         }
     }
 
-    /// Bytes of extremes, without closed ticks: a list for each group, and those of the running
-    /// tick.
-    fn extremes_bytes(&self) -> usize {
-        let Some(extremes) = &self.extremes else {
-            return 0;
-        };
-        let lists = extremes.capacity() * size_of::<Vec<(u64, Extremes)>>();
-        lists + self.slot_extremes.capacity() * size_of::<(Extremes, Extremes)>()
+    /// Adds a gain of a closed tick to a group, until its histogram takes more than this many
+    /// bytes; returns whether it does.
+    pub(super) fn restore(
+        &mut self,
+        id: u32,
+        gain: &Totals,
+        pairs: &[(u32, u64)],
+        bytes_max: usize,
+    ) -> bool {
+        let mut totals = self.totals(id);
+        totals += gain;
+        self.set_totals(id, &totals);
+        let group = &mut self.groups[id as usize];
+        self.histogram_bytes -= group.histogram.heap_bytes();
+        // Counts that are short in a file may be long in memory.
+        let mut pairs = pairs.iter();
+        let is_too_large = pairs.any(|&(bucket, count)| {
+            group.histogram.add(bucket, count);
+            group.histogram.heap_bytes() > bytes_max
+        });
+        self.histogram_bytes += group.histogram.heap_bytes();
+        is_too_large
+    }
+
+    /// Subtracts the gain of an expired tick from a group; returns whether nothing is left of it.
+    pub(super) fn expire(
+        &mut self,
+        id: u32,
+        tick: u64,
+        gain: &Totals,
+        pairs: &[(u32, u64)],
+    ) -> bool {
+        let mut totals = self.totals(id);
+        totals -= gain;
+        self.set_totals(id, &totals);
+        let group = &mut self.groups[id as usize];
+        self.histogram_bytes -= group.histogram.heap_bytes();
+        for &(bucket, count) in pairs {
+            group.histogram.subtract(bucket, count);
+        }
+        group.histogram.tidy();
+        self.histogram_bytes += group.histogram.heap_bytes();
+        self.extremes.expire(id, tick);
+        self.is_empty(id)
     }
 
     /// Bytes of closed ticks in groups: histograms, and lists of extremes.
     pub(super) fn closed_bytes(&self) -> usize {
-        self.histogram_bytes + self.extremes_count * self.extremes_each()
-    }
-
-    /// Bytes of a group's extremes in a closed tick.
-    pub(super) fn extremes_each(&self) -> usize {
-        match self.extremes {
-            Some(_) => size_of::<(u64, Extremes)>() * 3 / 2,
-            None => 0,
-        }
+        self.histogram_bytes + self.extremes.closed_bytes()
     }
 
     /// Bytes on the heap, including slots and histograms.
@@ -476,6 +505,7 @@ impl Groups {
         // 16: the allocator's overhead per histogram.
         self.keys.heap_bytes()
             + self.groups.heap_bytes()
+            + self.wide.capacity() * (size_of::<(u32, Totals)>() + 2)
             + self.slot_of.heap_bytes()
             + self.generations.heap_bytes()
             + self.gone.capacity() * 4
@@ -485,7 +515,38 @@ impl Groups {
             + self.slots.len() * 16
             + self.slot_histogram_bytes
             + self.keys.len() * 16
-            + self.extremes_bytes()
+            + self.extremes.heap_bytes()
             + self.closed_bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pool::strings::NONE;
+    use crate::report::definition::DEFINITION_KEYS_MAX;
+
+    #[test]
+    fn sums_are_exact_at_any_size() {
+        let mut groups = Groups::new(0, 1, false);
+        let id = groups.insert(&[NONE; DEFINITION_KEYS_MAX]);
+        let [few, many] = [1 << 20, u64::MAX].map(|time| Totals {
+            requests: 1 << 30,
+            time: time.into(),
+            ..Totals::ZERO
+        });
+        let mut sum = Totals::ZERO;
+        for gain in [few, many, many, few] {
+            groups.restore(id, &gain, &[], usize::MAX);
+            sum += &gain;
+            assert_eq!(groups.totals(id), sum);
+        }
+        assert_eq!(groups.wide.len(), 1);
+        for (gain, is_last) in [(many, false), (few, false), (many, false), (few, true)] {
+            assert_eq!(groups.expire(id, 1, &gain, &[]), is_last);
+            sum -= &gain;
+            assert_eq!(groups.totals(id), sum);
+        }
+        assert!(groups.wide.is_empty() && groups.is_empty(id));
     }
 }

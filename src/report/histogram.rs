@@ -1,10 +1,10 @@
 //! Buckets of times, and the medians and percentiles computed from them.
 //!
-//! Pure arithmetic, no storage: the engine calls [`BucketLayout::bucket`] for every record it
-//! counts (merger thread, so it costs a few ns) and [`BucketLayout::quantiles`] once per row when a
-//! report is read. Buckets are plain `u32` numbers; in every layout a larger time never has a
-//! smaller number, so a sparse histogram is a list of (bucket, count) in ascending order and counts
-//! can be added and subtracted exactly.
+//! Pure arithmetic; a [`Histogram`] has the counts. The engine calls [`BucketLayout::bucket`] for
+//! every record it counts (merger thread, so it costs a few ns) and [`BucketLayout::quantiles`]
+//! once per row when a report is read. Buckets are plain `u32` numbers; in every layout a larger
+//! time never has a smaller number, so a histogram is a list of (bucket, count) in ascending order
+//! and counts can be added and subtracted exactly.
 //!
 //! All layouts are bounded: a time above the layout's range goes into its last bucket. `LogLinear`
 //! reaches past the longest time that a packet can contain (2^31 s), so nothing is clipped there.
@@ -13,10 +13,10 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::counts::BUCKET_MAX;
-
+mod counts;
 mod rank;
 
+pub(crate) use counts::{BUCKET_MAX, Histogram, Sample, grown};
 pub use rank::{Rank, Ranks, Rounding};
 
 /// Longest time that layouts distinguish, in microseconds. Times on the wire are below 2^31 s,

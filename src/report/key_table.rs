@@ -127,9 +127,7 @@ impl KeyTable {
         self.end = end;
         self.unused.retain(|unused| unused.0 < end);
         self.unused.shrink_to_fit();
-        while self.key_ids.len() > end as usize * self.stride {
-            self.key_ids.pop();
-        }
+        self.key_ids.truncate(end as usize * self.stride);
         let mut by_key = std::mem::take(&mut self.by_key);
         by_key.shrink_to(by_key.len() * 2, |&id| self.hash(&self.key_ids(id)));
         self.by_key = by_key;

@@ -2,7 +2,7 @@
 //! reading.
 //!
 //! All kinds of Pinba and pinba2 and the native one are lists of [`LayoutColumn`] over the same
-//! totals; `table` assembles them once per report, from the lines of `columns.txt`. Front ends call
+//! totals; `builder` assembles them once per report, from the lines of `columns.txt`. Front ends call
 //! [`ColumnLayout::value`] for every value they show, on their own threads, over an immutable
 //! [`Reading`]; only composed texts (`index_value`, histogram texts) allocate.
 //!
@@ -13,17 +13,17 @@
 //! - Of what is counted already: a line of `columns.txt`. A word behind the type says where its
 //!   values come from, and its unit follows. SQL, JSON, CSV, Arrow, the MySQL wire, CREATE TABLE,
 //!   `/api/v1/reports`, the report's own page and `top` have it then.
-//! - Computed in a new way: a [`Cell`] with its unit and value here, and its word in `table`.
+//! - Computed in a new way: a [`Cell`] with its unit and value here, and its word in `builder`.
 //! - In the short tables of the pages: a line of `http/page/columns.toml`, with a title and what it
 //!   means.
 //!
 //! # One measure more
 //!
-//! 1. `totals.rs`: a line of `measures!`, the last one: name, width, unit, and the column in which
+//! 1. `totals.rs`: a line of `measures!`, the last one: name, widths, unit, and the column in which
 //!    it is stored. Tick logs, seconds, files of history and what the fleet is asked for have it
 //!    then.
 //! 2. `arrivals.rs`: what a request adds to it.
-//! 3. `groups/front.rs` and `groups.rs`: its sum in the running tick.
+//! 3. `groups.rs`: its sum in the running tick, in `Groups::count`.
 //! 4. `columns.txt`: the columns that show it.
 //! 5. `state/records.rs`: another version, since an older snapshot has fewer sums.
 //! 6. `clickhouse/tables.rs` and `clickhouse/views.rs`: its column there.
@@ -39,12 +39,12 @@ use super::reading::{KeyValue, Reading, Want};
 pub use super::totals::Measure;
 use crate::value::{Column, Unit, Value};
 
+mod builder;
 mod numbers;
-mod table;
 mod view;
 
+pub(super) use builder::LayoutBuilder;
 pub use numbers::Numbers;
-pub(super) use table::Table;
 use view::HistogramView;
 
 /// The text shown for a key of the overflow row.

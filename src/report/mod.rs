@@ -3,27 +3,34 @@
 //! The path of a record, some dozens at a time, aggregate by aggregate:
 //!
 //! ```text
-//!   Arrivals            requests that the pool took in, with their timers
-//!    -> RecordDeltas    what each adds: times, bytes, hits, its sample; once for all aggregates
-//!    -> GroupCache      numbers of origin and tag sets -> classes -> number of the group, by arrays
-//!    -> look_up         what is new there: filters, key ids, KeyTable; a new group gets its row in every RowMap
-//!    -> Groups::count   the two cache lines of the group's Front: sums, and the sample behind those before it
-//!    -> Block           samples of a front that was full, one behind the other
+//!   Reports::add                 Arrivals: requests that the pool took in, with their timers
+//!    -> RecordDeltas::work_out   a Delta each: times, bytes, hits, its sample; once for all aggregates
+//!    -> Aggregate::assign        its group: origin and tag sets -> classes -> number, by arrays of the GroupCache
+//!    -> Aggregate::look_up       if it is new there: filters, KeyIds, KeyTable; a row in every RowMap
+//!    -> Aggregate::count
+//!    -> Groups::count            two cache lines of the group's Front: sums, and the sample after earlier ones
+//!    -> Groups::make_room        samples of a full front go to a Block
+//!    -> overflow::relieve        if the Budget is exceeded: gains of rare groups go to `(other)`
 //! ```
 //!
 //! The path of a second and of a tick, some thousand groups at a time, between which readers get
 //! the lock:
 //!
 //! ```text
-//!   Reports::cut_some      the wall clock's second is over: fronts are settled into slots,
-//!    -> SecondLogWriter    and what groups gained is logged by number, if somebody reads it;
-//!    -> Directory          the key of a group that is new to readers goes with it
-//!   Reports::take_second   the logs of all aggregates, of which the reader makes rows (see `delta`)
-//!   Reports::advance_some  a tick is over: slots go to the TickLog and into their groups,
-//!    -> close_some         as far as the Budget has room; the rest goes to `(other)`
-//!    -> retire_some        a tick leaves the window: its log is subtracted, groups without anything go
-//!    -> forget_gone        their numbers are given away when the GroupCache has forgotten them
+//!   Reports::cut_some            the wall clock's second is over
+//!    -> Groups::cut_some         fronts are settled into slots
+//!    -> SecondLogWriter::write   what groups gained, by their number in the Directory, if somebody reads it
+//!   Reports::take_second         a SecondLog per aggregate, of which the reader makes rows (see `delta`)
+//!   Reports::advance_some        a tick is over
+//!    -> Aggregate::retire_some   a tick leaves the window: its TickLog is subtracted, empty groups are removed
+//!    -> Aggregate::close_some    slots are settled, measured, and moved to the TickLogs and into their Group
+//!    -> close_together           if they do not fit in the Allowance: rare groups go to `(other)`
+//!    -> Aggregate::begin_tick    keys under `(other)` get rows, if there are some; memory is given back
 //! ```
+//!
+//! The path of an answer, some hundred groups at a time: `read_into` adds groups to their rows, then
+//! reads keys and histograms of the selected rows; [`ColumnLayout`](layout::ColumnLayout) makes
+//! columns of the [`Reading`](reading::Reading).
 //!
 //! One engine serves every kind of report: a [`Definition`](definition::Definition) says what is
 //! counted and how it is shown. Reports that count the same records share an aggregate, so a packet
@@ -33,10 +40,12 @@
 //!
 //! | part | files |
 //! |---|---|
-//! | definitions | `definition`, `comment` (both COMMENT grammars), `v1_kinds`, `form` (TOML and JSON), `builtin`, `ddl` |
-//! | aggregation | `arrivals`, `aggregate`, `group_key`, `group_cache`, `groups`, `key_table`, `counts`, `tick_log`, `window`, `gain`, `directory`, `second_log`, `registry` |
-//! | overflow | `aggregate::overflow`, `groups::overflow`, `budget` |
-//! | reading | `row_map`, `read`, `selection`, `changes`, `reading`, `histogram`, `columns` and `layout` (columns of v1, v2, native), `row_key` |
+//! | definitions | `definition`, `comment` (both COMMENT grammars), `v1_kinds`, `native` (TOML and JSON), `builtin`, `ddl` |
+//! | live reports | `registry`: `time` advances it, `watch` logs seconds, `snapshot` saves it |
+//! | aggregation | `arrivals`, `aggregate`, `group_key`, `group_cache`, `groups`, `key_table`, `chunked`, `window` |
+//! | gains | `totals`, `histogram` (`counts`; quantiles), `gain`, `varint`, `tick_log`, `second_log`, `directory` |
+//! | overflow | `budget`, `aggregate::overflow`, `groups::overflow` |
+//! | reading | `row_map`, `read`, `changes`, `selection`, `reading`, `columns`, `layout`, `row_key` |
 
 mod aggregate;
 mod arrivals;
@@ -46,7 +55,6 @@ mod changes;
 mod chunked;
 mod columns;
 pub mod comment;
-pub(crate) mod counts;
 pub mod ddl;
 pub mod definition;
 mod directory;
@@ -72,6 +80,7 @@ pub(crate) mod varint;
 mod window;
 
 pub use self::aggregate::Flow;
+pub(crate) use self::aggregate::snapshot::AggregateCut;
 pub use self::aggregate::snapshot::{SavedAggregate, SavedPart};
 pub use self::arrivals::Arrivals;
 pub use self::definition::DefinedBy;

@@ -142,10 +142,18 @@ impl FormError {
             Self::Samples(_) => ("level", self.to_string()),
         }
     }
+}
 
-    fn item(list: &str, place: usize, problem: String) -> Self {
-        Self::part(format!("{list}[{place}]"), problem)
-    }
+/// Reads the items of a list.
+fn each<T, U>(
+    list: &str,
+    items: &[T],
+    mut read: impl FnMut(&T) -> Result<U, String>,
+) -> Result<Vec<U>, FormError> {
+    let read = |(place, item): (usize, &T)| {
+        read(item).map_err(|problem| FormError::part(format!("{list}[{place}]"), problem))
+    };
+    items.iter().enumerate().map(read).collect()
 }
 
 fn in_comment(error: impl ToString) -> FormError {
@@ -190,10 +198,8 @@ impl ReportForm {
             "histogram",
             "history",
         ];
-        if let Some(member) = members
-            .keys()
-            .find(|it| *it != "name" && !known.contains(&it.as_str()))
-        {
+        let is_known = |it: &str| it == "name" || known.contains(&it);
+        if let Some(member) = members.keys().find(|it| !is_known(it)) {
             let question = suggest::question(member, known);
             let mark = if question.is_empty() { ";" } else { "" };
             let problem = format!("is unknown{question}{mark} accepted: {}", known.join(", "));
@@ -255,10 +261,8 @@ impl ReportForm {
         let keys = self.read_keys(level, defaults)?;
         let filters = self.read_filters(level, defaults)?;
         let mut percentiles = Vec::with_capacity(self.percentiles.len());
-        for (place, percent) in self.percentiles.iter().enumerate() {
-            number::add_percentile(&mut percentiles, percent.0)
-                .map_err(|problem| FormError::item("percentiles", place, problem))?;
-        }
+        let add = |it: &PercentForm| number::add_percentile(&mut percentiles, it.0);
+        each("percentiles", &self.percentiles, add)?;
         let window = self.read_window(defaults)?;
         let buckets = match &self.histogram {
             None => BucketLayout::LogLinear,
@@ -280,7 +284,7 @@ impl ReportForm {
             history: self.history,
             layout: ColumnLayout::default(),
         };
-        definition.layout = definition.table(None, defaults).layout();
+        definition.layout = definition.columns(None, defaults).layout();
         Ok(definition)
     }
 
@@ -304,21 +308,10 @@ impl ReportForm {
                 format!("there may be {DEFINITION_KEYS_MAX} keys and {FILTERS_MAX} filters");
             return Err(FormError::part("keys", problem));
         }
-        let as_text = |list: &'static str, place: usize, text: Option<&str>| {
-            let no_text =
-                || FormError::item(list, place, "of level sample it is a text".to_owned());
-            text.map(str::to_owned).ok_or_else(no_text)
-        };
-        let mut keys = Vec::with_capacity(self.keys.len());
-        for (place, form) in self.keys.iter().enumerate() {
-            keys.push(as_text("keys", place, form.as_text())?);
-        }
-        let mut filters = Vec::with_capacity(self.filters.len());
-        for (place, form) in self.filters.iter().enumerate() {
-            filters.push(as_text("filters", place, form.as_text())?);
-        }
+        let keys = each("keys", &self.keys, TextOr::only_text)?;
+        let filters = each("filters", &self.filters, TextOr::only_text)?;
         SampleReport::read(&keys, &filters, self.read_window(defaults)?)
-            .map_err(|(list, place, problem)| FormError::item(list, place, problem))
+            .map_err(|(list, place, problem)| FormError::part(format!("{list}[{place}]"), problem))
     }
 
     fn read_window(&self, defaults: &Defaults) -> Result<Duration, FormError> {
@@ -338,18 +331,15 @@ impl ReportForm {
                 format!("there must be 1 to {most} keys, not {given} (level packet has none)");
             return Err(FormError::part("keys", problem));
         }
-        let mut keys: Vec<Key> = Vec::with_capacity(self.keys.len());
-        for (place, form) in self.keys.iter().enumerate() {
-            let key = form
-                .read(level, defaults)
-                .map_err(|problem| FormError::item("keys", place, problem))?;
-            if keys.iter().any(|earlier| earlier.source == key.source) {
-                let problem = format!("the key '{}' is given twice", key.source);
-                return Err(FormError::item("keys", place, problem));
+        let mut sources = Vec::with_capacity(given);
+        each("keys", &self.keys, |form| {
+            let key = form.read(level, defaults)?;
+            if sources.contains(&key.source) {
+                return Err(format!("the key '{}' is given twice", key.source));
             }
-            keys.push(key);
-        }
-        Ok(keys)
+            sources.push(key.source.clone());
+            Ok(key)
+        })
     }
 
     fn read_filters(&self, level: Level, defaults: &Defaults) -> Result<Vec<Filter>, FormError> {
@@ -357,27 +347,20 @@ impl ReportForm {
             let problem = format!("there may be at most {FILTERS_MAX}");
             return Err(FormError::part("filters", problem));
         }
-        let read = |(place, form): (usize, &FilterForm)| {
-            let filter = form.read(level, defaults);
-            filter.map_err(|problem| FormError::item("filters", place, problem))
-        };
-        let filters = self.filters.iter().enumerate().map(read);
-        let filters: Vec<Filter> = filters.collect::<Result<_, _>>()?;
-        let min = filters.iter().find_map(|filter| match filter {
-            Filter::MinTime(us) => Some(*us),
-            _ => None,
-        });
-        let below = filters.iter().find_map(|filter| match filter {
-            Filter::TimeBelow(us) => Some(*us),
-            _ => None,
-        });
+        let filters = each("filters", &self.filters, |form| form.read(level, defaults))?;
+        let (mut min, mut below) = (None, None);
+        for filter in &filters {
+            match filter {
+                Filter::MinTime(us) => min = min.or(Some(*us)),
+                Filter::TimeBelow(us) => below = below.or(Some(*us)),
+                _ => {}
+            }
+        }
         // If they are equal nothing is between them, but pinba2 accepts such a COMMENT, so its form
         // is accepted too.
         if min.zip(below).is_some_and(|(min, below)| min > below) {
-            return Err(FormError::part(
-                "filters",
-                "min_time is greater than max_time",
-            ));
+            let problem = "min_time is greater than max_time";
+            return Err(FormError::part("filters", problem));
         }
         Ok(filters)
     }
@@ -386,18 +369,14 @@ impl ReportForm {
 /// Every definition as a native form.
 impl From<&Definition> for ReportForm {
     fn from(definition: &Definition) -> Self {
+        let percentiles = definition.percentiles.iter().copied();
         Self {
             name: definition.name.clone(),
             comment: None,
             level: Some(definition.level.into()),
             keys: definition.keys.iter().map(KeyForm::from).collect(),
             filters: definition.filters.iter().map(FilterForm::of).collect(),
-            percentiles: definition
-                .percentiles
-                .iter()
-                .copied()
-                .map(PercentForm)
-                .collect(),
+            percentiles: percentiles.map(PercentForm).collect(),
             window: Some(WindowForm::from(definition.window)),
             histogram: (definition.buckets != BucketLayout::LogLinear)
                 .then(|| definition.buckets.to_string()),
@@ -409,10 +388,7 @@ impl From<&Definition> for ReportForm {
 /// A report over samples as a form.
 impl From<&SampleReport> for ReportForm {
     fn from(report: &SampleReport) -> Self {
-        let keys = report
-            .keys
-            .iter()
-            .map(|key| KeyForm::Text(key.name().to_owned()));
+        let keys = report.keys.iter().map(|key| key.name().to_owned());
         let filters = report.filters.iter().map(|(key, wanted)| {
             let key = key.name();
             FilterForm::Text(match wanted {
@@ -423,7 +399,7 @@ impl From<&SampleReport> for ReportForm {
         });
         Self {
             level: Some(FormLevel::Sample),
-            keys: keys.collect(),
+            keys: keys.map(KeyForm::Text).collect(),
             filters: filters.collect(),
             window: Some(WindowForm::from(report.window)),
             ..Self::default()
@@ -437,11 +413,11 @@ impl From<&SampleReport> for ReportForm {
 /// Fails if it may not.
 pub fn check_name(name: &str) -> Result<(), FormError> {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
-    let starts = name
-        .bytes()
-        .next()
-        .is_some_and(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-    if starts && name.len() <= NAME_BYTES_MAX && name.bytes().all(allowed) {
+    let starts = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    if name.bytes().next().is_some_and(starts)
+        && name.len() <= NAME_BYTES_MAX
+        && name.bytes().all(allowed)
+    {
         Ok(())
     } else {
         let shown: String = name.chars().take(NAME_BYTES_MAX + 1).collect();
@@ -482,10 +458,8 @@ fn window_text(window: Duration) -> String {
         let us = u64::try_from(window.as_micros()).unwrap_or(u64::MAX);
         return format!("{}s", number::seconds_text(us));
     }
-    match [("d", 86_400), ("h", 3600), ("m", 60)]
-        .iter()
-        .find(|(_, unit)| secs >= *unit && secs.is_multiple_of(*unit))
-    {
+    let mut units = [("d", 86_400), ("h", 3600), ("m", 60)].iter();
+    match units.find(|(_, unit)| secs >= *unit && secs.is_multiple_of(*unit)) {
         Some((name, unit)) => format!("{}{name}", secs / unit),
         None => format!("{secs}s"),
     }

@@ -13,8 +13,8 @@ use std::time::Duration;
 use ahash::AHashSet;
 
 use super::aggregate::Aggregate;
-use super::counts::Histogram;
 use super::definition::Level;
+use super::gain::PairSums;
 use super::reading::{Extremes, KeyCell, Reading, Want, bound};
 use super::registry::{Entry, Reports, Version};
 use super::row_map::{NO_ROW, OTHER_ROW};
@@ -26,8 +26,8 @@ use crate::pool::strings::{OTHER, StringInterner};
 const AT_ONCE: usize = 128;
 /// Buckets copied before quantiles are computed.
 const BUCKETS_MAX: usize = 1 << 16;
-/// Most buckets of one row that are sorted; more are summed in a histogram.
-const SORTED_MAX: usize = 256;
+/// Most pairs of a row before they are summed by bucket.
+const MIXED_MAX: usize = 256;
 /// Cached values of one key, so that a name is not stored again for each row.
 const NAMES: usize = 1024;
 /// Bytes reserved for the keys of a piece.
@@ -158,71 +158,43 @@ struct Reader<'a> {
 /// Histograms of rows, one after the other.
 #[derive(Default)]
 struct Histograms {
-    /// (bucket, count) of complete rows, and those so far of the current row.
+    /// (bucket, count) of complete rows, and of the last parts of the current row.
     pairs: Vec<(u32, u64)>,
     /// End of each complete row.
     ends: Vec<usize>,
     /// The current row.
     place: usize,
-    /// Number of its histograms among the pairs.
-    parts: usize,
-    /// The others, for a row that has many.
-    many: Histogram,
+    /// Whether it has other than one sorted part.
+    is_mixed: bool,
+    /// Its other parts.
+    sums: PairSums,
 }
 
 impl Histograms {
-    /// Starts a row; those before are complete.
-    fn begin(&mut self, place: usize) {
-        while self.place < place {
-            let first = self.first();
-            if self.many.len() > 0 {
-                self.add_up();
-                self.pairs.extend(self.many.iter());
-                self.many.reset();
-            } else if self.parts > 1 {
-                self.pairs[first..].sort_unstable_by_key(|it| it.0);
-                let mut last = first;
-                for at in first + 1..self.pairs.len() {
-                    let (bucket, count) = self.pairs[at];
-                    if self.pairs[last].0 == bucket {
-                        self.pairs[last].1 += count;
-                    } else {
-                        last += 1;
-                        self.pairs[last] = (bucket, count);
-                    }
-                }
-                self.pairs.truncate(last + 1);
-            }
-            self.ends.push(self.pairs.len());
-            (self.place, self.parts) = (self.place + 1, 0);
-        }
-    }
-
     /// Start of the current row.
     fn first(&self) -> usize {
         self.ends.last().copied().unwrap_or_default()
     }
 
-    /// Adds samples, in any order, to the current row.
-    fn add_unsorted(&mut self, pairs: impl Iterator<Item = (u32, u64)>) {
-        self.parts += 1;
-        self.add(pairs);
-    }
-
-    /// Adds a histogram, buckets ascending, to the current row.
-    fn add(&mut self, pairs: impl Iterator<Item = (u32, u64)>) {
-        let before = self.pairs.len();
-        self.pairs.extend(pairs);
-        self.parts += usize::from(self.pairs.len() > before);
-        if self.parts > 1 && self.pairs.len() - self.first() > SORTED_MAX {
-            self.add_up();
+    /// Starts a row; those before are complete.
+    fn begin(&mut self, place: usize) {
+        while self.place < place {
+            if std::mem::take(&mut self.is_mixed) {
+                let first = self.first();
+                self.sums.combine(&mut self.pairs, first);
+            }
+            self.ends.push(self.pairs.len());
+            self.place += 1;
         }
     }
 
-    fn add_up(&mut self) {
-        let first = self.first();
-        for (bucket, count) in self.pairs.drain(first..) {
-            self.many.add(bucket, count);
+    /// Adds a part to the current row; `is_sorted`: buckets are ascending and distinct.
+    fn add(&mut self, pairs: impl Iterator<Item = (u32, u64)>, is_sorted: bool) {
+        let (first, before) = (self.first(), self.pairs.len());
+        self.pairs.extend(pairs);
+        self.is_mixed |= !is_sorted || first < before;
+        if self.is_mixed && self.pairs.len() - first > MIXED_MAX {
+            self.sums.add(self.pairs.drain(first..));
         }
     }
 }
@@ -354,17 +326,15 @@ impl<'a> Reader<'a> {
     fn add_group(&mut self, aggregate: &Aggregate, id: u32, place: usize) {
         let (groups, reading) = (&aggregate.groups, &mut self.reading);
         let totals = &mut reading.totals[place];
-        *totals += &groups.get(id).totals;
-        if let Some(running) = groups.running_totals(id) {
-            *totals += &running;
+        *totals += &groups.totals(id);
+        let slot = groups.running(id);
+        if let Some(slot) = slot {
+            *totals += &groups.running_totals(slot);
         }
-        if let Some(all) = reading.extremes.get_mut(place)
-            && let Some(closed) = &groups.extremes
-        {
-            let closed = closed[id as usize].iter().map(|(_, seen)| seen);
-            for seen in closed.chain(groups.running_extremes(id)) {
-                all.widen(seen);
-            }
+        if let Some(all) = reading.extremes.get_mut(place) {
+            let closed = groups.extremes.of(id).iter().map(|(_, seen)| seen);
+            let running = slot.and_then(|slot| groups.running_extremes(slot));
+            closed.chain(running).for_each(|seen| all.widen(seen));
         }
     }
 
@@ -491,7 +461,6 @@ impl<'a> Reader<'a> {
             held.unlocked(|| groups = self.by_place(&groups));
         }
         groups.dedup();
-        let mut are_known = self.aggregate(held)?.0.has_histograms();
         let mut rows = Histograms::default();
         let quantiles = self.rows.len() * self.reading.ranks;
         self.reading.quantiles.reserve_exact(quantiles);
@@ -500,16 +469,17 @@ impl<'a> Reader<'a> {
                 held.unlocked(|| self.work_out(&mut rows, want));
             }
             let (aggregate, _) = self.aggregate(held)?;
-            are_known &= aggregate.has_histograms();
             for &(place, id) in groups {
                 rows.begin(place as usize);
-                rows.add(aggregate.groups.get(id).histogram.iter());
-                if let Some((at, _)) = aggregate.groups.running(id) {
-                    rows.add_unsorted(aggregate.groups.running_samples(at));
+                rows.add(aggregate.groups.histogram(id).iter(), true);
+                if let Some(at) = aggregate.groups.running(id) {
+                    rows.add(aggregate.groups.running_samples(at), false);
                 }
             }
         }
         rows.begin(self.rows.len());
+        // A tick that had none is in the window until the sums move.
+        let are_known = self.aggregate(held)?.0.has_histograms();
         held.unlocked(|| self.work_out(&mut rows, want));
         if !are_known {
             self.reading.quantiles.fill(f64::NAN);
@@ -533,14 +503,8 @@ impl<'a> Reader<'a> {
                 buckets.quantiles(&ranks, total, pairs.iter().copied(), quantiles);
                 let totals = reading.totals.get(row / ranks.len());
                 let time = totals.map_or(0, |totals| totals.time);
-                let ends = |bucket| buckets.ends(bucket);
-                bound(
-                    definition,
-                    &mut quantiles[row..],
-                    time,
-                    pairs.iter().copied(),
-                    ends,
-                );
+                let (quantiles, pairs) = (&mut quantiles[row..], pairs.iter().copied());
+                bound(definition, quantiles, time, pairs, |it| buckets.ends(it));
             }
             if want.histograms {
                 reading.histograms.push(pairs.to_vec());

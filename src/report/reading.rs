@@ -5,9 +5,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::counts::Histogram;
 use super::definition::{Definition, Field, KeySource};
 use super::histogram::BucketLayout;
+use super::histogram::Histogram;
 use super::row_key::key_texts;
 use super::totals::Totals;
 

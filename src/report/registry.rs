@@ -8,10 +8,11 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 
 use super::aggregate::overflow::relieve;
-use super::aggregate::{Aggregate, Flow, Memory, Scope, all_fields};
+use super::aggregate::{Aggregate, Flow, Memory, all_fields};
 use super::arrivals::{Arrivals, RecordDeltas};
 use super::budget::{Budget, Taken};
 use super::definition::{DefinedBy, Definition, KeySource, Level, Missing};
+use super::group_key::Scope;
 use super::read;
 use super::reading::{Reading, Want};
 use super::window::Ticks;
@@ -157,24 +158,20 @@ impl Reports {
         defined_by: DefinedBy,
         pool: &Pool,
     ) -> Option<Filling> {
-        let serves = |it: &Aggregate| !it.is_filling && it.serves(&definition);
-        let serving = self
-            .aggregates
-            .iter()
-            .position(|it| it.as_deref().is_some_and(serves));
+        let serves = |it: &Aggregate| !it.is_filling && it.scope.serves(&definition);
+        let mut all = self.aggregates.iter();
+        let serving = all.position(|it| it.as_deref().is_some_and(serves));
         let oldest = pool.requests.oldest_id();
         let aggregate = serving.unwrap_or_else(|| {
-            let keys = if self.shares_all_fields(&definition) {
-                all_fields()
-            } else {
-                definition.keys.clone()
+            let keys = match self.shares_all_fields(&definition) {
+                true => all_fields(),
+                false => definition.keys.clone(),
             };
             let first = pool.requests.get(oldest);
             let start_ms = first.map(|row| row.merged_at(self.now_ms));
-            let filters = definition.filters.clone();
+            let scope = Scope::new(&definition, &keys);
             let from_ms = start_ms.unwrap_or(self.now_ms);
-            let scope = Scope::of(&definition);
-            let mut aggregate = Box::new(Aggregate::new(scope, filters, &keys, from_ms));
+            let mut aggregate = Box::new(Aggregate::new(scope, from_ms));
             aggregate.is_filling = start_ms.is_some() || oldest > 1;
             self.keep(aggregate)
         });
@@ -187,10 +184,8 @@ impl Reports {
             aggregate,
         };
         if found.is_filling {
-            return Some(Filling {
-                entry,
-                next: oldest,
-            });
+            let next = oldest;
+            return Some(Filling { entry, next });
         }
         self.entries.push(entry);
         self.update_watched(pool);
@@ -265,17 +260,14 @@ impl Reports {
     fn pass_of_filling(&mut self, filling: usize, now_ms: u64, pool: &mut Pool) {
         let aggregate = self.aggregates[filling].as_ref();
         if aggregate.is_some_and(|it| it.is_due(now_ms)) {
-            self.end_ticks(now_ms, false, pool, |at, _| at == filling);
+            self.end_ticks(now_ms, pool, |at, _| at == filling);
         }
     }
 
     /// Drops a report; returns false if there is none of that name.
     pub fn remove(&mut self, name: &str, pool: &mut Pool) -> bool {
-        let Some(at) = self
-            .entries
-            .iter()
-            .position(|entry| entry.definition.name == name)
-        else {
+        let mut entries = self.entries.iter();
+        let Some(at) = entries.position(|entry| entry.definition.name == name) else {
             return false;
         };
         self.removals += 1;
@@ -304,10 +296,8 @@ impl Reports {
         self.deltas
             .work_out(arrivals, &pool.origins, self.error_status, with_timers);
         for at in 0..self.aggregates.len() {
-            if self.aggregates[at]
-                .as_ref()
-                .is_some_and(|it| !it.is_filling)
-            {
+            let aggregate = self.aggregates[at].as_ref();
+            if aggregate.is_some_and(|it| !it.is_filling) {
                 self.count(at, arrivals, pool);
             }
         }
@@ -360,7 +350,7 @@ impl Reports {
     /// Invalidates freed ids. Call it before any of them is reused.
     pub fn forget(&mut self, freed: &Freed) {
         for aggregate in self.aggregates.iter_mut().flatten() {
-            aggregate.forget(freed);
+            aggregate.group_cache.forget(freed);
         }
     }
 
@@ -392,9 +382,8 @@ impl Reports {
     /// The report called `name`.
     #[must_use]
     pub fn find(&self, name: &str) -> Option<&Entry> {
-        self.entries
-            .iter()
-            .find(|entry| entry.definition.name == name)
+        let mut entries = self.entries.iter();
+        entries.find(|entry| entry.definition.name == name)
     }
 
     /// All reports, in the order in which they went live.
@@ -405,11 +394,9 @@ impl Reports {
     /// Current number of rows of a report.
     #[must_use]
     pub fn rows(&self, entry: &Entry) -> usize {
-        let rows = self.aggregate(entry).row_map(entry.report).len();
-        if entry.definition.keys.is_empty() {
-            1
-        } else {
-            rows
+        match entry.definition.keys.is_empty() {
+            true => 1,
+            false => self.aggregate(entry).row_map(entry.report).len(),
         }
     }
 
@@ -451,13 +438,8 @@ impl Reports {
     /// Bytes of all reports, their budget, and how often a new key found no memory.
     #[must_use]
     pub fn memory(&self) -> (usize, usize, u64) {
-        let Budget {
-            taken,
-            limit,
-            overflowed,
-            ..
-        } = self.budget;
-        (taken.all, limit, overflowed)
+        let budget = &self.budget;
+        (budget.taken.all, budget.limit, budget.overflowed)
     }
 
     /// Number of aggregates: the cost of a packet grows with it.

@@ -29,20 +29,14 @@ impl RowKeys {
     pub fn row_of(&self, groups: &KnownGroups, group: u32, key: &mut Vec<u8>) -> RowOf {
         key.clear();
         let mut row = RowOf::Own;
-        for (
-            at,
-            Key {
-                source, missing, ..
-            },
-        ) in &self.0
-        {
+        for (at, of_row) in &self.0 {
             let value = groups.value(group, *at);
             let key_id = match value {
                 None => NONE,
                 Some(b"") => EMPTY,
                 Some(_) => OTHER,
             };
-            if lacks(source, *missing, key_id) {
+            if lacks(&of_row.source, of_row.missing, key_id) {
                 return RowOf::None;
             }
             if value == Some(OTHER_TEXT.as_bytes()) {

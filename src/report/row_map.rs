@@ -4,6 +4,7 @@
 //! a group whose key finds no room belongs to row [`OTHER_ROW`] until there is room again, and then
 //! moves with all its counts, so every row equals the sum of its records at any time.
 
+use super::chunked::Chunked;
 use super::definition::{DEFINITION_KEYS_MAX, Definition, Key};
 use super::group_key::{GroupKey, KeyIds, lacks};
 use super::groups::Groups;
@@ -23,9 +24,9 @@ pub(super) struct RowMap {
     /// The group key that each key uses, and the key.
     keys: Vec<(usize, Key)>,
     /// Row of each group, by group number.
-    row_of: Vec<u32>,
+    row_of: Chunked<u32>,
     /// Number of groups in each row.
-    groups_in: Vec<u32>,
+    groups_in: Chunked<u32>,
     /// The keys of the rows; that of the overflow row cannot be found.
     rows: KeyTable,
     rows_max: usize,
@@ -48,9 +49,11 @@ impl RowMap {
         );
         let mut rows = KeyTable::new(keys.len());
         rows.push(&[OTHER; DEFINITION_KEYS_MAX]);
+        let mut groups_in = Chunked::default();
+        groups_in.push(0);
         Self {
-            row_of: Vec::new(),
-            groups_in: vec![0],
+            row_of: Chunked::default(),
+            groups_in,
             keys,
             rows,
             rows_max,
@@ -83,9 +86,7 @@ impl RowMap {
                 OTHER_ROW
             }),
         };
-        if self.row_of.len() <= id as usize {
-            self.row_of.resize(id as usize + 1, NO_ROW);
-        }
+        self.row_of.extend_to(id as usize + 1, NO_ROW);
         self.row_of[id as usize] = row;
         if row != NO_ROW {
             self.groups_in[row as usize] += 1;
@@ -158,7 +159,10 @@ impl RowMap {
 
     /// Row of group `id`.
     pub(super) fn row_of(&self, id: u32) -> u32 {
-        self.row_of.get(id as usize).copied().unwrap_or(NO_ROW)
+        match (id as usize) < self.row_of.len() {
+            true => self.row_of[id as usize],
+            false => NO_ROW,
+        }
     }
 
     /// The key ids of a row.
@@ -166,29 +170,25 @@ impl RowMap {
         self.rows.key_ids(row)
     }
 
-    /// Most bytes for the next group, where it makes something grow; both copies, while it does.
+    /// Most bytes for the next group, where it makes something grow.
     pub(super) fn next_bytes(&self) -> usize {
-        let of_list = |list: &Vec<u32>| match list.len() == list.capacity() {
-            true => list.capacity().max(4) * 2 * 4,
-            false => 0,
-        };
-        of_list(&self.row_of) + of_list(&self.groups_in) + self.rows.next_bytes()
+        self.row_of.next_bytes() + self.groups_in.next_bytes() + self.rows.next_bytes()
     }
 
     /// Returns the memory of removed groups and rows at the end.
     pub(super) fn give_back(&mut self, groups: &Groups) {
         self.row_of.truncate(groups.end() as usize);
-        self.row_of.shrink_to_fit();
-        let last = self.groups_in.iter().rposition(|&groups| groups > 0);
-        let end = last.unwrap_or_default() + 1;
+        let mut end = self.groups_in.len();
+        while end > 1 && self.groups_in[end - 1] == 0 {
+            end -= 1;
+        }
         self.groups_in.truncate(end);
-        self.groups_in.shrink_to_fit();
         self.rows.give_back(end as u32);
     }
 
     /// Bytes on the heap.
     pub(super) fn heap_bytes(&self) -> usize {
-        self.row_of.capacity() * 4 + self.groups_in.capacity() * 4 + self.rows.heap_bytes()
+        self.row_of.heap_bytes() + self.groups_in.heap_bytes() + self.rows.heap_bytes()
     }
 
     /// The report's key for a group's key ids; `None` if it does not count the group.

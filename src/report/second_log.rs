@@ -8,9 +8,9 @@
 //! Written by the merger's thread at a cut, then immutable and shareable. A log is bounded: past
 //! its limit all further groups share one last record, of [`OTHER_GROUP`].
 
-use super::counts::Histogram;
-use super::directory::{Changes, Directory, KnownGroups, OTHER_GROUP};
+use super::directory::{Directory, DirectoryChanges, KnownGroups, OTHER_GROUP};
 use super::gain::{EncodedGain, encode};
+use super::histogram::Histogram;
 use super::key_table::KeyTable;
 use super::reading::Extremes;
 use super::totals::Totals;
@@ -23,8 +23,8 @@ pub struct SecondLog {
     pub directory: u64,
     /// Number of keys per group.
     keys: usize,
-    /// Changes of the directory.
-    pub changes: Changes,
+    /// DirectoryChanges of the directory.
+    pub changes: DirectoryChanges,
     groups: Vec<u32>,
     extremes: Vec<Extremes>,
     ends: Vec<u32>,

@@ -5,14 +5,20 @@
 //! group takes little more than its distinct buckets, however many requests it had. Nothing else is
 //! needed to expire a tick: not the raw rows, which may be gone by then.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::counts::Histogram;
 use super::gain::{Pairs, write_pairs};
+use super::histogram::Histogram;
 use super::totals::Totals;
 use super::varint;
+
+/// Size of the pieces of a tick log, in bytes or groups, whichever is reached first. Each of them
+/// leaves its window under one hold of the lock: a millisecond. Tests have few groups.
+const PIECE_BYTES: usize = if cfg!(test) { 4 << 10 } else { 128 << 10 };
+const PIECE_GROUPS: usize = 1024;
 
 /// Beside a group's number: the sums have `unmeasured`, which is left out otherwise.
 const UNMEASURED: u128 = 1 << 32;
@@ -27,7 +33,7 @@ pub(super) struct TickLog {
 
 /// The tick of a piece, and what is missing in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct TickHead {
+pub struct TickHead {
     pub(super) tick: u64,
     pub(super) histograms: bool,
     /// Some of this tick's counts are under `(other)` for lack of memory.
@@ -36,10 +42,60 @@ pub(super) struct TickHead {
     pub(super) seen: Option<(u64, u64)>,
 }
 
-/// Writes entries one after the other.
+impl TickHead {
+    /// Of a tick in which nothing was merged yet.
+    pub(super) fn new(tick: u64) -> Self {
+        Self {
+            tick,
+            histograms: true,
+            overflowed: false,
+            seen: None,
+        }
+    }
+}
+
+/// The logs of the ticks in a window, and of the running one so far.
 #[derive(Debug, Default)]
+pub(super) struct TickLogs {
+    /// Oldest first.
+    pub(super) closed: VecDeque<TickLog>,
+    /// Bytes of their entries.
+    closed_bytes: usize,
+    pub(super) writer: TickLogWriter,
+}
+
+impl TickLogs {
+    /// Keeps what was written as the next piece.
+    pub(super) fn finish(&mut self, head: TickHead) {
+        let log = self.writer.finish(head);
+        self.closed_bytes += log.entries.len();
+        self.closed.push_back(log);
+    }
+
+    /// Removes the oldest piece.
+    pub(super) fn pop(&mut self) -> Option<TickLog> {
+        let log = self.closed.pop_front()?;
+        self.closed_bytes -= log.entries.len();
+        Some(log)
+    }
+
+    /// Bytes of entries.
+    pub(super) fn bytes(&self) -> usize {
+        self.closed_bytes + self.writer.bytes.len()
+    }
+
+    /// Bytes on the heap.
+    pub(super) fn heap_bytes(&self) -> usize {
+        self.bytes() + self.closed.capacity() * size_of::<TickLog>()
+    }
+}
+
+/// Writes entries one after the other.
+#[derive(Debug, Clone, Default)]
 pub(super) struct TickLogWriter {
     bytes: Vec<u8>,
+    /// Number of entries.
+    groups: usize,
 }
 
 impl TickLogWriter {
@@ -62,31 +118,27 @@ impl TickLogWriter {
         totals.push(&mut self.bytes);
         varint::push(&mut self.bytes, len as u128);
         write_pairs(&mut self.bytes, pairs);
+        self.groups += 1;
     }
 
-    /// Bytes written since the last log was finished.
+    /// Entries written since the last log was finished.
     pub(super) fn unfinished(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Adds entries that were written elsewhere.
-    pub(super) fn written(&mut self, entries: &[u8]) {
-        self.bytes.extend_from_slice(entries);
+    /// Whether they are enough for a piece.
+    pub(super) fn is_full(&self) -> bool {
+        self.bytes.len() >= PIECE_BYTES || self.groups >= PIECE_GROUPS
     }
 
-    /// The log, exactly as large as necessary; the writer is empty again.
+    /// The log, exactly as large as necessary; the writer is empty again, and gives back the memory
+    /// of an unusually large one.
     pub(super) fn finish(&mut self, head: TickHead) -> TickLog {
-        let log = TickLog {
-            head,
-            entries: self.bytes.as_slice().into(),
-        };
+        let entries = self.bytes.as_slice().into();
         self.bytes.clear();
-        log
-    }
-
-    /// Frees memory after an unusually large tick.
-    pub(super) fn shrink(&mut self) {
-        self.bytes.shrink_to(1 << 16);
+        self.bytes.shrink_to(PIECE_BYTES * 2);
+        self.groups = 0;
+        TickLog { head, entries }
     }
 }
 
@@ -142,12 +194,7 @@ mod tests {
         let mut writer = TickLogWriter::default();
         writer.entry(9, &large, Some(&histogram));
         writer.entry(u32::MAX - 9, &Totals::ZERO, None);
-        let head = TickHead {
-            tick: 1,
-            histograms: true,
-            overflowed: false,
-            seen: None,
-        };
+        let head = TickHead::new(1);
         let log = writer.finish(head);
         assert_eq!(log.head, head);
         let mut reader = TickLogReader::new(&log.entries);

@@ -38,6 +38,8 @@ pub struct Spreads {
     pub step: u64,
     /// Times, microseconds, and how many there were of each. `None`: not known.
     pub columns: Vec<Option<Vec<(u64, u64)>>>,
+    /// Requests with an error, by column; 0 if not known.
+    pub errors: Vec<u64>,
     /// What is lacking, for people.
     pub partial: Vec<String>,
 }
@@ -102,12 +104,15 @@ impl Series {
         key: Option<&[String]>,
         span: (u64, u64, u64),
     ) -> Result<Spreads, String> {
-        let (from, step, columns) =
-            self.points_of(report, key, span, true, |span| span.spread())?;
+        let (from, step, found) = self.points_of(report, key, span, true, |span| {
+            (span.spread(), span.sum.totals.errors)
+        })?;
+        let (columns, errors) = found.into_iter().map(Option::unwrap_or_default).unzip();
         Ok(Spreads {
             from,
             step,
-            columns: columns.into_iter().map(Option::flatten).collect(),
+            columns,
+            errors,
             partial: Vec::new(),
         })
     }

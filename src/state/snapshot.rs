@@ -41,7 +41,7 @@ use crate::merger::{Live, SharedLive, reading};
 use crate::pool::snapshot::{Damage, PoolIds, SavedRows};
 use crate::report::definition::Definition;
 use crate::report::{
-    DefinedBy, NotRestored, ReportsCut, ReportsRestore, SavedAggregate, SavedPart,
+    AggregateCut, DefinedBy, NotRestored, ReportsCut, ReportsRestore, SavedAggregate, SavedPart,
 };
 use crate::shutdown::Shutdown;
 use crate::telemetry::Counters;
@@ -194,11 +194,10 @@ pub fn write<W: Write>(subject: Subject<'_>, to: W) -> Result<(W, Written), Writ
     for saved in sums {
         writer.records.record(&Record::SquidSums(saved))?;
     }
-    for (at, aggregate) in cut.aggregates().enumerate() {
-        writer
-            .records
-            .record(&Record::Aggregate(aggregate.clone()))?;
-        writer.groups_and_ticks(&cut, at)?;
+    for aggregate in &cut.aggregates {
+        let saved = aggregate.saved.clone();
+        writer.records.record(&Record::Aggregate(saved))?;
+        writer.groups_and_ticks(&cut, aggregate)?;
     }
     writer.rows(&cut, ids)?;
     writer.records.record(&Record::End(End {
@@ -241,19 +240,23 @@ impl<W: Write> Writer<'_, W> {
         seen
     }
 
-    fn groups_and_ticks(&mut self, cut: &ReportsCut, at: usize) -> Result<(), WriteError> {
+    fn groups_and_ticks(
+        &mut self,
+        cut: &ReportsCut,
+        aggregate: &AggregateCut,
+    ) -> Result<(), WriteError> {
         let mut from = Some(0);
         let mut now_ms = 0;
         while let Some(group) = from {
             let saved = self.hold_current(cut, |live| {
                 now_ms = live.reports.now_ms();
-                live.reports.save_groups(cut, at, group, &live.pool)
+                live.reports.save_groups(aggregate, group, &live.pool)
             })?;
             let Some((groups, next)) = saved else { break };
             self.records.record(&Record::Part(groups))?;
             from = next;
         }
-        cut.ticks(at, now_ms, |tick| self.records.record(&Record::Part(tick)))?;
+        aggregate.ticks(now_ms, |tick| self.records.record(&Record::Part(tick)))?;
         Ok(())
     }
 

@@ -6,6 +6,8 @@
 
 use std::borrow::Cow;
 
+use super::Unit;
+
 /// Replaces invisible characters: `⟨0A⟩`, `⟨202E⟩`.
 pub(crate) fn visible(text: &str) -> String {
     let sign = |c| format!("\u{27e8}{:02X}\u{27e9}", u32::from(c));
@@ -69,6 +71,25 @@ pub fn secs(secs: f64) -> String {
         ..9999.5 => format!("{} s", number(secs)),
         ..172_800.0 => format!("{} h", number(secs / 3600.0)),
         _ => format!("{} d", number(secs / 86_400.0)),
+    }
+}
+
+/// Formats a number of this unit: `36.1 ms`, `2.05 MiB/s`, `12.3 %`.
+pub(crate) fn with_unit(value: f64, unit: Unit) -> String {
+    let plain = |value: f64| match value.fract() == 0.0 {
+        true => grouped(value),
+        false => number(value),
+    };
+    match unit {
+        Unit::Seconds => secs(value),
+        Unit::Bytes => bytes(value),
+        Unit::Kib => bytes(value * 1024.0),
+        Unit::BytesPerSecond => bytes(value) + "/s",
+        Unit::KibPerSecond => bytes(value * 1024.0) + "/s",
+        Unit::Percent => percent(value),
+        Unit::Ratio => percent(value * 100.0),
+        Unit::CountPerSecond => plain(value) + "/s",
+        Unit::None | Unit::Count | Unit::UnixSeconds | Unit::SecondsPerSecond => plain(value),
     }
 }
 

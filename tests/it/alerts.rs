@@ -6,8 +6,12 @@ mod played;
 
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 
 use prost::Message as _;
+use rcgen::{Certificate, CertificateParams, KeyPair};
+use rustls::pki_types::PrivatePkcs8KeyDer;
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use serde_json::{Value as Json, json};
 
 use crate::harness::{
@@ -25,6 +29,27 @@ impl Hook {
     fn failing(times: usize) -> Self {
         let server = Collector::start();
         server.answer(&vec!["503 Busy"; times]);
+        Self::of(server)
+    }
+
+    /// One that speaks TLS with this certificate.
+    fn secure(certificate: &Certificate, key: &KeyPair) -> Self {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let key = PrivatePkcs8KeyDer::from(key.serialize_der());
+        let tls = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![certificate.der().clone()], key.into())
+            .unwrap();
+        let tls = Arc::new(tls);
+        Self::of(Collector::over("https", move |stream| {
+            let connection = ServerConnection::new(Arc::clone(&tls)).unwrap();
+            StreamOwned::new(connection, stream)
+        }))
+    }
+
+    fn of(server: Collector) -> Self {
         let url = format!("{}/hook", server.url);
         Self { server, url }
     }
@@ -125,6 +150,42 @@ fn an_alert_is_told_once_over_a_restart_and_ends_by_itself() {
     );
     assert_eq!(fired[1..], ended[1..]);
     again.stop();
+}
+
+/// A webhook behind TLS is told, if its certificate is trusted.
+#[test]
+fn a_webhook_behind_tls_is_verified_and_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let key = KeyPair::generate().unwrap();
+    let own = CertificateParams::new(["127.0.0.1".to_owned()]).unwrap();
+    let own = own.self_signed(&key).unwrap();
+    let hook = Hook::secure(&own, &key);
+    let webhook = format!("alerting.webhook={}", hook.url);
+    let other = KeyPair::generate().unwrap();
+    let other = CertificateParams::new(["127.0.0.1".to_owned()])
+        .unwrap()
+        .self_signed(&other);
+    let file = dir.path().join("trusted.pem");
+    let trusted = format!("alerting.ca_file={}", file.display());
+    std::fs::write(&file, other.unwrap().pem()).unwrap();
+    let failed = |site: &Site| {
+        let metrics = site.get("/metrics").body;
+        let mut lines = metrics.lines();
+        lines.any(|it| it.starts_with("pinbad_alerts_failed_total") && !it.ends_with(" 0"))
+    };
+    let here = Here::start(&[RULE, &webhook, &trusted]);
+    send_until(&here.site, "it is not trusted", || failed(&here.site));
+    assert!(hook.alerts().is_empty());
+    here.stop();
+    std::fs::write(&file, own.pem()).unwrap();
+    let here = Here::start(&[RULE, &webhook, &trusted]);
+    send_until(&here.site, "it is told", || !hook.alerts().is_empty());
+    assert!(!failed(&here.site));
+    let told = hook.got()[0]["alerts"][0].clone();
+    let value = told["value"].as_f64().unwrap();
+    assert!(value > 5.0, "{told}");
+    assert_eq!(told["annotations"]["threshold"], "> 5");
+    here.stop();
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! What changed from one span to another, heat maps, and calls per request: over HTTP, in SQL and
 //! on the pages.
 
+use std::sync::Arc;
+
 use pinbad::clock::ManualClock;
 use prost::Message as _;
 use serde_json::{Value as Json, json};
@@ -184,6 +186,8 @@ fn a_heat_map_has_every_request_in_its_cell() {
     );
     assert_eq!(rows(&recent), [1, 6, 6], "{recent}");
     assert_eq!(recent["total"], 13);
+    let errors = recent["errors"].as_array().unwrap().iter();
+    assert_eq!(errors.filter_map(Json::as_u64).sum::<u64>(), 6, "{recent}");
     let of_row = map("&script_name=%2Fa");
     // Ten in two cells are enough: an eighth of a doubling each.
     assert_eq!(rows(&of_row), [4, 0, 0, 0, 0, 0, 0, 0, 6], "{of_row}");
@@ -207,6 +211,7 @@ fn a_heat_map_has_every_request_in_its_cell() {
     let old = await_until("the hour is over", || map(""), |it| it["step"] == 60);
     assert_eq!((&old["edges"], &old["step"]), (&edges, &json!(60)), "{old}");
     assert_eq!(old["columns"], json!([[1, 4, 0], [0, 2, 6]]));
+    assert_eq!(old["errors"], json!([0, 6]));
     for (target, status, said) in cases![
         "report_by_script_name/heatmap?script=%2Fa" => 400, "script_name";
         "report_by_script_name/heatmap?from=soon" => 400, "RFC 3339";
@@ -217,6 +222,60 @@ fn a_heat_map_has_every_request_in_its_cell() {
             .problem(status);
         assert!(problem.contains(said), "{target}: {problem}");
     }
+    here.stop();
+}
+
+/// What objectives allow is a line in the heat maps of their rows, and errors are a row on top.
+#[test]
+fn a_heat_map_shows_what_is_too_long_and_what_failed() {
+    let slo = "slo=[{name = \"fast\", report = \"report_by_script_name\", where = \"script_name=/a*\", good = \"req_time <= 300ms\", \
+               objective = 99}, {name = \"all\", report = \"report_by_hostname\", good = \"req_time <= 10s\", objective = 99}]";
+    let clock = Arc::new(ManualClock::new(START_SECS * 1_000));
+    let here = Here::with_clock(&[slo], Arc::<ManualClock>::clone(&clock));
+    let site = &here.site;
+    minute(&here, &clock, &[("/a", 20, 0.25), ("/b", 20, 0.25)]);
+    minute(&here, &clock, &[("/a", 6, 0.5), ("/b", 20, 0.25)]);
+    let map = |query: &str| site.json(&format!("/api/v1/reports/{query}"));
+    let of = |script: &str| {
+        map(&format!(
+            "report_by_script_name/heatmap?script_name=%2F{script}"
+        ))
+    };
+    let of_a = await_until("all are counted", || of("a"), |it| it["total"] == 26);
+    // The end of the bucket that 300 ms are in, of 16 to a doubling.
+    let allowed = json!([{"slo": "fast", "slow_from": 0.311_296}]);
+    assert_eq!(of_a["limits"], allowed, "{of_a}");
+    let failed: u64 = of_a["errors"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(Json::as_u64)
+        .sum();
+    assert_eq!(failed, 6);
+    assert_eq!(of("b")["limits"], json!([]));
+    let total = map("info/heatmap");
+    assert_eq!(total["limits"][0]["slo"], "all", "{total}");
+    assert_eq!(total["limits"].as_array().unwrap().len(), 1);
+
+    let row = |script: &str| {
+        let page = format!("/reports/report_by_script_name/row?script_name=%2F{script}");
+        site.get(&page).body
+    };
+    let page = row("a");
+    assert_has!(page =>
+        "<line class=\"limit\"", ">311 ms</text>", "dashed: fast allows 311 ms</span>",
+        "on top: 6 errors</span>", ">errors</text>", "6 requests, 6 errors</title>"
+    );
+    assert_lacks!(row("b") => "class=\"limit\"", ">errors</text>");
+    // Nothing in the overview takes that long.
+    let page = site.get("/").body;
+    assert_has!(page => "dashed: all allows 10.5 s, which is above");
+    assert_lacks!(page => "<line class=\"limit\"");
+    let dark = "/reports/report_by_script_name/heat.svg?theme=dark&script_name=%2Fa";
+    let picture = site.get(dark).body;
+    assert_has!(picture =>
+        " 6 errors. An objective allows 311 ms.", "stroke=\"#ffffff\" stroke-width=\"1.4\""
+    );
     here.stop();
 }
 

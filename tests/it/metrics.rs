@@ -13,12 +13,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use prost::Message as _;
 use serde_json::Value as Json;
 
 use crate::harness::{
     Here, Program, Running, Sender, Site, await_condition, await_until, free_address, pinbad, run,
 };
-use crate::packets::packet;
+use crate::packets::{packet, request};
 
 /// Samples by name and labels.
 type Samples = BTreeMap<String, f64>;
@@ -292,6 +293,57 @@ fn promtool_finds_nothing_to_say() {
     assert!(open.ends_with("# EOF\n"));
     assert!(open.contains("# TYPE pinbad_requests_merged counter\n"));
     assert!(open.contains("# UNIT pinbad_request_duration_seconds seconds\n"));
+}
+
+/// Buckets of request times have the newest traced request as an exemplar, in OpenMetrics alone.
+#[test]
+fn buckets_have_exemplars_of_traced_requests() {
+    let settings = ["metrics.buckets=[\"100ms\", \"1s\"]"];
+    let (here, clock) = Here::with_manual_clock(&settings);
+    let mut sender = Sender::new(&here.site);
+    let ids: Vec<String> = (1..=3).map(|nth| format!("{nth:032x}")).collect();
+    for (script, secs, id) in [
+        ("/a", 0.05, ids[0].as_str()),
+        ("/a", 0.08, &ids[1]),
+        ("/a", 2.0, "no trace"),
+        ("/b", 0.5, &ids[2]),
+    ] {
+        let mut packet = request("h", "s", script);
+        packet.request_time = Some(secs);
+        packet.add_tag("trace_id", id);
+        sender.send(&packet.encode_to_vec());
+        sender.at_rest();
+    }
+    let scrape = |accept: &str| {
+        let url = format!("http://{}/metrics", here.site.http);
+        let answer = ureq::get(url).header("accept", accept).call();
+        answer.unwrap().body_mut().read_to_string().unwrap()
+    };
+    let open = await_until(
+        "all are counted",
+        || {
+            clock.advance_ms(1_000);
+            scrape("application/openmetrics-text")
+        },
+        |it| it.contains("pinbad_request_duration_seconds_count{report=\"info\"} 4\n"),
+    );
+    let exemplar = |report: &str, le: &str| {
+        let of = format!("{{le=\"{le}\",{report}}} ");
+        let line = open.lines().find(|it| it.contains(&of));
+        let line = line.unwrap_or_else(|| panic!("{of}: {open}"));
+        let found = line.split_once(" # {trace_id=\"")?.1.split_once("\"} ")?;
+        let (secs, time) = found.1.split_once(' ').unwrap();
+        assert!(time.parse::<f64>().unwrap() > 1e9, "{line}");
+        Some((found.0.to_owned(), secs.parse::<f64>().unwrap()))
+    };
+    let info = "report=\"info\"";
+    assert_eq!(exemplar(info, "0.1"), Some((ids[1].clone(), 0.08)));
+    assert_eq!(exemplar(info, "1.0"), Some((ids[2].clone(), 0.5)));
+    assert_eq!(exemplar(info, "+Inf"), None);
+    let script = |name| format!("report=\"report_by_script_name\",script_name=\"{name}\"");
+    assert_eq!(exemplar(&script("/b"), "0.1"), None);
+    assert_eq!(exemplar(&script("/b"), "1.0"), Some((ids[2].clone(), 0.5)));
+    assert!(!scrape("text/plain").contains("trace_id"));
 }
 
 /// The rules and dashboards that ship with pinbad are well formed and refer only to metrics that

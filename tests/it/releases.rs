@@ -108,6 +108,19 @@ fn a_slow_release_is_marked_and_named_over_a_restart_and_a_good_one_is_not() {
     assert!((1.2..1.3).contains(&ratio), "{slow}");
     let text = verdict["text"].as_str().unwrap();
     assert!(text.starts_with("slower: /checkout +2"), "{text}");
+    // At the same mix: half of /checkout, which went from 0.2 s to 0.25 s, and half of /search.
+    let [before, after] = [0, 1].map(|at| verdict["same_mix_p50"][at].as_f64().unwrap());
+    assert!(
+        (0.25..0.30).contains(&before) && after > 1.05 * before,
+        "{slow}"
+    );
+    let p95 = [0, 1].map(|at| verdict["same_mix_p95"][at].as_f64().unwrap());
+    assert!(
+        p95.into_iter().all(|it| (0.34..0.42).contains(&it)),
+        "{slow}"
+    );
+    let page = site.get("/releases").body;
+    assert_has!(page => " on average; p50 ", "; p95 ");
     assert_members!(slow => {"first_seen": began, "requests": 240});
     assert_eq!(
         await_until("it is marked", || marks(site), |it| it.len() > 1),

@@ -9,8 +9,8 @@ use crate::alert::state::{Event, Phase};
 use crate::config::Config;
 use crate::report::DefinedBy;
 use crate::report::builtin;
-use crate::report::counts::Histogram;
 use crate::report::definition::Defaults;
+use crate::report::histogram::Histogram;
 
 /// A multiple of all steps.
 const START: u64 = 1_699_920_000;

@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use super::{Defaults, Engine, REPORT, Seen, builtin, push_key, rules, second, take};
+use crate::alert::intake::RulesOver;
 use crate::dice::Dice;
-
-use super::{Engine, REPORT, Seen, rules, second, take};
+use crate::report::definition::Definition;
 
 /// CPU time of this thread.
 fn on_cpu() -> Duration {
@@ -51,5 +52,45 @@ fn a_thousand_rules_over_a_hundred_thousand_rows() {
         "{} a second, the longest {longest:?}; {} bytes",
         format_args!("{:?}", spent / seconds as u32),
         engine.room.used
+    );
+}
+
+/// What the series thread does for rows that it has not seen: which rules select them.
+#[test]
+#[ignore = "for measuring: in a release build"]
+#[expect(clippy::print_stderr, reason = "what it measures")]
+fn a_thousand_rules_choose_new_rows() {
+    let text = (0..1_000).map(|at| {
+        format!(
+            "[[alert]]\nname = \"x{at}\"\nreport = \"{REPORT}\"\nwhen = \"p95 > 1\"\nwhere = \"script_name=/{at:03}/*\"\n"
+        )
+    });
+    let rules = rules(&text.collect::<String>());
+    let keys = (0..2_000).map(|at| {
+        let mut key = Vec::new();
+        push_key(&mut key, &format!("/{:03}/{at}", at % 2_000));
+        key
+    });
+    let keys: Vec<Vec<u8>> = keys.collect();
+    let timed = |selects: &dyn Fn(&[u8]) -> bool| {
+        let start = on_cpu();
+        let selected = keys.iter().filter(|key| selects(key)).count();
+        (selected, on_cpu() - start)
+    };
+    let over = RulesOver::of(rules.iter().cloned());
+    let found = timed(&|key| over.selects(key));
+    let looked_at = timed(&|key| rules.iter().any(|it| it.concerns(key)));
+    assert_eq!((found.0, looked_at.0), (1_000, 1_000));
+    eprintln!(
+        "2,000 new rows: {:?}; by looking at each rule {:?}",
+        found.1, looked_at.1
+    );
+    let start = on_cpu();
+    let reports = builtin::reports(&Defaults::default());
+    let is_over = |report: &Definition| rules.iter().filter(|it| it.report == *report).count();
+    let over: Vec<usize> = reports.iter().map(is_over).collect();
+    eprintln!(
+        "{over:?} rules are over the reports: {:?}",
+        on_cpu() - start
     );
 }

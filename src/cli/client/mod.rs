@@ -12,8 +12,9 @@ use std::time::Duration;
 use clap::Args as FlagGroup;
 use serde_json::Value as Json;
 use thiserror::Error;
+use ureq::config::ConfigBuilder;
 use ureq::http::{Request, Response};
-use ureq::tls::TlsConfig;
+use ureq::typestate::AgentScope;
 use ureq::{Agent, AsSendBody, Body};
 
 use crate::access::roots;
@@ -124,8 +125,9 @@ impl Client {
     pub fn at(url: &str, flags: &AccessFlags) -> Result<Self, ClientError> {
         let token = credentials::token(flags.token_file.as_deref()).map_err(ClientError::Usage)?;
         let roots = ("--ca-file", flags.ca_file.as_deref());
-        let tls = || roots::tls(roots, flags.own_certificate.as_deref());
-        Self::with(url, token, tls)
+        Self::with(url, token, |settings, url| {
+            roots::agent(settings, url, roots, flags.own_certificate.as_deref())
+        })
     }
 
     /// A client for the daemon at this URL (`http://127.0.0.1:30080`, the scheme may be left out);
@@ -139,8 +141,8 @@ impl Client {
         authorization: Option<Secret>,
         ca_file: Option<&Path>,
     ) -> Result<Self, ClientError> {
-        Self::with(url, authorization, || {
-            roots::tls(("--ca-file", ca_file), None)
+        Self::with(url, authorization, |settings, url| {
+            roots::agent(settings, url, ("--ca-file", ca_file), None)
         })
     }
 
@@ -150,27 +152,26 @@ impl Client {
     /// # Errors
     /// [`ClientError::Usage`].
     pub fn credulous(url: &str) -> Result<Self, ClientError> {
-        Self::with(url, None, || Ok(roots::none()))
+        Self::with(url, None, |settings, _| {
+            Ok(roots::credulous_agent(settings))
+        })
     }
 
     fn with(
         url: &str,
         authorization: Option<Secret>,
-        tls: impl FnOnce() -> Result<TlsConfig, String>,
+        agent: impl FnOnce(ConfigBuilder<AgentScope>, &str) -> Result<Agent, String>,
     ) -> Result<Self, ClientError> {
         let (url, own) = address::split(url).map_err(ClientError::Usage)?;
-        let mut settings = Agent::config_builder()
+        let settings = Agent::config_builder()
             .http_status_as_error(false)
             .proxy(None)
             .max_redirects(0)
             .timeout_connect(Some(CONNECT_MAX));
-        if url.starts_with("https:") {
-            settings = settings.tls_config(tls().map_err(ClientError::Usage)?);
-        }
         Ok(Self {
+            agent: agent(settings, &url).map_err(ClientError::Usage)?,
             url,
             authorization: own.or(authorization),
-            agent: settings.build().new_agent(),
             longest: ANSWER_MAX,
         })
     }
@@ -368,8 +369,9 @@ const NO_HTTP: &str = "the answer is not HTTP";
 fn message_of(error: &ureq::Error) -> String {
     let text = error.to_string();
     if text.contains("CaUsedAsEndEntity") {
-        return "its certificate is marked as a certificate authority (basicConstraints CA:TRUE), not as that of a server; make \
-                one that is not: openssl req -x509 -newkey rsa:2048 -nodes -addext basicConstraints=critical,CA:FALSE \
+        return "its certificate is marked as a certificate authority (basicConstraints CA:TRUE), not as that of a server; \
+                name this very certificate with --ca-file, or make one that is not: \
+                openssl req -x509 -newkey rsa:2048 -nodes -addext basicConstraints=critical,CA:FALSE \
                 -addext subjectAltName=DNS:<name> ..."
             .to_owned();
     }

@@ -97,7 +97,7 @@ pub(super) fn check_series(world: &World, gains: &Gains, is_short: bool) {
 
 /// Counters are what was gained ever; those of rows without a place are under `(other)`.
 pub(super) fn check_metrics(world: &World, gains: &Gains, is_short: bool) {
-    let text = world.metrics.write(Vec::new(), Format::Classic);
+    let text = world.metrics.write(Vec::new(), Format::Classic, Vec::new());
     let samples: BTreeMap<&str, f64> = text
         .lines()
         .filter_map(|line| line.rsplit_once(' '))

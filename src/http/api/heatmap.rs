@@ -47,7 +47,10 @@ pub(in crate::http) fn read(
     let question = LineQuestion {
         key: key.map(<[String]>::to_vec),
         // A percentile makes the query return histograms.
-        metrics: vec![Metric::Percentile(50.0)],
+        metrics: ["p50", "errors"]
+            .into_iter()
+            .filter_map(Metric::parse)
+            .collect(),
         span: span.clone(),
         step,
         whose: whose.clone(),
@@ -80,6 +83,10 @@ pub(in crate::http) async fn get(
         let map = read((source, &series), &name, key.as_deref(), &span, &whose);
         let map = map.map_err(Problem::not_found)?;
         let edges = map.edges_us.iter().map(|us| *us as f64 / 1e6);
+        let columns = map.columns.iter().zip(&map.errors);
+        let errors = columns.map(|(known, errors)| known.as_ref().map(|_| *errors));
+        let limits = source.time_limits(&name, key.as_deref()).into_iter();
+        let limits = limits.map(|(slo, us)| json!({"slo": slo, "slow_from": us as f64 / 1e6}));
         Ok(json!({
             "report": name,
             "key": named(&keys, key),
@@ -87,6 +94,8 @@ pub(in crate::http) async fn get(
             "step": map.step,
             "edges": edges.collect::<Vec<_>>(),
             "columns": map.columns,
+            "errors": errors.collect::<Vec<_>>(),
+            "limits": limits.collect::<Vec<_>>(),
             "total": map.total,
             "partial": map.partial,
         }))

@@ -14,6 +14,7 @@ use crate::http::answer::format::weighted;
 use crate::http::app::{Answer, App};
 use crate::http::params::NoParams;
 use crate::metrics::Format;
+use crate::metrics::otlp::exemplars;
 
 /// `GET /metrics`
 pub(in crate::http) async fn read(
@@ -25,7 +26,13 @@ pub(in crate::http) async fn read(
     let status = app.status().await?;
     let metrics = app.settings.metrics.clone();
     let text = app
-        .query(move |_| Ok(metrics.write(status, format)))
+        .query(move |source| {
+            let traced = match format {
+                Format::OpenMetrics => exemplars::newest(source.live(), source.clock()),
+                Format::Classic => Vec::new(),
+            };
+            Ok(metrics.write(status, format, traced))
+        })
         .await?;
     let headers = [(CONTENT_TYPE, format.content_type()), (VARY, "accept")];
     Ok((headers, text).into_response())

@@ -89,12 +89,22 @@ fn details(view: &View<'_>, release: &Release, verdict: &Verdict) -> Markup {
         h2 { (visible(&release.release)) " after " (visible(&verdict.against)) ": " (result(verdict)) }
         p.note {
             (verdict.text) ". " (counted(verdict.tests as u64, "test")) " over " (span) ", made at " (view.time.moment(verdict.at)) "."
-            @if let Some([before, after]) = verdict.same_mix { " With the same mix of scripts a request took " (secs(before)) " before and " (secs(after)) " after." }
+            @if let Some(times) = verdict.same_mix {
+                " With the same mix of scripts a request took " (before_and_after(times)) " on average"
+                @for (name, times) in [("p50", verdict.same_mix_p50), ("p95", verdict.same_mix_p95)] {
+                    @if let Some(times) = times { "; " (name) " " (before_and_after(times)) }
+                }
+                "."
+            }
         }
         @if !rows.is_empty() { (table("Differences", &caption, &heads, &rows, "")) }
         (scripts("New scripts", &verdict.new))
         (scripts("Gone scripts", &verdict.gone))
     }
+}
+
+fn before_and_after([before, after]: [f64; 2]) -> String {
+    format!("{} before and {} after", secs(before), secs(after))
 }
 
 fn finding(it: &Finding) -> Markup {

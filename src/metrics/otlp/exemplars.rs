@@ -1,9 +1,10 @@
 //! Exemplars: of each bucket of a row's histogram one recent request, whose tag `trace_id` names its
 //! trace.
 //!
-//! Read from the raw pool by the push thread when an interval is cut: of the newest
-//! [`EXAMINED_MAX`] requests those with such a tag, [`TRACED_MAX`] at most. A report gets them if the
-//! request's row follows from its keys alone: at the level of packets or requests, without filters.
+//! Read from the raw pool by the push thread when an interval is cut, and by a scrape in OpenMetrics:
+//! of the newest [`EXAMINED_MAX`] requests those with such a tag, [`TRACED_MAX`] at most. A report
+//! gets them if the request's row follows from its keys alone: at the level of packets or requests,
+//! without filters.
 
 use std::sync::Arc;
 
@@ -36,8 +37,8 @@ pub(super) struct Exemplars {
 
 /// A request with a trace.
 #[derive(Debug)]
-pub(super) struct Traced {
-    time_us: u64,
+pub struct Traced {
+    pub(in crate::metrics) time_us: u64,
     exemplar: Exemplar,
     /// Texts of its fields, in the order of [`Field`](crate::report::definition::Field).
     fields: [String; 5],
@@ -45,7 +46,7 @@ pub(super) struct Traced {
 }
 
 /// Traced requests of a report by key, newest first.
-pub(super) type ByKey<'a> = HashMap<Vec<u8>, Vec<&'a Traced>, RandomState>;
+pub(in crate::metrics) type ByKey<'a> = HashMap<Vec<u8>, Vec<&'a Traced>, RandomState>;
 
 impl Exemplars {
     pub(super) fn of(live: &SharedLive, clock: &Arc<dyn Clock>) -> Self {
@@ -71,7 +72,33 @@ impl Exemplars {
     }
 }
 
+/// Returns the newest traced requests, newest first.
+#[must_use]
+pub fn newest(live: &SharedLive, clock: &Arc<dyn Clock>) -> Vec<Traced> {
+    let (live, clock) = (Arc::clone(live), Arc::clone(clock));
+    let next = 0;
+    Exemplars { live, clock, next }.read()
+}
+
 impl Traced {
+    /// Returns the exemplar as OpenMetrics has it, behind the value of a bucket.
+    pub(in crate::metrics) fn in_open_metrics(&self) -> String {
+        let hex = |id: &[u8]| id.iter().map(|it| format!("{it:02x}")).collect::<String>();
+        let Exemplar {
+            time,
+            trace_id,
+            span_id,
+            ..
+        } = &self.exemplar;
+        let span = match span_id.is_empty() {
+            true => String::new(),
+            false => format!(",{SPAN_ID}=\"{}\"", hex(span_id)),
+        };
+        let (trace, secs) = (hex(trace_id), self.time_us as f64 / 1e6);
+        let (time_secs, ms) = (time / 1_000_000_000, time / 1_000_000 % 1_000);
+        format!(" # {{{TRACE_ID}=\"{trace}\"{span}}} {secs} {time_secs}.{ms:03}")
+    }
+
     fn of(pool: &Pool, request: u64, row: &RequestRow, clock: &dyn Clock) -> Option<Self> {
         let tags = pool.tags(row.request_tags);
         let trace_id = id::<16>(tags.get(TRACE_ID)?)?;
@@ -128,7 +155,7 @@ impl Traced {
 }
 
 /// Returns the traced requests of a report.
-pub(super) fn by_key<'a>(traced: &'a [Traced], definition: &Definition) -> ByKey<'a> {
+pub(in crate::metrics) fn by_key<'a>(traced: &'a [Traced], definition: &Definition) -> ByKey<'a> {
     let mut found = ByKey::default();
     if definition.level == Level::Timer || !definition.filters.is_empty() {
         return found;

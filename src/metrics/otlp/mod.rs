@@ -11,7 +11,7 @@
 //! are dropped and counted. Every point and span is counted once: sent, dropped or waiting.
 
 mod body;
-mod exemplars;
+pub mod exemplars;
 mod exponential;
 mod own;
 mod rows;

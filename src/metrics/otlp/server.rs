@@ -52,24 +52,19 @@ impl Server {
     pub(super) fn of(config: &OtlpConfig) -> Result<Arc<Self>, String> {
         let url = config.url.trim_end_matches('/');
         let base = url.strip_suffix(PATHS[0]).unwrap_or(url);
-        let mut settings = Agent::config_builder()
+        let settings = Agent::config_builder()
             .http_status_as_error(false)
             .proxy(None)
             .max_redirects(0)
             .timeout_global(Some(ANSWER_MAX));
-        if url.starts_with("https:") {
-            settings = settings.tls_config(roots::tls(
-                ("otlp.ca_file", config.ca_file.as_deref()),
-                None,
-            )?);
-        }
+        let trusted = ("otlp.ca_file", config.ca_file.as_deref());
         let headers = config
             .headers_file
             .as_deref()
             .map(read_headers)
             .transpose()?;
         Ok(Arc::new(Self {
-            agent: settings.build().new_agent(),
+            agent: roots::agent(settings, url, trusted, None)?,
             urls: PATHS.map(|path| format!("{base}{path}")),
             is_packed: config.gzip,
             headers_file: config.headers_file.clone(),

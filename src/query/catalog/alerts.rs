@@ -4,6 +4,7 @@
 use serde_json::json;
 
 use super::Catalog;
+use crate::alert::objective::Objective;
 use crate::alert::rule::{Rule, RuleError};
 use crate::alert::{Alert, ObjectiveView, Rules, View};
 use crate::config::Config;
@@ -12,6 +13,8 @@ use crate::query::read_model::ReportAnswer;
 use crate::query::table::Rows;
 use crate::query::tables::StatusTable;
 use crate::report::comment::FixedTable;
+use crate::report::row_key::push_key;
+use crate::series::EVERYTHING;
 use crate::value::Value;
 
 impl Catalog {
@@ -26,6 +29,30 @@ impl Catalog {
         let reports: Vec<_> = reports.collect();
         drop(live);
         Rule::all(config, &reports, &self.defaults)
+    }
+
+    /// The objectives that count all requests of a row and call long ones bad: name, and time from
+    /// which a request is slow, microseconds. `key` is `None` for all rows; those of the total over
+    /// all requests are counted by every report without filters.
+    #[must_use]
+    pub fn time_limits(&self, report: &str, key: Option<&[String]>) -> Vec<(String, u64)> {
+        let mut bytes = Vec::new();
+        key.into_iter()
+            .flatten()
+            .for_each(|text| push_key(&mut bytes, text));
+        let is_total = report == EVERYTHING && key.is_none();
+        let concerns = |it: &Objective| {
+            let has_all = it.entry.report == report || is_total && it.report.filters.is_empty();
+            has_all && it.concerns(&bytes, key.is_none())
+        };
+        let rules = self.alerts.rules();
+        let all = rules.iter().filter_map(|it| it.objective());
+        let limit = |it: &Objective| Some((it.entry.name.clone(), it.slow_from_us()?));
+        let limits = all.filter(|it| concerns(it)).filter_map(|it| limit(it));
+        let mut limits: Vec<(String, u64)> = limits.collect();
+        // Each objective has a rule for each severity.
+        limits.dedup();
+        limits
     }
 
     /// One of the tables as it stands.

@@ -388,12 +388,17 @@ impl Catalog {
                 secs,
                 sum: sum.unwrap_or_default(),
             };
-            (secs > 0).then(|| span.spread()).flatten()
+            match secs {
+                0 => (None, 0),
+                _ => (span.spread(), span.sum.totals.errors),
+            }
         });
+        let (columns, errors) = columns.unzip();
         Ok(Spreads {
             from: steps.from,
             step: steps.step,
-            columns: columns.collect(),
+            columns,
+            errors,
             partial: steps.remarks,
         })
     }

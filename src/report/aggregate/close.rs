@@ -14,17 +14,30 @@ use super::{Aggregate, Memory};
 use crate::pool::strings::StringInterner;
 use crate::report::groups::Groups;
 use crate::report::groups::overflow::LEVELS;
-use crate::report::totals::Totals;
+use crate::report::tick_log::TickHead;
 
-/// Approximate size of the pieces of a tick log, each of which leaves its window under one hold of
-/// the lock: a millisecond. Tests have few groups.
-pub(super) const PIECE_BYTES: usize = if cfg!(test) { 4 << 10 } else { 128 << 10 };
-
-/// Slots settled or closed under one hold of the lock: a millisecond.
+/// Slots settled, measured or closed under one hold of the lock: a millisecond. Tests have few
+/// groups.
 pub(in crate::report) const SLOTS_AT_ONCE: usize = if cfg!(test) { 64 } else { 2048 };
 
 /// While a tick runs, emptied groups are removed when they are this fraction of all.
 const EMPTIED_SHARE: usize = 8;
+
+/// How far an ended tick is closed, as long as there is room for it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(in crate::report) enum Closing {
+    /// Slots are being settled, if the tick has ended.
+    #[default]
+    Settling,
+    /// Slots before this one need no more bytes than this.
+    Measuring(usize, usize),
+    /// All slots need no more bytes than this.
+    Measured(usize),
+    /// There is room for them: slots are being closed.
+    Emptying,
+    /// No slot is left.
+    Closed,
+}
 
 /// Bytes still available to closed ticks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -56,11 +69,9 @@ impl Allowance {
     }
 }
 
-/// Closes the running ticks of aggregates, which end together, within an allowance. `fits`: they
-/// are known to need no more.
+/// Closes the running ticks of aggregates, which end together, within an allowance.
 pub(in crate::report) fn close_together(
     aggregates: &mut [&mut Aggregate],
-    fits: bool,
     mut allowance: Allowance,
     memory: &mut Memory<'_>,
 ) {
@@ -68,7 +79,7 @@ pub(in crate::report) fn close_together(
         aggregate.cut_second(&memory.pool.strings);
     }
     let most = || aggregates.iter().map(|it| it.closing_bytes()).sum();
-    if !fits && !allowance.has(most()) {
+    if !allowance.has(most()) {
         // The overflow targets need entries too.
         let kept = allowance.share(1, 4);
         allowance.take(kept.all, kept.histograms);
@@ -81,7 +92,7 @@ pub(in crate::report) fn close_together(
     }
     for aggregate in aggregates {
         let before = aggregate.taken();
-        aggregate.close_freely();
+        aggregate.end_tick();
         memory.budget.replaced(before, aggregate.taken());
     }
 }
@@ -117,21 +128,21 @@ fn close_within(
 impl Aggregate {
     /// Whether the running tick has ended at `now_ms`.
     pub(in crate::report) fn is_due(&self, now_ms: u64) -> bool {
-        self.scope.ticks.at(now_ms) > self.tick
+        self.scope.ticks.at(now_ms) > self.tick.tick
     }
 
     /// The ticks in the window, and the bytes freed when they leave, without histograms and
     /// extremes.
     pub(in crate::report) fn leaving(&self) -> impl Iterator<Item = (u64, usize)> + '_ {
-        let tick_logs = self.tick_logs.iter();
+        let tick_logs = self.tick_logs.closed.iter();
         tick_logs.map(|it| (it.head.tick, it.entries.len()))
     }
 
     /// Whether a tick is outside the window at `now_ms`.
     pub(in crate::report) fn has_left(&self, now_ms: u64) -> bool {
         let gone = self.scope.ticks.last_gone(self.scope.ticks.at(now_ms));
-        let oldest = self.tick_logs.front().map(|it| it.head.tick);
-        oldest.is_some_and(|tick| Some(tick) <= gone)
+        let oldest = self.tick_logs.closed.front();
+        oldest.is_some_and(|oldest| Some(oldest.head.tick) <= gone)
     }
 
     /// Subtracts a piece of a tick that is outside the window at `now_ms`; returns false if there
@@ -142,10 +153,9 @@ impl Aggregate {
         strings: &mut StringInterner,
     ) -> bool {
         if self.has_left(now_ms)
-            && let Some(tick_log) = self.tick_logs.pop_front()
+            && let Some(tick_log) = self.tick_logs.pop()
         {
             self.retire(&tick_log, strings);
-            self.version += 1;
         }
         self.is_leaving = self.has_left(now_ms);
         self.is_leaving
@@ -156,9 +166,9 @@ impl Aggregate {
         while self.retire_some(now_ms, strings) {}
     }
 
-    /// Starts the tick at `now_ms`, after the one before is closed.
+    /// Begins the tick at `now_ms`, after the one before [ended](Self::end_tick).
     pub(in crate::report) fn begin_tick(&mut self, now_ms: u64, strings: &mut StringInterner) {
-        self.tick = self.scope.ticks.at(now_ms);
+        self.tick = TickHead::new(self.scope.ticks.at(now_ms));
         // A tick that was just closed may be outside the window already.
         self.retire_until(now_ms, strings);
         for row_map in self.row_maps.iter_mut().flatten() {
@@ -181,64 +191,90 @@ impl Aggregate {
         }
     }
 
+    /// Takes up to `slots` slots of the ended tick one step further; returns how far it is now.
+    pub(in crate::report) fn close_some(
+        &mut self,
+        slots: usize,
+        strings: &StringInterner,
+    ) -> Closing {
+        let closing = self.closing;
+        self.closing = match closing {
+            Closing::Settling if self.cut_some(slots, strings) => Closing::Settling,
+            Closing::Settling => Closing::Measuring(0, 0),
+            Closing::Measuring(at, bytes) => {
+                let end = self.groups.slots_used().min(at + slots);
+                let more = (at..end).map(|at| self.groups.closing_bytes(at));
+                let bytes = bytes + more.sum::<usize>();
+                match end < self.groups.slots_used() {
+                    true => Closing::Measuring(end, bytes),
+                    false => Closing::Measured(bytes),
+                }
+            }
+            Closing::Emptying if self.close_slots(slots) => Closing::Emptying,
+            Closing::Emptying => Closing::Closed,
+            done => done,
+        };
+        self.closing
+    }
+
     /// Closes up to `slots` settled slots; returns false if there is none left.
-    pub(in crate::report) fn close_some(&mut self, slots: usize) -> bool {
+    fn close_slots(&mut self, slots: usize) -> bool {
         for _ in 0..slots {
-            let Some(last) = self.groups.dirty().checked_sub(1) else {
+            let Some(last) = self.groups.slots_used().checked_sub(1) else {
                 break;
             };
-            self.log_slot(last, true);
-            self.groups.close_and_fill(last, self.tick, true);
-            self.end_piece(false);
+            self.close_slot(last, true);
         }
-        self.groups.dirty() > 0
+        self.groups.slots_used() > 0
     }
 
     /// Closes every slot there is.
-    fn close_freely(&mut self) {
-        while self.close_some(usize::MAX) {}
+    pub(in crate::report) fn end_tick(&mut self) {
+        self.close_slots(usize::MAX);
         self.groups.slots_closed();
-        if let Some((other, totals)) = self.overflow_remainder.take() {
-            self.writer.entry(other, &totals, None);
+        if let Some((other, totals)) = self.overflow.remainder.take() {
+            self.tick_logs.writer.entry(other, &totals, None);
         }
-        self.end_piece(true);
-        self.seen = None;
-        self.writer.shrink();
-        self.tick_without_histograms = false;
-        self.overflows = false;
-        self.is_closing = false;
+        // Of a tick without gains a piece is kept too: it says when something was merged.
+        if !self.tick_logs.writer.unfinished().is_empty() || self.tick.seen.is_some() {
+            self.tick_logs.finish(self.tick);
+        }
+        self.tick = TickHead::new(self.tick.tick);
+        self.closing = Closing::default();
+    }
+
+    /// Writes slot `at` to the tick log, and moves it into its group.
+    fn close_slot(&mut self, at: usize, histogram: bool) {
+        self.log_slot(at, histogram);
+        self.groups.close_slot(at, self.tick.tick, histogram);
+        self.end_piece();
     }
 
     /// Writes the tick log's entry of slot `at`.
     pub(super) fn log_slot(&mut self, at: usize, histogram: bool) {
-        let (slot, _) = self.groups.slot(at);
+        let slot = self.groups.slot(at);
         let counts = histogram.then_some(&slot.histogram);
-        self.writer.entry(slot.group, &slot.totals(), counts);
+        let writer = &mut self.tick_logs.writer;
+        writer.entry(slot.group, &slot.totals(), counts);
     }
 
-    /// Moves the running tick's log to the tick logs if it is large enough, or the `last` piece.
-    pub(super) fn end_piece(&mut self, last: bool) {
-        let bytes = self.writer.unfinished().len();
-        let is_wanted = match last {
-            true => bytes > 0 || self.seen.is_some(),
-            false => bytes >= PIECE_BYTES,
-        };
-        if is_wanted {
-            let tick_log = self.writer.finish(self.tick_head());
-            self.keep(tick_log);
+    /// Ends a piece of the running tick's log that is large enough.
+    pub(super) fn end_piece(&mut self) {
+        if self.tick_logs.writer.is_full() {
+            self.tick_logs.finish(self.tick);
         }
     }
 
     /// Upper bound of the memory for closing the running tick.
-    pub(in crate::report) fn closing_bytes(&self) -> usize {
-        let slots = 0..self.groups.dirty();
+    fn closing_bytes(&self) -> usize {
+        let slots = 0..self.groups.slots_used();
         slots.map(|at| self.groups.closing_bytes(at)).sum()
     }
 
     /// Costs of slots, by level.
     pub(super) fn costs(&self, of: impl Fn(&Groups, usize) -> usize) -> [usize; LEVELS] {
         let mut costs = [0; LEVELS];
-        for at in 0..self.groups.dirty() {
+        for at in 0..self.groups.slots_used() {
             costs[self.groups.level(at)] += of(&self.groups, at);
         }
         costs
@@ -254,7 +290,7 @@ impl Aggregate {
     ) {
         let (taken, before) = (memory.budget.taken, self.taken());
         let mut at = 0;
-        while at < self.groups.dirty() {
+        while at < self.groups.slots_used() {
             let gone = self.groups.level(at) == level && gives_way(self, at, memory);
             at += usize::from(!gone);
         }
@@ -270,13 +306,11 @@ impl Aggregate {
             return false;
         }
         let (closed, histograms) = (self.closed_bytes(), self.groups.histogram_bytes);
-        self.log_slot(at, true);
-        self.groups.close_and_fill(at, self.tick, true);
+        self.close_slot(at, true);
         allowance.take(
             self.closed_bytes().saturating_sub(closed),
             self.groups.histogram_bytes.saturating_sub(histograms),
         );
-        self.end_piece(false);
         true
     }
 
@@ -291,12 +325,11 @@ impl Aggregate {
             });
         }
         let before = self.taken();
-        if self.groups.dirty() > 0 {
+        if self.groups.slots_used() > 0 {
             let histogram = self.groups.closing_bytes(0) <= allowance.all;
-            self.log_slot(0, histogram);
-            self.groups.close_and_fill(0, self.tick, histogram);
             // If part of a tick lacks its histogram, no quantiles are known for the whole tick.
-            self.tick_without_histograms |= !histogram;
+            self.tick.histograms &= histogram;
+            self.close_slot(0, histogram);
         }
         self.forget_emptied(&mut memory.pool.strings);
         memory.budget.replaced(before, self.taken());
@@ -305,18 +338,15 @@ impl Aggregate {
     /// Removes groups without counts, if they are many: each time the whole cache is searched for
     /// them.
     pub(in crate::report) fn forget_many_emptied(&mut self, strings: &mut StringInterner) {
-        if self.emptied.len() * EMPTIED_SHARE >= self.groups.keys.len() {
+        if self.overflow.emptied.len() * EMPTIED_SHARE >= self.groups.keys.len() {
             self.forget_emptied(strings);
         }
     }
 
     /// Removes groups without counts. Not before all records with known groups were counted.
     pub(super) fn forget_emptied(&mut self, strings: &mut StringInterner) {
-        for group in std::mem::take(&mut self.emptied) {
-            let is_empty = self.groups.is_used(group)
-                && !self.groups.is_running(group)
-                && self.groups.get(group).totals == Totals::ZERO;
-            if is_empty {
+        for group in std::mem::take(&mut self.overflow.emptied) {
+            if self.groups.is_used(group) && self.groups.is_empty(group) {
                 self.forget_group(group, strings);
             }
         }

@@ -9,6 +9,9 @@
 //! ([`relieve`]). The [`Budget`] decides when memory is short.
 
 use std::cmp::Reverse;
+use std::collections::HashSet;
+
+use ahash::RandomState;
 
 use super::{Aggregate, Memory};
 use crate::pool::strings::{NONE, OTHER};
@@ -21,6 +24,24 @@ use crate::report::totals::Totals;
 
 /// Groups that may still be created under pressure, with `(other)` for unlimited values.
 const OVERFLOW_GROUPS_MAX: usize = 4096;
+
+/// Keys and gains of an aggregate that are under `(other)` for lack of memory.
+#[derive(Debug, Default)]
+pub(super) struct Overflow {
+    /// Groups that include keys for which there was no memory.
+    pub(super) groups: HashSet<u32, RandomState>,
+    /// Groups that lost their gain in the running tick, and had nothing else then.
+    pub(super) emptied: Vec<u32>,
+    /// The gain of the all-`(other)` group in the running tick beyond its slot and the log.
+    pub(super) remainder: Option<(u32, Totals)>,
+}
+
+impl Overflow {
+    /// Bytes on the heap.
+    pub(super) fn heap_bytes(&self) -> usize {
+        self.emptied.capacity() * 4 + self.groups.capacity() * 6
+    }
+}
 
 /// Frees memory of running ticks: first cached groups, which are not needed for exactness, then
 /// groups with few requests, which overflow until enough is free.
@@ -79,30 +100,31 @@ impl Aggregate {
     /// Takes over a slot whose sums are nearly full, as the end of the tick would.
     #[cold]
     pub(super) fn spill(&mut self, group: u32, memory: &mut Memory<'_>) {
-        self.end_piece(false);
+        self.end_piece();
         self.cut_second(&memory.pool.strings);
-        let Some((at, _)) = self.groups.running(group) else {
+        let Some(at) = self.groups.running(group) else {
             return;
         };
         let bytes = self.groups.closing_bytes(at);
         if bytes <= memory.budget.free_for_closed() {
             self.log_slot(at, true);
-            self.groups.take_over(at, self.tick, true);
+            self.groups.take_over(at, self.tick.tick, true);
             return;
         }
         self.changes.moved();
         // No room for another entry: it overflows to the all-`(other)` group, and what exceeds that
         // group's slot is kept aside, without times, for an entry at the end of the tick.
-        self.overflows = true;
+        self.tick.overflowed = true;
         let other = self.other_group(memory);
         if group != other && self.groups.move_slot(at, other) {
             return;
         }
-        if let Some((full, _)) = self.groups.running(other) {
-            let remainder = self.overflow_remainder.get_or_insert((other, Totals::ZERO));
-            remainder.1 += &self.groups.slot(full).0.totals();
-            self.groups.take_over(full, self.tick, false);
-            self.tick_without_histograms = true;
+        if let Some(full) = self.groups.running(other) {
+            let remainder = &mut self.overflow.remainder;
+            let (_, remainder) = remainder.get_or_insert((other, Totals::ZERO));
+            *remainder += &self.groups.slot(full).totals();
+            self.groups.take_over(full, self.tick.tick, false);
+            self.tick.histograms = false;
         }
         if group != other {
             self.groups.move_slot(at, other);
@@ -114,7 +136,7 @@ impl Aggregate {
     pub(super) fn overflow_target(&mut self, key_ids: &KeyIds, memory: &mut Memory<'_>) -> u32 {
         let coarse = self.coarse(key_ids);
         let budget = &memory.budget;
-        let has_room = self.overflow_groups.len() < OVERFLOW_GROUPS_MAX
+        let has_room = self.overflow.groups.len() < OVERFLOW_GROUPS_MAX
             && !budget.exhausted_for_overflow(self.next_bytes());
         let id = match self.groups.keys.find(&coarse) {
             Some(id) => id,
@@ -123,7 +145,7 @@ impl Aggregate {
         };
         // One whose keys are all `(other)` already, for lack of strings, loses nothing.
         if !self.groups.keys.is(id, key_ids) {
-            self.overflow_groups.insert(id);
+            self.overflow.groups.insert(id);
         }
         id
     }
@@ -131,7 +153,7 @@ impl Aggregate {
     /// A combination with `(other)` in place of unlimited values.
     fn coarse(&self, key_ids: &KeyIds) -> KeyIds {
         let mut coarse = *key_ids;
-        for (key_id, group_key) in coarse.iter_mut().zip(&self.group_keys) {
+        for (key_id, group_key) in coarse.iter_mut().zip(&self.scope.group_keys) {
             if group_key.is_open() {
                 *key_id = OTHER;
             }
@@ -142,7 +164,7 @@ impl Aggregate {
     /// The group in which every key is `(other)`.
     pub(super) fn other_group(&mut self, memory: &mut Memory<'_>) -> u32 {
         let mut other = [NONE; DEFINITION_KEYS_MAX];
-        other[..self.group_keys.len()].fill(OTHER);
+        other[..self.scope.group_keys.len()].fill(OTHER);
         match self.groups.keys.find(&other) {
             Some(id) => id,
             None => self.make_group(&other, memory),
@@ -157,7 +179,7 @@ impl Aggregate {
         wholly: bool,
         memory: &mut Memory<'_>,
     ) -> bool {
-        let group = self.groups.group_of_slot(at);
+        let group = self.groups.slot(at).group;
         let coarse = self.coarse(&self.groups.keys.key_ids(group));
         let target = match self.groups.keys.find(&coarse) {
             Some(target) if !wholly => target,
@@ -169,14 +191,14 @@ impl Aggregate {
         self.changes.moved();
         if !self.groups.move_slot(at, target) {
             self.spill(target, memory);
-            if let Some((at, _)) = self.groups.running(group) {
+            if let Some(at) = self.groups.running(group) {
                 self.groups.move_slot(at, target);
             }
         }
-        self.overflows = true;
+        self.tick.overflowed = true;
         memory.budget.overflowed(1);
-        if self.groups.get(group).totals == Totals::ZERO {
-            self.emptied.push(group);
+        if self.groups.is_empty(group) {
+            self.overflow.emptied.push(group);
         }
         true
     }
@@ -198,13 +220,13 @@ impl Aggregate {
 
     /// Whether slot `at` belongs to an overflow target.
     pub(super) fn is_target(&self, at: usize) -> bool {
-        let group = self.groups.group_of_slot(at);
-        (0..self.group_keys.len()).any(|key_id| self.groups.keys.key_id(group, key_id) == OTHER)
+        let mut key = self.groups.keys.key(self.groups.slot(at).group);
+        key.any(|key_id| key_id == OTHER)
     }
 
     /// Whether slot `at` belongs to the all-`(other)` group.
     pub(super) fn is_other(&self, at: usize) -> bool {
-        let group = self.groups.group_of_slot(at);
-        (0..self.group_keys.len()).all(|key_id| self.groups.keys.key_id(group, key_id) == OTHER)
+        let mut key = self.groups.keys.key(self.groups.slot(at).group);
+        key.all(|key_id| key_id == OTHER)
     }
 }

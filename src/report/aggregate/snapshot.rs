@@ -17,17 +17,17 @@ use std::sync::{Arc, Weak};
 
 use serde::{Deserialize, Serialize};
 
-use super::close::PIECE_BYTES;
-use super::{Aggregate, Flow, Memory, Scope, serves};
+use super::{Aggregate, Flow, Memory};
 use crate::pool::snapshot::{Damage, SavedStrings};
 use crate::pool::strings::{NONE, OTHER, StringInterner};
 use crate::report::budget::Taken;
-use crate::report::counts::{BUCKET_MAX, Histogram};
-use crate::report::definition::{DEFINITION_KEYS_MAX, DefinedBy, Definition, Filter};
-use crate::report::group_key::GroupKey;
+use crate::report::definition::{DEFINITION_KEYS_MAX, DefinedBy, Definition};
+use crate::report::gain::PairSums;
+use crate::report::group_key::Scope;
+use crate::report::histogram::BUCKET_MAX;
 use crate::report::reading::Extremes;
 use crate::report::row_map::{NO_ROW, RowMap};
-use crate::report::tick_log::{TickHead, TickLog, TickLogReader, TickLogWriter};
+use crate::report::tick_log::{TickHead, TickLog, TickLogReader};
 use crate::report::totals::Totals;
 
 /// Groups copied under one hold of the lock.
@@ -58,9 +58,7 @@ const NO_GROUP: u32 = u32::MAX;
 /// if this aggregate would serve it today.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct SavedAggregate {
-    scope: Scope,
-    filters: Vec<Filter>,
-    group_keys: Vec<GroupKey>,
+    pub(in crate::report) scope: Scope,
     /// The running tick.
     tick: u64,
     flow: Flow,
@@ -75,8 +73,8 @@ pub struct SavedAggregate {
 pub enum SavedPart {
     /// Some groups, and the texts of their keys.
     Groups(SavedStrings, Vec<SavedGroup>),
-    /// A piece of the log of one tick.
-    Tick(SavedTick),
+    /// A piece of the log of one tick, with entries encoded as in `tick_log`.
+    Tick(TickHead, Vec<u8>),
 }
 
 /// A saved group.
@@ -90,20 +88,12 @@ pub struct SavedGroup {
     extremes: Vec<(u64, Extremes)>,
 }
 
-/// A piece of the log of one tick.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct SavedTick {
-    head: TickHead,
-    /// Encoded as in `tick_log`.
-    entries: Vec<u8>,
-}
-
 /// An aggregate at the cut.
 #[derive(Debug)]
-pub(in crate::report) struct AggregateCut {
+pub(crate) struct AggregateCut {
     /// Its index among the aggregates.
     pub(in crate::report) at: usize,
-    pub(in crate::report) saved: SavedAggregate,
+    pub(crate) saved: SavedAggregate,
     /// Numbers of its reports in the aggregate, in the order of their names.
     reports: Vec<usize>,
     /// Generations of all groups: if one has changed, the group was removed.
@@ -118,40 +108,36 @@ pub(in crate::report) struct AggregateCut {
 impl Aggregate {
     /// Cuts the aggregate; `reports` are the numbers and names of the live ones.
     pub(in crate::report) fn cut(&self, at: usize, reports: &[(usize, &str)]) -> AggregateCut {
-        let mut writer = TickLogWriter::default();
+        let mut writer = self.tick_logs.writer.clone();
         let mut running = Vec::new();
-        writer.written(self.writer.unfinished());
-        if let Some((other, totals)) = &self.overflow_remainder {
+        if let Some((other, totals)) = &self.overflow.remainder {
             writer.entry(*other, totals, None);
         }
         let mut extremes = Vec::new();
-        let mut samples = Histogram::new();
-        for at in 0..self.groups.dirty() {
-            let (slot, seen) = self.groups.slot(at);
-            let totals = self.groups.running_totals(slot.group);
-            samples.reset();
-            for (bucket, count) in self.groups.running_samples(at) {
-                samples.add(bucket, count);
-            }
-            writer.entry(slot.group, &totals.unwrap_or_default(), Some(&samples));
-            extremes.extend(seen.map(|seen| (slot.group, *seen)));
-            if writer.unfinished().len() >= PIECE_BYTES {
-                running.push(writer.finish(self.tick_head()));
+        let (mut sums, mut pairs) = (PairSums::default(), Vec::new());
+        for at in 0..self.groups.slots_used() {
+            let group = self.groups.slot(at).group;
+            pairs.clear();
+            pairs.extend(self.groups.running_samples(at));
+            sums.combine(&mut pairs, 0);
+            let (totals, each) = (self.groups.running_totals(at), pairs.iter().copied());
+            writer.pairs(group, &totals, pairs.len(), each);
+            extremes.extend(self.groups.running_extremes(at).map(|seen| (group, *seen)));
+            if writer.is_full() {
+                running.push(writer.finish(self.tick));
             }
         }
-        running.push(writer.finish(self.tick_head()));
+        running.push(writer.finish(self.tick));
         extremes.sort_unstable_by_key(|&(group, _)| group);
         let groups = 0..self.groups.end();
-        let closed = self.tick_logs.iter();
+        let closed = self.tick_logs.closed.iter();
         AggregateCut {
             at,
             saved: SavedAggregate {
-                scope: self.scope,
-                filters: self.filters.clone(),
-                group_keys: self.group_keys.clone(),
-                tick: self.tick,
+                scope: self.scope.clone(),
+                tick: self.tick.tick,
                 flow: self.flow,
-                overflow_groups: self.overflow_groups.iter().copied().collect(),
+                overflow_groups: self.overflow.groups.iter().copied().collect(),
                 reports: reports.iter().map(|(_, name)| (*name).to_owned()).collect(),
             },
             reports: reports.iter().map(|&(report, _)| report).collect(),
@@ -191,11 +177,11 @@ impl Aggregate {
                 Some(Some(row_map)) if !gone => row_map.row_of(id).wrapping_add(1),
                 _ => NO_ROW.wrapping_add(1),
             };
-            let closed = self.groups.extremes.as_ref().map(|closed| {
-                let closed = closed.get(id as usize).filter(|_| !gone);
-                cut.extremes(id, closed.map_or(&[], |closed| closed))
-            });
-            let key: Vec<u32> = (0..self.group_keys.len()).map(key_id).collect();
+            let closed = match gone {
+                true => &[],
+                false => self.groups.extremes.of(id),
+            };
+            let key: Vec<u32> = (0..self.scope.group_keys.len()).map(key_id).collect();
             bytes += key
                 .iter()
                 .map(|&it| 8 + texts.add(it, strings))
@@ -204,7 +190,7 @@ impl Aggregate {
                 id,
                 key,
                 rows: cut.reports.iter().map(row).collect(),
-                extremes: closed.unwrap_or_default(),
+                extremes: cut.extremes(id, closed),
             });
             if bytes > PART_BYTES {
                 return (SavedPart::Groups(texts, groups), Some(id + 1));
@@ -226,8 +212,8 @@ impl AggregateCut {
         before.copied().chain(running).collect()
     }
 
-    /// Passes the logs of the ticks in the window at `now_ms` on, in pieces.
-    pub(in crate::report) fn ticks<E>(
+    /// Passes the logs of the ticks in the window at `now_ms` on, in pieces. Needs no lock.
+    pub(crate) fn ticks<E>(
         &self,
         now_ms: u64,
         mut each: impl FnMut(SavedPart) -> Result<(), E>,
@@ -241,8 +227,7 @@ impl AggregateCut {
         for (head, entries) in closed.chain(running) {
             let has_data = head.seen.is_some() || !entries.is_empty();
             if gone.is_none_or(|gone| head.tick > gone) && has_data {
-                let entries = entries.to_vec();
-                each(SavedPart::Tick(SavedTick { head, entries }))?;
+                each(SavedPart::Tick(head, entries.to_vec()))?;
             }
         }
         Ok(())
@@ -259,11 +244,6 @@ impl SavedAggregate {
     pub(in crate::report) fn reports(&self) -> Result<&[String], Damage> {
         let fits = self.reports.len() <= REPORTS_MAX;
         check(fits, "an aggregate has too many reports").map(|()| &self.reports[..])
-    }
-
-    /// Whether a report can be answered from it.
-    pub(in crate::report) fn serves(&self, definition: &Definition) -> bool {
-        serves(&self.scope, &self.filters, &self.group_keys, definition)
     }
 }
 
@@ -304,23 +284,15 @@ impl AggregateRestore {
         now_ms: u64,
         memory_bytes: usize,
     ) -> Result<Self, Damage> {
-        let SavedAggregate {
-            scope,
-            filters,
-            group_keys,
-            tick,
-            ..
-        } = saved;
-        let fits = group_keys.len() <= DEFINITION_KEYS_MAX;
+        let SavedAggregate { scope, tick, .. } = saved;
+        let fits = scope.group_keys.len() <= DEFINITION_KEYS_MAX;
         check(fits, "a report has too many keys")?;
         check(tick <= scope.ticks.at(now_ms), "a tick lies in the future")?;
-        let aggregate = Aggregate::with_group_keys(scope, filters, group_keys, now_ms);
+        let mut aggregate = Box::new(Aggregate::new(scope, now_ms));
+        aggregate.tick.tick = tick;
+        aggregate.flow = saved.flow;
         Ok(Self {
-            aggregate: Box::new(Aggregate {
-                tick,
-                flow: saved.flow,
-                ..aggregate
-            }),
+            aggregate,
             wanted,
             reports: saved.reports.len(),
             groups: Vec::new(),
@@ -348,7 +320,7 @@ impl AggregateRestore {
     ) -> Result<(), Damage> {
         match part {
             SavedPart::Groups(texts, groups) => self.groups(&texts, groups, memory),
-            SavedPart::Tick(tick) => self.tick(&tick),
+            SavedPart::Tick(head, entries) => self.tick(head, &entries),
         }
     }
 
@@ -364,7 +336,7 @@ impl AggregateRestore {
                 self.is_too_large = true;
                 return Ok(());
             }
-            let fits = saved.key.len() == self.aggregate.group_keys.len()
+            let fits = saved.key.len() == self.aggregate.scope.group_keys.len()
                 && saved.rows.len() == self.reports;
             check(fits, "a group has too many or too few keys")?;
             let mut key_ids = [NONE; DEFINITION_KEYS_MAX];
@@ -392,29 +364,18 @@ impl AggregateRestore {
     fn extremes(&mut self, id: u32, saved: &[(u64, Extremes)]) -> Result<(), Damage> {
         let ticks = self.aggregate.scope.ticks.count + 1;
         check(saved.len() as u64 <= ticks, "a group has too many ticks")?;
-        let Some(extremes) = &mut self.aggregate.groups.extremes else {
-            return Ok(());
-        };
         for &(tick, seen) in saved {
-            check(tick <= self.aggregate.tick, "a tick lies in the future")?;
-            // In the order of ticks, one for each: several groups may have become this one.
-            let extremes = &mut extremes[id as usize];
-            match extremes.binary_search_by_key(&tick, |&(tick, _)| tick) {
-                Ok(known) => extremes[known].1.widen(&seen),
-                Err(place) => {
-                    extremes.insert(place, (tick, seen));
-                    self.aggregate.groups.extremes_count += 1;
-                }
-            }
+            let is_past = tick <= self.aggregate.tick.tick;
+            check(is_past, "a tick lies in the future")?;
+            self.aggregate.groups.extremes.restore(id, tick, &seen);
         }
         Ok(())
     }
 
-    fn tick(&mut self, saved: &SavedTick) -> Result<(), Damage> {
-        let head = saved.head;
-        let is_past = head.tick <= self.aggregate.tick;
+    fn tick(&mut self, head: TickHead, entries: &[u8]) -> Result<(), Damage> {
+        let is_past = head.tick <= self.aggregate.tick.tick;
         check(is_past, "a tick lies in the future")?;
-        let last = self.aggregate.tick_logs.back();
+        let last = self.aggregate.tick_logs.closed.back();
         let in_order = last.is_none_or(|last| last.head.tick <= head.tick);
         check(in_order, "ticks are out of order")?;
         let tick_at = |ms| self.aggregate.scope.ticks.at(ms);
@@ -423,13 +384,12 @@ impl AggregateRestore {
         };
         let came_then = head.seen.is_none_or(fits);
         check(came_then, "data came in at a time that cannot be")?;
-        let mut reader = TickLogReader::new(&saved.entries);
+        let mut reader = TickLogReader::new(entries);
         let mut pairs = Vec::new();
         while let Some((group, totals)) = reader.next(&mut pairs).filter(|_| !self.is_too_large) {
             self.entry(group, &totals, &pairs)?;
         }
-        let tick_log = self.aggregate.writer.finish(head);
-        self.aggregate.keep(tick_log);
+        self.aggregate.tick_logs.finish(head);
         Ok(())
     }
 
@@ -456,21 +416,12 @@ impl AggregateRestore {
             self.is_too_large |= count > SAMPLES_MAX || self.samples >= SAMPLES_END;
         }
         let aggregate = &mut *self.aggregate;
-        let each = pairs.iter().copied();
-        aggregate.writer.pairs(id, totals, pairs.len(), each);
-        let group = aggregate.groups.get_mut(id);
-        group.totals += totals;
-        let before = group.histogram.heap_bytes();
-        for &(bucket, count) in pairs {
-            // Counts that are short in the file may be long in memory.
-            self.is_too_large |= group.histogram.heap_bytes() > self.memory_bytes;
-            if self.is_too_large {
-                break;
-            }
-            group.histogram.add(bucket, count);
+        let (writer, each) = (&mut aggregate.tick_logs.writer, pairs.iter().copied());
+        writer.pairs(id, totals, pairs.len(), each);
+        if !self.is_too_large {
+            let groups = &mut aggregate.groups;
+            self.is_too_large = groups.restore(id, totals, pairs, self.memory_bytes);
         }
-        let after = group.histogram.heap_bytes();
-        aggregate.groups.histogram_bytes = aggregate.groups.histogram_bytes + after - before;
         Ok(())
     }
 
@@ -481,9 +432,8 @@ impl AggregateRestore {
         rows_max: usize,
         strings: &mut StringInterner,
     ) -> (Box<Aggregate>, Vec<Wanted>) {
-        for id in 0..self.aggregate.groups.end() {
-            let groups = &self.aggregate.groups;
-            if groups.is_used(id) && groups.get(id).totals == Totals::ZERO {
+        for id in self.aggregate.groups.used().collect::<Vec<u32>>() {
+            if self.aggregate.groups.is_empty(id) {
                 self.aggregate.forget_group(id, strings);
             }
         }
@@ -492,11 +442,12 @@ impl AggregateRestore {
         let overflowed = overflowed.filter_map(|&id| self.groups.get(id as usize).copied());
         let groups = &self.aggregate.groups;
         let overflowed = overflowed.filter(|&id| id < groups.end() && groups.is_used(id));
-        self.aggregate.overflow_groups.extend(overflowed);
+        self.aggregate.overflow.groups.extend(overflowed);
         for report in &mut self.wanted {
             // Rows in their former order, and again under `(other)` those that lacked a row.
             let aggregate = &mut *self.aggregate;
-            let mut row_map = RowMap::new(&report.definition, &aggregate.group_keys, rows_max);
+            let mut row_map =
+                RowMap::new(&report.definition, &aggregate.scope.group_keys, rows_max);
             row_map.add_groups(std::mem::take(&mut report.rows), &aggregate.groups);
             aggregate.row_maps.push(Some(row_map));
         }

@@ -23,29 +23,22 @@ impl ActiveText {
     /// The texts of a report.
     #[must_use]
     pub fn new(definition: &Definition) -> Self {
-        let keys: Vec<String> = definition
-            .keys
-            .iter()
-            .map(|key| key.source.to_string())
-            .collect();
-        let grouping = if keys.is_empty() {
-            "all requests in one row".to_owned()
-        } else {
-            format!("grouped by {}", keys.join(", "))
+        let mut keys = definition.keys.iter().map(|key| &key.source);
+        let names: Vec<String> = keys.clone().map(KeySource::to_string).collect();
+        let grouping = match names.is_empty() {
+            true => "all requests in one row".to_owned(),
+            false => format!("grouped by {}", names.join(", ")),
         };
-        let tagged = definition
-            .keys
-            .iter()
-            .any(|key| !matches!(key.source, KeySource::Field(_)));
+        let is_tagged = keys.any(|key| !matches!(key, KeySource::Field(_)));
         let flags = [
             ("conditional", !definition.filters.is_empty()),
-            ("tagged", tagged),
-            ("indexed", !definition.keys.is_empty()),
+            ("tagged", is_tagged),
+            ("indexed", !names.is_empty()),
         ];
-        let flags: Vec<&str> = flags
-            .iter()
-            .filter_map(|&(flag, is)| is.then_some(flag))
-            .collect();
+        let flags = flags
+            .into_iter()
+            .filter_map(|(flag, is)| is.then_some(flag));
+        let flags: Vec<&str> = flags.collect();
         Self {
             id: id(definition),
             kind: definition.kind.name(),
@@ -72,11 +65,8 @@ fn id(definition: &Definition) -> String {
     };
     // Base reports ignore their params.
     let params = sections.next().filter(|_| kind.tags != Tags::None);
-    let parts = params
-        .into_iter()
-        .chain(sections.next())
-        .filter(|section| !section.is_empty());
-    parts
-        .flat_map(|section| section.split(','))
-        .fold(number.to_string(), |id, part| id + "|" + part)
+    let parts = params.into_iter().chain(sections.next());
+    let parts = parts.filter(|section| !section.is_empty());
+    let parts = parts.flat_map(|section| section.split(','));
+    parts.fold(number.to_string(), |id, part| id + "|" + part)
 }

@@ -105,10 +105,10 @@ pub(super) fn parse<'a>(
         history: None,
         layout: ColumnLayout::default(),
     });
-    let table = definition.table(Some(kind), defaults);
+    let columns = definition.columns(Some(kind), defaults);
     definition.layout = match view {
-        Some(_) => table.histogram_view(),
-        None => table.layout(),
+        Some(_) => columns.histogram_view(),
+        None => columns.layout(),
     };
     Ok(Comment::Report(definition))
 }

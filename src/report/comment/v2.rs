@@ -69,7 +69,7 @@ pub(super) fn parse<'a>(
         history: None,
         layout: ColumnLayout::default(),
     });
-    definition.layout = definition.table(None, defaults).layout();
+    definition.layout = definition.columns(None, defaults).layout();
     Ok(Comment::Report(definition))
 }
 

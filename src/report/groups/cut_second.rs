@@ -3,8 +3,8 @@
 //!
 //! Slots must be settled before they are closed, moved or taken over.
 
-use super::super::counts::{Sample, grown};
 use super::super::gain::PairSums;
+use super::super::histogram::grown;
 use super::super::reading::Extremes;
 use super::super::totals::Totals;
 use super::{Groups, KeyTable};
@@ -31,8 +31,7 @@ impl Groups {
         mut each: impl FnMut(&KeyTable, &GroupGain<'_>),
     ) -> bool {
         let end = self.slots_used.min(self.cut.saturating_add(slots));
-        let (mut samples, mut sums) = (Vec::new(), PairSums::default());
-        let mut pairs = Vec::new();
+        let (mut pairs, mut sums) = (Vec::<(u32, u64)>::new(), PairSums::default());
         let grown_before = grown();
         for at in self.cut..end {
             self.look_ahead((at + AHEAD).min(end - 1));
@@ -42,18 +41,19 @@ impl Groups {
             }
             pairs.clear();
             if front.blocks == 0 && slot.second.len() == 0 {
-                samples.clear();
-                samples.extend_from_slice(front.samples());
+                // As samples they sort faster than as pairs.
+                let mut samples = front.samples;
+                let samples = &mut samples[..front.len.into()];
                 samples.sort_unstable();
-                pairs.extend(samples.iter().map(|it| it.pair()));
-                pairs.dedup_by(|more, pair| {
-                    let is_same = more.0 == pair.0;
-                    pair.1 += if is_same { more.1 } else { 0 };
-                    is_same
-                });
+                for (bucket, count) in samples.iter().map(|it| it.pair()) {
+                    match pairs.last_mut() {
+                        Some(last) if last.0 == bucket => last.1 += count,
+                        _ => pairs.push((bucket, count)),
+                    }
+                }
             } else {
-                self.add_up(at, &mut sums);
-                sums.take(&mut pairs);
+                sums.add(self.recent_samples(at).chain(slot.second.iter()));
+                pairs.extend(sums.drain());
             }
             if self.is_watched {
                 let gained = GroupGain {
@@ -62,7 +62,7 @@ impl Groups {
                         unmeasured: slot.unmeasured_second.into(),
                         ..front.sums.totals()
                     },
-                    extremes: self.slot_extremes.get(at).map(|(_, second)| second),
+                    extremes: self.extremes.running.get(at).map(|(_, second)| second),
                     pairs: &pairs,
                 };
                 each(&self.keys, &gained);
@@ -79,28 +79,11 @@ impl Groups {
         more
     }
 
-    /// Sums the samples of slot `at` in the second.
-    fn add_up(&self, at: usize, sums: &mut PairSums) {
-        let front = &self.fronts[at];
-        let mut add = |samples: &[Sample]| {
-            for (bucket, count) in samples.iter().map(|it| it.pair()) {
-                sums.add_pair(bucket, count);
-            }
-        };
-        add(front.samples());
-        let mut place = front.blocks as usize;
-        while let Some(block) = self.blocks.get(place.wrapping_sub(1)) {
-            add(&block.samples);
-            place = block.before as usize;
-        }
-        sums.add(self.slots[at].second.iter());
-    }
-
     /// Prefetches memory for the cut of slot `at`.
     fn look_ahead(&self, at: usize) {
         let block = self.fronts[at].blocks as usize;
         let block = self.blocks.get(block.wrapping_sub(1)).map(|it| it.before);
-        std::hint::black_box((self.slots[at].histogram.peek(0), block));
+        std::hint::black_box((self.slots[at].histogram.touch(), block));
     }
 
     /// Adds front `at` to its slot; `pairs` are all its samples.
@@ -114,7 +97,7 @@ impl Groups {
         (front.len, front.blocks) = (0, 0);
         front.is_touched = false;
         front.is_locked = !slot.sums.has_room();
-        if let Some((_, second)) = self.slot_extremes.get_mut(at) {
+        if let Some((_, second)) = self.extremes.running.get_mut(at) {
             *second = Extremes::NOTHING;
         }
     }

@@ -1,8 +1,8 @@
 //! The running tick of a group: a slot with its sums and histogram, and a front, the two cache
 //! lines that a record writes to.
 
-use crate::report::counts::{Histogram, Sample};
-use crate::report::totals::Totals;
+use crate::report::histogram::{Histogram, Sample};
+use crate::report::totals::{NarrowTotals, Totals};
 
 /// Samples in a front until it is settled.
 pub(super) const SAMPLES: usize = 14;
@@ -11,7 +11,7 @@ pub(super) const SAMPLES: usize = 14;
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C, align(64))]
 pub(super) struct Front {
-    pub(super) sums: Sums,
+    pub(super) sums: NarrowTotals,
     /// The last request counted, so that several timers of one request count it once.
     pub(super) last_request: u64,
     pub(super) samples: [Sample; SAMPLES],
@@ -49,7 +49,7 @@ pub(super) struct Block {
 #[derive(Debug, Default)]
 pub(in crate::report) struct Slot {
     pub(in crate::report) group: u32,
-    pub(super) sums: Sums,
+    pub(super) sums: NarrowTotals,
     /// Requests or hits without CPU times and memory, in the tick and in the running second; no more
     /// than there are, so they have room as long as the sums have.
     pub(super) unmeasured: u64,
@@ -71,60 +71,5 @@ impl Slot {
     /// Bytes on the heap.
     pub(super) fn heap_bytes(&self) -> usize {
         self.histogram.heap_bytes() + self.second.heap_bytes()
-    }
-}
-
-/// Sums half as wide as [`Totals`]: a slot whose sums could overflow is taken over early (see
-/// [`Groups::count`](super::Groups::count)), and a hundred bytes less save two cache lines per
-/// packet.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Sums {
-    pub(super) requests: u32,
-    pub(super) errors: u32,
-    pub(super) time: u64,
-    pub(super) ru_utime: u64,
-    pub(super) ru_stime: u64,
-    pub(super) traffic: u64,
-    pub(super) memory: u64,
-    pub(super) hits: u64,
-}
-
-impl Sums {
-    pub(super) fn totals(&self) -> Totals {
-        Totals {
-            time: self.time.into(),
-            ru_utime: self.ru_utime.into(),
-            ru_stime: self.ru_stime.into(),
-            traffic: self.traffic.into(),
-            memory: self.memory.into(),
-            hits: self.hits.into(),
-            requests: self.requests.into(),
-            errors: self.errors.into(),
-            unmeasured: 0,
-        }
-    }
-
-    /// Whether any record can be added, and the sum of two such sums represented: no record adds as
-    /// much as an eighth of a sum's range.
-    pub(super) fn has_room(&self) -> bool {
-        const FULL: u64 = 1 << 61;
-        self.widest() < FULL && self.requests < u32::MAX / 2
-    }
-
-    /// A bound of the largest of them, within a factor of two.
-    pub(super) fn widest(&self) -> u64 {
-        let times = self.time | self.ru_utime | self.ru_stime;
-        times | self.traffic | self.memory | self.hits | u64::from(self.requests)
-    }
-
-    pub(super) fn add(&mut self, other: &Self) {
-        self.requests += other.requests;
-        self.errors += other.errors;
-        self.time += other.time;
-        self.ru_utime += other.ru_utime;
-        self.ru_stime += other.ru_stime;
-        self.traffic += other.traffic;
-        self.memory += other.memory;
-        self.hits += other.hits;
     }
 }

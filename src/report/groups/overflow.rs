@@ -5,8 +5,7 @@
 //! needs, on the merger's thread, when all slots are settled. The last slot replaces a removed one,
 //! so the slots in use can be walked while they shrink.
 
-use super::super::chunked::CHUNK;
-use super::super::totals::Totals;
+use super::super::totals::NarrowTotals;
 use super::super::varint;
 use super::{Front, Groups, NO_SLOT, Slot, UNUSED};
 
@@ -22,15 +21,11 @@ impl Groups {
     /// average tick, and between equals by whether the group existed before this tick.
     pub(in crate::report) fn level(&self, at: usize) -> usize {
         let slot = &self.slots[at];
-        let totals = &self.groups[slot.group as usize].totals;
-        let requests = u64::from(slot.sums.requests).saturating_add(totals.requests / self.ticks);
+        let before = self.totals(slot.group).requests;
+        let requests = u64::from(slot.sums.requests).saturating_add(before / self.ticks);
         let doublings = requests.max(1).ilog2() as usize;
-        (doublings * 2 + usize::from(*totals != Totals::ZERO)).min(LEVELS - 1)
-    }
-
-    /// The group of slot `at`.
-    pub(in crate::report) fn group_of_slot(&self, at: usize) -> u32 {
-        self.slots[at].group
+        let is_new = self.groups[slot.group as usize].sums == NarrowTotals::ZERO;
+        (doublings * 2 + usize::from(!is_new)).min(LEVELS - 1)
     }
 
     /// Upper bound of the bytes for closing slot `at`: its entry, and the growth of the group's
@@ -45,7 +40,7 @@ impl Groups {
         let count = varint::bytes(sums.hits | u64::from(sums.requests));
         let entry = 8 + 9 * varint::bytes(sums.widest()) + histogram.len() * (3 + count);
         let closed = &self.groups[*group as usize].histogram;
-        entry + closed.growth_max(histogram) + self.extremes_each()
+        entry + closed.growth_max(histogram) + self.extremes.closing_bytes()
     }
 
     /// Whether the group's histogram has to grow when slot `at` is closed.
@@ -62,25 +57,19 @@ impl Groups {
         size_of::<Slot>() + size_of::<Front>() + 16 + self.slots[at].heap_bytes()
     }
 
-    /// [Takes over](Self::take_over) slot `at`, and fills it with the last slot.
-    pub(in crate::report) fn close_and_fill(&mut self, at: usize, tick: u64, histogram: bool) {
-        self.close_slot(at, tick, histogram);
-        self.fill(at);
-    }
-
     /// Moves slot `at` to another group `to`, and fills it with the last slot; returns false if
     /// that group's slot must be [taken over](Self::take_over) first.
     pub(in crate::report) fn move_slot(&mut self, at: usize, to: u32) -> bool {
         let more = self.slots[at].sums.requests;
-        let has_room = |slot: &Slot| {
-            let requests = slot.sums.requests.checked_add(more);
-            slot.sums.has_room() && requests.is_some()
+        let has_room = |to: usize| {
+            let sums = &self.slots[to].sums;
+            sums.has_room() && sums.requests.checked_add(more).is_some()
         };
-        if self.running(to).is_some_and(|(_, slot)| !has_room(slot)) {
+        if self.running(to).is_some_and(|to| !has_room(to)) {
             return false;
         }
         let from = std::mem::take(&mut self.slots[at]);
-        let seen = self.slot(at).1.copied();
+        let seen = self.running_extremes(at).copied();
         self.slot_of[from.group as usize] = NO_SLOT;
         // Frees its place first: overflowing never allocates another chunk.
         self.fill(at);
@@ -99,25 +88,21 @@ impl Groups {
         self.slot_histogram_bytes += slot.histogram.heap_bytes();
         self.slot_histogram_bytes -= before + from.heap_bytes();
         if let Some(seen) = seen {
-            self.slot_extremes[to].0.widen(&seen);
+            self.extremes.running[to].0.widen(&seen);
         }
         true
     }
 
     /// Fills the unused slot `at` with the last slot in use.
-    fn fill(&mut self, at: usize) {
+    pub(super) fn fill(&mut self, at: usize) {
         self.slots_used -= 1;
         let last = self.slots_used;
-        if self.extremes.is_some() {
-            self.slot_extremes.truncate(last + 1);
-            self.slot_extremes.swap_remove(at);
-        }
+        self.extremes.fill(at, last);
         if at == last {
             return;
         }
-        let moved = std::mem::take(&mut self.slots[last]);
-        let freed = std::mem::replace(&mut self.slots[at], moved);
-        self.slots[last] = freed;
+        let freed = std::mem::take(&mut self.slots[at]);
+        self.slots[at] = std::mem::replace(&mut self.slots[last], freed);
         let group = self.slots[at].group;
         self.slot_of[group as usize] = at as u32;
         self.fronts[at] = self.fronts[last];
@@ -141,27 +126,19 @@ impl Groups {
             return false;
         }
         self.keys.give_back(end as u32);
-        while self.groups.len() > end {
-            self.groups.pop();
-        }
-        if let Some(extremes) = &mut self.extremes {
-            extremes.truncate(end);
-            extremes.shrink_to_fit();
-        }
+        self.groups.truncate(end);
+        self.extremes.give_back(end);
         true
     }
 
     /// Most bytes for the next group.
     pub(in crate::report) fn next_bytes(&self) -> usize {
         let keys = self.keys.next_bytes();
-        if self.keys.len() < self.groups.len() || !self.groups.len().is_multiple_of(CHUNK) {
+        // The number of a removed group may be free.
+        if self.keys.len() < self.groups.len() {
             return keys;
         }
-        let each = size_of::<super::Group>() + 2 * size_of::<u32>();
-        let lists = match &self.extremes {
-            Some(lists) if lists.capacity() - lists.len() < CHUNK => lists.capacity() * 48,
-            _ => 0,
-        };
-        each * CHUNK + lists + keys
+        let numbers = 2 * self.slot_of.next_bytes();
+        keys + self.groups.next_bytes() + numbers + self.extremes.next_bytes()
     }
 }

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::report::comment::{self, Comment};
-use crate::report::counts::BUCKET_MAX;
 use crate::report::definition::{Defaults, Definition};
+use crate::report::histogram::BUCKET_MAX;
 use crate::report::native::ReportForm;
 use crate::report::reading::{Extremes, KeyCell};
 use crate::report::totals::Totals;

@@ -21,11 +21,11 @@ pub enum TextOr<T> {
 }
 
 impl<T> TextOr<T> {
-    /// The text, if it is one.
-    pub(super) fn as_text(&self) -> Option<&str> {
+    /// The text of a form of level sample, which has no tables.
+    pub(super) fn only_text(&self) -> Result<String, String> {
         match self {
-            Self::Text(text) => Some(text),
-            Self::Table(_) => None,
+            Self::Text(text) => Ok(text.clone()),
+            Self::Table(_) => Err("of level sample it is a text".to_owned()),
         }
     }
 }

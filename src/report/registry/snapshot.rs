@@ -20,32 +20,12 @@ const FILL_REQUESTS: usize = 1 << 16;
 /// All reports at one moment.
 #[derive(Debug)]
 pub struct ReportsCut {
-    aggregates: Vec<AggregateCut>,
+    /// Each aggregate, with its reports.
+    pub(crate) aggregates: Vec<AggregateCut>,
     /// Number of reports dropped, or resets, before.
     removals: u64,
     /// Keys that had overflowed before.
     pub overflowed: u64,
-}
-
-impl ReportsCut {
-    /// Each aggregate, with its reports.
-    pub fn aggregates(&self) -> impl Iterator<Item = &SavedAggregate> {
-        self.aggregates.iter().map(|cut| &cut.saved)
-    }
-
-    /// Passes on the tick logs of aggregate number `at` that are in its window at `now_ms`, in
-    /// parts. Needs no lock.
-    ///
-    /// # Errors
-    /// The first error of `each`.
-    pub fn ticks<E>(
-        &self,
-        at: usize,
-        now_ms: u64,
-        each: impl FnMut(SavedPart) -> Result<(), E>,
-    ) -> Result<(), E> {
-        self.aggregates[at].ticks(now_ms, each)
-    }
 }
 
 impl Reports {
@@ -75,17 +55,14 @@ impl Reports {
         self.removals == cut.removals
     }
 
-    /// Some groups of aggregate number `at` of the cut, and where to continue, `None` after the
-    /// last.
+    /// Some groups of an aggregate of the cut, and where to continue, `None` after the last.
     #[must_use]
-    pub fn save_groups(
+    pub(crate) fn save_groups(
         &self,
-        cut: &ReportsCut,
-        at: usize,
+        cut: &AggregateCut,
         from: u32,
         pool: &Pool,
     ) -> Option<(SavedPart, Option<u32>)> {
-        let cut = &cut.aggregates[at];
         let aggregate = self.aggregates.get(cut.at)?.as_ref()?;
         Some(aggregate.save_groups(cut, from, &pool.strings))
     }
@@ -154,7 +131,7 @@ impl ReportsRestore {
             let at = self.remaining.iter().position(|(it, _)| it.name == *name);
             let reason = match at {
                 None => "it is not defined any more",
-                Some(at) if saved.serves(&self.remaining[at].0) => {
+                Some(at) if saved.scope.serves(&self.remaining[at].0) => {
                     let (definition, defined_by) = self.remaining.remove(at);
                     wanted.push(Wanted {
                         place,

@@ -14,7 +14,7 @@ use std::time::Instant;
 use super::Reports;
 use crate::instruments::Instrument;
 use crate::pool::Pool;
-use crate::report::aggregate::close::{Allowance, SLOTS_AT_ONCE, close_together};
+use crate::report::aggregate::close::{Allowance, Closing, SLOTS_AT_ONCE, close_together};
 use crate::report::aggregate::{Aggregate, Memory};
 use crate::report::budget::{Budget, Taken};
 use crate::report::window::Ticks;
@@ -46,75 +46,65 @@ impl Reports {
     pub fn advance_some(&mut self, now_ms: u64, pool: &mut Pool, holds: &LockCounters) -> bool {
         let begun = Instant::now();
         self.now_ms = now_ms;
-        let is_due = |it: &Aggregate| !it.is_filling && it.is_due(now_ms);
-        let has_left = |it: &Aggregate| is_due(it) && it.has_left(now_ms);
-        let leaving = self.live().find(|it| has_left(it));
-        if let Some(leaving) = leaving {
+        let mut live = self.live();
+        if let Some(leaving) = live.find(|it| it.is_due(now_ms) && it.has_left(now_ms)) {
             let _stage = EXPIRE_GROUPS.begin();
             leaving.retire_some(now_ms, &mut pool.strings);
+            drop(live);
             self.measure();
             holds.lock_hold_leaving_us.raise_to_us_since(begun);
             return true;
         }
-        let due = self.live().filter(|it| is_due(it)).count();
+        drop(live);
+        let due = self.live().filter(|it| it.is_due(now_ms)).count();
         if due == 0 {
             return false;
         }
         let mut stage = CLOSE_TICK.begin();
-        stage.work(0, due as u64);
-        let mut closed = 0;
-        if !self.close_some(due, is_due, pool) {
-            let fits = self.live().any(|it| is_due(it) && it.is_closing);
-            self.end_ticks(now_ms, fits, pool, |_, it| {
-                let now = is_due(it) && (it.is_closing || !fits);
-                closed += usize::from(now);
-                now
-            });
-        }
+        let closed = self.close_some(now_ms, due, pool);
         stage.work(closed as u64, due as u64);
         self.measure();
         holds.lock_hold_closing_us.raise_to_us_since(begun);
         true
     }
 
-    /// Settles or closes some slots of the first of `due` aggregates; returns false if none of its
-    /// slots is left, or there is no room for them.
-    fn close_some(&mut self, due: usize, is_due: impl Fn(&Aggregate) -> bool, pool: &Pool) -> bool {
-        let Some(first) = self.live().find(|it| is_due(it)) else {
-            return false;
+    /// Settles, measures or closes some slots of the first of `due` aggregates, or all slots of all
+    /// of them if it needs more than its share of the room. Returns the number of ticks that ended.
+    fn close_some(&mut self, now_ms: u64, due: usize, pool: &mut Pool) -> usize {
+        let Some(first) = self.live().find(|it| it.is_due(now_ms)) else {
+            return 0;
         };
-        if !first.is_closing {
-            if first.cut_some(SLOTS_AT_ONCE, &pool.strings) {
-                return true;
+        match first.close_some(SLOTS_AT_ONCE, &pool.strings) {
+            Closing::Settling | Closing::Measuring(..) | Closing::Emptying => 0,
+            Closing::Measured(bytes) => {
+                let ticks = first.scope.ticks;
+                let all = self.aggregates.iter().flatten().map(|it| &**it);
+                let share = allowance(ticks, all, &self.budget).share(1, due);
+                if share.has(bytes) {
+                    let first = self.live().find(|it| it.is_due(now_ms));
+                    first
+                        .into_iter()
+                        .for_each(|it| it.closing = Closing::Emptying);
+                    return 0;
+                }
+                self.end_ticks(now_ms, pool, |_, it| !it.is_filling && it.is_due(now_ms));
+                due
             }
-            self.measure();
-            let all = || self.aggregates.iter().flatten().map(|it| &**it);
-            let fits = all().find(|it| is_due(it)).is_some_and(|first| {
-                let room = allowance(first.scope.ticks, all(), &self.budget);
-                room.share(1, due).has(first.closing_bytes())
-            });
-            let first = self.live().find(|it| is_due(it)).filter(|_| fits);
-            let Some(first) = first else { return false };
-            first.is_closing = true;
-            return true;
+            Closing::Closed => {
+                first.end_tick();
+                first.begin_tick(now_ms, &mut pool.strings);
+                self.budget.ticks_closed();
+                1
+            }
         }
-        let before = first.taken();
-        let more = first.close_some(SLOTS_AT_ONCE);
-        // The last piece is written when the tick ends.
-        first.is_closing = true;
-        let after = first.taken();
-        self.budget.replaced(before, after);
-        more
     }
 
-    /// Ends the running ticks of aggregates for which `is_due` returns true. `fits`: they are known
-    /// to have room.
+    /// Ends the running ticks of aggregates for which `is_due` returns true, together.
     pub(super) fn end_ticks(
         &mut self,
         now_ms: u64,
-        fits: bool,
         pool: &mut Pool,
-        mut is_due: impl FnMut(usize, &Aggregate) -> bool,
+        is_due: impl Fn(usize, &Aggregate) -> bool,
     ) {
         let (mut due, mut others) = (Vec::new(), Vec::new());
         for (at, aggregate) in self.aggregates.iter_mut().enumerate() {
@@ -125,47 +115,32 @@ impl Reports {
             }
         }
         let budget = &mut self.budget;
-        end_ticks(
-            &mut due,
-            &others,
-            now_ms,
-            fits,
-            &mut Memory { pool, budget },
-        );
+        let memory = &mut Memory { pool, budget };
+        let before = taken(&due);
+        for aggregate in &mut due {
+            aggregate.retire_until(now_ms, &mut memory.pool.strings);
+        }
+        memory.budget.replaced(before, taken(&due));
+        let windows: BTreeSet<Ticks> = due.iter().map(|it| it.scope.ticks).collect();
+        for ticks in windows {
+            let all = due.iter().map(|it| &**it).chain(others.iter().copied());
+            let share = allowance(ticks, all, memory.budget);
+            let of_window = due.iter_mut().filter(|it| it.scope.ticks == ticks);
+            let mut together: Vec<&mut Aggregate> = of_window.map(|it| &mut **it).collect();
+            close_together(&mut together, share, memory);
+        }
+        let before = taken(&due);
+        for aggregate in &mut due {
+            aggregate.begin_tick(now_ms, &mut memory.pool.strings);
+        }
+        memory.budget.replaced(before, taken(&due));
+        memory.budget.ticks_closed();
     }
 }
 
 fn taken(aggregates: &[&mut Aggregate]) -> Taken {
     let all = aggregates.iter().map(|aggregate| aggregate.taken());
     all.fold(Taken::default(), |sum, taken| sum + taken)
-}
-
-fn end_ticks(
-    due: &mut [&mut Aggregate],
-    others: &[&Aggregate],
-    now_ms: u64,
-    fits: bool,
-    memory: &mut Memory<'_>,
-) {
-    let before = taken(due);
-    for aggregate in &mut *due {
-        aggregate.retire_until(now_ms, &mut memory.pool.strings);
-    }
-    memory.budget.replaced(before, taken(due));
-    let windows: BTreeSet<Ticks> = due.iter().map(|it| it.scope.ticks).collect();
-    for ticks in windows {
-        let all = due.iter().map(|it| &**it).chain(others.iter().copied());
-        let share = allowance(ticks, all, memory.budget);
-        let of_window = due.iter_mut().filter(|it| it.scope.ticks == ticks);
-        let mut together: Vec<&mut Aggregate> = of_window.map(|it| &mut **it).collect();
-        close_together(&mut together, fits, share, memory);
-    }
-    let before = taken(due);
-    for aggregate in &mut *due {
-        aggregate.begin_tick(now_ms, &mut memory.pool.strings);
-    }
-    memory.budget.replaced(before, taken(due));
-    memory.budget.ticks_closed();
 }
 
 /// The memory for an ending tick of this window, given what `all` aggregates have.

@@ -19,6 +19,9 @@ use crate::report::layout::Cell;
 use crate::report::row_key::{RowKeys, RowOf};
 use crate::report::second_log::{SecondLog, SecondLogWriter};
 
+/// Bytes of a group in the second log, generously.
+const LOGGED_BYTES: usize = 128;
+
 /// In lists of reports: all that are not built in.
 pub const CONFIGURED: &str = "*";
 
@@ -54,11 +57,7 @@ impl Choice {
     /// What a report is to be watched for: whether at all, for the metrics, for a push, for
     /// history.
     fn has(&self, entry: &Entry, watched: usize, at_start: bool) -> [bool; 4] {
-        let Entry {
-            definition,
-            defined_by,
-            ..
-        } = entry;
+        let (definition, defined_by) = (&entry.definition, &entry.defined_by);
         let is_own = *defined_by != DefinedBy::BuiltIn;
         let is_in = |names: &Vec<String>| {
             let named = |name: &str| names.iter().any(|it| it == name);
@@ -68,10 +67,8 @@ impl Choice {
         let is_charted = |names| made_at_run_time || is_in(names);
         let is_charted = self.charted.as_ref().is_some_and(is_charted);
         let [is_scraped, is_pushed] = [&self.scraped, &self.pushed].map(is_in);
-        let is_kept = self
-            .kept
-            .as_ref()
-            .is_some_and(|names| definition.history.unwrap_or_else(|| is_in(names)));
+        let is_kept = |names| definition.history.unwrap_or_else(|| is_in(names));
+        let is_kept = self.kept.as_ref().is_some_and(is_kept);
         let is_alerted = self.alerted.contains(&definition.name);
         let made_later = made_at_run_time || is_own && !at_start;
         let has_room = !made_later || watched < self.reports_max;
@@ -126,13 +123,9 @@ pub fn key_names(definition: &Definition) -> Vec<String> {
     let columns = definition.layout.columns();
     let keys = definition.keys.iter().enumerate();
     keys.map(|(at, key)| {
-        let shown = columns
-            .iter()
-            .find(|column| matches!(column.cell, Cell::Key(key) | Cell::KeyText(key) if key == at));
-        shown.map_or_else(
-            || key.source.to_string(),
-            |column| column.column.name.clone(),
-        )
+        let is_it = |it: &Cell| matches!(it, Cell::Key(key) | Cell::KeyText(key) if *key == at);
+        let shown = columns.iter().find(|column| is_it(&column.cell));
+        shown.map_or_else(|| key.source.to_string(), |it| it.column.name.clone())
     })
     .collect()
 }
@@ -184,11 +177,8 @@ impl SecondPart {
     /// Bytes on the heap.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        size_of::<Self>()
-            + self
-                .logs()
-                .map(|it| size_of::<SecondLog>() + it.bytes())
-                .sum::<usize>()
+        let logs = self.logs().map(|it| size_of::<SecondLog>() + it.bytes());
+        size_of::<Self>() + logs.sum::<usize>()
     }
 }
 
@@ -283,10 +273,8 @@ impl Reports {
     fn take_part(&mut self, is_over: bool, pool: &Pool) -> SecondPart {
         let aggregates = self.aggregates.iter_mut().enumerate();
         let logs = aggregates.filter_map(|(at, aggregate)| {
-            let log = aggregate
-                .as_mut()?
-                .take_second_log(is_over, &pool.strings)?;
-            Some((at, log))
+            let aggregate = aggregate.as_mut()?;
+            Some((at, aggregate.take_second_log(is_over, &pool.strings)?))
         });
         SecondPart {
             reports: self.watch.list.now(),
@@ -301,9 +289,9 @@ impl Reports {
         for (at, aggregate) in self.aggregates.iter_mut().enumerate() {
             let Some(aggregate) = aggregate else { continue };
             let is_watched = watched.contains_key(&at);
-            if anew || is_watched != aggregate.second_log().is_some() {
+            if anew || is_watched != aggregate.second_log.is_some() {
                 self.watch.directories += 1;
-                let keys = aggregate.group_keys.len();
+                let keys = aggregate.scope.group_keys.len();
                 let new = || SecondLogWriter::new(self.watch.directories, keys, &pool.strings);
                 aggregate.watch(is_watched.then(new));
             }
@@ -330,8 +318,8 @@ impl Reports {
         let mut aggregates: Vec<_> = aggregates
             .filter_map(|(at, it)| {
                 let (it, &reports) = (it.as_mut()?, watched.get(&at)?);
-                let logged = it.logged_bytes() * 2;
-                Some((logged, reports, it.second_log()?))
+                let logged = it.groups.keys.len() * LOGGED_BYTES;
+                Some((logged, reports, it.second_log.as_mut()?))
             })
             .collect();
         aggregates.sort_unstable_by_key(|&(logged, ..)| logged);

@@ -272,10 +272,10 @@ fn certificates_that_cannot_be_used_end_the_start_and_are_named() {
     }
 }
 
-/// A certificate that signed itself and says that it is an authority: what is wrong with it is
-/// said.
+/// A certificate that signed itself and says that it is an authority is trusted by name; to others
+/// it is said what is wrong with it.
 #[test]
-fn a_certificate_that_is_its_own_authority_is_named() {
+fn a_certificate_that_is_its_own_authority_is_trusted_by_name() {
     let dir = tempfile::tempdir().unwrap();
     let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
     let mut own = CertificateParams::new(["127.0.0.1".to_owned()]).unwrap();
@@ -294,12 +294,30 @@ fn a_certificate_that_is_its_own_authority_is_named() {
         ends("http", " with TLS") && ends("mysql", " without TLS"),
         "{ready}"
     );
-    let url = format!("https://{}", program.site.http);
-    let said = run(pinbad()
-        .args(["query", "SELECT 1", "--url", &url])
-        .args(["--ca-file", &path("cert.pem")]));
+    let told = log.iter().any(|line| line.to_string().contains("CA:TRUE"));
+    assert!(told, "{log:?}");
+    let port = program.site.http.port();
+    let query = |host: &str, trusted: &str| {
+        run(pinbad()
+            .args(["query", "SELECT 1 AS one", "--format", "csv"])
+            .args(["--url", &format!("https://{host}:{port}")])
+            .args(["--ca-file", &path(trusted)]))
+    };
+    let said = query("127.0.0.1", "cert.pem");
+    assert_eq!(
+        (said.code, said.out.trim()),
+        (Some(0), "one\r\n1"),
+        "{said:?}"
+    );
+    // Its name counts, and so does that it is the very certificate.
+    let said = query("localhost", "cert.pem");
     assert_eq!(said.code, Some(1), "{said:?}");
-    assert_has!(said.err => "CA:TRUE", "CA:FALSE");
+    assert_has!(said.err => "not valid for name");
+    let other = KeyPair::generate().unwrap();
+    std::fs::write(path("other.pem"), own.self_signed(&other).unwrap().pem()).unwrap();
+    let said = query("127.0.0.1", "other.pem");
+    assert_eq!(said.code, Some(1), "{said:?}");
+    assert_has!(said.err => "CA:TRUE", "--ca-file", "CA:FALSE");
 }
 
 /// The commands that ask the daemon of their configuration trust its certificate, whoever signed it.

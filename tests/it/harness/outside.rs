@@ -2,7 +2,7 @@
 //! what it wants, and a server of HTTP that records what it gets.
 
 use std::collections::VecDeque;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::ops::{Deref, DerefMut};
 use std::process::Child;
@@ -85,9 +85,17 @@ pub(crate) struct Collector {
 
 impl Collector {
     pub(crate) fn start() -> Self {
+        Self::over("http", |stream| stream)
+    }
+
+    /// One that speaks over what `opened` makes of a connection.
+    pub(crate) fn over<S: Read + Write>(
+        scheme: &str,
+        opened: impl Fn(TcpStream) -> S + Send + 'static,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let collector = Self {
-            url: format!("http://{}", listener.local_addr().unwrap()),
+            url: format!("{scheme}://{}", listener.local_addr().unwrap()),
             taken: Arc::default(),
             answers: Arc::default(),
             gate: Arc::default(),
@@ -100,12 +108,15 @@ impl Collector {
         // It ends with the process: it is blocked in `accept` until then.
         std::thread::spawn(move || {
             for stream in listener.incoming() {
-                let mut stream = stream.unwrap();
-                let mut reader = BufReader::new(stream.try_clone().unwrap());
+                let mut reader = BufReader::new(opened(stream.unwrap()));
                 let (mut head, mut line) = (String::new(), String::new());
                 while reader.read_line(&mut line).unwrap_or(0) > 2 {
                     head += &line.to_ascii_lowercase();
                     line.clear();
+                }
+                // A client that trusts nobody says nothing.
+                if head.is_empty() {
+                    continue;
                 }
                 let mut lines = head.lines();
                 let length = lines.find_map(|it| it.strip_prefix("content-length:"));
@@ -127,7 +138,9 @@ impl Collector {
                     "HTTP/1.1 {answer}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n"
                 );
                 // Who has gone does not hear it.
-                let _ = stream.write_all(&[answer.as_bytes(), &text].concat());
+                let _ = reader
+                    .get_mut()
+                    .write_all(&[answer.as_bytes(), &text].concat());
             }
         });
         collector

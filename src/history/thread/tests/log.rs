@@ -310,7 +310,7 @@ fn rows_come_back_as_they_were() {
                 time: u128::from(u64::MAX),
                 ..Totals::ZERO
             };
-            let mut histogram = crate::report::counts::Histogram::new();
+            let mut histogram = crate::report::histogram::Histogram::new();
             histogram.add(dataset.buckets.bucket(us), 1);
             let extremes = crate::report::reading::Extremes {
                 time_min: us,

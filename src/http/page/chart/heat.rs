@@ -9,7 +9,10 @@ use std::fmt::Write as _;
 use maud::{Markup, PreEscaped, html};
 
 use super::histogram::decades;
-use super::{BOTTOM, Colour, GRID, INK, LEFT, RIGHT, TOP, Theme, coordinate, frame, round, ticks};
+use super::{
+    BACK, BOTTOM, COLOURS, Colour, GRID, INK, LEFT, RIGHT, TOP, Theme, coordinate, frame, round,
+    ticks,
+};
 use crate::http::page::formatting;
 use crate::query::heatmap::{HeatMap, place};
 
@@ -33,34 +36,45 @@ const LEVELS: [Colour; 16] = [
     ("#48186a", "#dbe31d"),
     ("#440154", "#fde725"),
 ];
+/// Color of the lines of limits.
+const LIMIT: Colour = ("#111827", "#ffffff");
 /// Maximum total length of addresses in a heat map, bytes; if they are longer, several columns
 /// share a link.
 const ADDRESSES_BYTES: usize = 24_000;
+
+/// Height of the row of errors, and what it takes from the map.
+const ERRORS_HEIGHT: i32 = 7;
+const ERRORS_ROOM: i32 = 13;
+/// Opacities of errors, from few to many.
+const ERROR_LEVELS: [f64; 4] = [0.4, 0.6, 0.8, 1.0];
 
 /// Distance between labels of the left axis, so that they do not touch at the largest size on a
 /// page.
 const LABELS_APART: f64 = 17.0;
 
 /// Returns the level of a count, from 1; counts from `high` on have the last level.
-fn level(count: u64, high: u64) -> usize {
+fn level(count: u64, high: u64, levels: usize) -> usize {
     let part = (count as f64).ln_1p() / (high.max(1) as f64).ln_1p();
-    ((LEVELS.len() as f64 * part).ceil() as usize).clamp(1, LEVELS.len())
+    ((levels as f64 * part).ceil() as usize).clamp(1, levels)
 }
 
-/// Draws a heat map above a time axis with ticks (time and label). `address` has the location of
-/// the requests of a part of its time, and whether they can be filtered by duration.
+/// Draws a heat map above a time axis with ticks (time and label), with lines at the limits of
+/// objectives (name and microseconds), and errors in a row on top. `address` has the location of the
+/// requests of a part of its time, and whether they can be filtered by duration.
 pub(in crate::http::page) fn heat(
     (id, title): (&str, &str),
     theme: Theme,
     map: &HeatMap,
-    marks: &[(f64, String)],
+    (marks, limits): (&[(f64, String)], &[(String, u64)]),
     (address, by_time): (&dyn Fn(u64, u64) -> String, bool),
 ) -> Markup {
     let (Some(&bottom_us), Some(&top_us)) = (map.edges_us.first(), map.edges_us.last()) else {
         return html! { p.none { "No times are known." } };
     };
     let (columns, rows) = (map.columns.len(), map.edges_us.len() - 1);
-    let (width, height) = (f64::from(RIGHT - LEFT), f64::from(BOTTOM - TOP));
+    let errors: u64 = map.errors.iter().sum();
+    let upper = if errors > 0 { TOP + ERRORS_ROOM } else { TOP };
+    let (width, height) = (f64::from(RIGHT - LEFT), f64::from(BOTTOM - upper));
     let (wide, high) = (width / columns as f64, height / rows as f64);
     let x = |column: usize| f64::from(LEFT) + wide * column as f64;
     let [bottom, top] = [bottom_us, top_us].map(|us| place(us as f64, 1.0));
@@ -76,6 +90,14 @@ pub(in crate::http::page) fn heat(
         .map(|(unix, text)| (time(*unix), text.clone()))
         .collect();
     let paths = paths(map);
+    // A label above its line, or below it where there is no room.
+    let above = |y: f64| {
+        if y - 13.0 > f64::from(upper) {
+            y - 4.0
+        } else {
+            y + 11.0
+        }
+    };
     let mut lines: Vec<f64> = Vec::new();
     for us in decades(bottom_us as f64, top_us as f64) {
         if lines
@@ -85,13 +107,26 @@ pub(in crate::http::page) fn heat(
             lines.push(us);
         }
     }
-    let described = format!(
+    let mut limits: Vec<u64> = limits.iter().map(|it| it.1).collect();
+    limits.retain(|us| (bottom_us..=top_us).contains(us));
+    limits.sort_unstable();
+    limits.dedup();
+    let mut described = format!(
         "{} in {columns} columns of {}, from {} to {}.",
         formatting::counted(map.total, "value"),
         formatting::roughly(map.step as f64),
         formatting::secs(bottom_us as f64 / 1e6),
         formatting::secs(top_us as f64 / 1e6),
     );
+    if errors > 0 {
+        described += &format!(" {}.", formatting::counted(errors, "error"));
+    }
+    for us in &limits {
+        described += &format!(
+            " An objective allows {}.",
+            formatting::secs(*us as f64 / 1e6)
+        );
+    }
     let body = html! {
         defs { pattern id={ (id) "-gap" } patternUnits="userSpaceOnUse" width="5" height="5" { path d="M0 5L5 0" stroke=(theme.colour(INK)) stroke-width="0.5" {} } }
         @for us in &lines {
@@ -100,15 +135,24 @@ pub(in crate::http::page) fn heat(
             text.tick x=(LEFT - 6) y=(y) dy="0.32em" text-anchor="end" fill=(theme.colour(INK)) { (round(&formatting::secs(us / 1e6))) }
         }
         @for (column, _) in map.columns.iter().enumerate().filter(|(_, column)| column.is_none()) {
-            rect x=(coordinate(x(column))) y=(TOP) width=(coordinate(wide)) height=(BOTTOM - TOP) fill={ "url(#" (id) "-gap)" } {}
+            rect x=(coordinate(x(column))) y=(upper) width=(coordinate(wide)) height=(BOTTOM - upper) fill={ "url(#" (id) "-gap)" } {}
         }
         g shape-rendering="crispEdges" transform={ "translate(" (LEFT) " " (BOTTOM) ") scale(" (format!("{wide:.4} {:.4}", -high)) ") translate(0 .5)" } {
             @for (at, path) in paths.iter().enumerate().filter(|(_, path)| !path.is_empty()) {
                 path class={ "h" (at + 1) } stroke=(theme.colour(LEVELS[at])) d=(PreEscaped(path)) {}
             }
         }
+        @if errors > 0 { (error_row(map, theme, wide)) }
+        @for us in &limits {
+            @let y = y(*us as f64);
+            // On a ground of its own, since the cells have every brightness.
+            @for (class, colour, wide, dashes) in [("under", BACK, 3.0, None), ("limit", LIMIT, 1.4, Some("5 3"))] {
+                line class=(class) x1=(LEFT) x2=(RIGHT) y1=(coordinate(y)) y2=(coordinate(y)) stroke=(theme.colour(colour)) stroke-width=(wide) stroke-dasharray=[dashes] {}
+            }
+            text.limit x=(RIGHT - 3) y=(coordinate(above(y))) text-anchor="end" fill=(theme.colour(LIMIT)) stroke=(theme.colour(BACK)) stroke-width="3" stroke-linejoin="round" paint-order="stroke" { (formatting::secs(*us as f64 / 1e6)) }
+        }
         (ticks(&marks, theme))
-        @if theme == Theme::Page { (links(map, (address, by_time), x)) }
+        @if theme == Theme::Page { (links(map, (address, by_time), upper, x)) }
     };
     frame(id, theme, title, &described, &body)
 }
@@ -118,6 +162,7 @@ pub(in crate::http::page) fn heat(
 fn links(
     map: &HeatMap,
     (address, by_time): (&dyn Fn(u64, u64) -> String, bool),
+    upper: i32,
     x: impl Fn(usize) -> f64,
 ) -> Markup {
     let columns = map.columns.len();
@@ -132,10 +177,30 @@ fn links(
                 @let count: u64 = map.columns[column..last].iter().flatten().flatten().sum();
                 @if count > 0 {
                     a href=(address(at(column), at(last))) tabindex="-1" {
-                        title { (formatting::counted(count, "request")) }
-                        rect x=(coordinate(x(column))) y=(TOP) width=(coordinate(x(last) - x(column))) height=(BOTTOM - TOP) fill="transparent" {}
+                        @let errors: u64 = map.errors[column..last].iter().sum();
+                        title { (formatting::counted(count, "request")) @if errors > 0 { ", " (formatting::counted(errors, "error")) } }
+                        rect x=(coordinate(x(column))) y=(upper) width=(coordinate(x(last) - x(column))) height=(BOTTOM - upper) fill="transparent" {}
                     }
                 }
+            }
+        }
+    }
+}
+
+/// Draws the errors of each column, in a row above the map.
+fn error_row(map: &HeatMap, theme: Theme, wide: f64) -> Markup {
+    let high = map.errors.iter().copied().max().unwrap_or(0);
+    let mut paths: [String; ERROR_LEVELS.len()] = Default::default();
+    add_row(&mut paths, 0, map.errors.len(), |column| {
+        let count = map.errors[column];
+        (count > 0).then(|| level(count, high, ERROR_LEVELS.len()))
+    });
+    let middle = coordinate(f64::from(TOP) + f64::from(ERRORS_HEIGHT) / 2.0);
+    html! {
+        text.tick x=(LEFT - 6) y=(middle) dy="0.32em" text-anchor="end" fill=(theme.colour(INK)) { "errors" }
+        g.errors shape-rendering="crispEdges" transform={ "translate(" (LEFT) " " (TOP) ") scale(" (format!("{wide:.4}")) " " (ERRORS_HEIGHT) ") translate(0 .5)" } {
+            @for (path, opacity) in paths.iter().zip(ERROR_LEVELS).filter(|(path, _)| !path.is_empty()) {
+                path.c2 stroke=(theme.colour(COLOURS[2])) stroke-opacity=(opacity) d=(PreEscaped(path)) {}
             }
         }
     }
@@ -147,23 +212,32 @@ fn paths(map: &HeatMap) -> [String; 16] {
     let high = map.high();
     let mut paths: [String; 16] = Default::default();
     for row in 0..map.edges_us.len() - 1 {
-        let level_at = |column: usize| {
-            let count = map.columns.get(column)?.as_ref()?[row];
-            (count > 0).then(|| level(count, high))
-        };
-        let mut column = 0;
-        while column < map.columns.len() {
-            let found = level_at(column);
-            let run = (column..).take_while(|at| level_at(*at) == found && *at < map.columns.len());
-            let run = run.count();
-            if let Some(level) = found {
-                // Writing to a String cannot fail.
-                let _ = write!(paths[level - 1], "M{column} {row}h{run}");
-            }
-            column += run;
-        }
+        add_row(&mut paths, row, map.columns.len(), |column| {
+            let count = map.columns[column].as_ref()?[row];
+            (count > 0).then(|| level(count, high, LEVELS.len()))
+        });
     }
     paths
+}
+
+/// Adds a row to the paths of its levels; `level_at` has that of a column, from 1.
+fn add_row(
+    paths: &mut [String],
+    row: usize,
+    columns: usize,
+    level_at: impl Fn(usize) -> Option<usize>,
+) {
+    let mut column = 0;
+    while column < columns {
+        let found = level_at(column);
+        let run = (column..columns).take_while(|at| level_at(*at) == found);
+        let run = run.count();
+        if let Some(level) = found {
+            // Writing to a String cannot fail.
+            let _ = write!(paths[level - 1], "M{column} {row}h{run}");
+        }
+        column += run;
+    }
 }
 
 #[cfg(test)]
@@ -174,11 +248,11 @@ mod tests {
     #[test]
     fn levels_follow_the_logarithm_of_the_count() {
         assert_eq!(
-            [1, 9, 99, 999, 5_000].map(|count| level(count, 999)),
+            [1, 9, 99, 999, 5_000].map(|count| level(count, 999, 16)),
             [2, 6, 11, 16, 16]
         );
-        assert_eq!(level(1, 1), 16);
-        assert_eq!(level(1, 1_000_000), 1);
+        assert_eq!(level(1, 1, 16), 16);
+        assert_eq!(level(1, 1_000_000, 16), 1);
     }
 
     #[test]
@@ -195,6 +269,7 @@ mod tests {
                 .map(|row| (100 << (row / 4)) | (row % 4))
                 .collect(),
             columns: (0..COLUMNS_MAX).map(column).collect(),
+            errors: (0..COLUMNS_MAX).map(|at| at % 7 * at).collect(),
             total: 1,
             partial: Vec::new(),
         };
@@ -205,13 +280,20 @@ mod tests {
             )
         };
         for theme in [Theme::Page, Theme::Dark] {
-            let svg = heat(("x", "t"), theme, &map, &[], (&address, true)).into_string();
+            let limits = [("a".to_owned(), 800), ("b".to_owned(), 99_999_999)];
+            let svg = heat(("x", "t"), theme, &map, (&[], &limits), (&address, true));
+            let svg = svg.into_string();
             assert!(svg.len() < 100_000, "{}", svg.len());
             assert!(
                 (1..=16).contains(&svg.matches("<path class=\"h").count()),
                 "{svg}"
             );
             assert_eq!(svg.matches("fill=\"url(#x-gap)\"").count(), 12);
+            // A line at 800 us; the other limit is above the map. Errors are in four levels.
+            assert_eq!(svg.matches("<line class=\"limit\"").count(), 1);
+            assert!(svg.contains(">800 \u{b5}s</text>") && !svg.contains(">100 s<"));
+            let levels = svg.matches("<path class=\"c2\"").count();
+            assert_eq!((levels, svg.matches(">errors<").count()), (4, 1));
         }
     }
 }

@@ -33,6 +33,8 @@ impl History<'_> {
             _ => ("request time", "request"),
         };
         let title = format!("Heat map of the {what}");
+        let limits = self.limits();
+        let errors: u64 = map.errors.iter().sum();
         html! {
             figure.chart {
                 figcaption {
@@ -45,9 +47,11 @@ impl History<'_> {
                             span { "strongest colour: from " (formatting::count(map.high())) " in a cell on" }
                         }
                         @if map.columns.contains(&None) { span { "hatched: not known" } }
+                        @if errors > 0 { span { "on top: " (formatting::counted(errors, "error")) } }
+                        @for (name, us) in &limits { span { (limit_text(&map, name, *us)) } }
                     }
                 }
-                (self.heat_drawn("heat", &title, Theme::Page, &map, &ticks))
+                (self.heat_drawn("heat", &title, Theme::Page, &map, (&ticks, &limits)))
             }
         }
     }
@@ -60,7 +64,12 @@ impl History<'_> {
     ) -> Result<Markup, Problem> {
         let (map, ticks) = self.heat_map().map_err(Problem::not_found)?;
         let title = format!("{of}: heat map");
-        Ok(self.heat_drawn("alone", &title, theme, &map, &ticks))
+        Ok(self.heat_drawn("alone", &title, theme, &map, (&ticks, &self.limits())))
+    }
+
+    /// The times that objectives allow, with the names of these.
+    fn limits(&self) -> Vec<(String, u64)> {
+        self.source.time_limits(self.report, self.key().as_deref())
     }
 
     /// Returns the heat map of the span, and the ticks of its time axis.
@@ -89,7 +98,7 @@ impl History<'_> {
         title: &str,
         theme: Theme,
         map: &HeatMap,
-        ticks: &[(f64, String)],
+        (ticks, limits): (&[(f64, String)], &[(String, u64)]),
     ) -> Markup {
         let reports = self.source.reports();
         let report = reports.iter().find(|report| report.name == self.report);
@@ -112,6 +121,18 @@ impl History<'_> {
             let given = pairs(&requests).chain(pairs(&tags));
             link(path, given.chain(span).chain(sort).chain(others))
         };
-        chart::heat((id, title), theme, map, ticks, (&address, !of_timers))
+        let links = (&address as &dyn Fn(u64, u64) -> String, !of_timers);
+        chart::heat((id, title), theme, map, (ticks, limits), links)
     }
+}
+
+/// What an objective allows, for the legend: drawn as a line if it is in the map.
+fn limit_text(map: &HeatMap, name: &str, us: u64) -> String {
+    let limit = formatting::secs(us as f64 / 1e6);
+    let what = match (map.edges_us.first(), map.edges_us.last()) {
+        (_, Some(top)) if us > *top => ", which is above",
+        (Some(bottom), _) if us < *bottom => ", which is below",
+        _ => "",
+    };
+    format!("dashed: {} allows {limit}{what}", visible(name))
 }

@@ -24,8 +24,8 @@ use crate::history::unit::RowsAt;
 use crate::history::{Dataset, Resolution};
 use crate::limits::{ALERT_REPLAY_BYTES_MAX, ALERT_REPLAY_MS_MAX};
 use crate::query::error::QueryError;
-use crate::report::counts::Histogram;
 use crate::report::gain::Sum;
+use crate::report::histogram::Histogram;
 use crate::report::row_key::key_texts;
 
 /// Smallest window for which minutes are meaningful, in seconds.

@@ -8,6 +8,7 @@ use crate::input::record::Hasher;
 use crate::pool::Pool;
 use crate::report::budget::Budget;
 use crate::report::histogram::BucketLayout;
+use crate::report::tick_log::TickLogWriter;
 use crate::report::window::Ticks;
 
 /// Found by fuzzing: such a group was removed with samples left in it, and the next expiring tick
@@ -31,9 +32,9 @@ fn a_histogram_has_samples_of_requests_only() {
             },
             buckets: BucketLayout::LogLinear,
             extremes: false,
+            filters: Vec::new(),
+            group_keys: Vec::new(),
         },
-        filters: Vec::new(),
-        group_keys: Vec::new(),
         tick: 3,
         flow: Flow::default(),
         overflow_groups: Vec::new(),
@@ -52,11 +53,9 @@ fn a_histogram_has_samples_of_requests_only() {
     };
     let groups = SavedPart::Groups(SavedStrings::default(), vec![group]);
     restore.take(groups, memory).unwrap();
-    let head = |tick| TickHead {
-        tick,
-        histograms: true,
-        overflowed: false,
+    let head = |tick: u64| TickHead {
         seen: Some((tick * 1_000, tick * 1_000 + 500)),
+        ..TickHead::new(tick)
     };
     let tick = |requests, histogram: Vec<(u32, u64)>| {
         let totals = Totals {
@@ -65,22 +64,21 @@ fn a_histogram_has_samples_of_requests_only() {
         };
         let mut writer = TickLogWriter::default();
         writer.pairs(0, &totals, histogram.len(), histogram.into_iter());
-        SavedTick {
-            head: head(3),
-            entries: writer.finish(head(3)).entries.to_vec(),
-        }
+        writer.finish(head(3))
     };
-    restore.tick(&tick(2, vec![(7, 1), (10, 1)])).unwrap();
+    let good = tick(2, vec![(7, 1), (10, 1)]);
+    restore.tick(good.head, &good.entries).unwrap();
     for (bad, why) in cases![
         tick(0, vec![(7, 1)]) => "no request";
         tick(1, vec![(7, 0)]) => "an empty bucket";
         tick(1, vec![(u32::MAX, 1)]) => "no such bucket";
         tick(1 << 32, Vec::new()) => "more than a tick can have";
-        SavedTick { head: head(4), ..tick(1, Vec::new()) } => "of the future";
-        SavedTick { head: head(2), ..tick(1, Vec::new()) } => "out of order";
-        SavedTick { head: TickHead { seen: Some((2_999, 3_500)), ..head(3) }, ..tick(1, Vec::new()) } =>
+        TickLog { head: head(4), ..tick(1, Vec::new()) } => "of the future";
+        TickLog { head: head(2), ..tick(1, Vec::new()) } => "out of order";
+        TickLog { head: TickHead { seen: Some((2_999, 3_500)), ..head(3) }, ..tick(1, Vec::new()) } =>
             "merged before its tick";
     ] {
-        assert!(restore.tick(&bad).is_err(), "{why}");
+        let TickLog { head, entries } = bad;
+        assert!(restore.tick(head, &entries).is_err(), "{why}");
     }
 }

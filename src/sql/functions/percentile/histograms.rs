@@ -11,8 +11,7 @@ use datafusion::common::{DataFusionError, Result, ScalarValue};
 use datafusion::logical_expr::{Accumulator, EmitTo, GroupsAccumulator};
 
 use crate::history::histogram;
-use crate::report::counts::Histogram;
-use crate::report::histogram::{BucketLayout, LOG_LINEAR_BITS, Rank, Rounding};
+use crate::report::histogram::{BucketLayout, Histogram, LOG_LINEAR_BITS, Rank, Rounding};
 use crate::sql::error::SqlError;
 
 /// Overhead of an allocation.

@@ -24,7 +24,7 @@ fn counts_beyond_all_bits_are_kept() {
     histogram.add(7, COUNT_MAX - 1);
     histogram.add(7, 5);
     histogram.add(8, 1);
-    assert!(matches!(histogram, Histogram::Narrow(_)));
+    assert!(matches!(histogram, Histogram::Dense(_)));
     histogram.add(7, u64::from(u32::MAX) * 3);
     histogram.add(BUCKET_MAX, COUNT_MAX + 1);
     let most = COUNT_MAX + 4 + u64::from(u32::MAX) * 3;
@@ -76,8 +76,8 @@ fn counts_like_a_map_in_any_shape() {
                 *model.entry(bucket).or_default() += count;
             }
             match &histogram {
-                Histogram::Narrow(counts) if counts.first == SORTED => sorted |= step > 100,
-                Histogram::Narrow(_) => dense = true,
+                Histogram::Sorted(_) => sorted |= step > 100,
+                Histogram::Dense(_) => dense = true,
                 Histogram::Wide(_) => wide = true,
             }
             assert_eq!(histogram.len(), model.len(), "round {round} step {step}");

@@ -16,14 +16,14 @@ use crate::value::{Column, ColumnType, Unit};
 
 /// The inputs of a report's columns: its whole definition except the columns.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::report) struct Table<'a> {
+pub(in crate::report) struct LayoutBuilder<'a> {
     pub(in crate::report) definition: &'a Definition,
     /// Present if it is one of Pinba's.
     pub(in crate::report) v1_kind: Option<&'a V1Kind>,
     pub(in crate::report) defaults: &'a Defaults,
 }
 
-impl Table<'_> {
+impl LayoutBuilder<'_> {
     /// The columns of the report.
     pub(in crate::report) fn layout(&self) -> ColumnLayout {
         let Definition { kind, level, .. } = self.definition;

@@ -1,0 +1,36 @@
+//! Which rules select a row.
+
+use std::sync::Arc;
+
+use super::{REPORT, push_key, rules};
+use crate::alert::intake::RulesOver;
+use crate::alert::rule::Rule;
+
+/// Rules are found by the texts that they ask for just as by looking at each of them.
+#[test]
+fn rules_that_select_a_row_are_found() {
+    let mut text = String::new();
+    let conditions = ["=/a", "=/a*", "=/ab*", "=/\u{e4}*", "=*", "!=/ab", "="];
+    for (at, condition) in conditions.into_iter().enumerate() {
+        text += &format!(
+            "[[alert]]\nname = \"x{at}\"\nreport = \"{REPORT}\"\nwhen = \"p95 > 1\"\nwhere = \"script_name{condition}\"\n"
+        );
+    }
+    let rules = rules(&text);
+    let texts = ["", "/", "/a", "/ab", "/abc", "/b", "/\u{e4}/x", "/\u{e5}"];
+    let mut found = 0;
+    for bits in 0..1_u32 << rules.len() {
+        let chosen = rules.iter().enumerate();
+        let chosen = chosen.filter(|(at, _)| bits & 1 << at != 0);
+        let chosen: Vec<Arc<Rule>> = chosen.map(|it| Arc::clone(it.1)).collect();
+        let over = RulesOver::of(chosen.iter().cloned());
+        for text in texts {
+            let mut key = Vec::new();
+            push_key(&mut key, text);
+            let expected = chosen.iter().any(|it| it.concerns(&key));
+            assert_eq!(over.selects(&key), expected, "{text} {bits:b}");
+            found += usize::from(expected);
+        }
+    }
+    assert!(found > 100 && found < texts.len() << rules.len(), "{found}");
+}

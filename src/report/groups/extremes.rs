@@ -1,0 +1,136 @@
+//! The smallest and largest values of groups, if the aggregate keeps them.
+//!
+//! They cannot be subtracted, so each group has a list by tick. Without them all lists are empty.
+
+use super::super::chunked::CHUNK;
+use super::super::reading::Extremes;
+
+/// Bytes of a group's extremes in a closed tick.
+const TICK_BYTES: usize = size_of::<(u64, Extremes)>() * 3 / 2;
+
+/// The extremes of all groups of an aggregate.
+#[derive(Debug, Default)]
+pub(in crate::report) struct GroupExtremes {
+    pub(super) are_kept: bool,
+    /// By group, those of its closed ticks: ticks exceeded in all of them by a later one are left
+    /// out, since they leave the window first.
+    closed: Vec<Vec<(u64, Extremes)>>,
+    /// Number of these.
+    count: usize,
+    /// By slot, those of the running tick and second.
+    pub(super) running: Vec<(Extremes, Extremes)>,
+}
+
+impl GroupExtremes {
+    pub(super) fn new(are_kept: bool) -> Self {
+        Self {
+            are_kept,
+            ..Self::default()
+        }
+    }
+
+    /// The extremes of a group by closed tick.
+    pub(in crate::report) fn of(&self, id: u32) -> &[(u64, Extremes)] {
+        self.closed.get(id as usize).map_or(&[], Vec::as_slice)
+    }
+
+    /// Starts a group with the next number.
+    pub(super) fn push_group(&mut self) {
+        if self.are_kept {
+            self.closed.push(Vec::new());
+        }
+    }
+
+    /// Starts slot `at`, the last one.
+    pub(super) fn open(&mut self, at: usize) {
+        if self.are_kept {
+            self.running.truncate(at);
+            self.running.push(Default::default());
+        }
+    }
+
+    /// Moves those of slot `at` to its group.
+    pub(super) fn close(&mut self, at: usize, id: u32, tick: u64) {
+        let Some(of_group) = self.closed.get_mut(id as usize) else {
+            return;
+        };
+        let (seen, _) = self.running[at];
+        self.count -= of_group.len();
+        match of_group.last_mut() {
+            Some((last, all)) if *last == tick => all.widen(&seen),
+            _ => {
+                of_group.retain(|(_, before)| !seen.spans(before));
+                // Most lists stay short: doubling would waste memory.
+                of_group.reserve_exact(1);
+                of_group.push((tick, seen));
+            }
+        }
+        self.count += of_group.len();
+    }
+
+    /// Adds those of a group in a tick, of which there may be some already.
+    pub(in crate::report) fn restore(&mut self, id: u32, tick: u64, seen: &Extremes) {
+        let Some(of_group) = self.closed.get_mut(id as usize) else {
+            return;
+        };
+        match of_group.binary_search_by_key(&tick, |&(tick, _)| tick) {
+            Ok(known) => of_group[known].1.widen(seen),
+            Err(place) => {
+                of_group.insert(place, (tick, *seen));
+                self.count += 1;
+            }
+        }
+    }
+
+    /// Removes those of a group up to an expired tick.
+    pub(super) fn expire(&mut self, id: u32, tick: u64) {
+        if let Some(of_group) = self.closed.get_mut(id as usize) {
+            self.count -= of_group.len();
+            of_group.retain(|&(of, _)| of > tick);
+            self.count += of_group.len();
+        }
+    }
+
+    /// Removes those of a group.
+    pub(super) fn remove(&mut self, id: u32) {
+        if let Some(of_group) = self.closed.get_mut(id as usize) {
+            self.count -= std::mem::take(of_group).len();
+        }
+    }
+
+    /// Removes those of slot `at`, which the last one replaces.
+    pub(super) fn fill(&mut self, at: usize, last: usize) {
+        if self.are_kept {
+            self.running.truncate(last + 1);
+            self.running.swap_remove(at);
+        }
+    }
+
+    /// Frees the memory of groups from `end` on.
+    pub(super) fn give_back(&mut self, end: usize) {
+        self.closed.truncate(end);
+        self.closed.shrink_to_fit();
+    }
+
+    /// Bytes without closed ticks: a list for each group, and those of the running tick.
+    pub(super) fn heap_bytes(&self) -> usize {
+        self.closed.capacity() * size_of::<Vec<(u64, Extremes)>>()
+            + self.running.capacity() * size_of::<(Extremes, Extremes)>()
+    }
+
+    /// Bytes of closed ticks.
+    pub(super) fn closed_bytes(&self) -> usize {
+        self.count * TICK_BYTES
+    }
+
+    /// Bytes by which they grow when a slot is closed.
+    pub(super) fn closing_bytes(&self) -> usize {
+        usize::from(self.are_kept) * TICK_BYTES
+    }
+
+    /// Most bytes for the next chunk of groups.
+    pub(super) fn next_bytes(&self) -> usize {
+        let is_full = self.closed.capacity() - self.closed.len() < CHUNK;
+        usize::from(self.are_kept && is_full) * self.closed.capacity() * 48
+    }
+}
