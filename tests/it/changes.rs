@@ -259,37 +259,19 @@ fn a_heat_map_shows_what_is_too_long_and_what_failed() {
         site.get(&page).body
     };
     let page = row("a");
-    for part in [
-        "<line class=\"limit\"",
-        ">311 ms</text>",
-        "dashed: fast allows 311 ms</span>",
-        "on top: 6 errors</span>",
-        ">errors</text>",
-        "6 requests, 6 errors</title>",
-    ] {
-        assert!(page.contains(part), "{part}: {page}");
-    }
-    let page = row("b");
-    assert!(
-        !page.contains("class=\"limit\"") && !page.contains(">errors</text>"),
-        "{page}"
+    assert_has!(page =>
+        "<line class=\"limit\"", ">311 ms</text>", "dashed: fast allows 311 ms</span>",
+        "on top: 6 errors</span>", ">errors</text>", "6 requests, 6 errors</title>"
     );
+    assert_lacks!(row("b") => "class=\"limit\"", ">errors</text>");
     // Nothing in the overview takes that long.
     let page = site.get("/").body;
-    assert!(
-        page.contains("dashed: all allows 10.5 s, which is above"),
-        "{page}"
-    );
-    assert!(!page.contains("<line class=\"limit\""), "{page}");
+    assert_has!(page => "dashed: all allows 10.5 s, which is above");
+    assert_lacks!(page => "<line class=\"limit\"");
     let dark = "/reports/report_by_script_name/heat.svg?theme=dark&script_name=%2Fa";
     let picture = site.get(dark).body;
-    assert!(
-        picture.contains(" 6 errors. An objective allows 311 ms."),
-        "{picture}"
-    );
-    assert!(
-        picture.contains("stroke=\"#ffffff\" stroke-width=\"1.4\""),
-        "{picture}"
+    assert_has!(picture =>
+        " 6 errors. An objective allows 311 ms.", "stroke=\"#ffffff\" stroke-width=\"1.4\""
     );
     here.stop();
 }
