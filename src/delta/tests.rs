@@ -12,6 +12,7 @@ use crate::dice::Dice;
 use crate::history::{History, Parts, Rollup};
 use crate::input::pinba::{Decoder, model};
 use crate::input::record::{Hasher, TextLimits};
+use crate::input::squid::sums::Swaps;
 use crate::merger::{Live, world};
 use crate::metrics::{Format, Metrics};
 use crate::report::definition::{Defaults, Definition};
@@ -545,6 +546,36 @@ fn who_falls_behind_is_cut_off_and_that_is_counted() {
         .into_iter()
         .map(|((at, report, key), sums)| ((at - first, report, key), sums));
     assert_eq!(world.seen.gains, newest.collect());
+}
+
+#[test]
+fn what_moved_in_seconds_that_nobody_read_is_in_the_next() {
+    let mut queue = Queue {
+        bytes_max: 8 * size_of::<Second>(),
+        ..Queue::default()
+    };
+    let (mut moved, mut missed, mut cuts) = (0, 0, 0);
+    for count in 1..=20 {
+        let mut second = Second {
+            requests: 1,
+            ..Second::default()
+        };
+        let of_second = Swaps {
+            count,
+            ..Swaps::default()
+        };
+        second.moves.add(b"SWAPOUT\0t\0image", &of_second);
+        cuts += u64::from(!queue.push(second));
+    }
+    queue.push(Second::default());
+    while let Some((second, lost)) = queue.pop() {
+        missed += lost.unwrap_or(0) + second.requests * u64::from(lost.is_some());
+        if lost.is_some() {
+            moved += second.moves.iter().map(|(_, it)| it.count).sum::<u64>();
+        }
+    }
+    assert_eq!((moved, missed), ((1..=20).sum(), 20));
+    assert!(cuts > 0, "even the directory was dropped");
 }
 
 #[test]

@@ -62,7 +62,8 @@ pub struct Swaps {
 pub struct Moves(BTreeMap<Box<[u8]>, Swaps>);
 
 impl Moves {
-    fn add(&mut self, key: &[u8], more: &Swaps) {
+    /// Adds those of a key, or of the one for all others once there are many.
+    pub(crate) fn add(&mut self, key: &[u8], more: &Swaps) {
         if let Some(sum) = self.0.get_mut(key) {
             sum.add(more);
             return;
