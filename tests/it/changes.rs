@@ -255,7 +255,7 @@ fn a_heat_map_shows_what_is_too_long_and_what_failed() {
     assert_eq!(total["limits"].as_array().unwrap().len(), 1);
 
     let row = |script: &str| {
-        let page = format!("/reports/report_by_script_name/row?script_name=%2F{script}");
+        let page = format!("/reports/report_by_script_name/row?span=5m&script_name=%2F{script}");
         site.get(&page).body
     };
     let page = row("a");
@@ -265,10 +265,10 @@ fn a_heat_map_shows_what_is_too_long_and_what_failed() {
     );
     assert_lacks!(row("b") => "class=\"limit\"", ">errors</text>");
     // Nothing in the overview takes that long.
-    let page = site.get("/").body;
+    let page = site.get("/?span=5m").body;
     assert_has!(page => "dashed: all allows 10.5 s, which is above");
     assert_lacks!(page => "<line class=\"limit\"");
-    let dark = "/reports/report_by_script_name/heat.svg?theme=dark&script_name=%2Fa";
+    let dark = "/reports/report_by_script_name/heat.svg?theme=dark&span=5m&script_name=%2Fa";
     let picture = site.get(dark).body;
     assert_has!(picture =>
         " 6 errors. An objective allows 311 ms.", "stroke=\"#ffffff\" stroke-width=\"1.4\""

@@ -101,10 +101,9 @@ pub(in crate::http::page) fn heat(
     };
     let mut lines: Vec<f64> = Vec::new();
     for us in decades(bottom_us as f64, top_us as f64) {
-        if lines
-            .last()
-            .is_none_or(|last| y(*last) - y(us) >= LABELS_APART)
-        {
+        let is_apart = |last: &f64| y(*last) - y(us) >= LABELS_APART;
+        let is_below_errors = errors == 0 || y(us) - errors_middle() >= LABELS_APART;
+        if is_below_errors && lines.last().is_none_or(is_apart) {
             lines.push(us);
         }
     }
@@ -188,6 +187,11 @@ fn links(
     }
 }
 
+/// The middle of the row of errors.
+fn errors_middle() -> f64 {
+    f64::from(TOP) + f64::from(ERRORS_HEIGHT) / 2.0
+}
+
 /// Draws the errors of each column, in a row above the map.
 fn error_row(map: &HeatMap, theme: Theme, wide: f64) -> Markup {
     let high = map.errors.iter().copied().max().unwrap_or(0);
@@ -196,7 +200,7 @@ fn error_row(map: &HeatMap, theme: Theme, wide: f64) -> Markup {
         let count = map.errors[column];
         (count > 0).then(|| level(count, high, ERROR_LEVELS.len()))
     });
-    let middle = coordinate(f64::from(TOP) + f64::from(ERRORS_HEIGHT) / 2.0);
+    let middle = coordinate(errors_middle());
     html! {
         text.tick x=(LEFT - 6) y=(middle) dy="0.32em" text-anchor="end" fill=(theme.colour(INK)) { "errors" }
         g.errors shape-rendering="crispEdges" transform={ "translate(" (LEFT) " " (TOP) ") scale(" (format!("{wide:.4}")) " " (ERRORS_HEIGHT) ") translate(0 .5)" } {
