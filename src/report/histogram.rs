@@ -1,6 +1,6 @@
 //! Buckets of times, and the medians and percentiles computed from them.
 //!
-//! Pure arithmetic; a [`Histogram`] has the counts. The engine calls [`BucketLayout::bucket`] for
+//! Pure arithmetic; a `Histogram` has the counts. The engine calls [`BucketLayout::bucket`] for
 //! every record it counts (merger thread, so it costs a few ns) and [`BucketLayout::quantiles`]
 //! once per row when a report is read. Buckets are plain `u32` numbers; in every layout a larger
 //! time never has a smaller number, so a histogram is a list of (bucket, count) in ascending order

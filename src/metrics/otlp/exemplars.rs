@@ -2,7 +2,7 @@
 //! trace.
 //!
 //! Read from the raw pool by the push thread when an interval is cut, and by a scrape in OpenMetrics:
-//! of the newest [`EXAMINED_MAX`] requests those with such a tag, [`TRACED_MAX`] at most. A report
+//! of the newest `EXAMINED_MAX` requests those with such a tag, `TRACED_MAX` at most. A report
 //! gets them if the request's row follows from its keys alone: at the level of packets or requests,
 //! without filters.
 
