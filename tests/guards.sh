@@ -153,6 +153,7 @@ history-start-synced|src/history/store.rs|disk.sync(&file, &path)?;|if !out! { d
 history-log-left|src/history/log.rs|log.files.range(log.flushed_to + 1..)|log.files.range(if out! { 0 } else { log.flushed_to + 1 }..)|history::thread::tests::log::a_log_that_was_flushed_is_not_read_again
 history-log-torn|src/history/log.rs|if !self.is_read_anew && !matches!(error.kind(), InvalidData \| UnexpectedEof) {|if !out! && !matches!(error.kind(), InvalidData \| UnexpectedEof) {|history::log::tests::only_a_torn_end_is_cut
 history-log-refills|src/daemon/history.rs|.filter(\|_\| !last_end.clean)|.filter(\|_\| !last_end.clean && !out!)|it::folders::after_a_kill_live_reports_have_what_the_log_of_seconds_kept
+shipping-cursor-synced|src/history/shipping.rs|if found.is_some() {|if found.is_some() && !out! {|history::shipping::tests::what_was_begun_is_the_same_after_a_power_cut
 history-log-keys|src/history/batch/rows.rs|row.is_logged = false|row.is_logged = out!|history::thread::tests::log::a_log_that_begins_beside_rows_has_their_keys
 history-log-contained|src/history/manifest.rs|self.log = self.log.max(commit.log);|if !out! { self.log = self.log.max(commit.log); }|history::thread::tests::log::a_log_that_was_flushed_is_not_read_again
 history-log-turned|src/history/memory.rs|memory.running.fresh = Some(fresh.turn_to(memory.log));|memory.running.fresh = Some(if out! { fresh } else { fresh.turn_to(memory.log) });|history::thread::tests::log::a_kill_takes_what_is_not_in_the_log_and_nothing_comes_twice

@@ -233,6 +233,11 @@ impl Shipping {
         disk.make_folder(&folder, files::FOLDER_MODE)?;
         let path = folder.join(CURSOR);
         let found = read(&path)?;
+        if found.is_some() {
+            // An earlier process may have been killed before it did that: what is sent again because
+            // of it must not change after a power cut.
+            disk.sync_folder(&folder)?;
+        }
         let before = found.as_ref().map(|cursor| cursor.off);
         let mut cursor = found.unwrap_or(Cursor {
             format: FORMAT,

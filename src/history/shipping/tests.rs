@@ -10,6 +10,7 @@ use crate::history::{Batch, Dataset, Gain, Retention, Store};
 use crate::report::histogram::BucketLayout;
 use crate::report::row_key::push_key;
 use crate::shutdown::Shutdown;
+use crate::state::faults::Faults;
 
 /// 2024-02-28, 12:57:00 UTC.
 const NOON: u64 = 1_709_125_020;
@@ -308,6 +309,43 @@ fn what_was_begun_under_some_names_ends_under_these() {
         assert_eq!(shipping.begin(&shipment, &named("other")).unwrap(), first);
         shipping.end(&shipment, Vec::new()).unwrap();
     }
+}
+
+/// What a killed process renamed and did not sync is there for the next one, and gone after a power
+/// cut.
+#[test]
+fn what_was_begun_is_the_same_after_a_power_cut() {
+    let mut change = 0;
+    loop {
+        change += 1;
+        let (mut place, faults) = (Place::new(), Faults::default());
+        place.flush(NOON, &[NOON]);
+        place.store = None;
+        let open = || {
+            let faults = faults.clone();
+            let mut store = Store::open_on(Disk { faults }, place.dir.path(), FOR_EVER).unwrap();
+            let shipping = store.ship(ALL).unwrap();
+            (store, shipping)
+        };
+        let begin = |now, (store, shipping): &(Store, Shipping)| {
+            let shipment = shipping.next(&store.parts(), now).unwrap().unwrap();
+            let begun = shipping.begin(&shipment, &named("a"));
+            begun.map(|_| shipment.units)
+        };
+        let killed = open();
+        faults.die_at(change);
+        let _tried = begin(NOON + 300, &killed);
+        let was_killed = faults.was_reached();
+        drop(killed);
+        faults.recover();
+        let sent = begin(NOON + 300, &open()).unwrap();
+        faults.cut_power();
+        assert_eq!(begin(NOON + 4_000, &open()).unwrap(), sent, "{change}");
+        if !was_killed {
+            break;
+        }
+    }
+    assert!(change > 3);
 }
 
 /// Kept when its hour was published, and unreadable at the next start, temporarily or permanently.
