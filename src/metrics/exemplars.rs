@@ -11,8 +11,6 @@ use std::sync::Arc;
 use ahash::RandomState;
 use hashbrown::HashMap;
 
-use super::exponential::Exponential;
-use super::traces::{SPAN_ID, TRACE_ID, end_ms, walk};
 use crate::clock::Clock;
 use crate::input::otlp::messages::{Exemplar, id};
 use crate::merger::{SharedLive, answering};
@@ -21,12 +19,16 @@ use crate::pool::requests::RequestRow;
 use crate::report::definition::{Definition, Key, KeySource, Level, Missing, Occurrence};
 use crate::report::row_key::push_key;
 
+/// Request tags that name the span of another tracer.
+pub(super) const TRACE_ID: &str = "trace_id";
+pub(super) const SPAN_ID: &str = "span_id";
+
 /// Newest requests of an interval that are looked at.
 const EXAMINED_MAX: u64 = 10_000;
 /// Requests with traces that are kept of them.
 const TRACED_MAX: usize = 1_000;
-/// Exemplars of a point, as in the SDKs.
-const POINT_MAX: usize = 20;
+/// Most requests looked at while the lock is held once.
+const CHUNK: u64 = 8_192;
 
 /// Reads traced requests.
 pub(super) struct Exemplars {
@@ -38,15 +40,15 @@ pub(super) struct Exemplars {
 /// A request with a trace.
 #[derive(Debug)]
 pub struct Traced {
-    pub(in crate::metrics) time_us: u64,
-    exemplar: Exemplar,
+    pub(super) time_us: u64,
+    pub(super) exemplar: Exemplar,
     /// Texts of its fields, in the order of [`Field`](crate::report::definition::Field).
     fields: [String; 5],
     tags: Vec<(String, String)>,
 }
 
 /// Traced requests of a report by key, newest first.
-pub(in crate::metrics) type ByKey<'a> = HashMap<Vec<u8>, Vec<&'a Traced>, RandomState>;
+pub(super) type ByKey<'a> = HashMap<Vec<u8>, Vec<&'a Traced>, RandomState>;
 
 impl Exemplars {
     pub(super) fn of(live: &SharedLive, clock: &Arc<dyn Clock>) -> Self {
@@ -82,7 +84,7 @@ pub fn newest(live: &SharedLive, clock: &Arc<dyn Clock>) -> Vec<Traced> {
 
 impl Traced {
     /// Returns the exemplar as OpenMetrics has it, behind the value of a bucket.
-    pub(in crate::metrics) fn in_open_metrics(&self) -> String {
+    pub(super) fn in_open_metrics(&self) -> String {
         let hex = |id: &[u8]| id.iter().map(|it| format!("{it:02x}")).collect::<String>();
         let Exemplar {
             time,
@@ -155,7 +157,7 @@ impl Traced {
 }
 
 /// Returns the traced requests of a report.
-pub(in crate::metrics) fn by_key<'a>(traced: &'a [Traced], definition: &Definition) -> ByKey<'a> {
+pub(super) fn by_key<'a>(traced: &'a [Traced], definition: &Definition) -> ByKey<'a> {
     let mut found = ByKey::default();
     if definition.level == Level::Timer || !definition.filters.is_empty() {
         return found;
@@ -168,18 +170,31 @@ pub(in crate::metrics) fn by_key<'a>(traced: &'a [Traced], definition: &Definiti
     found
 }
 
-/// Returns an exemplar for each bucket that has one.
-pub(super) fn of_row(
-    traced: &[&Traced],
-    times: &Exponential,
-    definition: &Definition,
-) -> Vec<Exemplar> {
-    let mut found: HashMap<_, Exemplar, RandomState> = HashMap::default();
-    for one in traced {
-        let bucket = times.index_of(&definition.buckets, one.time_us);
-        if found.len() < POINT_MAX {
-            found.entry(bucket).or_insert_with(|| one.exemplar.clone());
+/// Passes the rows from `next` on to `look`, and moves it.
+pub(super) fn walk(
+    live: &SharedLive,
+    next: &mut u64,
+    mut look: impl FnMut(&Pool, u64, &RequestRow),
+) {
+    loop {
+        let live = answering(live);
+        let requests = &live.pool.requests;
+        let from = (*next).max(requests.oldest_id());
+        *next = requests.next_id().min(from.saturating_add(CHUNK));
+        if from >= *next {
+            return;
+        }
+        for id in from..*next {
+            if let Some(row) = requests.get(id) {
+                look(&live.pool, id, &row);
+            }
         }
     }
-    found.into_values().collect()
+}
+
+/// Returns when a row was merged, milliseconds since 1970.
+pub(super) fn end_ms(clock: &dyn Clock, row: &RequestRow) -> u64 {
+    let now_ms = clock.mono_ms();
+    let age_ms = now_ms.saturating_sub(row.merged_at(now_ms));
+    clock.unix_ms().saturating_sub(age_ms)
 }

@@ -8,6 +8,7 @@
 
 mod alerts;
 mod classic;
+pub mod exemplars;
 mod instruments;
 pub mod otlp;
 mod process;
@@ -22,8 +23,8 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, text};
 use prometheus_client::registry::Registry;
 
+use self::exemplars::Traced;
 use self::otlp::Push;
-use self::otlp::exemplars::Traced;
 use self::rows::Rows;
 use crate::alert::Alerts;
 use crate::delta::{RowReader, Second};

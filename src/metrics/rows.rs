@@ -13,7 +13,7 @@ use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Unit;
 
-use super::otlp::exemplars::{ByKey, Traced, by_key};
+use super::exemplars::{ByKey, Traced, by_key};
 use crate::delta::{RowDelta, RowReader};
 use crate::pool::strings::OTHER_TEXT;
 use crate::report::definition::Level;

@@ -1,4 +1,4 @@
-//! An HTTP agent over a TLS configuration of ours: ureq makes its own from roots alone.
+//! A ureq agent with a rustls configuration of ours: its own connector takes a list of roots alone.
 //!
 //! TCP as usual, then TLS with the given configuration. No proxy.
 
@@ -16,7 +16,7 @@ use ureq::unversioned::transport::{
 };
 use ureq::{Agent, Error};
 
-/// Creates an agent whose connections are under TLS.
+/// Creates an agent whose connections use TLS.
 pub(super) fn agent_with(config: Config, tls: Arc<ClientConfig>) -> Agent {
     let connector = ().chain(TcpConnector::default()).chain(TlsConnector(tls));
     Agent::with_parts(config, connector, DefaultResolver::default())
@@ -48,7 +48,7 @@ impl<Tcp: Transport> Connector<Tcp> for TlsConnector {
         let host = details.uri.host().unwrap_or_default();
         let host = host.trim_start_matches('[').trim_end_matches(']');
         let name = ServerName::try_from(host.to_owned())
-            .map_err(|_| Error::Tls("the host of the address is no name"))?;
+            .map_err(|_| Error::Tls("the host in the URL is not a valid server name"))?;
         let mut conn = ClientConnection::new(Arc::clone(&self.0), name)?;
         let mut sock = TransportAdapter::new(tcp, details.current_time.clone());
         sock.set_timeout(details.timeout);

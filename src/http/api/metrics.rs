@@ -14,7 +14,7 @@ use crate::http::answer::format::weighted;
 use crate::http::app::{Answer, App};
 use crate::http::params::NoParams;
 use crate::metrics::Format;
-use crate::metrics::otlp::exemplars;
+use crate::metrics::exemplars;
 
 /// `GET /metrics`
 pub(in crate::http) async fn read(

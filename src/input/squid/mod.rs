@@ -313,7 +313,7 @@ impl<R: Rewrite> Decoder<R> {
             Ok(Line::Request(request)) => request,
             Ok(Line::Swap(swap)) => {
                 counters.swaps.add(1);
-                let is_new = !self.swaps.has_next();
+                let is_new = !self.swaps.advance();
                 let mut sums = self.source.sums.lock();
                 sums.swap(&swap, received_secs, is_new);
                 return true;
@@ -348,7 +348,7 @@ impl<R: Rewrite> Decoder<R> {
         }
         self.counts.requests_decoded = self.counts.requests_decoded.saturating_add(1);
         let before = self.requests.lines;
-        self.writer.is_counted = self.requests.has_next();
+        self.writer.is_counted = self.requests.advance();
         match self
             .writer
             .write(&request, config, ip, received_secs, &mut self.counts, sink)

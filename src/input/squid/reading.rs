@@ -1,5 +1,5 @@
-//! What history has of a source: the position up to which everything is in it, and later lines that
-//! the log of seconds had.
+//! How much of a source is in history: everything up to a position, and later lines that came back
+//! from the log of seconds (`history/log.rs`).
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -17,7 +17,7 @@ pub struct Reading {
     /// The position up to which everything is.
     #[serde(flatten)]
     pub progress: Progress,
-    /// Requests; raw ones do not come before their position.
+    /// Requests. Only their gains in reports can be ahead: raw rows are written up to the position.
     #[serde(default)]
     pub requests: Tally,
     /// Objects that moved to or from disk.
@@ -46,8 +46,8 @@ impl Tally {
         }
     }
 
-    /// Whether the next line is in history; goes to the one behind.
-    pub(super) fn has_next(&mut self) -> bool {
+    /// Advances by one line; returns whether that line is in history already.
+    pub(super) fn advance(&mut self) -> bool {
         let has_it = self.ahead.iter().any(|it| it.contains(&self.lines));
         self.lines = self.lines.saturating_add(1);
         has_it

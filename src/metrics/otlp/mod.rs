@@ -11,7 +11,6 @@
 //! are dropped and counted. Every point and span is counted once: sent, dropped or waiting.
 
 mod body;
-pub mod exemplars;
 mod exponential;
 mod own;
 mod rows;
@@ -30,7 +29,6 @@ use serde_json::json;
 use tracing::{info, warn};
 
 use self::body::{Bodies, Body, Signal};
-use self::exemplars::Exemplars;
 use self::own::Own;
 use self::rows::{BYTES_MAX, Rows};
 use self::server::{Outcome, Server};
@@ -40,6 +38,7 @@ use crate::config::{Config, OtlpTemporality};
 use crate::delta::{RowReader, Second};
 use crate::input::otlp::messages::{KeyValue, Resource};
 use crate::merger::SharedLive;
+use crate::metrics::exemplars::Exemplars;
 use crate::profile::this_host;
 use crate::report::Watchlist;
 use crate::shutdown::Shutdown;

@@ -12,14 +12,15 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use ahash::RandomState;
 use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
 
 use super::body::{Bodies, Interval};
-use super::exemplars::{self, Traced};
 use super::exponential::{Exponential, zero_threshold};
 use crate::delta::{RowDelta, RowReader, Second};
-use crate::input::otlp::messages::{HistogramPoint, KeyValue, NumberPoint};
+use crate::input::otlp::messages::{Exemplar, HistogramPoint, KeyValue, NumberPoint};
+use crate::metrics::exemplars::{self, Traced};
 use crate::metrics::rows::{COUNTERS, DURATIONS, Measures};
 use crate::report::definition::{Definition, Field, KeySource, Level};
 use crate::report::layout::Measure;
@@ -27,6 +28,9 @@ use crate::report::row_key::key_texts;
 use crate::report::totals::Totals;
 use crate::report::{OTHER_ID, Watched, Watchlist};
 use crate::value::Unit;
+
+/// Exemplars of a point, as in the SDKs.
+const POINT_MAX: usize = 20;
 
 /// Maximum number of rows of all reports together.
 const ROWS_MAX: usize = 10_000;
@@ -284,7 +288,7 @@ impl Rows {
                 for (attributes, row) in report.each(all) {
                     let (start, time) = interval.times(start_ms(report));
                     let of_row = traced.get(&*row.key).filter(|_| row.is_changed);
-                    let of_row = of_row.map(|it| exemplars::of_row(it, &row.times, definition));
+                    let of_row = of_row.map(|it| exemplars_of(it, &row.times, definition));
                     bodies.histogram(HistogramPoint {
                         exemplars: of_row.unwrap_or_default(),
                         attributes,
@@ -393,4 +397,16 @@ impl RowReader for Rows {
     fn end(&mut self) {
         self.current = None;
     }
+}
+
+/// Returns an exemplar for each bucket that has one.
+fn exemplars_of(traced: &[&Traced], times: &Exponential, definition: &Definition) -> Vec<Exemplar> {
+    let mut found: HashMap<_, Exemplar, RandomState> = HashMap::default();
+    for one in traced {
+        let bucket = times.index_of(&definition.buckets, one.time_us);
+        if found.len() < POINT_MAX {
+            found.entry(bucket).or_insert_with(|| one.exemplar.clone());
+        }
+    }
+    found.into_values().collect()
 }

@@ -23,6 +23,7 @@ use crate::config::{Config, OtlpTraces};
 use crate::input::otlp::messages::{KeyValue, Link, Span, SpanStatus, id};
 use crate::input::record::micros;
 use crate::merger::{SharedLive, answering};
+use crate::metrics::exemplars::{SPAN_ID, TRACE_ID, end_ms, walk};
 use crate::pool::Pool;
 use crate::pool::requests::RequestRow;
 use crate::query::raw::Slowest;
@@ -37,8 +38,6 @@ const SCRIPT_MAX: usize = 10;
 const SCRIPTS_MAX: usize = 1_000;
 /// Most errors of an interval: the first ones.
 const ERRORS_MAX: usize = 100;
-/// Most requests looked at while the lock is held once.
-const CHUNK: u64 = 8_192;
 /// Most requests copied while the lock is held once.
 const COPIED: usize = 64;
 
@@ -202,37 +201,5 @@ impl Traces {
     }
 }
 
-/// Passes the rows from `next` on to `look`, and moves it.
-pub(super) fn walk(
-    live: &SharedLive,
-    next: &mut u64,
-    mut look: impl FnMut(&Pool, u64, &RequestRow),
-) {
-    loop {
-        let live = answering(live);
-        let requests = &live.pool.requests;
-        let from = (*next).max(requests.oldest_id());
-        *next = requests.next_id().min(from.saturating_add(CHUNK));
-        if from >= *next {
-            return;
-        }
-        for id in from..*next {
-            if let Some(row) = requests.get(id) {
-                look(&live.pool, id, &row);
-            }
-        }
-    }
-}
-
-/// Returns when a row was merged, milliseconds since 1970.
-pub(super) fn end_ms(clock: &dyn Clock, row: &RequestRow) -> u64 {
-    let now_ms = clock.mono_ms();
-    let age_ms = now_ms.saturating_sub(row.merged_at(now_ms));
-    clock.unix_ms().saturating_sub(age_ms)
-}
-
 /// Marks a span whose start was computed.
 const SYNTHETIC: &str = "pinbad.synthetic";
-/// Request tags that name the span of another tracer.
-pub(super) const TRACE_ID: &str = "trace_id";
-pub(super) const SPAN_ID: &str = "span_id";

@@ -75,7 +75,7 @@ impl SavedSegment {
         }
     }
 
-    /// The segment, if it can be one.
+    /// Rebuilds the segment; `None` if it is inconsistent.
     fn segment(self) -> Option<Segment> {
         let runs = self.runs.into_iter().map(|(number, host, zero_us)| {
             Arc::new(Run {
@@ -100,7 +100,7 @@ impl SavedSegment {
             }))
         });
         let requests: Vec<_> = requests.collect::<Option<_>>()?;
-        let is_of_one = |it: &Sample| (it.request as usize) < requests.len();
+        let has_request = |it: &Sample| (it.request as usize) < requests.len();
         let frame = |texts: [Text; 3]| {
             let [file, scope, function] = texts.map(|it| it.map(Arc::from));
             Frame {
@@ -109,9 +109,9 @@ impl SavedSegment {
                 function,
             }
         };
-        let is_one = (1..=SEGMENT_SAMPLES).contains(&self.samples.len())
-            && self.samples.iter().all(is_of_one);
-        is_one.then(|| Segment {
+        let is_valid = (1..=SEGMENT_SAMPLES).contains(&self.samples.len())
+            && self.samples.iter().all(has_request);
+        is_valid.then(|| Segment {
             first_id: self.first_id,
             samples: self.samples,
             requests,
@@ -126,9 +126,11 @@ impl Pool {
     /// of a run in it.
     ///
     /// # Errors
-    /// Fails if it is not one, or not behind those before it.
+    /// Fails if the segment is inconsistent, or its ids do not follow those of the one before.
     pub fn restore(&mut self, saved: SavedSegment) -> Result<u64, Damage> {
-        let segment = saved.segment().ok_or(Damage("samples of nothing"))?;
+        let segment = saved.segment().ok_or(Damage(
+            "a segment of samples is empty, too long, or names what it lacks",
+        ))?;
         let samples = segment.samples.len();
         if !(self.open.first_id..ID_MAX).contains(&segment.first_id) {
             return Err(Damage("samples in a wrong order"));

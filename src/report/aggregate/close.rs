@@ -20,7 +20,7 @@ use crate::report::tick_log::TickHead;
 /// groups.
 pub(in crate::report) const SLOTS_AT_ONCE: usize = if cfg!(test) { 64 } else { 2048 };
 
-/// While a tick runs, emptied groups are removed when they are this fraction of all.
+/// While a tick runs, empty groups are removed once one group in this many is.
 const EMPTIED_SHARE: usize = 8;
 
 /// How far an ended tick is closed, as long as there is room for it.
@@ -33,8 +33,8 @@ pub(in crate::report) enum Closing {
     Measuring(usize, usize),
     /// All slots need no more bytes than this.
     Measured(usize),
-    /// There is room for them: slots are being closed.
-    Emptying,
+    /// There is room for them: slots are being written to the tick log.
+    Writing,
     /// No slot is left.
     Closed,
 }
@@ -210,8 +210,8 @@ impl Aggregate {
                     false => Closing::Measured(bytes),
                 }
             }
-            Closing::Emptying if self.close_slots(slots) => Closing::Emptying,
-            Closing::Emptying => Closing::Closed,
+            Closing::Writing if self.close_slots(slots) => Closing::Writing,
+            Closing::Writing => Closing::Closed,
             done => done,
         };
         self.closing

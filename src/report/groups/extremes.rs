@@ -49,7 +49,7 @@ impl GroupExtremes {
         }
     }
 
-    /// Moves those of slot `at` to its group.
+    /// Moves the extremes of slot `at` to its group.
     pub(super) fn close(&mut self, at: usize, id: u32, tick: u64) {
         let Some(of_group) = self.closed.get_mut(id as usize) else {
             return;
@@ -68,7 +68,7 @@ impl GroupExtremes {
         self.count += of_group.len();
     }
 
-    /// Adds those of a group in a tick, of which there may be some already.
+    /// Adds the extremes of a group in a tick, which may have some already.
     pub(in crate::report) fn restore(&mut self, id: u32, tick: u64, seen: &Extremes) {
         let Some(of_group) = self.closed.get_mut(id as usize) else {
             return;
@@ -82,7 +82,7 @@ impl GroupExtremes {
         }
     }
 
-    /// Removes those of a group up to an expired tick.
+    /// Removes the extremes of a group up to an expired tick.
     pub(super) fn expire(&mut self, id: u32, tick: u64) {
         if let Some(of_group) = self.closed.get_mut(id as usize) {
             self.count -= of_group.len();
@@ -91,15 +91,15 @@ impl GroupExtremes {
         }
     }
 
-    /// Removes those of a group.
+    /// Removes the extremes of a group.
     pub(super) fn remove(&mut self, id: u32) {
         if let Some(of_group) = self.closed.get_mut(id as usize) {
             self.count -= std::mem::take(of_group).len();
         }
     }
 
-    /// Removes those of slot `at`, which the last one replaces.
-    pub(super) fn fill(&mut self, at: usize, last: usize) {
+    /// Removes the extremes of slot `at` and moves those of the last slot there.
+    pub(super) fn swap_remove(&mut self, at: usize, last: usize) {
         if self.are_kept {
             self.running.truncate(last + 1);
             self.running.swap_remove(at);

@@ -97,7 +97,7 @@ impl Groups {
     pub(super) fn fill(&mut self, at: usize) {
         self.slots_used -= 1;
         let last = self.slots_used;
-        self.extremes.fill(at, last);
+        self.extremes.swap_remove(at, last);
         if at == last {
             return;
         }

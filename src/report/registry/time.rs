@@ -75,7 +75,7 @@ impl Reports {
             return 0;
         };
         match first.close_some(SLOTS_AT_ONCE, &pool.strings) {
-            Closing::Settling | Closing::Measuring(..) | Closing::Emptying => 0,
+            Closing::Settling | Closing::Measuring(..) | Closing::Writing => 0,
             Closing::Measured(bytes) => {
                 let ticks = first.scope.ticks;
                 let all = self.aggregates.iter().flatten().map(|it| &**it);
@@ -84,7 +84,7 @@ impl Reports {
                     let first = self.live().find(|it| it.is_due(now_ms));
                     first
                         .into_iter()
-                        .for_each(|it| it.closing = Closing::Emptying);
+                        .for_each(|it| it.closing = Closing::Writing);
                     return 0;
                 }
                 self.end_ticks(now_ms, pool, |_, it| !it.is_filling && it.is_due(now_ms));

@@ -59,15 +59,15 @@ fn level(count: u64, high: u64, levels: usize) -> usize {
 }
 
 /// Draws a heat map above a time axis with ticks (time and label), with lines at the limits of
-/// objectives (name and microseconds), and errors in a row on top. `address` has the location of the
-/// requests of a part of its time, and whether they can be filtered by duration.
+/// objectives (name and microseconds), and errors in a row on top. `address` returns the URL of the
+/// requests between two times; `by_duration` says whether they can be filtered by duration too.
 pub(in crate::http::page) fn heat(
     (id, title): (&str, &str),
     theme: Theme,
     map: &HeatMap,
     marks: &[(f64, String)],
     limits: &[(String, u64)],
-    (address, by_time): (&dyn Fn(u64, u64) -> String, bool),
+    (address, by_duration): (&dyn Fn(u64, u64) -> String, bool),
 ) -> Markup {
     let (Some(&bottom_us), Some(&top_us)) = (map.edges_us.first(), map.edges_us.last()) else {
         return html! { p.none { "No times are known." } };
@@ -76,8 +76,8 @@ pub(in crate::http::page) fn heat(
     let errors: u64 = map.errors.iter().sum();
     let upper = if errors > 0 { TOP + ERRORS_ROOM } else { TOP };
     let (width, height) = (f64::from(RIGHT - LEFT), f64::from(BOTTOM - upper));
-    let (wide, high) = (width / columns as f64, height / rows as f64);
-    let x = |column: usize| f64::from(LEFT) + wide * column as f64;
+    let (cell_width, cell_height) = (width / columns as f64, height / rows as f64);
+    let x = |column: usize| f64::from(LEFT) + cell_width * column as f64;
     let [bottom, top] = [bottom_us, top_us].map(|us| place(us as f64, 1.0));
     let y = |us: f64| f64::from(BOTTOM) - height * (place(us, 1.0) - bottom) / (top - bottom);
     let at = |column: usize| map.from + map.step * column as u64;
@@ -135,14 +135,14 @@ pub(in crate::http::page) fn heat(
             text.tick x=(LEFT - 6) y=(y) dy="0.32em" text-anchor="end" fill=(theme.colour(INK)) { (round(&formatting::secs(us / 1e6))) }
         }
         @for (column, _) in map.columns.iter().enumerate().filter(|(_, column)| column.is_none()) {
-            rect x=(coordinate(x(column))) y=(upper) width=(coordinate(wide)) height=(BOTTOM - upper) fill={ "url(#" (id) "-gap)" } {}
+            rect x=(coordinate(x(column))) y=(upper) width=(coordinate(cell_width)) height=(BOTTOM - upper) fill={ "url(#" (id) "-gap)" } {}
         }
-        g shape-rendering="crispEdges" transform={ "translate(" (LEFT) " " (BOTTOM) ") scale(" (format!("{wide:.4} {:.4}", -high)) ") translate(0 .5)" } {
+        g shape-rendering="crispEdges" transform={ "translate(" (LEFT) " " (BOTTOM) ") scale(" (format!("{cell_width:.4} {:.4}", -cell_height)) ") translate(0 .5)" } {
             @for (at, path) in paths.iter().enumerate().filter(|(_, path)| !path.is_empty()) {
                 path class={ "h" (at + 1) } stroke=(theme.colour(LEVELS[at])) d=(PreEscaped(path)) {}
             }
         }
-        @if errors > 0 { (error_row(map, theme, wide)) }
+        @if errors > 0 { (error_row(map, theme, cell_width)) }
         @for us in &limits {
             @let y = y(*us as f64);
             // On a ground of its own, since the cells have every brightness.
@@ -152,7 +152,7 @@ pub(in crate::http::page) fn heat(
             text.limit x=(RIGHT - 3) y=(coordinate(above(y))) text-anchor="end" fill=(theme.colour(LIMIT)) stroke=(theme.colour(BACK)) stroke-width="3" stroke-linejoin="round" paint-order="stroke" { (formatting::secs(*us as f64 / 1e6)) }
         }
         (ticks(&marks, theme))
-        @if theme == Theme::Page { (links(map, (address, by_time), upper, x)) }
+        @if theme == Theme::Page { (links(map, (address, by_duration), upper, x)) }
     };
     frame(id, theme, title, &described, &body)
 }
@@ -161,7 +161,7 @@ pub(in crate::http::page) fn heat(
 /// script, cells have links of their own.
 fn links(
     map: &HeatMap,
-    (address, by_time): (&dyn Fn(u64, u64) -> String, bool),
+    (address, by_duration): (&dyn Fn(u64, u64) -> String, bool),
     upper: i32,
     x: impl Fn(usize) -> f64,
 ) -> Markup {
@@ -171,7 +171,7 @@ fn links(
     let together = (columns * bytes).div_ceil(ADDRESSES_BYTES).max(1);
     let edges: Vec<String> = map.edges_us.iter().map(u64::to_string).collect();
     html! {
-        g.cells data-edges=[by_time.then(|| edges.join(","))] {
+        g.cells data-edges=[by_duration.then(|| edges.join(","))] {
             @for column in (0..columns).step_by(together) {
                 @let last = (column + together).min(columns);
                 @let count: u64 = map.columns[column..last].iter().flatten().flatten().sum();
@@ -193,7 +193,7 @@ fn errors_middle() -> f64 {
 }
 
 /// Draws the errors of each column, in a row above the map.
-fn error_row(map: &HeatMap, theme: Theme, wide: f64) -> Markup {
+fn error_row(map: &HeatMap, theme: Theme, cell_width: f64) -> Markup {
     let high = map.errors.iter().copied().max().unwrap_or(0);
     let mut paths: [String; ERROR_LEVELS.len()] = Default::default();
     add_row(&mut paths, 0, map.errors.len(), |column| {
@@ -203,7 +203,7 @@ fn error_row(map: &HeatMap, theme: Theme, wide: f64) -> Markup {
     let middle = coordinate(errors_middle());
     html! {
         text.tick x=(LEFT - 6) y=(middle) dy="0.32em" text-anchor="end" fill=(theme.colour(INK)) { "errors" }
-        g.errors shape-rendering="crispEdges" transform={ "translate(" (LEFT) " " (TOP) ") scale(" (format!("{wide:.4}")) " " (ERRORS_HEIGHT) ") translate(0 .5)" } {
+        g.errors shape-rendering="crispEdges" transform={ "translate(" (LEFT) " " (TOP) ") scale(" (format!("{cell_width:.4}")) " " (ERRORS_HEIGHT) ") translate(0 .5)" } {
             @for (path, opacity) in paths.iter().zip(ERROR_LEVELS).filter(|(path, _)| !path.is_empty()) {
                 path.c2 stroke=(theme.colour(COLOURS[2])) stroke-opacity=(opacity) d=(PreEscaped(path)) {}
             }
