@@ -166,10 +166,17 @@ echo "$("$program" --version), $(nproc) cores, $rate packets/s for $duration, wi
 # In MiB: what is resident, and of it what the reports and the last hour hold.
 printf '%6s %12s %10s %9s %9s %6s %8s %8s %8s %8s %6s\n' \
     minute received /s dropped overwr. ring 'lag ms' RSS reports hour files
-# From here on memory is compared. With a past, where there is time for that, the last hour is full by
-# then and the files of one hour were made: the allocator keeps the room of that for the next ones.
+# From here on memory is compared. With a past, and time for it, the files of a whole hour were made by then: the allocator
+# keeps the room of that for the next ones.
 warm=$((seconds / 3))
-[ -z "${PAST:-}" ] || [ $((seconds * 2 / 3)) -lt 3840 ] || warm=3840
+if [ -n "${PAST:-}" ] && [ "$seconds" -ge 5400 ]; then
+    published=$((2 * 3600 - $(date +%s) % 3600 + 240))
+    if [ $published -le $((seconds * 2 / 3)) ]; then
+        warm=$((published > warm ? published : warm))
+    else
+        echo "The first whole hour is published after $((published / 60)) minutes: begin shortly before an hour is over, or take longer."
+    fi
+fi
 quarter=$(((seconds - warm) / 4))
 start=$SECONDS
 next=60 before=0 before_at=0

@@ -150,12 +150,12 @@ impl Aggregate {
         group
     }
 
-    /// Frees the numbers of removed groups, once the cache no longer has them. Call it before
-    /// records are counted again.
-    pub(super) fn forget_gone(&mut self) {
-        if self.groups.has_gone() {
-            let groups = &self.groups;
-            self.group_cache.forget_groups(|id| !groups.is_used(id));
+    /// Searches up to `places` more places of the cache for removed groups, and after the last one
+    /// frees their numbers. Call it for all before records are counted again.
+    pub(super) fn forget_gone(&mut self, places: usize) {
+        let groups = &self.groups;
+        let is_gone = |id| !groups.is_used(id);
+        if groups.has_gone() && self.group_cache.forget_groups(places, is_gone) {
             self.groups.free_gone();
         }
     }
@@ -297,6 +297,7 @@ impl Aggregate {
         }
         self.overflow.groups.remove(&id);
         self.groups.remove(id);
+        self.group_cache.search_again();
     }
 
     /// Records a merge at `now_ms`, whether or not it counts here.

@@ -184,10 +184,16 @@ impl GroupCache {
         }
     }
 
-    /// Removes groups that no longer exist.
-    pub(super) fn forget_groups(&mut self, is_gone: impl Fn(u32) -> bool) {
+    /// Removes groups that no longer exist from up to `places` more places; returns whether all
+    /// were searched.
+    pub(super) fn forget_groups(&mut self, places: usize, is_gone: impl Fn(u32) -> bool) -> bool {
         self.groups
-            .forget(|group| group < SKIPPED && is_gone(group));
+            .forget(places, |group| group < SKIPPED && is_gone(group))
+    }
+
+    /// Begins the search for removed groups anew: one more was removed.
+    pub(super) fn search_again(&mut self) {
+        self.groups.searched = 0;
     }
 
     /// Bytes on the heap.
@@ -208,6 +214,8 @@ struct ClassPairs {
     hashed: HashTable<(u64, u32)>,
     /// Number of pairs.
     len: usize,
+    /// Places before this one were searched for removed groups.
+    searched: usize,
 }
 
 impl ClassPairs {
@@ -325,17 +333,26 @@ impl ClassPairs {
         }
     }
 
-    fn forget(&mut self, is_gone: impl Fn(u32) -> bool) {
-        let gone = self.array.iter_mut();
-        let gone = gone.filter(|it| **it != UNKNOWN && is_gone(**it));
-        let mut forgotten = 0;
-        for number in gone {
-            *number = UNKNOWN;
-            forgotten += 1;
+    /// Removes these numbers from up to `places` more places of the array, and at its end from the
+    /// table; returns whether all were searched.
+    fn forget(&mut self, places: usize, is_gone: impl Fn(u32) -> bool) -> bool {
+        let end = self.array.len();
+        let begin = self.searched.min(end);
+        self.searched = end.min(begin.saturating_add(places));
+        for number in &mut self.array[begin..self.searched] {
+            if *number != UNKNOWN && is_gone(*number) {
+                *number = UNKNOWN;
+                self.len -= 1;
+            }
         }
+        if self.searched < end {
+            return false;
+        }
+        self.searched = 0;
         let hashed = self.hashed.len();
         self.hashed.retain(|(_, number)| !is_gone(*number));
-        self.len -= forgotten + (hashed - self.hashed.len());
+        self.len -= hashed - self.hashed.len();
+        true
     }
 
     /// Whether one more could need more than `room` bytes.
@@ -463,7 +480,7 @@ mod tests {
         });
         assert_eq!(find(&cache, 1, 2), UNKNOWN);
         assert_eq!(find(&cache, 5, 2), 7);
-        cache.forget_groups(|group| group == 7);
+        assert!(cache.forget_groups(usize::MAX, |group| group == 7));
         assert_eq!(find(&cache, 5, 2), UNKNOWN);
         assert_eq!(cache.groups.len, 0);
     }
@@ -491,7 +508,7 @@ mod tests {
                 pairs.set(at.0, at.1, step, usize::MAX);
                 model.insert(at, step);
                 if step % 500 == 499 {
-                    pairs.forget(|number| number % 3 == 0);
+                    while !pairs.forget(100, |number| number % 3 == 0) {}
                     model.retain(|_, number| *number % 3 != 0);
                 }
                 assert_eq!(pairs.len, model.len());

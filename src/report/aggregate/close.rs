@@ -18,7 +18,10 @@ use crate::report::tick_log::TickHead;
 
 /// Slots settled, measured or closed under one hold of the lock: a millisecond. Tests have few
 /// groups.
-pub(in crate::report) const SLOTS_AT_ONCE: usize = if cfg!(test) { 64 } else { 2048 };
+pub(in crate::report) const SLOTS_AT_ONCE: usize = if cfg!(test) { 64 } else { 512 };
+
+/// Places of the cache searched for removed groups under one hold of the lock.
+const PLACES_AT_ONCE: usize = if cfg!(test) { 64 } else { 1 << 16 };
 
 /// While a tick runs, empty groups are removed once one group in this many is.
 const EMPTIED_SHARE: usize = 8;
@@ -139,26 +142,31 @@ impl Aggregate {
     }
 
     /// Whether a tick is outside the window at `now_ms`.
-    pub(in crate::report) fn has_left(&self, now_ms: u64) -> bool {
+    fn has_left(&self, now_ms: u64) -> bool {
         let gone = self.scope.ticks.last_gone(self.scope.ticks.at(now_ms));
         let oldest = self.tick_logs.closed.front();
         oldest.is_some_and(|oldest| Some(oldest.head.tick) <= gone)
     }
 
-    /// Subtracts a piece of a tick that is outside the window at `now_ms`; returns false if there
-    /// is none left.
+    /// Whether there is something to do for [`retire_some`](Self::retire_some).
+    pub(in crate::report) fn can_retire(&self, now_ms: u64) -> bool {
+        self.has_left(now_ms) || self.groups.has_gone()
+    }
+
+    /// Subtracts a piece of a tick that is outside the window at `now_ms`; after the last, forgets
+    /// some of the groups that are gone. Returns false if nothing is left to do.
     pub(in crate::report) fn retire_some(
         &mut self,
         now_ms: u64,
         strings: &mut StringInterner,
     ) -> bool {
-        if self.has_left(now_ms)
-            && let Some(tick_log) = self.tick_logs.pop()
-        {
+        if !self.has_left(now_ms) {
+            self.forget_gone(PLACES_AT_ONCE);
+        } else if let Some(tick_log) = self.tick_logs.pop() {
             self.retire(&tick_log, strings);
         }
         self.is_leaving = self.has_left(now_ms);
-        self.is_leaving
+        self.can_retire(now_ms)
     }
 
     /// Subtracts the ticks that are outside the window at `now_ms`.
@@ -183,7 +191,7 @@ impl Aggregate {
 
     /// Returns the memory of removed groups.
     pub(super) fn give_end_back(&mut self) {
-        self.forget_gone();
+        self.forget_gone(usize::MAX);
         if self.groups.give_end_back() {
             for row_map in self.row_maps.iter_mut().flatten() {
                 row_map.give_back(&self.groups);

@@ -437,7 +437,7 @@ impl AggregateRestore {
                 self.aggregate.forget_group(id, strings);
             }
         }
-        self.aggregate.forget_gone();
+        self.aggregate.forget_gone(usize::MAX);
         let overflowed = self.overflow_groups.iter();
         let overflowed = overflowed.filter_map(|&id| self.groups.get(id as usize).copied());
         let groups = &self.aggregate.groups;

@@ -47,7 +47,7 @@ impl Reports {
         let begun = Instant::now();
         self.now_ms = now_ms;
         let mut live = self.live();
-        if let Some(leaving) = live.find(|it| it.is_due(now_ms) && it.has_left(now_ms)) {
+        if let Some(leaving) = live.find(|it| it.is_due(now_ms) && it.can_retire(now_ms)) {
             let _stage = EXPIRE_GROUPS.begin();
             leaving.retire_some(now_ms, &mut pool.strings);
             drop(live);
