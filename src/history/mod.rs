@@ -10,7 +10,6 @@
 //! and are summed whenever they are read. Minutes are folded to hours, hours to days
 //! ([`Resolution`]).
 
-mod answer_memory;
 mod batch;
 mod dataset;
 mod disk;

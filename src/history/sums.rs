@@ -2,18 +2,20 @@
 //!
 //! Parts are read on as many threads as there are processors. While summing, the positions of each
 //! key's rows in the files are recorded, so that only the pages with its histograms are read later.
-//! Memory: a row per key, at most [`KEYS_MAX`]; further ones are added to `(other)`. Histograms are
-//! read for [`ROWS_AT_ONCE`] rows at a time.
+//! Memory: a row per key, at most [`KEYS_MAX`], and no more than the memory that all answers share;
+//! further ones are added to `(other)`. Histograms are read for [`ROWS_AT_ONCE`] rows at a time.
 
 use std::fmt;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use ahash::RandomState;
+use datafusion::execution::memory_pool::{
+    GreedyMemoryPool, MemoryConsumer, MemoryPool, MemoryReservation,
+};
 use hashbrown::HashTable;
 
 use super::Dataset;
-use super::answer_memory::Share;
 use super::histogram::unfold;
 use super::plan::Plan;
 use super::stored::Want;
@@ -38,6 +40,10 @@ const ROW_BYTES: usize = 2 * size_of::<SumRow>() + 48;
 const ROWS_AT_ONCE: usize = 4_096;
 /// No row.
 const NONE: u32 = u32::MAX;
+
+/// The memory of all answers.
+static MEMORY: LazyLock<Arc<dyn MemoryPool>> =
+    LazyLock::new(|| Arc::new(GreedyMemoryPool::new(PAST_ANSWERS_BYTES_MAX)));
 
 /// The position of some rows of a key in a unit.
 #[derive(Debug, Clone, Copy)]
@@ -82,14 +88,20 @@ struct AtHome {
 }
 
 /// Rows by key.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Rows {
     hasher: RandomState,
     index: HashTable<u32>,
     rows: Vec<SumRow>,
-    share: Share,
-    /// Whether keys have been added to `(other)`.
+    memory: MemoryReservation,
+    /// Whether keys have been added to `(other)`, as all further ones are then.
     is_full: bool,
+}
+
+impl Default for Rows {
+    fn default() -> Self {
+        Self::within(&MEMORY)
+    }
 }
 
 /// A row.
@@ -102,6 +114,17 @@ pub(crate) struct SumRow {
 }
 
 impl Rows {
+    /// Without rows, for which this memory is taken.
+    fn within(memory: &Arc<dyn MemoryPool>) -> Self {
+        Self {
+            hasher: RandomState::default(),
+            index: HashTable::new(),
+            rows: Vec::new(),
+            memory: MemoryConsumer::new("answer over the past").register(memory),
+            is_full: false,
+        }
+    }
+
     /// Adds to the row of a key.
     pub(crate) fn gain(
         &mut self,
@@ -130,9 +153,12 @@ impl Rows {
         if let Some(found) = self.find_hashed(hash, key) {
             return found;
         }
-        let count = self.rows.len();
-        let mut has_room = || count < KEYS_FREE || self.share.take(ROW_BYTES + 2 * key.len());
-        if !is_other && (count >= KEYS_MAX || !has_room()) {
+        let has_room = |bytes: usize| match self.rows.len() {
+            ..KEYS_FREE => true,
+            KEYS_FREE..KEYS_MAX => self.memory.try_grow(bytes).is_ok(),
+            KEYS_MAX.. => false,
+        };
+        if !is_other && (self.is_full || !has_room(ROW_BYTES + 2 * key.len())) {
             self.is_full = true;
             let mut other = Vec::new();
             (0..keys).for_each(|_| push_key(&mut other, OTHER));
@@ -328,12 +354,12 @@ impl AtHome {
         if is_first {
             *all = rows;
         } else {
-            all.is_full |= rows.is_full;
             for row in &rows.rows {
                 let at = all.of(&row.key, row.is_other, keys);
                 all.add(at, &row.totals, &row.extremes);
                 moved.push(at);
             }
+            all.is_full |= rows.is_full;
         }
         let mut lacking = Vec::new();
         for (unit, mut runs, error) in found {

@@ -6,7 +6,6 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use super::*;
-use crate::history::answer_memory::AnswerMemory;
 use crate::history::histogram::{error, fold, settle};
 use crate::history::lines::{self, Asked};
 use crate::history::{Batch, Gain, Resolution, Retention, Store};
@@ -343,12 +342,8 @@ fn where_finer_rows_are_gone_spans_are_widened_and_equal_a_recount() {
 /// Keys without room are counted all the same, and room comes back.
 #[test]
 fn answers_together_have_so_much_memory() {
-    static SMALL: AnswerMemory = AnswerMemory::new(1 << 20);
-    let fill = |share: Share| {
-        let mut rows = Rows {
-            share,
-            ..Rows::default()
-        };
+    let small: Arc<dyn MemoryPool> = Arc::new(GreedyMemoryPool::new(1 << 20));
+    let fill = |mut rows: Rows| {
         let one = Totals {
             requests: 1,
             ..Totals::ZERO
@@ -363,13 +358,13 @@ fn answers_together_have_so_much_memory() {
         assert_eq!(requests, 20_000);
         rows
     };
-    let all = fill(Share::default());
+    let all = fill(Rows::default());
     assert_eq!((all.rows.len(), all.is_full), (20_000, false));
-    let first = fill(Share::of(&SMALL));
+    let first = fill(Rows::within(&small));
     assert!(first.is_full && (2_000..10_000).contains(&first.rows.len()));
-    let second = fill(Share::of(&SMALL));
+    let second = fill(Rows::within(&small));
     assert!(second.is_full && second.rows.len() < 1_500);
     let kept = first.rows.len();
     drop((first, second));
-    assert_eq!(fill(Share::of(&SMALL)).rows.len(), kept);
+    assert_eq!(fill(Rows::within(&small)).rows.len(), kept);
 }
