@@ -12,6 +12,8 @@ use std::io::{self, Write as _};
 
 use lz4_flex::frame::FrameEncoder;
 
+use crate::report::varint;
+
 /// Rows being encoded, column by column.
 #[derive(Debug)]
 pub(super) struct Block {
@@ -61,11 +63,11 @@ impl Block {
     pub(super) fn packed(&self) -> io::Result<Vec<u8>> {
         let mut to = FrameEncoder::new(Vec::with_capacity(self.bytes() / 4));
         let mut head = Vec::new();
-        push_length(&mut head, self.columns.len() as u64);
-        push_length(&mut head, self.rows);
+        varint::push(&mut head, self.columns.len() as u128);
+        varint::push(&mut head, self.rows.into());
         for column in &self.columns {
-            push_text(&mut head, column.name);
-            push_text(&mut head, column.type_name);
+            column.name.push(&mut head);
+            column.type_name.push(&mut head);
             to.write_all(&head)?;
             head.clear();
             column
@@ -85,133 +87,93 @@ impl RowWriter<'_> {
         self.0.next().expect("rows have the columns of their table")
     }
 
-    fn bytes(&mut self, bytes: &[u8]) {
-        self.column().streams[0].extend_from_slice(bytes);
-    }
-
-    /// Of Bool.
-    pub(super) fn bool(&mut self, value: bool) {
-        self.bytes(&[value.into()]);
-    }
-
-    /// Of UInt32 and DateTime.
-    pub(super) fn u32(&mut self, value: u32) {
-        self.bytes(&value.to_le_bytes());
-    }
-
-    /// Of UInt64.
-    pub(super) fn u64(&mut self, value: u64) {
-        self.bytes(&value.to_le_bytes());
-    }
-
-    /// Of UInt128.
-    pub(super) fn u128(&mut self, value: u128) {
-        self.bytes(&value.to_le_bytes());
+    /// A number, a Bool, a DateTime in 32 bits, or a String.
+    pub(super) fn value(&mut self, value: impl Value) {
+        value.push(&mut self.column().streams[0]);
     }
 
     /// Of UUID: two numbers of 64 bits.
     pub(super) fn uuid(&mut self, value: u128) {
-        self.bytes(&value.rotate_left(64).to_le_bytes());
+        self.value(value.rotate_left(64));
     }
 
     /// Of Nullable(UInt64).
     pub(super) fn optional(&mut self, value: Option<u64>) {
         let [nulls, values, ..] = &mut self.column().streams;
-        nulls.push(value.is_none().into());
-        values.extend_from_slice(&value.unwrap_or_default().to_le_bytes());
+        value.is_none().push(nulls);
+        value.unwrap_or_default().push(values);
     }
 
-    /// Of String.
-    pub(super) fn text(&mut self, text: &str) {
-        push_text(&mut self.column().streams[0], text);
-    }
-
-    /// Of Array(String).
-    pub(super) fn texts<'t>(&mut self, texts: impl Iterator<Item = &'t str>) {
-        let column = self.column();
-        let [ends, items, ..] = &mut column.streams;
-        for text in texts {
-            column.items[0] += 1;
-            push_text(items, text);
-        }
-        ends.extend_from_slice(&column.items[0].to_le_bytes());
-    }
-
-    /// Of Array(UInt64).
-    pub(super) fn u64s(&mut self, values: impl Iterator<Item = u64>) {
-        self.items(values.map(u64::to_le_bytes));
-    }
-
-    /// Of Array(UInt32).
-    pub(super) fn u32s(&mut self, values: impl Iterator<Item = u32>) {
-        self.items(values.map(u32::to_le_bytes));
-    }
-
-    /// Of Array(Bool).
-    pub(super) fn bools(&mut self, values: impl Iterator<Item = bool>) {
-        self.items(values.map(|it| [it.into()]));
-    }
-
-    fn items<const N: usize>(&mut self, values: impl Iterator<Item = [u8; N]>) {
+    /// Of Array.
+    pub(super) fn array(&mut self, values: impl Iterator<Item: Value>) {
         let column = self.column();
         let [ends, items, ..] = &mut column.streams;
         for value in values {
             column.items[0] += 1;
-            items.extend_from_slice(&value);
+            value.push(items);
         }
-        ends.extend_from_slice(&column.items[0].to_le_bytes());
+        column.items[0].push(ends);
     }
 
-    /// Of Map(String, String).
-    pub(super) fn map<'t>(&mut self, pairs: impl Iterator<Item = (&'t str, &'t str)>) {
+    /// Of Map.
+    pub(super) fn map<K: Value, V: Value>(&mut self, pairs: impl Iterator<Item = (K, V)>) {
         let column = self.column();
         let [ends, keys, values, _] = &mut column.streams;
         for (key, value) in pairs {
             column.items[0] += 1;
-            push_text(keys, key);
-            push_text(values, value);
+            key.push(keys);
+            value.push(values);
         }
-        ends.extend_from_slice(&column.items[0].to_le_bytes());
+        column.items[0].push(ends);
     }
 
-    /// Of Array(Map(String, String)).
-    pub(super) fn maps<'t, M>(&mut self, maps: impl Iterator<Item = M>)
-    where
-        M: Iterator<Item = (&'t str, &'t str)>,
-    {
+    /// Of Array(Map).
+    pub(super) fn maps<K: Value, V: Value>(
+        &mut self,
+        maps: impl Iterator<Item: Iterator<Item = (K, V)>>,
+    ) {
         let column = self.column();
         let [ends, inner_ends, keys, values] = &mut column.streams;
         for map in maps {
             column.items[0] += 1;
             for (key, value) in map {
                 column.items[1] += 1;
-                push_text(keys, key);
-                push_text(values, value);
+                key.push(keys);
+                value.push(values);
             }
-            inner_ends.extend_from_slice(&column.items[1].to_le_bytes());
+            column.items[1].push(inner_ends);
         }
-        ends.extend_from_slice(&column.items[0].to_le_bytes());
-    }
-
-    /// Of Map(UInt32, UInt64).
-    pub(super) fn counts(&mut self, counts: impl Iterator<Item = (u32, u64)>) {
-        let column = self.column();
-        let [ends, keys, values, _] = &mut column.streams;
-        for (key, value) in counts {
-            column.items[0] += 1;
-            keys.extend_from_slice(&key.to_le_bytes());
-            values.extend_from_slice(&value.to_le_bytes());
-        }
-        ends.extend_from_slice(&column.items[0].to_le_bytes());
+        column.items[0].push(ends);
     }
 }
 
-fn push_text(to: &mut Vec<u8>, text: &str) {
-    push_length(to, text.len() as u64);
-    to.extend_from_slice(text.as_bytes());
+/// A value in a stream.
+pub(super) trait Value {
+    fn push(self, to: &mut Vec<u8>);
 }
 
-/// Seven bits per byte, lowest first.
-fn push_length(to: &mut Vec<u8>, length: u64) {
-    crate::report::varint::push(to, length.into());
+/// A length, seven bits per byte, lowest first, and the text.
+impl Value for &str {
+    fn push(self, to: &mut Vec<u8>) {
+        varint::push(to, self.len() as u128);
+        to.extend_from_slice(self.as_bytes());
+    }
 }
+
+impl Value for bool {
+    fn push(self, to: &mut Vec<u8>) {
+        to.push(self.into());
+    }
+}
+
+macro_rules! numbers {
+    ($($number:ty)*) => { $(
+        impl Value for $number {
+            fn push(self, to: &mut Vec<u8>) {
+                to.extend_from_slice(&self.to_le_bytes());
+            }
+        }
+    )* };
+}
+
+numbers!(u32 u64 u128);

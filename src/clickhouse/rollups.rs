@@ -39,23 +39,23 @@ pub(super) fn push(
         let report = [report, definition].map(Option::unwrap_or_default);
         push_unit(to, origin, part, report, row.time);
         let coverage = Coverage::of(&row.gain.sum.totals);
-        to.u64(coverage.secs);
-        to.u64(clipped(coverage.missed));
-        to.u64(clipped(coverage.histograms_dropped));
-        to.u64(clipped(coverage.keys_folded));
-        to.u64(coverage.rows_lost);
+        to.value(coverage.secs);
+        to.value(clipped(coverage.missed));
+        to.value(clipped(coverage.histograms_dropped));
+        to.value(clipped(coverage.keys_folded));
+        to.value(coverage.rows_lost);
         return;
     }
     push_unit(to, origin, part, [&dataset.report, &dataset.hash], row.time);
     let totals = &row.gain.sum.totals;
-    to.texts(key_texts(row.key));
-    to.bool(row.is_other);
+    to.array(key_texts(row.key));
+    to.value(row.is_other);
     for (measure, is_wide) in MEASURES.iter() {
         let sum = measure.of(totals);
         match is_wide {
-            true => to.u128(sum),
+            true => to.value(sum),
             // Each request has 32 bits: those of a minute fit.
-            false => to.u64(clipped(sum)),
+            false => to.value(clipped(sum)),
         }
     }
     let seen = row.gain.extremes;
@@ -64,8 +64,8 @@ pub(super) fn push(
     to.optional(has_seen.then_some(seen.time_max));
     to.optional(has_seen.then_some(seen.memory_peak_max.into()));
     let buckets = row.gain.buckets();
-    to.bool(buckets.is_some());
-    to.counts(buckets.into_iter().flatten());
+    to.value(buckets.is_some());
+    to.map(buckets.into_iter().flatten());
 }
 
 /// The leading columns of all tables.
@@ -76,13 +76,13 @@ fn push_unit(
     [report, definition]: [&str; 2],
     time: u64,
 ) {
-    to.text(report);
-    to.text(definition);
-    to.u32(u32::try_from(time).unwrap_or(u32::MAX));
-    to.text(&origin.names.dc);
-    to.text(&origin.names.collector);
+    to.value(report);
+    to.value(definition);
+    to.value(u32::try_from(time).unwrap_or(u32::MAX));
+    to.value(origin.names.dc.as_str());
+    to.value(origin.names.collector.as_str());
     to.uuid(origin.store);
-    to.u32(part);
+    to.value(part);
 }
 
 fn clipped(sum: u128) -> u64 {
