@@ -86,11 +86,8 @@ pub(crate) struct Counted {
     pub(crate) dc: String,
     pub(crate) collector: String,
     pub(crate) definition: String,
-    pub(crate) secs: u64,
-    missed: u64,
-    histograms_dropped: u64,
-    keys_folded: u64,
-    rows_lost: u64,
+    #[serde(flatten)]
+    pub(crate) coverage: Coverage,
 }
 
 /// A row of ClickHouse's answer: sums, or the histogram.
@@ -406,19 +403,6 @@ impl Found {
             .iter()
             .map(|(bucket, count)| (*bucket, *count));
         of_counts(counts, &dataset.buckets).filter(|_| self.known)
-    }
-}
-
-impl Counted {
-    /// As counted locally.
-    pub(crate) fn coverage(&self) -> Coverage {
-        Coverage {
-            secs: self.secs,
-            missed: self.missed.into(),
-            histograms_dropped: self.histograms_dropped.into(),
-            keys_folded: self.keys_folded.into(),
-            rows_lost: self.rows_lost,
-        }
     }
 }
 

@@ -38,12 +38,15 @@ pub(super) fn push(
         let (report, definition) = (of.next(), of.next());
         let report = [report, definition].map(Option::unwrap_or_default);
         push_unit(to, origin, part, report, row.time);
-        let coverage = Coverage::of(&row.gain.sum.totals);
-        to.value(coverage.secs);
-        to.value(clipped(coverage.missed));
-        to.value(clipped(coverage.histograms_dropped));
-        to.value(clipped(coverage.keys_folded));
-        to.value(coverage.rows_lost);
+        let Coverage {
+            secs,
+            missed,
+            histograms_dropped,
+            keys_folded,
+            rows_lost,
+        } = Coverage::of(&row.gain.sum.totals);
+        let counts = [secs, missed, histograms_dropped, keys_folded, rows_lost];
+        counts.into_iter().for_each(|count| to.value(count));
         return;
     }
     push_unit(to, origin, part, [&dataset.report, &dataset.hash], row.time);
@@ -55,7 +58,7 @@ pub(super) fn push(
         match is_wide {
             true => to.value(sum),
             // Each request has 32 bits: those of a minute fit.
-            false => to.value(clipped(sum)),
+            false => to.value(u64::try_from(sum).unwrap_or(u64::MAX)),
         }
     }
     let seen = row.gain.extremes;
@@ -83,8 +86,4 @@ fn push_unit(
     to.value(origin.names.collector.as_str());
     to.uuid(origin.store);
     to.value(part);
-}
-
-fn clipped(sum: u128) -> u64 {
-    u64::try_from(sum).unwrap_or(u64::MAX)
 }

@@ -302,8 +302,8 @@ impl Batch {
                 shrunk.folded += folded;
                 shrunk.histograms += histograms;
                 let cover = Coverage {
-                    histograms_dropped: histograms.into(),
-                    keys_folded: folded.into(),
+                    histograms_dropped: histograms,
+                    keys_folded: folded,
                     ..Coverage::default()
                 };
                 if cover != Coverage::default() {

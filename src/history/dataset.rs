@@ -35,16 +35,16 @@ pub struct Dataset {
 const SWAPS: &str = "0000000000000001";
 
 /// Coverage of a report in a minute, hour or day: a row of [`Dataset::coverage`].
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 pub struct Coverage {
     /// Seconds in which the daemon ran with that definition.
     pub secs: u64,
     /// Requests that were lost.
-    pub missed: u128,
+    pub missed: u64,
     /// Rows that lost their histograms, for lack of memory.
-    pub histograms_dropped: u128,
+    pub histograms_dropped: u64,
     /// Rows merged into `(other)`, for lack of memory.
-    pub keys_folded: u128,
+    pub keys_folded: u64,
     /// Rows that could not be written or read.
     pub rows_lost: u64,
 }
@@ -53,11 +53,12 @@ impl Coverage {
     /// From the sums of a row.
     #[must_use]
     pub fn of(totals: &Totals) -> Self {
+        let clipped = |sum: u128| u64::try_from(sum).unwrap_or(u64::MAX);
         Self {
             secs: totals.requests,
-            missed: totals.hits,
-            histograms_dropped: totals.traffic,
-            keys_folded: totals.memory,
+            missed: clipped(totals.hits),
+            histograms_dropped: clipped(totals.traffic),
+            keys_folded: clipped(totals.memory),
             rows_lost: totals.errors,
         }
     }
@@ -66,9 +67,9 @@ impl Coverage {
     pub(super) fn gain(self) -> Gain {
         let totals = Totals {
             requests: self.secs,
-            hits: self.missed,
-            traffic: self.histograms_dropped,
-            memory: self.keys_folded,
+            hits: self.missed.into(),
+            traffic: self.histograms_dropped.into(),
+            memory: self.keys_folded.into(),
             errors: self.rows_lost,
             ..Totals::ZERO
         };

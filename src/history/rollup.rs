@@ -104,7 +104,7 @@ impl Rollup {
         running: &mut Batch,
     ) {
         let (mut at, mut left) = (second.unix_secs, second.secs.min(SECS_MAX));
-        let [mut missed, mut keys_folded] = missed_and_folded.map(u128::from);
+        let [mut missed, mut keys_folded] = missed_and_folded;
         loop {
             let minute = Resolution::Minute.begin(at);
             let secs = left.min(minute + Resolution::Minute.secs() - at);

@@ -472,7 +472,7 @@ impl Work {
                 dataset: Arc::new(Dataset::raw(REQUEST)),
                 time: self.now(),
                 what: Coverage {
-                    missed: (missed - self.missed).into(),
+                    missed: missed - self.missed,
                     ..Coverage::default()
                 },
             });

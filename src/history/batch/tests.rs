@@ -128,8 +128,8 @@ fn what_is_light_gives_way() {
         known
     };
     let of_scripts = known(&batch)[&scripts.coverage_key()];
-    assert_eq!(of_scripts.1.keys_folded, shrunk.folded.into());
-    assert!(of_scripts.1.histograms_dropped >= full_at_first.into());
+    assert_eq!(of_scripts.1.keys_folded, shrunk.folded);
+    assert!(of_scripts.1.histograms_dropped >= full_at_first);
     assert_eq!(known(&batch)[&key(1)].1.secs, 1);
     let bytes = batch.parts.iter().map(Part::bytes).sum::<usize>();
     assert_eq!(batch.bytes(), bytes);
@@ -163,7 +163,7 @@ fn when_nothing_is_written_for_long_the_oldest_minutes_go() {
     });
     let minutes = |dataset| sums(&batch, dataset).into_keys().map(|it| it.0).min();
     assert_eq!(minutes(&scripts), minutes(&coverage));
-    assert_eq!(known.1, shrunk.folded.into());
+    assert_eq!(known.1, shrunk.folded);
     assert!(
         (1..=shrunk.lost).contains(&known.0),
         "{known:?} of {shrunk:?}"

@@ -537,7 +537,7 @@ pub(super) fn uncounted(covered: &Coverage) -> impl Iterator<Item = String> + us
             "keys of a second or a minute are in (other) (series.memory, history.memory)",
         ),
         (
-            rows_lost.into(),
+            rows_lost,
             "rows are lost: they could not be written for long, or not be read",
         ),
     ];

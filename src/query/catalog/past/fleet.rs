@@ -155,13 +155,13 @@ impl Catalog {
             let own = counted.iter().filter(of_it);
             let (own, others): (Vec<_>, Vec<_>) =
                 own.partition(|counted| counted.definition == dataset.hash);
-            for other in others.iter().filter(|other| other.secs > 0) {
+            for other in others.iter().filter(|other| other.coverage.secs > 0) {
                 remarks.push(format!(
                     "{name} counted another definition of the report ({}) for {} s",
-                    other.definition, other.secs
+                    other.definition, other.coverage.secs
                 ));
             }
-            let secs = own.first().map_or(0, |own| own.secs);
+            let secs = own.first().map_or(0, |own| own.coverage.secs);
             if it.until < end {
                 let since = rfc3339(it.until);
                 late.push(format!(
@@ -178,7 +178,7 @@ impl Catalog {
         }
         let own = counted.iter().filter(|it| it.definition == dataset.hash);
         let all = own.fold(Coverage::default(), |mut all, it| {
-            let it = it.coverage();
+            let it = it.coverage;
             all.missed += it.missed;
             all.histograms_dropped += it.histograms_dropped;
             all.keys_folded += it.keys_folded;
