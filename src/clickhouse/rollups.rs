@@ -2,7 +2,7 @@
 
 use super::native::{Block, RowWriter};
 use super::tables::{COVERAGE, MEASURES, REQUEST, ROLLUP, Table};
-use crate::history::{Coverage, Dataset, Identity, RowRef};
+use crate::history::{Coverage, Dataset, Identity, Row};
 use crate::report::reading::Extremes;
 use crate::report::row_key::key_texts;
 
@@ -25,16 +25,10 @@ pub(super) fn table_of(dataset: &Dataset) -> Option<&'static Table> {
 }
 
 /// Adds a row of a dataset to a block of its table.
-pub(super) fn push(
-    block: &mut Block,
-    origin: &Origin,
-    part: u32,
-    dataset: &Dataset,
-    row: RowRef<'_>,
-) {
+pub(super) fn push(block: &mut Block, origin: &Origin, part: u32, dataset: &Dataset, row: &Row) {
     let to = &mut block.row();
     if dataset.is_coverage() {
-        let mut of = key_texts(row.key);
+        let mut of = key_texts(&row.key);
         let (report, definition) = (of.next(), of.next());
         let report = [report, definition].map(Option::unwrap_or_default);
         push_unit(to, origin, part, report, row.time);
@@ -51,7 +45,7 @@ pub(super) fn push(
     }
     push_unit(to, origin, part, [&dataset.report, &dataset.hash], row.time);
     let totals = &row.gain.sum.totals;
-    to.array(key_texts(row.key));
+    to.array(key_texts(&row.key));
     to.value(row.is_other);
     for (measure, is_wide) in MEASURES.iter() {
         let sum = measure.of(totals);

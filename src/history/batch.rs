@@ -18,7 +18,7 @@ use super::Resolution;
 use super::dataset::{Coverage, Dataset};
 use super::log::Fresh;
 use super::parquet::BATCH_ROWS;
-use super::row::{Gain, RowRef};
+use super::row::{Gain, Row};
 use super::stored::BatchBuilder;
 use crate::delta::{RowDelta, RowKey};
 use crate::pool::strings::OTHER_TEXT;
@@ -188,9 +188,8 @@ impl Batch {
     }
 
     /// Passes the rows of a dataset within a span of time to `each`, by time.
-    pub fn rows(&self, dataset: &Dataset, span: Range<u64>, mut each: impl FnMut(RowRef<'_>)) {
-        self.stored(dataset, span)
-            .for_each(|row| row.show(&mut each));
+    pub fn rows(&self, dataset: &Dataset, span: Range<u64>, mut each: impl FnMut(&Row)) {
+        self.stored(dataset, span).for_each(|row| each(&row.row()));
     }
 
     /// The rows of a dataset in stored form, in no particular order.
@@ -223,10 +222,10 @@ impl Batch {
             let keyed = rows.keyed().iter().map(|row| (false, row));
             let other = rows.other.iter().map(|row| (true, &**row));
             let rows = keyed.chain(other);
-            rows.map(move |(is_other, row)| Stored {
+            rows.map(move |(is_other, kept)| Stored {
                 time,
                 is_other,
-                row,
+                kept,
             })
         })
     }

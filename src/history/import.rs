@@ -39,7 +39,7 @@ use super::requests::Kept;
 use super::stored::Want;
 use super::sums::Sums;
 use super::unit::{RowsAt, Unit};
-use super::{Batch, Dataset, History, Resolution, RowRef, Writer};
+use super::{Batch, Dataset, History, Resolution, Row, Writer};
 use crate::clock::Clock;
 use crate::config::{Config, SquidSource};
 use crate::input::record::TextLimits;
@@ -253,7 +253,7 @@ impl Importer {
             return Err(ImportError::Unreadable(std::io::Error::other(lacking)));
         }
         for unit in units {
-            let mut add = |_, row: RowRef<'_>| {
+            let mut add = |_, row: &Row| {
                 let Coverage { secs, .. } = Coverage::of(&row.gain.sum.totals);
                 if secs > 0 {
                     let of_report = covered.entry(row.key.to_vec()).or_default();

@@ -13,7 +13,7 @@ use super::parquet::row_order;
 use super::part::Part;
 use super::pending::{Blocks, PendingFile};
 use super::stored::{Columns, StoredRows, columns};
-use super::{Dataset, Row, RowRef};
+use super::{Dataset, Row};
 use crate::report::histogram::BucketLayout;
 
 /// A pending file being read.
@@ -36,7 +36,8 @@ struct Cursor<'s> {
     rows: StoredRows,
     /// The index of the next of these rows.
     at: usize,
-    key: Vec<u8>,
+    /// The row before it.
+    row: Row,
 }
 
 impl Source {
@@ -70,7 +71,7 @@ impl Source {
             buckets: dataset.buckets,
             rows: StoredRows::default(),
             at: 0,
-            key: Vec::new(),
+            row: Row::default(),
         }
     }
 
@@ -110,13 +111,14 @@ impl Cursor<'_> {
                 }
                 continue;
             }
-            let (row, key) = (self.at, &mut self.key);
+            let is_within = self.rows.read(self.at, times, &mut self.row);
             self.at += 1;
-            if let Some(row) = self
-                .rows
-                .show(row, times, key, |row: RowRef<'_>| row.to_owned())
-            {
-                return Ok(Some(row));
+            if is_within {
+                return Ok(Some(Row {
+                    key: self.row.key.clone(),
+                    gain: std::mem::take(&mut self.row.gain),
+                    ..self.row
+                }));
             }
         }
     }

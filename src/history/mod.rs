@@ -69,7 +69,7 @@ pub use self::requests::Requests;
 pub use self::resolution::Resolution;
 pub use self::retention::Retention;
 pub use self::rollup::Rollup;
-pub use self::row::{Gain, Row, RowRef};
+pub use self::row::{Gain, Row};
 pub use self::shipping::{Identity, Refused, Shipment, Shipped, Shipping, Units, Unread, Waiting};
 pub use self::store::{Counts, Store};
 pub use self::thread::{OpenStore, Writer};

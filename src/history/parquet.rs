@@ -72,7 +72,7 @@ pub fn write(
     let mut batch = BatchBuilder::new(dataset, resolution.bucket_bits(), true);
     let mut fill = |batch: &mut BatchBuilder| {
         let rows = rows.by_ref().take(BATCH_ROWS);
-        rows.for_each(|row| batch.push(row.as_ref()));
+        rows.for_each(|row| batch.push(&row));
         batch.rows
     };
     let mut written = 0;

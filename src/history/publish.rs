@@ -296,7 +296,7 @@ impl Fold {
             && self.written.is_ok()
         {
             let span = row.time..row.time + self.resolution.secs();
-            self.written = self.to.push(1, span, |to| to.push(row.as_ref()));
+            self.written = self.to.push(1, span, |to| to.push(&row));
         }
     }
 

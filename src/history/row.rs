@@ -1,8 +1,7 @@
 //! Rows of history: the gain of a report's key in a minute, hour or day.
 
 use crate::report::gain::Sum;
-use crate::report::histogram::BucketLayout;
-use crate::report::histogram::Histogram;
+use crate::report::histogram::{BucketLayout, Histogram};
 use crate::report::reading::Extremes;
 use crate::report::totals::Totals;
 
@@ -51,57 +50,15 @@ impl Gain {
 }
 
 /// A row. Several of one key and time are to be summed.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Row {
     /// The unix second at which its minute, hour or day begins.
     pub time: u64,
     /// The texts of its key (see [`key_texts`](crate::report::row_key::key_texts)); a status is
     /// decimal text.
-    pub key: Box<[u8]>,
+    pub key: Vec<u8>,
     /// Whether it is the overflow row; its key has `(other)` for each value then.
     pub is_other: bool,
     /// Its gain.
     pub gain: Gain,
-}
-
-impl Row {
-    /// A borrowed row.
-    #[must_use]
-    pub fn as_ref(&self) -> RowRef<'_> {
-        RowRef {
-            time: self.time,
-            key: &self.key,
-            is_other: self.is_other,
-            gain: &self.gain,
-        }
-    }
-}
-
-/// A borrowed row.
-#[derive(Debug, Clone, Copy)]
-pub struct RowRef<'a> {
-    /// As [`Row::time`].
-    pub time: u64,
-    /// As [`Row::key`].
-    pub key: &'a [u8],
-    /// As [`Row::is_other`].
-    pub is_other: bool,
-    /// Its gain.
-    pub gain: &'a Gain,
-}
-
-impl RowRef<'_> {
-    /// A copy.
-    pub(super) fn to_owned(self) -> Row {
-        let sum = &self.gain.sum;
-        Row {
-            time: self.time,
-            key: self.key.into(),
-            is_other: self.is_other,
-            gain: Gain {
-                sum: Sum::of(sum.totals, sum.histogram().cloned()),
-                extremes: self.gain.extremes,
-            },
-        }
-    }
 }

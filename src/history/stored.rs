@@ -28,7 +28,7 @@ use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit}
 
 pub(super) use self::rows::StoredRows;
 use super::histogram::{HistogramRef, encoded_pairs, settle};
-use super::{Dataset, Gain, RowRef};
+use super::{Dataset, Gain, Row};
 use crate::report::definition::Level;
 use crate::report::histogram::{BucketLayout, LOG_LINEAR_BITS, Rank, Ranks, Rounding};
 use crate::report::layout::{Measure, OTHER};
@@ -306,11 +306,11 @@ impl BatchBuilder {
     }
 
     /// Adds a row.
-    pub(super) fn push(&mut self, row: RowRef<'_>) {
-        let Gain { sum, extremes } = row.gain;
+    pub(super) fn push(&mut self, row: &Row) {
+        let Gain { sum, extremes } = &row.gain;
         let histogram = sum.histogram();
         let histogram = histogram.map_or(HistogramRef::Unknown, HistogramRef::Counted);
-        let place = (row.time, row.key, row.is_other);
+        let place = (row.time, &*row.key, row.is_other);
         self.push_parts(place, &sum.totals, extremes, histogram);
     }
 

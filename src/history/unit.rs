@@ -20,7 +20,7 @@ use super::part::Part;
 use super::pending::PendingFile;
 use super::plan::Plan;
 use super::stored::{Columns, Content, HISTOGRAM, StoredRows, Want, columns, equal_to};
-use super::{Dataset, History, Resolution, RowRef};
+use super::{Dataset, History, Resolution, Row};
 
 /// The rows at one moment.
 #[derive(Debug, Clone, Default)]
@@ -198,16 +198,18 @@ impl Unit {
         &self,
         dataset: &Dataset,
         want: Want,
-        each: &mut dyn FnMut(usize, RowRef<'_>),
+        each: &mut dyn FnMut(usize, &Row),
     ) -> io::Result<()> {
         let mut columns: Columns = columns(dataset);
         columns.retain(|(_, content)| want.has(*content));
         let buckets = want.histograms.then_some(dataset.buckets);
-        let (mut numbers, mut key) = (self.numbers(None), Vec::new());
+        let (mut numbers, mut row) = (self.numbers(None), Row::default());
         for batch in self.batches(dataset, &columns, None, &ReadAs::coded(Vec::new()))? {
             let rows = StoredRows::new(&columns, buckets, &batch?);
-            for (row, number) in (0..rows.len).zip(&mut numbers) {
-                rows.show(row, self.times(), &mut key, |row| each(number, row));
+            for (at, number) in (0..rows.len).zip(&mut numbers) {
+                if rows.read(at, self.times(), &mut row) {
+                    each(number, &row);
+                }
             }
         }
         Ok(())
@@ -257,7 +259,7 @@ impl Part {
         dataset: &Dataset,
         span: Range<u64>,
         want: Want,
-        each: &mut dyn FnMut(RowRef<'_>),
+        each: &mut dyn FnMut(&Row),
     ) -> io::Result<()> {
         let mut read = || {
             let units = match dataset.is_raw() {

@@ -67,7 +67,7 @@ fn on_disk(dir: &Path) -> (Rows, Rows) {
             let dataset = &section.dataset;
             let want = Want::ALL;
             part.read(dataset, 0..u64::MAX, want, &mut |row| {
-                let key: Vec<&str> = key_texts(row.key).collect();
+                let key: Vec<&str> = key_texts(&row.key).collect();
                 let to = if dataset.is_coverage() {
                     &mut coverage
                 } else {

@@ -189,7 +189,7 @@ pub(super) fn check_history(world: &World, gains: &Gains, is_short: bool) {
         for dataset in running.datasets() {
             running.rows(dataset, 0..u64::MAX, |row| {
                 let sum = &row.gain.sum;
-                let key: Vec<&str> = key_texts(row.key).collect();
+                let key: Vec<&str> = key_texts(&row.key).collect();
                 if dataset.is_coverage() {
                     let covered: &mut u64 =
                         covered.entry((row.time, key[0].to_owned())).or_default();

@@ -18,7 +18,7 @@ use hashbrown::HashTable;
 use crate::delta::RowKey;
 use crate::history::histogram::{HistogramRef, lead};
 use crate::history::stored::BatchBuilder;
-use crate::history::{Gain, RowRef};
+use crate::history::{Gain, Row};
 use crate::report::gain::{PairSums, Pairs, Sum, write_pairs};
 use crate::report::histogram::Histogram;
 use crate::report::reading::Extremes;
@@ -342,27 +342,26 @@ impl KeptRow {
 pub(in crate::history) struct Stored<'a> {
     pub(in crate::history) time: u64,
     pub(super) is_other: bool,
-    pub(super) row: &'a KeptRow,
+    pub(super) kept: &'a KeptRow,
 }
 
 impl<'a> Stored<'a> {
     pub(in crate::history) fn key(&self) -> &'a [u8] {
-        self.row.key()
+        self.kept.key()
     }
 
-    /// Passes it to `each`.
-    pub(in crate::history) fn show<T>(&self, each: impl FnOnce(RowRef<'_>) -> T) -> T {
-        each(RowRef {
+    pub(super) fn row(&self) -> Row {
+        Row {
             time: self.time,
-            key: self.key(),
+            key: self.key().to_vec(),
             is_other: self.is_other,
-            gain: &self.row.gain(),
-        })
+            gain: self.kept.gain(),
+        }
     }
 
     /// Adds it to a batch of its dataset.
     pub(in crate::history) fn push_to(&self, to: &mut BatchBuilder, scratch: &mut Scratch) {
-        let row = self.row;
+        let row = self.kept;
         let histogram = match row.has_histogram {
             true => HistogramRef::Encoded(row.encode(lead(to.buckets()), scratch)),
             false => HistogramRef::Unknown,

@@ -47,7 +47,7 @@ fn sums(batch: &Batch, dataset: &Dataset) -> BTreeMap<(u64, bool), (u64, usize, 
         sum.0 += row.gain.sum.totals.requests;
         sum.1 += 1;
         sum.2 += usize::from(row.gain.sum.histogram().is_some());
-        let mut texts = key_texts(row.key);
+        let mut texts = key_texts(&row.key);
         assert_eq!(texts.all(|text| text == OTHER_TEXT), row.is_other);
     });
     sums
@@ -212,7 +212,7 @@ fn rows_are_what_a_recount_says() {
         let expected = &expected[&number.unwrap()];
         assert_eq!(row.gain.sum.totals, expected.sum.totals);
         assert_eq!(row.gain.extremes, expected.extremes);
-        assert_eq!(pairs(row.gain), pairs(expected));
+        assert_eq!(pairs(&row.gain), pairs(expected));
         rows += 1;
     });
     assert_eq!(rows, expected.len());

@@ -12,7 +12,7 @@ use super::*;
 use crate::history::histogram::{HistogramRef, decode, fold};
 use crate::history::stored::equal_to;
 use crate::history::unit::Unit;
-use crate::history::{Gain, Part, RowRef};
+use crate::history::{Gain, Part, Row};
 use crate::report::definition::Level;
 use crate::report::gain::Sum;
 use crate::report::histogram::{BucketLayout, Histogram};
@@ -121,7 +121,7 @@ fn row(dataset: &Dataset, time: u64, key: u32, random: &mut StdRng) -> Row {
     let sum = Sum::of(totals, known.then_some(histogram));
     Row {
         time,
-        key: texts.into(),
+        key: texts,
         is_other,
         gain: Gain { sum, extremes },
     }
@@ -195,12 +195,12 @@ fn what_is_written_is_read() {
                 assert_eq!(written.rows, count as u64);
                 let mut expected = rows.iter();
                 let want = Want::ALL;
-                let mut compare = |read: RowRef<'_>| {
+                let mut compare = |read: &Row| {
                     let row = expected.next().unwrap();
                     assert_eq!((read.time, read.is_other), (row.time, row.is_other));
-                    assert_eq!(read.key, &*row.key, "{dataset:?}");
+                    assert_eq!(read.key, row.key, "{dataset:?}");
                     let expected = cells(&row.gain, Some((&dataset, resolution)));
-                    assert_eq!(cells(read.gain, None), expected, "{dataset:?}");
+                    assert_eq!(cells(&read.gain, None), expected, "{dataset:?}");
                 };
                 let part = Part::of_file(file.path());
                 let read = part.read(&dataset, 0..u64::MAX, want, &mut compare);
@@ -220,7 +220,7 @@ fn a_span_a_key_and_some_places_are_read_alone() {
     let from = rows.iter().map(|row| row.time).min().unwrap();
     let span = from + 600..from + 1_200;
     let mut seen = BTreeMap::new();
-    let mut count = |read: RowRef<'_>| {
+    let mut count = |read: &Row| {
         assert!(span.contains(&read.time) && read.gain.sum.histogram().is_none());
         *seen.entry(read.time).or_insert(0) += 1;
     };
@@ -375,7 +375,7 @@ fn bytes_of_a_row(resolution: Resolution, rows: u64, requests: u64) -> (f64, f64
             };
             made.push(Row {
                 time: 1_790_000_000 / 86_400 * 86_400 + row * resolution.secs(),
-                key: key.clone().into(),
+                key: key.clone(),
                 is_other: false,
                 gain,
             });

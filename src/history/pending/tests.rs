@@ -5,7 +5,7 @@ use std::io::Seek as _;
 use super::*;
 use crate::history::parquet::Want;
 use crate::history::requests::{REQUEST, Tags};
-use crate::history::{Gain, Part, Row, RowRef};
+use crate::history::{Gain, Part, Row};
 use crate::pool::resolved::{Request, Rusage};
 use crate::report::histogram::BucketLayout;
 use crate::report::reading::Extremes;
@@ -43,7 +43,7 @@ fn row(number: u64) -> Row {
     }
     Row {
         time: NOON + 60 * (number % 2),
-        key: key.into(),
+        key,
         is_other: false,
         gain,
     }
@@ -58,8 +58,8 @@ type Shown = (
     Option<Vec<(u32, u64)>>,
 );
 
-fn shown(row: RowRef<'_>) -> Shown {
-    let Gain { sum, extremes } = row.gain;
+fn shown(row: &Row) -> Shown {
+    let Gain { sum, extremes } = &row.gain;
     let pairs = row.gain.buckets().map(Iterator::collect);
     (
         row.time,
@@ -73,7 +73,7 @@ fn shown(row: RowRef<'_>) -> Shown {
 
 fn read(path: &std::path::Path, dataset: &Dataset) -> Vec<Shown> {
     let mut found = Vec::new();
-    let mut each = |row: RowRef<'_>| found.push(shown(row));
+    let mut each = |row: &Row| found.push(shown(row));
     let part = Part::of_file(path);
     part.read(dataset, 0..u64::MAX, Want::ALL, &mut each)
         .unwrap();
@@ -134,7 +134,7 @@ fn what_is_written_is_read() {
     assert_eq!(contents.span, NOON..NOON + 120);
     let of_each: Vec<u64> = contents.sections.iter().map(|it| it.rows).collect();
     assert_eq!(of_each, [5_000, 2]);
-    let expected: Vec<Shown> = rows.iter().map(|row| shown(row.as_ref())).collect();
+    let expected: Vec<Shown> = rows.iter().map(shown).collect();
     assert!(read(file.path(), &dataset()) == expected);
     assert_eq!(read_packed(file.path()), requests);
 }
@@ -204,7 +204,7 @@ fn the_first_format_is_read_and_other_bytes_are_an_error() {
     let rows: Vec<Row> = (0..200).map(row).collect();
     let requests = [packed(1, vec![("a", "b")]), packed(2, Vec::new())];
     write_first_format(file.as_file_mut(), &rows, &requests);
-    let expected: Vec<Shown> = rows.iter().map(|row| shown(row.as_ref())).collect();
+    let expected: Vec<Shown> = rows.iter().map(shown).collect();
     assert!(read(file.path(), &dataset()) == expected);
     assert_eq!(read_packed(file.path()), requests);
     // A block with truncated rows, under a valid checksum.

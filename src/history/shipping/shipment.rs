@@ -11,7 +11,7 @@ use crate::history::merged::{Merged, Source};
 use crate::history::part::{Part, Section};
 use crate::history::requests::shipped::TakeRequest;
 use crate::history::stored::Want;
-use crate::history::{Dataset, RowRef};
+use crate::history::{Dataset, Row};
 use crate::shutdown::Shutdown;
 
 /// Some rows of the pieces: see [`shipping`](super).
@@ -134,7 +134,7 @@ impl Shipment {
         &self,
         dataset: &Dataset,
         stop: &Shutdown,
-        each: &mut dyn FnMut(RowRef<'_>) -> bool,
+        each: &mut dyn FnMut(&Row) -> bool,
     ) -> Result<Vec<Unread>, StoreError> {
         if let Units::File(_) = self.units {
             let mut goes_on = true;
@@ -153,7 +153,7 @@ impl Shipment {
         let sources = sources.collect::<Result<Vec<_>, _>>()?;
         let mut before_row = || StoreError::unless_stopped(stop);
         let mut merged = Merged::new(&sources, dataset, &mut before_row)?;
-        let _until_enough = merged.by_ref().all(|row| each(row.as_ref()));
+        let _until_enough = merged.by_ref().all(|row| each(&row));
         merged.ended?;
         let damaged = pieces.iter().zip(&sources);
         let damaged = damaged.filter_map(|((part, times), source)| {

@@ -163,11 +163,11 @@ fn rows_of(part: &Arc<Part>, to: &mut Rows) {
         let read = part.read(dataset, 0..u64::MAX, Want::ALL, &mut |row| {
             seen += 1;
             assert!(part.span.contains(&row.time), "{part:?}");
-            let key: Vec<String> = key_texts(row.key).map(str::to_owned).collect();
+            let key: Vec<String> = key_texts(&row.key).map(str::to_owned).collect();
             let place = Some((key.clone(), row.time));
             assert!(last < place, "{part:?}: not sorted, or a row twice");
             last = place;
-            let mut sums = sums(row.gain);
+            let mut sums = sums(&row.gain);
             if !dataset.extremes {
                 sums[4] = 0;
             }
@@ -227,11 +227,11 @@ fn published(dir: &Path, resolution: Resolution) -> Rows {
         let dataset = dataset.unwrap_or_else(|| panic!("{path}: whose is it?"));
         let part = Part::of_file(&file);
         let read = part.read(&dataset, 0..u64::MAX, Want::ALL, &mut |row| {
-            let key = key_texts(row.key).map(str::to_owned).collect();
+            let key = key_texts(&row.key).map(str::to_owned).collect();
             add(
                 &mut rows,
                 (dataset.report.clone(), row.time, key),
-                sums(row.gain),
+                sums(&row.gain),
             );
         });
         read.unwrap_or_else(|error| panic!("{path}: {error}"));

@@ -10,7 +10,7 @@ use datafusion::arrow::datatypes::{Int32Type, Int64Type, TimestampMillisecondTyp
 
 use super::{Columns, Content};
 use crate::history::histogram::decode;
-use crate::history::{Gain, RowRef};
+use crate::history::{Gain, Row};
 use crate::report::gain::Sum;
 use crate::report::histogram::BucketLayout;
 use crate::report::layout::{Measure, OTHER};
@@ -118,41 +118,30 @@ impl StoredRows {
         rows
     }
 
-    /// Passes a row to `each` if its time is in a span. Rows must be asked for in order; `key` is
-    /// that of the row before.
-    pub(in crate::history) fn show<T>(
-        &self,
-        row: usize,
-        span: &Range<u64>,
-        key: &mut Vec<u8>,
-        each: impl FnOnce(RowRef<'_>) -> T,
-    ) -> Option<T> {
-        let is_other = self.other.as_ref().is_some_and(|other| other.value(row));
+    /// Reads a row over the row before it, if its time is in a span; returns whether it is. Rows
+    /// must be asked for in order.
+    pub(in crate::history) fn read(&self, row: usize, span: &Range<u64>, to: &mut Row) -> bool {
         if row == 0 || !self.is_same_key(row) {
-            key.clear();
+            to.is_other = self.other.as_ref().is_some_and(|other| other.value(row));
+            to.key.clear();
             for column in &self.keys {
-                match is_other {
-                    true => push_key(key, OTHER),
-                    false => column.push(row, key),
+                match to.is_other {
+                    true => push_key(&mut to.key, OTHER),
+                    false => column.push(row, &mut to.key),
                 }
             }
         }
-        let time = self.time(row);
-        if !span.contains(&time) {
-            return None;
+        to.time = self.time(row);
+        let is_within = span.contains(&to.time);
+        if is_within {
+            let buckets = self.buckets.as_ref();
+            let histogram = buckets.and_then(|buckets| decode(self.blob(row)?, buckets));
+            to.gain = Gain {
+                sum: Sum::of(self.totals(row), histogram),
+                extremes: self.extremes(row),
+            };
         }
-        let buckets = self.buckets.as_ref();
-        let histogram = buckets.and_then(|buckets| decode(self.blob(row)?, buckets));
-        let gain = Gain {
-            sum: Sum::of(self.totals(row), histogram),
-            extremes: self.extremes(row),
-        };
-        Some(each(RowRef {
-            time,
-            key,
-            is_other,
-            gain: &gain,
-        }))
+        is_within
     }
 
     /// Returns the beginning of its minute, hour or day.

@@ -92,7 +92,7 @@ fn found(history: &History) -> u64 {
     let view = history.view(&mut of_batch);
     view.flushing.iter().for_each(|batch| of_batch(batch));
     for part in view.parts.iter().filter(|part| !part.rolled) {
-        let mut add = |row: super::super::RowRef<'_>| found += row.gain.sum.totals.requests;
+        let mut add = |row: &super::super::Row| found += row.gain.sum.totals.requests;
         part.read(&dataset, 0..u64::MAX, Want::SUMS, &mut add)
             .unwrap();
     }
@@ -244,8 +244,8 @@ fn what_is_set_aside_is_written_down() {
     assert!(writer.work.flush(writer.store.as_mut().unwrap(), true));
     let mut known = Coverage::default();
     for part in history.view(|_| ()).parts.iter() {
-        let mut add = |row: super::super::RowRef<'_>| {
-            assert_eq!((row.time, row.key), (NOON, &*dataset().coverage_key()));
+        let mut add = |row: &super::super::Row| {
+            assert_eq!((row.time, &*row.key), (NOON, &*dataset().coverage_key()));
             known = Coverage::of(&row.gain.sum.totals);
         };
         let coverage = Dataset::coverage();

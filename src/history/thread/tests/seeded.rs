@@ -370,7 +370,7 @@ impl World {
         let Some(life) = &self.life else { return sums };
         let parts = Arc::clone(&life.writer.store.as_ref().unwrap().parts().read());
         for part in parts.iter().filter(|part| !part.rolled && !part.is_raw()) {
-            let mut add = |row: super::super::super::RowRef<'_>| {
+            let mut add = |row: &super::super::super::Row| {
                 let sum = sums.entry((row.time, row.key.to_vec())).or_default();
                 *sum += row.gain.sum.totals.requests;
             };

@@ -131,7 +131,7 @@ impl Refill {
             let (_, gain) = rows
                 .entry(row.key.to_vec())
                 .or_insert_with(|| (row.is_other, Gain::default()));
-            gain.add(row.gain);
+            gain.add(&row.gain);
         });
         let mut covered = live.covered_secs;
         let own = dataset.coverage_key();
@@ -209,8 +209,8 @@ fn copy(
         };
         let of_part = of_part.start.max(first)..of_part.end.min(end);
         let read = part.read(dataset, of_part, Columns::ALL, &mut |row| {
-            if is_wanted(row.key) {
-                to.add(dataset, row.time, row.key, row.is_other, row.gain);
+            if is_wanted(&row.key) {
+                to.add(dataset, row.time, &row.key, row.is_other, &row.gain);
             }
         });
         if let Err(error) = read {
