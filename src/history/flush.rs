@@ -2,16 +2,12 @@
 //! read for them.
 
 use std::collections::BTreeSet;
-use std::fs::File;
-use std::io;
-use std::ops::Range;
 
 use super::Resolution;
 use super::batch::{Batch, Scratch};
-use super::disk::{StoreError, failed};
+use super::disk::StoreError;
 use super::manifest::UpTo;
 use super::parquet::order;
-use super::pending::{Contents, PendingWriter};
 use super::requests::packed::Kept;
 use super::store::{Staged, Store};
 
@@ -58,32 +54,21 @@ impl Store {
     fn stage_batch(&mut self, batch: &Batch, now: u64) -> Result<Vec<Staged>, StoreError> {
         let hours = batch.times().map(|time| Resolution::Hour.begin(time));
         let hours: BTreeSet<u64> = hours.collect();
-        let mut staged = Vec::with_capacity(hours.len());
+        let (mut staged, mut scratch) = (Vec::with_capacity(hours.len()), Scratch::default());
         for hour in hours {
             let hour = Resolution::Minute.file_span(hour);
-            let (path, file) = self.create()?;
-            let written = write_piece(file, batch, &hour);
-            let (file, contents) = written.map_err(failed("write", &path))?;
-            let name = path.with_extension("piece");
-            staged.push(self.stage(path, &file, name, Resolution::Minute, contents, now)?);
+            let mut piece = self.create_piece(Resolution::Minute)?;
+            for dataset in batch.datasets() {
+                let mut rows: Vec<_> = batch.stored(dataset, hour.clone()).collect();
+                rows.sort_unstable_by(|a, b| order((a.key(), a.time), (b.key(), b.time)));
+                piece.begin(dataset)?;
+                for row in rows {
+                    let span = row.time..row.time + Resolution::Minute.secs();
+                    piece.push(1, span, |to| row.push_to(to, &mut scratch))?;
+                }
+            }
+            staged.push(self.stage_piece(piece, now)?);
         }
         Ok(staged)
     }
-}
-
-/// Writes the rows of an hour.
-fn write_piece(file: File, batch: &Batch, hour: &Range<u64>) -> io::Result<(File, Contents)> {
-    let mut piece = PendingWriter::new(file, Resolution::Minute)?;
-    let mut scratch = Scratch::default();
-    for dataset in batch.datasets() {
-        let rows = batch.stored(dataset, hour.clone());
-        let mut rows: Vec<_> = rows.map(|row| (row.key(), row)).collect();
-        rows.sort_unstable_by(|a, b| order((a.0, a.1.time), (b.0, b.1.time)));
-        piece.begin(dataset)?;
-        for (_, row) in rows {
-            let span = row.time..row.time + Resolution::Minute.secs();
-            piece.push(1, span, |to| row.push_to(to, &mut scratch))?;
-        }
-    }
-    piece.finish()
 }

@@ -9,14 +9,15 @@ use std::fs::File;
 use std::io;
 use std::sync::Arc;
 
+use datafusion::arrow::datatypes::SchemaRef;
 use parquet::arrow::arrow_writer::{ArrowWriter, ArrowWriterOptions};
 use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::file::metadata::{KeyValue, SortingColumn};
-use parquet::file::properties::{EnabledStatistics, WriterProperties};
+use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPropertiesBuilder};
 use parquet::schema::types::ColumnPath;
 
 use super::disk::HISTORY_WRITE;
-use super::stored::{BatchBuilder, Columns, Content, columns};
+use super::stored::{BatchBuilder, Content, columns};
 use super::{Dataset, Resolution, Row};
 use crate::instruments::MeasuredWrite;
 use crate::report::row_key::key_order;
@@ -39,15 +40,6 @@ const PLAIN_ROWS: usize = 512;
 /// Bytes of a page of histograms, so that reading a few of them reads little else.
 const HISTOGRAM_PAGE_BYTES: usize = 32 << 10;
 
-/// The result of writing a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Written {
-    /// Rows.
-    pub rows: u64,
-    /// Bytes of the file.
-    pub bytes: u64,
-}
-
 /// The order of rows in a file: by the texts of their keys, then by time.
 #[must_use]
 pub fn row_order(a: &Row, b: &Row) -> Ordering {
@@ -59,7 +51,7 @@ pub(super) fn order(a: (&[u8], u64), b: (&[u8], u64)) -> Ordering {
     key_order(a.0, b.0).then(a.1.cmp(&b.1))
 }
 
-/// Writes a file of rows in [`row_order`].
+/// Writes a file of rows in [`row_order`]; returns their number.
 ///
 /// # Errors
 /// Fails if it cannot be written.
@@ -68,7 +60,7 @@ pub fn write(
     dataset: &Dataset,
     resolution: Resolution,
     mut rows: impl Iterator<Item = Row>,
-) -> io::Result<Written> {
+) -> io::Result<u64> {
     let mut batch = BatchBuilder::new(dataset, resolution.bucket_bits(), true);
     let mut fill = |batch: &mut BatchBuilder| {
         let rows = rows.by_ref().take(BATCH_ROWS);
@@ -82,80 +74,89 @@ pub fn write(
         ..PLAIN_ROWS => Compression::UNCOMPRESSED,
         _ => Compression::ZSTD(ZstdLevel::default()),
     };
-    let options = ArrowWriterOptions::new()
-        .with_properties(properties(
-            dataset,
-            resolution,
-            &columns(dataset),
-            compression,
-        ))
-        // It would declare texts as dictionaries, and other readers would show them so.
-        .with_skip_arrow_metadata(true);
-    let to = MeasuredWrite::new(file, &HISTORY_WRITE);
-    let schema = Arc::clone(batch.schema());
-    let mut writer = ArrowWriter::try_new_with_options(to, schema, options)?;
+    let properties = properties(dataset, resolution, compression);
+    let mut writer = writer(file, batch.schema(), properties)?;
     while more > 0 {
         written += more as u64;
         writer.write(&batch.finish())?;
         more = fill(&mut batch);
     }
     writer.finish()?;
-    Ok(Written {
-        rows: written,
-        bytes: writer.bytes_written() as u64,
-    })
+    Ok(written)
+}
+
+/// A writer of a file.
+pub(super) fn writer<'f>(
+    file: &'f mut File,
+    schema: &SchemaRef,
+    properties: WriterProperties,
+) -> io::Result<ArrowWriter<MeasuredWrite<&'f mut File>>> {
+    let options = ArrowWriterOptions::new()
+        .with_properties(properties)
+        // It would declare texts as dictionaries, and other readers would show them so.
+        .with_skip_arrow_metadata(true);
+    let to = MeasuredWrite::new(file, &HISTORY_WRITE);
+    let writer = ArrowWriter::try_new_with_options(to, Arc::clone(schema), options);
+    Ok(writer?)
+}
+
+/// Properties of all files: sorted by these columns, the largest first or last.
+pub(super) fn common_properties(
+    sorted: impl Iterator<Item = (usize, bool)>,
+    metadata: &[(&str, &str)],
+) -> WriterPropertiesBuilder {
+    let sorted = sorted.map(|(place, descending)| SortingColumn {
+        column_idx: place as i32,
+        descending,
+        nulls_first: false,
+    });
+    let metadata = [("format", FORMAT)].iter().chain(metadata);
+    let metadata = metadata
+        .map(|(key, value)| KeyValue::new(format!("pinbad.{key}"), (*value).to_owned()))
+        .collect();
+    WriterProperties::builder()
+        .set_compression(Compression::ZSTD(ZstdLevel::default()))
+        .set_max_row_group_row_count(Some(GROUP_ROWS))
+        .set_write_batch_size(256)
+        .set_statistics_enabled(EnabledStatistics::Chunk)
+        .set_sorting_columns(Some(sorted.collect()))
+        .set_created_by(format!("pinbad {}", env!("CARGO_PKG_VERSION")))
+        .set_key_value_metadata(Some(metadata))
+}
+
+/// With a column of numbers that seldom repeat.
+pub(super) fn with_deltas(to: WriterPropertiesBuilder, column: &str) -> WriterPropertiesBuilder {
+    let path = ColumnPath::from(column);
+    to.set_column_dictionary_enabled(path.clone(), false)
+        .set_column_encoding(path, Encoding::DELTA_BINARY_PACKED)
 }
 
 /// Properties of the columns.
 fn properties(
     dataset: &Dataset,
     resolution: Resolution,
-    columns: &Columns,
     compression: Compression,
 ) -> WriterProperties {
-    let text = |key: &str, value: String| KeyValue::new(format!("pinbad.{key}"), value);
-    // A structure of texts and numbers: writing it as JSON cannot fail.
-    let metadata = vec![
-        text("format", FORMAT.to_owned()),
-        text(
-            "dataset",
-            serde_json::to_string(dataset).unwrap_or_default(),
-        ),
-        text("resolution", resolution.name().to_owned()),
-    ];
+    let columns = columns(dataset);
     let is_key = |content: &Content| matches!(content, Content::Key(_) | Content::Status(_));
-    let places = columns
-        .iter()
-        .zip(0..)
-        .filter(|((_, content), _)| is_key(content));
-    let sorting = places
-        .map(|(_, place)| place)
-        .chain([0])
-        .map(|column_idx| SortingColumn {
-            column_idx,
-            descending: false,
-            nulls_first: false,
-        });
-    let mut properties = WriterProperties::builder()
+    let places = columns.iter().enumerate();
+    let keys = places.filter(|(_, (_, content))| is_key(content));
+    let sorted = keys.map(|(place, _)| place).chain([0]);
+    // A structure of texts and numbers: writing it as JSON cannot fail.
+    let of = serde_json::to_string(dataset).unwrap_or_default();
+    let metadata = [("dataset", of.as_str()), ("resolution", resolution.name())];
+    let mut properties = common_properties(sorted.map(|place| (place, false)), &metadata)
         .set_compression(compression)
-        .set_max_row_group_row_count(Some(GROUP_ROWS))
-        .set_write_batch_size(256)
         // Reading one key reads little else.
-        .set_data_page_row_count_limit(BATCH_ROWS)
-        .set_statistics_enabled(EnabledStatistics::Chunk)
-        .set_sorting_columns(Some(sorting.collect()))
-        .set_created_by(format!("pinbad {}", env!("CARGO_PKG_VERSION")))
-        .set_key_value_metadata(Some(metadata));
-    for (name, content) in columns {
+        .set_data_page_row_count_limit(BATCH_ROWS);
+    for (name, content) in &columns {
         let path = ColumnPath::from(name.as_str());
         properties = match content {
             Content::Time | Content::Key(_) | Content::Status(_) => {
                 properties.set_column_statistics_enabled(path, EnabledStatistics::Page)
             }
             Content::Sum(_) | Content::TimeMin | Content::TimeMax | Content::MemoryPeakMax => {
-                properties
-                    .set_column_dictionary_enabled(path.clone(), false)
-                    .set_column_encoding(path, Encoding::DELTA_BINARY_PACKED)
+                with_deltas(properties, name)
             }
             Content::Histogram | Content::Exact => properties
                 .set_column_dictionary_enabled(path.clone(), false)

@@ -14,6 +14,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write as _};
 use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use datafusion::arrow::array::{Array as _, AsArray as _, BinaryArray, RecordBatch};
@@ -22,7 +23,7 @@ use datafusion::arrow::ipc::reader::StreamDecoder;
 use datafusion::arrow::ipc::writer::StreamWriter;
 use serde::{Deserialize, Serialize};
 
-use super::disk::{HISTORY_WRITE, StoreError, unreadable};
+use super::disk::{HISTORY_WRITE, StoreError, failed, unreadable};
 use super::parquet::unpanicked;
 use super::part::{Part, Section};
 use super::stored::BatchBuilder;
@@ -60,6 +61,7 @@ struct Place {
 /// Writes a pending file, dataset by dataset.
 #[derive(Debug)]
 pub(super) struct PendingWriter {
+    path: PathBuf,
     to: BufWriter<MeasuredWrite<File>>,
     at: u64,
     block: Option<BatchBuilder>,
@@ -70,15 +72,20 @@ pub(super) struct PendingWriter {
 /// The content of a file.
 #[derive(Debug)]
 pub(super) struct Contents {
+    pub(super) resolution: Resolution,
     pub(super) sections: Vec<Section>,
     pub(super) span: Range<u64>,
 }
 
 impl PendingWriter {
-    pub(super) fn new(file: File, resolution: Resolution) -> io::Result<Self> {
+    pub(super) fn new(
+        (path, file): (PathBuf, File),
+        resolution: Resolution,
+    ) -> Result<Self, StoreError> {
         let mut to = BufWriter::new(MeasuredWrite::new(file, &HISTORY_WRITE));
-        to.write_all(&MAGIC)?;
+        to.write_all(&MAGIC).map_err(failed("write", &path))?;
         Ok(Self {
+            path,
             to,
             at: MAGIC.len() as u64,
             block: None,
@@ -94,7 +101,7 @@ impl PendingWriter {
     }
 
     /// Starts the rows of this dataset, in order.
-    pub(super) fn begin(&mut self, dataset: &Dataset) -> io::Result<()> {
+    pub(super) fn begin(&mut self, dataset: &Dataset) -> Result<(), StoreError> {
         self.end_block()?;
         let bits = self.footer.resolution.bucket_bits();
         self.block = Some(BatchBuilder::new(dataset, bits, false));
@@ -113,7 +120,7 @@ impl PendingWriter {
         rows: u64,
         span: Range<u64>,
         push: impl FnOnce(&mut BatchBuilder),
-    ) -> io::Result<()> {
+    ) -> Result<(), StoreError> {
         let (Some(block), Some(place)) = (&mut self.block, self.footer.sections.last_mut()) else {
             return Ok(());
         };
@@ -127,7 +134,11 @@ impl PendingWriter {
         }
     }
 
-    fn end_block(&mut self) -> io::Result<()> {
+    fn end_block(&mut self) -> Result<(), StoreError> {
+        self.write_block().map_err(failed("write", &self.path))
+    }
+
+    fn write_block(&mut self) -> io::Result<()> {
         let (Some(block), Some(place)) = (&mut self.block, self.footer.sections.last_mut()) else {
             return Ok(());
         };
@@ -147,19 +158,24 @@ impl PendingWriter {
     }
 
     /// Finishes it, without syncing.
-    pub(super) fn finish(mut self) -> io::Result<(File, Contents)> {
+    pub(super) fn finish(mut self) -> Result<(PathBuf, File, Contents), StoreError> {
         self.end_block()?;
         self.footer.sections.retain(|place| place.rows > 0);
-        let footer = serde_json::to_vec(&self.footer)?;
-        self.to.write_all(&footer)?;
-        self.to.write_all(&lead(&footer)?)?;
-        self.to.write_all(&MAGIC)?;
-        let file = self.to.into_inner()?.to;
         let contents = Contents {
+            resolution: self.footer.resolution,
             sections: sections(&self.footer),
             span: self.span,
         };
-        Ok((file, contents))
+        let mut to = self.to;
+        let end = || {
+            let footer = serde_json::to_vec(&self.footer)?;
+            to.write_all(&footer)?;
+            to.write_all(&lead(&footer)?)?;
+            to.write_all(&MAGIC)?;
+            io::Result::Ok(to.into_inner()?.to)
+        };
+        let file = end().map_err(failed("write", &self.path))?;
+        Ok((self.path, file, contents))
     }
 }
 
@@ -308,7 +324,7 @@ impl PendingFile {
     pub(super) fn packed_rows(&self, table: &str) -> PackedRows {
         PackedRows {
             blocks: self.all_blocks(&Dataset::raw(table)),
-            rows: None,
+            rows: BinaryArray::new_null(0),
             at: 0,
         }
     }
@@ -349,7 +365,7 @@ impl Iterator for Blocks {
 #[derive(Debug)]
 pub(super) struct PackedRows {
     blocks: Blocks,
-    rows: Option<BinaryArray>,
+    rows: BinaryArray,
     at: usize,
 }
 
@@ -361,37 +377,25 @@ impl PackedRows {
         Ok(file.packed_rows(table))
     }
 
-    /// Processes the next row.
-    pub(super) fn next<T>(
-        &mut self,
-        take: impl FnOnce(&[u8]) -> postcard::Result<T>,
-    ) -> io::Result<Option<T>> {
-        let taken = self.peek(take)?;
-        self.at += 1;
-        Ok(taken)
+    /// The next row.
+    pub(super) fn next(&mut self) -> io::Result<Option<&[u8]>> {
+        let has_next = self.peek()?.is_some();
+        self.at += usize::from(has_next);
+        Ok(has_next.then(|| self.rows.value(self.at - 1)))
     }
 
     /// Likewise, without consuming it.
-    pub(super) fn peek<T>(
-        &mut self,
-        take: impl FnOnce(&[u8]) -> postcard::Result<T>,
-    ) -> io::Result<Option<T>> {
-        while self.rows.as_ref().is_none_or(|rows| rows.len() <= self.at) {
+    pub(super) fn peek(&mut self) -> io::Result<Option<&[u8]>> {
+        while self.rows.len() <= self.at {
             let Some(block) = self.blocks.next().transpose()? else {
                 return Ok(None);
             };
             let rows = block.columns().first();
             let rows = rows.and_then(|rows| rows.as_binary_opt());
-            let rows: Option<&BinaryArray> = rows;
-            (self.rows, self.at) = (rows.cloned(), 0);
-            if self.rows.is_none() {
-                return Err(damaged("its rows are not packed"));
-            }
+            let rows: &BinaryArray = rows.ok_or_else(|| damaged("its rows are not packed"))?;
+            (self.rows, self.at) = (rows.clone(), 0);
         }
-        let taken = self.rows.as_ref().map(|rows| take(rows.value(self.at)));
-        taken
-            .transpose()
-            .map_err(|error| damaged(&error.to_string()))
+        Ok(Some(self.rows.value(self.at)))
     }
 }
 

@@ -11,7 +11,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -23,8 +23,8 @@ use super::parquet;
 use super::part::{Part, Section};
 use super::pending::{Contents, PendingWriter};
 use super::resolution::date;
-use super::store::Store;
-use super::tree::{COVERAGE, ROLLUP};
+use super::store::{Staged, Store};
+use super::tree::ROLLUP;
 use super::{Dataset, Gain, Resolution, Row};
 use crate::instruments::Instrument;
 
@@ -177,11 +177,14 @@ impl Store {
                 datasets.push(dataset);
             }
         }
-        let begin = pieces.first().map_or(0, |part| part.span.start);
         let mut fold = None;
         if let Some(coarser) = resolution.coarser() {
-            let (path, file) = self.create()?;
-            fold = Some(Fold::new(path, file, coarser)?);
+            fold = Some(Fold {
+                to: self.create_piece(coarser)?,
+                resolution: coarser,
+                row: None,
+                written: Ok(()),
+            });
         }
         let mut staged = Vec::with_capacity(datasets.len() + 1);
         for dataset in datasets {
@@ -198,42 +201,58 @@ impl Store {
                 }
             });
             let written = parquet::write(&mut file, dataset, resolution, folded);
-            rows.ended?;
-            let rows_written = written.map_err(failed("write", &path))?.rows;
-            let contents = Contents {
-                sections: vec![Section {
-                    dataset: Arc::clone(dataset),
-                    rows: rows_written,
-                }],
-                span: rows.span,
+            let Merged { ended, span, .. } = rows;
+            ended?;
+            let section = Section {
+                dataset: Arc::clone(dataset),
+                rows: written.map_err(failed("write", &path))?,
             };
-            let name = self
-                .folder
-                .path
-                .join(file_name(dataset, resolution, begin, &path));
-            staged.push(self.stage(path, &file, name, resolution, contents, now)?);
+            staged.extend(self.stage_file((path, file), resolution, section, span, now)?);
         }
         if let Some(fold) = fold {
-            let coarser = fold.resolution;
-            let (path, file, contents) = fold.finish()?;
-            let name = path.with_extension("piece");
-            staged.push(self.stage(path, &file, name, coarser, contents, now)?);
+            staged.push(self.stage_piece(fold.finish()?, now)?);
         }
         self.commit(staged, pieces, || ())
+    }
+
+    /// Syncs a file of one dataset, to be published; removes it if it has no rows.
+    pub(super) fn stage_file(
+        &mut self,
+        (path, file): (PathBuf, File),
+        resolution: Resolution,
+        section: Section,
+        span: Range<u64>,
+        now: u64,
+    ) -> Result<Option<Staged>, StoreError> {
+        if section.rows == 0 {
+            self.disk.remove(&path)?;
+            return Ok(None);
+        }
+        let name = file_name(&section.dataset, resolution, span.start, &path);
+        let contents = Contents {
+            resolution,
+            sections: vec![section],
+            span,
+        };
+        let name = self.folder.path.join(name);
+        self.stage(path, &file, name, contents, now).map(Some)
     }
 }
 
 /// The final path of a dataset's file that was written as `N.new`: see [`store`](super::store).
 fn file_name(dataset: &Dataset, resolution: Resolution, begin: u64, new: &Path) -> PathBuf {
     let begin = resolution.file_span(begin).start;
-    let mut path = match dataset.is_coverage() {
-        true => PathBuf::from(COVERAGE),
+    let mut path = match dataset.hash.is_empty() {
+        // Coverage and raw requests.
+        true => PathBuf::from(&dataset.report),
         false => {
             let name = utf8_percent_encode(&dataset.report, NAME);
             Path::new(ROLLUP).join(format!("report={name}"))
         }
     };
-    path.push(format!("resolution={}", resolution.name()));
+    if !dataset.is_raw() {
+        path.push(format!("resolution={}", resolution.name()));
+    }
     path.push(format!("date={}", date(begin)));
     let mut name = String::new();
     if resolution == Resolution::Minute {
@@ -248,30 +267,17 @@ fn file_name(dataset: &Dataset, resolution: Resolution, begin: u64, new: &Path) 
 
 /// Sums rows to a coarser resolution, into a piece.
 struct Fold {
-    path: PathBuf,
     to: PendingWriter,
     resolution: Resolution,
     row: Option<Row>,
-    written: io::Result<()>,
+    written: Result<(), StoreError>,
 }
 
 impl Fold {
-    fn new(path: PathBuf, file: File, resolution: Resolution) -> Result<Self, StoreError> {
-        let to = PendingWriter::new(file, resolution).map_err(failed("write", &path))?;
-        Ok(Self {
-            path,
-            to,
-            resolution,
-            row: None,
-            written: Ok(()),
-        })
-    }
-
     fn begin(&mut self, dataset: &Arc<Dataset>) -> Result<(), StoreError> {
         self.end_row();
         let written = std::mem::replace(&mut self.written, Ok(()));
-        let begun = written.and_then(|()| self.to.begin(dataset));
-        begun.map_err(failed("write", &self.path))
+        written.and_then(|()| self.to.begin(dataset))
     }
 
     /// Adds the next row in order.
@@ -300,10 +306,8 @@ impl Fold {
         }
     }
 
-    fn finish(mut self) -> Result<(PathBuf, File, Contents), StoreError> {
+    fn finish(mut self) -> Result<PendingWriter, StoreError> {
         self.end_row();
-        let finished = self.written.and_then(|()| self.to.finish());
-        let (file, contents) = finished.map_err(failed("write", &self.path))?;
-        Ok((self.path, file, contents))
+        self.written.map(|()| self.to)
     }
 }

@@ -24,8 +24,6 @@
 //! 64 KiB unless a single request is longer, and a row group of each file.
 
 use std::cmp::Reverse;
-use std::fs::File;
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -39,8 +37,8 @@ pub(super) use self::publish::PUBLISH_REQUESTS;
 use self::tail::Tail;
 use self::unpublished::Behind;
 pub(crate) use self::unpublished::Unpublished;
-use super::disk::{StoreError, failed};
-use super::pending::{Contents, PendingWriter};
+use super::disk::StoreError;
+use super::pending::PendingWriter;
 use super::store::{Staged, Store};
 use super::{Dataset, Resolution};
 use crate::config::KeptRequests;
@@ -304,19 +302,16 @@ impl Store {
         rows.sort_unstable_by_key(|row| (hour(row), Reverse(row.1.time_us), row.1.id));
         let mut staged = Vec::new();
         for rows in rows.chunk_by_mut(|a, b| hour(a) == hour(b)) {
-            let (path, file) = self.create()?;
-            let written = write_piece(file, rows);
-            let (file, contents) = written.map_err(failed("write", &path))?;
-            let name = path.with_extension("piece");
-            staged.push(self.stage(path, &file, name, Resolution::Minute, contents, now)?);
+            let mut piece = self.create_piece(Resolution::Minute)?;
+            write_piece(&mut piece, rows)?;
+            staged.push(self.stage_piece(piece, now)?);
         }
         Ok(staged)
     }
 }
 
 /// Writes the rows of an hour, which are sorted by time; then the timers, by request.
-fn write_piece(file: File, rows: &mut [(f64, Kept)]) -> io::Result<(File, Contents)> {
-    let mut piece = PendingWriter::new(file, Resolution::Minute)?;
+fn write_piece(piece: &mut PendingWriter, rows: &mut [(f64, Kept)]) -> Result<(), StoreError> {
     let mut packed = Vec::new();
     piece.begin(&Dataset::raw(REQUEST))?;
     for (weight, kept) in &*rows {
@@ -333,11 +328,10 @@ fn write_piece(file: File, rows: &mut [(f64, Kept)]) -> io::Result<(File, Conten
         kept.push_timers(*weight, &mut packed);
         if !packed.is_empty() {
             let span = received..received + 1;
-            let timers = kept.timers().map_err(io::Error::other)?;
-            piece.push(timers, span, |to| to.push_packed(&packed))?;
+            piece.push(kept.timers(), span, |to| to.push_packed(&packed))?;
         }
     }
-    piece.finish()
+    Ok(())
 }
 
 #[cfg(test)]

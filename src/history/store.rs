@@ -35,7 +35,7 @@ use super::log::Log;
 use super::manifest::file::{LOG_BYTES_MAX, append_run, reserve, write_manifest};
 use super::manifest::{Manifest, UpTo};
 use super::part::{Part, Parts, number_of};
-use super::pending::Contents;
+use super::pending::{Contents, PendingWriter};
 use super::retention::{AgeClock, Retention};
 use super::shipping::{Shipped, Shipping};
 use super::tree::{
@@ -420,13 +420,16 @@ impl Store {
         path: PathBuf,
         file: &File,
         to: PathBuf,
-        resolution: Resolution,
         contents: Contents,
         now: u64,
     ) -> Result<Staged, StoreError> {
         self.disk.sync(file, &path)?;
         let (bytes, crc) = checksum(&path).map_err(failed("read", &path))?;
-        let Contents { sections, span } = contents;
+        let Contents {
+            resolution,
+            sections,
+            span,
+        } = contents;
         let part = Part {
             rolled: Part::is_rolled(&to, resolution),
             path: to,
@@ -438,6 +441,25 @@ impl Store {
             crc,
         };
         Ok(Staged { file: path, part })
+    }
+
+    /// A new piece.
+    pub(super) fn create_piece(
+        &mut self,
+        resolution: Resolution,
+    ) -> Result<PendingWriter, StoreError> {
+        PendingWriter::new(self.create()?, resolution)
+    }
+
+    /// Finishes and syncs a piece.
+    pub(super) fn stage_piece(
+        &mut self,
+        piece: PendingWriter,
+        now: u64,
+    ) -> Result<Staged, StoreError> {
+        let (path, file, contents) = piece.finish()?;
+        let name = path.with_extension("piece");
+        self.stage(path, &file, name, contents, now)
     }
 
     /// Names the files, and commits them in place of others; [`StoreError::Stopped`] if one of

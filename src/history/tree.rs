@@ -18,7 +18,7 @@ pub(super) const DAMAGED: &str = "damaged";
 pub(super) const ORPHANS: &str = "orphans";
 /// The folder of published files.
 pub(super) const ROLLUP: &str = "rollup";
-pub(super) const COVERAGE: &str = "coverage";
+const COVERAGE: &str = "coverage";
 
 /// All files in a folder of history with names like ours.
 pub(super) fn files_of(dir: &Path) -> Result<Vec<PathBuf>, StoreError> {

@@ -106,8 +106,8 @@ fn read_packed(path: &std::path::Path) -> Vec<Vec<u8>> {
     let file = PendingFile::open(File::open(path).unwrap()).unwrap();
     let mut rows = file.packed_rows(REQUEST);
     let mut found = Vec::new();
-    while let Some(row) = rows.next(|row| Ok(row.to_vec())).unwrap() {
-        found.push(row);
+    while let Some(row) = rows.next().unwrap() {
+        found.push(row.to_vec());
     }
     found
 }
@@ -116,12 +116,13 @@ fn read_packed(path: &std::path::Path) -> Vec<Vec<u8>> {
 fn what_is_written_is_read() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let to = file.reopen().unwrap();
+    let to = (file.path().to_owned(), to);
     let mut writer = PendingWriter::new(to, Resolution::Minute).unwrap();
     let rows: Vec<Row> = (0..5_000).map(row).collect();
     writer.begin(&dataset()).unwrap();
     for row in &rows {
         let span = row.time..row.time + 60;
-        let pushed = writer.push(1, span, |to| to.push(row.as_ref()));
+        let pushed = writer.push(1, span, |to| to.push(row));
         pushed.unwrap();
     }
     let requests = [packed(1, vec![("a", "b")]), packed(2, Vec::new())];
@@ -130,7 +131,7 @@ fn what_is_written_is_read() {
         let pushed = writer.push(1, NOON..NOON + 1, |to| to.push_packed(packed));
         pushed.unwrap();
     }
-    let (_, contents) = writer.finish().unwrap();
+    let (.., contents) = writer.finish().unwrap();
     assert_eq!(contents.span, NOON..NOON + 120);
     let of_each: Vec<u64> = contents.sections.iter().map(|it| it.rows).collect();
     assert_eq!(of_each, [5_000, 2]);

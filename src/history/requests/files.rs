@@ -29,23 +29,19 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use parquet::arrow::arrow_writer::{ArrowWriter, ArrowWriterOptions};
-use parquet::basic::{Compression, Encoding, ZstdLevel};
-use parquet::file::metadata::{KeyValue, SortingColumn};
-use parquet::file::properties::{EnabledStatistics, WriterProperties};
-use parquet::schema::types::ColumnPath;
+use parquet::arrow::arrow_writer::ArrowWriter;
+use parquet::file::properties::WriterProperties;
 
 use super::packed::{Tags, Timers};
-use crate::history::parquet::{FORMAT, Written};
+use crate::history::parquet::{BATCH_ROWS, common_properties, with_deltas, writer};
 use crate::history::stored::{Cell, Column, moment};
+use crate::instruments::MeasuredWrite;
 use crate::pool::resolved::{Request, Rusage, tags_text};
 
 /// Rows of a row group.
 pub(super) const GROUP_ROWS: usize = if cfg!(test) { 8 << 10 } else { 128 << 10 };
 /// Most bytes of a row group while it is written.
 const GROUP_BYTES: usize = 8 << 20;
-/// Rows converted to columns at once.
-const BATCH_ROWS: usize = 8 << 10;
 /// Bytes of texts in them.
 const BATCH_BYTES: usize = 2 << 20;
 
@@ -325,20 +321,16 @@ impl Rows {
 pub(super) struct FileWriter<'f> {
     rows: Rows,
     written: u64,
-    writer: ArrowWriter<&'f mut File>,
+    writer: ArrowWriter<MeasuredWrite<&'f mut File>>,
 }
 
 impl<'f> FileWriter<'f> {
     pub(super) fn new(file: &'f mut File, layout: Layout) -> io::Result<Self> {
         let rows = Rows::new(layout, |_| true);
-        let options = ArrowWriterOptions::new()
-            .with_properties(layout.properties())
-            .with_skip_arrow_metadata(true);
-        let schema = Arc::clone(&rows.schema);
         Ok(Self {
+            writer: writer(file, &rows.schema, layout.properties())?,
             rows,
             written: 0,
-            writer: ArrowWriter::try_new_with_options(file, schema, options)?,
         })
     }
 
@@ -361,14 +353,11 @@ impl<'f> FileWriter<'f> {
         Ok(())
     }
 
-    /// Ends the file; returns its content.
-    pub(super) fn finish(mut self) -> io::Result<Written> {
+    /// Ends the file; returns the number of its rows.
+    pub(super) fn finish(mut self) -> io::Result<u64> {
         self.end_batch()?;
         self.writer.finish()?;
-        Ok(Written {
-            rows: self.written,
-            bytes: self.writer.bytes_written() as u64,
-        })
+        Ok(self.written)
     }
 }
 
@@ -394,29 +383,13 @@ impl Layout {
 
     fn properties(self) -> WriterProperties {
         let place = |name| self.columns.iter().position(|it| it.name == name);
-        let sorting = self.sorted.iter().filter_map(|&(name, descending)| {
-            Some(SortingColumn {
-                column_idx: place(name)?.try_into().ok()?,
-                descending,
-                nulls_first: false,
-            })
-        });
-        let metadata = KeyValue::new("pinbad.format".to_owned(), FORMAT.to_owned());
-        let mut properties = WriterProperties::builder()
-            .set_compression(Compression::ZSTD(ZstdLevel::default()))
-            .set_max_row_group_row_count(Some(GROUP_ROWS))
-            .set_write_batch_size(256)
-            .set_statistics_enabled(EnabledStatistics::Chunk)
-            .set_sorting_columns(Some(sorting.collect()))
-            .set_created_by(format!("pinbad {}", env!("CARGO_PKG_VERSION")))
-            .set_key_value_metadata(Some(vec![metadata]));
-        for column in self.columns.iter().filter(|it| it.kind == Delta) {
-            let path = ColumnPath::from(column.name);
-            properties = properties
-                .set_column_dictionary_enabled(path.clone(), false)
-                .set_column_encoding(path, Encoding::DELTA_BINARY_PACKED);
-        }
-        properties.build()
+        let sorted = self.sorted.iter();
+        let sorted = sorted.filter_map(|&(name, descending)| Some((place(name)?, descending)));
+        let deltas = self.columns.iter().filter(|it| it.kind == Delta);
+        let deltas = deltas.map(|column| column.name);
+        let properties =
+            common_properties(sorted, &[]).set_max_row_group_row_count(Some(GROUP_ROWS));
+        deltas.fold(properties, with_deltas).build()
     }
 }
 

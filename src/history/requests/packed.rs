@@ -9,11 +9,13 @@
 //! Uses postcard; texts are borrowed on both sides. Copied under the lock of
 //! [`Live`](crate::merger::Live), so it is made in one go.
 
+use std::io;
 use std::sync::Arc;
 
 use postcard::ser_flavors::Flavor;
 use serde::{Deserialize, Serialize};
 
+use crate::history::pending::damaged;
 use crate::pool::Pool;
 use crate::pool::requests::RequestRow;
 use crate::pool::resolved::{Request, Timer};
@@ -94,10 +96,9 @@ impl Kept {
     }
 
     /// Number of its timers.
-    pub(super) fn timers(&self) -> postcard::Result<u64> {
+    pub(super) fn timers(&self) -> u64 {
         let (_, timers) = self.packed.split_at(self.timers_at as usize);
-        let head = postcard::take_from_bytes::<(u64, u64, u32, u64)>(timers);
-        Ok(head?.0.3)
+        unpack::<(u64, u64, u32, u64)>(timers).map_or(0, |head| head.3)
     }
 
     /// Appends the timers, if there are any, of a request that stands for `weight` requests.
@@ -110,9 +111,9 @@ impl Kept {
     }
 }
 
-/// Decodes a request and its weight.
-pub(super) fn request(packed: &[u8]) -> postcard::Result<(Request<'_, Tags<'_>>, f64)> {
-    postcard::from_bytes(packed)
+/// Decodes a row: a [`Request`] and its weight, [`Timers`], or what either begins with.
+pub(super) fn unpack<'a, T: Deserialize<'a>>(packed: &'a [u8]) -> io::Result<T> {
+    postcard::from_bytes(packed).map_err(|error| damaged(&error.to_string()))
 }
 
 /// Length of the first of some encoded rows of a table.

@@ -4,17 +4,15 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use super::files::{FileWriter, Layout};
-use super::packed::{REQUEST, REQUEST_TAG, TABLES, TIMER, request};
+use super::packed::{REQUEST, REQUEST_TAG, TABLES, TIMER, unpack};
 use crate::history::disk::{StoreError, failed, unreadable};
-use crate::history::parquet::Written;
 use crate::history::part::{Part, Section};
-use crate::history::pending::{Contents, PackedRows};
+use crate::history::pending::PackedRows;
 use crate::history::publish::Meanwhile;
-use crate::history::resolution::date;
 use crate::history::store::Store;
 use crate::history::{Dataset, Resolution};
 use crate::instruments::Instrument;
@@ -50,39 +48,21 @@ impl Store {
             (TIMER, timers, of_timers),
             (REQUEST_TAG, tags, of_tags),
         ];
-        for (table, (path, file), Written { rows, .. }) in written {
-            if rows == 0 {
-                self.disk.remove(&path)?;
-                continue;
-            }
+        for (table, file, rows) in written {
             let dataset = Arc::new(Dataset::raw(table));
-            let contents = Contents {
-                sections: vec![Section { dataset, rows }],
-                span: span.clone(),
-            };
-            let name = self.folder.path.join(file_name(table, span.start, &path));
-            staged.push(self.stage(path, &file, name, Resolution::Minute, contents, now)?);
+            let section = Section { dataset, rows };
+            staged.extend(self.stage_file(file, Resolution::Minute, section, span.clone(), now)?);
         }
         self.commit(staged, pieces, || ())
     }
 }
 
-/// Returns the path of the file of a table that was written as `N.new`: see
-/// [`store`](crate::history::store).
-fn file_name(table: &str, begin: u64, new: &Path) -> PathBuf {
-    let number = new.file_stem().unwrap_or_default().to_string_lossy();
-    let hour = begin % 86_400 / 3_600;
-    let mut path = PathBuf::from(table);
-    path.push(format!("date={}", date(begin)));
-    path.join(format!("{hour:02}-{number}.parquet"))
-}
-
-/// Writes the requests of all pieces, the longest first, with their tags.
+/// Writes the requests of all pieces, the longest first, with their tags; returns how many of each.
 fn write_requests(
     files: [(&Path, &mut File); 2],
     pieces: &[Arc<Part>],
     after_row: &mut dyn FnMut() -> Result<(), StoreError>,
-) -> Result<[Written; 2], StoreError> {
+) -> Result<[u64; 2], StoreError> {
     let [(path, requests), (_, tags)] = files;
     let failed = || failed("write", path);
     let new = |file, table| FileWriter::new(file, Layout::of(table)).map_err(failed());
@@ -92,33 +72,32 @@ fn write_requests(
     let mut longest = BinaryHeap::with_capacity(pieces.len());
     for part in pieces {
         let mut source = PackedRows::open(part, REQUEST)?;
-        if let Some(time_us) = source.peek(time_us).map_err(unreadable(&part.path))? {
-            longest.push((time_us, Reverse(sources.len())));
+        if let Some(row) = source.peek().map_err(unreadable(&part.path))? {
+            longest.push((time_us(row, &part.path)?, Reverse(sources.len())));
         }
         sources.push((&part.path, source));
     }
     while let Some((_, Reverse(at))) = longest.pop() {
-        let (source_path, source) = &mut sources[at];
-        let written = source.next(|bytes| {
-            let (request, weight) = request(bytes)?;
+        let (of, source) = &mut sources[at];
+        if let Some(row) = source.next().map_err(unreadable(of))? {
+            let (request, weight) = unpack(row).map_err(unreadable(of))?;
             let written = requests.add(|rows| rows.push_request(&request, weight));
-            let written = written.and_then(|()| tags.add(|rows| rows.push_tags(&request, weight)));
-            Ok(written)
-        });
-        let written = written.map_err(unreadable(source_path))?;
-        written.unwrap_or(Ok(())).map_err(failed())?;
+            written.map_err(failed())?;
+            let written = tags.add(|rows| rows.push_tags(&request, weight));
+            written.map_err(failed())?;
+        }
         after_row()?;
-        if let Some(time_us) = source.peek(time_us).map_err(unreadable(source_path))? {
-            longest.push((time_us, Reverse(at)));
+        if let Some(row) = source.peek().map_err(unreadable(of))? {
+            longest.push((time_us(row, of)?, Reverse(at)));
         }
     }
     let requests = requests.finish().map_err(failed())?;
     Ok([requests, tags.finish().map_err(failed())?])
 }
 
-/// Returns the duration of a request.
-fn time_us(packed: &[u8]) -> postcard::Result<u64> {
-    postcard::take_from_bytes(packed).map(|(time_us, _)| time_us)
+/// Returns the duration of a request in a piece.
+fn time_us(packed: &[u8], of: &Path) -> Result<u64, StoreError> {
+    unpack(packed).map_err(unreadable(of))
 }
 
 /// Writes the timers of all pieces, piece by piece: each piece has those of later requests than the
@@ -128,18 +107,14 @@ fn write_timers(
     file: &mut File,
     pieces: &[Arc<Part>],
     after_row: &mut dyn FnMut() -> Result<(), StoreError>,
-) -> Result<Written, StoreError> {
+) -> Result<u64, StoreError> {
     let failed = || failed("write", path);
     let mut to = FileWriter::new(file, Layout::of(TIMER)).map_err(failed())?;
     for part in pieces {
         let mut source = PackedRows::open(part, TIMER)?;
-        while let Some(written) = source
-            .next(|bytes| {
-                let timers = postcard::from_bytes(bytes)?;
-                Ok(to.add(|rows| rows.push_timers(&timers)))
-            })
-            .map_err(unreadable(&part.path))?
-        {
+        while let Some(row) = source.next().map_err(unreadable(&part.path))? {
+            let timers = unpack(row).map_err(unreadable(&part.path))?;
+            let written = to.add(|rows| rows.push_timers(&timers));
             written.map_err(failed())?;
             after_row()?;
         }

@@ -41,12 +41,10 @@ use super::condition::Condition;
 use super::files::{Layout, Rows};
 use super::unpublished::{Packed, Unpublished};
 use super::view::{Bounds, End, View};
-use crate::history::parquet::unpanicked;
+use crate::history::parquet::{BATCH_ROWS, unpanicked};
 use crate::history::pending::PendingFile;
 use crate::history::{Dataset, Part};
 
-/// Rows of a batch.
-const BATCH_ROWS: usize = 8 << 10;
 /// Rows of a piece read first: twice as many each time, up to a batch.
 const FIRST_ROWS: usize = 256;
 /// Bytes of columns cached because both a condition and the output need them.

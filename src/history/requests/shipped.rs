@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use super::packed::{REQUEST, TIMER, Tags, Timers, request};
+use super::packed::{REQUEST, TIMER, Tags, Timers, unpack};
 use crate::history::disk::{StoreError, unreadable};
 use crate::history::part::Part;
 use crate::history::pending::PackedRows;
@@ -25,34 +25,25 @@ impl Part {
         let mut packed = Vec::new();
         let mut at: HashMap<(u64, u64), Range<usize>, ahash::RandomState> = HashMap::default();
         let mut source = PackedRows::open(self, TIMER)?;
-        while source
-            .next(|bytes| {
-                let ((_, run, request), _) = postcard::take_from_bytes::<(f64, u64, u64)>(bytes)?;
-                let begin = packed.len();
-                packed.extend_from_slice(bytes);
-                at.insert((run, request), begin..packed.len());
-                Ok(())
-            })
-            .map_err(unreadable(&self.path))?
-            .is_some()
-        {
+        while let Some(row) = source.next().map_err(unreadable(&self.path))? {
+            let of: (f64, u64, u64) = unpack(row).map_err(unreadable(&self.path))?;
+            let begin = packed.len();
+            packed.extend_from_slice(row);
+            at.insert((of.1, of.2), begin..packed.len());
             StoreError::unless_stopped(stop)?;
         }
         let mut source = PackedRows::open(self, REQUEST)?;
-        let mut goes_on = true;
-        while goes_on
-            && source
-                .next(|bytes| {
-                    let (request, weight) = request(bytes)?;
-                    let of = at.get(&(request.run, request.id));
-                    let of = of.and_then(|at| packed.get(at.clone()));
-                    let of = of.map(postcard::from_bytes::<Timers<'_>>);
-                    goes_on = each(&request, weight, of.transpose()?.as_ref());
-                    Ok(())
-                })
-                .map_err(unreadable(&self.path))?
-                .is_some()
-        {}
+        let timers_of = |request: &Request<'_, Tags<'_>>| {
+            let at = at.get(&(request.run, request.id));
+            at.map(|at| unpack(&packed[at.clone()])).transpose()
+        };
+        while let Some(row) = source.next().map_err(unreadable(&self.path))? {
+            let (request, weight) = unpack(row).map_err(unreadable(&self.path))?;
+            let timers = timers_of(&request).map_err(unreadable(&self.path))?;
+            if !each(&request, weight, timers.as_ref()) {
+                break;
+            }
+        }
         StoreError::unless_stopped(stop)
     }
 }

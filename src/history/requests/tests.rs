@@ -1,6 +1,7 @@
 //! Requests written and read: unbiased samples, complete files, kills at every step.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fs::File;
 use std::path::Path;
 use std::time::Duration;
 

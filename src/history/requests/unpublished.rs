@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::files::Rows;
-use super::packed::{Kept, REQUEST, TIMER, request};
+use super::packed::{Kept, REQUEST, TIMER, unpack};
 use crate::history::pending::PackedRows;
 use crate::merger::{SharedLive, answering};
 
@@ -91,8 +91,9 @@ impl Packed {
     pub(super) fn push_next(&mut self, table: &str, to: &mut Rows) -> io::Result<bool> {
         match self {
             Self::Pending(rows) => {
-                let pushed = rows.next(|bytes| push(table, bytes, to))?;
-                Ok(pushed.is_some())
+                let row = rows.next()?;
+                row.map(|row| push(table, row, to)).transpose()?;
+                Ok(row.is_some())
             }
             Self::Memory {
                 kept,
@@ -111,7 +112,7 @@ impl Packed {
                     _ => kept.push_request(weight, scratch),
                 }
                 if !scratch.is_empty() {
-                    push(table, scratch, to).map_err(io::Error::other)?;
+                    push(table, scratch, to)?;
                 }
                 Ok(true)
             }
@@ -120,12 +121,12 @@ impl Packed {
 }
 
 /// Adds an encoded row to a table's columns: tags are stored with their requests.
-fn push(table: &str, packed: &[u8], to: &mut Rows) -> postcard::Result<()> {
+fn push(table: &str, packed: &[u8], to: &mut Rows) -> io::Result<()> {
     if table == TIMER {
-        to.push_timers(&postcard::from_bytes(packed)?);
+        to.push_timers(&unpack(packed)?);
         return Ok(());
     }
-    let (request, weight) = request(packed)?;
+    let (request, weight) = unpack(packed)?;
     match table {
         REQUEST => to.push_request(&request, weight),
         _ => to.push_tags(&request, weight),

@@ -365,16 +365,17 @@ fn hour_of(dir: &std::path::Path, hour: u64, rows: u64) -> Arc<Part> {
         };
         to.add(|rows| rows.push_request(&request, 1.0)).unwrap();
     }
-    let written = to.finish().unwrap();
+    let rows = to.finish().unwrap();
+    let bytes = std::fs::metadata(&path).unwrap().len();
     Arc::new(Part {
         path,
         resolution: crate::history::Resolution::Minute,
         span: begin..begin + 3_600,
         sections: vec![crate::history::Section {
             dataset: Arc::new(Dataset::raw(REQUEST)),
-            rows: written.rows,
+            rows,
         }],
-        bytes: written.bytes,
+        bytes,
         rolled: false,
         written: begin,
         crc: 0,
