@@ -14,6 +14,7 @@ use ureq::{Agent, Body};
 use crate::access::{read_secret, roots};
 use crate::config::ClickHouseConfig;
 use crate::config::secret::Secret;
+use crate::history::StoreError;
 use crate::instruments::Instrument;
 use crate::shutdown::Shutdown;
 
@@ -36,14 +37,23 @@ const ERROR_BYTES_MAX: u64 = 16 << 10;
 const REFUSALS: &str = include_str!("refusals.txt");
 
 /// The reason why a request failed.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Failure {
     /// A stop was requested.
+    #[error("stopped")]
     Stopped,
     /// It may succeed later.
+    #[error("{0}")]
     Later(String),
     /// These rows will never be accepted.
+    #[error("{0}")]
     Refused(String),
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        Self::Later(error.to_string())
+    }
 }
 
 /// A server.
@@ -149,10 +159,7 @@ impl Server {
         ];
         let failed = |problem: String| format!("{}: {problem}", self.url);
         let request = self.request(&parameters, query.as_bytes().to_vec());
-        let request = request.map_err(|failure| match failure {
-            Failure::Stopped => failed("stopped".to_owned()),
-            Failure::Later(problem) | Failure::Refused(problem) => problem,
-        })?;
+        let request = request.map_err(|failure| failure.to_string())?;
         let request = self
             .agent
             .configure_request(request)

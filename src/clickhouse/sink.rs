@@ -22,6 +22,7 @@ use crate::clock::Clock;
 use crate::config::ClickHouseConfig;
 use crate::history::{
     Dataset, Identity, Parts, Refused, Shipment, Shipping, StoreError, Units, Unread, Waiting,
+    digest,
 };
 use crate::instruments::{Active, Instrument};
 use crate::shutdown::Shutdown;
@@ -111,7 +112,7 @@ impl ShipStatus {
 }
 
 /// The source of rows: a store.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct ShipFrom {
     /// Data kept there until it is shipped.
     pub shipping: Shipping,
@@ -176,11 +177,7 @@ impl Sink {
         }
         while !stop.requested() {
             if let Some(from) = self.from.get() {
-                let from = ShipFrom {
-                    shipping: from.shipping.clone(),
-                    parts: Arc::clone(&from.parts),
-                    store: from.store.clone(),
-                };
+                let from = from.clone();
                 return Shipper::new(self, from).run(stop);
             }
             std::thread::sleep(NAP);
@@ -191,9 +188,8 @@ impl Sink {
 /// Ships from a store.
 #[derive(Debug)]
 struct Shipper {
-    server: Server,
-    shipping: Shipping,
-    parts: Parts,
+    sink: Sink,
+    from: ShipFrom,
     /// The source columns of the current rows.
     origin: Origin,
     /// The names under which shipments begin.
@@ -202,12 +198,8 @@ struct Shipper {
     /// Statements to run before anything more is shipped. If one is refused, the rest of its group
     /// is skipped.
     statements: VecDeque<Vec<String>>,
-    /// The database in which to create tables and views, if any.
-    makes: Option<String>,
     /// Reports with views, by name, and whether these match the current definition.
     viewed: HashMap<String, (Arc<Dataset>, bool)>,
-    status: ShipStatus,
-    clock: Arc<dyn Clock>,
     pause_ms: u64,
     /// Next retry of refused rows, in monotonic milliseconds.
     refused_ms: u64,
@@ -215,13 +207,7 @@ struct Shipper {
 
 impl Shipper {
     fn new(sink: Sink, from: ShipFrom) -> Self {
-        let Sink {
-            config,
-            server,
-            status,
-            clock,
-            ..
-        } = sink;
+        let config = &sink.config;
         let collector = match config.collector.as_str() {
             "" => std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default(),
             named => named.to_owned(),
@@ -234,25 +220,21 @@ impl Shipper {
         info!(url = config.url, "Shipping history to ClickHouse.");
         let names = Identity {
             collector: collector.trim().to_owned(),
-            dc: config.dc,
+            dc: config.dc.clone(),
         };
         Self {
-            server,
-            parts: from.parts,
             origin: Origin {
                 store: u128::from_str_radix(&from.store, 16).unwrap_or_default(),
                 names: names.clone(),
             },
             names,
             tags: TagFilter::of(&config.tags),
-            shipping: from.shipping,
             statements,
-            makes: config.create_tables.then_some(config.database),
             viewed: HashMap::new(),
-            status,
-            refused_ms: clock.mono_ms(),
-            clock,
+            refused_ms: sink.clock.mono_ms(),
             pause_ms: 0,
+            sink,
+            from,
         }
     }
 
@@ -261,7 +243,7 @@ impl Shipper {
         let mut looked = 0;
         while !stop.requested() {
             std::thread::sleep(NAP);
-            let now = self.clock.unix_ms() / 1_000;
+            let now = self.sink.clock.unix_ms() / 1_000;
             if looked != now {
                 looked = now;
                 self.show();
@@ -276,35 +258,30 @@ impl Shipper {
     /// Ships the next shipment; returns whether there was one.
     fn ship(&mut self, stop: &Shutdown) -> Result<bool, Failure> {
         self.make(stop)?;
-        let mut next = None;
-        self.again(stop, |sink| {
-            let now = sink.clock.unix_ms() / 1_000;
-            let found = sink.shipping.next(&sink.parts, now);
-            next = found.map_err(|error| Failure::Later(error.to_string()))?;
-            Ok(())
+        let next = self.again(stop, |it| {
+            let now = it.sink.clock.unix_ms() / 1_000;
+            Ok(it.from.shipping.next(&it.from.parts, now)?)
         })?;
         if let Some(mut shipment) = next {
             self.view(&shipment);
             self.make(stop)?;
-            self.again(stop, |sink| {
-                let begun = sink.shipping.begin(&shipment, &sink.names);
-                sink.origin.names = begun.map_err(|error| Failure::Later(error.to_string()))?;
-                Ok(())
+            self.origin.names = self.again(stop, |it| {
+                Ok(it.from.shipping.begin(&shipment, &it.names)?)
             })?;
             let refused = self.send(&mut shipment, None, stop)?;
-            self.again(stop, |sink| {
-                later(sink.shipping.end(&shipment, refused.clone()))
+            self.again(stop, |it| {
+                Ok(it.from.shipping.end(&shipment, refused.clone())?)
             })?;
             return Ok(true);
         }
-        if self.clock.mono_ms() >= self.refused_ms {
-            self.refused_ms = self.clock.mono_ms() + REFUSED_MS;
-            for (before, mut shipment) in self.shipping.refused(&self.parts) {
+        if self.sink.clock.mono_ms() >= self.refused_ms {
+            self.refused_ms = self.sink.clock.mono_ms() + REFUSED_MS;
+            for (before, mut shipment) in self.from.shipping.refused(&self.from.parts) {
                 let names = before.identity.as_ref().unwrap_or(&self.names);
                 self.origin.names = names.clone();
                 let refused = self.send(&mut shipment, Some(&before.table), stop)?;
                 if refused.is_empty() {
-                    self.again(stop, |sink| later(sink.shipping.end_refused(&before)))?;
+                    self.again(stop, |it| Ok(it.from.shipping.end_refused(&before)?))?;
                 }
             }
         }
@@ -315,7 +292,7 @@ impl Shipper {
     fn make(&mut self, stop: &Shutdown) -> Result<(), Failure> {
         while let Some(together) = self.statements.front().cloned() {
             for statement in together {
-                match self.again(stop, |sink| sink.server.execute(&statement, stop)) {
+                match self.again(stop, |it| it.sink.server.execute(&statement, stop)) {
                     Err(Failure::Refused(error)) => {
                         warn!(
                             statement,
@@ -334,7 +311,10 @@ impl Shipper {
     /// Queues views for reports that were not shipped before, if wanted: of two definitions of a
     /// name, for the later one. Files are shipped last, and are older than pieces.
     fn view(&mut self, shipment: &Shipment) {
-        let Some(database) = &self.makes else { return };
+        let config = &self.sink.config;
+        if !config.create_tables {
+            return;
+        }
         let is_new = matches!(shipment.units, Units::Pieces(..));
         for dataset in shipment.datasets() {
             let before = self.viewed.get(&dataset.report);
@@ -343,13 +323,14 @@ impl Shipper {
                 continue;
             }
             let is_report = |name: &str| {
-                let parts = self.parts.read();
+                let parts = self.from.parts.read();
                 let mut sections = parts.iter().flat_map(|part| &part.sections);
                 self.viewed.contains_key(name)
                     || sections.any(|section| section.dataset.report == name)
             };
-            let statements = views::views(database, None, &dataset, is_report).into_iter();
-            self.statements.extend(statements.map(Vec::from));
+            let statements = views::views(&config.database, None, &dataset, is_report);
+            self.statements
+                .extend(statements.into_iter().map(Vec::from));
             self.viewed
                 .insert(dataset.report.clone(), (dataset, is_new));
         }
@@ -406,7 +387,8 @@ impl Shipper {
 
     fn count_unread(&self, unread: &Unread) {
         let Unread { path, reason, rows } = unread;
-        self.status.0.counters.rows_unreadable.add(*rows);
+        let Shared { counters, .. } = &*self.sink.status.0;
+        counters.rows_unreadable.add(*rows);
         error!(file = %path.display(), reason, rows, "A file of history cannot be read: its rows are not shipped.");
     }
 
@@ -427,39 +409,45 @@ impl Shipper {
             }
             let mut sent = Ok(());
             if dataset.is_raw() {
-                shipment
-                    .requests(stop, &mut |request, weight, timers| {
-                        let block = sending.block(table);
-                        let row = (request, weight, timers);
-                        requests::push(block, &self.origin, part, &self.tags, row);
-                        if is_full(block) {
-                            sent = self.send_block(table, sending, stop);
-                        }
-                        sent.is_ok()
-                    })
-                    .map_err(Trouble::Read)?;
-                sent.map_err(Trouble::Send)?;
-                continue;
-            }
-            let unread = shipment
-                .rows(&dataset, stop, &mut |row| {
-                    let block = sending.block(table);
-                    push(block, &self.origin, part, &dataset, row);
-                    if is_full(block) {
-                        sent = self.send_block(table, sending, stop);
-                    }
+                shipment.requests(stop, &mut |request, weight, timers| {
+                    let row = (request, weight, timers);
+                    sent = self.add(table, sending, stop, |it, block| {
+                        requests::push(block, &it.origin, part, &it.tags, row);
+                    });
                     sent.is_ok()
-                })
-                .map_err(Trouble::Read)?;
-            sending.unread.extend(unread);
-            sent.map_err(Trouble::Send)?;
+                })?;
+            } else {
+                let unread = shipment.rows(&dataset, stop, &mut |row| {
+                    sent = self.add(table, sending, stop, |it, block| {
+                        push(block, &it.origin, part, &dataset, row);
+                    });
+                    sent.is_ok()
+                })?;
+                sending.unread.extend(unread);
+            }
+            sent?;
         }
         let left: Vec<&'static Table> = sending.blocks.values().map(|(table, _)| *table).collect();
         for table in left {
-            self.send_block(table, sending, stop)
-                .map_err(Trouble::Send)?;
+            self.send_block(table, sending, stop)?;
         }
         Ok(())
+    }
+
+    /// Adds a row to the block of a table, and sends that when it is full.
+    fn add(
+        &mut self,
+        table: &'static Table,
+        sending: &mut Sending,
+        stop: &Shutdown,
+        push: impl FnOnce(&Self, &mut Block),
+    ) -> Result<(), Failure> {
+        let block = sending.block(table);
+        push(self, block);
+        match block.rows >= BLOCK_ROWS || block.bytes() >= BLOCK_BYTES {
+            true => self.send_block(table, sending, stop),
+            false => Ok(()),
+        }
     }
 
     /// Sends the block of a table, until it is accepted or refused.
@@ -481,45 +469,37 @@ impl Shipper {
             .packed()
             .map_err(|error| Failure::Later(error.to_string()))?;
         drop(block);
-        let digest = ring::digest::digest(&ring::digest::SHA256, &body);
-        let token: String = digest
-            .as_ref()
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
+        let token = digest(&body, 32);
         let statement = table.insert();
         let bytes = body.len() as u64;
-        let sent = self.again(stop, |sink| {
-            sink.server.insert(&statement, &token, body.clone(), stop)
+        let sent = self.again(stop, |it| {
+            let Sink { server, .. } = &it.sink;
+            server.insert(&statement, &token, body.clone(), stop)
         });
-        let counters = &self.status.0.counters;
-        match sent {
-            Ok(()) => {
-                counters.rows_shipped.add(rows);
-                sending.stage.advance(rows);
-                counters.shipped_bytes.add(bytes);
-                Ok(())
-            }
-            Err(Failure::Refused(error)) => {
-                sending.refused.push((table.name, rows, error));
-                Ok(())
-            }
-            Err(failure) => Err(failure),
+        if let Err(Failure::Refused(error)) = sent {
+            sending.refused.push((table.name, rows, error));
+            return Ok(());
         }
+        sent?;
+        let Shared { counters, .. } = &*self.sink.status.0;
+        counters.rows_shipped.add(rows);
+        sending.stage.advance(rows);
+        counters.shipped_bytes.add(bytes);
+        Ok(())
     }
 
     /// Retries an action until it is done, refused, or a stop is requested.
-    fn again(
+    fn again<T>(
         &mut self,
         stop: &Shutdown,
-        mut work: impl FnMut(&mut Self) -> Result<(), Failure>,
-    ) -> Result<(), Failure> {
+        work: impl Fn(&Self) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
         loop {
             match work(self) {
                 Err(Failure::Later(error)) => self.pause(&error, stop)?,
                 ended => {
                     self.pause_ms = 0;
-                    self.status.0.now.lock().error = None;
+                    self.sink.status.0.now.lock().error = None;
                     return ended;
                 }
             }
@@ -528,20 +508,21 @@ impl Shipper {
 
     /// Waits after a failure, ever longer.
     fn pause(&mut self, error: &str, stop: &Shutdown) -> Result<(), Failure> {
-        self.status.0.counters.failures.add(1);
+        let Shared { counters, now, .. } = &*self.sink.status.0;
+        counters.failures.add(1);
         if self.pause_ms == 0 {
             warn!(
                 error,
                 "Cannot ship to ClickHouse: history keeps it, and it is tried again."
             );
         }
-        self.status.0.now.lock().error = Some(error.to_owned());
+        now.lock().error = Some(error.to_owned());
         self.pause_ms = (self.pause_ms * 2).clamp(PAUSE_MS, PAUSE_MS_MAX);
         // Prevents many pinbads from coming back at the same moment.
         let random = ahash::RandomState::new().hash_one(self.origin.store);
         let pause_ms = self.pause_ms - random % (self.pause_ms / 2);
-        let until = self.clock.mono_ms() + pause_ms;
-        while self.clock.mono_ms() < until {
+        let until = self.sink.clock.mono_ms() + pause_ms;
+        while self.sink.clock.mono_ms() < until {
             if stop.requested() {
                 return Err(Failure::Stopped);
             }
@@ -553,12 +534,11 @@ impl Shipper {
 
     /// Publishes the rows that wait.
     fn show(&self) {
-        self.status.show(&self.shipping, &self.parts);
+        let ShipFrom {
+            shipping, parts, ..
+        } = &self.from;
+        self.sink.status.show(shipping, parts);
     }
-}
-
-fn later(done: Result<(), StoreError>) -> Result<(), Failure> {
-    done.map_err(|error| Failure::Later(error.to_string()))
 }
 
 /// Rows in transit.
@@ -579,12 +559,11 @@ impl Sending {
     }
 }
 
-fn is_full(block: &Block) -> bool {
-    block.rows >= BLOCK_ROWS || block.bytes() >= BLOCK_BYTES
-}
-
 /// The reason why a shipment did not end.
+#[derive(Debug, thiserror::Error)]
 enum Trouble {
-    Read(StoreError),
-    Send(Failure),
+    #[error(transparent)]
+    Read(#[from] StoreError),
+    #[error(transparent)]
+    Send(#[from] Failure),
 }

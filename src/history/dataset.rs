@@ -191,15 +191,9 @@ impl Dataset {
         let defining = (level, &keys, filters, buckets, extremes, error_status);
         // A structure of texts and numbers: writing it as JSON cannot fail.
         let text = serde_json::to_vec(&defining).unwrap_or_default();
-        let digest = ring::digest::digest(&ring::digest::SHA256, &text);
-        let hash = digest
-            .as_ref()
-            .iter()
-            .take(8)
-            .map(|byte| format!("{byte:02x}"));
         Self {
             report: definition.name.clone(),
-            hash: hash.collect(),
+            hash: digest(&text, 8),
             level: *level,
             keys: key_names(definition),
             status,
@@ -207,4 +201,11 @@ impl Dataset {
             extremes: *extremes,
         }
     }
+}
+
+/// The first bytes of a digest, in hexadecimal digits.
+pub(crate) fn digest(of: &[u8], bytes: usize) -> String {
+    let digest = ring::digest::digest(&ring::digest::SHA256, of);
+    let digest = digest.as_ref().iter().take(bytes);
+    digest.map(|byte| format!("{byte:02x}")).collect()
 }

@@ -29,11 +29,10 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, SyncSender};
 
 use parking_lot::Mutex;
-use ring::digest::{SHA256, digest};
 
 use self::counting::Counting;
 use self::lines::Piece;
-use super::dataset::Coverage;
+use super::dataset::{Coverage, digest};
 use super::plan::Plan;
 use super::requests::Kept;
 use super::stored::Want;
@@ -317,18 +316,12 @@ const NO_REPORT: &str = "";
 
 /// The identity of a piece: digest of its first line, its length, digest of all of it.
 fn named(lines: &[u8]) -> String {
-    format!("{}-{}-{}", head(lines), lines.len(), hex(lines, 16))
+    format!("{}-{}-{}", head(lines), lines.len(), digest(lines, 16))
 }
 
 fn head(lines: &[u8]) -> String {
     let end = lines.iter().position(|byte| *byte == b'\n');
-    hex(&lines[..end.unwrap_or(lines.len())], 8)
-}
-
-fn hex(bytes: &[u8], digits: usize) -> String {
-    let digest = digest(&SHA256, bytes);
-    let digest = digest.as_ref().iter().take(digits);
-    digest.map(|byte| format!("{byte:02x}")).collect()
+    digest(&lines[..end.unwrap_or(lines.len())], 8)
 }
 
 /// The last may have no end.

@@ -61,6 +61,7 @@ pub(crate) static INSTRUMENTS: [&Instrument; 13] = [
 ];
 
 pub use self::batch::{Batch, Shrunk};
+pub(crate) use self::dataset::digest;
 pub use self::dataset::{Coverage, Dataset};
 pub use self::disk::StoreError;
 pub use self::memory::{History, View};
