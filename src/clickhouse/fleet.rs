@@ -218,18 +218,17 @@ impl FleetRows {
 
     /// Sums by key; their histograms are requested on demand.
     pub(crate) fn sums(&self) -> Result<Sums, String> {
-        let keys = self.dataset.keys.len();
         let query = format!(
             "SELECT key, max(other) AS other, {}, {SEEN} FROM {} FINAL {} GROUP BY key",
             *SUMS,
             ROLLUP.name,
             self.own()
         );
-        let mut rows = Rows::default();
+        let mut rows = Rows::new(&self.dataset);
         self.select(&query, &mut |found: Found| {
             let key = self.key(&found.key)?;
             let sums = (&found.totals(), &found.extremes());
-            rows.gain(&key, found.other, keys, sums);
+            rows.gain(&key, found.other, sums);
             Ok(())
         })?;
         Ok(Sums::of(&self.dataset, rows, Box::new(self.clone())))

@@ -21,10 +21,8 @@ use super::parquet::BATCH_ROWS;
 use super::row::{Gain, Row};
 use super::stored::BatchBuilder;
 use crate::delta::{RowDelta, RowKey};
-use crate::pool::strings::OTHER_TEXT;
 use crate::report::gain::EncodedGain;
 use crate::report::reading::Extremes;
-use crate::report::row_key::push_key;
 use crate::report::{FIRST_ID, OTHER_ID};
 
 mod rows;
@@ -51,7 +49,7 @@ pub struct Batch {
 struct Part {
     dataset: Arc<Dataset>,
     /// The key of the overflow rows.
-    other_key: Box<[u8]>,
+    other_key: Vec<u8>,
     /// Rows by time.
     moments: BTreeMap<u64, Rows>,
 }
@@ -170,12 +168,9 @@ impl Batch {
             self.last = known.unwrap_or(self.parts.len());
         }
         if self.last == self.parts.len() {
-            let mut other_key = Vec::new();
-            let keys = dataset.keys.iter();
-            keys.for_each(|_| push_key(&mut other_key, OTHER_TEXT));
             self.parts.push(Part {
                 dataset: Arc::clone(dataset),
-                other_key: other_key.into(),
+                other_key: dataset.other_key(),
                 moments: BTreeMap::new(),
             });
         }

@@ -7,6 +7,7 @@ use crate::report::definition::{Definition, Field, Key, KeySource, Level};
 use crate::report::gain::Sum;
 use crate::report::histogram::BucketLayout;
 use crate::report::key_names;
+use crate::report::layout::OTHER;
 use crate::report::row_key::push_key;
 use crate::report::totals::{Measure, Totals};
 
@@ -94,6 +95,14 @@ impl Dataset {
             buckets: BucketLayout::LogLinear,
             extremes: false,
         }
+    }
+
+    /// The key of its overflow rows.
+    pub(super) fn other_key(&self) -> Vec<u8> {
+        let mut key = Vec::new();
+        let keys = self.keys.iter();
+        keys.for_each(|_| push_key(&mut key, OTHER));
+        key
     }
 
     /// Its key in the rows of [`coverage`](Self::coverage).

@@ -12,7 +12,7 @@ use thiserror::Error;
 use crate::config::units::{exact_bytes, rounded_bytes};
 use crate::instruments::{Instrument, MeasuredWrite};
 use crate::shutdown::Shutdown;
-use crate::state::files;
+use crate::state::files::{self, Opened};
 use crate::state::folder::{HISTORY, StateError};
 
 /// The reason why history cannot be opened or written.
@@ -79,6 +79,21 @@ impl StoreError {
     }
 }
 
+/// The error for a file whose content is not as written.
+pub(super) fn damaged(path: &Path, reason: String) -> StoreError {
+    let path = path.to_owned();
+    StoreError::Damaged { path, reason }
+}
+
+/// Opens a file, if there is one.
+pub(super) fn open_existing(path: &Path) -> Result<Option<File>, StoreError> {
+    match files::open(path).map_err(failed("read", path))? {
+        Opened::Nothing => Ok(None),
+        Opened::File(file) => Ok(Some(file)),
+        Opened::Other(reason) => Err(damaged(path, reason)),
+    }
+}
+
 /// Wraps the error of an action on a file.
 pub(super) fn failed(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> StoreError {
     let failed = HISTORY.failed(what, path);
@@ -93,10 +108,7 @@ pub(super) fn unreadable(path: &Path) -> impl FnOnce(io::Error) -> StoreError {
     use io::ErrorKind::{InvalidData, NotFound, UnexpectedEof};
     let lasting = [Errno::IO, Errno::UCLEAN, Errno::BADMSG].map(Errno::raw_os_error);
     move |error| match error.kind() {
-        InvalidData | NotFound | UnexpectedEof => StoreError::Damaged {
-            path: path.into(),
-            reason: error.to_string(),
-        },
+        InvalidData | NotFound | UnexpectedEof => damaged(path, error.to_string()),
         _ if error.raw_os_error().is_some_and(|it| lasting.contains(&it)) => {
             StoreError::Unreadable {
                 path: path.into(),

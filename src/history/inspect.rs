@@ -14,7 +14,8 @@ use super::disk::{StoreError, failed};
 use super::manifest::Manifest;
 use super::part::{Part, Section};
 use super::stored::Want;
-use super::tree::{checksum, files_of, orphans_in, set_aside_in};
+pub use super::tree::set_aside;
+use super::tree::{checksum, files_of, orphans_in};
 use super::{Dataset, Resolution};
 
 /// The rows of a dataset at a resolution.
@@ -74,13 +75,6 @@ pub fn list(dir: &Path) -> Result<Vec<Held>, StoreError> {
         }
     }
     Ok(held.into_values().collect())
-}
-
-/// Unreadable pieces that were set aside in a folder: their rows are lost, unless somebody restores
-/// them.
-#[must_use]
-pub fn set_aside(dir: &Path) -> Vec<PathBuf> {
-    set_aside_in(dir)
 }
 
 /// The result of a verification.

@@ -11,7 +11,7 @@ use super::Dataset;
 use super::histogram::unfold;
 use super::plan::Plan;
 use super::stored::Want;
-use super::unit::{RowsAt, Unit, on_all_processors};
+use super::unit::{RowsAt, Run, Unit, on_all_processors};
 use crate::report::gain::Sum;
 
 /// The gain in each step; `None` if there is no row.
@@ -73,9 +73,7 @@ fn add(
     asked: Asked<'_>,
     line: &mut Line,
 ) -> io::Result<()> {
-    // The ranges of the rows, and the points of each.
-    let mut places: Vec<Range<usize>> = Vec::new();
-    let mut points = Vec::new();
+    let mut runs = Vec::new();
     let want = Want {
         sums: asked.sums,
         histograms: false,
@@ -85,20 +83,14 @@ fn add(
         let is_wanted = asked.key.is_none_or(|wanted| wanted == row.key);
         if let Some(sum) = line.get_mut(point).filter(|_| is_wanted) {
             sum.get_or_insert_default().totals += &row.gain.sum.totals;
-            points.push(point);
-            match places.last_mut().filter(|last| last.end == place) {
-                Some(last) => last.end += 1,
-                None => places.push(place..place + 1),
-            }
+            Run::note(&mut runs, point as u32, place);
         }
     })?;
-    let Some(bits) = asked.histogram_bits.filter(|_| !points.is_empty()) else {
+    let Some(bits) = asked.histogram_bits else {
         return Ok(());
     };
-    let mut points = points.into_iter();
-    unit.histograms(dataset, &places, &mut |_, kept| {
-        let point = points.next().and_then(|point| line[point].as_mut());
-        if let Some(sum) = point {
+    unit.histograms(dataset, runs.iter(), &mut |point, kept| {
+        if let Some(sum) = &mut line[point as usize] {
             kept.add_to(sum, &dataset.buckets, bits);
         }
     })

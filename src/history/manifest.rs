@@ -25,11 +25,10 @@ use std::{fs, io};
 
 use serde::{Deserialize, Serialize};
 
-use super::disk::{StoreError, failed};
+use super::disk::{StoreError, damaged, failed, open_existing};
 use super::part::{Part, Section};
 use super::{Dataset, Resolution};
 use crate::input::squid::Positions;
-use crate::state::files::{self, Opened};
 
 pub(super) mod file;
 
@@ -160,17 +159,12 @@ impl Manifest {
     /// Reads the manifest of a folder, if it has one.
     pub(super) fn read(dir: &Path) -> Result<Option<Self>, StoreError> {
         let path = Self::path(dir);
-        let damaged = |reason| StoreError::Damaged {
-            path: path.clone(),
-            reason,
-        };
-        let mut file = match files::open(&path).map_err(failed("read", &path))? {
-            Opened::Nothing => return Ok(None),
-            Opened::File(file) => file,
-            Opened::Other(reason) => return Err(damaged(reason)),
+        let damaged = |reason| damaged(&path, reason);
+        let Some(mut file) = open_existing(&path)? else {
+            return Ok(None);
         };
         let mut text = Vec::new();
-        std::io::Read::read_to_end(&mut file, &mut text).map_err(failed("read", &path))?;
+        io::Read::read_to_end(&mut file, &mut text).map_err(failed("read", &path))?;
         let mut lines = text.split_inclusive(|byte| *byte == b'\n');
         let head = lines
             .next()

@@ -159,7 +159,7 @@ impl History {
         let replayed = log.replay(files, |dataset, time, key, row| {
             let extremes = row.extremes.unwrap_or(Extremes::NOTHING);
             let gained = (EncodedGain(row.gain), extremes);
-            self.change(0, 0, |running| {
+            self.add(|running| {
                 running.add_encoded(dataset, time, (key, row.is_other), gained);
             });
         });
@@ -229,18 +229,13 @@ impl History {
     #[must_use]
     pub fn why_failing(&self) -> Option<String> {
         let status = self.0.status.lock();
-        let off = status
-            .off
-            .as_ref()
-            .map(|why| format!("history is off: {why}"));
-        off.or_else(|| {
-            let why = status.error.as_ref();
-            why.map(|why| format!("history is not written: {why}"))
-        })
-        .or_else(|| {
-            let why = status.log.as_ref();
-            why.map(|why| format!("history has no log of seconds: {why}"))
-        })
+        let failures = [
+            ("history is off", &status.off),
+            ("history is not written", &status.error),
+            ("history has no log of seconds", &status.log),
+        ];
+        let mut failures = failures.into_iter();
+        failures.find_map(|(what, why)| Some(format!("{what}: {}", why.as_ref()?)))
     }
 
     /// Records that the store cannot be opened; returns the reason if it is a new one.
@@ -298,25 +293,29 @@ impl History {
         add: impl FnOnce(&mut Batch),
     ) {
         let limit = reached.files.is_some().then_some(reached.next_id);
-        self.add(missed, folded, Some(reached), add);
+        let Shared { counters, .. } = &*self.0;
+        self.update(|memory| {
+            add(&mut memory.running);
+            if let Some(now) = &reached.files {
+                let before = memory.reached.files.as_deref().unwrap_or(&NOWHERE);
+                let fresh = &mut memory.running.fresh;
+                fresh.take_if(|fresh| !fresh.reached(before, now));
+            }
+            memory.reached = reached;
+            counters.requests_missed.add(missed);
+            counters.keys_folded.add(folded);
+        });
         if let (Some(limit), Some(requests)) = (limit, self.0.requests.get()) {
             requests.set_limit(limit);
         }
     }
 
-    /// Adds to the running rows. Before they came here, `missed` requests were lost and `folded`
-    /// keys overflowed.
-    pub(super) fn change(&self, missed: u64, folded: u64, add: impl FnOnce(&mut Batch)) {
-        self.add(missed, folded, None, add);
+    /// Adds to the running rows.
+    pub(super) fn add(&self, add: impl FnOnce(&mut Batch)) {
+        self.update(|memory| add(&mut memory.running));
     }
 
-    fn add(
-        &self,
-        missed: u64,
-        folded: u64,
-        reached: Option<Reached>,
-        add: impl FnOnce(&mut Batch),
-    ) {
+    fn update(&self, change: impl FnOnce(&mut Memory)) {
         let Shared {
             memory,
             bytes_max,
@@ -324,21 +323,7 @@ impl History {
             ..
         } = &*self.0;
         let mut memory = MEMORY.lock(memory);
-        add(&mut memory.running);
-        if let Some(reached) = reached {
-            let Memory {
-                running,
-                reached: before,
-                ..
-            } = &mut *memory;
-            if let Some(now) = &reached.files {
-                let before = before.files.as_deref().unwrap_or(&NOWHERE);
-                running.fresh.take_if(|fresh| !fresh.reached(before, now));
-            }
-            *before = reached;
-        }
-        counters.requests_missed.add(missed);
-        counters.keys_folded.add(folded);
+        change(&mut memory);
         if memory.running.bytes() > *bytes_max {
             let Shrunk {
                 histograms,
@@ -430,7 +415,7 @@ impl History {
             return;
         }
         let coverage = Arc::new(Dataset::coverage());
-        self.change(0, 0, |running| {
+        self.add(|running| {
             for Lost {
                 dataset,
                 time,

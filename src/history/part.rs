@@ -83,6 +83,17 @@ impl Part {
     }
 }
 
+/// The datasets whose rows some parts have.
+pub(super) fn datasets<'p>(parts: impl Iterator<Item = &'p Arc<Part>>) -> Vec<Arc<Dataset>> {
+    let mut datasets = Vec::new();
+    for Section { dataset, .. } in parts.flat_map(|part| &part.sections) {
+        if !datasets.contains(dataset) {
+            datasets.push(Arc::clone(dataset));
+        }
+    }
+    datasets
+}
+
 /// Returns the number in the name of one of our files.
 pub(super) fn number_of(path: &Path) -> u64 {
     let stem = path.file_stem().and_then(|it| it.to_str());

@@ -20,7 +20,7 @@ use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use super::disk::{READ_TRIES, StoreError, failed};
 use super::merged::{Merged, Source};
 use super::parquet;
-use super::part::{Part, Section};
+use super::part::{Part, Section, datasets};
 use super::pending::{Contents, PendingWriter};
 use super::resolution::date;
 use super::store::{Staged, Store};
@@ -171,12 +171,7 @@ impl Store {
         stage.work(0, pieces.iter().map(|part| part.rows()).sum());
         let sources = pieces.iter().map(|part| Source::open(&self.disk, part));
         let sources = sources.collect::<Result<Vec<_>, _>>()?;
-        let mut datasets: Vec<&Arc<Dataset>> = Vec::new();
-        for Section { dataset, .. } in pieces.iter().flat_map(|part| &part.sections) {
-            if !datasets.contains(&dataset) {
-                datasets.push(dataset);
-            }
-        }
+        let datasets = datasets(pieces.iter());
         let mut fold = None;
         if let Some(coarser) = resolution.coarser() {
             fold = Some(Fold {
@@ -187,7 +182,7 @@ impl Store {
             });
         }
         let mut staged = Vec::with_capacity(datasets.len() + 1);
-        for dataset in datasets {
+        for dataset in &datasets {
             if let Some(fold) = &mut fold {
                 fold.begin(dataset)?;
             }

@@ -36,12 +36,7 @@ impl Retention {
     }
 
     fn secs(&self, resolution: Resolution) -> u64 {
-        let [minute, hour, day] = self.secs;
-        match resolution {
-            Resolution::Minute => minute,
-            Resolution::Hour => hour,
-            Resolution::Day => day,
-        }
+        self.secs[resolution as usize]
     }
 }
 

@@ -30,11 +30,11 @@ use serde::{Deserialize, Serialize};
 use tracing::{error, warn};
 
 use super::Resolution;
-use super::disk::{Disk, READ_TRIES, StoreError, failed, unreadable};
+use super::disk::{Disk, READ_TRIES, StoreError, damaged, failed, open_existing, unreadable};
 use super::part::{Part, Parts};
 use super::pending::PendingFile;
 use crate::instruments::Instrument;
-use crate::state::files::{self, Opened};
+use crate::state::files;
 
 use self::shipment::Cut;
 pub use self::shipment::{Shipment, Units, Unread};
@@ -535,17 +535,11 @@ fn cut(done: &Cut, pieces: &BTreeMap<u64, Arc<Part>>, now: u64) -> Option<Cut> {
 }
 
 fn read(path: &Path) -> Result<Option<Cursor>, StoreError> {
-    let damaged = |reason: String| StoreError::Damaged {
-        path: path.to_owned(),
-        reason,
-    };
-    let file = match files::open(path).map_err(failed("read", path))? {
-        Opened::Nothing => return Ok(None),
-        Opened::File(file) => file,
-        Opened::Other(reason) => return Err(damaged(reason)),
+    let Some(file) = open_existing(path)? else {
+        return Ok(None);
     };
     let cursor = serde_json::from_reader(std::io::BufReader::new(file));
-    let cursor: Cursor = cursor.map_err(|error| damaged(error.to_string()))?;
+    let cursor: Cursor = cursor.map_err(|error| damaged(path, error.to_string()))?;
     match cursor.format {
         ..=FORMAT => Ok(Some(cursor)),
         found => Err(StoreError::Newer {

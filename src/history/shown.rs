@@ -140,12 +140,12 @@ impl Wanted {
         rows: &Arc<[RecordBatch]>,
         times: &Range<u64>,
     ) -> io::Result<Batches> {
-        self.of_unit(&Unit::Memory(Arc::clone(rows), times.clone()))
+        self.of_unit(&Unit::of_memory(Arc::clone(rows), times.clone()))
     }
 
     fn of_unit(&self, unit: &Unit) -> io::Result<Batches> {
         let batches = unit.batches(&self.dataset, &self.columns, None, &self.read_as)?;
-        let (wanted, times) = (self.clone(), unit.times().clone());
+        let (wanted, times) = (self.clone(), unit.times.clone());
         Ok(Box::new(
             batches.map(move |batch| wanted.shown(&batch?, &times)),
         ))

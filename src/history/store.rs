@@ -30,7 +30,7 @@ use std::sync::Arc;
 use tracing::{error, info, warn};
 
 use super::dataset::Coverage;
-use super::disk::{Disk, StoreError, failed};
+use super::disk::{Disk, StoreError, damaged, failed};
 use super::log::Log;
 use super::manifest::file::{LOG_BYTES_MAX, append_run, reserve, write_manifest};
 use super::manifest::{Manifest, UpTo};
@@ -172,7 +172,7 @@ impl Store {
                         "it is missing, and without it {} cannot be read",
                         file.display()
                     );
-                    return Err(StoreError::Damaged { path, reason });
+                    return Err(damaged(&path, reason));
                 }
             },
         };

@@ -6,7 +6,6 @@
 //! further ones are added to `(other)`. Histograms are read for [`ROWS_AT_ONCE`] rows at a time.
 
 use std::fmt;
-use std::ops::Range;
 use std::sync::{Arc, LazyLock};
 
 use ahash::RandomState;
@@ -19,14 +18,12 @@ use super::Dataset;
 use super::histogram::unfold;
 use super::plan::Plan;
 use super::stored::Want;
-use super::unit::{RowsAt, Unit, on_all_processors};
+use super::unit::{RowsAt, Run, Unit, on_all_processors};
 use crate::config::units::exact_bytes;
 use crate::limits::PAST_ANSWERS_BYTES_MAX;
 use crate::report::gain::Sum;
 use crate::report::histogram::{Histogram, LOG_LINEAR_BITS};
-use crate::report::layout::OTHER;
 use crate::report::reading::Extremes;
-use crate::report::row_key::push_key;
 use crate::report::totals::Totals;
 
 /// Most rows of an answer.
@@ -44,14 +41,6 @@ const NONE: u32 = u32::MAX;
 /// The memory of all answers.
 static MEMORY: LazyLock<Arc<dyn MemoryPool>> =
     LazyLock::new(|| Arc::new(GreedyMemoryPool::new(PAST_ANSWERS_BYTES_MAX)));
-
-/// The position of some rows of a key in a unit.
-#[derive(Debug, Clone, Copy)]
-struct Run {
-    row: u32,
-    start: u32,
-    len: u32,
-}
 
 /// The rows of a span.
 #[derive(Debug)]
@@ -93,15 +82,11 @@ pub(crate) struct Rows {
     hasher: RandomState,
     index: HashTable<u32>,
     rows: Vec<SumRow>,
+    /// The key of the overflow row.
+    other_key: Vec<u8>,
     memory: MemoryReservation,
     /// Whether keys have been added to `(other)`, as all further ones are then.
     is_full: bool,
-}
-
-impl Default for Rows {
-    fn default() -> Self {
-        Self::within(&MEMORY)
-    }
 }
 
 /// A row.
@@ -114,9 +99,14 @@ pub(crate) struct SumRow {
 }
 
 impl Rows {
-    /// Without rows, for which this memory is taken.
-    fn within(memory: &Arc<dyn MemoryPool>) -> Self {
+    /// Without rows.
+    pub(crate) fn new(dataset: &Dataset) -> Self {
+        Self::within(&MEMORY, dataset)
+    }
+
+    fn within(memory: &Arc<dyn MemoryPool>, dataset: &Dataset) -> Self {
         Self {
+            other_key: dataset.other_key(),
             hasher: RandomState::default(),
             index: HashTable::new(),
             rows: Vec::new(),
@@ -126,14 +116,8 @@ impl Rows {
     }
 
     /// Adds to the row of a key.
-    pub(crate) fn gain(
-        &mut self,
-        key: &[u8],
-        is_other: bool,
-        keys: usize,
-        sums: (&Totals, &Extremes),
-    ) {
-        let row = self.of(key, is_other, keys);
+    pub(crate) fn gain(&mut self, key: &[u8], is_other: bool, sums: (&Totals, &Extremes)) {
+        let row = self.of(key, is_other);
         self.add(row, sums.0, sums.1);
     }
 
@@ -148,7 +132,7 @@ impl Rows {
     }
 
     /// The row of a key, created if missing.
-    fn of(&mut self, key: &[u8], is_other: bool, keys: usize) -> u32 {
+    fn of(&mut self, key: &[u8], is_other: bool) -> u32 {
         let hash = self.hasher.hash_one(key);
         if let Some(found) = self.find_hashed(hash, key) {
             return found;
@@ -160,9 +144,7 @@ impl Rows {
         };
         if !is_other && (self.is_full || !has_room(ROW_BYTES + 2 * key.len())) {
             self.is_full = true;
-            let mut other = Vec::new();
-            (0..keys).for_each(|_| push_key(&mut other, OTHER));
-            return self.of(&other, true, keys);
+            return self.of(&self.other_key.clone(), true);
         }
         let row = self.rows.len() as u32;
         self.rows.push(SumRow {
@@ -202,47 +184,18 @@ impl Sums {
     /// Sums the rows of a plan, and those that are not on disk yet.
     pub(crate) fn read(from: RowsAt, dataset: &Arc<Dataset>, plan: &Plan) -> Self {
         let (units, mut lacking) = Unit::all(from, dataset, plan, None);
-        let keys = dataset.keys.len();
-        let done = on_all_processors(units.len(), Vec::new, |unit, done: &mut Vec<_>| {
-            if done.is_empty() {
-                done.push((Rows::default(), Vec::new()));
-            }
-            let Some((rows, found)) = done.first_mut() else {
-                return;
-            };
+        let empty = || (Rows::new(dataset), Vec::new());
+        let done = on_all_processors(units.len(), empty, |at, (rows, found)| {
             let mut runs: Vec<Run> = Vec::new();
-            let read = units[unit].rows(dataset, Want::SUMS, &mut |place, row| {
-                let at = match runs.last_mut() {
-                    Some(run) if *rows.rows[run.row as usize].key == *row.key => {
-                        let at = run.row;
-                        if (run.start + run.len) as usize == place {
-                            run.len += 1;
-                        } else {
-                            runs.push(Run {
-                                row: at,
-                                start: place as u32,
-                                len: 1,
-                            });
-                        }
-                        at
-                    }
-                    _ => {
-                        let at = rows.of(row.key, row.is_other, keys);
-                        runs.push(Run {
-                            row: at,
-                            start: place as u32,
-                            len: 1,
-                        });
-                        at
-                    }
-                };
-                rows.add(at, &row.gain.sum.totals, &row.gain.extremes);
+            let unit = &units[at];
+            let read = unit.rows(dataset, Want::SUMS, &mut |place, row| {
+                let last = runs.last().map(|run| run.to);
+                let last = last.filter(|last| *rows.rows[*last as usize].key == *row.key);
+                let to = last.unwrap_or_else(|| rows.of(&row.key, row.is_other));
+                Run::note(&mut runs, to, place);
+                rows.add(to, &row.gain.sum.totals, &row.gain.extremes);
             });
-            found.push((
-                unit,
-                runs,
-                read.err().map(|error| units[unit].unread(&error)),
-            ));
+            found.push((at, runs, read.err().map(|error| unit.unread(&error))));
         });
         let bits = match dataset.is_log_linear() {
             true => plan.resolution.bucket_bits(),
@@ -254,8 +207,8 @@ impl Sums {
             units,
             bits,
         };
-        let mut all = Rows::default();
-        for (rows, found) in done.into_iter().flatten() {
+        let mut all = Rows::new(dataset);
+        for (rows, found) in done {
             lacking.extend(home.take(&mut all, rows, found));
         }
         let mut sums = Self::of(dataset, all, Box::new(home));
@@ -271,7 +224,7 @@ impl Sums {
     pub(crate) fn of(dataset: &Dataset, mut rows: Rows, histograms: Box<dyn Histograms>) -> Self {
         if dataset.keys.is_empty() {
             // It has its one row even if nothing was counted.
-            rows.of(&[], false, 0);
+            rows.of(&[], false);
         }
         let mut lacking = Vec::new();
         if rows.is_full {
@@ -348,14 +301,13 @@ impl AtHome {
         rows: Rows,
         found: Vec<(usize, Vec<Run>, Option<String>)>,
     ) -> Vec<String> {
-        let keys = self.dataset.keys.len();
         let is_first = all.rows.is_empty();
         let mut moved = Vec::new();
         if is_first {
             *all = rows;
         } else {
             for row in &rows.rows {
-                let at = all.of(&row.key, row.is_other, keys);
+                let at = all.of(&row.key, row.is_other);
                 all.add(at, &row.totals, &row.extremes);
                 moved.push(at);
             }
@@ -365,7 +317,7 @@ impl AtHome {
         for (unit, mut runs, error) in found {
             if !is_first {
                 runs.iter_mut()
-                    .for_each(|run| run.row = moved[run.row as usize]);
+                    .for_each(|run| run.to = moved[run.to as usize]);
             }
             self.runs[unit] = runs;
             lacking.extend(error);
@@ -376,24 +328,11 @@ impl AtHome {
     /// Adds the histograms of a unit to the wanted rows.
     fn gather(&self, unit: usize, place_of: &[u32], gathered: &mut [Sum]) {
         let runs = self.runs[unit].iter();
-        let mut wanted = runs
-            .filter(|run| place_of[run.row as usize] != NONE)
-            .peekable();
-        let places: Vec<Range<usize>> = wanted
-            .clone()
-            .map(|run| run.start as usize..(run.start + run.len) as usize)
-            .collect();
-        if places.is_empty() {
-            return;
-        }
+        let wanted = runs.filter(|run| place_of[run.to as usize] != NONE);
         let buckets = &self.dataset.buckets;
-        let read = self.units[unit].histograms(&self.dataset, &places, &mut |place, kept| {
-            let is_over = |run: &&Run| (run.start + run.len) as usize <= place;
-            while wanted.next_if(is_over).is_some() {}
-            if let Some(run) = wanted.peek() {
-                let place = place_of[run.row as usize] as usize;
-                kept.add_to(&mut gathered[place], buckets, self.bits);
-            }
+        let read = self.units[unit].histograms(&self.dataset, wanted, &mut |row, kept| {
+            let place = place_of[row as usize] as usize;
+            kept.add_to(&mut gathered[place], buckets, self.bits);
         });
         if read.is_err() {
             // Its sums are known; its histograms are not.

@@ -20,7 +20,7 @@ use super::import::Import;
 use super::manifest::UpTo;
 use super::requests::{REQUEST, Requests};
 use super::store::{Lost, Store};
-use super::tree::set_aside_in;
+use super::tree::set_aside;
 use super::{Dataset, History, Resolution};
 use crate::clock::Clock;
 use crate::config::Config;
@@ -493,7 +493,7 @@ impl Work {
                 .flat_map(|requests| requests.readings()),
         );
         let error = self.writing.error.as_ref().or(self.tending.error.as_ref());
-        let set_aside = set_aside_in(store.dir());
+        let set_aside = set_aside(store.dir());
         let error = error.cloned();
         self.history.show(is_failure, error, set_aside, readings);
     }

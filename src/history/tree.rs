@@ -67,8 +67,10 @@ pub(super) fn uncounted(
     Ok(files.into_iter().partition(is_deletable))
 }
 
-/// The pieces that were set aside and still exist.
-pub(super) fn set_aside_in(dir: &Path) -> Vec<PathBuf> {
+/// Unreadable pieces that were set aside in a folder: their rows are lost, unless somebody restores
+/// them.
+#[must_use]
+pub fn set_aside(dir: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(dir.join(PENDING)).into_iter().flatten();
     let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
     let aside = paths.filter(|path| path.extension().is_some_and(|it| it == DAMAGED));

@@ -8,6 +8,7 @@
 use std::fs::File;
 use std::io;
 use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -86,13 +87,43 @@ pub(crate) type Batches = Box<dyn Iterator<Item = io::Result<RecordBatch>> + Sen
 
 /// A unit of work for one thread.
 #[derive(Debug)]
-pub(super) enum Unit {
+pub(super) struct Unit {
+    /// The part that it is from, unless it is in memory.
+    part: Option<Arc<Part>>,
+    source: Source,
+    /// The times of its rows that count.
+    pub(super) times: Range<u64>,
+}
+
+#[derive(Debug)]
+enum Source {
     /// Rows of a row group of a file.
-    Group(Arc<Part>, Arc<Opened>, usize, Vec<Range<usize>>, Range<u64>),
+    Group(Arc<Opened>, usize, Vec<Range<usize>>),
     /// A share of a pending file.
-    Pending(Arc<Part>, Arc<PendingFile>, Range<u64>, Range<u64>),
-    /// Rows in memory.
-    Memory(Arc<[RecordBatch]>, Range<u64>),
+    Pending(Arc<PendingFile>, Range<u64>),
+    Memory(Arc<[RecordBatch]>),
+}
+
+/// Consecutive rows of a unit that are added to the same sum.
+#[derive(Debug)]
+pub(super) struct Run {
+    /// The number of the sum.
+    pub(super) to: u32,
+    places: Range<u32>,
+}
+
+impl Run {
+    /// Records to which sum a row is added: rows come in order.
+    pub(super) fn note(runs: &mut Vec<Self>, to: u32, place: usize) {
+        let place = place as u32;
+        match runs.last_mut() {
+            Some(last) if last.to == to && last.places.end == place => last.places.end += 1,
+            _ => runs.push(Self {
+                to,
+                places: place..place + 1,
+            }),
+        }
+    }
 }
 
 impl Unit {
@@ -107,7 +138,7 @@ impl Unit {
         let equal = key.map(|key| equal_to(&columns(dataset), key));
         let read_as = ReadAs::coded(equal.unwrap_or_default());
         let mut lacking = Vec::new();
-        let mut units = vec![Self::Memory(from.memory, plan.span.clone())];
+        let mut units = vec![Self::of_memory(from.memory, plan.span.clone())];
         for (part, times) in &plan.reads {
             match Self::of_part(part, times, dataset, &read_as) {
                 Ok(of_part) => units.extend(of_part),
@@ -117,6 +148,15 @@ impl Unit {
         (units, lacking)
     }
 
+    /// Rows in memory.
+    pub(super) fn of_memory(rows: Arc<[RecordBatch]>, times: Range<u64>) -> Self {
+        Self {
+            part: None,
+            source: Source::Memory(rows),
+            times,
+        }
+    }
+
     /// The units of a part.
     pub(super) fn of_part(
         part: &Arc<Part>,
@@ -124,26 +164,22 @@ impl Unit {
         dataset: &Dataset,
         read_as: &ReadAs,
     ) -> io::Result<Vec<Self>> {
+        let unit = |source| Self {
+            part: Some(Arc::clone(part)),
+            source,
+            times: times.clone(),
+        };
         let file = File::open(&part.path)?;
         if !part.is_published() {
             let pending = Arc::new(PendingFile::open(file)?);
             let shares = pending.shares(dataset).into_iter();
-            let unit = |share| {
-                let (part, pending) = (Arc::clone(part), Arc::clone(&pending));
-                Self::Pending(part, pending, share, times.clone())
-            };
-            return Ok(shares.map(unit).collect());
+            let source = |share| Source::Pending(Arc::clone(&pending), share);
+            return Ok(shares.map(source).map(unit).collect());
         }
         let opened = Arc::new(Opened::new(&file, read_as)?);
-        let unit = |(group, places)| {
-            let (part, opened) = (Arc::clone(part), Arc::clone(&opened));
-            Self::Group(part, opened, group, places, times.clone())
-        };
-        Ok(opened
-            .groups(&read_as.equal)
-            .into_iter()
-            .map(unit)
-            .collect())
+        let groups = opened.groups(&read_as.equal).into_iter();
+        let source = |(group, places)| Source::Group(Arc::clone(&opened), group, places);
+        Ok(groups.map(source).map(unit).collect())
     }
 
     /// Batches with at least these columns, as far as they are stored: of all its rows, or of a
@@ -155,41 +191,33 @@ impl Unit {
         at: Option<&[Range<usize>]>,
         read_as: &ReadAs,
     ) -> io::Result<Batches> {
-        Ok(match self {
-            Self::Group(part, opened, group, places, _) => {
-                let file = File::open(&part.path)?;
-                Box::new(opened.batches(file, *group, at.unwrap_or(places), columns, read_as)?)
+        Ok(match &self.source {
+            Source::Group(opened, group, places) => {
+                let places = at.unwrap_or(places);
+                let path = self.part.as_ref().map_or(Path::new(""), |part| &part.path);
+                Box::new(opened.batches(File::open(path)?, *group, places, columns, read_as)?)
             }
-            Self::Pending(_, pending, share, _) => Box::new(pending.blocks(dataset, share.clone())),
-            Self::Memory(batches, _) => {
+            Source::Pending(pending, share) => Box::new(pending.blocks(dataset, share.clone())),
+            Source::Memory(batches) => {
                 let batches = Arc::clone(batches);
                 Box::new((0..batches.len()).map(move |at| Ok(batches[at].clone())))
             }
         })
     }
 
-    /// The times of its rows that count.
-    pub(super) fn times(&self) -> &Range<u64> {
-        match self {
-            Self::Group(.., times) | Self::Pending(.., times) | Self::Memory(_, times) => times,
-        }
-    }
-
     pub(super) fn resolution(&self) -> Resolution {
-        match self {
-            Self::Group(part, ..) | Self::Pending(part, ..) => part.resolution,
-            Self::Memory(..) => Resolution::Minute,
-        }
+        let part = self.part.as_ref();
+        part.map_or(Resolution::Minute, |part| part.resolution)
     }
 
     /// The numbers of the rows read: for files those at these positions.
     fn numbers(&self, at: Option<&[Range<usize>]>) -> Box<dyn Iterator<Item = usize>> {
-        match self {
-            Self::Group(.., places, _) => {
+        match &self.source {
+            Source::Group(_, _, places) => {
                 let places = at.unwrap_or(places).to_vec();
                 Box::new(places.into_iter().flatten())
             }
-            Self::Pending(..) | Self::Memory(..) => Box::new(0..),
+            Source::Pending(..) | Source::Memory(_) => Box::new(0..),
         }
     }
 
@@ -207,7 +235,7 @@ impl Unit {
         for batch in self.batches(dataset, &columns, None, &ReadAs::coded(Vec::new()))? {
             let rows = StoredRows::new(&columns, buckets, &batch?);
             for (at, number) in (0..rows.len).zip(&mut numbers) {
-                if rows.read(at, self.times(), &mut row) {
+                if rows.read(at, &self.times, &mut row) {
                     each(number, &row);
                 }
             }
@@ -215,24 +243,36 @@ impl Unit {
         Ok(())
     }
 
-    /// The histograms of rows with ascending numbers.
-    pub(super) fn histograms(
+    /// The histograms of rows, each with the number of its sum.
+    pub(super) fn histograms<'r>(
         &self,
         dataset: &Dataset,
-        wanted: &[Range<usize>],
-        each: &mut dyn FnMut(usize, HistogramRef<'_>),
+        runs: impl Iterator<Item = &'r Run> + Clone,
+        each: &mut dyn FnMut(u32, HistogramRef<'_>),
     ) -> io::Result<()> {
+        let mut places: Vec<Range<usize>> = Vec::new();
+        for Run { places: more, .. } in runs.clone() {
+            let more = more.start as usize..more.end as usize;
+            match places.last_mut().filter(|last| last.end == more.start) {
+                Some(last) => last.end = more.end,
+                None => places.push(more),
+            }
+        }
+        if places.is_empty() {
+            return Ok(());
+        }
         let columns = vec![(HISTOGRAM.to_owned(), Content::Histogram)];
-        let mut numbers = self.numbers(Some(wanted));
-        let batches = self.batches(dataset, &columns, Some(wanted), &ReadAs::coded(Vec::new()))?;
-        let mut wanted = wanted.iter().cloned().flatten().peekable();
+        let mut numbers = self.numbers(Some(&places));
+        let batches = self.batches(dataset, &columns, Some(&places), &ReadAs::coded(Vec::new()))?;
+        let wanted = runs.flat_map(|run| run.places.clone().map(|place| (place, run.to)));
+        let mut wanted = wanted.peekable();
         for batch in batches {
             let rows = StoredRows::new(&columns, None, &batch?);
             for (row, number) in (0..rows.len).zip(&mut numbers) {
-                if wanted.next_if_eq(&number).is_some() {
+                if let Some((_, to)) = wanted.next_if(|it| it.0 as usize == number) {
                     let blob = rows.blob(row);
                     each(
-                        number,
+                        to,
                         blob.map_or(HistogramRef::Unknown, HistogramRef::Encoded),
                     );
                 }
@@ -242,10 +282,8 @@ impl Unit {
     }
 
     pub(super) fn unread(&self, error: &io::Error) -> String {
-        match self {
-            Self::Group(part, ..) | Self::Pending(part, ..) => unread(part, error),
-            Self::Memory(..) => error.to_string(),
-        }
+        let part = self.part.as_ref();
+        part.map_or_else(|| error.to_string(), |part| unread(part, error))
     }
 }
 
@@ -275,7 +313,7 @@ impl Part {
     }
 }
 
-fn unread(part: &Part, error: &io::Error) -> String {
+pub(super) fn unread(part: &Part, error: &io::Error) -> String {
     let name = part.path.file_name().unwrap_or_default();
     format!("{} could not be read: {error}", name.display())
 }

@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 
 use super::*;
+use crate::pool::strings::OTHER_TEXT;
 use crate::report::gain::{EncodedGain, encode};
-use crate::report::row_key::key_texts;
+use crate::report::row_key::{key_texts, push_key};
 use crate::report::totals::Totals;
 
 fn dataset(report: &str) -> Arc<Dataset> {

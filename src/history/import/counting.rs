@@ -157,7 +157,7 @@ impl Counting {
     /// Adds coverage of a report, in seconds by minute.
     pub(super) fn cover(&self, dataset: &Dataset, minutes: &BTreeMap<u64, u64>) {
         let coverage = Arc::new(Dataset::coverage());
-        self.rows.change(0, 0, |rows| {
+        self.rows.add(|rows| {
             for (&minute, &secs) in minutes {
                 let covered = Coverage {
                     secs,

@@ -11,7 +11,7 @@ use tempfile::NamedTempFile;
 use super::*;
 use crate::history::histogram::{HistogramRef, decode, fold};
 use crate::history::stored::equal_to;
-use crate::history::unit::Unit;
+use crate::history::unit::{Run, Unit};
 use crate::history::{Gain, Part, Row};
 use crate::report::definition::Level;
 use crate::report::gain::Sum;
@@ -254,7 +254,11 @@ fn a_span_a_key_and_some_places_are_read_alone() {
     assert!(opened.groups(&equal_to(&columns, &none)).is_empty());
     let places = [3..5, 777..778, 19_990..20_000];
     let mut wanted = places.iter().cloned().flatten();
-    let mut compare = |place, histogram: HistogramRef<'_>| {
+    let mut runs = Vec::new();
+    let to = |place: usize| place as u32;
+    (wanted.clone()).for_each(|place| Run::note(&mut runs, to(place), place));
+    let mut compare = |place: u32, histogram: HistogramRef<'_>| {
+        let place = place as usize;
         assert_eq!(Some(place), wanted.next());
         let blob = histogram.encoded(&dataset.buckets, 6);
         let read = blob.map(|blob| decode(&blob, &dataset.buckets).unwrap());
@@ -268,7 +272,7 @@ fn a_span_a_key_and_some_places_are_read_alone() {
     let read_as = ReadAs::coded(Vec::new());
     let units = Unit::of_part(&part, &(0..u64::MAX), dataset, &read_as).unwrap();
     let [unit] = &*units else { panic!("{units:?}") };
-    unit.histograms(dataset, &places, &mut compare).unwrap();
+    unit.histograms(dataset, runs.iter(), &mut compare).unwrap();
     assert_eq!(wanted.next(), None);
 }
 

@@ -59,17 +59,6 @@ enum Kind {
 
 use Kind::{Delta, Float, Int, Moment, Text};
 
-impl Kind {
-    fn data_type(self) -> DataType {
-        match self {
-            Int | Delta => DataType::Int64,
-            Float => DataType::Float64,
-            Text => DataType::Utf8,
-            Moment => moment(),
-        }
-    }
-}
-
 /// The conversion of a column for a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
@@ -92,6 +81,17 @@ pub(super) struct FileColumn {
     kind: Kind,
     /// The name and conversion in tables.
     pub(super) shown: (&'static str, Form),
+}
+
+impl FileColumn {
+    pub(super) fn data_type(&self) -> DataType {
+        match self.kind {
+            Int | Delta => DataType::Int64,
+            Float => DataType::Float64,
+            Text => DataType::Utf8,
+            Moment => moment(),
+        }
+    }
 }
 
 /// A column shown as stored.
@@ -202,16 +202,14 @@ pub(super) struct Rows {
 impl Rows {
     /// Without rows, in the wanted columns.
     pub(super) fn new(layout: Layout, is_wanted: impl Fn(&str) -> bool) -> Self {
+        let wanted = layout.columns.iter().filter(|it| is_wanted(it.name));
+        let field =
+            |it: &FileColumn| Field::new(it.name, it.data_type(), NULLABLE.contains(&it.name));
         let columns = layout.columns.iter();
-        let columns: Vec<_> = columns
-            .map(|it| is_wanted(it.name).then(|| Column::new(&it.kind.data_type())))
-            .collect();
-        let fields = layout.fields();
-        let wanted = fields.into_iter().zip(&columns);
-        let wanted = wanted.filter_map(|(field, column)| column.as_ref().and(Some(field)));
+        let columns = columns.map(|it| is_wanted(it.name).then(|| Column::new(&it.data_type())));
         Self {
-            schema: Arc::new(Schema::new(wanted.collect::<Vec<_>>())),
-            columns,
+            schema: Arc::new(Schema::new(wanted.map(field).collect::<Vec<_>>())),
+            columns: columns.collect(),
             len: 0,
             text_bytes: 0,
         }
@@ -369,16 +367,6 @@ impl Layout {
             super::TIMER => TIMER,
             _ => REQUEST_TAG,
         }
-    }
-
-    /// The columns as batches have them.
-    pub(super) fn fields(self) -> Vec<Field> {
-        let columns = self.columns.iter();
-        let fields = columns.map(|it| {
-            let is_nullable = NULLABLE.contains(&it.name);
-            Field::new(it.name, it.kind.data_type(), is_nullable)
-        });
-        fields.collect()
     }
 
     fn properties(self) -> WriterProperties {

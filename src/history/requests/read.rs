@@ -43,6 +43,7 @@ use super::unpublished::{Packed, Unpublished};
 use super::view::{Bounds, End, View};
 use crate::history::parquet::{BATCH_ROWS, unpanicked};
 use crate::history::pending::PendingFile;
+use crate::history::unit::unread;
 use crate::history::{Dataset, Part};
 
 /// Rows of a piece read first: twice as many each time, up to a batch.
@@ -436,9 +437,7 @@ impl Reader {
 const TIME: &str = "req_time_us";
 
 fn unreadable(part: &Part, error: &io::Error) -> io::Error {
-    let name = part.path.file_name().unwrap_or_default();
-    let why = format!("{} could not be read: {error}", name.display());
-    io::Error::new(error.kind(), why)
+    io::Error::new(error.kind(), unread(part, error))
 }
 
 /// The smallest or largest value of a column in a row group, if known.

@@ -25,12 +25,12 @@ use datafusion::common::pruning::PruningStatistics;
 use datafusion::common::{Column, ScalarValue};
 
 pub(crate) use super::files::Form;
-use super::files::Layout;
+use super::files::{FileColumn, Layout};
 
 /// A column that is shown.
 #[derive(Debug, Clone, Copy)]
 struct Shown {
-    stored: &'static str,
+    column: &'static FileColumn,
     form: Form,
 }
 
@@ -45,30 +45,24 @@ pub(crate) struct View {
 impl View {
     /// As in files, but with times in seconds.
     pub(crate) fn stored(table: &'static str) -> Self {
-        let columns = Layout::of(table).fields().into_iter().map(|field| {
-            let (form, data_type) = match field.data_type() {
-                DataType::Timestamp(..) => (Form::Second, DataType::Int64),
-                _ => (Form::Same, type_of(Form::Same, field.data_type())),
+        let columns = Layout::of(table).columns.iter().map(|column| {
+            let form = match column.data_type() {
+                DataType::Timestamp(..) => Form::Second,
+                _ => Form::Same,
             };
-            (form, field.with_data_type(data_type).with_nullable(true))
+            let shown = Shown { column, form };
+            (shown, shown.field(column.name))
         });
-        let (forms, fields): (Vec<Form>, Vec<Field>) = columns.unzip();
-        let stored = Layout::of(table).columns.iter().map(|it| it.name);
-        let columns = stored
-            .zip(forms)
-            .map(|(stored, form)| Shown { stored, form })
-            .collect();
-        let schema = Arc::new(Schema::new(fields));
+        let (columns, fields): (_, Vec<Field>) = columns.unzip();
         Self {
             table,
             columns,
-            schema,
+            schema: Arc::new(Schema::new(fields)),
         }
     }
 
     /// As in the live table, followed by `run`, `weight`, `time` and the other columns.
     pub(crate) fn live(table: &'static str, live: &Schema) -> Self {
-        let layout = Layout::of(table);
         let mut columns = Vec::new();
         let mut fields: Vec<FieldRef> = Vec::new();
         for field in live.fields() {
@@ -77,37 +71,32 @@ impl View {
                 fields.push(Arc::new(field.as_ref().clone().with_nullable(true)));
             }
         }
-        let shown = layout.columns.iter().map(|it| it.shown.0);
+        let shown = Layout::of(table).columns.iter().map(|it| it.shown.0);
         for name in ["run", "weight", "time"].into_iter().chain(shown) {
             let is_hidden = matches!(name, "received" | "tags_exact");
             let is_shown = is_hidden || fields.iter().any(|field| field.name() == name);
             if let Some(shown) = find(table, name).filter(|_| !is_shown) {
-                let stored = layout.fields();
-                let stored = stored.iter().find(|field| field.name() == shown.stored);
-                let data_type = stored.map_or(&DataType::Null, |field| field.data_type());
-                let data_type = type_of(shown.form, data_type);
-                fields.push(Arc::new(Field::new(name, data_type, true)));
+                fields.push(Arc::new(shown.field(name)));
                 columns.push(shown);
             }
         }
-        let schema = Arc::new(Schema::new(fields));
         Self {
             table,
             columns,
-            schema,
+            schema: Arc::new(Schema::new(fields)),
         }
     }
 
     /// The name of a column in files.
     pub(super) fn stored_name(&self, column: usize) -> &'static str {
-        self.columns[column].stored
+        self.columns[column].column.name
     }
 
     /// A column computed from those of a file. NULL if the file does not have it.
     pub(super) fn array(&self, column: usize, stored: &RecordBatch) -> io::Result<ArrayRef> {
-        let Shown { stored: name, form } = self.columns[column];
+        let Shown { column: of, form } = self.columns[column];
         let data_type = self.schema.field(column).data_type();
-        match stored.column_by_name(name) {
+        match stored.column_by_name(of.name) {
             Some(array) => form.convert(array, data_type),
             None => Ok(new_null_array(data_type, stored.num_rows())),
         }
@@ -130,7 +119,7 @@ impl View {
 
 /// The column of files for a live table's column, and its conversion.
 pub(crate) fn of_live(table: &'static str, name: &str) -> Option<(&'static str, Form)> {
-    find(table, name).map(|shown| (shown.stored, shown.form))
+    find(table, name).map(|shown| (shown.column.name, shown.form))
 }
 
 fn find(table: &'static str, name: &str) -> Option<Shown> {
@@ -141,20 +130,21 @@ fn find(table: &'static str, name: &str) -> Option<Shown> {
     };
     let mut columns = Layout::of(table).columns.iter();
     let column = columns.find(|it| it.shown.0 == wanted)?;
-    Some(Shown {
-        stored: column.name,
-        form: form.unwrap_or(column.shown.1),
-    })
+    let form = form.unwrap_or(column.shown.1);
+    Some(Shown { column, form })
 }
 
-/// The type in which a column is shown.
-fn type_of(form: Form, stored: &DataType) -> DataType {
-    match form {
-        Form::Same if *stored == DataType::Utf8 => DataType::Utf8View,
-        Form::Same => stored.clone(),
-        Form::Seconds | Form::Kib => DataType::Float32,
-        Form::Second => DataType::Int64,
-        Form::Time => DataType::Timestamp(TimeUnit::Second, None),
+impl Shown {
+    /// The field in which it is shown.
+    fn field(self, name: &str) -> Field {
+        let data_type = match (self.form, self.column.data_type()) {
+            (Form::Same, DataType::Utf8) => DataType::Utf8View,
+            (Form::Same, stored) => stored,
+            (Form::Seconds | Form::Kib, _) => DataType::Float32,
+            (Form::Second, _) => DataType::Int64,
+            (Form::Time, _) => DataType::Timestamp(TimeUnit::Second, None),
+        };
+        Field::new(name, data_type, true)
     }
 }
 
@@ -201,8 +191,8 @@ pub(super) struct Bounds<'a> {
 impl Bounds<'_> {
     fn find(&self, column: &Column, end: End) -> Option<ArrayRef> {
         let at = self.view.schema.index_of(&column.name).ok()?;
-        let Shown { stored, form } = self.view.columns[at];
-        let found = (self.of_column)(stored, end)?;
+        let Shown { column: of, form } = self.view.columns[at];
+        let found = (self.of_column)(of.name, end)?;
         let data_type = self.view.schema.field(at).data_type();
         form.convert(&found, data_type).ok()
     }

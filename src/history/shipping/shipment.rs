@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::history::disk::{StoreError, unreadable};
 use crate::history::merged::{Merged, Source};
-use crate::history::part::{Part, Section};
+use crate::history::part::{Part, datasets};
 use crate::history::requests::shipped::TakeRequest;
 use crate::history::stored::Want;
 use crate::history::{Dataset, Row};
@@ -115,13 +115,7 @@ impl Shipment {
     /// Returns the datasets of its rows.
     #[must_use]
     pub fn datasets(&self) -> Vec<Arc<Dataset>> {
-        let mut datasets: Vec<Arc<Dataset>> = Vec::new();
-        for Section { dataset, .. } in self.parts.iter().flat_map(|(part, _)| &part.sections) {
-            if !datasets.contains(dataset) {
-                datasets.push(Arc::clone(dataset));
-            }
-        }
-        datasets
+        datasets(self.parts.iter().map(|(part, _)| part))
     }
 
     /// Calls `each` for its rows of a dataset, one per key and minute, until it returns false. A

@@ -1,6 +1,7 @@
 //! Every span, over parts in every state, equals a recount of all rows ever written.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -12,6 +13,8 @@ use crate::history::{Batch, Gain, Resolution, Retention, Store};
 use crate::report::definition::Level;
 use crate::report::gain::Sum;
 use crate::report::histogram::{BucketLayout, Rank, Rounding};
+use crate::report::layout::OTHER;
+use crate::report::row_key::push_key;
 
 const DAY: u64 = 86_400;
 
@@ -342,6 +345,7 @@ fn where_finer_rows_are_gone_spans_are_widened_and_equal_a_recount() {
 /// Keys without room are counted all the same, and room comes back.
 #[test]
 fn answers_together_have_so_much_memory() {
+    let dataset = Dataset::swaps();
     let small: Arc<dyn MemoryPool> = Arc::new(GreedyMemoryPool::new(1 << 20));
     let fill = |mut rows: Rows| {
         let one = Totals {
@@ -351,20 +355,20 @@ fn answers_together_have_so_much_memory() {
         for number in 0..20_000 {
             let mut key = Vec::new();
             push_key(&mut key, &format!("/{number}"));
-            let row = rows.of(&key, false, 1);
+            let row = rows.of(&key, false);
             rows.add(row, &one, &Extremes::NOTHING);
         }
         let requests: u64 = rows.rows.iter().map(|row| row.totals.requests).sum();
         assert_eq!(requests, 20_000);
         rows
     };
-    let all = fill(Rows::default());
+    let all = fill(Rows::new(&dataset));
     assert_eq!((all.rows.len(), all.is_full), (20_000, false));
-    let first = fill(Rows::within(&small));
+    let first = fill(Rows::within(&small, &dataset));
     assert!(first.is_full && (2_000..10_000).contains(&first.rows.len()));
-    let second = fill(Rows::within(&small));
+    let second = fill(Rows::within(&small, &dataset));
     assert!(second.is_full && second.rows.len() < 1_500);
     let kept = first.rows.len();
     drop((first, second));
-    assert_eq!(fill(Rows::within(&small)).rows.len(), kept);
+    assert_eq!(fill(Rows::within(&small, &dataset)).rows.len(), kept);
 }

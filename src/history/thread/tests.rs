@@ -75,7 +75,7 @@ fn count_script(history: &History, minute: u64, script: &str) {
         sum: Sum::of(totals, None),
         ..Gain::default()
     };
-    history.change(0, 0, |running| {
+    history.add(|running| {
         running.add(&dataset, minute, &key, false, &gain);
     });
 }

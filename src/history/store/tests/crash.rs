@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use tempfile::TempDir;
 
 use super::super::super::inspect::verify;
-use super::super::super::tree::{ROLLUP, set_aside_in};
+use super::super::super::tree::{ROLLUP, set_aside};
 use super::*;
 use crate::shutdown::Shutdown;
 
@@ -418,7 +418,7 @@ fn what_the_disk_cannot_read_is_set_aside_after_some_tries() {
     check(&store, &good.rows, Resolution::Minute);
     assert_eq!(store.counts.damaged, 1);
     let aside = piece.path.with_extension("damaged");
-    assert_eq!(set_aside_in(dir.path()), [aside]);
+    assert_eq!(set_aside(dir.path()), [aside]);
     let lost = store.lost.iter().map(|it| (it.time, it.what.rows_lost));
     assert!(lost.eq([(NOON, 2); 3]), "{:?}", store.lost);
     assert_eq!(faults.set_unreadable(None), 8);

@@ -409,7 +409,7 @@ fn rows_come_back_as_they_were() {
     });
     let mut key = Vec::new();
     push_key(&mut key, "/x");
-    history.change(0, 0, |running| {
+    history.add(|running| {
         for (us, is_other) in [(10, false), (2_000_000, false), (77, true)] {
             let totals = Totals {
                 requests: 1,
