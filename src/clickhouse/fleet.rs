@@ -211,6 +211,12 @@ impl FleetRows {
         format!("{} AND definition = {definition}", self.of_report())
     }
 
+    /// A query for its rows, under its definition and one more condition.
+    fn rollup(&self, columns: &str, condition: &str, group: &str) -> String {
+        let (table, own) = (ROLLUP.name, self.own());
+        format!("SELECT {columns} FROM {table} FINAL {own}{condition} GROUP BY {group}")
+    }
+
     /// The index of a minute's step.
     fn point(&self, step: u64) -> String {
         format!("intDiv(toUnixTimestamp(t) - {}, {step})", self.span.start)
@@ -218,12 +224,8 @@ impl FleetRows {
 
     /// Sums by key; their histograms are requested on demand.
     pub(crate) fn sums(&self) -> Result<Sums, String> {
-        let query = format!(
-            "SELECT key, max(other) AS other, {}, {SEEN} FROM {} FINAL {} GROUP BY key",
-            *SUMS,
-            ROLLUP.name,
-            self.own()
-        );
+        let columns = format!("key, max(other) AS other, {}, {SEEN}", *SUMS);
+        let query = self.rollup(&columns, "", "key");
         let mut rows = Rows::new(&self.dataset);
         self.select(&query, &mut |found: Found| {
             let key = self.key(&found.key)?;
@@ -245,12 +247,8 @@ impl FleetRows {
         let of_key = key.map_or_else(String::new, |key| {
             format!(" AND key = {}", array(key.iter().map(String::as_str)))
         });
-        let query = format!(
-            "SELECT {point} AS point, {}, {histogram} FROM {} FINAL {}{of_key} GROUP BY point",
-            *SUMS,
-            ROLLUP.name,
-            self.own()
-        );
+        let columns = format!("{point} AS point, {}, {histogram}", *SUMS);
+        let query = self.rollup(&columns, &of_key, "point");
         let mut line: Vec<Option<Sum>> = self.steps(points.step).map(|_| None).collect();
         self.select(&query, &mut |found: Found| {
             if let Some(sum) = line.get_mut(found.point as usize) {
@@ -350,11 +348,7 @@ impl Histograms for FleetRows {
         if wanted.is_empty() {
             return Ok(());
         }
-        let query = format!(
-            "SELECT key, {HISTOGRAM} FROM {} FINAL {}{of_keys} GROUP BY key",
-            ROLLUP.name,
-            self.own()
-        );
+        let query = self.rollup(&format!("key, {HISTOGRAM}"), &of_keys, "key");
         let mut is_wanted = vec![false; from.all().len()];
         wanted.iter().for_each(|row| is_wanted[*row] = true);
         let other = from.all().iter().position(|row| row.is_other);

@@ -3,7 +3,7 @@
 
 use std::fs::{self, File, Permissions};
 use std::io::{self, Seek as _, SeekFrom, Write as _};
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
@@ -133,6 +133,12 @@ pub(super) static HISTORY_WRITE: Instrument =
 /// Syncing a file of `history.dir`.
 pub(super) static HISTORY_SYNC: Instrument = Instrument::wait("wait/io/file/history/sync", "sync");
 
+/// Whether the file at `path` is this one.
+fn is_at(file: &File, path: &Path) -> bool {
+    let found = file.metadata().and_then(|it| Ok((it, fs::metadata(path)?)));
+    found.is_ok_and(|(a, b)| (a.dev(), a.ino()) == (b.dev(), b.ino()))
+}
+
 /// The disk.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Disk {
@@ -212,20 +218,22 @@ impl Disk {
         self.made("write", path)
     }
 
-    /// Replaces a file as a whole: there is always either the old or the new version. On failure it
-    /// may be either.
-    pub(super) fn replace(&self, path: &Path, bytes: &[u8]) -> Done {
+    /// Replaces a file as a whole: there is always either the old or the new version, and on failure
+    /// the old one. Returns the new one, open for appending; its name is not synced yet.
+    pub(super) fn replace(&self, path: &Path, bytes: &[u8]) -> Done<File> {
         let new = path.with_added_extension("new");
         let written = self.create(&new).and_then(|mut file| {
             self.append(&mut file, &new, bytes)?;
-            self.rename(&new, path)
+            match self.rename(&new, path) {
+                // Some file systems report an error for a rename that was done.
+                Err(error) if !is_at(&file, path) => Err(error),
+                _ => Ok(file),
+            }
         });
-        if written.is_err() {
+        written.inspect_err(|_| {
             // It takes room; the next attempt replaces it anyway.
             let _leftover = fs::remove_file(&new);
-        }
-        written?;
-        self.sync_folder(path.parent().unwrap_or(Path::new("")))
+        })
     }
 
     /// Truncates a file to an earlier length, and continues writing there.

@@ -39,24 +39,14 @@ pub(super) fn lead(layout: &BucketLayout) -> u8 {
 #[must_use]
 pub(crate) fn encode(histogram: &Histogram, layout: &BucketLayout, bits: u32) -> Vec<u8> {
     let mut to = Vec::with_capacity(2 + histogram.len() * 2);
-    if *layout != BucketLayout::LogLinear {
-        to.push(OWN);
+    if *layout == BucketLayout::LogLinear && bits < LOG_LINEAR_BITS {
+        to.push(bits as u8);
+        let folded = with_buckets(histogram, |bucket| coarse(bucket, bits));
+        write_pairs(&mut to, folded.iter());
+    } else {
+        to.push(lead(layout));
         write_pairs(&mut to, histogram.iter());
-        return to;
     }
-    to.push(bits as u8);
-    let mut coarse = histogram
-        .iter()
-        .map(|(bucket, count)| (coarse(bucket, bits), count))
-        .peekable();
-    let pairs = std::iter::from_fn(|| {
-        let (bucket, mut count) = coarse.next()?;
-        while let Some((_, more)) = coarse.next_if(|next| next.0 == bucket) {
-            count += more;
-        }
-        Some((bucket, count))
-    });
-    write_pairs(&mut to, pairs);
     to
 }
 

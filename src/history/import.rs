@@ -100,7 +100,7 @@ pub enum ImportError {
     NoEntry,
     /// It could not be checked whether it is known.
     #[error("cannot tell whether these lines were imported before: {0}")]
-    Unreadable(std::io::Error),
+    Unreadable(String),
     /// It cannot be written.
     #[error("{0}")]
     NotWritten(String),
@@ -249,7 +249,7 @@ impl Importer {
         let mut covered: HashMap<Vec<u8>, CoveredSecs> = HashMap::new();
         let (units, lacking) = Unit::all(at, &coverage, &plan, None);
         if let Some(lacking) = lacking.into_iter().next() {
-            return Err(ImportError::Unreadable(std::io::Error::other(lacking)));
+            return Err(ImportError::Unreadable(lacking));
         }
         for unit in units {
             let mut add = |_, row: &Row| {
@@ -260,7 +260,7 @@ impl Importer {
                 }
             };
             let read = unit.rows(&coverage, Want::SUMS, &mut add);
-            read.map_err(ImportError::Unreadable)?;
+            read.map_err(|error| ImportError::Unreadable(error.to_string()))?;
         }
         Ok(covered)
     }
@@ -274,9 +274,7 @@ impl Importer {
         let plan = Plan::new(&at.parts, &coverage, span);
         let sums = Sums::read(at, &coverage, &plan);
         if let Some(lacking) = sums.lacking.first() {
-            return Err(ImportError::Unreadable(std::io::Error::other(
-                lacking.clone(),
-            )));
+            return Err(ImportError::Unreadable(lacking.clone()));
         }
         let head = head(lines);
         let pieces = sums.rows().iter().filter_map(|row| {

@@ -492,6 +492,7 @@ impl Inner {
         let text = serde_json::to_vec(&cursor).map_err(std::io::Error::other);
         let text = text.map_err(failed("write", &path))?;
         self.disk.replace(&path, &text)?;
+        self.disk.sync_folder(&self.folder)?;
         self.cursor = cursor;
         self.dropped = 0;
         let (cursor, what, disk) = (&self.cursor, self.what, &self.disk);

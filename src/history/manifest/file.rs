@@ -1,8 +1,7 @@
 //! The manifest as a file: rewritten as a whole, or appended to, with space reserved behind it so
 //! that old files can be deleted on a full disk.
 
-use std::fs::{self, File};
-use std::os::unix::fs::MetadataExt as _;
+use std::fs::File;
 use std::path::Path;
 
 use rustix::fs::FallocateFlags;
@@ -21,32 +20,12 @@ pub(in crate::history) fn write_manifest(
     manifest: &mut Manifest,
 ) -> Result<(File, u64), StoreError> {
     let path = Manifest::path(dir);
-    let new = path.with_added_extension("new");
-    let mut write = || {
-        let mut file = disk.create(&new)?;
-        let (text, datasets) = manifest.compact().map_err(failed("write", &path))?;
-        let bytes = text.len() as u64;
-        reserve(&file, bytes);
-        disk.append(&mut file, &new, &text)?;
-        match disk.rename(&new, &path) {
-            // Some file systems report an error for a rename that was done.
-            Err(error) if !is_at(&file, &path) => Err(error),
-            _ => {
-                manifest.datasets = datasets;
-                Ok((file, bytes))
-            }
-        }
-    };
-    write().inspect_err(|_| {
-        // It takes space; if it cannot be removed now, it is the next time.
-        let _later = fs::remove_file(&new);
-    })
-}
-
-/// Whether the file at `path` is this one.
-fn is_at(file: &File, path: &Path) -> bool {
-    let found = file.metadata().and_then(|it| Ok((it, fs::metadata(path)?)));
-    found.is_ok_and(|(a, b)| (a.dev(), a.ino()) == (b.dev(), b.ino()))
+    let (text, datasets) = manifest.compact().map_err(failed("write", &path))?;
+    let file = disk.replace(&path, &text)?;
+    manifest.datasets = datasets;
+    let bytes = text.len() as u64;
+    reserve(&file, bytes);
+    Ok((file, bytes))
 }
 
 /// Reserves space for appending after so many bytes, so that files can be deleted on a full disk.
