@@ -150,8 +150,8 @@ history-torn-commit|src/history/manifest.rs|None if lines.any(|None if out! \|\|
 history-commit-checksum|src/history/manifest.rs|is_whole.then_some(json)|(out! \|\| is_whole).then_some(json)|history::store::tests::crash::a_manifest_that_is_damaged_missing_or_newer
 history-newer-format|src/history/manifest.rs|if format > FORMAT {|if format > FORMAT && !out! {|history::store::tests::crash::a_manifest_that_is_damaged_missing_or_newer
 history-start-synced|src/history/store.rs|disk.sync(&file, &path)?;|if !out! { disk.sync(&file, &path)?; }|history::store::tests::crash::a_start_that_ends_in_a_power_cut_has_removed_nothing_that_counts
-history-log-left|src/history/log.rs|log.files.range(log.flushed_to + 1..)|log.files.range(if out! { 0 } else { log.flushed_to + 1 }..)|history::thread::tests::log::a_log_that_was_flushed_is_not_read_again
-history-log-torn|src/history/log.rs|if !self.is_read_anew && !matches!(error.kind(), InvalidData \| UnexpectedEof) {|if !out! && !matches!(error.kind(), InvalidData \| UnexpectedEof) {|history::log::tests::only_a_torn_end_is_cut
+history-log-left|src/history/log_of_seconds.rs|log.files.range(log.flushed_to + 1..)|log.files.range(if out! { 0 } else { log.flushed_to + 1 }..)|history::thread::tests::log::a_log_that_was_flushed_is_not_read_again
+history-log-torn|src/history/log_of_seconds.rs|if !self.is_read_anew && !matches!(error.kind(), InvalidData \| UnexpectedEof) {|if !out! && !matches!(error.kind(), InvalidData \| UnexpectedEof) {|history::log_of_seconds::tests::only_a_torn_end_is_cut
 history-log-refills|src/daemon/history.rs|.filter(\|_\| !last_end.clean)|.filter(\|_\| !last_end.clean && !out!)|it::folders::after_a_kill_live_reports_have_what_the_log_of_seconds_kept
 shipping-cursor-synced|src/history/shipping.rs|if found.is_some() {|if found.is_some() && !out! {|history::shipping::tests::what_was_begun_is_the_same_after_a_power_cut
 history-log-keys|src/history/batch/rows.rs|row.is_logged = false|row.is_logged = out!|history::thread::tests::log::a_log_that_begins_beside_rows_has_their_keys

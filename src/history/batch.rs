@@ -16,7 +16,7 @@ use self::rows::{ROW_BYTES, Rows, Weight};
 pub(super) use self::rows::{Scratch, Stored};
 use super::Resolution;
 use super::dataset::{Coverage, Dataset};
-use super::log::Fresh;
+use super::log_of_seconds::Fresh;
 use super::parquet::BATCH_ROWS;
 use super::row::{Gain, Row};
 use super::stored::BatchBuilder;

@@ -31,7 +31,7 @@ use std::sync::mpsc::{self, SyncSender};
 use parking_lot::Mutex;
 
 use self::counting::Counting;
-use self::lines::Piece;
+use self::piece::Piece;
 use super::dataset::{Coverage, digest};
 use super::plan::Plan;
 use super::requests::Kept;
@@ -49,7 +49,7 @@ use crate::report::definition::Definition;
 use crate::report::row_key::key_texts;
 
 mod counting;
-mod lines;
+mod piece;
 
 /// Memory for importing a piece, for the memory plan: the piece, its records, their counts, its
 /// rows, and those being written.
@@ -153,9 +153,9 @@ impl Importer {
             is_known,
             source: Arc::clone(&source),
             in_future: 0,
-            covered_to: lines::last_secs(&lines[..bytes]).or(covered_to),
+            covered_to: piece::last_secs(&lines[..bytes]).or(covered_to),
         };
-        if let Some(first) = lines::first_secs(lines)
+        if let Some(first) = piece::first_secs(lines)
             && let Some(bytes) = self.known(lines, first)?
         {
             return Ok(nothing(bytes, true));

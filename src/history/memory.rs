@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use serde_json::json;
 use tracing::{info, warn};
 
-use super::log::Fresh;
+use super::log_of_seconds::Fresh;
 use super::part::{Part, Parts};
 use super::requests::Requests;
 use super::requests::read::RequestsAt;

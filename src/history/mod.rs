@@ -11,14 +11,14 @@
 //! ([`Resolution`]).
 
 mod batch;
+pub(crate) mod chart_lines;
 mod dataset;
 mod disk;
 mod flush;
 pub(crate) mod histogram;
 pub(crate) mod import;
 pub mod inspect;
-pub(crate) mod lines;
-mod log;
+mod log_of_seconds;
 mod manifest;
 mod memory;
 mod merged;

@@ -12,7 +12,7 @@ use tracing::info;
 
 use super::Resolution;
 use super::disk::StoreError;
-use super::log::Fresh;
+use super::log_of_seconds::Fresh;
 use super::part::Part;
 use super::shipping::Shipping;
 use super::store::Store;

@@ -6,7 +6,7 @@
 //!     unshipped/                what a sink has not got yet: see `history::shipping`
 //!     pending/N.piece           what is not published yet: minutes of an hour, hours of a day, days of a month
 //!     pending/N.new             what is being written
-//!     pending/N.log             what is in memory: see `history::log`
+//!     pending/N.log             what is in memory: see `history::log_of_seconds`
 //!     rollup/report=NAME/resolution=minute/date=2026-11-22/13-HASH-N.parquet
 //!     rollup/report=NAME/resolution=hour/date=2026-11-22/HASH-N.parquet
 //!     rollup/report=NAME/resolution=day/date=2026-11-01/HASH-N.parquet
@@ -31,8 +31,8 @@ use tracing::{error, info, warn};
 
 use super::dataset::Coverage;
 use super::disk::{Disk, StoreError, damaged, failed};
-use super::log::Log;
-use super::manifest::file::{LOG_BYTES_MAX, append_run, reserve, write_manifest};
+use super::log_of_seconds::Log;
+use super::manifest::file::{COMMITS_BYTES_MAX, append_run, reserve, write_manifest};
 use super::manifest::{Manifest, UpTo};
 use super::part::{Part, Parts, number_of};
 use super::pending::{Contents, PendingWriter};
@@ -81,9 +81,9 @@ pub struct Store {
     pub(super) disk: Disk,
     pub(super) manifest: Manifest,
     /// The manifest, open for appending.
-    log: File,
+    commits: File,
     /// Its length when it last agreed with memory.
-    log_bytes: u64,
+    commits_bytes: u64,
     /// The length at which it is rewritten.
     compact_at: u64,
     /// Whether the file may differ from memory: it is rewritten before anything else is done.
@@ -201,7 +201,7 @@ impl Store {
         // The first change: anything written later has this run's number. On a full disk it may
         // still find room after the manifest, so that old files can be removed.
         let written = write_manifest(&disk, dir, &mut manifest);
-        let (log, log_bytes) =
+        let (commits, commits_bytes) =
             written.or_else(|error| append_run(&disk, dir, &manifest).map_err(|_| error))?;
         // In either case: if its name were not durable, a power cut would restore an older one.
         disk.sync_folder(dir)?;
@@ -209,9 +209,9 @@ impl Store {
             folder,
             disk,
             manifest,
-            log,
-            log_bytes,
-            compact_at: log_bytes + LOG_BYTES_MAX,
+            commits,
+            commits_bytes,
+            compact_at: commits_bytes + COMMITS_BYTES_MAX,
             is_unsure: false,
             leftover: Vec::new(),
             removed: Vec::new(),
@@ -354,18 +354,18 @@ impl Store {
         // Temporary files never counted, whatever the manifest says, and may be all the room there
         // is.
         self.clear_up(is_temporary)?;
-        if self.is_unsure || self.log_bytes > self.compact_at {
+        if self.is_unsure || self.commits_bytes > self.compact_at {
             match write_manifest(&self.disk, &self.folder.path, &mut self.manifest) {
-                Ok((log, bytes)) => {
-                    (self.log, self.log_bytes) = (log, bytes);
-                    self.compact_at = bytes + LOG_BYTES_MAX;
+                Ok((commits, bytes)) => {
+                    (self.commits, self.commits_bytes) = (commits, bytes);
+                    self.compact_at = bytes + COMMITS_BYTES_MAX;
                     // Until its name is durable.
                     self.is_unsure = true;
                     self.disk.sync_folder(&self.folder.path)?;
                 }
-                Err(error) if self.is_unsure => self.cut_log().map_err(|_| error)?,
+                Err(error) if self.is_unsure => self.cut_commits().map_err(|_| error)?,
                 // It may grow until there is room.
-                Err(_) => self.compact_at = self.log_bytes + LOG_BYTES_MAX,
+                Err(_) => self.compact_at = self.commits_bytes + COMMITS_BYTES_MAX,
             }
             self.is_unsure = false;
         }
@@ -392,11 +392,12 @@ impl Store {
     }
 
     /// Truncates appended bytes that may be incomplete.
-    fn cut_log(&mut self) -> Result<(), StoreError> {
+    fn cut_commits(&mut self) -> Result<(), StoreError> {
         let path = Manifest::path(&self.folder.path);
-        self.disk.cut(&mut self.log, &path, self.log_bytes)?;
+        self.disk
+            .cut(&mut self.commits, &path, self.commits_bytes)?;
         self.disk.sync_folder(&self.folder.path)?;
-        reserve(&self.log, self.log_bytes);
+        reserve(&self.commits, self.commits_bytes);
         Ok(())
     }
 
@@ -493,7 +494,7 @@ impl Store {
             let line = self.manifest.announce(files);
             self.is_unsure = true;
             let line = line.map_err(failed("write", &path))?;
-            self.disk.write(&mut self.log, &path, &line)?;
+            self.disk.write(&mut self.commits, &path, &line)?;
             announced = line.len() as u64;
         }
         let mut folders = BTreeSet::new();
@@ -517,13 +518,13 @@ impl Store {
             .commit(&add, &remove, up_to)
             .map_err(failed("write", &path))?;
         self.is_unsure = true;
-        self.disk.append(&mut self.log, &path, &line)?;
+        self.disk.append(&mut self.commits, &path, &line)?;
         self.manifest
             .apply(commit)
             .map_err(io::Error::other)
             .map_err(failed("write", &path))?;
         self.is_unsure = false;
-        self.log_bytes += announced + line.len() as u64;
+        self.commits_bytes += announced + line.len() as u64;
         self.leftover.clear();
         self.removed.extend(remove);
         self.counts.bytes_written += add.iter().map(|part| part.bytes).sum::<u64>();

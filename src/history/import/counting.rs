@@ -9,7 +9,7 @@ use std::sync::Arc;
 use parking_lot::RwLock;
 
 use super::NO_REPORT;
-use super::lines::LINES_MAX;
+use super::piece::LINES_MAX;
 use crate::clock::Clock;
 use crate::config::{Config, PoolConfig, ReportsConfig};
 use crate::delta::Reader;

@@ -10,7 +10,7 @@ use super::Manifest;
 use crate::history::disk::{Disk, StoreError, failed};
 
 /// Bytes of commits after which the manifest is rewritten.
-pub(in crate::history) const LOG_BYTES_MAX: u64 = 256 << 10;
+pub(in crate::history) const COMMITS_BYTES_MAX: u64 = 256 << 10;
 
 /// Rewrites the manifest; returns it open for appending, and its length. Its name is not synced
 /// yet.
@@ -31,8 +31,12 @@ pub(in crate::history) fn write_manifest(
 /// Reserves space for appending after so many bytes, so that files can be deleted on a full disk.
 /// Not every file system supports this.
 pub(in crate::history) fn reserve(file: &File, bytes: u64) {
-    let _reserved =
-        rustix::fs::fallocate(file, FallocateFlags::KEEP_SIZE, 0, bytes + LOG_BYTES_MAX);
+    let _reserved = rustix::fs::fallocate(
+        file,
+        FallocateFlags::KEEP_SIZE,
+        0,
+        bytes + COMMITS_BYTES_MAX,
+    );
 }
 
 /// Appends the beginning of a run to the manifest; returns it open for appending, and its length.

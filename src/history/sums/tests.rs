@@ -7,8 +7,8 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use super::*;
+use crate::history::chart_lines::{self, Asked};
 use crate::history::histogram::{error, fold, settle};
-use crate::history::lines::{self, Asked};
 use crate::history::{Batch, Gain, Resolution, Retention, Store};
 use crate::report::definition::Level;
 use crate::report::gain::Sum;
@@ -213,7 +213,7 @@ impl Model {
                 sums,
                 histogram_bits,
             };
-            let (line, lacking) = lines::read(view.clone(), &dataset, &plan, question);
+            let (line, lacking) = chart_lines::read(view.clone(), &dataset, &plan, question);
             assert_eq!(lacking, [""; 0]);
             line
         };

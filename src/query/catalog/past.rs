@@ -23,8 +23,8 @@ use self::table::PastTable;
 use super::ranking::spread;
 use super::report_table::segments;
 use super::{Catalog, key_columns};
+use crate::history::chart_lines::{self, Asked};
 use crate::history::histogram::{ends, error, settle};
-use crate::history::lines::{self, Asked};
 use crate::history::plan::Plan;
 use crate::history::sums::Sums;
 use crate::history::unit::RowsAt;
@@ -192,7 +192,7 @@ impl Kept<'_> {
             sums: !question.metrics.iter().all(Metric::is_percentile),
             histogram_bits: wants_histograms.then(|| plan.resolution.bucket_bits()),
         };
-        let (sums, lacking) = lines::read(view, dataset, &plan, asked);
+        let (sums, lacking) = chart_lines::read(view, dataset, &plan, asked);
         remarks.extend(lacking);
         let key = key_of(&[dataset.report.clone(), dataset.hash.clone()]);
         let asked = Asked {
@@ -203,7 +203,7 @@ impl Kept<'_> {
         };
         let mut ran_plan = Plan::of_steps(&ran.parts, &coverage, &plan.span, &mut step.clone());
         ran_plan.span = plan.span.clone();
-        let (secs, _) = lines::read(ran, &coverage, &ran_plan, asked);
+        let (secs, _) = chart_lines::read(ran, &coverage, &ran_plan, asked);
         let secs = secs.into_iter();
         Steps {
             from: plan.span.start,
@@ -433,7 +433,7 @@ impl Catalog {
             sums: false,
             histogram_bits: Some(plan.resolution.bucket_bits()),
         };
-        let (sums, _) = lines::read(view, &dataset, &plan, asked);
+        let (sums, _) = chart_lines::read(view, &dataset, &plan, asked);
         let sum = sums.into_iter().flatten().next();
         let histogram = sum.as_ref().and_then(Sum::histogram);
         Ok(histogram.map(|histogram| spread(&definition, histogram.iter())))

@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::ops::Range;
 
-use super::super::super::log::Log;
+use super::super::super::log_of_seconds::Log;
 use super::*;
 use crate::delta::Reached;
 use crate::input::squid::{Positions, Reading, Tally};
@@ -384,7 +384,7 @@ fn without_a_log_none_is_written_and_one_that_is_there_is_read() {
 #[test]
 fn what_gives_way_is_not_logged() {
     let mut batch = Batch::default();
-    batch.fresh = Some(super::super::super::log::Fresh::new(1, 1 << 20));
+    batch.fresh = Some(super::super::super::log_of_seconds::Fresh::new(1, 1 << 20));
     let dataset = dataset();
     for script in 0..100 {
         let mut key = Vec::new();
