@@ -25,7 +25,7 @@ pub(super) struct Block {
 #[derive(Debug)]
 struct Column {
     name: &'static str,
-    type_name: &'static str,
+    type_name: String,
     /// Consecutive streams: nulls or ends of arrays first.
     streams: [Vec<u8>; 4],
     /// Items so far, of arrays and of nested arrays.
@@ -34,8 +34,8 @@ struct Column {
 
 impl Block {
     /// Without rows; the columns have these names and types.
-    pub(super) fn new(columns: &[(&'static str, &'static str)]) -> Self {
-        let columns = columns.iter().map(|&(name, type_name)| Column {
+    pub(super) fn new(columns: impl Iterator<Item = (&'static str, String)>) -> Self {
+        let columns = columns.map(|(name, type_name)| Column {
             name,
             type_name,
             streams: Default::default(),
@@ -67,7 +67,7 @@ impl Block {
         varint::push(&mut head, self.rows.into());
         for column in &self.columns {
             column.name.push(&mut head);
-            column.type_name.push(&mut head);
+            column.type_name.as_str().push(&mut head);
             to.write_all(&head)?;
             head.clear();
             column

@@ -554,7 +554,7 @@ struct Sending {
 impl Sending {
     /// The block of a table.
     fn block(&mut self, table: &'static Table) -> &mut Block {
-        let block = || (table, Block::new(&table.sent()));
+        let block = || (table, Block::new(table.sent()));
         &mut self.blocks.entry(table.name).or_insert_with(block).1
     }
 }

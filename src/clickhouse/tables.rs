@@ -157,20 +157,13 @@ const TABLES: [&Table; 3] = [&ROLLUP, &COVERAGE, &REQUEST];
 
 impl Table {
     /// Names and types to send: plain ones, which the server converts.
-    pub(super) fn sent(&self) -> Vec<(&'static str, &'static str)> {
-        let plain = |type_name: &'static str| match type_name.split(" CODEC").next() {
-            Some("LowCardinality(String)") => "String",
-            Some("Array(LowCardinality(String))") => "Array(String)",
-            Some("Map(LowCardinality(String), String)") => "Map(String, String)",
-            Some("Array(Map(LowCardinality(String), String))") => "Array(Map(String, String))",
-            Some("DateTime('UTC')") => "DateTime",
-            Some(plain) => plain,
-            None => type_name,
-        };
+    pub(super) fn sent(&self) -> impl Iterator<Item = (&'static str, String)> {
         let columns = self.columns.iter();
-        columns
-            .map(|(name, type_name)| (*name, plain(type_name)))
-            .collect()
+        columns.map(|(name, type_name)| {
+            let plain = type_name.split(" CODEC").next().unwrap_or_default();
+            let plain = plain.replace("LowCardinality(String)", "String");
+            (*name, plain.replace("('UTC')", ""))
+        })
     }
 
     /// The statement before the rows.

@@ -59,7 +59,6 @@ struct Place {
 }
 
 /// Writes a pending file, dataset by dataset.
-#[derive(Debug)]
 pub(super) struct PendingWriter {
     path: PathBuf,
     to: BufWriter<MeasuredWrite<File>>,

@@ -268,7 +268,11 @@ impl Store {
     /// # Errors
     /// Fails if its folder cannot be used, or the state in it cannot be read.
     pub fn ship(&mut self, what: Shipped) -> Result<Shipping, StoreError> {
-        self.open_shipping(what)
+        let number = self.manifest.next_number();
+        let parts = self.manifest.parts();
+        let shipping = Shipping::open(self.dir(), &self.disk, number, what, parts)?;
+        self.shipping = Some(shipping.clone());
+        Ok(shipping)
     }
 
     /// Likewise if there was a sink before, but none now: it may come back.
@@ -277,20 +281,12 @@ impl Store {
     /// As [`ship`](Self::ship).
     pub fn keep_unshipped(&mut self, what: Shipped) -> Result<(), StoreError> {
         if Shipping::has_begun(self.dir()) {
-            self.open_shipping(what)?;
+            self.ship(what)?;
             info!(
                 "What was not shipped to ClickHouse is kept for it, as long as retention keeps it: remove history.dir/unshipped to ship no more."
             );
         }
         Ok(())
-    }
-
-    fn open_shipping(&mut self, what: Shipped) -> Result<Shipping, StoreError> {
-        let number = self.manifest.next_number();
-        let parts = self.manifest.parts();
-        let shipping = Shipping::open(self.dir(), &self.disk, number, what, parts)?;
-        self.shipping = Some(shipping.clone());
-        Ok(shipping)
     }
 
     /// The parts that count, shared with readers.

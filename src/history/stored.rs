@@ -21,8 +21,8 @@
 use std::sync::{Arc, LazyLock};
 
 use datafusion::arrow::array::{
-    ArrayRef, BinaryBuilder, BooleanBuilder, Float64Builder, Int64Builder, RecordBatch,
-    StringBuilder, TimestampMillisecondBuilder,
+    ArrayBuilder, ArrayRef, BinaryBuilder, BooleanBuilder, Float64Builder, Int64Builder,
+    RecordBatch, StringBuilder, TimestampMillisecondBuilder, make_builder,
 };
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 
@@ -196,64 +196,44 @@ pub(super) enum Cell<'a> {
 }
 
 /// A column being built.
-#[derive(Debug)]
-pub(super) enum Column {
-    Int(Int64Builder),
-    Float(Float64Builder),
-    Bool(BooleanBuilder),
-    Text(StringBuilder),
-    Bytes(BinaryBuilder),
-    Moment(TimestampMillisecondBuilder),
-}
+pub(super) struct Column(Box<dyn ArrayBuilder>);
 
 impl Column {
     /// For one of the types of a [`Cell`].
     pub(super) fn new(data_type: &DataType) -> Self {
-        match data_type {
-            DataType::Int64 => Self::Int(Int64Builder::new()),
-            DataType::Float64 => Self::Float(Float64Builder::new()),
-            DataType::Boolean => Self::Bool(BooleanBuilder::new()),
-            DataType::Utf8 => Self::Text(StringBuilder::new()),
-            DataType::Binary => Self::Bytes(BinaryBuilder::new()),
-            moment => {
-                let moments = TimestampMillisecondBuilder::new();
-                Self::Moment(moments.with_data_type(moment.clone()))
-            }
-        }
+        Self(make_builder(data_type, 1_024))
+    }
+
+    fn of<B: ArrayBuilder>(&mut self) -> &mut B {
+        let builder = self.0.as_any_mut().downcast_mut();
+        builder.expect("cells have the type of their column")
     }
 
     /// Adds a cell; returns the approximate number of bytes.
     #[inline]
     pub(super) fn push(&mut self, cell: Cell<'_>) -> usize {
-        match (self, cell) {
-            (Self::Int(to), Cell::Int(value)) => to.append_option(value),
-            (Self::Float(to), Cell::Float(value)) => to.append_option(value),
-            (Self::Bool(to), Cell::Bool(value)) => to.append_value(value),
-            (Self::Text(to), Cell::Text(value)) => {
-                to.append_option(value);
+        match cell {
+            Cell::Int(value) => self.of::<Int64Builder>().append_option(value),
+            Cell::Float(value) => self.of::<Float64Builder>().append_option(value),
+            Cell::Bool(value) => self.of::<BooleanBuilder>().append_value(value),
+            Cell::Text(value) => {
+                self.of::<StringBuilder>().append_option(value);
                 return value.map_or(0, str::len) + 4;
             }
-            (Self::Bytes(to), Cell::Bytes(value)) => {
-                to.append_option(value);
+            Cell::Bytes(value) => {
+                self.of::<BinaryBuilder>().append_option(value);
                 return value.map_or(0, <[u8]>::len) + 4;
             }
-            (Self::Moment(to), Cell::Moment(secs)) => {
-                to.append_value(clipped(u128::from(secs) * 1_000));
+            Cell::Moment(secs) => {
+                let moments: &mut TimestampMillisecondBuilder = self.of();
+                moments.append_value(clipped(u128::from(secs) * 1_000));
             }
-            (column, cell) => unreachable!("{cell:?} in {column:?}"),
         }
         8
     }
 
     pub(super) fn finish(&mut self) -> ArrayRef {
-        match self {
-            Self::Int(from) => Arc::new(from.finish()),
-            Self::Float(from) => Arc::new(from.finish()),
-            Self::Bool(from) => Arc::new(from.finish()),
-            Self::Text(from) => Arc::new(from.finish()),
-            Self::Bytes(from) => Arc::new(from.finish()),
-            Self::Moment(from) => Arc::new(from.finish()),
-        }
+        self.0.finish()
     }
 }
 
@@ -263,7 +243,6 @@ pub(super) fn moment() -> DataType {
 }
 
 /// Builds batches from rows.
-#[derive(Debug)]
 pub(super) struct BatchBuilder {
     columns: Vec<(Content, Column)>,
     schema: SchemaRef,

@@ -190,7 +190,6 @@ const REQUEST_TAG: Layout = Layout {
 };
 
 /// Rows being converted to columns, for a file or a reader.
-#[derive(Debug)]
 pub(super) struct Rows {
     schema: SchemaRef,
     /// The wanted columns.
@@ -315,7 +314,6 @@ impl Rows {
 }
 
 /// A file being written.
-#[derive(Debug)]
 pub(super) struct FileWriter<'f> {
     rows: Rows,
     written: u64,
