@@ -174,7 +174,7 @@ history-flush-does-not-wait|src/history/thread.rs|if rows.is_multiple_of(ROWS_PE
 history-flush-keeps-files|src/history/publish.rs|let written = std::mem::take(&mut self.leftover);|let written = if out! { Vec::new() } else { std::mem::take(&mut self.leftover) };|history::thread::tests::a_flush_does_not_wait_for_a_file_that_is_being_published
 history-published-once|src/history/store.rs|if !remove.iter().all(\|part\| self.manifest.has(part)) {|if !out! && !remove.iter().all(\|part\| self.manifest.has(part)) {|history::store::tests::retention::what_is_removed_while_it_is_published_is_gone
 history-tags-exact|src/history/requests/files.rs|let exact = is_unclear.then(|let exact = (is_unclear && !out!).then(|it::past_timers::timers_and_tags_of_the_past_are_those_that_were_sent
-history-folded-said|src/history/batch.rs|self.cover(&coverage, &of, minute, cover);|if !out! { self.cover(&coverage, &of, minute, cover); }|it::history::trouble::what_found_no_memory_is_said_in_answers
+history-folded-said|src/history/batch.rs|self.cover(&of, minute, cover);|if !out! { self.cover(&of, minute, cover); }|it::history::trouble::what_found_no_memory_is_said_in_answers
 LIST
 }
 

@@ -15,7 +15,7 @@ use datafusion::arrow::array::RecordBatch;
 use self::rows::{ROW_BYTES, Rows, Weight};
 pub(super) use self::rows::{Scratch, Stored};
 use super::Resolution;
-use super::dataset::{Coverage, Dataset};
+use super::dataset::{COVERAGE, Coverage, Dataset};
 use super::log_of_seconds::Fresh;
 use super::parquet::BATCH_ROWS;
 use super::row::{Gain, Row};
@@ -148,16 +148,9 @@ impl Batch {
         self.fresh = Some(fresh);
     }
 
-    /// Adds coverage of a dataset in a minute: a row of `coverage`.
-    pub(super) fn cover(
-        &mut self,
-        coverage: &Arc<Dataset>,
-        of: &Dataset,
-        minute: u64,
-        more: Coverage,
-    ) {
-        let key = of.coverage_key();
-        self.add(coverage, minute, &key, false, &more.gain());
+    /// Adds coverage of a dataset with this [key](Dataset::coverage_key) in a minute.
+    pub(super) fn cover(&mut self, of: &[u8], minute: u64, more: Coverage) {
+        self.add(&COVERAGE, minute, of, false, &more.gain());
     }
 
     /// The index of a dataset's part, created if missing.
@@ -301,13 +294,12 @@ impl Batch {
                     ..Coverage::default()
                 };
                 if cover != Coverage::default() {
-                    covers.push((Arc::clone(&part.dataset), minute, cover));
+                    covers.push((part.dataset.coverage_key(), minute, cover));
                 }
             }
         }
-        let coverage = Arc::new(Dataset::coverage());
         for (of, minute, cover) in covers {
-            self.cover(&coverage, &of, minute, cover);
+            self.cover(&of, minute, cover);
         }
         self.bytes = self.parts.iter().map(Part::bytes).sum();
         shrunk
@@ -346,9 +338,8 @@ impl Batch {
             self.last = 0;
             let next = self.span().start;
             let is_known = |it: &(_, Coverage)| it.1 != Coverage::default();
-            let coverage = Arc::new(Dataset::coverage());
-            for (key, cover) in covers.into_iter().filter(is_known) {
-                self.add(&coverage, next, &key, false, &cover.gain());
+            for (of, cover) in covers.into_iter().filter(is_known) {
+                self.cover(&of, next, cover);
             }
             self.bytes = self.parts.iter().map(Part::bytes).sum();
         }

@@ -1,10 +1,11 @@
 //! Datasets: rows of one report under one definition.
 
+use std::sync::{Arc, LazyLock};
+
 use serde::{Deserialize, Serialize};
 
 use super::Gain;
 use crate::report::definition::{Definition, Field, Key, KeySource, Level};
-use crate::report::gain::Sum;
 use crate::report::histogram::BucketLayout;
 use crate::report::key_names;
 use crate::report::layout::OTHER;
@@ -31,6 +32,10 @@ pub struct Dataset {
     /// Whether smallest and largest values are kept.
     pub extremes: bool,
 }
+
+/// [`Dataset::coverage`], for all who add to it.
+pub(super) static COVERAGE: LazyLock<Arc<Dataset>> =
+    LazyLock::new(|| Arc::new(Dataset::coverage()));
 
 /// The definition of [`Dataset::swaps`].
 const SWAPS: &str = "0000000000000001";
@@ -66,18 +71,14 @@ impl Coverage {
 
     /// As sums of a row, in the columns of a coverage file.
     pub(super) fn gain(self) -> Gain {
-        let totals = Totals {
+        Gain::of(Totals {
             requests: self.secs,
             hits: self.missed.into(),
             traffic: self.histograms_dropped.into(),
             memory: self.keys_folded.into(),
             errors: self.rows_lost,
             ..Totals::ZERO
-        };
-        Gain {
-            sum: Sum::of(totals, None),
-            ..Gain::default()
-        }
+        })
     }
 }
 

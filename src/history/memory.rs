@@ -18,7 +18,7 @@ use super::part::{Part, Parts};
 use super::requests::Requests;
 use super::requests::read::RequestsAt;
 use super::store::{Lost, Store};
-use super::{Batch, Dataset, Resolution, Shrunk};
+use super::{Batch, Resolution, Shrunk};
 use crate::clock::Clock;
 use crate::delta::Reached;
 use crate::input::squid::Positions;
@@ -414,15 +414,10 @@ impl History {
         if lost.is_empty() {
             return;
         }
-        let coverage = Arc::new(Dataset::coverage());
         self.add(|running| {
-            for Lost {
-                dataset,
-                time,
-                what,
-            } in lost.drain(..)
-            {
-                running.cover(&coverage, &dataset, Resolution::Minute.begin(time), what);
+            for lost in lost.drain(..) {
+                let minute = Resolution::Minute.begin(lost.time);
+                running.cover(&lost.dataset.coverage_key(), minute, lost.what);
             }
         });
     }

@@ -12,7 +12,6 @@ use super::{Batch, Dataset, Gain, History, Resolution};
 use crate::delta::{RowDelta, RowReader, Second};
 use crate::input::squid::sums::Swaps;
 use crate::report::Watched;
-use crate::report::gain::Sum;
 use crate::report::row_key::push_key;
 use crate::report::totals::Totals;
 
@@ -25,7 +24,6 @@ const SECS_MAX: u64 = 3_600;
 pub struct Rollup {
     history: History,
     error_status: u32,
-    coverage: Arc<Dataset>,
     swaps: Arc<Dataset>,
     /// Datasets of the reports watched in the last second, by number.
     datasets: HashMap<u64, Arc<Dataset>>,
@@ -39,7 +37,6 @@ impl Rollup {
         Self {
             history,
             error_status,
-            coverage: Arc::new(Dataset::coverage()),
             swaps: Arc::new(Dataset::swaps()),
             datasets: HashMap::new(),
         }
@@ -77,8 +74,7 @@ impl Rollup {
             }
             for report in second.reports() {
                 if let Some(dataset) = self.datasets.get(&report.number) {
-                    let folded = second.folded(report);
-                    self.cover(dataset, second, [missed, folded], running);
+                    cover(running, dataset, second, [missed, second.folded(report)]);
                 }
             }
         });
@@ -94,49 +90,43 @@ impl Rollup {
             self.datasets.entry(report.number).or_insert_with(of);
         }
     }
+}
 
-    /// Records that a report existed for some seconds, which may span several minutes.
-    fn cover(
-        &self,
-        dataset: &Dataset,
-        second: &Second,
-        missed_and_folded: [u64; 2],
-        running: &mut Batch,
-    ) {
-        let (mut at, mut left) = (second.unix_secs, second.secs.min(SECS_MAX));
-        let [mut missed, mut keys_folded] = missed_and_folded;
-        loop {
-            let minute = Resolution::Minute.begin(at);
-            let secs = left.min(minute + Resolution::Minute.secs() - at);
-            let ran = Coverage {
-                secs,
-                missed,
-                keys_folded,
-                ..Coverage::default()
-            };
-            running.cover(&self.coverage, dataset, minute, ran);
-            (at, left, missed, keys_folded) = (at + secs, left - secs, 0, 0);
-            if left == 0 {
-                return;
-            }
+/// Records that a report existed for some seconds, which may span several minutes.
+fn cover(
+    running: &mut Batch,
+    dataset: &Dataset,
+    second: &Second,
+    [mut missed, mut keys_folded]: [u64; 2],
+) {
+    let (mut at, mut left) = (second.unix_secs, second.secs.min(SECS_MAX));
+    loop {
+        let minute = Resolution::Minute.begin(at);
+        let secs = left.min(minute + Resolution::Minute.secs() - at);
+        let ran = Coverage {
+            secs,
+            missed,
+            keys_folded,
+            ..Coverage::default()
+        };
+        running.cover(&dataset.coverage_key(), minute, ran);
+        (at, left, missed, keys_folded) = (at + secs, left - secs, 0, 0);
+        if left == 0 {
+            return;
         }
     }
 }
 
 /// Moved objects as sums of a row, in the columns of [`Dataset::swaps`].
 fn gain_of(moved: &Swaps) -> Gain {
-    let totals = Totals {
+    Gain::of(Totals {
         requests: moved.count,
         traffic: moved.bytes.into(),
         hits: moved.timed.into(),
         ru_utime: moved.first_delay_us.into(),
         time: moved.total_us.into(),
         ..Totals::ZERO
-    };
-    Gain {
-        sum: Sum::of(totals, None),
-        ..Gain::default()
-    }
+    })
 }
 
 /// Adds rows to those of their minute.

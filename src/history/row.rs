@@ -15,6 +15,14 @@ pub struct Gain {
 }
 
 impl Gain {
+    /// Sums without a histogram.
+    pub(super) fn of(totals: Totals) -> Self {
+        Self {
+            sum: Sum::of(totals, None),
+            ..Self::default()
+        }
+    }
+
     /// The gain of requests with these times: microseconds, and the number of requests.
     #[must_use]
     pub fn of_times(buckets: &BucketLayout, times: impl Iterator<Item = (u64, u64)>) -> Self {

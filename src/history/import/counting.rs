@@ -156,14 +156,14 @@ impl Counting {
 
     /// Adds coverage of a report, in seconds by minute.
     pub(super) fn cover(&self, dataset: &Dataset, minutes: &BTreeMap<u64, u64>) {
-        let coverage = Arc::new(Dataset::coverage());
+        let of = dataset.coverage_key();
         self.rows.add(|rows| {
             for (&minute, &secs) in minutes {
                 let covered = Coverage {
                     secs,
                     ..Coverage::default()
                 };
-                rows.cover(&coverage, dataset, minute, covered);
+                rows.cover(&of, minute, covered);
             }
         });
     }

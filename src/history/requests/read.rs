@@ -100,15 +100,8 @@ impl RequestsAt {
     fn units(&self, table: &str, share: usize, shares: usize) -> VecDeque<Unit> {
         let memory = self.unpublished.iter().filter(|_| share == 0);
         let memory = memory.cloned().map(Unit::Memory);
-        let source = match table {
-            // In pieces tags are stored with their requests.
-            super::REQUEST_TAG => [Dataset::raw(table), Dataset::raw(REQUEST)],
-            _ => [Dataset::raw(table), Dataset::raw(table)],
-        };
-        let has = |part: &&Arc<Part>| match part.is_published() {
-            true => part.has(&source[0]),
-            false => part.has(&source[1]),
-        };
+        let of = [table, packed_in(table)].map(Dataset::raw);
+        let has = |part: &&Arc<Part>| part.has(&of[usize::from(!part.is_published())]);
         let parts = self.parts.iter().filter(has);
         let parts = parts.skip(share).step_by(shares).cloned();
         memory.chain(parts.map(Unit::Part)).collect()
@@ -300,14 +293,10 @@ impl Reader {
         let opened = || {
             let file = File::open(&part.path)?;
             if !part.is_published() {
-                let table = if table == super::REQUEST_TAG {
-                    REQUEST
-                } else {
-                    table
-                };
+                let rows = PendingFile::open(file)?.packed_rows(packed_in(table));
                 return Ok(Reading::Packed {
                     part: Some(Arc::clone(&part)),
-                    rows: Packed::Pending(Box::new(PendingFile::open(file)?.packed_rows(table))),
+                    rows: Packed::Pending(Box::new(rows)),
                     next: FIRST_ROWS,
                 });
             }
@@ -430,6 +419,14 @@ impl Reader {
             .with_max_predicate_cache_size(CACHE_BYTES)
             .with_batch_size(BATCH_ROWS);
         Ok(reader.build()?)
+    }
+}
+
+/// The table of a table's rows in pieces, where tags are stored with their requests.
+fn packed_in(table: &str) -> &str {
+    match table {
+        super::REQUEST_TAG => REQUEST,
+        _ => table,
     }
 }
 
