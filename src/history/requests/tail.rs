@@ -10,8 +10,8 @@
 //!   weight = how many came here / how many of them are kept
 //! ```
 //!
-//! A request enters a sample once, and each of them is equally likely to be kept (Li's algorithm
-//! L), in whatever order they come. So with the total number the weights are exact, and estimates
+//! A request enters a sample once, and each of them is equally likely to be kept, in whatever order
+//! they come. So with the total number the weights are exact, and estimates
 //! are unbiased. Scripts past [`SCRIPTS_MAX`] have no slowest of their own. Past the memory limit,
 //! everything is halved, at random or from the less slow end, until the end of the period: weights
 //! stay right.
@@ -19,7 +19,7 @@
 //! Most of the slowest are soon displaced by slower ones. A [`Candidate`] therefore stays in the
 //! pool, and is copied only when it is about to leave it or when the tail is read.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use ahash::RandomState;
 use rand::rngs::StdRng;
@@ -74,7 +74,8 @@ impl Candidate {
     }
 
     fn bytes(&self) -> usize {
-        size_of::<Self>() + self.kept().map_or(0, Kept::heap_bytes)
+        // With its place in a sample.
+        size_of::<((u64, u64), Self)>() + self.kept().map_or(0, Kept::heap_bytes)
     }
 }
 
@@ -120,106 +121,67 @@ pub(super) struct Tail {
     pub(super) given_up: u64,
 }
 
-/// A sample that contains each candidate with the same probability.
-///
-/// As if each candidate had drawn a number from 0 to 1, and the smallest were kept (Li's algorithm
-/// L). The numbers are not actually drawn: the largest of them, and the distance to the next
-/// smaller one, are enough.
+/// A sample that contains each candidate with the same probability: each draws a number, and those
+/// with the smallest are kept.
 #[derive(Debug)]
 struct Sample {
     seen: u64,
-    kept: Vec<Candidate>,
-    /// Those kept have drawn less than this; once it is full, one of them exactly this.
-    bound: f64,
-    /// The number of the next candidate with a smaller draw; 0 until known.
-    next: u64,
+    /// By number, and id.
+    kept: BTreeMap<(u64, u64), Candidate>,
+    /// The largest number of one that is kept; any number before it is full.
+    bound: u64,
 }
 
 impl Default for Sample {
     fn default() -> Self {
         Self {
             seen: 0,
-            kept: Vec::new(),
-            bound: 1.0,
-            next: 0,
+            kept: BTreeMap::new(),
+            bound: u64::MAX,
         }
     }
-}
-
-/// The largest of `count` random numbers from 0 to 1.
-fn largest_of(count: usize, random: &mut StdRng) -> f64 {
-    let number: f64 = random.random();
-    number.powf(1.0 / count as f64)
 }
 
 impl Sample {
-    /// The place of the next candidate, if it is to be kept.
+    /// Offers a candidate for one of `max` places; if it is kept, returns the bytes added and removed.
     #[inline]
-    fn place(&mut self, max: usize, random: &mut StdRng) -> Option<usize> {
+    fn offer(
+        &mut self,
+        candidate: Candidate,
+        max: usize,
+        random: &mut StdRng,
+    ) -> Option<(usize, usize)> {
         self.seen += 1;
-        if self.seen < self.next {
-            return None;
-        }
-        self.draw(max, random)
+        let number = random.random();
+        (number < self.bound).then(|| self.put(number, candidate, max))
     }
 
     #[cold]
-    fn draw(&mut self, max: usize, random: &mut StdRng) -> Option<usize> {
-        let len = self.kept.len();
-        if len < max && self.next == 0 {
-            return Some(len);
-        }
-        let mut place = None;
-        let mut first = self.seen;
-        if self.next > 0 {
-            place = Some(random.random_range(0..len));
-            first += 1;
-        }
-        self.bound *= largest_of(len, random);
-        // How many have larger draws before a smaller one: a geometric distribution.
-        let number: f64 = random.random();
-        let others = (1.0 - number).ln() / (-self.bound).ln_1p();
-        self.next = first.saturating_add(others as u64);
-        if self.next > self.seen {
-            return place;
-        }
-        self.draw(max, random)
-    }
-
-    /// Puts it there; returns the bytes added and removed.
-    fn put(&mut self, place: usize, candidate: Candidate) -> (usize, usize) {
+    fn put(&mut self, number: u64, candidate: Candidate, max: usize) -> (usize, usize) {
         let more = candidate.bytes();
-        match self.kept.get_mut(place) {
-            Some(there) => (more, std::mem::replace(there, candidate).bytes()),
-            None => {
-                self.kept.push(candidate);
-                (more, 0)
-            }
-        }
+        self.kept.insert((number, candidate.id), candidate);
+        (more, self.cut(max))
     }
 
-    /// Keeps `max` of them, at random.
-    fn cut(&mut self, max: usize, random: &mut StdRng) -> impl Iterator<Item = Candidate> {
-        let len = self.kept.len();
-        if max < len {
-            // The one with the largest draw goes first, repeatedly; once it was full, that is known
-            // for the first.
-            let unknown = len + usize::from(self.next == 0);
-            for count in max + 1..unknown {
-                self.bound *= largest_of(count, random);
-            }
-            self.next = 0;
+    /// Keeps `max` of them at most; returns the bytes of the others.
+    fn cut(&mut self, max: usize) -> usize {
+        let mut bytes = 0;
+        while self.kept.len() > max
+            && let Some((_, gone)) = self.kept.pop_last()
+        {
+            bytes += gone.bytes();
         }
-        for place in 0..max.min(len) {
-            let other = random.random_range(place..len);
-            self.kept.swap(place, other);
+        if let Some((last, _)) = self.kept.last_key_value()
+            && self.kept.len() == max
+        {
+            self.bound = last.0;
         }
-        self.kept.drain(max.min(len)..)
+        bytes
     }
 
     /// The copied ones, with their weights.
     fn rows(&self) -> impl Iterator<Item = (f64, &Kept)> {
-        let kept = || self.kept.iter().filter_map(Candidate::kept);
+        let kept = || self.kept.values().filter_map(Candidate::kept);
         let weight = self.seen as f64 / kept().count().max(1) as f64;
         kept().map(move |kept| (weight, kept))
     }
@@ -333,16 +295,17 @@ impl Tail {
     fn sample(&mut self, candidate: Candidate) -> bool {
         let is_error = candidate.is_error;
         let sample = &mut self.samples[usize::from(!is_error)];
-        let Some(place) = sample.place(most(is_error, self.halved), &mut self.random) else {
+        let max = most(is_error, self.halved);
+        let Some((more, less)) = sample.offer(candidate, max, &mut self.random) else {
             return false;
         };
-        let (more, less) = sample.put(place, candidate);
         self.bytes = self.bytes + more - less;
         true
     }
 
     fn candidates_mut(&mut self) -> impl Iterator<Item = &mut Candidate> {
-        let sampled = self.samples.iter_mut().flat_map(|it| &mut it.kept);
+        let sampled = self.samples.iter_mut();
+        let sampled = sampled.flat_map(|it| it.kept.values_mut());
         self.slowest.iter_mut().flatten().chain(sampled)
     }
 
@@ -384,8 +347,7 @@ impl Tail {
             self.note_slow_from(script);
         }
         for (sample, is_error) in self.samples.iter_mut().zip([true, false]) {
-            let gone = sample.cut(most(is_error, self.halved), &mut self.random);
-            self.bytes -= gone.map(|candidate| candidate.bytes()).sum::<usize>();
+            self.bytes -= sample.cut(most(is_error, self.halved));
         }
         self.given_up += (candidates - self.candidates_mut().count()) as u64;
         self.halved < OTHERS_MAX.ilog2()
@@ -430,25 +392,18 @@ mod tests {
         let mut random = StdRng::seed_from_u64(7);
         for _ in 0..4_000 {
             let mut sample = Sample::default();
-            let mut kept = Vec::new();
-            for number in 0..40 {
-                if let Some(place) = sample.place(10, &mut random) {
-                    kept.truncate(10);
-                    if place == kept.len() {
-                        kept.push(number);
-                        sample.kept.push(Candidate {
-                            time_us: 0,
-                            id: 0,
-                            is_error: false,
-                            row: Row::Pooled,
-                        });
-                    } else {
-                        kept[place] = number;
-                    }
-                }
+            for id in 0..40 {
+                let candidate = Candidate {
+                    time_us: 0,
+                    id,
+                    is_error: false,
+                    row: Row::Pooled,
+                };
+                let _kept = sample.offer(candidate, 10, &mut random);
             }
-            assert_eq!((kept.len(), sample.seen), (10, 40));
-            kept.into_iter().for_each(|number| counts[number] += 1);
+            assert_eq!((sample.kept.len(), sample.seen), (10, 40));
+            let kept = sample.kept.values();
+            kept.for_each(|kept| counts[kept.id as usize] += 1);
         }
         // 1,000 each, with a deviation of 27.
         assert!(
