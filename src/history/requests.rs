@@ -35,7 +35,6 @@ pub(super) use self::packed::Kept;
 pub(crate) use self::packed::{REQUEST, REQUEST_TAG, TABLES, TIMER, Tags, Timers};
 pub(super) use self::publish::PUBLISH_REQUESTS;
 use self::tail::Tail;
-use self::unpublished::Behind;
 pub(crate) use self::unpublished::Unpublished;
 use super::disk::StoreError;
 use super::pending::PendingWriter;
@@ -171,11 +170,6 @@ impl Requests {
         requests.next_id().saturating_sub(next) > requests.size() / POOL_SHARE
     }
 
-    /// Number written since the start.
-    pub(super) fn kept(&self) -> u64 {
-        self.0.kept.load(Ordering::Relaxed)
-    }
-
     /// Looks at all that was merged meanwhile; false when a flush has to make room for more of it.
     pub fn collect(&self) -> bool {
         COLLECTOR
@@ -261,11 +255,9 @@ impl Requests {
         let _is_all = collector.collect(&self.0.live, self.limit());
         Unpublished {
             kept: collector.rows(&self.0.live).into(),
-            behind: Behind {
-                live: Arc::clone(&self.0.live),
-                run: collector.run,
-                ids: collector.next..answering(&self.0.live).pool.requests.next_id(),
-            },
+            live: Arc::clone(&self.0.live),
+            ids: collector.next..answering(&self.0.live).pool.requests.next_id(),
+            run: collector.run,
             begin: self.0.begin,
             is_sample: matches!(collector.selection, Selection::Tail(_)),
         }
@@ -279,7 +271,7 @@ impl Requests {
             Selection::All { bytes, .. } => (0, *bytes),
         };
         readings! {
-            Counter raw_requests_kept = self.kept(), "Raw requests written to history.dir (history.requests).";
+            Counter raw_requests_kept = self.0.kept.load(Ordering::Relaxed), "Raw requests written to history.dir (history.requests).";
             Counter raw_requests_missed = collector.missed, "Raw requests that had left the pool before history could look at them.";
             Counter raw_requests_given_up = given_up, "Raw requests that were to be kept and found no room in their share of history.memory; the weights of others stand for them.";
             Gauge raw_memory_bytes = bytes, "Memory of raw requests that are not on disk yet.";

@@ -272,7 +272,7 @@ impl Reader {
             Unit::Memory(unpublished) => {
                 return Ok(Some(Reading::Packed {
                     part: None,
-                    rows: Packed::of_memory(&unpublished),
+                    rows: Packed::of_memory(unpublished),
                     next: BATCH_ROWS,
                 }));
             }

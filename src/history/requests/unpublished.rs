@@ -19,7 +19,11 @@ const COPIED: usize = 256;
 pub(crate) struct Unpublished {
     /// The collected ones, with their weights.
     pub(super) kept: Arc<[(f64, Kept)]>,
-    pub(super) behind: Behind,
+    pub(super) live: SharedLive,
+    /// Those only in the pool.
+    pub(super) ids: Range<u64>,
+    /// The run of requests merged now.
+    pub(crate) run: u64,
     /// The first id of this run.
     pub(crate) begin: u64,
     /// Whether not all are kept.
@@ -27,31 +31,16 @@ pub(crate) struct Unpublished {
 }
 
 impl Unpublished {
-    /// The run of requests merged now.
-    pub(crate) fn run(&self) -> u64 {
-        self.behind.run
-    }
-
     /// When the oldest was received, in unix seconds.
     pub(super) fn kept_from(&self) -> Option<u64> {
         let collected = self.kept.iter().map(|(_, kept)| kept.received);
-        let pool = &answering(&self.behind.live).pool;
-        let behind = pool.requests.held(self.behind.ids.start);
-        let behind = behind.map(|row| row.timestamp);
-        collected.chain(behind).min().map(u64::from)
+        let pool = &answering(&self.live).pool;
+        let pooled = pool.requests.held(self.ids.start);
+        let pooled = pooled.map(|row| row.timestamp);
+        collected.chain(pooled).min().map(u64::from)
     }
-}
 
-/// Rows of the pool.
-#[derive(Debug, Clone)]
-pub(super) struct Behind {
-    pub(super) live: SharedLive,
-    pub(super) run: u64,
-    pub(super) ids: Range<u64>,
-}
-
-impl Behind {
-    /// The next rows, each with weight 1.
+    /// The next rows of the pool, each with weight 1.
     fn copy(&mut self) -> io::Result<Vec<(f64, Kept)>> {
         let pool = &answering(&self.live).pool;
         let mut scratch = Vec::new();
@@ -72,17 +61,17 @@ pub(super) enum Packed {
     Pending(Box<PackedRows>),
     Memory {
         kept: VecDeque<(f64, Kept)>,
-        behind: Behind,
+        behind: Unpublished,
         scratch: Vec<u8>,
     },
 }
 
 impl Packed {
     /// All that are in memory.
-    pub(super) fn of_memory(unpublished: &Unpublished) -> Self {
+    pub(super) fn of_memory(unpublished: Unpublished) -> Self {
         Self::Memory {
             kept: unpublished.kept.iter().cloned().collect(),
-            behind: unpublished.behind.clone(),
+            behind: unpublished,
             scratch: Vec::new(),
         }
     }

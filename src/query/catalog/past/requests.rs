@@ -156,7 +156,7 @@ impl Catalog {
     ) -> Result<RequestDetail, QueryError> {
         let at = self.kept_history()?.requests();
         let now = at.unpublished.as_ref();
-        let is_now = now.is_some_and(|now| now.run() == run && now.begin <= id);
+        let is_now = now.is_some_and(|now| now.run == run && now.begin <= id);
         let in_pool = self.raw.as_ref().filter(|_| is_now);
         let in_pool = in_pool.and_then(|pool| pool.request(id).ok());
         // Whether it was kept, and with which weight, is found quickly if the second is known.
@@ -377,10 +377,7 @@ fn timers_of(
     let (disk, memory) = at.clone().divided();
     let mut in_memory: HashMap<u64, Vec<TimerDetail>> = HashMap::new();
     if let Some(now) = &memory.unpublished {
-        let of_run = names
-            .clone()
-            .into_iter()
-            .filter(|name| name.run == now.run());
+        let of_run = names.clone().into_iter().filter(|name| name.run == now.run);
         let ids = of_run.map(|name| lit(clipped(name.id))).collect();
         let mut reader = reader(&memory, TIMER, [ident(OF_REQUEST).in_list(ids, false)]);
         let read = each_row(&mut reader, |batch, row| {
@@ -397,7 +394,7 @@ fn timers_of(
         let is_now = memory
             .unpublished
             .as_ref()
-            .is_some_and(|now| now.run() == name.run);
+            .is_some_and(|now| now.run == name.run);
         let known = in_memory.remove(&name.id).filter(|_| is_now);
         let mut of_request = known.unwrap_or_else(|| {
             let mut found = Vec::new();
