@@ -2,9 +2,6 @@
 //! into one.
 
 use std::cell::RefCell;
-use std::cmp::Ordering;
-use std::collections::BinaryHeap;
-use std::collections::binary_heap::PeekMut;
 use std::ops::Range;
 use std::path::PathBuf;
 
@@ -36,7 +33,7 @@ struct Cursor<'s> {
     rows: StoredRows,
     /// The index of the next of these rows.
     at: usize,
-    /// The row before it.
+    /// The row that was read last.
     row: Row,
 }
 
@@ -83,8 +80,8 @@ impl Source {
 }
 
 impl Cursor<'_> {
-    /// Returns the next row that counts.
-    fn next(&mut self) -> Result<Option<Row>, StoreError> {
+    /// Reads the next row that counts; returns whether there is one.
+    fn advance(&mut self) -> Result<bool, StoreError> {
         let Source {
             path,
             times,
@@ -97,29 +94,33 @@ impl Cursor<'_> {
                 let block = match (block.map_err(unreadable(path)), damage) {
                     (Err(StoreError::Damaged { reason, .. }), Some(damage)) => {
                         damage.borrow_mut().0 = Some(reason);
-                        return Ok(None);
+                        return Ok(false);
                     }
                     (block, _) => block?,
                 };
-                let Some(block) = block else { return Ok(None) };
-                (self.rows, self.at) = (
-                    StoredRows::new(&self.columns, Some(self.buckets), &block),
-                    0,
-                );
+                let Some(block) = block else {
+                    return Ok(false);
+                };
+                self.rows = StoredRows::new(&self.columns, Some(self.buckets), &block);
+                self.at = 0;
                 if let Some(damage) = damage {
                     damage.borrow_mut().1 += self.rows.len as u64;
                 }
                 continue;
             }
-            let is_within = self.rows.read(self.at, times, &mut self.row);
             self.at += 1;
-            if is_within {
-                return Ok(Some(Row {
-                    key: self.row.key.clone(),
-                    gain: std::mem::take(&mut self.row.gain),
-                    ..self.row
-                }));
+            if self.rows.read(self.at - 1, times, &mut self.row) {
+                return Ok(true);
             }
+        }
+    }
+
+    /// Takes the row that was read.
+    fn take(&mut self) -> Row {
+        Row {
+            key: self.row.key.clone(),
+            gain: std::mem::take(&mut self.row.gain),
+            ..self.row
         }
     }
 }
@@ -128,8 +129,8 @@ impl Cursor<'_> {
 /// up.
 pub(super) struct Merged<'s> {
     sources: Vec<Cursor<'s>>,
-    /// The next row of each file.
-    next: BinaryHeap<Next>,
+    /// The files that have rows left: the one with the first row last.
+    order: Vec<usize>,
     /// Called before each row; an error ends the rows.
     before_row: &'s mut dyn FnMut() -> Result<(), StoreError>,
     /// The span of all rows so far.
@@ -147,7 +148,7 @@ impl<'s> Merged<'s> {
     ) -> Result<Self, StoreError> {
         let mut merged = Self {
             sources: Vec::with_capacity(sources.len()),
-            next: BinaryHeap::with_capacity(sources.len()),
+            order: Vec::with_capacity(sources.len()),
             before_row,
             span: Range {
                 start: u64::MAX,
@@ -158,34 +159,38 @@ impl<'s> Merged<'s> {
                 .map_or(0, |source| source.file.resolution().secs()),
             ended: Ok(()),
         };
-        for source in sources {
-            let mut rows = source.rows(dataset);
-            if let Some(row) = rows.next()? {
-                merged.next.push(Next {
-                    row,
-                    source: merged.sources.len(),
-                });
-                merged.sources.push(rows);
-            }
+        for (at, source) in sources.iter().enumerate() {
+            merged.sources.push(source.rows(dataset));
+            merged.advance(at)?;
         }
         Ok(merged)
     }
 
+    /// Reads the next row of a file, and puts the file where that belongs.
+    fn advance(&mut self, at: usize) -> Result<(), StoreError> {
+        if self.sources[at].advance()? {
+            let row = |at: usize| &self.sources[at].row;
+            let is_behind = |other: &usize| row_order(row(*other), row(at)).is_gt();
+            let place = self.order.partition_point(is_behind);
+            self.order.insert(place, at);
+        }
+        Ok(())
+    }
+
     /// Takes the next row of any file.
     fn take(&mut self) -> Option<Row> {
-        if let Err(error) = (self.before_row)() {
+        let mut take = || -> Result<Option<Row>, StoreError> {
+            (self.before_row)()?;
+            let Some(at) = self.order.pop() else {
+                return Ok(None);
+            };
+            let row = self.sources[at].take();
+            self.advance(at).map(|()| Some(row))
+        };
+        take().unwrap_or_else(|error| {
             self.ended = Err(error);
-            return None;
-        }
-        let mut first = self.next.peek_mut()?;
-        match self.sources[first.source].next() {
-            Ok(Some(row)) => Some(std::mem::replace(&mut first.row, row)),
-            Ok(None) => Some(PeekMut::pop(first).row),
-            Err(error) => {
-                self.ended = Err(error);
-                None
-            }
-        }
+            None
+        })
     }
 }
 
@@ -194,10 +199,8 @@ impl Iterator for Merged<'_> {
 
     fn next(&mut self) -> Option<Row> {
         let mut row = self.take()?;
-        while self
-            .next
-            .peek()
-            .is_some_and(|next| is_same(&next.row, &row))
+        while let Some(&at) = self.order.last()
+            && is_same(&self.sources[at].row, &row)
         {
             row.gain.add(&self.take()?.gain);
         }
@@ -211,29 +214,3 @@ impl Iterator for Merged<'_> {
 fn is_same(a: &Row, b: &Row) -> bool {
     a.time == b.time && a.is_other == b.is_other && a.key == b.key
 }
-
-/// Reverses the order, so that the smallest row is the greatest.
-struct Next {
-    row: Row,
-    source: usize,
-}
-
-impl Ord for Next {
-    fn cmp(&self, other: &Self) -> Ordering {
-        row_order(&other.row, &self.row)
-    }
-}
-
-impl PartialOrd for Next {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Next {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl Eq for Next {}
