@@ -91,21 +91,15 @@ pub(crate) struct Counted {
 }
 
 /// A row of ClickHouse's answer: sums, or the histogram.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
 struct Found {
-    #[serde(default)]
     point: u64,
-    #[serde(default)]
     key: Vec<String>,
-    #[serde(default)]
     other: bool,
-    #[serde(default)]
     sums: [u128; Measure::ALL.len()],
-    #[serde(default)]
     seen: [Option<u64>; 3],
-    #[serde(default)]
     known: bool,
-    #[serde(default)]
     histogram: BTreeMap<u32, u64>,
 }
 

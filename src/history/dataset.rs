@@ -186,18 +186,16 @@ impl Dataset {
     pub fn of(definition: &Definition, error_status: u32) -> Self {
         let Definition {
             level,
-            keys,
             filters,
             buckets,
             extremes,
             ..
         } = definition;
         let is_status = |key: &Key| key.source == KeySource::Field(Field::Status);
-        let status = keys.iter().position(is_status);
-        let keys: Vec<_> = keys
-            .iter()
-            .map(|key| (&key.source, key.occurrence, key.missing))
-            .collect();
+        let keys = definition.keys.iter();
+        let status = keys.clone().position(is_status);
+        let keys = keys.map(|key| (&key.source, key.occurrence, key.missing));
+        let keys: Vec<_> = keys.collect();
         let defining = (level, &keys, filters, buckets, extremes, error_status);
         // A structure of texts and numbers: writing it as JSON cannot fail.
         let text = serde_json::to_vec(&defining).unwrap_or_default();

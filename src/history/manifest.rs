@@ -38,7 +38,7 @@ const FORMAT: u32 = 1;
 const FILE: &str = "manifest";
 
 /// The first line.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 struct Head {
     format: u32,
     /// The identity of the store, for those who find its rows elsewhere: 32 random hexadecimal
@@ -109,7 +109,7 @@ struct Entry {
 }
 
 /// The manifest in memory.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Manifest {
     dir: PathBuf,
     head: Head,
@@ -145,14 +145,7 @@ impl Manifest {
                 run: 0,
             },
             next: 1,
-            aged: None,
-            datasets: Vec::new(),
-            parts: BTreeMap::new(),
-            missing: BTreeMap::new(),
-            left: BTreeSet::new(),
-            files: Positions::new(),
-            log: None,
-            torn: 0,
+            ..Self::default()
         }
     }
 

@@ -83,7 +83,7 @@ pub struct Refused {
     pub identity: Option<Identity>,
 }
 
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 struct Cursor {
     format: u32,
     /// The next part's number when this began: files below it are shipped.
@@ -242,14 +242,7 @@ impl Shipping {
         let mut cursor = found.unwrap_or(Cursor {
             format: FORMAT,
             begin: next_number,
-            files: 0,
-            done: Cut::default(),
-            sending: None,
-            sending_as: None,
-            file_as: None,
-            refused: Vec::new(),
-            dropped: 0,
-            off: [None; 2],
+            ..Cursor::default()
         });
         let lost = cursor.follow(what, next_number, parts);
         if lost > 0 {
