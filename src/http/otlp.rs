@@ -20,7 +20,9 @@ use axum::http::request::Parts;
 use axum::http::{HeaderValue, Method, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use flate2::read::MultiGzDecoder;
-use tokio::sync::Semaphore;
+use futures::StreamExt as _;
+use parking_lot::Mutex;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::auth::{self, Peer};
 use super::request_checks;
@@ -34,12 +36,17 @@ const JSON: &str = "application/json";
 /// Unit in which bodies being received are accounted, bytes.
 const PIECE_BYTES: usize = 4 << 10;
 
+/// Largest buffer that is kept for the next body, bytes.
+const BUFFER_BYTES_MAX: usize = 1 << 20;
+
 /// State shared by all requests.
 struct Intake {
     source: Arc<Source>,
     settings: HttpSettings,
     /// Units of bodies that may be received now.
     pieces: Semaphore,
+    /// The buffer of the last body, for the next one.
+    buffer: Mutex<Vec<u8>>,
 }
 
 /// A refused request.
@@ -86,6 +93,7 @@ pub(super) fn router(source: Arc<Source>, settings: &HttpSettings) -> Router {
         source,
         settings: settings.clone(),
         pieces: Semaphore::new(BODIES_BYTES_MAX / PIECE_BYTES),
+        buffer: Mutex::default(),
     };
     Router::new().fallback(answer).with_state(Arc::new(intake))
 }
@@ -94,34 +102,27 @@ async fn answer(State(intake): State<Arc<Intake>>, request: Request) -> Response
     intake.source.counters.bodies_received.add(1);
     let (head, body) = request.into_parts();
     let form = form(&head);
-    let form_of_answer = form.unwrap_or(Form::Protobuf);
-    let mut response = match intake.take(head, body, form).await {
-        Ok(accepted) => {
-            let body = success(form_of_answer, &accepted);
-            (StatusCode::OK, Body::from(body)).into_response()
-        }
-        Err(Refused {
-            reason,
-            detail,
-            headers,
-        }) => {
-            intake.source.refuse(reason);
-            let (status, code) = codes(reason);
-            let body = refusal(form_of_answer, code, &detail);
-            let mut response = (status, Body::from(body)).into_response();
-            for (name, value) in headers {
-                response.headers_mut().append(name, value);
-            }
-            response
+    let taken = intake.take(head, body, form).await;
+    let form = form.unwrap_or(Form::Protobuf);
+    let (status, body, headers) = match taken {
+        Ok(accepted) => (StatusCode::OK, success(form, &accepted), Vec::new()),
+        Err(refused) => {
+            intake.source.refuse(refused.reason);
+            let (status, code) = codes(refused.reason);
+            let body = refusal(form, code, &refused.detail);
+            (status, body, refused.headers)
         }
     };
-    let media_type = match form_of_answer {
+    let mut response = (status, Body::from(body)).into_response();
+    let media_type = match form {
         Form::Protobuf => PROTOBUF,
         Form::Json => JSON,
     };
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
-    request_checks::protect(headers);
+    response.headers_mut().extend(headers);
+    response
+        .headers_mut()
+        .insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
+    request_checks::protect(response.headers_mut());
     response
 }
 
@@ -182,13 +183,18 @@ impl Intake {
             }
         };
         let announced = header(&head, CONTENT_LENGTH).parse().ok();
-        let (_pieces, bytes) = self.receive(body, announced).await?;
+        let (_pieces, mut bytes) = self.receive(body, announced).await?;
         let unpacked = match is_packed {
             true => Some(unpack(&bytes)?),
             false => None,
         };
-        let bytes = unpacked.as_deref().unwrap_or(&bytes);
-        let taken = self.source.take(bytes, form, sender);
+        let taken = self
+            .source
+            .take(unpacked.as_deref().unwrap_or(&bytes), form, sender);
+        if bytes.capacity() <= BUFFER_BYTES_MAX {
+            bytes.clear();
+            *self.buffer.lock() = bytes;
+        }
         taken.map_err(|reason| match reason {
             BodyRefusal::Stopping => Refused::new(reason, "the daemon ends").with(RETRY_AFTER, "1"),
             reason => Refused::new(
@@ -203,7 +209,7 @@ impl Intake {
         &self,
         body: Body,
         announced: Option<usize>,
-    ) -> Result<(tokio::sync::SemaphorePermit<'_>, axum::body::Bytes), Refused> {
+    ) -> Result<(SemaphorePermit<'_>, Vec<u8>), Refused> {
         let too_large = || {
             let why = format!("the body is too large; accepted: {OTLP_BODY_BYTES_MAX} bytes");
             Refused::new(BodyRefusal::TooLarge, why)
@@ -213,18 +219,25 @@ impl Intake {
             return Err(too_large());
         }
         let pieces = u32::try_from(most.div_ceil(PIECE_BYTES)).unwrap_or(u32::MAX);
+        let broken_off = || Refused::new(BodyRefusal::BrokenOff, "the body did not arrive");
         let receive = async {
-            let permit = self.pieces.acquire_many(pieces).await.ok()?;
-            let bytes = axum::body::to_bytes(body, OTLP_BODY_BYTES_MAX).await;
-            Some(bytes.map(|bytes| (permit, bytes)))
+            let permit = self.pieces.acquire_many(pieces).await;
+            let permit = permit.map_err(|_| broken_off())?;
+            let mut bytes = std::mem::take(&mut *self.buffer.lock());
+            bytes.reserve(announced.unwrap_or(0));
+            // Piece by piece, so that each is free again before the next one is read.
+            let mut body = body.into_data_stream();
+            while let Some(piece) = body.next().await {
+                let piece = piece.map_err(|_| broken_off())?;
+                if bytes.len() + piece.len() > OTLP_BODY_BYTES_MAX {
+                    return Err(too_large());
+                }
+                bytes.extend_from_slice(&piece);
+            }
+            Ok((permit, bytes))
         };
         let received = tokio::time::timeout(self.settings.body_max, receive).await;
-        let broken_off = || Refused::new(BodyRefusal::BrokenOff, "the body did not arrive");
-        let received = received.ok().flatten().ok_or_else(broken_off)?;
-        let received = received.map_err(|error| match request_checks::is_too_large(&error) {
-            true => too_large(),
-            false => broken_off(),
-        })?;
+        let received = received.map_err(|_| broken_off())??;
         self.source
             .counters
             .bytes_received

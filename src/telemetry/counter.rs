@@ -180,6 +180,11 @@ impl<R: Reason, const N: usize> CounterBy<R, N> {
         self.counts[reason].add(1);
     }
 
+    /// Adds to the count of the reason with this number.
+    pub fn add_many(&self, reason: usize, count: u64) {
+        self.counts[reason].add(count);
+    }
+
     /// Returns the counts, in the order of the reasons' numbers.
     #[must_use]
     pub fn get(&self) -> [u64; N] {

@@ -5,70 +5,107 @@
 //! absent. So the memory of a span is proportional to its useful content, however many attributes
 //! it has.
 
-use std::fmt::Write as _;
-
 use hashbrown::HashMap;
 
-use crate::input::record::{Hasher, TagSetHasher, counted};
 use crate::limits::{SPAN_ATTRIBUTES_MAX, SPAN_TAGS_MAX, TEXT_BYTES_MAX};
 
-counted! {
-    /// Attributes used, by their names in the semantic conventions, current and former. The last
-    /// three are derived, not attributes of their own.
-    Key {
-        HostName = "host.name",
-        PodName = "k8s.pod.name",
-        ServiceName = "service.name",
-        ServiceNamespace = "service.namespace",
-        ServiceVersion = "service.version",
-        Environment = "deployment.environment.name",
-        OldEnvironment = "deployment.environment",
-        Language = "telemetry.sdk.language",
-        Route = "http.route",
-        Method = "http.request.method",
-        OldMethod = "http.method",
-        Status = "http.response.status_code",
-        OldStatus = "http.status_code",
-        BodySize = "http.response.body.size",
-        OldBodySize = "http.response_content_length",
-        HttpHost = "http.host",
-        Scheme = "url.scheme",
-        OldScheme = "http.scheme",
-        Url = "url.full",
-        OldUrl = "http.url",
-        ServerAddress = "server.address",
-        OldHostName = "net.host.name",
-        OldPeerName = "net.peer.name",
-        PeerAddress = "network.peer.address",
-        OldPeerAddress = "net.sock.peer.addr",
-        DbSystem = "db.system.name",
-        OldDbSystem = "db.system",
-        DbNamespace = "db.namespace",
-        OldDbName = "db.name",
-        DbOperation = "db.operation.name",
-        OldDbOperation = "db.operation",
-        QueryText = "db.query.text",
-        OldStatement = "db.statement",
-        MessagingSystem = "messaging.system",
-        Destination = "messaging.destination.name",
-        OldDestination = "messaging.destination",
-        MessagingName = "messaging.operation.name",
-        MessagingType = "messaging.operation.type",
-        OldMessaging = "messaging.operation",
-        RpcSystem = "rpc.system",
-        ExceptionType = "exception.type",
-        ErrorType = "error.type",
-        OtherDb = "db.",
-        EventException = "event exception.type",
-        Name = "name",
+macro_rules! keys {
+    ($($key:ident = $($name:literal)|+,)+) => {
+        /// A fact, from the first present of some attributes.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        #[repr(u8)]
+        pub(super) enum Key {
+            $($key,)+
+        }
+
+        /// The attributes of each key.
+        const NAMES: &[&[&str]] = &[$(&[$($name),+]),+];
+    };
+}
+
+// By their names in the semantic conventions, those of today before older ones. The last three are
+// derived, not attributes of their own.
+keys! {
+    HostName = "host.name" | "k8s.pod.name",
+    ServiceName = "service.name",
+    ServiceNamespace = "service.namespace",
+    ServiceVersion = "service.version",
+    Environment = "deployment.environment.name" | "deployment.environment",
+    Language = "telemetry.sdk.language",
+    Route = "http.route",
+    Method = "http.request.method" | "http.method",
+    Status = "http.response.status_code" | "http.status_code",
+    BodySize = "http.response.body.size" | "http.response_content_length",
+    HttpHost = "http.host",
+    Scheme = "url.scheme" | "http.scheme",
+    Url = "url.full" | "http.url",
+    ServerAddress = "server.address",
+    OldHostName = "net.host.name",
+    PeerAddress = "net.peer.name" | "network.peer.address" | "net.sock.peer.addr",
+    DbSystem = "db.system.name" | "db.system",
+    DbNamespace = "db.namespace" | "db.name",
+    DbOperation = "db.operation.name" | "db.operation",
+    QueryText = "db.query.text" | "db.statement",
+    MessagingSystem = "messaging.system",
+    Destination = "messaging.destination.name" | "messaging.destination",
+    MessagingName = "messaging.operation.name",
+    MessagingType = "messaging.operation.type" | "messaging.operation",
+    RpcSystem = "rpc.system",
+    ExceptionType = "exception.type" | "error.type",
+    OtherDb = "db.",
+    EventException = "event exception.type",
+    Name = "name",
+}
+
+/// Number of the first attribute of each key, and of the first one named by the configuration.
+#[expect(
+    clippy::indexing_slicing,
+    reason = "the compiler does it, and checks it"
+)]
+const FIRST: [u8; NAMES.len() + 1] = {
+    let mut first = [0; NAMES.len() + 1];
+    let mut key = 0;
+    while key < NAMES.len() {
+        first[key + 1] = first[key] + NAMES[key].len() as u8;
+        key += 1;
+    }
+    first
+};
+const CHOSEN: u8 = match FIRST.last() {
+    Some(last) => *last,
+    None => 0,
+};
+
+// Each attribute has a bit in a `u64`.
+const _: () = assert!(CHOSEN as usize + SPAN_TAGS_MAX <= 64);
+
+impl Key {
+    /// Its name in the semantic conventions of today.
+    pub(super) fn name(self) -> &'static str {
+        NAMES
+            .get(self as usize)
+            .and_then(|it| it.first())
+            .copied()
+            .unwrap_or_default()
+    }
+
+    /// Number of the first of its attributes.
+    fn number(self) -> u8 {
+        FIRST.get(self as usize).copied().unwrap_or(CHOSEN)
+    }
+
+    /// The bits of its attributes.
+    fn bits(self) -> u64 {
+        let next = (self as usize).saturating_add(1);
+        let end = FIRST.get(next).copied().unwrap_or(CHOSEN);
+        bit(end).wrapping_sub(bit(self.number()))
     }
 }
 
-/// Number of the first attribute named by the configuration.
-const CHOSEN: usize = Key::COUNT;
-
-// Each of them has a bit in a `u64`.
-const _: () = assert!(CHOSEN + SPAN_TAGS_MAX <= 64);
+/// Returns the bit of an attribute.
+const fn bit(number: u8) -> u64 {
+    1_u64.wrapping_shl(number as u32)
+}
 
 /// An attribute's value as sent.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -91,10 +128,10 @@ pub(super) struct Keys {
 
 impl Keys {
     pub(super) fn new(chosen: &[String]) -> Self {
-        let attributes = Key::ALL.into_iter().take_while(|key| *key != Key::OtherDb);
-        let known = attributes.map(|key| (key.name().as_bytes().to_vec(), key as u8));
+        let known = (0..Key::OtherDb.number()).zip(NAMES.iter().copied().flatten());
+        let known = known.map(|(number, name)| (name.as_bytes().to_vec(), number));
         let mut by_name: HashMap<Vec<u8>, u8, _> = known.collect();
-        let chosen = (CHOSEN as u8..).zip(chosen).map(|(number, name)| {
+        let chosen = (CHOSEN..).zip(chosen).map(|(number, name)| {
             let number = *by_name.entry(name.as_bytes().to_vec()).or_insert(number);
             (name.clone(), number)
         });
@@ -110,36 +147,37 @@ impl Keys {
     }
 }
 
-/// Returns the bit of a key.
-const fn bit(key: u8) -> u64 {
-    1_u64.wrapping_shl(key as u32)
-}
-
-/// Texts by key.
+/// Texts by attribute.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Facts {
-    /// One bit for each key present.
+    /// One bit for each attribute present.
     seen: u64,
-    /// Repeated: key, length (two bytes), text.
+    /// Repeated: number, length (two bytes), text.
     packed: Box<[u8]>,
 }
 
 impl Facts {
     /// Returns the text of a key; it is never empty.
     pub(super) fn get(&self, key: Key) -> Option<&[u8]> {
-        self.numbered(key as u8)
+        self.first_of(key.bits())
     }
 
-    /// Returns the text of a key by the key's number.
-    pub(super) fn numbered(&self, key: u8) -> Option<&[u8]> {
-        if self.seen & bit(key) == 0 {
+    /// Returns the text of an attribute by its number.
+    pub(super) fn numbered(&self, number: u8) -> Option<&[u8]> {
+        self.first_of(bit(number))
+    }
+
+    fn first_of(&self, bits: u64) -> Option<&[u8]> {
+        let seen = self.seen & bits;
+        if seen == 0 {
             return None;
         }
+        let number = seen.trailing_zeros();
         let mut rest = &*self.packed;
         while let Some(([found, low, high], after)) = rest.split_first_chunk() {
             let length = u16::from_le_bytes([*low, *high]);
             let (text, after) = after.split_at_checked(length.into())?;
-            if *found == key {
+            if u32::from(*found) == number {
                 return Some(text);
             }
             rest = after;
@@ -154,7 +192,7 @@ impl Facts {
 
     /// Returns true if any of these keys is present.
     pub(super) fn has(&self, keys: &[Key]) -> bool {
-        keys.iter().any(|key| self.seen & bit(*key as u8) != 0)
+        keys.iter().any(|key| self.seen & key.bits() != 0)
     }
 
     /// Bytes on the heap.
@@ -168,7 +206,6 @@ impl Facts {
 pub(super) struct FactsWriter {
     seen: u64,
     packed: Vec<u8>,
-    number: String,
     attributes: usize,
     /// Attributes beyond the limit, which were ignored; summed over all spans.
     pub(super) over_limit: u64,
@@ -186,100 +223,66 @@ impl FactsWriter {
         facts
     }
 
-    /// Counts an attribute; returns true if it is within the limit.
-    pub(super) fn has_room(&mut self) -> bool {
+    /// Adds an attribute if it is to be kept.
+    pub(super) fn attribute(&mut self, keys: &Keys, name: &[u8], value: Value<'_>) {
         self.attributes = self.attributes.saturating_add(1);
-        let has_room = self.attributes <= SPAN_ATTRIBUTES_MAX;
-        self.over_limit = self.over_limit.saturating_add((!has_room).into());
-        has_room
-    }
-
-    /// Returns the key of an attribute that is to be kept.
-    pub(super) fn wanted(&mut self, keys: &Keys, name: &[u8]) -> Option<u8> {
-        let known = keys.by_name.get(name).copied();
-        if known.is_none() && name.starts_with(b"db.") {
-            self.text(Key::OtherDb as u8, b"db");
+        if self.attributes > SPAN_ATTRIBUTES_MAX {
+            self.over_limit = self.over_limit.saturating_add(1);
+            return;
         }
-        known.filter(|key| self.seen & bit(*key) == 0)
-    }
-
-    /// Adds the value of a key.
-    pub(super) fn value(&mut self, key: u8, value: Value<'_>) {
-        let mut shown = std::mem::take(&mut self.number);
-        shown.clear();
-        let _infallible = match value {
-            Value::Text(text) if key == Key::QueryText as u8 || key == Key::OldStatement as u8 => {
-                self.text(key, &first_word(text));
-                Ok(())
+        let Some(&number) = keys.by_name.get(name) else {
+            if name.starts_with(b"db.") {
+                self.text(Key::OtherDb, b"db");
             }
-            Value::Text(text) => {
-                self.text(key, text);
-                Ok(())
-            }
-            Value::Whole(number) => write!(shown, "{number}"),
-            Value::Float(number) => write!(shown, "{number}"),
-            Value::Truth(truth) => write!(shown, "{truth}"),
-            Value::Other => Ok(()),
+            return;
         };
-        self.text(key, shown.as_bytes());
-        self.number = shown;
+        match value {
+            Value::Text(text) if Key::QueryText.bits() & bit(number) != 0 => {
+                self.numbered(number, first_word(text, &mut [0; 32]));
+            }
+            Value::Text(text) => self.numbered(number, text),
+            Value::Whole(whole) => {
+                self.numbered(number, itoa::Buffer::new().format(whole).as_bytes());
+            }
+            Value::Float(float) => self.numbered(number, float.to_string().as_bytes()),
+            Value::Truth(truth) => self.numbered(number, truth.to_string().as_bytes()),
+            Value::Other => {}
+        }
     }
 
-    /// Adds a text, unless the key has one already.
-    pub(super) fn text(&mut self, key: u8, text: &[u8]) {
+    /// Adds a text that is derived.
+    pub(super) fn text(&mut self, key: Key, text: &[u8]) {
+        self.numbered(key.number(), text);
+    }
+
+    /// Adds a text, unless there is one already.
+    fn numbered(&mut self, number: u8, text: &[u8]) {
         let text = text.get(..TEXT_BYTES_MAX).unwrap_or(text);
         let Ok(length) = u16::try_from(text.len()) else {
             return;
         };
-        if length == 0 || self.seen & bit(key) != 0 {
+        if length == 0 || self.seen & bit(number) != 0 {
             return;
         }
-        self.seen |= bit(key);
-        self.packed.push(key);
-        self.packed.extend_from_slice(&length.to_le_bytes());
+        self.seen |= bit(number);
+        let [low, high] = length.to_le_bytes();
+        self.packed.extend([number, low, high]);
         self.packed.extend_from_slice(text);
     }
 }
 
-/// Hash of a resource over all of its attributes, in order.
-pub(super) struct ResourceHash {
-    hasher: Hasher,
-    set: TagSetHasher,
-}
-
-impl ResourceHash {
-    pub(super) fn new(hasher: &Hasher) -> Self {
-        Self {
-            hasher: hasher.clone(),
-            set: hasher.tag_set(),
-        }
-    }
-
-    pub(super) fn add(&mut self, name: &[u8], value: Value<'_>) {
-        let value = match value {
-            Value::Text(text) => self.hasher.hash_bytes(text),
-            Value::Whole(number) => self.hasher.hash_bytes(&number.to_le_bytes()),
-            Value::Float(number) => self.hasher.hash_bytes(&number.to_le_bytes()),
-            Value::Truth(truth) => truth.into(),
-            Value::Other => 0,
-        };
-        self.set.add(self.hasher.hash_bytes(name), value);
-    }
-
-    pub(super) fn finish(&self) -> u64 {
-        self.set.finish()
-    }
-}
-
 /// Returns the first word of a query, its operation, in upper case.
-fn first_word(text: &[u8]) -> Vec<u8> {
+fn first_word<'w>(text: &[u8], word: &'w mut [u8; 32]) -> &'w [u8] {
     let is_letter = |byte: &u8| byte.is_ascii_alphabetic() || *byte == b'_';
-    let from = text.trim_ascii_start();
-    let words = from.iter().copied().take_while(is_letter);
-    words
-        .take(32)
-        .map(|byte| byte.to_ascii_uppercase())
-        .collect()
+    let letters = text
+        .trim_ascii_start()
+        .iter()
+        .take_while(|it| is_letter(it));
+    let places = word.iter_mut().zip(letters);
+    let length = places
+        .map(|(place, letter)| *place = letter.to_ascii_uppercase())
+        .count();
+    word.get(..length).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -294,22 +297,18 @@ mod tests {
             (&b"http.route"[..], Value::Text(b"")),
             (b"http.route", Value::Text(b"users/{id}")),
             (b"http.route", Value::Text(b"another")),
+            (b"http.status_code", Value::Whole(500)),
             (b"http.response.status_code", Value::Whole(404)),
             (b"db.query.text", Value::Text(b"\n select * from secret")),
             (b"db.namespace", Value::Text(b"shop")),
             (b"tenant", Value::Truth(true)),
             (b"unknown", Value::Text(b"x")),
         ] {
-            if let Some(key) = writer.wanted(&keys, name) {
-                writer.value(key, value);
-            }
+            writer.attribute(&keys, name, value);
         }
         let facts = writer.take();
         assert_eq!(facts.get(Key::Route), Some(&b"users/{id}"[..]));
-        assert_eq!(
-            facts.first(&[Key::OldStatus, Key::Status]),
-            Some(&b"404"[..])
-        );
+        assert_eq!(facts.get(Key::Status), Some(&b"404"[..]));
         assert_eq!(facts.get(Key::QueryText), Some(&b"SELECT"[..]));
         assert_eq!(facts.get(Key::OtherDb), None, "all of its kind are known");
         let chosen: Vec<_> = keys.chosen().collect();
@@ -317,7 +316,10 @@ mod tests {
             panic!()
         };
         assert_eq!((tenant, facts.numbered(at)), ("tenant", Some(&b"true"[..])));
-        assert_eq!((namespace, known), ("db.namespace", Key::DbNamespace as u8));
+        assert_eq!(
+            (namespace, known),
+            ("db.namespace", Key::DbNamespace.number())
+        );
         assert_eq!(writer.take(), Facts::default());
     }
 
@@ -325,12 +327,18 @@ mod tests {
     fn long_values_are_cut_and_attributes_past_the_limit_are_counted() {
         let keys = Keys::new(&[]);
         let mut writer = FactsWriter::default();
-        let key = writer.wanted(&keys, b"url.full").unwrap();
-        writer.value(key, Value::Text(&vec![b'x'; 100_000]));
-        let looked_at = (0..SPAN_ATTRIBUTES_MAX + 7).filter(|_| writer.has_room());
-        assert_eq!(looked_at.count(), SPAN_ATTRIBUTES_MAX);
+        let long = vec![b'x'; 100_000];
+        writer.attribute(&keys, b"url.full", Value::Text(&long));
+        for _ in 1..SPAN_ATTRIBUTES_MAX {
+            writer.attribute(&keys, b"nothing", Value::Other);
+        }
+        assert_eq!(writer.over_limit, 0);
+        for _ in 0..7 {
+            writer.attribute(&keys, b"http.route", Value::Text(b"x"));
+        }
         assert_eq!(writer.over_limit, 7);
         let facts = writer.take();
         assert_eq!(facts.get(Key::Url).map(<[u8]>::len), Some(TEXT_BYTES_MAX));
+        assert_eq!(facts.get(Key::Route), None);
     }
 }

@@ -14,11 +14,10 @@ use std::sync::Arc;
 use hashbrown::{HashMap, HashSet};
 
 use super::counters::{LeftOut, OtlpCounters};
-use super::facts::{Key, Keys};
+use super::facts::Key;
 use super::request::{Class, RequestWriter};
 use super::span::{Batch, Kind, Resource, Span, TraceId};
-use crate::config::OtlpInput;
-use crate::input::record::{DecodeCounts, Hasher, RecordSink};
+use crate::input::record::{DecodeCounts, Hasher, RecordSink, RejectReason};
 use crate::limits::SPANS_WAITING_BYTES_MAX;
 
 /// Time for which a root waits for the spans below it. SDKs send at least every five seconds.
@@ -53,7 +52,6 @@ struct Group {
     last_ms: u64,
     /// True once a request of the group has left.
     has_left: bool,
-    bytes: usize,
     /// Time at which the first of its roots leaves.
     leaves_ms: u64,
     /// Time at which the group is examined next.
@@ -65,6 +63,27 @@ struct Waiting {
     span: Span,
     /// Time at which the span leaves, if it is a root.
     leaves_ms: u64,
+    place: Place,
+    /// Classes of the calls between the span and its root.
+    asked: u8,
+}
+
+/// The place of a span among those of its group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    NotKnown,
+    /// Below this root, or the root itself, by its index.
+    Below(usize),
+    /// Something above it is missing.
+    Lost,
+    /// Has left.
+    Gone,
+}
+
+impl Waiting {
+    fn bytes(&self) -> usize {
+        size_of::<Self>().saturating_add(self.span.facts.bytes())
+    }
 }
 
 impl Group {
@@ -72,33 +91,24 @@ impl Group {
         let rest = self.last_ms.saturating_add(REST_WAITS_MS);
         rest.min(self.first_ms.saturating_add(WAITS_MAX_MS))
     }
-}
 
-/// Selects the spans of a group that stay.
-struct Kept<'k> {
-    /// One flag for each span.
-    kept: &'k [bool],
-    /// Indexes of the requests among those that leave, in order.
-    requests: &'k [usize],
-    now_ms: u64,
-}
-
-/// Root above a span.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Above {
-    NotKnown,
-    /// Index of the root in the group.
-    Root(u32),
-    Missing,
+    /// Size beside its spans.
+    fn bytes(&self) -> usize {
+        GROUP_BYTES.saturating_add(self.resource.facts.bytes())
+    }
 }
 
 /// Waiting spans, and the writer that turns them into records.
 #[derive(Debug)]
-pub(super) struct Joiner {
-    config: Arc<OtlpInput>,
-    keys: Arc<Keys>,
-    hasher: Hasher,
+pub(super) struct Joiner<S> {
+    internal: bool,
+    pub(super) hasher: Hasher,
     writer: RequestWriter,
+    counters: Arc<OtlpCounters>,
+    /// Sink of the records.
+    pub(super) sink: S,
+    /// Present time, set before each call: milliseconds of the monotonic clock, seconds since 1970.
+    pub(super) now: (u64, u32),
     /// Ordered by age.
     groups: BTreeMap<u64, Group>,
     numbers: HashMap<GroupKey, u64, ahash::RandomState>,
@@ -107,43 +117,26 @@ pub(super) struct Joiner {
     began: u64,
     bytes: usize,
     waiting: u64,
-    /// Hashes of waiting spans and of requests that have left.
+    /// Hashes of requests that have left, and of their groups.
     known: HashSet<u64, ahash::RandomState>,
     /// Requests that have left, oldest first: hash of the span, hash of its group.
     remembered: VecDeque<[u64; 2]>,
     /// Decoding counts for the ring.
     pub(super) counts: DecodeCounts,
+    /// Spans that leave with the index of their root, and a way from a span up: reused.
+    below: Vec<(usize, usize)>,
+    path: Vec<usize>,
 }
 
-/// Sink of the records, and the counters to update.
-pub(super) struct Out<'o, S> {
-    pub(super) sink: &'o mut S,
-    pub(super) counters: &'o OtlpCounters,
-    pub(super) received_secs: u32,
-}
-
-impl<S> Out<'_, S> {
-    fn leave_out(&self, reason: LeftOut, spans: usize) {
-        let mut counts = [0; LeftOut::COUNT];
-        if let Some(count) = counts.get_mut(reason as usize) {
-            *count = spans as u64;
-        }
-        self.counters.spans_left_out.add(&counts);
-    }
-}
-
-impl Joiner {
-    pub(super) fn new(
-        config: Arc<OtlpInput>,
-        keys: Arc<Keys>,
-        hasher: Hasher,
-        writer: RequestWriter,
-    ) -> Self {
+impl<S: RecordSink> Joiner<S> {
+    pub(super) fn new(writer: RequestWriter, counters: &Arc<OtlpCounters>, sink: S) -> Self {
         Self {
-            config,
-            keys,
-            hasher,
+            internal: writer.config.internal,
+            hasher: writer.hasher.clone(),
             writer,
+            counters: Arc::clone(counters),
+            sink,
+            now: (0, 0),
             groups: BTreeMap::new(),
             numbers: HashMap::default(),
             due: BTreeSet::new(),
@@ -153,79 +146,63 @@ impl Joiner {
             known: HashSet::default(),
             remembered: VecDeque::new(),
             counts: DecodeCounts::default(),
+            below: Vec::new(),
+            path: Vec::new(),
         }
     }
 
     /// Takes the spans of a body and releases those that are ready.
-    pub(super) fn take<S: RecordSink>(
-        &mut self,
-        batch: &mut Batch<'_>,
-        sender: IpAddr,
-        now_ms: u64,
-        out: &mut Out<'_, S>,
-    ) {
-        let counters = out.counters;
+    pub(super) fn take(&mut self, batch: &mut Batch<'_>, sender: IpAddr) {
+        let counters = &self.counters;
         counters.spans_received.add(batch.received);
         counters.spans_refused.add(&batch.refused);
         counters.spans_sampled.add(batch.sampled);
         counters.attributes_over_limit.add(batch.facts.over_limit);
         counters.events_over_limit.add(batch.events_over_limit);
-        let mut touched = Vec::new();
         for (resource, spans) in std::mem::take(&mut batch.resources) {
             let resource = Arc::new(resource);
-            for span in spans {
-                if !self.known.insert(self.span_hash(&span.trace, span.id)) {
-                    out.leave_out(LeftOut::Duplicate, 1);
-                    continue;
-                }
-                let number = self.number_of(&resource, span.trace, sender, now_ms);
-                if touched.last() != Some(&number) {
-                    touched.push(number);
-                }
-                self.add(number, span, now_ms);
+            let mut spans = spans.into_iter();
+            while let Some(Span { trace, .. }) = spans.as_slice().first() {
+                let trace = *trace;
+                let alike = spans.as_slice().iter().take_while(|it| it.trace == trace);
+                let count = alike.count();
+                self.add((&resource, sender, trace), spans.by_ref().take(count));
             }
         }
-        for number in touched {
-            self.schedule(number);
-        }
-        self.advance(now_ms, out);
+        self.advance();
         while self.bytes > SPANS_WAITING_BYTES_MAX
             && let Some(&oldest) = self.groups.keys().next()
         {
-            self.settle(oldest, now_ms, Some(LeftOut::PushedOut), out);
+            self.settle(oldest, Some(LeftOut::PushedOut));
         }
-        self.show(counters);
+        self.show();
     }
 
     /// Releases the spans that are due.
-    pub(super) fn advance<S: RecordSink>(&mut self, now_ms: u64, out: &mut Out<'_, S>) {
+    pub(super) fn advance(&mut self) {
         while let Some(&(due_ms, number)) = self.due.first()
-            && due_ms <= now_ms
+            && due_ms <= self.now.0
         {
-            self.settle(number, now_ms, None, out);
+            self.settle(number, None);
         }
         self.writer.publish_counts();
-        self.show(out.counters);
+        self.show();
     }
 
     /// Updates the gauges of waiting spans.
-    fn show(&self, counters: &OtlpCounters) {
+    fn show(&self) {
+        let counters = &self.counters;
         counters.spans_waiting.set(self.waiting);
         counters.traces_waiting.set(self.groups.len() as u64);
         counters.waiting_bytes.set(self.bytes as u64);
     }
 
     /// Releases everything, because no more spans will come.
-    pub(super) fn finish<S: RecordSink>(&mut self, now_ms: u64, out: &mut Out<'_, S>) {
+    pub(super) fn finish(&mut self) {
         while let Some(&number) = self.groups.keys().next() {
-            self.settle(number, now_ms, Some(LeftOut::NoRequest), out);
+            self.settle(number, Some(LeftOut::NoRequest));
         }
-        self.advance(now_ms, out);
-    }
-
-    fn span_hash(&self, trace: &TraceId, id: u64) -> u64 {
-        let number = id.to_be_bytes();
-        self.hasher.hash_tags([(&trace[..], &number[..])])
+        self.advance();
     }
 
     fn group_hash(&self, (trace, resource): &GroupKey) -> u64 {
@@ -233,58 +210,59 @@ impl Joiner {
         self.hasher.hash_tags([(&number[..], &trace[..])])
     }
 
-    /// Returns the number of this trace's group, creating the group if needed.
-    fn number_of(
+    /// Adds spans of a trace to its group, which is created if needed.
+    fn add(
         &mut self,
-        resource: &Arc<Resource>,
-        trace: TraceId,
-        sender: IpAddr,
-        now_ms: u64,
-    ) -> u64 {
+        (resource, sender, trace): (&Arc<Resource>, IpAddr, TraceId),
+        spans: impl ExactSizeIterator<Item = Span>,
+    ) {
+        let now_ms = self.now.0;
         let key = (trace, resource.hash);
-        if let Some(number) = self.numbers.get(&key) {
-            return *number;
+        let number = *self.numbers.entry(key).or_insert(self.began);
+        let has_left = number == self.began && self.known.contains(&self.group_hash(&key));
+        let group = self.groups.entry(number).or_insert_with(|| {
+            self.began = self.began.saturating_add(1);
+            let group = Group {
+                key,
+                resource: Arc::clone(resource),
+                sender,
+                spans: Vec::new(),
+                first_ms: now_ms,
+                last_ms: now_ms,
+                has_left,
+                leaves_ms: u64::MAX,
+                due_ms: u64::MAX,
+            };
+            self.bytes = self.bytes.saturating_add(group.bytes());
+            group
+        });
+        let root_leaves_ms = match resource.is_php() {
+            true => now_ms,
+            false => now_ms.saturating_add(ROOT_WAITS_MS),
+        };
+        group.spans.reserve_exact(spans.len());
+        for span in spans {
+            let is_root = span.is_root() || span.may_be_root();
+            if is_root && self.known.contains(&span_hash(&self.hasher, &span)) {
+                leave_out(&self.counters, LeftOut::Duplicate, 1);
+                continue;
+            }
+            let it = Waiting {
+                leaves_ms: if is_root { root_leaves_ms } else { u64::MAX },
+                span,
+                place: Place::NotKnown,
+                asked: 0,
+            };
+            group.leaves_ms = group.leaves_ms.min(it.leaves_ms);
+            group.last_ms = now_ms;
+            self.bytes = self.bytes.saturating_add(it.bytes());
+            self.waiting = self.waiting.saturating_add(1);
+            group.spans.push(it);
         }
-        let number = self.began;
-        self.began = self.began.saturating_add(1);
-        let bytes = GROUP_BYTES.saturating_add(resource.facts.bytes());
-        self.bytes = self.bytes.saturating_add(bytes);
-        self.numbers.insert(key, number);
-        let group = Group {
-            key,
-            resource: Arc::clone(resource),
-            sender,
-            spans: Vec::new(),
-            first_ms: now_ms,
-            last_ms: now_ms,
-            has_left: self.known.contains(&self.group_hash(&key)),
-            bytes,
-            leaves_ms: u64::MAX,
-            due_ms: u64::MAX,
-        };
-        self.groups.insert(number, group);
-        number
-    }
-
-    fn add(&mut self, number: u64, span: Span, now_ms: u64) {
-        let Some(group) = self.groups.get_mut(&number) else {
-            return;
-        };
-        let wait_ms = match group.resource.is_php() {
-            true => 0,
-            false => ROOT_WAITS_MS,
-        };
-        let leaves_ms = match span.is_root() || span.may_be_root() {
-            true => now_ms.saturating_add(wait_ms),
-            false => u64::MAX,
-        };
-        let bytes = span.bytes().saturating_add(size_of::<u64>());
-        group.bytes = group.bytes.saturating_add(bytes);
-        group.last_ms = now_ms;
-        group.leaves_ms = group.leaves_ms.min(leaves_ms);
-        group.spans.push(Waiting { span, leaves_ms });
-        self.bytes = self.bytes.saturating_add(bytes);
-        self.waiting = self.waiting.saturating_add(1);
+        if group.spans.is_empty() {
+            group.leaves_ms = now_ms;
+        }
+        self.schedule(number);
     }
 
     /// Schedules the next examination of a group.
@@ -298,181 +276,183 @@ impl Joiner {
 
     /// Releases the roots of a group that are due, with the spans below them. With `ends`, releases
     /// the whole group; spans without a root are left out for that reason.
-    fn settle<S: RecordSink>(
-        &mut self,
-        number: u64,
-        now_ms: u64,
-        ends: Option<LeftOut>,
-        out: &mut Out<'_, S>,
-    ) {
+    fn settle(&mut self, number: u64, ends: Option<LeftOut>) {
+        let now_ms = self.now.0;
         let Some(mut group) = self.groups.remove(&number) else {
             return;
         };
         self.due.remove(&(group.due_ms, number));
         let is_over = ends.is_some() || group.ends_ms() <= now_ms;
-        let spans = std::mem::take(&mut group.spans);
-        let (mut above, asked) = above(&spans);
-        let root_at = |at: usize| above.get(at) == Some(&Above::Root(at as u32));
-        let is_request = |at: &usize| match spans.get(*at) {
-            Some(it) => left_out(&it.span).is_none(),
-            None => false,
-        };
-        let leaves = |at: &usize| {
-            let leaves_ms = spans.get(*at).map_or(u64::MAX, |it| it.leaves_ms);
-            is_over || leaves_ms <= now_ms
-        };
-        let (leaving, staying): (Vec<_>, Vec<_>) =
-            (0..spans.len()).filter(|at| root_at(*at)).partition(leaves);
-        let requests: Vec<_> = leaving.iter().copied().filter(is_request).collect();
-        // Spans whose parent is missing are lost once no request remains to which they might
-        // belong.
-        let mut lost = None;
-        if !requests.is_empty() && !staying.iter().any(is_request) {
-            match requests[..] {
-                [only] if !group.has_left => {
-                    let missing = above.iter_mut().filter(|it| **it == Above::Missing);
-                    let guessed = missing.map(|it| *it = Above::Root(only as u32)).count();
-                    out.counters.spans_parent_guessed.add(guessed as u64);
-                }
-                _ => lost = Some(LeftOut::Orphan),
+        let mut spans = std::mem::take(&mut group.spans);
+        self.place(&mut spans);
+        let leaves = |root: &Waiting| is_over || root.leaves_ms <= now_ms;
+        let requests = spans.iter().enumerate();
+        let requests = requests
+            .filter(|(at, it)| it.place == Place::Below(*at) && left_out(&it.span).is_none());
+        let (mut leaving, mut stays, mut guess) = (0_usize, false, None);
+        for (at, request) in requests {
+            match leaves(request) {
+                true => (leaving, guess) = (leaving.saturating_add(1), Some(at)),
+                false => stays = true,
             }
         }
+        // Spans whose parent is missing are lost once no request remains to which they might
+        // belong.
+        guess = guess.filter(|_| leaving == 1 && !stays && !group.has_left);
+        let mut lost = (leaving > 0 && !stays && guess.is_none()).then_some(LeftOut::Orphan);
         if is_over {
             let late = group.has_left.then_some(LeftOut::LateChild);
             lost = lost.or(late).or(ends).or(Some(LeftOut::NoRequest));
         }
-        let mut of_roots: HashMap<u32, Vec<usize>, ahash::RandomState> = HashMap::default();
-        let mut kept = vec![false; spans.len()];
-        for (at, above) in above.iter().enumerate() {
-            let stays = match above {
-                Above::Root(root) if leaving.binary_search(&(*root as usize)).is_ok() => {
-                    of_roots.entry(*root).or_default().push(at);
-                    false
+        group.has_left |= leaving > 0;
+        let mut below = std::mem::take(&mut self.below);
+        below.clear();
+        for at in 0..spans.len() {
+            let root = match (spans.get(at).map(|it| it.place), guess) {
+                (Some(Place::Below(root)), _) => Some(root),
+                (Some(Place::Lost), Some(guess)) => {
+                    self.counters.spans_parent_guessed.add(1);
+                    Some(guess)
                 }
-                Above::Root(_) => true,
-                Above::Missing | Above::NotKnown => match lost {
-                    Some(reason) => {
-                        out.leave_out(reason, 1);
-                        false
-                    }
-                    None => true,
-                },
+                _ => None,
             };
-            if let Some(kept) = kept.get_mut(at) {
-                *kept = stays;
-            }
-        }
-        for root in &leaving {
-            let below = of_roots.remove(&(*root as u32)).unwrap_or_default();
-            self.leave(&group, (&spans, &asked), *root, &below, out);
-        }
-        group.has_left |= !requests.is_empty();
-        let kept = Kept {
-            kept: &kept,
-            requests: &requests,
-            now_ms,
-        };
-        self.put_back(number, group, spans, kept);
-    }
-
-    /// Releases a root with the spans below it; `below` includes the root.
-    fn leave<S: RecordSink>(
-        &mut self,
-        group: &Group,
-        (spans, asked): (&[Waiting], &[u8]),
-        root: usize,
-        below: &[usize],
-        out: &mut Out<'_, S>,
-    ) {
-        let Some(Waiting { span: request, .. }) = spans.get(root) else {
-            return;
-        };
-        if let Some(reason) = left_out(request) {
-            out.leave_out(reason, below.len());
-            return;
-        }
-        let mut timers: Vec<&Span> = Vec::with_capacity(below.len());
-        let (mut nested, mut internal) = (0_usize, 0_usize);
-        for at in below.iter().filter(|at| **at != root) {
-            let (Some(it), Some(asked)) = (spans.get(*at), asked.get(*at)) else {
-                continue;
-            };
-            match it.span.kind.asks() {
-                true if Class::of(&it.span.facts) as u8 & asked != 0 => {
-                    nested = nested.saturating_add(1);
+            let is_gone = match (root, lost) {
+                (Some(root), _) => spans.get(root).is_some_and(leaves),
+                (None, Some(reason)) => {
+                    leave_out(&self.counters, reason, 1);
+                    true
                 }
-                false if !self.config.internal => internal = internal.saturating_add(1),
-                _ => timers.push(&it.span),
+                (None, None) => false,
+            };
+            if let Some(it) = spans.get_mut(at).filter(|_| is_gone) {
+                it.place = Place::Gone;
+                below.extend(root.map(|root| (root, at)));
             }
         }
-        self.counts.requests_decoded = self.counts.requests_decoded.saturating_add(1);
-        let written = self.writer.write(
-            (&self.config, &self.keys),
-            (&group.resource, group.sender),
-            request,
-            &mut timers,
-            out.received_secs,
-            &mut self.counts,
-            out.sink,
-        );
-        match written {
-            Ok(written) => {
-                out.counters.requests.add(1);
-                out.counters.timers.add(written.rows);
-                out.counters.spans_merged.add(written.merged);
-                out.leave_out(LeftOut::Nested, nested);
-                out.leave_out(LeftOut::Internal, internal);
-            }
-            Err(reason) => {
-                self.counts.reject_request(reason);
-                out.leave_out(LeftOut::TooLarge, below.len());
-            }
+        below.sort_unstable();
+        for alike in below.chunk_by(|a, b| a.0 == b.0) {
+            self.leave(&group, &spans, alike);
         }
-    }
-
-    /// Puts back the spans of a group that stay; forgets the others except for these requests.
-    fn put_back(
-        &mut self,
-        number: u64,
-        mut group: Group,
-        spans: Vec<Waiting>,
-        Kept {
-            kept,
-            requests,
-            now_ms,
-        }: Kept<'_>,
-    ) {
-        let of_group = self.group_hash(&group.key);
+        self.below = below;
         group.leaves_ms = u64::MAX;
-        for (at, (mut it, kept)) in spans.into_iter().zip(kept).enumerate() {
-            if *kept {
-                // Its parent has arrived: the span leaves with it.
-                if it.leaves_ms <= now_ms {
-                    it.leaves_ms = u64::MAX;
-                }
+        spans.retain(|it| {
+            let stays = it.place != Place::Gone;
+            if !stays {
+                self.bytes = self.bytes.saturating_sub(it.bytes());
+                self.waiting = self.waiting.saturating_sub(1);
+            } else if it.leaves_ms > now_ms {
+                // One whose time has come has something above it, with which it leaves.
                 group.leaves_ms = group.leaves_ms.min(it.leaves_ms);
-                group.spans.push(it);
-                continue;
             }
-            let bytes = it.span.bytes().saturating_add(size_of::<u64>());
-            group.bytes = group.bytes.saturating_sub(bytes);
-            self.bytes = self.bytes.saturating_sub(bytes);
-            self.waiting = self.waiting.saturating_sub(1);
-            let hash = self.span_hash(&it.span.trace, it.span.id);
-            match requests.binary_search(&at) {
-                Ok(_) => self.remember([hash, of_group]),
-                Err(_) => {
-                    self.known.remove(&hash);
-                }
-            }
-        }
+            stays
+        });
+        group.spans = spans;
         if group.spans.is_empty() {
-            self.bytes = self.bytes.saturating_sub(group.bytes);
+            self.bytes = self.bytes.saturating_sub(group.bytes());
             self.numbers.remove(&group.key);
             return;
         }
         self.groups.insert(number, group);
         self.schedule(number);
+    }
+
+    /// Finds the root above each span, which may be the span itself, and the classes of the calls
+    /// between the two. Afterwards spans are in the order of their ids, and each is there once.
+    fn place(&mut self, spans: &mut Vec<Waiting>) {
+        let came = spans.len();
+        spans.sort_by_key(|it| it.span.id);
+        spans.dedup_by(|it, first| {
+            let is_known = it.span.id == first.span.id;
+            if is_known {
+                self.bytes = self.bytes.saturating_sub(it.bytes());
+                self.waiting = self.waiting.saturating_sub(1);
+            }
+            is_known
+        });
+        leave_out(
+            &self.counters,
+            LeftOut::Duplicate,
+            came.saturating_sub(spans.len()),
+        );
+        spans.iter_mut().for_each(|it| it.place = Place::NotKnown);
+        for from in 0..spans.len() {
+            // Up to a span whose place is known, or with nothing above it.
+            let (mut at, mut place, mut asked) = (from, Place::Lost, 0);
+            while let Some(it) = spans.get_mut(at) {
+                if it.place != Place::NotKnown {
+                    (place, asked) = (it.place, it.asked | asks(&it.span));
+                    break;
+                }
+                // A cycle leads back to this span.
+                it.place = Place::Lost;
+                self.path.push(at);
+                let (parent, span) = (it.span.parent, &it.span);
+                let (is_root, may_be_root) = (span.is_root(), span.may_be_root());
+                let above = || spans.binary_search_by_key(&parent, |it| it.span.id).ok();
+                match above().filter(|_| !is_root) {
+                    Some(above) => at = above,
+                    None => {
+                        if is_root || may_be_root {
+                            place = Place::Below(at);
+                        }
+                        break;
+                    }
+                }
+            }
+            // Down again.
+            while let Some(it) = self.path.pop().and_then(|at| spans.get_mut(at)) {
+                (it.place, it.asked) = (place, asked);
+                asked |= asks(&it.span);
+            }
+        }
+    }
+
+    /// Releases a root with the spans below it: pairs of its index and theirs, with its own.
+    fn leave(&mut self, group: &Group, spans: &[Waiting], below: &[(usize, usize)]) {
+        let root = below.first().and_then(|(root, _)| spans.get(*root));
+        let Some(Waiting { span: request, .. }) = root else {
+            return;
+        };
+        if let Some(reason) = left_out(request) {
+            leave_out(&self.counters, reason, below.len());
+            return;
+        }
+        let mut timers: Vec<&Span> = Vec::with_capacity(below.len());
+        let (mut nested, mut internal) = (0_usize, 0_usize);
+        let below_it = below.iter().filter(|(root, at)| root != at);
+        for Waiting { span, asked, .. } in below_it.filter_map(|(_, at)| spans.get(*at)) {
+            match span.kind.asks() {
+                true if asks(span) & asked != 0 => nested = nested.saturating_add(1),
+                false if !self.internal => internal = internal.saturating_add(1),
+                _ => timers.push(span),
+            }
+        }
+        let hashes = [
+            span_hash(&self.hasher, request),
+            self.group_hash(&group.key),
+        ];
+        self.remember(hashes);
+        self.counts.requests_decoded = self.counts.requests_decoded.saturating_add(1);
+        let origin = (&*group.resource, group.sender);
+        let written = self.writer.write(origin, request, &mut timers, self.now.1);
+        let written = written.and_then(|(written, bytes)| {
+            let room = self.sink.reserve(bytes).ok_or(RejectReason::TooLarge)?;
+            self.writer.finish(room, &mut self.counts);
+            Ok(written)
+        });
+        match written {
+            Ok(written) => {
+                self.counters.requests.add(1);
+                self.counters.timers.add(written.rows);
+                self.counters.spans_merged.add(written.merged);
+                leave_out(&self.counters, LeftOut::Nested, nested);
+                leave_out(&self.counters, LeftOut::Internal, internal);
+            }
+            Err(reason) => {
+                self.counts.reject_request(reason);
+                leave_out(&self.counters, LeftOut::TooLarge, below.len());
+            }
+        }
     }
 
     fn remember(&mut self, hashes: [u64; 2]) {
@@ -488,71 +468,36 @@ impl Joiner {
     }
 }
 
+fn leave_out(counters: &OtlpCounters, reason: LeftOut, spans: usize) {
+    counters
+        .spans_left_out
+        .add_many(reason as usize, spans as u64);
+}
+
 /// Returns the reason why a root is not a request, if it is not.
 fn left_out(root: &Span) -> Option<LeftOut> {
-    let facts = &root.facts;
-    let operation = [Key::MessagingType, Key::MessagingName, Key::OldMessaging];
-    let is_receive = |text: &[u8]| text == b"receive" || text.starts_with(b"receive ");
-    let receives =
-        facts.first(&operation) == Some(b"receive") || facts.get(Key::Name).is_some_and(is_receive);
+    let receives = || {
+        let operation = root.facts.first(&[Key::MessagingType, Key::MessagingName]);
+        let name = root.facts.get(Key::Name).unwrap_or_default();
+        operation == Some(b"receive") || name == b"receive" || name.starts_with(b"receive ")
+    };
     match root.kind {
         Kind::Client => Some(LeftOut::ClientRoot),
         Kind::Producer => Some(LeftOut::ProducerRoot),
-        Kind::Consumer => receives.then_some(LeftOut::Receive),
+        Kind::Consumer => receives().then_some(LeftOut::Receive),
         Kind::Server | Kind::Internal => None,
     }
 }
 
-/// Finds the root above each span, which may be the span itself, and the classes of the calls
-/// between the two.
-fn above(spans: &[Waiting]) -> (Vec<Above>, Vec<u8>) {
-    let places = spans.iter().enumerate();
-    let places: HashMap<u64, usize, ahash::RandomState> =
-        places.map(|(at, it)| (it.span.id, at)).collect();
-    let parent_of = |at: usize| {
-        let span = &spans.get(at)?.span;
-        match span.is_root() {
-            true => None,
-            false => places.get(&span.parent).copied(),
-        }
-    };
-    let mut above = vec![Above::NotKnown; spans.len()];
-    let mut asked = vec![0_u8; spans.len()];
-    let mut path = Vec::new();
-    for from in 0..spans.len() {
-        let mut at = from;
-        // Walk up to a resolved span, or to one with nothing above it.
-        while above.get(at) == Some(&Above::NotKnown) {
-            path.push(at);
-            // A cycle leads back to this span.
-            if let Some(above) = above.get_mut(at) {
-                *above = Above::Missing;
-            }
-            match parent_of(at) {
-                Some(parent) => at = parent,
-                None => break,
-            }
-        }
-        // Walk down again.
-        while let Some(at) = path.pop() {
-            let (Some(it), parent) = (spans.get(at), parent_of(at)) else {
-                continue;
-            };
-            let (found, classes) = match parent {
-                None if it.span.is_root() || it.span.may_be_root() => (Above::Root(at as u32), 0),
-                None => (Above::Missing, 0),
-                Some(parent) => {
-                    let found = above.get(parent).copied().unwrap_or(Above::Missing);
-                    let by = asked.get(parent).copied().unwrap_or(0);
-                    let own = spans.get(parent).filter(|it| it.span.kind.asks());
-                    let own = own.map_or(0, |it| Class::of(&it.span.facts) as u8);
-                    (found, by | own)
-                }
-            };
-            if let (Some(above), Some(asked)) = (above.get_mut(at), asked.get_mut(at)) {
-                (*above, *asked) = (found, classes);
-            }
-        }
+/// Returns the class of what a span asks for, if it asks.
+fn asks(span: &Span) -> u8 {
+    match span.kind.asks() {
+        true => Class::of(&span.facts) as u8,
+        false => 0,
     }
-    (above, asked)
+}
+
+fn span_hash(hasher: &Hasher, span: &Span) -> u64 {
+    let number = span.id.to_be_bytes();
+    hasher.hash_tags([(&span.trace[..], &number[..])])
 }

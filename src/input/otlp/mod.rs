@@ -1,8 +1,8 @@
 //! OpenTelemetry spans over HTTP (OTLP): traces become requests with timers.
 //!
 //! Each `[[otlp_input]]` entry is a [`Source`]. The HTTP side passes whole bodies to
-//! [`Source::take`]; `protobuf` and `json` decode them and keep the parts of each span that the
-//! mapping uses (`facts`, `span`). The spans of a trace are joined (`join`) and become a record
+//! [`Source::take`]; `protobuf` decodes them, after `json` has rewritten those in JSON, and keeps the
+//! parts of each span that the mapping uses (`facts`, `span`). The spans of a trace are joined (`join`) and become a record
 //! (`request`), which goes to the ring like those that receivers decode. A separate thread
 //! ([`Source::run`]) releases spans that have waited long enough. Each span ends in exactly one of
 //! the counters `requests`, `timers`, `spans_merged`, `spans_left_out` and `spans_refused`, or is
@@ -10,10 +10,6 @@
 
 mod answer;
 mod counters;
-#[expect(
-    unreachable_pub,
-    reason = "the macro of counted reasons makes them public"
-)]
 mod facts;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
@@ -34,7 +30,7 @@ use parking_lot::Mutex;
 pub use self::answer::{refusal, success};
 pub use self::counters::{BodyRefusal, LeftOut, OtlpCounters};
 use self::facts::Keys;
-use self::join::{Joiner, Out, REMEMBERED_BYTES};
+use self::join::{Joiner, REMEMBERED_BYTES};
 use self::request::RequestWriter;
 pub use self::span::SpanRefusal;
 use self::span::{Batch, Span};
@@ -77,7 +73,7 @@ pub struct Source {
     /// Its configuration.
     pub config: Arc<OtlpInput>,
     /// Its counters.
-    pub counters: OtlpCounters,
+    pub counters: Arc<OtlpCounters>,
     keys: Arc<Keys>,
     /// The joiner, present from start until shutdown.
     joining: Mutex<Option<Joined>>,
@@ -96,27 +92,18 @@ pub struct Lane {
 
 #[derive(Debug)]
 struct Joined {
-    joiner: Joiner,
-    lane: Lane,
-    hasher: Hasher,
+    joiner: Joiner<Producer>,
+    counters: Arc<SocketCounters>,
+    clock: Arc<dyn Clock>,
 }
 
 impl Joined {
-    fn with(
-        &mut self,
-        counters: &OtlpCounters,
-        work: impl FnOnce(&mut Joiner, u64, &mut Out<'_, Producer>),
-    ) {
-        let clock = &self.lane.clock;
-        let mut out = Out {
-            sink: &mut self.lane.producer,
-            counters,
-            received_secs: clock.unix_secs(),
-        };
-        work(&mut self.joiner, clock.mono_ms(), &mut out);
+    fn with(&mut self, work: impl FnOnce(&mut Joiner<Producer>)) {
+        self.joiner.now = (self.clock.mono_ms(), self.clock.unix_secs());
+        work(&mut self.joiner);
         let counts = std::mem::take(&mut self.joiner.counts);
-        self.lane.counters.add_decoded(&counts);
-        self.lane.producer.publish();
+        self.counters.add_decoded(&counts);
+        self.joiner.sink.publish();
     }
 }
 
@@ -130,7 +117,7 @@ impl Source {
         Arc::new(Self {
             keys: Arc::new(Keys::new(&config.attributes)),
             config: Arc::new(config),
-            counters: OtlpCounters::default(),
+            counters: Arc::default(),
             joining: Mutex::default(),
         })
     }
@@ -142,13 +129,11 @@ impl Source {
         (limits, hasher): (TextLimits, Hasher),
         rules: Box<dyn Rewrite + Send>,
     ) {
-        let writer = RequestWriter::new(limits, hasher.clone(), rules);
-        let (config, keys) = (Arc::clone(&self.config), Arc::clone(&self.keys));
-        let joiner = Joiner::new(config, keys, hasher.clone(), writer);
+        let writer = RequestWriter::new((&self.config, &self.keys), limits, hasher, rules);
         *self.joining.lock() = Some(Joined {
-            joiner,
-            lane,
-            hasher,
+            joiner: Joiner::new(writer, &self.counters, lane.producer),
+            counters: lane.counters,
+            clock: lane.clock,
         });
     }
 
@@ -161,7 +146,7 @@ impl Source {
         let (hasher, now_ms) = {
             let joining = self.joining.lock();
             let joining = joining.as_ref().ok_or(BodyRefusal::Stopping)?;
-            (joining.hasher.clone(), joining.lane.clock.unix_ms())
+            (joining.joiner.hasher.clone(), joining.clock.unix_ms())
         };
         let now_ns = now_ms.saturating_mul(1_000_000);
         let mut batch = Batch::new(&self.keys, &hasher, now_ns);
@@ -172,9 +157,7 @@ impl Source {
         stage.worked(batch.received);
         let mut joining = self.joining.lock();
         let joining = joining.as_mut().ok_or(BodyRefusal::Stopping)?;
-        joining.with(&self.counters, |joiner, now_ms, out| {
-            joiner.take(&mut batch, sender, now_ms, out);
-        });
+        joining.with(|joiner| joiner.take(&mut batch, sender));
         let (rejected, message) = batch.refusals();
         Ok(match rejected {
             0 => Accepted::default(),
@@ -192,16 +175,12 @@ impl Source {
     pub fn run(&self, shutdown: &Shutdown) {
         while !shutdown.requested() {
             if let Some(joining) = &mut *self.joining.lock() {
-                joining.with(&self.counters, |joiner, now_ms, out| {
-                    joiner.advance(now_ms, out);
-                });
+                joining.with(Joiner::advance);
             }
             thread::sleep(NAP);
         }
         if let Some(mut joining) = self.joining.lock().take() {
-            joining.with(&self.counters, |joiner, now_ms, out| {
-                joiner.finish(now_ms, out);
-            });
+            joining.with(Joiner::finish);
         }
     }
 }

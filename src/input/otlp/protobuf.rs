@@ -1,9 +1,9 @@
-//! Decodes bodies in protobuf, field by field, with prost's own primitives.
+//! Decodes bodies in protobuf, field by field.
 //!
 //! The messages are not decoded into structs first: a field of two bytes would grow to a hundred,
-//! and most parts of a span are not kept. Whatever prost rejects is rejected here too (tests
-//! compare the two), except for strings that are not UTF-8, which are repaired later like those of
-//! packets, and for the contents of skipped fields.
+//! and most parts of a span are not kept. Whatever prost takes is taken here too (tests compare the
+//! two). Fields of another type than expected are skipped as unknown ones are, and strings that are
+//! not UTF-8 are repaired later like those of packets.
 //!
 //! ```text
 //!   request   1 resource spans*
@@ -14,201 +14,162 @@
 //!   value   1 text, 2 truth, 3 whole number, 4 float
 //! ```
 
-use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field};
-
 use super::counters::BodyRefusal;
-use super::facts::{ResourceHash, Value};
-use super::span::{Batch, ERROR, RawSpan, Resource, Span};
-use crate::limits::SPAN_EVENTS_MAX;
+use super::facts::{Key, Value};
+use super::span::{Batch, ERROR, RawSpan, Resource};
+use crate::input::cursor::Cursor;
+use crate::input::cursor::wire_type::{FIXED32, FIXED64, LENGTH, VARINT};
+use crate::input::record::RejectReason;
+use crate::limits::{GROUP_DEPTH_MAX, SPAN_EVENTS_MAX};
 
-/// The value of a field.
-#[derive(Debug, Clone, Copy)]
-enum Field<'a> {
-    Number(u64),
-    Eight([u8; 8]),
-    Four([u8; 4]),
-    Bytes(&'a [u8]),
+/// Usual size of a span, bytes.
+const SPAN_BYTES: usize = 256;
+
+type Result<T> = std::result::Result<T, RejectReason>;
+
+/// Decodes a body.
+pub(super) fn decode(body: &[u8], batch: &mut Batch<'_>) -> std::result::Result<(), BodyRefusal> {
+    let read = each(body, 1, |of_resource| resource_spans(of_resource, batch));
+    read.map_err(|_| BodyRefusal::BadProtobuf)
 }
 
-type Result<T> = std::result::Result<T, BodyRefusal>;
-
-const BAD: BodyRefusal = BodyRefusal::BadProtobuf;
-
-macro_rules! values {
-    ($($name:ident $kind:ident: $of:ty,)*) => {
-        impl<'a> Field<'a> {
-            $(fn $name(self) -> Result<$of> {
-                match self {
-                    Self::$kind(value) => Ok(value),
-                    _ => Err(BAD),
-                }
-            })*
-        }
-    };
-}
-
-values! {
-    bytes Bytes: &'a [u8],
-    number Number: u64,
-    eight Eight: [u8; 8],
-    four Four: [u8; 4],
-}
-
-/// Passes each field of a message to `take`; skips groups, which are obsolete.
-fn fields<'a>(
-    mut rest: &'a [u8],
-    mut take: impl FnMut(u32, Field<'a>) -> Result<()>,
+/// Passes the messages in field `number` to `take`; skips all other fields.
+fn each<'a>(
+    message: &'a [u8],
+    number: u32,
+    mut take: impl FnMut(&'a [u8]) -> Result<()>,
 ) -> Result<()> {
-    while !rest.is_empty() {
-        let (tag, wire_type) = decode_key(&mut rest).map_err(|_| BAD)?;
-        let field = match wire_type {
-            WireType::Varint => Field::Number(decode_varint(&mut rest).map_err(|_| BAD)?),
-            WireType::SixtyFourBit => Field::Eight(fixed(&mut rest)?),
-            WireType::ThirtyTwoBit => Field::Four(fixed(&mut rest)?),
-            WireType::LengthDelimited => {
-                let length = decode_varint(&mut rest).map_err(|_| BAD)?;
-                let length = usize::try_from(length).map_err(|_| BAD)?;
-                let (bytes, after) = rest.split_at_checked(length).ok_or(BAD)?;
-                rest = after;
-                Field::Bytes(bytes)
-            }
-            WireType::StartGroup | WireType::EndGroup => {
-                let context = DecodeContext::default();
-                skip_field(wire_type, tag, &mut rest, context).map_err(|_| BAD)?;
-                continue;
-            }
-        };
-        take(tag, field)?;
+    let mut cursor = Cursor::new(message);
+    while cursor.left() > 0 {
+        match cursor.key()? {
+            key if key >> 3 == number && key & 7 == LENGTH => take(cursor.bytes()?)?,
+            key => cursor.skip(key, GROUP_DEPTH_MAX)?,
+        }
     }
     Ok(())
 }
 
-fn fixed<const N: usize>(rest: &mut &[u8]) -> Result<[u8; N]> {
-    let (bytes, after) = rest.split_first_chunk().ok_or(BAD)?;
-    *rest = after;
-    Ok(*bytes)
-}
-
-/// Decodes a body.
-pub(super) fn decode(body: &[u8], batch: &mut Batch<'_>) -> Result<()> {
-    fields(body, |tag, field| match tag {
-        1 => resource_spans(field.bytes()?, batch),
-        _ => Ok(()),
-    })
-}
-
 fn resource_spans(message: &[u8], batch: &mut Batch<'_>) -> Result<()> {
-    let mut spans = Vec::new();
-    let mut hash = batch.resource_hash();
+    let mut resource = Resource::default();
     // Its scopes may precede the resource; attributes of spans must not be mixed with the
     // resource's.
-    fields(message, |tag, field| match tag {
-        1 => fields(field.bytes()?, |tag, field| match tag {
-            1 => attribute(field.bytes()?, batch, Some(&mut hash)),
-            _ => Ok(()),
-        }),
-        _ => Ok(()),
+    each(message, 1, |of_resource| {
+        resource.hash = resource.hash.rotate_left(1) ^ batch.hasher.hash_bytes(of_resource);
+        each(of_resource, 1, |pair| attribute(pair, batch))
     })?;
-    let resource = Resource {
-        hash: hash.finish(),
-        facts: batch.facts.take(),
-    };
-    fields(message, |tag, field| match tag {
-        2 => fields(field.bytes()?, |tag, field| match tag {
-            2 => span(field.bytes()?, batch, &mut spans),
-            _ => Ok(()),
-        }),
-        _ => Ok(()),
+    resource.facts = batch.facts.take();
+    let mut spans = Vec::with_capacity(message.len() / SPAN_BYTES);
+    each(message, 2, |scope| {
+        each(scope, 2, |message| {
+            let raw = span(message, batch)?;
+            batch.add(&raw, &mut spans);
+            Ok(())
+        })
     })?;
     batch.add_resource(resource, spans);
     Ok(())
 }
 
-fn span(message: &[u8], batch: &mut Batch<'_>, spans: &mut Vec<Span>) -> Result<()> {
+fn span<'a>(message: &'a [u8], batch: &mut Batch<'_>) -> Result<RawSpan<'a>> {
     let (mut raw, mut events) = (RawSpan::default(), 0_usize);
-    fields(message, |tag, field| {
-        match tag {
-            1 => raw.trace = field.bytes()?,
-            2 => raw.id = field.bytes()?,
-            3 => raw.state = field.bytes()?,
-            4 => raw.parent = field.bytes()?,
-            5 => raw.name = field.bytes()?,
-            6 => raw.kind = field.number()?,
-            7 => raw.start = u64::from_le_bytes(field.eight()?),
-            8 => raw.end = u64::from_le_bytes(field.eight()?),
-            9 => attribute(field.bytes()?, batch, None)?,
-            11 => {
+    let mut cursor = Cursor::new(message);
+    while cursor.left() > 0 {
+        let key = cursor.key()?;
+        match (key >> 3, key & 7) {
+            (1, LENGTH) => raw.trace = cursor.bytes()?,
+            (2, LENGTH) => raw.id = cursor.bytes()?,
+            (3, LENGTH) => raw.state = cursor.bytes()?,
+            (4, LENGTH) => raw.parent = cursor.bytes()?,
+            (5, LENGTH) => raw.name = cursor.bytes()?,
+            (6, VARINT) => raw.kind = cursor.varint()?,
+            (7, FIXED64) => raw.start = u64::from_le_bytes(cursor.fixed()?),
+            (8, FIXED64) => raw.end = u64::from_le_bytes(cursor.fixed()?),
+            (9, LENGTH) => attribute(cursor.bytes()?, batch)?,
+            (11, LENGTH) => {
+                let event = cursor.bytes()?;
                 events = events.saturating_add(1);
-                match events <= SPAN_EVENTS_MAX {
-                    true => raw.exception = exception(field.bytes()?)?.unwrap_or(raw.exception),
-                    false => {
-                        batch.events_over_limit = batch.events_over_limit.saturating_add(1);
-                    }
+                if events > SPAN_EVENTS_MAX {
+                    batch.events_over_limit = batch.events_over_limit.saturating_add(1);
+                } else if let Some(kind) = exception(event)? {
+                    raw.exception = kind;
                 }
             }
-            15 => fields(field.bytes()?, |tag, field| {
-                if tag == 3 {
-                    raw.is_error = field.number()? == ERROR;
-                }
-                Ok(())
-            })?,
-            16 => raw.flags = u32::from_le_bytes(field.four()?),
-            _ => {}
+            (15, LENGTH) => raw.is_error = status(cursor.bytes()?)? == ERROR,
+            (16, FIXED32) => raw.flags = u32::from_le_bytes(cursor.fixed()?),
+            _ => cursor.skip(key, GROUP_DEPTH_MAX)?,
         }
-        Ok(())
-    })?;
-    batch.add(&raw, spans);
-    Ok(())
+    }
+    Ok(raw)
 }
 
-fn attribute(message: &[u8], batch: &mut Batch<'_>, hash: Option<&mut ResourceHash>) -> Result<()> {
+fn status(message: &[u8]) -> Result<u64> {
+    let (mut cursor, mut code) = (Cursor::new(message), 0);
+    while cursor.left() > 0 {
+        let key = cursor.key()?;
+        match (key >> 3, key & 7) {
+            (3, VARINT) => code = cursor.varint()?,
+            _ => cursor.skip(key, GROUP_DEPTH_MAX)?,
+        }
+    }
+    Ok(code)
+}
+
+#[inline]
+fn attribute(message: &[u8], batch: &mut Batch<'_>) -> Result<()> {
     let (name, value) = key_value(message)?;
-    batch.attribute(name, value, hash);
+    batch.facts.attribute(batch.keys, name, value);
     Ok(())
 }
 
+#[inline]
 fn key_value(message: &[u8]) -> Result<(&[u8], Value<'_>)> {
     let (mut name, mut value) = (&[][..], Value::Other);
-    fields(message, |tag, field| {
-        match tag {
-            1 => name = field.bytes()?,
-            2 => value = any_value(field.bytes()?)?,
-            _ => {}
+    let mut cursor = Cursor::new(message);
+    while cursor.left() > 0 {
+        let key = cursor.key()?;
+        match (key >> 3, key & 7) {
+            (1, LENGTH) => name = cursor.bytes()?,
+            (2, LENGTH) => value = any_value(cursor.bytes()?)?,
+            _ => cursor.skip(key, GROUP_DEPTH_MAX)?,
         }
-        Ok(())
-    })?;
+    }
     Ok((name, value))
 }
 
+#[inline]
 fn any_value(message: &[u8]) -> Result<Value<'_>> {
-    let mut value = Value::Other;
-    fields(message, |tag, field| {
-        value = match tag {
-            1 => Value::Text(field.bytes()?),
-            2 => Value::Truth(field.number()? != 0),
-            3 => Value::Whole(field.number()?.cast_signed()),
-            4 => Value::Float(f64::from_le_bytes(field.eight()?)),
-            5..=7 => Value::Other,
-            _ => value,
+    let (mut cursor, mut value) = (Cursor::new(message), Value::Other);
+    while cursor.left() > 0 {
+        let key = cursor.key()?;
+        value = match (key >> 3, key & 7) {
+            (1, LENGTH) => Value::Text(cursor.bytes()?),
+            (2, VARINT) => Value::Truth(cursor.varint()? != 0),
+            (3, VARINT) => Value::Whole(cursor.varint()?.cast_signed()),
+            (4, FIXED64) => Value::Float(f64::from_le_bytes(cursor.fixed()?)),
+            (number, _) => {
+                cursor.skip(key, GROUP_DEPTH_MAX)?;
+                match number {
+                    5..=7 => Value::Other,
+                    _ => value,
+                }
+            }
         };
-        Ok(())
-    })?;
+    }
     Ok(value)
 }
 
 /// Returns the exception type if the event describes an exception that has one.
 fn exception(event: &[u8]) -> Result<Option<&[u8]>> {
     let (mut is_exception, mut kind) = (false, None);
-    fields(event, |tag, field| {
-        match tag {
-            2 => is_exception = field.bytes()? == b"exception",
-            3 => {
-                let (name, value) = key_value(field.bytes()?)?;
-                if let (b"exception.type", Value::Text(text)) = (name, value) {
-                    kind = Some(text);
-                }
-            }
-            _ => {}
+    each(event, 2, |name| {
+        is_exception = name == b"exception";
+        Ok(())
+    })?;
+    each(event, 3, |pair| {
+        if let (name, Value::Text(text)) = key_value(pair)?
+            && name == Key::ExceptionType.name().as_bytes()
+        {
+            kind = Some(text);
         }
         Ok(())
     })?;

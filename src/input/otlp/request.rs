@@ -10,14 +10,16 @@
 //! A timer has the tags `group` (the system called), `server` and `operation`, and its start. CPU and
 //! memory are unknown, which the record notes.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use super::facts::{Facts, Key, Keys};
 use super::span::{Kind, Resource, Span};
 use crate::config::OtlpInput;
 use crate::input::record::{
-    DecodeCounts, Hasher, Interned, Numbers, RecordSink, RecordWriter, RejectReason, TextLimits,
+    DecodeCounts, Hasher, Interned, Numbers, RecordWriter, RejectReason, TextLimits,
 };
 use crate::input::rewrite::{Rewrite, TagOf, TextField};
 use crate::limits::{SPAN_TIMERS_MAX, TIMER_TAGS_MAX};
@@ -36,30 +38,18 @@ pub(super) enum Class {
 
 impl Class {
     pub(super) fn of(facts: &Facts) -> Self {
-        const DATABASE: [Key; 9] = [
+        const DATABASE: [Key; 5] = [
             Key::DbSystem,
-            Key::OldDbSystem,
             Key::DbNamespace,
-            Key::OldDbName,
             Key::DbOperation,
-            Key::OldDbOperation,
             Key::QueryText,
-            Key::OldStatement,
             Key::OtherDb,
-        ];
-        const HTTP: [Key; 6] = [
-            Key::Method,
-            Key::OldMethod,
-            Key::Status,
-            Key::OldStatus,
-            Key::Url,
-            Key::OldUrl,
         ];
         match () {
             () if facts.has(&DATABASE) => Self::Database,
             () if facts.has(&[Key::MessagingSystem]) => Self::Messaging,
             () if facts.has(&[Key::RpcSystem]) => Self::Rpc,
-            () if facts.has(&HTTP) => Self::Http,
+            () if facts.has(&[Key::Method, Key::Status, Key::Url]) => Self::Http,
             () => Self::Other,
         }
     }
@@ -73,34 +63,23 @@ type TimerTags<'a> = [Option<&'a [u8]>; 3];
 fn timer_tags(span: &Span) -> TimerTags<'_> {
     let facts = &span.facts;
     let group = match (Class::of(facts), span.kind) {
-        (Class::Database, _) => facts
-            .first(&[Key::DbSystem, Key::OldDbSystem])
-            .or(Some(&b"db"[..])),
+        (Class::Database, _) => facts.get(Key::DbSystem).or(Some(&b"db"[..])),
         (Class::Messaging, _) => facts.get(Key::MessagingSystem),
         (Class::Rpc, _) => facts.get(Key::RpcSystem),
         (Class::Http, Kind::Client | Kind::Producer) => Some(&b"http"[..]),
         (_, Kind::Client | Kind::Producer) => Some(&b"client"[..]),
         (_, Kind::Internal | Kind::Server | Kind::Consumer) => Some(&b"internal"[..]),
     };
-    let server = facts
-        .first(&[
-            Key::ServerAddress,
-            Key::OldPeerName,
-            Key::PeerAddress,
-            Key::OldPeerAddress,
-        ])
+    let server = facts.first(&[Key::ServerAddress, Key::PeerAddress]);
+    let server = server
         .or_else(|| Some(url(facts)?.1))
-        .or_else(|| facts.first(&[Key::DbNamespace, Key::OldDbName]));
+        .or_else(|| facts.get(Key::DbNamespace));
     let operation = facts.first(&[
         Key::DbOperation,
-        Key::OldDbOperation,
         Key::QueryText,
-        Key::OldStatement,
         Key::Method,
-        Key::OldMethod,
         Key::MessagingName,
         Key::MessagingType,
-        Key::OldMessaging,
         Key::Name,
     ]);
     [group, server, operation]
@@ -108,7 +87,7 @@ fn timer_tags(span: &Span) -> TimerTags<'_> {
 
 /// Returns scheme and host of the URL.
 fn url(facts: &Facts) -> Option<(&[u8], &[u8])> {
-    let url = facts.first(&[Key::Url, Key::OldUrl])?;
+    let url = facts.get(Key::Url)?;
     let at = url.windows(3).position(|it| it == b"://")?;
     let (schema, rest) = url.split_at_checked(at)?;
     let rest = rest.get(3..)?;
@@ -146,14 +125,14 @@ fn script_name(facts: &Facts) -> &[u8] {
     facts.get(Key::Route).or_else(name).unwrap_or_default()
 }
 
-fn number(facts: &Facts, keys: &[Key]) -> Option<u32> {
-    let text = std::str::from_utf8(facts.first(keys)?).ok()?;
+fn number(facts: &Facts, key: Key) -> Option<u32> {
+    let text = std::str::from_utf8(facts.get(key)?).ok()?;
     let number: u64 = text.trim().parse().ok()?;
     Some(u32::try_from(number).unwrap_or(u32::MAX))
 }
 
 fn status(span: &Span) -> u32 {
-    let sent = number(&span.facts, &[Key::Status, Key::OldStatus]);
+    let sent = number(&span.facts, Key::Status);
     sent.unwrap_or(if span.is_error { 500 } else { 0 })
 }
 
@@ -174,9 +153,12 @@ pub(super) struct Timers {
 /// Rules for names.
 type Rules = dyn Rewrite + Send;
 
-/// Writes records.
+/// Writes the records of an input.
 #[derive(Debug)]
 pub(super) struct RequestWriter {
+    pub(super) config: Arc<OtlpInput>,
+    pub(super) keys: Arc<Keys>,
+    pub(super) hasher: Hasher,
     record: RecordWriter,
     rules: Box<Rules>,
 }
@@ -185,9 +167,17 @@ impl RequestWriter {
     /// Size of the buffers for the memory plan, bytes.
     pub(super) const BYTES: usize = RecordWriter::BYTES;
 
-    pub(super) fn new(limits: TextLimits, hasher: Hasher, rules: Box<Rules>) -> Self {
+    pub(super) fn new(
+        (config, keys): (&Arc<OtlpInput>, &Arc<Keys>),
+        limits: TextLimits,
+        hasher: Hasher,
+        rules: Box<Rules>,
+    ) -> Self {
         Self {
-            record: RecordWriter::new(limits, hasher),
+            config: Arc::clone(config),
+            keys: Arc::clone(keys),
+            record: RecordWriter::new(limits, hasher.clone()),
+            hasher,
             rules,
         }
     }
@@ -196,85 +186,77 @@ impl RequestWriter {
         self.rules.publish_counts();
     }
 
-    /// Writes the record of the request `root` with these timers to `sink`.
-    #[expect(clippy::too_many_arguments, reason = "all of it is the request")]
+    /// Prepares the record of the request `root` with these timers. Returns its timers and its
+    /// length in bytes.
     pub(super) fn write(
         &mut self,
-        (config, keys): (&OtlpInput, &Keys),
         (resource, sender): (&Resource, IpAddr),
         root: &Span,
         timers: &mut [&Span],
         received_secs: u32,
-        counts: &mut DecodeCounts,
-        sink: &mut impl RecordSink,
-    ) -> Result<Timers, RejectReason> {
+    ) -> Result<(Timers, usize), RejectReason> {
         let (record, rules, facts) = (&mut self.record, &mut *self.rules, &root.facts);
         let of_resource = &resource.facts;
         record.begin();
-        let sender = sender.to_canonical().to_string();
-        let hostname = config.name.as_deref().map(str::as_bytes);
-        let hostname = hostname
-            .or_else(|| of_resource.first(&[Key::HostName, Key::PodName]))
-            .unwrap_or(sender.as_bytes());
+        let hostname = self.config.name.as_deref().map(str::as_bytes);
+        let hostname = match hostname.or_else(|| of_resource.get(Key::HostName)) {
+            Some(hostname) => Cow::Borrowed(hostname),
+            None => Cow::Owned(sender.to_canonical().to_string().into_bytes()),
+        };
         let server_name = facts
             .first(&[Key::ServerAddress, Key::OldHostName])
             .or_else(|| facts.get(Key::HttpHost).map(without_port))
             .or_else(|| Some(url(facts)?.1))
             .or_else(|| of_resource.get(Key::ServiceName));
-        let schema = facts.first(&[Key::Scheme, Key::OldScheme]);
+        let schema = facts.get(Key::Scheme);
         let schema = schema.or_else(|| Some(url(facts)?.0));
         let server_name = server_name.unwrap_or_default();
-        record.text(TextField::Hostname, Some(hostname), rules);
+        record.text(TextField::Hostname, Some(&hostname), rules);
         record.text(TextField::ServerName, Some(server_name), rules);
         record.text(TextField::ScriptName, Some(script_name(facts)), rules);
         record.text(TextField::Schema, schema, rules);
         let status = status(root);
         record.end_texts(status);
 
-        let exception = [Key::EventException, Key::ExceptionType, Key::ErrorType];
-        let exception = root.is_error.then(|| facts.first(&exception)).flatten();
+        let exception = facts.first(&[Key::EventException, Key::ExceptionType]);
         let usual = [
-            (Key::ServiceName, of_resource.get(Key::ServiceName)),
-            (
-                Key::ServiceNamespace,
-                of_resource.get(Key::ServiceNamespace),
-            ),
-            (Key::ServiceVersion, of_resource.get(Key::ServiceVersion)),
-            (
-                Key::Environment,
-                of_resource.first(&[Key::Environment, Key::OldEnvironment]),
-            ),
-            (Key::Method, facts.first(&[Key::Method, Key::OldMethod])),
-            (
-                Key::Destination,
-                facts.first(&[Key::Destination, Key::OldDestination]),
-            ),
-            (Key::ExceptionType, exception),
+            (Key::ServiceName, of_resource),
+            (Key::ServiceNamespace, of_resource),
+            (Key::ServiceVersion, of_resource),
+            (Key::Environment, of_resource),
+            (Key::Method, facts),
+            (Key::Destination, facts),
         ];
-        let is_usual = |name: &str| usual.iter().any(|(key, _)| key.name() == name);
-        let chosen = keys.chosen().filter(|(name, _)| !is_usual(name));
+        let usual = usual.map(|(key, facts)| (key, facts.get(key)));
+        let exception = exception.filter(|_| root.is_error);
+        let usual = || usual.into_iter().chain([(Key::ExceptionType, exception)]);
+        let is_usual = |name: &str| usual().any(|(key, _)| key.name() == name);
+        let chosen = self.keys.chosen().filter(|(name, _)| !is_usual(name));
         let chosen = chosen.map(|(name, key)| {
             let value = facts.numbered(key);
             (name, value.or_else(|| of_resource.numbered(key)))
         });
-        let named = usual.iter().map(|(key, value)| (key.name(), *value));
+        let named = usual().map(|(key, value)| (key.name(), value));
         record.request_tags(rules, named.chain(chosen));
         let written = write_timers(record, rules, root, timers);
         let numbers = Numbers {
             request_count: 1,
-            document_size: number(facts, &[Key::BodySize, Key::OldBodySize]).unwrap_or(0),
+            document_size: number(facts, Key::BodySize).unwrap_or(0),
             status,
             request_time: seconds(root.start, root.end),
             ..Numbers::default()
         };
         let bytes = record.finish(&numbers, received_secs)?;
         record.is_span();
-        let room = sink.reserve(bytes).ok_or(RejectReason::TooLarge)?;
-        record.write(room);
-        for (counter, repaired) in counts.repaired.iter_mut().zip(record.repaired()) {
+        Ok((written, bytes))
+    }
+
+    /// Appends the prepared record to `room`.
+    pub(super) fn finish(&self, room: &mut Vec<u8>, counts: &mut DecodeCounts) {
+        self.record.write(room);
+        for (counter, repaired) in counts.repaired.iter_mut().zip(self.record.repaired()) {
             *counter = counter.saturating_add(*repaired);
         }
-        Ok(written)
     }
 }
 

@@ -1,9 +1,9 @@
 //! Decoded spans as they wait to be joined, and the checks that refuse invalid ones.
 //!
-//! Both decoders fill a [`Batch`]. Its size is bounded by the bytes of the body and
+//! The decoder fills a [`Batch`]. Its size is bounded by the bytes of the body and
 //! [`BODY_SPANS_MAX`], although a message can take very few bytes on the wire.
 
-use super::facts::{Facts, FactsWriter, Key, Keys, ResourceHash, Value};
+use super::facts::{Facts, FactsWriter, Key, Keys};
 use crate::input::record::{Hasher, counted};
 use crate::limits::BODY_SPANS_MAX;
 
@@ -89,17 +89,12 @@ impl Span {
         let answers = matches!(self.kind, Kind::Server | Kind::Consumer);
         answers && self.flags & PARENT_KNOWN == 0
     }
-
-    /// Size in memory, bytes.
-    pub(super) fn bytes(&self) -> usize {
-        size_of::<Self>().saturating_add(self.facts.bytes())
-    }
 }
 
 /// The entity that sent the spans.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Resource {
-    /// Hash over all of its attributes.
+    /// Hash of what was sent of it.
     pub(super) hash: u64,
     pub(super) facts: Facts,
 }
@@ -166,10 +161,6 @@ impl<'k> Batch<'k> {
         }
     }
 
-    pub(super) fn resource_hash(&self) -> ResourceHash {
-        ResourceHash::new(self.hasher)
-    }
-
     /// Adds a resource with its spans, unless there are none.
     pub(super) fn add_resource(&mut self, resource: Resource, spans: Vec<Span>) {
         if !spans.is_empty() {
@@ -177,29 +168,11 @@ impl<'k> Batch<'k> {
         }
     }
 
-    /// Takes an attribute of the span or resource being read; one of a resource counts for its hash.
-    pub(super) fn attribute(
-        &mut self,
-        name: &[u8],
-        value: Value<'_>,
-        hash: Option<&mut ResourceHash>,
-    ) {
-        if !self.facts.has_room() {
-            return;
-        }
-        if let Some(hash) = hash {
-            hash.add(name, value);
-        }
-        if let Some(key) = self.facts.wanted(self.keys, name) {
-            self.facts.value(key, value);
-        }
-    }
-
     /// Adds a span with the collected attributes, or counts the reason for its refusal.
     pub(super) fn add(&mut self, raw: &RawSpan<'_>, spans: &mut Vec<Span>) {
         self.received = self.received.saturating_add(1);
-        self.facts.text(Key::EventException as u8, raw.exception);
-        self.facts.text(Key::Name as u8, raw.name);
+        self.facts.text(Key::EventException, raw.exception);
+        self.facts.text(Key::Name, raw.name);
         let facts = self.facts.take();
         match self.checked(raw, facts) {
             Ok(span) => {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use serde_json::{Value as Json, json};
 
 use super::facts::Keys;
-use super::join::{Joiner, Out};
+use super::join::Joiner;
 use super::request::RequestWriter;
 use super::span::Batch;
 use super::{BodyRefusal, LeftOut, OtlpCounters, SpanRefusal, json as from_json, protobuf};
@@ -32,12 +32,11 @@ fn config(more: &str) -> OtlpInput {
 
 /// An input without the network.
 struct World {
-    joiner: Joiner,
+    joiner: Joiner<Vec<u8>>,
     keys: Arc<Keys>,
     hasher: Hasher,
-    counters: OtlpCounters,
+    counters: Arc<OtlpCounters>,
     now_ms: u64,
-    records: Vec<u8>,
 }
 
 /// A request as decoded from its record.
@@ -62,24 +61,21 @@ impl World {
             Arc::new(Keys::new(&config.attributes)),
             Hasher::with_seed(5),
         );
-        let writer = RequestWriter::new(TextLimits::default(), hasher.clone(), Box::new(AsSent));
+        let (texts, rules) = (TextLimits::default(), Box::new(AsSent));
+        let writer = RequestWriter::new((&config, &keys), texts, hasher.clone(), rules);
+        let counters = Arc::default();
         Self {
-            joiner: Joiner::new(config, Arc::clone(&keys), hasher.clone(), writer),
+            joiner: Joiner::new(writer, &counters, Vec::new()),
             keys,
             hasher,
-            counters: OtlpCounters::default(),
+            counters,
             now_ms: 1_000,
-            records: Vec::new(),
         }
     }
 
-    fn with(&mut self, work: impl FnOnce(&mut Joiner, u64, &mut Out<'_, Vec<u8>>)) {
-        let mut out = Out {
-            sink: &mut self.records,
-            counters: &self.counters,
-            received_secs: 1_700_000_000,
-        };
-        work(&mut self.joiner, self.now_ms, &mut out);
+    fn with(&mut self, work: impl FnOnce(&mut Joiner<Vec<u8>>)) {
+        self.joiner.now = (self.now_ms, 1_700_000_000);
+        work(&mut self.joiner);
         self.assert_accounted();
     }
 
@@ -90,7 +86,7 @@ impl World {
             Some(b'{') => from_json::decode(body, &mut batch)?,
             _ => protobuf::decode(body, &mut batch)?,
         }
-        self.with(|joiner, now_ms, out| joiner.take(&mut batch, SENDER, now_ms, out));
+        self.with(|joiner| joiner.take(&mut batch, SENDER));
         Ok(batch.refusals().0)
     }
 
@@ -102,11 +98,11 @@ impl World {
 
     fn pass(&mut self, ms: u64) {
         self.now_ms += ms;
-        self.with(|joiner, now_ms, out| joiner.advance(now_ms, out));
+        self.with(Joiner::advance);
     }
 
     fn finish(&mut self) {
-        self.with(|joiner, now_ms, out| joiner.finish(now_ms, out));
+        self.with(Joiner::finish);
         let shown = self.requests();
         assert_eq!(shown.len() as u64, self.counters.requests.get());
         let timers: usize = shown.iter().map(|it| it.timers.len()).sum();
@@ -139,7 +135,7 @@ impl World {
     /// The requests so far.
     fn requests(&self) -> Vec<Shown> {
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
-        let mut rest = &self.records[..];
+        let mut rest = &self.joiner.sink[..];
         let records = std::iter::from_fn(|| Record::next(&mut rest));
         let shown = records.map(|record| {
             let us = crate::input::record::micros;

@@ -1,7 +1,7 @@
 //! Pinba's datagrams: from bytes to records.
 //!
 //! A packet is one protobuf message (`proto/pinba.proto`), perhaps with nested requests. A
-//! [`Decoder`] parses it (`cursor`, `request`), checks it (`request`) and writes one record for
+//! [`Decoder`] parses it (`request`), checks it (`request`) and writes one record for
 //! each request (`encode`, `dictionary`), after applying the name rules
 //! ([`rewrite`](super::rewrite)). Pure: no I/O, no clock, no unsafe; every receiver thread has its
 //! own decoder and calls it for every datagram. All memory is allocated when the decoder is
@@ -30,7 +30,6 @@
 //! assert_eq!(tags, [(&b"group"[..], &b"db"[..]), (b"op", b"read")]);
 //! ```
 
-mod cursor;
 mod dictionary;
 mod encode;
 pub mod model;

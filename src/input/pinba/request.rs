@@ -9,8 +9,8 @@
 //! A field key is matched as a whole, number and wire type together: a known field with another
 //! wire type reaches the last arm and is refused there, an unknown one is skipped.
 
-use super::cursor::{Cursor, wire_type};
 use super::dictionary::{Span, Word};
+use crate::input::cursor::{Cursor, wire_type};
 use crate::input::record::{Numbers, RejectReason};
 use crate::limits::{DATAGRAM_BYTES_MAX, GROUP_DEPTH_MAX};
 

@@ -26,6 +26,8 @@ fn decode(form: super::super::Form, body: &[u8]) -> Result<Decoded, BodyRefusal>
         super::super::Form::Protobuf => protobuf::decode(body, &mut batch)?,
         super::super::Form::Json => from_json::decode(body, &mut batch)?,
     }
+    // It is of the body as it was sent, which differs.
+    batch.resources.iter_mut().for_each(|(it, _)| it.hash = 0);
     Ok((batch.resources, batch.received, batch.refused.iter().sum()))
 }
 
@@ -244,7 +246,7 @@ fn what_is_no_body_is_refused_by_reason() {
         J => r#"{"resourceSpans": 3}"#, Err(BodyRefusal::BadJson);
         J => r#"{"resourceSpans": [{"scopeSpans": [{"spans": [{"kind": "SPAN_KIND_SERVER"}]}]}]}"#,
             Err(BodyRefusal::BadJson);
-        J => r#"{"resourceSpans": [{"scopeSpans": [{"spans": [{}, null]}]}]}"#, Ok(2);
+        J => r#"{"resourceSpans": [{"scopeSpans": [{"spans": [{}, null]}]}]}"#, Ok(1);
         J => &deep("[", "]"), Ok(0);
         J => &deep(r#"{"a":"#, "}"), Ok(0);
     ] {

@@ -1,6 +1,6 @@
-//! The only reader of raw bytes: varints, fixed 32-bit numbers, lengths, and skipped fields.
+//! The only reader of raw protobuf: varints, fixed numbers, lengths, and skipped fields.
 //!
-//! `request.rs` reads one field after the other. All reads split a slice, so none can be out of
+//! `pinba` and `otlp` read one field after the other. All reads split a slice, so none can be out of
 //! bounds; unreadable bytes give a [`RejectReason`]. Accepts and rejects exactly what prost does
 //! (tests compare the two): also numbers written longer than needed, but not past 64 bits, and
 //! groups no deeper than prost's recursion limit.
@@ -140,15 +140,21 @@ impl<'a> Cursor<'a> {
         self.varint().map(low_bits)
     }
 
-    /// A 32-bit float.
+    /// A fixed number of `N` bytes, in little-endian order.
     #[inline(always)]
-    pub(super) fn float(&mut self) -> Result<f32, RejectReason> {
+    pub(super) fn fixed<const N: usize>(&mut self) -> Result<[u8; N], RejectReason> {
         let (bytes, rest) = self
             .rest
             .split_first_chunk()
             .ok_or(RejectReason::Truncated)?;
         self.rest = rest;
-        Ok(f32::from_le_bytes(*bytes))
+        Ok(*bytes)
+    }
+
+    /// A 32-bit float.
+    #[inline(always)]
+    pub(super) fn float(&mut self) -> Result<f32, RejectReason> {
+        self.fixed().map(f32::from_le_bytes)
     }
 
     /// A length and that many bytes.
