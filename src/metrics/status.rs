@@ -13,27 +13,91 @@ use crate::telemetry::reading::{Group, Kind, Place, Reading};
 
 /// Writes all numbers of the status.
 pub(super) fn encode(encoder: &mut DescriptorEncoder<'_>, groups: &[Group]) -> std::fmt::Result {
-    // One metric of a list after the other, each with the numbers of all objects.
-    for alike in groups.chunk_by(|a, b| a.place == b.place) {
-        for (at, reading) in alike[0].readings.iter().enumerate() {
-            match (&reading.value, reading.kind) {
-                (Json::String(text), _) => {
-                    let (name, help) = ("pinbad_build", reading.help);
-                    encoder
-                        .encode_descriptor(name, help, None, MetricType::Info)?
-                        .encode_info(&[("version", text.as_str())])?;
+    for number in numbers(groups) {
+        let (kind, help) = (number.reading.kind, number.reading.help);
+        if let Json::String(text) = &number.reading.value {
+            encoder
+                .encode_descriptor("pinbad_build", help, None, MetricType::Info)?
+                .encode_info(&[("version", text.as_str())])?;
+            continue;
+        }
+        let metric_type = match kind {
+            Kind::Counter => MetricType::Counter,
+            Kind::Gauge | Kind::Alias => MetricType::Gauge,
+        };
+        let (name, help) = (
+            format!("pinbad_{}", number.name),
+            help.trim_end_matches('.'),
+        );
+        let mut metric =
+            encoder.encode_descriptor(&name, help, number.unit.as_ref(), metric_type)?;
+        for (labels, value) in &number.values {
+            match labels.is_empty() {
+                true => encode_value(&mut metric, kind, value, number.per_unit)?,
+                false => {
+                    let mut metric = metric.encode_family(labels)?;
+                    encode_value(&mut metric, kind, value, number.per_unit)?;
                 }
-                (_, Kind::Alias) => {}
-                (_, Kind::Counter | Kind::Gauge) => encode_metric(encoder, alike, at, reading)?,
             }
         }
     }
     Ok(())
 }
 
-/// The name of a number among the metrics, without `pinbad_`; its unit, and how many of what it
-/// counts are one of that.
-pub(super) fn named(place: Place, reading: &Reading) -> (String, Option<Unit>, f64) {
+/// A number of the status.
+pub(super) struct Number<'a> {
+    /// Its name among the metrics, without `pinbad_`.
+    pub(super) name: String,
+    pub(super) unit: Option<Unit>,
+    /// How many of what it counts are one of the unit.
+    pub(super) per_unit: f64,
+    pub(super) reading: &'a Reading,
+    /// Its values by labels.
+    pub(super) values: Vec<(Labels, Json)>,
+}
+
+/// Names and values of labels.
+pub(super) type Labels = Vec<(String, String)>;
+
+/// Returns all numbers, one of a list after the other, each with the values of all objects.
+pub(super) fn numbers(groups: &[Group]) -> impl Iterator<Item = Number<'_>> {
+    let alike = groups.chunk_by(|a, b| a.place == b.place);
+    let readings = alike.flat_map(|alike| {
+        let readings = alike[0].readings.iter().enumerate();
+        readings.map(move |(at, reading)| (alike, at, reading))
+    });
+    let readings = readings.filter(|(_, _, reading)| reading.kind != Kind::Alias);
+    readings.map(|(alike, at, reading)| {
+        let (name, unit, per_unit) = named(alike[0].place, reading);
+        let values = alike.iter().flat_map(|group| {
+            let labels = group.labels.iter();
+            let labels: Labels = labels
+                .map(|(name, is)| ((*name).to_owned(), is.clone()))
+                .collect();
+            match &group.readings[at].value {
+                Json::Object(reasons) if labels.is_empty() => {
+                    let label = |reason: &String| vec![("reason".to_owned(), reason.clone())];
+                    let reasons = reasons.iter();
+                    reasons
+                        .map(|(reason, count)| (label(reason), count.clone()))
+                        .collect()
+                }
+                Json::Object(_) => vec![(labels, group.readings[at].total().into())],
+                value => vec![(labels, value.clone())],
+            }
+        });
+        Number {
+            name,
+            unit,
+            per_unit,
+            reading,
+            values: values.collect(),
+        }
+    })
+}
+
+/// Returns name, unit and the divisor into it.
+fn named(place: Place, reading: &Reading) -> (String, Option<Unit>, f64) {
     let prefix = match place {
         Place::Top => None,
         Place::Object(name) | Place::List(_, name) => Some(name),
@@ -52,40 +116,6 @@ pub(super) fn named(place: Place, reading: &Reading) -> (String, Option<Unit>, f
     } else {
         (name, None, 1.0)
     }
-}
-
-fn encode_metric(
-    encoder: &mut DescriptorEncoder<'_>,
-    alike: &[Group],
-    at: usize,
-    reading: &Reading,
-) -> std::fmt::Result {
-    let (name, unit, per_unit) = named(alike[0].place, reading);
-    let (name, help) = (format!("pinbad_{name}"), reading.help.trim_end_matches('.'));
-    let metric_type = match reading.kind {
-        Kind::Counter => MetricType::Counter,
-        Kind::Gauge | Kind::Alias => MetricType::Gauge,
-    };
-    let mut metric = encoder.encode_descriptor(&name, help, unit.as_ref(), metric_type)?;
-    for group in alike {
-        let value = &group.readings[at].value;
-        match (value, &group.labels[..]) {
-            (Json::Object(reasons), []) => {
-                for (reason, count) in reasons {
-                    let labels = [("reason", reason.as_str())];
-                    let mut metric = metric.encode_family(&labels)?;
-                    encode_value(&mut metric, reading.kind, count, per_unit)?;
-                }
-            }
-            (value, []) => encode_value(&mut metric, reading.kind, value, per_unit)?,
-            (_, labels) => {
-                let total = group.readings[at].total().into();
-                let mut metric = metric.encode_family(&labels)?;
-                encode_value(&mut metric, reading.kind, &total, per_unit)?;
-            }
-        }
-    }
-    Ok(())
 }
 
 fn encode_value(

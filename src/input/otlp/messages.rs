@@ -1,10 +1,9 @@
 //! Messages of OTLP, declared with the field numbers of its `.proto` files: responses to bodies,
 //! and pushed metrics and spans.
 //!
-//! Each alternative of a oneof is an optional field, which has the same encoding. Tests compare
-//! them with the crate `opentelemetry-proto`.
-
-use std::fmt::Debug;
+//! Points, metrics and spans are encoded one by one and stand in their lists as bytes, and most
+//! alternatives of a oneof are optional fields, which has the same encoding. Tests compare them with
+//! the crate `opentelemetry-proto`.
 
 use prost::Message;
 
@@ -33,20 +32,20 @@ pub(crate) struct Status {
     pub(crate) message: String,
 }
 
-/// `ExportMetricsServiceRequest`, `ExportTraceServiceRequest`; `T` is a metric or a span.
+/// `ExportMetricsServiceRequest`, `ExportTraceServiceRequest`.
 #[derive(Clone, PartialEq, Message)]
-pub(crate) struct Request<T: Message + Default + Debug> {
+pub(crate) struct Request {
     #[prost(message, repeated, tag = "1")]
-    pub(crate) resources: Vec<OfResource<T>>,
+    pub(crate) resources: Vec<OfResource>,
 }
 
 /// `ResourceMetrics`, `ResourceSpans`.
 #[derive(Clone, PartialEq, Message)]
-pub(crate) struct OfResource<T: Message + Default + Debug> {
+pub(crate) struct OfResource {
     #[prost(message, optional, tag = "1")]
     pub(crate) resource: Option<Resource>,
     #[prost(message, repeated, tag = "2")]
-    pub(crate) scopes: Vec<OfScope<T>>,
+    pub(crate) scopes: Vec<OfScope>,
 }
 
 /// `Resource`.
@@ -56,13 +55,13 @@ pub(crate) struct Resource {
     pub(crate) attributes: Vec<KeyValue>,
 }
 
-/// `ScopeMetrics`, `ScopeSpans`.
+/// `ScopeMetrics`, `ScopeSpans`; its metrics or spans are encoded already.
 #[derive(Clone, PartialEq, Message)]
-pub(crate) struct OfScope<T: Message + Default + Debug> {
+pub(crate) struct OfScope {
     #[prost(message, optional, tag = "1")]
     pub(crate) scope: Option<Scope>,
-    #[prost(message, repeated, tag = "2")]
-    pub(crate) items: Vec<T>,
+    #[prost(bytes = "vec", repeated, tag = "2")]
+    pub(crate) items: Vec<Vec<u8>>,
 }
 
 /// `InstrumentationScope`.
@@ -84,31 +83,23 @@ pub(crate) struct Metric {
     #[prost(string, tag = "3")]
     pub(crate) unit: String,
     #[prost(message, optional, tag = "5")]
-    pub(crate) gauge: Option<Numbers>,
+    pub(crate) gauge: Option<Points>,
     #[prost(message, optional, tag = "7")]
-    pub(crate) sum: Option<Numbers>,
+    pub(crate) sum: Option<Points>,
     #[prost(message, optional, tag = "10")]
-    pub(crate) exponential_histogram: Option<Histograms>,
+    pub(crate) exponential_histogram: Option<Points>,
 }
 
-/// `Sum`, and `Gauge`, which has only the points.
+/// `Sum`; `ExponentialHistogram`, which is never monotonic; and `Gauge`, which has only the points.
+/// These are encoded already.
 #[derive(Clone, PartialEq, Message)]
-pub(crate) struct Numbers {
-    #[prost(message, repeated, tag = "1")]
-    pub(crate) points: Vec<NumberPoint>,
+pub(crate) struct Points {
+    #[prost(bytes = "vec", repeated, tag = "1")]
+    pub(crate) points: Vec<Vec<u8>>,
     #[prost(int32, tag = "2")]
     pub(crate) temporality: i32,
     #[prost(bool, tag = "3")]
     pub(crate) is_monotonic: bool,
-}
-
-/// `ExponentialHistogram`.
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct Histograms {
-    #[prost(message, repeated, tag = "1")]
-    pub(crate) points: Vec<HistogramPoint>,
-    #[prost(int32, tag = "2")]
-    pub(crate) temporality: i32,
 }
 
 /// `NumberDataPoint`; times in nanoseconds since 1970.
@@ -232,48 +223,43 @@ pub(crate) struct KeyValue {
     pub(crate) value: Option<AnyValue>,
 }
 
-/// `AnyValue`: a string, a boolean or an integer.
+/// `AnyValue`.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct AnyValue {
-    #[prost(string, optional, tag = "1")]
-    pub(crate) text: Option<String>,
-    #[prost(bool, optional, tag = "2")]
-    pub(crate) truth: Option<bool>,
-    #[prost(int64, optional, tag = "3")]
-    pub(crate) number: Option<i64>,
+    #[prost(oneof = "Value", tags = "1, 2, 3")]
+    pub(crate) value: Option<Value>,
+}
+
+/// A string, a boolean or an integer.
+#[derive(Clone, PartialEq, prost::Oneof)]
+pub(crate) enum Value {
+    #[prost(string, tag = "1")]
+    Text(String),
+    #[prost(bool, tag = "2")]
+    Truth(bool),
+    #[prost(int64, tag = "3")]
+    Number(i64),
 }
 
 impl KeyValue {
+    fn new(key: impl Into<String>, value: Value) -> Self {
+        let (key, value) = (key.into(), Some(value));
+        let value = Some(AnyValue { value });
+        Self { key, value }
+    }
+
     /// Creates a string attribute.
     pub(crate) fn text(key: impl Into<String>, text: impl Into<String>) -> Self {
-        Self {
-            key: key.into(),
-            value: Some(AnyValue {
-                text: Some(text.into()),
-                ..AnyValue::default()
-            }),
-        }
+        Self::new(key, Value::Text(text.into()))
     }
 
     /// Creates an integer attribute.
     pub(crate) fn number(key: impl Into<String>, number: i64) -> Self {
-        Self {
-            key: key.into(),
-            value: Some(AnyValue {
-                number: Some(number),
-                ..AnyValue::default()
-            }),
-        }
+        Self::new(key, Value::Number(number))
     }
 
     /// Creates an attribute that is true.
     pub(crate) fn truth(key: impl Into<String>) -> Self {
-        Self {
-            key: key.into(),
-            value: Some(AnyValue {
-                truth: Some(true),
-                ..AnyValue::default()
-            }),
-        }
+        Self::new(key, Value::Truth(true))
     }
 }

@@ -1,7 +1,6 @@
 //! Packs points and spans into bodies: each is a complete `Export...ServiceRequest` of at most
 //! [`POINTS_MAX`] of one kind and [`BODY_BYTES_MAX`] bytes.
 
-use std::fmt::Debug;
 use std::io::Write as _;
 
 use flate2::Compression;
@@ -10,8 +9,7 @@ use prost::Message;
 
 use super::exponential::Exponential;
 use crate::input::otlp::messages::{
-    Buckets, HistogramPoint, Histograms, Metric, NumberPoint, Numbers, OfResource, OfScope,
-    Request, Resource, Scope, Span,
+    Buckets, HistogramPoint, Metric, OfResource, OfScope, Points, Request, Resource, Scope,
 };
 
 /// The content of a body.
@@ -65,14 +63,23 @@ impl Exponential {
     }
 }
 
+/// The kind of a metric's points.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Gauge,
+    Sum,
+    Histogram,
+}
+
 /// Packs points, and then spans, into bodies.
 #[derive(Debug)]
 pub(super) struct Bodies<'a> {
     resource: &'a Resource,
     is_delta: bool,
     is_packed: bool,
-    metrics: Vec<Metric>,
-    spans: Vec<Span>,
+    /// Metrics without their points, and the encoded points of the open body.
+    metrics: Vec<(Metric, Kind, Vec<Vec<u8>>)>,
+    spans: Vec<Vec<u8>>,
     points: usize,
     bytes: usize,
     done: Vec<Body>,
@@ -93,64 +100,40 @@ impl<'a> Bodies<'a> {
         }
     }
 
-    fn temporality(&self) -> i32 {
-        if self.is_delta { 1 } else { 2 }
-    }
-
-    /// Begins the points of a histogram.
-    pub(super) fn begin_histogram(&mut self, name: &str, description: &str) {
-        let histograms = Histograms {
-            points: Vec::new(),
-            temporality: self.temporality(),
+    /// Begins a metric and returns its number. It has its OpenTelemetry name:
+    /// `pinbad_request_duration` becomes `pinbad.request.duration`.
+    pub(super) fn metric(&mut self, name: &str, help: &str, unit: &str, kind: Kind) -> usize {
+        let name = name.strip_prefix("pinbad_").unwrap_or(name);
+        let of_rows = ["request_", "timer_"];
+        let name = match of_rows.iter().any(|it| name.starts_with(it)) {
+            true => name.replacen('_', ".", 1),
+            false => name.to_owned(),
         };
-        self.metrics.push(Metric {
-            exponential_histogram: Some(histograms),
-            ..metric(name, description, "s")
-        });
+        let metric = Metric {
+            name: format!("pinbad.{name}"),
+            description: help.to_owned(),
+            unit: unit.to_owned(),
+            ..Metric::default()
+        };
+        self.metrics.push((metric, kind, Vec::new()));
+        self.metrics.len() - 1
     }
 
-    /// Begins the points of a sum or a gauge.
-    pub(super) fn begin_sum(&mut self, name: &str, description: &str, unit: &str, grows: bool) {
-        let mut metric = metric(name, description, unit);
-        match grows {
-            false => metric.gauge = Some(Numbers::default()),
-            true => {
-                metric.sum = Some(Numbers {
-                    points: Vec::new(),
-                    temporality: self.temporality(),
-                    is_monotonic: true,
-                });
-            }
-        }
-        self.metrics.push(metric);
-    }
-
-    /// Adds a point to the histogram begun last.
-    pub(super) fn histogram(&mut self, point: HistogramPoint) {
-        self.make_room(point.encoded_len());
-        let metric = self.metrics.last_mut();
-        if let Some(of) = metric.and_then(|it| it.exponential_histogram.as_mut()) {
-            of.points.push(point);
-        }
-    }
-
-    /// Adds a point to the sum or gauge begun last.
-    pub(super) fn number(&mut self, point: NumberPoint) {
-        self.make_room(point.encoded_len());
-        let metric = self.metrics.last_mut();
-        if let Some(of) = metric.and_then(|it| it.sum.as_mut().or(it.gauge.as_mut())) {
-            of.points.push(point);
-        }
+    /// Adds a point to a metric.
+    pub(super) fn point(&mut self, metric: usize, point: &impl Message) {
+        let bytes = point.encode_to_vec();
+        self.make_room(bytes.len());
+        self.metrics[metric].2.push(bytes);
     }
 
     /// Adds a span; no point may follow it.
-    pub(super) fn span(&mut self, span: Span) {
+    pub(super) fn span(&mut self, span: &impl Message) {
         if self.spans.is_empty() {
             self.end_body();
-            self.metrics.clear();
         }
-        self.make_room(span.encoded_len());
-        self.spans.push(span);
+        let bytes = span.encode_to_vec();
+        self.make_room(bytes.len());
+        self.spans.push(bytes);
     }
 
     fn make_room(&mut self, bytes: usize) {
@@ -163,32 +146,48 @@ impl<'a> Bodies<'a> {
         self.bytes += bytes;
     }
 
-    /// Closes the body; the metric begun last continues in the next one.
     fn end_body(&mut self) {
-        let next = self.metrics.last().map(|last| {
-            let mut next = last.clone();
-            let numbers = next.sum.iter_mut().chain(&mut next.gauge);
-            numbers.for_each(|it| it.points.clear());
-            let histograms = next.exponential_histogram.iter_mut();
-            histograms.for_each(|it| it.points.clear());
-            next
-        });
-        let mut metrics = std::mem::replace(&mut self.metrics, next.into_iter().collect());
-        metrics.retain(|it| {
-            let numbers = it.sum.iter().chain(&it.gauge).map(|it| it.points.len());
-            let histograms = it.exponential_histogram.iter().map(|it| it.points.len());
-            numbers.chain(histograms).sum::<usize>() > 0
-        });
         let points = std::mem::take(&mut self.points) as u64;
         self.bytes = 0;
         if points == 0 {
             return;
         }
-        let spans = std::mem::take(&mut self.spans);
-        let (signal, mut bytes) = match spans.is_empty() {
-            true => (Signal::Metrics, self.encoded(metrics)),
-            false => (Signal::Traces, self.encoded(spans)),
+        let temporality = if self.is_delta { 1 } else { 2 };
+        let mut items = std::mem::take(&mut self.spans);
+        let signal = if items.is_empty() {
+            Signal::Metrics
+        } else {
+            Signal::Traces
         };
+        for (metric, kind, points) in self.metrics.iter_mut().filter(|it| !it.2.is_empty()) {
+            let points = Some(Points {
+                points: std::mem::take(points),
+                temporality: if *kind == Kind::Gauge { 0 } else { temporality },
+                is_monotonic: *kind == Kind::Sum,
+            });
+            let mut metric = metric.clone();
+            match kind {
+                Kind::Gauge => metric.gauge = points,
+                Kind::Sum => metric.sum = points,
+                Kind::Histogram => metric.exponential_histogram = points,
+            }
+            items.push(metric.encode_to_vec());
+        }
+        let scope = Scope {
+            name: "pinbad".to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+        };
+        let of_resource = OfResource {
+            resource: Some(self.resource.clone()),
+            scopes: vec![OfScope {
+                scope: Some(scope),
+                items,
+            }],
+        };
+        let request = Request {
+            resources: vec![of_resource],
+        };
+        let mut bytes = request.encode_to_vec();
         if self.is_packed {
             let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
             // Writing to a Vec cannot fail.
@@ -202,45 +201,9 @@ impl<'a> Bodies<'a> {
         });
     }
 
-    fn encoded<T: Message + Default + Debug>(&self, items: Vec<T>) -> Vec<u8> {
-        let scope = Scope {
-            name: "pinbad".to_owned(),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-        };
-        let of_scope = OfScope {
-            scope: Some(scope),
-            items,
-        };
-        let of_resource = OfResource {
-            resource: Some(self.resource.clone()),
-            scopes: vec![of_scope],
-        };
-        let request = Request {
-            resources: vec![of_resource],
-        };
-        request.encode_to_vec()
-    }
-
     /// Returns all bodies.
     pub(super) fn end(mut self) -> Vec<Body> {
         self.end_body();
         self.done
-    }
-}
-
-/// Creates a metric with its OpenTelemetry name: `pinbad_request_duration` becomes
-/// `pinbad.request.duration`.
-fn metric(name: &str, description: &str, unit: &str) -> Metric {
-    let name = match name.strip_prefix("pinbad_") {
-        Some(rest) if rest.starts_with("request_") || rest.starts_with("timer_") => {
-            rest.replacen('_', ".", 1)
-        }
-        rest => rest.unwrap_or(name).to_owned(),
-    };
-    Metric {
-        name: format!("pinbad.{name}"),
-        description: description.to_owned(),
-        unit: unit.to_owned(),
-        ..Metric::default()
     }
 }

@@ -16,14 +16,13 @@ use ahash::RandomState;
 use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
 
-use super::body::{Bodies, Interval};
+use super::body::{Bodies, Interval, Kind};
 use super::exponential::{Exponential, zero_threshold};
 use crate::delta::{RowDelta, RowReader, Second};
 use crate::input::otlp::messages::{Exemplar, HistogramPoint, KeyValue, NumberPoint};
 use crate::metrics::exemplars::{self, Traced};
 use crate::metrics::rows::{COUNTERS, DURATIONS, Measures};
 use crate::report::definition::{Definition, Field, KeySource, Level};
-use crate::report::layout::Measure;
 use crate::report::row_key::key_texts;
 use crate::report::totals::Totals;
 use crate::report::{OTHER_ID, Watched, Watchlist};
@@ -267,60 +266,63 @@ impl Rows {
         bodies: &mut Bodies<'_>,
     ) {
         for of_timers in [false, true] {
-            let reports = || {
-                self.reports
-                    .iter()
-                    .filter(move |it| it.of_timers() == of_timers)
-            };
+            let of_level = |it: &&ReportRows| it.of_timers() == of_timers;
+            let reports = || self.reports.iter().filter(of_level);
             if reports().next().is_none() {
                 continue;
             }
-            let start_ms = |of: &ReportRows| match self.is_delta {
-                true => interval.start_ms,
-                false => of.start_ms,
-            };
             let (name, help) = DURATIONS[usize::from(of_timers)];
-            bodies.begin_histogram(name, help);
+            let durations = bodies.metric(name, help, "s", Kind::Histogram);
+            let counters = COUNTERS.iter().filter(|it| it.0 == of_timers);
+            let counters = counters.map(|(_, name, help, measures)| {
+                let metric = bodies.metric(name, help, unit(measures), Kind::Sum);
+                (metric, *measures)
+            });
+            let counters: Vec<_> = counters.collect();
             for report in reports() {
                 let definition = &report.report.definition;
-                let threshold = zero_threshold(&definition.buckets);
                 let traced = exemplars::by_key(traced, definition);
+                let (start, time) = interval.times(match self.is_delta {
+                    true => interval.start_ms,
+                    false => report.start_ms,
+                });
                 for (attributes, row) in report.each(all) {
-                    let (start, time) = interval.times(start_ms(report));
+                    let mut point = NumberPoint {
+                        start,
+                        time,
+                        attributes,
+                        ..NumberPoint::default()
+                    };
+                    for (metric, measures) in &counters {
+                        for (mode, measure) in *measures {
+                            let number = measure.of(&row.totals);
+                            if self.is_delta && number == 0 {
+                                continue;
+                            }
+                            let is_time = measure.unit() == Unit::Seconds;
+                            let whole = i64::try_from(number).unwrap_or(i64::MAX);
+                            point.as_double = is_time.then_some(number as f64 / 1e6);
+                            point.as_int = (!is_time).then_some(whole);
+                            let mode = mode.map(|mode| KeyValue::text(CPU_MODE, mode));
+                            let keys = point.attributes.len();
+                            point.attributes.extend(mode);
+                            bodies.point(*metric, &point);
+                            point.attributes.truncate(keys);
+                        }
+                    }
                     let of_row = traced.get(&*row.key).filter(|_| row.is_changed);
                     let of_row = of_row.map(|it| exemplars_of(it, &row.times, definition));
-                    bodies.histogram(HistogramPoint {
+                    let point = HistogramPoint {
                         exemplars: of_row.unwrap_or_default(),
-                        attributes,
+                        attributes: point.attributes,
                         start,
                         time,
                         count: row.times.zero + row.times.counts.iter().sum::<u64>(),
                         sum: Some(row.totals.time as f64 / 1e6),
-                        zero_threshold: threshold,
+                        zero_threshold: zero_threshold(&definition.buckets),
                         ..row.times.point()
-                    });
-                }
-            }
-            for (_, name, help, measures) in COUNTERS.iter().filter(|it| it.0 == of_timers) {
-                bodies.begin_sum(name, help, unit(measures), true);
-                let rows = reports().flat_map(|report| {
-                    let rows = report.each(all);
-                    rows.map(move |(attributes, row)| (start_ms(report), attributes, row))
-                });
-                for (start_ms, attributes, row) in rows {
-                    for (mode, measure) in *measures {
-                        let number = measure.of(&row.totals);
-                        if self.is_delta && number == 0 {
-                            continue;
-                        }
-                        let (start, time) = interval.times(start_ms);
-                        let mut point = number_point(*measure, number);
-                        (point.start, point.time) = (start, time);
-                        point.attributes.clone_from(&attributes);
-                        let mode = mode.map(|mode| KeyValue::text(CPU_MODE, mode));
-                        point.attributes.extend(mode);
-                        bodies.number(point);
-                    }
+                    };
+                    bodies.point(durations, &point);
                 }
             }
         }
@@ -349,19 +351,6 @@ fn unit(measures: Measures) -> &'static str {
         Unit::Seconds => "s",
         Unit::Bytes => "By",
         _ => "{request}",
-    }
-}
-
-fn number_point(measure: Measure, number: u128) -> NumberPoint {
-    match measure.unit() {
-        Unit::Seconds => NumberPoint {
-            as_double: Some(number as f64 / 1e6),
-            ..NumberPoint::default()
-        },
-        _ => NumberPoint {
-            as_int: Some(i64::try_from(number).unwrap_or(i64::MAX)),
-            ..NumberPoint::default()
-        },
     }
 }
 

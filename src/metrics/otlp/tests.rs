@@ -8,7 +8,7 @@ use opentelemetry_proto::tonic::metrics::v1::number_data_point::Value as Number;
 use prost::Message as _;
 use serde_json::json;
 
-use super::body::{Bodies, Interval};
+use super::body::{Bodies, Interval, Kind as PointKind};
 use super::exponential::Exponential;
 use super::own::Own;
 use super::*;
@@ -46,9 +46,10 @@ fn the_crate_reads_every_field() {
         );
     }
     let mut bodies = Bodies::new(&resource, false, false);
-    bodies.begin_histogram("pinbad_request_duration", "Request times");
+    let kind = PointKind::Histogram;
+    let durations = bodies.metric("pinbad_request_duration", "Request times", "s", kind);
     let (start, time) = INTERVAL.times(500);
-    bodies.histogram(HistogramPoint {
+    let point = HistogramPoint {
         attributes: vec![
             KeyValue::text("http.route", "/a"),
             KeyValue::number("http.response.status_code", 404),
@@ -60,20 +61,24 @@ fn the_crate_reads_every_field() {
         sum: Some(0.75),
         zero_threshold: 0.25,
         ..times.point()
-    });
-    bodies.begin_sum("pinbad_request_traffic", "Document sizes", "By", true);
-    bodies.number(NumberPoint {
+    };
+    bodies.point(durations, &point);
+    let sizes = "Document sizes";
+    let traffic = bodies.metric("pinbad_request_traffic", sizes, "By", PointKind::Sum);
+    let waiting = bodies.metric("temp_pool", "Waiting", "", PointKind::Gauge);
+    let point = NumberPoint {
+        time,
+        as_double: Some(0.0),
+        ..NumberPoint::default()
+    };
+    bodies.point(waiting, &point);
+    let point = NumberPoint {
         start,
         time,
         as_int: Some(0),
         ..NumberPoint::default()
-    });
-    bodies.begin_sum("temp_pool", "Waiting", "", false);
-    bodies.number(NumberPoint {
-        time,
-        as_double: Some(0.0),
-        ..NumberPoint::default()
-    });
+    };
+    bodies.point(traffic, &point);
     let bodies = bodies.end();
     assert_eq!((bodies.len(), bodies[0].points), (1, 3));
     let decoded = decoded(&bodies);
@@ -149,16 +154,17 @@ fn the_crate_reads_every_field() {
 fn bodies_have_2000_points_at_most_and_4_mib() {
     let resource = resource();
     let mut bodies = Bodies::new(&resource, true, false);
-    bodies.begin_sum("pinbad_request_errors", "", "{request}", true);
+    let errors = bodies.metric("pinbad_request_errors", "", "{request}", PointKind::Sum);
+    bodies.metric("pinbad_request_traffic", "", "By", PointKind::Sum);
     let long = "x".repeat(10_000);
     for nth in 0..4_500 {
         let attributes = vec![KeyValue::text("a", if nth < 4_000 { "" } else { &long })];
-        bodies.number(NumberPoint {
+        let point = NumberPoint {
             attributes,
             ..NumberPoint::default()
-        });
+        };
+        bodies.point(errors, &point);
     }
-    bodies.begin_sum("pinbad_request_traffic", "", "By", true);
     let bodies = bodies.end();
     let points: Vec<u64> = bodies.iter().map(|it| it.points).collect();
     assert!(

@@ -120,7 +120,7 @@ impl Traces {
                     continue;
                 }
                 bytes += more;
-                spans.into_iter().for_each(|span| bodies.span(span));
+                spans.iter().for_each(|span| bodies.span(span));
             }
         }
         left_out
