@@ -2,9 +2,9 @@
 //!
 //! Without a flag: the highest lossless rate and the processor time of a packet against a bare
 //! receive loop, memory, and how long answers take. With `--queries`: SQL over full pools, and
-//! queries beside packets; with `--samples`: samples of PHP's stat extension; with `--history`:
-//! questions about thirty days of the past; with `--turns`: what a packet costs two builds of the
-//! daemon. `PINBAD_PROGRAM` is another program to measure. The daemon is a child process
+//! queries beside packets; with `--samples`: samples of PHP's stat extension; with `--otlp`: spans
+//! beside packets, and rows that are pushed; with `--history`: questions about thirty days of the
+//! past; with `--turns`: what a packet costs two builds of the daemon. `PINBAD_PROGRAM` is another program to measure. The daemon is a child process
 //! (`receiver`), the sender is that of `pinbad load`; all packets go over loopback, and every wait
 //! has an end. Progress goes to stderr.
 #![expect(
@@ -18,9 +18,11 @@ mod compare;
 #[cfg(feature = "sql")]
 mod history;
 mod load;
+mod push;
 mod queries;
 mod receiver;
 mod samples;
+mod spans;
 mod table;
 mod turns;
 
@@ -38,6 +40,10 @@ struct Options {
     /// Samples of PHP's stat extension, at 10,000 and 300,000 a second and beside readers, instead
     #[arg(long)]
     samples: bool,
+    /// Spans over OTLP in turns with the same requests as packets, and the push of 10,000 rows,
+    /// instead
+    #[arg(long)]
+    otlp: bool,
     /// What a packet costs this build and another program, in turns, instead
     #[arg(long, value_name = "PROGRAM")]
     turns: Option<std::ffi::OsString>,
@@ -90,6 +96,7 @@ fn main() -> Result<()> {
         #[cfg(feature = "sql")]
         _ if options.history => history::run(&options)?,
         _ if options.samples => vec![samples::run(&options)?],
+        _ if options.otlp => vec![spans::run(&options)?, push::run(&options)?],
         (true, None) => queries::run(&options)?,
         (false, None) => vec![compare::run(&options)?],
     };

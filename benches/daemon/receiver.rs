@@ -159,6 +159,20 @@ impl Daemon {
         self.client.get(path)
     }
 
+    /// Processor time of the whole process so far, of threads that have ended too.
+    pub(crate) fn spent(&self) -> Result<Duration> {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.id()))?;
+        // Behind the name, which may have spaces in it.
+        let (_, fields) = stat.rsplit_once(')').ok_or("no name")?;
+        let ticks = fields.split_whitespace().skip(11).take(2);
+        let ticks: u64 = ticks
+            .map(str::parse::<u64>)
+            .sum::<std::result::Result<_, _>>()?;
+        Ok(Duration::from_secs_f64(
+            ticks as f64 / rustix::param::clock_ticks_per_second() as f64,
+        ))
+    }
+
     /// Memory of it that is in RAM, bytes.
     pub(crate) fn resident_bytes(&self) -> Result<u64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.id()))?;
