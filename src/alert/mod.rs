@@ -231,7 +231,10 @@ impl Alerts {
         let all = managers.chain(webhook.map(|url| (Protocol::Webhook, url)));
         let receivers = all.map(|(protocol, url)| Receiver::new(protocol, url, settings));
         let page = match (settings.page.as_str(), config.http.listen) {
-            ("", Some(address)) => format!("http://{address}"),
+            ("", Some(address)) => match config.http.front().tls() {
+                Some(_) => format!("https://{address}"),
+                None => format!("http://{address}"),
+            },
             (page, _) => page.trim_end_matches('/').to_owned(),
         };
         Self(Arc::new(Shared {

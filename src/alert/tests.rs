@@ -570,3 +570,25 @@ fn a_silence_holds_for_the_labels_that_it_names() {
     assert!(alerts.end_silence(2) && !alerts.end_silence(2));
     assert_eq!(holds(10), None);
 }
+
+/// Links lead to where the page is: over https where it has a certificate.
+#[test]
+fn links_have_the_scheme_of_the_page() {
+    let mut config = Config::default();
+    config.http.listen = Some("127.0.0.1:30080".parse().unwrap());
+    assert_eq!(
+        Alerts::new(&config, Vec::new()).page(),
+        "http://127.0.0.1:30080"
+    );
+    config.http.tls_cert = Some("cert.pem".into());
+    config.http.tls_key = Some("key.pem".into());
+    assert_eq!(
+        Alerts::new(&config, Vec::new()).page(),
+        "https://127.0.0.1:30080"
+    );
+    config.alerting.page = "https://stats.example.com/".to_owned();
+    assert_eq!(
+        Alerts::new(&config, Vec::new()).page(),
+        "https://stats.example.com"
+    );
+}
