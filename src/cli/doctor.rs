@@ -17,7 +17,7 @@ use clap::Args as FlagGroup;
 
 use super::client::{AccessFlags, Client};
 use super::{Failure, check, print};
-use crate::access::tls;
+use crate::access::tls::{self, DAYS_LEFT};
 use crate::config::data_folder::USUAL;
 use crate::config::units::{exact_bytes, rounded_bytes};
 use crate::config::{Config, ConfigFlags, SquidFrom, TlsFiles};
@@ -35,9 +35,6 @@ mod running;
 
 /// Descriptors in addition to connections and UDP sockets: log, runtimes, snapshot files.
 const DESCRIPTORS_BESIDE: u64 = 64;
-
-/// A certificate with fewer days left should be renewed.
-const DAYS_LEFT: u64 = 14;
 
 const USERS: &str = "users";
 const TLS: &str = "TLS";

@@ -133,3 +133,25 @@ fn debug_shows_paths_and_no_key() {
     let shown = format!("{tls:?}");
     assert!(shown.contains("key.pem") && shown.len() < 400, "{shown}");
 }
+
+/// A certificate that clients refuse, or soon will, is told of when it is read.
+#[test]
+fn the_end_of_a_certificate_is_told() {
+    let year = |years: i32| chrono::Datelike::year(&chrono::Utc::now()) + years;
+    for (year, said) in [(year(-2), "has expired"), (year(2), "")] {
+        let dir = tempfile::tempdir().unwrap();
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::new(vec!["stats.example".to_owned()]).unwrap();
+        params.not_before = rcgen::date_time_ymd(2000, 1, 1);
+        params.not_after = rcgen::date_time_ymd(year, 2, 3);
+        let cert = params.self_signed(&key).unwrap().pem();
+        let files = files(&dir, &cert, &key.serialize_pem());
+        let end = end(acceptor(&files).unwrap().expires);
+        assert_eq!(end.is_some(), !said.is_empty(), "{end:?}");
+        assert_has!(end.unwrap_or_default() => said);
+    }
+    let now = UNIX_EPOCH.elapsed().unwrap().as_secs();
+    assert_has!(end(Some(now + 3 * 86_400)).unwrap() => "expires soon");
+    assert_eq!(end(Some(now + 15 * 86_400)), None);
+    assert_eq!(end(None), None);
+}
