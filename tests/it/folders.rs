@@ -321,6 +321,8 @@ fn after_a_kill_history_refills_live_reports() {
         refilled["from"].as_u64() < refilled["to"].as_u64() && refilled["resolution_seconds"] == 60,
         "{after}"
     );
+    let now = std::time::UNIX_EPOCH.elapsed().unwrap().as_secs();
+    assert!(refilled["to"].as_u64() <= Some(now), "{after}");
     let rows = |answer: &Json| {
         let columns = ["script_name", "req_count", "req_time_total", "p95"];
         let rows = answer["rows"].as_array().unwrap().iter();

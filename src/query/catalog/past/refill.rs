@@ -88,13 +88,14 @@ impl Refill {
             error_status,
             window_secs: longest,
             lost,
-            // The last row covers a minute.
+            // The last row covers a minute, of which this process counts the rest itself.
             filled: filled.start
-                ..Resolution::Minute.begin(filled.end - 1) + Resolution::Minute.secs(),
+                ..end.min(Resolution::Minute.begin(filled.end - 1) + Resolution::Minute.secs()),
         })
     }
 
-    /// From its first minute to the end of its last, in unix seconds.
+    /// From its first minute to the end of its last, or to the start of this process if that was
+    /// before, in unix seconds.
     #[must_use]
     pub fn filled(&self) -> Range<u64> {
         self.filled.clone()
