@@ -194,6 +194,25 @@ fn groups_of_a_span_rest_on_all_of_it() {
     here.stop();
 }
 
+/// Where a sample is kept, numbers are estimates only if something was left out.
+#[test]
+fn few_requests_are_no_sample() {
+    const REMARK: &str = "only a sample is kept, so these numbers are estimates";
+    let (here, clock, _dir) = Here::with_own_history(START_SECS, &["pool.stats_history=1h"]);
+    send_second(&here, &clock, "http", 20);
+    let page = |more: &str| {
+        here.site
+            .get(&format!("/timers?by=group&{SPAN}{more}"))
+            .body
+    };
+    let all = page("");
+    assert_has!(all => "1,160 timers of all 20 raw requests that are kept");
+    assert!(!all.contains(REMARK), "{all}");
+    // What a condition leaves out may be in the weight of others.
+    assert_has!(page("&hostname=web") => REMARK);
+    here.stop();
+}
+
 #[test]
 fn where_no_requests_are_kept_those_in_memory_are_shown() {
     let (here, _clock, _dir) = Here::with_own_history(

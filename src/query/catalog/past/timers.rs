@@ -55,14 +55,18 @@ impl Catalog {
         search: &TimerSearch,
     ) -> Result<TimerGroups, QueryError> {
         let (at, mut partial) = self.kept_requests(span)?;
-        if is_sample(&at) {
-            partial.push(format!("{SAMPLED}, so these numbers are estimates"));
-        }
         let (requests, scanned) = requests_of(&at, span, search, &mut partial);
         let mut sums = TimerSums::new(search);
         sums.scanned = scanned;
-        if let Err(error) = add_timers(&at, (span, &requests), &mut sums, &mut partial) {
+        let is_weighed = add_timers(&at, (span, &requests), &mut sums, &mut partial);
+        let is_weighed = is_weighed.unwrap_or_else(|error| {
             partial.push(error.to_string());
+            true
+        });
+        // What was left out is in the weights of others, which conditions may have excluded.
+        let may_lack = is_weighed || !sums.scanned.all || sums.scanned.narrowed;
+        if is_sample(&at) && may_lack {
+            partial.insert(0, format!("{SAMPLED}, so these numbers are estimates"));
         }
         let mut groups = sums.finish();
         groups.partial = partial;
@@ -144,13 +148,13 @@ impl Origin {
     }
 }
 
-/// Sums the timers of requests.
+/// Sums the timers of requests; returns whether one of these represents more than itself.
 fn add_timers(
     at: &RequestsAt,
     (span, requests): (&Range<u64>, &HashMap<(i64, i64), Found>),
     sums: &mut TimerSums<'_>,
     partial: &mut Vec<String>,
-) -> std::io::Result<()> {
+) -> std::io::Result<bool> {
     let oldest = sums.scanned.oldest;
     let wanted: HashSet<(i64, i64)> = requests.keys().copied().collect();
     let is_wanted = tested("is_wanted", [RUN, OF_REQUEST], move |numbers| {
@@ -164,12 +168,13 @@ fn add_timers(
     let sample_of = sums.scanned.sample_of.map(|all| all as f64);
     let stands_for = sample_of.map_or(1.0, |all| all / requests.len() as f64);
     let mut known: HashMap<*const Origin, AHashMap<String, Option<usize>>> = HashMap::new();
-    let mut remembered = 0;
+    let (mut remembered, mut is_weighed) = (0, false);
     let until = Instant::now() + SEARCH_MAX;
     while let Some(batch) = reader.next()? {
         if Instant::now() > until {
             let secs = SEARCH_MAX.as_secs();
             partial.push(format!("not all timers were looked at within {secs} s"));
+            is_weighed = true;
             break;
         }
         let weights = batch.column_by_name("weight");
@@ -180,6 +185,8 @@ fn add_timers(
                 continue;
             };
             sums.timers_scanned += 1;
+            let weight = weights.map_or(1.0, |weights| weights.value(row));
+            is_weighed |= weight > 1.0;
             let tags = text(&batch, TAGS, row);
             if remembered >= REMEMBERED {
                 known.clear();
@@ -198,7 +205,6 @@ fn add_timers(
                 }
             };
             let Some(place) = place else { continue };
-            let weight = weights.map_or(1.0, |weights| weights.value(row));
             let of = Of {
                 received: int(&batch, RECEIVED, row) as u32,
                 run: Some(name.0.cast_unsigned()),
@@ -210,5 +216,5 @@ fn add_timers(
             });
         }
     }
-    Ok(())
+    Ok(is_weighed)
 }
