@@ -288,6 +288,8 @@ fn mistakes_are_said_by_pages() {
             "{target}"
         );
         assert!(reply.body.contains(part), "{target}: {}", reply.body);
+        // It leads to the pages that there are, and to no other.
+        assert!(!reply.body.contains("href=\"/alerts\""), "{target}");
     }
     // A histogram view and the daemon's tables are no rankings, and are shown in their own columns.
     let form = r#"{"name": "hist", "comment": "hv.report1"}"#;

@@ -116,7 +116,7 @@ pub(super) fn problem(
             "",
             title,
             &main,
-            &["/squid", "/profile", "/releases"],
+            &["/squid", "/profile", "/alerts", "/releases"],
         );
     }
     let head = html! { meta name="color-scheme" content="light dark"; };

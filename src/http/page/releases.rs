@@ -26,8 +26,8 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     let heads: Vec<Head> = heads.chain([Head::text("Verdict")]).collect();
     let rows: Vec<Markup> = releases.iter().map(|it| row(view, it)).collect();
     let caption = html! {
-        @if let Some(tag) = &tag { "By the request tag " (visible(tag)) "; " }
-        "share and requests per second from the first request to the last, CPU and memory of a request on average, times in " (view.time.zone())
+        @if let Some(tag) = &tag { "By the request tag " (visible(tag)) "; share" } @else { "Share" }
+        " and requests per second from the first request to the last, CPU and memory of a request on average, times in " (view.time.zone())
     };
     let judged = releases.iter().filter(|it| it.verdict.is_some());
     let main = html! {

@@ -331,11 +331,13 @@ impl Time {
                         (self.form(path, params, sort))
                     }
                 }
-                @if self.spans.is_some() {
+                @if self.spans.is_some() && can_compare(path) {
                     span { "Compare with" }
                     @for (text, other) in COMPARED {
                         a href=(address(from, self.get("to"), other)) aria-current=[current(compared == other)] { (text) }
                     }
+                } @else if compare.is_some() {
+                    small { "not compared on this page" }
                 }
                 span #zone data-zones { "Times in " b { (self.zone()) } }
             }
@@ -410,17 +412,26 @@ impl Time {
                 (field("from", "From", "-7d@d"))
                 (field("to", "to", "now"))
                 (field("tz", "Zone", "UTC"))
-                label { "Compare with "
-                    select name="compare" {
-                        @for (text, other) in COMPARED { option value=(other.unwrap_or_default()) selected[compare == other] { (text) } }
-                        @if let Some(compare) = compare.filter(|_| is_other) { option value=(compare) selected { (compare) } }
+                @if can_compare(path) {
+                    label { "Compare with "
+                        select name="compare" {
+                            @for (text, other) in COMPARED { option value=(other.unwrap_or_default()) selected[compare == other] { (text) } }
+                            @if let Some(compare) = compare.filter(|_| is_other) { option value=(compare) selected { (compare) } }
+                        }
                     }
+                } @else if let Some(compare) = compare {
+                    input type="hidden" name="compare" value=(compare);
                 }
                 button type="submit" { "Show" }
                 small { "2026-11-22, 2026-11-22T10:30, or relative to now: -7d, -7d@d for the start of that day" }
             }
         }
     }
+}
+
+/// Whether the page at this path can compare spans; the others pass the choice on.
+fn can_compare(path: &str) -> bool {
+    path == "/" || path == "/changes" || path.starts_with("/reports")
 }
 
 #[cfg(test)]
@@ -477,6 +488,12 @@ mod tests {
         for other in ["offset", "p95_change", "span=5m"] {
             assert!(!control.contains(other), "{other}: {control}");
         }
+        // Pages that compare nothing offer nothing, and pass on what was chosen.
+        let control = time(given).control("/timers", &params).into_string();
+        assert!(!control.contains("Compare with"), "{control}");
+        assert_has!(control => "not compared on this page");
+        assert_has!(control => "<input type=\"hidden\" name=\"compare\" value=\"-1d\">");
+        assert_has!(control => "from=-1h&amp;compare=-1d\">1 h</a>");
     }
 
     #[test]

@@ -93,7 +93,7 @@ pub(super) fn searched(searched: &Scanned) -> String {
                 "a sample of {requests} of about {all} raw requests {place}, spread over the whole time; numbers are estimates"
             )
         }
-        (None, 0) => format!("no raw requests {place}"),
+        (None, 0) => format!("0 raw requests {place}"),
         (None, 1) => format!("the one raw request {place}"),
         (None, _) if searched.all => format!("all {requests} raw requests {place}"),
         (None, _) => format!("the newest {requests} raw requests {place}"),

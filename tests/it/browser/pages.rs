@@ -74,6 +74,7 @@ fn nothing_is_cut_at_any_width() {
         "/daemon/inside",
         "/changes",
         "/releases",
+        "/alerts",
         "/calls",
         "/squid",
         "/profile",
