@@ -566,7 +566,7 @@ fn find<'a>(name: &str, reports: &'a [(Definition, DefinedBy)]) -> Result<&'a De
     let report = report.filter(|it| !it.layout.is_histogram_view());
     report.ok_or_else(|| {
         let known: Vec<&str> = reports.iter().map(|it| it.0.name.as_str()).collect();
-        let near = crate::config::suggest::nearest(name, known.iter().copied());
+        let near = crate::config::suggest::meant(name, known.iter().copied());
         let hint = near.map_or_else(
             || format!("accepted: {}", known.join(", ")),
             |near| format!("did you mean {near:?}?"),

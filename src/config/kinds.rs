@@ -290,11 +290,12 @@ pub(super) fn identifier() -> Kind<String> {
     })
 }
 
-/// The URL of a server; without a password, since URLs are logged.
-pub(super) fn server_url() -> Kind<String> {
-    let accepted = "a URL, as in \"https://clickhouse:8443\", without user, password and parameters; \"\" for none";
+/// The URL of a server, such as `example`; without a password, since URLs are logged.
+pub(super) fn server_url(example: &str) -> Kind<String> {
+    let accepted =
+        format!("a URL, as in {example:?}, without user, password and parameters; \"\" for none");
     Kind::new(accepted, |given| {
-        let text = given.text().ok_or("not a URL")?;
+        let text = given.text().ok_or("not a text")?;
         if text.contains(['@', '?']) {
             return Err(Problem {
                 is_secret: true,
@@ -319,7 +320,7 @@ pub(super) fn server_url() -> Kind<String> {
 pub(super) fn server_urls() -> Kind<Vec<String>> {
     let accepted = "up to 8 URLs, as in [\"http://alertmanager:9093\"], without user, password and parameters; [] for none";
     list((8, "URLs"), accepted, |given, before| {
-        let url = (server_url().reader)(given)?;
+        let url = (server_url("").reader)(given)?;
         match url.is_empty() || before.contains(&url) {
             true => Err("empty, or twice the same".into()),
             false => Ok(url),

@@ -247,11 +247,11 @@ settings! {
     pool: PoolConfig {
         /// Raw requests kept (table `request`), rows: 0 to 1000000000. When it is full, the oldest are evicted and counted
         /// (`rows_evicted`); reports keep them. 0 keeps no raw data, reports work all the same.
-        /// Cost: 52 bytes a row, and 48 a row (256 MiB at most) for its host, server and script; 95 MiB by default.
+        /// Cost: 53 bytes a row, and up to 98 a row (256 MiB at most) for its host, server and script; 144 MiB by default.
         request_pool_size: usize = "1000000", whole(0, 1_000_000_000), "rows; 0 keeps no raw data";
 
         /// Raw timers kept (table `timer`), rows: 0 to 1000000000. When it is full, the oldest requests are evicted.
-        /// Cost: 20 bytes a row; 95 MiB by default.
+        /// Cost: 21 bytes a row; 101 MiB by default.
         timer_pool_size: usize = "5000000", whole(0, 1_000_000_000), "rows; 0 keeps no raw timers";
 
         /// How far back raw data and the Pinba 1 reports reach: "1s" to "7d", in whole seconds.
@@ -524,7 +524,7 @@ settings! {
         /// is written there is shipped when its minute has been over for two minutes, and waits there while the server is away.
         /// Emptied later, it leaves what waits there: remove the folder "unshipped" in history.dir to ship no more.
         /// Cost: a thread, and space in history.dir for what waits, within size_max.
-        url: String = "\"\"", server_url();
+        url: String = "\"\"", server_url("http://clickhouse:8123");
 
         /// The database.
         database: String = "\"pinba\"", identifier();
@@ -568,7 +568,7 @@ settings! {
         alertmanager: Vec<String> = "[]", server_urls();
 
         /// A URL to which the same is posted as JSON, once when an alert fires and once when it is over; "" for none.
-        webhook: String = "\"\"", server_url();
+        webhook: String = "\"\"", server_url("https://chat.example.com/hook");
 
         /// A PEM file with the certificates to trust where these URLs begin with https; "" for those of the system.
         ca_file: Option<PathBuf> = "\"\"", path("file");
@@ -577,8 +577,8 @@ settings! {
         period: Duration = "\"60s\"",
             span(Duration::from_secs(10), Duration::from_mins(10)).in_whole_seconds(), "a restarted Alertmanager learns of it then";
 
-        /// Where people find the page of this daemon, for links in alerts; "" is http:// and http.listen.
-        page: String = "\"\"", server_url();
+        /// Where people find the page of this daemon, for links in alerts; "" is http.listen, with https where that has a certificate.
+        page: String = "\"\"", server_url("https://pinbad.example.com");
 
         /// Memory for what rows gained in the windows of rules: "1MiB" to "16GiB". Rows that find no room are not judged.
         /// Cost: itself, if there is an `[[alert]]` or `[[slo]]`, and two threads.
@@ -590,7 +590,7 @@ settings! {
         /// Where metrics are pushed to, over HTTP in protobuf: the server, as in "http://collector:4318", to which /v1/metrics is added, or
         /// all of it, as in "https://prometheus:9090/api/v1/otlp/v1/metrics"; "" pushes nothing.
         /// Cost: a thread, and up to 105 MiB while the server is away.
-        url: String = "\"\"", server_url();
+        url: String = "\"\"", server_url("http://collector:4318");
 
         /// A file with further headers, one a line ("Authorization: Bearer ..."), readable by the daemon alone; "" for none.
         headers_file: Option<PathBuf> = "\"\"", path("file");

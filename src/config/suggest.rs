@@ -21,7 +21,7 @@ pub(crate) fn nearest<'a>(
 /// Shortest beginning of a name, in bytes, that is completed.
 const BEGUN: usize = 3;
 
-/// The closest name, or the shortest one with that beginning.
+/// The shortest name with that beginning, or else the closest.
 pub(crate) fn meant<'a>(
     given: &str,
     names: impl IntoIterator<Item = &'a str> + Clone,
@@ -31,7 +31,7 @@ pub(crate) fn meant<'a>(
         let begun = names.filter(|name| given.len() >= BEGUN && name.starts_with(given));
         begun.min_by_key(|name| name.len())
     };
-    nearest(given, names.clone()).or_else(begun)
+    begun().or_else(|| nearest(given, names))
 }
 
 /// Returns `; did you mean "name"?` if a name is close, else nothing.
@@ -63,6 +63,11 @@ mod tests {
         ];
         assert_eq!(
             meant("report_by_scrip", names),
+            Some("report_by_script_name")
+        );
+        let closer = [&names[..], &["report_by_schema"]].concat();
+        assert_eq!(
+            meant("report_by_script", closer),
             Some("report_by_script_name")
         );
         assert_eq!(meant("inof", names), Some("info"));
